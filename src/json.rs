@@ -7,7 +7,7 @@ use kvqueue_queue::{Counts, DeadLetter, Failure, Item, ItemState, ItemView, Leas
 use serde_json::{Map, Value, json};
 
 use crate::{
-    consumer::{ambient, identity},
+    consumer::{clock, identity},
     status::PauseJson,
 };
 
@@ -147,8 +147,7 @@ pub(crate) fn view(view: &ItemView) -> Value {
 /// When an item was pushed, as it says itself, or as its id tells, to about a second.
 pub(crate) fn enqueued_at(view: &ItemView) -> Option<Millis> {
     let said = view.item.as_ref().ok().and_then(|item| item.meta.as_ref()?.enqueued_at);
-    let told =
-        || Some(ambient::now().saturating_sub(u64::try_from(view.age?.as_millis()).ok()?) / 1000 * 1000);
+    let told = || Some(clock::now().saturating_sub(u64::try_from(view.age?.as_millis()).ok()?) / 1000 * 1000);
     said.or_else(told)
 }
 

@@ -1,4 +1,4 @@
-//! Keeps a queue's gate as the database says: whoever pauses a queue there, pauses it for all daemons.
+//! Keeps a queue's pause state as the database says: whoever pauses a queue there, pauses it for all daemons.
 
 use std::{
     convert::Infallible,
@@ -15,7 +15,7 @@ use tokio::{
 
 use crate::{
     causes::with_causes,
-    consumer::{backoff, gate::Gate},
+    consumer::{backoff, pause_state::PauseState},
     daemon::aside,
     deadlines::FIRST_LOOK,
     status::DaemonStatus,
@@ -37,15 +37,15 @@ pub(crate) struct Followed {
     pub(crate) db: Arc<Database>,
     pub(crate) queue: Queue,
     pub(crate) name: Arc<str>,
-    pub(crate) gate: Gate,
-    /// Told when the gate has changed.
+    pub(crate) pause: PauseState,
+    /// Told when the pause state has changed.
     pub(crate) status: Arc<DaemonStatus>,
     /// The daemon is to end with its queues.
     pub(crate) until_empty: bool,
 }
 
 impl Followed {
-    /// Asks the database, once, and begins to follow. Without an answer in time the gate is closed until there is one.
+    /// Asks the database, once, and begins to follow. Without an answer in time the pause state is closed until there is one.
     pub(crate) async fn follow(self) -> Follower {
         let watch = match timeout(FIRST_LOOK, self.look()).await {
             Ok(Ok(watch)) => Some(watch),
@@ -58,7 +58,7 @@ impl Followed {
                     error,
                     "cannot read the queue's pause state; not fetching until it is known"
                 );
-                self.gate.doubt();
+                self.pause.mark_unknown();
                 None
             }
         };
@@ -115,8 +115,8 @@ impl Followed {
     }
 
     fn set(&self, pause: Option<Pause>) {
-        let before = self.gate.hold();
-        if !self.gate.set_hold(pause.clone()) {
+        let before = self.pause.global();
+        if !self.pause.set_global(pause.clone()) {
             return;
         }
         let queue = &self.name;

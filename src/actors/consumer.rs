@@ -1,4 +1,4 @@
-//! One consumer: carries out what its state machine says.
+//! The consumer: an actor that carries out the effects of its state machine (`consumer/state.rs`).
 
 use std::{
     sync::{
@@ -29,49 +29,51 @@ use crate::{
     causes::with_causes,
     config::Delivery,
     consumer::{
-        batch::{InHand, NotBegun},
+        claimed::{Claimed, NotBegun},
         dispatch::Dispatcher,
         fetch::{Ask, FetchRequest, Reply},
-        holder::Slice,
+        lease::Slice,
         state::{Effect, Event, Found, State},
     },
     database::STORAGE_FAILED,
     status::{ConsumerState, ConsumerStatus},
 };
 
-/// What is taken ahead should be handled within this time: where a handler takes longer, a take is a small part of the whole.
-const AHEAD: Duration = Duration::from_millis(10);
+/// A consumer prefetches as many batches as its handler handles in this time. With a slower handler, a
+/// fetch is a small part of the whole.
+const PREFETCH_TIME: Duration = Duration::from_millis(10);
 
-/// The longest that a take waits for what was given back to be ready again.
-const BEFORE_A_TAKE: Duration = Duration::from_secs(10);
+/// How long a fetch waits at most for released items to be ready again.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// After this long a batch is slow: what was taken ahead waits for it no longer.
+/// A batch is slow after this time: prefetched batches do not wait for it.
 const SLOW: Duration = Duration::from_millis(50);
 
 /// The next consumer's [`Consumer::member`].
 static NEXT_MEMBER: AtomicU64 = AtomicU64::new(1);
 
-/// The actor. One batch is handled at a time. Beside it there may be what is left to be settled of the batch before, and a take of the
-/// next one.
+/// Handles one batch at a time. Meanwhile the previous batch may be acknowledged, and the next one
+/// fetched.
 pub(super) struct Consumer {
     status: Arc<ConsumerStatus>,
     spec: ConsumerSpec,
     shared: Arc<ConsumerContext>,
     state: State,
     fetcher: Addr<Fetcher>,
-    /// By which the fetcher knows it: a consumer that replaces this one has the same id and another number.
+    /// Its number at the fetcher. A consumer that replaces this one has the same id but another number.
     member: u64,
-    /// It asks the fetcher for nothing more.
+    /// It has no more requests for the fetcher.
     has_left: bool,
-    /// Batches to dispatch, now or after the one that is handled.
-    in_hand: NotBegun,
-    /// They resolve when what was dispatched last is settled.
-    settling: Vec<oneshot::Receiver<()>>,
-    /// The same for what was given back since the last take. The next one begins when that is ready again, for it comes first.
-    given_back: Vec<oneshot::Receiver<()>>,
-    /// Fires when the batch that is handled has become slow.
+    /// Batches that wait for the handler.
+    claimed: NotBegun,
+    /// They resolve when the batch dispatched last is acknowledged.
+    acknowledging: Vec<oneshot::Receiver<()>>,
+    /// They resolve when released items are ready again. The next fetch begins after that, because those
+    /// items come first.
+    releasing: Vec<oneshot::Receiver<()>>,
+    /// Fires when the current batch is slow.
     slow: Option<SpawnHandle>,
-    /// Fires on drain: no take may begin any more, and items that are not begun are given back.
+    /// Fires on a drain: no fetch begins, and items that were not begun are released.
     stop: CancellationToken,
     exit_guard: ExitGuard,
 }
@@ -86,7 +88,7 @@ impl Consumer {
     ) -> Self {
         let member = NEXT_MEMBER.fetch_add(1, Ordering::Relaxed);
         fetcher.do_send(Join(member));
-        let stop = shared.signals.draining.child_token();
+        let stop = shared.shutdown.draining.child_token();
         Self {
             status,
             spec,
@@ -95,9 +97,9 @@ impl Consumer {
             fetcher,
             member,
             has_left: false,
-            in_hand: NotBegun::default(),
-            settling: Vec::new(),
-            given_back: Vec::new(),
+            claimed: NotBegun::default(),
+            acknowledging: Vec::new(),
+            releasing: Vec::new(),
             slow: None,
             stop,
             exit_guard,
@@ -123,9 +125,9 @@ impl Consumer {
             self.status.set(stage);
         }
         match effect {
-            Effect::Take => self.take(1, false, context),
-            Effect::TakeAhead(batches) => self.take(batches, true, context),
-            Effect::GiveBack => self.give_back(),
+            Effect::Fetch => self.fetch(1, false, context),
+            Effect::Prefetch(batches) => self.fetch(batches, true, context),
+            Effect::Release => self.release(),
             Effect::Dispatch => self.dispatch(context),
             Effect::Close => self.close(context),
             Effect::Stop => {
@@ -135,12 +137,12 @@ impl Consumer {
         }
     }
 
-    fn take(&mut self, batches: usize, prefetch: bool, context: &mut Context<Self>) {
+    fn fetch(&mut self, batches: usize, prefetch: bool, context: &mut Context<Self>) {
         let (reply, mut replied) = oneshot::channel();
         let request = FetchRequest::new(self.spec.k, batches);
         let fetch = Fetch(Ask { member: self.member, request, prefetch, status: self.status.clone(), reply });
         let (fetcher, member, stop) = (self.fetcher.clone(), self.member, self.stop.clone());
-        let before = std::mem::take(&mut self.given_back);
+        let before = std::mem::take(&mut self.releasing);
         let unsent = if before.is_empty() {
             fetcher.do_send(fetch);
             None
@@ -150,7 +152,7 @@ impl Consumer {
         async move {
             if let Some(fetch) = unsent {
                 // If releasing items fails, do not fetch.
-                let _ = timeout(BEFORE_A_TAKE, settled(before)).await;
+                let _ = timeout(RELEASE_TIMEOUT, all_resolved(before)).await;
                 fetcher.do_send(fetch);
             }
             tokio::select! {
@@ -163,19 +165,19 @@ impl Consumer {
         .into_actor(self)
         .map(|reply, actor, context| {
             // A fetcher that panicked is replaced, and so are its consumers.
-            let event = actor.took(reply.unwrap_or(Reply::Withdrawn));
+            let event = actor.on_reply(reply.unwrap_or(Reply::Withdrawn));
             actor.on(event, context);
         })
         .spawn(context);
     }
 
-    fn took(&mut self, reply: Reply) -> Event {
+    fn on_reply(&mut self, reply: Reply) -> Event {
         match reply {
-            Reply::Withdrawn => Event::NotTaken,
-            Reply::Nothing => Event::Took(Found::Nothing),
-            Reply::Exhausted => Event::Took(Found::Rest),
+            Reply::Withdrawn => Event::Withdrawn,
+            Reply::Nothing => Event::Fetched(Found::Nothing),
+            Reply::Exhausted => Event::Fetched(Found::Exhausted),
             Reply::Batches(batches) => {
-                let (queue, items) = (&self.spec.source.name, batches.items());
+                let (queue, items) = (&self.spec.runtime.name, batches.items());
                 tracing::debug!(
                     event = "items_fetched",
                     %queue,
@@ -185,26 +187,27 @@ impl Consumer {
                     "items fetched"
                 );
                 let found = Found::Batches(batches.len());
-                self.in_hand.append(batches);
-                Event::Took(found)
+                self.claimed.append(batches);
+                Event::Fetched(found)
             }
         }
     }
 
-    /// Hands the batch to the pool; its lease has a holder already. A panic in either is not the handler's, for that one is contained: it is
-    /// ours, and becomes this actor's. The other goes on, and so do both when this actor panics.
+    /// Hands the batch to a dispatcher on the handlers' threads. Its lease already has a keeper. A panic
+    /// of the dispatcher is a bug of ours, since handlers' panics are contained: it becomes this
+    /// actor's panic. Dispatcher and keeper go on if this actor panics.
     fn dispatch(&mut self, context: &mut Context<Self>) {
-        let in_hand = self.in_hand.begin_next().expect("a dispatch follows a take");
+        let claimed = self.claimed.begin_next().expect("a dispatch follows a take");
         self.slow = Some(context.run_later(SLOW, |actor, context| actor.on(Event::Slow, context)));
-        let before = std::mem::take(&mut self.settling);
+        let before = std::mem::take(&mut self.acknowledging);
         let begun = Instant::now();
-        let handled = self.start(in_hand);
+        let handled = self.start(claimed);
         let status = self.status.clone();
         async move {
             let handled = handled.await;
             let took = begun.elapsed();
             status.handled();
-            settled(before).await;
+            all_resolved(before).await;
             handled.map(|()| took)
         }
         .into_actor(self)
@@ -213,48 +216,48 @@ impl Consumer {
                 context.cancel_future(slow);
             }
             let took = done.unwrap_or_else(|error| resume_panic(error));
-            actor.on(Event::Dispatched { ahead: actor.ahead(took) }, context);
+            actor.on(Event::Dispatched { prefetch: actor.batches_to_prefetch(took) }, context);
         })
         .spawn(context);
     }
 
-    /// How many batches are to be taken ahead, where one takes so long.
-    fn ahead(&self, took: Duration) -> usize {
-        match self.spec.source.delivery {
-            // They could not be given back.
+    /// How many batches to prefetch if one takes this time.
+    fn batches_to_prefetch(&self, took: Duration) -> usize {
+        match self.spec.runtime.delivery {
+            // They could not be released.
             Delivery::AtMostOnce => 0,
             Delivery::AtLeastOnce | Delivery::ExactlyOnce => {
-                let batches = AHEAD.as_micros() / took.as_micros().max(1);
+                let batches = PREFETCH_TIME.as_micros() / took.as_micros().max(1);
                 usize::try_from(batches).unwrap_or(usize::MAX)
             }
         }
     }
 
-    /// What waits for the handler goes back to the queue; what was taken at most once never waits.
-    fn give_back(&mut self) {
-        let items = self.in_hand.items();
+    /// Releases all batches that wait for the handler.
+    fn release(&mut self) {
+        let items = self.claimed.items();
         if items > 0 {
             tracing::debug!(
                 event = "items_released",
-                queue = %self.spec.source.name,
+                queue = %self.spec.runtime.name,
                 consumer = self.status.id,
                 items,
                 "items released"
             );
         }
-        self.given_back.append(&mut self.in_hand.release());
+        self.releasing.append(&mut self.claimed.release());
     }
 
-    fn start(&mut self, in_hand: InHand) -> JoinHandle<()> {
+    fn start(&mut self, claimed: Claimed) -> JoinHandle<()> {
         let ConsumerContext { pool, work, .. } = &*self.shared;
-        let (source, status) = (self.spec.source.clone(), self.status.clone());
-        let dispatcher = Dispatcher { source, status, stop: self.stop.clone() };
-        match in_hand {
-            InHand::Taken(batch) => work.spawn_on(dispatcher.taken(batch), pool),
-            InHand::Leased(Slice { items, holding, holder, settled }) => {
-                self.status.held_by(holder);
-                self.settling.push(settled);
-                work.spawn_on(dispatcher.leased(items, holding), pool)
+        let (runtime, status) = (self.spec.runtime.clone(), self.status.clone());
+        let dispatcher = Dispatcher { runtime, status, stop: self.stop.clone() };
+        match claimed {
+            Claimed::Taken(batch) => work.spawn_on(dispatcher.at_most_once(batch), pool),
+            Claimed::Leased(Slice { items, handle, heartbeat, acknowledged }) => {
+                self.status.held_by(heartbeat);
+                self.acknowledging.push(acknowledged);
+                work.spawn_on(dispatcher.at_least_once(items, handle), pool)
             }
         }
     }
@@ -262,10 +265,10 @@ impl Consumer {
     fn close(&mut self, context: &mut Context<Self>) {
         self.has_left = true;
         let (fetcher, member) = (self.fetcher.clone(), self.member);
-        let mut settling = std::mem::take(&mut self.settling);
-        settling.append(&mut self.given_back);
+        let mut acknowledging = std::mem::take(&mut self.acknowledging);
+        acknowledging.append(&mut self.releasing);
         async move {
-            settled(settling).await;
+            all_resolved(acknowledging).await;
             let (reply, closed) = oneshot::channel();
             fetcher.do_send(Leave { consumer: member, reply });
             // A fetcher that panicked has lost its session.
@@ -275,11 +278,11 @@ impl Consumer {
         .map(|closed, actor, context| {
             let left = closed.unwrap_or_else(|error| {
                 if error.code() == Some(STORAGE_FAILED) {
-                    actor.shared.signals.storage_failed();
+                    actor.shared.shutdown.storage_failed();
                 }
                 tracing::warn!(
                     event = "session_not_closed",
-                    queue = %actor.spec.source.name,
+                    queue = %actor.spec.runtime.name,
                     consumer = actor.status.id,
                     error = with_causes(&error),
                     "cannot close the session; a later sweep removes its records"
@@ -287,34 +290,34 @@ impl Consumer {
                 None
             });
             let found = if left.is_some() { Found::Batches(1) } else { Found::Nothing };
-            actor.in_hand.append(left.into_iter().collect());
+            actor.claimed.append(left.into_iter().collect());
             actor.on(Event::Closed(found), context);
         })
         .spawn(context);
     }
 }
 
-/// The stage that begins with an effect.
+/// The consumer's state from an effect on.
 fn stage(effect: Effect) -> Option<ConsumerState> {
     match effect {
-        Effect::Take => Some(ConsumerState::Taking),
-        Effect::Dispatch => Some(ConsumerState::Handling),
+        Effect::Fetch => Some(ConsumerState::Taking),
+        Effect::Dispatch => Some(ConsumerState::AnyHandler),
         Effect::Close => Some(ConsumerState::Closing),
-        Effect::TakeAhead(_) | Effect::GiveBack | Effect::Stop => None,
+        Effect::Prefetch(_) | Effect::Release | Effect::Stop => None,
     }
 }
 
-/// Waits until batches are settled.
-async fn settled(settling: Vec<oneshot::Receiver<()>>) {
-    for settled in settling {
-        settled.await.expect("the holder of a lease panics only by a fault of ours");
+/// Waits until all of them have resolved.
+async fn all_resolved(receivers: Vec<oneshot::Receiver<()>>) {
+    for resolved in receivers {
+        resolved.await.expect("a lease keeper does not panic");
     }
 }
 
 fn resume_panic(error: JoinError) -> ! {
     match error.try_into_panic() {
         Ok(panic) => std::panic::resume_unwind(panic),
-        Err(error) => panic!("nobody cancels a dispatch, and yet: {error}"),
+        Err(error) => panic!("a dispatcher was cancelled: {error}"),
     }
 }
 
@@ -324,7 +327,7 @@ impl Actor for Consumer {
     fn started(&mut self, context: &mut Context<Self>) {
         tracing::debug!(
             event = "consumer_started",
-            queue = %self.spec.source.name,
+            queue = %self.spec.runtime.name,
             consumer = self.status.id,
             k = self.spec.k,
             "consumer started"
@@ -339,7 +342,7 @@ impl Drop for Consumer {
         if !self.has_left {
             self.fetcher.do_send(Gone(self.member));
         }
-        self.spec.source.breaker.leave(self.status.id);
+        self.spec.runtime.breaker.leave(self.status.id);
     }
 }
 

@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 
 use super::messages::Observer;
 use crate::{
-    consumer::{ambient::version_history, signals::Signals, suspects::Suspects},
+    consumer::{clock::version_history, shutdown::ShutdownTokens, suspects::Suspects},
     status::DaemonStatus,
 };
 
@@ -22,8 +22,8 @@ use crate::{
 pub(crate) struct ConsumerContext {
     /// Where handlers run.
     pub(crate) pool: Handle,
-    pub(crate) signals: Arc<Signals>,
-    /// Batches that are being handled or settled. They go on when their consumer panics.
+    pub(crate) shutdown: Arc<ShutdownTokens>,
+    /// Dispatchers and lease keepers. They go on when their consumer panics.
     pub(crate) work: TaskTracker,
     pub(crate) observer: Option<Observer>,
     pub(crate) suspects: Arc<Suspects>,
@@ -38,7 +38,7 @@ impl ConsumerContext {
     pub(crate) fn new(pool: Handle, observer: Option<Observer>, status: Arc<DaemonStatus>) -> Arc<Self> {
         Arc::new(Self {
             pool,
-            signals: Arc::default(),
+            shutdown: Arc::default(),
             work: TaskTracker::new(),
             observer,
             suspects: Arc::default(),

@@ -26,13 +26,14 @@ use super::{
 use crate::{
     causes::{root_cause, with_causes},
     consumer::{
-        self, ambient, backoff,
-        batch::{Batch, InHand},
+        self, backoff,
+        claimed::{Batch, Claimed},
+        clock,
         fetch::{
             Ask, FetchRequest, Fetched, Fetching, Reply, most_together,
             state::{Answer, Effect, Event, Phase, Request, State},
         },
-        source::Source,
+        runtime::QueueRuntime,
     },
     database::STORAGE_FAILED,
     status::ConsumerState,
@@ -46,7 +47,7 @@ const MOST_GATHER: Duration = Duration::from_micros(500);
 
 /// The actor. It owns the session, and all that is known of who waits for items.
 pub(super) struct Fetcher {
-    source: Arc<Source>,
+    runtime: Arc<QueueRuntime>,
     state: State,
     /// The requests in `state`, by member.
     asks: BTreeMap<u64, Ask>,
@@ -74,13 +75,13 @@ pub(super) struct Fetcher {
 }
 
 /// The end of a session. It may give items that a fetch of unknown outcome had removed.
-pub(super) type Closed = Result<Option<InHand>, RetryError>;
+pub(super) type Closed = Result<Option<Claimed>, RetryError>;
 
 impl Fetcher {
-    pub(super) fn new(source: Arc<Source>, observer: Option<Observer>, exit_guard: ExitGuard) -> Self {
-        let fetching = Fetching::new(source.approach.clone());
+    pub(super) fn new(runtime: Arc<QueueRuntime>, observer: Option<Observer>, exit_guard: ExitGuard) -> Self {
+        let fetching = Fetching::new(runtime.approach.clone());
         Self {
-            source,
+            runtime,
             state: State::default(),
             asks: BTreeMap::new(),
             waiting: Rc::default(),
@@ -105,8 +106,8 @@ impl Fetcher {
             return;
         }
         // Chance matters to nothing but the delay after a watch.
-        let random = if event == Event::WatchFired { ambient::random() } else { 0 };
-        for effect in self.state.on(event, most_together(self.source.delivery), random) {
+        let random = if event == Event::WatchFired { clock::random() } else { 0 };
+        for effect in self.state.on(event, most_together(self.runtime.delivery), random) {
             self.carry_out(effect, context);
         }
         self.waiting.set(self.state.waiting().len());
@@ -124,7 +125,7 @@ impl Fetcher {
             }
             Effect::Reply(consumer, answer) => {
                 if let Some(ask) = self.asks.get(&consumer) {
-                    self.source.breaker.leave(ask.status.id);
+                    self.runtime.breaker.leave(ask.status.id);
                 }
                 self.reply(
                     consumer,
@@ -151,7 +152,7 @@ impl Fetcher {
             Phase::Resting | Phase::Delayed => ConsumerState::Idle,
             Phase::Gathering | Phase::Fetching => ConsumerState::Taking,
             Phase::BackingOff => ConsumerState::Backoff,
-            Phase::Held if !self.source.gate.is_open() => ConsumerState::Paused,
+            Phase::Held if !self.runtime.pause.allows_fetches() => ConsumerState::Paused,
             Phase::Held => ConsumerState::Unavailable,
         };
         if stage == self.stage {
@@ -165,7 +166,7 @@ impl Fetcher {
                 if stage == ConsumerState::Idle {
                     tracing::debug!(
                         event = "consumer_idle",
-                        queue = %self.source.name,
+                        queue = %self.runtime.name,
                         consumer = ask.status.id,
                         "waiting for a push"
                     );
@@ -176,7 +177,7 @@ impl Fetcher {
 
     /// Gives others who are about to ask the time to do so. Not by sleeping: a timer is too coarse.
     fn gather(&mut self, context: &mut Context<Self>) {
-        if !self.source.gate.is_open() || self.source.breaker.is_open() {
+        if !self.runtime.pause.allows_fetches() || self.runtime.breaker.is_open() {
             self.hold(context);
             return;
         }
@@ -199,9 +200,11 @@ impl Fetcher {
             }
         }
         .into_actor(self)
-        .map(|(), actor, context| match actor.source.gate.is_open() && !actor.source.breaker.is_open() {
-            true => actor.on(Event::Gathered, context),
-            false => actor.hold(context),
+        .map(|(), actor, context| {
+            match actor.runtime.pause.allows_fetches() && !actor.runtime.breaker.is_open() {
+                true => actor.on(Event::Gathered, context),
+                false => actor.hold(context),
+            }
         })
         .spawn(context);
     }
@@ -212,18 +215,18 @@ impl Fetcher {
         let Some(trial) = self.state.waiting().front().map(|request| request.consumer) else {
             return self.on(Event::Released, context);
         };
-        let source = self.source.clone();
-        let is_open = source.gate.is_open();
+        let runtime = self.runtime.clone();
+        let is_open = runtime.pause.allows_fetches();
         let consumer = self.asks.get(&trial).map(|ask| ask.status.id);
         let released = async move {
             match consumer.filter(|_| is_open) {
-                Some(consumer) => source.breaker.admit(consumer).await,
-                None => source.gate.opened().await,
+                Some(consumer) => runtime.breaker.admit(consumer).await,
+                None => runtime.pause.allowed().await,
             }
         };
         let released = released.into_actor(self).map(move |(), actor, context| {
             actor.hold = None;
-            let is_trial = is_open && actor.source.gate.is_open() && actor.source.breaker.is_open();
+            let is_trial = is_open && actor.runtime.pause.allows_fetches() && actor.runtime.breaker.is_open();
             actor.on(if is_trial { Event::Admitted(trial) } else { Event::Released }, context);
         });
         self.hold = Some((context.spawn(released), is_open.then_some(trial)));
@@ -231,18 +234,18 @@ impl Fetcher {
 
     fn fetch(&mut self, context: &mut Context<Self>) {
         let mut fetching = self.fetching.take().expect("one fetch at a time");
-        let is_trial = self.source.breaker.is_open();
+        let is_trial = self.runtime.breaker.is_open();
         let asks = self.state.fetching().iter().filter_map(|request| self.asks.get(&request.consumer));
         let requests: Vec<_> =
             asks.map(|ask| if is_trial { FetchRequest::TRIAL } else { ask.request }).collect();
-        let (source, watch) = (self.source.clone(), self.state.wants_watch());
+        let (runtime, watch) = (self.runtime.clone(), self.state.wants_watch());
         async move {
-            let fetched = fetching.fetch(&source, &requests, watch).await;
+            let fetched = fetching.fetch(&runtime, &requests, watch).await;
             (fetching, fetched)
         }
         .into_actor(self)
         .map(|(fetching, fetched), actor, context| {
-            actor.source.fetches.beat();
+            actor.runtime.fetches.beat();
             actor.fetching = Some(fetching);
             let event = actor.fetched(fetched);
             actor.on(event, context);
@@ -269,11 +272,11 @@ impl Fetcher {
             Fetched::Exhausted => Event::Exhausted,
             Fetched::Failed(error) => {
                 if error.code() == Some(STORAGE_FAILED) {
-                    self.source.signals.storage_failed();
+                    self.runtime.shutdown.storage_failed();
                 }
                 tracing::warn!(
                     event = "fetch_failed",
-                    queue = %self.source.name,
+                    queue = %self.runtime.name,
                     consumers = self.state.fetching().len(),
                     error = with_causes(&error),
                     "fetch failed; retrying"
@@ -294,8 +297,8 @@ impl Fetcher {
         if let Some(observer) = &self.observer {
             observer(0, consumer::state::Event::Idle);
         }
-        tracing::debug!(event = "watch_armed", queue = %self.source.name, "watching for pushes");
-        let look_at = tokio::time::Instant::now() + self.source.poll_interval;
+        tracing::debug!(event = "watch_armed", queue = %self.runtime.name, "watching for pushes");
+        let look_at = tokio::time::Instant::now() + self.runtime.poll_interval;
         async move {
             tokio::select! {
                 fired = watch => fired.map(|()| Event::WatchFired),
@@ -307,7 +310,7 @@ impl Fetcher {
             Ok(event) => {
                 actor.lost = 0;
                 if event == Event::WatchFired {
-                    actor.source.meters.wakeups.inc();
+                    actor.runtime.meters.wakeups.inc();
                 }
                 actor.on(event, context);
             }
@@ -317,7 +320,7 @@ impl Fetcher {
                 actor.lost = actor.lost.saturating_add(1);
                 tracing::debug!(
                     event = "watch_lost",
-                    queue = %actor.source.name,
+                    queue = %actor.runtime.name,
                     %error,
                     "watch lost"
                 );
@@ -330,8 +333,8 @@ impl Fetcher {
 
     /// Looks again whenever somebody else asks for it.
     fn listen(&self, context: &mut Context<Self>) {
-        let source = self.source.clone();
-        async move { source.look_again.notified().await }
+        let runtime = self.runtime.clone();
+        async move { runtime.look_again.notified().await }
             .into_actor(self)
             .map(|(), actor, context| {
                 actor.on(Event::LookAgain, context);
@@ -362,13 +365,13 @@ impl Fetcher {
     fn close_if_left(&mut self, context: &mut Context<Self>) {
         let Some(fetching) = self.fetching.as_mut().filter(|_| self.leaving.is_some()) else { return };
         let session = fetching.session.take();
-        let (Some(reply), source) = (self.leaving.take(), self.source.clone()) else { return };
+        let (Some(reply), runtime) = (self.leaving.take(), self.runtime.clone()) else { return };
         async move {
             let closed = match session {
                 None => Ok(None),
-                Some(session) => session.close(&source.db).await.map(|left| {
-                    source.meters.taken.add(left.len() as u64);
-                    (!left.is_empty()).then(|| InHand::Taken(Batch::new(&source, left)))
+                Some(session) => session.close(&runtime.db).await.map(|left| {
+                    runtime.meters.taken.add(left.len() as u64);
+                    (!left.is_empty()).then(|| Claimed::Taken(Batch::new(&runtime, left)))
                 }),
             };
             // A consumer that is gone logs the loss of what it is not told.

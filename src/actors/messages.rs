@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use super::fetcher::Closed;
 use crate::{
-    consumer::{fetch::Ask, source::Source, state::Event},
+    consumer::{fetch::Ask, runtime::QueueRuntime, state::Event},
     status::ConsumerStatus,
 };
 
@@ -24,18 +24,18 @@ pub(crate) type Observer = Arc<dyn Fn(u64, Event) -> bool + Send + Sync>;
 /// What a consumer is made from.
 #[derive(Clone, Debug)]
 pub(crate) struct ConsumerSpec {
-    pub(crate) source: Arc<Source>,
+    pub(crate) runtime: Arc<QueueRuntime>,
     /// Items per take.
     pub(crate) k: NonZeroUsize,
 }
 
 impl ConsumerSpec {
-    fn key(&self) -> (*const Source, NonZeroUsize) {
-        (Arc::as_ptr(&self.source), self.k)
+    fn key(&self) -> (*const QueueRuntime, NonZeroUsize) {
+        (Arc::as_ptr(&self.runtime), self.k)
     }
 }
 
-/// The same consumers, as far as anyone can tell: of the same source, which is made anew when its settings change.
+/// The same consumers, as far as anyone can tell: of the same runtime, which is made anew when its settings change.
 impl PartialEq for ConsumerSpec {
     fn eq(&self, other: &Self) -> bool {
         self.key() == other.key()
@@ -83,7 +83,7 @@ pub(super) struct ListConsumers;
 #[derive(Clone, Debug)]
 pub(crate) struct ConsumerRef {
     pub(crate) status: Arc<ConsumerStatus>,
-    pub(crate) source: Arc<Source>,
+    pub(crate) runtime: Arc<QueueRuntime>,
 }
 
 /// To a consumer: say that this was read.
@@ -137,8 +137,8 @@ pub(super) struct ActorExited {
 #[derive(Clone, Debug)]
 pub(super) enum Who {
     Consumer(u64),
-    /// The fetcher of this source.
-    Fetcher(Arc<Source>),
+    /// The fetcher of this runtime.
+    Fetcher(Arc<QueueRuntime>),
 }
 
 /// How an actor ended.

@@ -1,5 +1,5 @@
-//! The actors: a supervisor, a fetcher for each queue, and consumers. Actix stays in this directory; what a consumer decides and does is in
-//! `consumer`, free of it.
+//! The actors: a supervisor, a fetcher for each queue, and consumers. Only this directory uses actix.
+//! `consumer` has the decisions and the work, without actors.
 //!
 //! # How actix 0.13 treats a panic
 //!
@@ -10,28 +10,27 @@
 //!   `std::thread::panicking()` true. `stopping` and `stopped` cannot tell a panic from a stop otherwise.
 //! * Its mailbox closes. Messages in it are lost, senders that wait get `MailboxError::Closed`, later `do_send`s vanish
 //!   without a trace. `Addr::connected` becomes false.
-//! * Nobody is told. `actix::Supervisor` would not help: it restarts an actor that stops, not one that panics.
+//! * No actor is notified. `actix::Supervisor` restarts an actor that stops, but not one that panics.
 //!
-//! Hence: a consumer, and a fetcher, holds an `ExitGuard`, whose `Drop` reports the end to the supervisor and says whether it was a
-//! panic; the supervisor makes a new consumer, with a new session, rather than reviving the value that broke. Nothing
-//! that must not be lost waits in a mailbox: items in hand are in tasks that outlive the actor, one that hands them to the
-//! handler and one that holds their lease; or on a lease that runs out; or, with at-most-once delivery, in a `Batch`, which logs
-//! its loss. A drain waits for these tasks too.
+//! Therefore each consumer and fetcher has an `ExitGuard`, whose `Drop` reports the end and its reason to
+//! the supervisor. The supervisor makes a new actor instead of reviving the broken value. No mailbox
+//! holds anything that must not be lost. Claimed items are in tasks that outlive the actor (dispatcher
+//! and lease keeper), or in a reply that releases them when it is dropped, or, with at-most-once
+//! delivery, in a `Batch` that logs its loss. A drain waits for these tasks.
 //!
 //! # Threads
 //!
-//! The actors share one thread with a runtime of its own, timers and signals included; takes, and the holders of leases, run there as
-//! well. Handlers run on a multi-threaded pool beside it, and so do the dispatchers, so that handing over an item does not
-//! cross threads. A handler that blocks its thread, or all of the pool's, delays other handlers and nothing else: leases are still
-//! extended, what is done is settled, and drains end when the shutdown timeout does. What it delays is also its own time limit: nobody can
-//! stop a thread.
+//! The actors share one thread and runtime with timers, signals, fetches and lease keepers. Handlers run
+//! on a pool of threads, and so do dispatchers, so that calling a handler does not cross threads. A
+//! handler that blocks its thread, or all threads of the pool, delays only other handlers and its own
+//! time limit. Leases are still extended, outcomes acknowledged, and drains end at the shutdown timeout.
 //!
 //! # Mailboxes
 //!
-//! A mailbox holds 16 messages; `do_send` ignores that bound. A consumer is sent only `Drain`, a fetcher a few messages for
-//! each open request of a consumer, of which there is one, the supervisor one
-//! message per start, stop, death and change of what is wanted, so none can grow without end. Beside these there is the roll call, every few seconds, which waits
-//! for its answer and does not get past the bound.
+//! A mailbox holds 16 messages, but `do_send` ignores that bound. No mailbox grows without end: a consumer
+//! gets only `Drain`, a fetcher a few messages for the one open request of each consumer, and the
+//! supervisor one message per start, stop, exit and change of the configuration. The liveness probe
+//! sends one message every few seconds and waits for the reply.
 
 mod consumer;
 mod context;

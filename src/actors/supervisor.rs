@@ -21,7 +21,7 @@ use super::{
     reconciler::{Changes, Reconciler, RunningConsumer},
     restart_limiter::RestartLimiter,
 };
-use crate::{consumer::source::Source, status::ConsumerStatus};
+use crate::{consumer::runtime::QueueRuntime, status::ConsumerStatus};
 
 /// So many failed consumers are replaced...
 const RESTARTS: usize = 5;
@@ -33,8 +33,8 @@ const WITHIN: Duration = Duration::from_secs(30);
 pub(super) struct Supervisor {
     shared: Arc<ConsumerContext>,
     consumers: BTreeMap<u64, Member>,
-    /// Those that have consumers, by their source.
-    fetchers: HashMap<*const Source, FetcherOf>,
+    /// Those that have consumers, by their runtime.
+    fetchers: HashMap<*const QueueRuntime, FetcherOf>,
     /// Each queue that ever had consumers.
     queues: BTreeMap<Arc<str>, QueueConsumers>,
     next_id: u64,
@@ -57,7 +57,7 @@ struct Member {
     leaving: bool,
 }
 
-/// The fetcher of a source.
+/// The fetcher of a runtime.
 struct FetcherOf {
     address: Addr<Fetcher>,
     /// How many consumers it has.
@@ -105,22 +105,22 @@ impl Supervisor {
     }
 
     fn start_consumer(&mut self, id: u64, spec: ConsumerSpec, restarts: u64, context: &Context<Self>) {
-        let status = self.shared.status.join(id, &spec.source.name, spec.k, restarts);
-        let fetcher = self.fetcher(&spec.source, context);
+        let status = self.shared.status.join(id, &spec.runtime.name, spec.k, restarts);
+        let fetcher = self.fetcher(&spec.runtime, context);
         let exit_guard = ExitGuard::new(context.address(), Who::Consumer(id));
         let address =
             Consumer::new(spec.clone(), self.shared.clone(), status.clone(), fetcher.clone(), exit_guard)
                 .start();
-        self.queues.entry(spec.source.name.clone()).or_default().members.insert(id);
+        self.queues.entry(spec.runtime.name.clone()).or_default().members.insert(id);
         self.consumers.insert(id, Member { spec, status, address, fetcher, restarts, leaving: false });
     }
 
-    /// The fetcher for another consumer of the source.
-    fn fetcher(&mut self, source: &Arc<Source>, context: &Context<Self>) -> Addr<Fetcher> {
-        let fetcher = self.fetchers.entry(Arc::as_ptr(source)).or_insert_with(|| {
-            let exit_guard = ExitGuard::new(context.address(), Who::Fetcher(source.clone()));
+    /// The fetcher for another consumer of the runtime.
+    fn fetcher(&mut self, runtime: &Arc<QueueRuntime>, context: &Context<Self>) -> Addr<Fetcher> {
+        let fetcher = self.fetchers.entry(Arc::as_ptr(runtime)).or_insert_with(|| {
+            let exit_guard = ExitGuard::new(context.address(), Who::Fetcher(runtime.clone()));
             FetcherOf {
-                address: Fetcher::new(source.clone(), self.shared.observer.clone(), exit_guard).start(),
+                address: Fetcher::new(runtime.clone(), self.shared.observer.clone(), exit_guard).start(),
                 consumers: 0,
             }
         });
@@ -128,9 +128,9 @@ impl Supervisor {
         fetcher.address.clone()
     }
 
-    /// A consumer of the source has ended. With the last one goes the fetcher.
+    /// A consumer of the runtime has ended. With the last one goes the fetcher.
     fn leave_fetcher(&mut self, Member { spec, fetcher: left, .. }: &Member) {
-        let key = Arc::as_ptr(&spec.source);
+        let key = Arc::as_ptr(&spec.runtime);
         // One that panicked is not there any more, and another may be in its place.
         let Some(fetcher) = self.fetchers.get_mut(&key).filter(|it| it.address == *left) else { return };
         fetcher.consumers -= 1;
@@ -141,7 +141,7 @@ impl Supervisor {
     }
 
     fn restart(&mut self, id: u64, member: Member, context: &Context<Self>) {
-        let queue = member.spec.source.name.clone();
+        let queue = member.spec.runtime.name.clone();
         if self.restart_limiter.allows(Instant::now()) {
             tracing::warn!(
                 event = "consumer_restarted",
@@ -149,7 +149,7 @@ impl Supervisor {
                 consumer = id,
                 "consumer restarted"
             );
-            member.spec.source.meters.restarts.inc();
+            member.spec.runtime.meters.restarts.inc();
             self.start_consumer(id, member.spec, member.restarts + 1, context);
             return;
         }
@@ -188,7 +188,7 @@ impl Supervisor {
     fn leave(&mut self, id: u64) -> bool {
         let Some(member) = self.consumers.get_mut(&id) else { return false };
         if !std::mem::replace(&mut member.leaving, true)
-            && let Some(queue_consumers) = self.queues.get_mut(&member.spec.source.name)
+            && let Some(queue_consumers) = self.queues.get_mut(&member.spec.runtime.name)
         {
             queue_consumers.leaving += 1;
         }
@@ -286,7 +286,7 @@ impl Handler<ListConsumers> for Supervisor {
         let present = self.consumers.values().map(|Member { spec, status, address, .. }| {
             // One whose mailbox is full does not read it, which is what is to be found out.
             let _ = address.try_send(Ping);
-            ConsumerRef { status: status.clone(), source: spec.source.clone() }
+            ConsumerRef { status: status.clone(), runtime: spec.runtime.clone() }
         });
         present.collect()
     }
@@ -306,8 +306,8 @@ impl Handler<ActorExited> for Supervisor {
     fn handle(&mut self, ActorExited { who, reason }: ActorExited, context: &mut Context<Self>) {
         match who {
             Who::Consumer(id) => self.consumer_ended(id, reason, context),
-            Who::Fetcher(source) if reason != ExitReason::Stopped => {
-                self.fetcher_failed(&source, reason, context);
+            Who::Fetcher(runtime) if reason != ExitReason::Stopped => {
+                self.fetcher_failed(&runtime, reason, context);
             }
             Who::Fetcher(_) => {}
         }
@@ -319,7 +319,7 @@ impl Supervisor {
         let Some(member) = self.consumers.remove(&id) else { return };
         self.leave_fetcher(&member);
         self.shared.status.leave(id);
-        let queue = member.spec.source.name.clone();
+        let queue = member.spec.runtime.name.clone();
         let leaving = member.leaving;
         self.left(&queue, id, leaving);
         if reason == ExitReason::Stopped {
@@ -348,11 +348,11 @@ impl Supervisor {
     }
 
     /// Its consumers get no answers any more: they end, and others, with another fetcher, replace them.
-    fn fetcher_failed(&mut self, source: &Arc<Source>, reason: ExitReason, context: &Context<Self>) {
-        let queue = &source.name;
+    fn fetcher_failed(&mut self, runtime: &Arc<QueueRuntime>, reason: ExitReason, context: &Context<Self>) {
+        let queue = &runtime.name;
         tracing::error!(event = "fetcher_failed", %queue, ?reason, "fetcher failed");
-        self.fetchers.remove(&Arc::as_ptr(source));
-        let of_source = |member: &&Member| Arc::ptr_eq(&member.spec.source, source) && !member.leaving;
+        self.fetchers.remove(&Arc::as_ptr(runtime));
+        let of_source = |member: &&Member| Arc::ptr_eq(&member.spec.runtime, runtime) && !member.leaving;
         let specs: Vec<_> =
             self.consumers.values().filter(of_source).map(|member| member.spec.clone()).collect();
         let ids: Vec<_> =
@@ -371,7 +371,7 @@ impl Supervisor {
             );
             return self.finish(SupervisorExit::TooManyFailures { queue: queue.clone(), restarts, within });
         }
-        source.meters.restarts.inc();
+        runtime.meters.restarts.inc();
         for id in ids {
             self.leave(id);
         }

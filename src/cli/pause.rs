@@ -14,7 +14,7 @@ use super::{
     globals::Globals,
     output,
 };
-use crate::{consumer::ambient, exit::Exit};
+use crate::{consumer::clock, exit::Exit};
 
 /// Pause a queue: all daemons leave its items where they are, until it is resumed
 #[derive(Debug, clap::Args)]
@@ -45,7 +45,7 @@ impl Args {
         let client = Client::open_or_create(globals)?;
         let queue = open(&client, &self.queue)?;
         client.remark_if_absent(&queue)?;
-        let pause = Pause { at: ambient::now(), frozen: false, reason: self.reason.clone() };
+        let pause = Pause { at: clock::now(), frozen: false, reason: self.reason.clone() };
         let before = change(&client, &queue, false, |tr| queue.pause(tr, &pause))?;
         if let Some(Pause { frozen: true, reason, .. }) = before {
             bail!("queue {:?} is frozen already: {}", self.queue.display(), why(&reason));

@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use super::{client::Client, frozen, globals::Globals, named::Named, output, target::Target};
-use crate::{config::QueueConfig, consumer::ambient::version_history, exit::Exit, sweep};
+use crate::{config::QueueConfig, consumer::clock::version_history, exit::Exit, sweep};
 
 /// Make items ready now: waiting ones, dead letters, those whose daemon died
 #[derive(Debug, clap::Args)]

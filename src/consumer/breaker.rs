@@ -20,8 +20,8 @@ use std::{
 
 use tokio::{sync::Notify, time::sleep_until};
 
-use super::{ambient, backoff};
-use crate::handlers::Handling;
+use super::{backoff, clock};
+use crate::handlers::AnyHandler;
 
 /// The circuit breaker of one queue in this process. Each queue name has one; it outlives reloads.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ struct State {
 /// A handler, and the settings that it is from.
 #[derive(Clone, Debug)]
 pub(crate) struct Tried {
-    pub(crate) handling: Handling,
+    pub(crate) handling: AnyHandler,
     /// The number of those settings: later ones have a higher number.
     settings: u64,
 }
@@ -142,7 +142,7 @@ impl Breaker {
         }
         let tries = match &mut state.open {
             None => {
-                let outage = Outage { since: ambient::now(), reason: reason.to_owned(), tries: 1 };
+                let outage = Outage { since: clock::now(), reason: reason.to_owned(), tries: 1 };
                 let (since, next) = (Instant::now(), Instant::now() + backoff::pause(1));
                 state.open = Some(Open { outage, since, next, trial: None });
                 self.is_open.store(true, Ordering::Release);
@@ -187,7 +187,7 @@ impl Breaker {
     }
 
     /// The queue has new settings, and this handler.
-    pub(crate) fn reset(&self, handling: Handling) -> Tried {
+    pub(crate) fn reset(&self, handling: AnyHandler) -> Tried {
         let tried = {
             let mut state = self.lock();
             state.resets += 1;
@@ -230,8 +230,8 @@ mod tests {
         (breaker, tried)
     }
 
-    fn handling() -> Handling {
-        Handling::Each(Arc::new(Log))
+    fn handling() -> AnyHandler {
+        AnyHandler::Each(Arc::new(Log))
     }
 
     #[tokio::test]

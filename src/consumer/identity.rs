@@ -53,17 +53,17 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::consumer::ambient;
+    use crate::consumer::clock;
 
     #[test]
     fn sessions_of_this_process_differ_and_tell_its_number() {
-        let before = ambient::now();
+        let before = clock::now();
         let ids: Vec<_> = (0..10_000).map(|_| session_id()).collect();
         assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len());
         for id in ids {
             let maker = maker(id).unwrap();
             assert_eq!(maker.pid, std::process::id());
-            assert!((before..=ambient::now()).contains(&maker.at), "{maker:?}, {before}");
+            assert!((before..=clock::now()).contains(&maker.at), "{maker:?}, {before}");
         }
     }
 

@@ -1,17 +1,16 @@
-//! A consumer without its actor: what it decides, how it takes, how it hands items to a handler, how it keeps its leases.
-//!
-//! `actors::consumer` and `actors::fetcher` carry the effects out.
+//! Consumers without their actors: decisions, fetches, leases, and the dispatch of items to handlers.
+//! `actors::consumer` and `actors::fetcher` carry out what is decided here.
 
-pub(crate) mod ambient;
 pub(crate) mod backoff;
-pub(crate) mod batch;
 pub(crate) mod breaker;
+pub(crate) mod claimed;
+pub(crate) mod clock;
 pub(crate) mod dispatch;
 pub(crate) mod fetch;
-pub(crate) mod gate;
-pub(crate) mod holder;
 pub(crate) mod identity;
-pub(crate) mod signals;
-pub(crate) mod source;
+pub(crate) mod lease;
+pub(crate) mod pause_state;
+pub(crate) mod runtime;
+pub(crate) mod shutdown;
 pub(crate) mod state;
 pub(crate) mod suspects;

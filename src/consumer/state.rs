@@ -1,75 +1,77 @@
 //! The consumer's state machine. Pure: an event changes the state and names the effects.
 //!
 //! ```text
-//!                took items
-//!   ┌────────┐ ─────────────▶ ┌─────────────┐ ──┐ dispatched,
-//!   │ taking │ ◀───────────── │ dispatching │   │ more items were
-//!   └────────┘   dispatched   └─────────────┘ ◀─┘ taken ahead
+//!                fetched items
+//!   ┌──────────┐ ─────────────▶ ┌─────────────┐ ──┐ dispatched, and
+//!   │ fetching │ ◀───────────── │ dispatching │   │ batches were
+//!   └──────────┘   dispatched   └─────────────┘ ◀─┘ prefetched
 //!     └─ queue exhausted, request withdrawn ─▶ closing
 //!
-//!   drain:  taking, dispatching ─▶ draining ─ neither is under way ─▶ closing ─▶ (stopped)
+//!   drain:  fetching, dispatching ─▶ draining ─ neither is under way ─▶ closing ─▶ (stopped)
 //!           closing ─ items were left in the session ─▶ finishing ─ dispatched ─▶ (stopped)
 //! ```
 //!
-//! *Dispatched* means that the handler is done with the batch, or that what it had not begun was given back, as after a drain. What the
-//! handler has said of the batch may still be on its way to the database while the next one is handled, but no two batches are.
+//! *Dispatched* means that the handler is done with the batch, or that a drain released the items that
+//! it had not begun. The batch's outcomes may still be on their way to the database while the next
+//! batch is handled, but only one batch is handled at a time.
 //!
-//! Where the handler was done with the last batch quickly, the next ones are taken while this one is handled: *ahead*, up to [`MOST_AHEAD`].
-//! Should the handler turn out to take long after all, what was taken ahead goes back, for others to take; and so does what a take brings
-//! that was under way then, for its items lie behind those.
+//! If the handler was quick with the last batch, the next ones are *prefetched* while this one is
+//! handled, up to [`MOST_PREFETCHED`]. If the current batch turns slow, prefetched batches are
+//! released. A fetch in flight at that moment is released too, because its items come after those.
 
-/// The most batches that a consumer holds beside the one that is handled.
-pub(crate) const MOST_AHEAD: usize = 3;
+/// The most batches that wait for the handler.
+pub(crate) const MOST_PREFETCHED: usize = 3;
 
 /// What happened to a consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The actor runs.
     Started,
-    /// A take came back.
-    Took(Found),
+    /// The fetcher has replied.
+    Fetched(Found),
     /// The request was withdrawn before a fetch began for it, because of a drain.
-    NotTaken,
-    /// The batch in hand is handled, and the one before it settled.
+    Withdrawn,
+    /// The batch is handled, and the one before it acknowledged.
     Dispatched {
-        /// It went fast enough to take so many batches ahead.
-        ahead: usize,
+        /// How many batches to prefetch, since this one was handled so quickly.
+        prefetch: usize,
     },
-    /// The batch in hand takes long.
+    /// The current batch takes long.
     Slow,
     /// The queue's fetcher, which observers see as consumer 0, waits on a watch.
     Idle,
     /// The queue's fetcher looks for items after it was idle.
     Woken,
-    /// Finish what is in hand and stop.
+    /// Finish the current batch and stop.
     Drain,
-    /// The session is closed and all is settled. It may give items that a take without an answer had removed.
+    /// The session is closed, and all items are acknowledged. There may be items that an at-most-once
+    /// fetch of unknown outcome had removed.
     Closed(Found),
 }
 
-/// What a take found.
+/// The result of a fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Nothing: to take ahead, or left in the session at its end.
+    /// No items: none to prefetch, or none left in the session at its end.
     Nothing,
-    /// Nothing, and nothing will come of itself: the end, for a consumer that is to work until then.
-    Rest,
-    /// So many batches of up to K items. There may be more.
+    /// With `--until-empty`: the queue has no items left.
+    Exhausted,
+    /// Batches of up to K items. The queue may have more.
     Batches(usize),
 }
 
 /// What the actor has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// Take up to K items.
-    Take,
-    /// Take up to so many batches of K items while one is handled.
-    TakeAhead(usize),
-    /// Hand the batch that was taken first to the handler; and say so, should that take long.
+    /// Fetch up to K items.
+    Fetch,
+    /// Fetch up to this number of batches while one is handled.
+    Prefetch(usize),
+    /// Hand the oldest batch to the handler, and report [`Event::Slow`] if that takes long.
     Dispatch,
-    /// Give back all batches that wait for the handler.
-    GiveBack,
-    /// Close the session, once all is settled.
+    /// Release all batches that wait for the handler.
+    Release,
+    /// Close the session when all items are acknowledged.
     Close,
     /// End the actor.
     Stop,
@@ -77,40 +79,39 @@ pub(crate) enum Effect {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Taking, dispatching, or both.
+    /// Fetching, dispatching, or both.
     Working,
     Draining,
     Closing,
     Finishing,
 }
 
-/// Where a consumer is.
+/// The state of a consumer.
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     phase: Phase,
-    /// A take is under way.
-    taking: bool,
+    /// A request for items is open.
+    fetching: bool,
     /// A batch is handled.
     dispatching: bool,
-    /// Batches in hand that wait for the handler.
-    ahead: usize,
-    /// How many may, as the last one went.
-    most_ahead: usize,
-    /// The batch that is handled takes long.
+    /// Batches that wait for the handler.
+    prefetched: usize,
+    /// How many may wait, by the speed of the last one.
+    most_prefetched: usize,
+    /// The current batch takes long.
     slow: bool,
-    /// What the take under way brings lies behind items that were given back meanwhile: they have to be taken before it.
+    /// The open fetch brings items that come after released ones, which have to be handled first.
     overtakes: bool,
 }
 
 impl State {
-    /// A consumer about to start.
     pub(crate) fn new() -> Self {
         Self {
             phase: Phase::Working,
-            taking: false,
+            fetching: false,
             dispatching: false,
-            ahead: 0,
-            most_ahead: 0,
+            prefetched: 0,
+            most_prefetched: 0,
             slow: false,
             overtakes: false,
         }
@@ -119,27 +120,27 @@ impl State {
     /// Takes an event into account. Events that come too late for the phase change nothing.
     pub(crate) fn on(&mut self, event: Event) -> Vec<Effect> {
         match event {
-            Event::Took(_) | Event::NotTaken => self.taking = false,
-            Event::Dispatched { ahead } => {
-                (self.dispatching, self.most_ahead) = (false, ahead.min(MOST_AHEAD));
+            Event::Fetched(_) | Event::Withdrawn => self.fetching = false,
+            Event::Dispatched { prefetch } => {
+                (self.dispatching, self.most_prefetched) = (false, prefetch.min(MOST_PREFETCHED));
             }
             _ => {}
         }
         match (self.phase, event) {
-            (Phase::Working, Event::Started) => self.take(),
-            (Phase::Working, Event::Took(found)) => self.took(found),
-            // The drain that made it give up is still on its way.
-            (Phase::Working, Event::NotTaken) if !self.dispatching => self.close(),
+            (Phase::Working, Event::Started) => self.fetch(),
+            (Phase::Working, Event::Fetched(found)) => self.fetched(found),
+            // The drain that caused it has not arrived yet.
+            (Phase::Working, Event::Withdrawn) if !self.dispatching => self.close(),
             (Phase::Working, Event::Dispatched { .. }) => self.go_on(),
             (Phase::Working, Event::Slow) => {
                 self.slow = true;
-                self.give_back()
+                self.release()
             }
             (_, Event::Drain) => self.drain(),
-            (Phase::Draining, Event::Took(Found::Batches(_))) if self.dispatching => vec![Effect::GiveBack],
-            (Phase::Draining, Event::Took(Found::Batches(batches))) => self.dispatch(batches),
-            (Phase::Draining, Event::Took(_) | Event::NotTaken | Event::Dispatched { .. })
-                if !self.taking && !self.dispatching =>
+            (Phase::Draining, Event::Fetched(Found::Batches(_))) if self.dispatching => vec![Effect::Release],
+            (Phase::Draining, Event::Fetched(Found::Batches(batches))) => self.dispatch(batches),
+            (Phase::Draining, Event::Fetched(_) | Event::Withdrawn | Event::Dispatched { .. })
+                if !self.fetching && !self.dispatching =>
             {
                 self.close()
             }
@@ -154,56 +155,57 @@ impl State {
         }
     }
 
-    fn take(&mut self) -> Vec<Effect> {
-        (self.taking, self.overtakes) = (true, false);
-        self.go(Phase::Working, Effect::Take)
+    fn fetch(&mut self) -> Vec<Effect> {
+        (self.fetching, self.overtakes) = (true, false);
+        self.go(Phase::Working, Effect::Fetch)
     }
 
-    fn took(&mut self, found: Found) -> Vec<Effect> {
+    fn fetched(&mut self, found: Found) -> Vec<Effect> {
         let overtakes = std::mem::take(&mut self.overtakes);
         match found {
             Found::Batches(_) if overtakes && !self.dispatching => {
-                [vec![Effect::GiveBack], self.take()].concat()
+                [vec![Effect::Release], self.fetch()].concat()
             }
-            Found::Rest => self.close(),
+            Found::Exhausted => self.close(),
             Found::Nothing if self.dispatching => Vec::new(),
-            Found::Nothing => self.take(),
+            Found::Nothing => self.fetch(),
             Found::Batches(batches) if !self.dispatching => self.dispatch(batches),
             Found::Batches(batches) => {
-                self.ahead += batches;
-                if self.slow { self.give_back() } else { Vec::new() }
+                self.prefetched += batches;
+                if self.slow { self.release() } else { Vec::new() }
             }
         }
     }
 
-    /// The batch in hand is handled: on with the next.
+    /// The current batch is handled.
     fn go_on(&mut self) -> Vec<Effect> {
-        match (self.ahead, self.taking) {
+        match (self.prefetched, self.fetching) {
             (0, true) => Vec::new(),
-            (0, false) => self.take(),
+            (0, false) => self.fetch(),
             (batches, _) => self.dispatch(batches),
         }
     }
 
-    /// Begins with the first of so many batches in hand. The others wait, and more are taken when half of those that may wait are gone.
+    /// Dispatches the first of these batches. The others wait. More are prefetched when half of the
+    /// batches that may wait are gone.
     fn dispatch(&mut self, batches: usize) -> Vec<Effect> {
-        (self.dispatching, self.slow, self.ahead) = (true, false, batches - 1);
+        (self.dispatching, self.slow, self.prefetched) = (true, false, batches - 1);
         if self.phase != Phase::Working {
-            let rest = self.give_back();
+            let rest = self.release();
             return [&[Effect::Dispatch], &rest[..]].concat();
         }
         let mut effects = vec![Effect::Dispatch];
-        if !self.taking && self.ahead < self.most_ahead.div_ceil(2) {
-            (self.taking, self.overtakes) = (true, false);
-            effects.push(Effect::TakeAhead(self.most_ahead - self.ahead));
+        if !self.fetching && self.prefetched < self.most_prefetched.div_ceil(2) {
+            (self.fetching, self.overtakes) = (true, false);
+            effects.push(Effect::Prefetch(self.most_prefetched - self.prefetched));
         }
         effects
     }
 
-    fn give_back(&mut self) -> Vec<Effect> {
-        let ahead = std::mem::take(&mut self.ahead);
-        self.overtakes |= ahead > 0 && self.taking;
-        (ahead > 0).then_some(Effect::GiveBack).into_iter().collect()
+    fn release(&mut self) -> Vec<Effect> {
+        let prefetched = std::mem::take(&mut self.prefetched);
+        self.overtakes |= prefetched > 0 && self.fetching;
+        (prefetched > 0).then_some(Effect::Release).into_iter().collect()
     }
 
     fn drain(&mut self) -> Vec<Effect> {
@@ -211,7 +213,7 @@ impl State {
             return Vec::new();
         }
         self.phase = Phase::Draining;
-        self.give_back()
+        self.release()
     }
 
     fn close(&mut self) -> Vec<Effect> {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use kvqueue_queue::Quarantine;
 
-use super::source::Source;
+use super::runtime::QueueRuntime;
 
 /// The quarantine of this process, and the queues that wait for it.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(crate) struct Suspects {
 struct Waiting {
     /// How many leases of suspects have ended.
     ended: u64,
-    queues: Vec<Weak<Source>>,
+    queues: Vec<Weak<QueueRuntime>>,
 }
 
 impl Default for Suspects {
@@ -35,7 +35,7 @@ impl Default for Suspects {
             waiting.ended += 1;
             let queues = std::mem::take(&mut waiting.queues);
             drop(waiting);
-            queues.iter().filter_map(Weak::upgrade).for_each(|source| source.look_again.notify_one());
+            queues.iter().filter_map(Weak::upgrade).for_each(|runtime| runtime.look_again.notify_one());
         });
         Self { quarantine, waiting }
     }
@@ -48,15 +48,15 @@ impl Suspects {
     }
 
     /// A fetch of a queue that began when `ended` leases of suspects had ended found nothing, and its consumer is idle.
-    pub(crate) fn wait(&self, source: &Arc<Source>, ended: u64) {
+    pub(crate) fn wait(&self, runtime: &Arc<QueueRuntime>, ended: u64) {
         let mut waiting = lock(&self.waiting);
         if waiting.ended != ended {
             drop(waiting);
-            source.look_again.notify_one();
+            runtime.look_again.notify_one();
         } else {
-            let is_other = |queue: &Weak<Source>| !std::ptr::eq(queue.as_ptr(), Arc::as_ptr(source));
+            let is_other = |queue: &Weak<QueueRuntime>| !std::ptr::eq(queue.as_ptr(), Arc::as_ptr(runtime));
             waiting.queues.retain(|queue| queue.strong_count() > 0 && is_other(queue));
-            waiting.queues.push(Arc::downgrade(source));
+            waiting.queues.push(Arc::downgrade(runtime));
         }
     }
 }

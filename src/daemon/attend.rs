@@ -42,8 +42,8 @@ impl Attendant {
 
     /// Until the daemon drains. From then on, whoever gives orders hears that it is stopping.
     pub(super) async fn attend(mut self, mut orders: mpsc::Receiver<Given>, mut told: Told) -> Infallible {
-        let signals = self.live.shared.signals.clone();
-        signals.draining.run_until_cancelled(self.carry_out(&mut orders, &mut told)).await;
+        let shutdown = self.live.shared.shutdown.clone();
+        shutdown.draining.run_until_cancelled(self.carry_out(&mut orders, &mut told)).await;
         drop(orders);
         self.taken_up = None;
         // What runs beside the consumers goes on meanwhile.

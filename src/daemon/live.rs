@@ -1,7 +1,7 @@
 //! What runs, and how another configuration takes effect.
 //!
-//! What is taken under some settings ends under them: a queue whose settings change gets a new `Source`, and with it new consumers, which
-//! begin as those of the old one leave. The gate and the meters are the name's, and stay. Nothing happens before everything that can fail or
+//! What is taken under some settings ends under them: a queue whose settings change gets a new `QueueRuntime`, and with it new consumers, which
+//! begin as those of the old one leave. The pause state and the meters are the name's, and stay. Nothing happens before everything that can fail or
 //! wait has been done.
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -17,9 +17,9 @@ use super::{
 use crate::{
     actors::{ConsumerContext, ConsumerSpec, DesiredConsumers, SupervisorExit, SupervisorHandle},
     config::Config,
-    consumer::source::Source,
+    consumer::runtime::QueueRuntime,
     control::{InForce, Left, Refused},
-    handlers::Handling,
+    handlers::AnyHandler,
     pause::Follower,
     sweep::Sweeping,
     telemetry,
@@ -40,7 +40,7 @@ pub(super) type Followers = BTreeMap<Arc<str>, Follower>;
 
 /// What runs for one queue.
 struct Running {
-    source: Arc<Source>,
+    runtime: Arc<QueueRuntime>,
     sweeping: Sweeping,
     /// Kept for as long as the queue is.
     _follower: Follower,
@@ -78,10 +78,10 @@ impl Live {
     }
 
     /// The handlers in use.
-    pub(super) fn handlers(&self) -> BTreeMap<Arc<str>, Handling> {
+    pub(super) fn handlers(&self) -> BTreeMap<Arc<str>, AnyHandler> {
         self.queues
             .iter()
-            .map(|(name, running)| (name.clone(), running.source.tried.handling.clone()))
+            .map(|(name, running)| (name.clone(), running.runtime.tried.handling.clone()))
             .collect()
     }
 
@@ -129,19 +129,19 @@ impl Live {
             let running = match (self.queues.remove(name), followers.remove(name)) {
                 (Some(mut running), _) => {
                     if !keeps_source {
-                        running.source = self.source(part);
+                        running.runtime = self.runtime(part);
                     }
                     running.sweeping.follow(part.sweep_rules());
                     running
                 }
                 (None, Some(follower)) => Running {
-                    source: self.source(part),
+                    runtime: self.runtime(part),
                     sweeping: part.sweep(&self.db, &self.shared),
                     _follower: follower,
                 },
                 (None, None) => continue,
             };
-            let spec = |k| ConsumerSpec { source: running.source.clone(), k };
+            let spec = |k| ConsumerSpec { runtime: running.runtime.clone(), k };
             wanted.insert(name.clone(), part.ks().map(spec).collect());
             queues.insert(name.clone(), running);
         }
@@ -150,8 +150,8 @@ impl Live {
         self.supervisor.reconcile(wanted).await
     }
 
-    fn source(&self, part: &Part) -> Arc<Source> {
-        part.source(&self.db, &self.shared, self.until_empty)
+    fn runtime(&self, part: &Part) -> Arc<QueueRuntime> {
+        part.runtime(&self.db, &self.shared, self.until_empty)
     }
 
     /// Holds back a queue's takes in this daemon alone, or lets them go on.
@@ -161,7 +161,7 @@ impl Live {
             let text = format!("this daemon has no queue {queue:?}; it has {}", telemetry::listed(&names));
             return Err(Refused(text));
         };
-        if running.source.gate.pause_locally(paused) {
+        if running.runtime.pause.pause_locally(paused) {
             if paused {
                 tracing::info!(event = "queue_paused_locally", queue, "queue paused in this daemon");
             } else {

@@ -10,7 +10,7 @@ use crate::{
     causes::with_causes,
     config::{Config, ConfigError},
     control::Refused,
-    handlers::{Handling, Registry},
+    handlers::{AnyHandler, Registry},
 };
 
 type Load = dyn Fn() -> Result<Config, ConfigError> + Send + Sync;
@@ -47,7 +47,7 @@ impl Loader {
         &self,
         old: &Config,
         registry: &Registry,
-        mut handlers: BTreeMap<Arc<str>, Handling>,
+        mut handlers: BTreeMap<Arc<str>, AnyHandler>,
     ) -> Result<Prepared, Refused> {
         let config = (self.load)().map_err(|error| refused(&error))?;
         config.validate().map_err(|error| refused(&error))?;

@@ -9,8 +9,8 @@ use tokio::sync::Notify;
 use crate::{
     actors::ConsumerContext,
     config::{Config, ConfigError, Delivery, QueueConfig, TakeStrategy},
-    consumer::{fetch::LastWords, source::Source},
-    handlers::{Handling, Registry},
+    consumer::{fetch::LastWords, runtime::QueueRuntime},
+    handlers::{AnyHandler, Registry},
     http::Token,
     pause::{Followed, Follower},
     status::Heartbeat,
@@ -25,7 +25,7 @@ const RELOOK: Duration = Duration::from_millis(200);
 pub(super) struct Part {
     pub(super) name: Arc<str>,
     queue: Queue,
-    pub(super) handling: Handling,
+    pub(super) handling: AnyHandler,
     config: QueueConfig,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Parts {
 pub(super) fn parts(
     config: &Config,
     registry: &Registry,
-    kept: &BTreeMap<Arc<str>, Handling>,
+    kept: &BTreeMap<Arc<str>, AnyHandler>,
 ) -> Result<Parts, ConfigError> {
     config.validate()?;
     let token = config.http.token_file.as_deref().map(Token::read).transpose()?;
@@ -59,7 +59,7 @@ pub(super) fn parts(
 pub(super) fn parts_to_run(
     config: &Config,
     registry: &Registry,
-    kept: &BTreeMap<Arc<str>, Handling>,
+    kept: &BTreeMap<Arc<str>, AnyHandler>,
 ) -> Result<Parts, ConfigError> {
     let parts = parts(config, registry, kept)?;
     if parts.queues.is_empty() {
@@ -90,7 +90,12 @@ impl Part {
         broken.into_iter().chain(once).collect()
     }
 
-    fn new(prefix: &str, name: &str, config: &QueueConfig, handling: Handling) -> Result<Self, ConfigError> {
+    fn new(
+        prefix: &str,
+        name: &str,
+        config: &QueueConfig,
+        handling: AnyHandler,
+    ) -> Result<Self, ConfigError> {
         let queue = Queue::of_kind(prefix.as_bytes(), name.as_bytes(), config.layout()).map_err(|error| {
             let key = format!("queues.{name}");
             ConfigError::value(
@@ -104,18 +109,18 @@ impl Part {
     }
 
     /// What the queue's consumers share.
-    pub(super) fn source(
+    pub(super) fn runtime(
         &self,
         db: &Arc<Database>,
         shared: &ConsumerContext,
         until_empty: bool,
-    ) -> Arc<Source> {
+    ) -> Arc<QueueRuntime> {
         let config = &self.config;
         let poll_interval = if until_empty { config.poll_interval.min(RELOOK) } else { config.poll_interval };
         let meters = shared.status.metrics.queue(&self.name);
         let breaker = shared.status.breaker(&self.name);
         let tried = breaker.reset(self.handling.clone());
-        Arc::new(Source {
+        Arc::new(QueueRuntime {
             name: self.name.clone(),
             queue: self.queue.clone(),
             db: db.clone(),
@@ -132,21 +137,22 @@ impl Part {
             fetches: Heartbeat::default(),
             clock: Arc::default(),
             meters,
-            gate: shared.status.gate(&self.name),
+            pause: shared.status.pause_state(&self.name),
             breaker,
             suspects: shared.suspects.clone(),
             history: shared.history.clone(),
-            signals: shared.signals.clone(),
+            shutdown: shared.shutdown.clone(),
             work: shared.work.clone(),
         })
     }
 
     /// Has it swept.
     pub(super) fn sweep(&self, db: &Arc<Database>, shared: &ConsumerContext) -> Sweeping {
-        let (db, signals, gate) = (db.clone(), shared.signals.clone(), shared.status.gate(&self.name));
+        let (db, shutdown, pause) =
+            (db.clone(), shared.shutdown.clone(), shared.status.pause_state(&self.name));
         let meters = shared.status.metrics.queue(&self.name);
         let (queue, history) = (self.queue.clone(), shared.history.clone());
-        let swept = Swept { db, queue, history, gate, signals, meters };
+        let swept = Swept { db, queue, history, pause, shutdown, meters };
         Sweeping::start(swept, self.sweep_rules())
     }
 
@@ -155,7 +161,7 @@ impl Part {
         sweep::rules(&self.config)
     }
 
-    /// Has its gate do what the database says, which is asked first.
+    /// Has its pause state do what the database says, which is asked first.
     pub(super) async fn follow(
         &self,
         db: &Arc<Database>,
@@ -163,8 +169,8 @@ impl Part {
         until_empty: bool,
     ) -> Follower {
         let (name, queue) = (self.name.clone(), self.queue.clone());
-        let (gate, status) = (shared.status.gate(&name), shared.status.clone());
-        Followed { db: db.clone(), queue, name, gate, status, until_empty }.follow().await
+        let (pause, status) = (shared.status.pause_state(&name), shared.status.clone());
+        Followed { db: db.clone(), queue, name, pause, status, until_empty }.follow().await
     }
 
     /// The K of each of its consumers.

@@ -13,83 +13,84 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tracing::Instrument;
 
-use super::{Context, Handling, Outcome};
+use super::{AnyHandler, Context, Outcome};
 use crate::telemetry::panic_text;
 
 /// How long a handler that is cancelled may go on before it is dropped.
-pub(crate) const LAST_MOMENT: Duration = Duration::from_secs(1);
+pub(crate) const ABORT_DELAY: Duration = Duration::from_secs(1);
 
-/// How long after that it may take to drop it. Longer takes only one that blocks its thread.
-const DROPPED: Duration = Duration::from_millis(250);
+/// How long dropping the handler takes at most, unless it blocks its thread.
+const DROP_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// How a call ended.
+/// The result of one call.
 #[derive(Debug)]
-pub(crate) struct Ended {
-    /// What the handler said, in the order of the items.
-    pub(crate) said: Vec<Outcome>,
-    /// Why that was not waited for, or is not to be had.
-    pub(crate) cut: Option<Cut>,
-    /// The handler was dropped and goes on all the same: it blocks its thread.
-    pub(crate) running: Option<Running>,
+pub(crate) struct CallResult {
+    /// The outcomes that the handler returned, in the order of the items.
+    pub(crate) returned: Vec<Outcome>,
+    /// Why the call ended before the handler returned.
+    pub(crate) interruption: Option<Interruption>,
+    /// The handler was dropped but blocks its thread, so it goes on.
+    pub(crate) leaked_thread: Option<LeakedThread>,
 }
 
-/// A handler that blocks its thread, so that nobody can stop it.
+/// A handler that blocks its thread, so that it cannot be stopped.
 #[derive(Debug)]
-pub(crate) struct Running(AbortOnDropHandle<Vec<Outcome>>);
+pub(crate) struct LeakedThread(AbortOnDropHandle<Vec<Outcome>>);
 
-impl Running {
-    /// Waits until it returns. What it said then is in the order of the items; nothing if it panicked, or was dropped when it no longer
-    /// blocked its thread.
+impl LeakedThread {
+    /// Waits until the handler returns, for its outcomes in the order of the items. There are none if
+    /// it panicked, or was dropped when it did not block its thread any more.
     pub(crate) async fn returned(self) -> Vec<Outcome> {
         self.0.await.unwrap_or_default()
     }
 }
 
-/// What cut a call short.
+/// Why a call ended early.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Cut {
-    /// Its time was up.
+pub(crate) enum Interruption {
+    /// The time limit.
     TimeUp(Duration),
-    /// Its token was cancelled, by whoever holds the token above it.
+    /// The caller cancelled its token.
     Cancelled,
-    /// It panicked, saying this.
+    /// The handler panicked with this message.
     Panicked(String),
 }
 
-/// Calls the handler and sees the call to its end. A handler of single items is to get one. Dropping the call drops the handler's future.
+/// Calls the handler and waits for its end. A handler of single items gets one item. Dropping the call
+/// drops the handler's future.
 ///
 /// The context's `deadline` is set here, from `limit`. Its `cancelled` should be a child of the token by which the caller cancels.
 pub(crate) async fn call(
-    handling: &Handling,
+    handling: &AnyHandler,
     items: Arc<[Item]>,
     mut context: Context,
     limit: Option<Duration>,
-) -> Ended {
+) -> CallResult {
     context.deadline = limit.map(|limit| Instant::now() + limit);
     let cancelled = context.cancelled.clone();
     let handling = handling.clone();
     let handled = async move { handling.handle(&items, &context).await };
     let mut task = AbortOnDropHandle::new(tokio::spawn(handled.in_current_span()));
-    let cut = tokio::select! {
+    let interruption = tokio::select! {
         // First: what a handler says because it was cancelled is not why it ended.
         biased;
-        () = cancelled.cancelled() => Cut::Cancelled,
-        done = &mut task => return Ended::of(done).unless(&cancelled),
-        limit = time_up(limit) => Cut::TimeUp(limit),
+        () = cancelled.cancelled() => Interruption::Cancelled,
+        done = &mut task => return CallResult::of(done).unless(&cancelled),
+        limit = time_up(limit) => Interruption::TimeUp(limit),
     };
     cancelled.cancel();
-    // It may still finish. A panic says nothing that the cut does not.
-    let mut done = timeout(LAST_MOMENT, &mut task).await;
+    // The handler may still return. Its panic would only be a consequence of the interruption.
+    let mut done = timeout(ABORT_DELAY, &mut task).await;
     if done.is_err() {
         task.abort();
-        done = timeout(DROPPED, &mut task).await;
+        done = timeout(DROP_TIMEOUT, &mut task).await;
     }
-    let running = done.is_err().then(|| Running(task));
-    let said = done.ok().and_then(Result::ok).unwrap_or_default();
-    Ended { said, cut: Some(cut), running }
+    let leaked_thread = done.is_err().then(|| LeakedThread(task));
+    let returned = done.ok().and_then(Result::ok).unwrap_or_default();
+    CallResult { returned, interruption: Some(interruption), leaked_thread }
 }
 
-/// Resolves when a call that begins now has had its time.
+/// Resolves at the end of the time limit.
 async fn time_up(limit: Option<Duration>) -> Duration {
     match limit {
         Some(limit) => {
@@ -100,7 +101,7 @@ async fn time_up(limit: Option<Duration>) -> Duration {
     }
 }
 
-impl Handling {
+impl AnyHandler {
     async fn handle(&self, items: &[Item], context: &Context) -> Vec<Outcome> {
         match self {
             Self::Batch(handler) => handler.handle(items, context).await,
@@ -115,75 +116,79 @@ impl Handling {
     }
 }
 
-impl Ended {
+impl CallResult {
     fn of(done: Result<Vec<Outcome>, JoinError>) -> Self {
         match done.map_err(JoinError::try_into_panic) {
-            Ok(said) => Self { said, cut: None, running: None },
-            Err(Ok(panic)) => Self::cut(Cut::Panicked(panic_text(&*panic).to_owned())),
-            // Nobody aborts a task that is waited for: its runtime ends.
-            Err(Err(_)) => Self::cut(Cut::Cancelled),
+            Ok(returned) => Self { returned, interruption: None, leaked_thread: None },
+            Err(Ok(panic)) => Self::interrupted(Interruption::Panicked(panic_text(&*panic).to_owned())),
+            // Only the end of the runtime cancels a task that is awaited.
+            Err(Err(_)) => Self::interrupted(Interruption::Cancelled),
         }
     }
 
-    /// A handler that hears of its cancellation may end before the call hears of it.
+    /// A cancelled handler may return before this function sees the cancellation.
     fn unless(self, cancelled: &CancellationToken) -> Self {
-        match self.cut {
-            None if cancelled.is_cancelled() => Self { cut: Some(Cut::Cancelled), ..self },
+        match self.interruption {
+            None if cancelled.is_cancelled() => Self { interruption: Some(Interruption::Cancelled), ..self },
             _ => self,
         }
     }
 
-    fn cut(cut: Cut) -> Self {
-        Self { said: Vec::new(), cut: Some(cut), running: None }
+    fn interrupted(interruption: Interruption) -> Self {
+        Self { returned: Vec::new(), interruption: Some(interruption), leaked_thread: None }
     }
 
-    /// What becomes of each of so many items: what the handler said; `cancelled` where it was cancelled before it said so.
+    /// The outcome of each item: the one that the handler returned, or `cancelled` if the call was
+    /// cancelled first.
     ///
-    /// After a cut only what is definite counts, done or dead: that it failed is what the cut made of it.
+    /// After an interruption only the outcomes `Done` and `Dead` count. Any other may be a consequence
+    /// of the interruption.
     pub(crate) fn outcomes(self, items: usize, cancelled: &Outcome) -> Vec<Outcome> {
-        let otherwise = match &self.cut {
-            None => unsaid(),
-            Some(Cut::TimeUp(limit)) => {
+        let otherwise = match &self.interruption {
+            None => missing_outcome(),
+            Some(Interruption::TimeUp(limit)) => {
                 Outcome::Retry(format!("not done after {} ms (handler-timeout)", limit.as_millis()))
             }
-            Some(Cut::Cancelled) => cancelled.clone(),
-            Some(Cut::Panicked(text)) => Outcome::Retry(format!("the handler panicked: {text}")),
+            Some(Interruption::Cancelled) => cancelled.clone(),
+            Some(Interruption::Panicked(text)) => Outcome::Retry(format!("the handler panicked: {text}")),
         };
-        let cut = self.cut.is_some();
-        let counts = |outcome: &Outcome| !cut || matches!(outcome, Outcome::Done | Outcome::Dead(_));
-        let said = self.said.into_iter().map(Some).chain(std::iter::repeat(None)).take(items);
-        said.map(|outcome| outcome.filter(counts).unwrap_or_else(|| otherwise.clone())).collect()
+        let was_interrupted = self.interruption.is_some();
+        let counts =
+            |outcome: &Outcome| !was_interrupted || matches!(outcome, Outcome::Done | Outcome::Dead(_));
+        let returned = self.returned.into_iter().map(Some).chain(std::iter::repeat(None)).take(items);
+        returned.map(|outcome| outcome.filter(counts).unwrap_or_else(|| otherwise.clone())).collect()
     }
 }
 
 /// The outcome of an item for which the handler returned none.
-pub(crate) fn unsaid() -> Outcome {
-    Outcome::retry("the handler did not say what becomes of it")
+pub(crate) fn missing_outcome() -> Outcome {
+    Outcome::retry("the handler returned no outcome for it")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn outcomes(said: &[Outcome], cut: Option<Cut>) -> Vec<Outcome> {
-        Ended { said: said.to_vec(), cut, running: None }.outcomes(3, &Outcome::Release)
+    fn outcomes(returned: &[Outcome], interruption: Option<Interruption>) -> Vec<Outcome> {
+        CallResult { returned: returned.to_vec(), interruption, leaked_thread: None }
+            .outcomes(3, &Outcome::Release)
     }
 
     #[test]
-    fn an_item_of_which_nothing_is_said_is_retried() {
-        let silent = Outcome::retry("the handler did not say what becomes of it");
+    fn an_item_without_an_outcome_is_retried() {
+        let silent = Outcome::retry("the handler returned no outcome for it");
         assert_eq!(outcomes(&[Outcome::Done], None), [Outcome::Done, silent.clone(), silent]);
         assert_eq!(outcomes(&vec![Outcome::Release; 4], None), vec![Outcome::Release; 3]);
     }
 
     #[test]
-    fn after_a_cut_only_what_is_definite_counts() {
-        let said = [Outcome::Done, Outcome::dead("no"), Outcome::retry("killed")];
+    fn after_an_interruption_only_done_and_dead_count() {
+        let returned = [Outcome::Done, Outcome::dead("no"), Outcome::retry("killed")];
         let time_up = Outcome::retry("not done after 20 ms (handler-timeout)");
-        let cut = Cut::TimeUp(Duration::from_millis(20));
-        assert_eq!(outcomes(&said, Some(cut)), [Outcome::Done, Outcome::dead("no"), time_up]);
-        assert_eq!(outcomes(&said, Some(Cut::Cancelled))[2], Outcome::Release);
+        let interruption = Interruption::TimeUp(Duration::from_millis(20));
+        assert_eq!(outcomes(&returned, Some(interruption)), [Outcome::Done, Outcome::dead("no"), time_up]);
+        assert_eq!(outcomes(&returned, Some(Interruption::Cancelled))[2], Outcome::Release);
         let panicked = Outcome::retry("the handler panicked: oh");
-        assert_eq!(outcomes(&[], Some(Cut::Panicked("oh".to_owned()))), vec![panicked; 3]);
+        assert_eq!(outcomes(&[], Some(Interruption::Panicked("oh".to_owned()))), vec![panicked; 3]);
     }
 }

@@ -10,7 +10,7 @@ use foundationdb::Transaction;
 use kvqueue_queue::{Item, from_millis};
 use tokio_util::sync::CancellationToken;
 
-use crate::consumer::{ambient, breaker::Breaker, fetch::Clock};
+use crate::consumer::{breaker::Breaker, clock, fetch::VersionClock};
 
 /// Something that handles items one by one.
 ///
@@ -132,7 +132,7 @@ pub struct Context {
     /// The queue's; none in a test of a handler.
     pub(crate) breaker: Option<Arc<Breaker>>,
     /// Tells by an item's stamp when it was pushed; none in a test of a handler.
-    pub(crate) clock: Option<Arc<Clock>>,
+    pub(crate) clock: Option<Arc<VersionClock>>,
 }
 
 impl Context {
@@ -151,7 +151,7 @@ impl Context {
         let written = item.meta.as_ref().and_then(|meta| meta.enqueued_at).map(from_millis);
         written.or_else(|| {
             let age = self.clock.as_ref()?.since(item.id.stamp()?.version(), Instant::now())?;
-            from_millis(ambient::now()).checked_sub(age)
+            from_millis(clock::now()).checked_sub(age)
         })
     }
 

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use kvqueue_queue::Item;
 use serde::de::DeserializeOwned;
 
-use super::{BatchHandler, Context, Handler, Outcome, call::unsaid};
+use super::{BatchHandler, Context, Handler, Outcome, call::missing_outcome};
 
 /// A handler of items whose payload is JSON of a type of its own. Wrap it in [`Json`] to make it a
 /// [`Handler`], which also says when it is called and what it has to bear.
@@ -144,7 +144,10 @@ impl<H: JsonBatchHandler> BatchHandler for Json<H> {
         }
         let handled = if parsed.is_empty() { Vec::new() } else { self.0.handle(parsed, context).await };
         let mut handled = handled.into_iter();
-        outcomes.into_iter().map(|dead| dead.or_else(|| handled.next()).unwrap_or_else(unsaid)).collect()
+        outcomes
+            .into_iter()
+            .map(|dead| dead.or_else(|| handled.next()).unwrap_or_else(missing_outcome))
+            .collect()
     }
 }
 
@@ -193,8 +196,8 @@ mod tests {
             dead("expected value at line 1 column 1"),
             Outcome::retry(8),
             dead("EOF while parsing a value at line 1 column 0"),
-            unsaid(),
-            unsaid(),
+            missing_outcome(),
+            missing_outcome(),
         ];
         assert_eq!(outcomes, expected);
     }

@@ -38,13 +38,13 @@ mod registry;
 mod settings;
 mod stdout;
 
-pub(crate) use call::{Cut, Ended, LAST_MOMENT, Running, call};
+pub(crate) use call::{ABORT_DELAY, CallResult, Interruption, LeakedThread, call};
 pub(crate) use contract::StopRequest;
 pub use contract::{BatchHandler, Context, Handler, Outcome};
 pub use exec::Exec;
 pub use json::{Json, JsonBatchHandler, JsonHandler};
 pub use log::Log;
-pub(crate) use registry::Handling;
+pub(crate) use registry::AnyHandler;
 pub use registry::Registry;
 pub use settings::{Settings, SettingsError};
 pub use stdout::Stdout;

@@ -7,14 +7,14 @@ use crate::config::{ConfigError, QueueConfig};
 
 /// What is done with a queue's items: one by one, or all of a take together.
 #[derive(Clone)]
-pub(crate) enum Handling {
+pub(crate) enum AnyHandler {
     /// One call per item.
     Each(Arc<dyn Handler>),
     /// One call per take.
     Batch(Arc<dyn BatchHandler>),
 }
 
-impl Handling {
+impl AnyHandler {
     /// Why the handler is likely not to work.
     pub(crate) fn warning(&self) -> Option<String> {
         match self {
@@ -32,7 +32,7 @@ impl Handling {
     }
 }
 
-type Build = Box<dyn Fn(&Settings) -> Result<Handling, String> + Send + Sync>;
+type Build = Box<dyn Fn(&Settings) -> Result<AnyHandler, String> + Send + Sync>;
 
 /// The handlers a configuration may name.
 pub struct Registry {
@@ -58,7 +58,7 @@ impl Registry {
         H: Handler,
         E: fmt::Display,
     {
-        self.insert(name.into(), build, |handler| Handling::Each(Arc::new(handler)));
+        self.insert(name.into(), build, |handler| AnyHandler::Each(Arc::new(handler)));
     }
 
     /// As [`Registry::add`], for a handler of whole takes.
@@ -70,14 +70,14 @@ impl Registry {
         H: BatchHandler,
         E: fmt::Display,
     {
-        self.insert(name.into(), build, |handler| Handling::Batch(Arc::new(handler)));
+        self.insert(name.into(), build, |handler| AnyHandler::Batch(Arc::new(handler)));
     }
 
     fn insert<H: 'static, E: fmt::Display>(
         &mut self,
         name: String,
         build: impl Fn(&Settings) -> Result<H, E> + Send + Sync + 'static,
-        handling: fn(H) -> Handling,
+        handling: fn(H) -> AnyHandler,
     ) {
         let build: Build =
             Box::new(move |settings| build(settings).map(handling).map_err(|error| error.to_string()));
@@ -85,7 +85,7 @@ impl Registry {
     }
 
     /// Makes the handler of the queue called `name`.
-    pub(crate) fn build(&self, name: &str, queue: &QueueConfig) -> Result<Handling, ConfigError> {
+    pub(crate) fn build(&self, name: &str, queue: &QueueConfig) -> Result<AnyHandler, ConfigError> {
         let Some(build) = self.builders.get(&queue.handler) else {
             let key = format!("queues.{name}.handler");
             let names: Vec<_> = self.builders.keys().map(String::as_str).collect();
@@ -105,7 +105,7 @@ impl Registry {
     }
 }
 
-impl fmt::Debug for Handling {
+impl fmt::Debug for AnyHandler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Each(_) => "Each",
@@ -167,7 +167,7 @@ mod tests {
         let mut registry = Registry::builtin();
         registry.add_batch("whole", |_| Ok::<_, SettingsError>(Whole));
         let built = |name| registry.build("q", &QueueConfig::new(name)).unwrap();
-        assert!(matches!(built("log"), Handling::Each(_)));
-        assert!(matches!(built("whole"), Handling::Batch(_)));
+        assert!(matches!(built("log"), AnyHandler::Each(_)));
+        assert!(matches!(built("whole"), AnyHandler::Batch(_)));
     }
 }

@@ -29,7 +29,7 @@ impl Call {
     /// The daemon follows the pauses of its own queues. It takes no place at the database: many push at a time.
     async fn pause(&self, name: &str, queue: &Queue) -> Result<Option<Pause>, Failure> {
         if self.site.config().queues.contains_key(name) {
-            return Ok(self.site.door.status.gate(&Arc::from(name)).hold());
+            return Ok(self.site.door.status.pause_state(&Arc::from(name)).global());
         }
         let read = retry::run(&self.site.door.db, &POLICY, |tr| async {
             let pause = queue.paused(&tr).await;

@@ -12,7 +12,7 @@ use super::{
     dead::unique_taken,
     error::Failure,
 };
-use crate::{consumer::ambient::now, json, status::Handled};
+use crate::{consumer::clock::now, json, status::Handled};
 
 /// The most items of a page.
 pub(super) const PAGE: [usize; 2] = [1, 100];

@@ -10,7 +10,7 @@ use super::{
     frozen,
     status::no_queue,
 };
-use crate::{consumer::ambient, control::Refused, status::Phase};
+use crate::{consumer::clock, control::Refused, status::Phase};
 
 /// How a queue is to be paused.
 #[derive(Debug, Default, Deserialize)]
@@ -33,7 +33,7 @@ pub(super) async fn pause(mut call: Call) -> Answer {
     if local {
         return pause_locally(&call, true).await;
     }
-    let record = Pause { at: ambient::now(), frozen: false, reason };
+    let record = Pause { at: clock::now(), frozen: false, reason };
     change(&call, &queue, Some(&record)).await
 }
 

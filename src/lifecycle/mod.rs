@@ -13,7 +13,7 @@ use tokio::{sync::watch, time::timeout};
 use crate::{
     actors::{ConsumerContext, SupervisorExit, SupervisorExits, SupervisorHandle},
     config::Config,
-    handlers::LAST_MOMENT,
+    handlers::ABORT_DELAY,
 };
 
 pub(crate) use signals::{Signals, Told};
@@ -22,7 +22,7 @@ pub(crate) use signals::{Signals, Told};
 const GIVE_BACK: Duration = Duration::from_secs(5);
 
 /// The longest that a drain lasts after the shutdown timeout.
-pub(crate) const DRAIN_TAIL: Duration = LAST_MOMENT.saturating_add(GIVE_BACK);
+pub(crate) const DRAIN_TAIL: Duration = ABORT_DELAY.saturating_add(GIVE_BACK);
 
 /// Why a daemon that was running could not end well.
 #[derive(Debug, thiserror::Error)]
@@ -84,7 +84,7 @@ pub(crate) async fn serve(
 ) -> Result<(), RunError> {
     let reason = tokio::select! {
         stop = stop => stop,
-        reason = shared.signals.stop.wait() => Err(RunError::CannotGoOn(reason)),
+        reason = shared.shutdown.stop.wait() => Err(RunError::CannotGoOn(reason)),
         end = exits.next() => match end {
             SupervisorExit::Finished => Ok(()),
             end => Err(end.into()),
@@ -110,7 +110,7 @@ async fn drain(
     shared: &ConsumerContext,
     shutdown_timeout: Duration,
 ) -> Result<(), RunError> {
-    shared.signals.draining.cancel();
+    shared.shutdown.draining.cancel();
     supervisor.drain();
     let mut finished = pin!(finished(exits, shared));
     if timeout(shutdown_timeout, &mut finished).await.is_err() {
@@ -120,13 +120,13 @@ async fn drain(
             consumers,
             "the shutdown timeout has passed; cancelling handlers"
         );
-        shared.signals.drain_timed_out.cancel();
+        shared.shutdown.drain_timed_out.cancel();
         let ended = timeout(DRAIN_TAIL, &mut finished).await.is_ok();
-        if !ended || shared.signals.left_behind() > 0 {
+        if !ended || shared.shutdown.left_behind() > 0 {
             return Err(RunError::DrainTimedOut { consumers, shutdown_timeout });
         }
     }
-    match shared.signals.left_behind() {
+    match shared.shutdown.left_behind() {
         0 => {
             tracing::info!(event = "drained", "drained");
             Ok(())

@@ -37,7 +37,7 @@ impl ConsumerState {
         Self::Taking,
         Self::Paused,
         Self::Idle,
-        Self::Handling,
+        Self::AnyHandler,
         Self::Backoff,
         Self::Unavailable,
         Self::Closing,

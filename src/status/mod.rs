@@ -35,7 +35,7 @@ pub(crate) use viewers::Viewers;
 use self::{liveness::Liveness, queue::Entry};
 use crate::{
     config::Config,
-    consumer::{ambient, breaker::Breaker, gate::Gate},
+    consumer::{breaker::Breaker, clock, pause_state::PauseState},
     database::identity,
     metrics::Metrics,
 };
@@ -79,7 +79,7 @@ struct Inner {
     liveness: Liveness,
     database: DatabaseJson,
     config: ConfigJson,
-    gates: BTreeMap<Arc<str>, Gate>,
+    pause_states: BTreeMap<Arc<str>, PauseState>,
     breakers: BTreeMap<Arc<str>, Arc<Breaker>>,
     queues: BTreeMap<Arc<str>, Entry>,
     consumers: BTreeMap<u64, Arc<ConsumerStatus>>,
@@ -96,7 +96,7 @@ impl DaemonStatus {
             liveness: Liveness::new(None),
             database,
             config: ConfigJson::default(),
-            gates: BTreeMap::new(),
+            pause_states: BTreeMap::new(),
             breakers: BTreeMap::new(),
             queues: BTreeMap::new(),
             consumers: BTreeMap::new(),
@@ -104,7 +104,7 @@ impl DaemonStatus {
         Arc::new(Self {
             metrics: Metrics::default(),
             viewers: Arc::default(),
-            started_at: ambient::now(),
+            started_at: clock::now(),
             inner: Mutex::new(inner),
             changes: watch::Sender::new(0),
             listener: OnceLock::new(),
@@ -156,7 +156,7 @@ impl DaemonStatus {
     pub(crate) fn configure(&self, path: Option<String>, config: &Config) {
         self.change(|inner| {
             inner.config.path = path;
-            inner.config.loaded_at = ambient::now();
+            inner.config.loaded_at = clock::now();
             inner.config.refused = None;
             inner.queues.retain(|name, _| config.queues.contains_key(&**name));
             for (name, queue) in &config.queues {
@@ -165,17 +165,17 @@ impl DaemonStatus {
                     entry.configure(queue);
                     continue;
                 }
-                let gate = inner.gates.entry(name.clone()).or_default().clone();
+                let pause = inner.pause_states.entry(name.clone()).or_default().clone();
                 let breaker = breaker(&mut inner.breakers, &name);
                 let meters = self.metrics.queue(&name);
-                inner.queues.insert(name, Entry::new(queue, gate, breaker, meters));
+                inner.queues.insert(name, Entry::new(queue, pause, breaker, meters));
             }
         });
     }
 
-    /// The gate of a queue, made when it is first asked for. It stays when the queue goes.
-    pub(crate) fn gate(&self, queue: &Arc<str>) -> Gate {
-        self.lock().gates.entry(queue.clone()).or_default().clone()
+    /// The pause state of a queue, made when it is first asked for. It stays when the queue goes.
+    pub(crate) fn pause_state(&self, queue: &Arc<str>) -> PauseState {
+        self.lock().pause_states.entry(queue.clone()).or_default().clone()
     }
 
     /// The circuit breaker of a queue, made when it is first asked for. It stays when the queue goes.
@@ -273,7 +273,7 @@ impl DaemonStatus {
         refused.into_iter().chain(inner.queues.iter().filter_map(outage)).chain(takes).collect()
     }
 
-    /// Wakes the viewers: something has changed that the status only refers to, such as a gate.
+    /// Wakes the viewers: something has changed that the status only refers to, such as a pause.
     pub(crate) fn touch(&self) {
         self.changes.send_modify(|changes| *changes += 1);
     }
@@ -302,7 +302,7 @@ impl DaemonStatus {
     pub(crate) fn snapshot(&self) -> Snapshot {
         let inner = self.lock();
         let consumers: Vec<_> =
-            inner.consumers.values().map(|status| consumer(status, &inner.gates)).collect();
+            inner.consumers.values().map(|status| consumer(status, &inner.pause_states)).collect();
         let mut crews = HashMap::<&str, usize>::new();
         consumers.iter().for_each(|it| *crews.entry(&it.queue).or_default() += 1);
         let crew = |name: &str| crews.get(name).copied().unwrap_or_default();
@@ -358,12 +358,12 @@ fn not_ready(inner: &Inner) -> Vec<String> {
 }
 
 /// An idle consumer learns of a pause only when it is woken, and a paused queue wakes no consumer.
-/// So the gate decides what is shown.
-fn consumer(status: &ConsumerStatus, gates: &BTreeMap<Arc<str>, Gate>) -> ConsumerJson {
+/// So the pause state decides what is shown.
+fn consumer(status: &ConsumerStatus, pause_states: &BTreeMap<Arc<str>, PauseState>) -> ConsumerJson {
     let (stage, lasted) = status.state();
-    let closed_for = gates.get(&status.queue).and_then(Gate::closed_for);
-    let (stage, lasted) = match closed_for {
-        Some(closed_for) if stage == ConsumerState::Idle => (ConsumerState::Paused, lasted.min(closed_for)),
+    let paused_for = pause_states.get(&status.queue).and_then(PauseState::paused_for);
+    let (stage, lasted) = match paused_for {
+        Some(paused_for) if stage == ConsumerState::Idle => (ConsumerState::Paused, lasted.min(paused_for)),
         _ => (stage, lasted),
     };
     ConsumerJson {

@@ -12,9 +12,9 @@ use super::{
 use crate::{
     config::QueueConfig,
     consumer::{
-        ambient,
         breaker::{Breaker, Outage},
-        gate::Gate,
+        clock,
+        pause_state::PauseState,
     },
     metrics::QueueMeters,
 };
@@ -42,7 +42,7 @@ pub(super) struct Entry {
     kind: String,
     delivery: String,
     handler: String,
-    gate: Gate,
+    pause: PauseState,
     breaker: Arc<Breaker>,
     meters: Arc<QueueMeters>,
     stats: Option<(QueueStats, Instant)>,
@@ -52,7 +52,7 @@ pub(super) struct Entry {
 impl Entry {
     pub(super) fn new(
         config: &QueueConfig,
-        gate: Gate,
+        pause: PauseState,
         breaker: Arc<Breaker>,
         meters: Arc<QueueMeters>,
     ) -> Self {
@@ -60,7 +60,7 @@ impl Entry {
             kind: text(&config.kind),
             delivery: text(&config.delivery),
             handler: config.handler.clone(),
-            gate,
+            pause,
             breaker,
             meters,
             stats: None,
@@ -79,7 +79,7 @@ impl Entry {
         let now = Instant::now();
         self.stats = Some((stats, now));
         let finished = self.meters.done.get();
-        self.history.add(now, ambient::now(), &stats, finished);
+        self.history.add(now, clock::now(), &stats, finished);
     }
 
     /// Whether the queue is paused, for all daemons or for this one.
@@ -106,8 +106,8 @@ impl Entry {
             kind: self.kind.clone(),
             delivery: self.delivery.clone(),
             handler: self.handler.clone(),
-            paused: self.gate.hold().map(PauseJson::from),
-            paused_locally: self.gate.is_paused_locally(),
+            paused: self.pause.global().map(PauseJson::from),
+            paused_locally: self.pause.is_paused_locally(),
             unavailable: self.outage().map(|Outage { since, reason, tries }| OutageJson {
                 since,
                 reason,

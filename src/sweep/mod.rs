@@ -23,7 +23,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
     config::QueueConfig,
-    consumer::{gate::Gate, signals::Signals},
+    consumer::{pause_state::PauseState, shutdown::ShutdownTokens},
     daemon::aside,
     metrics::QueueMeters,
 };
@@ -45,8 +45,8 @@ pub(crate) struct Swept {
     /// The same for all queues of the database.
     pub(crate) history: VersionHistory,
     /// Who freezes the queue holds its sweeps back, too.
-    pub(crate) gate: Gate,
-    pub(crate) signals: Arc<Signals>,
+    pub(crate) pause: PauseState,
+    pub(crate) shutdown: Arc<ShutdownTokens>,
     pub(crate) meters: Arc<QueueMeters>,
 }
 

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     causes::with_causes,
-    consumer::{ambient::random, signals::Signals},
+    consumer::{clock::random, shutdown::ShutdownTokens},
     database::STORAGE_FAILED,
 };
 
@@ -27,21 +27,21 @@ const LATEST: Duration = Duration::from_secs(60);
 
 /// Sweeps the queue, again and again, until it is told to stop: between two sweeps.
 pub(super) async fn sweep(swept: &Swept, mut rules: watch::Receiver<SweepRules>, stop: &CancellationToken) {
-    let Swept { db, queue, history, gate, signals, meters } = swept;
+    let Swept { db, queue, history, pause, shutdown, meters } = swept;
     let mut sweeper = Sweeper::new(queue.clone(), history.clone());
     let mut failures = 0;
-    while stop.run_until_cancelled(gate.thawed()).await.is_some() {
+    while stop.run_until_cancelled(pause.unfrozen()).await.is_some() {
         let by = *rules.borrow_and_update();
         let woken = match sweeper.sweep(db, SystemTime::now(), &by).await {
             Ok(found) => {
                 failures = 0;
                 meters.swept(&found.moved);
-                report(signals, queue, &found);
+                report(shutdown, queue, &found);
                 stop.run_until_cancelled(wait(found, &mut rules, observe(db, history, by.lease))).await
             }
             Err(error) => {
                 failures += 1;
-                warn(signals, queue, &error);
+                warn(shutdown, queue, &error);
                 Some(Woken::Failure { failures })
             }
         };
@@ -81,7 +81,7 @@ async fn wait(
     if found.trouble.is_some() { Woken::Failure { failures: 1 } } else { woken }
 }
 
-fn report(signals: &Signals, queue: &Queue, swept: &Found) {
+fn report(shutdown: &ShutdownTokens, queue: &Queue, swept: &Found) {
     let (name, moved) = (queue.name().escape_ascii(), &swept.moved);
     if moved.dead > 0 {
         tracing::warn!(
@@ -118,13 +118,13 @@ fn report(signals: &Signals, queue: &Queue, swept: &Found) {
         );
     }
     if let Some(error) = &swept.trouble {
-        warn(signals, queue, error);
+        warn(shutdown, queue, error);
     }
 }
 
-pub(super) fn warn(signals: &Signals, queue: &Queue, error: &RetryError) {
+pub(super) fn warn(shutdown: &ShutdownTokens, queue: &Queue, error: &RetryError) {
     if error.code() == Some(STORAGE_FAILED) {
-        signals.storage_failed();
+        shutdown.storage_failed();
     }
     tracing::warn!(
         event = "sweep_failed",

@@ -17,9 +17,9 @@ const GONE: Duration = Duration::from_hours(24);
 
 /// Sweeps the queue, again and again, until it is told to stop.
 pub(super) async fn sweep(swept: &Swept, stop: &CancellationToken) {
-    let Swept { db, queue, history, gate, signals, .. } = swept;
+    let Swept { db, queue, history, pause, shutdown, .. } = swept;
     let mut place = TokenPlace::default();
-    while stop.run_until_cancelled(gate.thawed()).await.is_some() {
+    while stop.run_until_cancelled(pause.unfrozen()).await.is_some() {
         // Before the clock is read: the noted version existed at that time. The sweep reports an error.
         let _: Result<(), QueueError> = history.observe(db, EVERY).await;
         match sweep_tokens(db, queue, history, &mut place, SystemTime::now(), GONE, &POLICY).await {
@@ -33,7 +33,7 @@ pub(super) async fn sweep(swept: &Swept, stop: &CancellationToken) {
                     "removed the records of dead sessions"
                 );
             }
-            Err(error) => warn(signals, queue, &error),
+            Err(error) => warn(shutdown, queue, &error),
         }
         if stop.run_until_cancelled(sleep(EVERY)).await.is_none() {
             return;

@@ -49,18 +49,20 @@ impl Probe {
             });
         };
         let mut consumers: BTreeMap<&Arc<str>, u64> = BTreeMap::new();
-        present.iter().for_each(|one| *consumers.entry(&one.source.name).or_default() += 1);
+        present.iter().for_each(|one| *consumers.entry(&one.runtime.name).or_default() += 1);
         let ids: HashSet<_> = present.iter().map(|one| one.status.id).collect();
         self.stages.retain(|id, _| ids.contains(id));
         self.paused.retain(|queue, _| consumers.contains_key(queue));
-        for one in present.iter().filter(|one| !one.source.gate.is_open() || one.source.breaker.is_open()) {
-            self.paused.insert(one.source.name.clone(), now);
+        for one in
+            present.iter().filter(|one| !one.runtime.pause.allows_fetches() || one.runtime.breaker.is_open())
+        {
+            self.paused.insert(one.runtime.name.clone(), now);
         }
         let stuck = present.iter().find_map(|one| {
-            let observed = self.observed(one, consumers[&one.source.name], now);
+            let observed = self.observed(one, consumers[&one.runtime.name], now);
             let why = liveness::stuck(&observed, self.patience)?;
             let Observation { stage, lasted, .. } = observed;
-            Some(Stuck { consumer: one.status.id, queue: one.source.name.clone(), stage, lasted, why })
+            Some(Stuck { consumer: one.status.id, queue: one.runtime.name.clone(), stage, lasted, why })
         });
         self.rounds = [Some(now), self.rounds[0]];
         stuck
@@ -68,19 +70,19 @@ impl Probe {
 
     fn observed(
         &mut self,
-        ConsumerRef { status, source }: &ConsumerRef,
+        ConsumerRef { status, runtime }: &ConsumerRef,
         consumers: u64,
         now: Instant,
     ) -> Observation {
         let Activity { stage, since, called, handled, holder, items: _, take_error: _ } = status.activity();
         let age = |at: Instant| now.saturating_duration_since(at);
-        let fetches = source.fetches.count();
+        let fetches = runtime.fetches.count();
         let seen = self.stages.entry(status.id).or_insert(Seen { since, fetches });
         // Until then it may have waited for something else than its turn.
         if seen.since != since || age(since) <= self.patience {
             *seen = Seen { since, fetches };
         }
-        let open_for = match self.paused.get(&source.name) {
+        let open_for = match self.paused.get(&runtime.name) {
             Some(at) if *at == now => None,
             Some(at) => Some(age(*at)),
             None => Some(Duration::MAX),
@@ -91,14 +93,14 @@ impl Probe {
             lasted: age(since),
             open_for,
             fetches: fetches.saturating_sub(seen.fetches),
-            last_fetch: age(source.fetches.last()),
+            last_fetch: age(runtime.fetches.last()),
             consumers,
             called: called.map(age),
             handled: handled.map(age),
             held: holder.upgrade().map(|beat| age(beat.last())),
-            lease: source.lease,
-            poll_interval: source.poll_interval,
-            timeout: source.timeout,
+            lease: runtime.lease,
+            poll_interval: runtime.poll_interval,
+            timeout: runtime.timeout,
         }
     }
 }

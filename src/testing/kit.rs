@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Sample, TestDatabase, exactly_once};
 use crate::{
     daemon::handler_pool,
-    handlers::{BatchHandler, Context, Handler, Handling, Outcome, StopRequest, call},
+    handlers::{AnyHandler, BatchHandler, Context, Handler, Outcome, StopRequest, call},
 };
 
 /// Where handlers of tests run, as the daemon's do: not on the test's own runtime, which may have one thread only.
@@ -26,7 +26,7 @@ static POOL: LazyLock<Runtime> =
 #[derive(Clone, Debug)]
 #[must_use = "a kit does nothing until it is given items"]
 pub struct Kit {
-    handling: Handling,
+    handling: AnyHandler,
     queue: Arc<str>,
     timeout: Option<Duration>,
     cancelled: CancellationToken,
@@ -38,15 +38,15 @@ pub struct Kit {
 impl Kit {
     /// Of a handler of single items. To look into the handler after a call, give an `Arc` of it.
     pub fn new(handler: impl Handler) -> Self {
-        Self::of(Handling::Each(Arc::new(handler)))
+        Self::of(AnyHandler::Each(Arc::new(handler)))
     }
 
     /// Of a handler of whole takes.
     pub fn batch(handler: impl BatchHandler) -> Self {
-        Self::of(Handling::Batch(Arc::new(handler)))
+        Self::of(AnyHandler::Batch(Arc::new(handler)))
     }
 
-    fn of(handling: Handling) -> Self {
+    fn of(handling: AnyHandler) -> Self {
         Self {
             handling,
             queue: "test".into(),
@@ -115,8 +115,8 @@ impl Kit {
         let items =
             (0..=u16::MAX).zip(items).map(|(index, item)| item.into().build_at(index)).collect::<Vec<_>>();
         match self.handling {
-            Handling::Batch(_) => self.run(items).await,
-            Handling::Each(_) => {
+            AnyHandler::Batch(_) => self.run(items).await,
+            AnyHandler::Each(_) => {
                 let mut outcomes = Vec::with_capacity(items.len());
                 for item in items {
                     outcomes.extend(self.run(vec![item]).await);

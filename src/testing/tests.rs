@@ -111,7 +111,7 @@ fn a_wish_to_stop_is_seen() {
 #[test]
 fn what_a_batch_does_not_speak_of_is_retried() {
     let outcomes = block_on(Kit::batch(First).handle_all(["one", "two"]));
-    assert_eq!(outcomes, [Outcome::Done, Outcome::retry("the handler did not say what becomes of it")]);
+    assert_eq!(outcomes, [Outcome::Done, Outcome::retry("the handler returned no outcome for it")]);
 }
 
 #[test]

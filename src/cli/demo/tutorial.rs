@@ -20,9 +20,9 @@ use crate::{
     actors::{self, ConsumerContext, ConsumerSpec, SupervisorHandle},
     cli::client::Client,
     config::Delivery,
-    consumer::source::Source,
+    consumer::runtime::QueueRuntime,
     database::Store,
-    handlers::Handling,
+    handlers::AnyHandler,
     status::{ConsumerState, ConsumerStatus, Heartbeat},
 };
 
@@ -50,11 +50,11 @@ pub(super) async fn run(
     ledger: &Ledger,
 ) -> anyhow::Result<Report> {
     let queue = Queue::new(b"", QUEUE.as_bytes())?;
-    let source = Arc::new(source(store, &queue, shared, ledger));
+    let runtime = Arc::new(runtime(store, &queue, shared, ledger));
     let (supervisor, mut exits) = actors::supervise(shared.clone());
     let mut consumers = Vec::new();
     for k in EARLY {
-        consumers.push((start(&supervisor, &source, k).await?, k));
+        consumers.push((start(&supervisor, &runtime, k).await?, k));
     }
     timeout(PATIENCE, idle(shared, EARLY.len()))
         .await
@@ -67,7 +67,7 @@ pub(super) async fn run(
     );
     let started = Instant::now();
     let pushing = shared.pool.spawn(push_all(store.db.clone(), queue.clone()));
-    consumers.push((start(&supervisor, &source, LATE).await?, LATE));
+    consumers.push((start(&supervisor, &runtime, LATE).await?, LATE));
     pushing.await??;
     let push_time = started.elapsed();
     tracing::info!(event = "demo_pushed", items = ITEMS, "items pushed");
@@ -90,14 +90,14 @@ pub(super) async fn run(
     Ok(Report { consumers, page, left, push_time, total_time })
 }
 
-fn source(store: &Store, queue: &Queue, shared: &ConsumerContext, ledger: &Ledger) -> Source {
+fn runtime(store: &Store, queue: &Queue, shared: &ConsumerContext, ledger: &Ledger) -> QueueRuntime {
     let meters = shared.status.metrics.queue(&QUEUE.into());
     let breaker = shared.status.breaker(&QUEUE.into());
-    Source {
+    QueueRuntime {
         name: QUEUE.into(),
         queue: queue.clone(),
         db: store.db.clone(),
-        tried: breaker.reset(Handling::Each(Arc::new(ledger.clone()))),
+        tried: breaker.reset(AnyHandler::Each(Arc::new(ledger.clone()))),
         handler: "demo".into(),
         delivery: Delivery::default(),
         lease: PATIENCE,
@@ -110,17 +110,21 @@ fn source(store: &Store, queue: &Queue, shared: &ConsumerContext, ledger: &Ledge
         fetches: Heartbeat::default(),
         clock: Arc::default(),
         meters,
-        gate: shared.status.gate(&QUEUE.into()),
+        pause: shared.status.pause_state(&QUEUE.into()),
         breaker,
         suspects: Arc::default(),
         history: shared.history.clone(),
-        signals: shared.signals.clone(),
+        shutdown: shared.shutdown.clone(),
         work: shared.work.clone(),
     }
 }
 
-async fn start(supervisor: &SupervisorHandle, source: &Arc<Source>, k: NonZeroUsize) -> anyhow::Result<u64> {
-    let spec = ConsumerSpec { source: source.clone(), k };
+async fn start(
+    supervisor: &SupervisorHandle,
+    runtime: &Arc<QueueRuntime>,
+    k: NonZeroUsize,
+) -> anyhow::Result<u64> {
+    let spec = ConsumerSpec { runtime: runtime.clone(), k };
     let ids = supervisor.start(vec![spec]).await;
     let ids = ids.map_err(|end| anyhow!("no consumer can be started: {end:?}"))?;
     ids.first().copied().context("no consumer was started")

@@ -17,7 +17,7 @@ use super::{
     moving::Moving,
     versions,
 };
-use crate::consumer::ambient::now;
+use crate::consumer::clock::now;
 
 /// Between two attempts to fence a queue that was frozen a moment ago.
 const EARLY: Duration = Duration::from_millis(20);

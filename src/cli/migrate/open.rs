@@ -16,7 +16,7 @@ use super::{
     report::Report,
     start::{Found, Start},
 };
-use crate::consumer::ambient::now;
+use crate::consumer::clock::now;
 
 /// Between two looks at the leases that are waited for.
 const LOOK: Duration = Duration::from_millis(200);

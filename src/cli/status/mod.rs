@@ -26,7 +26,7 @@ use super::{
     globals::Globals,
     output,
 };
-use crate::{consumer::ambient, exit::Exit};
+use crate::{consumer::clock, exit::Exit};
 
 pub(super) use figures::{Figures, QueueFigures};
 pub(super) use text::{Line, Mood, Table, about, disk_figures};
@@ -98,7 +98,7 @@ pub(super) fn show(json: bool, answer: &Value, figures: &Figures) -> anyhow::Res
     } else {
         let width = output::width().map_or(UNBOUNDED, usize::from);
         let lines = [
-            about(figures, ambient::now()),
+            about(figures, clock::now()),
             vec![Line::default()],
             Table::new(&figures.queues, width).lines(),
             older(&figures.queues),

@@ -3,7 +3,7 @@
 use super::screen::Key;
 use crate::{
     cli::status::{Figures, Line, Mood, QueueFigures, Table, about},
-    consumer::ambient,
+    consumer::clock,
 };
 
 /// What queues are sorted by.
@@ -81,7 +81,7 @@ impl View {
     pub(super) fn lines(&mut self, (width, height): (usize, usize)) -> Vec<Line> {
         let mut lines = match &self.trouble {
             Some(why) => vec![Line::new(format!("{why}; what is shown is as it was last"), Mood::Bad)],
-            None => about(&self.figures, ambient::now()),
+            None => about(&self.figures, clock::now()),
         };
         lines.push(Line::default());
         let mut queues = self.figures.queues.clone();

@@ -5,10 +5,10 @@
 //!
 //! `actors::fetcher` carries out what [`state`] decides.
 
-mod clock;
 mod share;
 pub(crate) mod state;
 mod transaction;
+mod version_clock;
 mod words;
 
 use std::{num::NonZeroUsize, sync::Arc};
@@ -16,11 +16,11 @@ use std::{num::NonZeroUsize, sync::Arc};
 use tokio::sync::oneshot;
 
 pub(crate) use self::{
-    clock::Clock,
     transaction::{Fetched, Fetching},
+    version_clock::VersionClock,
     words::LastWords,
 };
-use super::batch::NotBegun;
+use super::claimed::NotBegun;
 use crate::{config::Delivery, status::ConsumerStatus};
 
 /// The most items that several consumers get together; one alone may ask for more. It bounds what

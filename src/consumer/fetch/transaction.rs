@@ -9,10 +9,10 @@ use super::{FetchRequest, share};
 use crate::{
     config::Delivery,
     consumer::{
-        batch::{Batch, InHand, NotBegun},
-        holder::{Holder, Leased},
+        claimed::{Batch, Claimed, NotBegun},
         identity,
-        source::Source,
+        lease::{LeaseKeeper, Leased},
+        runtime::QueueRuntime,
     },
     metrics::QueueMeters,
 };
@@ -66,28 +66,28 @@ impl Fetching {
     /// Fetches for all of these requests in one transaction.
     pub(crate) async fn fetch(
         &mut self,
-        source: &Arc<Source>,
+        runtime: &Arc<QueueRuntime>,
         requests: &[FetchRequest],
         watch: bool,
     ) -> Fetched {
-        let (began, ended) = (Instant::now(), source.suspects.ended());
-        let got = self.get(source, requests, watch).await;
+        let (began, ended) = (Instant::now(), runtime.suspects.ended());
+        let got = self.get(runtime, requests, watch).await;
         (self.took, self.requests) = (began.elapsed(), requests.len());
-        count(&source.meters, &got, self.took);
+        count(&runtime.meters, &got, self.took);
         let (got, attempts) = match got {
             Ok(got) => got,
             Err(error) => return Fetched::Failed(error),
         };
         let conflicts = attempts.conflicts > 0;
         let batches = match got {
-            Got::Leased(leased) => leased_batches(source, requests, *leased),
-            Got::Taken(items) => taken_batches(source, requests, items),
+            Got::Leased(leased) => leased_batches(runtime, requests, *leased),
+            Got::Taken(items) => taken_batches(runtime, requests, items),
             Got::Nothing(watch) => {
-                return match is_exhausted(source).await {
+                return match is_exhausted(runtime).await {
                     Err(error) => Fetched::Failed(error),
                     Ok(true) => Fetched::Exhausted,
                     Ok(false) => {
-                        source.suspects.wait(source, ended);
+                        runtime.suspects.wait(runtime, ended);
                         Fetched::Empty(watch)
                     }
                 };
@@ -98,33 +98,33 @@ impl Fetching {
 
     async fn get(
         &mut self,
-        source: &Source,
+        runtime: &QueueRuntime,
         requests: &[FetchRequest],
         watch: bool,
     ) -> Result<(Got, Attempts), FetchError> {
         let items = requests.iter().map(FetchRequest::items);
         let k = items.reduce(|k, more| k.saturating_add(more.get())).unwrap_or(NonZeroUsize::MIN);
-        let session = self.session.get_or_insert_with(|| session(source));
-        let mut options = FetchOptions::new(k, source.lease, &mut self.approach).with_watch(watch);
+        let session = self.session.get_or_insert_with(|| session(runtime));
+        let mut options = FetchOptions::new(k, runtime.lease, &mut self.approach).with_watch(watch);
         tracing::trace!(
             event = "fetch_started",
-            queue = %source.name,
+            queue = %runtime.name,
             consumers = requests.len(),
             "fetching"
         );
-        match source.delivery {
-            Delivery::AtMostOnce => remove(source, session, &mut options).await,
-            Delivery::AtLeastOnce | Delivery::ExactlyOnce => lease(source, session, &mut options).await,
+        match runtime.delivery {
+            Delivery::AtMostOnce => remove(runtime, session, &mut options).await,
+            Delivery::AtLeastOnce | Delivery::ExactlyOnce => lease(runtime, session, &mut options).await,
         }
     }
 }
 
 /// An identity that no other session has, or has had.
-fn session(source: &Source) -> Session {
-    Session::with_id(source.queue.clone(), identity::session_id())
+fn session(runtime: &QueueRuntime) -> Session {
+    Session::with_id(runtime.queue.clone(), identity::session_id())
         .with_policy(policy())
-        .with_quarantine(&source.suspects.quarantine)
-        .with_history(&source.history)
+        .with_quarantine(&runtime.suspects.quarantine)
+        .with_history(&runtime.history)
 }
 
 fn policy() -> RetryPolicy {
@@ -150,19 +150,19 @@ fn count(meters: &QueueMeters, got: &Result<(Got, Attempts), FetchError>, took: 
 }
 
 async fn lease(
-    source: &Source,
+    runtime: &QueueRuntime,
     session: &mut Session,
     options: &mut FetchOptions<'_>,
 ) -> Result<(Got, Attempts), FetchError> {
-    let taken_at = Instant::now();
-    let leased = session.fetch(&source.db, options).await?;
-    source.clock.learn(leased.version);
+    let fetched_at = Instant::now();
+    let leased = session.fetch(&runtime.db, options).await?;
+    runtime.clock.learn(leased.version);
     let found = match leased.lease {
         Some(lease) => {
             // By the time at which it began, little would be left of the lease that a long take has made, or nothing.
-            let took_long = taken_at.elapsed() > source.lease / 3 * 2;
-            let doubtful = leased.recovered || took_long;
-            Got::Leased(Box::new(Leased { lease, taken_at, doubtful }))
+            let took_long = fetched_at.elapsed() > runtime.lease / 3 * 2;
+            let age_unknown = leased.recovered || took_long;
+            Got::Leased(Box::new(Leased { lease, fetched_at, age_unknown }))
         }
         None => Got::Nothing(leased.watch),
     };
@@ -170,12 +170,12 @@ async fn lease(
 }
 
 async fn remove(
-    source: &Source,
+    runtime: &QueueRuntime,
     session: &mut Session,
     options: &mut FetchOptions<'_>,
 ) -> Result<(Got, Attempts), FetchError> {
-    let taken = session.take_with(&source.db, options).await?;
-    source.clock.learn(taken.version);
+    let taken = session.take_with(&runtime.db, options).await?;
+    runtime.clock.learn(taken.version);
     let found = match taken.items.is_empty() {
         false => Got::Taken(taken.items),
         true => Got::Nothing(taken.watch),
@@ -184,23 +184,23 @@ async fn remove(
 }
 
 /// Whether the consumers are to end with the queue, and it has nothing that is ready, scheduled or running.
-async fn is_exhausted(source: &Source) -> Result<bool, FetchError> {
-    let Some(words) = &source.until_empty else { return Ok(false) };
+async fn is_exhausted(runtime: &QueueRuntime) -> Result<bool, FetchError> {
+    let Some(words) = &runtime.until_empty else { return Ok(false) };
     let policy = policy();
-    let rest = retry::run(&source.db, &policy, |tr| async move {
-        let rest = source.queue.unfinished(&tr).await;
+    let rest = retry::run(&runtime.db, &policy, |tr| async move {
+        let rest = runtime.queue.unfinished(&tr).await;
         (tr, rest)
     });
     let rest = rest.await?.value;
     if !rest.is_none() {
-        words.wait_for(&source.name, rest);
+        words.wait_for(&runtime.name, rest);
     }
     Ok(rest.is_none())
 }
 
 /// A batch for each share of a lease, and one keeper for the lease. An earlier fetch of unknown
 /// outcome may have asked for more: what nobody asks for now is released.
-fn leased_batches(source: &Arc<Source>, requests: &[FetchRequest], leased: Leased) -> Vec<InHand> {
+fn leased_batches(runtime: &Arc<QueueRuntime>, requests: &[FetchRequest], leased: Leased) -> Vec<Claimed> {
     let items = leased.lease.items().len();
     let mut shares = share::out(items, requests.iter().flat_map(FetchRequest::batch_sizes));
     let batches = shares.len();
@@ -208,25 +208,25 @@ fn leased_batches(source: &Arc<Source>, requests: &[FetchRequest], leased: Lease
     if shared_out < items {
         shares.push(shared_out..items);
     }
-    let (holder, mut slices) = Holder::new(source.clone(), leased, &shares);
-    source.work.spawn(holder.run());
+    let (keeper, mut slices) = LeaseKeeper::new(runtime.clone(), leased, &shares);
+    runtime.work.spawn(keeper.run());
     for unwanted in slices.split_off(batches) {
-        drop(unwanted.give_back());
+        drop(unwanted.release());
     }
-    slices.into_iter().map(InHand::Leased).collect()
+    slices.into_iter().map(Claimed::Leased).collect()
 }
 
 /// A batch for each share of items that have left the queue. The last share has all that nobody
 /// asks for, since these items are nowhere else any more.
-fn taken_batches(source: &Source, requests: &[FetchRequest], mut items: Vec<Item>) -> Vec<InHand> {
+fn taken_batches(runtime: &QueueRuntime, requests: &[FetchRequest], mut items: Vec<Item>) -> Vec<Claimed> {
     let shares = share::out(items.len(), requests.iter().flat_map(FetchRequest::batch_sizes));
     let mut parts: Vec<Vec<Item>> = shares.iter().rev().map(|share| items.split_off(share.start)).collect();
     parts.reverse();
-    parts.into_iter().map(|items| InHand::Taken(Batch::new(source, items))).collect()
+    parts.into_iter().map(|items| Claimed::Taken(Batch::new(runtime, items))).collect()
 }
 
 /// The batches of each request, as far as there are any.
-fn by_request(requests: &[FetchRequest], batches: Vec<InHand>) -> Vec<NotBegun> {
+fn by_request(requests: &[FetchRequest], batches: Vec<Claimed>) -> Vec<NotBegun> {
     let mut batches = batches.into_iter();
     let each = requests.iter().map(|request| batches.by_ref().take(request.batches.get()).collect());
     each.take_while(|batches: &NotBegun| !batches.is_empty()).collect()

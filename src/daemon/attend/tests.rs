@@ -111,10 +111,10 @@ fn a_reload_is_answered_when_all_consumers_are_those_that_are_wanted() {
 #[test]
 fn who_gives_orders_in_a_drain_hears_of_it() {
     AtWork::run(async |daemon| {
-        let (control, signals) = (daemon.control.clone(), daemon.shared.signals.clone());
+        let (control, shutdown) = (daemon.control.clone(), daemon.shared.shutdown.clone());
         // The first is given before, and not seen to.
         let first = tokio::spawn(async move { control.reload().await });
-        signals.draining.cancel();
+        shutdown.draining.cancel();
         for answer in [first.await.unwrap(), daemon.control.reload().await] {
             assert_eq!(answer.unwrap_err().to_string(), "the daemon is stopping");
         }

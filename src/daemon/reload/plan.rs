@@ -62,7 +62,7 @@ mod tests {
         Plan::new(&old, &new)
     }
 
-    /// What is changed, whether `a` keeps its source, and whether it keeps its handler.
+    /// What is changed, whether `a` keeps its runtime, and whether it keeps its handler.
     fn of_a(lines: &str) -> (Vec<String>, bool, bool) {
         let plan = plan(&OLD.replace("'log'", lines)).unwrap();
         assert!(plan.keeps_source("b.c") && plan.keeps_handler("b.c"));

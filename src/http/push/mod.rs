@@ -28,7 +28,7 @@ use super::{
     error::Failure,
     frozen,
 };
-use crate::{config::QueueConfig, consumer::ambient};
+use crate::{config::QueueConfig, consumer::clock};
 
 /// How long a push may wait: for the transaction before it, and for its own.
 const WAIT: Duration = PATIENCE.saturating_mul(2);
@@ -43,7 +43,7 @@ const MAYBE: &str =
 /// Pushes what the body has.
 pub(super) async fn push(mut call: Call) -> Answer {
     let request: Request = call.long_json().await?;
-    let (mut items, in_body) = request.items(ambient::now())?;
+    let (mut items, in_body) = request.items(clock::now())?;
     let key = idempotency_key(call.request.headers(), in_body)?;
     let queue = call.queue()?;
     let mut options = PushOptions::default().with_max_payload(max_payload(&call));

@@ -38,7 +38,7 @@ pub(super) fn status() -> Arc<DaemonStatus> {
         reusable: 0,
         pushes_refused: refused,
     });
-    status.gate(&name.into()).pause_locally(true);
+    status.pause_state(&name.into()).pause_locally(true);
     status.join(1, &name.into(), std::num::NonZeroUsize::MIN, 0);
     status.refused("bad".to_owned());
     status.metrics.requests.count("/metrics", 200);

@@ -37,7 +37,7 @@ fn the_line_says_what_the_daemon_does() {
 fn the_line_says_what_is_wrong() {
     let status = status();
     status.phase(Phase::Ready);
-    status.gate(&"b".into()).pause_locally(true);
+    status.pause_state(&"b".into()).pause_locally(true);
     status.consumers()[0].set(crate::status::ConsumerState::Backoff);
     status.set_database(Err("timed out".to_owned()));
     status.refused("database:\nneeds a restart".to_owned());

@@ -18,7 +18,7 @@ fn run_wedged(lost: impl Fn(Event) -> bool + Send + Sync + 'static) {
 }
 
 pub(crate) fn take_lost() {
-    run_wedged(|event| matches!(event, Event::Took(Found::Batches(_))));
+    run_wedged(|event| matches!(event, Event::Fetched(Found::Batches(_))));
 }
 
 pub(crate) fn end_of_dispatch_lost() {

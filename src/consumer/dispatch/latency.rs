@@ -4,20 +4,21 @@ use std::time::{Duration, Instant};
 
 use kvqueue_queue::Item;
 
-use crate::consumer::{ambient, fetch::Clock};
+use crate::consumer::{clock, fetch::VersionClock};
 
-/// Whether nobody has tried the item before, nor brought it back from the dead letters.
+/// Whether this is the item's first attempt, and it never was a dead letter.
 pub(super) fn is_new(item: &Item) -> bool {
     item.attempt == 1 && item.meta.as_ref().is_none_or(|meta| meta.failures.is_empty() && meta.crashes == 0)
 }
 
-/// How long ago the item was pushed: by its stamp; or, in the queues of recipes, by the time that its producer wrote down, if it did.
-pub(super) fn waited(item: &Item, clock: &Clock, now: Instant) -> Option<Duration> {
+/// How long ago the item was pushed: by its stamp, or in a recipe's queue by the time that its
+/// producer stored, if it did.
+pub(super) fn waited(item: &Item, clock: &VersionClock, now: Instant) -> Option<Duration> {
     if let Some(stamp) = item.id.stamp() {
         return clock.since(stamp.version(), now);
     }
     let pushed = item.meta.as_ref()?.enqueued_at?;
-    Some(Duration::from_millis(ambient::now().saturating_sub(pushed)))
+    Some(Duration::from_millis(clock::now().saturating_sub(pushed)))
 }
 
 #[cfg(test)]

@@ -1,23 +1,23 @@
-//! Items in hand.
+//! Batches that a consumer has and no handler has begun.
 
 use std::{collections::VecDeque, sync::Arc};
 
 use kvqueue_queue::Item;
 use tokio::sync::oneshot;
 
-use super::{holder::Slice, source::Source};
+use super::{lease::Slice, runtime::QueueRuntime};
 use crate::metrics::QueueMeters;
 
 /// What a take has brought.
 #[derive(Debug)]
-pub(crate) enum InHand {
+pub(crate) enum Claimed {
     /// Items on a lease: if they are dropped, the lease runs out.
     Leased(Slice),
     /// Items that have left the queue.
     Taken(Batch),
 }
 
-impl InHand {
+impl Claimed {
     /// How many items there are.
     pub(crate) fn len(&self) -> usize {
         match self {
@@ -30,7 +30,7 @@ impl InHand {
 /// Batches that no handler has begun. Leased items are released when this is dropped, so a consumer
 /// that panics loses none, not even those of a reply that it has not read.
 #[derive(Debug, Default)]
-pub(crate) struct NotBegun(VecDeque<InHand>);
+pub(crate) struct NotBegun(VecDeque<Claimed>);
 
 impl NotBegun {
     pub(crate) fn len(&self) -> usize {
@@ -43,7 +43,7 @@ impl NotBegun {
 
     /// How many items there are.
     pub(crate) fn items(&self) -> usize {
-        self.0.iter().map(InHand::len).sum()
+        self.0.iter().map(Claimed::len).sum()
     }
 
     /// Adds batches at the end.
@@ -52,7 +52,7 @@ impl NotBegun {
     }
 
     /// The next batch, for a handler.
-    pub(crate) fn begin_next(&mut self) -> Option<InHand> {
+    pub(crate) fn begin_next(&mut self) -> Option<Claimed> {
         self.0.pop_front()
     }
 
@@ -60,16 +60,16 @@ impl NotBegun {
     /// the items again.
     pub(crate) fn release(&mut self) -> Vec<oneshot::Receiver<()>> {
         let leased = self.0.drain(..).filter_map(|batch| match batch {
-            InHand::Leased(slice) => Some(slice.give_back()),
+            Claimed::Leased(slice) => Some(slice.release()),
             // It logs the loss of its items when it is dropped.
-            InHand::Taken(_) => None,
+            Claimed::Taken(_) => None,
         });
         leased.collect()
     }
 }
 
-impl FromIterator<InHand> for NotBegun {
-    fn from_iter<I: IntoIterator<Item = InHand>>(batches: I) -> Self {
+impl FromIterator<Claimed> for NotBegun {
+    fn from_iter<I: IntoIterator<Item = Claimed>>(batches: I) -> Self {
         Self(batches.into_iter().collect())
     }
 }
@@ -91,8 +91,8 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    pub(crate) fn new(source: &Source, items: Vec<Item>) -> Self {
-        Self { queue: source.name.clone(), meters: source.meters.clone(), items, begun: 0 }
+    pub(crate) fn new(runtime: &QueueRuntime, items: Vec<Item>) -> Self {
+        Self { queue: runtime.name.clone(), meters: runtime.meters.clone(), items, begun: 0 }
     }
 
     /// All of them, in queue order.

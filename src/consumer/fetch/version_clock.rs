@@ -19,12 +19,12 @@ const UNKNOWN: i64 = i64::MIN;
 /// a cache with what takes change.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(crate) struct Clock {
+pub(crate) struct VersionClock {
     /// What the version is ahead of the microseconds since the origin.
     ahead: AtomicI64,
 }
 
-impl Clock {
+impl VersionClock {
     /// It is this version now.
     pub(super) fn learn(&self, version: Option<u64>) {
         let Some(version) = version.and_then(|version| i64::try_from(version).ok()) else { return };
@@ -42,7 +42,7 @@ impl Clock {
     }
 }
 
-impl Default for Clock {
+impl Default for VersionClock {
     fn default() -> Self {
         Self { ahead: AtomicI64::new(UNKNOWN) }
     }
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn it_goes_on_from_what_it_last_learned() {
-        let clock = Clock::default();
+        let clock = VersionClock::default();
         assert_eq!(clock.since(5, Instant::now()), None);
         clock.learn(Some(90_000_000));
         // A fresh database counts from 0: versions are behind the clock then.

@@ -1,4 +1,4 @@
-//! What the daemon tells everything that works on items, and what it is told.
+//! The stages of a stop, for all parts of the daemon that work on items.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -8,27 +8,28 @@ use crate::{database::storage_failure, handlers::StopRequest};
 
 /// One per process.
 #[derive(Debug, Default)]
-pub(crate) struct Signals {
-    /// Fires when the daemon is to stop: what is not begun is given back, nothing is taken.
+pub(crate) struct ShutdownTokens {
+    /// Fires when the daemon stops: nothing is fetched, and items that were not begun are released.
     pub(crate) draining: CancellationToken,
-    /// Fires when the shutdown timeout is over: handlers are to give up.
+    /// Fires at the shutdown timeout: handlers are cancelled.
     pub(crate) drain_timed_out: CancellationToken,
-    /// Fires when a handler, or what it works on, cannot go on.
+    /// Fires when the daemon has to stop because of an error.
     pub(crate) stop: StopRequest,
+    /// Items that a drain has neither finished nor released.
     left_behind: AtomicUsize,
-    /// It is logged once that storage failed.
+    /// A failure of the storage is logged once.
     storage_failed: AtomicBool,
 }
 
-impl Signals {
-    /// So many items were neither finished nor given back. Of interest in a drain; before, others go on with them.
+impl ShutdownTokens {
+    /// Counts items that were neither finished nor released. Before a drain it counts nothing, since
+    /// other consumers go on with such items.
     pub(crate) fn leave_behind(&self, items: usize) {
         if self.draining.is_cancelled() {
             self.left_behind.fetch_add(items, Ordering::Relaxed);
         }
     }
 
-    /// How many there are of them.
     pub(crate) fn left_behind(&self) -> usize {
         self.left_behind.load(Ordering::Relaxed)
     }

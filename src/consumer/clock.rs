@@ -1,11 +1,11 @@
-//! Clocks and chance, as the daemon hands them to the queue layer, which has none.
+//! Time and randomness for the queue layer, which reads neither.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use kvqueue_queue::{Millis, VersionHistory};
 use uuid::Uuid;
 
-/// Milliseconds since 1970, for what is to happen at a time of day. Spans are measured with the monotonic clock.
+/// Milliseconds since 1970. Durations are measured with the monotonic clock instead.
 pub(crate) fn now() -> Millis {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX)
@@ -17,7 +17,7 @@ pub(crate) fn version_history() -> VersionHistory {
     VersionHistory::new(move || begun.elapsed())
 }
 
-/// A random number: for spreading, not for secrets. The last half of a UUID is random but for a few bits, which are mixed in.
+/// A random number, not for secrets: the random half of a UUID, whose fixed bits are mixed in.
 pub(crate) fn random() -> u64 {
     let z = Uuid::now_v7().as_u64_pair().1;
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,0 +1,279 @@
+//! Items on a lease: at-least-once and exactly-once delivery.
+
+use std::{
+    ops::Range,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use foundationdb::{FdbError, Transaction};
+use kvqueue_queue::{Item, ItemOutcome, millis};
+use tokio::time::sleep;
+use tokio_util::future::FutureExt;
+use tracing::{Instrument, Span};
+
+use super::{Dispatcher, outcome};
+use crate::{
+    config::Delivery,
+    consumer::{
+        clock,
+        lease::{CommitOutcome, LeaseHandle},
+    },
+    handlers::{CallResult, Interruption, LeakedThread, Outcome},
+    telemetry::span,
+};
+
+/// How often a handler runs again because its transaction did not commit.
+const MAX_RUNS: u32 = 16;
+
+/// A consumer pauses after its handler released an item, since its next fetch may get that item again.
+const AFTER_RELEASE: Duration = Duration::from_millis(100);
+
+/// By the items' indexes in the slice.
+type Outcomes = Vec<(usize, ItemOutcome)>;
+
+/// The end of one run of a handler with a transaction.
+enum Run {
+    /// Acknowledge these outcomes without the transaction.
+    Acknowledge(Outcomes),
+    /// All items are acknowledged, or the lease is lost.
+    Over,
+    /// Run the handler again in this transaction.
+    Again(Transaction, FdbError),
+}
+
+impl Dispatcher {
+    /// Handles the items while the lease lasts. When the consumer stops, or the handler cannot work,
+    /// the items that were not begun are released.
+    pub(crate) async fn at_least_once(self, items: Vec<Item>, lease: LeaseHandle) {
+        let lease = Arc::new(lease);
+        let _trial = self.trial();
+        let mut released = false;
+        for range in self.calls(items.len()) {
+            if lease.is_lost() {
+                return;
+            }
+            if self.stop.is_cancelled() || self.runtime.breaker.holds_back(self.status.id) {
+                (range.start..items.len()).for_each(|index| lease.acknowledge(index, ItemOutcome::Release));
+                tracing::debug!(
+                    event = "items_released",
+                    queue = %self.runtime.name,
+                    items = items.len() - range.start,
+                    "items released"
+                );
+                return;
+            }
+            self.begin(&items[range.clone()]);
+            let span = self.span(&items[range.clone()]);
+            released |= self.handle(&items, range, &lease).instrument(span).await;
+        }
+        drop(lease);
+        if released {
+            let _ = sleep(AFTER_RELEASE).with_cancellation_token(&self.stop).await;
+        }
+    }
+
+    /// Handles the items of one call. Returns whether the handler released one.
+    async fn handle(&self, items: &[Item], range: Range<usize>, lease: &Arc<LeaseHandle>) -> bool {
+        let outcomes = match self.runtime.delivery {
+            Delivery::ExactlyOnce => self.transact(items, range, lease).await,
+            Delivery::AtLeastOnce | Delivery::AtMostOnce => {
+                let result =
+                    self.call(&self.runtime.tried, &items[range.clone()], &lease.cancelled, None).await;
+                self.outcomes(items, range, result, lease)
+            }
+        };
+        // Also true if all items of the lease are acknowledged already; then there are no outcomes.
+        if lease.is_lost() {
+            if !outcomes.is_empty() {
+                span::outcome(Span::current, "lost");
+            }
+            return false;
+        }
+        let released = outcomes.iter().any(|(_, outcome)| *outcome == ItemOutcome::Release);
+        for (index, outcome) in outcomes {
+            log(&items[index], &outcome);
+            lease.acknowledge(index, outcome);
+        }
+        released
+    }
+
+    /// Exactly-once: runs the handler until its transaction has committed or must not commit. Returns
+    /// the outcomes that are not acknowledged yet.
+    async fn transact(&self, items: &[Item], range: Range<usize>, lease: &Arc<LeaseHandle>) -> Outcomes {
+        let Ok(mut transaction) = lease.begin().await else {
+            span::outcome(Span::current, "lost");
+            return Vec::new();
+        };
+        let mut refused = None;
+        for _ in 0..MAX_RUNS {
+            if lease.cancelled.is_cancelled() {
+                return range.map(|index| (index, ItemOutcome::Release)).collect();
+            }
+            match self.run(items, range.clone(), lease, transaction).await {
+                Run::Acknowledge(outcomes) => return outcomes,
+                Run::Over => return Vec::new(),
+                Run::Again(next, cause) => {
+                    tracing::debug!(
+                        event = "transaction_retried",
+                        %cause,
+                        "the transaction did not commit; the handler runs again"
+                    );
+                    (transaction, refused) = (next, Some(cause));
+                }
+            }
+        }
+        let cause = refused.map(|cause| cause.to_string()).unwrap_or_default();
+        let outcome = Outcome::Retry(format!("its transaction did not commit in {MAX_RUNS} runs: {cause}"));
+        self.all_same(items, range, &outcome)
+    }
+
+    async fn run(
+        &self,
+        items: &[Item],
+        range: Range<usize>,
+        lease: &Arc<LeaseHandle>,
+        transaction: Transaction,
+    ) -> Run {
+        let transaction = Arc::new(transaction);
+        let result = self
+            .call(&self.runtime.tried, &items[range.clone()], &lease.cancelled, Some(transaction.clone()))
+            .await;
+        let outcomes = self.outcomes(items, range.clone(), result, lease);
+        if outcomes.iter().all(|(_, outcome)| *outcome != ItemOutcome::Done) {
+            return Run::Acknowledge(outcomes);
+        }
+        let Some(transaction) = Arc::into_inner(transaction) else {
+            // A handler that has returned has no reference to it; one that has not has no outcome Done.
+            let outcome = Outcome::retry("its transaction is still in use");
+            return Run::Acknowledge(self.all_same(items, range, &outcome));
+        };
+        match lease.commit(transaction, outcomes.clone()).await {
+            Ok(CommitOutcome::Committed) => {
+                outcomes.iter().for_each(|(index, outcome)| log(&items[*index], outcome));
+                Run::Over
+            }
+            Ok(CommitOutcome::Retry(transaction, cause)) => Run::Again(transaction, cause),
+            Ok(CommitOutcome::Refused(cause)) => {
+                let outcome = Outcome::Retry(format!("the database refused its transaction: {cause}"));
+                Run::Acknowledge(self.all_same(items, range, &outcome))
+            }
+            Err(_lost) => {
+                span::outcome(Span::current, "lost");
+                Run::Over
+            }
+        }
+    }
+
+    /// The outcomes of a call; none yet if the handler blocks its thread.
+    fn outcomes(
+        &self,
+        items: &[Item],
+        range: Range<usize>,
+        mut result: CallResult,
+        lease: &Arc<LeaseHandle>,
+    ) -> Outcomes {
+        match (result.leaked_thread.take(), &result.interruption) {
+            (None, _) => self.returned(items, range, result),
+            (Some(leaked_thread), Some(Interruption::TimeUp(_))) => {
+                self.keep(items, range, result, leaked_thread, lease);
+                Vec::new()
+            }
+            (Some(_), _) => {
+                tracing::error!(
+                    event = "handler_not_stopped",
+                    "the handler did not stop when it was cancelled"
+                );
+                Vec::new()
+            }
+        }
+    }
+
+    /// The outcomes that the handler returned.
+    fn returned(&self, items: &[Item], range: Range<usize>, result: CallResult) -> Outcomes {
+        let outcomes = result.outcomes(range.len(), &Outcome::Release);
+        range.zip(outcomes).map(|(index, outcome)| (index, self.outcome(&items[index], outcome))).collect()
+    }
+
+    /// Extends the lease of items whose handler blocks its thread after its time limit, until the
+    /// handler returns: nothing else may handle the items meanwhile. The consumer goes on with other
+    /// items. A stop waits for the handler until the shutdown timeout.
+    fn keep(
+        &self,
+        items: &[Item],
+        range: Range<usize>,
+        result: CallResult,
+        leaked_thread: LeakedThread,
+        lease: &Arc<LeaseHandle>,
+    ) {
+        tracing::error!(
+            event = "handler_overdue",
+            "the handler blocks its thread after its time limit; its lease is extended until it returns"
+        );
+        lease.leave(range.clone());
+        let (this, items, lease) = (self.clone(), items.to_vec(), lease.clone());
+        let kept = async move {
+            let began = Instant::now();
+            let _in_flight = this.runtime.meters.in_flight.hold(range.len());
+            let Some(returned) = lease.cancelled.run_until_cancelled(leaked_thread.returned()).await else {
+                tracing::error!(
+                    event = "handler_not_stopped",
+                    "the handler did not stop when it was cancelled"
+                );
+                return;
+            };
+            tracing::warn!(
+                event = "handler_returned",
+                overdue_ms = began.elapsed().as_millis(),
+                "the overdue handler has returned"
+            );
+            for (index, outcome) in this.returned(&items, range, CallResult { returned, ..result }) {
+                log(&items[index], &outcome);
+                lease.acknowledge(index, outcome);
+            }
+        };
+        self.runtime.work.spawn(kept.in_current_span());
+    }
+
+    /// The same outcome for all items of a call.
+    fn all_same(&self, items: &[Item], range: Range<usize>, outcome: &Outcome) -> Outcomes {
+        range.map(|index| (index, self.outcome(&items[index], outcome.clone()))).collect()
+    }
+
+    fn outcome(&self, item: &Item, outcome: Outcome) -> ItemOutcome {
+        let random = if outcome == Outcome::Done { 0 } else { clock::random() };
+        outcome::of(outcome, item.attempt, &self.runtime.retry, clock::now(), random)
+    }
+}
+
+/// Logs an outcome in the item's span.
+fn log(item: &Item, outcome: &ItemOutcome) {
+    span::outcome(Span::current, outcome::name(outcome));
+    let is_named = span::names_item();
+    let attempt = (!is_named).then_some(item.attempt);
+    let item = (!is_named).then_some(tracing::field::display(&item.id));
+    match outcome {
+        ItemOutcome::Done => {}
+        ItemOutcome::Release => tracing::debug!(event = "item_released", item, attempt, "item released"),
+        ItemOutcome::Retry { due, failure } => {
+            let pause_ms = due.map_or(0, |due| millis(due).saturating_sub(failure.at));
+            tracing::warn!(
+                event = "item_failed",
+                item,
+                attempt,
+                pause_ms,
+                reason = failure.reason,
+                "item failed; it will be retried"
+            );
+        }
+        ItemOutcome::Dead(failure) => {
+            tracing::error!(
+                event = "item_dead",
+                item,
+                attempt,
+                reason = failure.reason,
+                "item failed for good; it is now a dead letter"
+            );
+        }
+    }
+}

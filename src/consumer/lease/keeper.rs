@@ -1,0 +1,262 @@
+//! The lease keeper: a task that extends a lease and writes its acknowledgements until all items are
+//! acknowledged or the lease is lost.
+//!
+//! Keepers run on the actors' thread, like fetches. They only wait for the database, and no handler
+//! runs there. So a handler that blocks its thread, or all threads of the pool, stops no extension.
+//! A keeper also outlives a consumer that panics.
+
+use std::{
+    ops::Range,
+    sync::{Arc, atomic::AtomicUsize},
+};
+
+use kvqueue_queue::{ItemOutcome, Lease, LeaseError, QueueError, RetryPolicy};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    ack_buffer::{AckBuffer, Pending},
+    handle::{KeeperRequest, LeaseHandle},
+    slice::{Slice, Slices},
+    timer::{GATHER, GATHER_SLICES, LeaseTimer, Next},
+};
+use crate::{consumer::runtime::QueueRuntime, database::STORAGE_FAILED, status::Heartbeat};
+
+/// The result of a fetch.
+#[derive(Debug)]
+pub(crate) struct Leased {
+    pub(crate) lease: Lease,
+    /// When the fetch began.
+    pub(crate) fetched_at: Instant,
+    /// The lease may be older than that: an earlier fetch made it, or this fetch took long.
+    pub(crate) age_unknown: bool,
+}
+
+/// Keeps one lease. The consumers that the fetch was for have a [`Slice`] of it each.
+pub(crate) struct LeaseKeeper {
+    pub(super) runtime: Arc<QueueRuntime>,
+    pub(super) lease: Lease,
+    slices: Slices,
+    pub(super) timer: LeaseTimer,
+    pub(super) acks: Arc<AckBuffer>,
+    requests: mpsc::UnboundedReceiver<KeeperRequest>,
+    /// Cancels the handlers of the lease's items.
+    cancelled: CancellationToken,
+    /// When the transaction that a handler has was begun.
+    pub(super) begun_at: Instant,
+    /// An earlier attempt of the transaction that a handler has now may have committed.
+    pub(super) unsure: bool,
+    /// Beats after each step.
+    heartbeat: Arc<Heartbeat>,
+}
+
+/// Why the keeper does not have the lease any more.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LostLease {
+    /// By this process's clock.
+    #[error("it was not extended in time: the database did not answer, or this process was suspended")]
+    Expired,
+    /// The database reports it, or refuses changes of the lease.
+    #[error(transparent)]
+    Lease(#[from] LeaseError),
+    /// The same in a transaction that a handler wrote into.
+    #[error(transparent)]
+    Transaction(#[from] QueueError),
+}
+
+impl LeaseKeeper {
+    /// A keeper for fetched items, and a slice for each range. The ranges are in order and cover all
+    /// items.
+    pub(crate) fn new(
+        runtime: Arc<QueueRuntime>,
+        leased: Leased,
+        ranges: &[Range<usize>],
+    ) -> (Self, Vec<Slice>) {
+        let Leased { lease, fetched_at, age_unknown } = leased;
+        let (sender, requests) = mpsc::unbounded_channel();
+        let cancelled = runtime.shutdown.drain_timed_out.child_token();
+        let heartbeat = Arc::<Heartbeat>::default();
+        let acks = Arc::<AckBuffer>::default();
+        let (slices, receivers) = Slices::new(ranges);
+        let parts = ranges.iter().zip(receivers).map(|(range, acknowledged)| Slice {
+            items: lease.items()[range.clone()].to_vec(),
+            handle: LeaseHandle {
+                first: range.start,
+                remaining: AtomicUsize::new(range.len()),
+                acks: acks.clone(),
+                requests: sender.clone(),
+                cancelled: cancelled.clone(),
+            },
+            heartbeat: Arc::downgrade(&heartbeat),
+            acknowledged,
+        });
+        let parts = parts.collect();
+        let timer = LeaseTimer::new(runtime.lease, fetched_at, age_unknown, lease.open().count());
+        let keeper = Self {
+            runtime,
+            lease,
+            slices,
+            timer,
+            acks,
+            requests,
+            cancelled,
+            begun_at: fetched_at,
+            unsure: false,
+            heartbeat,
+        };
+        (keeper, parts)
+    }
+
+    /// Keeps the lease until all items are acknowledged, no handle is left, or the lease is lost.
+    pub(crate) async fn run(mut self) {
+        // In any case handlers do not go on without a lease.
+        let _guard = self.cancelled.clone().drop_guard();
+        if let Err(lost) = self.keep().await {
+            self.report_lost(&lost);
+        }
+        // Before the guard cancels: a cancelled dispatcher asks whether the lease is lost.
+        self.requests.close();
+        self.slices.close_all();
+        if self.runtime.until_empty.is_some() {
+            self.runtime.look_again.notify_one();
+        }
+    }
+
+    async fn keep(&mut self) -> Result<(), LostLease> {
+        loop {
+            self.heartbeat.beat();
+            match self.timer.next(Instant::now()) {
+                Next::Acknowledge => self.acknowledge().await?,
+                Next::Extend => self.extend().await?,
+                Next::Lost => return Err(LostLease::Expired),
+                Next::End => {
+                    self.report_abandoned();
+                    return Ok(());
+                }
+                Next::Wait(until) => tokio::select! {
+                    biased;
+                    request = self.requests.recv() => self.on_request(request).await?,
+                    () = self.acks.changed.notified() => self.on_outcomes(),
+                    () = sleep_until(until) => {}
+                },
+            }
+        }
+    }
+
+    async fn on_request(&mut self, request: Option<KeeperRequest>) -> Result<(), LostLease> {
+        match request {
+            Some(KeeperRequest::Begin(reply)) => self.begin(reply).await,
+            Some(KeeperRequest::Commit(request)) => self.commit(request).await,
+            Some(KeeperRequest::Leave(items)) => {
+                // The handler of these items still has its transaction, but may not commit it, so an
+                // extension may make it conflict.
+                self.timer.transaction_out(false);
+                self.slices.leave(items);
+                Ok(())
+            }
+            None => {
+                self.on_outcomes();
+                self.timer.close();
+                Ok(())
+            }
+        }
+    }
+
+    fn on_outcomes(&mut self) {
+        let gather = match self.acks.pending() {
+            // They were acknowledged already, before a transaction was handed out.
+            Pending::Nothing => return,
+            Pending::Outcomes => GATHER,
+            Pending::CompleteSlice => GATHER_SLICES,
+        };
+        self.timer.outcomes_pending(Instant::now(), gather);
+    }
+
+    /// Writes the pending outcomes, in as many transactions as they need. Each extends the lease.
+    pub(super) async fn acknowledge(&mut self) -> Result<(), LostLease> {
+        let pending = self.acks.take();
+        let mut rest = pending.as_slice();
+        while !rest.is_empty() {
+            let began = Instant::now();
+            let policy = self.policy(began);
+            let written = self.lease.acknowledge_some(&self.runtime.db, &policy, rest).await?;
+            self.acknowledged(began, &rest[..written]);
+            self.runtime.meters.settle_seconds.observe(began.elapsed());
+            rest = &rest[written..];
+        }
+        self.timer.outcomes_written();
+        Ok(())
+    }
+
+    /// A transaction that began at `began` has acknowledged these items.
+    pub(super) fn acknowledged(&mut self, began: Instant, outcomes: &[(usize, ItemOutcome)]) {
+        self.heartbeat.beat();
+        self.timer.changed(began, outcomes.len());
+        self.runtime.meters.settled(outcomes.iter().map(|(_, outcome)| outcome));
+        outcomes.iter().for_each(|(index, _)| self.slices.acknowledged(*index));
+    }
+
+    async fn extend(&mut self) -> Result<(), LostLease> {
+        let began = Instant::now();
+        let policy = self.policy(began);
+        self.lease.extend(&self.runtime.db, &policy).await?;
+        self.timer.changed(began, 0);
+        Ok(())
+    }
+
+    /// Changes are retried while the lease lasts. After that there is no lease to change.
+    fn policy(&self, now: Instant) -> RetryPolicy {
+        RetryPolicy { timeout: Some(self.timer.time_left(now)), ..RetryPolicy::default() }
+    }
+
+    /// The only place that reports a lost lease.
+    fn report_lost(&self, lost: &LostLease) {
+        let open = self.timer.open();
+        if lost.code() == Some(STORAGE_FAILED) {
+            self.runtime.shutdown.storage_failed();
+        }
+        self.runtime.shutdown.leave_behind(open);
+        self.runtime.meters.leases_lost.inc();
+        self.runtime.meters.lost.add(open as u64);
+        tracing::warn!(
+            event = "lease_lost",
+            queue = %self.runtime.name,
+            items = open,
+            acknowledged = self.lease.items().len() - open,
+            expired_in_database = matches!(lost, LostLease::Lease(error) if error.is_lost()),
+            reason = lost as &dyn std::error::Error,
+            "lease lost; its unacknowledged items will be redelivered"
+        );
+    }
+
+    /// Dispatchers have ended without an outcome for each item.
+    fn report_abandoned(&self) {
+        let items = self.timer.open();
+        if items > 0 {
+            self.runtime.shutdown.leave_behind(items);
+            self.runtime.meters.lost.add(items as u64);
+            tracing::warn!(
+                event = "lease_abandoned",
+                queue = %self.runtime.name,
+                items,
+                "lease left to expire, because nothing handles its items any more"
+            );
+        }
+    }
+}
+
+impl LostLease {
+    /// The database's error code, if the error is the database's.
+    fn code(&self) -> Option<i32> {
+        match self {
+            Self::Lease(LeaseError::Retry(error)) => error.code(),
+            Self::Transaction(error) | Self::Lease(LeaseError::Queue(error)) => {
+                error.database().map(foundationdb::FdbError::code)
+            }
+            Self::Expired | Self::Lease(_) => None,
+        }
+    }
+}
