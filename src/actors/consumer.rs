@@ -301,7 +301,7 @@ impl Consumer {
 fn stage(effect: Effect) -> Option<ConsumerState> {
     match effect {
         Effect::Fetch => Some(ConsumerState::Taking),
-        Effect::Dispatch => Some(ConsumerState::AnyHandler),
+        Effect::Dispatch => Some(ConsumerState::Handling),
         Effect::Close => Some(ConsumerState::Closing),
         Effect::Prefetch(_) | Effect::Release | Effect::Stop => None,
     }

@@ -37,7 +37,7 @@ impl ConsumerState {
         Self::Taking,
         Self::Paused,
         Self::Idle,
-        Self::AnyHandler,
+        Self::Handling,
         Self::Backoff,
         Self::Unavailable,
         Self::Closing,

@@ -84,7 +84,7 @@ impl Entry {
 
     /// Whether the queue is paused, for all daemons or for this one.
     pub(super) fn is_paused(&self) -> bool {
-        self.gate.hold().is_some() || self.gate.is_paused_locally()
+        self.pause.global().is_some() || self.pause.is_paused_locally()
     }
 
     pub(super) fn in_flight(&self) -> i64 {

@@ -14,7 +14,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use crate::{consumer::backoff, handlers::LAST_MOMENT, status::ConsumerState};
+use crate::{consumer::backoff, handlers::ABORT_DELAY, status::ConsumerState};
 
 /// In each state the consumer has to answer as well: its actor reads its mailbox.
 const SILENT: &str = "it does not answer";
@@ -115,7 +115,7 @@ fn handling(observed: &Observation, patience: Duration) -> Option<&'static str> 
     if observed.held.is_some_and(|held| held > limit) {
         return Some("its lease is neither extended nor given up");
     }
-    let time = observed.timeout?.saturating_add(LAST_MOMENT).saturating_add(limit);
+    let time = observed.timeout?.saturating_add(ABORT_DELAY).saturating_add(limit);
     observed.called.is_some_and(|called| called > time).then_some("its handler cannot be stopped")
 }
 

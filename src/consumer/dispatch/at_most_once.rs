@@ -77,7 +77,7 @@ impl Dispatcher {
         }
         status.set(ConsumerState::Unavailable);
         breaker.admit(status.id).with_cancellation_token(&self.runtime.shutdown.drain_timed_out).await?;
-        status.set(ConsumerState::AnyHandler);
+        status.set(ConsumerState::Handling);
         Some(())
     }
 
