@@ -32,7 +32,7 @@ pub(super) struct Baseline {
 
 type Popped = (Vec<Vec<u8>>, Option<BoxFuture<'static, Result<(), FdbError>>>);
 
-/// Starts so many consumers.
+/// Starts this number of consumers.
 pub(super) fn start(baseline: Baseline, workers: u16) -> JoinSet<anyhow::Result<()>> {
     let baseline = Arc::new(baseline);
     let mut consumers = JoinSet::new();

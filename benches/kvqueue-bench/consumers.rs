@@ -1,4 +1,4 @@
-//! Whoever works a cell's queue off: the daemon, or the Erlang program's consumers.
+//! The consumers of a cell's queue: the daemon's, or those of the Erlang program.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -27,7 +27,7 @@ use super::{
 /// The name under which the daemon knows the handler.
 const HANDLER: &str = "bench";
 
-/// How long a daemon that is told to stop waits for items in hand; the handler needs no time.
+/// How long a stop of the daemon waits for items in hand. The handler needs no time.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where they work.
@@ -126,7 +126,7 @@ impl DaemonThread {
         let (stopped, first) = (stop.clone(), begun.clone());
         let thread = std::thread::Builder::new().name("kvqueue-daemon".to_owned()).spawn(move || {
             let daemon = daemon(&place, &work, &tally, first).until_empty(until_empty);
-            // Whoever does not wait for it has been interrupted.
+            // Nobody waits for it after an interruption.
             let _ = tell.send(daemon.run_on(&place.db, stopped.cancelled_owned()));
         })?;
         Ok(Self { stop, begun, result, has_ended: false, thread: Some(thread) })

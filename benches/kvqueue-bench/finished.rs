@@ -15,7 +15,7 @@ use super::{
     tally::Tally,
 };
 
-/// At a time, in the tally's nanoseconds, so many items were finished.
+/// The number of items that were finished at a time, in the tally's nanoseconds.
 type Sight = (u64, u64);
 
 /// Somebody who watches the counter.

@@ -1,4 +1,4 @@
-//! `kvqueue bench flood`: producers at full speed beside consumers.
+//! `kvqueue bench flood`: producers at full speed, and consumers at the same time.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use super::{
 /// How long consumers have from their start to the first push, to be idle by then.
 const SETTLE: Duration = Duration::from_millis(200);
 
-/// Producers at full speed beside a daemon
+/// Producers at full speed while a daemon processes the items
 ///
 /// `per_second` and `items` are those that were handled within the time, `pushes_per_second` and `pushes` those pushed, and `left` those that
 /// nobody had taken at the end.
@@ -26,7 +26,7 @@ const SETTLE: Duration = Duration::from_millis(200);
 pub(super) struct Args {
     #[command(flatten)]
     work: Work,
-    /// So many producers
+    /// The number of producers
     #[arg(long, value_name = "P", default_value_t = 32, value_parser = value_parser!(u32).range(1..=10_000))]
     producers: u32,
     /// Items of a push
@@ -46,7 +46,7 @@ impl Args {
         let target = bench.target("", Tally::new())?;
         let consumers = Consumers::start(&bench.place(&target), &self.work, &target.tally, false)?;
         sleep(SETTLE).await;
-        bench.say(format!("flood: {} producers beside {} consumers", self.producers, self.work.workers));
+        bench.say(format!("flood: {} producers and {} consumers", self.producers, self.work.workers));
         let (stop, begun) = (CancellationToken::new(), Instant::now());
         let timer = async {
             sleep(bench.common.time()).await;

@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// How long the database may take to delete a queue.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// So many queues are deleted in a transaction.
+/// How many queues are deleted in a transaction.
 const TOGETHER: usize = 500;
 
 /// A place for a cell's queues.

@@ -23,10 +23,10 @@ const SETTLE: Duration = Duration::from_secs(1);
 /// one with a single queue.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// So many queues
+    /// The number of queues
     #[arg(long, value_name = "Q", default_value_t = 1, value_parser = value_parser!(u16).range(1..=10_000))]
     queues: u16,
-    /// So many consumers of each
+    /// The number of consumers of each
     #[arg(long, value_name = "W", default_value_t = 1, value_parser = value_parser!(u16).range(1..=1_000))]
     workers: u16,
 }

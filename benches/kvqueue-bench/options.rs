@@ -72,7 +72,7 @@ impl Common {
 /// Who handles the items, and how.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Work {
-    /// So many consumers
+    /// The number of consumers
     #[arg(long, value_name = "W", default_value_t = 4, value_parser = value_parser!(u16).range(1..=1_000))]
     pub(super) workers: u16,
     /// Items per take

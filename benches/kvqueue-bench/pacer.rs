@@ -34,7 +34,7 @@ pub(super) struct Schedule {
     pub(super) begin: Instant,
     /// From one to the next.
     pub(super) every: Duration,
-    /// So many items.
+    /// The number of items.
     pub(super) items: u64,
     /// The most pushes at the same time. Items beyond wait, and their time passes.
     pub(super) at_once: usize,

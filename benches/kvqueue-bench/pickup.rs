@@ -43,7 +43,7 @@ pub(super) struct Args {
     /// The time from one push to the next
     #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = pause)]
     every: Duration,
-    /// So many items [default: as many as there is time for in --seconds]
+    /// The number of items [default: as many as there is time for in --seconds]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=100_000))]
     count: Option<u32>,
 }

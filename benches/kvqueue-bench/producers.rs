@@ -46,7 +46,7 @@ pub(super) struct Pushes {
     pub(super) time: Duration,
 }
 
-/// Pushes so many items as fast as it goes.
+/// Pushes this number of items as fast as possible.
 pub(super) async fn fill(target: &Target, items: u64) -> anyhow::Result<()> {
     let batch = FILL.min(FILL_BYTES / target.payload as u64).max(1);
     let first = target.tally.number(items).context("there are more items than can be counted")?;
@@ -71,7 +71,7 @@ pub(super) async fn fill(target: &Target, items: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// So many clients, each with a session of its own, that push `batch` items a transaction until `stop`; they finish what they have begun.
+/// Clients, each with a session of its own, that push `batch` items a transaction until `stop`; they finish what they have begun.
 pub(super) async fn produce(
     target: &Target,
     clients: usize,
@@ -82,7 +82,7 @@ pub(super) async fn produce(
     together((0..clients).map(|_| push())).await
 }
 
-/// So many clients that push one item after the other, all through one producer.
+/// Clients that push one item after the other, all through one producer.
 pub(super) async fn produce_shared(
     target: &Target,
     clients: usize,

@@ -15,7 +15,7 @@ use super::{
 /// Clients that push one transaction after the other
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// So many clients at the same time, each with a session of its own
+    /// The number of clients at the same time, each with a session of its own
     #[arg(long, value_name = "C", default_value_t = 1, value_parser = value_parser!(u32).range(1..=10_000))]
     clients: u32,
     /// Items of a transaction

@@ -45,7 +45,7 @@ impl Report {
             .set("baseline", work.baseline)
     }
 
-    /// So many items took so long.
+    /// The number of items and the time that they took.
     #[must_use]
     pub(super) fn rate(self, items: u64, time: Duration) -> Self {
         let seconds = time.as_secs_f64();
@@ -126,7 +126,7 @@ pub(super) fn rate(items: u64, time: Duration) -> f64 {
     rounded(items as f64 / time.as_secs_f64().max(1e-9), 1)
 }
 
-/// To so many places.
+/// Rounded to this number of places.
 pub(super) fn rounded(value: f64, places: i32) -> f64 {
     let factor = 10_f64.powi(places);
     (value * factor).round() / factor

@@ -1,7 +1,7 @@
 //! Counting what was lost and what came twice.
 //!
 //! A bench's items are numbered: a payload begins with its number. Three notes are taken of each, in vectors of atomics, so that
-//! whoever notes something waits for nobody: that its push was acknowledged, that it was seen, and when.
+//! no note waits for another: that its push was acknowledged, that it was seen, and when.
 
 use std::{
     sync::{
@@ -166,7 +166,7 @@ impl Tally {
         self.handled.load(Relaxed)
     }
 
-    /// Waits until so many different items were handled. One waits at a time.
+    /// Waits until this number of different items was handled. One waits at a time.
     pub(super) async fn reaches(&self, count: u64) {
         self.awaited.store(count, Relaxed);
         while self.count() < count {

@@ -77,7 +77,7 @@ impl Kit {
         self
     }
 
-    /// Lets so many transactions of each exactly-once call end with a conflict, so that it is made as often again.
+    /// Lets this number of transactions of each exactly-once call end with a conflict, so that it is made as often again.
     pub fn conflicts(mut self, conflicts: u32) -> Self {
         self.conflicts = conflicts;
         self

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::SystemTime};
 use bytes::Bytes;
 use kvqueue_queue::{Item, Meta, Stamp, millis};
 
-/// An item to be handled in a test: a payload and, where that matters, what is known beside it.
+/// An item to be handled in a test: a payload and, where that matters, what else is known of it.
 ///
 /// A text or bytes alone are a sample, too, wherever one is asked for.
 #[derive(Clone, Debug)]

@@ -34,7 +34,7 @@ pub(crate) fn daemon_with(config: &str) -> Daemon {
     let (database, prefix) = database();
     let mut config: Config = toml::from_str(config).unwrap();
     (config.database, config.prefix) = (database, prefix);
-    // As the variable says that its command was given, and a configuration that is loaded anew.
+    // As the variable says that its command was given, and a configuration that is reloaded.
     if config.http.listen == Listen::Auto {
         config.http.listen = Listen::Off;
     }

@@ -16,7 +16,7 @@ use kvqueue::{
 
 pub use invite::{Invitation, Invite};
 
-/// Greets whoever an item names. Its fields are what the configuration says in `[queues.NAME.handler-config]`.
+/// Greets the person that an item names. Its fields are what the configuration says in `[queues.NAME.handler-config]`.
 #[derive(Debug, serde::Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Greet {

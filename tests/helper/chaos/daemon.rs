@@ -34,7 +34,7 @@ pub(crate) fn daemon() {
 enum Treatment {
     /// To be done.
     Done,
-    /// To be done after so many thousandths of its queue's time for slow items.
+    /// It is done after this number of thousandths of its queue's time for slow items.
     Slow(u64),
     /// To fail at its first attempt.
     Fail,

@@ -6,7 +6,7 @@ use kvqueue::{Context, Handler, Item, Outcome, Settings, SettingsError};
 
 use crate::support::{daemon_with, run_to_the_end};
 
-/// Takes so long for an item that the daemon's usual rate is far from what the machine can do: whoever attacks from the same machine needs
+/// Takes so long for an item that the daemon's usual rate is far from what the machine can do: attackers on the same machine need
 /// some of it, too.
 struct Nap;
 

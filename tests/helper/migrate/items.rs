@@ -117,7 +117,7 @@ fn operation(first: u64) -> Vec<u8> {
     format!("operation {first}").into_bytes()
 }
 
-/// Leases of so many items, settled so, or left as they are.
+/// Leases this number of items, and acknowledges them or leaves them leased.
 async fn settle(db: &Database, queue: &Queue, items: u64, settlement: Option<ItemOutcome>) {
     let mut session = session(queue);
     for _ in 0..items / 250 {
@@ -207,7 +207,7 @@ async fn pass_time(db: &Database) {
 }
 
 fn expected_attempt(number: u64) -> u32 {
-    // Dead letters that are retried begin anew. What was in hand, or had failed, has spent an attempt.
+    // Dead letters that are retried begin with the first attempt. What was in hand, or had failed, has spent an attempt.
     if (DEAD..DEAD + RETRIED + LEASED).contains(&number) { 2 } else { 1 }
 }
 

@@ -12,7 +12,7 @@ const PATIENCE_WITH_TAKES: Duration = Duration::from_secs(15);
 /// Each waits for the ones before it.
 const CONSUMERS: usize = 4;
 
-/// Never done, and stops when it is told.
+/// Never done; ends when it is cancelled.
 struct Endless;
 
 #[kvqueue::async_trait]
