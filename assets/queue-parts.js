@@ -19,14 +19,14 @@ export function badges(queue) {
     const { reason, since: began } = queue.unavailable;
     all.push(["Handler cannot work", "bad", `In this daemon, since ${since(began)}: ${visible(reason)}`]);
   }
-  if (queue.take_error) all.push(["Takes fail", "bad", `In this daemon: ${visible(queue.take_error)}`]);
+  if (queue.fetch_error) all.push(["Takes fail", "bad", `In this daemon: ${visible(queue.fetch_error)}`]);
   if (queue.ready === undefined) all.push(["Not read yet", "", "The database has not said what is in it"]);
   return all;
 }
 
 // What a consumer is doing, for people.
 export const STAGES = {
-  taking: ["Taking", "A take is under way, or waits for others to end"],
+  fetching: ["Fetching", "A fetch is under way, or waits for the one before it"],
   paused: ["Paused", "Its queue is paused"],
   idle: ["Idle", "It waits for pushes"],
   handling: ["Handling", "Its handler has items, or what it said of them is being settled"],

@@ -4,7 +4,7 @@ use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum, value_parser};
 use jiff::SignedDuration;
-use kvqueue::config::{Delivery, QueueConfig, TakeStrategy};
+use kvqueue::config::{Delivery, FetchStrategy, QueueConfig};
 
 use super::{UsageError, tally::MAX_ITEMS};
 
@@ -83,12 +83,12 @@ pub(super) struct Work {
     delivery: Option<Delivery>,
     /// Where a take looks for items [default: spread]
     #[arg(long, value_enum)]
-    take: Option<TakeStrategy>,
+    fetch_strategy: Option<FetchStrategy>,
     /// Whether the handler gets the items of a take together, or one by one [default: each]
     #[arg(long, value_enum)]
     handler: Option<HandlerKind>,
     /// Instead of the daemon, the Erlang KvQueue's consumers: each pops K items from the front and waits on a watch where there are fewer
-    #[arg(long, conflicts_with_all = ["delivery", "take", "handler"])]
+    #[arg(long, conflicts_with_all = ["delivery", "fetch_strategy", "handler"])]
     pub(super) baseline: bool,
 }
 
@@ -121,15 +121,15 @@ impl Work {
         if self.baseline { Delivery::AtMostOnce } else { self.delivery.unwrap_or_default() }
     }
 
-    pub(super) fn take(&self) -> TakeStrategy {
-        if self.baseline { TakeStrategy::Front } else { self.take.unwrap_or_default() }
+    pub(super) fn fetch_strategy(&self) -> FetchStrategy {
+        if self.baseline { FetchStrategy::Front } else { self.fetch_strategy.unwrap_or_default() }
     }
 
     /// The daemon's configuration of such a queue.
     pub(super) fn queue(&self, handler: &str) -> QueueConfig {
         let queue = QueueConfig::new(handler).with_consumers(self.k().get(), usize::from(self.workers));
         let mut queue = queue.with_delivery(self.delivery());
-        queue.take = self.take();
+        queue.fetch_strategy = self.fetch_strategy();
         queue
     }
 }
@@ -177,8 +177,9 @@ mod tests {
 
     #[test]
     fn the_baseline_takes_from_the_front_and_once() {
-        let work = Work { workers: 1, k: 1, delivery: None, take: None, handler: None, baseline: true };
-        assert_eq!((work.delivery(), work.take()), (Delivery::AtMostOnce, TakeStrategy::Front));
+        let work =
+            Work { workers: 1, k: 1, delivery: None, fetch_strategy: None, handler: None, baseline: true };
+        assert_eq!((work.delivery(), work.fetch_strategy()), (Delivery::AtMostOnce, FetchStrategy::Front));
         assert!(!work.acknowledges());
     }
 }

@@ -40,7 +40,7 @@ impl Report {
         self.set("workers", work.workers)
             .set("k", work.k)
             .set("delivery", json!(work.delivery()))
-            .set("take", json!(work.take()))
+            .set("fetch_strategy", json!(work.fetch_strategy()))
             .set("handler", json!(work.handler()))
             .set("baseline", work.baseline)
     }

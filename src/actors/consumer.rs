@@ -113,7 +113,7 @@ impl Consumer {
             return;
         }
         if let Event::Dispatched { .. } = event {
-            self.status.set(ConsumerState::Taking);
+            self.status.set(ConsumerState::Fetching);
         }
         for effect in self.state.on(event) {
             self.carry_out(effect, context);
@@ -300,7 +300,7 @@ impl Consumer {
 /// The consumer's state from an effect on.
 fn stage(effect: Effect) -> Option<ConsumerState> {
     match effect {
-        Effect::Fetch => Some(ConsumerState::Taking),
+        Effect::Fetch => Some(ConsumerState::Fetching),
         Effect::Dispatch => Some(ConsumerState::Handling),
         Effect::Close => Some(ConsumerState::Closing),
         Effect::Prefetch(_) | Effect::Release | Effect::Stop => None,

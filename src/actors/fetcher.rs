@@ -150,7 +150,7 @@ impl Fetcher {
     fn show(&mut self) {
         let stage = match self.state.phase() {
             Phase::Resting | Phase::Delayed => ConsumerState::Idle,
-            Phase::Gathering | Phase::Fetching => ConsumerState::Taking,
+            Phase::Gathering | Phase::Fetching => ConsumerState::Fetching,
             Phase::BackingOff => ConsumerState::Backoff,
             Phase::Held if !self.runtime.pause.allows_fetches() => ConsumerState::Paused,
             Phase::Held => ConsumerState::Unavailable,
@@ -370,7 +370,7 @@ impl Fetcher {
             let closed = match session {
                 None => Ok(None),
                 Some(session) => session.close(&runtime.db).await.map(|left| {
-                    runtime.meters.taken.add(left.len() as u64);
+                    runtime.meters.fetched.add(left.len() as u64);
                     (!left.is_empty()).then(|| Claimed::Taken(Batch::new(&runtime, left)))
                 }),
             };
@@ -407,7 +407,7 @@ impl Handler<Fetch> for Fetcher {
         self.on(Event::Asked(request), context);
         // Consumers show that they fetch, which is not so while nothing is fetched.
         if let Some(ask) =
-            self.asks.get(&consumer).filter(|ask| !ask.prefetch && self.stage != ConsumerState::Taking)
+            self.asks.get(&consumer).filter(|ask| !ask.prefetch && self.stage != ConsumerState::Fetching)
         {
             ask.status.set(self.stage);
         }

@@ -1,4 +1,4 @@
-//! How items reach handlers: `delivery`, `take`, `retry`.
+//! How items reach handlers: `delivery`, `fetch-strategy`, `retry`.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub enum Delivery {
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum TakeStrategy {
+pub enum FetchStrategy {
     /// Always the first items; takes of several processes conflict on them.
     Front,
     /// The first items, and further behind the more often takes conflict.

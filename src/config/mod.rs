@@ -37,7 +37,7 @@ mod queue;
 pub mod size;
 mod validate;
 
-pub use delivery::{Delivery, Retry, TakeStrategy};
+pub use delivery::{Delivery, FetchStrategy, Retry};
 pub use environment::ignored_variables;
 #[cfg(test)]
 pub(crate) use environment::is_reserved;

@@ -8,7 +8,7 @@ use serde::{
     de::{Error, SeqAccess, Unexpected, Visitor},
 };
 
-use super::{Delivery, KindName, Retry, TakeEnd, TakeStrategy, Values, duration, number, size};
+use super::{Delivery, FetchStrategy, KindName, Retry, TakeEnd, Values, duration, number, size};
 
 /// One queue and how it is worked off.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,7 +37,7 @@ pub struct QueueConfig {
     pub lease: Duration,
     /// Where a take looks for items.
     #[serde(default)]
-    pub take: TakeStrategy,
+    pub fetch_strategy: FetchStrategy,
     /// How long a call of the handler may take; none: as long as it likes.
     #[serde(default, with = "duration::optional", skip_serializing_if = "Option::is_none")]
     pub handler_timeout: Option<Duration>,
@@ -69,7 +69,7 @@ impl QueueConfig {
             consumers: ConsumerGroup::defaults(),
             delivery: Delivery::default(),
             lease: Self::default_lease(),
-            take: TakeStrategy::default(),
+            fetch_strategy: FetchStrategy::default(),
             handler_timeout: None,
             poll_interval: Self::default_poll_interval(),
             max_payload: Self::default_max_payload(),

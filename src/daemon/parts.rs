@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use crate::{
     actors::ConsumerContext,
-    config::{Config, ConfigError, Delivery, QueueConfig, TakeStrategy},
+    config::{Config, ConfigError, Delivery, FetchStrategy, QueueConfig},
     consumer::{fetch::LastWords, runtime::QueueRuntime},
     handlers::{AnyHandler, Registry},
     http::Token,
@@ -131,7 +131,7 @@ impl Part {
             retry: config.retry.rules(),
             timeout: config.handler_timeout,
             until_empty: until_empty.then(LastWords::default),
-            approach: approach(config.take),
+            approach: approach(config.fetch_strategy),
             poll_interval,
             look_again: Notify::default(),
             fetches: Heartbeat::default(),
@@ -181,10 +181,10 @@ impl Part {
 }
 
 /// Where takes look for items.
-fn approach(take: TakeStrategy) -> Approach {
-    match take {
-        TakeStrategy::Front => Approach::Front,
-        TakeStrategy::Spread => Approach::Spread(Spread::default()),
-        TakeStrategy::Staged => Approach::Staged(Staged::default()),
+fn approach(strategy: FetchStrategy) -> Approach {
+    match strategy {
+        FetchStrategy::Front => Approach::Front,
+        FetchStrategy::Spread => Approach::Spread(Spread::default()),
+        FetchStrategy::Staged => Approach::Staged(Staged::default()),
     }
 }

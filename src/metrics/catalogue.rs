@@ -47,7 +47,7 @@ pub(crate) const CATALOGUE: &[Metric] = &[
         figures: Other(other::oldest),
     },
     Metric {
-        name: "kvqueue_queue_survey_age_seconds",
+        name: "kvqueue_queue_count_age_seconds",
         kind: Gauge,
         labels: &["queue"],
         help: "How long ago the database was asked for the figures of kvqueue_queue_items",
@@ -75,11 +75,11 @@ pub(crate) const CATALOGUE: &[Metric] = &[
         figures: Other(other::in_flight),
     },
     Metric {
-        name: "kvqueue_items_taken_total",
+        name: "kvqueue_items_fetched_total",
         kind: Counter,
         labels: &["queue"],
         help: "Items that takes brought",
-        figures: Queue(|meters| meters.taken.get()),
+        figures: Queue(|meters| meters.fetched.get()),
     },
     Metric {
         name: "kvqueue_items_finished_total",
@@ -95,29 +95,29 @@ pub(crate) const CATALOGUE: &[Metric] = &[
         ]),
     },
     Metric {
-        name: "kvqueue_takes_total",
+        name: "kvqueue_fetches_total",
         kind: Counter,
         labels: &["queue", "result"],
         help: "Takes, by what they found: result is items, empty or failed",
         figures: Queues(&[
-            ("items", |meters| meters.takes_items.get()),
-            ("empty", |meters| meters.takes_empty.get()),
-            ("failed", |meters| meters.takes_failed.get()),
+            ("items", |meters| meters.fetches_items.get()),
+            ("empty", |meters| meters.fetches_empty.get()),
+            ("failed", |meters| meters.fetches_failed.get()),
         ]),
     },
     Metric {
-        name: "kvqueue_take_conflicts_total",
+        name: "kvqueue_fetch_conflicts_total",
         kind: Counter,
         labels: &["queue"],
         help: "Attempts of takes that lost against another process",
         figures: Queue(|meters| meters.conflicts.get()),
     },
     Metric {
-        name: "kvqueue_take_duration_seconds",
+        name: "kvqueue_fetch_duration_seconds",
         kind: Histogram,
         labels: &["queue"],
         help: "Takes that brought items, from the first attempt to the commit",
-        figures: Timed(|meters| &meters.take_seconds),
+        figures: Timed(|meters| &meters.fetch_seconds),
     },
     Metric {
         name: "kvqueue_handle_duration_seconds",
@@ -127,11 +127,11 @@ pub(crate) const CATALOGUE: &[Metric] = &[
         figures: Timed(|meters| &meters.handle_seconds),
     },
     Metric {
-        name: "kvqueue_settle_duration_seconds",
+        name: "kvqueue_acknowledge_duration_seconds",
         kind: Histogram,
         labels: &["queue"],
         help: "Transactions that write down what became of items, retries included",
-        figures: Timed(|meters| &meters.settle_seconds),
+        figures: Timed(|meters| &meters.acknowledge_seconds),
     },
     Metric {
         name: "kvqueue_start_latency_seconds",

@@ -8,13 +8,13 @@ use super::{Counter, Gauge, Histogram};
 #[derive(Debug, Default)]
 pub(crate) struct QueueMeters {
     /// Items that takes brought.
-    pub(crate) taken: Counter,
+    pub(crate) fetched: Counter,
     /// Takes that brought items.
-    pub(crate) takes_items: Counter,
+    pub(crate) fetches_items: Counter,
     /// Takes that found none.
-    pub(crate) takes_empty: Counter,
+    pub(crate) fetches_empty: Counter,
     /// Takes that the database refused.
-    pub(crate) takes_failed: Counter,
+    pub(crate) fetches_failed: Counter,
     /// Attempts of takes that lost against another process.
     pub(crate) conflicts: Counter,
     /// Items that are done.
@@ -44,21 +44,21 @@ pub(crate) struct QueueMeters {
     /// Items that handlers have now.
     pub(crate) in_flight: Gauge,
     /// A take that brought items, from its first attempt to its commit.
-    pub(crate) take_seconds: Histogram,
+    pub(crate) fetch_seconds: Histogram,
     /// One call of the handler.
     pub(crate) handle_seconds: Histogram,
     /// A transaction that says what became of items.
-    pub(crate) settle_seconds: Histogram,
+    pub(crate) acknowledge_seconds: Histogram,
     /// From the push of an item to the first call of its handler; of one that was pushed for later, that includes the wait for its time.
     pub(crate) start_seconds: Histogram,
 }
 
 impl QueueMeters {
     /// Items are settled, durably: this became of them.
-    pub(crate) fn settled<'a>(&self, settlements: impl Iterator<Item = &'a ItemOutcome>) {
+    pub(crate) fn acknowledged<'a>(&self, outcomes: impl Iterator<Item = &'a ItemOutcome>) {
         let [mut done, mut retried, mut dead, mut released] = [0; 4];
-        for settlement in settlements {
-            *match settlement {
+        for outcome in outcomes {
+            *match outcome {
                 ItemOutcome::Done => &mut done,
                 ItemOutcome::Retry { .. } => &mut retried,
                 ItemOutcome::Dead(_) => &mut dead,

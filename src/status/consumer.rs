@@ -16,7 +16,7 @@ use super::Heartbeat;
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ConsumerState {
     /// It waits for a fetch.
-    Taking,
+    Fetching,
     /// Its queue is paused.
     Paused,
     /// It waits for a push.
@@ -34,7 +34,7 @@ pub(crate) enum ConsumerState {
 impl ConsumerState {
     /// All of them.
     pub(crate) const ALL: [Self; 7] = [
-        Self::Taking,
+        Self::Fetching,
         Self::Paused,
         Self::Idle,
         Self::Handling,
@@ -74,7 +74,7 @@ pub(crate) struct Activity {
     /// The heartbeat of the lease keeper of the handler's items; gone when the lease is.
     pub(crate) holder: Weak<Heartbeat>,
     /// Why its last fetch failed, until one succeeds.
-    pub(crate) take_error: Option<String>,
+    pub(crate) fetch_error: Option<String>,
 }
 
 impl Activity {
@@ -86,30 +86,30 @@ impl Activity {
             items: None,
             handled: None,
             holder: Weak::new(),
-            take_error: None,
+            fetch_error: None,
         }
     }
 }
 
 impl ConsumerStatus {
     pub(super) fn new(id: u64, queue: Arc<str>, k: NonZeroUsize, restarts: u64) -> Self {
-        let activity = Mutex::new(Activity::begin(ConsumerState::Taking));
+        let activity = Mutex::new(Activity::begin(ConsumerState::Fetching));
         Self { id, queue, k, restarts, activity, answered: Mutex::new(Instant::now()) }
     }
 
     /// Starts a state, or the same one again.
     pub(crate) fn set(&self, stage: ConsumerState) {
         let mut activity = self.lock();
-        let take_error = match stage {
-            ConsumerState::Taking | ConsumerState::Backoff => activity.take_error.take(),
+        let fetch_error = match stage {
+            ConsumerState::Fetching | ConsumerState::Backoff => activity.fetch_error.take(),
             _ => None,
         };
-        *activity = Activity { take_error, ..Activity::begin(stage) };
+        *activity = Activity { fetch_error, ..Activity::begin(stage) };
     }
 
     /// Notes that a fetch failed, for this reason.
     pub(crate) fn take_failed(&self, error: String) {
-        self.lock().take_error = Some(error);
+        self.lock().fetch_error = Some(error);
     }
 
     /// Notes the heartbeat of the lease keeper of the handler's items.

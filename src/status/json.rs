@@ -93,7 +93,7 @@ pub(crate) struct QueueJson {
     /// The handler cannot work in this daemon.
     pub(crate) unavailable: Option<OutageJson>,
     /// Why fetches of this daemon fail, while they do.
-    pub(crate) take_error: Option<String>,
+    pub(crate) fetch_error: Option<String>,
     /// Its statistics; none before they were read first.
     #[serde(flatten)]
     pub(crate) stats: Option<QueueStatsJson>,

@@ -340,7 +340,7 @@ fn breaker(breakers: &mut BTreeMap<Arc<str>, Arc<Breaker>>, queue: &Arc<str>) ->
 
 /// Why fetches fail, by their queues.
 fn take_errors(inner: &Inner) -> BTreeMap<Arc<str>, String> {
-    let failing = |status: &Arc<ConsumerStatus>| Some((status.queue.clone(), status.activity().take_error?));
+    let failing = |status: &Arc<ConsumerStatus>| Some((status.queue.clone(), status.activity().fetch_error?));
     inner.consumers.values().filter_map(failing).collect()
 }
 

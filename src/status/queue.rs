@@ -100,7 +100,7 @@ impl Entry {
         self.breaker.outage()
     }
 
-    pub(super) fn view(&self, name: &str, consumers: usize, take_error: Option<String>) -> QueueJson {
+    pub(super) fn view(&self, name: &str, consumers: usize, fetch_error: Option<String>) -> QueueJson {
         QueueJson {
             queue: name.to_owned(),
             kind: self.kind.clone(),
@@ -113,7 +113,7 @@ impl Entry {
                 reason,
                 tries,
             }),
-            take_error,
+            fetch_error,
             stats: self.stats.map(|(stats, at)| self.stats_json(&stats, at)),
             in_flight: self.meters.in_flight.get(),
             finished: self.meters.finished(),

@@ -77,7 +77,7 @@ pub(super) fn stuck(observed: &Observation, patience: Duration) -> Option<&'stat
     }
     match observed.stage {
         ConsumerState::Paused | ConsumerState::Unavailable => None,
-        ConsumerState::Taking => taking(observed, patience),
+        ConsumerState::Fetching => taking(observed, patience),
         ConsumerState::Idle => idle(observed, patience),
         ConsumerState::Handling => handling(observed, patience),
         ConsumerState::Backoff => {

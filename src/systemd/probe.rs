@@ -43,7 +43,7 @@ impl Probe {
             return Some(Stuck {
                 consumer: 0,
                 queue: "".into(),
-                stage: ConsumerState::Taking,
+                stage: ConsumerState::Fetching,
                 lasted: Duration::ZERO,
                 why,
             });
@@ -74,7 +74,7 @@ impl Probe {
         consumers: u64,
         now: Instant,
     ) -> Observation {
-        let Activity { stage, since, called, handled, holder, items: _, take_error: _ } = status.activity();
+        let Activity { stage, since, called, handled, holder, items: _, fetch_error: _ } = status.activity();
         let age = |at: Instant| now.saturating_duration_since(at);
         let fetches = runtime.fetches.count();
         let seen = self.stages.entry(status.id).or_insert(Seen { since, fetches });

@@ -153,7 +153,7 @@ fn layers_and_what_show_prints() {
         end = "min"
         delivery = "at-least-once"
         lease = "30s"
-        take = "spread"
+        fetch-strategy = "spread"
         poll-interval = "30s"
         max-payload = "8MiB"
         idempotency-window = "24h"

@@ -95,9 +95,9 @@ fn a_daemon_whose_queue_has_items_of_another_kind_says_so_everywhere() {
             warning.contains("takes from queue \"q\" fail: ") && warning.contains(&why)
         });
         let queue = served.at.get("/api/v1/status").is(200)["queues"][0].clone();
-        assert!(queue["take_error"].as_str().is_some_and(|error| error.contains(&why)), "{queue}");
+        assert!(queue["fetch_error"].as_str().is_some_and(|error| error.contains(&why)), "{queue}");
         let status = run(&db, &["status", "--at", served.at.tcp()]).ok();
-        assert!(status.contains("takes fail: ") && status.contains(&why), "{status}");
+        assert!(status.contains("fetches fail: ") && status.contains(&why), "{status}");
         let found = doctor(&db, &config);
         let problem = format!("is of kind {kind} in the configuration, and has items of kind {items}");
         assert!(found.contains(&problem), "{found}");
@@ -110,7 +110,7 @@ fn a_daemon_whose_queue_has_items_of_another_kind_says_so_everywhere() {
             served.at.get("/api/v1/status").is(200)["queues"][0]["finished"] == 1
         });
         assert_eq!(warnings(&served), json!([]));
-        assert!(served.at.get("/api/v1/status").is(200)["queues"][0]["take_error"].is_null());
+        assert!(served.at.get("/api/v1/status").is(200)["queues"][0]["fetch_error"].is_null());
     }
 }
 

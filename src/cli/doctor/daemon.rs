@@ -110,7 +110,7 @@ fn judge(figures: &Figures, at: &str, findings: &mut Findings) {
             let advice = "mend it, as the daemon's user finds it, with its directory and PATH; the daemon goes on trying, and the items wait";
             findings.problem(ABOUT, text, advice);
         }
-        if let Some(error) = &it.take_error {
+        if let Some(error) = &it.fetch_error {
             let text = format!("takes from queue \"{name}\" fail: {}", fitting(error, TEXT));
             findings.problem(ABOUT, text, "the daemon goes on trying; its log says more");
         }
@@ -186,8 +186,8 @@ mod tests {
     fn handlers_that_cannot_work_and_takes_that_fail_are_problems() {
         let figures = json!({ "pid": 7, "version": "1.2.3", "queues": [
             { "queue": "mails", "unavailable": { "since": 1, "reason": "its command cannot be started: no\u{1b}[2J", "tries": 3 } },
-            { "queue": "bills", "take_error": "transaction too old" },
-            { "queue": "fine", "unavailable": null, "take_error": null },
+            { "queue": "bills", "fetch_error": "transaction too old" },
+            { "queue": "fine", "unavailable": null, "fetch_error": null },
         ] });
         let mut findings = Findings::default();
         judge(&status::read(&figures).unwrap(), "127.0.0.1:7420", &mut findings);

@@ -65,7 +65,7 @@ pub(in crate::cli) struct QueueFigures {
     pub(in crate::cli) paused: Option<Paused>,
     pub(in crate::cli) paused_locally: bool,
     pub(in crate::cli) unavailable: Option<Unavailable>,
-    pub(in crate::cli) take_error: Option<String>,
+    pub(in crate::cli) fetch_error: Option<String>,
     pub(in crate::cli) ready: Option<i64>,
     pub(super) running: Option<u64>,
     pub(super) waiting: Option<i64>,

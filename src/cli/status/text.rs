@@ -243,8 +243,8 @@ fn remark(queue: &QueueFigures) -> Option<String> {
     if let Some(unavailable) = &queue.unavailable {
         remarks.push(format!("handler cannot work: {}", fitting(&unavailable.reason, 200)));
     }
-    if let Some(error) = &queue.take_error {
-        remarks.push(format!("takes fail: {}", fitting(error, 200)));
+    if let Some(error) = &queue.fetch_error {
+        remarks.push(format!("fetches fail: {}", fitting(error, 200)));
     }
     if queue.versions_went_back {
         remarks.push("the database's versions went back: run kvqueue doctor".to_owned());
@@ -270,7 +270,7 @@ mod tests {
                 { "queue": "mail", "ready": 1234, "running": 20, "waiting": 0, "dead": 3, "done": 99999, "oldest_age": 2.5,
                   "in_rate": 12.3, "out_rate": 0.4, "looked": 0.1, "paused": null, "paused_locally": false },
                 { "queue": "new\u{1b}[2J", "paused": { "since": 0, "reason": "the bill is unpaid", "frozen": false }, "paused_locally": true,
-                  "take_error": "no answer" },
+                  "fetch_error": "no answer" },
             ],
             "consumers": [{ "stage": "idle" }, { "stage": "handling" }, { "stage": "idle" }],
             "something": "that another version says",
@@ -293,7 +293,7 @@ mod tests {
         3 consumers: 1 handling, 2 idle
         QUEUE         READY  OLDEST  IN/S  OUT/S  RUNNING  WAITING  DEAD   DONE
         mail           1234     2 s    12    0.4       20        0     3  99999
-        new\u{1b}[2J      -       -     -      -        -        -     -      -  paused: the bill is unpaid, paused locally, takes fail: no answer
+        new\u{1b}[2J      -       -     -      -        -        -     -      -  paused: the bill is unpaid, paused locally, fetches fail: no answer
         ");
     }
 
@@ -305,7 +305,7 @@ mod tests {
         QUEUE         READY  OLDEST  IN/S  OUT/S  RUNNING  WAITING  DEAD   DONE
         mail           1234     2 s    12    0.4       20        0     3  99999
         new\u{1b}[2J      -       -     -      -        -        -     -      -
-        new\u{1b}[2J: paused: the bill is unpaid, paused locally, takes fail: no answer
+        new\u{1b}[2J: paused: the bill is unpaid, paused locally, fetches fail: no answer
         ");
         insta::assert_snapshot!(table(60), @r"
         QUEUE         READY  OLDEST  OUT/S  RUNNING  WAITING  DEAD

@@ -139,14 +139,14 @@ fn count(meters: &QueueMeters, got: &Result<(Got, Attempts), FetchError>, took: 
     };
     meters.conflicts.add(u64::from(attempts.conflicts));
     let items = match got {
-        Err(_) => return meters.takes_failed.inc(),
-        Ok((Got::Nothing(_), _)) => return meters.takes_empty.inc(),
+        Err(_) => return meters.fetches_failed.inc(),
+        Ok((Got::Nothing(_), _)) => return meters.fetches_empty.inc(),
         Ok((Got::Leased(leased), _)) => leased.lease.open().count(),
         Ok((Got::Taken(items), _)) => items.len(),
     };
-    meters.takes_items.inc();
-    meters.taken.add(items as u64);
-    meters.take_seconds.observe(took);
+    meters.fetches_items.inc();
+    meters.fetched.add(items as u64);
+    meters.fetch_seconds.observe(took);
 }
 
 async fn lease(

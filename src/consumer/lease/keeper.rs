@@ -184,7 +184,7 @@ impl LeaseKeeper {
             let policy = self.policy(began);
             let written = self.lease.acknowledge_some(&self.runtime.db, &policy, rest).await?;
             self.acknowledged(began, &rest[..written]);
-            self.runtime.meters.settle_seconds.observe(began.elapsed());
+            self.runtime.meters.acknowledge_seconds.observe(began.elapsed());
             rest = &rest[written..];
         }
         self.timer.outcomes_written();
@@ -195,7 +195,7 @@ impl LeaseKeeper {
     pub(super) fn acknowledged(&mut self, began: Instant, outcomes: &[(usize, ItemOutcome)]) {
         self.heartbeat.beat();
         self.timer.changed(began, outcomes.len());
-        self.runtime.meters.settled(outcomes.iter().map(|(_, outcome)| outcome));
+        self.runtime.meters.acknowledged(outcomes.iter().map(|(_, outcome)| outcome));
         outcomes.iter().for_each(|(index, _)| self.slices.acknowledged(*index));
     }
 

@@ -109,11 +109,13 @@ fn counted(delivery: Delivery, handler: &str) -> Arc<QueueMeters> {
         })
         .batch_handler("batch", move |_| Ok::<_, SettingsError>(obedient.clone()));
     let meters = work_off(&db, daemon);
-    assert_eq!(meters.taken.get(), outcomes(&meters).iter().sum::<u64>(), "{meters:?}");
+    assert_eq!(meters.fetched.get(), outcomes(&meters).iter().sum::<u64>(), "{meters:?}");
     assert_eq!(meters.in_flight.get(), 0);
     assert_eq!(meters.start_seconds.read().count, new(delivery), "{meters:?}");
-    assert!(meters.takes_items.get() > 0 && meters.takes_empty.get() > 0 && meters.takes_failed.get() == 0);
-    assert_eq!(meters.take_seconds.read().count, meters.takes_items.get());
+    assert!(
+        meters.fetches_items.get() > 0 && meters.fetches_empty.get() > 0 && meters.fetches_failed.get() == 0
+    );
+    assert_eq!(meters.fetch_seconds.read().count, meters.fetches_items.get());
     assert!(meters.handle_seconds.read().count > 0);
     meters
 }
@@ -133,13 +135,13 @@ fn every_outcome_is_counted_once() {
         assert_eq!([done, retried, dead, lost], [5 * each, 3 * each, each, 0], "{delivery:?}");
         // What was taken ahead and not begun is given back, too.
         assert!(released >= each, "{delivery:?}: {released}");
-        let settled = meters.settle_seconds.read().count;
+        let settled = meters.acknowledge_seconds.read().count;
         assert!((1..=done + retried + dead + released).contains(&settled), "{delivery:?}: {settled}");
     }
     // Nothing is tried again.
     let meters = counted(Delivery::AtMostOnce, "each");
     assert_eq!(outcomes(&meters), [each, 0, 0, 0, 5 * each]);
-    assert_eq!(meters.settle_seconds.read().count, 0);
+    assert_eq!(meters.acknowledge_seconds.read().count, 0);
 }
 
 #[test]
@@ -181,7 +183,7 @@ fn items_of_a_lost_lease_are_lost() {
         let daemon =
             Daemon::new(config).handler("delete", move |_| Ok::<_, SettingsError>(Saboteur(ours.clone())));
         let meters = work_off(&db, daemon);
-        assert_eq!((meters.taken.get(), outcomes(&meters)), (3, [0, 0, 0, 0, 3]), "{delivery:?}");
+        assert_eq!((meters.fetched.get(), outcomes(&meters)), (3, [0, 0, 0, 0, 3]), "{delivery:?}");
         assert_eq!(meters.leases_lost.get(), 1);
     }
 }

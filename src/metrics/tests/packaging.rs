@@ -93,7 +93,7 @@ fn the_dashboard_names_metrics_that_there_are() {
 fn the_dashboard_shows_every_metric_of_a_queue() {
     let expressions = dashboard().join("\n");
     for Metric { name, labels, .. } in CATALOGUE.iter().filter(|metric| metric.labels.contains(&"queue")) {
-        let is_shown = expressions.contains(name) || *name == "kvqueue_queue_survey_age_seconds";
+        let is_shown = expressions.contains(name) || *name == "kvqueue_queue_count_age_seconds";
         assert!(is_shown, "the dashboard lacks {name} by {labels:?}");
     }
 }

@@ -47,7 +47,7 @@ pub(super) fn status() -> Arc<DaemonStatus> {
 }
 
 fn count(meters: &QueueMeters) {
-    meters.taken.add(10);
+    meters.fetched.add(10);
     meters.done.add(7);
     meters.lost.inc();
     for millis in [0, 1, 70_000] {

@@ -46,9 +46,9 @@ fn promtool_accepts_the_metrics() {
 fn figures_stand_beside_their_labels() {
     let text = text(&status());
     for line in [
-        "# TYPE kvqueue_items_taken_total counter",
-        r#"kvqueue_items_taken_total{queue="a \"b\" \\c\nd"} 10"#,
-        r#"kvqueue_items_taken_total{queue="quiet"} 0"#,
+        "# TYPE kvqueue_items_fetched_total counter",
+        r#"kvqueue_items_fetched_total{queue="a \"b\" \\c\nd"} 10"#,
+        r#"kvqueue_items_fetched_total{queue="quiet"} 0"#,
         r#"kvqueue_items_finished_total{queue="a \"b\" \\c\nd",outcome="done"} 7"#,
         r#"kvqueue_items_finished_total{queue="a \"b\" \\c\nd",outcome="lost"} 1"#,
         r#"kvqueue_items_finished_total{queue="quiet",outcome="dead"} 0"#,
@@ -56,7 +56,7 @@ fn figures_stand_beside_their_labels() {
         r#"kvqueue_queue_oldest_ready_age_seconds{queue="a \"b\" \\c\nd"} 2.5"#,
         r#"kvqueue_queue_paused{queue="a \"b\" \\c\nd",scope="daemon"} 1"#,
         r#"kvqueue_queue_paused{queue="a \"b\" \\c\nd",scope="all"} 0"#,
-        r#"kvqueue_consumers{queue="a \"b\" \\c\nd",stage="taking"} 1"#,
+        r#"kvqueue_consumers{queue="a \"b\" \\c\nd",stage="fetching"} 1"#,
         r#"kvqueue_handle_duration_seconds_bucket{queue="a \"b\" \\c\nd",le="0.0005"} 1"#,
         r#"kvqueue_handle_duration_seconds_bucket{queue="a \"b\" \\c\nd",le="60"} 2"#,
         r#"kvqueue_handle_duration_seconds_bucket{queue="a \"b\" \\c\nd",le="+Inf"} 3"#,

@@ -54,8 +54,9 @@ fn a_consumer_whose_state_has_just_begun_is_not_stuck() {
 
 #[test]
 fn a_fetch_that_does_not_end_is_stuck() {
-    let waits =
-        |lasted, last_fetch| is_stuck(&Observation { lasted, last_fetch, ..observed(ConsumerState::Taking) });
+    let waits = |lasted, last_fetch| {
+        is_stuck(&Observation { lasted, last_fetch, ..observed(ConsumerState::Fetching) })
+    };
     assert!(!waits(seconds(45), LONG));
     assert!(waits(seconds(46), seconds(46)));
     assert!(!waits(seconds(46), seconds(45)), "others come first, and get there");
@@ -63,7 +64,7 @@ fn a_fetch_that_does_not_end_is_stuck() {
 
 #[test]
 fn a_consumer_that_is_passed_over_is_stuck_and_one_among_many_is_not() {
-    let taking = |consumers, fetches| Observation { consumers, fetches, ..observed(ConsumerState::Taking) };
+    let taking = |consumers, fetches| Observation { consumers, fetches, ..observed(ConsumerState::Fetching) };
     // The database is away: each of a hundred takes for one consumer alone fails after ten seconds.
     assert!(!is_stuck(&taking(100, 99)));
     assert!(!is_stuck(&taking(2, 6)));
@@ -73,16 +74,16 @@ fn a_consumer_that_is_passed_over_is_stuck_and_one_among_many_is_not() {
 #[test]
 fn a_consumer_of_a_paused_queue_is_not_stuck() {
     let last_fetch = LONG;
-    for stage in [ConsumerState::Taking, ConsumerState::Idle, ConsumerState::Paused] {
+    for stage in [ConsumerState::Fetching, ConsumerState::Idle, ConsumerState::Paused] {
         assert!(!is_stuck(&Observation { open_for: None, last_fetch, ..observed(stage) }), "{stage:?}");
     }
     let open_for = Some(seconds(1));
     assert!(
-        !is_stuck(&Observation { open_for, last_fetch, ..observed(ConsumerState::Taking) }),
+        !is_stuck(&Observation { open_for, last_fetch, ..observed(ConsumerState::Fetching) }),
         "it has just been opened"
     );
     let open_for = Some(seconds(46));
-    assert!(is_stuck(&Observation { open_for, last_fetch, ..observed(ConsumerState::Taking) }));
+    assert!(is_stuck(&Observation { open_for, last_fetch, ..observed(ConsumerState::Fetching) }));
 }
 
 #[test]
@@ -151,6 +152,6 @@ fn pauses_and_ends_have_their_time() {
 fn a_stuck_consumer_is_described() {
     let lasted = seconds(47);
     let why = "no fetch of its queue ends";
-    let stuck = Stuck { consumer: 3, queue: "mail".into(), stage: ConsumerState::Taking, lasted, why };
+    let stuck = Stuck { consumer: 3, queue: "mail".into(), stage: ConsumerState::Fetching, lasted, why };
     insta::assert_snapshot!(stuck, @r#"consumer 3 of "mail" is stuck in taking for 47 s: no fetch of its queue ends"#);
 }

@@ -61,11 +61,11 @@ fn burn_with_every_delivery_and_take() {
                 "7",
                 "--delivery",
                 delivery,
-                "--take",
+                "--fetch-strategy",
                 take,
             ];
             let report = on(&db, &cell);
-            assert_eq!((&report["delivery"], &report["take"]), (&delivery.into(), &take.into()));
+            assert_eq!((&report["delivery"], &report["fetch_strategy"]), (&delivery.into(), &take.into()));
             assert_eq!(
                 (&report["items"], &report["k"], &report["workers"]),
                 (&60.into(), &7.into(), &2.into())
@@ -86,7 +86,10 @@ fn burn_with_a_trial_and_single_items() {
 fn burn_as_the_baseline() {
     everywhere(&["burn", "--items", "200", "--workers", "4", "--k", "5", "--baseline"], |report| {
         assert_eq!((&report["items"], &report["baseline"]), (&200.into(), &true.into()));
-        assert_eq!((&report["delivery"], &report["take"]), (&"at-most-once".into(), &"front".into()));
+        assert_eq!(
+            (&report["delivery"], &report["fetch_strategy"]),
+            (&"at-most-once".into(), &"front".into())
+        );
         assert!(number(report, "conflicts_per_100_takes") >= 0.0);
     });
 }

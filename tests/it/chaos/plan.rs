@@ -182,7 +182,7 @@ pub(super) fn config(queues: &[Queue], worker: Worker, records: &Path, mood: Moo
         write!(
             text,
             "handler = \"{handler}\"\ndelivery = {delivery}\nlease = \"{lease}ms\"\n\
-             take = \"{take}\"\npoll-interval = \"{poll_interval_ms}ms\"\n\
+             fetch-strategy = \"{take}\"\npoll-interval = \"{poll_interval_ms}ms\"\n\
              consumers = [ {{ k = {k}, count = {consumers} }} ]\n\
              retry = {{ max-attempts = {max_attempts}, base = \"20ms\", max = \"200ms\" }}\n"
         )

@@ -23,7 +23,7 @@ fn config(random: &mut Random, has_third: bool) -> String {
         let (take, attempts) = (random.choose(&["spread", "front", "staged"]), 5 + random.below(2));
         write!(
             text,
-            "[queues.{name}]\nhandler = 'print'\nhandler-config = {{ mark = {mark} }}\ndelivery = '{delivery}'\ntake = '{take}'\n\
+            "[queues.{name}]\nhandler = 'print'\nhandler-config = {{ mark = {mark} }}\ndelivery = '{delivery}'\nfetch-strategy = '{take}'\n\
              lease = '{lease}s'\nconsumers = [ {{ k = {k}, count = {count} }}, {{ k = 3 }} ]\nretry = {{ max-attempts = {attempts} }}\n"
         )
         .unwrap();
