@@ -50,7 +50,7 @@ function show() {
     link.dataset.page === app.view.page ? link.setAttribute("aria-current", "page") : link.removeAttribute("aria-current");
   retitle();
   window.scrollTo(0, 0);
-  // Whoever does not see it is told by the focus that there is another page.
+  // The focus shows screen readers that there is another page.
   if (!first) main.focus({ preventScroll: true });
 }
 

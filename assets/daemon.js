@@ -7,7 +7,7 @@ import { action, toast } from "./ui.js";
 
 const PHASES = { starting: "Starting", ready: "Ready", reloading: "Taking up a new configuration", draining: "Stopping" };
 
-// Free space beside its limit.
+// Free space and its limit.
 function disk(it) {
   if (!it) return null;
   const own = it.reusable ? `, ${space(it.reusable)} reusable in the database` : "";

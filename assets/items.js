@@ -169,7 +169,7 @@ export function failures(all) {
       h("li", null, h("span", { class: "muted" }, `Attempt ${it.attempt}, ${it.before_retry ? "before it was retried, " : ""}${moment(it.at)}`), h("pre", null, visibleLines(it.reason))))));
 }
 
-// What goes beside the payload.
+// What an item has in addition to its payload.
 export function facts(it, more = []) {
   const all = [
     ["Id", it.id],

@@ -6,9 +6,9 @@ import { complain } from "./ui.js";
 
 const PAGE = 25;
 const READ_ON = 20; // pages without a row that are passed over at once: a page reads a bounded part of what is in other states
-const EAGER = 2000; // a first page that is watched is read anew so often at most
+const EAGER = 2000; // the shortest time between two reads of a watched first page, in ms
 
-// `where`: the path; `query`: parameters beside those of the page; `rows(answer)`; `row(entry, open)` returns cells; `detail(entry)` a promise of the opened part; `empty` a text.
+// `where`: the path; `query`: parameters in addition to those of the page; `rows(answer)`; `row(entry, open)` returns cells; `detail(entry)` a promise of the opened part; `empty` a text.
 export function listing({ label, where, query = {}, rows, heads, row, detail, empty, tools = [] }) {
   const state = { after: [], next: null, open: new Map(), stamp: null, read: 0, busy: false };
   const body = h("div", { class: "entries", role: "list", "aria-label": label });

@@ -65,7 +65,7 @@ export function ask({ title, body, confirm, danger = false, read = () => true, v
 
 let asking = null;
 
-// Asks for the token; whoever asks meanwhile gets the same answer.
+// Asks for the token. Simultaneous callers get the same answer.
 export function askForToken(wrong) {
   const input = h("input", { type: "password", autocomplete: "current-password", required: true, id: unique("token") });
   asking ??= ask({

@@ -15,7 +15,7 @@ use crate::{
 /// The most names among which the one is looked for that may have been meant.
 const MOST: usize = 1_000;
 
-/// So many queues are looked for at a time.
+/// How many queues are looked up at a time.
 const TOGETHER: usize = 16;
 
 /// A daemon's start is not delayed for longer.

@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{config::Config, http::Token, status::DaemonStatus};
 
-/// So many orders may wait; the next one is refused.
+/// The most commands that wait; the next one is refused.
 const WAITING: usize = 16;
 
 /// Where the answer to an order goes.
@@ -16,7 +16,7 @@ pub(crate) type Reply<T> = oneshot::Sender<T>;
 /// What a daemon can be told while it runs.
 #[derive(Debug)]
 pub(crate) enum Order {
-    /// Take up the configuration anew.
+    /// Reload the configuration.
     Reload(Reply<Result<Reloaded, Refused>>),
     /// Hold back the takes of a queue in this daemon, or let them go on.
     PauseHere {
@@ -50,7 +50,7 @@ impl Order {
         }
     }
 
-    /// To take up the configuration anew, from somebody who does not wait for an answer.
+    /// Reloads the configuration, without waiting for the result.
     pub(crate) fn reload() -> Self {
         Self::Reload(oneshot::channel().0)
     }
@@ -91,7 +91,7 @@ impl Control {
         (Self(sender), orders)
     }
 
-    /// Has the configuration taken up anew, and waits for what comes of it.
+    /// Reloads the configuration, and waits for the result.
     pub(crate) async fn reload(&self) -> Result<Reloaded, Refused> {
         let (reply, answer) = oneshot::channel();
         self.give(Order::Reload(reply))?;

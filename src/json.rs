@@ -1,4 +1,4 @@
-//! What is told of items and dead letters as JSON, by commands and over HTTP alike.
+//! Items and dead letters as JSON, for commands and HTTP.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
@@ -11,7 +11,7 @@ use crate::{
     status::PauseJson,
 };
 
-/// An item: `id`, `payload`, and what else there is: `attempt` from the second on, and what goes beside the payload.
+/// An item: `id`, `payload`, and what else there is: `attempt` from the second on, and attributes and the like.
 pub(crate) fn item(item: &Item) -> Value {
     let mut object = Map::new();
     object.insert("id".to_owned(), json!(item.id.to_string()));
@@ -25,7 +25,7 @@ pub(crate) fn item(item: &Item) -> Value {
     Value::Object(object)
 }
 
-/// Adds what a producer gave an item beside its payload.
+/// Adds what a producer gave an item in addition to its payload.
 fn insert_meta(object: &mut Map<String, Value>, meta: &Meta) {
     if !meta.attributes.is_empty() {
         object.insert("attributes".to_owned(), json!(meta.attributes));
@@ -76,7 +76,7 @@ impl Payload for DeadLetter {
     }
 }
 
-/// The same with at most so many bytes of its payload, and besides `bytes`, how many there are, and `cut`, whether some are missing. A text
+/// The same with the beginning of its payload only, and with `bytes`, the payload's size, and `cut`, whether some are missing. A text
 /// is cut between its characters.
 pub(crate) fn beginning<T: Payload>(shape: fn(&T) -> Value, of: &T, most: usize) -> Value {
     let mut of = of.clone();

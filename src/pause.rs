@@ -1,4 +1,4 @@
-//! Keeps a queue's pause state as the database says: whoever pauses a queue there, pauses it for all daemons.
+//! Follows the pause of a queue in the database, which holds for all daemons.
 
 use std::{
     convert::Infallible,

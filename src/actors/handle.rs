@@ -31,7 +31,7 @@ impl SupervisorHandle {
     }
 
     /// Makes these the consumers of all queues. Consumers that leave finish what they have; a new
-    /// one starts when there is room for it. Returns when all are told. After a drain it changes
+    /// one starts when there is room for it. Returns when all have been notified. After a drain it changes
     /// nothing.
     pub(crate) async fn reconcile(&self, desired: DesiredConsumers) -> Result<(), SupervisorExit> {
         self.0.send(Reconcile(desired)).await.map_err(|_| SupervisorExit::SupervisorDied)

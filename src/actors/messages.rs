@@ -35,7 +35,7 @@ impl ConsumerSpec {
     }
 }
 
-/// The same consumers, as far as anyone can tell: of the same runtime, which is made anew when its settings change.
+/// Equal specifications mean equal consumers: of the same runtime, which is replaced when settings change.
 impl PartialEq for ConsumerSpec {
     fn eq(&self, other: &Self) -> bool {
         self.key() == other.key()
@@ -161,7 +161,7 @@ pub(crate) enum SupervisorExit {
     TooManyFailures {
         /// The queue of the last one.
         queue: Arc<str>,
-        /// So many restarts are allowed...
+        /// The limit of restarts...
         restarts: usize,
         /// ...within this time.
         within: Duration,

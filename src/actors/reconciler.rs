@@ -1,6 +1,6 @@
 //! Which consumers of a queue stay, which leave, and when others take their places. Pure.
 //!
-//! A new set of consumers does not stand beside the old one: a consumer that is new begins when there are fewer in the queue than are
+//! New consumers do not run in addition to the old ones: a new consumer starts when the queue has fewer than are
 //! wanted, those that are leaving included. So one consumer stays one, and where there are many, those that are quick to leave make room
 //! while a slow one finishes.
 
@@ -66,7 +66,7 @@ impl<S: Clone + Eq + Hash> Reconciler<S> {
         (reconciler, Changes { leave, start })
     }
 
-    /// Those to begin where so many live.
+    /// The consumers to start, given how many run.
     pub(super) fn fill_vacancies(&mut self, running: usize) -> Vec<S> {
         let room = self.places.saturating_sub(running).min(self.pending.len());
         self.pending.drain(..room).collect()
@@ -167,7 +167,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is wanted when, and whoever ends when: there are never more than there were, or are wanted; whoever is told to leave
+        /// In any order of changes and exits there are never more consumers than before or than wanted; a consumer that has to leave
         /// was not wanted; and once those that leave are gone, those that are wanted are there.
         #[test]
         fn it_ends_at_what_is_wanted(steps in vec((vec(0_u8..4, 0..6), vec(any::<prop::sample::Index>(), 0..8)), 1..6)) {

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{consumer::runtime::QueueRuntime, status::ConsumerStatus};
 
-/// So many failed consumers are replaced...
+/// How many failed consumers are replaced...
 const RESTARTS: usize = 5;
 
 /// ...within this time; one more ends the supervisor.

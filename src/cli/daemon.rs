@@ -322,7 +322,7 @@ pub(super) fn encoded(name: &str) -> String {
     name.bytes().map(part).collect()
 }
 
-/// Whoever listens on all addresses is reached on loopback.
+/// A daemon that listens on all addresses is reached on loopback.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

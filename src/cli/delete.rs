@@ -71,7 +71,7 @@ fn whole(client: &Client, queue: &Queue, globals: &Globals) -> anyhow::Result<Ex
     object["items"] = json!({ "ready": ready, "running": running, "waiting": waiting, "dead": dead });
     let name = queue.name().escape_ascii();
     let text = format!("deleted {name}: {ready} ready, {waiting} waiting, {running} running, {dead} dead");
-    // Not an io::Error outside: whoever has closed the pipe does not know what was done.
+    // Not an io::Error outside: the reader that closed the pipe does not know what was done.
     output::line(globals.json, text.as_bytes(), &object)
         .map_err(|error| anyhow!("the queue is deleted, which could not be printed: {error}"))?;
     Ok(Exit::Done)

@@ -6,7 +6,7 @@ use std::io::{self, BufRead};
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
     Whole(Vec<u8>),
-    /// It has so many bytes, over the limit; they are not kept.
+    /// Its number of bytes is over the limit. They are not kept.
     TooLong(u64),
 }
 

@@ -113,7 +113,7 @@ fn settings(date: &str, directory: &Path) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Without what formatters pass over: breaks beside empty lines, blanks at the ends of lines.
+/// Without what formatters pass over: breaks next to empty lines, blanks at the ends of lines.
 fn tidy(page: &str) -> String {
     let lines: Vec<_> = page.lines().map(str::trim_end).collect();
     lines.join("\n").replace("\n.br\n\n.br\n", "\n.sp\n") + "\n"

@@ -239,7 +239,7 @@ fn command() -> clap::Command {
 }
 
 fn report(error: &anyhow::Error) -> Exit {
-    // Whoever reads our output has enough of it: nothing to complain about. Commands that change something do not let
+    // The reader of the output has closed the pipe, which is no error. Commands that change something do not let
     // it come to this, but say what they have done.
     if error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe) {
         return Exit::Done;

@@ -33,7 +33,7 @@ pub(super) struct Args {
     target: Target,
     #[command(flatten)]
     destination: Destination,
-    /// So many items, or fewer if there are fewer
+    /// The most items to move
     #[arg(short, group = "many", value_parser = number::items, allow_negative_numbers = true)]
     n: Option<NonZeroUsize>,
     /// All that are there now
@@ -73,7 +73,7 @@ impl Args {
         let text = format!("moved {} to {}", output::items_of(account.moved), self.destination.to.display());
         let left = if self.all && done.is_ok() { left(&client, &from)? } else { String::new() };
         let text = text + &left;
-        // Not an io::Error outside: whoever has closed the pipe does not know what was moved.
+        // Not an io::Error outside: the reader that closed the pipe does not know what was moved.
         let told = output::line(globals.json, text.as_bytes(), &account.object(&from, &to))
             .map_err(|error| anyhow!("{text}, which could not be printed: {error}"));
         done.map_err(|error| {

@@ -47,7 +47,7 @@ impl Named {
         if left > 0 {
             bail!("{what} not {done}: {left} of {all}");
         }
-        // Not an io::Error outside: whoever has closed the pipe does not know what was done.
+        // Not an io::Error outside: the reader that closed the pipe does not know what was done.
         let items = output::items_of(all);
         self.told
             .map(|()| Exit::Done)

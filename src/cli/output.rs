@@ -39,7 +39,7 @@ pub(super) fn items_of(number: impl std::fmt::Display) -> String {
     format!("{number} item{plural}")
 }
 
-/// The beginning of a text's first line, up to so many characters, without what a terminal would obey.
+/// The beginning of a text's first line, without control characters. `most` counts characters.
 pub(super) fn one_line(text: &str, most: usize) -> String {
     let line = text.lines().next().unwrap_or_default();
     let mut short: String = line.chars().take(most).flat_map(shown).collect();

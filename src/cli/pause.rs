@@ -28,7 +28,7 @@ pub(super) struct Args {
     /// Why, for those who will wonder; 500 bytes of it are kept
     #[arg(long, value_name = "TEXT", default_value = "")]
     reason: String,
-    /// For the running daemon alone, until it ends or is told otherwise
+    /// Only for the running daemon, until it ends or resumes the queue
     #[arg(long, conflicts_with = "reason")]
     local: bool,
     #[command(flatten)]

@@ -16,12 +16,12 @@ const GROUP: usize = 250;
 #[command(long_about = "Take the first items out of a queue and print them.\n\n\
     Prints each payload and a newline, with --json an object each. An empty queue gives nothing, and is no error; \
     stderr says \"nothing to pop\". \
-    Items are popped at most once: they are gone when they are printed, and whoever reads them and dies has lost them; run a \
+    Items are popped at most once: they are gone when they are printed, and a reader that dies has lost them; run a \
     daemon with a handler where that matters. More than 250 items are taken in groups, each in a transaction of its own.")]
 pub(super) struct Args {
     #[command(flatten)]
     target: Target,
-    /// So many items, or fewer if there are fewer
+    /// The most items to pop
     #[arg(short, default_value = "1", value_parser = number::items, allow_negative_numbers = true)]
     k: NonZeroUsize,
 }

@@ -39,7 +39,7 @@ impl Progress {
         Self { started: Instant::now(), verb, size, wants_bar, wants_lines, bytes: 0, bar: None }
     }
 
-    /// So many items in all, and so many bytes since the last time, are done.
+    /// Reports the number of items done in all, and of bytes done since the last call.
     pub(super) fn done(&mut self, total: u64, bytes: usize) {
         self.bytes += bytes as u64;
         if self.wants_lines {

@@ -13,10 +13,10 @@ use crate::exit::Exit;
 /// Longer names are cut.
 const NAME: usize = 100;
 
-/// Have the running daemon take up its configuration anew
+/// Make the running daemon reload its configuration
 #[derive(Debug, clap::Args)]
 #[command(
-    long_about = "Have the running daemon take up its configuration anew, as the signal HUP does, and wait for what comes of it.\n\n\
+    long_about = "Make the running daemon reload its configuration, as the signal HUP does, and wait for the result.\n\n\
     A configuration that is wrong, or that needs a restart, changes nothing; the daemon says why, and the exit code is 78. \
     Items that are being handled are finished under the settings they were taken with."
 )]

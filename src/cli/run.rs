@@ -19,7 +19,7 @@ use crate::{
     long_about = "Run the daemon: work off the configured queues, or the one that options describe.\n\n\
     With --queue only that queue is worked off; other options override what the configuration says about it. TERM or \
     INT lets the handlers at work finish, for as long as `shutdown-timeout` says, and gives other items back; a second one ends the \
-    daemon at once. HUP has it read its configuration anew, USR1 has it log its state.\n\n\
+    daemon at once. HUP makes it reload its configuration, USR1 makes it log its state.\n\n\
     With --until-empty it ends when nothing is left to be done: nothing is ready, nothing is running, in this daemon or \
     another, and nothing waits for its time, such as items that are to be tried again. It waits for a paused queue."
 )]
@@ -30,7 +30,7 @@ pub(super) struct Args {
     /// What to do with an item: log, stdout, exec, or a handler that this program adds
     #[arg(long, requires = "queue")]
     handler: Option<String>,
-    /// So many consumers
+    /// The number of consumers
     #[arg(long, value_name = "N", requires = "queue", value_parser = number::items, allow_negative_numbers = true)]
     consumers: Option<NonZeroUsize>,
     /// Items per take
@@ -66,7 +66,7 @@ impl Args {
         let globals = globals.clone();
         let daemon = daemon.reload_with(path, move || self.load(&globals));
         let ended = daemon.run().inspect_err(|error| {
-            // People read the message on stderr; whoever collects JSON wants it there.
+            // People read the message on stderr; programs that collect JSON need it there.
             if let (LogFormat::Json, DaemonError::Run(error)) = (format, error) {
                 tracing::error!(
                     event = "daemon_failed",

@@ -32,7 +32,7 @@ pub enum ConfigError {
         /// The file or the variable it came from.
         origin: String,
     },
-    /// A value that no setting may have, alone or beside another.
+    /// A value that is not permitted, alone or together with another.
     #[error("{key} = {value}: {problem}; {fix}")]
     Value {
         /// The dotted path of the key.

@@ -25,7 +25,7 @@ const UNIX: &str = "unix:";
 pub struct Http {
     /// Where it listens.
     pub listen: Listen,
-    /// A file with the secret that clients have to know; none: whoever reaches the address may do everything.
+    /// A file with the secret that clients have to know; without it every client that reaches the address may do everything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_file: Option<PathBuf>,
     /// Nothing can be changed by HTTP.

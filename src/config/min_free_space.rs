@@ -18,7 +18,7 @@ pub enum MinFreeSpace {
     /// What the directory says; 1 GiB, or 5 % of the file system if that is less, where it says nothing.
     #[default]
     Auto,
-    /// So many bytes, to be written into the directory; 0 switches the limit off.
+    /// In bytes, to be written into the directory; 0 switches the limit off.
     Bytes(u64),
 }
 

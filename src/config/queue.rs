@@ -121,7 +121,7 @@ impl Default for ConsumerGroup {
     }
 }
 
-/// Reads groups of consumers. A number stands for one group with so many consumers.
+/// Reads groups of consumers. A number stands for one group with that number of consumers.
 fn groups<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<ConsumerGroup>, D::Error> {
     input.deserialize_any(Groups)
 }

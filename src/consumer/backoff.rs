@@ -6,7 +6,7 @@ const FIRST: Duration = Duration::from_millis(100);
 /// The longest pause.
 pub(crate) const LONGEST: Duration = Duration::from_secs(10);
 
-/// The pause after so many failures in a row: 100 ms, doubled each time, at most 10 s.
+/// The pause after a number of failures in a row: 100 ms, doubled each time, at most 10 s.
 pub(crate) fn pause(failures: u32) -> Duration {
     let doublings = failures.saturating_sub(1).min(16);
     FIRST.saturating_mul(1 << doublings).min(LONGEST)

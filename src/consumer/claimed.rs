@@ -100,7 +100,7 @@ impl Batch {
         &self.items
     }
 
-    /// The first so many go to the handler, or have done so.
+    /// The handler has begun this number of items, from the first on.
     pub(crate) fn begin(&mut self, items: usize) {
         self.begun = items;
     }

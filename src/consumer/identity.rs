@@ -3,7 +3,7 @@
 use kvqueue_queue::{Millis, SessionId};
 use uuid::Uuid;
 
-/// Process numbers of Linux have so many bits at most.
+/// The most bits of a process number on Linux.
 const PID_BITS: u32 = 22;
 
 /// Who made a session.

@@ -40,13 +40,13 @@ impl Attendant {
         Self { live, loader, registry: Arc::new(registry), taken_up: None }
     }
 
-    /// Until the daemon drains. From then on, whoever gives orders hears that it is stopping.
+    /// Runs until the daemon drains. Later commands fail with "stopping".
     pub(super) async fn attend(mut self, mut orders: mpsc::Receiver<Given>, mut told: Told) -> Infallible {
         let shutdown = self.live.shared.shutdown.clone();
         shutdown.draining.run_until_cancelled(self.carry_out(&mut orders, &mut told)).await;
         drop(orders);
         self.taken_up = None;
-        // What runs beside the consumers goes on meanwhile.
+        // Sweepers and pause followers go on meanwhile.
         pending().await
     }
 
@@ -82,7 +82,7 @@ impl Attendant {
     }
 
     async fn reload(&mut self, reply: Reply<Result<Reloaded, Refused>>) {
-        // Whoever waits for the one before need not wait for this.
+        // The sender of the previous command need not wait for this one.
         self.close();
         self.status().phase(Phase::Reloading);
         match self.take_up().await {
@@ -158,12 +158,12 @@ impl Attendant {
 /// Waits for all consumers to be those that are wanted, and not for too long.
 async fn converged(taken_up: Option<&mut TakenUp>) {
     let Some(TakenUp { finishing, until, .. }) = taken_up else { return pending().await };
-    // However it ends, what is left is looked at anew.
+    // In any case the rest is counted again.
     let _ = timeout_at(*until, finishing.wait_for(BTreeSet::is_empty)).await;
 }
 
 fn no_loader() -> Refused {
-    Refused("this daemon was not started from a file, so there is nothing to load anew".to_owned())
+    Refused("this daemon was not started from a file, so there is nothing to reload".to_owned())
 }
 
 #[cfg(test)]

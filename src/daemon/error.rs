@@ -35,7 +35,7 @@ pub enum DaemonError {
     /// Items failed for good, which was to be an error.
     #[error("items became dead letters or were lost: {items}; kvqueue dead list shows why")]
     Dead {
-        /// So many.
+        /// Their number.
         items: u64,
     },
     /// The directory of its database was removed or moved away.

@@ -100,7 +100,7 @@ impl Live {
             tracing::warn!(event = "log_level_unchanged", %error, "cannot change the log level");
         }
         self.shared.status.configure(path, &config);
-        // Whoever drains from here on does so by its shutdown timeout.
+        // A drain uses the new shutdown timeout from here on.
         self.in_force.take_up(config, token);
         self.run(&queues, followers, Some(&plan)).await
     }

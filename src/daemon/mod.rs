@@ -126,7 +126,7 @@ impl Daemon {
         self
     }
 
-    /// Has the daemon take up what `load` returns whenever it is told to, by HUP for one: the same configuration as changed since, from the
+    /// Sets the source of reloads, by HUP or a command: `load` returns the same configuration as changed since, from the
     /// file at `path` if there is one. Whatever it is, it is validated. Without this, a daemon keeps the configuration that it was given.
     pub fn reload_with(
         mut self,
@@ -154,7 +154,7 @@ impl Daemon {
         Ok(parts(&self.config, &self.registry, &BTreeMap::new())?.warnings())
     }
 
-    /// Runs on the calling thread until a signal, an error, or the end of the items has it stop. HUP has it take up its configuration anew,
+    /// Runs on the calling thread until a signal, an error, or the end of the items stops it. HUP makes it reload its configuration,
     /// USR1 has it log its state.
     pub fn run(mut self) -> Result<(), DaemonError> {
         let parts = self.parts()?;
@@ -201,7 +201,7 @@ impl Daemon {
             stop.await;
             Ok(())
         };
-        // Whoever runs it within something else shows it himself.
+        // A program that embeds the daemon shows it itself.
         self.run_parts(parts, db, status, stop, || Ok(Told::default()), Listen::Off)
     }
 
@@ -269,7 +269,7 @@ impl Daemon {
         space().begin().await;
         absent::log(db, &self.config).await;
         live.run(&queues, followers, None).await.map_err(RunError::from)?;
-        // Before it is said: whoever reads it may ask at once.
+        // Before it is logged, since a reader of the log may ask at once.
         shared.status.phase(Phase::Ready);
         tracing::info!(
             event = "ready",
@@ -369,7 +369,7 @@ pub(crate) fn handler_pool() -> io::Result<runtime::Runtime> {
     runtime::Builder::new_multi_thread().thread_name("kvqueue-handler").enable_all().build()
 }
 
-/// Whoever is told that the daemon is ready may rely on a database that answers: not only says which version it is at, but reads.
+/// A ready daemon has a database that answers reads, not only requests for a version.
 /// Returns how long that took.
 async fn first_read(db: &Database, prefix: &str) -> Result<Duration, DaemonError> {
     let began = Instant::now();

@@ -5,7 +5,7 @@ use crate::{
     telemetry,
 };
 
-/// So many consumers are told of; of the others, how many there are.
+/// The most consumers that are listed; the others are only counted.
 const CONSUMERS: usize = 1_000;
 
 /// Logs what the status has.

@@ -62,7 +62,7 @@ impl OpenError {
 /// The directory of an embedded database that is not there yet. Opening the database makes it.
 pub(crate) fn missing(url: &str) -> Option<PathBuf> {
     let directory = fdb_embedded::embedded_directory(url)?;
-    // Whoever holds it is about to make it.
+    // The process that has the lock is about to make it.
     let is_there = fdb_embedded::is_database(&directory) || doctor::host_process(&directory).is_some();
     (!is_there).then_some(directory)
 }

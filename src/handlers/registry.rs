@@ -23,7 +23,7 @@ impl AnyHandler {
         }
     }
 
-    /// How many of so many items a call is for.
+    /// How many of these items go into one call.
     pub(crate) fn items_of_a_call(&self, items: usize) -> usize {
         match self {
             Self::Each(_) => items.min(1),

@@ -22,7 +22,7 @@ use super::error::Failure;
 /// How long a body may take to come.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// So many bytes of all bodies together are held at a time.
+/// The most bytes of all bodies together at a time.
 pub(super) const HELD: usize = 64 << 20;
 
 /// The longest message, in characters.

@@ -1,4 +1,4 @@
-//! Requests that ask the database: so many at a time, for so long.
+//! Requests that ask the database, bounded in number and time.
 
 use std::time::Duration;
 

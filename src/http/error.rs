@@ -1,4 +1,4 @@
-//! What a client is told when it does not get what it asked for.
+//! Errors, as clients get them.
 
 use std::time::Duration;
 

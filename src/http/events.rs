@@ -1,4 +1,4 @@
-//! `GET /api/v1/events`: the status as it changes, for the page and whoever else wants to follow it.
+//! `GET /api/v1/events`: the status as it changes, for the page and other clients.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ use super::{
     ticker::{event, snapshot},
 };
 
-/// So many may follow at a time.
+/// The most clients at a time.
 pub(super) const FOLLOWERS: usize = 32;
 
 /// Who takes no event for so long is not waited for any more.

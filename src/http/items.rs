@@ -46,7 +46,7 @@ pub(super) async fn list(call: Call) -> Answer {
     Ok(HttpResponse::Ok().json(json!({ "items": items, "next": next, "unreadable": page.unreadable })))
 }
 
-/// What this daemon knows of items beside what the database has.
+/// What this daemon knows of items in addition to the database.
 struct Shown {
     /// How many attempts an item of the queue has.
     max_attempts: Option<u32>,
@@ -65,7 +65,7 @@ impl Shown {
         Self { max_attempts, handled }
     }
 
-    /// An item with so many bytes of its payload.
+    /// An item with the beginning of its payload.
     fn show(&self, view: &ItemView, bytes: usize) -> Value {
         let mut shown = json::beginning(json::view, view, bytes);
         if let Some(most) = self.max_attempts {

@@ -84,7 +84,7 @@ const MOST: usize = 1_000_000;
 struct Move {
     /// The queue that they go to.
     to: String,
-    /// At most so many.
+    /// The most of them.
     #[serde(default, deserialize_with = "whole")]
     limit: Option<usize>,
     /// All that are there now.

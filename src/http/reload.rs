@@ -7,7 +7,7 @@ use super::{
     pause::refuse,
 };
 
-/// Has the configuration taken up anew, and tells what came of it.
+/// Reloads the configuration, and returns the result.
 pub(super) async fn reload(call: Call) -> Answer {
     match call.site.door.control.reload().await {
         Ok(reloaded) => Ok(HttpResponse::Ok().json(reloaded)),

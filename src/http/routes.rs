@@ -103,7 +103,7 @@ impl Found<'_> {
     }
 }
 
-/// Finds the route of a request. Whoever asks for the head alone asks for what GET gives. Where several paths fit, the first is meant.
+/// Finds the route of a request. HEAD uses the route of GET. Where several paths fit, the first is meant.
 pub(super) fn find<'p>(method: &str, path: &'p str) -> Found<'p> {
     let Some((meant, values)) =
         ROUTES.iter().find_map(|route| Some((route.path, matched(route.path, path)?)))

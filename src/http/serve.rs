@@ -101,7 +101,7 @@ async fn carry_out(
     timeout(REQUEST, (route.handler)(call)).await.map_err(late)?
 }
 
-/// Whoever does not know the secret learns that slowly; when many try, at once, but no more than that they come too many.
+/// A client with a wrong secret gets its answer slowly. If too many try at once, they are refused as too many.
 async fn check_token(request: &HttpRequest, site: &Site) -> Result<(), Failure> {
     let Some(token) = site.token() else { return Ok(()) };
     let Err(failure) = token.check(request.headers()) else { return Ok(()) };

@@ -94,7 +94,7 @@ fn run(
 ) {
     let runtime = match runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        // Whoever started this waits for the answer.
+        // The starter waits for the answer.
         Err(error) => return drop(tell.send(Err(error))),
     };
     let site = site(runtime.handle().clone());

@@ -14,10 +14,10 @@ use super::{
 };
 use crate::{config::Config, control::Door};
 
-/// So many requests are at the database at a time.
+/// The most requests at the database at a time.
 const AT_THE_DATABASE: usize = 16;
 
-/// So many clients that do not know the secret are kept waiting at a time.
+/// The most clients with a wrong secret that are kept waiting at a time.
 const KEPT_WAITING: usize = 32;
 
 /// The daemon as requests see it.

@@ -21,10 +21,10 @@ use crate::{
 /// So long an answer waits for the stats poller. Then what is known has to do: it says how old it is.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The most queues that are told of though they are not in the configuration.
+/// The most queues that are listed though they are not in the configuration.
 const MOST_OTHERS: usize = 1_000;
 
-/// So many of them are counted at a time.
+/// How many of them are counted at a time.
 const TOGETHER: usize = 16;
 
 /// `GET /api/v1/status`

@@ -2,7 +2,7 @@
 //!
 //! | file | role |
 //! |---|---|
-//! | `signals` | what the process is told by signals |
+//! | `signals` | Unix signals and their commands |
 
 mod signals;
 
@@ -47,7 +47,7 @@ pub enum RunError {
         "items neither finished nor given back: {items}; the log says why, and those on a lease come again when it runs out"
     )]
     LeftBehind {
-        /// So many.
+        /// Their number.
         items: usize,
     },
     /// A handler could not go on, or the database cannot.
@@ -60,7 +60,7 @@ pub enum RunError {
     ConsumersFailed {
         /// The queue of the last one.
         queue: Arc<str>,
-        /// So many restarts are allowed...
+        /// The limit of restarts...
         restarts: usize,
         /// ...within this time.
         within: Duration,

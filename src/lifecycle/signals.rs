@@ -1,4 +1,4 @@
-//! What the process is told by signals.
+//! Unix signals and the commands that they stand for.
 
 use std::{
     io,

@@ -15,7 +15,7 @@ pub(crate) const CATALOGUE: &[Metric] = &[
         name: "kvqueue_build_info",
         kind: Gauge,
         labels: &["version", "revision"],
-        help: "1, beside what this program was built from",
+        help: "1, with what this program was built from",
         figures: Other(other::build),
     },
     Metric {

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed},
 };
 
-/// What several threads change for every item is kept in so many parts, each thread's own as far as they reach: else they would wait for
+/// A counter that several threads change for every item has this number of parts, one for each thread as far as they reach. Otherwise they would wait for
 /// each other's caches.
 const SHARDS: usize = 8;
 
@@ -47,7 +47,7 @@ impl Counter {
         self.add(1);
     }
 
-    /// So many more.
+    /// Adds to the count.
     pub(crate) fn add(&self, more: u64) {
         self.0.fetch_add(more, Relaxed);
     }
@@ -63,7 +63,7 @@ impl Counter {
 pub(crate) struct Gauge(Sharded<AtomicI64>);
 
 impl Gauge {
-    /// So many more, until what is returned is dropped.
+    /// Adds to the gauge until the returned guard is dropped.
     pub(crate) fn hold(&self, more: usize) -> Held<'_> {
         let more = i64::try_from(more).unwrap_or(i64::MAX);
         self.0.own().fetch_add(more, Relaxed);

@@ -1,4 +1,4 @@
-//! What the process counts of itself, and how that is told. Counting is a relaxed addition to a cell that the counted part holds itself;
+//! What the process counts, and how that is written for Prometheus. Counting is a relaxed addition to a cell that the counted part holds itself;
 //! nothing is looked up.
 //!
 //! | file | role |

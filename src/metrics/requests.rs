@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Mutex};
 
-/// By the route, as the list of routes has it, and by the status. Neither is what a client says, so there are only so many.
+/// By the route, as the list of routes has it, and by the status. Neither is what a client says, so their number is bounded.
 #[derive(Debug, Default)]
 pub(crate) struct Requests(Mutex<BTreeMap<(&'static str, u16), u64>>);
 

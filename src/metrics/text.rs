@@ -29,7 +29,7 @@ impl<'a> Samples<'a> {
         Self { metric, out, labels: String::new() }
     }
 
-    /// A figure, beside the values of the metric's labels.
+    /// A figure, and the values of the metric's labels.
     pub(super) fn add(&mut self, values: &[&str], figure: impl fmt::Display) {
         self.label(values);
         self.line("", None, figure);

@@ -1,4 +1,4 @@
-//! What the daemon does for its queues beside handling items: items whose time has come are made ready, those of daemons that died are
+//! Sweeping: items whose time has come are made ready, those of daemons that died are
 //! given back, and what nobody needs any more is cleared.
 //!
 //! Every daemon sweeps its queues. They do not fight: [`Sweeper`] sees to that, and each waits a moment at random before it acts.

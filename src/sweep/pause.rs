@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Daemons that wait for the same time, or the same item, act within this of each other. Whoever is first does the work.
+/// Daemons that wait for the same time, or the same item, act within this of each other. The first one does the work.
 const SPREAD: Duration = Duration::from_millis(50);
 
 /// The least pause after an item was put aside. Producers that put many aside wake no sweeper more often.
@@ -21,7 +21,7 @@ pub(super) enum Woken {
     Time,
     /// An item was put aside; perhaps for an earlier time.
     Item,
-    /// The last sweep failed, or some of it, or the watch was lost. So many failures in a row.
+    /// The last sweep failed, or some of it, or the watch was lost. This is the number of failures in a row.
     Failure {
         /// From 1.
         failures: u32,

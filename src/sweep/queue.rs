@@ -25,7 +25,7 @@ const OBSERVATIONS: u32 = 8;
 const SOONEST: Duration = Duration::from_millis(50);
 const LATEST: Duration = Duration::from_secs(60);
 
-/// Sweeps the queue, again and again, until it is told to stop: between two sweeps.
+/// Sweeps the queue again and again, and stops between two sweeps.
 pub(super) async fn sweep(swept: &Swept, mut rules: watch::Receiver<SweepRules>, stop: &CancellationToken) {
     let Swept { db, queue, history, pause, shutdown, meters } = swept;
     let mut sweeper = Sweeper::new(queue.clone(), history.clone());

@@ -15,7 +15,7 @@ const EVERY: Duration = Duration::from_hours(1);
 /// A session that has done nothing for a day, by the database's versions and by the clock, is gone.
 const GONE: Duration = Duration::from_hours(24);
 
-/// Sweeps the queue, again and again, until it is told to stop.
+/// Sweeps the queue again and again, until it is stopped.
 pub(super) async fn sweep(swept: &Swept, stop: &CancellationToken) {
     let Swept { db, queue, history, pause, shutdown, .. } = swept;
     let mut place = TokenPlace::default();

@@ -170,7 +170,7 @@ fn layers_and_what_show_prints() {
         "#);
 }
 
-/// A daemon goes on with what it has; whoever wants to look at it can, although its file has a typo by now.
+/// A daemon goes on with what it has, and commands can look at it, although its file has a typo by now.
 #[test]
 fn a_typo_stops_only_the_commands_that_need_that_part() {
     let db = Database::embedded();

@@ -21,7 +21,7 @@ fn push(db: &Database, first: usize) {
     run_with_input(db, &["push", "q", "--lines", "-"], numbers).ok();
 }
 
-/// Every item of so many had its effect once.
+/// Each of these items had its effect once.
 #[track_caller]
 fn assert_effects(db: &Database, items: usize) {
     let out = Background::start(helper(db, "exactly_once::effects")).end().ok();

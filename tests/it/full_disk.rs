@@ -23,7 +23,7 @@ const REQUIRED: &str = "KVQUEUE_TEST_FULL_DISK";
 /// The limit of free space that a program is given.
 pub(crate) const MIN_FREE: &str = "FDB_EMBEDDED_MIN_FREE_SPACE";
 
-/// A file system of so many MiB, on a directory that the test's own mount namespace alone has.
+/// A file system of this size in MiB, on a directory that the test's own mount namespace alone has.
 pub(crate) struct Small {
     directory: tempfile::TempDir,
 }

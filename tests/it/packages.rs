@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::support::{Database, clean, commands, kvqueue, run, wait_until};
 
-/// The manual pages, made anew.
+/// The manual pages, made again.
 fn manual() -> (TempDir, Vec<PathBuf>) {
     let directory = tempfile::tempdir().unwrap();
     let db = Database::embedded();

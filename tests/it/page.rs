@@ -172,7 +172,7 @@ fn without_a_daemon_status_shows_what_the_database_has() {
     let Ran { code, stdout, .. } = run(&db, &["status", "--json"]);
     let object: Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!((code, &object["queues"][0]["ready"], &object["phase"]), (Some(69), &2.into(), &Value::Null));
-    // Whoever says which one means that one.
+    // An address that is given is used.
     let stderr = run(&db, &["status", "--at", "127.0.0.1:1"]).failed(69);
     assert!(stderr.contains("no daemon answers at 127.0.0.1:1"), "{stderr}");
     assert!(run(&db, &["top", "--at", "127.0.0.1:1"]).failed(69).contains("no daemon answers"));

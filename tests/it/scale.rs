@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::support::{Database, Served, kvqueue, run, serve_with};
 
-/// A tenth of a second has so many ticks.
+/// Ticks in a tenth of a second.
 const TICKS: u64 = 10;
 
 /// A configuration of many queues, and one whose handler has an item with a short lease all the time.

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::support::{Background, Database, helper, run};
 
-/// Items beside the slow one.
+/// Items other than the slow one.
 const QUICK: usize = 400;
 
 /// A daemon whose handler keeps one item until it has handled the others.

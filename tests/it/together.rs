@@ -1,4 +1,4 @@
-//! Several processes on one embedded directory: whoever comes first hosts it, and anybody may go.
+//! Several processes on one embedded directory: the first hosts it, and any of them may end.
 
 use std::{
     collections::BTreeSet,
@@ -46,7 +46,7 @@ fn wait_until_empty(db: &Database) {
 }
 
 /// Pushes numbers, and does something when a part of them has been acknowledged and a part not yet been read.
-fn push_and_amidst(db: &Database, numbers: std::ops::Range<u32>, amidst: impl FnOnce()) {
+fn push_and_meanwhile(db: &Database, numbers: std::ops::Range<u32>, meanwhile: impl FnOnce()) {
     let half = numbers.start.midpoint(numbers.end);
     let mut push = kvqueue(db, &["push", "q", "--lines", "-", "-v"])
         .stdin(Stdio::piped())
@@ -58,7 +58,7 @@ fn push_and_amidst(db: &Database, numbers: std::ops::Range<u32>, amidst: impl Fn
     stdin.write_all(lines(numbers.start..half).as_bytes()).unwrap();
     let mut said = BufReader::new(push.stderr.take().unwrap()).lines().map_while(Result::ok);
     assert!(said.any(|line| line.starts_with("acknowledged ")), "it ended early");
-    amidst();
+    meanwhile();
     std::thread::scope(|scope| {
         // What it says has to be read for it to go on.
         scope.spawn(|| said.for_each(drop));
@@ -87,7 +87,7 @@ fn daemons_and_producers_go_on_when_the_one_that_hosts_is_killed() {
     let db = Database::embedded();
     let first = daemon(&db);
     let second = daemon(&db);
-    push_and_amidst(&db, 0..20_000, || first.signal(Signal::KILL));
+    push_and_meanwhile(&db, 0..20_000, || first.signal(Signal::KILL));
     assert_eq!(run_with_input(&db, &["push", "q", "--lines", "-"], lines(20_000..20_100)).code, Some(0));
     wait_until_empty(&db);
     second.signal(Signal::TERM);

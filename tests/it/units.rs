@@ -37,7 +37,7 @@ fn systemd() -> Option<u32> {
     Some(version[..digits].parse().unwrap())
 }
 
-/// Both units with this program in them, and beside them the drop-in where this systemd needs it.
+/// Both units with this program in them, and the drop-in where this systemd needs it.
 fn units(version: u32) -> (TempDir, [PathBuf; 2]) {
     let directory = tempfile::tempdir().unwrap();
     let paths = [("kvqueue.service", UNIT), ("kvqueue@.service", TEMPLATE)].map(|(name, text)| {

@@ -72,7 +72,7 @@ describe('kvqueue.js', function () {
     assert.strictEqual(length(), 0)
   })
 
-  it('numbers anew in a retry', async () => {
+  it('numbers from 0 again in a retry', async () => {
     let attempts = 0
     await db.doTn(async tn => {
       attempts += 1

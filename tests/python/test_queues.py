@@ -20,7 +20,7 @@ KVQUEUE = os.environ.get("KVQUEUE")
 
 @unittest.skipUnless(KVQUEUE, "KVQUEUE does not name the program")
 class QueueTest(unittest.TestCase):
-    """A test with a queue of its own, empty, that `kvqueue` is told about with `options`."""
+    """A test with a queue of its own, empty, that commands get `options` for."""
 
     options = ()
 

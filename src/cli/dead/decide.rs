@@ -129,7 +129,7 @@ fn all(client: &Client, queue: &Queue, decision: Decision, json: bool) -> anyhow
     object["refused"] = json!(all.refused);
     object["unreadable"] = json!(all.unreadable);
     let text = format!("{} {}", decision.past(), output::items_of(all.moved));
-    // Not an io::Error outside: whoever has closed the pipe does not know what was done.
+    // Not an io::Error outside: the reader that closed the pipe does not know what was done.
     output::line(json, text.as_bytes(), &object)
         .map_err(|error| anyhow!("{text}, which could not be printed: {error}"))?;
     let reasons = [

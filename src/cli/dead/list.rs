@@ -22,7 +22,7 @@ const REASON: usize = 200;
 pub(in crate::cli) struct Args {
     #[command(flatten)]
     target: Target,
-    /// So many letters, or fewer if there are fewer
+    /// The most letters to list
     #[arg(short, default_value = "100", value_parser = number::items, allow_negative_numbers = true)]
     n: NonZeroUsize,
     /// Those behind the letter of this id, as an earlier list printed it

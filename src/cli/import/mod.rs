@@ -124,7 +124,7 @@ impl Args {
     fn tell(&self, account: &Account, queue: &Queue, json: bool) -> anyhow::Result<()> {
         let text = account.text();
         let object: Value = account.object(queue.name());
-        // Not an io::Error outside: whoever has closed the pipe does not know what was imported.
+        // Not an io::Error outside: the reader that closed the pipe does not know what was imported.
         output::line(json, text.as_bytes(), &object)
             .map_err(|error| anyhow!("{text}, which could not be printed: {error}"))
     }

@@ -45,11 +45,11 @@ pub(crate) enum MigrateError {
     NotAdvanced(i64),
     #[error(
         "queue {queue} is used at the target, where it is still being copied to: somebody pushed or took there. Stop who does; take out what was \
-         pushed there, delete the queue there with `kvqueue delete`, and begin anew"
+         pushed there, delete the queue there with `kvqueue delete`, and begin again"
     )]
     TargetUsed { queue: String },
     #[error(
-        "queue {queue} is still written to at the source: {passes} times it changed while it was compared. Stop its producers and whoever else uses it \
+        "queue {queue} is still written to at the source: {passes} times it changed while it was compared. Stop its producers and all other programs that use it \
          there, and run this again: it goes on where it was"
     )]
     StillWritten { queue: String, passes: u32 },

@@ -46,7 +46,7 @@ impl Moving<'_> {
     /// Moves the record at the target on from `before` to `after`, and writes something with it.
     ///
     /// The record is read in it: one migration works on a queue at a time, and an attempt of unknown outcome is found out. The counters are
-    /// read too: they are set at the end, so whoever pushes or takes there before cannot go unnoticed.
+    /// read too: they are set at the end, so an earlier push or fetch there is noticed.
     pub(super) async fn step(
         &self,
         before: &Record,

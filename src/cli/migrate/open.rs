@@ -127,7 +127,7 @@ pub(super) async fn wait_for_leases(moving: &Moving<'_>, patience: Duration) -> 
         }
         if began.elapsed() >= patience {
             moving.report.note(format_args!(
-                "{live} batches of {} are still running at the source: they are copied as they are, and whoever holds them loses them",
+                "{live} batches of {} are still running at the source: they are copied as they are, and their workers lose them",
                 moving.name()
             ));
             return Ok(());

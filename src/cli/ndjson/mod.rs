@@ -20,5 +20,5 @@ pub(super) use record::line;
 /// The version of the format.
 const FORMAT: u32 = 1;
 
-/// The longest line: the longest payload, of which JSON may write each byte as six, and what is known beside it.
+/// The longest line: the longest payload, of which JSON may write each byte as six, and the item's other fields.
 const MAX_LINE: usize = 64 << 20;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::cli::output;
 
-/// The most ids that are told.
+/// The most ids that are printed.
 const MAX_IDS: usize = 10_000;
 
 /// Counts what was pushed.
@@ -45,7 +45,7 @@ impl Account {
         text
     }
 
-    /// For programs. `ids`: whether they are asked for; a single item's is told in any case.
+    /// For programs. `ids`: whether to print ids; a single item's is always printed.
     pub(super) fn object(&self, queue: &[u8], refused: u64, ids: bool) -> Value {
         let mut object = output::about(queue, "acknowledged", self.acknowledged);
         object["duplicates"] = self.duplicates.into();

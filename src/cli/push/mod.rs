@@ -5,15 +5,15 @@
 //!
 //! | file | |
 //! |---|---|
-//! | `beside`, `when` | the options for what goes with each item |
+//! | `item_options`, `when` | the options for what goes with each item |
 //! | `input` | reading items |
 //! | `stream` | pushing them as they come |
 //! | `whole` | pushing them all at once, or not at all |
-//! | `account`, `refusals` | what is told about it |
+//! | `account`, `refusals` | what is printed about it |
 
 mod account;
-mod beside;
 mod input;
+mod item_options;
 mod refusals;
 mod stream;
 mod when;
@@ -31,8 +31,8 @@ use kvqueue_queue::{NewItem, PushError, PushOptions, Session};
 
 use self::{
     account::Account,
-    beside::Beside,
     input::{Found, Input},
+    item_options::ItemOptions,
     refusals::Refusals,
 };
 use super::{
@@ -72,7 +72,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<OsString>,
     #[command(flatten)]
-    beside: Beside,
+    item_options: ItemOptions,
 }
 
 impl Args {
@@ -81,8 +81,8 @@ impl Args {
             let help = "nothing to push: give items as arguments, or --lines FILE, or --file FILE";
             return Err(UsageError(help.to_owned()).into());
         }
-        self.beside.check()?;
-        if let Some(past) = self.beside.past(when::now()).filter(|_| !globals.quiet) {
+        self.item_options.check()?;
+        if let Some(past) = self.item_options.past(when::now()).filter(|_| !globals.quiet) {
             output::note(format_args!("kvqueue: --at {past} is in the past, so the items are ready at once"));
         }
         let client = Client::open_or_create(globals)?;
@@ -95,15 +95,15 @@ impl Args {
             file: self.file,
             limit,
         };
-        let whole = self.idempotency_key.is_some() || self.beside.is_unique();
-        let ids = whole || self.beside.is_delayed();
+        let whole = self.idempotency_key.is_some() || self.item_options.is_unique();
+        let ids = whole || self.item_options.is_delayed();
         let mut options = PushOptions::default().with_max_payload(limit);
         options.idempotency_key = self.idempotency_key.map(OsString::into_vec);
         let mut push = Push {
             client: &client,
             session: Client::session(queue.clone()),
             options,
-            template: self.beside.template(when::now()),
+            template: self.item_options.template(when::now()),
             account: Account::default(),
             refusals: Refusals::new(limit),
             progress: Progress::new(globals, "acknowledged", Size::Bytes(size)),
@@ -121,7 +121,7 @@ impl Args {
         };
         pushed?;
         client.ask(push.session.close(client.db())).context("pushed, but the session is not closed")?;
-        // Not an io::Error outside: whoever has closed the pipe does not know what was pushed.
+        // Not an io::Error outside: the reader that closed the pipe does not know what was pushed.
         told.map_err(|error| anyhow!("{}, which could not be printed: {error}", push.account.text()))?;
         Ok(push.refusals.exit(if whole { "nothing was pushed" } else { "everything else was pushed" }))
     }
@@ -174,7 +174,7 @@ impl Push<'_> {
         Ok(())
     }
 
-    /// So many items, and what was pushed before them.
+    /// This number of items, and what was pushed before them.
     fn behind(&self, items: usize) -> String {
         match self.account.acknowledged {
             0 => output::items_of(items),
@@ -182,7 +182,7 @@ impl Push<'_> {
         }
     }
 
-    /// A push of so many items ended without an answer.
+    /// The number of items of a push of unknown outcome.
     fn unsure(&self, items: usize) -> String {
         format!("the push of {} failed; these may be in the queue all the same", self.behind(items))
     }

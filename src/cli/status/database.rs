@@ -12,7 +12,7 @@ use crate::{
     database::{origin, refusal},
 };
 
-/// So many queues are looked at; a database may have any number.
+/// The most queues that are counted; a database may have any number.
 const MOST: usize = 1_000;
 
 /// Prints the counts of the configured queues, and of those that were pushed to; and why there is no more to be said.

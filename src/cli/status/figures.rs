@@ -1,4 +1,4 @@
-//! What a daemon says of itself, as far as it is shown. What another version does not say, or says beside, does no harm.
+//! The daemon's status as far as it is shown. Missing and unknown fields of other versions do no harm.
 
 use std::path::Path;
 

@@ -2,7 +2,7 @@
 //!
 //! | file | role |
 //! |---|---|
-//! | `figures` | what a daemon says of itself |
+//! | `figures` | the daemon's status |
 //! | `database` | what the database tells where there is no daemon |
 //! | `others` | queues that the daemon does not work on |
 //! | `text`, `words` | lines for a terminal |
@@ -75,7 +75,7 @@ impl Args {
     }
 }
 
-/// What a daemon says of itself, and of the other queues in its database. If it cannot know those, it says why itself.
+/// The status of a daemon, and of the other queues in its database, or the reason why those are unknown.
 fn ask_all(daemon: &Daemon) -> anyhow::Result<(Value, Figures, Vec<Value>)> {
     let (mut answer, figures) = ask(daemon)?;
     let others = others::ask(daemon, &figures).unwrap_or_default();
@@ -83,7 +83,7 @@ fn ask_all(daemon: &Daemon) -> anyhow::Result<(Value, Figures, Vec<Value>)> {
     Ok((answer, figures, others))
 }
 
-/// What the daemon of this command's database says of itself, and as much of it as is shown.
+/// The status of the daemon of this command's database, whole and as far as it is shown.
 pub(super) fn ask(daemon: &Daemon) -> anyhow::Result<(Value, Figures)> {
     let answer = daemon.get(STATUS)?;
     let figures = read(&answer)?;

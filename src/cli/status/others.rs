@@ -9,7 +9,7 @@ use crate::cli::daemon::{AskError, Daemon};
 /// All queues of a daemon's database.
 const ALL: &str = "/api/v1/queues?all=true";
 
-/// So many of them are named.
+/// The most that are named.
 const NAMED: usize = 5;
 
 /// Longer names are cut.

@@ -42,7 +42,7 @@ impl Line {
         Self(vec![(text.into(), mood)])
     }
 
-    /// With colours or without, and cut after so many characters.
+    /// With colours or without, and cut at `width` characters.
     pub(in crate::cli) fn show(&self, colours: bool, mut width: usize) -> String {
         let mut shown = String::new();
         for (text, mood) in &self.0 {

@@ -27,7 +27,7 @@ pub(super) fn age(seconds: f64) -> String {
     let (name, size) = units[first];
     let rest =
         units.get(first + 1).map(|(name, next)| (whole % size / next, name)).filter(|(rest, _)| *rest > 0);
-    // Seconds beside minutes change too fast to be read.
+    // Seconds in addition to minutes change too fast to be read.
     let rest = rest.filter(|_| name != "min").map(|(rest, name)| format!(" {rest} {name}"));
     format!("{} {name}{}", whole / size, rest.unwrap_or_default())
 }
@@ -46,7 +46,7 @@ pub(in crate::cli) fn fitting(text: &str, most: usize) -> String {
 
 /// A character that does nothing to a terminal.
 fn shown(it: char) -> impl Iterator<Item = char> {
-    // Those beside control characters turn the line around, or are not seen.
+    // Characters other than controls that reverse the line or are invisible.
     let hidden = it.is_control()
         || matches!(it, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
     let (plain, escaped) = if hidden { (None, Some(it.escape_unicode())) } else { (Some(it), None) };

@@ -42,7 +42,7 @@ pub(super) struct Args {
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let daemon = Daemon::find(globals, &self.at)?;
-        // Whoever cannot be asked at first is asked in vain.
+        // A daemon that cannot be asked at first is not asked again.
         let (answer, first) = status::ask(&daemon)?;
         if globals.json || !io::stdout().is_terminal() {
             status::show(globals.json, &answer, &first)?;

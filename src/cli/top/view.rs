@@ -77,7 +77,7 @@ impl View {
         }
     }
 
-    /// What fits on a screen of so many columns and lines.
+    /// What fits on a screen of this size.
     pub(super) fn lines(&mut self, (width, height): (usize, usize)) -> Vec<Line> {
         let mut lines = match &self.trouble {
             Some(why) => vec![Line::new(format!("{why}; what is shown is as it was last"), Mood::Bad)],

@@ -256,7 +256,7 @@ impl State {
 
     /// Begins a fetch for the first requests.
     fn fetch(&mut self, most: usize, effects: &mut Vec<Effect>) {
-        // Whoever asked by now is in this fetch, or in the one after it.
+        // All requests so far are in this fetch or in the one after it.
         self.due = None;
         let mut items = 0_usize;
         let count = self.waiting.iter().take_while(|request| {

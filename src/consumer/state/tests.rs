@@ -208,7 +208,7 @@ impl Actor {
             Fetch => self.begin_take(None),
             Prefetch(batches) => self.begin_take(Some(batches)),
             Dispatch => {
-                assert!(self.claimed > 0 && !self.dispatching, "a dispatch of nothing, or beside another");
+                assert!(self.claimed > 0 && !self.dispatching, "a dispatch of nothing, or during another");
                 self.claimed -= 1;
                 self.dispatching = true;
             }
@@ -225,7 +225,7 @@ impl Actor {
     }
 }
 
-/// Follows every course of events for so many steps.
+/// Follows every course of events for a number of steps.
 fn explore(state: &State, actor: &Actor, steps: u32) {
     for event in actor.possible() {
         let (mut state, mut actor) = (state.clone(), actor.clone());

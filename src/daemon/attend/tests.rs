@@ -29,7 +29,7 @@ struct AtWork {
 }
 
 impl AtWork {
-    /// Runs `test` beside it. It begins with the one queue.
+    /// Runs `test` at the same time. The daemon starts with one queue.
     fn run(test: impl AsyncFnOnce(Self)) {
         // The network under it stays.
         drop(TestDatabase::new().unwrap());

@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use crate::{config::Config, control::Left, deadlines::LEFT};
 
-/// So many queues are counted at a time.
+/// How many queues are counted at a time.
 const TOGETHER: usize = 16;
 
 /// The removed queues that have items. Those that the database does not tell of in time are not among them.
@@ -26,7 +26,7 @@ pub(in crate::daemon) async fn left(db: &Database, old: &Config, new: &Config) -
             found.push(left);
         }
     };
-    // What was counted until then is told.
+    // The counts so far are reported.
     let _ = timeout(LEFT, all).await;
     drop(counted);
     found

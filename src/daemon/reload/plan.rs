@@ -7,7 +7,7 @@ use super::{
 use crate::config::Config;
 
 /// What only says how many consumers there are, or is nothing to those that there are.
-const BESIDE: [&str; 3] = ["consumers", "max-payload", "idempotency-window"];
+const HOT_KEYS: [&str; 3] = ["consumers", "max-payload", "idempotency-window"];
 
 /// What makes another handler.
 const HANDLER: [&str; 2] = ["handler", "handler-config"];
@@ -34,7 +34,7 @@ impl Plan {
     /// Whether the consumers that a queue has can go on as they are. Others have to take their places otherwise: what is taken under
     /// some settings ends under them.
     pub(in crate::daemon) fn keeps_source(&self, queue: &str) -> bool {
-        !self.changes(queue, |key| !BESIDE.contains(&key))
+        !self.changes(queue, |key| !HOT_KEYS.contains(&key))
     }
 
     /// Whether its handler stays what it is.

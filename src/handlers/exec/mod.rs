@@ -5,7 +5,7 @@
 //! | `lookup` | whether the command could be started |
 //! | `reaper` | ends the commands of a daemon that was killed |
 //! | `settings` | what the configuration says; what an exit code means |
-//! | `variables` | what the command is told about its item |
+//! | `variables` | what the command learns about its item |
 //! | `group` | the command and what it started |
 
 mod group;
@@ -82,7 +82,7 @@ impl Exec {
         let group = Group::of(&child);
         let input = child.stdin.take().expect("stdin was asked for");
         let errors = child.stderr.take().expect("stderr was asked for");
-        // Beside each other: a command may write before it has read everything. Tasks of their own, because what
+        // At the same time: a command may write before it has read everything. Tasks of their own, because what
         // the command left running may hold the pipes open after it has ended.
         tokio::spawn(feed(input, item.payload.clone()));
         let said = tokio::spawn(beginning(errors, self.settings.stderr_limit));

@@ -1,6 +1,6 @@
 //! Ends the commands of a daemon that was killed, which cannot do so itself.
 //!
-//! The daemon starts one process beside itself, the reaper: this program again. The reaper reads from a pipe whose other end the
+//! The daemon starts one more process, the reaper: this program again. The reaper reads from a pipe whose other end the
 //! daemon alone holds, so the pipe closes when the daemon is gone, however it ended. A command that is about to start holds it too until it has
 //! become its program, so none is missed.
 //!

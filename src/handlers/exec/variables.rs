@@ -1,4 +1,4 @@
-//! What a command is told about its item, in variables of its environment.
+//! What a command learns about its item, in variables of its environment.
 
 use std::collections::BTreeMap;
 

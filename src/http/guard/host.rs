@@ -38,7 +38,7 @@ impl Hosts {
     /// `origins` are those that the configuration adds.
     pub(in crate::http) fn check(&self, headers: &HeaderMap, origins: &[String]) -> Result<(), Failure> {
         let Self::Loopback(names) = self else { return Ok(()) };
-        // Whoever sends none is no browser.
+        // A client without this header is not a browser.
         let Some(host) = headers.get(header::HOST) else { return Ok(()) };
         let host = String::from_utf8_lossy(host.as_bytes());
         let is = |name: &str| name.eq_ignore_ascii_case(&host);

@@ -36,7 +36,7 @@ impl Rotation {
         }
         let at = Instant::now();
         let read = spawn_blocking(move || Token::read(&path)).await;
-        // An operator who reloads with such a file is told.
+        // A reload with such a file reports it to the operator.
         let found = read.ok()?.inspect_err(|error| {
             tracing::debug!(
                 event = "secret_unreadable",

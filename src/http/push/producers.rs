@@ -9,7 +9,7 @@ use kvqueue_queue::{Kind, Producer, Queue, Session};
 
 use crate::http::{database::POLICY, site::Site};
 
-/// So many queues have one at a time. When there are more, all are let go: each ends once it has nothing more to do.
+/// The most queues with a producer. When there are more, all producers are dropped; each ends after its last push.
 const MOST: usize = 64;
 
 /// The producers there are, by their queues' names.

@@ -172,7 +172,7 @@ impl Entry {
             return Err(format!("trace_parent is {NO_TRACE_PARENT}"));
         }
         let due = due(self.delay_ms, self.at.as_deref(), now)?;
-        // An item with nothing to say needs no record beside it, and so tells no time.
+        // An item without options needs no record, and so has no time of its push.
         let says = !self.attributes.is_empty()
             || self.content_type.is_some()
             || self.trace_parent.is_some()

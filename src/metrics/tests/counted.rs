@@ -1,4 +1,4 @@
-//! What a daemon counts, beside what it did.
+//! What a daemon counts, compared with what it did.
 
 use std::{
     collections::BTreeSet,

@@ -1,4 +1,4 @@
-//! The dashboard and the alerts, beside the metrics that there are.
+//! The dashboard and the alerts, compared with the metrics.
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 

@@ -111,7 +111,7 @@ fn unescaped(text: &str) -> String {
     out
 }
 
-/// All texts of so many characters that mean something to the format, or do not.
+/// All texts of some length, of characters that mean something to the format or do not.
 fn texts(length: usize) -> Vec<String> {
     (0..length).fold(vec![String::new()], |texts, _| {
         texts

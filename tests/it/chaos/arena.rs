@@ -14,7 +14,7 @@ use super::{
 };
 use crate::support::{Database, helper, kvqueue};
 
-/// The database of a run, and what lies beside it. Kept when the test fails.
+/// The database and the files of a run. Kept when the test fails.
 pub(super) struct Arena {
     pub(super) db: Database,
     pub(super) queues: Vec<Queue>,
@@ -89,7 +89,7 @@ impl Arena {
         Process::start(name.clone(), command.stdin(Stdio::null()).stderr(self.log(&format!("{name}.log"))))
     }
 
-    /// An engine that is hosted by every third process has some of its commits fail, or end unknown, whoever sends them.
+    /// If every third process hosts the engine, some commits fail or have an unknown outcome.
     pub(super) fn weather(command: &mut Command, number: u64) {
         if number.is_multiple_of(3) {
             let faults = format!("seed={number},unknown=0.02,conflict=0.02,too-old=0.01");
@@ -97,7 +97,7 @@ impl Arena {
         }
     }
 
-    /// A file beside the database for what processes say.
+    /// A file next to the database for a process's output.
     pub(super) fn log(&self, name: &str) -> File {
         Process::log(&self.db.file(name))
     }

@@ -129,7 +129,7 @@ impl Queue {
             end: random.choose(&["min", "max"]),
             take,
             lease: random.time_between(Duration::from_secs(1), Duration::from_secs(2)),
-            // Few enough for some items to run out of them, and so many that hardly any does.
+            // Few attempts, which some items use up, or many, which hardly any does.
             max_attempts: random.choose(&[4, 100]),
             crew: Crew::All,
         }

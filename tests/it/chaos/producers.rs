@@ -48,7 +48,7 @@ pub(super) struct Pushed {
     pub(super) errand: Errand,
     /// Items that may have been pushed.
     pub(super) attempted: u64,
-    /// The first so many of them were acknowledged.
+    /// How many of them were acknowledged, from the first on.
     pub(super) acknowledged: u64,
     /// It was said that another item has the key.
     pub(super) refused: bool,
@@ -111,7 +111,7 @@ pub(super) struct Producer {
     said: JoinHandle<String>,
 }
 
-/// Lines go in in bunches of up to so many, and with pauses of up to so long.
+/// The largest bunch of lines, and the longest pause between bunches.
 const BUNCH: u64 = 20;
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -199,7 +199,7 @@ fn feed(mut stdin: ChildStdin, errand: &Errand, told: &Told) {
             }
             if left == 0 {
                 left = 1 + random.below(BUNCH);
-                // The pace of whoever has something to push.
+                // The pace of the producer's own source.
                 thread::sleep(random.time_below(PAUSE));
             }
             left -= 1;

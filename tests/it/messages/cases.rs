@@ -12,17 +12,17 @@ pub(super) enum Step {
     /// Is shown without its numbers, which differ from run to run.
     Measures(&'static str),
     /// A daemon that listens and runs from here on.
-    Beside(&'static str),
+    Running(&'static str),
     /// A file gets another text.
     Becomes(&'static str, &'static str),
 }
 
-use Step::{Becomes, Before, Beside, Measures, Reads, Says};
+use Step::{Becomes, Before, Measures, Reads, Running, Says};
 
 impl Step {
     pub(super) fn line(&self) -> &'static str {
         match self {
-            Before(line) | Says(line) | Reads(line, _) | Measures(line) | Beside(line) => line,
+            Before(line) | Says(line) | Reads(line, _) | Measures(line) | Running(line) => line,
             Becomes(file, _) => file,
         }
     }
@@ -51,7 +51,7 @@ pub(super) const FILES: &[(&str, &str)] = &[
 ];
 
 /// The daemon of `listening.toml`.
-const LISTEN: Step = Beside("run --config DIR/listening.toml");
+const LISTEN: Step = Running("run --config DIR/listening.toml");
 
 const DIE: Step = Before("run --config DIR/dead.toml --until-empty");
 

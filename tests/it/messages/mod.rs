@@ -36,7 +36,7 @@ fn what_each_command_says() {
         let mut daemons = Vec::new();
         for step in *steps {
             match step {
-                Step::Beside(_) => daemons.push(serve_with(with_words(&db, step.line()), true)),
+                Step::Running(_) => daemons.push(serve_with(with_words(&db, step.line()), true)),
                 _ => talk.push_str(&said(&db, step)),
             }
         }
@@ -66,7 +66,7 @@ fn said(db: &Database, step: &Step) -> String {
     }
     let ran = finished(db, with_words(db, line), input);
     match step {
-        Step::Before(_) | Step::Beside(_) | Step::Becomes(..) => {
+        Step::Before(_) | Step::Running(_) | Step::Becomes(..) => {
             ran.ok();
             String::new()
         }

@@ -94,7 +94,7 @@ impl Reloading {
     }
 }
 
-/// Waits until so many items of a queue are done.
+/// Waits until this number of items of a queue is done.
 #[track_caller]
 fn wait_until_done(db: &Database, queue: &str, items: usize) {
     let deadline = Instant::now() + PATIENCE;

@@ -37,7 +37,7 @@ impl Database {
         Self { url, prefix: String::new(), directory }
     }
 
-    /// A path for a file of the test's, beside the database.
+    /// A path for a file of the test, next to the database.
     pub(crate) fn file(&self, name: &str) -> std::path::PathBuf {
         self.directory.path().join(name)
     }

@@ -17,7 +17,7 @@ pub(crate) struct NotifySocket {
 }
 
 impl NotifySocket {
-    /// Beside the database.
+    /// Next to the database.
     pub(crate) fn new(db: &Database) -> Self {
         let path = db.file(&format!("notify-{}", uuid::Uuid::now_v7()));
         Self { socket: UnixDatagram::bind(&path).unwrap(), path }

@@ -24,7 +24,7 @@ impl Random {
         Self(seed)
     }
 
-    /// Numbers of its own for something that goes on beside.
+    /// Numbers of its own for a concurrent task.
     pub(crate) fn branch(&mut self) -> Self {
         Self(self.below(u64::MAX))
     }

@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 
 use super::{Database, kvqueue};
 
-/// `kvqueue run` on queue `q`, with a script per item that runs beside the database, these lines in the queue's configuration,
+/// `kvqueue run` on queue `q`, with a script per item that runs in the database's directory, these lines in the queue's configuration,
 /// and these options.
 pub(crate) fn run_script(db: &Database, script: &str, queue: &str, options: &[&str]) -> Command {
     let name = format!("{}.toml", uuid::Uuid::now_v7());

@@ -35,7 +35,7 @@ fn export_of(lines: &[String]) -> String {
     text + &format!("{{\"end\":true,\"items\":{},\"xxh3\":\"{sum:032x}\"}}\n", lines.len())
 }
 
-/// Puts an export beside the database.
+/// Puts an export next to the database.
 fn file(db: &Database, name: &str, text: &str) -> String {
     let path = db.file(name);
     std::fs::File::create(&path).unwrap().write_all(text.as_bytes()).unwrap();

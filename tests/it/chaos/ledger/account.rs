@@ -18,7 +18,7 @@ pub(in crate::chaos) struct Account {
     pub(in crate::chaos) wrong: Vec<String>,
 }
 
-/// Each kind of trouble names so many items.
+/// The most items that are named for each kind of trouble.
 const NAMED: usize = 5;
 
 impl Account {

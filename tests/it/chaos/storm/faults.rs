@@ -27,7 +27,7 @@ pub(super) const RECOVER: &str = "KVQUEUE_TEST_CLUSTER_RECOVER";
 /// The longest leases but those of steady daemons; stops take up to two of them.
 const LEASE: Duration = Duration::from_secs(2);
 
-/// With so many of a thousand faults, the daemons of a kind get another configuration.
+/// How many of a thousand faults give the daemons of a kind another configuration.
 const RELOADED: u64 = 400;
 
 /// What was done to the processes.

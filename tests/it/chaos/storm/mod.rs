@@ -45,10 +45,10 @@ const GAP: (Duration, Duration) = (Duration::from_millis(50), Duration::from_mil
 /// Between two looks at the processes.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Whoever has died is followed within this.
+/// A dead process is replaced within this.
 const REPLACED_WITHIN: Duration = Duration::from_millis(500);
 
-/// So many of a thousand are killed within this of their start.
+/// How many of a thousand are killed within this of their start.
 const KILLED_AT_START: (u64, Duration) = (80, Duration::from_millis(200));
 
 /// The processes of a run, and what has become of those before them.

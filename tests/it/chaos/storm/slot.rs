@@ -50,7 +50,7 @@ impl Slot {
         Self {
             worker,
             actor: None,
-            // Whoever comes first hosts an embedded database; it had better be one that can be killed.
+            // The first process hosts an embedded database, so it should be one that can be killed.
             start_at: Instant::now()
                 + if matches!(worker, Some(Worker::Keeper | Worker::Steady)) {
                     LATER
@@ -87,7 +87,7 @@ impl Slot {
         self.worker == Some(Worker::Steady)
     }
 
-    /// Kills whoever is there.
+    /// Kills the process of this slot.
     pub(super) fn kill(&mut self) -> bool {
         self.kill_at = None;
         let is_kept = self.is_kept();
@@ -97,7 +97,7 @@ impl Slot {
         true
     }
 
-    /// Stops whoever is there until some time.
+    /// Stops the process of this slot until some time.
     pub(super) fn stop(&mut self, until: Instant) -> bool {
         let is_steady = self.is_steady();
         let Some(actor) = self.actor.as_mut().filter(|_| !is_steady) else { return false };
@@ -106,7 +106,7 @@ impl Slot {
         true
     }
 
-    /// Lets whoever was stopped go on.
+    /// Continues a stopped process.
     pub(super) fn go_on(&mut self) {
         if let (Some(_), Some(actor)) = (self.continue_at.take(), &mut self.actor) {
             actor.process().signal(Signal::CONT);
@@ -124,7 +124,7 @@ impl Slot {
         true
     }
 
-    /// Has a daemon take its configuration up anew. One that has only just begun would be killed by that.
+    /// Makes a daemon reload its configuration. One that has only just begun would be killed by that.
     pub(super) fn reload(&self) -> bool {
         let Some(Actor::Daemon(process)) = self.actor.as_ref().filter(|_| !self.is_terminated) else {
             return false;

@@ -1,4 +1,4 @@
-//! Options for what goes with each item beside its payload.
+//! Options that apply to each item of a push.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +18,7 @@ const HEADING: &str = "What goes with each item";
 
 /// What goes with each item.
 #[derive(Debug, clap::Args)]
-pub(super) struct Beside {
+pub(super) struct ItemOptions {
     /// Not before this delay is over, as in 5s or "1h 30m"
     #[arg(long, help_heading = HEADING, value_name = "DURATION", allow_hyphen_values = true, value_parser = when::delay, conflicts_with = "at")]
     delay: Option<When>,
@@ -42,7 +42,7 @@ pub(super) struct Beside {
     priority: i64,
 }
 
-impl Beside {
+impl ItemOptions {
     pub(super) fn is_unique(&self) -> bool {
         self.unique.is_some()
     }
@@ -73,7 +73,7 @@ impl Beside {
         let (content_type, trace_parent) = (self.content_type, self.trace_parent);
         let when = self.delay.or(self.at);
         let unique = self.unique.map(OsString::into_vec);
-        // An item with nothing to say needs no record beside it, and so tells no time.
+        // An item without options needs no record, and so has no time of its push.
         let says = !attributes.is_empty()
             || content_type.is_some()
             || trace_parent.is_some()
