@@ -7,7 +7,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
 use crate::cell::Pattern;
 use crate::peers::Kind;
 
-/// Measures kvqueue beside beanstalkd, Redis, PostgreSQL and graphile-worker: one run, one machine, the same durability.
+/// Measures kvqueue next to beanstalkd, Redis, PostgreSQL and graphile-worker: one run, one machine, the same durability.
 #[derive(Debug, Parser)]
 #[command(name = "compare", version, args_conflicts_with_subcommands = true)]
 pub struct Args {
@@ -28,7 +28,7 @@ pub struct RunArgs {
     /// Only this cell, or family of cells: push, burn, burn-16x1, sustained, pickup, idle; may be repeated
     #[arg(long, value_name = "CELL")]
     pub only: Vec<Pattern>,
-    /// Only these peers beside kvqueue, separated by commas; `none` for kvqueue alone
+    /// Only these peers next to kvqueue, separated by commas; `none` for kvqueue alone
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub peers: Option<Vec<PeerName>>,
     /// How often every system runs every cell
@@ -49,7 +49,7 @@ pub struct RunArgs {
     /// The kvqueue to measure [default: `target/release/kvqueue` of this checkout, built first]
     #[arg(long, value_name = "PATH")]
     pub kvqueue: Option<PathBuf>,
-    /// A FoundationDB cluster: adds the table of kvqueue's default beside the seed's algorithm, on it and on the
+    /// A FoundationDB cluster: adds the table of kvqueue's default next to the seed's algorithm, on it and on the
     /// embedded engine
     #[arg(long, value_name = "FILE")]
     pub cluster: Option<PathBuf>,

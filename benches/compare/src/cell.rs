@@ -23,13 +23,13 @@ pub enum Cell {
         /// Items in a take.
         k: u32,
     },
-    /// Producers at a fixed rate, whatever the answers, beside workers.
+    /// Producers at a fixed rate, whatever the answers, next to workers.
     Sustained,
     /// One item at a time to workers that wait.
     Pickup,
     /// Workers that wait, and nothing to do.
     Idle,
-    /// Producers at full speed beside workers.
+    /// Producers at full speed next to workers.
     Flood {
         /// How many take at once.
         workers: u32,
@@ -46,12 +46,12 @@ pub const SUSTAINED_EACH: u32 = 4;
 pub const SUSTAINED_K: u32 = 10;
 /// Milliseconds between two items of the pickup cell.
 pub const PICKUP_EVERY_MS: u64 = 200;
-/// Clients that push at full speed beside the workers of the flood cell.
+/// Clients that push at full speed next to the workers of the flood cell.
 pub const FLOOD_PRODUCERS: u32 = 1_000;
 /// Workers that wait in the idle cell.
 pub const IDLE_WORKERS: u32 = 4;
 
-/// The cells in which kvqueue is beside its peers.
+/// The cells in which kvqueue is next to its peers.
 pub fn beside_peers() -> Vec<Cell> {
     let pushes = [1, 32]
         .into_iter()
@@ -62,7 +62,7 @@ pub fn beside_peers() -> Vec<Cell> {
     pushes.chain(burns).chain([Cell::Sustained, Cell::Pickup, Cell::Idle]).collect()
 }
 
-/// The cells in which kvqueue is beside the algorithm of the program it follows, on either engine.
+/// The cells in which kvqueue is next to the algorithm of the program it follows, on either engine.
 pub fn beside_seed() -> Vec<Cell> {
     let burns = [1, 10, 100].into_iter().map(|k| Cell::Burn { workers: 16, k });
     let pushes = [1_000, 10_000].into_iter().map(|clients| Cell::Push { clients, batch: 1 });

@@ -30,7 +30,7 @@ pub struct Goal {
     pub system: &'static str,
     /// Which number.
     pub figure: &'static str,
-    /// So many times what it is held against; or, with [`Against::Fixed`], the number itself.
+    /// How many times what it is held against; or, with [`Against::Fixed`], the number itself.
     pub times: f64,
     /// What it is held against.
     pub against: Against,

@@ -1,4 +1,4 @@
-//! Measures kvqueue beside what a user would pick instead: beanstalkd, Redis, PostgreSQL and graphile-worker, in one run, on
+//! Measures kvqueue next to what a user would pick instead: beanstalkd, Redis, PostgreSQL and graphile-worker, in one run, on
 //! one disk, at the same durability. `docs/PERFORMANCE.md` says how, and what came of it.
 
 mod args;
@@ -57,7 +57,7 @@ fn compare(args: &RunArgs) -> Result<ExitCode> {
     if processes.is_closing() {
         return stop::wait_for_the_end();
     }
-    // Before the directory goes: whoever is left writes into it.
+    // Before the directory goes: any program that is left writes into it.
     drop(closing);
     scratch.close().context("cannot remove the scratch directory")?;
     result

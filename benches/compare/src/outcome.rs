@@ -10,7 +10,7 @@ pub type Figures = BTreeMap<String, f64>;
 
 /// Items a second: acknowledged pushes, or finished items.
 pub const PER_SECOND: &str = "per_second";
-/// Pushes a second beside the pops of the flood cell.
+/// Pushes a second next to the pops of the flood cell.
 pub const PUSHES_PER_SECOND: &str = "pushes_per_second";
 /// From the push call (sustained: from when it should have been made) to the handler's start.
 pub const START_P50: &str = "start_p50_us";

@@ -70,7 +70,7 @@ fn guess(cell: Cell, name: &str) -> f64 {
     let Cell::Burn { workers, k } = cell else { return 1.0 };
     let (workers, k) = (f64::from(workers), f64::from(k));
     match name {
-        // A flush for each item, whoever asks for how many.
+        // A flush for each item, whatever the batch size.
         "beanstalkd" => 5_000.0,
         "graphile" => 1_500.0 * k.powf(0.6) * workers.powf(0.2),
         _ => 3_000.0 * k.powf(0.65) * workers.powf(0.3),

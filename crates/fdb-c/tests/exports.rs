@@ -32,7 +32,7 @@ const NOT_IN_THE_HEADER: [&str; 15] = [
     "fdb_use_future_protocol_version",
 ];
 
-/// Cargo builds the library for this test, beside it.
+/// Cargo builds the library for this test, next to it.
 fn our_library() -> PathBuf {
     let test = std::env::current_exe().expect("a test knows its program");
     let deps = test.parent().expect("a program lies in a directory");

@@ -1,4 +1,4 @@
-//! What the engine's parts cost beside what the disk allows, in one run, each measured in turn and the turns repeated.
+//! What the engine's parts cost next to what the disk allows, in one run, each measured in turn and the turns repeated.
 //!
 //! `cargo bench -p fdb-embedded --bench engine -- [ROUNDS] [DIR]` prints medians: how often a second an append of 512
 //! bytes is flushed; durable commits of one small write, by one client and by 64, in this process and as a guest of

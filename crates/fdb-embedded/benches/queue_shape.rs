@@ -3,7 +3,7 @@
 //! `cargo bench -p fdb-embedded --bench queue_shape -- ITEMS BACKLOG [DIR]` fills a queue in DIR/db to BACKLOG items of
 //! 100 bytes, then moves ITEMS through it: one durable commit puts 100 in at the tail, one takes 100 out at the head.
 //! A line for each tenth, then file size, memory and the time to open the directory again, after a clean close and
-//! after a crash (a copy of the files while they were open). Beside it, on the same disk: how often a second an append
+//! after a crash (a copy of the files while they were open). Next to it, on the same disk: how often a second an append
 //! of 512 bytes is flushed.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that fails should stop")]

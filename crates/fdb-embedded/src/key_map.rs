@@ -258,7 +258,7 @@ mod tests {
     #[derive(Debug, Clone, Copy)]
     enum Step {
         Insert(u8),
-        /// So many keys in order, from one on.
+        /// How many keys in order, from one on.
         Append(u8, u8),
         GetOrInsert(u8),
         Change(u8),

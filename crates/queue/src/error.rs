@@ -265,7 +265,7 @@ pub enum PushError {
         /// The longest possible in bytes.
         limit: usize,
     },
-    /// All that is known of an item beside its payload is too long. Nothing was written.
+    /// All that is known of an item in addition to its payload is too long. Nothing was written.
     #[error(
         "side record has {len} bytes, at most {limit} are possible; leave out fields that are not needed"
     )]

@@ -18,7 +18,7 @@ pub struct Item {
     pub payload: Bytes,
     /// Which attempt this is, from 1; for an item that waits, which one the next will be.
     pub attempt: u32,
-    /// What is known beside the payload, if anything is.
+    /// What is known in addition to the payload, if anything is.
     pub meta: Option<Arc<Meta>>,
 }
 

@@ -8,7 +8,7 @@ use crate::keys::recipes::{is_priority_id, is_queue_id};
 /// How a queue's items are laid out, and in which order they are taken.
 ///
 /// The two recipes are FoundationDB's own. Their items lie in the subspace of the name as a *text* element, as
-/// `Subspace(('Q',))` in Python and `Tuple.from("Q")` in Java have it; what kvqueue stores beside them lies, like all of a FIFO
+/// `Subspace(('Q',))` in Python and `Tuple.from("Q")` in Java have it; what kvqueue stores next to them lies, like all of a FIFO
 /// queue, under the name as a *byte string*.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Kind {

@@ -45,7 +45,7 @@
 //! Promises, each with a test that could break it:
 //!
 //! * Keys and values are those of the Erlang KvQueue, byte for byte (`docs/KEYSPACE.md`), so programs written from
-//!   it work on the same queue. What is ours lies beside them.
+//!   it work on the same queue. What is ours lies next to them.
 //! * Items leave in the order their pushes committed; within one transaction, in the order they were pushed.
 //! * A push conflicts only with its own retries, with a pause of the queue, and with pushes of the same unique
 //!   key or idempotency key. So any number of producers push in parallel.

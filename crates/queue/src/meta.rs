@@ -1,4 +1,4 @@
-//! What is known of an item beside its payload.
+//! What is known of an item in addition to its payload.
 
 use std::collections::BTreeMap;
 

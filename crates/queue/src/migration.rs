@@ -42,7 +42,7 @@ impl Tally {
     }
 }
 
-/// The record at this end, if there is one. Conflicts with whoever changes it.
+/// The record at this end, if there is one. Conflicts with a transaction that changes it.
 ///
 /// # Errors
 /// [`QueueError::Unreadable`] if a later version wrote it.
@@ -55,7 +55,7 @@ pub fn put_record(queue: &Queue, tr: &Transaction, record: &Record) {
     migrate::put_record(queue.space(), tr, record);
 }
 
-/// Whether there is a queue at this end: anything but a pause, a record, and what sweepers and sessions leave. Conflicts with whoever
+/// Whether there is a queue at this end: anything but a pause, a record, and what sweepers and sessions leave. Conflicts with any process that
 /// makes one.
 pub async fn is_there(queue: &Queue, tr: &Transaction) -> Result<bool, QueueError> {
     rows::is_there(queue.space(), tr).await
@@ -107,7 +107,7 @@ pub async fn fence(queue: &Queue, tr: &Transaction, frozen_by: u64) -> Result<bo
     migrate::fence(queue.space(), tr, frozen_by).await
 }
 
-/// The pause as it is stored, for [`put_pause`] elsewhere. Conflicts with whoever changes it.
+/// The pause as it is stored, for [`put_pause`] elsewhere. Conflicts with a transaction that changes it.
 pub async fn stored_pause(queue: &Queue, tr: &Transaction) -> Result<Option<Vec<u8>>, QueueError> {
     Ok(tr.get(&queue.space().pause, false).await?.map(|value| value.to_vec()))
 }

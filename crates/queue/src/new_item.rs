@@ -11,7 +11,7 @@ use crate::meta::Meta;
 use crate::time::millis;
 use crate::{MAX_ATTRIBUTES, MAX_KEY, MAX_PAYLOAD, MAX_TEXT, MAX_VALUE, PAYLOAD_CEILING};
 
-/// What an attribute counts beside its name and value.
+/// What an attribute counts in addition to its name and value.
 const ATTRIBUTE_OVERHEAD: usize = 8;
 
 /// What a record costs in a transaction beyond its value: its key in the write and in the conflict range, and what is

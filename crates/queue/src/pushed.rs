@@ -47,7 +47,7 @@ impl Spot {
 /// A push in a transaction that has not committed: what it does, item by item.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PendingPush {
-    /// Shared: the session keeps them beside the push that they are of.
+    /// Shared: the session keeps them next to the push that they are of.
     places: Arc<Vec<(PushEffect, Option<Spot>)>>,
     repetition: bool,
     /// The stamp of the transaction that did the same operation before; `None` if that is the same transaction.

@@ -1,12 +1,12 @@
 //! FoundationDB's recipes for queues: the operations that they name, as parts of a caller's transaction.
 //!
 //! Algorithms, keys and values are those of the recipes' programs, so those programs and these functions work on the same queue,
-//! in one and the same moment. What kvqueue keeps beside the items is kept right as well: an item that has a side record loses it
+//! in one and the same moment. What kvqueue keeps next to the items is kept right as well: an item that has a side record loses it
 //! when it is taken, and both counters count. To work a recipe's queue off with leases, retries and watches, give its
 //! [`Queue`] to a [`Session`](crate::Session).
 //!
 //! Items that are pushed at the same time may get the same number; their order is then that of their random elements. The numbers
-//! begin anew where nothing is left, so an item that is given back may come behind one that was pushed after it.
+//! begin again where nothing is left, so an item that is given back may come behind one that was pushed after it.
 //!
 //! ```no_run
 //! # async fn example(tr: &foundationdb::Transaction, random: [u8; 20]) -> Result<(), Box<dyn std::error::Error>> {
@@ -137,7 +137,7 @@ impl PriorityQueue {
     }
 }
 
-/// Adds an item, and wakes whoever waits for one.
+/// Adds an item, and wakes the programs that wait for one.
 async fn add(
     queue: &Queue,
     tr: &Transaction,

@@ -1,4 +1,4 @@
-//! Counters beside the rows that they count. Other programs may push without counting, or count what they do not push.
+//! Counters, and the rows that they count. Other programs may push without counting, or count what they do not push.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +32,7 @@ impl Counted {
     }
 }
 
-/// The counters of a queue beside its rows.
+/// The counters of a queue, compared with its rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Recount {
     /// Items that are ready. None in a recipe's queue, where no counter tells.

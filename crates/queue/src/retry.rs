@@ -201,7 +201,7 @@ impl Retry {
         tr.set_option(TransactionOption::Timeout(millis)).map_err(|error| self.give_up(error.into()))
     }
 
-    /// The transaction that goes on with an operation after one that is a part of it. It is no new attempt; its time begins anew.
+    /// The transaction that goes on with an operation after one that is a part of it. It is no new attempt; its time begins again.
     pub(crate) fn go_on(&mut self, committed: TransactionCommitted) -> Result<Transaction, RetryError> {
         self.max_attempts = self.max_attempts.map(|max| max.saturating_add(1));
         let tr = committed.reset();
@@ -210,7 +210,7 @@ impl Retry {
         Ok(tr)
     }
 
-    /// The transaction that begins anew with an operation once something else is out of its way. It is no new attempt.
+    /// The transaction that begins again with an operation once something else is out of its way. It is no new attempt.
     pub(crate) fn anew(&mut self, db: &Database) -> Result<Transaction, RetryError> {
         let tr = db.create_trx().map_err(|error| self.give_up(error.into()))?;
         self.limit(&tr)?;

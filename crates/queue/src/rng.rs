@@ -34,7 +34,7 @@ impl Rng {
         (self.next() % bound as u64) as usize
     }
 
-    /// So many random bytes.
+    /// How many random bytes.
     pub(crate) fn bytes<const N: usize>(&mut self) -> [u8; N] {
         let mut bytes = [0; N];
         for chunk in bytes.chunks_mut(8) {

@@ -26,7 +26,7 @@ pub enum State {
 pub struct StoredItem {
     /// What was pushed, whole.
     pub payload: Bytes,
-    /// What is known beside it. Its `payload_len` means nothing here, and its death only to a dead letter.
+    /// What is known next to it. Its `payload_len` means nothing here, and its death only to a dead letter.
     pub meta: Meta,
     /// What it waits for.
     pub state: State,

@@ -44,7 +44,7 @@ impl Watch {
     }
 }
 
-/// So many times the database's back-off, which begins with up to 10 ms and doubles each time.
+/// How many times the database's back-off, which begins with up to 10 ms and doubles each time.
 const PAUSES: usize = 7;
 
 async fn pause(mut pacer: Transaction) {

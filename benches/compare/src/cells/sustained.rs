@@ -1,4 +1,4 @@
-//! Producers at a fixed rate, whatever the answers, beside workers.
+//! Producers at a fixed rate, whatever the answers, next to workers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;

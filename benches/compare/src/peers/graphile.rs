@@ -1,4 +1,4 @@
-//! graphile-worker, from npm: a program on Node with PostgreSQL below it. A small program beside it runs the cells, since
+//! graphile-worker, from npm: a program on Node with PostgreSQL below it. A small program next to it runs the cells, since
 //! its workers live in Node.
 
 use std::fs;
@@ -24,7 +24,7 @@ use crate::process::{Process, Processes, Program, which};
 
 /// Its own database on PostgreSQL's server.
 const DATABASE: &str = "graphile";
-/// What is installed, and what drives it; committed beside the harness.
+/// What is installed, and what drives it; committed next to the harness.
 const FILES: [(&str, &str); 3] = [
     ("package.json", include_str!("../../graphile/package.json")),
     ("package-lock.json", include_str!("../../graphile/package-lock.json")),

@@ -143,7 +143,7 @@ impl Report<'_> {
         format!("### {title}\n\n{}", table(&head.map(str::to_owned).collect::<Vec<_>>(), &rows))
     }
 
-    /// Our default beside the seed's algorithm, on both engines.
+    /// Our default next to the seed's algorithm, on both engines.
     fn beside_seed(&self) -> String {
         if !self.names().contains(&"cluster") {
             return String::new();
@@ -153,7 +153,7 @@ impl Report<'_> {
         let cells = beside_seed().into_iter().filter(|cell| self.cells.cells.contains(cell));
         let rows: Vec<Vec<String>> = cells.flat_map(|cell| self.seed_rows(cell, &names)).collect();
         let head = ["cell", "figure"].into_iter().chain(names.iter().copied()).map(str::to_owned);
-        format!("### Beside the seed's algorithm\n\n{}", table(&head.collect::<Vec<_>>(), &rows))
+        format!("### Next to the seed's algorithm\n\n{}", table(&head.collect::<Vec<_>>(), &rows))
     }
 
     fn seed_rows(&self, cell: Cell, names: &[&str]) -> Vec<Vec<String>> {

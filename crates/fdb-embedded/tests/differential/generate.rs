@@ -8,7 +8,7 @@ use fdb_embedded::testing::{KeySelector, Range};
 use crate::program::{Bytes, Call, Program, Step, TRANSACTIONS, Version};
 use crate::rng::Rng;
 
-/// What a program may contain beside reads, writes and commits.
+/// What a program may contain next to reads, writes and commits.
 #[derive(Debug, Clone, Copy)]
 pub struct Flavour {
     /// Versionstamped operations.

@@ -124,7 +124,7 @@ impl<'d> Session<'d> {
         Session { database, transactions, held }
     }
 
-    /// Takes one step, with what the model wants to know beside it.
+    /// Takes one step, with what the model wants to know next to it.
     fn take(&mut self, step: &Step, model: &Model) -> (Seen, Facts) {
         let mut facts = Facts::default();
         if let Some(whose) = model.wants_read_version(step)

@@ -19,7 +19,7 @@ fn account(number: u64) -> Vec<u8> {
     format!("account/{number:04}").into_bytes()
 }
 
-/// Accounts, and enough beside them that a copy has several pages.
+/// Accounts, and enough next to them that a copy has several pages.
 fn fill(db: &Database) {
     let tr = db.create_trx().unwrap();
     (0..ACCOUNTS).for_each(|number| tr.set(&account(number), &EACH.to_le_bytes()));

@@ -278,7 +278,7 @@ fn a_guest_that_is_stopped_does_not_hold_up_the_others() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     let mut stopped = Helper::start("processes::helper_reads_and_commits_much", dir.path());
-    // Amidst a round: answers to its reads and to its commits find nobody who takes them.
+    // During a round: answers to its reads and to its commits find nobody who takes them.
     stopped.wait_for("round");
     signal(&stopped, "-STOP");
     let began = Instant::now();

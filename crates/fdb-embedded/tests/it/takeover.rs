@@ -182,7 +182,7 @@ fn a_guest_makes_no_empty_database_of_one_that_has_been_removed() {
     assert!(!dir.path().exists());
 }
 
-/// Rounds of killing whoever hosts while everybody commits.
+/// Rounds of killing the host while all processes commit.
 const ROUNDS: usize = 6;
 
 #[test]

@@ -317,7 +317,7 @@ async fn no_wake_up_is_lost_while_a_commit_is_on_its_way_to_the_disk() {
             rows.push((b"n", &value));
             put(&db, &rows).await;
         });
-        // Any moment of the other commit will do: before, amidst, after.
+        // Any moment of the other commit will do: before, during, after.
         std::thread::sleep(Duration::from_micros(u64::from(n) * 100));
         assert_eq!(commit(tr).await, Ok(()));
         assert_eq!(soon(watch).await, Ok(()), "round {n}");

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::{Declared, parameter_count};
 
-/// Reads `fdb_c.h` and the generated options header beside it.
+/// Reads `fdb_c.h` and the generated options header next to it.
 pub(crate) fn read(header: &Path) -> Declared {
     let mut text = active_lines(&without_comments(&load(header)));
     text.push_str(&active_lines(&without_comments(&load(&header.with_file_name("fdb_c_options.g.h")))));

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Every cell works off a queue of 100-byte items for a few seconds: consumers in one or four processes, K items per take, by each
-//! approach, with and without a producer beside them. A consumer takes on a lease and finishes the batch. Consumers of one process
+//! approach, with and without a producer next to them. A consumer takes on a lease and finishes the batch. Consumers of one process
 //! share the approach and take turns, as the daemon's do. Prints a table in Markdown.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on says why and ends")]

@@ -52,7 +52,7 @@ pub(crate) const PATHS: &[Path] = &[
     path("remove-100", Work::Remove, 100, 100),
 ];
 
-/// Items in the queue beside those that the path needs, so that no take finds it short.
+/// Items in the queue next to those that the path needs, so that no take finds it short.
 const REST: usize = 2_000;
 
 /// What a path begins with, and what it has done.

@@ -36,7 +36,7 @@ pub enum Approach {
     /// From the front, one take for all that conflict: the high-contention dequeue of FoundationDB's queue recipe.
     ///
     /// A take that loses asks to be served, and so do those after it for a while: they stand in a line, in the order in which they asked,
-    /// and whoever stands first serves all of them in one transaction. So a take under contention is two transactions, and a third, which
+    /// and the first process serves all of them in one transaction. So a take under contention is two transactions, and a third, which
     /// takes up what it was served with, unless it has served itself. Needs a [`Sweeper`](crate::Sweeper), in at-most-once delivery too: what
     /// was served to a session that died meanwhile comes back after five seconds, and no attempt is spent.
     Staged(Staged),
@@ -47,7 +47,7 @@ pub enum Approach {
 pub(crate) struct Place {
     /// Behind this item; `None`: from the front.
     pub(crate) behind: Option<ItemId>,
-    /// So many items are passed over.
+    /// How many items are passed over.
     pub(crate) skip: usize,
 }
 
@@ -142,7 +142,7 @@ impl Approach {
         }
     }
 
-    /// The take under way was served by another, or has taken its request back and begins anew.
+    /// The take under way was served by another, or has taken its request back and begins again.
     pub(crate) fn done(&mut self) {
         match self {
             Approach::Front => {}

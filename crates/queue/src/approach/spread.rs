@@ -33,7 +33,7 @@ pub struct Spread {
     staged: Staged,
     /// Staged takes that lost in a row.
     lost: u32,
-    /// So many takes from now on are not staged, however short the queue is.
+    /// How many takes from now on are not staged, however short the queue is.
     evasive: u32,
 }
 
@@ -55,7 +55,7 @@ const STRETCH: u32 = 32;
 /// After so many staged takes that lost in a row, takes are evasive.
 const LOST: u32 = 3;
 
-/// So many takes are evasive at a time.
+/// How many takes are evasive at a time.
 const EVASIVE: u32 = 64;
 
 /// The window that evasive takes begin with, in runs of K items.

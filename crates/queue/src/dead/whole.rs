@@ -14,7 +14,7 @@ use crate::queue::Queue;
 use crate::retry::{Retry, RetryError, RetryPolicy, maybe_committed, run};
 use crate::session::SessionId;
 
-/// So many letters that cannot be read are purged together, or a page more: the unique keys are looked through once for them.
+/// How many letters that cannot be read are purged together, or a page more: the unique keys are looked through once for them.
 const ONE_BY_ONE: usize = 10_000;
 
 /// What became of all dead letters.
@@ -202,7 +202,7 @@ impl Queue {
         Ok(DeadLetterStep::Commit(page))
     }
 
-    /// Whether an attempt of unknown outcome has committed; of one letter, whether that is gone, whoever moved it.
+    /// Whether an attempt of unknown outcome has committed; of one letter, whether it is gone, for any reason.
     async fn has_happened(&self, tr: &Transaction, page: &DeadLetterPage) -> Result<bool, QueueError> {
         match (page.mark, &page.first) {
             (Some(mark), _) => Ok(token::read(self.space(), tr, mark).await?.is_some()),

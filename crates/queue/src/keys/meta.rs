@@ -1,6 +1,6 @@
 //! The encoding of a side record: fields of tag (1 byte), length (u32, little endian) and content, in any order.
 //!
-//! (q, "meta", id) holds the record of a ready item, written by whoever makes it ready, removed by the take. The same encoding stands in
+//! (q, "meta", id) holds the record of a ready item, written by any process that makes it ready, removed by the take. The same encoding stands in
 //! leases, and in the records of delayed items and dead letters. A reader keeps fields it does not know.
 
 use crate::meta::{Failure, Meta};

@@ -1,6 +1,6 @@
 //! (q, "pause"): the queue is paused. The record is there as long as it is.
 //!
-//! Written and cleared by whoever operates the queue; read and watched by everyone who hands out its items. A value of a layout that
+//! Written and cleared by any process that operates the queue; read and watched by everyone who hands out its items. A value of a layout that
 //! this version does not know pauses the queue all the same.
 
 use crate::meta::{MAX_REASON, Millis};
@@ -16,7 +16,7 @@ const FROZEN: u8 = 1;
 /// That a queue is paused: consumers take nothing from it. Pushes go on, and so do items that are in hand already.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pause {
-    /// Since when, by the clock of whoever paused it; 0 if nobody knows.
+    /// Since when, by the clock of the pausing process; 0 if unknown.
     pub at: Millis,
     /// Whether sweepers leave the queue alone too: nothing becomes due, and no lease that ran out comes back.
     pub frozen: bool,

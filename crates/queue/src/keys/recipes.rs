@@ -1,7 +1,7 @@
 //! The recipes' items: `(index, random)` behind the subspace of a queue, `(priority, count, random)` behind that of a priority queue.
 //!
 //! Numbers are the tuple layer's integers, `random` is a byte string of 20 bytes. Written by pushes, ours and the recipes' own
-//! programs'; read and cleared by whoever takes. Whatever follows the subspace is an item's id: foreign programs may have other
+//! programs'; read and cleared by any process that takes. Whatever follows the subspace is an item's id: foreign programs may have other
 //! randoms, and other kinds of priorities.
 
 use bytes::Bytes;

@@ -3,7 +3,7 @@
 //! Written by the session that asks, with a versionstamped key. Any session that asks too may serve it: it gives the request what it
 //! asks for, as a lease under the id that the request names, and clears the request in the same transaction. So that id tells the one
 //! who asked what became of it, whatever it knows of its own commits. A request that nobody served until its deadline is cleared
-//! by whoever sees it.
+//! by any process that sees it.
 
 use std::num::NonZeroUsize;
 

@@ -15,7 +15,7 @@ use crate::meta::Millis;
 use crate::ops::place;
 use crate::ops::scan::{self, Row, decode_meta};
 
-/// So many values are read at once.
+/// How many values are read at once.
 const TOGETHER: usize = 32;
 
 /// Delayed items by their time, from behind one on: when each is due, its id and side record.
@@ -90,7 +90,7 @@ pub(crate) fn fitting(space: &Space, rows: &[Row], max_bytes: usize) -> Result<u
     Ok(rows.len())
 }
 
-/// The bytes of an item: its whole payload, and what is known beside it.
+/// The bytes of an item: its whole payload, and what is known next to it.
 pub(crate) fn size(space: &Space, row: &Row) -> Result<u64, QueueError> {
     let whole = if row.meta.is_empty() { None } else { decode_meta(space, row)?.payload_len };
     Ok(whole.unwrap_or(row.value.len() as u64).saturating_add(row.meta.len() as u64))

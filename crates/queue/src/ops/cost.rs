@@ -22,7 +22,7 @@ const MUTATION: usize = 44;
 const RANGE: usize = 25;
 /// What surrounds an item in a lease's body: three lengths.
 const HELD: usize = 12;
-/// What a failure adds to a side record beside its text, at most: itself, and the counts of attempts and crashes.
+/// What a failure adds to a side record in addition to its text, at most: itself, and the counts of attempts and crashes.
 const FAILURE: usize = (5 + 8 + 4) + 2 * (5 + 4);
 /// What the key of a record has between (q, its name) and the id, at most: a due time; and as many bytes for the name.
 const NAME: usize = 16;

@@ -134,7 +134,7 @@ pub(crate) fn decode(space: &Space, id: &ItemId, value: &[u8]) -> Result<Meta, Q
     meta::decode(value).ok_or_else(|| QueueError::unreadable(&space.dead_key(id)))
 }
 
-/// The other item that is there under a letter's unique key. Conflicts with whoever takes or frees the key.
+/// The other item that is there under a letter's unique key. Conflicts with a transaction that takes or frees the key.
 pub(crate) async fn unique_holder(
     space: &Space,
     tr: &Transaction,

@@ -20,7 +20,7 @@ use crate::session::SessionId;
 const PAGE: NonZeroUsize = NonZeroUsize::new(500).expect("500 is not 0");
 /// What one transaction writes at most, in bytes, or a little more.
 const PAGE_BYTES: usize = 1 << 20;
-/// So many values are read at once.
+/// How many values are read at once.
 const TOGETHER: usize = 32;
 
 /// What is to become of letters.

@@ -61,7 +61,7 @@ pub(crate) fn fence(space: &Space, tr: &Transaction, session: SessionId) -> Resu
     conflict::as_writer(tr, &key)
 }
 
-/// Reads a lease's header; `None` if there is no such lease, any more or yet. Conflicts with whoever changes it.
+/// Reads a lease's header; `None` if there is no such lease, any more or yet. Conflicts with a transaction that changes it.
 pub(crate) async fn header(
     space: &Space,
     tr: &Transaction,

@@ -14,7 +14,7 @@ use crate::ops::running;
 use crate::ops::scan::Row;
 use crate::view::ItemView;
 
-/// So many records of waiting items are read at once.
+/// How many records of waiting items are read at once.
 const PAGE: usize = 1_000;
 
 /// Where an item is.

@@ -103,7 +103,7 @@ pub(crate) async fn look<P: Fn(LeaseId) -> bool>(
     Ok(Seen { version, known: None, claim: claim.as_deref().and_then(Claim::decode), due, seldom })
 }
 
-/// A key that is none of ours counts as due, so that whoever goes about it names it; but for one behind all times, which nobody gets to.
+/// A key that is none of ours counts as due, so that any process that goes about it names it; but for one behind all times, which nobody gets to.
 pub(super) async fn first_due(space: &Space, tr: &Transaction) -> Result<Option<Millis>, QueueError> {
     let Some(key) = first_key(tr, &range(&space.later)).await? else { return Ok(None) };
     let none_of_ours = || (key <= later::at(&space.later, Millis::MAX)).then_some(0);

@@ -1,4 +1,4 @@
-//! What a migration does to a queue, beside copying its rows.
+//! What a migration does to a queue, next to copying its rows.
 
 use foundationdb::options::{ConflictRangeType, MutationType, StreamingMode};
 use foundationdb::{KeySelector, RangeOption, Transaction};
@@ -14,7 +14,7 @@ use crate::mutant::mutant;
 use crate::ops::pause::FREEZE_KNOWN;
 use crate::ops::version::now;
 
-/// The record, if there is one. A conflict with whoever changes it.
+/// The record, if there is one. A conflict with a transaction that changes it.
 pub(crate) async fn record(space: &Space, tr: &Transaction) -> Result<Option<Record>, QueueError> {
     let Some(value) = tr.get(&space.migrate, false).await? else { return Ok(None) };
     Record::decode(&value).map(Some).ok_or_else(|| QueueError::unreadable(&space.migrate))
@@ -45,7 +45,7 @@ pub(crate) fn add_counters(space: &Space, tr: &Transaction, counters: &[u64; COU
     }
 }
 
-/// Shows `visit` what changes with a queue, beside its counters: the headers of leases, and the first and last key of its line, for those
+/// Shows `visit` what changes with a queue, next to its counters: the headers of leases, and the first and last key of its line, for those
 /// who take from it or add to it without counting.
 pub(crate) async fn visit_marks(
     space: &Space,

@@ -34,7 +34,7 @@ pub(crate) fn ready(space: &Space, tr: &Transaction, id: &ItemId, value: &[u8], 
     }
 }
 
-/// Counts items as made ready, which wakes whoever watches.
+/// Counts items as made ready, which wakes the watchers.
 pub(crate) fn count_ready(space: &Space, tr: &Transaction, n: usize) {
     if n > 0 {
         tr.atomic_op(&space.npush, &counters::increment(n), MutationType::Add);

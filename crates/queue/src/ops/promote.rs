@@ -16,7 +16,7 @@ use crate::ops::{conflict, cost, place};
 const PAGE: usize = 500;
 /// What one transaction writes at most, in bytes, or a little more.
 const PAGE_BYTES: usize = 1 << 20;
-/// So many values are read at once.
+/// How many values are read at once.
 const TOGETHER: usize = 32;
 
 /// An item whose time has come.

@@ -2,7 +2,7 @@
 //!
 //! An item of a queue comes behind the last index there is; one of a priority queue behind the last count of its priority. Both
 //! are read at snapshot isolation, so pushes conflict with nothing: two that go on at the same time may get the same number,
-//! and their random elements then decide. Numbers begin anew when the queue, or the priority, is empty.
+//! and their random elements then decide. Numbers begin again when the queue, or the priority, is empty.
 
 use std::collections::BTreeMap;
 

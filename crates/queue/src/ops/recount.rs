@@ -56,7 +56,7 @@ pub(crate) async fn recount(space: &Space, tr: &Transaction) -> Result<Recount, 
         return Ok(found);
     }
     if !mutant("recounts-do-not-conflict") {
-        // Two of them would add the same twice, and one beside a deletion would leave a counter.
+        // Two of them would add the same twice, and one next to a deletion would leave a counter.
         let mut marker = space.queue.clone();
         append_bytes(&mut marker, b"recount");
         for kind in [ConflictRangeType::Read, ConflictRangeType::Write] {

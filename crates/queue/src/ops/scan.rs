@@ -34,7 +34,7 @@ pub(crate) enum Isolation {
 #[derive(Debug, Clone)]
 pub(crate) struct Window {
     pub(crate) place: Place,
-    /// At most so many; `None`: all.
+    /// at most this number; `None`: all.
     pub(crate) limit: Option<NonZeroUsize>,
     /// Reading ends once there are rows that take so many bytes to take, as the database counts it.
     pub(crate) max_bytes: usize,

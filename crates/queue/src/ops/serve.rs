@@ -109,7 +109,7 @@ mod tests {
     fn who_asked_first_gets_the_first_items() {
         let rows: Vec<Row> = (0..10).map(|number| row(number, 10, 0)).collect();
         assert_eq!(shares_of(&rows, &[3, 1, 4]), ranges([0..3, 3..4, 4..8]));
-        // Whoever is last of those for whom there is something gets what is left.
+        // The last one for whom there is something gets what is left.
         assert_eq!(shares_of(&rows, &[8, 5, 5]), ranges([0..8, 8..10]));
         assert!(shares_of(&[], &[1]).is_empty() && shares_of(&rows, &[]).is_empty());
     }

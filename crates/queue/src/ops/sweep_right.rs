@@ -13,7 +13,7 @@ pub(crate) const CLAIM: u64 = 2_000_000;
 /// A claim further ahead than this was made in another life of the database, before versions went back.
 const PLAUSIBLE: u64 = 2 * CLAIM;
 
-/// Reads the claim. Conflicts with whoever writes it, so of two sweepers that move something at once only one commits.
+/// Reads the claim. Conflicts with a transaction that writes it, so of two sweepers that move something at once only one commits.
 pub(crate) async fn read(space: &Space, tr: &Transaction) -> Result<Option<Claim>, QueueError> {
     Ok(tr.get(&space.claim, false).await?.as_deref().and_then(Claim::decode))
 }

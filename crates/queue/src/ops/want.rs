@@ -22,10 +22,10 @@ const GLANCE: usize = 8;
 /// dropped. What is served to the dead comes back only when its lease runs out; of each session that is one request at most.
 pub(crate) const LIFE: u64 = 5_000_000;
 
-/// How long each request is left to serve itself and the line by those behind it, in versions. Whoever asked may be dead.
+/// How long each request is left to serve itself and the line by those behind it, in versions. The process that asked may be dead.
 pub(crate) const PATIENCE: u64 = 500_000;
 
-/// So many places wait one behind the other; those behind them all wait for as long as the last of these.
+/// How many places wait one behind the other; those behind them all wait for as long as the last of these.
 const MOST_PATIENT: usize = 4;
 
 /// A request that waits.
@@ -47,7 +47,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// Whether whoever made the own request is to serve the line, having seen the same request first for so many versions: its own stands
+    /// Whether the process that made the own request is to serve the line, having seen the same request first for so many versions: its own stands
     /// first, or those before it have let it wait. Each place behind waits longer, or all would serve at once and conflict.
     pub(crate) fn serves(&self, waited: u64) -> bool {
         let Some(own) = &self.own else { return false };

@@ -72,7 +72,7 @@ impl Session {
         self.push_entries(db, &entries, &options).await
     }
 
-    /// As [`Session::push`], with what goes beside the payloads. [`Pushed`] tells what came of each item.
+    /// As [`Session::push`], with what goes in addition to the payloads. [`Pushed`] tells what came of each item.
     ///
     /// Use [`batches_by`](crate::batches_by) where they could be too many for a transaction; but what is pushed under an operation
     /// id has to fit into one. Without items nothing happens, and the id is not used.

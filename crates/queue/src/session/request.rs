@@ -1,7 +1,7 @@
 //! Asking to be served: a session's side of the recipe's high-contention dequeue.
 //!
 //! A take that lost against another asks: it registers a request in a line. Then it looks again and again whether it was served,
-//! and whether it is its turn to serve: whoever stands first serves the line, so that those behind do not conflict with it; and
+//! and whether it is its turn to serve: the first process serves the line, so that those behind do not conflict with it; and
 //! those behind it do, one after the other, if the first does not for a while, since it may be dead. Served means that a lease was written under the id that
 //! the request names. So this id tells what became of the request, whatever became of its session's commits:
 //!

@@ -14,7 +14,7 @@ use crate::ops::scan::Row;
 use crate::ops::version::now;
 use crate::suspects::Suspicion;
 
-/// So many rows are read at once where there are only suspects.
+/// How many rows are read at once where there are only suspects.
 const PAGE: NonZeroUsize = NonZeroUsize::new(500).unwrap();
 
 /// For how long, in versions, takes begin behind the suspects that were passed over: a second, and a millisecond for each of them. Until

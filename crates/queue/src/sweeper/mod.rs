@@ -7,7 +7,7 @@
 //! | `chore` | one transaction of it, seen through |
 //! | `failing` | what failed lately, and does not hold up the rest |
 //!
-//! Any number of sweepers may work on a queue. Whoever moves something writes a claim with it, and the others leave the work to
+//! Any number of sweepers may work on a queue. Any process that moves something writes a claim with it, and the others leave the work to
 //! it for two seconds from then.
 
 mod chore;

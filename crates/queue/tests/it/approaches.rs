@@ -113,7 +113,7 @@ fn foul_weather_for_every_approach() {
     });
 }
 
-/// Every combination of approach, kind and mode; in foul weather half of the kinds, by turns.
+/// Every combination of approach, kind and mode; with faults half of the kinds, by turns.
 async fn every(t: &TestDb, seed: u64, foul: bool) {
     for approach in approaches() {
         for (i, kind) in KINDS.into_iter().enumerate().filter(|(i, _)| !foul || *i as u64 % 2 == seed % 2) {

@@ -1,4 +1,4 @@
-//! What goes beside a payload, from the push to whoever gets the item.
+//! What goes in addition to a payload, from the push to the worker that gets the item.
 
 use kvqueue_queue::{Item, ItemOutcome, NewItem, from_millis};
 

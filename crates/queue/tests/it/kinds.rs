@@ -114,7 +114,7 @@ fn a_window_is_spread_from_the_end_that_is_taken_from() {
         let mut take = fetch_options(4, 0, &mut approach, false);
         let first = session.take_with(&t.db, &mut take).await.unwrap().items;
         assert_eq!(payloads(&first), names[..4]);
-        // Two sessions that read before either commits: whoever loses spreads.
+        // Two sessions that read before either commits: the loser spreads.
         let mut other = t.session(&q);
         let mut wide = Approach::default();
         while all.len() < 36 {

@@ -1,4 +1,4 @@
-//! Commits that are on their way while the world goes on, and workers that are suspended: whoever is late can do no harm.
+//! Commits that are on their way while the world goes on, and workers that are suspended: late ones can do no harm.
 //!
 //! Commits wait at a gate ([`fdb_embedded::Gate`]), so each test says which one arrives first.
 

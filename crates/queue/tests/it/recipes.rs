@@ -59,7 +59,7 @@ fn enqueue_dequeue_first_last() {
             assert_eq!(text(t.run(async |tr| q.dequeue(tr).await).await).as_deref(), Some(value));
         }
         assert_eq!(t.run(async |tr| q.dequeue(tr).await).await, None);
-        // Numbers begin anew.
+        // Numbers begin again.
         t.run(async |tr| q.enqueue(tr, b"d", random(0)).await).await;
         assert_eq!(t.run(async |tr| q.last_index(tr).await).await, 1);
         assert_eq!(t.len(q.queue()).await, 1);

@@ -12,7 +12,7 @@ use kvqueue_queue::{
 
 use crate::common::{Rng, TestDb, k, on_database, record, seeds};
 
-/// What the counters say beside the rows.
+/// The counters, compared with the rows.
 async fn compared(t: &TestDb, queue: &Queue) -> Recount {
     t.run(async |tr| queue.compare_counters(tr).await).await
 }
@@ -67,7 +67,7 @@ fn each_counter_is_made_right() {
     });
 }
 
-/// The counters lack as much at the commit as when they were counted, whoever works meanwhile.
+/// The counters lack as much at the commit as when they were counted, whatever happens meanwhile.
 #[test]
 fn pushes_and_takes_go_on_meanwhile() {
     on_database(async |t| {

@@ -473,7 +473,7 @@ fn requests_that_ran_out_are_swept_and_make_nobody_ask() {
 fn to_wait_in_line_uses_up_no_attempts() {
     on_database(async |t| {
         let q = three(t, "q").await;
-        // Whoever stands first is dead, which those behind notice after half a second.
+        // The first process is dead, which those behind notice after half a second.
         request(t, &q, [1; 16], u64::MAX).await;
         let mut taker = Taker::new(t, &q);
         taker.set_policy(&q, RetryPolicy { max_attempts: Some(3), timeout: None });

@@ -107,7 +107,7 @@ impl World<'_> {
             if let Some(mut lease) = leased.lease {
                 let names = payloads(lease.items());
                 let done: Vec<_> = lease.open().map(|index| (index, ItemOutcome::Done)).collect();
-                // Whoever is too slow has lost it, and finishes nothing.
+                // A process that is too slow has lost it and finishes nothing.
                 if lease.acknowledge(&t.db, &RetryPolicy::default(), &done).await.is_ok() {
                     self.finished.fetch_add(names.len(), Ordering::SeqCst);
                     finished.extend(names);

@@ -60,7 +60,7 @@ impl Place {
         Rows { records, items, effects: read(db, |tr| block_on(range(tr, &effects, false))) }
     }
 
-    /// What the transaction that committed last says of itself in the log, and its version.
+    /// What the transaction that committed last writes about itself into the log, and its version.
     pub(crate) fn last_logged(&self, db: &Database) -> Option<(u64, String)> {
         read(db, |tr| block_on(range(tr, &self.part("log/"), true))).pop().map(logged)
     }

@@ -5,9 +5,9 @@ use crate::rng::Rng;
 /// How rough a run is: weights and percentages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Weather {
-    /// So many commits of a hundred meet a fault.
+    /// How many commits of a hundred meet a fault.
     pub(crate) faults: usize,
-    /// So many reads of a thousand fail.
+    /// How many reads of a thousand fail.
     pub(crate) read_faults: usize,
     pub(crate) crash: usize,
     pub(crate) cancel: usize,

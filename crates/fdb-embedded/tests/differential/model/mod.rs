@@ -83,7 +83,7 @@ pub enum Seen {
     LeftOut,
 }
 
-/// What the runner found out beside the call: real versions and versionstamps, which no model can foretell.
+/// What the runner found out next to the call: real versions and versionstamps, which no model can foretell.
 #[derive(Debug, Clone, Default)]
 pub struct Facts {
     /// The read version of the transaction that the call asks about.

@@ -19,7 +19,7 @@ use crate::pushed::{PendingPush, Spot};
 /// The database's error for a key whose value depends on the stamp of the reading transaction itself.
 pub(super) const ACCESSED_UNREADABLE: i32 = 1036;
 
-/// What an operation did, if it was done before. Conflicts with whoever does it.
+/// What an operation did, if it was done before. Conflicts with a transaction that does it.
 ///
 /// # Errors
 /// [`QueueError::IdempotencyKeyReused`] if it was to push something else.
@@ -62,7 +62,7 @@ pub(super) enum Holder {
     Orphan(ItemId, Bytes),
 }
 
-/// Looks for the holder of a unique key. Conflicts with whoever pushes or ends it.
+/// Looks for the holder of a unique key. Conflicts with a transaction that pushes or ends it.
 pub(super) async fn holder(
     space: &Space,
     tr: &Transaction,

@@ -102,7 +102,7 @@ impl Model {
         Ok(())
     }
 
-    /// A dead letter begins anew; how its attempts ended stays known.
+    /// A dead letter begins again; how its attempts ended stays known.
     pub(super) fn revived(&mut self, id: &ItemId) -> Verdict {
         let item = self.moved(id, Place::Ready)?;
         (item.meta.attempts, item.meta.crashes, item.meta.death) = (0, 0, None);
