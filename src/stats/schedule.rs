@@ -1,6 +1,6 @@
 //! When the stats poller reads, and which queues. Pure.
 //!
-//! A round reads queues every five seconds, every second while somebody views the status, and at once when
+//! A round reads queues every five seconds, twice a second while somebody views the status, and at once when
 //! somebody asks. What that costs the database is bounded: reading one queue takes at most 1/20 of the
 //! time, and reading all queues that are quick to read takes at most 1/20 of the time together. So a
 //! queue that takes long is read rarely, and of very many queues each round reads those whose figures are
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 pub(super) const PERIOD: Duration = Duration::from_secs(5);
 
 /// The same while somebody views the status.
-pub(super) const VIEWED_PERIOD: Duration = Duration::from_secs(1);
+pub(super) const VIEWED_PERIOD: Duration = Duration::from_millis(500);
 
 /// Reading takes at most one part in this many of the time.
 const SHARE: u32 = 20;
