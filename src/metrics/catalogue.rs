@@ -158,7 +158,7 @@ pub(crate) const CATALOGUE: &[Metric] = &[
         name: "kvqueue_consumers",
         kind: Gauge,
         labels: &["queue", "stage"],
-        help: "Consumers, by what they do: stage is taking, paused, idle, handling, backoff, unavailable (its handler cannot work) or closing",
+        help: "Consumers, by what they do: stage is fetching, paused, idle, handling, backoff, unavailable (its handler cannot work) or closing",
         figures: Other(other::consumers),
     },
     Metric {

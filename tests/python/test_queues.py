@@ -291,7 +291,7 @@ class Daemon(QueueTest):
                     values = [f"{number:02}" for number in range(25)]
                     for value in values:
                         theirs.enqueue(self.db, value)
-                    lines = self.until_empty(kind="recipe", values="tuple", take=take, delivery=delivery)
+                    lines = self.until_empty(kind="recipe", values="tuple", fetch_strategy=take, delivery=delivery)
                     self.assertEqual([line.decode() for line in lines], values)
                     self.assertIsNone(theirs.first_item(self.db))
 

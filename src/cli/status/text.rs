@@ -305,13 +305,13 @@ mod tests {
         QUEUE         READY  OLDEST  IN/S  OUT/S  RUNNING  WAITING  DEAD   DONE
         mail           1234     2 s    12    0.4       20        0     3  99999
         new\u{1b}[2J      -       -     -      -        -        -     -      -
-        new\u{1b}[2J: paused: the bill is unpaid, paused locally, fetches fail: no answer
+        new\u{1b}[2J: paused: the bill is unpaid, paused locally, fetches fail: no answe
         ");
         insta::assert_snapshot!(table(60), @r"
         QUEUE         READY  OLDEST  OUT/S  RUNNING  WAITING  DEAD
         mail           1234     2 s    0.4       20        0     3
         new\u{1b}[2J      -       -      -        -        -     -
-        new\u{1b}[2J: paused: the bill is unpaid, paused locally, ta
+        new\u{1b}[2J: paused: the bill is unpaid, paused locally, fe
         ");
         let widest = table(40).lines().take(3).map(|line| line.chars().count()).max();
         assert!(widest <= Some(40) && table(40).contains("DEAD"), "{}", table(40));

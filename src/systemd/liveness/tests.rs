@@ -153,5 +153,5 @@ fn a_stuck_consumer_is_described() {
     let lasted = seconds(47);
     let why = "no fetch of its queue ends";
     let stuck = Stuck { consumer: 3, queue: "mail".into(), stage: ConsumerState::Fetching, lasted, why };
-    insta::assert_snapshot!(stuck, @r#"consumer 3 of "mail" is stuck in taking for 47 s: no fetch of its queue ends"#);
+    insta::assert_snapshot!(stuck, @r#"consumer 3 of "mail" is stuck in fetching for 47 s: no fetch of its queue ends"#);
 }

@@ -30,7 +30,7 @@ fn gets_stuck(name: &str, words: &str) {
 
 #[test]
 fn a_consumer_whose_take_never_comes_back_stops_the_pings() {
-    gets_stuck("take_lost", "stuck in taking");
+    gets_stuck("take_lost", "stuck in fetching");
 }
 
 #[test]
