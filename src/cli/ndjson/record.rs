@@ -6,7 +6,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use jiff::Timestamp;
 use kvqueue_queue::{Failure, ItemId, Meta, Millis, State, StoredItem};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::IgnoredAny};
 
 use crate::cli::output::time;
 
@@ -114,8 +114,8 @@ pub(in crate::cli) fn line(id: &ItemId, item: &StoredItem) -> serde_json::Result
 }
 
 /// Reads a line; what is wrong with it, if it is none.
-pub(super) fn parse(line: &[u8]) -> Result<StoredItem, String> {
-    let line: Line = serde_json::from_slice(line).map_err(|error| explain(&error))?;
+pub(super) fn parse(text: &[u8]) -> Result<StoredItem, String> {
+    let line: Line = serde_json::from_slice(text).map_err(|error| explain(text, &error))?;
     let payload = bytes("payload", line.payload, line.payload_base64)?
         .ok_or("it has no payload: give it one as `payload` or `payload_base64`")?;
     let state = match (line.state, line.due) {
@@ -149,9 +149,10 @@ pub(super) fn parse(line: &[u8]) -> Result<StoredItem, String> {
     Ok(StoredItem { payload: Bytes::from(payload), meta, state, priority: line.priority })
 }
 
-/// What serde finds, without its line, which is always the first; or where the line was cut.
-fn explain(error: &serde_json::Error) -> String {
-    if error.is_eof() {
+/// The error without its line number, which is always 1. A line that ends too early is cut off, even
+/// if serde has found a wrong field before that.
+fn explain(text: &[u8], error: &serde_json::Error) -> String {
+    if serde_json::from_slice::<IgnoredAny>(text).is_err_and(|error| error.is_eof()) {
         return "the line is cut off".to_owned();
     }
     let text = error.to_string();
