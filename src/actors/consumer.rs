@@ -12,11 +12,7 @@ use actix::{
     Actor, ActorFutureExt, Addr, AsyncContext, Context, Handler, SpawnHandle, WrapFuture,
     dev::ContextFutureSpawner,
 };
-use tokio::{
-    sync::oneshot,
-    task::{JoinError, JoinHandle},
-    time::timeout,
-};
+use tokio::{sync::oneshot, task::JoinError, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -197,12 +193,21 @@ impl Consumer {
     /// of the dispatcher is a bug of ours, since handlers' panics are contained: it becomes this
     /// actor's panic. Dispatcher and keeper go on if this actor panics.
     fn dispatch(&mut self, context: &mut Context<Self>) {
-        let claimed = self.claimed.begin_next().expect("a dispatch follows a take");
+        let claimed = self.claimed.begin_next().expect("a dispatch follows a fetch");
         self.slow = Some(context.run_later(SLOW, |actor, context| actor.on(Event::Slow, context)));
         let before = std::mem::take(&mut self.acknowledging);
+        let ConsumerContext { pool, work, .. } = &*self.shared;
+        let (runtime, status) = (self.spec.runtime.clone(), self.status.clone());
+        let dispatcher = Dispatcher { runtime, status: status.clone(), stop: self.stop.clone() };
         let begun = Instant::now();
-        let handled = self.start(claimed);
-        let status = self.status.clone();
+        let handled = match claimed {
+            Claimed::Taken(batch) => work.spawn_on(dispatcher.at_most_once(batch), pool),
+            Claimed::Leased(Slice { items, handle, heartbeat, acknowledged }) => {
+                status.held_by(heartbeat);
+                self.acknowledging.push(acknowledged);
+                work.spawn_on(dispatcher.at_least_once(items, handle), pool)
+            }
+        };
         async move {
             let handled = handled.await;
             let took = begun.elapsed();
@@ -246,20 +251,6 @@ impl Consumer {
             );
         }
         self.releasing.append(&mut self.claimed.release());
-    }
-
-    fn start(&mut self, claimed: Claimed) -> JoinHandle<()> {
-        let ConsumerContext { pool, work, .. } = &*self.shared;
-        let (runtime, status) = (self.spec.runtime.clone(), self.status.clone());
-        let dispatcher = Dispatcher { runtime, status, stop: self.stop.clone() };
-        match claimed {
-            Claimed::Taken(batch) => work.spawn_on(dispatcher.at_most_once(batch), pool),
-            Claimed::Leased(Slice { items, handle, heartbeat, acknowledged }) => {
-                self.status.held_by(heartbeat);
-                self.acknowledging.push(acknowledged);
-                work.spawn_on(dispatcher.at_least_once(items, handle), pool)
-            }
-        }
     }
 
     fn close(&mut self, context: &mut Context<Self>) {

@@ -5,7 +5,6 @@
 //!
 //! `actors::fetcher` carries out what [`state`] decides.
 
-mod share;
 pub(crate) mod state;
 mod transaction;
 mod version_clock;

@@ -1,11 +1,11 @@
 //! One fetch: a transaction that moves items to a lease, and who gets which of them.
 
-use std::{num::NonZeroUsize, sync::Arc, time::Duration};
+use std::{num::NonZeroUsize, ops::Range, sync::Arc, time::Duration};
 
 use kvqueue_queue::{Approach, Attempts, FetchError, FetchOptions, Item, RetryPolicy, Session, Watch, retry};
 use tokio::time::Instant;
 
-use super::{FetchRequest, share};
+use super::FetchRequest;
 use crate::{
     config::Delivery,
     consumer::{
@@ -71,7 +71,14 @@ impl Fetching {
         watch: bool,
     ) -> Fetched {
         let (began, ended) = (Instant::now(), runtime.suspects.ended());
-        let got = self.get(runtime, requests, watch).await;
+        let session = self.session.get_or_insert_with(|| session(runtime));
+        let items = requests.iter().map(FetchRequest::items);
+        let k = items.reduce(|k, more| k.saturating_add(more.get())).unwrap_or(NonZeroUsize::MIN);
+        let mut options = FetchOptions::new(k, runtime.lease, &mut self.approach).with_watch(watch);
+        let got = match runtime.delivery {
+            Delivery::AtMostOnce => remove(runtime, session, &mut options).await,
+            Delivery::AtLeastOnce | Delivery::ExactlyOnce => lease(runtime, session, &mut options).await,
+        };
         (self.took, self.requests) = (began.elapsed(), requests.len());
         count(&runtime.meters, &got, self.took);
         let (got, attempts) = match got {
@@ -93,29 +100,10 @@ impl Fetching {
                 };
             }
         };
-        Fetched::Batches { batches: by_request(requests, batches), conflicts }
-    }
-
-    async fn get(
-        &mut self,
-        runtime: &QueueRuntime,
-        requests: &[FetchRequest],
-        watch: bool,
-    ) -> Result<(Got, Attempts), FetchError> {
-        let items = requests.iter().map(FetchRequest::items);
-        let k = items.reduce(|k, more| k.saturating_add(more.get())).unwrap_or(NonZeroUsize::MIN);
-        let session = self.session.get_or_insert_with(|| session(runtime));
-        let mut options = FetchOptions::new(k, runtime.lease, &mut self.approach).with_watch(watch);
-        tracing::trace!(
-            event = "fetch_started",
-            queue = %runtime.name,
-            consumers = requests.len(),
-            "fetching"
-        );
-        match runtime.delivery {
-            Delivery::AtMostOnce => remove(runtime, session, &mut options).await,
-            Delivery::AtLeastOnce | Delivery::ExactlyOnce => lease(runtime, session, &mut options).await,
-        }
+        let mut batches = batches.into_iter();
+        let by_request = requests.iter().map(|it| batches.by_ref().take(it.batches.get()).collect());
+        let batches = by_request.take_while(|batches: &NotBegun| !batches.is_empty()).collect();
+        Fetched::Batches { batches, conflicts }
     }
 }
 
@@ -159,7 +147,7 @@ async fn lease(
     runtime.clock.learn(leased.version);
     let found = match leased.lease {
         Some(lease) => {
-            // By the time at which it began, little would be left of the lease that a long take has made, or nothing.
+            // Measured from the fetch's beginning, little or nothing would be left of a lease after a long fetch.
             let took_long = fetched_at.elapsed() > runtime.lease / 3 * 2;
             let age_unknown = leased.recovered || took_long;
             Got::Leased(Box::new(Leased { lease, fetched_at, age_unknown }))
@@ -202,7 +190,7 @@ async fn is_exhausted(runtime: &QueueRuntime) -> Result<bool, FetchError> {
 /// outcome may have asked for more: what nobody asks for now is released.
 fn leased_batches(runtime: &Arc<QueueRuntime>, requests: &[FetchRequest], leased: Leased) -> Vec<Claimed> {
     let items = leased.lease.items().len();
-    let mut shares = share::out(items, requests.iter().flat_map(FetchRequest::batch_sizes));
+    let mut shares = share_out(items, requests.iter().flat_map(FetchRequest::batch_sizes));
     let batches = shares.len();
     let shared_out = shares.last().map_or(0, |share| share.end);
     if shared_out < items {
@@ -219,15 +207,37 @@ fn leased_batches(runtime: &Arc<QueueRuntime>, requests: &[FetchRequest], leased
 /// A batch for each share of items that have left the queue. The last share has all that nobody
 /// asks for, since these items are nowhere else any more.
 fn taken_batches(runtime: &QueueRuntime, requests: &[FetchRequest], mut items: Vec<Item>) -> Vec<Claimed> {
-    let shares = share::out(items.len(), requests.iter().flat_map(FetchRequest::batch_sizes));
+    let shares = share_out(items.len(), requests.iter().flat_map(FetchRequest::batch_sizes));
     let mut parts: Vec<Vec<Item>> = shares.iter().rev().map(|share| items.split_off(share.start)).collect();
     parts.reverse();
     parts.into_iter().map(|items| Claimed::Taken(Batch::new(runtime, items))).collect()
 }
 
-/// The batches of each request, as far as there are any.
-fn by_request(requests: &[FetchRequest], batches: Vec<Claimed>) -> Vec<NotBegun> {
-    let mut batches = batches.into_iter();
-    let each = requests.iter().map(|request| batches.by_ref().take(request.batches.get()).collect());
-    each.take_while(|batches: &NotBegun| !batches.is_empty()).collect()
+/// Shares out the items of a fetch in their order: each request, in the order of the requests, gets as many as it asked
+/// for until none are left. There is one range for each request that gets any. Pure.
+fn share_out(items: usize, asked: impl IntoIterator<Item = usize>) -> Vec<Range<usize>> {
+    let mut next = 0_usize;
+    let share = |k: usize| {
+        let share = next..items.min(next.saturating_add(k));
+        next = share.end;
+        (!share.is_empty()).then_some(share)
+    };
+    asked.into_iter().map_while(share).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_request_that_gets_items_gets_the_rest() {
+        assert_eq!(share_out(6, [2, 3, 4, 1]), [0..2, 2..5, 5..6]);
+        assert_eq!(share_out(5, [2, 3, 4]), [0..2, 2..5]);
+        assert!(share_out(0, [2]).is_empty());
+    }
+
+    #[test]
+    fn no_request_gets_more_than_it_asked_for() {
+        assert_eq!(share_out(9, [2, 3]), [0..2, 2..5]);
+    }
 }

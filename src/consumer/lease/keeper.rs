@@ -18,9 +18,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ack_buffer::{AckBuffer, Pending},
-    handle::{KeeperRequest, LeaseHandle},
-    slice::{Slice, Slices},
+    slice::{AckBuffer, KeeperRequest, LeaseHandle, Pending, Slice, Slices},
     timer::{GATHER, GATHER_SLICES, LeaseTimer, Next},
 };
 use crate::{consumer::runtime::QueueRuntime, database::STORAGE_FAILED, status::Heartbeat};

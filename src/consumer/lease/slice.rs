@@ -1,11 +1,20 @@
-//! The slices of a lease: each consumer that a fetch was for has one.
+//! The consumer's side of a lease. Each consumer that a fetch was for has a [`Slice`] of the lease's items. Its
+//! dispatcher acknowledges them by a [`LeaseHandle`], through a buffer that all handles of the lease share.
 
-use std::{collections::BTreeSet, ops::Range, sync::Weak};
+use std::{
+    collections::BTreeSet,
+    ops::Range,
+    sync::{
+        Arc, Mutex, MutexGuard, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
+use foundationdb::{FdbError, Transaction};
 use kvqueue_queue::{Item, ItemOutcome};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 
-use super::handle::LeaseHandle;
 use crate::status::Heartbeat;
 
 /// A consumer's part of a lease.
@@ -25,6 +34,151 @@ impl Slice {
     pub(crate) fn release(self) -> oneshot::Receiver<()> {
         (0..self.items.len()).for_each(|index| self.handle.acknowledge(index, ItemOutcome::Release));
         self.acknowledged
+    }
+}
+
+/// By which a dispatcher acknowledges the items of its slice. When the last handle of a lease is
+/// dropped, no more outcomes can come, and the keeper acknowledges at once.
+#[derive(Debug)]
+pub(crate) struct LeaseHandle {
+    /// The index in the lease of the slice's first item.
+    pub(super) first: usize,
+    /// Items of the slice without an outcome.
+    pub(super) remaining: AtomicUsize,
+    pub(super) acks: Arc<AckBuffer>,
+    pub(super) requests: mpsc::UnboundedSender<KeeperRequest>,
+    /// Cancelled when the lease is lost, and when the shutdown timeout is over.
+    pub(crate) cancelled: CancellationToken,
+}
+
+/// What a dispatcher asks of the keeper.
+#[derive(Debug)]
+pub(super) enum KeeperRequest {
+    /// A transaction for a handler to write into.
+    Begin(oneshot::Sender<Transaction>),
+    Commit(CommitRequest),
+    /// The consumer does not wait for these items, by indexes in the lease. Their outcomes come later.
+    Leave(Range<usize>),
+}
+
+/// A transaction that a handler has written into, and the outcomes to acknowledge in it.
+#[derive(Debug)]
+pub(super) struct CommitRequest {
+    pub(super) transaction: Transaction,
+    pub(super) outcomes: Vec<(usize, ItemOutcome)>,
+    pub(super) reply: oneshot::Sender<CommitOutcome>,
+}
+
+#[derive(Debug)]
+pub(crate) enum CommitOutcome {
+    /// The transaction has committed, and its items are acknowledged.
+    Committed,
+    /// It has not, for a reason that passes: run the handler again in this transaction.
+    Retry(Transaction, FdbError),
+    /// The database refuses the transaction for good.
+    Refused(FdbError),
+}
+
+/// The lease is lost, or its keeper has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LeaseLost;
+
+impl LeaseHandle {
+    pub(crate) fn is_lost(&self) -> bool {
+        self.requests.is_closed()
+    }
+
+    /// Acknowledges an item, by its index in the slice. The keeper writes the outcome soon, together
+    /// with others, unless the lease is lost.
+    pub(crate) fn acknowledge(&self, index: usize, outcome: ItemOutcome) {
+        let slice_complete = self.remaining.fetch_sub(1, Ordering::Relaxed) == 1;
+        self.acks.push(self.first + index, outcome, slice_complete);
+    }
+
+    /// Lets the consumer go on without these items, by indexes in the slice. The lease is extended
+    /// until each has an outcome.
+    pub(crate) fn leave(&self, items: Range<usize>) {
+        // A keeper that has ended has no lease to extend.
+        let _ = self.requests.send(KeeperRequest::Leave(self.first + items.start..self.first + items.end));
+    }
+
+    /// A transaction for a handler to write into.
+    pub(crate) async fn begin(&self) -> Result<Transaction, LeaseLost> {
+        let (reply, begun) = oneshot::channel();
+        self.requests.send(KeeperRequest::Begin(reply)).map_err(|_| LeaseLost)?;
+        begun.await.map_err(|_| LeaseLost)
+    }
+
+    /// Commits what a handler has written together with these outcomes, by indexes in the slice, or
+    /// neither.
+    pub(crate) async fn commit(
+        &self,
+        transaction: Transaction,
+        mut outcomes: Vec<(usize, ItemOutcome)>,
+    ) -> Result<CommitOutcome, LeaseLost> {
+        outcomes.iter_mut().for_each(|(index, _)| *index += self.first);
+        let (reply, committed) = oneshot::channel();
+        let request = CommitRequest { transaction, outcomes, reply };
+        self.requests.send(KeeperRequest::Commit(request)).map_err(|_| LeaseLost)?;
+        committed.await.map_err(|_| LeaseLost)
+    }
+}
+
+/// Outcomes that are not acknowledged yet, by the items' indexes in the lease.
+///
+/// Dispatchers and keeper are on different threads, and waking a thread costs more than handling a
+/// small item. So only the first outcome wakes the keeper, and the one that completes a slice. The
+/// keeper then takes all outcomes together.
+#[derive(Debug, Default)]
+pub(super) struct AckBuffer {
+    pending: Mutex<PendingOutcomes>,
+    /// There are outcomes, or a slice is complete.
+    pub(super) changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct PendingOutcomes {
+    outcomes: Vec<(usize, ItemOutcome)>,
+    slice_complete: bool,
+}
+
+/// How soon the buffer has to be acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pending {
+    Nothing,
+    Outcomes,
+    /// The last outcome of a slice is there: its consumer waits for the acknowledgement.
+    CompleteSlice,
+}
+
+impl AckBuffer {
+    fn lock(&self) -> MutexGuard<'_, PendingOutcomes> {
+        self.pending.lock().expect("nothing panics while it holds the lock")
+    }
+
+    /// Adds an outcome. `slice_complete` if it is the last one of its slice.
+    pub(super) fn push(&self, index: usize, outcome: ItemOutcome, slice_complete: bool) {
+        let mut pending = self.lock();
+        pending.outcomes.push((index, outcome));
+        let is_news = pending.outcomes.len() == 1 || (slice_complete && !pending.slice_complete);
+        pending.slice_complete |= slice_complete;
+        if is_news {
+            self.changed.notify_one();
+        }
+    }
+
+    pub(super) fn pending(&self) -> Pending {
+        let pending = self.lock();
+        match (pending.outcomes.is_empty(), pending.slice_complete) {
+            (true, _) => Pending::Nothing,
+            (false, false) => Pending::Outcomes,
+            (false, true) => Pending::CompleteSlice,
+        }
+    }
+
+    /// Removes all outcomes.
+    pub(super) fn take(&self) -> Vec<(usize, ItemOutcome)> {
+        std::mem::take(&mut *self.lock()).outcomes
     }
 }
 

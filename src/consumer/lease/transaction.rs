@@ -9,9 +9,8 @@ use tokio::{
 };
 
 use super::{
-    ack_buffer::Pending,
-    handle::{CommitOutcome, CommitRequest},
     keeper::{LeaseKeeper, LostLease},
+    slice::{CommitOutcome, CommitRequest, Pending},
 };
 use crate::database::STORAGE_FAILED;
 
