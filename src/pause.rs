@@ -1,4 +1,5 @@
-//! Follows the pause of a queue in the database, which holds for all daemons.
+//! The pause follower of a queue: it keeps the pause state equal to the pause in the database, which holds for all
+//! daemons.
 
 use std::{
     convert::Infallible,
@@ -6,8 +7,7 @@ use std::{
     time::Duration,
 };
 
-use foundationdb::Database;
-use kvqueue_queue::{Pause, Queue, RetryError, RetryPolicy, Watch, retry};
+use kvqueue_queue::{Pause, RetryError, RetryPolicy, Watch, retry};
 use tokio::{
     task::JoinHandle,
     time::{Instant, sleep, sleep_until, timeout},
@@ -15,61 +15,60 @@ use tokio::{
 
 use crate::{
     causes::with_causes,
-    consumer::{backoff, pause_state::PauseState},
+    consumer::{backoff, runtime::NamedQueue},
     daemon::aside,
     deadlines::FIRST_LOOK,
     status::DaemonStatus,
 };
 
-/// The database is asked again after this time though nothing was heard of it.
+/// The database is asked again after this time, even if the watch has not fired.
 const POLL_INTERVAL: Duration = Duration::from_secs(30);
 
 /// A read that takes longer is given up, and tried again.
 const POLICY: RetryPolicy = RetryPolicy { max_attempts: None, timeout: Some(Duration::from_secs(10)) };
 
-/// Follows what the database says of a queue's pause until this is dropped.
+/// The running follower. Dropped, it stops.
 #[derive(Debug)]
 pub(crate) struct Follower(JoinHandle<Infallible>);
 
-/// Whose pause is followed.
 #[derive(Clone)]
-pub(crate) struct Followed {
-    pub(crate) db: Arc<Database>,
-    pub(crate) queue: Queue,
-    pub(crate) name: Arc<str>,
-    pub(crate) pause: PauseState,
-    /// Told when the pause state has changed.
-    pub(crate) status: Arc<DaemonStatus>,
-    /// The daemon is to end with its queues.
-    pub(crate) until_empty: bool,
+struct Following {
+    queue: Arc<NamedQueue>,
+    /// Its change counter is raised when the pause changes.
+    status: Arc<DaemonStatus>,
+    /// The daemon ends with its queues.
+    until_empty: bool,
 }
 
-impl Followed {
-    /// Asks the database, once, and begins to follow. Without an answer in time the pause state is closed until there is one.
-    pub(crate) async fn follow(self) -> Follower {
-        let watch = match timeout(FIRST_LOOK, self.look()).await {
+impl Follower {
+    /// Asks the database once, and starts to follow. Without an answer in time, nothing is fetched until there is one.
+    pub(crate) async fn start(queue: Arc<NamedQueue>, status: Arc<DaemonStatus>, until_empty: bool) -> Self {
+        let following = Following { queue, status, until_empty };
+        let watch = match timeout(FIRST_LOOK, following.look()).await {
             Ok(Ok(watch)) => Some(watch),
             answer => {
                 let error = answer.ok().and_then(Result::err);
                 let error = error.map(|error| with_causes(&error));
                 tracing::warn!(
                     event = "pause_state_unknown",
-                    queue = %self.name,
+                    queue = %following.queue.name,
                     error,
                     "cannot read the queue's pause state; not fetching until it is known"
                 );
-                self.pause.mark_unknown();
+                following.queue.pause.mark_unknown();
                 None
             }
         };
         let watch = Mutex::new(watch);
         let follow = aside::restarted("pause follower", move || {
             let watch = watch.lock().ok().and_then(|mut watch| watch.take());
-            tokio::spawn(self.clone().forever(watch))
+            tokio::spawn(following.clone().forever(watch))
         });
-        Follower(tokio::spawn(follow))
+        Self(tokio::spawn(follow))
     }
+}
 
+impl Following {
     async fn forever(self, mut watch: Option<Watch>) -> Infallible {
         let mut failures = 0;
         loop {
@@ -92,7 +91,7 @@ impl Followed {
                 Err(error) => {
                     tracing::debug!(
                         event = "pause_not_read",
-                        queue = %self.name,
+                        queue = %self.queue.name,
                         error = with_causes(&error),
                         "cannot read the queue's pause state; retrying"
                     );
@@ -103,8 +102,8 @@ impl Followed {
 
     /// Reads, and watches from there on.
     async fn look(&self) -> Result<Watch, RetryError> {
-        let queue = &self.queue;
-        let read = retry::run(&self.db, &POLICY, |tr| async move {
+        let queue = &self.queue.queue;
+        let read = retry::run(&self.queue.db, &POLICY, |tr| async move {
             let pause = queue.paused(&tr).await;
             let watch = queue.watch_pause(&tr);
             (tr, pause.map(|pause| (pause, watch)))
@@ -115,11 +114,11 @@ impl Followed {
     }
 
     fn set(&self, pause: Option<Pause>) {
-        let before = self.pause.global();
-        if !self.pause.set_global(pause.clone()) {
+        let before = self.queue.pause.global();
+        if !self.queue.pause.set_global(pause.clone()) {
             return;
         }
-        let queue = &self.name;
+        let queue = &self.queue.name;
         match (before, pause) {
             (_, Some(Pause { reason, frozen, .. })) if self.until_empty => {
                 tracing::warn!(

@@ -1,6 +1,6 @@
-//! One configured queue at run time.
+//! A queue at run time: what belongs to its name, and what belongs to its settings.
 
-use std::{sync::Arc, time::Duration};
+use std::{ops::Deref, sync::Arc, time::Duration};
 
 use foundationdb::Database;
 use kvqueue_queue::{Approach, Queue, RetryRules, VersionHistory};
@@ -9,20 +9,34 @@ use tokio_util::task::TaskTracker;
 
 use super::{
     breaker::{Breaker, Tried},
-    fetch::{LastWords, VersionClock},
+    fetch::{VersionClock, WaitLog},
     pause_state::PauseState,
     shutdown::ShutdownTokens,
     suspects::Suspects,
 };
 use crate::{config::Delivery, metrics::QueueMeters, status::Heartbeat};
 
-/// A queue in this process, as its fetcher, consumers, dispatchers and lease keepers share it. A
-/// reload that changes settings makes a new one; pause state, breaker and metrics are kept by name.
-pub(crate) struct QueueRuntime {
+/// A queue that this daemon works on, by its name: what stays when a reload changes the queue's
+/// settings. Its sweeper and its pause follower have this; everything else has a [`QueueRuntime`].
+pub(crate) struct NamedQueue {
     /// The name as configured.
     pub(crate) name: Arc<str>,
     pub(crate) queue: Queue,
     pub(crate) db: Arc<Database>,
+    pub(crate) meters: Arc<QueueMeters>,
+    pub(crate) pause: PauseState,
+    /// Stops fetches while the handler cannot work.
+    pub(crate) breaker: Arc<Breaker>,
+    /// Maps versions to this process's clock, by which leases are measured. All queues share it.
+    pub(crate) history: VersionHistory,
+    /// All queues share them.
+    pub(crate) shutdown: Arc<ShutdownTokens>,
+}
+
+/// A queue with its settings, as its fetcher, consumers, dispatchers and lease keepers share it. A
+/// reload that changes settings makes a new one.
+pub(crate) struct QueueRuntime {
+    pub(crate) named: Arc<NamedQueue>,
     pub(crate) tried: Tried,
     /// The handler's name.
     pub(crate) handler: Arc<str>,
@@ -33,7 +47,7 @@ pub(crate) struct QueueRuntime {
     /// The limit of one call of the handler.
     pub(crate) timeout: Option<Duration>,
     /// With `--until-empty`: consumers stop when the queue has no items, and log what they wait for.
-    pub(crate) until_empty: Option<LastWords>,
+    pub(crate) until_empty: Option<WaitLog>,
     /// The strategy of the first fetch.
     pub(crate) approach: Approach,
     /// How often an idle fetcher looks without a wake-up.
@@ -44,16 +58,18 @@ pub(crate) struct QueueRuntime {
     pub(crate) fetches: Heartbeat,
     /// The time that belongs to a version of the database.
     pub(crate) clock: Arc<VersionClock>,
-    pub(crate) meters: Arc<QueueMeters>,
-    pub(crate) pause: PauseState,
-    /// Stops fetches while the handler cannot work.
-    pub(crate) breaker: Arc<Breaker>,
     pub(crate) suspects: Arc<Suspects>,
-    /// Maps versions to this process's clock, by which leases are measured.
-    pub(crate) history: VersionHistory,
-    pub(crate) shutdown: Arc<ShutdownTokens>,
     /// Dispatchers and lease keepers. They go on when their consumer panics.
     pub(crate) work: TaskTracker,
+}
+
+/// A runtime is its queue, with settings.
+impl Deref for QueueRuntime {
+    type Target = NamedQueue;
+
+    fn deref(&self) -> &NamedQueue {
+        &self.named
+    }
 }
 
 impl std::fmt::Debug for QueueRuntime {

@@ -8,7 +8,7 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-use super::{live::Live, loader::Loader, report::report};
+use super::{loader::Loader, report::report, running::RunningQueues};
 use crate::{
     control::{Given, Left, Order, Refused, Reloaded, Reply},
     deadlines::{FINISHED, PREPARED, TURN},
@@ -20,7 +20,7 @@ use crate::{
 
 /// Sees to orders.
 pub(super) struct Attendant {
-    live: Live,
+    queues: RunningQueues,
     loader: Option<Loader>,
     registry: Arc<Registry>,
     /// A configuration that is in force; consumers may still be finishing under the one before.
@@ -36,13 +36,13 @@ struct TakenUp {
 }
 
 impl Attendant {
-    pub(super) fn new(live: Live, loader: Option<Loader>, registry: Registry) -> Self {
-        Self { live, loader, registry: Arc::new(registry), taken_up: None }
+    pub(super) fn new(queues: RunningQueues, loader: Option<Loader>, registry: Registry) -> Self {
+        Self { queues, loader, registry: Arc::new(registry), taken_up: None }
     }
 
     /// Runs until the daemon drains. Later commands fail with "stopping".
     pub(super) async fn attend(mut self, mut orders: mpsc::Receiver<Given>, mut told: Told) -> Infallible {
-        let shutdown = self.live.shared.shutdown.clone();
+        let shutdown = self.queues.shared.shutdown.clone();
         shutdown.draining.run_until_cancelled(self.carry_out(&mut orders, &mut told)).await;
         drop(orders);
         self.taken_up = None;
@@ -70,7 +70,7 @@ impl Attendant {
                 Order::Reload(reply) => self.reload(reply).await,
                 Order::PauseHere { queue, paused, reply } => {
                     // The caller may have stopped waiting.
-                    let _ = reply.send(self.live.pause_locally(&queue, paused));
+                    let _ = reply.send(self.queues.pause_locally(&queue, paused));
                 }
                 Order::Report => report(self.status()),
             }
@@ -78,7 +78,7 @@ impl Attendant {
     }
 
     fn status(&self) -> &DaemonStatus {
-        &self.live.shared.status
+        &self.queues.shared.status
     }
 
     async fn reload(&mut self, reply: Reply<Result<Reloaded, Refused>>) {
@@ -102,7 +102,7 @@ impl Attendant {
                         "these removed queues still have items; this daemon no longer processes them"
                     );
                 }
-                let finishing = self.live.shared.still_finishing();
+                let finishing = self.queues.shared.still_finishing();
                 let until = Instant::now() + FINISHED;
                 self.taken_up = Some(TakenUp { reply, changed, left, finishing, until });
             }
@@ -122,20 +122,21 @@ impl Attendant {
     /// Loads and checks, and has it take effect. Returns the keys that changed, and the removed queues that have items.
     async fn take_up(&mut self) -> Result<(Vec<String>, Vec<Left>), Refused> {
         let loader = self.loader.clone().ok_or_else(no_loader)?;
-        let (config, handlers, registry) = (self.live.config(), self.live.handlers(), self.registry.clone());
+        let (config, handlers, registry) =
+            (self.queues.config(), self.queues.handlers(), self.registry.clone());
         let (path, old) = (loader.path(), config.clone());
         let prepared = move || loader.prepare(&config, &registry, handlers);
         // Not on a thread that its end would wait for: what is read may be anything.
-        let prepared = timeout(PREPARED, self.live.shared.pool.spawn_blocking(prepared)).await;
+        let prepared = timeout(PREPARED, self.queues.shared.pool.spawn_blocking(prepared)).await;
         let refused = |why: &str| Refused(why.to_owned());
         let prepared =
             prepared.map_err(|_| refused("reading it, and making its handlers, takes too long"))?;
         let prepared =
             prepared.map_err(|_| refused("a handler panics when it is made; the log says how"))??;
-        let changed = self.live.changes(&prepared);
-        self.live.reload(prepared, path).await.map_err(|_| refused("the supervisor died"))?;
+        let changed = self.queues.changes(&prepared);
+        self.queues.reload(prepared, path).await.map_err(|_| refused("the supervisor died"))?;
         self.status().metrics.reloads_applied.inc();
-        Ok((changed, self.live.left(&old).await))
+        Ok((changed, self.queues.left(&old).await))
     }
 
     /// Says what has come of the last configuration that was taken up.

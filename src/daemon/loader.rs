@@ -1,11 +1,8 @@
-//! Where another configuration comes from, and what is made of it before anything changes.
+//! Loads another configuration and prepares everything that can fail before anything changes.
 
 use std::{collections::BTreeMap, error::Error, path::PathBuf, sync::Arc};
 
-use super::{
-    parts::{Parts, parts_to_run},
-    reload::Plan,
-};
+use super::{configured::Configured, reload::Plan};
 use crate::{
     causes::with_causes,
     config::{Config, ConfigError},
@@ -15,18 +12,18 @@ use crate::{
 
 type Load = dyn Fn() -> Result<Config, ConfigError> + Send + Sync;
 
-/// Loads a daemon's configuration, again and again.
+/// The source of reloads.
 #[derive(Clone)]
 pub(super) struct Loader {
     path: Option<PathBuf>,
     load: Arc<Load>,
 }
 
-/// All that is needed to take a configuration up.
+/// A valid configuration, ready to take effect.
 pub(super) struct Prepared {
     pub(super) config: Config,
     pub(super) plan: Plan,
-    pub(super) parts: Parts,
+    pub(super) configured: Configured,
 }
 
 impl Loader {
@@ -37,12 +34,13 @@ impl Loader {
         Self { path, load: Arc::new(load) }
     }
 
-    /// The file, as messages name it.
+    /// The file's path for messages, if there is a file.
     pub(super) fn path(&self) -> Option<String> {
         Some(self.path.as_ref()?.display().to_string())
     }
 
-    /// Loads, checks, and makes what is new. May block: it reads files, and handlers do at their making what they like.
+    /// Loads and checks the configuration and makes new handlers. Blocks: it reads files, and a handler's `build`
+    /// may do anything.
     pub(super) fn prepare(
         &self,
         old: &Config,
@@ -53,13 +51,13 @@ impl Loader {
         config.validate().map_err(|error| refused(&error))?;
         let plan = Plan::new(old, &config).map_err(|error| refused(&error))?;
         handlers.retain(|queue, _| plan.keeps_handler(queue));
-        let parts = parts_to_run(&config, registry, &handlers).map_err(|error| refused(&error))?;
-        super::warn(&parts);
-        Ok(Prepared { config, plan, parts })
+        let configured = Configured::to_run(&config, registry, &handlers).map_err(|error| refused(&error))?;
+        configured.log_warnings();
+        Ok(Prepared { config, plan, configured })
     }
 }
 
-/// The error with its causes, in a line.
+/// The error with its causes, on one line.
 fn refused(error: &(dyn Error + 'static)) -> Refused {
     Refused(with_causes(error))
 }

@@ -1,24 +1,13 @@
-//! The daemon: from a configuration to running consumers. The one place where the parts are wired.
-//!
-//! | file | role |
-//! |---|---|
-//! | `parts` | what a configured queue is made of |
-//! | `live` | what runs, and how another configuration takes effect |
-//! | `reload` | what changes with it, and what may |
-//! | `loader` | where another configuration comes from |
-//! | `attend` | orders and signals while it runs |
-//! | `report` | the whole state in the log |
-//! | `testing` (feature) | what tests of the daemon itself can do to it |
-//! | `aside` | tasks that are not consumers; a panic does not end them |
+//! The daemon: from a configuration to running consumers. All parts are built and connected here.
 
 pub(crate) mod aside;
 mod attend;
+pub(crate) mod configured;
 mod error;
-mod live;
 mod loader;
-mod parts;
 mod reload;
 mod report;
+mod running;
 #[cfg(feature = "testing")]
 mod testing;
 
@@ -36,9 +25,9 @@ use tokio::{runtime, sync::mpsc, task::spawn_local};
 
 use self::{
     attend::Attendant,
-    live::{Followers, Live},
+    configured::{Configured, ConfiguredQueue},
     loader::Loader,
-    parts::{Part, Parts, parts, parts_to_run},
+    running::{NewQueues, RunningQueues},
 };
 use crate::{
     absent,
@@ -57,7 +46,7 @@ use crate::{
 
 pub use error::DaemonError;
 
-/// A daemon to be run: a configuration and the handlers it may name.
+/// A daemon that can be run: a configuration, and the handlers that it may name.
 #[derive(Default)]
 #[must_use = "a daemon does nothing until it is run"]
 pub struct Daemon {
@@ -73,12 +62,12 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// A daemon with the handlers in the tree.
+    /// A daemon with the built-in handlers.
     pub fn new(config: Config) -> Self {
         Self { config, ..Self::default() }
     }
 
-    /// Registers a handler under a name that configurations can use. `build` makes one per queue from the queue's
+    /// Registers a handler under a name for configurations. `build` makes one handler per queue, from the queue's
     /// `handler-config`.
     pub fn handler<H, E>(
         mut self,
@@ -93,7 +82,7 @@ impl Daemon {
         self
     }
 
-    /// As [`handler`](Self::handler), for one that handles the items of a take together.
+    /// The same for a handler that gets all items of a batch in one call.
     pub fn batch_handler<H, E>(
         mut self,
         name: impl Into<String>,
@@ -107,14 +96,15 @@ impl Daemon {
         self
     }
 
-    /// Makes consumers stop once there is nothing left to do in their queue: nothing is ready, nothing is leased, by whomever, and nothing
-    /// waits for its time. When all have, [`run`](Self::run) returns.
+    /// Stops the consumers of a queue when the queue has no ready, running or scheduled items, also none that another
+    /// daemon runs. [`run`](Self::run) returns when all consumers have stopped.
     pub fn until_empty(mut self, yes: bool) -> Self {
         self.until_empty = yes;
         self
     }
 
-    /// Has [`run`](Self::run) return an error if items became dead letters of this daemon, or with at-most-once delivery were lost.
+    /// Makes [`run`](Self::run) return an error if items became dead letters in this daemon, or were lost with
+    /// at-most-once delivery.
     pub fn fail_on_dead(mut self, yes: bool) -> Self {
         self.fail_on_dead = yes;
         self
@@ -126,8 +116,8 @@ impl Daemon {
         self
     }
 
-    /// Sets the source of reloads, by HUP or a command: `load` returns the same configuration as changed since, from the
-    /// file at `path` if there is one. Whatever it is, it is validated. Without this, a daemon keeps the configuration that it was given.
+    /// Sets the source of reloads, which HUP or a command starts: `load` returns the configuration as it is now, from
+    /// the file at `path` if there is one. The daemon validates it. Without this, the daemon keeps its first configuration.
     pub fn reload_with(
         mut self,
         path: Option<PathBuf>,
@@ -137,8 +127,8 @@ impl Daemon {
         self
     }
 
-    /// Calls `call` once, when the daemon is ready: the database has answered, and consumers run. It is
-    /// called on the thread that runs the daemon and must not block.
+    /// Calls `call` once, when the daemon is ready: the database has answered, and consumers run. The call is on the
+    /// thread that runs the daemon and must not block.
     pub fn on_ready(mut self, call: impl FnOnce() + Send + 'static) -> Self {
         self.on_ready = Some(Box::new(call));
         self
@@ -149,15 +139,15 @@ impl Daemon {
         self.warnings().map(drop)
     }
 
-    /// Checks the same, and returns what is valid and likely not meant, such as a command that does not exist.
+    /// Checks the same, and returns what is valid but probably a mistake, such as a command that does not exist.
     pub fn warnings(&self) -> Result<Vec<String>, ConfigError> {
-        Ok(parts(&self.config, &self.registry, &BTreeMap::new())?.warnings())
+        Ok(Configured::new(&self.config, &self.registry, &BTreeMap::new())?.warnings())
     }
 
-    /// Runs on the calling thread until a signal, an error, or the end of the items stops it. HUP makes it reload its configuration,
-    /// USR1 has it log its state.
+    /// Runs on the calling thread until a signal, an error, or an empty queue (`until_empty`) stops it. HUP reloads the
+    /// configuration, USR1 logs the daemon's state.
     pub fn run(mut self) -> Result<(), DaemonError> {
-        let parts = self.parts()?;
+        let configured = self.configured()?;
         let signals = Signals::watch().map_err(RunError::Signals)?;
         let began = Instant::now();
         let missing = missing(&self.config.database);
@@ -171,7 +161,7 @@ impl Daemon {
         let listen = self.listen();
         let (fail_on_dead, config) = (self.fail_on_dead, self.config.clone());
         let (stop, shown) = (signals.received(), status.clone());
-        let ended = self.run_parts(parts, &store.db, status, stop, || signals.told(), listen);
+        let ended = self.run_configured(configured, &store.db, status, stop, || signals.told(), listen);
         telemetry::flush();
         match failed(&shown, &config) {
             items if fail_on_dead && items > 0 => ended.and(Err(DaemonError::Dead { items })),
@@ -179,8 +169,8 @@ impl Daemon {
         }
     }
 
-    /// As [`run`](Self::run), on a database that is open already, and until `stop` resolves instead of
-    /// a signal. It has no HTTP server and does not react to HUP and USR1.
+    /// As [`run`](Self::run), but on an open database and until `stop` resolves. There is no HTTP server, and signals
+    /// have no effect.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -189,23 +179,22 @@ impl Daemon {
         self.run_showing(db, status, stop)
     }
 
-    /// The same, with a status that others see.
+    /// The same with a status that the caller reads.
     pub(crate) fn run_showing(
         self,
         db: &Arc<Database>,
         status: Arc<DaemonStatus>,
         stop: impl Future<Output = ()>,
     ) -> Result<(), DaemonError> {
-        let parts = self.parts()?;
+        let configured = self.configured()?;
         let stop = async {
             stop.await;
             Ok(())
         };
-        // A program that embeds the daemon shows it itself.
-        self.run_parts(parts, db, status, stop, || Ok(Told::default()), Listen::Off)
+        self.run_configured(configured, db, status, stop, || Ok(Told::default()), Listen::Off)
     }
 
-    /// Where it listens for HTTP. One that ends by itself listens only where it was told to.
+    /// Where the HTTP server listens. With `until_empty` there is one only if the configuration has an address.
     fn listen(&self) -> Listen {
         match &self.config.http.listen {
             Listen::Auto if self.until_empty => Listen::Off,
@@ -213,15 +202,15 @@ impl Daemon {
         }
     }
 
-    fn parts(&self) -> Result<Parts, ConfigError> {
-        let parts = parts_to_run(&self.config, &self.registry, &BTreeMap::new())?;
-        warn(&parts);
-        Ok(parts)
+    fn configured(&self) -> Result<Configured, ConfigError> {
+        let configured = Configured::to_run(&self.config, &self.registry, &BTreeMap::new())?;
+        configured.log_warnings();
+        Ok(configured)
     }
 
-    fn run_parts(
+    fn run_configured(
         self,
-        Parts { queues, token }: Parts,
+        Configured { queues, token }: Configured,
         db: &Arc<Database>,
         status: Arc<DaemonStatus>,
         stop: impl Future<Output = io::Result<()>>,
@@ -233,12 +222,12 @@ impl Daemon {
         let shared = ConsumerContext::new(pool.handle(), self.observer.clone(), status);
         let in_force = InForce::new(self.config.clone(), token);
         let (control, orders) = Control::new();
-        // Without anyone who could give orders they would end.
+        // It keeps `orders` open.
         let door = door(control, &shared, db, &in_force);
         let server = http::start(&Http { listen, ..self.config.http.clone() }, door.clone())?;
         let started = Started { db, shared: &shared, in_force, orders };
         let result = actors::run(self.serve(started, queues, stop, told));
-        // Last: until here others could ask how it ends, and give orders.
+        // The HTTP server answers until here, so clients can see how the daemon ends.
         drop((server, door, pool));
         result
     }
@@ -246,7 +235,7 @@ impl Daemon {
     async fn serve(
         mut self,
         Started { db, shared, in_force, orders }: Started<'_>,
-        queues: Vec<Part>,
+        queues: Vec<ConfiguredQueue>,
         stop: impl Future<Output = io::Result<()>>,
         told: impl FnOnce() -> io::Result<Told>,
     ) -> Result<(), DaemonError> {
@@ -256,20 +245,21 @@ impl Daemon {
         let _reporting = systemd::start(shared.status.clone(), supervisor.clone(), self.patience);
         let config = in_force.follow();
         let space = || stats::space::Watch::new(shared.status.clone(), config.clone());
-        let mut live = Live::new(db.clone(), shared.clone(), supervisor.clone(), self.until_empty, in_force);
-        let followers = tokio::select! {
-            read = first_look(db, &live, &queues, self.first_answer) => {
-                let (took, followers) = read?;
+        let mut running =
+            RunningQueues::new(db.clone(), shared.clone(), supervisor.clone(), self.until_empty, in_force);
+        let new = tokio::select! {
+            read = first_look(db, &running, &queues, self.first_answer) => {
+                let (took, new) = read?;
                 shared.status.set_database(Ok(took));
-                followers
+                new
             }
-            // Nothing has begun, so there is nothing to drain.
+            // No consumer has started, so there is nothing to drain.
             stop = &mut stop => return Ok(stop.map_err(RunError::Signals)?),
         };
         space().begin().await;
         absent::log(db, &self.config).await;
-        live.run(&queues, followers, None).await.map_err(RunError::from)?;
-        // Before it is logged, since a reader of the log may ask at once.
+        running.run(&queues, new, None).await.map_err(RunError::from)?;
+        // Before the log event: a reader of the log may ask for the status at once.
         shared.status.phase(Phase::Ready);
         tracing::info!(
             event = "ready",
@@ -285,8 +275,8 @@ impl Daemon {
             spawn_local(stats::forever(db.clone(), shared.status.clone(), config.clone()))
         });
         let space = aside::restarted("space", || spawn_local(space().forever()));
-        let attendant = Attendant::new(live, self.loader, self.registry);
-        // With it go the sweeps, and nobody follows pauses any more.
+        let attendant = Attendant::new(running, self.loader, self.registry);
+        // It owns the sweepers and pause followers.
         let attend = aside::watched(attendant.attend(orders, told));
         let mut attend = pin!(attend);
         let stop = async {
@@ -306,7 +296,7 @@ impl Daemon {
     }
 }
 
-/// What a daemon has before its first consumer.
+/// The parts of a daemon that exist before its first consumer.
 struct Started<'a> {
     db: &'a Arc<Database>,
     shared: &'a Arc<ConsumerContext>,
@@ -314,7 +304,7 @@ struct Started<'a> {
     orders: mpsc::Receiver<Given>,
 }
 
-/// The threads that handlers run on. Nobody waits for them, however the daemon ends: a handler may block its thread for ever.
+/// The threads that handlers run on. The daemon's end does not wait for them: a handler may block its thread for ever.
 struct HandlerPool(Option<runtime::Runtime>);
 
 impl HandlerPool {
@@ -329,22 +319,23 @@ impl Drop for HandlerPool {
     }
 }
 
-/// What those need who show the daemon to others, and hand on what they want of it. A server of theirs begins where this is called: before the
-/// database has answered, which it can say.
+/// The HTTP server's access to the daemon. The server starts before the database has answered, so that it can report
+/// that.
 fn door(control: Control, shared: &ConsumerContext, db: &Arc<Database>, in_force: &InForce) -> Door {
     let (config, token) = (in_force.follow(), in_force.token());
     Door { control, status: shared.status.clone(), db: db.clone(), config, token }
 }
 
-/// All that is read before the first consumer begins.
+/// Reads everything that the first consumer needs. Returns how long the database took to answer.
 async fn first_look(
     db: &Database,
-    live: &Live,
-    queues: &[Part],
+    running: &RunningQueues,
+    queues: &[ConfiguredQueue],
     patience: Patience,
-) -> Result<(Duration, Followers), DaemonError> {
-    let took = patience.wait(&live.config().database, first_read(db, &live.config().prefix)).await??;
-    Ok((took, live.follow(queues).await))
+) -> Result<(Duration, NewQueues), DaemonError> {
+    let config = running.config();
+    let took = patience.wait(&config.database, first_read(db, &config.prefix)).await??;
+    Ok((took, running.prepare(queues).await))
 }
 
 /// How many items failed for good in this daemon.
@@ -355,13 +346,6 @@ fn failed(status: &DaemonStatus, config: &Config) -> u64 {
         meters.dead.get() + meters.swept_dead.get() + if is_lossy { meters.lost.get() } else { 0 }
     };
     status.metrics.queues().into_iter().map(of_queue).sum()
-}
-
-/// Logs what is valid and likely not meant.
-fn warn(parts: &Parts) {
-    for warning in parts.warnings() {
-        tracing::warn!(event = "configuration_warning", "{warning}");
-    }
 }
 
 /// The threads that handlers run on.

@@ -1,47 +1,48 @@
-//! The sweeps of one queue.
+//! The sweeps of one queue: expired leases, scheduled items that are due, old idempotency records.
 
 use std::time::Duration;
 use std::time::SystemTime;
 
 use foundationdb::Database;
-use kvqueue_queue::{Queue, RetryError, SweepRules, Sweeper, Swept as Found, VersionHistory};
+use kvqueue_queue::{RetryError, SweepRules, Sweeper, Swept, VersionHistory};
 use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    Swept,
-    pause::{self, Woken},
-};
+use super::pause::{self, Woken};
 use crate::{
     causes::with_causes,
-    consumer::{clock::random, shutdown::ShutdownTokens},
+    consumer::{clock::random, runtime::NamedQueue},
     database::STORAGE_FAILED,
 };
 
-/// So often the database's version is read while a lease lasts, by one of the sweepers of a process for all of them.
+/// How often the database's version is read in the length of a lease. One sweeper of a process reads it for all.
 const OBSERVATIONS: u32 = 8;
 
-/// Nor more often than this, or less.
-const SOONEST: Duration = Duration::from_millis(50);
-const LATEST: Duration = Duration::from_secs(60);
+/// The shortest and the longest time between two such reads.
+const SHORTEST: Duration = Duration::from_millis(50);
+const LONGEST: Duration = Duration::from_secs(60);
 
-/// Sweeps the queue again and again, and stops between two sweeps.
-pub(super) async fn sweep(swept: &Swept, mut rules: watch::Receiver<SweepRules>, stop: &CancellationToken) {
-    let Swept { db, queue, history, pause, shutdown, meters } = swept;
-    let mut sweeper = Sweeper::new(queue.clone(), history.clone());
+/// Sweeps the queue until it is stopped, which it checks between two sweeps.
+pub(super) async fn sweep(
+    queue: &NamedQueue,
+    mut rules: watch::Receiver<SweepRules>,
+    stop: &CancellationToken,
+) {
+    let NamedQueue { db, history, .. } = queue;
+    let mut sweeper = Sweeper::new(queue.queue.clone(), history.clone());
     let mut failures = 0;
-    while stop.run_until_cancelled(pause.unfrozen()).await.is_some() {
+    while stop.run_until_cancelled(queue.pause.unfrozen()).await.is_some() {
         let by = *rules.borrow_and_update();
         let woken = match sweeper.sweep(db, SystemTime::now(), &by).await {
-            Ok(found) => {
+            Ok(swept) => {
                 failures = 0;
-                meters.swept(&found.moved);
-                report(shutdown, queue, &found);
-                stop.run_until_cancelled(wait(found, &mut rules, observe(db, history, by.lease))).await
+                queue.meters.swept(&swept.moved);
+                report(queue, &swept);
+                stop.run_until_cancelled(wait(swept, &mut rules, observe(db, history, by.lease))).await
             }
             Err(error) => {
                 failures += 1;
-                warn(shutdown, queue, &error);
+                warn(queue, &error);
                 Some(Woken::Failure { failures })
             }
         };
@@ -52,13 +53,14 @@ pub(super) async fn sweep(swept: &Swept, mut rules: watch::Receiver<SweepRules>,
     }
 }
 
-/// Reads the database's version from time to time, as long as it is polled. Leases of the dead end later by up to this time.
+/// Reads the database's version from time to time, as long as it is polled. A dead daemon's lease expires up to this
+/// period later.
 async fn observe(db: &Database, history: &VersionHistory, lease: Duration) {
-    let every = (lease / OBSERVATIONS).clamp(SOONEST, LATEST);
+    let every = (lease / OBSERVATIONS).clamp(SHORTEST, LONGEST);
     loop {
         sleep(every).await;
         if history.observe(db, every / 2).await.is_err() {
-            // The next sweep says what is wrong. Until the database answers again, leases are left alone.
+            // The next sweep reports the error. Until the database answers again, no lease expires.
             sleep(every).await;
         }
     }
@@ -66,23 +68,23 @@ async fn observe(db: &Database, history: &VersionHistory, lease: Duration) {
 
 /// Waits until there may be something to do.
 async fn wait(
-    found: Found,
+    swept: Swept,
     rules: &mut watch::Receiver<SweepRules>,
     observing: impl Future<Output = ()>,
 ) -> Woken {
     let woken = tokio::select! {
         () = observing => Woken::Time,
-        woken = found.watch => woken.map_or(Woken::Failure { failures: 1 }, |()| Woken::Item),
-        () = sleep(found.next) => Woken::Time,
-        // An error says that nobody changes them any more, and that the queue is swept no more.
+        woken = swept.watch => woken.map_or(Woken::Failure { failures: 1 }, |()| Woken::Item),
+        () = sleep(swept.next) => Woken::Time,
+        // An error means that the `Sweeping` is gone, and with it this task.
         _ = rules.changed() => Woken::Time,
     };
-    // However soon that was: more of it may fail, and say so again.
-    if found.trouble.is_some() { Woken::Failure { failures: 1 } } else { woken }
+    // The part of the sweep that failed may fail again, so it is retried after a pause.
+    if swept.trouble.is_some() { Woken::Failure { failures: 1 } } else { woken }
 }
 
-fn report(shutdown: &ShutdownTokens, queue: &Queue, swept: &Found) {
-    let (name, moved) = (queue.name().escape_ascii(), &swept.moved);
+fn report(queue: &NamedQueue, swept: &Swept) {
+    let (name, moved) = (queue.queue.name().escape_ascii(), &swept.moved);
     if moved.dead > 0 {
         tracing::warn!(
             event = "expired_items_dead",
@@ -118,17 +120,17 @@ fn report(shutdown: &ShutdownTokens, queue: &Queue, swept: &Found) {
         );
     }
     if let Some(error) = &swept.trouble {
-        warn(shutdown, queue, error);
+        warn(queue, error);
     }
 }
 
-pub(super) fn warn(shutdown: &ShutdownTokens, queue: &Queue, error: &RetryError) {
+pub(super) fn warn(queue: &NamedQueue, error: &RetryError) {
     if error.code() == Some(STORAGE_FAILED) {
-        shutdown.storage_failed();
+        queue.shutdown.storage_failed();
     }
     tracing::warn!(
         event = "sweep_failed",
-        queue = %queue.name().escape_ascii(),
+        queue = %queue.queue.name().escape_ascii(),
         error = with_causes(error),
         "sweep failed; retrying later"
     );

@@ -53,7 +53,7 @@ fn values() {
 
 #[test]
 fn nothing_to_do() {
-    insta::assert_snapshot!(problem(""), @"kvqueue: queues = {}: there is nothing to work off; add a [queues.NAME] table, or name a queue with --queue and --handler");
+    insta::assert_snapshot!(problem(""), @"kvqueue: queues = {}: there is no queue to process; add a [queues.NAME] table, or name a queue with --queue and --handler");
 }
 
 #[test]

@@ -9,21 +9,19 @@ use std::{
 use anyhow::{Context, anyhow};
 use foundationdb::Database;
 use futures::future::try_join_all;
-use kvqueue_queue::{Approach, Queue, RetryPolicy, RetryRules, retry};
-use tokio::{
-    sync::Notify,
-    time::{sleep, timeout},
-};
+use kvqueue_queue::{Queue, RetryPolicy, retry};
+use tokio::time::{sleep, timeout};
 
 use super::{ledger::Ledger, report::Report};
 use crate::{
     actors::{self, ConsumerContext, ConsumerSpec, SupervisorHandle},
     cli::client::Client,
-    config::Delivery,
+    config::{ConfigError, QueueConfig},
     consumer::runtime::QueueRuntime,
+    daemon::configured::ConfiguredQueue,
     database::Store,
     handlers::AnyHandler,
-    status::{ConsumerState, ConsumerStatus, Heartbeat},
+    status::{ConsumerState, ConsumerStatus},
 };
 
 /// The tutorial's queue.
@@ -50,7 +48,7 @@ pub(super) async fn run(
     ledger: &Ledger,
 ) -> anyhow::Result<Report> {
     let queue = Queue::new(b"", QUEUE.as_bytes())?;
-    let runtime = Arc::new(runtime(store, &queue, shared, ledger));
+    let runtime = runtime(store, shared, ledger)?;
     let (supervisor, mut exits) = actors::supervise(shared.clone());
     let mut consumers = Vec::new();
     for k in EARLY {
@@ -90,33 +88,16 @@ pub(super) async fn run(
     Ok(Report { consumers, page, left, push_time, total_time })
 }
 
-fn runtime(store: &Store, queue: &Queue, shared: &ConsumerContext, ledger: &Ledger) -> QueueRuntime {
-    let meters = shared.status.metrics.queue(&QUEUE.into());
-    let breaker = shared.status.breaker(&QUEUE.into());
-    QueueRuntime {
-        name: QUEUE.into(),
-        queue: queue.clone(),
-        db: store.db.clone(),
-        tried: breaker.reset(AnyHandler::Each(Arc::new(ledger.clone()))),
-        handler: "demo".into(),
-        delivery: Delivery::default(),
-        lease: PATIENCE,
-        retry: RetryRules::default(),
-        timeout: None,
-        until_empty: None,
-        approach: Approach::default(),
-        poll_interval: PATIENCE,
-        look_again: Notify::default(),
-        fetches: Heartbeat::default(),
-        clock: Arc::default(),
-        meters,
-        pause: shared.status.pause_state(&QUEUE.into()),
-        breaker,
-        suspects: Arc::default(),
-        history: shared.history.clone(),
-        shutdown: shared.shutdown.clone(),
-        work: shared.work.clone(),
-    }
+fn runtime(
+    store: &Store,
+    shared: &ConsumerContext,
+    ledger: &Ledger,
+) -> Result<Arc<QueueRuntime>, ConfigError> {
+    // Long enough that every fetch is due to a push.
+    let config = QueueConfig { lease: PATIENCE, poll_interval: PATIENCE, ..QueueConfig::new("demo") };
+    let handler = AnyHandler::Each(Arc::new(ledger.clone()));
+    let configured = ConfiguredQueue::new("", QUEUE, &config, handler)?;
+    Ok(configured.runtime(configured.named(&store.db, shared), shared, false))
 }
 
 async fn start(

@@ -8,7 +8,7 @@
 pub(crate) mod state;
 mod transaction;
 mod version_clock;
-mod words;
+mod wait_log;
 
 use std::{num::NonZeroUsize, sync::Arc};
 
@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 pub(crate) use self::{
     transaction::{Fetched, Fetching},
     version_clock::VersionClock,
-    words::LastWords,
+    wait_log::WaitLog,
 };
 use super::claimed::NotBegun;
 use crate::{config::Delivery, status::ConsumerStatus};

@@ -75,6 +75,12 @@ impl Fetching {
         let items = requests.iter().map(FetchRequest::items);
         let k = items.reduce(|k, more| k.saturating_add(more.get())).unwrap_or(NonZeroUsize::MIN);
         let mut options = FetchOptions::new(k, runtime.lease, &mut self.approach).with_watch(watch);
+        tracing::trace!(
+            event = "fetch_started",
+            queue = %runtime.name,
+            consumers = requests.len(),
+            "fetching"
+        );
         let got = match runtime.delivery {
             Delivery::AtMostOnce => remove(runtime, session, &mut options).await,
             Delivery::AtLeastOnce | Delivery::ExactlyOnce => lease(runtime, session, &mut options).await,
@@ -173,17 +179,17 @@ async fn remove(
 
 /// Whether the consumers are to end with the queue, and it has nothing that is ready, scheduled or running.
 async fn is_exhausted(runtime: &QueueRuntime) -> Result<bool, FetchError> {
-    let Some(words) = &runtime.until_empty else { return Ok(false) };
+    let Some(log) = &runtime.until_empty else { return Ok(false) };
     let policy = policy();
-    let rest = retry::run(&runtime.db, &policy, |tr| async move {
-        let rest = runtime.queue.unfinished(&tr).await;
-        (tr, rest)
+    let read = retry::run(&runtime.db, &policy, |tr| async move {
+        let unfinished = runtime.queue.unfinished(&tr).await;
+        (tr, unfinished)
     });
-    let rest = rest.await?.value;
-    if !rest.is_none() {
-        words.wait_for(&runtime.name, rest);
+    let unfinished = read.await?.value;
+    if !unfinished.is_none() {
+        log.wait_for(&runtime.name, unfinished);
     }
-    Ok(rest.is_none())
+    Ok(unfinished.is_none())
 }
 
 /// A batch for each share of a lease, and one keeper for the lease. An earlier fetch of unknown

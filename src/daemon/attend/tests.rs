@@ -7,7 +7,7 @@ use std::{
 use foundationdb::Database;
 use kvqueue_queue::{Queue, Session};
 
-use super::{super::parts::parts_to_run, *};
+use super::{super::configured::Configured, *};
 use crate::{
     actors::{self, ConsumerContext},
     config::Config,
@@ -43,13 +43,14 @@ impl AtWork {
         actors::run(async {
             let (supervisor, _exits) = actors::supervise(shared.clone());
             let config: Config = toml::from_str(ONE).unwrap();
-            let parts = parts_to_run(&config, &Registry::builtin(), &BTreeMap::new()).unwrap();
-            let in_force = InForce::new(config, parts.token);
-            let mut live = Live::new(db.clone(), shared.clone(), supervisor.clone(), false, in_force);
-            let followers = live.follow(&parts.queues).await;
-            live.run(&parts.queues, followers, None).await.unwrap();
+            let configured = Configured::to_run(&config, &Registry::builtin(), &BTreeMap::new()).unwrap();
+            let in_force = InForce::new(config, configured.token);
+            let mut running =
+                RunningQueues::new(db.clone(), shared.clone(), supervisor.clone(), false, in_force);
+            let new = running.prepare(&configured.queues).await;
+            running.run(&configured.queues, new, None).await.unwrap();
             let (control, orders) = Control::new();
-            let attendant = Attendant::new(live, Some(loader), Registry::builtin());
+            let attendant = Attendant::new(running, Some(loader), Registry::builtin());
             tokio::select! {
                 never = attendant.attend(orders, Told::default()) => match never {},
                 () = test(Self { control, shared: shared.clone(), db, next }) => {}

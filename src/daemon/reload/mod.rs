@@ -1,11 +1,5 @@
-//! From the configuration in force to another: what changes, and whether it can while the daemon runs. Pure, but for `left`.
-//!
-//! | file | role |
-//! |---|---|
-//! | `diff` | the keys that differ |
-//! | `restart` | those that take effect at a start only |
-//! | `plan` | what becomes of each queue |
-//! | `left` | items of queues that are removed |
+//! The difference between two configurations: what changes, and whether it can change while the daemon runs. Pure,
+//! except for `left`, which counts the items of removed queues.
 
 mod diff;
 mod left;

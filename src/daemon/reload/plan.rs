@@ -1,4 +1,4 @@
-//! What becomes of each queue.
+//! What a reload changes in each queue.
 
 use super::{
     diff::{Key, diff},
@@ -6,20 +6,20 @@ use super::{
 };
 use crate::config::Config;
 
-/// What only says how many consumers there are, or is nothing to those that there are.
+/// Keys that running consumers do not depend on.
 const HOT_KEYS: [&str; 3] = ["consumers", "max-payload", "idempotency-window"];
 
-/// What makes another handler.
+/// Keys that need another handler.
 const HANDLER: [&str; 2] = ["handler", "handler-config"];
 
-/// The way from one configuration to another.
+/// The changes from one configuration to another.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::daemon) struct Plan {
     changed: Vec<Key>,
 }
 
 impl Plan {
-    /// From `old` to `new`; an error names all that only a restart can change.
+    /// From `old` to `new`. The error names all keys that only a restart can change.
     pub(in crate::daemon) fn new(old: &Config, new: &Config) -> Result<Self, NeedsRestart> {
         let changed = diff(old, new);
         restart::check(&changed)?;
@@ -31,18 +31,18 @@ impl Plan {
         self.changed.iter().map(Key::to_string).collect()
     }
 
-    /// Whether the consumers that a queue has can go on as they are. Others have to take their places otherwise: what is taken under
-    /// some settings ends under them.
-    pub(in crate::daemon) fn keeps_source(&self, queue: &str) -> bool {
+    /// Whether the queue's consumers can go on with their `QueueRuntime`. If not, new consumers replace them, because
+    /// items end under the settings under which they were fetched.
+    pub(in crate::daemon) fn keeps_runtime(&self, queue: &str) -> bool {
         !self.changes(queue, |key| !HOT_KEYS.contains(&key))
     }
 
-    /// Whether its handler stays what it is.
+    /// Whether the queue keeps its handler.
     pub(in crate::daemon) fn keeps_handler(&self, queue: &str) -> bool {
         !self.changes(queue, |key| HANDLER.contains(&key))
     }
 
-    /// Whether the queue changes in such a key, or as a whole.
+    /// Whether the queue is added or removed, or changes in such a key.
     fn changes(&self, queue: &str, is_such: impl Fn(&str) -> bool) -> bool {
         let of_queues = self.changed.iter().filter_map(Key::of_queue);
         of_queues.filter(|(name, _)| *name == queue).any(|(_, key)| key.is_none_or(&is_such))
@@ -62,21 +62,21 @@ mod tests {
         Plan::new(&old, &new)
     }
 
-    /// What is changed, whether `a` keeps its runtime, and whether it keeps its handler.
+    /// The changed keys, whether `a` keeps its runtime, and whether it keeps its handler.
     fn of_a(lines: &str) -> (Vec<String>, bool, bool) {
         let plan = plan(&OLD.replace("'log'", lines)).unwrap();
-        assert!(plan.keeps_source("b.c") && plan.keeps_handler("b.c"));
-        (plan.changed(), plan.keeps_source("a"), plan.keeps_handler("a"))
+        assert!(plan.keeps_runtime("b.c") && plan.keeps_handler("b.c"));
+        (plan.changed(), plan.keeps_runtime("a"), plan.keeps_handler("a"))
     }
 
     #[test]
-    fn the_same_changes_nothing() {
+    fn an_equal_configuration_changes_nothing() {
         let plan = plan(OLD).unwrap();
-        assert!(plan.changed().is_empty() && plan.keeps_source("a") && plan.keeps_handler("b.c"));
+        assert!(plan.changed().is_empty() && plan.keeps_runtime("a") && plan.keeps_handler("b.c"));
     }
 
     #[test]
-    fn settings_of_a_queue_make_it_anew_and_numbers_do_not() {
+    fn settings_replace_the_runtime_and_consumer_counts_do_not() {
         assert_eq!(
             of_a("'log'\nconsumers = [ { k = 3 } ]"),
             (vec!["queues.a.consumers".to_owned()], true, true)
@@ -99,22 +99,22 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_and_goes_is_named_as_a_whole() {
+    fn added_and_removed_queues_are_named_as_a_whole() {
         let plan = plan("shutdown-timeout = '10s'\n[queues.n]\nhandler = 'log'\n[queues.a]\nhandler = 'log'")
             .unwrap();
         assert_eq!(plan.changed(), ["queues.b.c", "queues.n"]);
-        assert!(!plan.keeps_source("n") && !plan.keeps_handler("n"));
+        assert!(!plan.keeps_runtime("n") && !plan.keeps_handler("n"));
     }
 
     #[test]
-    fn a_setting_of_a_handler_is_named_itself() {
+    fn a_changed_handler_setting_is_named() {
         let plan = plan(&OLD.replace("['x']", "['y']")).unwrap();
         assert_eq!(plan.changed(), ["queues.b.c.handler-config.command"]);
-        assert!(!plan.keeps_handler("b.c") && plan.keeps_source("a"));
+        assert!(!plan.keeps_handler("b.c") && plan.keeps_runtime("a"));
     }
 
     #[test]
-    fn all_that_needs_a_restart_is_named() {
+    fn the_error_names_all_keys_that_need_a_restart() {
         let new = "database = 'x'\nprefix = 'y'\nshutdown-timeout = '1s'\nlog = { format = 'json', level = 'debug' }\n\
             [queues.a]\nhandler = 'stdout'\nkind = 'recipe'\nvalues = 'tuple'";
         let problem = plan(new).unwrap_err().to_string();

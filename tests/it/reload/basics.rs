@@ -34,7 +34,7 @@ fn an_invalid_file_changes_nothing_and_says_why() {
         ("[queues.q", "is not valid TOML"),
         ("[queues.q]\nhandler = 'lag'", "there is no such handler; use one of exec, log, stdout"),
         ("[queues.q]\nhandler = 'stdout'\nlease = '1ms'", "queues.q.lease"),
-        ("", "there is nothing to work off"),
+        ("", "there is no queue to process"),
         ("[queues.q]\nhandler = 'exec'\nhandler-config = { command = [] }", "queues.q.handler-config"),
     ] {
         let said = test.refused(text);

@@ -1,8 +1,8 @@
-//! What runs, and how another configuration takes effect.
+//! The queues that the daemon works on, and how another configuration takes effect.
 //!
-//! What is taken under some settings ends under them: a queue whose settings change gets a new `QueueRuntime`, and with it new consumers, which
-//! begin as those of the old one leave. The pause state and the meters are the name's, and stay. Nothing happens before everything that can fail or
-//! wait has been done.
+//! Items end under the settings under which they were fetched. A queue whose settings change gets a new `QueueRuntime`
+//! and new consumers, which start as the old ones leave. Its `NamedQueue` (pause state, breaker, metrics) stays. A
+//! reload first does everything that can fail or wait, and only then changes anything.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -10,14 +10,14 @@ use foundationdb::Database;
 use futures::future::join_all;
 
 use super::{
+    configured::{Configured, ConfiguredQueue},
     loader::Prepared,
-    parts::{Part, Parts},
     reload::{self, Plan},
 };
 use crate::{
     actors::{ConsumerContext, ConsumerSpec, DesiredConsumers, SupervisorExit, SupervisorHandle},
     config::Config,
-    consumer::runtime::QueueRuntime,
+    consumer::runtime::{NamedQueue, QueueRuntime},
     control::{InForce, Left, Refused},
     handlers::AnyHandler,
     pause::Follower,
@@ -25,28 +25,26 @@ use crate::{
     telemetry,
 };
 
-/// What runs. On the actors' thread.
-pub(super) struct Live {
+/// Belongs to the actors' thread.
+pub(super) struct RunningQueues {
     db: Arc<Database>,
     pub(super) shared: Arc<ConsumerContext>,
     supervisor: SupervisorHandle,
     until_empty: bool,
     in_force: InForce,
-    queues: BTreeMap<Arc<str>, Running>,
+    queues: BTreeMap<Arc<str>, RunningQueue>,
 }
 
-/// By queue.
-pub(super) type Followers = BTreeMap<Arc<str>, Follower>;
+/// Queues that are about to start, by name. Their pauses are known and followed.
+pub(super) type NewQueues = BTreeMap<Arc<str>, (Arc<NamedQueue>, Follower)>;
 
-/// What runs for one queue.
-struct Running {
+struct RunningQueue {
     runtime: Arc<QueueRuntime>,
     sweeping: Sweeping,
-    /// Kept for as long as the queue is.
     _follower: Follower,
 }
 
-impl Live {
+impl RunningQueues {
     /// Without queues; `in_force` has the first configuration already.
     pub(super) fn new(
         db: Arc<Database>,
@@ -58,15 +56,15 @@ impl Live {
         Self { db, shared, supervisor, until_empty, in_force, queues: BTreeMap::new() }
     }
 
-    /// The configuration in force.
+    /// The active configuration.
     pub(super) fn config(&self) -> Arc<Config> {
         self.in_force.config()
     }
 
     /// The keys that a prepared configuration changes.
-    pub(super) fn changes(&self, Prepared { plan, parts, .. }: &Prepared) -> Vec<String> {
+    pub(super) fn changes(&self, Prepared { plan, configured, .. }: &Prepared) -> Vec<String> {
         let mut changed = plan.changed();
-        if self.in_force.is_other_token(parts.token.as_ref()) {
+        if self.in_force.is_other_token(configured.token.as_ref()) {
             changed.push("http.token-file (contents)".to_owned());
         }
         changed
@@ -85,14 +83,14 @@ impl Live {
             .collect()
     }
 
-    /// Another configuration takes effect, from the file of this path, if it is one. Consumers may still be finishing what they have in hand
-    /// when this returns.
+    /// Puts another configuration into effect; `path` is its file, if there is one. Old consumers may still be
+    /// finishing their batches when this returns.
     pub(super) async fn reload(
         &mut self,
-        Prepared { config, plan, parts: Parts { queues, token } }: Prepared,
+        Prepared { config, plan, configured: Configured { queues, token } }: Prepared,
         path: Option<String>,
     ) -> Result<(), SupervisorExit> {
-        let followers = self.follow(&queues).await;
+        let new = self.prepare(&queues).await;
         let level = &config.log.level;
         if *level != self.config().log.level
             && let Err(error) = telemetry::set_level(level)
@@ -102,59 +100,58 @@ impl Live {
         self.shared.status.configure(path, &config);
         // A drain uses the new shutdown timeout from here on.
         self.in_force.take_up(config, token);
-        self.run(&queues, followers, Some(&plan)).await
+        self.run(&queues, new, Some(&plan)).await
     }
 
-    /// Asks the database whether new queues are paused, and follows what it says.
-    pub(super) async fn follow(&self, parts: &[Part]) -> Followers {
-        let new = parts.iter().filter(|part| !self.queues.contains_key(&part.name));
-        let follow = new.map(async |part| {
-            (part.name.clone(), part.follow(&self.db, &self.shared, self.until_empty).await)
+    /// Prepares the queues that do not run yet: asks the database whether they are paused, and follows that.
+    pub(super) async fn prepare(&self, queues: &[ConfiguredQueue]) -> NewQueues {
+        let new = queues.iter().filter(|queue| !self.queues.contains_key(&queue.name));
+        let prepared = new.map(async |queue| {
+            let named = queue.named(&self.db, &self.shared);
+            let follower = Follower::start(named.clone(), self.shared.status.clone(), self.until_empty).await;
+            (queue.name.clone(), (named, follower))
         });
-        join_all(follow).await.into_iter().collect()
+        join_all(prepared).await.into_iter().collect()
     }
 
-    /// These are the queues from here on. Without a plan none of them stays as it is.
+    /// Runs these queues and no others. `new` has those that do not run yet. Without a plan, every queue gets new
+    /// consumers.
     pub(super) async fn run(
         &mut self,
-        parts: &[Part],
-        mut followers: Followers,
+        configured: &[ConfiguredQueue],
+        mut new: NewQueues,
         plan: Option<&Plan>,
     ) -> Result<(), SupervisorExit> {
         let mut queues = BTreeMap::new();
-        let mut wanted = DesiredConsumers::new();
-        for part in parts {
-            let name = &part.name;
-            let keeps_source = plan.is_some_and(|plan| plan.keeps_source(name));
-            let running = match (self.queues.remove(name), followers.remove(name)) {
+        let mut desired = DesiredConsumers::new();
+        for queue in configured {
+            let name = &queue.name;
+            let runtime = |named| queue.runtime(named, &self.shared, self.until_empty);
+            let running = match (self.queues.remove(name), new.remove(name)) {
                 (Some(mut running), _) => {
-                    if !keeps_source {
-                        running.runtime = self.runtime(part);
+                    if plan.is_none_or(|plan| !plan.keeps_runtime(name)) {
+                        running.runtime = runtime(running.runtime.named.clone());
                     }
-                    running.sweeping.follow(part.sweep_rules());
+                    running.sweeping.set_rules(queue.sweep_rules());
                     running
                 }
-                (None, Some(follower)) => Running {
-                    runtime: self.runtime(part),
-                    sweeping: part.sweep(&self.db, &self.shared),
+                (None, Some((named, follower))) => RunningQueue {
+                    runtime: runtime(named.clone()),
+                    sweeping: Sweeping::start(named, queue.sweep_rules()),
                     _follower: follower,
                 },
                 (None, None) => continue,
             };
             let spec = |k| ConsumerSpec { runtime: running.runtime.clone(), k };
-            wanted.insert(name.clone(), part.ks().map(spec).collect());
+            desired.insert(name.clone(), queue.batch_sizes().map(spec).collect());
             queues.insert(name.clone(), running);
         }
-        // Those that are not among them are swept no more, and their pauses not followed.
+        // The sweepers and pause followers of removed queues stop here.
         self.queues = queues;
-        self.supervisor.reconcile(wanted).await
+        self.supervisor.reconcile(desired).await
     }
 
-    fn runtime(&self, part: &Part) -> Arc<QueueRuntime> {
-        part.runtime(&self.db, &self.shared, self.until_empty)
-    }
-
-    /// Holds back a queue's takes in this daemon alone, or lets them go on.
+    /// Pauses or resumes a queue in this daemon alone.
     pub(super) fn pause_locally(&self, queue: &str, paused: bool) -> Result<(), Refused> {
         let Some(running) = self.queues.get(queue) else {
             let names: Vec<_> = self.queues.keys().collect();

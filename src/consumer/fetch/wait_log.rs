@@ -1,4 +1,4 @@
-//! What a daemon says that is to end with its queues, and cannot yet.
+//! With `--until-empty`: the log of what a daemon waits for before it can end.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -10,27 +10,27 @@ use tokio::time::Instant;
 
 use crate::json::time;
 
-/// A wait shorter than this is not spoken of.
+/// A shorter wait is not logged.
 const FIRST: Duration = Duration::from_secs(2);
 
-/// Then it is said as often as this.
-const AGAIN: Duration = Duration::from_secs(30);
+/// A longer one is logged once in this time.
+const PERIOD: Duration = Duration::from_secs(30);
 
-/// When the daemon next says what it waits for, once it waits.
+/// When the next log event is due, once the daemon waits.
 #[derive(Debug, Default)]
-pub(crate) struct LastWords(Mutex<Option<Instant>>);
+pub(crate) struct WaitLog(Mutex<Option<Instant>>);
 
-impl LastWords {
-    /// There is something left, and nothing that could be taken now.
-    pub(super) fn wait_for(&self, queue: &str, rest: Unfinished) {
+impl WaitLog {
+    /// Logs that the queue has unfinished items of which none is ready, unless it was logged recently.
+    pub(super) fn wait_for(&self, queue: &str, unfinished: Unfinished) {
         let now = Instant::now();
         let mut next = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if now < *next.get_or_insert(now + FIRST) {
             return;
         }
-        *next = Some(now + AGAIN);
-        let due = rest.waiting.map(time);
-        match (rest.running, due) {
+        *next = Some(now + PERIOD);
+        let due = unfinished.waiting.map(time);
+        match (unfinished.running, due) {
             (false, Some(due)) => {
                 tracing::info!(
                     event = "scheduled_items_awaited",

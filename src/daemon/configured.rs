@@ -1,0 +1,182 @@
+//! The configured queues with their handlers, as far as no database is needed.
+
+use std::{collections::BTreeMap, num::NonZeroUsize, sync::Arc, time::Duration};
+
+use foundationdb::Database;
+use kvqueue_queue::{Approach, Queue, Spread, Staged, SweepRules};
+use tokio::sync::Notify;
+
+use crate::{
+    actors::ConsumerContext,
+    config::{Config, ConfigError, Delivery, FetchStrategy, QueueConfig},
+    consumer::{
+        fetch::WaitLog,
+        runtime::{NamedQueue, QueueRuntime},
+    },
+    handlers::{AnyHandler, Registry},
+    http::Token,
+    status::Heartbeat,
+    sweep,
+};
+
+/// The poll interval with `--until-empty`: no watch fires when another process finishes the last items.
+const UNTIL_EMPTY_POLL: Duration = Duration::from_millis(200);
+
+/// Built-in handlers, which write nothing into an item's transaction.
+const WITHOUT_TRANSACTION: [&str; 3] = ["exec", "log", "stdout"];
+
+/// One configured queue.
+pub(crate) struct ConfiguredQueue {
+    pub(super) name: Arc<str>,
+    queue: Queue,
+    handler: AnyHandler,
+    config: QueueConfig,
+}
+
+/// What a configuration needs to run. The files that it names have been read.
+pub(super) struct Configured {
+    pub(super) queues: Vec<ConfiguredQueue>,
+    pub(super) token: Option<Token>,
+}
+
+impl Configured {
+    /// Checks the whole configuration, reads its files and makes its handlers. `kept` has the handlers of queues
+    /// whose handler does not change.
+    pub(super) fn new(
+        config: &Config,
+        registry: &Registry,
+        kept: &BTreeMap<Arc<str>, AnyHandler>,
+    ) -> Result<Self, ConfigError> {
+        config.validate()?;
+        let token = config.http.token_file.as_deref().map(Token::read).transpose()?;
+        let configured = |(name, queue): (&String, _)| {
+            let kept = kept.get(name.as_str()).cloned();
+            let handler = kept.map_or_else(|| registry.build(name, queue), Ok)?;
+            ConfiguredQueue::new(&config.prefix, name, queue, handler)
+        };
+        let queues = config.queues.iter().map(configured).collect::<Result<_, _>>()?;
+        Ok(Self { queues, token })
+    }
+
+    /// The same, for a daemon that is about to run: there must be a queue.
+    pub(super) fn to_run(
+        config: &Config,
+        registry: &Registry,
+        kept: &BTreeMap<Arc<str>, AnyHandler>,
+    ) -> Result<Self, ConfigError> {
+        let configured = Self::new(config, registry, kept)?;
+        if configured.queues.is_empty() {
+            let fix = "add a [queues.NAME] table, or name a queue with --queue and --handler";
+            return Err(ConfigError::value("queues", "{}", "there is no queue to process", fix));
+        }
+        Ok(configured)
+    }
+
+    /// What is valid but probably a mistake.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        self.queues.iter().flat_map(ConfiguredQueue::warnings).collect()
+    }
+
+    /// Logs the warnings.
+    pub(super) fn log_warnings(&self) {
+        for warning in self.warnings() {
+            tracing::warn!(event = "configuration_warning", "{warning}");
+        }
+    }
+}
+
+impl ConfiguredQueue {
+    fn warnings(&self) -> Vec<String> {
+        let (name, handler) = (&self.name, self.config.handler.as_str());
+        let broken = self.handler.warning().map(|why| format!("queues.{name}: handler {handler:?}: {why}"));
+        let once = self.config.delivery == Delivery::ExactlyOnce && WITHOUT_TRANSACTION.contains(&handler);
+        let once = once.then(|| {
+            format!(
+                "queues.{name}: delivery = \"exactly-once\" is at-least-once with handler {handler:?}, which writes nothing into the item's transaction; \
+                 what it does may happen twice"
+            )
+        });
+        broken.into_iter().chain(once).collect()
+    }
+
+    /// The queue `name` with these settings, which are valid.
+    pub(crate) fn new(
+        prefix: &str,
+        name: &str,
+        config: &QueueConfig,
+        handler: AnyHandler,
+    ) -> Result<Self, ConfigError> {
+        let queue = Queue::of_kind(prefix.as_bytes(), name.as_bytes(), config.layout()).map_err(|error| {
+            let key = format!("queues.{name}");
+            ConfigError::value(
+                key,
+                format_args!("{name:?}"),
+                error.to_string(),
+                "change the name or the prefix",
+            )
+        })?;
+        Ok(Self { name: name.into(), queue, handler, config: config.clone() })
+    }
+
+    /// The queue by its name, on an open database.
+    pub(crate) fn named(&self, db: &Arc<Database>, shared: &ConsumerContext) -> Arc<NamedQueue> {
+        Arc::new(NamedQueue {
+            name: self.name.clone(),
+            queue: self.queue.clone(),
+            db: db.clone(),
+            meters: shared.status.metrics.queue(&self.name),
+            pause: shared.status.pause_state(&self.name),
+            breaker: shared.status.breaker(&self.name),
+            history: shared.history.clone(),
+            shutdown: shared.shutdown.clone(),
+        })
+    }
+
+    /// The queue with its settings. `named` is the queue of this name.
+    pub(crate) fn runtime(
+        &self,
+        named: Arc<NamedQueue>,
+        shared: &ConsumerContext,
+        until_empty: bool,
+    ) -> Arc<QueueRuntime> {
+        let config = &self.config;
+        let poll_interval = config.poll_interval;
+        Arc::new(QueueRuntime {
+            tried: named.breaker.reset(self.handler.clone()),
+            named,
+            handler: config.handler.as_str().into(),
+            delivery: config.delivery,
+            lease: config.lease,
+            retry: config.retry.rules(),
+            timeout: config.handler_timeout,
+            until_empty: until_empty.then(WaitLog::default),
+            approach: approach(config.fetch_strategy),
+            poll_interval: if until_empty { poll_interval.min(UNTIL_EMPTY_POLL) } else { poll_interval },
+            look_again: Notify::default(),
+            fetches: Heartbeat::default(),
+            clock: Arc::default(),
+            suspects: shared.suspects.clone(),
+            work: shared.work.clone(),
+        })
+    }
+
+    /// The rules by which the queue is swept.
+    pub(super) fn sweep_rules(&self) -> SweepRules {
+        sweep::rules(&self.config)
+    }
+
+    /// The batch size of each consumer.
+    pub(super) fn batch_sizes(&self) -> impl Iterator<Item = NonZeroUsize> {
+        let groups = self.config.consumers.iter();
+        groups.flat_map(|group| std::iter::repeat_n(NonZeroUsize::new(group.k), group.count).flatten())
+    }
+}
+
+/// Where fetches look for items.
+fn approach(strategy: FetchStrategy) -> Approach {
+    match strategy {
+        FetchStrategy::Front => Approach::Front,
+        FetchStrategy::Spread => Approach::Spread(Spread::default()),
+        FetchStrategy::Staged => Approach::Staged(Staged::default()),
+    }
+}
