@@ -1,32 +1,11 @@
-//! The commands. stdout is data, stderr everything else; [`Exit`] says what the codes mean.
-//!
-//! | file | command |
-//! |---|---|
-//! | `run` | the daemon |
-//! | `push`, `pop`, `peek`, `len`, `list`, `delete` | one operation on a queue |
-//! | `pause`, `resume` | a queue that daemons leave alone |
-//! | `recount` | counters that say what is there |
-//! | `requeue`, `move_items` | items to another state, or to another queue |
-//! | `export`, `import`, `ndjson` | a queue as lines of JSON |
-//! | `dead` | dead letters: look, retry, purge |
-//! | `config` | check and show the configuration |
-//! | `status`, `top` | what the running daemon does, once or live |
-//! | `reload` | have a running daemon take it up |
-//! | `doctor` | check everything around a daemon |
-//! | `backup` | copy an embedded directory while it is used |
-//! | `migrate` | move queues to another database |
-//! | `demo` | the tutorial, live |
-//! | `bench` | how fast it is here |
-//! | `completions`, `man`, `markdown` | what shells and manuals show of all these |
-//! | `words` | other programs' names of commands |
-//! | `globals`, `target`, `client`, `daemon`, `number`, `output`, `lines`, `progress`, `frozen` | what they share |
+//! The commands, one file or directory each. Data goes to stdout, everything else to stderr; [`Exit`] defines the exit codes.
 
+mod api_client;
 mod backup;
 mod bench;
 mod client;
 mod completions;
 mod config;
-mod daemon;
 mod dead;
 mod delete;
 mod demo;
@@ -72,13 +51,13 @@ use crate::{
     exit::{self, Exit},
     telemetry,
 };
-use daemon::AskError;
+use api_client::AskError;
 use globals::Globals;
 
-/// What the program is called.
+/// The program's name.
 const NAME: &str = "kvqueue";
 
-/// A durable queue on FoundationDB, or in a local directory, and the daemon that works it off.
+/// A durable queue on FoundationDB, or in a local directory, and the daemon that processes it.
 #[derive(Debug, Parser)]
 #[command(name = NAME, version, after_help = exit::help())]
 struct Cli {
@@ -121,12 +100,12 @@ enum Command {
     Man(man::Args),
 }
 
-/// A command line that clap cannot know to be wrong.
+/// A command line is wrong in a way that clap cannot find out.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct UsageError(String);
 
-/// What was given was refused.
+/// The input was refused.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct DataError(String);

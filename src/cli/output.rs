@@ -25,11 +25,16 @@ pub(super) fn items(json: bool, items: &[Item]) -> io::Result<()> {
     out.flush()
 }
 
-/// How many columns a table may have: those of the terminal on stdout, or what `COLUMNS` says. None if nothing says it.
+/// How many columns a table may have: those of the terminal on stdout, or else `COLUMNS`. None if neither is known.
 pub(super) fn width() -> Option<u16> {
-    let size = rustix::termios::tcgetwinsize(io::stdout()).ok().filter(|size| size.ws_col > 0);
     let columns = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|columns| *columns > 0);
-    size.map(|size| size.ws_col).or_else(columns)
+    terminal_size().map(|(width, _)| width).or_else(columns)
+}
+
+/// The columns and rows of the terminal on stdout. None if it is not a terminal, or does not know its size.
+pub(super) fn terminal_size() -> Option<(u16, u16)> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    (size.ws_col > 0 && size.ws_row > 0).then_some((size.ws_col, size.ws_row))
 }
 
 /// `1 item`, `2 items`.
@@ -54,7 +59,7 @@ fn shown(c: char) -> Vec<char> {
     if c.is_control() { c.escape_default().collect() } else { vec![c] }
 }
 
-/// Prints a message on stderr. Without a stderr there is nobody to tell.
+/// Prints a message on stderr. A failure to print is ignored.
 pub(super) fn note(text: std::fmt::Arguments<'_>) {
     telemetry::note(&text.to_string());
 }

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::{
     UsageError,
+    api_client::{ApiClient, At},
     client::Client,
-    daemon::{At, Daemon},
     globals::Globals,
     output,
 };
@@ -38,8 +38,8 @@ pub(super) struct Args {
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         if self.local {
-            let told = Daemon::find(globals, &self.at)?.pause_locally(&self.queue, true)?;
-            return told_here(globals, &told, &format!("paused {} in this daemon", self.queue.display()));
+            let answer = ApiClient::find(globals, &self.at)?.pause_locally(&self.queue, true)?;
+            return print_local(globals, &answer, &format!("paused {} in this daemon", self.queue.display()));
         }
         self.at.only_with_here()?;
         let client = Client::open_or_create(globals)?;
@@ -58,9 +58,9 @@ impl Args {
     }
 }
 
-/// What came of a pause that is one daemon's.
-pub(super) fn told_here(globals: &Globals, told: &Value, text: &str) -> anyhow::Result<Exit> {
-    output::line(globals.json, text.as_bytes(), told)?;
+/// Prints the result of pausing or resuming in one daemon.
+pub(super) fn print_local(globals: &Globals, answer: &Value, text: &str) -> anyhow::Result<Exit> {
+    output::line(globals.json, text.as_bytes(), answer)?;
     Ok(Exit::Done)
 }
 

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{
-    daemon::{At, Daemon},
+    api_client::{ApiClient, At},
     globals::Globals,
     output,
     status::fitting,
@@ -27,7 +27,7 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
-        let answer = Daemon::find(globals, &self.at)?.tell("POST", "/api/v1/reload", None)?;
+        let answer = ApiClient::find(globals, &self.at)?.send("POST", "/api/v1/reload", None)?;
         output::line(globals.json, text(&answer).as_bytes(), &answer)?;
         Ok(Exit::Done)
     }

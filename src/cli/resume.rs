@@ -7,11 +7,11 @@ use kvqueue_queue::Pause;
 use serde_json::json;
 
 use super::{
+    api_client::{ApiClient, At},
     client::Client,
-    daemon::{At, Daemon},
     globals::Globals,
     output,
-    pause::{change, open, told_here, why},
+    pause::{change, open, print_local, why},
     status,
 };
 use crate::exit::Exit;
@@ -38,8 +38,12 @@ pub(super) struct Args {
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         if self.local {
-            let told = Daemon::find(globals, &self.at)?.pause_locally(&self.queue, false)?;
-            return told_here(globals, &told, &format!("resumed {} in this daemon", self.queue.display()));
+            let answer = ApiClient::find(globals, &self.at)?.pause_locally(&self.queue, false)?;
+            return print_local(
+                globals,
+                &answer,
+                &format!("resumed {} in this daemon", self.queue.display()),
+            );
         }
         self.at.only_with_here()?;
         let client = Client::open(globals)?;
@@ -73,9 +77,9 @@ impl Args {
     }
 
     /// The running daemon, if it has paused the queue for itself.
-    fn paused_locally(&self, globals: &Globals, client: &Client) -> Option<Daemon> {
+    fn paused_locally(&self, globals: &Globals, client: &Client) -> Option<ApiClient> {
         let patience = globals.timeout().map_or(PATIENCE, |limit| limit.min(PATIENCE));
-        let daemon = Daemon::of(globals, client.config()).ok()?.within(patience);
+        let daemon = ApiClient::of(globals, client.config()).ok()?.within(patience);
         let (_, figures) = status::ask(&daemon).ok()?;
         let is_paused = figures.queues.iter().any(|it| it.paused_locally && *it.queue == *self.queue);
         is_paused.then_some(daemon)

@@ -155,7 +155,7 @@ fn status_shows_the_daemon_and_says_whether_it_is_ready() {
     assert!(!text.contains('\x1b'), "{text:?}");
     let object: Value = serde_json::from_str(&daemon.status(&db, &["status", "--json"]).ok()).unwrap();
     assert_eq!((&object["phase"], &object["queues"][0]["queue"]), (&"ready".into(), &"q".into()));
-    // No terminal: top shows it once.
+    // Without a terminal, top prints once.
     let top = daemon.status(&db, &["top"]).ok();
     assert!(top.contains(" is ready, process ") && !top.contains('\x1b'), "{top:?}");
 }
@@ -172,7 +172,7 @@ fn without_a_daemon_status_shows_what_the_database_has() {
     let Ran { code, stdout, .. } = run(&db, &["status", "--json"]);
     let object: Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!((code, &object["queues"][0]["ready"], &object["phase"]), (Some(69), &2.into(), &Value::Null));
-    // An address that is given is used.
+    // --at wins over the configuration.
     let stderr = run(&db, &["status", "--at", "127.0.0.1:1"]).failed(69);
     assert!(stderr.contains("no daemon answers at 127.0.0.1:1"), "{stderr}");
     assert!(run(&db, &["top", "--at", "127.0.0.1:1"]).failed(69).contains("no daemon answers"));

@@ -3,7 +3,7 @@
 use super::{Deadline, findings::Findings};
 use crate::{
     cli::{
-        daemon::{AskError, Daemon, QUESTION, rough},
+        api_client::{ApiClient, AskError, READ_TIMEOUT, rough},
         globals::Globals,
         status::{self, Figures, QueueFigures, fitting},
     },
@@ -35,8 +35,8 @@ pub(super) fn look(
         findings.note(ABOUT, "not asked: http.listen is \"off\"", "give it an address there");
         return None;
     }
-    let daemon = match Daemon::of(globals, config) {
-        Ok(daemon) => daemon.within(deadline.left(QUESTION)),
+    let daemon = match ApiClient::of(globals, config) {
+        Ok(daemon) => daemon.within(deadline.left(READ_TIMEOUT)),
         Err(error) => {
             findings.note(ABOUT, format!("not asked: {error}"), "ask it with kvqueue status --at");
             return None;

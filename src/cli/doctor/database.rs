@@ -16,7 +16,7 @@ use super::{
     pauses::Pauses,
 };
 use crate::{
-    cli::daemon::rough,
+    cli::api_client::rough,
     config::Config,
     database::{Patience, Store},
 };

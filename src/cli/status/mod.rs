@@ -22,7 +22,7 @@ use anyhow::Context;
 use serde_json::Value;
 
 use super::{
-    daemon::{At, Daemon},
+    api_client::{ApiClient, At},
     globals::Globals,
     output,
 };
@@ -58,7 +58,7 @@ pub(super) struct Args {
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let began = Instant::now();
-        match Daemon::find(globals, &self.at).and_then(|daemon| ask_all(&daemon)) {
+        match ApiClient::find(globals, &self.at).and_then(|daemon| ask_all(&daemon)) {
             Ok((answer, figures, others)) => {
                 let exit = show(globals.json, &answer, &figures)?;
                 if !globals.json {
@@ -76,7 +76,7 @@ impl Args {
 }
 
 /// The status of a daemon, and of the other queues in its database, or the reason why those are unknown.
-fn ask_all(daemon: &Daemon) -> anyhow::Result<(Value, Figures, Vec<Value>)> {
+fn ask_all(daemon: &ApiClient) -> anyhow::Result<(Value, Figures, Vec<Value>)> {
     let (mut answer, figures) = ask(daemon)?;
     let others = others::ask(daemon, &figures).unwrap_or_default();
     answer["other_queues"] = others.as_slice().into();
@@ -84,7 +84,7 @@ fn ask_all(daemon: &Daemon) -> anyhow::Result<(Value, Figures, Vec<Value>)> {
 }
 
 /// The status of the daemon of this command's database, whole and as far as it is shown.
-pub(super) fn ask(daemon: &Daemon) -> anyhow::Result<(Value, Figures)> {
+pub(super) fn ask(daemon: &ApiClient) -> anyhow::Result<(Value, Figures)> {
     let answer = daemon.get(STATUS)?;
     let figures = read(&answer)?;
     daemon.expect_own(&figures)?;

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Figures, Line, Mood, figures::Paused, fitting};
-use crate::cli::daemon::{AskError, Daemon};
+use crate::cli::api_client::{ApiClient, AskError};
 
 /// All queues of a daemon's database.
 const ALL: &str = "/api/v1/queues?all=true";
@@ -35,7 +35,7 @@ impl Other {
 }
 
 /// Asks a daemon for the queues of its database that it does not work on.
-pub(super) fn ask(daemon: &Daemon, figures: &Figures) -> Result<Vec<Value>, AskError> {
+pub(super) fn ask(daemon: &ApiClient, figures: &Figures) -> Result<Vec<Value>, AskError> {
     let mut answer = daemon.get(ALL)?;
     let mut queues = answer["queues"].as_array_mut().map(std::mem::take).unwrap_or_default();
     queues.retain(|it| figures.queues.iter().all(|own| it["queue"] != *own.queue));
@@ -63,13 +63,13 @@ mod tests {
 
     fn shown(ready: &[i64]) -> Option<String> {
         let queue =
-            |(at, ready): (usize, &i64)| json!({ "queue": format!("q{at}"), "ready": ready, "later": 0 });
+            |(at, ready): (usize, &i64)| json!({ "queue": format!("q{at}"), "ready": ready, "delayed": 0 });
         let queues: Vec<_> = ready.iter().enumerate().map(queue).collect();
         line(&queues).map(|line| line.show(false, 200))
     }
 
     #[test]
-    fn those_with_most_items_are_named() {
+    fn the_queues_with_the_most_items_are_named() {
         assert_eq!(shown(&[]), None);
         assert_eq!(shown(&[1]).unwrap(), "1 other queue in the database: q0 1 ready");
         let many = shown(&[0, 0, 7, 1, 0, 0, 2]).unwrap();

@@ -1,4 +1,4 @@
-//! Asking a running daemon, and telling it something: over HTTP, at the address that it listens on.
+//! The client of a running daemon's HTTP API, for the commands that ask a daemon or change its state.
 
 use std::{
     ffi::OsStr,
@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use serde_json::{Value, json};
 
 use super::{
@@ -25,19 +26,19 @@ use crate::{
     http::Token,
 };
 
-/// How long a connection may take to come about.
-const REACH: Duration = Duration::from_secs(5);
+/// How long connecting may take.
+const CONNECT: Duration = Duration::from_secs(5);
 
-/// How long an answer to a question may keep silent. The daemon waits six seconds for its database.
-pub(super) const QUESTION: Duration = Duration::from_secs(15);
+/// How long a GET waits for bytes of the answer. The daemon itself waits six seconds for its database.
+pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Longer texts of a daemon are cut.
-const TEXT: usize = 400;
+/// The most characters that an error shows of a daemon's text.
+const LONGEST_TEXT: usize = 400;
 
-/// The longest answer, in bytes.
-const LONGEST: u64 = 16 << 20;
+/// The longest answer that is read, in bytes.
+const LONGEST_ANSWER: u64 = 16 << 20;
 
-/// Where the daemon is asked.
+/// The option `--at`: the address of the daemon.
 #[derive(Debug, clap::Args)]
 pub(super) struct At {
     /// Where the daemon listens: IP:PORT, or unix:PATH [default: what the configuration says in http.listen]
@@ -46,12 +47,12 @@ pub(super) struct At {
 }
 
 impl At {
-    /// Whether the command line says it.
+    /// Whether the command line has `--at`.
     pub(super) fn is_given(&self) -> bool {
         self.at.is_some()
     }
 
-    /// Where no daemon is asked, it is a mistake to say where one listens.
+    /// An error if the command line has `--at`, for a command that asks no daemon.
     pub(super) fn only_with_here(&self) -> Result<(), UsageError> {
         match self.at {
             None => Ok(()),
@@ -60,22 +61,23 @@ impl At {
     }
 }
 
-/// A daemon that listens somewhere.
+/// A client of one daemon's HTTP API. Each request opens a connection of its own.
 #[derive(Debug)]
-pub(super) struct Daemon {
+pub(super) struct ApiClient {
     address: Address,
     token: Option<Token>,
-    /// The configuration that it has to be of; none if it is the one at an address, whatever its configuration is.
-    of: Option<Own>,
-    /// How long an answer may take, if `--timeout` says so.
+    /// The configuration that the daemon must run with. None if `--at` names the daemon: then any configuration will do.
+    expected: Option<Expected>,
+    /// The value of `--timeout`: how long an answer may take.
     timeout: Option<Duration>,
 }
 
-/// What of a command's configuration tells which daemon is meant.
+/// The parts of a command's configuration that identify the daemon that uses it.
 #[derive(Debug)]
-struct Own {
+struct Expected {
     database: String,
-    /// The file, if nothing was laid over the database that it names. A service may know its database from systemd alone.
+    /// The configuration file, unless the command line overrides its database. A service may have its database from systemd
+    /// alone, so the file identifies it too.
     file: Option<PathBuf>,
 }
 
@@ -85,34 +87,34 @@ enum Address {
     Unix(PathBuf),
 }
 
-/// A daemon gave no answer, or another than was asked for.
+/// A request to a daemon failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AskError {
-    /// Nobody is there.
-    #[error("no daemon answers at {at}; is it running? say with --at where it listens")]
+    /// No connection.
+    #[error("no daemon answers at {at}; is it running? --at ADDRESS names another address")]
     Nobody {
         at: String,
         #[source]
         error: io::Error,
     },
-    /// Somebody is there, and says nothing.
-    #[error("the daemon at {at} has said nothing for {}; its log may say why", rough(*silence))]
+    /// Connected, but no answer in time.
+    #[error("the daemon at {at} has not answered for {}; its log may show why", rough(*silence))]
     Silent { at: String, silence: Duration },
-    /// It broke off, or is none of ours.
-    #[error("what answers at {at} is no kvqueue, or was cut off: {problem}")]
+    /// The answer is incomplete, or another program sent it.
+    #[error("the answer from {at} is incomplete, or from a program other than kvqueue: {problem}")]
     Garbled { at: String, problem: &'static str },
-    /// It is another database's.
+    /// The daemon uses another database.
     #[error(
-        "the daemon at {at} uses the database {theirs}, not {ours}; give the configuration of the daemon that is meant, or name this one with --at {at}"
+        "the daemon at {at} uses the database {theirs}, not {ours}; give the configuration of the daemon that you mean, or name this one with --at {at}"
     )]
     Elsewhere { at: String, theirs: String, ours: String },
-    /// It did not do it.
-    #[error("the daemon at {at} says: {message}; {fix}")]
+    /// The daemon refused the request.
+    #[error("the daemon at {at} answers: {message}; {fix}")]
     Refused { at: String, code: String, message: String, fix: String },
 }
 
 impl AskError {
-    /// The exit code that tells it to scripts.
+    /// The command's exit code.
     pub(super) fn exit(&self) -> Exit {
         match self {
             Self::Nobody { .. } | Self::Silent { .. } | Self::Garbled { .. } | Self::Elsewhere { .. } => {
@@ -120,7 +122,7 @@ impl AskError {
             }
             Self::Refused { code, .. } => match code.as_str() {
                 "refused" => Exit::Config,
-                // It answers nothing that is asked so, or nothing now.
+                // The daemon refuses every request of this kind, or every request at the moment.
                 "unauthorized" | "host" | "busy" | "unavailable" => Exit::Unavailable,
                 _ => Exit::Failed,
             },
@@ -128,7 +130,7 @@ impl AskError {
     }
 }
 
-/// Whether the secret may go there in the clear: to this machine, or to where the configuration has its daemon listen.
+/// Whether the secret may be sent there unencrypted: on this machine, and to the address of `http.listen`.
 fn is_trusted(address: &Address, http: &Http) -> bool {
     match address {
         Address::Unix(_) => true,
@@ -138,8 +140,8 @@ fn is_trusted(address: &Address, http: &Http) -> bool {
     }
 }
 
-impl Daemon {
-    /// The daemon at an address, or the one that the configuration is for.
+impl ApiClient {
+    /// A client of the daemon that `--at` names, or else of the configuration's daemon.
     pub(super) fn find(globals: &Globals, at: &At) -> anyhow::Result<Self> {
         let (config, faults) = globals.start_leniently()?;
         if let Some(fault) = faults.into_iter().find(|fault| fault.place == Place::Http && !at.is_given()) {
@@ -152,30 +154,30 @@ impl Daemon {
         Ok(Self { timeout: globals.timeout(), ..daemon })
     }
 
-    /// The daemon of a configuration that may not be valid.
+    /// A client of the configuration's daemon. The configuration may be invalid.
     pub(super) fn of(globals: &Globals, config: &Config) -> anyhow::Result<Self> {
         let file = globals.config().filter(|_| globals.database().is_none()).map(Path::to_owned);
-        let own = Own { database: config.database.clone(), file };
-        Ok(Self { of: Some(own), ..Self::at(&config.http.listen, &config.http)? })
+        let expected = Expected { database: config.database.clone(), file };
+        Ok(Self { expected: Some(expected), ..Self::at(&config.http.listen, &config.http)? })
     }
 
     /// An error if a daemon with these figures uses another database than this command.
     pub(super) fn expect_own(&self, figures: &Figures) -> Result<(), AskError> {
-        let is_ours = |own: &Own| {
-            figures.database.is(&own.database)
-                || own.file.as_ref().is_some_and(|file| figures.config.is(file))
+        let matches = |expected: &Expected| {
+            figures.database.is(&expected.database)
+                || expected.file.as_ref().is_some_and(|file| figures.config.is(file))
         };
-        match &self.of {
-            Some(own) if !is_ours(own) => Err(AskError::Elsewhere {
+        match &self.expected {
+            Some(expected) if !matches(expected) => Err(AskError::Elsewhere {
                 at: self.to_string(),
-                theirs: fitting(&figures.database.url, TEXT),
-                ours: own.database.clone(),
+                theirs: fitting(&figures.database.url, LONGEST_TEXT),
+                ours: expected.database.clone(),
             }),
             _ => Ok(()),
         }
     }
 
-    /// Waits no longer than this for an answer.
+    /// This client with a limit on the wait for an answer.
     pub(super) fn within(self, limit: Duration) -> Self {
         Self { timeout: Some(limit), ..self }
     }
@@ -186,7 +188,7 @@ impl Daemon {
             Listen::Off => return Err(usage("http.listen is \"off\"").into()),
             Listen::Auto => Address::Tcp(DEFAULT_ADDRESS),
             Listen::Tcp(address) if address.port() == 0 => {
-                return Err(usage("port 0 is any free one").into());
+                return Err(usage("port 0 means any free port").into());
             }
             Listen::Tcp(address) => Address::Tcp(reachable(*address)),
             Listen::Unix(path) => Address::Unix(path.clone()),
@@ -203,17 +205,17 @@ impl Daemon {
             }
             trusted
         });
-        Ok(Self { address, token, of: None, timeout: None })
+        Ok(Self { address, token, expected: None, timeout: None })
     }
 
-    /// Asks for what is at a path.
+    /// Sends a GET request.
     pub(super) fn get(&self, path: &str) -> Result<Value, AskError> {
         self.ask("GET", path, None)
     }
 
-    /// Tells it something, if it is the daemon of the database that it is asked for.
-    pub(super) fn tell(&self, method: &str, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
-        if self.of.is_some() {
+    /// Sends a request that changes something, after a check that the daemon uses the expected database.
+    pub(super) fn send(&self, method: &str, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
+        if self.expected.is_some() {
             status::ask(self).map_err(|error| match error.downcast_ref() {
                 Some(AskError::Elsewhere { .. }) => error.context("nothing was changed"),
                 _ => error,
@@ -222,25 +224,29 @@ impl Daemon {
         Ok(self.ask(method, path, body)?)
     }
 
-    /// Has it take nothing from a queue, or take from it again; other daemons are not concerned.
+    /// Pauses or resumes a queue in this daemon only.
     pub(super) fn pause_locally(&self, queue: &OsStr, paused: bool) -> anyhow::Result<Value> {
         let name = queue.to_str().ok_or_else(|| {
-            UsageError(format!("queue {:?} cannot be named over HTTP: it is not UTF-8", queue.display()))
+            UsageError(format!(
+                "queue {:?} cannot be named over HTTP because it is not UTF-8",
+                queue.display()
+            ))
         })?;
         let path = format!("/api/v1/queues/{}/pause", encoded(name));
         if paused {
-            self.tell("PUT", &path, Some(&json!({ "local": true })))?;
+            self.send("PUT", &path, Some(&json!({ "local": true })))?;
         } else {
-            self.tell("DELETE", &(path + "?local=true"), None)?;
+            self.send("DELETE", &(path + "?local=true"), None)?;
         }
-        let mut told = about(name.as_bytes(), "paused", paused);
-        told["local"] = true.into();
-        Ok(told)
+        let mut answer = about(name.as_bytes(), "paused", paused);
+        answer["local"] = true.into();
+        Ok(answer)
     }
 
     fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, AskError> {
         let request = self.request(method, path, body);
-        let patience = self.timeout.unwrap_or(if method == "GET" { QUESTION } else { deadlines::COMMAND });
+        let patience =
+            self.timeout.unwrap_or(if method == "GET" { READ_TIMEOUT } else { deadlines::COMMAND });
         let answer = self.exchange(&request, patience).map_err(|error| self.unanswered(error, patience))?;
         self.read(&answer)
     }
@@ -248,7 +254,7 @@ impl Daemon {
     fn exchange(&self, request: &[u8], patience: Duration) -> io::Result<Vec<u8>> {
         match &self.address {
             Address::Tcp(address) => {
-                let stream = TcpStream::connect_timeout(address, REACH.min(patience))?;
+                let stream = TcpStream::connect_timeout(address, CONNECT.min(patience))?;
                 stream.set_read_timeout(Some(patience))?;
                 stream.set_write_timeout(Some(patience))?;
                 exchange(stream, request)
@@ -265,7 +271,7 @@ impl Daemon {
     fn unanswered(&self, error: io::Error, silence: Duration) -> AskError {
         let at = self.to_string();
         match error.kind() {
-            // What a read says whose time is over.
+            // The read timeout.
             io::ErrorKind::WouldBlock => AskError::Silent { at, silence },
             _ => AskError::Nobody { at, error },
         }
@@ -287,7 +293,7 @@ impl Daemon {
         format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
     }
 
-    /// The body of an answer; an error if that is one, or cut off.
+    /// The body of an answer. An error if it reports one, or is incomplete.
     fn read(&self, answer: &[u8]) -> Result<Value, AskError> {
         let garbled = |problem| AskError::Garbled { at: self.to_string(), problem };
         let answer = Answer::read(answer).map_err(garbled)?;
@@ -297,7 +303,7 @@ impl Daemon {
         }
         let body: Value =
             serde_json::from_slice(answer.body).map_err(|_| garbled("the answer is not JSON"))?;
-        // Not being ready is an answer, too.
+        // A status such as 503 from /readyz comes with a body that is not an error.
         if success || body["error"].is_null() {
             return Ok(body);
         }
@@ -307,7 +313,7 @@ impl Daemon {
     }
 }
 
-/// A time for people: whole seconds, or less than one as it is.
+/// A duration for people: whole seconds, or milliseconds below one second.
 pub(super) fn rough(time: Duration) -> String {
     match time.as_secs() {
         0 => format!("{} ms", time.as_millis()),
@@ -315,14 +321,15 @@ pub(super) fn rough(time: Duration) -> String {
     }
 }
 
-/// A name as it stands in a path.
-pub(super) fn encoded(name: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_~".contains(&byte);
-    let part = |byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
-    name.bytes().map(part).collect()
+/// The characters that are percent-encoded in a path. The dot is one, so that no name is `..`.
+const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'~');
+
+/// A name as a segment of a URL's path.
+pub(super) fn encoded(name: &str) -> PercentEncode<'_> {
+    utf8_percent_encode(name, IN_PATH)
 }
 
-/// A daemon that listens on all addresses is reached on loopback.
+/// The address to connect to: loopback for a daemon that listens on all addresses.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -333,14 +340,14 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 }
 
 fn exchange(mut stream: impl Read + Write, request: &[u8]) -> io::Result<Vec<u8>> {
-    // One that has had enough answers before it has read all.
+    // A server may answer and close before it has read the whole request, so read even if the write failed.
     let written = stream.write_all(request);
     let mut answer = Vec::new();
-    stream.take(LONGEST).read_to_end(&mut answer)?;
+    stream.take(LONGEST_ANSWER).read_to_end(&mut answer)?;
     if answer.is_empty() { written.map(|()| answer) } else { Ok(answer) }
 }
 
-/// An answer, taken apart.
+/// An HTTP answer.
 #[derive(Debug, PartialEq, Eq)]
 struct Answer<'a> {
     status: u16,
@@ -368,7 +375,7 @@ impl<'a> Answer<'a> {
     }
 }
 
-impl fmt::Display for Daemon {
+impl fmt::Display for ApiClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.address {
             Address::Tcp(address) => address.fmt(f),
@@ -391,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_whole_or_none() {
+    fn incomplete_answers_are_errors() {
         let read = |text: &'static str| Answer::read(text.as_bytes()).map(|it| (it.status, it.body.len()));
         assert_eq!(read("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"), Ok((200, 2)));
         assert_eq!(read("HTTP/1.1 204 No Content\r\n\r\n"), Ok((204, 0)));
@@ -405,10 +412,11 @@ mod tests {
     }
 
     #[test]
-    fn who_says_nothing_is_another_than_nobody() {
+    fn a_silent_daemon_and_a_missing_one_are_different_errors() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");
-        let daemon = Daemon { address: Address::Unix(path.clone()), token: None, of: None, timeout: None };
+        let daemon =
+            ApiClient { address: Address::Unix(path.clone()), token: None, expected: None, timeout: None };
         let ask = || {
             let patience = Duration::from_millis(50);
             daemon.exchange(b"GET", patience).map_err(|error| daemon.unanswered(error, patience))
@@ -417,18 +425,18 @@ mod tests {
         let _connections_wait_in_its_queue = std::os::unix::net::UnixListener::bind(&path).unwrap();
         let silent = ask().unwrap_err();
         assert!(matches!(silent, AskError::Silent { .. }), "{silent}");
-        let silent = AskError::Silent { at: "127.0.0.1:7420".to_owned(), silence: QUESTION };
-        insta::assert_snapshot!(silent, @"the daemon at 127.0.0.1:7420 has said nothing for 15 s; its log may say why");
+        let silent = AskError::Silent { at: "127.0.0.1:7420".to_owned(), silence: READ_TIMEOUT };
+        insta::assert_snapshot!(silent, @"the daemon at 127.0.0.1:7420 has not answered for 15 s; its log may show why");
     }
 
     #[test]
-    fn names_are_encoded_but_for_letters_and_digits() {
-        assert_eq!(encoded("a-b_9"), "a-b_9");
-        assert_eq!(encoded("../é?"), "%2E%2E%2F%C3%A9%3F");
+    fn names_are_percent_encoded_except_letters_digits_and_dashes() {
+        assert_eq!(encoded("a-b_9").to_string(), "a-b_9");
+        assert_eq!(encoded("../é?").to_string(), "%2E%2E%2F%C3%A9%3F");
     }
 
     #[test]
-    fn who_listens_everywhere_is_reached_on_loopback() {
+    fn a_daemon_on_all_addresses_is_reached_on_loopback() {
         for (listens, reached) in
             [("0.0.0.0:1", "127.0.0.1:1"), ("[::]:1", "[::1]:1"), ("192.0.2.1:1", "192.0.2.1:1")]
         {
