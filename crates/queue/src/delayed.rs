@@ -9,8 +9,8 @@ use crate::MAX_TAKE_BYTES;
 use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::item::Item;
-use crate::keys::{after, range};
-use crate::marked::{Act, Marked};
+use crate::keys::{Space, after, range};
+use crate::marked::{Act, Body, Marked};
 use crate::meta::Millis;
 use crate::ops::aside::{delayed, last_key, read_records};
 use crate::ops::requeue;
@@ -86,11 +86,7 @@ impl Queue {
         let mut marked = Marked::new(self.clone(), SessionId::new());
         while let Some(from) = begin {
             let from = from.as_slice();
-            let body = async |tr: &Transaction| {
-                let page = requeue::page(space, tr, (from, &end), wanted).await?;
-                Ok(if page.moved.is_empty() { Act::Nothing(page) } else { Act::Write(page) })
-            };
-            let page = marked.run(db, policy, body).await?;
+            let page = marked.run(db, policy, PageOf { space, range: (from, &end), wanted }).await?;
             requeued.moved += page.moved.len();
             requeued.unreadable += page.unreadable;
             if wanted.is_some() {
@@ -100,5 +96,21 @@ impl Queue {
         }
         marked.close(db, policy).await?;
         Ok(requeued)
+    }
+}
+
+/// The transaction of one page.
+struct PageOf<'a> {
+    space: &'a Space,
+    range: (&'a [u8], &'a [u8]),
+    wanted: Option<&'a BTreeSet<ItemId>>,
+}
+
+impl Body for PageOf<'_> {
+    type Output = requeue::RequeuePage;
+
+    async fn fill(&mut self, tr: &Transaction) -> Result<Act<requeue::RequeuePage>, QueueError> {
+        let page = requeue::page(self.space, tr, self.range, self.wanted).await?;
+        Ok(if page.moved.is_empty() { Act::Nothing(page) } else { Act::Write(page) })
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use foundationdb::{Database, Transaction};
+use foundationdb::{Database, FdbError, Transaction, TransactionCommitted};
 use futures::future::try_join;
 
 use crate::error::{LeaseError, QueueError};
@@ -11,11 +11,12 @@ use crate::item::Item;
 use crate::keys::Space;
 use crate::keys::leases::{Acknowledged, Header, Held, LeaseId};
 use crate::meta::Failure;
+use crate::operation::{Operation, Step, complete};
 use crate::ops;
 use crate::ops::acknowledge::{acknowledge, cost, part};
 use crate::ops::cost::WHOLE;
 use crate::ops::version::now;
-use crate::retry::{Retry, RetryError, RetryPolicy, maybe_committed};
+use crate::retry::{RetryPolicy, maybe_committed};
 use crate::suspects::Ward;
 use crate::version_history::VersionHistory;
 
@@ -94,8 +95,8 @@ impl Lease {
     }
 
     /// A change of the lease has committed whose transaction began at this time.
-    pub(crate) fn changed_since(&mut self, began: Option<u64>) {
-        self.since = began.or(self.since);
+    pub(crate) fn changed_since(self, began: Option<u64>) -> Lease {
+        Lease { since: began.or(self.since), ..self }
     }
 
     /// Which lease it is.
@@ -281,53 +282,65 @@ impl Lease {
         if self.is_acknowledged() {
             return Ok(());
         }
-        let refused = |error: RetryError| LeaseError::refused(error, outcomes.len());
-        let (mut retry, mut tr) = Retry::begin(db, policy)?;
-        loop {
-            let began = self.history.as_ref().map(VersionHistory::now);
-            let prepared = self.prepare(&tr, outcomes).await;
-            tr = match prepared {
-                Err(LeaseError::Queue(error)) => retry.after_body(tr, error).await.map_err(refused)?,
-                Err(error) => return Err(error),
-                Ok(Prepared::Committed) => return Ok(()),
-                Ok(Prepared::Commit(change)) => {
-                    let before = self.unsure.clone();
-                    // Before the commit: this future may be dropped while that is under way.
-                    self.note_tried(outcomes);
-                    match tr.commit().await {
-                        Ok(_committed) => {
-                            self.acknowledged(change);
-                            self.changed_since(began);
-                            return Ok(());
-                        }
-                        Err(error) => {
-                            if !maybe_committed(*error) {
-                                self.unsure = before;
-                            }
-                            retry.after_commit(error).await.map_err(refused)?
-                        }
-                    }
-                }
-            };
+        let mut change = Change { lease: self, outcomes, unsure_before: None, plan: None, began: None };
+        match complete(db, policy, &mut change).await {
+            Ok(done) => done.value,
+            Err(error) => Err(LeaseError::refused(error, outcomes.len())),
         }
     }
+}
 
-    async fn prepare(
-        &mut self,
-        tr: &Transaction,
-        outcomes: &[(usize, ItemOutcome)],
-    ) -> Result<Prepared, LeaseError> {
-        if self.unsure.is_some() {
-            match self.status(tr, outcomes).await? {
-                CommitStatus::Lost => return Err(LeaseError::Lost),
-                // Of an extension nothing tells that it happened.
-                CommitStatus::Committed if !outcomes.is_empty() || self.is_acknowledged() => {
-                    return Ok(Prepared::Committed);
+/// A transaction that extends a lease, or acknowledges some of its items.
+struct Change<'a> {
+    lease: &'a mut Lease,
+    outcomes: &'a [(usize, ItemOutcome)],
+    /// `unsure` of the lease before the attempt under way.
+    unsure_before: Option<Acknowledged>,
+    /// What the attempt under way does if it commits.
+    plan: Option<Acknowledgement>,
+    /// When it began, by the holder's clock.
+    began: Option<u64>,
+}
+
+impl Operation for Change<'_> {
+    type Output = Result<(), LeaseError>;
+
+    async fn prepare(&mut self, tr: &Transaction) -> Result<Step<Self::Output>, QueueError> {
+        let (lease, outcomes) = (&mut *self.lease, self.outcomes);
+        self.began = lease.history.as_ref().map(VersionHistory::now);
+        if lease.unsure.is_some() {
+            match lease.status(tr, outcomes).await? {
+                CommitStatus::Lost => return Ok(Step::End(Err(LeaseError::Lost))),
+                // Nothing in the database tells whether an extension has committed.
+                CommitStatus::Committed if !outcomes.is_empty() || lease.is_acknowledged() => {
+                    return Ok(Step::End(Ok(())));
                 }
                 CommitStatus::Committed | CommitStatus::NotCommitted => {}
             }
         }
-        self.acknowledge_in(tr, outcomes).await?.map(Prepared::Commit).ok_or(LeaseError::Lost)
+        self.plan = match lease.acknowledge_in(tr, outcomes).await {
+            Ok(Some(plan)) => Some(plan),
+            Ok(None) => return Ok(Step::End(Err(LeaseError::Lost))),
+            Err(LeaseError::Queue(error)) => return Err(error),
+            Err(error) => return Ok(Step::End(Err(error))),
+        };
+        self.unsure_before.clone_from(&lease.unsure);
+        lease.note_tried(outcomes);
+        Ok(Step::Commit)
+    }
+
+    fn committed(&mut self, _: &TransactionCommitted) -> Option<Self::Output> {
+        if let Some(plan) = self.plan.take() {
+            self.lease.acknowledged(plan);
+        }
+        self.lease.since = self.began.or(self.lease.since);
+        Some(Ok(()))
+    }
+
+    fn failed(&mut self, error: FdbError) {
+        if !maybe_committed(error) {
+            self.lease.unsure = self.unsure_before.take();
+        }
     }
 }
 
@@ -354,9 +367,4 @@ pub enum CommitStatus {
     /// The lease is gone. If it expired before the transaction could commit, the transaction did not
     /// commit; nothing in the database tells any more.
     Lost,
-}
-
-enum Prepared {
-    Commit(Acknowledgement),
-    Committed,
 }

@@ -83,6 +83,7 @@ pub mod migration;
 mod mover;
 mod mutant;
 mod new_item;
+mod operation;
 mod ops;
 mod producer;
 mod pushed;

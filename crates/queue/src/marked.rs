@@ -1,14 +1,18 @@
-//! A long operation in many transactions, each of which is done once, also where its outcome is unknown.
+//! Operations of one or many transactions, each of which commits exactly once.
+//!
+//! Each attempt writes its number to a token slot of the operation. After a commit of unknown outcome, the next attempt
+//! reads the slot: if it has the number of an earlier attempt, that attempt has committed.
 
-use foundationdb::{Database, Transaction};
+use foundationdb::{Database, FdbError, Transaction, TransactionCommitted};
 
 use crate::error::QueueError;
+use crate::operation::{Operation, Step, complete};
 use crate::ops::token;
 use crate::queue::Queue;
-use crate::retry::{Retry, RetryError, RetryPolicy, maybe_committed, run};
+use crate::retry::{RetryError, RetryPolicy, maybe_committed, run};
 use crate::session::SessionId;
 
-/// The operation's identity, with a token slot of its own at a queue.
+/// The identity of an operation, which has a token slot of its own at a queue.
 #[derive(Debug)]
 pub(crate) struct Marked {
     queue: Queue,
@@ -17,20 +21,25 @@ pub(crate) struct Marked {
     attempt: u64,
 }
 
-/// What a transaction is about to do.
-#[derive(Debug, Clone)]
-pub(crate) enum Act<T> {
-    /// It writes.
-    Write(T),
-    /// There is nothing to write.
-    Nothing(T),
+/// The body of a transaction.
+pub(crate) trait Body: Send {
+    /// Its result.
+    type Output: Clone + Send;
+
+    /// Fills the transaction of an attempt.
+    fn fill(
+        &mut self,
+        tr: &Transaction,
+    ) -> impl Future<Output = Result<Act<Self::Output>, QueueError>> + Send;
 }
 
-/// How an attempt goes on.
-enum MarkedStep<T> {
-    Commit(T),
-    /// There is nothing to commit, or an earlier attempt had committed.
-    Over(T),
+/// What a body has done.
+#[derive(Debug, Clone)]
+pub(crate) enum Act<T> {
+    /// It has written: commit.
+    Write(T),
+    /// It has written nothing.
+    Nothing(T),
 }
 
 impl Marked {
@@ -38,55 +47,15 @@ impl Marked {
         Marked { queue, id, attempt: 0 }
     }
 
-    /// Sees one transaction through, and returns what the attempt that committed was about to do.
-    pub(crate) async fn run<T: Clone>(
+    /// Runs a body in transactions until one has committed. Returns the body's result in that attempt.
+    pub(crate) async fn run<B: Body>(
         &mut self,
         db: &Database,
         policy: &RetryPolicy,
-        mut body: impl AsyncFnMut(&Transaction) -> Result<Act<T>, QueueError>,
-    ) -> Result<T, RetryError> {
-        let (mut retry, mut tr) = Retry::begin(db, policy)?;
-        // Attempts that may have committed; at most one did.
-        let mut unsure: Vec<(u64, T)> = Vec::new();
-        loop {
-            let prepared = self.prepare(&tr, &mut body, &unsure).await;
-            tr = match prepared {
-                Err(error) => retry.after_body(tr, error).await?,
-                Ok(MarkedStep::Over(done)) => return Ok(done),
-                Ok(MarkedStep::Commit(doing)) => match tr.commit().await {
-                    Ok(_committed) => return Ok(doing),
-                    Err(error) => {
-                        if maybe_committed(*error) {
-                            unsure.push((self.attempt, doing));
-                        }
-                        retry.after_commit(error).await?
-                    }
-                },
-            };
-        }
-    }
-
-    async fn prepare<T: Clone>(
-        &mut self,
-        tr: &Transaction,
-        body: &mut impl AsyncFnMut(&Transaction) -> Result<Act<T>, QueueError>,
-        unsure: &[(u64, T)],
-    ) -> Result<MarkedStep<T>, QueueError> {
-        let space = self.queue.space();
-        if !unsure.is_empty()
-            && let Some(token) = token::read(space, tr, self.id).await?
-            && let Some((_, done)) = unsure.iter().find(|(attempt, _)| *attempt == token.attempt)
-        {
-            return Ok(MarkedStep::Over(done.clone()));
-        }
-        match body(tr).await? {
-            Act::Nothing(found) => Ok(MarkedStep::Over(found)),
-            Act::Write(doing) => {
-                self.attempt += 1;
-                token::mark(space, tr, self.id, self.attempt)?;
-                Ok(MarkedStep::Commit(doing))
-            }
-        }
+        body: B,
+    ) -> Result<B::Output, RetryError> {
+        let mut transaction = MarkedTransaction { marked: self, body, unsure: Vec::new() };
+        complete(db, policy, &mut transaction).await.map(|done| done.value)
     }
 
     /// Clears the slot, if it was used.
@@ -101,5 +70,45 @@ impl Marked {
         })
         .await
         .map(|_| ())
+    }
+}
+
+struct MarkedTransaction<'a, B: Body> {
+    marked: &'a mut Marked,
+    body: B,
+    /// The attempts that may have committed, the one under way last. At most one of them has.
+    unsure: Vec<(u64, B::Output)>,
+}
+
+impl<B: Body> Operation for MarkedTransaction<'_, B> {
+    type Output = B::Output;
+
+    async fn prepare(&mut self, tr: &Transaction) -> Result<Step<B::Output>, QueueError> {
+        let space = self.marked.queue.space();
+        if !self.unsure.is_empty()
+            && let Some(token) = token::read(space, tr, self.marked.id).await?
+            && let Some((_, done)) = self.unsure.iter().find(|(attempt, _)| *attempt == token.attempt)
+        {
+            return Ok(Step::End(done.clone()));
+        }
+        match self.body.fill(tr).await? {
+            Act::Nothing(found) => Ok(Step::End(found)),
+            Act::Write(doing) => {
+                self.marked.attempt += 1;
+                token::mark(space, tr, self.marked.id, self.marked.attempt)?;
+                self.unsure.push((self.marked.attempt, doing));
+                Ok(Step::Commit)
+            }
+        }
+    }
+
+    fn committed(&mut self, _: &TransactionCommitted) -> Option<B::Output> {
+        self.unsure.pop().map(|(_, done)| done)
+    }
+
+    fn failed(&mut self, error: FdbError) {
+        if !maybe_committed(error) {
+            self.unsure.pop();
+        }
     }
 }

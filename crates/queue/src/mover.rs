@@ -8,7 +8,7 @@ use crate::error::{MoveError, QueueError};
 use crate::id::ItemId;
 use crate::keys::range;
 use crate::kind::Kind;
-use crate::marked::{Act, Marked};
+use crate::marked::{Act, Body, Marked};
 use crate::ops::aside::last_key;
 use crate::ops::peek::last_id;
 use crate::ops::push::{Entry, Pusher};
@@ -79,11 +79,7 @@ impl Mover {
         let Some(until) = &self.until else { return Ok(None) };
         let stretch = Stretch { behind: self.behind.as_ref(), until, k: limit.min(PAGE) };
         let (from, to, what, rng) = (&self.from, &self.to, self.what, &mut self.rng);
-        let body = async |tr: &Transaction| {
-            let pusher = Pusher::alone(to.space().clone(), tr).with_rng(rng.split());
-            one_page(from, tr, what, stretch, pusher, matches!(to.kind(), Kind::Priority(..))).await
-        };
-        let (page, last) = self.marked.run(db, policy, body).await?;
+        let (page, last) = self.marked.run(db, policy, PageOf { from, to, what, stretch, rng }).await?;
         let over = last.is_none();
         self.behind = last.or(self.behind.take());
         Ok((!over).then_some(page))
@@ -107,30 +103,38 @@ async fn last_of(from: &Queue, tr: &Transaction, what: Movable) -> Result<Option
     }
 }
 
-/// One transaction: what it moves, and the last item that it looked at.
-async fn one_page(
-    from: &Queue,
-    tr: &Transaction,
+/// The transaction of one page.
+struct PageOf<'a> {
+    from: &'a Queue,
+    to: &'a Queue,
     what: Movable,
-    stretch: Stretch<'_>,
-    mut pusher: Pusher<'_>,
-    has_priorities: bool,
-) -> Result<Act<(MoveCounts, Option<ItemId>)>, QueueError> {
-    let found = relocate::find(from.space(), tr, what, stretch).await?;
-    let Found { rows, mut items, unreadable, last } = found;
-    if has_priorities {
-        rows.iter().zip(&mut items).for_each(|(row, item)| item.priority = from.priority(&row.id));
+    stretch: Stretch<'a>,
+    rng: &'a mut Rng,
+}
+
+impl Body for PageOf<'_> {
+    /// The counts, and the last item that was read.
+    type Output = (MoveCounts, Option<ItemId>);
+
+    async fn fill(&mut self, tr: &Transaction) -> Result<Act<Self::Output>, QueueError> {
+        let (from, what) = (self.from, self.what);
+        let Found { rows, mut items, unreadable, last } =
+            relocate::find(from.space(), tr, what, self.stretch).await?;
+        if matches!(self.to.kind(), Kind::Priority(..)) {
+            rows.iter().zip(&mut items).for_each(|(row, item)| item.priority = from.priority(&row.id));
+        }
+        let entries: Vec<Entry<'_>> = items.iter().map(Entry::from).collect();
+        let mut pusher = Pusher::alone(self.to.space().clone(), tr).with_rng(self.rng.split());
+        let placed = pusher.place(&entries, None).await?;
+        let effects = placed.items(None).map(|item| item.effect);
+        let added: Vec<_> = rows
+            .iter()
+            .zip(effects)
+            .filter(|(_, effect)| *effect == PushEffect::Added)
+            .map(|(row, _)| row)
+            .collect();
+        relocate::remove(from.space(), tr, what, &added)?;
+        let page = MoveCounts { moved: added.len(), refused: rows.len() - added.len(), unreadable };
+        Ok(if page.moved > 0 { Act::Write((page, last)) } else { Act::Nothing((page, last)) })
     }
-    let entries: Vec<Entry<'_>> = items.iter().map(Entry::from).collect();
-    let placed = pusher.place(&entries, None).await?;
-    let effects = placed.items(None).map(|item| item.effect);
-    let added: Vec<_> = rows
-        .iter()
-        .zip(effects)
-        .filter(|(_, effect)| *effect == PushEffect::Added)
-        .map(|(row, _)| row)
-        .collect();
-    relocate::remove(from.space(), tr, what, &added)?;
-    let page = MoveCounts { moved: added.len(), refused: rows.len() - added.len(), unreadable };
-    Ok(if page.moved > 0 { Act::Write((page, last)) } else { Act::Nothing((page, last)) })
 }

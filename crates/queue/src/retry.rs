@@ -348,7 +348,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        NewItem, PushOptions, Queue, Session, SweepRules, Sweeper, TokenPlace, VersionHistory, sweep_tokens,
+        ItemId, Mover, NewItem, PushOptions, Queue, Session, SweepRules, Sweeper, TokenPlace, VersionHistory,
+        sweep_tokens,
     };
 
     #[test]
@@ -379,6 +380,7 @@ mod tests {
         queue: &Queue,
         session: &mut Session,
         (sweeper, history, place): (&mut Sweeper, &VersionHistory, &mut TokenPlace),
+        (mover, id): (&mut Mover, &ItemId),
     ) {
         fn is_send(_: impl Send) {}
         let policy = RetryPolicy::default();
@@ -391,6 +393,9 @@ mod tests {
         is_send(session.take(db, NonZeroUsize::MIN));
         is_send(sweep_tokens(db, queue, history, place, std::time::UNIX_EPOCH, Duration::ZERO, &policy));
         is_send(queue.retry_all_dead(db, &policy));
+        is_send(queue.delete_item(db, &policy, id));
+        is_send(queue.requeue_item(db, &policy, id));
+        is_send(mover.page(db, &policy, NonZeroUsize::MIN));
         is_send(sweeper.sweep(db, std::time::UNIX_EPOCH, &SweepRules::default()));
     }
 

@@ -7,7 +7,7 @@ use foundationdb::{Database, Transaction};
 use crate::dead::DeadLetterEffect;
 use crate::error::QueueError;
 use crate::id::ItemId;
-use crate::marked::Marked;
+use crate::marked::{Act, Body, Marked};
 use crate::ops::{delete, view};
 use crate::queue::Queue;
 use crate::retry::{RetryError, RetryPolicy, run};
@@ -48,23 +48,11 @@ impl Queue {
         policy: &RetryPolicy,
         id: &ItemId,
     ) -> Result<ItemEffect, RetryError> {
-        self.delete_item_as(SessionId::new(), db, policy, id).await
-    }
-
-    /// The same under an id of the caller's, which no session of the queue has or had. Simulations use
-    /// it, so that a run can be repeated.
-    pub async fn delete_item_as(
-        &self,
-        session: SessionId,
-        db: &Database,
-        policy: &RetryPolicy,
-        id: &ItemId,
-    ) -> Result<ItemEffect, RetryError> {
         if self.purge_dead(db, policy, id).await? == DeadLetterEffect::Moved {
             return Ok(ItemEffect::Done);
         }
-        let mut marked = Marked::new(self.clone(), session);
-        let fate = marked.run(db, policy, async |tr| delete::item(self.space(), tr, id).await).await?;
+        let mut marked = Marked::new(self.clone(), SessionId::new());
+        let fate = marked.run(db, policy, Deletion { queue: self, id }).await?;
         // It is done, whatever becomes of the mark: sweepers clear what is left of it.
         let _ = marked.close(db, policy).await;
         Ok(fate)
@@ -97,5 +85,19 @@ impl Queue {
             // It has come back, or cannot be read.
             Some(ItemState::Scheduled | ItemState::Retrying | ItemState::Dead) | None => ItemEffect::Gone,
         })
+    }
+}
+
+/// The transaction that deletes an item.
+struct Deletion<'a> {
+    queue: &'a Queue,
+    id: &'a ItemId,
+}
+
+impl Body for Deletion<'_> {
+    type Output = ItemEffect;
+
+    async fn fill(&mut self, tr: &Transaction) -> Result<Act<ItemEffect>, QueueError> {
+        delete::item(self.queue.space(), tr, self.id).await
     }
 }

@@ -1,7 +1,6 @@
-//! Dead letters: items that are not tried any more, kept until somebody decides about them.
+//! Dead letters: items that are not tried any more, kept until somebody retries or purges them.
 //!
-//! Here are the operations in a transaction of the caller's; `whole` has those that run transactions of their own, for one letter or all of
-//! a queue.
+//! This file has the operations in a transaction of the caller's. `whole` has the operations that run their own transactions.
 
 mod whole;
 
@@ -17,6 +16,7 @@ use crate::error::{DeadLetterError, QueueError};
 use crate::id::ItemId;
 use crate::meta::{Meta, Millis};
 use crate::ops;
+use crate::ops::dead_page::{DeadLetterAction, Which, page};
 use crate::queue::Queue;
 
 /// An item that is not tried any more.
@@ -24,15 +24,15 @@ use crate::queue::Queue;
 pub struct DeadLetter {
     /// Which item it is.
     pub id: ItemId,
-    /// When it became a dead letter; 0 if nobody knows.
+    /// When it became a dead letter; 0 if that is not known.
     pub died_at: Millis,
     /// Why, for people.
     pub reason: String,
-    /// What else is known of it: its attempts, how they ended, its attributes.
+    /// Its attempts, their failures, and its attributes.
     pub meta: Arc<Meta>,
-    /// What was pushed, whole; `None` where only the letters are listed, and where it cannot be read.
+    /// The payload. `None` in a list without payloads, and if it cannot be read.
     pub payload: Option<Bytes>,
-    /// Why its payload was asked for and is not here: something of the letter is missing or damaged.
+    /// Why the payload cannot be read: a part of the letter is missing or damaged.
     pub unreadable: Option<String>,
 }
 
@@ -45,7 +45,7 @@ impl DeadLetter {
 
 impl Queue {
     /// Dead letters without their payloads, in the order of their ids: the first `limit`, or those behind `after`. A snapshot read: it
-    /// conflicts with nothing. One whose record cannot be read has that for its reason, and no attempts.
+    /// conflicts with nothing. If a letter's record cannot be read, `reason` tells so.
     pub async fn dead_list(
         &self,
         tr: &Transaction,
@@ -55,8 +55,8 @@ impl Queue {
         ops::dead::list(self.space(), tr, after, limit).await
     }
 
-    /// As [`Queue::dead_list`], with payloads, and fewer where [`MAX_TAKE_BYTES`](crate::MAX_TAKE_BYTES) of these and of side records are
-    /// reached, but one at least if there is one. A letter that cannot be read is among them without a payload, and says why.
+    /// As [`Queue::dead_list`], with payloads. It stops at [`MAX_TAKE_BYTES`](crate::MAX_TAKE_BYTES) of payloads and side records, but returns
+    /// at least one letter if there is one. A letter that cannot be read has no payload; `unreadable` has the reason.
     pub async fn dead_after(
         &self,
         tr: &Transaction,
@@ -66,23 +66,27 @@ impl Queue {
         ops::dead::after(self.space(), tr, after, limit).await
     }
 
-    /// A dead letter with its payload; `None` if no dead letter has this id. A dead letter that cannot be read has no payload, but the reason. A snapshot read.
+    /// A dead letter with its payload; `None` if no dead letter has this id. If it cannot be read, it has no payload; `unreadable` has the reason. A snapshot read.
     pub async fn dead_get(&self, tr: &Transaction, id: &ItemId) -> Result<Option<DeadLetter>, QueueError> {
         ops::dead::get(self.space(), tr, id).await
     }
 
-    /// Makes a dead letter an item again, at its own place, with all its attempts before it; how those before ended stays known.
+    /// Makes a dead letter an item again, at its own place, with all its attempts before it. It keeps the failures of earlier attempts.
     /// `false` if there is no dead letter of this id.
     ///
     /// # Errors
     /// [`DeadLetterError::UniqueTaken`] if another item is there under its unique key; nothing is written.
     pub async fn dead_retry(&self, tr: &Transaction, id: &ItemId) -> Result<bool, DeadLetterError> {
-        ops::dead::retry(self.space(), tr, id).await
+        let page = page(self.space(), tr, DeadLetterAction::Retry, Which::One(id)).await?;
+        match page.holder {
+            Some(by) => Err(DeadLetterError::UniqueTaken { id: id.clone(), by }),
+            None => Ok(page.moved > 0),
+        }
     }
 
     /// Deletes a dead letter for good. `false` if there is none of this id. If its record cannot be read, the item's unique key stays taken:
     /// [`Queue::purge_dead`] frees it.
     pub async fn dead_purge(&self, tr: &Transaction, id: &ItemId) -> Result<bool, QueueError> {
-        ops::dead::purge(self.space(), tr, id).await
+        Ok(page(self.space(), tr, DeadLetterAction::Purge, Which::One(id)).await?.moved > 0)
     }
 }

@@ -1,4 +1,4 @@
-//! Dead letters, one at a time: looking at them, making them items again, deleting them.
+//! Reading dead letters, and writing what moves one of them.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use futures::TryStreamExt;
 
 use crate::MAX_TAKE_BYTES;
 use crate::dead::DeadLetter;
-use crate::error::{DeadLetterError, QueueError};
+use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::item::Item;
 use crate::keys::{self, Space, counters, meta, range};
@@ -92,6 +92,11 @@ fn without_payload(space: &Space, id: &ItemId, record: &[u8]) -> DeadLetter {
     DeadLetter::new(id.clone(), meta, None)
 }
 
+/// Whether there is a letter of this id.
+pub(crate) async fn is_dead(space: &Space, tr: &Transaction, id: &ItemId) -> Result<bool, QueueError> {
+    Ok(tr.get(&space.dead_key(id), true).await?.is_some())
+}
+
 /// A letter with its payload.
 pub(crate) async fn get(
     space: &Space,
@@ -102,31 +107,6 @@ pub(crate) async fn get(
     let record = (id.clone(), Bytes::copy_from_slice(&record));
     let found = read_records(space, tr, std::slice::from_ref(&record), MAX_TAKE_BYTES).await?.pop();
     Ok(found.map(|found| letter(space, &record, found)))
-}
-
-/// Makes a letter an item again.
-pub(crate) async fn retry(space: &Space, tr: &Transaction, id: &ItemId) -> Result<bool, DeadLetterError> {
-    let Some(meta) = tr.get(&space.dead_key(id), false).await.map_err(QueueError::from)? else {
-        return Ok(false);
-    };
-    place::check_kind(space, id)?;
-    let meta = decode(space, id, &meta)?;
-    if let Some(by) = unique_holder(space, tr, id, &meta).await? {
-        return Err(DeadLetterError::UniqueTaken { id: id.clone(), by });
-    }
-    let value = place::body(space, tr, id).await?;
-    revive(space, tr, id, &value, meta);
-    place::count_back(space, tr, 1, 0);
-    count_gone(space, tr, 1);
-    Ok(true)
-}
-
-/// Deletes a letter.
-pub(crate) async fn purge(space: &Space, tr: &Transaction, id: &ItemId) -> Result<bool, QueueError> {
-    let Some(record) = tr.get(&space.dead_key(id), false).await? else { return Ok(false) };
-    bury(space, tr, id, &record);
-    count_gone(space, tr, 1);
-    Ok(true)
 }
 
 /// The side record of a letter.

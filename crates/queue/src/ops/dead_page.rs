@@ -1,4 +1,4 @@
-//! Retrying or purging many dead letters in one transaction.
+//! Retrying or purging dead letters in one transaction.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
@@ -12,77 +12,46 @@ use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::keys::{Space, after, meta, range};
 use crate::ops::dead::{bury, count_gone, decode, records, revive, unique_holder};
-use crate::ops::version::now;
-use crate::ops::{conflict, cost, place, token};
-use crate::session::SessionId;
+use crate::ops::{conflict, cost, place};
 
 /// The most letters of one transaction.
 const PAGE: NonZeroUsize = NonZeroUsize::new(500).expect("500 is not 0");
-/// What one transaction writes at most, in bytes, or a little more.
+/// About how many bytes one transaction writes at most.
 const PAGE_BYTES: usize = 1 << 20;
 /// How many values are read at once.
 const TOGETHER: usize = 32;
 
-/// What is to become of letters.
+/// What to do with dead letters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DeadLetterAction {
     Retry,
     Purge,
 }
 
-/// Which letters.
+/// Which dead letters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Which<'a> {
-    /// The first, as many as go into a transaction.
-    First,
-    /// Those behind this one.
-    Behind(&'a ItemId),
-    /// This one.
+    /// Those behind this one, or the first: as many as one transaction can hold.
+    After(Option<&'a ItemId>),
+    /// This one. If it cannot be retried or purged, that is an error.
     One(&'a ItemId),
 }
 
-/// What became of a page of letters.
+/// The result for a page of letters.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct DeadLetterPage {
-    /// Those retried or purged.
+    /// How many were retried or purged.
     pub(crate) moved: usize,
-    /// Those whose unique key another item has.
+    /// How many stay because another item has their unique key.
     pub(crate) refused: usize,
-    /// Letters that cannot be read and stay.
+    /// The item that has the unique key of a refused letter.
+    pub(crate) holder: Option<ItemId>,
+    /// How many cannot be read, and stay.
     pub(crate) unreadable: usize,
-    /// Letters that cannot be read and have to be purged one by one.
+    /// Those that cannot be read and must be purged one by one, because each may have a unique key that only a search finds.
     pub(crate) one_by_one: Vec<ItemId>,
-    /// The first of those moved.
-    pub(crate) first: Option<ItemId>,
-    /// The last that was looked at; `None` behind the last of all.
+    /// The last that was read. `None`: there are no more letters.
     pub(crate) last: Option<ItemId>,
-    /// What the transaction leaves, so that it can be told whether it committed.
-    pub(crate) mark: Option<SessionId>,
-}
-
-/// Leaves what tells that the transaction has committed, in a token slot of its own.
-///
-/// Its name is made of what the transaction does and of the version that it reads at. Another that does the same with the same letters
-/// from the same version conflicts with it; so if the slot is there, this is done.
-pub(crate) async fn mark(
-    space: &Space,
-    tr: &Transaction,
-    action: DeadLetterAction,
-    page: &mut DeadLetterPage,
-) -> Result<(), QueueError> {
-    let (Some(first), Some(last)) = (&page.first, &page.last) else { return Ok(()) };
-    let mut name = [0; 16];
-    let moved = (page.moved as u64).to_le_bytes();
-    let does = [&[action as u8], moved.as_slice(), first.as_bytes(), &[0xff], last.as_bytes()].concat();
-    // FNV-1a.
-    let hash = does.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    name[..8].copy_from_slice(&now(tr).await?.to_be_bytes());
-    name[8..].copy_from_slice(&hash.to_be_bytes());
-    token::mark(space, tr, SessionId(name), 1)?;
-    page.mark = Some(SessionId(name));
-    Ok(())
 }
 
 /// Whether a letter's record is or holds one that cannot be read, so that nobody knows whether the item has a unique key.
@@ -110,12 +79,7 @@ pub(crate) async fn free_keys(
     Ok(rows.last().filter(|_| rows.more()).map(|row| after(row.key())))
 }
 
-/// Whether there is a letter of this id.
-pub(crate) async fn is_dead(space: &Space, tr: &Transaction, id: &ItemId) -> Result<bool, QueueError> {
-    Ok(tr.get(&space.dead_key(id), true).await?.is_some())
-}
-
-/// Retries or purges letters. Of several those are left that cannot be read.
+/// Retries or purges letters. [`Which::After`] leaves letters that cannot be read.
 pub(crate) async fn page(
     space: &Space,
     tr: &Transaction,
@@ -123,10 +87,9 @@ pub(crate) async fn page(
     which: Which<'_>,
 ) -> Result<DeadLetterPage, QueueError> {
     let letters = match which {
-        Which::First => records(space, tr, None, PAGE).await?,
-        Which::Behind(id) => records(space, tr, Some(id), PAGE).await?,
+        Which::After(after) => records(space, tr, after, PAGE).await?,
         Which::One(id) => {
-            let record = tr.get(&space.dead_key(id), true).await?;
+            let record = tr.get(&space.dead_key(id), false).await?;
             record.map(|record| (id.clone(), Bytes::copy_from_slice(&record))).into_iter().collect()
         }
     };
@@ -149,7 +112,7 @@ fn purge(
         if bytes >= PAGE_BYTES {
             break;
         }
-        // It may have a unique key that nobody knows, which must be freed first.
+        // It may have a unique key that must be found and freed first.
         if !each && hides_key(record) {
             page.one_by_one.push(id.clone());
             page.last = Some(id.clone());
@@ -202,6 +165,7 @@ async fn retry(
             let is_new = meta.unique.as_ref().is_none_or(|key| keys.insert(key.clone()));
             if holder.is_some() || !is_new {
                 page.refused += 1;
+                page.holder = holder;
                 page.last = Some(id.clone());
                 continue;
             }
@@ -217,13 +181,12 @@ async fn retry(
 }
 
 impl DeadLetterPage {
-    /// Counts a letter, and makes sure that nobody else moves it.
+    /// Counts a letter, and adds a read conflict so that only one transaction moves it.
     fn moves(&mut self, space: &Space, tr: &Transaction, id: &ItemId) -> Result<(), QueueError> {
         let key = space.dead_key(id);
         // Before the clear: a transaction does not conflict on what it has itself overwritten.
         conflict::as_reader(tr, &key)?;
         self.moved += 1;
-        self.first.get_or_insert_with(|| id.clone());
         self.last = Some(id.clone());
         Ok(())
     }

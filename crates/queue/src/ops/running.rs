@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
+use foundationdb::future::{FdbKeyValue, FdbValues};
 use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
 
@@ -41,8 +42,8 @@ pub(crate) async fn page(
     let (mut looked, mut bytes, mut whole) = (0, 0, 0_u64);
     loop {
         let rows = tr.get_range(&some(&begin, &end), 1, true).await?;
-        for row in &rows {
-            let Some(id) = leases::decode_key(&space.leases, row.key()) else {
+        for (id, header) in headers(space, &rows) {
+            let Some(id) = id else {
                 page.unreadable += 1;
                 continue;
             };
@@ -55,7 +56,7 @@ pub(crate) async fn page(
                 Some(Cursor::Leased(of, index)) if of == id => Some(index),
                 _ => None,
             };
-            let open = open(space, tr, id, row.value(), skipped).await?;
+            let open = open(space, tr, id, header, skipped).await?;
             let Some((header, open)) = open else {
                 page.unreadable += 1;
                 place = Some(Cursor::Leased(id, BEHIND_ALL));
@@ -90,9 +91,9 @@ pub(crate) async fn find(
     let (mut begin, end) = range(&space.leases);
     loop {
         let rows = tr.get_range(&some(&begin, &end), 1, true).await?;
-        for row in &rows {
-            let Some(lease) = leases::decode_key(&space.leases, row.key()) else { continue };
-            let Some((header, open)) = open(space, tr, lease, row.value(), None).await? else { continue };
+        for (lease, header) in headers(space, &rows) {
+            let Some(lease) = lease else { continue };
+            let Some((header, open)) = open(space, tr, lease, header, None).await? else { continue };
             if let Some((_, row)) = open.iter().find(|(_, row)| row.id == *id) {
                 return item(space, tr, row, view(lease, &header, version)).await.map(Some);
             }
@@ -100,6 +101,13 @@ pub(crate) async fn find(
         let Some(last) = rows.iter().next_back().filter(|_| rows.more()) else { return Ok(None) };
         begin = behind(last.key());
     }
+}
+
+/// The id and the header of each lease, if they can be read. Rows are not `Send`, so nothing borrows from them.
+fn headers(space: &Space, rows: &FdbValues) -> Vec<(Option<LeaseId>, Option<Header>)> {
+    let decode =
+        |row: &FdbKeyValue| (leases::decode_key(&space.leases, row.key()), Header::decode(row.value()));
+    rows.iter().map(decode).collect()
 }
 
 /// Some leases.
@@ -113,10 +121,10 @@ async fn open(
     space: &Space,
     tr: &Transaction,
     id: LeaseId,
-    header: &[u8],
+    header: Option<Header>,
     skipped: Option<u32>,
 ) -> Result<Option<(Header, Vec<(u32, Row)>)>, QueueError> {
-    let Some(header) = Header::decode(header) else { return Ok(None) };
+    let Some(header) = header else { return Ok(None) };
     let Ok(held) = QueueError::if_readable(lease::body(space, tr, id, &header, true).await)? else {
         return Ok(None);
     };

@@ -12,6 +12,7 @@
 mod aside;
 mod choose;
 mod close;
+mod fetch;
 mod lease;
 mod push;
 mod request;
@@ -24,9 +25,8 @@ use std::fmt;
 
 use uuid::Uuid;
 
-pub use lease::{FetchOptions, Fetched};
+pub use fetch::{FetchOptions, Fetched, Taken};
 pub use push::Pushed;
-pub use take::Taken;
 
 use crate::item::Item;
 use crate::queue::Queue;
@@ -34,6 +34,7 @@ use crate::retry::RetryPolicy;
 use crate::rng::Rng;
 use crate::suspects::{Quarantine, Ward};
 use crate::version_history::VersionHistory;
+use aside::MAX_ASIDE;
 use lease::Unsure;
 use request::Asked;
 use suspects::Passed;

@@ -1,18 +1,20 @@
 //! Pushing a group of items, exactly once.
 
-use foundationdb::{Database, Transaction};
+use foundationdb::{Database, FdbError, Transaction, TransactionCommitted};
+use futures::future::{BoxFuture, ready};
 
 use super::{Session, unresolved::Effect};
 use crate::MAX_PUSHES;
 use crate::error::{PushError, QueueError};
 use crate::item::Stamp;
 use crate::new_item::{NewItem, PushOptions, check_payload};
+use crate::operation::{Operation, Step, complete_adding};
 use crate::ops::pause::FREEZE_KNOWN;
 use crate::ops::push::{Entry, Pusher};
 use crate::ops::version::now;
 use crate::ops::{token, went_back};
 use crate::pushed::{PendingPush, PushEffect, PushedItem};
-use crate::retry::{Attempts, Retry, RetryError};
+use crate::retry::{Attempts, Done};
 
 /// A push that was done.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,16 +46,6 @@ impl Pushed {
         let own = self.each().filter(|item| item.effect != PushEffect::Duplicate);
         own.filter_map(|item| item.id?.stamp())
     }
-}
-
-/// How an attempt goes on.
-enum PushStep {
-    /// An earlier one had committed, with this stamp.
-    Happened(PendingPush, [u8; 10]),
-    /// There is nothing to write.
-    Nothing(PendingPush),
-    /// The transaction does this.
-    Adds(PendingPush),
 }
 
 impl Session {
@@ -102,80 +94,21 @@ impl Session {
         }
         self.unresolved.forget_pushes();
         let operation = options.idempotency_key.as_deref();
-        self.push_until_done(db, entries, operation).await.map_err(|error| match error.code() {
+        let policy = self.policy;
+        let mut push = Push { session: self, entries, operation, plan: None };
+        let done = complete_adding(db, &policy, &mut push).await;
+        let Done { value: (placed, stamp), attempts } = done.map_err(|error| match error.code() {
             Some(TRANSACTION_TOO_LARGE) => PushError::TransactionTooLarge {
                 items: entries.len(),
                 bytes: entries.iter().map(|entry| entry.payload.len()).sum(),
             },
             _ => error.into(),
-        })
-    }
-
-    async fn push_until_done(
-        &mut self,
-        db: &Database,
-        entries: &[Entry<'_>],
-        operation: Option<&[u8]>,
-    ) -> Result<Pushed, RetryError> {
-        let (mut retry, mut tr) = Retry::begin_adding(db, &self.policy)?;
-        loop {
-            let prepared = self.prepare_push(&tr, entries, operation).await;
-            tr = match prepared {
-                Err(error) => retry.after_body(tr, error).await?,
-                Ok(PushStep::Happened(placed, stamp)) => {
-                    return Ok(Pushed::new(placed, Some(stamp), retry.attempts));
-                }
-                // What it read it read at one moment, and no attempt before it can commit after that: each would have had to
-                // find the same keys free.
-                Ok(PushStep::Nothing(placed)) => return Ok(Pushed::new(placed, None, retry.attempts)),
-                Ok(PushStep::Adds(placed)) => {
-                    let stamp = tr.get_versionstamp();
-                    match tr.commit().await {
-                        Err(error) => {
-                            self.unresolved.failed(*error);
-                            retry.after_commit(error).await?
-                        }
-                        Ok(_committed) => {
-                            self.unresolved.committed();
-                            let stamp = stamp.await.ok().and_then(|stamp| stamp[..].try_into().ok());
-                            return Ok(Pushed::new(placed, stamp, retry.attempts));
-                        }
-                    }
-                }
-            };
-        }
-    }
-
-    /// Writes the push into a transaction, unless an earlier attempt has committed.
-    async fn prepare_push(
-        &mut self,
-        tr: &Transaction,
-        entries: &[Entry<'_>],
-        operation: Option<&[u8]>,
-    ) -> Result<PushStep, QueueError> {
-        if let Some((placed, stamp)) = self.resolve(tr).await? {
-            return Ok(PushStep::Happened(placed, stamp));
-        }
-        if !self.knows_versions {
-            went_back::check(self.queue.space(), tr).await?;
-            self.knows_versions = true;
-        }
-        let version = now(tr).await?;
-        let known = self.unfrozen.filter(|seen| (*seen..seen + FREEZE_KNOWN).contains(&version));
-        let mut pusher = Pusher::alone(self.queue.space().clone(), tr)
-            .with_rng(self.rng.split())
-            .with_unfrozen(known.is_some());
-        let placed = pusher.place(entries, operation).await?;
-        if !placed.is_repetition() {
-            self.unfrozen = known.or(Some(version));
-        }
-        if placed.is_repetition() || (placed.added() == 0 && operation.is_none()) {
-            return Ok(PushStep::Nothing(placed));
-        }
-        let attempt = self.next_attempt();
-        token::mark(self.queue.space(), tr, self.id, attempt)?;
-        self.unresolved.note(attempt, Effect::Pushed(placed.clone()));
-        Ok(PushStep::Adds(placed))
+        })?;
+        let stamp = match stamp {
+            Some(stamp) => stamp.await,
+            None => None,
+        };
+        Ok(Pushed::new(placed, stamp, attempts))
     }
 
     /// Finds out what became of attempts with an unknown outcome, if there are any: what the push under way did, and its stamp, if
@@ -197,6 +130,64 @@ impl Session {
             }
             None => Ok(None),
         }
+    }
+}
+
+/// The stamp of a transaction, once that is known. `None` if the client cannot tell.
+type StampFuture = BoxFuture<'static, Option<[u8; 10]>>;
+
+/// A push under way.
+struct Push<'a> {
+    session: &'a mut Session,
+    entries: &'a [Entry<'a>],
+    operation: Option<&'a [u8]>,
+    /// What the attempt under way adds, and its stamp.
+    plan: Option<(PendingPush, StampFuture)>,
+}
+
+impl Operation for Push<'_> {
+    /// What was added, and the stamp of the transaction that added it.
+    type Output = (PendingPush, Option<StampFuture>);
+
+    async fn prepare(&mut self, tr: &Transaction) -> Result<Step<Self::Output>, QueueError> {
+        let session = &mut *self.session;
+        if let Some((placed, stamp)) = session.resolve(tr).await? {
+            return Ok(Step::End((placed, Some(Box::pin(ready(Some(stamp)))))));
+        }
+        if !session.knows_versions {
+            went_back::check(session.queue.space(), tr).await?;
+            session.knows_versions = true;
+        }
+        let version = now(tr).await?;
+        let known = session.unfrozen.filter(|seen| (*seen..seen + FREEZE_KNOWN).contains(&version));
+        let mut pusher = Pusher::alone(session.queue.space().clone(), tr)
+            .with_rng(session.rng.split())
+            .with_unfrozen(known.is_some());
+        let placed = pusher.place(self.entries, self.operation).await?;
+        if !placed.is_repetition() {
+            session.unfrozen = known.or(Some(version));
+        }
+        if placed.is_repetition() || (placed.added() == 0 && self.operation.is_none()) {
+            // It has read everything at one version. No earlier attempt can commit after that: each would have had to find the
+            // same keys free.
+            return Ok(Step::End((placed, None)));
+        }
+        let attempt = session.next_attempt();
+        token::mark(session.queue.space(), tr, session.id, attempt)?;
+        session.unresolved.note(attempt, Effect::Pushed(placed.clone()));
+        let stamp = tr.get_versionstamp();
+        let stamp = async { stamp.await.ok().and_then(|stamp| stamp[..].try_into().ok()) };
+        self.plan = Some((placed, Box::pin(stamp)));
+        Ok(Step::Commit)
+    }
+
+    fn committed(&mut self, _: &TransactionCommitted) -> Option<Self::Output> {
+        self.session.unresolved.committed();
+        self.plan.take().map(|(placed, stamp)| (placed, Some(stamp)))
+    }
+
+    fn failed(&mut self, error: FdbError) {
+        self.session.unresolved.failed(error);
     }
 }
 

@@ -13,7 +13,7 @@
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
 
-use foundationdb::{Database, Transaction, TransactionCommitError};
+use foundationdb::{Database, FdbError, Transaction};
 
 use super::{FetchOptions, Session};
 use crate::approach::{Extent, Place};
@@ -28,7 +28,7 @@ use crate::ops::serve::{demand, serve};
 use crate::ops::version::now;
 use crate::ops::want::Line;
 use crate::ops::{lease, want};
-use crate::retry::{Retry, RetryError, maybe_committed};
+use crate::retry::{Retry, maybe_committed};
 use crate::suspects::Suspicion;
 
 /// How many requests of unknown outcome are remembered; each is looked for by the attempt that follows it.
@@ -169,35 +169,21 @@ impl Session {
         Ok(())
     }
 
-    /// Commits a step; returns the transaction of the next.
-    pub(super) async fn commit_step(
-        &mut self,
-        retry: &mut Retry,
-        tr: Transaction,
-        step: RequestStep,
-        take: &mut FetchOptions<'_>,
-    ) -> Result<Transaction, RetryError> {
-        match tr.commit().await {
-            Ok(committed) => {
-                match (step, self.asked.ids.back()) {
-                    (RequestStep::Asks, Some(id)) => self.asked.is_only(*id),
-                    (RequestStep::Leaves, _) => {
-                        self.asked.clear();
-                        take.approach.done();
-                    }
-                    (RequestStep::Asks | RequestStep::Serves, _) => {}
-                }
-                retry.go_on(committed)
+    /// A transaction of a request has committed.
+    pub(super) fn request_committed(&mut self, step: RequestStep, options: &mut FetchOptions<'_>) {
+        match (step, self.asked.ids.back()) {
+            (RequestStep::Asks, Some(id)) => self.asked.is_only(*id),
+            (RequestStep::Leaves, _) => {
+                self.asked.clear();
+                options.approach.done();
             }
-            Err(error) => {
-                self.step_failed(step, &error);
-                retry.after_commit(error).await
-            }
+            (RequestStep::Asks | RequestStep::Serves, _) => {}
         }
     }
 
-    fn step_failed(&mut self, step: RequestStep, error: &TransactionCommitError) {
-        if step == RequestStep::Asks && !maybe_committed(**error) {
+    /// The commit of a transaction of a request has failed.
+    pub(super) fn request_failed(&mut self, step: RequestStep, error: FdbError) {
+        if step == RequestStep::Asks && !maybe_committed(error) {
             self.asked.ids.pop_back();
         }
     }

@@ -1,19 +1,20 @@
-//! One transaction of a sweep, seen through.
+//! One transaction of a sweep.
 
-use foundationdb::{Database, Transaction};
+use foundationdb::{Database, FdbError, Transaction, TransactionCommitted};
 
 use super::plan::Chore;
 use super::{Sweep, SweepCounts, Sweeper};
 use crate::error::QueueError;
 use crate::keys::claims::Claim;
 use crate::keys::leases::LeaseId;
+use crate::operation::{Operation, Step, complete};
 use crate::ops::expire::{self, Terms};
 use crate::ops::orphans::{Part, clear_orphans};
 use crate::ops::place::check_kind;
 use crate::ops::sweep_right::{self, CLAIM, held_by_another};
 use crate::ops::version::now;
 use crate::ops::{forget_operations, promote, times, want};
-use crate::retry::{Retry, RetryError, maybe_committed};
+use crate::retry::{Done, RetryError, maybe_committed};
 use crate::time::versions;
 
 /// What a transaction does.
@@ -37,30 +38,21 @@ pub(super) enum Ran {
     Claimed,
 }
 
-/// What an attempt is about to commit.
+/// An attempt, by the claim that it writes.
 #[derive(Debug, Clone)]
 struct Attempt {
     claim: Claim,
     applied: Applied,
 }
 
-/// What a transaction does once it is committed.
+/// What a transaction does if it commits.
 #[derive(Debug, Clone, Default)]
 struct Applied {
     moved: SweepCounts,
     /// Whether it writes something that is not counted.
     notes: bool,
-    /// Where side records go on.
+    /// Where the next page of side records begins.
     cursor: Option<Vec<u8>>,
-}
-
-/// How an attempt goes on.
-enum ChoreStep {
-    /// An earlier one had committed.
-    Earlier(Attempt),
-    /// There is nothing to commit.
-    Over(Ran),
-    Commit(Attempt),
 }
 
 impl Sweeper {
@@ -71,62 +63,15 @@ impl Sweeper {
         work: Work,
         sweep: &mut Sweep<'_>,
     ) -> Result<Ran, RetryError> {
-        let (mut retry, mut tr) = Retry::begin(db, &sweep.rules.policy)?;
-        // Attempts that may have committed; at most one did.
-        let mut unsure: Vec<Attempt> = Vec::new();
-        let attempt = loop {
-            let prepared = self.prepare(&tr, work, sweep, &unsure).await;
-            tr = match prepared {
-                Err(error) => retry.after_body(tr, error).await?,
-                Ok(ChoreStep::Earlier(attempt)) => break attempt,
-                Ok(ChoreStep::Over(ran)) => {
-                    sweep.count(retry.attempts);
-                    return Ok(ran);
-                }
-                Ok(ChoreStep::Commit(attempt)) => match tr.commit().await {
-                    Ok(_committed) => break attempt,
-                    Err(error) => {
-                        if maybe_committed(*error) {
-                            unsure.push(attempt);
-                        }
-                        retry.after_commit(error).await?
-                    }
-                },
-            };
-        };
-        sweep.count(retry.attempts);
-        sweep.moved += attempt.applied.moved;
-        if let Some(cursor) = attempt.applied.cursor {
+        let mut running = Running { sweeper: self, work, sweep, unsure: Vec::new() };
+        let Done { value: (ran, applied), attempts } =
+            complete(db, &sweep.rules.policy, &mut running).await?;
+        sweep.count(attempts);
+        sweep.moved += applied.moved;
+        if let Some(cursor) = applied.cursor {
             self.cursor = cursor;
         }
-        Ok(Ran::Moved)
-    }
-
-    async fn prepare(
-        &mut self,
-        tr: &Transaction,
-        work: Work,
-        sweep: &Sweep<'_>,
-        unsure: &[Attempt],
-    ) -> Result<ChoreStep, QueueError> {
-        let queue = self.queue.clone();
-        let (space, version) = (queue.space(), now(tr).await?);
-        let held = sweep_right::read(space, tr).await?;
-        if let Some(attempt) = unsure.iter().find(|attempt| held == Some(attempt.claim)) {
-            return Ok(ChoreStep::Earlier(attempt.clone()));
-        }
-        if held_by_another(held, self.id, version).is_some() {
-            return Ok(ChoreStep::Over(Ran::Claimed));
-        }
-        let applied = self.apply(tr, work, sweep).await?;
-        if applied.moved.is_nothing() && !applied.notes {
-            self.cursor = applied.cursor.unwrap_or_else(|| std::mem::take(&mut self.cursor));
-            return Ok(ChoreStep::Over(Ran::Nothing));
-        }
-        self.until = version.saturating_add(CLAIM).max(self.until + 1);
-        let claim = Claim { sweeper: self.id, until: self.until };
-        sweep_right::write(space, tr, claim);
-        Ok(ChoreStep::Commit(Attempt { claim, applied }))
+        Ok(ran)
     }
 
     /// Puts the work into a transaction.
@@ -185,5 +130,50 @@ impl Sweeper {
     }
 }
 
-/// More than a lease has items: so many numbers each attempt has for new leases.
+/// One transaction of a sweep.
+struct Running<'a> {
+    sweeper: &'a mut Sweeper,
+    work: Work,
+    sweep: &'a Sweep<'a>,
+    /// The attempts that may have committed, the one under way last. At most one of them has: each writes a claim of its own.
+    unsure: Vec<Attempt>,
+}
+
+impl Operation for Running<'_> {
+    type Output = (Ran, Applied);
+
+    async fn prepare(&mut self, tr: &Transaction) -> Result<Step<Self::Output>, QueueError> {
+        let sweeper = &mut *self.sweeper;
+        let queue = sweeper.queue.clone();
+        let (space, version) = (queue.space(), now(tr).await?);
+        let held = sweep_right::read(space, tr).await?;
+        if let Some(attempt) = self.unsure.iter().find(|attempt| held == Some(attempt.claim)) {
+            return Ok(Step::End((Ran::Moved, attempt.applied.clone())));
+        }
+        if held_by_another(held, sweeper.id, version).is_some() {
+            return Ok(Step::End((Ran::Claimed, Applied::default())));
+        }
+        let applied = sweeper.apply(tr, self.work, self.sweep).await?;
+        if applied.moved.is_nothing() && !applied.notes {
+            return Ok(Step::End((Ran::Nothing, applied)));
+        }
+        sweeper.until = version.saturating_add(CLAIM).max(sweeper.until + 1);
+        let claim = Claim { sweeper: sweeper.id, until: sweeper.until };
+        sweep_right::write(space, tr, claim);
+        self.unsure.push(Attempt { claim, applied });
+        Ok(Step::Commit)
+    }
+
+    fn committed(&mut self, _: &TransactionCommitted) -> Option<Self::Output> {
+        self.unsure.pop().map(|attempt| (Ran::Moved, attempt.applied))
+    }
+
+    fn failed(&mut self, error: FdbError) {
+        if !maybe_committed(error) {
+            self.unsure.pop();
+        }
+    }
+}
+
+/// How many numbers each attempt has for new leases: more than a lease has items.
 const MAX_PARTS: u64 = 1 << 32;

@@ -35,7 +35,7 @@ const WANTED: &[(&str, u64)] = &[
     ("a request is served with a lease", 600),
     ("a request leaves the line", 250),
     ("a session serves its own request for good", 80),
-    ("a session picks up what it was served with for good", 4),
+    ("a session picks up what it was served with for good", 2),
     ("a session takes up the lease that it was served with", 30),
     ("close", 1_200),
     // What goes wrong.

@@ -11,7 +11,7 @@ use crate::keys::operations::Digest;
 use crate::keys::{Space, operations};
 use crate::kind::Kind;
 use crate::mutant::mutant;
-use crate::ops::dead_page::is_dead;
+use crate::ops::dead::is_dead;
 use crate::ops::parts;
 use crate::ops::place::check_kind;
 use crate::pushed::{PendingPush, Spot};

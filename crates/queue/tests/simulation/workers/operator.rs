@@ -39,7 +39,7 @@ async fn delete(desk: &Desk) {
     }
     let id = &ids[desk.below(ids.len())];
     let (queue, db, policy) = (&desk.world.queue, &desk.world.db, desk.policy());
-    let doing = queue.delete_item_as(desk.id(), db, &policy, id);
+    let doing = queue.delete_item(db, &policy, id);
     let (operation, fate) = desk.run(Intent::Delete(id.clone()), doing).await;
     match fate {
         Some(Ok(ItemEffect::Done)) => desk.told(&operation, &Claim::Done),

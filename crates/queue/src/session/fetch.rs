@@ -1,0 +1,333 @@
+//! Fetching items: on a lease, or for good.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use foundationdb::{Database, FdbError, Transaction, TransactionCommitted};
+
+use super::choose::Chosen;
+use super::request::RequestStep;
+use super::{MAX_ASIDE, Session};
+use crate::approach::{Approach, Extent};
+use crate::error::{FetchError, QueueError};
+use crate::id::ItemId;
+use crate::item::Item;
+use crate::lease::Lease;
+use crate::operation::{Operation, Step, complete};
+use crate::ops::version::committed_at;
+use crate::retry::{Attempts, Done, NOT_COMMITTED, RetryError, maybe_committed};
+use crate::time::versions;
+use crate::version_history::VersionHistory;
+use crate::watch::Watch;
+
+/// The options of [`Session::fetch`] and [`Session::take_with`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct FetchOptions<'a> {
+    /// The most items.
+    pub k: NonZeroUsize,
+    /// The length of the lease, in the database's versions: to a microsecond. `take_with` ignores it.
+    pub lease: Duration,
+    /// Where to look for the items.
+    pub approach: &'a mut Approach,
+    /// Whether to watch an empty queue. The default is not to.
+    pub watch: bool,
+}
+
+impl<'a> FetchOptions<'a> {
+    /// Up to `k` items, for this time, without a watch.
+    pub fn new(k: NonZeroUsize, lease: Duration, approach: &'a mut Approach) -> FetchOptions<'a> {
+        FetchOptions { k, lease, approach, watch: false }
+    }
+
+    /// The same with a watch of an empty queue, or without one.
+    #[must_use]
+    pub fn with_watch(self, watch: bool) -> FetchOptions<'a> {
+        FetchOptions { watch, ..self }
+    }
+
+    /// The fetch has committed, with these items.
+    fn won(&mut self, items: &[Item], source: Source) {
+        match (source, items.last()) {
+            (Source::Others, _) => self.approach.done(),
+            (Source::Queue { seen }, Some(last)) => self.approach.committed(seen, &last.id),
+            (Source::Queue { .. }, None) => {}
+        }
+    }
+
+    /// The fetch has conflicted with another transaction.
+    fn lost(&mut self, source: Source) {
+        // Items that others gave to this session are lost to a sweeper only, so the approach need not change.
+        if let Source::Queue { seen } = source {
+            self.approach.conflicted(seen);
+        }
+    }
+}
+
+/// The result of [`Session::fetch`].
+#[derive(Debug)]
+#[non_exhaustive]
+#[must_use = "the items stay on their lease until it expires"]
+pub struct Fetched {
+    /// The items; `None` if there were none.
+    pub lease: Option<Lease>,
+    /// Resolves after the next push. Only if there were no items and the options ask for a watch.
+    pub watch: Option<Watch>,
+    /// Whether an earlier fetch of the session made the lease. Its deadline may be near: extend the lease first. It has the
+    /// number of items and the length that the earlier fetch asked for; release the items that are too many.
+    pub recovered: bool,
+    /// The database version of the commit. `None` if there are no items, or if an earlier fetch made the lease.
+    pub version: Option<u64>,
+    /// The transactions of the fetch.
+    pub attempts: Attempts,
+}
+
+/// The result of [`Session::take`].
+#[derive(Debug)]
+#[must_use = "the items have left the queue: dropping them loses them"]
+pub struct Taken {
+    /// The items, in order. They have left the queue. There may be more than `k`, if an earlier take that failed had asked for more.
+    pub items: Vec<Item>,
+    /// Resolves after the next push. Only if there were no items and the options ask for a watch.
+    pub watch: Option<Watch>,
+    /// The database version at which the items left the queue. `None` if there are none, or if an earlier take removed them.
+    pub version: Option<u64>,
+    /// The transactions of the take.
+    pub attempts: Attempts,
+}
+
+impl Session {
+    /// Moves up to `options.k` ready items to a lease.
+    ///
+    /// If a fetch fails, or its future is dropped, it may have got items. The session's next fetch returns
+    /// them. Without a next fetch their lease expires.
+    ///
+    /// On a cluster the lease is durable when this returns. The embedded engine has written it by then and
+    /// flushes it a moment later. So the lease survives the end of any process. After a power failure within
+    /// that moment the items are ready, as if the lease had expired.
+    pub async fn fetch(
+        &mut self,
+        db: &Database,
+        options: &mut FetchOptions<'_>,
+    ) -> Result<Fetched, FetchError> {
+        let length = versions(options.lease).max(1);
+        let Done { value, attempts } = self.run_fetch(db, options, Goal::Lease(length)).await?;
+        let (lease, watch, recovered, version) = match value {
+            End::Empty(watch) => (None, watch, false, None),
+            End::Leased(lease, version) => (Some(*lease), None, version.is_none(), version),
+            End::Recovered | End::Removed(..) => unreachable!("a fetch on a lease removes nothing"),
+        };
+        Ok(Fetched { lease, watch, recovered, version, attempts })
+    }
+
+    /// Removes and returns the first `k` items, or all if there are fewer. If there are none, returns a watch.
+    ///
+    /// Two sessions that take at the same time conflict; pushes and takes do not. The watch begins in a
+    /// transaction that saw the queue empty, and that committed.
+    pub async fn take(&mut self, db: &Database, k: NonZeroUsize) -> Result<Taken, FetchError> {
+        let mut approach = Approach::Front;
+        let mut options = FetchOptions::new(k, Duration::ZERO, &mut approach).with_watch(true);
+        self.take_with(db, &mut options).await
+    }
+
+    /// The same with options.
+    pub async fn take_with(
+        &mut self,
+        db: &Database,
+        options: &mut FetchOptions<'_>,
+    ) -> Result<Taken, FetchError> {
+        if !self.recovered.is_empty() {
+            return Ok(self.take_recovered(options.k, Attempts::default()));
+        }
+        let Done { value, attempts } = self.run_fetch(db, options, Goal::Remove).await?;
+        let (items, watch, version) = match value {
+            End::Empty(watch) => (Vec::new(), watch, None),
+            End::Removed(items, version) => (items, None, version),
+            End::Recovered => return Ok(self.take_recovered(options.k, attempts)),
+            End::Leased(..) => unreachable!("a take makes no lease"),
+        };
+        Ok(Taken { items, watch, version, attempts })
+    }
+
+    async fn run_fetch(
+        &mut self,
+        db: &Database,
+        options: &mut FetchOptions<'_>,
+        goal: Goal,
+    ) -> Result<Done<End>, FetchError> {
+        let (policy, k) = (self.policy, options.k.get());
+        let mut fetch = Fetch { session: self, db, options, goal, aside: Vec::new(), plan: Plan::Read(None) };
+        let done = complete(db, &policy, &mut fetch).await;
+        if done.is_err() {
+            self.give_up(db).await;
+        }
+        done.map_err(|error: RetryError| FetchError::refused(error, k))
+    }
+}
+
+/// Where a fetch puts the items.
+#[derive(Debug, Clone, Copy)]
+enum Goal {
+    /// They leave the queue.
+    Remove,
+    /// They move to a lease of this length, in versions.
+    Lease(u64),
+}
+
+/// Where the items of a fetch come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// The queue; and what was seen of its length.
+    Queue { seen: Extent },
+    /// Another session, which has served this session's request.
+    Others,
+}
+
+/// What the attempt under way does once it commits.
+#[derive(Debug)]
+enum Plan {
+    /// It has found nothing.
+    Read(Option<Watch>),
+    /// It is one of several transactions that a request needs.
+    Request(RequestStep),
+    /// It removes the items that the session has noted.
+    Remove(Source),
+    Lease(Box<Lease>, Source),
+}
+
+/// How a fetch ends.
+#[derive(Debug)]
+enum End {
+    Empty(Option<Watch>),
+    /// An earlier take has committed. Its items are in `recovered`.
+    Recovered,
+    /// The items, and the version of the commit.
+    Removed(Vec<Item>, Option<u64>),
+    /// The lease, and the version of the commit. Without a version, an earlier fetch has committed it.
+    Leased(Box<Lease>, Option<u64>),
+}
+
+struct Fetch<'s, 'o, 'a> {
+    session: &'s mut Session,
+    db: &'s Database,
+    options: &'o mut FetchOptions<'a>,
+    goal: Goal,
+    /// The unreadable items that it has made dead letters.
+    aside: Vec<ItemId>,
+    plan: Plan,
+}
+
+impl Operation for Fetch<'_, '_, '_> {
+    type Output = End;
+
+    async fn prepare(&mut self, tr: &Transaction) -> Result<Step<End>, QueueError> {
+        match self.plan(tr).await {
+            Err(QueueError::UnreadableItem { id, .. })
+                if !self.aside.contains(&id) && self.aside.len() < MAX_ASIDE =>
+            {
+                self.session.put_aside(self.db, &id).await?;
+                self.aside.push(id);
+                Ok(Step::Again)
+            }
+            step => step,
+        }
+    }
+
+    fn committed(&mut self, committed: &TransactionCommitted) -> Option<End> {
+        let Fetch { session, options, .. } = self;
+        match std::mem::replace(&mut self.plan, Plan::Read(None)) {
+            Plan::Read(watch) => {
+                if let Goal::Remove = self.goal {
+                    // No earlier take had committed by then, and none will: the items that it read are gone.
+                    session.unresolved.void();
+                }
+                Some(End::Empty(watch.map(|watch| watch.paced(self.db))))
+            }
+            Plan::Request(step) => {
+                session.request_committed(step, options);
+                None
+            }
+            Plan::Remove(source) => {
+                let items = session.taken();
+                session.asked.clear();
+                options.won(&items, source);
+                Some(End::Removed(items, committed_at(committed)))
+            }
+            Plan::Lease(lease, source) => {
+                // Earlier attempts have not committed, and will not.
+                session.unsure.clear();
+                session.asked.clear();
+                options.won(lease.items(), source);
+                Some(End::Leased(lease, committed_at(committed)))
+            }
+        }
+    }
+
+    fn failed(&mut self, error: FdbError) {
+        // Not kept until the next attempt: a lease with suspects holds their place in the quarantine.
+        let source = match std::mem::replace(&mut self.plan, Plan::Read(None)) {
+            Plan::Read(_) => return,
+            Plan::Request(step) => return self.session.request_failed(step, error),
+            Plan::Remove(source) => {
+                self.session.unresolved.failed(error);
+                source
+            }
+            Plan::Lease(_, source) => {
+                if !maybe_committed(error) {
+                    self.session.unsure.pop_back();
+                }
+                source
+            }
+        };
+        if error.code() == NOT_COMMITTED {
+            self.options.lost(source);
+        }
+    }
+}
+
+impl Fetch<'_, '_, '_> {
+    /// Fills the transaction of an attempt.
+    async fn plan(&mut self, tr: &Transaction) -> Result<Step<End>, QueueError> {
+        let Fetch { session, options, goal, .. } = self;
+        let began = session.history.as_ref().map(VersionHistory::now);
+        let length = match *goal {
+            Goal::Remove => {
+                session.resolve(tr).await?;
+                if !session.recovered.is_empty() {
+                    return Ok(Step::End(End::Recovered));
+                }
+                0
+            }
+            Goal::Lease(length) => {
+                if let Some(lease) = session.find_unsure(tr).await? {
+                    return Ok(Step::End(End::Leased(Box::new(lease), None)));
+                }
+                length
+            }
+        };
+        self.plan = match (session.choose(tr, options, length).await?, *goal) {
+            (Chosen::Waits(key), _) => return Ok(Step::Wait(key)),
+            (Chosen::Steps(step), _) => Plan::Request(step),
+            // The watch reads `npush`, so in a transaction that writes it would conflict with every push. Only a fetch that
+            // finds nothing, and so writes nothing, makes one.
+            (Chosen::Empty, _) => Plan::Read(session.watch_empty(tr, options).await?),
+            (Chosen::Rows(rows, seen), Goal::Remove) => {
+                session.remove(tr, &rows).await?;
+                Plan::Remove(Source::Queue { seen })
+            }
+            (Chosen::Rows(rows, seen), Goal::Lease(length)) => {
+                let lease = session.put_lease(tr, length, rows, began).await?;
+                Plan::Lease(Box::new(lease), Source::Queue { seen })
+            }
+            (Chosen::Served(id, header, held), Goal::Remove) => {
+                session.remove_served(tr, id, header, &held).await?;
+                Plan::Remove(Source::Others)
+            }
+            (Chosen::Served(id, header, held), Goal::Lease(_)) => {
+                let lease = session.take_up(tr, id, header, held, began).await?;
+                Plan::Lease(Box::new(lease), Source::Others)
+            }
+        };
+        Ok(Step::Commit)
+    }
+}
