@@ -68,7 +68,7 @@ function notice() {
     const old = snapshot ? " What is shown is as it was last." : "";
     all.push(["bad", "lost", `No connection: ${about.reason}.${old}`, left ? `Trying again in ${left} s.` : "Trying again."]);
   }
-  if (state === "token") all.push(["warn", "token", "This daemon shows itself only to those who know its token.", ""]);
+  if (state === "token") all.push(["warn", "token", "This daemon asks for its token.", ""]);
   if (snapshot && state !== "lost") {
     if (snapshot.not_ready.length) all.push(["bad", "ready", `Not ready: ${snapshot.not_ready.join("; ")}.`, ""]);
     const refused = snapshot.database.space?.pushes_refused;

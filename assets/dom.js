@@ -32,7 +32,7 @@ export function toggle(node, name, on) {
 
 const known = new WeakMap();
 
-// Makes the children of `parent` those of `items`, in order. Those that stay are updated in place: focus and selection stay too.
+// Makes `items` the children of `parent`, in order. It updates elements that stay in place, so that they keep focus and selection.
 // `make(item)` returns { node, update(item) }.
 export function keyed(parent, items, key, make) {
   const before = known.get(parent) ?? new Map();

@@ -144,7 +144,7 @@ async function pause(name, local) {
   const every = choice("all", "All daemons", "Kept in the database until somebody resumes it.", true);
   const alone = choice("local", "This daemon only", "Until it is resumed, or this daemon restarts.", false);
   const body = [
-    h("p", null, "No more items are taken. Those that run are finished, and pushes go on."),
+    h("p", null, "No more items are fetched. Running items are finished, and pushes go on."),
     h("fieldset", null, h("legend", null, "For whom"), every, local ? null : alone),
     h("label", { for: "pause-reason" }, "Reason, for others who see it"), reason,
   ];

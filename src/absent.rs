@@ -61,8 +61,8 @@ pub(crate) async fn remark(
     Ok(Some(format!("there is no queue \"{}\"; {fix}", queue.name().escape_ascii())))
 }
 
-/// Logs which of a daemon's queues nothing was pushed to, each with the queue of the database that may be meant. Whatever keeps it from
-/// knowing is said by those who need the database.
+/// Logs which of a daemon's queues nothing was pushed to, each with the queue of the database that may be meant. It ignores errors: the
+/// commands that need the database report them.
 pub(crate) async fn log(db: &Database, config: &Config) {
     let policy = RetryPolicy::default();
     let told = retry::run(db, &policy, |tr| async {

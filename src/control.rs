@@ -13,7 +13,7 @@ const WAITING: usize = 16;
 /// Where the answer to an order goes.
 pub(crate) type Reply<T> = oneshot::Sender<T>;
 
-/// What a daemon can be told while it runs.
+/// The commands to a running daemon.
 #[derive(Debug)]
 pub(crate) enum Order {
     /// Reload the configuration.

@@ -144,7 +144,7 @@ pub(crate) fn view(view: &ItemView) -> Value {
     Value::Object(object)
 }
 
-/// When an item was pushed, as it says itself, or as its id tells, to about a second.
+/// When an item was pushed: from its side record, or from its id, to about a second.
 pub(crate) fn enqueued_at(view: &ItemView) -> Option<Millis> {
     let said = view.item.as_ref().ok().and_then(|item| item.meta.as_ref()?.enqueued_at);
     let told = || Some(clock::now().saturating_sub(u64::try_from(view.age?.as_millis()).ok()?) / 1000 * 1000);

@@ -82,7 +82,7 @@ impl Consumers {
         }
     }
 
-    /// Waits until they end, which only a daemon that works until the queue is empty does by itself, and those that fail.
+    /// Waits until they end: by a failure, or because the queue is empty.
     pub(super) async fn ended(&mut self) -> anyhow::Result<()> {
         match self {
             Self::Daemon(daemon) => daemon.ended().await,

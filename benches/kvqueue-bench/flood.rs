@@ -20,8 +20,8 @@ const SETTLE: Duration = Duration::from_millis(200);
 
 /// Producers at full speed while a daemon processes the items
 ///
-/// `per_second` and `items` are those that were handled within the time, `pushes_per_second` and `pushes` those pushed, and `left` those that
-/// nobody had taken at the end.
+/// `per_second` and `items` count the items that were handled within the time, `pushes_per_second` and `pushes` the pushed ones, and `left` the
+/// items that no consumer had fetched at the end.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]

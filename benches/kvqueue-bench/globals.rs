@@ -8,7 +8,7 @@ use clap::{
 };
 use kvqueue::{Config, ConfigError, config, telemetry};
 
-/// `kvqueue bench` puts those that it was given itself in front of the others: the last one counts.
+/// `kvqueue bench` puts its own options in front of the others: the last one counts.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Options of every command")]
 pub(super) struct Globals {

@@ -40,7 +40,7 @@ use crate::{
 };
 
 /// A fetch waits for up to this fraction of the previous fetch's duration, so that consumers which
-/// that one has just served can join it. Those that come later wait for the whole fetch.
+/// that one has just served can join it. Later requests wait until the fetch ends.
 const GATHER: u32 = 8;
 /// The longest such wait.
 const MOST_GATHER: Duration = Duration::from_micros(500);

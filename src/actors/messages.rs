@@ -144,7 +144,7 @@ pub(super) enum Who {
 /// How an actor ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExitReason {
-    /// It was told to, or its queue was empty and that was its task.
+    /// The supervisor stopped it, or its queue was empty and that was its task.
     Stopped,
     /// It panicked.
     Panicked,

@@ -1,7 +1,7 @@
 //! Which consumers of a queue stay, which leave, and when others take their places. Pure.
 //!
-//! New consumers do not run in addition to the old ones: a new consumer starts when the queue has fewer than are
-//! wanted, those that are leaving included. So one consumer stays one, and where there are many, those that are quick to leave make room
+//! New consumers do not run in addition to the old ones: a new consumer starts when the queue has fewer consumers
+//! than are wanted, including leaving ones. So one consumer stays one. If there are many, the ones that leave fast make room
 //! while a slow one finishes.
 
 use std::{
@@ -9,7 +9,7 @@ use std::{
     hash::Hash,
 };
 
-/// A consumer that there is.
+/// A running consumer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RunningConsumer<S> {
     pub(super) id: u64,
@@ -18,25 +18,25 @@ pub(super) struct RunningConsumer<S> {
     pub(super) leaving: bool,
 }
 
-/// The places of a queue's consumers, and those who wait for one.
+/// The places of a queue's consumers, and the consumers that wait for one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reconciler<S> {
     places: usize,
     pending: VecDeque<S>,
 }
 
-/// What is to be done about those who live.
+/// The changes to the running consumers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Changes<S> {
-    /// Of these consumers, those that are to leave.
+    /// The consumers that must leave.
     pub(super) leave: Vec<u64>,
     /// New ones to begin now.
     pub(super) start: Vec<S>,
 }
 
 impl<S: Clone + Eq + Hash> Reconciler<S> {
-    /// These are wanted instead of those that there are. Who is among both stays. The rest begins as there is room: now, and later as
-    /// [`Reconciler::fill_vacancies`] says. Takes time in proportion to the number of both.
+    /// Replaces the running consumers with the wanted ones. A consumer that is among both stays. The others start when there is room: now, or later, see
+    /// [`Reconciler::fill_vacancies`]. Takes time in proportion to the number of both.
     pub(super) fn reconcile(running: &[RunningConsumer<S>], wanted: Vec<S>) -> (Self, Changes<S>) {
         let places = wanted.len();
         let mut vacant = HashMap::<S, usize>::new();
@@ -120,7 +120,7 @@ mod tests {
             self.start(start);
         }
 
-        /// Those that go on, in order.
+        /// The consumers that stay, in order.
         fn staying(&self) -> Vec<u8> {
             let mut specs: Vec<_> = self.running.iter().filter(|it| !it.leaving).map(|it| it.spec).collect();
             specs.sort_unstable();
@@ -168,7 +168,7 @@ mod tests {
 
     proptest! {
         /// In any order of changes and exits there are never more consumers than before or than wanted; a consumer that has to leave
-        /// was not wanted; and once those that leave are gone, those that are wanted are there.
+        /// was not wanted. When the leaving consumers have ended, exactly the wanted ones run.
         #[test]
         fn it_ends_at_what_is_wanted(steps in vec((vec(0_u8..4, 0..6), vec(any::<prop::sample::Index>(), 0..8)), 1..6)) {
             let mut queue = Queue::new();

@@ -33,7 +33,7 @@ const WITHIN: Duration = Duration::from_secs(30);
 pub(super) struct Supervisor {
     shared: Arc<ConsumerContext>,
     consumers: BTreeMap<u64, Member>,
-    /// Those that have consumers, by their runtime.
+    /// The queues that have consumers, by their runtime.
     fetchers: HashMap<*const QueueRuntime, FetcherOf>,
     /// Each queue that ever had consumers.
     queues: BTreeMap<Arc<str>, QueueConsumers>,

@@ -55,7 +55,7 @@ impl Client {
         }
     }
 
-    /// For a command that may be the first one to use a database. It says so if it was.
+    /// For a command that may be the first to use a database. It prints a note if it was.
     pub(super) fn open_or_create(globals: &Globals) -> anyhow::Result<Self> {
         let (config, faults) = globals.start_leniently()?;
         let missing = missing(&config.database);
@@ -147,7 +147,7 @@ impl Client {
         Ok(())
     }
 
-    /// Says on stderr that a queue to which items are added is not among those that the configuration has, if it has any, and is new.
+    /// Warns on stderr that a new queue gets items, but the configuration has other queues only.
     pub(super) fn remark_if_new(&self, queue: &Queue) -> anyhow::Result<()> {
         let name = String::from_utf8_lossy(queue.name());
         let queues = &self.config.queues;

@@ -90,7 +90,7 @@ fn config() -> Option<Config> {
 fn names(config: &Config) -> BTreeSet<String> {
     let stored = stored(config).unwrap_or_default();
     let stored = stored.into_iter().filter_map(|name| String::from_utf8(name).ok());
-    // What a shell would have to quote is for those who know how to.
+    // Names that a shell would have to quote are not completed.
     let plain =
         |name: &String| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-/@%+,".contains(&byte));
     stored.chain(config.queues.keys().cloned()).filter(plain).collect()

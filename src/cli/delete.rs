@@ -39,7 +39,7 @@ impl Args {
         }
     }
 
-    /// Each by itself; those that cannot be deleted keep no others from it.
+    /// Each by itself: if one cannot be deleted, the others are all the same.
     fn some(&self, client: &Client, queue: &Queue, globals: &Globals) -> anyhow::Result<Exit> {
         frozen::check(client, queue)?;
         let policy = RetryPolicy::default();

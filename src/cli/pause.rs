@@ -25,7 +25,7 @@ pub(super) struct Args {
     /// The queue
     #[arg(add = super::completions::queue())]
     queue: OsString,
-    /// Why, for those who will wonder; 500 bytes of it are kept
+    /// Why, for other operators; at most 500 bytes are kept
     #[arg(long, value_name = "TEXT", default_value = "")]
     reason: String,
     /// Only for the running daemon, until it ends or resumes the queue

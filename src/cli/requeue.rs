@@ -103,7 +103,7 @@ impl Args {
         account.tell(&queue, globals.json)
     }
 
-    /// Each by itself; those that cannot be requeued keep no others from it.
+    /// Each by itself: if one cannot be requeued, the others are all the same.
     fn some(&self, client: &Client, queue: &Queue, json: bool) -> anyhow::Result<Exit> {
         let fates = fates(client, queue, &self.ids)?;
         let mut named = Named::new("items", "requeued", json);

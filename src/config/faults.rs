@@ -19,7 +19,7 @@ pub(crate) struct Fault {
 pub(crate) enum Place {
     /// None but the daemon.
     Daemon,
-    /// Those that talk to a daemon.
+    /// The commands that ask a daemon.
     Http,
     /// Those about this queue.
     Queue(String),

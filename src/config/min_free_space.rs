@@ -15,7 +15,7 @@ const AUTO: &str = "auto";
 /// How much of the file system of an embedded database must stay free, so that pushes are accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MinFreeSpace {
-    /// What the directory says; 1 GiB, or 5 % of the file system if that is less, where it says nothing.
+    /// The limit in the directory. Without one: 1 GiB, or 5 % of the file system if that is less.
     #[default]
     Auto,
     /// In bytes, to be written into the directory; 0 switches the limit off.

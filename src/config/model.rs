@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Http, MinFreeSpace, QueueConfig, duration};
 
-/// Everything the daemon can be told.
+/// All settings of the daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 #[non_exhaustive]

@@ -51,7 +51,7 @@ pub fn absolute_database(url: &str) -> String {
 fn database(url: &str, base: &Path) -> String {
     match url.strip_prefix(SCHEME) {
         Some(directory) => format!("{SCHEME}{}", absolute(directory, base)),
-        // No path: the one who opens it says what may have been meant.
+        // Not a path: opening it reports what may have been meant.
         None if url.contains("://") || url == SCHEME.trim_end_matches(':') => url.to_owned(),
         None => absolute(url, base),
     }

@@ -156,7 +156,7 @@ impl Attendant {
     }
 }
 
-/// Waits for all consumers to be those that are wanted, and not for too long.
+/// Waits until exactly the wanted consumers run, up to a limit.
 async fn converged(taken_up: Option<&mut TakenUp>) {
     let Some(TakenUp { finishing, until, .. }) = taken_up else { return pending().await };
     // In any case the rest is counted again.

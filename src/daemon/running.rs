@@ -114,7 +114,7 @@ impl RunningQueues {
         join_all(prepared).await.into_iter().collect()
     }
 
-    /// Runs these queues and no others. `new` has those that do not run yet. Without a plan, every queue gets new
+    /// Runs these queues and no others. `new` has the queues that do not run yet. Without a plan, every queue gets new
     /// consumers.
     pub(super) async fn run(
         &mut self,

@@ -57,7 +57,7 @@ impl Refused {
 }
 
 /// What makes space on the disk of a database.
-pub(crate) const MAKE_SPACE: &str = "free some space, let consumers empty its queues (`kvqueue resume` for those that are paused), or delete \
+pub(crate) const MAKE_SPACE: &str = "free some space, let consumers empty its queues (`kvqueue resume` if they are paused), or delete \
      dead letters (`kvqueue dead purge`)";
 
 /// Why pushes are refused for want of disk space, and what can be done; none if they are not.

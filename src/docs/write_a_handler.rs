@@ -57,7 +57,7 @@
 //!
 //! # What a handler has to bear
 //!
-//! - **An item may come again.** With at-least-once delivery, the default, an item is handled again if the
+//! - **An item may be redelivered.** With at-least-once delivery, the default, an item is handled again if the
 //!   daemon dies, or loses its lease, before the outcome is stored. So make the work repeatable, for example
 //!   with the item's id as a key.
 //! - **Exactly-once writes** are possible into the database of the queue: with

@@ -1,4 +1,4 @@
-//! What the daemon asks of a handler, and what it says back.
+//! The contract between the daemon and a handler.
 
 use std::{
     sync::Arc,
@@ -44,8 +44,8 @@ pub trait BatchHandler: Send + Sync + 'static {
         None
     }
 
-    /// Handles 1 to K items, in the order of the queue, and says of each what becomes of it, in the same order. Items for which
-    /// it says nothing are retried.
+    /// Handles 1 to K items, in the order of the queue, and returns their outcomes in the same order. Items without an outcome
+    /// are retried.
     async fn handle(&self, items: &[Item], context: &Context) -> Vec<Outcome>;
 }
 

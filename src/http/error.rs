@@ -11,7 +11,7 @@ use serde_json::json;
 use super::body::shortened;
 use crate::database::MAKE_SPACE;
 
-/// When a client that came at a busy time may come again, in seconds.
+/// After how many seconds a client may retry when the daemon is busy.
 const AGAIN: u64 = 1;
 
 /// A request was not carried out.
@@ -141,7 +141,7 @@ impl Failure {
             Self::Conflict { fix, .. } => (*fix).to_owned(),
             Self::TooLarge(_) => "push in parts, or store it elsewhere and push where it is".to_owned(),
             Self::ContentType => "send \"Content-Type: application/json\"".to_owned(),
-            Self::Refused(_) => "mend what it says, and repeat it".to_owned(),
+            Self::Refused(_) => "correct that, and send the request again".to_owned(),
             Self::Slow(_) => "send it faster, or in parts".to_owned(),
             Self::Busy(_) | Self::Unavailable(_) => "try again in a moment".to_owned(),
             Self::NoSpace => {

@@ -22,7 +22,7 @@ use super::{
 /// The most clients at a time.
 pub(super) const FOLLOWERS: usize = 32;
 
-/// Who takes no event for so long is not waited for any more.
+/// How long a client may leave an event unread before its connection is closed.
 const SLOW: Duration = Duration::from_secs(30);
 
 /// So long the first event waits for the stats poller.

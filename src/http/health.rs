@@ -1,4 +1,4 @@
-//! `/livez` and `/readyz`: for those that start daemons and send them work. Neither asks the database.
+//! `/livez` and `/readyz`: for supervisors and load balancers. Neither asks the database.
 
 use actix_web::HttpResponse;
 use serde_json::json;

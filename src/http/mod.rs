@@ -15,7 +15,7 @@
 //! | `guard` | who may ask for what |
 //! | `error` | what is said instead of an answer |
 //! | `health`, `status`, `metrics`, `openapi` | endpoints that only look |
-//! | `items`, `push`, `dead`, `pause`, `database`, `frozen` | those that ask the database |
+//! | `items`, `push`, `dead`, `pause`, `database`, `frozen` | endpoints that ask the database |
 //! | `reload` | an order to the daemon |
 //! | `page` | the page's files |
 //! | `events`, `ticker` | what the page follows |

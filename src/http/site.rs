@@ -29,7 +29,7 @@ pub(crate) struct Site {
     pub(super) places: Semaphore,
     /// Places for clients that are kept waiting.
     pub(super) waiting: Semaphore,
-    /// Places for those who follow events.
+    /// The places for clients that follow events.
     pub(super) followers: Arc<Semaphore>,
     /// What those get.
     pub(super) ticker: Ticker,

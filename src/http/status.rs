@@ -18,7 +18,7 @@ use crate::{
     status::{QueueJson, Snapshot},
 };
 
-/// So long an answer waits for the stats poller. Then what is known has to do: it says how old it is.
+/// How long an answer waits for the stats poller. After that it has the last known figures, with their age.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The most queues that are listed though they are not in the configuration.

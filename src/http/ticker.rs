@@ -1,4 +1,4 @@
-//! The status for those who follow it: written once, however many they are, and no more often than a person can follow.
+//! The status as an event: written once for all clients that follow it, and no more often than a person can read.
 
 use std::{convert::Infallible, time::Duration};
 

@@ -44,7 +44,7 @@ pub enum RunError {
     },
     /// All consumers have stopped, and yet items were not given back.
     #[error(
-        "items neither finished nor given back: {items}; the log says why, and those on a lease come again when it runs out"
+        "items neither finished nor given back: {items}; see the log for the reason; leased items will be redelivered when their leases expire"
     )]
     LeftBehind {
         /// Their number.

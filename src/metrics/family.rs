@@ -1,4 +1,4 @@
-//! What a metric is: its name, what it says, and where its figures come from.
+//! A metric: its name, its help text, and where its figures come from.
 
 use super::{Histogram, QueueMeters, scrape::Scrape, text::Samples};
 

@@ -21,7 +21,7 @@ pub(crate) struct QueueMeters {
     pub(crate) done: Counter,
     /// Items that failed and are tried again.
     pub(crate) retried: Counter,
-    /// Items that failed for good: by their handler, not those that the sweeper finds.
+    /// Items that failed for good by their handler. The sweeper's are not counted here.
     pub(crate) dead: Counter,
     /// Items that were given back.
     pub(crate) released: Counter,

@@ -67,7 +67,7 @@ impl StatsPoller {
         }
     }
 
-    /// Takes over the configured queues. What is known of those that stay, stays.
+    /// Takes over the configured queues. Queues that stay keep their figures.
     pub(super) fn configure(&mut self, config: &Config) {
         let mut before = std::mem::take(&mut self.queues);
         for (name, settings) in &config.queues {

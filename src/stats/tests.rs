@@ -91,7 +91,7 @@ async fn a_request_gets_fresh_figures() {
         let began = Instant::now();
         for pushed in 1..=20 {
             polled.push("a", 1).await;
-            // On a busy machine reading can take so long that a request does not wait for it.
+            // On a busy machine, reading can take longer than a request waits.
             while polled.view("a").unwrap().ready != pushed {
                 polled.status.viewers.refresh(PATIENCE).await;
             }

@@ -8,7 +8,7 @@ use std::{
     time::Instant,
 };
 
-/// Counts what happens again and again, and when it happened last. The task that does it and those that
+/// Counts an event that repeats, and has the time of the last one. The task that does it and the tasks that
 /// check on it share one.
 #[derive(Debug)]
 pub(crate) struct Heartbeat {

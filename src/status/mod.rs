@@ -152,7 +152,7 @@ impl DaemonStatus {
         self.lock().phase
     }
 
-    /// Takes over the configured queues. What is known of those that stay, stays.
+    /// Takes over the configured queues. Queues that stay keep their status.
     pub(crate) fn configure(&self, path: Option<String>, config: &Config) {
         self.change(|inner| {
             inner.config.path = path;

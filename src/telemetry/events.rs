@@ -13,7 +13,7 @@ use std::{
 /// The levels at which each code is logged, by code.
 type Codes = BTreeMap<String, Vec<String>>;
 
-/// The source files of the program, but for those that only have tests.
+/// The source files of the program, except files that only have tests.
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

@@ -262,7 +262,7 @@ test("a dead letter is retried, by keyboard alone", async () => {
   await page.context().close();
 });
 
-test("dead letters are purged by those who mean it", async () => {
+test("dead letters are purged only after a confirmation", async () => {
   const page = await open(browser, `${daemon.url}#/queue/bad/dead`);
   await live(page);
   const letters = page.locator(".opener");
@@ -362,7 +362,7 @@ test("it can be read in the light and in the dark", async () => {
   assert.notEqual(grounds[0], grounds[1]);
 });
 
-test("a daemon that goes and comes again", async () => {
+test("the page recovers after a daemon has restarted", async () => {
   const page = await open(browser, `${daemon.url}#/queue/slow`);
   await live(page);
   await daemon.stop();

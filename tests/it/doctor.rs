@@ -1,4 +1,4 @@
-//! `kvqueue doctor`: what it says of a database.
+//! `kvqueue doctor` and its checks of a database.
 
 use std::{
     fs,

@@ -9,7 +9,7 @@ use crate::support::{Background, Database, Random, helper, run, run_with_input};
 /// As many at a time.
 const ITEMS: usize = 300;
 
-/// So often a daemon is killed at its work before one may finish.
+/// How often a daemon is killed at its work before one may finish.
 const KILLS: u32 = 3;
 
 /// When, at the latest, after it has handled its first items.

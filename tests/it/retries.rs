@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fs, os::unix::process::ExitStatusExt};
 
 use crate::support::{Database, Ran, run, run_script};
 
-/// So often a daemon may be killed by what it handles.
+/// How often a daemon may be killed by an item that it handles.
 const DEATHS: u32 = 10;
 
 fn read(db: &Database, name: &str) -> String {

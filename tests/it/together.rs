@@ -60,7 +60,7 @@ fn push_and_meanwhile(db: &Database, numbers: std::ops::Range<u32>, meanwhile: i
     assert!(said.any(|line| line.starts_with("acknowledged ")), "it ended early");
     meanwhile();
     std::thread::scope(|scope| {
-        // What it says has to be read for it to go on.
+        // Its output must be read, or it stops.
         scope.spawn(|| said.for_each(drop));
         stdin.write_all(lines(half..numbers.end).as_bytes()).unwrap();
         drop(stdin);

@@ -64,7 +64,7 @@ fn a_command_without_a_timeout_waits_and_says_so() {
     let last = Instant::now() + PATIENCE;
     loop {
         let left = last.saturating_duration_since(Instant::now());
-        let line = said.recv_timeout(left).expect("it says that it waits");
+        let line = said.recv_timeout(left).expect("it reports that it waits");
         if line.contains("still waiting") {
             break;
         }

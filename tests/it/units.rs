@@ -53,7 +53,7 @@ fn units(version: u32) -> (TempDir, [PathBuf; 2]) {
     (directory, paths)
 }
 
-/// What it says on stderr, without what a systemd from before `notify-reload` has to say about that.
+/// Its stderr, without the warnings of a systemd older than `notify-reload`.
 fn analyze(version: u32, args: &[&str], unit: &Path) -> (bool, String) {
     let output = Command::new("systemd-analyze").args(args).arg(unit).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();

@@ -78,7 +78,7 @@ function start(workers, k, handle, events) {
   });
 }
 
-/** Waits until `done()`, for so long at most. */
+/** Waits until `done()` is true, up to a limit. */
 async function until(done, limit) {
   const end = now() + limit * 1e3;
   while (!(await done()) && now() < end) await sleep(1);

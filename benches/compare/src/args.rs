@@ -37,7 +37,7 @@ pub struct RunArgs {
     /// Seconds that a system has in a cell
     #[arg(long, default_value_t = 1.2, value_parser = seconds)]
     pub seconds: f64,
-    /// No run begins after so many minutes: what is not measured by then is not in the table
+    /// No run begins after this many minutes; the table lacks the cells that are not measured by then
     #[arg(long, default_value_t = 18.5, value_parser = seconds)]
     pub minutes: f64,
     /// Also write all figures to this file, as JSON

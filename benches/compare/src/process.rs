@@ -85,7 +85,7 @@ impl Program {
 /// A user of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
-    /// Name, to be told.
+    /// Its name in messages.
     pub name: String,
     /// Id.
     pub uid: u32,

@@ -26,11 +26,11 @@ const BUILD_LIMIT: Duration = Duration::from_secs(1_800);
 
 /// All that take part.
 pub struct Systems {
-    /// Those that run.
+    /// The peers that run.
     pub all: Vec<Box<dyn System>>,
-    /// Names of those that are not kvqueue.
+    /// The names of the other peers, without kvqueue.
     pub peers: Vec<String>,
-    /// Those that do not run, and why.
+    /// The peers that do not run, and why.
     pub missing: Vec<(String, String)>,
 }
 

@@ -43,7 +43,7 @@ fn our_library() -> PathBuf {
 fn declared() -> BTreeSet<String> {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../foundationdb-sys/src");
     let mut names = BTreeSet::new();
-    for entry in std::fs::read_dir(sources).expect("the declarations are beside this crate") {
+    for entry in std::fs::read_dir(sources).expect("the declarations are next to this crate") {
         let path = entry.expect("the directory can be listed").path();
         if path.is_file() {
             let text = std::fs::read_to_string(&path).expect("a source file is readable text");

@@ -98,10 +98,10 @@ fn report(rounds: &[Round]) {
     };
     println!("{:<46} {:>12.0}", "flushes of a 512-byte append, a second", median(&|r| r.flushes));
     line("commits of one write, one client", "/s", &|_, c| c.one_client);
-    line("  beside the flushes", "x", &|r, c| c.one_client / r.flushes);
+    line("  per flush", "x", &|r, c| c.one_client / r.flushes);
     line("commits of one write, 64 clients", "/s", &|_, c| c.many_clients);
-    line("  beside one client", "x", &|_, c| c.many_clients / c.one_client);
-    line("  beside 64 clients in process", "x", &|r, c| c.many_clients / r.own.many_clients);
+    line("  compared with one client", "x", &|_, c| c.many_clients / c.one_client);
+    line("  compared with 64 clients in process", "x", &|r, c| c.many_clients / r.own.many_clients);
     line("a point read", "us", &|_, c| c.read_ns / 1e3);
     line("a row of a range read of 1000", "us", &|_, c| c.row_ns / 1e3);
 }

@@ -10,7 +10,7 @@ use std::iter::{Chain, Flatten};
 use std::ops::Bound::{self, Excluded, Included, Unbounded};
 use std::{option, vec};
 
-/// An insertion may shift at most so many entries of the vector.
+/// An insertion may shift at most this many entries of the vector.
 const MAX_SHIFTED: usize = 32;
 
 type Entry<V> = (Vec<u8>, V);

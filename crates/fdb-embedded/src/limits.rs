@@ -22,7 +22,7 @@ pub const MAX_WATCH_BYTES: usize = 256 << 20;
 pub const MAX_ADVANCE: i64 = i64::MAX - 1 - VERSIONS_PER_SECOND * 3_600 * 24 * 365 * 1_000;
 /// The most transactions in a batch. Their order is a 16-bit number.
 pub const MAX_BATCH_TRANSACTIONS: usize = 16_384;
-/// A batch takes no further transaction after so many bytes of mutations.
+/// A batch takes no further transaction after this many bytes of mutations.
 pub const MAX_BATCH_BYTES: usize = 16 << 20;
 /// The most bytes of queued commits. Further ones fail with `COMMIT_PROXY_MEMORY`. A single commit
 /// is always accepted.
@@ -35,7 +35,7 @@ pub const MAX_CONFLICT_BYTES: usize = 256 << 20;
 /// undo records of the flush in progress come in addition, as many at most, in buffers of up to
 /// twice that.
 pub const MAX_UNDO_BYTES: usize = 128 << 20;
-/// A snapshot is released after so many written bytes, even if a transaction reads from it. redb
+/// A snapshot is released after this many written bytes, even if a transaction reads from it. redb
 /// takes new space as long as it cannot reuse freed pages. It has up to 32 MiB more in memory,
 /// which are written later.
 pub const MAX_PINNED_BYTES: u64 = 32 << 20;
@@ -45,7 +45,7 @@ pub const MAX_PINNED_BYTES_FULL: u64 = 256 << 10;
 /// The most read views that stay readable as long as they are kept. Backups use them.
 pub const MAX_PINNED_VIEWS: usize = 2;
 
-/// Raw access allows keys to be so many bytes longer. Reads accept such keys even without it.
+/// Raw access allows keys to be this many bytes longer. Reads accept such keys even without it.
 const RAW_PREFIX: usize = 8;
 
 /// The longest key that can be written near `key`, with or without raw access.

@@ -179,7 +179,7 @@ pub struct PackedKeys {
 }
 
 impl PackedKeys {
-    /// An empty list with capacity for so many keys and bytes.
+    /// An empty list with capacity for this many keys and bytes.
     #[must_use]
     pub fn with_capacity(keys: usize, bytes: usize) -> PackedKeys {
         PackedKeys { bytes: Vec::with_capacity(bytes), ends: Vec::with_capacity(keys) }

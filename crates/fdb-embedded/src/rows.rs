@@ -30,7 +30,7 @@ impl FetchHint {
     /// row it fits into a frame.
     pub const MAX: FetchHint = FetchHint { rows: 1 << 18, bytes: 4 << 20 };
 
-    /// Raises the hint to so many rows and bytes, up to the maximum.
+    /// Raises the hint to this many rows and bytes, up to the maximum.
     #[must_use]
     pub fn at_least(self, rows: usize, bytes: usize) -> FetchHint {
         let raised = |want: u32, by: usize, most: u32| want.max(u32::try_from(by).unwrap_or(most)).min(most);
@@ -39,7 +39,7 @@ impl FetchHint {
         FetchHint { rows, bytes }
     }
 
-    /// A hint for so many rows, of the default size.
+    /// A hint for this many rows, of the default size.
     #[must_use]
     pub fn rows(rows: usize) -> FetchHint {
         FetchHint { rows: u32::try_from(rows).unwrap_or(u32::MAX), ..FetchHint::default() }

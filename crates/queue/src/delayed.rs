@@ -41,7 +41,7 @@ pub struct Requeued {
 }
 
 impl Queue {
-    /// Scheduled items and those that wait for a retry, in the order of their times: those behind `after`, or
+    /// Scheduled and retrying items, in the order of their times: the items behind `after`, or
     /// the first. Up to `k` of them; fewer where [`MAX_TAKE_BYTES`] of payloads and side records are reached,
     /// but at least one if there is one. An item that cannot be read is among them, with the reason. A
     /// snapshot read: it conflicts with nothing.

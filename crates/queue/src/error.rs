@@ -308,7 +308,7 @@ pub enum PushError {
     Retry(#[from] RetryError),
 }
 
-/// What helps where so many items exceed the size of a transaction.
+/// What to do if this many items exceed the size of a transaction.
 fn too_large(items: usize) -> &'static str {
     match items {
         1 => "and an item needs one alone; store the payload elsewhere and push where it is",
@@ -426,7 +426,7 @@ impl LeaseError {
         matches!(self, Self::Retry(error) if error.is_maybe_committed())
     }
 
-    /// The change of so many items was given up.
+    /// The error of a change of this many items that failed.
     pub(crate) fn refused(error: RetryError, items: usize) -> LeaseError {
         if error.is_too_large() { Self::TooLarge { items } } else { Self::Retry(error) }
     }
@@ -473,7 +473,7 @@ impl FetchError {
         }
     }
 
-    /// A fetch of up to so many items was given up.
+    /// The error of a fetch of up to this many items that failed.
     pub(crate) fn refused(error: RetryError, k: usize) -> FetchError {
         if error.is_too_large() { Self::TooLarge { k, error } } else { Self::Retry(error) }
     }

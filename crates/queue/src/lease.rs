@@ -146,7 +146,7 @@ impl Lease {
     /// that are acknowledged already are passed over, so a failed call can be repeated.
     ///
     /// # Errors
-    /// [`LeaseError::Lost`] if the lease has expired and a sweeper has returned its items. Those that
+    /// [`LeaseError::Lost`] if the lease has expired and a sweeper has returned its items. The items that
     /// [`open`](Lease::open) does not name were acknowledged before.
     pub async fn acknowledge(
         &mut self,

@@ -65,7 +65,7 @@ impl Failure {
 }
 
 impl Meta {
-    /// Whether it says nothing, so that no record is needed.
+    /// Whether every field is empty, so that no record is needed.
     pub fn is_empty(&self) -> bool {
         *self == Meta::default()
     }

@@ -99,7 +99,7 @@ pub async fn version(tr: &Transaction) -> Result<u64, QueueError> {
 }
 
 /// Takes all leases away, with what is in them: their holders can acknowledge nothing any more. Pushes to a frozen queue are refused from here on,
-/// and those that are under way fail.
+/// and changes that are under way fail.
 ///
 /// `frozen_by` is a [`version`] that was read after the queue was frozen. For a tenth of a second after the freeze a [`Session`](crate::Session) may
 /// still push, since it knows the queue as not frozen. Returns `false` within that time, and writes nothing then.

@@ -72,7 +72,7 @@ async fn complete_begun<O: Operation>(
             Err(error) => retry.after_body(tr, error).await?,
             Ok(Step::End(value)) => return Ok(Done { value, attempts: retry.attempts }),
             Ok(Step::Wait(key)) => retry.wait(db, tr, &key).await?,
-            Ok(Step::Again) => retry.anew(db)?,
+            Ok(Step::Again) => retry.again(db)?,
             Ok(Step::Commit) => match tr.commit().await {
                 Ok(committed) => match operation.committed(&committed) {
                     Some(value) => return Ok(Done { value, attempts: retry.attempts }),

@@ -170,7 +170,7 @@ impl Producer {
         Producer::with_max_payload(session, db, PushOptions::default().max_payload)
     }
 
-    /// The same, for payloads of up to so many bytes.
+    /// The same, for payloads of up to this many bytes.
     pub fn with_max_payload(session: Session, db: Arc<Database>, max_payload: usize) -> (Producer, Driver) {
         let options = PushOptions { max_payload, ..PushOptions::default() };
         let (sender, requests) = mpsc::unbounded();

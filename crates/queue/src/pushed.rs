@@ -28,7 +28,7 @@ pub enum PushEffect {
 /// Where an item is, as far as is known before its transaction has committed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Spot {
-    /// It is push number so many of its transaction, whose stamp will be its id.
+    /// Its push number in the transaction, whose stamp will be the item's id.
     User(u16),
     /// This is its id.
     Id(ItemId),

@@ -68,7 +68,7 @@ impl Queue {
     }
 
     /// The queue in the order in which all of its items have to be moved to keep their order in another one. A queue whose greatest items
-    /// are taken first gives each item of a priority a place before those that come later, so they are moved there from the other end.
+    /// are taken first gives each item of a priority a place before later ones, so they are moved there from the other end.
     pub fn in_order_for(&self, to: &Queue) -> Queue {
         match to.kind() {
             Kind::Priority(End::Max, _) => self.in_order_of_keys(),

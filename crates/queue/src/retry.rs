@@ -29,7 +29,7 @@ pub struct RetryPolicy {
 pub struct Attempts {
     /// Transactions begun.
     pub begun: u32,
-    /// Those that lost against a concurrent transaction (error 1020).
+    /// Transactions that conflicted with a concurrent one (error 1020).
     pub conflicts: u32,
     /// Those whose commit may or may not have happened.
     pub unknown: u32,
@@ -211,7 +211,7 @@ impl Retry {
     }
 
     /// The transaction that begins again with an operation once something else is out of its way. It is no new attempt.
-    pub(crate) fn anew(&mut self, db: &Database) -> Result<Transaction, RetryError> {
+    pub(crate) fn again(&mut self, db: &Database) -> Result<Transaction, RetryError> {
         let tr = db.create_trx().map_err(|error| self.give_up(error.into()))?;
         self.limit(&tr)?;
         self.max_attempts = self.max_attempts.map(|max| max.saturating_add(1));
@@ -324,7 +324,7 @@ const MAX_WAIT_MILLIS: i32 = 100;
 /// `commit_proxy_memory_limit_exceeded`: a cluster cannot take more data at the moment, or the disk of an embedded database is full.
 const OUT_OF_SPACE: i32 = 1042;
 
-/// So often in a row the database may refuse an operation that only adds data: with FoundationDB's back-off that takes a second. A
+/// How often in a row the database may refuse an operation that only adds data: with FoundationDB's back-off that takes a second. A
 /// cluster has recovered by then; a full disk stays full until somebody does something. What frees space goes on trying.
 const MAX_REFUSALS: u32 = 8;
 

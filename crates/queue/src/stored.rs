@@ -35,7 +35,7 @@ pub struct StoredItem {
 }
 
 impl StoredItem {
-    /// Whether a queue of this kind can hold it, with a payload of at most so many bytes.
+    /// Whether a queue of this kind can hold it, with a payload of at most this many bytes.
     ///
     /// # Errors
     /// Those of a push of such an item, and [`PushError::RecordTooLarge`].

@@ -15,7 +15,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// After its first crash an item is taken together with so many times fewer items than others.
+/// After its first crash an item is fetched with this many times fewer items than others.
 const GROUPS: usize = 16;
 
 /// What the sessions of one process share, so that they hold one lease of suspects of each queue at a time.
@@ -60,7 +60,7 @@ pub(crate) enum Suspicion {
 }
 
 impl Suspicion {
-    /// That of an item with so many crashes.
+    /// The suspicion of an item with this many crashes.
     pub(crate) fn of(crashes: u32) -> Suspicion {
         match crashes {
             0 => Suspicion::None,

@@ -14,7 +14,7 @@ use crate::sightings::Sightings;
 /// The most sightings that are kept.
 const MOST: usize = 512;
 
-/// Monotonic clocks of two machines differ by less than one part in so many.
+/// Monotonic clocks of two machines differ by less than one part in this many.
 const DRIFT: u64 = 1_000;
 
 /// The versions that a process has read from a database, each with the time of its monotonic clock.

@@ -88,7 +88,7 @@ impl Which {
         }
     }
 
-    /// Each by itself; those that cannot be moved keep no others from it.
+    /// Each by itself: if one cannot be moved, the others are all the same.
     fn some(&self, client: &Client, queue: &Queue, decision: Decision, json: bool) -> anyhow::Result<Exit> {
         let mut named = Named::new("dead letters", decision.past(), json);
         for id in &self.ids {

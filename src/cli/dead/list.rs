@@ -54,7 +54,7 @@ impl Args {
                 letters.extend(page);
             }
         }
-        // Those that died first come first, as far as all of them are here.
+        // The oldest dead letters come first, if all of them are here.
         if self.after.is_none() && !more {
             letters.sort_by_key(|letter| letter.died_at);
         }

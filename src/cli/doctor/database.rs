@@ -36,7 +36,7 @@ const MOMENTS: usize = 60;
 /// What a cluster tells.
 struct Cluster {
     version: i64,
-    /// What its first process runs, if it says so.
+    /// The program of the container's first process, if that can be read.
     software: Option<String>,
     moments: Vec<Moment>,
 }

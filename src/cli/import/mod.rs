@@ -38,7 +38,7 @@ const STDIN: &str = "-";
 #[command(
     long_about = "Add the items of an export to a queue, with their attempts, failures and attributes: ready ones, delayed ones, and dead letters. \
     They get new ids, in the order of the file.\n\n\
-    An import that was interrupted may be repeated, and so may one that was not: what is in already does not come again, as long as the \
+    An import that was interrupted may be repeated, and so may one that was not: items that are already in are not added again, as long as the \
     queue remembers them (idempotency-window). With --again it does.\n\n\
     A file is looked through first, and if a line is damaged nothing is imported; what comes through a pipe goes in as far as it is whole. \
     Either way the exit code is 65, as it is where items stay out because others have their unique keys."
@@ -141,7 +141,7 @@ impl Args {
             }
             Some(damage) => {
                 note(format_args!(
-                    "kvqueue: {damage}; some of what comes before is imported, and does not come again when the whole export is"
+                    "kvqueue: {damage}; some of the items before it are imported, and are not added again when you import the whole export"
                 ));
                 return Exit::Data;
             }

@@ -41,7 +41,7 @@ pub(crate) enum MigrateError {
          Or have an administrator run: fdbcli --exec 'advanceversion {advance}'"
     )]
     Behind { from: i64, to: i64, advance: i64 },
-    #[error("the target's versions do not go on to {0}, although it was told to a minute ago")]
+    #[error("the target's versions have not advanced to {0} within a minute")]
     NotAdvanced(i64),
     #[error(
         "queue {queue} is used at the target, where it is still being copied to: somebody pushed or took there. Stop who does; take out what was \

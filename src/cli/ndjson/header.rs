@@ -29,7 +29,7 @@ impl Header {
         format!("{{\"kvqueue_export\":{FORMAT},{}", &rest[1..])
     }
 
-    /// Reads the line. What else it says is for people.
+    /// Reads the line. Its other fields are for people.
     pub(super) fn parse(line: &[u8]) -> Result<Self, String> {
         let help = "this is no export of kvqueue; items by the line are for `kvqueue push --lines`";
         let Ok(Value::Object(object)) = serde_json::from_slice(line) else { return Err(help.to_owned()) };

@@ -15,7 +15,7 @@ use crate::{
 /// The most queues that are counted; a database may have any number.
 const MOST: usize = 1_000;
 
-/// Prints the counts of the configured queues, and of those that were pushed to; and why there is no more to be said.
+/// Prints the counts of the configured queues and of all queues that have items, and why the daemon's status is missing.
 /// `spent` is how long the daemon has been waited for, which counts for `--timeout`.
 pub(super) fn show(globals: &Globals, spent: Duration, why: &str) -> anyhow::Result<()> {
     let client = Client::open_after(globals, spent).with_context(|| why.to_owned())?;

@@ -42,7 +42,7 @@ pub(super) fn ask(daemon: &ApiClient, figures: &Figures) -> Result<Vec<Value>, A
     Ok(queues)
 }
 
-/// How many there are. Those that are paused are named first, then those with most items ready.
+/// How many there are. Paused queues are named first, then queues with the most ready items.
 pub(super) fn line(others: &[Value]) -> Option<Line> {
     let mut queues: Vec<Other> = others.iter().filter_map(|it| Deserialize::deserialize(it).ok()).collect();
     queues.sort_by_key(|it| std::cmp::Reverse((it.paused.is_some(), it.ready)));

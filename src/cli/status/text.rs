@@ -61,7 +61,7 @@ impl Line {
 /// The columns behind the name.
 const COLUMNS: [&str; 8] = ["READY", "OLDEST", "IN/S", "OUT/S", "RUNNING", "WAITING", "DEAD", "DONE"];
 
-/// Those that a narrow terminal does without, the least important one first.
+/// The columns that a narrow terminal omits, the least important one first.
 const SPARE: [&str; 5] = ["DONE", "IN/S", "OLDEST", "RUNNING", "OUT/S"];
 
 /// The longest name that is shown whole, and the shortest that names are cut to.

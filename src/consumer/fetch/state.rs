@@ -132,7 +132,7 @@ enum Reason {
 pub(crate) struct State {
     /// In the order in which they came. None of them is in `fetching`.
     waiting: VecDeque<Request>,
-    /// Those that the fetch under way is for.
+    /// The requests that the fetch under way is for.
     fetching: Vec<Request>,
     /// Consumers in `fetching` that have withdrawn.
     withdrawn: BTreeSet<u64>,
@@ -338,7 +338,7 @@ impl State {
         effects.push(Effect::Backoff { failures: self.failures });
     }
 
-    /// The fetch under way is over, and had nothing for those that are left in `fetching`.
+    /// The fetch under way has ended, and had no items for the requests that are left in `fetching`.
     fn put_back(&mut self, effects: &mut Vec<Effect>) {
         for request in std::mem::take(&mut self.fetching).into_iter().rev() {
             let Request { consumer, prefetch, .. } = request;

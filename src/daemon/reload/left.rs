@@ -10,7 +10,7 @@ use crate::{config::Config, control::Left, deadlines::LEFT};
 /// How many queues are counted at a time.
 const TOGETHER: usize = 16;
 
-/// The removed queues that have items. Those that the database does not tell of in time are not among them.
+/// The removed queues that have items. A queue is left out if the database does not answer in time.
 pub(in crate::daemon) async fn left(db: &Database, old: &Config, new: &Config) -> Vec<Left> {
     let removed = old.queues.iter().filter(|(name, _)| !new.queues.contains_key(*name));
     let counted = removed.map(async |(name, settings)| {

@@ -129,7 +129,7 @@ fn not_started(program: &str, error: &io::Error) -> Outcome {
     let reason = format!("cannot start {program}: {error}");
     match error.kind() {
         io::ErrorKind::ArgumentListTooLong | io::ErrorKind::InvalidInput => Outcome::Retry(reason),
-        // The error alone may be misleading: of a missing interpreter it says that there is no such file.
+        // The error alone may be misleading: for a missing interpreter it is "no such file".
         _ => Outcome::Unavailable(lookup::problem(program).unwrap_or(reason)),
     }
 }

@@ -8,7 +8,7 @@
 //! numbers of the runs that have not ended are in a table in memory that both processes share. When the pipe closes, the reaper
 //! kills every process whose environment names one of them. A run costs two writes to the table and wakes nobody.
 //!
-//! Not found are processes of another user, and those that have overwritten or left out the variable. Elsewhere than on
+//! It does not find processes of another user, nor processes that have overwritten or dropped the variable. Elsewhere than on
 //! Linux there is no reaper.
 
 use std::{
@@ -49,7 +49,7 @@ const ABORT_DELAY: Duration = Duration::from_secs(1);
 /// A reaper that ended while its daemon runs is replaced, but not more often than this.
 const REPLACED_AFTER: Duration = Duration::from_secs(10);
 
-/// So often processes are looked for: those that are killed may have started others meanwhile.
+/// How often it looks for processes: a killed process may have started others meanwhile.
 const MOST_ROUNDS: u32 = 100;
 
 /// Between two rounds.

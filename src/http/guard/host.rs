@@ -35,7 +35,7 @@ impl Hosts {
         Self::Loopback(with_port.chain(without).collect())
     }
 
-    /// `origins` are those that the configuration adds.
+    /// `origins` are the hosts that the configuration adds.
     pub(in crate::http) fn check(&self, headers: &HeaderMap, origins: &[String]) -> Result<(), Failure> {
         let Self::Loopback(names) = self else { return Ok(()) };
         // A client without this header is not a browser.

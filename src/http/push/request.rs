@@ -194,7 +194,7 @@ fn decoded(text: &str) -> Result<Vec<u8>, String> {
     BASE64_STANDARD.decode(text).map_err(|error| format!("payload_base64 is not base 64: {error}"))
 }
 
-/// When it is due, if it says so. What is past is due at once.
+/// When it is due, if the request has that. A time in the past means at once.
 fn due(delay: Option<u64>, at: Option<&str>, now: Millis) -> Result<Option<Millis>, String> {
     match (delay, at) {
         (None, None) => Ok(None),

@@ -120,7 +120,7 @@ fn counted(delivery: Delivery, handler: &str) -> Arc<QueueMeters> {
     meters
 }
 
-/// How often an item went to its handler whose first attempt it was: what the handler gives back comes again as if for the first time.
+/// How often a handler got an item on its first attempt: a released item is on its first attempt again.
 fn new(delivery: Delivery) -> u64 {
     let again = usize::from(delivery != Delivery::AtMostOnce);
     (OF_EACH * (SORTS.len() + again)) as u64

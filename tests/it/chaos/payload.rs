@@ -22,7 +22,7 @@ impl Name {
         Random::seeded((queue as u64) << 56 ^ producer << 28 ^ place)
     }
 
-    /// What is pushed: the name, and filling of which a part must not get lost. Few are so long that they are stored in parts.
+    /// The payload: the item's name, and filling that must arrive whole. A few payloads are stored in several parts.
     pub(super) fn payload(self) -> String {
         let mut random = self.random().branch();
         let length = match random.below(1_000) {

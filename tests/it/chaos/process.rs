@@ -30,7 +30,7 @@ pub(super) enum End {
 }
 
 impl Process {
-    /// Starts it; what it says on standard error goes to the log of its name unless the command says otherwise.
+    /// Starts it. Its stderr goes to the log of its name, unless the command redirects it.
     pub(super) fn start(name: String, command: &mut Command) -> Self {
         let child = command.spawn().unwrap_or_else(|error| panic!("{name}: {error}"));
         Self { child, name }

@@ -91,7 +91,7 @@ impl Errand {
     }
 }
 
-/// What is heard of a producer while it runs.
+/// The output of a producer while it runs.
 #[derive(Default)]
 struct Told {
     attempted: AtomicU64,
@@ -107,7 +107,7 @@ pub(super) struct Producer {
     told: Arc<Told>,
     feeder: JoinHandle<()>,
     listener: JoinHandle<()>,
-    /// What it says at its end, which may be long.
+    /// Its output at the end, which may be long.
     said: JoinHandle<String>,
 }
 

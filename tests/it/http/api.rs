@@ -152,7 +152,7 @@ fn a_pause_needs_no_body() {
     let pause = || served.at.request("PUT", "/api/v1/queues/other/pause");
     assert!(pause().send().is(204).is_null());
     assert!(run(&db, &["push", "other", "x"]).ok().contains("pushed 1"));
-    // One that is there has to be what it says.
+    // A field that is there must have the documented type.
     assert_eq!(pause().body("{}").send().error(415), "content_type");
     assert_eq!(pause().header("Content-Type", "application/json").body("{").send().error(400), "bad_request");
 }

@@ -1,4 +1,4 @@
-//! Every message that a person sees: the help of each command, what it says when all is well, as JSON, and how it
+//! Every message that a person sees: the help of each command, its output on success, its JSON, and how it
 //! refuses. `cases` lists what is run; a new command needs a line there.
 //!
 //! To accept what has changed: `INSTA_UPDATE=always cargo test --test it messages`, and read the difference.

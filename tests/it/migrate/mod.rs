@@ -3,7 +3,7 @@
 //! | file | |
 //! |---|---|
 //! | `killed` | a hundred thousand items in every state, and a migration that is killed again and again |
-//! | `refusals` | what it says where it does not go on |
+//! | `refusals` | its errors when it refuses to go on |
 //! | `others` | sources and targets that somebody uses meanwhile |
 //! | `live` | daemons at both ends that go on |
 //! | `clusters` | to a cluster and back, where there is one |

@@ -26,7 +26,7 @@ use crate::support::{Background, Database, PATIENCE, kvqueue, pipe, run};
 const RELOADED: &str = "configuration_reloaded";
 const REFUSED: &str = "configuration_refused";
 
-/// A queue whose handler tells when it begins, and waits to be told to end: with pipes, and a file of what it did. Its items are `one` and
+/// A queue whose handler reports when it begins, and waits for permission to end. It uses pipes, and a file of what it did. Its items are `one` and
 /// `two`, each with a pipe of its own to wait on: of one pipe that two wait on, both are let go.
 const IN_HAND: &str = "handler = 'exec'\nhandler-config = { command = ['sh', '-c', '''\
     read item; echo begin $item >> log; echo $item > begun; read word < go-$item; echo end $item >> log'''] }\n\

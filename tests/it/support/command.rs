@@ -27,7 +27,7 @@ pub(crate) fn clean(command: &mut Command, db: &Database) {
     }
     // The machine may have little free disk space.
     command.env("FDB_EMBEDDED_MIN_FREE_SPACE", "0");
-    // Many daemons run side by side here; those that are asked over HTTP are given an address.
+    // Many daemons run side by side here. A daemon listens only if the test asks it over HTTP.
     command.env("KVQUEUE_PREFIX", &db.prefix).env("KVQUEUE_HTTP__LISTEN", "off");
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Ran {
     pub(crate) stdout: String,
     /// But for the line of `created`, which depends on who is the first to use a database.
     pub(crate) stderr: String,
-    /// The directory in which it says that it created the database.
+    /// The directory in which it reports that it created the database.
     pub(crate) created: Option<String>,
 }
 

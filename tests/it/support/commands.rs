@@ -1,4 +1,4 @@
-//! The program's commands, by what it says itself.
+//! The program's commands, as its help lists them.
 
 use super::{Database, run};
 

@@ -163,7 +163,7 @@ impl fmt::Debug for Served {
     }
 }
 
-/// A daemon with this configuration, on a free port unless it says otherwise.
+/// A daemon with this configuration, on a free port unless the configuration has an address.
 pub(crate) fn serve(db: &Database, config: &str) -> Served {
     let path = db.file(&format!("{}.toml", uuid::Uuid::now_v7()));
     std::fs::write(&path, config).unwrap();

@@ -35,7 +35,7 @@ impl Service {
         Self { daemon: Background::start(command), systemd, config, db }
     }
 
-    /// Reloads this as `systemctl reload` does. Returns when it was told that the reload has begun, by the daemon's clock in
+    /// Reloads the daemon as `systemctl reload` does. Returns when the daemon reported the beginning of the reload, by its clock in
     /// microseconds, and that it has ended.
     fn reload(&self, config: &str) -> (u64, String) {
         fs::write(&self.config, config).unwrap();

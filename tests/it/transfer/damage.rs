@@ -82,7 +82,7 @@ fn a_pipe_that_ends_early_says_what_is_in() {
     let lines: Vec<&str> = whole.lines().collect();
     let ran = run_with_input(&db, &["import", "q"], lines[..300].join("\n"));
     assert_eq!(ran.stdout, "imported 200 items\n");
-    insta::assert_snapshot!(ran.failed(65), @"kvqueue: stdin ends at line 300, and the line that ends an export is missing: it was cut off; some of what comes before is imported, and does not come again when the whole export is");
+    insta::assert_snapshot!(ran.failed(65), @"kvqueue: stdin ends at line 300, and the line that ends an export is missing: it was cut off; some of the items before it are imported, and are not added again when you import the whole export");
 }
 
 #[test]

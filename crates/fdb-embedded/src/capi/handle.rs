@@ -45,7 +45,7 @@ pub(super) unsafe fn share<Object, Opaque>(handle: *mut Opaque) -> Option<Arc<Ob
 /// Takes an object back from the caller; `None` for a handle of the real library.
 ///
 /// # Safety
-/// As for [`borrow`], and the handle must not be used afterwards, but by those who [`share`] it.
+/// As for [`borrow`], and the handle must not be used afterwards, except by owners that [`share`] it.
 pub(super) unsafe fn take<Object, Opaque>(handle: *mut Opaque) -> Option<Arc<Object>> {
     untagged(handle).map(|object: *mut Object| {
         // SAFETY: by the caller's promise a tagged handle is an `Arc` that `give` leaked, given back once.

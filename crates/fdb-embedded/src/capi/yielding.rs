@@ -15,7 +15,7 @@ use crate::engine::faults;
 use crate::future::Future;
 use crate::network::{self, Tasks};
 
-/// One of so many reads of the process is completed by the network thread. A power of two, so that
+/// One of this many reads of the process is completed by the network thread. A power of two, so that
 /// the counter may overflow.
 const ONE_IN: u32 = 128;
 

@@ -15,11 +15,11 @@ use crate::rows::{Direction, MappedRow, MappedRows, RowSet};
 const SECONDARY_LIMITS: Limits = Limits { rows: Some(2_000), bytes: Some(10_000_000) };
 /// The index rows may use one fifth of a byte limit.
 const INDEX_SHARE: usize = 5;
-/// A byte limit is checked after each so many rows.
+/// A byte limit is checked after each block of this many rows.
 const ROWS_AT_ONCE: usize = 10;
 /// The most second reads that are fetched from the host together.
 const MISSING_AT_ONCE: usize = 256;
-/// FoundationDB's servers send at most about so many bytes in a response.
+/// FoundationDB's servers send at most about this many bytes in a response.
 const REPLY_BYTES: usize = 80_000;
 
 /// The rows of a mapped range read, and its conflict ranges.

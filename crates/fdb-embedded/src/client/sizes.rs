@@ -18,7 +18,7 @@ use crate::error::Result;
 use crate::range_set::key_after;
 use crate::rows::{Direction, FetchHint};
 
-/// The size of a range of up to so many rows is exact.
+/// The size of a range is exact up to this many rows.
 const EXACT_ROWS: usize = 2_048;
 /// The number of probes into a larger range.
 const PROBES: usize = 64;

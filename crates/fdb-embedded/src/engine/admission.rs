@@ -37,7 +37,7 @@ const CHECK_EACH_BATCH_BELOW: u64 = 64 << 20;
 /// With this much free space, in bytes, a read-only database is opened again for writing.
 const REOPEN_ABOVE: u64 = 4 << 20;
 
-/// A transaction with one mutation of at most so many bytes is small, for example a pause.
+/// A transaction is small if it has one mutation of at most this many bytes, for example a pause.
 const SMALL_MUTATION: usize = 256;
 
 /// On a full disk, bytes that a transaction which clears rows may add beyond what it removes:

@@ -290,7 +290,7 @@ impl Engine {
         self.shared.views.lock().clock().hold(Instant::now(), held);
     }
 
-    /// Advances versions by so many.
+    /// Advances the version by this number.
     fn advance(&self, versions: i64) {
         self.shared.views.lock().clock().advance(versions);
     }

@@ -124,7 +124,7 @@ pub struct ReadViews {
     replaced: VecDeque<(i64, Weak<Superversion>)>,
     /// Superversions that stay readable until their view is dropped.
     pinned: Vec<Weak<Superversion>>,
-    /// A snapshot is released after so many bytes were written, even if a transaction still reads
+    /// A snapshot is released after this many bytes were written, even if a transaction still reads
     /// from it.
     max_pinned: u64,
 }

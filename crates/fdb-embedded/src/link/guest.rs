@@ -22,15 +22,15 @@ use crate::engine::CommitPromise;
 use crate::error::Code;
 use crate::rows::Direction;
 
-/// Requests fail with a retryable error while so many bytes wait for a host that does not read.
+/// Requests fail with a retryable error while this many bytes wait for a host that does not read.
 const MAX_UNSENT: usize = 256 << 20;
-/// Requests fail with a retryable error while so many are not answered. Each keeps the memory of
+/// Requests fail with a retryable error while this many are not answered. Each keeps the memory of
 /// its transaction, even if the client has given up.
 const MAX_PENDING: usize = 1 << 18;
-/// After so many closed views the host is informed at once; fewer are sent with the next request.
+/// After this many closed views the host is informed at once; fewer are sent with the next request.
 const MAX_UNREPORTED_CLOSES: usize = 64;
 
-/// With so many requests in flight, new ones go to the writer thread, which sends several at once.
+/// With this many requests in flight, new ones go to the writer thread, which sends several at once.
 /// Below, the caller sends its own, which is faster.
 const BUSY_REQUESTS: usize = 8;
 

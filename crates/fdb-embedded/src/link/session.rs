@@ -23,12 +23,12 @@ use crate::rows::{Direction, FetchHint, RowSet};
 const MAX_VIEWS: usize = 65_536;
 /// The most watches that a guest may have armed. Another one fails with `TOO_MANY_WATCHES`.
 const MAX_WATCHES: usize = 1_000_000;
-/// No more requests are read from a guest while it has so many bytes of responses to read.
+/// No more requests are read from a guest while it has this many bytes of responses to read.
 const MAX_UNREAD: usize = 8 << 20;
 /// How long a new connection may take for its first message. Connections that send nothing would
 /// take guests' places.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
-/// No more requests are read from a guest while so many bytes of its commits are not answered.
+/// No more requests are read from a guest while this many bytes of its commits are not answered.
 const MAX_UNANSWERED: usize = 64 << 20;
 
 /// Why the host ends a session.

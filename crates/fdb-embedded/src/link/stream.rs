@@ -1,6 +1,6 @@
 //! Frames over a Unix socket, and the check of who is at the other end.
 //!
-//! A frame is a length in four bytes, little-endian, and so many bytes of message. Sending never
+//! A frame is a length in four bytes, little-endian, and a message of that length. Sending never
 //! blocks the calling thread: bytes that the socket does not accept at once are left to the
 //! connection's writer thread.
 
@@ -227,7 +227,7 @@ impl Outbox {
         self.work.notify_one();
     }
 
-    /// Counts a request of so many bytes that is answered later.
+    /// Counts the bytes of a request that is answered later.
     pub fn add_in_flight(&self, bytes: usize) {
         self.outgoing.lock().in_flight += bytes;
     }
@@ -293,7 +293,7 @@ impl Outbox {
         }
     }
 
-    /// Writes the waiting bytes without holding the lock, and returns those that were not written.
+    /// Writes the waiting bytes without holding the lock, and returns the bytes that were not written.
     fn write(&self, outgoing: &mut MutexGuard<'_, OutgoingBuffer>, flags: SendFlags) -> Vec<u8> {
         let mut bytes = std::mem::take(&mut outgoing.bytes);
         outgoing.is_writing = true;

@@ -36,7 +36,7 @@ const WELCOME_PATIENCE: Duration = Duration::from_secs(5);
 const FIRST_BACKOFF: Duration = Duration::from_millis(20);
 /// The longest such delay.
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
-/// After so many storage failures in a row, about five seconds, waiting transactions fail. The
+/// After this many storage failures in a row, about five seconds, waiting transactions fail. The
 /// process keeps trying.
 const MAX_FAILURES: u32 = 8;
 /// A storage that has worked for so long has recovered.

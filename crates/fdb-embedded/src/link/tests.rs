@@ -26,7 +26,7 @@ fn add_one<V>() -> CommitMessage<V> {
     }
 }
 
-/// What clients were told.
+/// The answers and notices that clients got.
 #[derive(Default)]
 struct Told {
     committed: AtomicU64,
@@ -137,7 +137,7 @@ fn a_host_ends_on_its_own_committer_a_thousand_times_while_guests_commit() {
         }
         drop(link);
         for busy in &guests {
-            wait_until("guests are told of the end", || busy.lost.load(Ordering::Acquire));
+            wait_until("guests notice the end", || busy.lost.load(Ordering::Acquire));
         }
         drop(guests);
         wait_until("the directory is free", || {

@@ -90,7 +90,7 @@ pub struct Program {
     pub steps: Vec<Step>,
 }
 
-/// Below this the last conflict is told of.
+/// The special keys below this prefix show the last conflict.
 pub const CONFLICTING_KEYS: &[u8] = b"\xff\xff/transaction/conflicting_keys/";
 
 /// How many transactions a program has.

@@ -57,7 +57,7 @@ struct Session<'d> {
     held: Vec<Vec<Option<Future>>>,
 }
 
-/// Runs a program; the first disagreement, if there is one. A program that the machine held up for so long that its read
+/// Runs a program and returns the first disagreement. A program that the machine delayed until its read
 /// versions became too old runs again.
 pub fn check(database: &Database, strict: bool, program: &Program) -> Result<(), Disagreement> {
     let _print = PrintOnPanic(program);

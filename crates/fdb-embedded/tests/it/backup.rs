@@ -31,7 +31,7 @@ fn fill(db: &Database) {
     }
 }
 
-/// Moves money between accounts, and notes each number that was acknowledged, until it is told to stop.
+/// Moves money between accounts, and notes each number that was acknowledged, until it is stopped.
 fn move_money(db: &Database, stop: &AtomicBool, acknowledged: &AtomicU64) {
     for round in 1.. {
         if stop.load(Ordering::Relaxed) {

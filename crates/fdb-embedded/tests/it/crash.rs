@@ -62,7 +62,7 @@ fn a_kill_while_it_closes_loses_nothing_either() {
     let mut seen = Seen::default();
     for round in 0..12 {
         let mut helper = Helper::spawn(OPENS_AND_CLOSES, dir.path());
-        // It says "closing" before it closes.
+        // It prints "closing" before it closes.
         for _ in 0..3 + rng.below(5) {
             seen.note_until(&mut helper, "closing");
         }
@@ -80,7 +80,7 @@ fn moments() -> (Rng, String) {
     (Rng(seed), format!("KVQUEUE_TEST_SEED={seed}"))
 }
 
-/// What helpers were told before they were killed.
+/// The acknowledged writes of helpers that were killed.
 #[derive(Default)]
 struct Seen {
     /// For each client, how many commits.

@@ -18,7 +18,7 @@ pub struct Helper {
 const DIRECTORY: &str = "FDB_EMBEDDED_HELPER_DIRECTORY";
 
 impl Helper {
-    /// Starts the ignored test `name` and waits until it says that it is ready.
+    /// Starts the ignored test `name` and waits until it reports that it is ready.
     pub fn start(name: &str, directory: &Path) -> Helper {
         let mut helper = Helper::spawn(name, directory);
         helper.wait_for("ready");

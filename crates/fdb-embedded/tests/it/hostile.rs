@@ -279,7 +279,7 @@ fn what_a_guest_has_pinned_goes_with_its_connection() {
     let refused = copy("too many");
     assert!(matches!(refused, Err(fdb_embedded::BackupError::Busy)), "{refused:?}");
     raw.send(&[&[3], &1u64.to_le_bytes()]);
-    // What it is told next it does after that.
+    // It follows the next command after that.
     raw.send(&[&[4], &1u64.to_le_bytes(), &2u64.to_le_bytes(), &bytes(b"k")]);
     assert_eq!(raw.next().unwrap()[0], 131);
     copy("one is closed").unwrap();

@@ -335,7 +335,7 @@ fn greeting(protocol: u32) -> Vec<u8> {
     [&[13, 0, 0, 0, 1][..], b"fdb-embd", &protocol.to_le_bytes()].concat()
 }
 
-/// Which protocol a host speaks: it says so to a guest of any other.
+/// The protocol of a host, which it names to a guest of any other.
 fn protocol_of(directory: &std::path::Path) -> u32 {
     let mut socket = UnixStream::connect(directory.join("socket")).unwrap();
     socket.write_all(&greeting(0)).unwrap();

@@ -1,4 +1,4 @@
-//! Special keys: those that start with 0xFF 0xFF.
+//! Special keys: keys that start with 0xFF 0xFF.
 
 use std::path::Path;
 

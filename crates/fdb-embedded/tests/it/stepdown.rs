@@ -84,7 +84,7 @@ fn a_host_whose_directory_is_taken_away_ends_within_a_second_also_when_it_is_idl
             verb(&dir, &above.path().join("aside"));
             let since = Instant::now();
             if idle {
-                let error = due(watch, "somebody who is idle is told").unwrap_err();
+                let error = due(watch, "an idle guest notices the end").unwrap_err();
                 assert_eq!(error.code(), IO_ERROR, "{name}");
                 assert!(since.elapsed() < GRACE, "{name}: {:?}", since.elapsed());
             }

@@ -220,7 +220,7 @@ fn what_is_acknowledged_anywhere_survives_the_death_of_host_after_host() {
     assert!(lost.is_empty(), "KVQUEUE_TEST_SEED={seed}: lost {lost:?}");
     let count = get(&db, b"count").unwrap().unwrap();
     let count = u64::from_le_bytes(count.try_into().unwrap());
-    // An outcome that nobody was told is tried again, and then counts twice.
+    // A transaction whose outcome is unknown is repeated, and then counts twice.
     assert!(count >= stored.len() as u64, "{count} additions for {} commits", stored.len());
     assert!(acknowledged.len() > 10 * ROUNDS, "only {} commits were made", acknowledged.len());
 }

@@ -33,7 +33,7 @@ impl Cell {
         }
     }
 
-    /// As a worker process is told it.
+    /// As an argument of a worker process.
     pub(crate) fn arguments(&self) -> [String; 5] {
         [
             self.consumers.to_string(),

@@ -52,7 +52,7 @@ pub(crate) const PATHS: &[Path] = &[
     path("remove-100", Work::Remove, 100, 100),
 ];
 
-/// Items in the queue next to those that the path needs, so that no take finds it short.
+/// Items in the queue in addition to the ones that the path needs, so that no take finds it short.
 const REST: usize = 2_000;
 
 /// What a path begins with, and what it has done.
@@ -129,7 +129,7 @@ impl Ready {
         self.done += self.session.take_with(db, &mut take).await.unwrap().items.len();
     }
 
-    /// The path dealt with as many items as it says.
+    /// The path handled the number of items that it returned.
     pub(crate) fn check(&self, path: &Path) {
         assert_eq!(self.done, path.items(), "{}", path.name);
     }

@@ -39,7 +39,7 @@ impl ReadyItems {
         sum
     }
 
-    /// The item before which so many wait.
+    /// The item at the head of this many waiting items.
     fn nth(&self, mut n: usize) -> usize {
         let (mut at, mut step) = (0, self.0.len().next_power_of_two());
         while step > 0 {

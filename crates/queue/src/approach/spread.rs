@@ -13,7 +13,7 @@ use crate::rng::Rng;
 /// many processes take, and closes again for one that is alone.
 ///
 /// Where the queue is too short to spread, all want the same few items, and each push wakes them all. There takes that conflict are
-/// staged, with those that follow for a while, until the queue is long again.
+/// staged. So are the fetches that follow, until the queue is long again.
 ///
 /// A program that does not know of staged takes, such as one of the recipe's, always wins the first items if its transactions are
 /// shorter. So after some staged takes that lost in a row, the takes that follow jump in the short queue, too, for a while.
@@ -43,7 +43,7 @@ const WIDER: f64 = 4.0;
 /// What a take without a conflict leaves of the window. It stays as it is where one take in 138 conflicts: 0.99^138 is 1 / 4.
 const NARROWER: f64 = 0.99;
 
-/// One jump in so many leads to the front. Without such jumps the first items would wait until a jump leads there by chance.
+/// One jump of this many leads to the front. Without such jumps the first items would wait until a jump leads there by chance.
 const TO_THE_FRONT: u32 = 8;
 
 /// The widest window in items.
@@ -52,7 +52,7 @@ const MAX_SKIP: usize = 20_000;
 /// Takes between two jumps.
 const STRETCH: u32 = 32;
 
-/// After so many staged takes that lost in a row, takes are evasive.
+/// After this many staged takes have conflicted in a row, takes are evasive.
 const LOST: u32 = 3;
 
 /// How many takes are evasive at a time.
@@ -71,7 +71,7 @@ impl Default for Spread {
 }
 
 impl Spread {
-    /// Takes that spread where the queue has so many runs of K items, 256 by default, and are staged where it has fewer.
+    /// Fetches spread if the queue has this many runs of K items, 256 by default. If it has fewer, they are staged.
     pub fn long_from(runs: usize) -> Spread {
         Spread {
             runs: 1.0,
@@ -172,7 +172,7 @@ impl Spread {
         self.extent = seen;
         self.runs /= 2.0;
         if seen == Extent::Long {
-            // There are so many runs, and another jump is to find something.
+            // The queue has this many runs, so another jump will find something.
             self.runs = self.runs.min((self.long_from / 2) as f64);
         }
         self.runs = self.runs.max(1.0);

@@ -18,7 +18,7 @@ const ENQUEUED_AT: u8 = 7;
 const PAYLOAD_LEN: u8 = 8;
 const UNIQUE: u8 = 9;
 const DEATH: u8 = 10;
-/// A side record that could not be read, as it was. Written with a death, and only kept by those who read it.
+/// A side record that could not be read, as it was. It is written when an item dies, and readers keep it as it is.
 pub(crate) const UNREADABLE: u8 = 11;
 
 /// What is kept at most of a side record that cannot be read, in bytes: with a reason it is to fit into a value.

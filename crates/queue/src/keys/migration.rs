@@ -1,7 +1,7 @@
 //! (q, "migrate"): how far a migration of the queue has come, at both of its ends.
 //!
 //! Written by the migration in every transaction that moves it on, and read in it: so a migration that was broken off goes on where it was,
-//! and two of them do not work on a queue at the same time. What it says in the end stays, until the queue is deleted.
+//! and two of them do not work on a queue at the same time. The record's last state stays until the queue is deleted.
 
 /// Second element of the record's key.
 pub(crate) const MIGRATE: &[u8] = b"migrate";

@@ -30,7 +30,7 @@ pub(crate) struct Operation {
     pub(crate) digest: Option<Digest>,
 }
 
-/// The parameter of SET_VERSIONSTAMPED_VALUE for an operation that adds so many items, the first of them as push number `user` of the
+/// The parameter of SET_VERSIONSTAMPED_VALUE for an operation that adds this many items, the first of them as push number `user` of the
 /// transaction.
 pub(crate) fn pending(user: u16, items: u32, digest: &Digest) -> [u8; LEN + 4] {
     let mut value = [0xff; LEN + 4];

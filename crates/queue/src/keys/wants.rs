@@ -23,7 +23,7 @@ pub(crate) struct Want {
     pub(crate) lease: LeaseId,
     /// The most items.
     pub(crate) k: NonZeroUsize,
-    /// The lease's length in versions; 0: taken for good, and the lease lasts until that can be told.
+    /// The lease's length in versions; 0: the items are taken for good, and the lease lasts until the taker has found out.
     pub(crate) length: u64,
     /// The database version after which the request means nothing.
     pub(crate) deadline: u64,

@@ -22,7 +22,7 @@ use crate::ops::{conflict, cost, parts};
 use crate::suspects::{Picked, Suspicion};
 
 /// Whether [`find`] ended with these rows because there were as many as it reads, and not because there were no more. A take may get
-/// fewer all the same: those that are large, or suspect.
+/// fewer if items are large, or suspect.
 pub(crate) fn is_full(space: &Space, rows: &[Row], k: NonZeroUsize) -> bool {
     let plain = |row: &Row| cost::take_plain(space, row.id.as_bytes().len(), row.value.len());
     rows.len() >= k.get() || rows.iter().map(plain).sum::<usize>() >= MAX_TAKE_BYTES

@@ -61,7 +61,7 @@ pub(crate) fn aside(space: &Space, id: &ItemId, value: usize, meta: usize) -> us
 
 /// What it takes to make an item a dead letter whose side record was this one, for a reason of this length.
 pub(crate) fn dead(space: &Space, id: &ItemId, value: usize, meta: &[u8], reason: usize) -> usize {
-    // It is told twice: of the last attempt, and of the letter.
+    // The reason is stored twice: with the last attempt, and with the letter.
     aside(space, id, value, meta.len() + 2 * failure(reason)) + unique(space, meta)
 }
 

@@ -56,7 +56,7 @@ async fn ready(space: &Space, tr: &Transaction) -> Result<(i64, Option<u64>), Qu
     Ok((counters::difference(npush, npop), Some(npush)))
 }
 
-/// Up to so many bytes of leases are counted one by one.
+/// Up to this many bytes of leases are counted one by one.
 const COUNTED: usize = 4_000_000;
 
 /// The items in leases that are not acknowledged; beyond [`COUNTED`] bytes an estimate, by the size of all leases and what was counted of them.

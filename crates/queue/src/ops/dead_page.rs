@@ -48,7 +48,7 @@ pub(crate) struct DeadLetterPage {
     pub(crate) holder: Option<ItemId>,
     /// How many cannot be read, and stay.
     pub(crate) unreadable: usize,
-    /// Those that cannot be read and must be purged one by one, because each may have a unique key that only a search finds.
+    /// The unreadable letters. They must be purged one by one, because each may have a unique key that only a search finds.
     pub(crate) one_by_one: Vec<ItemId>,
     /// The last that was read. `None`: there are no more letters.
     pub(crate) last: Option<ItemId>,

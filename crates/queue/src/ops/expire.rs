@@ -25,7 +25,7 @@ pub(crate) struct Expired {
     pub(crate) returned: usize,
     /// The returned items that have to wait for it.
     later: usize,
-    /// Those that had no attempt left.
+    /// The items that had no attempt left.
     pub(crate) dead: usize,
 }
 

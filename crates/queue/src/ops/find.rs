@@ -5,13 +5,13 @@ use foundationdb::{KeySelector, RangeOption, Transaction};
 
 use crate::error::QueueError;
 
-/// The longest stride in keys: so many the database walks over at a time.
+/// The longest stride in keys: how many the database walks over at a time.
 const STRIDE: i32 = 1 << 13;
 
-/// Up to so many bytes of keys and values are counted one by one, which takes the database a hundred reads of its own.
+/// Up to this many bytes of keys and values are counted one by one, which takes the database a hundred reads of its own.
 const COUNTED: i64 = 50_000_000;
 
-/// By so many rows the length of a row is estimated.
+/// How many rows are read to estimate the length of a row.
 const SAMPLE: usize = 1_000;
 
 /// The first key in a range.
@@ -23,7 +23,7 @@ pub(crate) async fn first_key(
     Ok((key[..] < end[..]).then(|| key.to_vec()))
 }
 
-/// Whether there are so many keys in a range.
+/// Whether a range has this many keys.
 pub(crate) async fn has_keys(
     tr: &Transaction,
     (begin, end): &(Vec<u8>, Vec<u8>),
@@ -68,7 +68,7 @@ pub(crate) async fn count_all(tr: &Transaction, (begin, end): (Vec<u8>, Vec<u8>)
     // Strides grow until one leads out of the range, and shrink from there on.
     let (mut stride, mut growing) = (1, true);
     while stride > 0 {
-        // The key so many places behind the first at or behind `at`.
+        // The key this many places behind the first key at or behind `at`.
         let selector = KeySelector::new(at.as_slice().into(), false, 1 + stride);
         let key = tr.get_key(&selector, true).await?.to_vec();
         if key < end {

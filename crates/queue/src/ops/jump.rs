@@ -1,7 +1,7 @@
 //! Going to a place within a long queue, and finding out whether it is long, at a cost that does not grow with the items' size.
 //!
 //! To pass over items the database reads them, with their values. So only a walk of [`WALK`] bytes is left to it. Where a jump goes further,
-//! it goes by the items' stamps or numbers for the most part: if so many items lie between the first and the last one, a part of them
+//! it goes by the items' stamps or numbers for the most part: if this many items lie between the first and the last one, a part of them
 //! lies in that part of the versions between. That is exact where pushes came evenly. Elsewhere it is off, and the walk that
 //! remains keeps takes apart that land at the same item.
 
@@ -27,7 +27,7 @@ fn walk(row_bytes: usize) -> usize {
     (WALK / if row_bytes == 0 { UNKNOWN } else { row_bytes }).max(1)
 }
 
-/// The place so many items behind the front, or thereabouts.
+/// The place about this many items behind the front.
 pub(crate) async fn jump(
     space: &Space,
     tr: &Transaction,
@@ -63,7 +63,7 @@ pub(crate) async fn jump(
     Ok(behind.map_or(front, |behind| Place { behind: Some(behind), skip: near }))
 }
 
-/// Whether there are so many items, or nearly. A queue whose items are so large that a walk passes over fewer counts as long if it
+/// Whether the queue has about this many items. A queue whose items are so large that a walk passes over fewer counts as long if it
 /// has more than these.
 pub(crate) async fn has_items(
     space: &Space,

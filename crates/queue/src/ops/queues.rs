@@ -95,7 +95,7 @@ async fn is_queue(tr: &Transaction, space: &Space, key: &[u8]) -> Result<bool, Q
     Ok(counted.iter().any(Option::is_some) || first_key(tr, &vals).await?.is_some())
 }
 
-/// Where to go on behind a key that belongs to no queue: behind its first element, if that can be told.
+/// Where to go on behind a key that belongs to no queue: behind its first element, if that can be decoded.
 fn next_key(prefix: &[u8], key: &[u8]) -> Vec<u8> {
     let rest = key.strip_prefix(prefix).and_then(split_bytes).map(|(_, rest)| rest);
     match rest {

@@ -25,7 +25,7 @@ const PAGE_BYTES: usize = 1 << 20;
 /// Which items are moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Movable {
-    /// Those that are ready, in the order in which they would be taken.
+    /// Ready items, in the order in which they would be fetched.
     Ready,
     /// Dead letters, in the order of their ids. They become ready, with all their attempts before them.
     Dead,

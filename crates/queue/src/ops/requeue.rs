@@ -21,7 +21,7 @@ const TOGETHER: usize = 32;
 /// What became of some of the delayed items.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RequeuePage {
-    /// Those that are ready now.
+    /// The items that are ready now.
     pub(crate) moved: Vec<ItemId>,
     /// Records that cannot be read, or are another kind's. They stay.
     pub(crate) unreadable: usize,

@@ -11,9 +11,9 @@ use crate::kind::Kind;
 /// A key and its value.
 pub type Row = (Bytes, Bytes);
 
-/// A page ends when it has so many rows.
+/// The most rows of a page.
 pub const PAGE_ROWS: usize = 2_000;
-/// Or so many bytes of keys and values; a single row more is possible.
+/// The bytes of keys and values after which a page ends. It has one row more at most.
 pub const PAGE_BYTES: usize = 1 << 20;
 
 /// Rows of a queue in the order of their keys.

@@ -17,10 +17,10 @@ use crate::ops::scan::{self, Row};
 use crate::ops::{lease, version};
 use crate::view::{Cursor, ItemPage, ItemState, ItemView, LeaseView};
 
-/// One page looks at so many leases at most.
+/// The most leases that one page reads.
 const MOST_LEASES: usize = 1_000;
 
-/// And reads about so many bytes of them: this, and one lease more.
+/// The bytes of leases after which a page ends. It has one lease more at most.
 const MOST_BYTES: usize = 1_000_000;
 
 /// The index behind all items of a lease.
@@ -35,7 +35,7 @@ pub(crate) async fn page(
 ) -> Result<ItemPage, QueueError> {
     let version = version::now(tr).await?;
     let (first, end) = range(&space.leases);
-    // The lease that the page before ended in comes again.
+    // The page before may have ended within a lease: begin with that.
     let mut begin = after.and_then(Cursor::lease).map_or(first, |id| leases::key(&space.leases, id));
     let (mut page, mut place) = (ItemPage::default(), after.cloned());
     // Leases looked at, bytes of their items as they are stored in them, and with all parts of their payloads.

@@ -36,7 +36,7 @@ pub(crate) struct Window {
     pub(crate) place: Place,
     /// at most this number; `None`: all.
     pub(crate) limit: Option<NonZeroUsize>,
-    /// Reading ends once there are rows that take so many bytes to take, as the database counts it.
+    /// Reading ends when fetching the rows would take this many bytes, as the database counts them.
     pub(crate) max_bytes: usize,
     pub(crate) isolation: Isolation,
 }

@@ -1,4 +1,4 @@
-//! Serving those who wait in line: each gets a lease on what it asked for, in the order in which they asked.
+//! Serving requests: each gets a lease on the items that it asks for, in the order of the requests.
 //!
 //! Everything is read at snapshot isolation; the transaction conflicts on the items that it hands out and on the requests that
 //! it serves, and on nothing else.

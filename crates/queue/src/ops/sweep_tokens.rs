@@ -20,10 +20,10 @@ use crate::version_history::VersionHistory;
 /// How many slots one transaction looks at.
 const PAGE: NonZeroUsize = NonZeroUsize::new(1_000).expect("1000 is not 0");
 
-/// A sweep ends behind so many slots of pages in which it cleared less than one slot in [`WORTH`].
+/// A sweep ends after this many slots of pages in which it cleared less than one slot in [`WORTH`].
 const MAX_IDLE: usize = 20_000;
 
-/// What makes it worth while to go on: one slot to clear in so many.
+/// A sweep goes on while one slot of this many is to be cleared.
 const WORTH: usize = 10;
 
 /// Where the next sweep of a queue's token slots begins. The default: at the first slot.

@@ -47,7 +47,7 @@ pub(crate) fn old_before(times: &Sightings, version: u64, at: Millis, kept: u64)
     by_time.min(version.saturating_sub(kept))
 }
 
-/// Whether it is time to note another pair, where something is kept for so many versions. `known` had been read at the time `at`.
+/// Whether it is time to note another pair, if something is kept for this many versions. `known` had been read at the time `at`.
 pub(crate) fn is_due(times: &Sightings, known: u64, version: u64, at: Millis, kept: u64) -> bool {
     let Some(last) = times.last() else { return true };
     // From another life of the database; or from a clock that was wrong; or old.

@@ -19,10 +19,10 @@ use crate::ops::version::now;
 use crate::ops::{dead, peek};
 use crate::view::{Cursor, ItemPage, ItemState, ItemView};
 
-/// One page looks at so many items of which it may show none, since they are in the other state of those that wait for a time.
+/// The most records that one page reads. It may show none of them: scheduled and retrying items share a range.
 const MOST_PASSED: usize = 2_000;
 
-/// And at about so many bytes of their side records.
+/// The bytes of side records after which a page ends.
 const MOST_PASSED_BYTES: usize = 1_000_000;
 
 pub(crate) async fn ready(

@@ -1,4 +1,4 @@
-//! Requests of takes that ask to be served: asking, looking at the line of those who wait, leaving it.
+//! Requests of takes that ask to be served: asking, reading the line of waiting requests, leaving it.
 
 use foundationdb::options::{MutationType, StreamingMode};
 use foundationdb::{RangeOption, Transaction};
@@ -35,7 +35,7 @@ pub(crate) struct WaitingRequest {
     pub(crate) want: Want,
 }
 
-/// Those who wait for items from one end, oldest first.
+/// The requests for items from one end, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Line {
     /// The first of them, at most [`MAX_SERVED`].
@@ -47,7 +47,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// Whether the process that made the own request is to serve the line, having seen the same request first for so many versions: its own stands
+    /// Whether the process that made the own request is to serve the line, having seen the same request first for this many versions: its own stands
     /// first, or those before it have let it wait. Each place behind waits longer, or all would serve at once and conflict.
     pub(crate) fn serves(&self, waited: u64) -> bool {
         let Some(own) = &self.own else { return false };
@@ -87,7 +87,7 @@ pub(crate) async fn any(space: &Space, tr: &Transaction) -> Result<bool, QueueEr
     Ok(requests.len() == GLANCE || requests.iter().any(|(_, want)| want.as_ref().is_some_and(waits)))
 }
 
-/// The first requests that ran out, of those that come first.
+/// The expired requests at the beginning of the line.
 pub(crate) async fn expired(space: &Space, tr: &Transaction, now: u64) -> Result<Vec<Vec<u8>>, QueueError> {
     let requests = first(space, tr, MAX_SERVED).await?;
     let ran_out = |want: Option<Want>| want.is_some_and(|want| want.deadline < now);

@@ -34,7 +34,7 @@ use chore::Ran;
 use failing::Failing;
 use plan::{Chore, Plan, all_from_next, plan};
 
-/// The most looks of one sweep; after so many it comes back, to be asked again at once.
+/// The most looks of one sweep; after them it returns, and asks to be called again at once.
 const MAX_LOOKS: usize = 20;
 
 /// The most pages of one kind between two looks.

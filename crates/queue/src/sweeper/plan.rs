@@ -31,7 +31,7 @@ pub(super) enum Chore {
 pub(super) enum Plan {
     /// This is to be done, and then another look.
     Work(Vec<Chore>),
-    /// Another sweeper is at it: look again in so many versions.
+    /// Another sweeper works on the queue: look again in this many versions.
     Wait(u64),
     /// Nothing is to be done before this time has passed.
     Rest(Duration),
@@ -49,7 +49,7 @@ pub(super) fn plan(seen: &Seen, all_from: u64, now: Millis, me: SessionId, rules
     }
 }
 
-/// Where leases take several looks, there are at least so many looks in the time of a lease.
+/// If reading the leases takes several looks, there are at least this many looks in the time of a lease.
 const LOOKS: u64 = 16;
 
 /// The version from which on the next look is to be at everything, if there is nothing to do now.

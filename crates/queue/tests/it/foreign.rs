@@ -27,7 +27,7 @@ async fn dequeue(t: &TestDb, gate: &Gate, queue: &RecipeQueue) -> bool {
 }
 
 /// Runs a take; before each of its commits arrives, the other program removes an item. Returns how many it has removed.
-async fn beside<F: Future<Output = Taken>>(
+async fn alongside<F: Future<Output = Taken>>(
     t: &TestDb,
     gate: &Gate,
     queue: &RecipeQueue,
@@ -49,7 +49,7 @@ async fn beside<F: Future<Output = Taken>>(
     }
 }
 
-/// How many of so many items a consumer gets that takes `n` at once while such a program runs.
+/// How many of the items a consumer gets that takes `n` at once while such a program runs.
 fn share(items: usize, n: usize) -> Option<usize> {
     let mut share = None;
     on_database(async |t| {
@@ -61,7 +61,7 @@ fn share(items: usize, n: usize) -> Option<usize> {
         loop {
             let mut take = fetch_options(n, 0, &mut approach, true);
             let taking = async { session.take_with(&t.db, &mut take).await.unwrap() };
-            let (taken, removed) = beside(t, &gate, &queue, taking).await;
+            let (taken, removed) = alongside(t, &gate, &queue, taking).await;
             (ours, theirs) = (ours + taken.items.len(), theirs + removed);
             if taken.items.is_empty() {
                 break;

@@ -1,4 +1,4 @@
-//! Leases of so many items that what is done with them is more than one transaction holds.
+//! Leases with more items than one transaction can acknowledge.
 
 use kvqueue_queue::{
     Approach, Failure, ItemOutcome, Kind, Lease, LeaseError, MAX_REASON, NewItem, Packing, Queue,
@@ -18,7 +18,7 @@ async fn fill(t: &TestDb, q: &Queue, n: usize, item: impl Fn(usize) -> NewItem) 
     }
 }
 
-/// A queue whose keys are so long that a transaction holds a few hundred writes.
+/// A queue with long keys, so that a transaction holds a few hundred writes.
 fn far(t: &TestDb) -> Queue {
     let prefix = [t.prefix.as_slice(), &[b'p'; 4_000]].concat();
     Queue::new(&prefix, b"q").unwrap()

@@ -10,7 +10,7 @@ use crate::common::{KINDS, TestDb, k, kinds_of_records, on_database};
 use crate::restored::{item, plain, restore, stored, unique};
 use crate::unknown::scripts;
 
-/// Moves all, so many at a time; what came of it.
+/// Moves all items, `n` at a time. Returns the counts.
 async fn move_all(t: &TestDb, from: &Queue, to: &Queue, what: Movable, page: usize) -> MoveCounts {
     let policy = RetryPolicy::default();
     let mut mover = Mover::new(from.clone(), to.clone(), what).unwrap();
@@ -84,12 +84,12 @@ fn dead_letters_become_ready_with_all_attempts_before_them() {
             .await;
         assert_eq!(move_all(t, &from, &to, Movable::Dead, 1).await, moved(2, 0));
         let there = plain(stored(t, &to, 9).await);
-        let anew = |payload| {
+        let moved = |payload| {
             let mut item = item(payload, State::Ready);
             (item.meta.attempts, item.meta.crashes) = (0, 0);
             item
         };
-        assert!(there == [anew("a"), anew(&long)]);
+        assert!(there == [moved("a"), moved(&long)]);
         assert_eq!((counts(t, &from).await.ready, counts(t, &from).await.dead), (1, 0));
         assert!(t.records(&from, "chunk").await.is_empty() && t.records(&from, "body").await.is_empty());
     });

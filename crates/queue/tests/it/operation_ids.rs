@@ -1,4 +1,4 @@
-//! Pushes that may be repeated, by whomever.
+//! Pushes that any session may repeat.
 
 use fdb_embedded::Fault::{UnknownCommitted, UnknownNotCommitted};
 use fdb_embedded::Faults;
@@ -38,7 +38,7 @@ async fn push(t: &TestDb, session: &mut Session, id: &str) -> Pushed {
     session.push_items(&t.db, &items(), &operation(id)).await.unwrap()
 }
 
-/// Another session does the operation again: nothing comes of it, and it is told what came of it before.
+/// Another session repeats the operation. It adds nothing, and gets the result of the first time.
 async fn repeat(t: &TestDb, q: &Queue, id: &str, first: &Pushed) {
     let before = t.rows().await;
     let again = push(t, &mut t.session(q), id).await;
@@ -128,7 +128,7 @@ fn operations_of_earlier_versions_are_repeated_whatever_is_pushed() {
             Ok(())
         })
         .await;
-        assert_eq!(t.records(&q, "op").await.len(), 1, "it was written anew");
+        assert_eq!(t.records(&q, "op").await.len(), 1, "it was written again");
         let again =
             t.session(&q).push_items(&t.db, &[NewItem::new("other")], &operation("op")).await.unwrap();
         assert_eq!((again.repeated, again.items), (true, 0));

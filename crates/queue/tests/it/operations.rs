@@ -129,13 +129,13 @@ fn a_push_is_part_of_the_callers_transaction() {
         drop(tr);
         assert!(t.list(&q).await.is_empty());
 
-        let beside = [t.prefix.as_slice(), b"beside"].concat();
+        let nearby = [t.prefix.as_slice(), b"nearby"].concat();
         let tr = t.db.create_trx().unwrap();
-        tr.set(&beside, b"1");
+        tr.set(&nearby, b"1");
         q.pusher(&tr).push(b"item").await.unwrap();
         tr.commit().await.unwrap();
         assert_eq!(t.list(&q).await, ["item"]);
-        assert!(t.run(async |tr| Ok(tr.get(&beside, false).await?.is_some())).await);
+        assert!(t.run(async |tr| Ok(tr.get(&nearby, false).await?.is_some())).await);
     });
 }
 

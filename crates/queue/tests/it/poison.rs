@@ -60,7 +60,7 @@ fn each_crash_doubles_the_pause() {
     });
 }
 
-/// Takes so many items, and dies.
+/// Fetches this many items, and dies.
 async fn crash(t: &TestDb, q: &Queue, n: usize, sweeper: &mut Sweeper, rules: &SweepRules) {
     t.lease_for(q, n, SHORT).await.unwrap();
     let mut moved = SweepCounts::default();

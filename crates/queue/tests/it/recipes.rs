@@ -153,13 +153,13 @@ fn dequeues_of_one_item_conflict_and_so_do_looks_at_it() {
     on_database(async |t| {
         let q = queue(t, Packing::Raw);
         t.run(async |tr| q.enqueue(tr, b"a", random(0)).await).await;
-        let beside = [t.prefix.as_slice(), b"beside"].concat();
+        let nearby = [t.prefix.as_slice(), b"nearby"].concat();
         let (one, two, look) =
             (t.db.create_trx().unwrap(), t.db.create_trx().unwrap(), t.db.create_trx().unwrap());
         assert!(q.dequeue(&one).await.unwrap().is_some());
         assert!(q.dequeue(&two).await.unwrap().is_some());
         assert!(q.first_item(&look).await.unwrap().is_some());
-        look.set(&beside, b"");
+        look.set(&nearby, b"");
         one.commit().await.unwrap();
         assert_eq!(two.commit().await.unwrap_err().code(), 1020);
         assert_eq!(look.commit().await.unwrap_err().code(), 1020);
@@ -291,14 +291,14 @@ fn deleting_clears_the_items_and_what_lies_beside_them() {
         for queue in [&q, &other] {
             t.run(async |tr| queue.enqueue(tr, b"a", random(0)).await).await;
         }
-        let beside = t.queue("Q");
-        assert_eq!(t.len(&beside).await, 1);
+        let nearby = t.queue("Q");
+        assert_eq!(t.len(&nearby).await, 1);
         t.run(async |tr| {
             q.queue().delete(tr);
             Ok(())
         })
         .await;
-        assert_eq!((t.list(q.queue()).await.len(), t.len(q.queue()).await, t.len(&beside).await), (0, 0, 0));
+        assert_eq!((t.list(q.queue()).await.len(), t.len(q.queue()).await, t.len(&nearby).await), (0, 0, 0));
         assert_eq!(t.list(other.queue()).await, ["a"]);
     });
 }

@@ -59,7 +59,7 @@ fn each_counter_is_made_right() {
             assert_eq!(compared(t, &q).await, wrong);
             let pushed = async || t.run(async |tr| q.counts(tr).await).await.pushed;
             let before = pushed().await;
-            assert_eq!(recount(t, &q).await, wrong, "what was found is told");
+            assert_eq!(recount(t, &q).await, wrong, "the result has the counts of before");
             assert!(pushed().await >= before, "a counter of pushes does not fall");
             assert_eq!(compared(t, &q).await, right);
             assert_eq!(t.len(&q).await, 3);

@@ -149,7 +149,7 @@ fn a_take_that_asks_happens_once() {
     });
 }
 
-/// Polls a future so often and drops it, unless it was done before.
+/// Polls a future this many times and drops it, unless it was done before.
 async fn poll_and_drop<F: Future>(future: F, polls: usize) -> Option<F::Output> {
     let mut future = pin!(future);
     for _ in 0..polls {

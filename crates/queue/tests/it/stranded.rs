@@ -18,7 +18,7 @@ const ITEMS: usize = 80;
 /// A second in versions: the dead do not keep their items for long, and the living finish theirs in time, also on a machine that is
 /// busy.
 const LENGTH: u64 = 1_000_000;
-/// One take in so many is the last of its session. They are rare enough that most takes find living ones before them: each dead one that
+/// One take of this many is the last of its session. They are rare enough that most takes find living ones before them: each dead one that
 /// is served keeps its items for five seconds.
 const DEATHS: usize = 4;
 /// A session dies after looks at its take that are fewer than a power of two, up to this one: how many a take needs depends on the

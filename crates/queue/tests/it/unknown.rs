@@ -145,7 +145,7 @@ fn a_push_between_a_take_that_gave_up_and_the_next_loses_nothing() {
                 return;
             }
             session.take(&t.db, k(1)).await.unwrap_err();
-            // Whether this is told to have worked or not, the slot no longer names the take.
+            // Whether this returns an error or not, the slot no longer names the take.
             let pushed = session.push(&t.db, &["c"]).await;
             assert_eq!(pushed.is_err(), faults[1] == UnknownCommitted);
             let mut all = Vec::new();
@@ -214,7 +214,7 @@ fn someone_elses_take_is_not_taken_for_our_own() {
     });
 }
 
-/// Polls a future so often and drops it, unless it was done before.
+/// Polls a future this many times and drops it, unless it was done before.
 async fn poll_and_drop<F: Future>(future: F, polls: usize) -> Option<F::Output> {
     let mut future = pin!(future);
     for _ in 0..polls {

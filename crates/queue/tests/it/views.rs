@@ -6,7 +6,7 @@ use kvqueue_queue::{
 
 use crate::common::{KINDS, TestDb, k, later, on_database, record};
 
-/// So long a lease outlasts every test, however busy the machine is.
+/// A lease of this length outlasts every test, however busy the machine is.
 const HOUR: u64 = 3_600_000_000;
 
 /// All items of a state, by pages of `n`.

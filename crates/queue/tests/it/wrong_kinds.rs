@@ -55,7 +55,7 @@ fn a_queue_with_items_of_another_kind_is_refused() {
     for kind in KINDS {
         for other in others(kind) {
             for state in ["ready", "later", "dead"] {
-                // Waiting items and dead letters keep no FIFO queue from being pushed to: those who take from the other find its items.
+                // Waiting items and dead letters do not prevent pushes to a FIFO queue: consumers of the other kind find its items.
                 if state == "ready" || other != Kind::Fifo {
                     on_database(async |t| refused_in(t, kind, other, state).await);
                 }

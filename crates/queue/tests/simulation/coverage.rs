@@ -40,7 +40,7 @@ const WANTED: &[(&str, u64)] = &[
     ("close", 1_200),
     // What goes wrong.
     ("a lease runs out", 1_800),
-    ("a holder is told that its lease is lost", 250),
+    ("a holder finds its lease lost", 250),
     ("a lease is forgotten", 150),
     ("a worker dies of an item", 800),
     ("a crash", 2_500),
@@ -98,7 +98,7 @@ impl Coverage {
         }
     }
 
-    /// Panics if something hardly happened in so many seeds.
+    /// Panics if something hardly happened in this many seeds.
     pub(crate) fn check(&self, seeds: u64) {
         for (what, n) in &self.0 {
             println!("{n:>9} {what}");

@@ -79,7 +79,7 @@ impl Desk {
         self.rng.borrow_mut().below(bound)
     }
 
-    /// True in so many cases of a hundred.
+    /// True in this many cases of a hundred.
     pub(crate) fn chance(&self, percent: usize) -> bool {
         self.below(100) < percent
     }
@@ -134,7 +134,7 @@ impl Desk {
         (operation, result)
     }
 
-    /// Says what it was told.
+    /// Reports the result to the judge.
     pub(crate) fn told(&self, operation: &Operation, claim: &Claim) {
         let told = self.world.oracle.borrow_mut().told(operation, claim);
         told.unwrap_or_else(|how| panic!("{how}"));

@@ -2,8 +2,8 @@
 //!
 //! Producers, consumers of every mode of delivery, sweepers and operators work on one queue of a real embedded database. They are
 //! futures on one thread, and a scheduler that draws from the seed says which goes on. Every commit waits at a gate
-//! ([`fdb_embedded::Gate`]) until the scheduler lets it through, with a conflict, an unknown outcome of either kind, or as too old, if it says
-//! so; or loses it. Workers die at every await, give up what they do, are suspended. There is a true time, which monotonic clocks show;
+//! ([`fdb_embedded::Gate`]) until the scheduler lets it through, with a conflict, an unknown outcome of either kind, or as too old; or
+//! loses it. Workers die at every await, give up what they do, are suspended. There is a true time, which monotonic clocks show;
 //! versions go on with it, and a little faster, stand still, and jump; clocks on walls are set ahead and back, and are wrong.
 //!
 //! After every commit the whole queue is decoded, by code that is not the layer's, and must be what the model makes of what the
@@ -20,7 +20,7 @@
 //! | `intent` | what operations are to do |
 //! | `image/` | what is in the database |
 //! | `model/` | what has to be there |
-//! | `claims` | what workers were told, and whether it was true |
+//! | `claims` | the results that workers got, and whether they were true |
 //! | `oracle` | the judge, who asks all of these |
 //! | `history` | what happened, for people and for comparison |
 //! | `coverage` | how often each kind of thing happened |

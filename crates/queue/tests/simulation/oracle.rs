@@ -1,4 +1,4 @@
-//! The judge of a run: sees every commit, in order, and everything that a worker is told.
+//! The judge of a run: sees every commit, in order, and every result that a worker gets.
 
 use kvqueue_queue::Kind;
 
@@ -59,7 +59,7 @@ impl Oracle {
         Ok(events)
     }
 
-    /// A worker was told something.
+    /// A worker got a result.
     pub(crate) fn told(&mut self, operation: &Operation, claim: &Claim) -> Verdict {
         self.history.told(operation, claim);
         self.claims.check(operation, claim, &self.model)

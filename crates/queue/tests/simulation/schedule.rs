@@ -14,9 +14,9 @@ pub(crate) struct Weather {
     pub(crate) suspend: usize,
     /// Time passes.
     pub(crate) advance: usize,
-    /// Versions run fast by so many parts of a hundred.
+    /// Versions run fast by this many percent.
     pub(crate) fast: u64,
-    /// Versions stand still for so long at the most, in microseconds, and then catch up.
+    /// The longest time that versions stand still, in microseconds, before they catch up.
     pub(crate) standstill: usize,
     /// Versions jump ahead.
     pub(crate) jump: usize,

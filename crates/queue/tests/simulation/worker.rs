@@ -1,4 +1,4 @@
-//! A worker as the scheduler has it: a future that goes on when it is told to.
+//! A worker as the scheduler has it: a future that the scheduler polls.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -120,7 +120,7 @@ impl Storm<'_> {
         self.faults.terms += u64::from(self.slots[at].terminate());
     }
 
-    /// Gives daemons of a kind another configuration. Those that have only just begun read it as it is by then.
+    /// Gives daemons of a kind another configuration. A daemon that has just started may read either.
     fn reload(&mut self) {
         let (worker, mood) = (self.random.choose(&Worker::ALL), Mood::draw(&mut self.random));
         self.arena.configure(worker, mood);

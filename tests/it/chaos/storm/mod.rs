@@ -1,4 +1,4 @@
-//! The storm: processes at work, faults, and new processes for those that have died.
+//! The storm: processes at work, faults, and new processes in place of dead ones.
 //!
 //! | file | |
 //! |---|---|
@@ -187,7 +187,7 @@ impl<'a> Storm<'a> {
         };
         match end {
             End::Killed if !slot.is_killed => self.faults.poisoned += 1,
-            // It says so when a take-over cost it a lease while it drained.
+            // The expected end if a take-over cost it a lease while it drained.
             End::Failed if slot.is_terminated => self.faults.torn += 1,
             End::Failed => self.failed.push(actor.process().name.clone()),
             End::Done | End::Killed => {}

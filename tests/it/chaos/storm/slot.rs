@@ -136,7 +136,7 @@ impl Slot {
         hears
     }
 
-    /// Whether a producer is there, or has to come again.
+    /// Whether a producer runs, or must be started again.
     pub(super) fn has_to_push(&self) -> bool {
         self.worker.is_none() && (self.actor.is_some() || self.unfinished.is_some())
     }

@@ -27,7 +27,7 @@ pub struct Inserter {
 }
 
 impl Inserter {
-    /// Connects; `notify`: an insert also wakes those who listen, which makes such inserts commit one by one.
+    /// Connects; `notify`: an insert also wakes listeners, which makes such inserts commit one by one.
     pub fn connect(port: u16, notify: bool) -> Result<Self, Error> {
         let mut client = connect(port, DATABASE)?;
         let insert = client.prepare(if notify { INSERT_AND_NOTIFY } else { INSERT })?;

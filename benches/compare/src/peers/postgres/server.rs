@@ -18,7 +18,7 @@ const OWNER: &str = "compare";
 /// Longest for `initdb`.
 const INIT_LIMIT: Duration = Duration::from_secs(60);
 
-/// Durable, as a new server is; enough memory; and no checkpoint but those that the harness asks for between cells.
+/// Durable, as a new server is; enough memory; and no checkpoint except when the harness asks for one between cells.
 const SETTINGS: &[&str] = &[
     "fsync=on",
     "synchronous_commit=on",

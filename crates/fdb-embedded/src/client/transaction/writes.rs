@@ -21,7 +21,7 @@ const SET_VERSIONSTAMPED_KEY: i32 = 14;
 const SET_VERSIONSTAMPED_VALUE: i32 = 15;
 /// The option that sets a timeout.
 const TIMEOUT: i32 = 500;
-/// The offset of a versionstamp is in so many little-endian bytes at the end.
+/// The length in bytes of a versionstamp's offset, which is at the end, little-endian.
 const OFFSET_LEN: usize = 4;
 
 /// The kind of a conflict range.
@@ -250,7 +250,7 @@ impl TransactionState {
         Ok(())
     }
 
-    /// Moves the write conflict ranges in `[begin, end)` to those that are sent early.
+    /// Moves the write conflict ranges in `[begin, end)` to the ranges that are sent early.
     fn send_conflicts_early(&mut self, begin: &[u8], end: &[u8]) {
         if !self.write_conflicts.intersects(begin, end) {
             return;

@@ -53,7 +53,7 @@ fn a_value_without_its_stamp_stays_unreadable_until_cleared() {
     map.set(b"k", b"v");
     assert!(map.unreadable().contains(b"k"));
     assert_eq!(mutations(&map).len(), 2, "both are sent");
-    assert_eq!(value(&map, b"k", None).as_deref(), Some(&b"v"[..]), "for those who look all the same");
+    assert_eq!(value(&map, b"k", None).as_deref(), Some(&b"v"[..]), "for direct reads of the key");
     map.atomic(AtomicOp::Add, b"k", &[1]);
     map.clear_range(b"k", b"l");
     assert!(map.unreadable().is_empty() && mutations(&map).len() == 1);

@@ -35,7 +35,7 @@ pub(super) struct ResolvedBatch {
 }
 
 impl Committer {
-    /// Decides on each transaction in order, and stamps the mutations of those that commit.
+    /// Decides on each transaction in order, and stamps the mutations of transactions that commit.
     pub(super) fn resolve(&mut self, requests: Vec<CommitRequest>, version: i64) -> ResolvedBatch {
         let mut batch = ResolvedBatch::default();
         for request in requests {

@@ -29,7 +29,7 @@ use crate::fork::CloseOnFork;
 const MIN_RESERVE: u64 = 4 << 20;
 /// The largest reserve in bytes.
 const MAX_RESERVE: u64 = 16 << 20;
-/// The reserve grows with the data file in steps of so many bytes.
+/// The reserve grows with the data file in steps of this many bytes.
 const STEP: u64 = 1 << 20;
 /// The fewest bytes that are cut off the reserve at a time.
 const PIECE: u64 = 256 << 10;

@@ -96,7 +96,7 @@ impl Superversion {
         })
     }
 
-    /// Reads all writes, including those that clients cannot read yet.
+    /// Reads all writes, including writes that clients cannot read yet.
     pub(super) fn read_newest<T>(
         &self,
         read: impl FnOnce(VersionedReader<'_>) -> Result<T, StorageError>,

@@ -252,7 +252,7 @@ impl WritePath {
         self.pending += cost;
     }
 
-    /// On a full disk a checkpoint lets redb reuse freed pages, and a second one those that the
+    /// On a full disk a checkpoint lets redb reuse freed pages, and a second one the pages that the
     /// first freed.
     pub fn needs_checkpoint_for_space(&self) -> bool {
         self.is_short && self.pending + self.unfreed > (self.disk_bytes + self.reusable()) / 8

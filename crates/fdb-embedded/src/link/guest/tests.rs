@@ -217,7 +217,7 @@ fn a_long_range_is_run_through_a_few_times_and_not_once_for_each_piece() {
     }
 }
 
-/// Puts into a view what a host with so many rows would answer.
+/// Puts into a view what a host with this many rows would answer.
 fn serve(view: &RemoteView, fetch: Fetch, rows: u32) {
     let Fetch::Range { begin, end, direction, want } = fetch else { panic!("a range") };
     let mut all = (0..rows).map(u32::to_be_bytes).filter(|key| begin[..] <= key[..] && key[..] < end[..]);

@@ -106,7 +106,7 @@ impl Cell {
 const NOT_ASSOCIATIVE: &[u32] = &[2, 7, 8, 12, 13, STAMPED_KEY, STAMPED_VALUE, 18, 20];
 
 impl Cell {
-    /// The operations as they are sent: those that can be are put together.
+    /// The operations as they are sent, merged if possible.
     fn sent(&self, at: &Range) -> Vec<Change> {
         let mut stack: Vec<(u32, Option<Bytes>)> = Vec::new();
         for (code, operand) in &self.ops {
@@ -233,7 +233,7 @@ impl Own {
     }
 }
 
-/// Ranges in order, those that touch as one.
+/// Ranges in order. Ranges that touch are merged.
 pub fn merged(ranges: &[Range]) -> Vec<Range> {
     let mut sorted = ranges.to_vec();
     sorted.sort_by(|a, b| a.begin.cmp(&b.begin));

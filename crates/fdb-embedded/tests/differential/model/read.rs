@@ -189,7 +189,7 @@ impl Pieces {
         Ok(found.rows.into_iter().next().filter(|_| !found.to_begin).map_or(Vec::new(), |row| row.0))
     }
 
-    /// What it says of a range that its other bound lies at `key`.
+    /// The fields of a range whose other bound lies at `key`.
     fn outcome(&self, key: &[u8]) -> Found {
         let (to_begin, through_end) = (key.is_empty(), key == self.max);
         Found { to_begin, through_end, at: key.to_vec(), ..Found::default() }

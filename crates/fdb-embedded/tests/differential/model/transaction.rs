@@ -10,7 +10,7 @@ use crate::program::Bytes;
 /// A read version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Chosen {
-    /// After so many commits.
+    /// The number of commits before it.
     At(usize),
     /// Older than five seconds.
     TooOld,
@@ -124,7 +124,7 @@ pub struct Transaction {
     pub maybe_reads: Vec<Range>,
     /// For the same reason the size may be another.
     pub vague_size: bool,
-    /// Those that count for the size without read-your-writes.
+    /// The operations that count for the size without read-your-writes.
     pub plain_reads: Vec<Range>,
     pub size: i64,
     /// A read that failed: the commit fails with the same.

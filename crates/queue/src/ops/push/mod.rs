@@ -173,7 +173,7 @@ impl<'t> Pusher<'t> {
         self.pushed
     }
 
-    /// Whether so many more have room in the transaction.
+    /// Whether the transaction has room for this many more.
     fn check_room(&self, more: usize) -> Result<(), PushError> {
         // Operations have numbers of their own, and may add nothing.
         if self.pushed + more > MAX_PUSHES || self.operations.len() >= MAX_PUSHES {

@@ -49,7 +49,7 @@ pub(crate) fn sweeper_with_clock(queue: &Queue) -> (Arc<AtomicU64>, Sweeper) {
     (clock, Sweeper::new(queue.clone(), history))
 }
 
-/// What a fetch of up to `n` items is to do, on a lease of so many microseconds.
+/// The options of a fetch of up to `n` items, on a lease of this many microseconds.
 pub(crate) fn fetch_options(n: usize, lease: u64, approach: &mut Approach, watch: bool) -> FetchOptions<'_> {
     FetchOptions::new(k(n), Duration::from_micros(lease), approach).with_watch(watch)
 }
@@ -78,7 +78,7 @@ impl TestDb {
         swept
     }
 
-    /// Sweeps until so many leases have run out; what was moved.
+    /// Sweeps until this many leases have expired. Returns the counts.
     pub(crate) async fn sweep_leases(&self, queue: &Queue, n: usize, rules: &SweepRules) -> SweepCounts {
         let (mut sweeper, mut moved) = (sweeper(queue), SweepCounts::default());
         for _ in 0..LOOKS {

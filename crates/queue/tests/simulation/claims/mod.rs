@@ -9,7 +9,7 @@ use kvqueue_queue::{Item, ItemId, LeaseId, PushedItem, SessionId, SweepCounts};
 use crate::intent::{Intent, Operation};
 use crate::model::{Event, Model, Verdict, promise};
 
-/// What a worker was told.
+/// The result that a worker got.
 #[derive(Debug)]
 pub(crate) enum Claim {
     /// This came of the items of a push; or, `repeated`, of the push that was done before under its name.
@@ -59,7 +59,7 @@ impl Claims {
                 (Event::Leased { lease, .. }, _) => {
                     let own = self.leases.entry(lease.session).or_default();
                     let other = own.iter().find(|other| model.is_held(**other));
-                    promise!(other.is_none(), "{operation}: {lease:?} was taken beside {other:?}");
+                    promise!(other.is_none(), "{operation}: {lease:?} was taken together with {other:?}");
                     own.insert(*lease);
                 }
                 (Event::Taken { items, .. }, Some(session)) => {
@@ -90,7 +90,7 @@ impl Claims {
         Ok(())
     }
 
-    /// A worker was told something.
+    /// A worker got a result.
     pub(crate) fn check(&mut self, operation: &Operation, claim: &Claim, model: &Model) -> Verdict {
         let effects = self.effects.get(&key(operation)).map(Vec::as_slice).unwrap_or_default();
         match claim {

@@ -41,7 +41,7 @@ pub(super) fn check_repetition(
     model: &Model,
 ) -> Verdict {
     let Intent::Push { operation: Some(name), .. } = &operation.intent else {
-        return Err(format!("{operation} has no name, and was told that it was repeated"));
+        return Err(format!("{operation} has no name, and its result is that of a repetition"));
     };
     promise!(effects.is_empty(), "{operation}: told that it was repeated, and did {effects:?}");
     let Some(earlier) = model.operation(name) else { return Err(format!("{operation} was not done before")) };
@@ -59,7 +59,7 @@ pub(super) fn check_repetition(
 pub(super) fn check_reused(operation: &Operation, effects: &[Event], model: &Model) -> Verdict {
     promise!(effects.is_empty(), "{operation}: refused, and did {effects:?}");
     let Intent::Push { operation: Some(name), .. } = &operation.intent else {
-        return Err(format!("{operation} has no name, and was told that it was another's"));
+        return Err(format!("{operation} has no name, and its result names another"));
     };
     let Some(earlier) = model.operation(name) else { return Err(format!("{operation} was not done before")) };
     // An operation that found only duplicates has no items to compare.

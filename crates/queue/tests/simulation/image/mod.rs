@@ -26,7 +26,7 @@ pub(crate) struct Image {
     pub(crate) unique: BTreeMap<Vec<u8>, ItemId>,
     /// How many items an operation pushed.
     pub(crate) operations: BTreeMap<Vec<u8>, u32>,
-    /// Those who ask to be served.
+    /// The requests to be served.
     pub(crate) line: BTreeMap<Stamp, Want>,
     /// How often an item's effect was written, by handlers whose delivery is exactly-once.
     pub(crate) effects: BTreeMap<ItemId, u64>,

@@ -1,4 +1,4 @@
-//! What the model says to those who ask.
+//! The model's answers.
 
 use kvqueue_queue::{Item, ItemId, LeaseId, SessionId};
 

@@ -1,4 +1,4 @@
-//! Those who ask to be served, and those who serve them.
+//! The requests to be served, and the sessions that serve them.
 
 use kvqueue_queue::{LeaseId, Stamp};
 

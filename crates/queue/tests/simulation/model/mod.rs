@@ -12,7 +12,7 @@
 //! | `line` | who asks, and is served |
 //! | `settle` | what holders of leases may do |
 //! | `sweep` | what sweepers and operators may do |
-//! | `answers` | what it says to those who ask |
+//! | `answers` | its answers |
 
 mod answers;
 mod event;
@@ -54,7 +54,7 @@ pub(crate) struct Model {
     kind: Kind,
     /// All items there ever were.
     items: BTreeMap<ItemId, Item>,
-    /// Those that are held.
+    /// The leases that are held.
     leases: BTreeMap<LeaseId, Lease>,
     /// What was handed out on every lease there ever was.
     handed: BTreeMap<LeaseId, Vec<(ItemId, Stored)>>,
@@ -66,7 +66,7 @@ pub(crate) struct Model {
     beliefs: BTreeMap<LeaseId, u64>,
     /// Operations that are remembered, and when they were committed.
     operations: BTreeMap<Vec<u8>, (At, Vec<ItemId>)>,
-    /// Those who ask to be served, in their order.
+    /// The requests to be served, in their order.
     line: BTreeMap<Stamp, Want>,
     /// The last attempt of each session that took or asked.
     attempts: BTreeMap<SessionId, u64>,
@@ -88,7 +88,7 @@ pub(crate) struct Model {
 struct Seen {
     /// The ready items, in the order in which they are taken.
     waiting: Vec<Waiting>,
-    /// Those who ask to be served.
+    /// The requests to be served.
     line: Vec<Stamp>,
 }
 

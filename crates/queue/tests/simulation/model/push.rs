@@ -6,7 +6,7 @@ use super::{At, Model, Verdict, promise};
 use crate::image::integers;
 use crate::model::life::{Item, Place};
 
-/// A session that has seen the queue unfrozen pushes on for so many versions.
+/// A session that has seen the queue unfrozen pushes on for this many versions.
 const FREEZE_KNOWN: u64 = 100_000;
 
 impl Model {
@@ -45,7 +45,7 @@ impl Model {
         Ok(())
     }
 
-    /// Items come behind all that are there: in a FIFO queue behind all that ever were, in the recipes' behind those that were ready.
+    /// Items come behind all others: in a FIFO queue behind all that ever were, in the recipes' queues behind the ready ones.
     fn check_places(&self, items: &[(ItemId, NewItem)], at: At) -> Verdict {
         let Kind::Fifo = self.kind else { return self.check_numbers(items, at) };
         let ids: Vec<&ItemId> =

@@ -130,7 +130,7 @@ impl Model {
     }
 }
 
-/// What a take has of items that wait one behind the other: up to `k`; of those that crashed once, a sixteenth of that; and one that
+/// What a take has of items that wait one behind the other: up to `k`; a sixteenth of that if they have crashed once; and an item that
 /// crashed more often. The first that is not too suspect decides which of the three.
 fn picked<'w>(waiting: &[&'w Waiting], terms: Terms) -> Vec<&'w ItemId> {
     let first = waiting.iter().map(|waiting| waiting.crashes).find(|crashes| *crashes <= terms.crashes);

@@ -105,7 +105,7 @@ impl Simulation {
         self.check_log();
     }
 
-    /// The end of all trouble: what is under way arrives or is lost, everybody goes home, and those who come finish what
+    /// The end of all trouble: what is under way arrives or is lost, every worker ends, and new ones finish what
     /// there is.
     fn calm_down(&mut self) {
         self.world.note("calm");

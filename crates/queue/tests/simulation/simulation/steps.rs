@@ -12,7 +12,7 @@ use crate::schedule::Step;
 const MOMENT: u64 = 300_000;
 const WHILE: u64 = 3_000_000;
 
-/// What clients are told of commits: the outcome is unknown, it lost against another, it has read what is too old.
+/// The errors of commits: unknown outcome, conflict, read version too old.
 const UNKNOWN: i32 = 1021;
 const CONFLICT: i32 = 1020;
 const TOO_OLD: i32 = 1007;
@@ -121,7 +121,7 @@ impl Simulation {
             let arrived = self.gate.arrived();
             let is_sent = !arrived.is_empty();
             for commit in arrived {
-                let operation = seat.desk.current().expect("a worker commits what it says it does");
+                let operation = seat.desk.current().expect("a worker commits within an operation");
                 self.under_way.push(UnderWay { commit, operation, is_late: false });
             }
             if has_ended {
@@ -175,7 +175,7 @@ impl Simulation {
         }
     }
 
-    /// Takes note of what a client was told of its commit.
+    /// Notes the result of a client's commit.
     fn count_outcome(&self, operation: &Operation, told: Result<i64, i32>, fault: Fault) {
         let Err(code) = told else { return };
         operation.unknown.update(|n| n + u32::from(code == UNKNOWN));

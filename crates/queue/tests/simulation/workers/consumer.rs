@@ -180,7 +180,7 @@ async fn handle(desk: &Desk, mut lease: Lease, with_effects: bool) {
                     !desk.was_robbed_of(lease.id()),
                     "{operation}: told that the lease was lost, which it had extended in time"
                 );
-                desk.world.count("a holder is told that its lease is lost");
+                desk.world.count("a holder finds its lease lost");
                 desk.told(&operation, &Claim::LostLease);
                 return;
             }

@@ -1,4 +1,4 @@
-//! The people of a run. Each does what a program would do with the layer, and says to the judge what it was told.
+//! The people of a run. Each does what a program would do with the layer, and reports its results to the judge.
 
 mod consumer;
 mod once;
