@@ -40,7 +40,7 @@ async fn names(tr: &Transaction, prefix: &[u8]) -> Result<Vec<String>, QueueErro
     Ok(names)
 }
 
-/// What to say of a queue that a command names, if there is no such queue: neither in the database nor in the configuration.
+/// The text about a queue that a command names, if neither the database nor the configuration has it.
 pub(crate) async fn remark(
     tr: &Transaction,
     config: &Config,

@@ -2,13 +2,13 @@
 
 use std::{error::Error, iter::successors};
 
-/// What an error says, and what each of its causes says.
+/// An error's text, and the text of each of its causes.
 pub(crate) fn with_causes(error: &(dyn Error + 'static)) -> String {
     let texts: Vec<_> = chain(error).map(ToString::to_string).collect();
     texts.join(": ")
 }
 
-/// What the first of an error's causes says, for where it is known what failed.
+/// The text of the first of an error's causes, for places that know what failed.
 pub(crate) fn root_cause(error: &(dyn Error + 'static)) -> String {
     chain(error).last().unwrap_or(error).to_string()
 }

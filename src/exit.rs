@@ -43,7 +43,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// What the codes mean: the table above, for help and manual.
+/// The table of exit codes, for help and manual.
 pub(crate) const TABLE: &[(&str, &str)] = &[
     ("0", "done; for `run`: stopped by a signal after draining, or the queues were empty (`--until-empty`)"),
     (

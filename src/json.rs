@@ -52,7 +52,7 @@ pub(crate) fn time(millis: Millis) -> String {
     time.map_or_else(|| millis.to_string(), |time| format!("{time:.3}"))
 }
 
-/// What has a payload.
+/// A value with a payload.
 pub(crate) trait Payload: Clone {
     /// The payload, if it is known.
     fn payload(&mut self) -> Option<&mut Bytes>;

@@ -1,4 +1,4 @@
-//! What all consumers of a process share.
+//! The state that all consumers of a process share.
 
 use std::{
     collections::BTreeSet,
@@ -18,7 +18,7 @@ use crate::{
     status::DaemonStatus,
 };
 
-/// What all consumers of a process share.
+/// The state that all consumers of a process share.
 pub(crate) struct ConsumerContext {
     /// Where handlers run.
     pub(crate) pool: Handle,
@@ -28,7 +28,7 @@ pub(crate) struct ConsumerContext {
     pub(crate) observer: Option<Observer>,
     pub(crate) suspects: Arc<Suspects>,
     pub(crate) status: Arc<DaemonStatus>,
-    /// What all sweepers of this process have seen of the database's versions.
+    /// The versions that all sweepers of this process have seen of the database.
     pub(crate) history: VersionHistory,
     consumers: AtomicUsize,
     finishing: watch::Sender<BTreeSet<String>>,

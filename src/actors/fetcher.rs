@@ -53,11 +53,11 @@ pub(super) struct Fetcher {
     asks: BTreeMap<u64, Ask>,
     /// How many of them wait; the future that gathers them reads it.
     waiting: Rc<Cell<usize>>,
-    /// What the requests that wait are shown to wait for.
+    /// What the status shows waiting consumers to wait for.
     stage: ConsumerState,
     /// Absent while a fetch or the session's end is under way.
     fetching: Option<Fetching>,
-    /// What the last fetch armed.
+    /// The watch that the last fetch armed.
     watch: Option<Watch>,
     /// Watches lost in a row.
     lost: u32,

@@ -1,4 +1,4 @@
-//! What the actors say to each other, and to the daemon.
+//! The messages among the actors, and to the daemon.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ use crate::{
 /// consumer's.
 pub(crate) type Observer = Arc<dyn Fn(u64, Event) -> bool + Send + Sync>;
 
-/// What a consumer is made from.
+/// The parts of a new consumer.
 #[derive(Clone, Debug)]
 pub(crate) struct ConsumerSpec {
     pub(crate) runtime: Arc<QueueRuntime>,

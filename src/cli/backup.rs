@@ -98,7 +98,7 @@ impl Args {
     }
 }
 
-/// What the process ends with after such an error.
+/// The exit code of the process after such an error.
 pub(super) fn exit(error: &BackupError) -> Exit {
     match error {
         BackupError::Exists(_) | BackupError::Inside(_) | BackupError::NoName(_) => Exit::Usage,

@@ -1,4 +1,4 @@
-//! What a command that does one thing to a queue needs.
+//! The database and the queue of a command that runs one operation.
 
 use std::{
     cell::{Cell, RefCell},
@@ -32,7 +32,7 @@ pub(super) struct Client {
     store: Store,
     runtime: runtime::Runtime,
     config: Config,
-    /// What is wrong with it, where this command may not need it.
+    /// The configuration's error, if this command may not need the configuration.
     faults: RefCell<Vec<Fault>>,
     patience: Patience,
     /// How long opening has taken: the first answer has so much less time.
@@ -169,7 +169,7 @@ impl Client {
         Ok(())
     }
 
-    /// What to say if there is no such queue, neither in the database nor in the configuration.
+    /// The text for a queue that neither the database nor the configuration has.
     pub(super) fn remark(&self, queue: &Queue) -> anyhow::Result<Option<String>> {
         self.transact(|tr| async {
             let remark = absent::remark(&tr, &self.config, queue).await;

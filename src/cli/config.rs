@@ -77,7 +77,7 @@ impl Command {
     }
 }
 
-/// What to say about a limit of free space that nothing applies.
+/// The warning about a limit of free space that has no effect.
 fn unused_limit(config: &Config) -> Option<&'static str> {
     let is_cluster = fdb_embedded::embedded_directory(&config.database).is_none();
     let is_set = config.min_free_space != MinFreeSpace::Auto;

@@ -297,7 +297,7 @@ impl<'a> Place<'a> {
         Ok(Box::new(file.with_context(|| format!("cannot write {}", path.display()))?))
     }
 
-    /// What was written is whole: it gets its name, durably.
+    /// The export is complete: it gets its name, durably.
     fn keep(&mut self) -> anyhow::Result<()> {
         let (Some(path), Some(unfinished)) = (self.path, self.unfinished.take()) else { return Ok(()) };
         let keep = || {

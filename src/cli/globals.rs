@@ -40,7 +40,7 @@ pub(super) struct Globals {
 /// Names the configuration file where `--config` does not. Empty is as good as unset.
 const CONFIG: &str = "KVQUEUE_CONFIG";
 
-/// What `--quiet` leaves of the log: errors, and that the default address is not free. Commands such as `status` ask the daemon that
+/// The log events that `--quiet` keeps: errors, and that the default address is not free. Commands such as `status` ask the daemon that
 /// has it, which may be another database's.
 const QUIET: &str = "error,kvqueue::http::listener=warn";
 
@@ -53,7 +53,7 @@ impl Globals {
             self.config.take().or_else(|| named().map(|file| std::path::absolute(&file).unwrap_or(file)));
     }
 
-    /// What `--database` says; the file and the environment may say something else.
+    /// The value of `--database`, which wins over the file and the environment.
     pub(super) fn database(&self) -> Option<&str> {
         self.database.as_deref()
     }
@@ -63,12 +63,12 @@ impl Globals {
         Patience::new(self.timeout)
     }
 
-    /// What `--timeout` says.
+    /// The value of `--timeout`.
     pub(super) fn timeout(&self) -> Option<Duration> {
         self.timeout
     }
 
-    /// What `--config` says.
+    /// The value of `--config`.
     pub(super) fn config(&self) -> Option<&Path> {
         self.config.as_deref()
     }

@@ -38,7 +38,7 @@ fn put(page: &mut String, control: &str, text: &str) {
     _ = writeln!(page, "{control} \"{}\"", escape(text).replace('"', "\\(dq"));
 }
 
-/// What a line of a list begins with in roff, and the rest of it.
+/// The marker of a list's line in roff, and the rest of the line.
 fn list_item(line: &str) -> Option<(&str, &str)> {
     if let Some(rest) = line.strip_prefix("- ") {
         return Some(("\\(bu", rest));

@@ -44,7 +44,7 @@ pub(super) struct Args {
     dead: bool,
 }
 
-/// What was done.
+/// The result.
 #[derive(Default)]
 struct Account {
     moved: u64,
@@ -113,7 +113,7 @@ impl Args {
     }
 }
 
-/// What stays in a queue all of whose items were to be moved.
+/// The items that stay in a queue after all were to be moved.
 fn left(client: &Client, from: &Queue) -> anyhow::Result<String> {
     let Counts { ready, running, waiting, dead, .. } = client.transact(|tr| async {
         let counts = from.counts(&tr).await;

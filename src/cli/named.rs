@@ -1,4 +1,4 @@
-//! What became of items that were named by their ids: a line for each.
+//! The results for items that were named by their ids: a line for each.
 
 use std::{io, mem};
 
@@ -11,9 +11,9 @@ use crate::exit::Exit;
 
 /// Tells of one item after the other. One that could not be printed keeps no others from being decided about.
 pub(super) struct Named {
-    /// What they are, such as "items".
+    /// The plural noun, such as "items".
     what: &'static str,
-    /// What was to be done with them, as in "ID is not requeued".
+    /// The participle, as in "ID is not requeued".
     done: &'static str,
     json: bool,
     all: usize,

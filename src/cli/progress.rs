@@ -1,4 +1,4 @@
-//! What stderr shows while many items are pushed, moved, exported or imported.
+//! The progress on stderr while many items are pushed, moved, exported or imported.
 
 use std::{
     io::IsTerminal,
@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{globals::Globals, output::note};
 
-/// What takes less long shows no bar.
+/// The shortest time that shows a progress bar.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How much there is to do, if that is known.
@@ -23,7 +23,7 @@ pub(super) enum Size {
 /// A bar at a terminal; with -v, one line per transaction.
 pub(super) struct Progress {
     started: Instant,
-    /// What happens to items.
+    /// The operation on the items, in two forms.
     verb: &'static str,
     size: Size,
     wants_bar: bool,

@@ -59,7 +59,7 @@ fn states(found: &Recount) -> [(&'static str, Option<Counted>); 3] {
     [("ready", found.ready), ("waiting", Some(found.waiting)), ("dead", Some(found.dead))]
 }
 
-/// What counters say and what is there, where that differs.
+/// The counters that differ from the rows, with both numbers.
 pub(super) fn differences(found: &Recount) -> String {
     let differs = |(state, counted): (&str, Option<Counted>)| {
         let Counted { by_counters, by_rows } = counted?;

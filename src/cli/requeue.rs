@@ -44,7 +44,7 @@ pub(super) struct Args {
     expired: bool,
 }
 
-/// What was done to all of some states.
+/// The result for all items of some states.
 #[derive(Default)]
 struct Account {
     requeued: usize,
@@ -54,7 +54,7 @@ struct Account {
     died: usize,
 }
 
-/// What became of an item that was named.
+/// The result for an item that was named.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Requeued,

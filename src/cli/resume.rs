@@ -28,7 +28,7 @@ pub(super) struct Args {
     /// Also if it is frozen: if `migrate` moves its items, or has moved them
     #[arg(long)]
     frozen: bool,
-    /// What was paused for the running daemon alone
+    /// Only for the running daemon: end its own pause
     #[arg(long, conflicts_with = "frozen")]
     local: bool,
     #[command(flatten)]

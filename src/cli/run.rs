@@ -27,7 +27,7 @@ pub(super) struct Args {
     /// Only this queue
     #[arg(long, add = super::completions::queue())]
     queue: Option<String>,
-    /// What to do with an item: log, stdout, exec, or a handler that this program adds
+    /// The handler of the items: log, stdout, exec, or one that this program adds
     #[arg(long, requires = "queue")]
     handler: Option<String>,
     /// The number of consumers
@@ -86,7 +86,7 @@ impl Args {
         Ok(Exit::Done)
     }
 
-    /// What the daemon is to do, by all that says something of it.
+    /// The daemon's configuration, from the file, the environment and the options.
     fn load(&self, globals: &Globals) -> Result<Config, ConfigError> {
         let mut config = globals.load()?;
         self.apply(&mut config)?;

@@ -27,10 +27,10 @@ const HEADING: &str = "The queue's layout, where the configuration does not say 
 /// How the items are laid out.
 #[derive(Debug, clap::Args)]
 struct Layout {
-    /// What kind of queue it is [default: fifo]
+    /// The kind of the queue [default: fifo]
     #[arg(long, value_enum, help_heading = HEADING)]
     kind: Option<KindName>,
-    /// What the values of a recipe's queue are [default: raw]
+    /// The packing of the values in a recipe's queue [default: raw]
     #[arg(long, value_enum, help_heading = HEADING)]
     values: Option<Values>,
     /// The end of a priority queue that items are taken from [default: min]
@@ -64,7 +64,7 @@ impl Target {
         Ok(queue)
     }
 
-    /// What the configuration says of it, or what it would say by default.
+    /// The queue's settings: from the configuration, or the defaults.
     pub(super) fn settings(&self, client: &Client) -> QueueConfig {
         self.config(client).cloned().unwrap_or_else(|| QueueConfig::new(""))
     }
@@ -90,10 +90,10 @@ pub(super) struct Destination {
     /// The queue that they go to
     #[arg(value_name = "TO", add = completions::queue())]
     pub(super) to: OsString,
-    /// What kind of queue that is [default: fifo]
+    /// The kind of that queue [default: fifo]
     #[arg(long, value_enum, help_heading = HEADING)]
     to_kind: Option<KindName>,
-    /// What the values of that are, in a recipe's queue [default: raw]
+    /// The packing of that queue's values, in a recipe's queue [default: raw]
     #[arg(long, value_enum, help_heading = HEADING)]
     to_values: Option<Values>,
     /// The end of that priority queue that items are taken from [default: min]

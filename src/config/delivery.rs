@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{duration, number};
 
-/// What is promised about how often an item is handled.
+/// How often an item may be handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]

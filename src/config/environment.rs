@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn variables_of_other_software_are_ignored_and_named() {
-        // What the kubelet gives every pod of a namespace with Services named kvqueue and kvqueue-http.
+        // The variables that the kubelet gives every pod of a namespace with Services named kvqueue and kvqueue-http.
         let kubernetes = [
             ("KVQUEUE_SERVICE_HOST", "10.0.0.1"),
             ("KVQUEUE_SERVICE_PORT", "7420"),

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration: the key, the value and the fix.
+//! Errors in a configuration: the key, the value and the fix.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ pub enum ConfigError {
     Unreadable {
         /// The file as given.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The file is not TOML.
@@ -27,7 +27,7 @@ pub enum ConfigError {
     Key {
         /// The dotted path of the key.
         key: String,
-        /// What is wrong and what is accepted.
+        /// The problem, and the accepted values.
         problem: String,
         /// The file or the variable it came from.
         origin: String,
@@ -41,7 +41,7 @@ pub enum ConfigError {
         value: String,
         /// Why it cannot be.
         problem: String,
-        /// What to do.
+        /// The fix.
         fix: String,
     },
     /// A handler could not be made from its settings.
@@ -51,7 +51,7 @@ pub enum ConfigError {
         key: String,
         /// The handler's name.
         handler: String,
-        /// What it found, and the fix.
+        /// The problem, and the fix.
         problem: String,
     },
 }
@@ -76,7 +76,7 @@ impl ConfigError {
     }
 }
 
-/// What serde says of a key or a value that does not exist, with the nearest one that does if one is near. The list of
+/// Serde's error about an unknown key or value, with the nearest known one if one is near. The list of
 /// all is left out then.
 pub(super) fn with_suggestion(problem: &str) -> String {
     let mut names = problem.split('`').skip(1).step_by(2);

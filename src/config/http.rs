@@ -15,7 +15,7 @@ use super::{number, size};
 pub(crate) const DEFAULT_ADDRESS: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7420);
 
-/// What stands before the path of a Unix socket.
+/// The prefix of a Unix socket's path.
 const UNIX: &str = "unix:";
 
 /// HTTP: the API, the metrics, the page.

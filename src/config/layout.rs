@@ -19,7 +19,7 @@ pub enum KindName {
     Priority,
 }
 
-/// What a recipe's values are.
+/// The packing of a recipe's values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]

@@ -111,7 +111,7 @@ impl Source<'_> {
         }
     }
 
-    /// What the path of a key is relative to.
+    /// The directory that a path is relative to.
     fn base_of(&self, key: &str) -> &Path {
         let file = self.file.filter(|_| self.environment.variable_of(key).is_none());
         file.and_then(Path::parent).unwrap_or(Path::new(paths::WORKING_DIRECTORY))

@@ -3,21 +3,6 @@
 //! Later layers win: [`Config::default`], then the TOML file, then `KVQUEUE_...` environment
 //! variables, then the command line's flags (laid over by `cli`).
 //!
-//! | file | holds |
-//! |---|---|
-//! | `model` | the keys and their defaults |
-//! | `queue` | those of one queue |
-//! | `http` | those of HTTP |
-//! | `layout`, `delivery`, `min_free_space` | what some of them may say |
-//! | `load` | file and environment merged into a [`Config`] |
-//! | `faults` | what a command may pass over |
-//! | `paths` | what relative paths are relative to |
-//! | `environment` | how a variable's name maps to a key |
-//! | `builder` | methods for programs that make one in Rust |
-//! | `validate` | what a type cannot say: ranges and contradictions |
-//! | `duration`, `number`, `size` | `"30s"`, `10`, `"8MiB"` |
-//! | `error` | [`ConfigError`]: key, value, fix |
-//!
 //! `config/kvqueue.toml` shows every key; a test holds it equal to the defaults.
 
 mod builder;

@@ -20,7 +20,7 @@ pub struct Config {
     /// How long a stop waits for the items in hand.
     #[serde(with = "duration")]
     pub shutdown_timeout: Duration,
-    /// What is logged and in which form.
+    /// The log's level and format.
     pub log: Log,
     /// The API, the metrics and the page.
     pub http: Http,

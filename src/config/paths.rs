@@ -5,7 +5,7 @@ use std::path::Path;
 use fdb_embedded::SCHEME;
 use toml::{Table, Value};
 
-/// What stands before the path of a Unix socket.
+/// The prefix of a Unix socket's path.
 const UNIX: &str = "unix:";
 
 /// The base of paths that are relative to the working directory.

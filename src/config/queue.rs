@@ -20,7 +20,7 @@ pub struct QueueConfig {
     /// How the items are laid out.
     #[serde(default)]
     pub kind: KindName,
-    /// What a recipe's values are.
+    /// The packing of a recipe's values.
     #[serde(default)]
     pub values: Values,
     /// The end of a priority queue that items are taken from.
@@ -29,7 +29,7 @@ pub struct QueueConfig {
     /// Consumers, in groups with the same K.
     #[serde(default = "ConsumerGroup::defaults", deserialize_with = "groups")]
     pub consumers: Vec<ConsumerGroup>,
-    /// What is promised about how often an item is handled.
+    /// How often an item may be handled.
     #[serde(default)]
     pub delivery: Delivery,
     /// How long items stay with a daemon that does not say that it lives.

@@ -67,13 +67,13 @@ struct Open {
 pub(crate) struct Outage {
     /// Since when, in milliseconds since 1970.
     pub(crate) since: u64,
-    /// What the handler gave as its reason in the last try.
+    /// The handler's reason in the last try.
     pub(crate) reason: String,
     /// Tries in a row in which the handler could not work.
     pub(crate) tries: u32,
 }
 
-/// What a consumer that asks for a trial has to do.
+/// The answer to a consumer that asks for a trial.
 enum Answer {
     Go,
     WaitUntil(Instant),
@@ -92,7 +92,7 @@ impl Breaker {
         self.is_open.load(Ordering::Acquire)
     }
 
-    /// What is known of an open breaker.
+    /// The status of an open breaker.
     pub(crate) fn outage(&self) -> Option<Outage> {
         Some(self.lock().open.as_ref()?.outage.clone())
     }

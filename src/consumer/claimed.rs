@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use super::{lease::Slice, runtime::QueueRuntime};
 use crate::metrics::QueueMeters;
 
-/// What a take has brought.
+/// The items of a fetch.
 #[derive(Debug)]
 pub(crate) enum Claimed {
     /// Items on a lease: if they are dropped, the lease runs out.

@@ -22,7 +22,7 @@
 /// The most batches that wait for the handler.
 pub(crate) const MOST_PREFETCHED: usize = 3;
 
-/// What happened to a consumer.
+/// An event of a consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The actor runs.
@@ -60,7 +60,7 @@ pub enum Found {
     Batches(usize),
 }
 
-/// What the actor has to do.
+/// An effect, which the actor carries out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     /// Fetch up to K items.

@@ -33,7 +33,7 @@ pub(crate) struct ConfiguredQueue {
     config: QueueConfig,
 }
 
-/// What a configuration needs to run. The files that it names have been read.
+/// A configuration that is ready to run. The files that it names have been read.
 pub(super) struct Configured {
     pub(super) queues: Vec<ConfiguredQueue>,
     pub(super) token: Option<Token>,
@@ -72,7 +72,7 @@ impl Configured {
         Ok(configured)
     }
 
-    /// What is valid but probably a mistake.
+    /// Settings that are valid but probably a mistake.
     pub(super) fn warnings(&self) -> Vec<String> {
         self.queues.iter().flat_map(ConfiguredQueue::warnings).collect()
     }

@@ -1,4 +1,4 @@
-//! What tests of the daemon itself can do to it: see the events of consumers, and withhold them.
+//! Hooks for tests of the daemon itself: they see the events of consumers, and can withhold them.
 
 use std::{sync::Arc, time::Duration};
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use fdb_embedded::SCHEME;
 
-/// What is the same for all names of a database, and no other has: the directory of an embedded one, without links in its path; what a
+/// The identity of a database, the same under all its names: the directory of an embedded one, without links in its path; what a
 /// cluster file calls its cluster. As far as names tell: a directory may be mounted at two places.
 pub(crate) fn identity(url: &str) -> String {
     match fdb_embedded::embedded_directory(url) {
@@ -17,7 +17,7 @@ fn canonical(path: &Path) -> PathBuf {
     path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_path_buf())
 }
 
-/// What a cluster file calls its cluster: the same in all files that lead there, whatever addresses they have.
+/// The cluster's description and id in a cluster file: the same in all files of the cluster, whatever addresses they have.
 fn cluster(file: &str) -> Option<String> {
     let text = std::fs::read_to_string(file).ok()?;
     let line = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'))?;

@@ -111,7 +111,7 @@ fn database(url: &str) -> Result<Database, OpenError> {
     })
 }
 
-/// What is said of a name that is no cluster file, but looks like something else.
+/// The hint for a name that is not a cluster file, but looks like something else.
 fn suggestion(url: &str) -> Option<String> {
     if let Some((scheme, _)) = url.split_once("://") {
         return Some(format!(
@@ -170,7 +170,7 @@ fn within<T: Send + 'static>(
     })
 }
 
-/// What can be done about a database that does not answer.
+/// The fix for a database that does not answer.
 fn mend(url: &str) -> String {
     let holder = fdb_embedded::embedded_directory(url).and_then(|directory| doctor::host_process(&directory));
     let is_stopped = holder.as_ref().is_some_and(|holder| holder.is_stopped);

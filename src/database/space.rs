@@ -20,7 +20,7 @@ pub(crate) enum Refused {
 }
 
 impl Refused {
-    /// What the database at `url` has to say.
+    /// The space of the database at `url`.
     pub(crate) fn why(url: &str) -> Self {
         let Some(directory) = fdb_embedded::embedded_directory(url) else {
             let text =
@@ -56,7 +56,7 @@ impl Refused {
     }
 }
 
-/// What makes space on the disk of a database.
+/// How to make space on the disk of a database.
 pub(crate) const MAKE_SPACE: &str = "free some space, let consumers empty its queues (`kvqueue resume` if they are paused), or delete \
      dead letters (`kvqueue dead purge`)";
 

@@ -20,7 +20,7 @@ use crate::consumer::{breaker::Breaker, clock, fetch::VersionClock};
 /// A handler may be called more than once for an item: after a crash, a lost lease, or a failure; and with exactly-once delivery
 /// whenever its transaction has to be run again. What it does outside the transaction should bear that.
 ///
-/// What it logs belongs to the item's span, and what it sets off elsewhere can go on from there
+/// Its log events belong to the item's span, and its own calls can go on from there
 /// ([`trace_parent`](crate::telemetry::trace_parent)).
 ///
 /// [`testing`](crate::testing) calls a handler in a unit test.
@@ -72,7 +72,7 @@ impl<H: BatchHandler + ?Sized> BatchHandler for Arc<H> {
     }
 }
 
-/// What becomes of an item.
+/// The result of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 #[non_exhaustive]

@@ -55,7 +55,7 @@ use super::{BatchHandler, Context, Handler, Outcome, call::missing_outcome};
 /// ```
 #[async_trait]
 pub trait JsonHandler: Send + Sync + 'static {
-    /// What a payload is parsed to. A payload that does not parse becomes a dead letter, with serde's
+    /// The type that payloads are parsed to. A payload that does not parse becomes a dead letter, with serde's
     /// error as its reason, and the handler does not get it.
     type Payload: DeserializeOwned + Send;
 

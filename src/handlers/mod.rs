@@ -4,15 +4,6 @@
 //! calls it on a pool of threads of its own, and never trusts it: every call has its own task, an optional time limit, and a
 //! boundary that panics do not cross.
 //!
-//! | file | role |
-//! |---|---|
-//! | `contract` | [`Handler`], [`BatchHandler`], [`Context`], [`Outcome`] |
-//! | `json` | [`JsonHandler`], [`JsonBatchHandler`]: payloads that are JSON of a type |
-//! | `call` | one call: time limit, cancellation, panic boundary |
-//! | `registry` | names to constructors |
-//! | `settings` | a handler's own table, typed |
-//! | `log`, `stdout`, `exec` | the handlers in the tree |
-//!
 //! # A handler in this tree
 //!
 //! `log.rs` is the shortest, and shows all there is to it:

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use super::{BatchHandler, Exec, Handler, Log, Settings, Stdout};
 use crate::config::{ConfigError, QueueConfig};
 
-/// What is done with a queue's items: one by one, or all of a take together.
+/// A queue's handler: for one item, or for all items of a fetch together.
 #[derive(Clone)]
 pub(crate) enum AnyHandler {
     /// One call per item.

@@ -4,22 +4,6 @@
 //! `serve`: the guards, the route, the handler, the headers of every answer. `docs/API.md` has the endpoints, and `docs/openapi.json`
 //! in every detail; tests hold both to [`routes::ROUTES`].
 //!
-//! | file | role |
-//! |---|---|
-//! | `server`, `listener` | from the configuration to a thread that listens, and its end |
-//! | `slow_readers` | clients of a Unix socket that do not read their answers |
-//! | `site` | what all requests share |
-//! | `serve`, `headers` | one request from its head to its answer |
-//! | `routes` | the list of all there is |
-//! | `uri`, `body`, `call` | what a request says |
-//! | `guard` | who may ask for what |
-//! | `error` | what is said instead of an answer |
-//! | `health`, `status`, `metrics`, `openapi` | endpoints that only look |
-//! | `items`, `push`, `dead`, `pause`, `database`, `frozen` | endpoints that ask the database |
-//! | `reload` | an order to the daemon |
-//! | `page` | the page's files |
-//! | `events`, `ticker` | what the page follows |
-//!
 //! # Bounds
 //!
 //! Connections: `http.max-connections`; those beyond wait in the system's queue. A head has to come within 5 s and a body within 10, a

@@ -1,8 +1,4 @@
 //! From running to stopped: signals, the drain, and why it ended.
-//!
-//! | file | role |
-//! |---|---|
-//! | `signals` | Unix signals and their commands |
 
 mod signals;
 

@@ -47,7 +47,7 @@ impl Signals {
         stream.read_u8().await.map(drop)
     }
 
-    /// What HUP and USR1 ask for, from the first of each on that has come. To be called where it is read, on the actors' thread.
+    /// The requests by HUP and USR1, from the first of each that has arrived. Call it where they are read, on the actors' thread.
     pub(crate) fn told(&self) -> io::Result<Told> {
         let stream = |stream: &UnixStream| net::UnixStream::from_std(stream.try_clone()?);
         Ok(Told { reload: Some(stream(&self.reload)?), report: Some(stream(&self.report)?) })

@@ -1,19 +1,6 @@
 //! What the process counts, and how that is written for Prometheus. Counting is a relaxed addition to a cell that the counted part holds itself;
 //! nothing is looked up.
 //!
-//! | file | role |
-//! |---|---|
-//! | `cell` | counters and gauges |
-//! | `histogram` | durations in buckets |
-//! | `meters` | what is counted of one queue |
-//! | `requests` | answers to HTTP requests |
-//! | `catalogue` | all metrics: names, meaning, where their figures come from |
-//! | `family` | what a metric is |
-//! | `other` | figures of the status and of the process |
-//! | `process` | what the process uses |
-//! | `scrape` | [`render`]: all metrics at one moment |
-//! | `text` | the text format |
-//!
 //! A metric more is an entry in the catalogue and a row in docs/METRICS.md; a test compares the two. Why there is no library for this:
 //! docs/decisions/0014-own-metrics.md.
 

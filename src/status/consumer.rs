@@ -1,4 +1,4 @@
-//! What a consumer does, and since when.
+//! A consumer's state, and since when.
 
 use std::{
     num::NonZeroUsize,
@@ -59,7 +59,7 @@ pub(crate) struct ConsumerStatus {
     answered: Mutex<Instant>,
 }
 
-/// What a consumer does now.
+/// A consumer's current state.
 #[derive(Clone, Debug)]
 pub(crate) struct Activity {
     pub(crate) stage: ConsumerState,
@@ -131,7 +131,7 @@ impl ConsumerStatus {
         activity.items = None;
     }
 
-    /// What it does.
+    /// Its state.
     pub(crate) fn activity(&self) -> Activity {
         self.lock().clone()
     }

@@ -61,7 +61,7 @@ pub(crate) struct SpaceJson {
     pub(crate) min_free: u64,
     /// Where that limit is from, in words.
     pub(crate) limit_from: &'static str,
-    /// What is free in the database's file, which counts as free space. 0 if another process hosts the database.
+    /// The free part of the database's file, which counts as free space. 0 if another process hosts the database.
     pub(crate) reusable: u64,
     /// Why pushes are refused, if they are.
     pub(crate) pushes_refused: Option<String>,

@@ -1,4 +1,4 @@
-//! What the daemon reports of itself. The actors, the reload and the stats poller write it; metrics, HTTP,
+//! The daemon's report about itself. The actors, the reload and the stats poller write it; metrics, HTTP,
 //! systemd's notifications and the log read it.
 
 mod consumer;
@@ -259,7 +259,7 @@ impl DaemonStatus {
         self.lock().database.space.as_ref()?.pushes_refused.clone()
     }
 
-    /// What is wrong although the daemon works: pushes that are refused, handlers that cannot work,
+    /// Problems of a daemon that works: pushes that are refused, handlers that cannot work,
     /// fetches that fail.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let refused = self.refuses_pushes().map(|why| format!("pushes are refused: {why}"));

@@ -36,7 +36,7 @@ pub(crate) struct QueueStats {
     pub(crate) versions_went_back: bool,
 }
 
-/// What the status has of one queue.
+/// The status of one queue.
 #[derive(Debug)]
 pub(super) struct Entry {
     kind: String,

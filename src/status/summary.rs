@@ -2,7 +2,7 @@
 
 use super::{ConsumerState, Inner, Phase};
 
-/// What the status line of systemd shows. Cheaper than a snapshot where there are many consumers.
+/// The figures of systemd's status line. Cheaper than a snapshot if there are many consumers.
 #[derive(Clone, Debug)]
 pub(crate) struct Summary {
     pub(crate) phase: Phase,
@@ -16,7 +16,7 @@ pub(crate) struct Summary {
     pub(crate) in_flight: i64,
     /// Items that this daemon finished since it started.
     pub(crate) finished: u64,
-    /// What is wrong with the database, if it does not answer.
+    /// The database's error, if it does not answer.
     pub(crate) database_error: Option<String>,
     /// Why the last reload was refused, if it was.
     pub(crate) refused: Option<String>,

@@ -14,7 +14,7 @@ const FIRST: Duration = Duration::from_secs(1);
 /// The longest pause after failures.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// What ended a wait for something to do.
+/// The end of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Woken {
     /// The time has come.

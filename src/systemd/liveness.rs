@@ -19,7 +19,7 @@ use crate::{consumer::backoff, handlers::ABORT_DELAY, status::ConsumerState};
 /// In each state the consumer has to answer as well: its actor reads its mailbox.
 const SILENT: &str = "it does not answer";
 
-/// What is observed of a consumer. Durations are ages.
+/// The observations of a consumer. Durations are ages.
 #[derive(Clone, Debug)]
 pub(super) struct Observation {
     /// It answered one of the last two pings.

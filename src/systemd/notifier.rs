@@ -46,7 +46,7 @@ struct Message {
     keep: bool,
 }
 
-/// What to do with a message that systemd has no room for.
+/// How to handle a message that systemd has no room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OnFull {
     /// Keep it, and send it before the next one.

@@ -12,7 +12,7 @@ use crate::{
     status::{Activity, ConsumerState},
 };
 
-/// What has to be remembered from round to round.
+/// The state between two rounds.
 #[derive(Debug)]
 pub(super) struct Probe {
     patience: Duration,
@@ -36,7 +36,7 @@ impl Probe {
         Self { patience, rounds: [None; 2], stages: BTreeMap::new(), paused: BTreeMap::new() }
     }
 
-    /// What is stuck at `now`. `present` is what the supervisor answered, if it did.
+    /// The consumers that are stuck at `now`. `present` is the supervisor's answer, if it has answered.
     pub(super) fn judge(&mut self, present: Option<&[ConsumerRef]>, now: Instant) -> Option<Stuck> {
         let Some(present) = present else {
             let why = "it does not answer";

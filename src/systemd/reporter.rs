@@ -38,7 +38,7 @@ pub(super) struct Reporter {
     sent: Mutex<Sent>,
 }
 
-/// What was sent last.
+/// The last message.
 #[derive(Debug)]
 struct Sent {
     phase: Phase,
@@ -48,7 +48,7 @@ struct Sent {
     rate: Rate,
 }
 
-/// What systemd gets when a phase begins.
+/// The message to systemd when a phase begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Transition {
     Ready,
@@ -56,7 +56,7 @@ enum Transition {
     Stopping,
 }
 
-/// What systemd gets when a phase begins after another. It gets no reload before the daemon is ready, and
+/// The message to systemd when a phase begins after another. It gets no reload before the daemon is ready, and
 /// nothing after a stop.
 fn transition(before: Phase, now: Phase) -> Option<Transition> {
     match (before, now) {

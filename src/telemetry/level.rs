@@ -1,4 +1,4 @@
-//! What is logged: levels, by target.
+//! The log levels, by target.
 
 use std::sync::OnceLock;
 

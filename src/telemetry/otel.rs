@@ -125,7 +125,7 @@ mod tests {
         }
     }
 
-    /// What is exported of a call for these items.
+    /// The span that is exported for a call with these items.
     fn exported(items: &[Item]) -> Vec<SpanData> {
         exported_of(items, || tracing::info!("hello"))
     }

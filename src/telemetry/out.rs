@@ -18,7 +18,7 @@ use super::writer::{Batch, Sink, Writer};
 /// The longest that the end of the process waits for the log to be written.
 const LAST_MESSAGES: Duration = Duration::from_secs(1);
 
-/// What a pipe takes in one piece, so that lines of several processes are not mixed up.
+/// The most bytes that a pipe takes in one piece, so that lines of several processes do not mix.
 const ONE_PIECE: usize = 4_096;
 
 /// The process's log, if a thread writes it.
@@ -49,7 +49,7 @@ impl Out {
             Self::Direct(sink) => {
                 let mut batch = Batch::default();
                 batch.add(message);
-                // What cannot be written is lost, and there is nobody to tell.
+                // A line that cannot be written is lost.
                 sink.lock().expect("a sink does not panic")(&batch);
             }
         }

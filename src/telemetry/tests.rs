@@ -1,4 +1,4 @@
-//! What is logged.
+//! Tests of the log.
 
 use std::{
     io,

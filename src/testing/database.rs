@@ -56,7 +56,7 @@ impl TestDatabase {
         self.open.db.clone()
     }
 
-    /// What is stored under `key`.
+    /// The value of `key`.
     pub async fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, FdbError> {
         let mut tr = self.create_trx()?;
         loop {

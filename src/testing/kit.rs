@@ -99,7 +99,7 @@ impl Kit {
         self
     }
 
-    /// What the handler gave as a reason to stop the daemon, if it did.
+    /// The handler's reason to stop the daemon, if it gave one.
     pub fn stop_requested(&self) -> Option<&str> {
         self.stop.reason()
     }

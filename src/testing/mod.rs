@@ -58,13 +58,6 @@
 //! # })
 //! # }
 //! ```
-//!
-//! | file | role |
-//! |---|---|
-//! | `kit` | [`Kit`]: the calls |
-//! | `exactly_once` | calls with a transaction |
-//! | `sample` | [`Sample`]: items |
-//! | `database` | [`TestDatabase`]: a throw-away database |
 
 mod database;
 mod exactly_once;

@@ -1,4 +1,4 @@
-//! What a kit makes of handlers that behave in one way or another.
+//! Tests of the kit, with handlers that behave in different ways.
 
 use std::{
     sync::{

@@ -1,11 +1,6 @@
 //! `kvqueue bench` without a cell: some of all, and a table.
 //!
 //! Each cell is a process of its own, with a database or queues of its own, so none is measured in the memory of another.
-//!
-//! | file | role |
-//! |---|---|
-//! | `cells` | which cells |
-//! | `table` | what a person reads |
 
 mod cells;
 mod table;

@@ -43,7 +43,7 @@ pub struct Finding {
     pub about: &'static str,
     /// How bad it is.
     pub severity: Severity,
-    /// What was found.
+    /// The findings.
     pub text: String,
     /// The recommended action.
     pub advice: Option<Cow<'static, str>>,

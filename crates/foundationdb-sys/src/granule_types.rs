@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use crate::types::{FDBKey, FDBKeyRange, fdb_bool_t};
 
-/// What a mutation in a delta file does.
+/// The kind of a mutation in a delta file.
 pub type FDBBGMutationType = c_uint;
 /// The mutation writes a value.
 pub const FDBBGMutationType_FDB_BG_MUTATION_TYPE_SET_VALUE: FDBBGMutationType = 0;

@@ -1,4 +1,4 @@
-//! What a transaction writes, kept on the client until commit.
+//! A transaction's writes, which the client keeps until the commit.
 
 use std::ffi::c_int;
 

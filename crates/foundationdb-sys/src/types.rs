@@ -119,7 +119,7 @@ pub struct FDBMappedKeyValue {
     pub key: FDBKey,
     /// The row's value; a byte string like a key.
     pub value: FDBKey,
-    /// What the mapper derived from the row.
+    /// The range that the mapper derived from the row.
     pub getRange: FDBGetRangeReqAndResult,
     /// The client's own; not for reading.
     pub buffer: [c_uchar; 32],

@@ -47,7 +47,7 @@ pub struct Batches<I: Iterator> {
     items: I,
     limits: BatchLimits,
     weigh: fn(&I::Item) -> usize,
-    /// What did not fit into the last group.
+    /// The item that did not fit into the last group.
     held: Option<I::Item>,
 }
 

@@ -232,7 +232,7 @@ pub enum PushError {
     LimitTooHigh {
         /// The limit in bytes.
         limit: usize,
-        /// What it can be at most.
+        /// The limit.
         most: usize,
     },
     /// An item's attributes are too long. Nothing was written.
@@ -308,7 +308,7 @@ pub enum PushError {
     Retry(#[from] RetryError),
 }
 
-/// What to do if this many items exceed the size of a transaction.
+/// The fix if this many items exceed the size of a transaction.
 fn too_large(items: usize) -> &'static str {
     match items {
         1 => "and an item needs one alone; store the payload elsewhere and push where it is",

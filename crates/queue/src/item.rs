@@ -14,11 +14,11 @@ use crate::meta::Meta;
 pub struct Item {
     /// Which item it is; unique in its queue, and its place in the order.
     pub id: ItemId,
-    /// What was pushed, whole.
+    /// The payload, whole.
     pub payload: Bytes,
     /// Which attempt this is, from 1; for an item that waits, which one the next will be.
     pub attempt: u32,
-    /// What is known in addition to the payload, if anything is.
+    /// The side record, if the item has one.
     pub meta: Option<Arc<Meta>>,
 }
 

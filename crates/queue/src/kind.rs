@@ -21,7 +21,7 @@ pub enum Kind {
     Priority(End, Packing),
 }
 
-/// What a recipe's value is.
+/// The packing of a recipe's values.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Packing {
     /// The payload, as the recipe's Python program has it.
@@ -47,7 +47,7 @@ impl Kind {
         matches!(self, Kind::Priority(End::Max, _))
     }
 
-    /// What its values are.
+    /// The packing of its values.
     pub(crate) fn packing(self) -> Packing {
         match self {
             Kind::Fifo => Packing::Raw,
@@ -59,7 +59,7 @@ impl Kind {
     ///
     /// Queues of all kinds have their side records, leases and dead letters at the same places, and nothing stored says which kind it
     /// is. So a handle of the wrong kind would take what it finds there for its own, and look for the items where they are not.
-    /// What foreign programs put into the queues of recipes may have an id of any layout but those of the other kinds.
+    /// Items that foreign programs push to a recipe's queue may have ids of any layout except the layouts of other kinds.
     pub(crate) fn owns(self, id: &ItemId) -> bool {
         match self {
             Kind::Fifo => id.stamp().is_some(),

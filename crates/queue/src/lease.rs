@@ -30,7 +30,7 @@ pub enum ItemOutcome {
     Retry {
         /// When, by the sweeper's clock and to the millisecond; `None`: now.
         due: Option<SystemTime>,
-        /// What went wrong.
+        /// The failure.
         failure: Failure,
     },
     /// The item is ready again, in its old place. The attempt does not count.
@@ -53,7 +53,7 @@ pub struct Lease {
     /// How far the deadline is set ahead.
     length: u64,
     acknowledged: Acknowledged,
-    /// What attempts of unknown outcome may have acknowledged, until a later attempt has committed.
+    /// The items that attempts of unknown outcome may have acknowledged, until a later attempt has committed.
     unsure: Option<Acknowledged>,
     items: Vec<Item>,
     held: Vec<Held>,
@@ -296,7 +296,7 @@ struct Change<'a> {
     outcomes: &'a [(usize, ItemOutcome)],
     /// `unsure` of the lease before the attempt under way.
     unsure_before: Option<Acknowledged>,
-    /// What the attempt under way does if it commits.
+    /// The effect of the attempt under way if it commits.
     plan: Option<Acknowledgement>,
     /// When it began, by the holder's clock.
     began: Option<u64>,

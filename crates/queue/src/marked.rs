@@ -33,7 +33,7 @@ pub(crate) trait Body: Send {
     ) -> impl Future<Output = Result<Act<Self::Output>, QueueError>> + Send;
 }
 
-/// What a body has done.
+/// The result of a body.
 #[derive(Debug, Clone)]
 pub(crate) enum Act<T> {
     /// It has written: commit.

@@ -1,4 +1,4 @@
-//! What is known of an item in addition to its payload.
+//! An item's side record: all its data except the payload.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ pub struct Failure {
     pub at: Millis,
     /// Which attempt it was, from 1.
     pub attempt: u32,
-    /// What went wrong, for people: at most [`MAX_REASON`] bytes are kept.
+    /// The reason, for people: at most [`MAX_REASON`] bytes are kept.
     pub reason: String,
 }
 
@@ -58,7 +58,7 @@ impl Failure {
         Failure { at, attempt, reason: reason[..reason.floor_char_boundary(MAX_REASON)].to_owned() }
     }
 
-    /// What is kept of it, however it was made.
+    /// The failure as it is stored.
     pub(crate) fn cut(&self) -> Failure {
         Failure::new(self.at, self.attempt, &self.reason)
     }

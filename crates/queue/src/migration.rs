@@ -1,4 +1,4 @@
-//! What moving a queue to another database takes: its rows as they are stored, and a record of how far that has come.
+//! Moving a queue to another database: its rows as they are stored, and a record of the progress.
 //!
 //! Each function is a part of a transaction of the caller's, and may run several times for one commit. `docs/MIGRATE.md` says how
 //! they make a migration.
@@ -13,7 +13,7 @@ use crate::ops::{migrate, rows};
 pub use crate::keys::migration::{Marks, Phase, Record, RunId};
 pub use crate::ops::rows::{PAGE_BYTES, PAGE_ROWS, Page, Row};
 
-/// What a queue's rows come to.
+/// The number and size of a queue's rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Rows.

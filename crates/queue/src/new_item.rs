@@ -1,4 +1,4 @@
-//! What is to be pushed.
+//! Items to push.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -11,10 +11,10 @@ use crate::meta::Meta;
 use crate::time::millis;
 use crate::{MAX_ATTRIBUTES, MAX_KEY, MAX_PAYLOAD, MAX_TEXT, MAX_VALUE, PAYLOAD_CEILING};
 
-/// What an attribute counts in addition to its name and value.
+/// The bytes that an attribute counts in addition to its name and value.
 const ATTRIBUTE_OVERHEAD: usize = 8;
 
-/// What a record costs in a transaction beyond its value: its key in the write and in the conflict range, and what is
+/// The bytes that a record costs in a transaction in addition to its value: its key in the write and in the conflict range, and what is
 /// around both. An upper bound for names and prefixes of ordinary length, in bytes.
 const RECORD_OVERHEAD: usize = 256;
 
@@ -32,7 +32,7 @@ const RECORD_OVERHEAD: usize = 256;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NewItem {
-    /// What its handler gets, any bytes.
+    /// The payload for the handler: any bytes.
     pub payload: Bytes,
     /// Names and values of the producer's own; [`MAX_ATTRIBUTES`] bytes together.
     pub attributes: BTreeMap<String, String>,

@@ -30,7 +30,7 @@ pub(crate) trait Operation: Send {
     fn failed(&mut self, error: FdbError);
 }
 
-/// What follows the preparation of an attempt.
+/// The next step after an attempt is prepared.
 #[derive(Debug)]
 pub(crate) enum Step<T> {
     /// Commit its transaction.

@@ -81,7 +81,7 @@ pub struct Driver {
     db: Arc<Database>,
     options: PushOptions,
     requests: mpsc::UnboundedReceiver<Request>,
-    /// What did not fit into the last transaction.
+    /// The push that did not fit into the last transaction.
     held: Option<Request>,
 }
 
@@ -100,7 +100,7 @@ struct Request {
     place: ReservedRoom,
 }
 
-/// What a producer holds at most: [`MAX_WAITING`] items and [`MAX_WAITING_BYTES`]. Who pushes more waits.
+/// The limits of a producer's waiting pushes: [`MAX_WAITING`] items and [`MAX_WAITING_BYTES`]. Further pushes wait.
 #[derive(Debug, Default)]
 struct Room {
     /// Whose turn it is to enter; the others wait in order.
@@ -190,7 +190,7 @@ impl Producer {
     /// not have happened.
     ///
     /// # Errors
-    /// What [`Session::push_items`] refuses. An error of the database or a policy's end is that of all items of the transaction; one that is an
+    /// The errors of [`Session::push_items`]. An error of the database, or the end of the policy, is the error of all items of the transaction; one that is an
     /// item's own hurts no other.
     pub async fn push(&self, item: NewItem) -> Result<PushedItem, ProduceError> {
         let refused = |error| ProduceError::Push(Arc::new(error));
@@ -244,7 +244,7 @@ impl Driver {
             }
             group.push(next);
         }
-        // What nobody waits for any more has not begun.
+        // A push whose caller no longer waits has not begun.
         group.retain(|request| !request.answer.is_canceled());
         Some(group)
     }

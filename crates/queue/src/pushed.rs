@@ -1,20 +1,20 @@
-//! What came of a push, item by item.
+//! The result of a push, item by item.
 
 use std::sync::Arc;
 
 use crate::id::ItemId;
 use crate::item::Stamp;
 
-/// What came of one item of a push.
+/// The result for one item of a push.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PushedItem {
-    /// What the push did.
+    /// The effect of the push.
     pub effect: PushEffect,
     /// The item that the queue has; `None` where that cannot be known: after a repetition in a recipe's queue.
     pub id: Option<ItemId>,
 }
 
-/// What a push did about an item.
+/// The effect of a push on an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PushEffect {
     /// It was added.
@@ -55,7 +55,7 @@ pub struct PendingPush {
 }
 
 impl PendingPush {
-    /// What a push does.
+    /// The items of a push, before its transaction has committed.
     pub(crate) fn new(places: Vec<(PushEffect, Option<Spot>)>) -> PendingPush {
         PendingPush { places: Arc::new(places), repetition: false, earlier: None }
     }
@@ -85,7 +85,7 @@ impl PendingPush {
         self.places.iter().filter(|(effect, _)| *effect == PushEffect::Added).count()
     }
 
-    /// What comes of each item, once the transaction has committed with this stamp, as its `get_versionstamp` tells.
+    /// The result for each item, once the transaction has committed with this stamp, which its `get_versionstamp` returns.
     pub fn items(&self, transaction: Option<[u8; 10]>) -> impl Iterator<Item = PushedItem> + use<'_> {
         let transaction = self.earlier.or(transaction);
         let item = move |(effect, spot): &(PushEffect, Option<Spot>)| PushedItem {

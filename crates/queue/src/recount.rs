@@ -19,9 +19,9 @@ const TOO_OLD: i32 = 1007;
 /// How many items there are in a state, both at the same version.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// What the counters say.
+    /// The value of the counters.
     pub by_counters: i64,
-    /// What is there.
+    /// The number of rows.
     pub by_rows: i64,
 }
 
@@ -113,7 +113,7 @@ pub struct RowCounter {
     texts: BTreeSet<Vec<u8>>,
 }
 
-/// What there is of a queue.
+/// The rows and counters of a queue.
 #[derive(Debug, Default)]
 struct Rows {
     ready: i64,

@@ -24,7 +24,7 @@ pub struct RetryPolicy {
     pub timeout: Option<Duration>,
 }
 
-/// What an operation went through.
+/// The attempts of an operation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Attempts {
     /// Transactions begun.
@@ -38,10 +38,10 @@ pub struct Attempts {
 /// An operation was given up.
 #[derive(Debug, thiserror::Error)]
 pub struct RetryError {
-    /// What ended the last attempt.
+    /// The error of the last attempt.
     #[source]
     pub error: QueueError,
-    /// What the operation went through.
+    /// The attempts of the operation.
     pub attempts: Attempts,
 }
 
@@ -81,12 +81,12 @@ impl fmt::Display for RetryError {
     }
 }
 
-/// What a transaction body returned, and what it took to commit it.
+/// The result of a transaction that has committed.
 #[derive(Debug, Clone, Copy)]
 pub struct Done<T> {
     /// The value of the attempt that committed.
     pub value: T,
-    /// What the operation went through.
+    /// The attempts of the operation.
     pub attempts: Attempts,
 }
 

@@ -14,7 +14,7 @@ use crate::retry::{RetryError, RetryPolicy, run};
 use crate::session::SessionId;
 use crate::view::{ItemState, ItemView};
 
-/// What an operation did with one item: a deletion, or a request to make it ready.
+/// The effect of an operation on one item: a deletion, or a request to make it ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ItemEffect {
     /// The item was deleted, or is ready now.

@@ -9,7 +9,7 @@ use crate::kind::Kind;
 use crate::meta::{MAX_FAILURES, Meta, Millis};
 use crate::new_item::NewItem;
 
-/// What an item waits for.
+/// The state of a stored item.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum State {
     /// To be taken.
@@ -24,11 +24,11 @@ pub enum State {
 /// An item with all that is known of it, but for its place in a queue.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StoredItem {
-    /// What was pushed, whole.
+    /// The payload, whole.
     pub payload: Bytes,
-    /// What is known next to it. Its `payload_len` means nothing here, and its death only to a dead letter.
+    /// The side record. Its `payload_len` means nothing here, and `death` only for a dead letter.
     pub meta: Meta,
-    /// What it waits for.
+    /// Its state.
     pub state: State,
     /// Its priority in a priority queue; 0 in any other.
     pub priority: i64,

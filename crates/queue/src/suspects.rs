@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// After its first crash an item is fetched with this many times fewer items than others.
 const GROUPS: usize = 16;
 
-/// What the sessions of one process share, so that they hold one lease of suspects of each queue at a time.
+/// The sessions of one process share a quarantine, so that they hold one lease of suspects of each queue at a time.
 ///
 /// A [`Session`](crate::Session) has one of its own, unless it gets a common one by
 /// [`with_quarantine`](crate::Session::with_quarantine).

@@ -1,4 +1,4 @@
-//! What this process has seen of the database's versions, by its own clock: how long a lease has been left alone.
+//! The database's versions that this process has seen, with the time of its own clock. They tell how long a lease was unchanged.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,7 +30,7 @@ pub struct VersionHistory {
     seen: Arc<Mutex<Sightings>>,
 }
 
-/// What is left of a lease.
+/// The remaining time of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Left {
     /// Microseconds, or versions: whichever is more.
@@ -75,7 +75,7 @@ impl VersionHistory {
         seen.note(version, at, MOST);
     }
 
-    /// What is left of a lease at this version; `None` if it may be taken away.
+    /// The remaining time of a lease at this version; `None` if it may be taken away.
     ///
     /// The holder counts its length from before the last change, and that change has read the version from which the deadline is
     /// reckoned. Once a higher version was read, that was over.

@@ -16,7 +16,7 @@ use crate::ops;
 use crate::queue::Queue;
 use crate::session::SessionId;
 
-/// What an item is doing.
+/// The state of an item.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum ItemState {
     /// It can be fetched.
@@ -76,7 +76,7 @@ impl FromStr for ItemState {
 pub struct ItemView {
     /// Which item it is.
     pub id: ItemId,
-    /// What it is doing.
+    /// Its state.
     pub state: ItemState,
     /// The item; or why it cannot be read: a record of it is missing or damaged. Its `attempt` is the attempt under way of a running item,
     /// and otherwise the one that comes next.
@@ -97,7 +97,7 @@ impl ItemView {
     }
 }
 
-/// What the database knows of a lease.
+/// A lease, as the database has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeaseView {
     /// Which lease it is: the session that holds it, and a number.

@@ -43,7 +43,7 @@ struct Which {
     all: bool,
 }
 
-/// What is to become of letters.
+/// What to do with dead letters.
 #[derive(Clone, Copy)]
 enum Decision {
     Retry,

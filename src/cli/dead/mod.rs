@@ -1,10 +1,4 @@
 //! `kvqueue dead`: looking at dead letters, and deciding about them.
-//!
-//! | file | command |
-//! |---|---|
-//! | `list`, `show` | what there is |
-//! | `decide` | `retry`, `purge` |
-//! | `letter` | a letter as it is printed |
 
 mod decide;
 mod letter;

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use crate::handlers::{Context, Handler, Outcome};
 
-/// What has happened so far.
+/// The events of the demo so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Page {
     /// Payloads by consumer, in order.

@@ -1,10 +1,4 @@
 //! `kvqueue demo`: the KvQueue tutorial, live, through the daemon's own supervisor, consumers and queue layer.
-//!
-//! | file | role |
-//! |---|---|
-//! | `tutorial` | what happens |
-//! | `ledger` | who consumed what: the demo's handler |
-//! | `report` | the table at the end, and whether all was well |
 
 mod ledger;
 mod report;

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{ledger::Page, tutorial::ITEMS};
 use crate::cli::output;
 
-/// What came of it.
+/// The result of the demo.
 pub(super) struct Report {
     /// Id and K of each consumer.
     pub(super) consumers: Vec<(u64, NonZeroUsize)>,

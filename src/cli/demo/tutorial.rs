@@ -1,4 +1,4 @@
-//! What happens in the demo.
+//! The steps of the demo.
 
 use std::{
     num::NonZeroUsize,

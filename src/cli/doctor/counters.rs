@@ -20,7 +20,7 @@ const LARGEST: i64 = 50_000_000;
 /// The most queues with wrong counters that are named one by one.
 const NAMED: usize = 10;
 
-/// What was found.
+/// The result of the check.
 #[derive(Default)]
 pub(super) struct Counters {
     compared: Vec<(String, Recount)>,

@@ -24,7 +24,7 @@ use crate::{
 /// How long a cluster may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What to do about versions that went back.
+/// The fix for versions that went back.
 const RESTORED: &str = "do that before anything is pushed; docs/operations/70-move-and-back-up.md says why";
 
 /// A cluster's notes of time and version, of every ten seconds.
@@ -33,7 +33,7 @@ const TIME_KEEPER: &[u8] = b"\xff\x02/timeKeeper/map/";
 /// How many of them are looked at: ten minutes.
 const MOMENTS: usize = 60;
 
-/// What a cluster tells.
+/// The answer of a cluster.
 struct Cluster {
     version: i64,
     /// The program of the container's first process, if that can be read.

@@ -1,4 +1,4 @@
-//! What was found, and how it is printed.
+//! The findings of the doctor, and how they are printed.
 
 use std::io;
 
@@ -14,11 +14,11 @@ pub(super) struct Found {
     pub(super) about: &'static str,
     pub(super) severity: Severity,
     pub(super) text: String,
-    /// What to do about it.
+    /// The fix.
     pub(super) advice: Option<String>,
 }
 
-/// What was found so far, in its order.
+/// The findings so far, in their order.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     found: Vec<Found>,

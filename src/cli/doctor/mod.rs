@@ -1,17 +1,4 @@
 //! `kvqueue doctor`: everything around a daemon that can be looked at without changing it.
-//!
-//! | file | what it looks at |
-//! |---|---|
-//! | `configuration` | whether the settings are right |
-//! | `access` | who may read and change what kvqueue uses |
-//! | `database` | the directory, or the cluster and its client library |
-//! | `counters` | whether the counters of queues say what is there |
-//! | `pauses` | queues that are paused |
-//! | `clock` | this machine's clock, compared with the database's |
-//! | `unit` | systemd's unit, as `systemctl show` has it |
-//! | `daemon` | the daemon that runs, if one does |
-//! | `disk` | free space on the directory's disk, and its limit |
-//! | `findings` | what was found, and how it is printed |
 
 mod access;
 mod clock;
@@ -79,7 +66,7 @@ impl Args {
         let mut pauses = Pauses::default();
         if config.validate_database().is_ok() {
             access::look(globals.config(), &config, &mut findings);
-            // What takes long comes when the rest has been printed.
+            // Slow checks run after the others have been printed.
             findings.print(globals.json)?;
             pauses = database::look(&config, deadline, &mut findings)?;
         }

@@ -30,14 +30,14 @@ const DRAIN_TAIL: Duration = Duration::from_secs(10);
 /// The properties that are asked for.
 const PROPERTIES: &str = "LoadState,Type,ExecStart,TimeoutStopUSec";
 
-/// What the unit has to fit.
+/// The settings that the unit must fit.
 struct Wanted<'w> {
     config: Option<&'w Path>,
     shutdown_timeout: Duration,
     is_program: fn(&Path) -> bool,
 }
 
-/// What `systemctl show` printed: a line `NAME=VALUE` for each property.
+/// The output of `systemctl show`: a line `NAME=VALUE` for each property.
 struct Properties(String);
 
 impl Properties {
@@ -178,7 +178,7 @@ fn is_program(path: &Path) -> bool {
 mod tests {
     use super::*;
 
-    /// What systemd shows of the unit that comes with kvqueue, with some words replaced.
+    /// The properties of the unit that comes with kvqueue, with some words replaced.
     fn shown(replaced: &[(&str, &str)]) -> Properties {
         let text = "Type=notify-reload\nTimeoutStopUSec=45s\n\
             ExecStart={ path=/usr/bin/kvqueue ; argv[]=/usr/bin/kvqueue run --config /etc/kvqueue/kvqueue.toml ; \

@@ -28,12 +28,12 @@ pub(super) struct Groups<'a, R> {
     queue: &'a Queue,
     max_payload: usize,
     partial: bool,
-    /// What else the names of groups are made of.
+    /// The part of the groups' names that all groups share.
     salt: Vec<u8>,
     number: u64,
-    /// What did not fit into the last group.
+    /// The item that did not fit into the last group.
     next: Option<Record>,
-    /// What ended it early.
+    /// The error that ended it early.
     damage: Option<Damage>,
 }
 
@@ -97,7 +97,7 @@ impl<'a, R: BufRead> Groups<'a, R> {
         Ok(Some(Group { items, bytes, idempotency_key }))
     }
 
-    /// What ended it early, where what came before was wanted.
+    /// The error that ended it early, if the groups before it are to be imported.
     pub(super) fn end(self) -> Option<Damage> {
         self.damage
     }

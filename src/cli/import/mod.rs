@@ -1,9 +1,4 @@
 //! `kvqueue import`
-//!
-//! | file | |
-//! |---|---|
-//! | `group` | lines that go in together, and the name under which they do so once |
-//! | `store` | a group's transaction |
 
 mod group;
 mod store;

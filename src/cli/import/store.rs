@@ -11,7 +11,7 @@ use crate::{
     database::Refused,
 };
 
-/// What a transaction did with a group.
+/// The result of a group's transaction.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stored {
     /// Items that are in by it, or were before.
@@ -62,7 +62,7 @@ pub(super) fn store(
     Ok(Stored { added, before: repetition && is_sure })
 }
 
-/// What came of an import.
+/// The result of an import.
 #[derive(Debug, Default)]
 pub(super) struct Account {
     /// Items that this import stored.

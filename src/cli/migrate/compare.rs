@@ -6,14 +6,14 @@ use twox_hash::xxhash3_128;
 
 use super::{error::MigrateError, moving::Moving};
 
-/// What one end has.
+/// The rows of one end.
 #[derive(Default)]
 pub(super) struct Sum {
     pub(super) tally: Tally,
     digest: xxhash3_128::Hasher,
 }
 
-/// What a pass over both ends found.
+/// The result of a pass over both ends.
 #[derive(Default)]
 pub(super) struct Compared {
     pub(super) source: Sum,
@@ -22,7 +22,7 @@ pub(super) struct Compared {
     pub(super) differing: u64,
 }
 
-/// What makes a row of the target what it is at the source.
+/// The change that makes a row of the target equal to the source's.
 #[derive(Debug, PartialEq, Eq)]
 enum Change<'r> {
     Set(&'r Row),
@@ -92,7 +92,7 @@ fn known<'p>(page: &'p Page, through: Option<&[u8]>) -> &'p [Row] {
     &page.rows[..end]
 }
 
-/// What makes the target's rows the source's. Both are in the order of their keys.
+/// The changes that make the target's rows equal to the source's. Both are in the order of their keys.
 fn changes<'r>(source: &'r [Row], target: &'r [Row]) -> Vec<Change<'r>> {
     let (mut source, mut target) = (source.iter().peekable(), target.iter().peekable());
     let mut changes = Vec::new();

@@ -65,7 +65,7 @@ pub(crate) enum MigrateError {
 }
 
 impl MigrateError {
-    /// What the process ends with.
+    /// The exit code.
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::SameDatabase(_) => Exit::Usage,

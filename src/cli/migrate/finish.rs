@@ -25,7 +25,7 @@ const EARLY: Duration = Duration::from_millis(20);
 /// Passes over both ends before it is said that the source does not rest. The first mends what changed while it was copied.
 const PASSES: u32 = 4;
 
-/// What changes with the source.
+/// The change to the source.
 async fn marks(moving: &Moving<'_>, tr: &Transaction, snapshot: bool) -> Result<Marks, QueueError> {
     let counters = migration::counters(&moving.queue, tr, snapshot).await?;
     let mut digest = xxhash3_128::Hasher::new();
@@ -65,7 +65,7 @@ pub(super) async fn settle(
     Err(MigrateError::StillWritten { queue: moving.name(), passes: PASSES })
 }
 
-/// What came of an attempt to fence.
+/// The result of an attempt to fence.
 enum Fenced {
     /// It is done, or was done before.
     Done,

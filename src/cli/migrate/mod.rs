@@ -1,14 +1,5 @@
 //! `kvqueue migrate`: queues from one database to another, as they are.
 //!
-//! | file | what |
-//! |---|---|
-//! | `ends` | the two databases |
-//! | `start` | what is found, and whether to begin, to go on, or to refuse |
-//! | `versions` | that the target's versions are ahead of the source's |
-//! | `open`, `copy`, `compare`, `finish` | the phases |
-//! | `moving` | what they share |
-//! | `report`, `error` | what is said |
-//!
 //! `docs/MIGRATE.md` says how the phases make a move that a kill at any moment cannot turn into a loss.
 
 mod compare;
@@ -60,7 +51,7 @@ pub(super) struct Args {
     /// A queue to move; repeat it for more [default: all]
     #[arg(long = "queue", value_name = "QUEUE", add = super::completions::queue())]
     queues: Vec<OsString>,
-    /// What kind these queues are, where the configuration does not say it
+    /// The kind of these queues, if the configuration does not have it
     #[arg(long, value_enum, requires = "queues")]
     kind: Option<KindName>,
     /// The prefix of the keys, at both ends [default: the configured one]

@@ -18,7 +18,7 @@ pub(super) struct Moving<'m> {
     pub(super) report: &'m Report,
 }
 
-/// What a step found at the target.
+/// The state of the target that a step found.
 enum Step {
     Done,
     /// Somebody else moved the record on.

@@ -21,7 +21,7 @@ use crate::consumer::clock::now;
 /// Between two looks at the leases that are waited for.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// What there is at both ends at one moment: another migration of the queue may be writing its records, first at the source.
+/// The records at both ends at one moment: another migration of the queue may be writing its records, first at the source.
 pub(super) async fn look(ends: &Ends, queue: &Queue) -> Result<Found, MigrateError> {
     let at = async |end: &End| {
         end.transact(async |tr| {

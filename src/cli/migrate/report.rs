@@ -1,4 +1,4 @@
-//! What is said while queues are moved, and of each when it is.
+//! The messages while queues are moved, and after each.
 
 use std::{
     cell::RefCell,
@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::{compare::Compared, moving::Moving};
 use crate::cli::{globals::Globals, output};
 
-/// What takes less long shows no bar.
+/// The shortest time that shows a progress bar.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// stderr: a bar at a terminal; with -v a line for each transaction.

@@ -1,10 +1,10 @@
-//! What a migration finds, and what it is therefore to do.
+//! How a migration begins, by the state of both ends. Pure.
 
 use kvqueue_queue::migration::{Phase, Record, RunId};
 
 use super::error::MigrateError;
 
-/// What both ends say before anything is done.
+/// The records of both ends at the beginning.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Found {
     pub(super) source: Option<Record>,
@@ -13,7 +13,7 @@ pub(super) struct Found {
     pub(super) target_has_queue: bool,
 }
 
-/// What is to be done.
+/// How the migration begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Start {
     /// Copy from the beginning, under this id if it has one.
@@ -61,7 +61,7 @@ mod tests {
         Some(Record::new(run, phase))
     }
 
-    /// What is decided, or the first words of the refusal behind the queue's name.
+    /// The decision, or the first words of the refusal behind the queue's name.
     fn decided(
         source: Option<Record>,
         target: Option<Record>,

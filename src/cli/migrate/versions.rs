@@ -6,7 +6,7 @@ use foundationdb::options::TransactionOption;
 
 use super::{ends::End, ends::Ends, error::MigrateError, report::Report};
 
-/// What FoundationDB has for this: `fdbcli`'s `advanceversion` sets it too.
+/// FoundationDB's key for this, which `fdbcli`'s `advanceversion` sets too.
 const MIN_COMMIT_VERSION: &[u8] = b"\xff\xff/management/min_required_commit_version";
 
 /// How far ahead of the source the target is put, in versions: a minute, in which the source may go on.
@@ -15,7 +15,7 @@ const LEAD: i64 = 60_000_000;
 /// How long a cluster may take to recover.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What is to be done about versions.
+/// What to do about versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Deed {
     Nothing,

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::FORMAT;
 use crate::cli::output::insert_bytes;
 
-/// What an export is of.
+/// The queue of an export.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::cli) struct Header {
     /// The kind's name, as it is written in a configuration.

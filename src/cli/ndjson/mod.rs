@@ -1,11 +1,4 @@
 //! A queue as lines of JSON: what `export` writes and `import` reads. `docs/TRANSFER.md` specifies it.
-//!
-//! | file | line |
-//! |---|---|
-//! | `header` | the first: what it is an export of |
-//! | `record` | one for each item |
-//! | `end` | the last: that it is whole |
-//! | `reader` | reads them all, and says which line is damaged |
 
 mod end;
 mod header;

@@ -22,7 +22,7 @@ pub(in crate::cli) enum Damage {
 }
 
 impl Damage {
-    /// What is wrong with the data; an input that fails is an error of another kind.
+    /// Damaged data. A failure to read the input is an error of another kind.
     pub(in crate::cli) fn of_the_data(self) -> Result<Self, Self> {
         if matches!(self, Self::Input { .. }) { Err(self) } else { Ok(self) }
     }
@@ -38,7 +38,7 @@ pub(in crate::cli) struct Record {
 /// An export that is read.
 pub(in crate::cli) struct Reader<R> {
     from: R,
-    /// What people know the input by.
+    /// The input's name in messages.
     name: String,
     line: u64,
     tally: Tally,
@@ -85,7 +85,7 @@ impl<R: BufRead> Reader<R> {
         Ok(Some(Record { item, text }))
     }
 
-    /// What is wrong with the line that was read last.
+    /// The error in the line that was read last.
     pub(in crate::cli) fn wrong(&self, problem: String) -> Damage {
         Damage::Line { name: self.name.clone(), line: self.line, problem }
     }

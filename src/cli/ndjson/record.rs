@@ -47,7 +47,7 @@ struct Line {
     unique: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     unique_base64: Option<String>,
-    /// What this version does not know the meaning of.
+    /// The fields that this version does not know.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     fields: Vec<FieldLine>,
 }

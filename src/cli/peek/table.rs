@@ -12,7 +12,7 @@ use crate::{
 /// The most characters of a payload, and of a reason.
 const MOST: usize = 60;
 
-/// What a table has of an item: a text for each of its columns.
+/// An item's row: a text for each column.
 pub(super) struct Row(Vec<String>);
 
 /// The table of these items.

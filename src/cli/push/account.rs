@@ -1,4 +1,4 @@
-//! What became of the items, for stdout.
+//! The result of a push, for stdout.
 
 use kvqueue_queue::{ItemId, PushEffect, Pushed};
 use serde_json::{Value, json};

@@ -24,7 +24,7 @@ const CHUNK_BYTES: usize = 1_000_000;
 /// Bytes asked for at a time.
 const BUFFER: usize = 64 * 1024;
 
-/// What was found in the input.
+/// A part of the input.
 pub(super) enum Found {
     Item(Bytes),
     /// An item over the limit; `what` says where it is.

@@ -16,7 +16,7 @@ use crate::{
 
 const HEADING: &str = "What goes with each item";
 
-/// What goes with each item.
+/// The options that apply to each item.
 #[derive(Debug, clap::Args)]
 pub(super) struct ItemOptions {
     /// Not before this delay is over, as in 5s or "1h 30m"

@@ -2,14 +2,6 @@
 //!
 //! A thread reads the input; the command groups what has arrived and pushes it, one transaction after the other, since
 //! their order is the order of the items. While a transaction is under way, the next group gathers.
-//!
-//! | file | |
-//! |---|---|
-//! | `item_options`, `when` | the options for what goes with each item |
-//! | `input` | reading items |
-//! | `stream` | pushing them as they come |
-//! | `whole` | pushing them all at once, or not at all |
-//! | `account`, `refusals` | what is printed about it |
 
 mod account;
 mod input;
@@ -137,7 +129,7 @@ struct Push<'a> {
     client: &'a Client,
     session: Session,
     options: PushOptions,
-    /// What each item is but for its payload.
+    /// The fields that all items share.
     template: NewItem,
     account: Account,
     refusals: Refusals,
@@ -212,7 +204,7 @@ impl Push<'_> {
                 };
                 anyhow::Error::new(error).context(context)
             }
-            // What goes with all items is over a limit.
+            // The shared fields exceed a limit.
             refused => UsageError(refused.to_string()).into(),
         }
     }

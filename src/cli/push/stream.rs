@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use super::{Push, input::Chunk};
 
-/// What has arrived and is not pushed yet.
+/// The items that have been read and not pushed yet.
 #[derive(Debug, Default)]
 struct Waiting {
     payloads: VecDeque<Bytes>,

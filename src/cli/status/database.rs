@@ -1,4 +1,4 @@
-//! What the database has, where no daemon tells.
+//! The queues of the database, if no daemon answers.
 
 use std::time::Duration;
 

@@ -1,11 +1,4 @@
 //! `kvqueue status`
-//!
-//! | file | role |
-//! |---|---|
-//! | `figures` | the daemon's status |
-//! | `database` | what the database tells where there is no daemon |
-//! | `others` | queues that the daemon does not work on |
-//! | `text`, `words` | lines for a terminal |
 
 mod database;
 mod figures;

@@ -68,7 +68,7 @@ const SPARE: [&str; 5] = ["DONE", "IN/S", "OLDEST", "RUNNING", "OUT/S"];
 const NAME: usize = 40;
 const SHORT_NAME: usize = 12;
 
-/// What is said of the daemon itself, `now` being milliseconds since 1970.
+/// The lines about the daemon itself. `now` is in milliseconds since 1970.
 pub(in crate::cli) fn about(figures: &Figures, now: u64) -> Vec<Line> {
     let Figures { version, phase, pid, database, config, .. } = figures;
     let up = age(now.saturating_sub(figures.started_at) as f64 / 1_000.0);
@@ -145,7 +145,7 @@ pub(in crate::cli) struct Table {
     pub(in crate::cli) head: Line,
     /// One for each queue.
     pub(in crate::cli) rows: Vec<Line>,
-    /// What is out of the ordinary with a queue, if it has no room in the row.
+    /// The remarks about a queue that have no room in its row.
     pub(in crate::cli) remarks: Vec<Line>,
 }
 
@@ -226,7 +226,7 @@ fn cells(queue: &QueueFigures) -> [(String, Mood); COLUMNS.len()] {
 /// Figures that are older are said to be.
 const OLD: f64 = 15.0;
 
-/// What is out of the ordinary with a queue.
+/// The remarks about a queue.
 fn remark(queue: &QueueFigures) -> Option<String> {
     let mut remarks = Vec::new();
     if let Some(paused) = &queue.paused {

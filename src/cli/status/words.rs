@@ -1,6 +1,6 @@
 //! Numbers, times and names as people read them. Pure.
 
-/// What is not known.
+/// The text of an unknown value.
 pub(super) const UNKNOWN: &str = "-";
 
 /// Items a second.

@@ -1,4 +1,4 @@
-//! What a type cannot say: ranges, and values that contradict each other.
+//! Checks that types cannot express: ranges, and values that contradict each other.
 
 mod consumers;
 mod http;

@@ -13,7 +13,7 @@ const MIN_LEASE: Duration = Duration::from_secs(1);
 /// A longer one only keeps a dead daemon's items from the others. A handler may take longer: its lease is extended.
 const MAX_LEASE: Duration = Duration::from_hours(24);
 
-/// What is longer than a year is never.
+/// The longest duration: a year.
 const YEAR: Duration = Duration::from_hours(365 * 24);
 
 impl QueueConfig {
@@ -80,7 +80,7 @@ impl QueueConfig {
             return Err(ConfigError::value(key, quoted(timeout), problem, fix));
         }
         at_most_a_year(key.clone(), timeout)?;
-        // What has a lease is given back when a stop cannot wait for it.
+        // A stop that cannot wait for a leased item releases it.
         if self.delivery == Delivery::AtMostOnce && timeout > shutdown_timeout {
             let problem = format!(
                 "an item may take longer than a stop waits (shutdown-timeout = {}), so with at-most-once delivery a stop would lose it",

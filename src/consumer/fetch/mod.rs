@@ -77,7 +77,7 @@ pub(crate) struct Ask {
     pub(crate) reply: oneshot::Sender<Reply>,
 }
 
-/// What a consumer gets.
+/// The result for a consumer.
 #[derive(Debug)]
 pub(crate) enum Reply {
     /// Items, in batches of up to K.

@@ -26,7 +26,7 @@ const LEAST_DELAY: Duration = Duration::from_millis(1);
 /// The longest span: the most that the delay adds to the latency of an item.
 const MOST_DELAY: Duration = Duration::from_millis(20);
 
-/// What a consumer asks for. It has one open request at most.
+/// A consumer's request. It has one open request at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Request {
     pub(crate) consumer: u64,
@@ -37,7 +37,7 @@ pub(crate) struct Request {
     pub(crate) prefetch: bool,
 }
 
-/// What happened.
+/// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A consumer asks for items.
@@ -79,7 +79,7 @@ pub(crate) enum Event {
     BackoffOver,
 }
 
-/// What the fetcher has to do.
+/// An effect, which the fetcher carries out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     /// Give consumers that were served together time to ask again, unless nothing may be fetched.

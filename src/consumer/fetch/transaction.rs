@@ -21,7 +21,7 @@ use crate::{
 /// then stays in the session and comes with the next fetch.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the fetches of a queue in this process have in common.
+/// The state that the fetches of a queue in this process share.
 pub(crate) struct Fetching {
     /// Made by the first fetch, closed when the last consumer leaves.
     pub(crate) session: Option<Session>,
@@ -48,7 +48,7 @@ pub(crate) enum Fetched {
     Failed(FetchError),
 }
 
-/// What a fetch has got.
+/// The result of a fetch.
 enum Got {
     Nothing(Option<Watch>),
     /// Items on a lease.

@@ -1,4 +1,4 @@
-//! What time it is at the database, as takes have learned it: stamps are versions, so that tells how long ago an item was pushed, whatever
+//! The time at the database, as fetches have learned it. Stamps are versions, so it tells how long ago an item was pushed, whatever
 //! the clocks on walls say.
 
 use std::{
@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What instants are measured from.
+/// The origin of instants.
 static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// Not learned yet.
@@ -20,7 +20,7 @@ const UNKNOWN: i64 = i64::MIN;
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct VersionClock {
-    /// What the version is ahead of the microseconds since the origin.
+    /// By how much the version is ahead of the microseconds since the origin.
     ahead: AtomicI64,
 }
 

@@ -51,7 +51,7 @@ pub(crate) struct LeaseHandle {
     pub(crate) cancelled: CancellationToken,
 }
 
-/// What a dispatcher asks of the keeper.
+/// A dispatcher's request to the keeper.
 #[derive(Debug)]
 pub(super) enum KeeperRequest {
     /// A transaction for a handler to write into.

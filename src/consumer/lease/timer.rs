@@ -16,7 +16,7 @@ pub(super) const GATHER: Duration = Duration::from_millis(5);
 /// The same when a slice is complete: its consumer waits for the acknowledgement.
 pub(super) const GATHER_SLICES: Duration = Duration::from_millis(1);
 
-/// What to do next.
+/// The keeper's next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// Write the pending outcomes.

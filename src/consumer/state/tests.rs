@@ -136,7 +136,7 @@ fn a_drain_gives_back_what_was_taken_ahead() {
     assert_eq!(busy(&[Drain, QUICK, took(2)]), [Dispatch, Release]);
 }
 
-/// What an actor has under way and in hand.
+/// An actor's operations under way, and its items.
 #[derive(Clone, Debug, Default)]
 struct Actor {
     taking: bool,
@@ -150,7 +150,7 @@ struct Actor {
 }
 
 impl Actor {
-    /// What can happen to it next.
+    /// The events that can happen next.
     fn possible(&self) -> Vec<Event> {
         let mut events = vec![Drain];
         if self.taking {

@@ -24,7 +24,7 @@ struct AtWork {
     control: Control,
     shared: Arc<ConsumerContext>,
     db: Arc<Database>,
-    /// What it is to take up next.
+    /// The configuration of the next reload.
     next: Arc<Mutex<String>>,
 }
 

@@ -1,4 +1,4 @@
-//! What is left in queues that a reload removed.
+//! The items that are left in queues that a reload removed.
 
 use foundationdb::{Database, FdbError};
 use futures::{StreamExt, stream};

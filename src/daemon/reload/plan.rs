@@ -1,4 +1,4 @@
-//! What a reload changes in each queue.
+//! The changes of a reload to each queue.
 
 use super::{
     diff::{Key, diff},

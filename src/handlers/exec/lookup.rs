@@ -38,7 +38,7 @@ fn look(program: &str, path: Option<&OsStr>) -> Option<String> {
     }
 }
 
-/// What to say of a program that is not there.
+/// The text for a program that does not exist.
 fn missing(program: &str, why: String) -> String {
     match program.contains(char::is_whitespace) {
         true => {
@@ -95,7 +95,7 @@ fn first_line(path: &Path) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// What the first line of a script names.
+/// The interpreter that a script's first line names.
 fn interpreter(line: &[u8]) -> Option<PathBuf> {
     let mut words = line.strip_prefix(b"#!")?.split(|byte| matches!(byte, b' ' | b'\t'));
     words.find(|word| !word.is_empty()).map(|name| OsStr::from_bytes(name).into())

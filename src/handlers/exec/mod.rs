@@ -1,12 +1,4 @@
 //! `exec`: runs a command per item, with the payload on its standard input.
-//!
-//! | file | role |
-//! |---|---|
-//! | `lookup` | whether the command could be started |
-//! | `reaper` | ends the commands of a daemon that was killed |
-//! | `settings` | what the configuration says; what an exit code means |
-//! | `variables` | what the command learns about its item |
-//! | `group` | the command and what it started |
 
 mod group;
 mod lookup;
@@ -124,7 +116,7 @@ fn reaped() -> Option<((), String)> {
 }
 
 /// That a command cannot be started is seldom its item's fault: a program is missing, or the machine has no room for a process.
-/// What an item brings along can only be too long for a command's environment.
+/// An item's variables can only be too long for a command's environment.
 fn not_started(program: &str, error: &io::Error) -> Outcome {
     let reason = format!("cannot start {program}: {error}");
     match error.kind() {

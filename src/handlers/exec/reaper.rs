@@ -62,7 +62,7 @@ const PLACE: usize = size_of::<u64>();
 static ALLOWED: AtomicBool = AtomicBool::new(false);
 static REAPER: OnceLock<Option<Reaper>> = OnceLock::new();
 
-/// What the daemon has of its reaper.
+/// The daemon's handle on its reaper.
 struct Reaper {
     /// Different for each daemon, those before it with the same process id included.
     id: Uuid,
@@ -187,7 +187,7 @@ impl Process {
 }
 
 impl Run {
-    /// What its processes have in [`RUN`].
+    /// The value of [`RUN`] in its processes.
     pub(super) fn name(&self) -> String {
         format!("{}.{}", self.reaper.id, self.number)
     }
@@ -213,7 +213,7 @@ pub(crate) fn main() -> Option<Exit> {
         return None;
     }
     let id = arguments.next()?.into_string().ok()?;
-    // What `ps` and `pkill` go by. Without it, it is called "exe".
+    // The name for `ps` and `pkill`, which would be "exe" otherwise.
     let _ = fs::write("/proc/self/comm", NAME);
     Some(reap(&id).map_or(Exit::Failed, |()| Exit::Done))
 }

@@ -1,4 +1,4 @@
-//! What the configuration says about a command.
+//! The settings of a command.
 
 use std::process::ExitStatus;
 
@@ -53,7 +53,7 @@ impl ExecSettings {
         Ok(read)
     }
 
-    /// What becomes of an item whose command ended so, and said this.
+    /// The outcome for an item whose command ended with this status and output.
     pub(super) fn outcome(&self, status: ExitStatus, said: &str) -> Outcome {
         let reason = || match said.trim_end() {
             "" => format!("{} failed with {status}", self.command[0]),

@@ -1,4 +1,4 @@
-//! What a command learns about its item, in variables of its environment.
+//! The environment variables that tell a command about its item.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::telemetry::trace_parent;
 /// Names the item's trace in the way that tracing tools read it from an environment.
 const TRACE_PARENT: &str = "TRACEPARENT";
 
-/// What systemd has set for the daemon alone: a command that spoke for it would be believed, or turned away with a warning.
+/// Variables that systemd sets for the daemon alone: systemd would believe a command that used them, or warn.
 pub(super) const SYSTEMD: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"];
 
 /// They hold the daemon's secret for its collector of traces.

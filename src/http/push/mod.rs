@@ -1,10 +1,5 @@
 //! `POST /api/v1/queues/{queue}/items`
 //!
-//! | file | role |
-//! |---|---|
-//! | `request` | what the body says, made into items |
-//! | `producers` | single items of many requests share transactions |
-//!
 //! Several items are pushed in one transaction, all or none.
 
 mod producers;

@@ -1,9 +1,4 @@
 //! `kvqueue bench`: every cell gives figures, counts what was lost, is bounded, and leaves nothing behind.
-//!
-//! | file | |
-//! |---|---|
-//! | `cells` | each cell on a throw-away directory, and on a database that was named |
-//! | `ends` | interruptions, limits, wrong values |
 
 mod cells;
 mod ends;

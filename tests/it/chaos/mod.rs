@@ -11,18 +11,6 @@
 //! ```
 //!
 //! The seed decides who is hurt when; what the processes are doing at that moment is up to the machine.
-//!
-//! | file | role |
-//! |---|---|
-//! | `plan` | the queues, and their daemons' configurations |
-//! | `payload` | items: names, contents, and how they want to be treated |
-//! | `records` | what the helper daemons' handler (`tests/helper/chaos`) writes down |
-//! | `producers` | the program pushing, and what is known of what it pushed |
-//! | `process` | processes that do not outlive the test |
-//! | `arena` | the database and files of a run; starting daemons |
-//! | `storm` | the faults, and new processes for dead ones |
-//! | `audit` | what the database has at the end |
-//! | `ledger` | the books |
 
 mod arena;
 mod audit;

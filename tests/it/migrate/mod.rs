@@ -1,12 +1,4 @@
 //! `kvqueue migrate`: nothing is lost and nothing doubled, whenever it is killed.
-//!
-//! | file | |
-//! |---|---|
-//! | `killed` | a hundred thousand items in every state, and a migration that is killed again and again |
-//! | `refusals` | its errors when it refuses to go on |
-//! | `others` | sources and targets that somebody uses meanwhile |
-//! | `live` | daemons at both ends that go on |
-//! | `clusters` | to a cluster and back, where there is one |
 
 mod clusters;
 mod killed;

@@ -1,11 +1,4 @@
 //! Another configuration takes effect while the daemon runs: nothing is lost or repeated, and a wrong one changes nothing.
-//!
-//! | file | |
-//! |---|---|
-//! | `basics` | what takes effect at once, what is refused |
-//! | `hands` | items in hand while settings change |
-//! | `races` | reloads at bad moments |
-//! | `load` | many of them while items pour |
 
 mod basics;
 mod hands;

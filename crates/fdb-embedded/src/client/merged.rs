@@ -14,7 +14,7 @@ use crate::link::View;
 use crate::range_set::{KeyRange, key_after};
 use crate::rows::{Direction, FetchHint, RowVisitor};
 
-/// What a read sees: the database, and possibly the transaction's own writes.
+/// The rows that a read sees: the database's, and possibly the transaction's own writes.
 #[derive(Clone, Copy)]
 pub struct Merged<'t> {
     /// The database at the read version, or the error of reading there.

@@ -1,14 +1,5 @@
 //! Random programs over the client API, held against a plain model: every result, error code and conflict must agree.
 //!
-//! | file | what |
-//! |---|---|
-//! | `rng`, `generate`, `program` | programs from a seed |
-//! | `model/` | what FoundationDB does, stated plainly |
-//! | `run` | a program on a database and on the model |
-//! | `shrink` | makes a failing program small |
-//! | `scenarios` | what programs do not reach: limits of a database handle, calls during a commit, timeouts, costs |
-//! | `host` | another process that hosts the database |
-//!
 //! Programs run on an embedded database, or, with `KVQUEUE_TEST_CLUSTER_FILE`, on a cluster, so that the engine and
 //! FoundationDB are held against the same model. `KVQUEUE_TEST_SEEDS` is how many programs run, and
 //! `KVQUEUE_TEST_SEED` the first one's seed.

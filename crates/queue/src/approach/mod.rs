@@ -1,9 +1,4 @@
 //! Where takes that go on at the same time look for their items, so that they do not conflict.
-//!
-//! | file | role |
-//! |---|---|
-//! | `spread` | each process a stretch of its own |
-//! | `staged` | one take for all that conflict; also where a queue is too short to spread |
 
 #[cfg(test)]
 mod overtaking;
@@ -83,7 +78,7 @@ impl Approach {
         }
     }
 
-    /// What it comes to in a queue of this kind: a priority queue is taken strictly in order, since urgent items come in at the front while a
+    /// Adapts it to a queue of this kind: a priority queue is fetched strictly in order, since urgent items come in at the front while a
     /// stretch goes on behind it.
     pub(crate) fn suit(&mut self, kind: Kind) {
         if let (Approach::Spread(_), Kind::Priority(..)) = (&*self, kind) {

@@ -40,7 +40,7 @@ pub struct Spread {
 /// How many times as wide a conflict makes the window.
 const WIDER: f64 = 4.0;
 
-/// What a take without a conflict leaves of the window. It stays as it is where one take in 138 conflicts: 0.99^138 is 1 / 4.
+/// The factor by which a fetch without a conflict shrinks the window. The window keeps its size if one fetch in 138 conflicts: 0.99^138 is 1 / 4.
 const NARROWER: f64 = 0.99;
 
 /// One jump of this many leads to the front. Without such jumps the first items would wait until a jump leads there by chance.
@@ -61,7 +61,7 @@ const EVASIVE: u32 = 64;
 /// The window that evasive takes begin with, in runs of K items.
 const EVASIVE_RUNS: f64 = 8.0;
 
-/// What counts as long by default. Where a handful of processes spread over less, they conflict more often than staged.
+/// The default length of a long queue, in runs. Where a handful of processes spread over less, they conflict more often than staged.
 const LONG: usize = 256;
 
 impl Default for Spread {

@@ -11,7 +11,7 @@ use crate::{MAX_VALUE, PAYLOAD_CEILING};
 /// Second element of a chunk's key.
 pub(crate) const CHUNK: &[u8] = b"chunk";
 
-/// What the key of chunk `n` goes on with behind the item's id.
+/// The part of chunk `n`'s key behind the item's id.
 pub(crate) fn suffix(n: u64) -> Vec<u8> {
     let mut suffix = Vec::with_capacity(9);
     append_number(&mut suffix, n);

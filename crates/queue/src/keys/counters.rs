@@ -30,7 +30,7 @@ pub(crate) fn decrement(n: usize) -> [u8; 8] {
     (n as u64).wrapping_neg().to_le_bytes()
 }
 
-/// What a counter holds, modulo 2^64; absent means 0.
+/// The value of a counter, modulo 2^64; absent means 0.
 ///
 /// The Erlang program reads little-endian numbers of any length, so any length is read here. ADD keeps a
 /// counter at the operand's 8 bytes, modulo 2^64, so higher bytes cannot come from counting.

@@ -16,7 +16,7 @@ pub(crate) fn pending(subspace: &[u8], user: u16) -> Vec<u8> {
     pending_record(subspace, user, &[])
 }
 
-/// What follows the subspace in the key of an item: its stamp as a tuple element.
+/// The part of an item's key behind the subspace: its stamp as a tuple element.
 pub(crate) fn suffix(stamp: Stamp) -> [u8; 1 + Stamp::LEN] {
     let mut suffix = [STAMP; 1 + Stamp::LEN];
     suffix[1..].copy_from_slice(stamp.as_bytes());
@@ -90,7 +90,7 @@ mod tests {
         #[test]
         fn stamped_keys_round_trip(subspace: Vec<u8>, user: u16, transaction: [u8; 10]) {
             let mut key = pending(&subspace, user);
-            // What the database does at commit.
+            // As the database does at commit.
             let position = key.split_off(key.len() - 4);
             let position = u32::from_le_bytes(position.try_into().unwrap()) as usize;
             key[position..position + 10].copy_from_slice(&transaction);

@@ -39,7 +39,7 @@ pub struct LeaseId {
     pub number: u64,
 }
 
-/// What a header says.
+/// The header of a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Header {
     /// Whether it was written by who served another's request, and that one has not taken it up. Then nobody has begun with its items.
@@ -173,7 +173,7 @@ impl Header {
     }
 }
 
-/// What the keys of a lease go on with behind (q, "lease") and (q, "held").
+/// The part of a lease's keys behind (q, "lease") and (q, "held").
 fn suffix(id: LeaseId) -> Vec<u8> {
     let mut suffix = Vec::with_capacity(1 + 16 + 9);
     append_uuid(&mut suffix, id.session.0);

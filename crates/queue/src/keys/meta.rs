@@ -21,7 +21,7 @@ const DEATH: u8 = 10;
 /// A side record that could not be read, as it was. It is written when an item dies, and readers keep it as it is.
 pub(crate) const UNREADABLE: u8 = 11;
 
-/// What is kept at most of a side record that cannot be read, in bytes: with a reason it is to fit into a value.
+/// The most bytes that are kept of a side record that cannot be read: with a reason it must fit into a value.
 const MAX_KEPT: usize = 90_000;
 
 /// The side record that could not be read, as it was, of an item that became a dead letter for that.
@@ -29,7 +29,7 @@ pub(crate) fn unreadable(meta: &Meta) -> Option<&[u8]> {
     meta.unknown.iter().find(|(tag, _)| *tag == UNREADABLE).map(|(_, record)| record.as_slice())
 }
 
-/// What is known of an item whose side record is none: its bytes.
+/// The record of an item whose side record cannot be read: its bytes.
 pub(crate) fn as_it_is(record: &[u8]) -> Meta {
     Meta { unknown: vec![(UNREADABLE, record[..record.len().min(MAX_KEPT)].to_vec())], ..Meta::default() }
 }

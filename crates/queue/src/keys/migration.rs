@@ -34,7 +34,7 @@ pub enum Phase {
     Arrived,
 }
 
-/// What changes whenever a queue does: its counters, in the order of the keys, and a digest of its leases and of the ends of its line.
+/// A fingerprint of a queue's state: its counters, in the order of the keys, and a digest of its leases and of the ends of its line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Marks {
     /// The counters, modulo 2^64.

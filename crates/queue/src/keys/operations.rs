@@ -18,7 +18,7 @@ const ITEMS: usize = Stamp::LEN;
 const DIGEST: usize = ITEMS + 4;
 const LEN: usize = DIGEST + size_of::<Digest>();
 
-/// What is known of an operation.
+/// The record of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Operation {
     /// In a FIFO queue, the stamp of the first item that it added; the others follow it. In a recipe's, its first 10 bytes are
@@ -26,7 +26,7 @@ pub(crate) struct Operation {
     pub(crate) stamp: Stamp,
     /// How many items it added.
     pub(crate) items: u32,
-    /// What it was to push. `None` if an earlier version pushed it.
+    /// A digest of the items that it pushed. `None` if an earlier version pushed them.
     pub(crate) digest: Option<Digest>,
 }
 
@@ -72,7 +72,7 @@ mod tests {
             let parameter = pending(user, items, &digest);
             let (value, position) = parameter.split_at(LEN);
             prop_assert_eq!(position, [0; 4]);
-            // What the database does at commit.
+            // As the database does at commit.
             let mut value = value.to_vec();
             value[..10].copy_from_slice(&transaction);
             let stamp = Stamp::new(transaction, user);

@@ -23,7 +23,7 @@ pub(crate) struct Space {
     pub(crate) kind: Kind,
     /// Prefix and (q): what every key of the queue begins with, but a recipe's items.
     pub(crate) queue: Vec<u8>,
-    /// What every ready item's key begins with: (q, "val"), or text (q).
+    /// The prefix of every ready item's key: (q, "val"), or text (q).
     pub(crate) ready: Vec<u8>,
     /// The same of queues of this name that are of a kind whose items lie elsewhere; none where a name is no text.
     pub(crate) elsewhere: Option<Vec<u8>>,
@@ -34,7 +34,7 @@ pub(crate) struct Space {
     pub(crate) ndue: Vec<u8>,
     pub(crate) nback: Vec<u8>,
     pub(crate) ndead: Vec<u8>,
-    /// What the keys of each kind of record begin with.
+    /// The key prefix of each kind of record.
     pub(crate) meta: Vec<u8>,
     pub(crate) chunks: Vec<u8>,
     pub(crate) leases: Vec<u8>,

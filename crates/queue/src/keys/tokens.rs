@@ -12,7 +12,7 @@ pub(crate) const TOKEN: &[u8] = b"token";
 /// Length of a slot's value: the attempt's number and the stamp of its commit.
 const LEN: usize = 8 + 10;
 
-/// What a slot says.
+/// The content of a token slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Token {
     /// The attempt that committed last; attempts of a session count up from 1.
@@ -71,7 +71,7 @@ mod tests {
         #[test]
         fn stamped_values_round_trip(attempt: u64, stamp: [u8; 10]) {
             let parameter = pending(attempt);
-            // What the database does at commit.
+            // As the database does at commit.
             let (value, position) = parameter.split_at(LEN);
             let position = u32::from_le_bytes(position.try_into().unwrap()) as usize;
             let mut value = value.to_vec();

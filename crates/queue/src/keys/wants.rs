@@ -16,7 +16,7 @@ pub(crate) const WANT: &[u8] = b"want";
 /// The first byte of a value.
 const FORMAT: u8 = 1;
 
-/// What is asked for.
+/// A request to be served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Want {
     /// The lease to write.

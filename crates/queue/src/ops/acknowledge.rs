@@ -75,7 +75,7 @@ pub(crate) fn part(space: &Space, held: &[Held], outcomes: &[(usize, ItemOutcome
     fit.count().max(1).min(outcomes.len())
 }
 
-/// What the database counts for an outcome, in bytes: a little too high, never too low.
+/// The bytes that the database counts for an outcome: a little too many, never too few.
 pub(crate) fn cost(space: &Space, held: &Held, outcome: &ItemOutcome) -> usize {
     let Held { id, meta, value } = held;
     match outcome {

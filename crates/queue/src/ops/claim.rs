@@ -171,13 +171,13 @@ pub(crate) fn take_picked(
     Ok(rows)
 }
 
-/// What an item adds to a take, in bytes: what it takes to take it, and what of its payload is stored elsewhere.
+/// The bytes that an item adds to a fetch: those of the transaction, and those of its payload that are stored elsewhere.
 fn size(space: &Space, row: &Row, meta: &Meta) -> usize {
     let payload = meta.payload_len.and_then(|len| usize::try_from(len).ok()).unwrap_or(0);
     cost::take(space, row, meta).saturating_add(payload.saturating_sub(row.value.len()))
 }
 
-/// What it takes to take these rows, as the database counts it.
+/// The bytes of fetching these rows, as the database counts them.
 pub(crate) fn cost_of(space: &Space, rows: &[Row]) -> Result<usize, QueueError> {
     rows.iter().try_fold(0, |bytes, row| Ok(bytes + cost::take(space, row, &decode_meta(space, row)?)))
 }

@@ -1,4 +1,4 @@
-//! What the database counts for what a transaction does, in bytes. It refuses a transaction of more than 10,000,000 (error 2101), so
+//! The size of a transaction's operations in bytes, as the database counts it. It refuses a transaction of more than 10,000,000 (error 2101), so
 //! what could be more is counted before it is written.
 //!
 //! Each mutation counts with its keys and value, and with the key once more at each end of its conflict range. The counts here are a
@@ -10,21 +10,21 @@ use crate::kind::Kind;
 use crate::meta::{MAX_REASON, Meta};
 use crate::ops::scan::Row;
 
-/// What one transaction writes at most where it can be made several, or a single item. FoundationDB asks for at most 1 MB.
+/// The most bytes of one transaction if the work can be split: this, or a single item. FoundationDB recommends at most 1 MB.
 pub(crate) const PART: usize = 1_000_000;
 
-/// What one transaction writes at most where it has to be one: the database's limit, less the header of a lease.
+/// The most bytes of a transaction that cannot be split: the database's limit, less the header of a lease.
 pub(crate) const WHOLE: usize = 9_900_000;
 
-/// What surrounds a mutation.
+/// The overhead of a mutation.
 const MUTATION: usize = 44;
-/// What surrounds a conflict range, with the byte that its end is longer than the key.
+/// The overhead of a conflict range, with the byte by which its end is longer than the key.
 const RANGE: usize = 25;
-/// What surrounds an item in a lease's body: three lengths.
+/// The overhead of an item in a lease's body: three lengths.
 const HELD: usize = 12;
-/// What a failure adds to a side record in addition to its text, at most: itself, and the counts of attempts and crashes.
+/// The most bytes that a failure adds to a side record in addition to its text: itself, and the counts of attempts and crashes.
 const FAILURE: usize = (5 + 8 + 4) + 2 * (5 + 4);
-/// What the key of a record has between (q, its name) and the id, at most: a due time; and as many bytes for the name.
+/// The most bytes that a record's key has between (q, its name) and the id: a due time; and as many for the name.
 const NAME: usize = 16;
 
 /// A value that is set.
@@ -47,19 +47,19 @@ pub(crate) fn key(space: &Space, id: &ItemId) -> usize {
     space.queue.len() + NAME + id.as_bytes().len()
 }
 
-/// What it takes to make an item ready.
+/// The cost of making an item ready.
 pub(crate) fn ready(space: &Space, id: &ItemId, value: usize, meta: usize) -> usize {
     let id = id.as_bytes().len();
     let record = if meta > 0 { set(space.meta.len() + id, meta) } else { 0 };
     set(space.ready.len() + id, value) + record
 }
 
-/// What it takes to put an item aside, with a record of this length.
+/// The cost of scheduling an item with a record of this length.
 pub(crate) fn aside(space: &Space, id: &ItemId, value: usize, meta: usize) -> usize {
     set(key(space, id), meta) + set(key(space, id), value)
 }
 
-/// What it takes to make an item a dead letter whose side record was this one, for a reason of this length.
+/// The cost of making an item with this side record a dead letter, for a reason of this length.
 pub(crate) fn dead(space: &Space, id: &ItemId, value: usize, meta: &[u8], reason: usize) -> usize {
     // The reason is stored twice: with the last attempt, and with the letter.
     aside(space, id, value, meta.len() + 2 * failure(reason)) + unique(space, meta)
@@ -70,38 +70,38 @@ pub(crate) fn failure(reason: usize) -> usize {
     FAILURE + reason.min(MAX_REASON)
 }
 
-/// What it takes to clear what goes with an item until it has ended.
+/// The cost of clearing the records that an item has until it ends.
 pub(crate) fn forget(space: &Space, id: &ItemId, meta: &[u8]) -> usize {
     if meta.is_empty() {
         return 0;
     }
-    // What cannot be read may have chunks, as many as there can be.
+    // An unreadable record may belong to an item with the most chunks possible.
     match meta::decode(meta) {
         Some(meta) => ending(space, id, &meta),
         None => chunks_of(space, id, u64::MAX),
     }
 }
 
-/// What it takes to move an item from one of these places to another.
+/// The cost of moving an item from one of these places to another.
 pub(crate) fn moving(space: &Space, id: &ItemId, value: usize, meta: &[u8]) -> usize {
     let key = key(space, id);
     2 * set(key, 0) + 2 * clear(key) + conflict(key) + value + meta.len() + unique(space, meta)
 }
 
-/// What it takes to clear an item, wherever it is, with what goes with it.
+/// The cost of clearing an item in any state, with its records.
 pub(crate) fn removing(space: &Space, id: &ItemId, meta: &[u8]) -> usize {
     let key = key(space, id);
     2 * conflict(key) + 2 * clear(key) + forget(space, id, meta)
 }
 
-/// What it takes to take a row, on a lease or for good.
+/// The cost of fetching a row, on a lease or for good.
 pub(crate) fn take(space: &Space, row: &Row, meta: &Meta) -> usize {
     let key = key(space, &row.id);
     let record = if row.meta.is_empty() { 0 } else { row.meta.len() + clear(key) };
     take_plain(space, row.id.as_bytes().len(), row.value.len()) + record + ending(space, &row.id, meta)
 }
 
-/// What it takes to take a row without a side record.
+/// The cost of fetching a row without a side record.
 pub(crate) fn take_plain(space: &Space, id: usize, value: usize) -> usize {
     let key = space.ready.len() + id;
     // Of a FIFO queue all rows are cleared as one range.
@@ -109,21 +109,21 @@ pub(crate) fn take_plain(space: &Space, id: usize, value: usize) -> usize {
     HELD + id + value + own
 }
 
-/// What it takes to clear the chunks and the unique key of an item.
+/// The cost of clearing the chunks and the unique key of an item.
 fn ending(space: &Space, id: &ItemId, meta: &Meta) -> usize {
     meta.payload_len.map_or(0, |len| chunks_of(space, id, len)) + unique_of(space, meta)
 }
 
-/// What it takes to clear the chunks of a payload of this length.
+/// The cost of clearing the chunks of a payload of this length.
 fn chunks_of(space: &Space, id: &ItemId, payload_len: u64) -> usize {
     // A stamp's are cleared as a range.
     let clears = if id.stamp().is_some() { 1 } else { chunks::count(payload_len) };
     clear(key(space, id)).saturating_mul(usize::try_from(clears).unwrap_or(usize::MAX))
 }
 
-/// What it takes to clear the unique key in a side record, and to read or set it.
+/// The cost of clearing the unique key in a side record, and of reading or setting it.
 fn unique(space: &Space, meta: &[u8]) -> usize {
-    // What cannot be read has none that anybody would clear.
+    // An unreadable record has no key that could be cleared.
     if meta.is_empty() { 0 } else { meta::decode(meta).map_or(0, |meta| unique_of(space, &meta)) }
 }
 

@@ -1,4 +1,4 @@
-//! What there is in each state.
+//! The number of items in each state.
 
 use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};

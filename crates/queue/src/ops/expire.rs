@@ -13,12 +13,12 @@ use crate::rng::Rng;
 use crate::rules::RetryRules;
 use crate::version_history::VersionHistory;
 
-/// What is said of an attempt whose lease ran out.
+/// The failure of an attempt whose lease expired.
 const RAN_OUT: &str = "the lease ran out: its worker died, hung or lost the database";
 /// How much a dead letter says before that, at most, in bytes.
 const PREFACE: usize = 40;
 
-/// What became of the items of a lease.
+/// The result for the items of a lease.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Expired {
     /// Items that have another attempt, now or after a pause.

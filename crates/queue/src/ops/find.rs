@@ -79,7 +79,7 @@ pub(crate) async fn count_all(tr: &Transaction, (begin, end): (Vec<u8>, Vec<u8>)
         }
         stride = if growing { (stride * 2).min(STRIDE) } else { stride / 2 };
     }
-    // What is left is a single key at most.
+    // At most a single key is left.
     Ok(count + u64::from(first_key(tr, &(at, end)).await?.is_some()))
 }
 

@@ -1,4 +1,4 @@
-//! What a sweeper looks at before it does anything. Reads only, and conflicts with nothing.
+//! The reads of a sweeper before it does anything. They conflict with nothing.
 
 use std::ops::Range;
 
@@ -26,7 +26,7 @@ const MAX_EXPIRED: usize = 100;
 /// One look reads about this many bytes of leases at most: this, and one reply of the database more.
 pub(crate) const PAGE_BYTES: usize = 500_000;
 
-/// What there is to do, now or at some time.
+/// The work of a sweeper, now or later.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Seen {
     /// The version it was seen at.
@@ -36,11 +36,11 @@ pub(crate) struct Seen {
     pub(crate) claim: Option<Claim>,
     /// The earliest time that an item waits for.
     pub(crate) due: Option<Millis>,
-    /// What is looked at less often; `None`: not this time.
+    /// The parts that are read less often. `None`: not this time.
     pub(crate) seldom: Option<Seldom>,
 }
 
-/// What nobody is woken for. Of the leases it covers one page.
+/// The work that wakes no sweeper. It covers one page of the leases.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Seldom {
     /// Leases of the page that have run out, some of them.

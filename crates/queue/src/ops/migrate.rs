@@ -1,4 +1,4 @@
-//! What a migration does to a queue, next to copying its rows.
+//! The operations of a migration on a queue, next to copying its rows.
 
 use foundationdb::options::{ConflictRangeType, MutationType, StreamingMode};
 use foundationdb::{KeySelector, RangeOption, Transaction};

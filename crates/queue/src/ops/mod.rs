@@ -1,4 +1,4 @@
-//! What runs inside a transaction, one operation per file.
+//! The bodies of transactions, one operation per file.
 //!
 //! None of it commits or retries; all of it may run several times for one commit, and has no other effect than on the
 //! transaction.

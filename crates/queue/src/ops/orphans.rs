@@ -15,7 +15,7 @@ use crate::ops::{conflict, cost, parts};
 
 /// How many side records one transaction looks at.
 const PAGE: usize = 200;
-/// What one transaction clears at most, in bytes as the database counts them, or a little more.
+/// About how many bytes one transaction clears at most, as the database counts them.
 const PAGE_BYTES: usize = 1 << 20;
 
 /// Which side records to look at.
@@ -27,7 +27,7 @@ pub(crate) enum Part<'a> {
     From(&'a [u8]),
 }
 
-/// What a look found.
+/// The result of a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OrphanPage {
     /// Orphans cleared.

@@ -15,7 +15,7 @@ use crate::ops::claim::{forget, is_full, remove};
 use crate::ops::kinds;
 use crate::ops::scan::{self, Isolation, Window, ends, first_metas, join_metas};
 
-/// What a pop removed.
+/// The result of a pop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Popped {
     /// The items, in order.

@@ -14,7 +14,7 @@ use crate::ops::{conflict, cost, place};
 
 /// The most items of one transaction.
 const PAGE: usize = 500;
-/// What one transaction writes at most, in bytes, or a little more.
+/// About how many bytes one transaction writes at most.
 const PAGE_BYTES: usize = 1 << 20;
 /// How many values are read at once.
 const TOGETHER: usize = 32;
@@ -31,7 +31,7 @@ struct Due {
 /// Records that cannot be read, or are another kind's, are passed over.
 ///
 /// # Errors
-/// What is wrong with the first of those, if there is nothing else to do.
+/// The error of the first unreadable item, if there is nothing else to do.
 pub(crate) async fn promote(space: &Space, tr: &Transaction, now: Millis) -> Result<usize, QueueError> {
     let (page, mut trouble) = page(space, tr, now).await?;
     let (mut moved, mut bytes) = (Vec::new(), 0);

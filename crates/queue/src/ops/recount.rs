@@ -66,7 +66,7 @@ pub(crate) async fn recount(space: &Space, tr: &Transaction) -> Result<Recount, 
     let ready = found.ready.unwrap_or_default();
     add(tr, ready.missing(), &space.npush, &space.npop);
     add(tr, found.waiting.missing(), &space.nlater, &space.ndue);
-    // What does not wait any more counts as due, and as pushed all the same: the number of pushes never falls.
+    // An item that no longer waits counts as due, and still counts as pushed: the number of pushes never falls.
     let due = found.waiting.missing().min(0);
     if due < 0 {
         tr.atomic_op(&space.nback, &due.to_le_bytes(), MutationType::Add);

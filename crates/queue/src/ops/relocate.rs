@@ -19,7 +19,7 @@ use crate::stored::{State, StoredItem};
 
 /// The most items of one transaction.
 pub(crate) const PAGE: NonZeroUsize = NonZeroUsize::new(200).expect("200 is not 0");
-/// What one transaction moves at most, in bytes, but for a single item.
+/// The most bytes that one transaction moves, or a single item.
 const PAGE_BYTES: usize = 1 << 20;
 
 /// Which items are moved.
@@ -85,7 +85,7 @@ async fn dead(space: &Space, tr: &Transaction, stretch: Stretch<'_>) -> Result<F
     let mut records = dead::records(space, tr, stretch.behind, stretch.k).await?;
     records.retain(|(id, _)| id <= stretch.until);
     let looked_at = records.last().map(|(id, _)| id.clone());
-    // What died of its side record is left for a version that can read that.
+    // A dead letter with an unreadable side record stays, for a version that can read it.
     let mut unreadable = Vec::new();
     records.retain(|(id, record)| {
         let readable = meta::decode(record).is_some_and(|record| meta::unreadable(&record).is_none());

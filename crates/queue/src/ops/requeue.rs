@@ -13,12 +13,12 @@ use crate::ops::{conflict, cost, place};
 
 /// The most records that one transaction looks at.
 const PAGE: usize = 500;
-/// What one transaction writes at most, in bytes, or a little more.
+/// About how many bytes one transaction writes at most.
 const PAGE_BYTES: usize = 1 << 20;
 /// How many values are read at once.
 const TOGETHER: usize = 32;
 
-/// What became of some of the delayed items.
+/// The result for a page of scheduled items.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RequeuePage {
     /// The items that are ready now.

@@ -24,9 +24,9 @@ use crate::ops::kinds;
 /// Whether a read counts when the database looks for conflicts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Isolation {
-    /// What was read must not have changed at commit.
+    /// The rows must not have changed at the commit.
     Serializable,
-    /// What was read may change.
+    /// The rows may change.
     Snapshot,
 }
 
@@ -109,7 +109,7 @@ fn shared(space: &Space, page: &FdbValues) -> Result<Vec<Row>, QueueError> {
     Ok(ends.into_iter().map(row).collect())
 }
 
-/// What a ready item's key goes on with, which is its id.
+/// The rest of a ready item's key, which is its id.
 pub(crate) fn suffix<'k>(space: &Space, key: &'k [u8]) -> Result<&'k [u8], QueueError> {
     let suffix = key.strip_prefix(space.ready.as_slice()).filter(|suffix| match space.kind {
         Kind::Fifo => items::suffix_stamp(suffix).is_some(),

@@ -30,7 +30,7 @@ const WORTH: usize = 10;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TokenPlace(Option<Vec<u8>>);
 
-/// What a sweep of token slots did.
+/// The result of a sweep of token slots.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SweptTokens {
     /// Slots cleared.

@@ -41,7 +41,7 @@ fn fenced(space: &Space, tr: &Transaction, session: SessionId) -> Result<Vec<u8>
     Ok(key)
 }
 
-/// What the slot says. `None` if it is empty: no attempt committed since the queue was made or swept.
+/// The content of the slot. `None` if it is empty: no attempt has committed since the queue was made or swept.
 pub(crate) async fn read(
     space: &Space,
     tr: &Transaction,

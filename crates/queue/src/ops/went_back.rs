@@ -1,6 +1,6 @@
 //! Versions that went back: a queue that was restored into a database whose versions are behind its items.
 //!
-//! What is pushed there comes before the items that were restored, and may take the place of one of them: stamps are versions.
+//! Items that are pushed then come before the restored ones, and may overwrite one of them: stamps are versions.
 
 use foundationdb::{KeySelector, Transaction};
 

@@ -15,7 +15,7 @@ use crate::ops::scan::Row;
 use crate::ops::{jump, lease, want};
 use crate::suspects::Suspicion;
 
-/// What a transaction can do for a take.
+/// What a transaction of a fetch does.
 pub(super) enum Chosen {
     /// It removes these rows; and what was seen of the queue.
     Rows(Vec<Row>, Extent),
@@ -72,7 +72,7 @@ impl Session {
         }
     }
 
-    /// What there is at a place that the take may have, and how long the queue is, if the approach wants to know.
+    /// The rows at a place that the fetch may have, and how long the queue is, if the approach needs that.
     async fn find(
         &mut self,
         tr: &Transaction,

@@ -183,7 +183,7 @@ enum Source {
     Others,
 }
 
-/// What the attempt under way does once it commits.
+/// The effect of the attempt under way, once it commits.
 #[derive(Debug)]
 enum Plan {
     /// It has found nothing.

@@ -93,7 +93,7 @@ pub struct Session {
     /// Whether versions were seen to be ahead of the queue's items.
     knows_versions: bool,
     rng: Rng,
-    /// What it shares with other sessions of its process.
+    /// The quarantine that it shares with other sessions of its process.
     quarantine: Quarantine,
     /// The place in it of the lease that is about to be made.
     ward: Option<Ward>,

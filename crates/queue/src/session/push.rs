@@ -23,7 +23,7 @@ pub struct Pushed {
     pub items: usize,
     /// Whether its operation had been done before, so that it added nothing.
     pub repeated: bool,
-    /// What it went through.
+    /// The transactions of the push.
     pub attempts: Attempts,
     placed: PendingPush,
     /// The stamp of its transaction. `None` if nothing was written, or the client could not tell.
@@ -35,7 +35,7 @@ impl Pushed {
         Pushed { items: placed.added(), repeated: placed.is_repetition(), attempts, placed, transaction }
     }
 
-    /// What came of each item, in their order. Of an operation that had been done before, the items that it added then.
+    /// The result for each item, in their order. If the operation had been done before, the items that it added then.
     pub fn each(&self) -> impl Iterator<Item = PushedItem> + use<'_> {
         self.placed.items(self.transaction)
     }
@@ -141,12 +141,12 @@ struct Push<'a> {
     session: &'a mut Session,
     entries: &'a [Entry<'a>],
     operation: Option<&'a [u8]>,
-    /// What the attempt under way adds, and its stamp.
+    /// The items that the attempt under way adds, and its stamp.
     plan: Option<(PendingPush, StampFuture)>,
 }
 
 impl Operation for Push<'_> {
-    /// What was added, and the stamp of the transaction that added it.
+    /// The items, and the stamp of the transaction that added them.
     type Output = (PendingPush, Option<StampFuture>);
 
     async fn prepare(&mut self, tr: &Transaction) -> Result<Step<Self::Output>, QueueError> {

@@ -34,7 +34,7 @@ use crate::suspects::Suspicion;
 /// How many requests of unknown outcome are remembered; each is looked for by the attempt that follows it.
 const MAX_ASKED: usize = 64;
 
-/// What a session has asked for.
+/// The requests of a session.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
     /// Requests that may have been registered, oldest first. At most one of them was.
@@ -57,7 +57,7 @@ impl Asked {
         self.ids.push_back(id);
     }
 
-    /// What they asked for is there, or they cannot get it any more.
+    /// They are served, or cannot be served any more.
     pub(super) fn clear(&mut self) {
         *self = Asked::default();
     }
@@ -90,7 +90,7 @@ pub(super) enum Turn {
     Steps(RequestStep),
 }
 
-/// What a transaction does that is not the last of its take.
+/// A transaction of a fetch that is not its last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RequestStep {
     /// It asks.

@@ -30,7 +30,7 @@ pub(super) struct Passed {
     last: ItemId,
     /// How many there were.
     count: u64,
-    /// What was allowed.
+    /// The highest suspicion that was allowed.
     allows: Suspicion,
     /// Since when, a version.
     since: u64,

@@ -13,7 +13,7 @@ use crate::retry::maybe_committed;
 /// five seconds old; so many attempts with their back-off take longer.
 const MAX: usize = 64;
 
-/// What an attempt did, if it committed.
+/// The effect of an attempt, if it committed.
 #[derive(Debug)]
 pub(super) enum Effect {
     /// It did this for the push now under way.

@@ -17,7 +17,7 @@ use crate::ops::{forget_operations, promote, times, want};
 use crate::retry::{Done, RetryError, maybe_committed};
 use crate::time::versions;
 
-/// What a transaction does.
+/// The work of a transaction.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Work {
     Chore(Chore),
@@ -45,7 +45,7 @@ struct Attempt {
     applied: Applied,
 }
 
-/// What a transaction does if it commits.
+/// The effect of a transaction, if it commits.
 #[derive(Debug, Clone, Default)]
 struct Applied {
     moved: SweepCounts,

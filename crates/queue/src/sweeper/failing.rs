@@ -1,4 +1,4 @@
-//! What failed lately: it is passed over for a while, so that it does not hold up the rest. Pure.
+//! Chores that failed lately. They are skipped for a while, so that they do not delay the others. Pure.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::keys::leases::LeaseId;
 use crate::ops::look::Seen;
 use crate::time::duration;
 
-/// What failed is not tried again sooner, in versions: ten seconds.
+/// How long a failed chore is skipped, in versions: ten seconds.
 const PAUSE: u64 = 10_000_000;
 
 /// The most that is kept in mind. What fails beyond that is tried again at once.

@@ -1,11 +1,5 @@
-//! What keeps a queue going: items whose time has come are made ready, those whose worker died are given back, and what nobody needs
-//! any more is cleared.
-//!
-//! | file | |
-//! |---|---|
-//! | `plan` | what to do about what was seen |
-//! | `chore` | one transaction of it, seen through |
-//! | `failing` | what failed lately, and does not hold up the rest |
+//! Maintenance of a queue: the sweeper makes due items ready, returns items whose worker died, and clears records that are not needed
+//! any more.
 //!
 //! Any number of sweepers may work on a queue. Any process that moves something writes a claim with it, and the others leave the work to
 //! it for two seconds from then.
@@ -133,11 +127,11 @@ impl AddAssign for SweepCounts {
     }
 }
 
-/// What a sweep came to.
+/// The result of a sweep.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Swept {
-    /// What it moved, also where some of it failed.
+    /// The counts of moved items, also if some of the work failed.
     pub moved: SweepCounts,
     /// How many leases are past their deadline and were left alone, as far as it looked: their holders may be alive. Versions may have
     /// jumped, or this sweeper has not seen enough of them yet.
@@ -149,7 +143,7 @@ pub struct Swept {
     pub next: Duration,
     /// Resolves when an item is put aside for later, from the moment on that `next` was reckoned at: look again then.
     pub watch: Watch,
-    /// What its transactions went through, all together.
+    /// The attempts of all its transactions.
     pub attempts: Attempts,
 }
 

@@ -1,4 +1,4 @@
-//! What to do about what was seen. Pure.
+//! The sweeper's plan, from what it has read. Pure.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(super) enum Chore {
     Dismiss,
 }
 
-/// What follows from a look.
+/// The plan after a look.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Plan {
     /// This is to be done, and then another look.
@@ -37,7 +37,7 @@ pub(super) enum Plan {
     Rest(Duration),
 }
 
-/// What to do. `all_from` is the version from which on a look is at everything.
+/// Decides. From the version `all_from` on, a look reads everything.
 pub(super) fn plan(seen: &Seen, all_from: u64, now: Millis, me: SessionId, rules: &SweepRules) -> Plan {
     let chores = chores(seen, now, rules);
     if chores.is_empty() {

@@ -10,21 +10,6 @@
 //! transaction was to do. Each transaction also logs itself, under a versionstamped key; at the end the log, in commit order,
 //! must be the history that the model has been through. What operations tell their workers is held against that history.
 //!
-//! | file | what |
-//! |---|---|
-//! | `ground`, `place` | the database of many runs, and what belongs to one |
-//! | `simulation/` | one run: its workers, its commits, step by step |
-//! | `schedule` | what happens next |
-//! | `workers/` | what workers do |
-//! | `worker`, `desk`, `world` | a worker as the scheduler has it, as it has itself, and what all share |
-//! | `intent` | what operations are to do |
-//! | `image/` | what is in the database |
-//! | `model/` | what has to be there |
-//! | `claims` | the results that workers got, and whether they were true |
-//! | `oracle` | the judge, who asks all of these |
-//! | `history` | what happened, for people and for comparison |
-//! | `coverage` | how often each kind of thing happened |
-//!
 //! A failure prints the history and the command that repeats it.
 
 #![expect(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]

@@ -208,7 +208,7 @@ fn a_request_does_not_wait_for_the_delay_after_a_watch() {
     assert_eq!(state.on(DelayOver, MOST, 0), []);
 }
 
-/// What the actor has under way, apart from a watch.
+/// The actor's operations under way, apart from a watch.
 fn possible(state: &State, asking: &BTreeSet<u64>) -> Vec<Event> {
     let mut events = vec![LookAgain];
     for consumer in 1..=3 {

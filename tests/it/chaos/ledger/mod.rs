@@ -3,11 +3,6 @@
 //! As Jepsen's total-queue has it: *attempted* are all pushes that were begun, *acknowledged* those of which it is known that they
 //! happened. *Lost* is what was acknowledged and never came out; *unexpected*, what came out and was never attempted; *recovered*, what came
 //! out though its push was not acknowledged; *duplicate*, what came out again.
-//!
-//! | file | |
-//! |---|---|
-//! | `account` | what the books come to |
-//! | `checks` | what may not be |
 
 mod account;
 mod checks;

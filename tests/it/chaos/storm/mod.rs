@@ -1,9 +1,4 @@
 //! The storm: processes at work, faults, and new processes in place of dead ones.
-//!
-//! | file | |
-//! |---|---|
-//! | `slot` | a place for somebody at work |
-//! | `faults` | what is done to them |
 
 mod faults;
 mod slot;

@@ -28,7 +28,7 @@ const MODULES: &[&str] = &[
     "cluster_id",
 ];
 
-/// What a part contains.
+/// The content of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PartKind {
     /// The ranges that caused the last conflict.
@@ -71,7 +71,7 @@ pub enum PartKind {
 #[derive(Debug)]
 pub struct Part {
     name: &'static str,
-    /// What it contains.
+    /// Its content.
     pub kind: PartKind,
     /// True if it can be written.
     pub is_writable: bool,

@@ -20,7 +20,7 @@ pub(super) struct PendingWatch {
     pub(super) future: Arc<Future>,
 }
 
-/// What is known about the value that the transaction saw.
+/// The value that the transaction saw, as far as it is known.
 #[derive(Debug)]
 pub(super) enum Baseline {
     /// The value has not arrived. The last write of the transaction itself to the key meanwhile, if

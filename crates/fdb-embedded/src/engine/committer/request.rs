@@ -80,7 +80,7 @@ pub struct CommitRequest {
     pub writes: Vec<KeyRange>,
     /// Its changes, in order.
     pub mutations: Vec<Mutation>,
-    /// What the commit has to wait for.
+    /// The events that the commit must wait for.
     pub durability: Durability,
     /// The fault to inject, if a test chose one. Otherwise the installed plan decides.
     pub fault: Option<Fault>,

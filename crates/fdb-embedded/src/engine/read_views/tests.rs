@@ -34,7 +34,7 @@ fn mutation(model: &mut Model, random: &mut SplitMix) -> Mutation {
     Mutation::Set { key: begin, value }
 }
 
-/// What `view` shows of `[begin, end)`.
+/// The rows of `view` in `[begin, end)`.
 fn rows(view: &ReadView, begin: &[u8], end: &[u8], direction: Direction) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let mut rows = Vec::new();
     let outcome = view.scan(begin, end, direction, &mut |key, value| {

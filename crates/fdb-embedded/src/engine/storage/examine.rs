@@ -31,7 +31,7 @@ pub struct ChecksumReport {
     pub first_wrong: Vec<(u64, u64)>,
 }
 
-/// What redb's file and its log contain.
+/// The content of redb's file and of its log.
 #[derive(Debug)]
 pub struct ContentReport {
     /// Batches in the log that the next opening will apply. The other fields include them.

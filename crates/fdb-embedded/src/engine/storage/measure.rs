@@ -1,4 +1,4 @@
-//! What the checksums cost and the log gains: redb on a plain file, on ours, and with the log, side by side.
+//! Measures the cost of the checksums and the gain of the log: redb on a plain file, on ours, and with the log, side by side.
 //!
 //! `cargo test --release -p fdb-embedded --lib storage::measure -- --ignored --nocapture`
 

@@ -142,7 +142,7 @@ pub struct WriteBatch {
     pub mutations: Vec<Mutation>,
 }
 
-/// What a commit waits for before it is acknowledged.
+/// The durability that a commit waits for before it is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
     /// A flush: the commit survives a power failure.

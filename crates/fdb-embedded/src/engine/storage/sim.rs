@@ -13,10 +13,10 @@ use parking_lot::Mutex;
 use super::disk::Disk;
 use crate::engine::faults::SplitMix;
 
-/// What a file system writes at a time, and what a device may have to read and write whole.
+/// The unit of a file system's writes, and the unit that a device may have to read and write whole.
 const BLOCK: usize = 4096;
 
-/// What a power failure leaves of writes that were not flushed.
+/// How much of the unflushed writes a power failure leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Atomic {
     /// Each sector of 512 bytes of each write is there, or not.
@@ -32,7 +32,7 @@ pub enum Atomic {
 /// The number of "input/output error".
 const EIO: i32 = 5;
 
-/// What the system does with the pages that a failed flush was to write. Either way the next flush succeeds and does not write them.
+/// How the system treats the pages that a failed flush should have written. Either way the next flush succeeds and does not write them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FailedFlush {
     /// It keeps them, as if they were on the disk.
@@ -118,10 +118,10 @@ fn range_of(block: usize, len: usize) -> Range<usize> {
 
 #[derive(Debug, Default)]
 struct SimState {
-    /// What the files hold, and what they held at first.
+    /// The files' content, now and at first.
     files: Vec<Image>,
     first: Vec<Vec<u8>>,
-    /// What was done to which of them.
+    /// The operations on the files.
     ops: Vec<(usize, DiskWrite)>,
     /// Operations that still succeed.
     healthy: Option<usize>,
@@ -181,7 +181,7 @@ impl SimDisk {
         state.healthy.take().is_some() | state.healthy_reads.take().is_some()
     }
 
-    /// What it holds.
+    /// Its content.
     pub fn bytes(&self) -> Vec<u8> {
         self.state.lock().files[self.file].cache.clone()
     }
@@ -203,7 +203,7 @@ impl SimDisk {
         hasher.finish()
     }
 
-    /// What it held after `moment` operations.
+    /// Its content after `moment` operations.
     pub fn after_kill(&self, moment: usize) -> Vec<u8> {
         let state = self.state.lock();
         let mut image = Image::new(&state.first[self.file]);
@@ -211,7 +211,7 @@ impl SimDisk {
         image.cache
     }
 
-    /// What may be left of it if the power failed after `moment` operations: any state of what was written since its last flush, as
+    /// Its possible content if the power failed after `moment` operations: any state of the writes since its last flush, as
     /// `atomic` allows, and of growths since then the first few.
     pub fn after_power_failure(&self, moment: usize, atomic: Atomic, random: &mut SplitMix) -> Vec<u8> {
         let state = self.state.lock();

@@ -74,7 +74,7 @@ struct Files {
     log: SimDisk,
 }
 
-/// What the two hold.
+/// The content of both.
 type Bytes = [Vec<u8>; 2];
 
 impl Files {

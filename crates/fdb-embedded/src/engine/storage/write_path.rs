@@ -34,7 +34,7 @@ fn is_large_batch(batch: &WriteBatch) -> bool {
         || batch.mutations.iter().filter(is_removal).count() >= LARGE_BATCH.removals
 }
 
-/// What applying batches changed for readers.
+/// The changes of applied batches for readers.
 #[derive(Debug, Default)]
 pub struct StorageUpdate {
     /// The superversion to read from now on, if it is a new one.

@@ -73,7 +73,7 @@ fn no_outcome_is_unknown_before_a_host_that_lives_has_ended_the_connection() {
     (&host).write_all(&[1, 0, 0, 0, 99]).unwrap();
     assert_eq!(receive(&host), None);
     assert!(outcome.recv_timeout(Duration::from_millis(200)).is_err(), "the commit may still be in flight");
-    // What would be sent now is not, which is certain.
+    // A request that would be sent now is not sent, which is certain.
     assert_eq!(commit(&guest).recv_timeout(SOON), Ok(Some(Code::TRANSACTION_TOO_OLD)));
     drop(host);
     assert_eq!(outcome.recv_timeout(SOON), Ok(Some(Code::COMMIT_UNKNOWN_RESULT)));

@@ -126,7 +126,7 @@ proptest! {
         prop_assert_eq!(Response::decode(&frame), Ok(response));
     }
 
-    /// What decodes encodes to the same bytes: nothing is read past, and nothing means two things.
+    /// Decoded messages encode to the same bytes: no byte is skipped, and no message has two encodings.
     #[test]
     fn a_damaged_message_is_refused_or_is_another_message(
         request in request(), response in response(), at in any::<prop::sample::Index>(), byte in any::<u8>(),

@@ -1,16 +1,6 @@
 //! What FoundationDB's client does, stated as plainly as we can, with no regard to speed: a list of database states,
 //! transactions that keep a list of their writes, and conflicts found by comparing every range with every other.
 //! Shares no code with the engine.
-//!
-//! | file | what |
-//! |---|---|
-//! | `store` | the states of the database |
-//! | `atomic` | atomic operations |
-//! | `own` | a transaction's writes |
-//! | `read` | selectors and ranges over a state and own writes |
-//! | `conflict` | what a read conflicts with |
-//! | `transaction` | one transaction |
-//! | `calls`, `ranges`, `writes`, `ends` | what each call answers |
 
 mod atomic;
 mod calls;

@@ -1,4 +1,4 @@
-//! What an idempotency key stands for: a digest of the items that are pushed under it. It tells a repetition from another push that was
+//! A digest of the items that are pushed under an idempotency key. It tells a repetition from another push that was
 //! given the same id.
 //!
 //! The digest is stored, so it has to stay the same in later versions: docs/KEYSPACE.md describes it.

@@ -1,4 +1,4 @@
-//! What is to be pushed, checked against the limits.
+//! An item to push, checked against the limits.
 
 use crate::meta::Meta;
 use crate::new_item::NewItem;
@@ -12,7 +12,7 @@ pub(crate) struct Entry<'a> {
     with: With<'a>,
 }
 
-/// What goes with its payload.
+/// The fields besides its payload.
 #[derive(Debug, Clone, Copy)]
 enum With<'a> {
     Nothing,

@@ -1,14 +1,6 @@
 //! Adding items.
 //!
-//! | file | what |
-//! |---|---|
-//! | `put` | the writes of one item |
-//! | `entry` | what is to be pushed |
-//! | `once` | is there an item of this unique key; was this operation done before |
-//! | `contents` | a digest of what is pushed under an idempotency key |
-//! | `open` | may this pusher push in this transaction |
-//!
-//! What has to be read is read before anything is written, so that a push that fails leaves the transaction as it was.
+//! A push reads everything before it writes anything. So a push that fails leaves the transaction as it was.
 
 mod contents;
 mod entry;
@@ -52,9 +44,9 @@ pub struct Pusher<'t> {
     numbers: Numbers,
     /// Items of this transaction by their unique key, where the database cannot yet tell.
     unique: HashMap<Vec<u8>, Spot>,
-    /// What operations of this transaction do, and of what contents.
+    /// The operations of this transaction, and the digests of their contents.
     operations: HashMap<Vec<u8>, (PendingPush, Digest)>,
-    /// What has been checked of the queue and the transaction.
+    /// The checks of the queue and the transaction that were made.
     checked: Checked,
 }
 
@@ -231,7 +223,7 @@ impl<'t> Pusher<'t> {
         Ok(placed)
     }
 
-    /// What an operation did, if it was done before.
+    /// The result of an operation, if it was done before.
     async fn earlier(&self, id: &[u8], digest: &Digest) -> Result<Option<PendingPush>, QueueError> {
         match self.operations.get(id) {
             Some((_, of)) if of != digest => Err(QueueError::key_reused(&self.space, id)),
@@ -295,12 +287,12 @@ impl<'t> Pusher<'t> {
     }
 }
 
-/// What there is already of items that are to be pushed.
+/// The records that items to push already have.
 #[derive(Default)]
 struct Running<'a> {
     /// Items by their unique keys.
     items: HashMap<&'a [u8], Spot>,
-    /// What is left of items that foreign programs took, by their ids: their side records.
+    /// The side records, by id, of items that foreign programs took.
     orphans: Vec<(ItemId, Bytes)>,
 }
 

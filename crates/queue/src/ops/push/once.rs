@@ -1,4 +1,4 @@
-//! What is not to be pushed twice: items of one unique key at a time, and operations.
+//! Preventing double pushes: items with the same unique key, and repeated operations.
 
 use bytes::Bytes;
 use foundationdb::{FdbError, Transaction};
@@ -19,7 +19,7 @@ use crate::pushed::{PendingPush, Spot};
 /// The database's error for a key whose value depends on the stamp of the reading transaction itself.
 pub(super) const ACCESSED_UNREADABLE: i32 = 1036;
 
-/// What an operation did, if it was done before. Conflicts with a transaction that does it.
+/// The result of an operation, if it was done before. Conflicts with a transaction that does it.
 ///
 /// # Errors
 /// [`QueueError::IdempotencyKeyReused`] if it was to push something else.
@@ -54,7 +54,7 @@ pub(super) async fn earlier(
     Ok(Some(PendingPush::repetition(bytes.first_chunk().copied(), spots)))
 }
 
-/// What there is under a unique key.
+/// The item that has a unique key.
 pub(super) enum Holder {
     /// This item waits, is delayed, or is being handled.
     Item(ItemId),

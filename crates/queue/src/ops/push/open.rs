@@ -13,7 +13,7 @@ use crate::mutant::mutant;
 use crate::ops::kinds;
 use crate::ops::pause::check_unfrozen;
 
-/// What a pusher has checked already; each check is made once in a transaction.
+/// The checks that a pusher has made; each is made once in a transaction.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Checked {
     /// The queue is not frozen.

@@ -49,7 +49,7 @@ pub(super) fn put(space: &Space, tr: &Transaction, spot: &Spot, entry: &Entry<'_
     }
 }
 
-/// What a payload is stored as, unless it is too long for one value.
+/// The stored form of a payload that fits into one value.
 fn packed(packing: Packing, payload: &[u8]) -> Option<Cow<'_, [u8]>> {
     if payload.len() > MAX_VALUE {
         return None;

@@ -2,17 +2,6 @@
 //!
 //! An event says what a committed transaction wanted and what it chose; the model says whether that is legal, and what the
 //! database must then hold. It knows nothing of keys, conflicts or retries.
-//!
-//! | file | what |
-//! |---|---|
-//! | `event` | what can happen |
-//! | `life` | the life of an item, and its record |
-//! | `push` | what producers may do |
-//! | `take` | which items a take may have |
-//! | `line` | who asks, and is served |
-//! | `settle` | what holders of leases may do |
-//! | `sweep` | what sweepers and operators may do |
-//! | `answers` | its answers |
 
 mod answers;
 mod event;

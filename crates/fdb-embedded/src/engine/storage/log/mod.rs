@@ -19,7 +19,7 @@ use crate::mutant::mutant;
 use block::PaddedBlock;
 use record::{BLOCK, Header, RecordPosition, SECTOR};
 
-/// What redb's file records about its log.
+/// The log's record in redb's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogAnchor {
     /// A random number, drawn by each process that starts to use the log.

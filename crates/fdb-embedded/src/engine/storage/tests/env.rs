@@ -12,7 +12,7 @@ thread_local! {
     static RANDOM: Cell<u64> = const { Cell::new(0) };
 }
 
-/// What the environment does from now on in this thread follows from `seed`.
+/// The environment's behaviour in this thread follows from `seed` from now on.
 pub fn begin(seed: u64) {
     RANDOM.set(!seed);
     VERSION.set(0);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What each directory holds, by format and by how the process that wrote it ended.
+/// The content of each directory, by format and by how the process that wrote it ended.
 macro_rules! golden {
     ($($name:literal: $format:literal, log: $log:expr;)*) => {
         [$(($name, $format, sparse(include_bytes!(concat!("golden/", $name, ".data"))), $log),)*]

@@ -1,4 +1,4 @@
-//! What storage relies on in redb and redb's documentation does not promise, held against redb itself. `Cargo.toml` pins the
+//! Properties of redb that storage relies on and redb's documentation does not promise, tested against redb itself. `Cargo.toml` pins the
 //! version: a newer one has to pass these tests, and the pages `docs/decisions/0006`, `0011` and `0015` say what rests on each.
 
 use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
@@ -9,7 +9,7 @@ use crate::engine::storage::superblock::HEADER;
 
 const ROWS: TableDefinition<'static, u64, &'static [u8]> = TableDefinition::new("rows");
 
-/// What redb did to its file.
+/// The operations of redb on its file.
 #[derive(Debug, Clone, PartialEq)]
 enum Did {
     Header(usize),
@@ -31,7 +31,7 @@ impl Watched {
         self.0.lock().0.clone()
     }
 
-    /// What was done since this was last asked.
+    /// The operations since the last call.
     fn did(&self) -> Vec<Did> {
         std::mem::take(&mut self.0.lock().1)
     }
