@@ -43,6 +43,7 @@ mod options;
 mod range_set;
 mod rows;
 pub mod space;
+mod split_mix;
 mod url;
 
 pub use backup::{BackupError, BackupStats, BackupStep, backup, is_database};
@@ -51,6 +52,7 @@ pub use backup::{BackupError, BackupStats, BackupStep, backup, is_database};
 pub use capi::testing;
 pub use capi::{Network, client_version, embedded_directory, open_error};
 pub use engine::OpenError;
+#[cfg(feature = "testing")]
 pub use engine::faults::{Fault, Faults, Gate, HeldBackoff, HeldCommit};
 pub use error::{Code, Result};
 pub use future::{Future, Output};

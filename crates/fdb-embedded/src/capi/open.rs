@@ -38,6 +38,7 @@ fn code_of(error: &OpenError) -> Code {
         OpenError::Lost(_) | OpenError::Forked(_) => Code::IO_ERROR,
         OpenError::OrphanedLog { .. } => Code::FILE_CORRUPT,
         OpenError::Storage { source, .. } => source.code(),
+        #[cfg(feature = "testing")]
         OpenError::Faults(_) => Code::ENVIRONMENT_OPTION_FAILED,
     }
 }

@@ -9,11 +9,11 @@ use parking_lot::Mutex;
 
 use super::system::Epoch;
 use crate::engine::OpenError;
-use crate::engine::faults::SplitMix;
 use crate::error::{Code, Result};
 use crate::future::Future;
 use crate::link::Link;
 use crate::options::{DatabaseOptions, TransactionOptions};
+use crate::split_mix::SplitMix;
 
 /// A handle on a database (`FDBDatabase`). Several handles may share a link to a directory.
 #[derive(Debug)]

@@ -115,6 +115,7 @@ impl Clock {
         self.ceiling = ceiling.unwrap_or(self.ceiling);
     }
     /// Stops versions from advancing with time, or lets them advance again.
+    #[cfg(feature = "testing")]
     pub fn hold(&mut self, now: Instant, held: bool) {
         self.held_at = held.then(|| self.version_at(now));
     }

@@ -14,6 +14,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+#[cfg(feature = "testing")]
 use super::faults::FaultPlanError;
 use super::file_guard::{GuardedFile, LostFile, NETWORK_VARIABLE, network_file_system};
 use super::storage::{LockFile, Storage, StorageError, is_full};
@@ -73,6 +74,7 @@ pub enum OpenError {
     #[error(transparent)]
     Forked(#[from] ForkedError),
     /// The environment variable for faults has a malformed value.
+    #[cfg(feature = "testing")]
     #[error(transparent)]
     Faults(#[from] FaultPlanError),
     /// The log exists without its data file.

@@ -29,6 +29,7 @@ use parking_lot::{Condvar, Mutex};
 
 use clock::Clock;
 use committer::{CommitQueue, Committer};
+#[cfg(feature = "testing")]
 use faults::Faults;
 use read_views::ReadViews;
 use resolver::Resolver;
@@ -147,6 +148,7 @@ impl Engine {
 
     /// Opens the directory, and returns the engine with its committer, which has not started.
     fn prepare(path: &Path) -> Result<(Engine, Committer), OpenError> {
+        #[cfg(feature = "testing")]
         let faults = Faults::from_environment()?;
         let directory = Directory::acquire(path)?;
         let opened = Engine::begin(&directory, directory.open_storage());
@@ -168,12 +170,13 @@ impl Engine {
             watches: Watches::default(),
             committer: OnceLock::new(),
             faults: Arc::default(),
-            gate: faults::GateQueue::default(),
+            gate: Default::default(),
             poisoned: AtomicBool::new(false),
             is_reopening: AtomicBool::new(false),
             ended: Mutex::default(),
             has_ended: Condvar::new(),
         });
+        #[cfg(feature = "testing")]
         if let Some((faults, text)) = faults {
             crate::report(&format!("faults on purpose in {}: {}={text}", path.display(), faults::VARIABLE));
             shared.faults.set(Some(faults));
@@ -272,14 +275,17 @@ impl Engine {
         self.directory.lost().is_some_and(|lost| lost.is_final)
     }
 
-    /// Installs a plan of faults, or removes it with `None`.
-    pub fn set_faults(&self, faults: Option<Faults>) {
-        self.shared.faults.set(faults);
-    }
-
     /// Holds a client's retry delay at the gate; `false` if the gate is open.
     pub fn stop_backoff(&self, future: &Arc<Future>) -> bool {
         self.shared.gate.stop_backoff(future)
+    }
+}
+
+#[cfg(feature = "testing")]
+impl Engine {
+    /// Installs a plan of faults, or removes it with `None`.
+    pub fn set_faults(&self, faults: Option<Faults>) {
+        self.shared.faults.set(faults);
     }
 
     fn gate(&self) -> &faults::GateQueue {

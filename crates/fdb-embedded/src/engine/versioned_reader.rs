@@ -171,9 +171,9 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::engine::faults::SplitMix;
     use crate::engine::mutation::Mutation;
     use crate::engine::storage::{Durability, Storage, WriteBatch};
+    use crate::split_mix::SplitMix;
 
     type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 

@@ -191,6 +191,7 @@ impl Link {
     }
 
     /// The engine of the directory, if this process hosts it.
+    #[cfg(feature = "testing")]
     pub fn hosted(path: &Path) -> Option<Arc<Engine>> {
         if fork::is_forked() {
             return None;

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use super::guest::{ConnectError, ConnectionEvents, Guest};
 use super::host::Host;
 use super::{CurrentRole, Link, Role, host_monitor};
+#[cfg(feature = "testing")]
 use crate::engine::faults::VARIABLE;
 use crate::engine::{DATA_FILE, Engine, Loss, LostFile, OpenError, StorageError, file_id};
 use crate::error::Code;
@@ -119,6 +120,7 @@ pub(super) fn attempt(path: &Path, patience: Duration) -> Result<NewRole, Attemp
     };
     match Guest::connect(path, patience) {
         Ok(guest) => {
+            #[cfg(feature = "testing")]
             if std::env::var_os(VARIABLE).is_some() {
                 crate::report(&format!(
                     "{VARIABLE} has no effect on {}: another process hosts it",

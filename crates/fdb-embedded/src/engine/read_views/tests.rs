@@ -6,9 +6,9 @@ use std::time::SystemTime;
 
 use super::*;
 use crate::engine::atomic::AtomicOp;
-use crate::engine::faults::SplitMix;
 use crate::engine::mutation::Mutation;
 use crate::engine::storage::{self, Durability, Storage};
+use crate::split_mix::SplitMix;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 

@@ -115,7 +115,7 @@ impl<D: Disk> Disk for Overlay<D> {
 mod tests {
     use super::super::sim::SimDisk;
     use super::*;
-    use crate::engine::faults::SplitMix;
+    use crate::split_mix::SplitMix;
 
     #[test]
     fn it_reads_like_a_file_and_changes_nothing_below() {

@@ -109,7 +109,7 @@ impl Disk for RewritingDisk {
 mod tests {
     use super::super::sim::{Atomic, FailedFlush, SimDisk};
     use super::*;
-    use crate::engine::faults::SplitMix;
+    use crate::split_mix::SplitMix;
 
     #[test]
     fn what_a_failed_flush_left_out_is_written_by_the_next_one() {

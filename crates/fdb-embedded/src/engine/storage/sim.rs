@@ -11,7 +11,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::disk::Disk;
-use crate::engine::faults::SplitMix;
+use crate::split_mix::SplitMix;
 
 /// The unit of a file system's writes, and the unit that a device may have to read and write whole.
 const BLOCK: usize = 4096;

@@ -22,8 +22,8 @@ use self::env::{SimEnv, begin};
 use super::sim::{Atomic, SimDisk};
 use super::*;
 use crate::engine::atomic::AtomicOp;
-use crate::engine::faults::SplitMix;
 use crate::rows::Direction;
+use crate::split_mix::SplitMix;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
