@@ -2,12 +2,12 @@
 
 import { h, keyed, text } from "./dom.js";
 import { count, plural, roughly } from "./format.js";
-import { STAGES, queueLink } from "./queue-parts.js";
+import { CONSUMER_STATES, queueLink } from "./queue-parts.js";
 
 // The table alone; with `queue`, of that queue only.
 export function consumerTable(queue = null) {
   const body = h("tbody");
-  const counts = h("p", { class: "stages" });
+  const counts = h("p", { class: "consumer-states" });
   const empty = h("p", { class: "empty", hidden: true }, queue === null
     ? "No consumers run. A daemon that starts or stops has none; otherwise its log says why."
     : "This daemon runs no consumers of this queue.");
@@ -18,17 +18,17 @@ export function consumerTable(queue = null) {
   const element = h("div", null, counts, h("div", { class: "panel" }, table, empty));
 
   const row = (first) => {
-    const stage = h("td", { "data-label": "State" });
+    const state = h("td", { "data-label": "State" });
     const lasted = h("td", { class: "number", "data-label": "For" });
     const restarts = h("td", { class: "number", "data-label": "Restarts" });
     const node = h("tr", null, h("th", { scope: "row" }, `#${first.id}`),
       queue === null && h("td", { "data-label": "Queue" }, queueLink(first.queue)),
-      stage, lasted, h("td", { class: "number", "data-label": "Items per take" }, count(first.k)), restarts);
+      state, lasted, h("td", { class: "number", "data-label": "Items per take" }, count(first.k)), restarts);
     return { node, update: (it) => {
-      if (stage.dataset.stage !== it.stage) {
-        stage.dataset.stage = it.stage;
-        const [name, hint] = STAGES[it.stage] ?? [it.stage, ""];
-        stage.replaceChildren(h("span", { class: `stage ${it.stage}`, title: hint }, name));
+      if (state.dataset.state !== it.state) {
+        state.dataset.state = it.state;
+        const [name, hint] = CONSUMER_STATES[it.state] ?? [it.state, ""];
+        state.replaceChildren(h("span", { class: `consumer-state ${it.state}`, title: hint }, name));
       }
       text(lasted, roughly(it.for_seconds));
       text(restarts, count(it.restarts));
@@ -41,7 +41,7 @@ export function consumerTable(queue = null) {
     keyed(body, all, (it) => `${it.id} ${it.queue} ${it.k}`, row);
     table.hidden = all.length === 0;
     empty.hidden = all.length > 0;
-    const parts = Object.entries(STAGES).map(([name, [label]]) => [label.toLowerCase(), all.filter((it) => it.stage === name).length]);
+    const parts = Object.entries(CONSUMER_STATES).map(([name, [label]]) => [label.toLowerCase(), all.filter((it) => it.state === name).length]);
     text(counts, all.length ? `${plural(all.length, "consumer")}: ${parts.filter(([, n]) => n).map(([label, n]) => `${count(n)} ${label}`).join(", ")}` : "");
   }
   return { element, update };

@@ -25,7 +25,7 @@ export function badges(queue) {
 }
 
 // What a consumer is doing, for people.
-export const STAGES = {
+export const CONSUMER_STATES = {
   fetching: ["Fetching", "A fetch is under way, or waits for the one before it"],
   paused: ["Paused", "Its queue is paused"],
   idle: ["Idle", "It waits for pushes"],

@@ -117,8 +117,8 @@ impl Consumer {
     }
 
     fn carry_out(&mut self, effect: Effect, context: &mut Context<Self>) {
-        if let Some(stage) = stage(effect) {
-            self.status.set(stage);
+        if let Some(state) = consumer_state(effect) {
+            self.status.set(state);
         }
         match effect {
             Effect::Fetch => self.fetch(1, false, context),
@@ -289,7 +289,7 @@ impl Consumer {
 }
 
 /// The consumer's state from an effect on.
-fn stage(effect: Effect) -> Option<ConsumerState> {
+fn consumer_state(effect: Effect) -> Option<ConsumerState> {
     match effect {
         Effect::Fetch => Some(ConsumerState::Fetching),
         Effect::Dispatch => Some(ConsumerState::Handling),

@@ -54,7 +54,7 @@ pub(super) struct Fetcher {
     /// How many of them wait; the future that gathers them reads it.
     waiting: Rc<Cell<usize>>,
     /// What the status shows waiting consumers to wait for.
-    stage: ConsumerState,
+    waiting_state: ConsumerState,
     /// Absent while a fetch or the session's end is under way.
     fetching: Option<Fetching>,
     /// The watch that the last fetch armed.
@@ -85,7 +85,7 @@ impl Fetcher {
             state: State::default(),
             asks: BTreeMap::new(),
             waiting: Rc::default(),
-            stage: ConsumerState::Idle,
+            waiting_state: ConsumerState::Idle,
             fetching: Some(fetching),
             watch: None,
             lost: 0,
@@ -148,22 +148,22 @@ impl Fetcher {
 
     /// Notes what the consumers wait for, where that has changed.
     fn show(&mut self) {
-        let stage = match self.state.phase() {
+        let state = match self.state.phase() {
             Phase::Resting | Phase::Delayed => ConsumerState::Idle,
             Phase::Gathering | Phase::Fetching => ConsumerState::Fetching,
             Phase::BackingOff => ConsumerState::Backoff,
             Phase::Held if !self.runtime.pause.allows_fetches() => ConsumerState::Paused,
             Phase::Held => ConsumerState::Unavailable,
         };
-        if stage == self.stage {
+        if state == self.waiting_state {
             return;
         }
-        self.stage = stage;
+        self.waiting_state = state;
         let requests = self.state.waiting().iter().chain(self.state.fetching());
         for request in requests.filter(|request| !request.prefetch) {
             if let Some(ask) = self.asks.get(&request.consumer) {
-                ask.status.set(stage);
-                if stage == ConsumerState::Idle {
+                ask.status.set(state);
+                if state == ConsumerState::Idle {
                     tracing::debug!(
                         event = "consumer_idle",
                         queue = %self.runtime.name,
@@ -370,7 +370,7 @@ impl Fetcher {
             let closed = match session {
                 None => Ok(None),
                 Some(session) => session.close(&runtime.db).await.map(|left| {
-                    runtime.meters.fetched.add(left.len() as u64);
+                    runtime.meters.fetched.inc_by(left.len() as u64);
                     (!left.is_empty()).then(|| Claimed::Taken(Batch::new(&runtime, left)))
                 }),
             };
@@ -406,10 +406,12 @@ impl Handler<Fetch> for Fetcher {
         self.asks.insert(consumer, ask);
         self.on(Event::Asked(request), context);
         // Consumers show that they fetch, which is not so while nothing is fetched.
-        if let Some(ask) =
-            self.asks.get(&consumer).filter(|ask| !ask.prefetch && self.stage != ConsumerState::Fetching)
+        if let Some(ask) = self
+            .asks
+            .get(&consumer)
+            .filter(|ask| !ask.prefetch && self.waiting_state != ConsumerState::Fetching)
         {
-            ask.status.set(self.stage);
+            ask.status.set(self.waiting_state);
         }
     }
 }

@@ -114,7 +114,7 @@ impl Batch {
 impl Drop for Batch {
     fn drop(&mut self) {
         if let [first, .., last] | [first @ last] = &self.items[self.begun..] {
-            self.meters.lost.add(self.not_begun() as u64);
+            self.meters.lost.inc_by(self.not_begun() as u64);
             tracing::error!(
                 event = "items_lost",
                 queue = %self.queue,

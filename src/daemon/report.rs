@@ -65,7 +65,7 @@ fn consumer(view: &ConsumerJson) {
         consumer = view.id,
         queue = view.queue,
         k = view.k,
-        stage = name(&view.stage),
+        state = name(&view.state),
         for_seconds = view.for_seconds,
         restarts = view.restarts,
         "consumer status"

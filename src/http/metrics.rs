@@ -1,4 +1,4 @@
-//! `GET /metrics`: all that is counted, for Prometheus.
+//! `GET /metrics`, for Prometheus.
 
 use actix_web::{HttpResponse, http::header};
 
@@ -11,7 +11,6 @@ use crate::metrics::{CONTENT_TYPE, render};
 /// All metrics at this moment.
 pub(super) async fn scrape(call: Call) -> Answer {
     let snapshot = status::snapshot(&call).await;
-    let mut text = String::new();
-    render(&call.site.door.status.metrics, &snapshot, &mut text);
+    let text = render(&call.site.door.status.metrics, snapshot);
     Ok(HttpResponse::Ok().insert_header((header::CONTENT_TYPE, CONTENT_TYPE)).body(text))
 }

@@ -22,6 +22,7 @@ use super::{
     uri::{self, Query},
 };
 use crate::deadlines::REQUEST;
+use crate::metrics::Request;
 
 /// How long a client that does not know the secret waits.
 const WRONG_SECRET: Duration = guard::PAUSE;
@@ -44,7 +45,7 @@ pub(super) async fn serve(request: HttpRequest, payload: Payload, site: Data<Sit
     headers::add(response.headers_mut());
     let pattern = route.map_or(NO_ROUTE, |route| route.path);
     let status = response.status().as_u16();
-    site.door.status.metrics.requests.count(pattern, status);
+    site.door.status.metrics.requests.get_or_create(&Request { route: pattern, code: status }).inc();
     // The pattern, never the path, its query or a body: they have names, secrets, payloads.
     tracing::debug!(
         event = "request",

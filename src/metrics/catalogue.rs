@@ -1,13 +1,43 @@
-//! All metrics: the only list of their names. docs/METRICS.md, the dashboards and the alerts are held to it by tests.
+//! All metrics: the only list of their names. Tests compare docs/METRICS.md, the dashboards and the alerts with it.
+
+use prometheus_client::metrics::{
+    MetricType::{self, Counter, Gauge, Histogram},
+    counter, histogram,
+};
 
 use super::{
-    family::{
-        Figures::{Other, Queue, Queues, Timed},
-        Kind::{Counter, Gauge, Histogram},
-        Metric,
-    },
-    other,
+    QueueMeters, other,
+    scrape::{Samples, Scrape},
 };
+use Figures::{Other, Queue, Queues, Requests, Timed};
+
+/// One metric.
+pub(crate) struct Metric {
+    /// Its name. A counter's ends in `_total`.
+    pub(crate) name: &'static str,
+    pub(crate) kind: MetricType,
+    pub(crate) labels: &'static [&'static str],
+    /// One sentence without its full stop, for Prometheus and docs/METRICS.md.
+    pub(crate) help: &'static str,
+    pub(super) figures: Figures,
+}
+
+/// A counter of a queue's meters.
+pub(super) type Read = fn(&QueueMeters) -> &counter::Counter;
+
+/// The source of a metric's figures.
+pub(super) enum Figures {
+    /// A counter for each queue.
+    Queue(Read),
+    /// Several counters for each queue, by the value of the second label.
+    Queues(&'static [(&'static str, Read)]),
+    /// A histogram for each queue.
+    Timed(fn(&QueueMeters) -> &histogram::Histogram),
+    /// The answers to HTTP requests.
+    Requests,
+    /// A function.
+    Other(fn(&Scrape, &mut Samples<'_>)),
+}
 
 /// All metrics, in the order in which they are written.
 pub(crate) const CATALOGUE: &[Metric] = &[
@@ -79,7 +109,7 @@ pub(crate) const CATALOGUE: &[Metric] = &[
         kind: Counter,
         labels: &["queue"],
         help: "Items that takes brought",
-        figures: Queue(|meters| meters.fetched.get()),
+        figures: Queue(|meters| &meters.fetched),
     },
     Metric {
         name: "kvqueue_items_finished_total",
@@ -87,11 +117,11 @@ pub(crate) const CATALOGUE: &[Metric] = &[
         labels: &["queue", "outcome"],
         help: "Items that were taken, by what became of them: outcome is done, retry, dead, released or lost",
         figures: Queues(&[
-            ("done", |meters| meters.done.get()),
-            ("retry", |meters| meters.retried.get()),
-            ("dead", |meters| meters.dead.get()),
-            ("released", |meters| meters.released.get()),
-            ("lost", |meters| meters.lost.get()),
+            ("done", |meters| &meters.done),
+            ("retry", |meters| &meters.retried),
+            ("dead", |meters| &meters.dead),
+            ("released", |meters| &meters.released),
+            ("lost", |meters| &meters.lost),
         ]),
     },
     Metric {
@@ -100,9 +130,9 @@ pub(crate) const CATALOGUE: &[Metric] = &[
         labels: &["queue", "result"],
         help: "Takes, by what they found: result is items, empty or failed",
         figures: Queues(&[
-            ("items", |meters| meters.fetches_items.get()),
-            ("empty", |meters| meters.fetches_empty.get()),
-            ("failed", |meters| meters.fetches_failed.get()),
+            ("items", |meters| &meters.fetches_items),
+            ("empty", |meters| &meters.fetches_empty),
+            ("failed", |meters| &meters.fetches_failed),
         ]),
     },
     Metric {
@@ -110,7 +140,7 @@ pub(crate) const CATALOGUE: &[Metric] = &[
         kind: Counter,
         labels: &["queue"],
         help: "Attempts of takes that lost against another process",
-        figures: Queue(|meters| meters.conflicts.get()),
+        figures: Queue(|meters| &meters.conflicts),
     },
     Metric {
         name: "kvqueue_fetch_duration_seconds",
@@ -145,20 +175,20 @@ pub(crate) const CATALOGUE: &[Metric] = &[
         kind: Counter,
         labels: &["queue"],
         help: "Watches of idle consumers that fired",
-        figures: Queue(|meters| meters.wakeups.get()),
+        figures: Queue(|meters| &meters.wakeups),
     },
     Metric {
         name: "kvqueue_leases_lost_total",
         kind: Counter,
         labels: &["queue"],
         help: "Leases that this daemon lost while it had their items",
-        figures: Queue(|meters| meters.leases_lost.get()),
+        figures: Queue(|meters| &meters.leases_lost),
     },
     Metric {
         name: "kvqueue_consumers",
         kind: Gauge,
-        labels: &["queue", "stage"],
-        help: "Consumers, by what they do: stage is fetching, paused, idle, handling, backoff, unavailable (its handler cannot work) or closing",
+        labels: &["queue", "state"],
+        help: "Consumers, by what they do: state is fetching, paused, idle, handling, backoff, unavailable (its handler cannot work) or closing",
         figures: Other(other::consumers),
     },
     Metric {
@@ -166,7 +196,7 @@ pub(crate) const CATALOGUE: &[Metric] = &[
         kind: Counter,
         labels: &["queue"],
         help: "Consumers that failed and were replaced",
-        figures: Queue(|meters| meters.restarts.get()),
+        figures: Queue(|meters| &meters.restarts),
     },
     Metric {
         name: "kvqueue_sweep_items_total",
@@ -174,10 +204,10 @@ pub(crate) const CATALOGUE: &[Metric] = &[
         labels: &["queue", "kind"],
         help: "Items that this daemon's sweeps moved: kind is promoted (their time came), returned or dead (their lease ran out), or orphaned (another program took them)",
         figures: Queues(&[
-            ("promoted", |meters| meters.promoted.get()),
-            ("returned", |meters| meters.returned.get()),
-            ("dead", |meters| meters.swept_dead.get()),
-            ("orphaned", |meters| meters.orphaned.get()),
+            ("promoted", |meters| &meters.promoted),
+            ("returned", |meters| &meters.returned),
+            ("dead", |meters| &meters.swept_dead),
+            ("orphaned", |meters| &meters.orphaned),
         ]),
     },
     Metric {
@@ -248,7 +278,7 @@ pub(crate) const CATALOGUE: &[Metric] = &[
         kind: Counter,
         labels: &["route", "code"],
         help: "Answers to HTTP requests",
-        figures: Other(other::requests),
+        figures: Requests,
     },
     Metric {
         name: "kvqueue_log_dropped_total",

@@ -62,7 +62,7 @@ pub(crate) struct ConsumerStatus {
 /// A consumer's current state.
 #[derive(Clone, Debug)]
 pub(crate) struct Activity {
-    pub(crate) stage: ConsumerState,
+    pub(crate) state: ConsumerState,
     /// When the state began.
     pub(crate) since: Instant,
     /// When its handler was called last in this state.
@@ -78,9 +78,9 @@ pub(crate) struct Activity {
 }
 
 impl Activity {
-    fn begin(stage: ConsumerState) -> Self {
+    fn begin(state: ConsumerState) -> Self {
         Self {
-            stage,
+            state,
             since: Instant::now(),
             called: None,
             items: None,
@@ -98,13 +98,13 @@ impl ConsumerStatus {
     }
 
     /// Starts a state, or the same one again.
-    pub(crate) fn set(&self, stage: ConsumerState) {
+    pub(crate) fn set(&self, state: ConsumerState) {
         let mut activity = self.lock();
-        let fetch_error = match stage {
+        let fetch_error = match state {
             ConsumerState::Fetching | ConsumerState::Backoff => activity.fetch_error.take(),
             _ => None,
         };
-        *activity = Activity { fetch_error, ..Activity::begin(stage) };
+        *activity = Activity { fetch_error, ..Activity::begin(state) };
     }
 
     /// Notes that a fetch failed, for this reason.
@@ -139,7 +139,7 @@ impl ConsumerStatus {
     /// The state, and how long it has lasted.
     pub(crate) fn state(&self) -> (ConsumerState, Duration) {
         let activity = self.lock();
-        (activity.stage, activity.since.elapsed())
+        (activity.state, activity.since.elapsed())
     }
 
     /// Notes that the consumer has answered a ping: its actor reads its mailbox.

@@ -154,7 +154,7 @@ pub(crate) struct ConsumerJson {
     pub(crate) id: u64,
     pub(crate) queue: String,
     pub(crate) k: usize,
-    pub(crate) stage: ConsumerState,
+    pub(crate) state: ConsumerState,
     /// How long the state has lasted.
     pub(crate) for_seconds: f64,
     pub(crate) restarts: u64,

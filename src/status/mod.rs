@@ -360,17 +360,17 @@ fn not_ready(inner: &Inner) -> Vec<String> {
 /// An idle consumer learns of a pause only when it is woken, and a paused queue wakes no consumer.
 /// So the pause state decides what is shown.
 fn consumer(status: &ConsumerStatus, pause_states: &BTreeMap<Arc<str>, PauseState>) -> ConsumerJson {
-    let (stage, lasted) = status.state();
+    let (state, lasted) = status.state();
     let paused_for = pause_states.get(&status.queue).and_then(PauseState::paused_for);
-    let (stage, lasted) = match paused_for {
-        Some(paused_for) if stage == ConsumerState::Idle => (ConsumerState::Paused, lasted.min(paused_for)),
-        _ => (stage, lasted),
+    let (state, lasted) = match paused_for {
+        Some(paused_for) if state == ConsumerState::Idle => (ConsumerState::Paused, lasted.min(paused_for)),
+        _ => (state, lasted),
     };
     ConsumerJson {
         id: status.id,
         queue: status.queue.to_string(),
         k: status.k.get(),
-        stage,
+        state,
         for_seconds: lasted.as_secs_f64(),
         restarts: status.restarts,
     }

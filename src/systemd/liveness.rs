@@ -24,7 +24,7 @@ const SILENT: &str = "it does not answer";
 pub(super) struct Observation {
     /// It answered one of the last two pings.
     pub(super) answers: bool,
-    pub(super) stage: ConsumerState,
+    pub(super) state: ConsumerState,
     /// Of the state.
     pub(super) lasted: Duration,
     /// Since when its queue may be fetched from; none while it may not.
@@ -53,20 +53,20 @@ pub(super) struct Stuck {
     /// Its number; 0 is the supervisor.
     pub(super) consumer: u64,
     pub(super) queue: Arc<str>,
-    pub(super) stage: ConsumerState,
+    pub(super) state: ConsumerState,
     pub(super) lasted: Duration,
     pub(super) why: &'static str,
 }
 
 impl fmt::Display for Stuck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { consumer, queue, stage, lasted, why } = self;
+        let Self { consumer, queue, state, lasted, why } = self;
         if *consumer == 0 {
             return write!(f, "the supervisor is stuck: {why}");
         }
-        let stage = format!("{stage:?}").to_lowercase();
+        let state = format!("{state:?}").to_lowercase();
         let seconds = lasted.as_secs();
-        write!(f, "consumer {consumer} of {queue:?} is stuck in {stage} for {seconds} s: {why}")
+        write!(f, "consumer {consumer} of {queue:?} is stuck in {state} for {seconds} s: {why}")
     }
 }
 
@@ -75,7 +75,7 @@ pub(super) fn stuck(observed: &Observation, patience: Duration) -> Option<&'stat
     if !observed.answers {
         return Some(SILENT);
     }
-    match observed.stage {
+    match observed.state {
         ConsumerState::Paused | ConsumerState::Unavailable => None,
         ConsumerState::Fetching => taking(observed, patience),
         ConsumerState::Idle => idle(observed, patience),

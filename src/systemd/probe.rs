@@ -18,7 +18,7 @@ pub(super) struct Probe {
     patience: Duration,
     /// When the last round was, and the one before it: each pinged the consumers.
     rounds: [Option<Instant>; 2],
-    stages: BTreeMap<u64, Seen>,
+    states: BTreeMap<u64, Seen>,
     /// When a queue was last seen paused.
     paused: BTreeMap<Arc<str>, Instant>,
 }
@@ -33,7 +33,7 @@ struct Seen {
 
 impl Probe {
     pub(super) fn new(patience: Duration) -> Self {
-        Self { patience, rounds: [None; 2], stages: BTreeMap::new(), paused: BTreeMap::new() }
+        Self { patience, rounds: [None; 2], states: BTreeMap::new(), paused: BTreeMap::new() }
     }
 
     /// The consumers that are stuck at `now`. `present` is the supervisor's answer, if it has answered.
@@ -43,7 +43,7 @@ impl Probe {
             return Some(Stuck {
                 consumer: 0,
                 queue: "".into(),
-                stage: ConsumerState::Fetching,
+                state: ConsumerState::Fetching,
                 lasted: Duration::ZERO,
                 why,
             });
@@ -51,7 +51,7 @@ impl Probe {
         let mut consumers: BTreeMap<&Arc<str>, u64> = BTreeMap::new();
         present.iter().for_each(|one| *consumers.entry(&one.runtime.name).or_default() += 1);
         let ids: HashSet<_> = present.iter().map(|one| one.status.id).collect();
-        self.stages.retain(|id, _| ids.contains(id));
+        self.states.retain(|id, _| ids.contains(id));
         self.paused.retain(|queue, _| consumers.contains_key(queue));
         for one in
             present.iter().filter(|one| !one.runtime.pause.allows_fetches() || one.runtime.breaker.is_open())
@@ -61,8 +61,8 @@ impl Probe {
         let stuck = present.iter().find_map(|one| {
             let observed = self.observed(one, consumers[&one.runtime.name], now);
             let why = liveness::stuck(&observed, self.patience)?;
-            let Observation { stage, lasted, .. } = observed;
-            Some(Stuck { consumer: one.status.id, queue: one.runtime.name.clone(), stage, lasted, why })
+            let Observation { state, lasted, .. } = observed;
+            Some(Stuck { consumer: one.status.id, queue: one.runtime.name.clone(), state, lasted, why })
         });
         self.rounds = [Some(now), self.rounds[0]];
         stuck
@@ -74,10 +74,10 @@ impl Probe {
         consumers: u64,
         now: Instant,
     ) -> Observation {
-        let Activity { stage, since, called, handled, holder, items: _, fetch_error: _ } = status.activity();
+        let Activity { state, since, called, handled, holder, items: _, fetch_error: _ } = status.activity();
         let age = |at: Instant| now.saturating_duration_since(at);
         let fetches = runtime.fetches.count();
-        let seen = self.stages.entry(status.id).or_insert(Seen { since, fetches });
+        let seen = self.states.entry(status.id).or_insert(Seen { since, fetches });
         // Until then it may have waited for something else than its turn.
         if seen.since != since || age(since) <= self.patience {
             *seen = Seen { since, fetches };
@@ -89,7 +89,7 @@ impl Probe {
         };
         Observation {
             answers: self.rounds[1].is_none_or(|pinged| status.answered() >= pinged),
-            stage,
+            state,
             lasted: age(since),
             open_for,
             fetches: fetches.saturating_sub(seen.fetches),

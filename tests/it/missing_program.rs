@@ -181,7 +181,7 @@ fn a_reload_with_another_command_ends_it() {
         wait_until("the command has been tried a few times", || tries(&served) >= 2);
         // Also a consumer that holds items until its handler works is seen to wait: the watchdog leaves it alone.
         wait_until("its consumer waits", || {
-            served.at.get("/api/v1/consumers").is(200)["consumers"][0]["stage"] == "unavailable"
+            served.at.get("/api/v1/consumers").is(200)["consumers"][0]["state"] == "unavailable"
         });
         let config = deployment.db.file("kvqueue.toml");
         let text = fs::read_to_string(&config).unwrap();

@@ -54,7 +54,7 @@ pub(in crate::cli) struct Configuration {
 #[serde(default)]
 pub(super) struct Consumer {
     pub(super) queue: String,
-    pub(super) stage: String,
+    pub(super) state: String,
 }
 
 /// A queue. Figures that are not known yet are none.

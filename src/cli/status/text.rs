@@ -126,18 +126,18 @@ pub(in crate::cli) fn disk_figures(space: &Space) -> String {
 
 /// How many consumers are at what.
 fn consumers(figures: &Figures) -> String {
-    let mut stages: Vec<(&str, usize)> = Vec::new();
+    let mut states: Vec<(&str, usize)> = Vec::new();
     for consumer in &figures.consumers {
-        match stages.iter_mut().find(|(stage, _)| *stage == consumer.stage) {
+        match states.iter_mut().find(|(state, _)| *state == consumer.state) {
             Some((_, count)) => *count += 1,
-            None => stages.push((&consumer.stage, 1)),
+            None => states.push((&consumer.state, 1)),
         }
     }
-    stages.sort_unstable();
-    let stages: Vec<_> =
-        stages.iter().map(|(stage, count)| format!("{count} {}", fitting(stage, 20))).collect();
+    states.sort_unstable();
+    let states: Vec<_> =
+        states.iter().map(|(state, count)| format!("{count} {}", fitting(state, 20))).collect();
     let count = figures.consumers.len();
-    format!("{count} consumer{}: {}", if count == 1 { "" } else { "s" }, stages.join(", "))
+    format!("{count} consumer{}: {}", if count == 1 { "" } else { "s" }, states.join(", "))
 }
 
 /// The queues.
@@ -272,7 +272,7 @@ mod tests {
                 { "queue": "new\u{1b}[2J", "paused": { "since": 0, "reason": "the bill is unpaid", "frozen": false }, "paused_locally": true,
                   "fetch_error": "no answer" },
             ],
-            "consumers": [{ "stage": "idle" }, { "stage": "handling" }, { "stage": "idle" }],
+            "consumers": [{ "state": "idle" }, { "state": "handling" }, { "state": "idle" }],
             "something": "that another version says",
         }))
         .unwrap()

@@ -72,7 +72,7 @@ impl Dispatcher {
         let _in_flight = meters.in_flight.hold(items.len());
         let began = Instant::now();
         let result = call(&tried.handling, items, context, self.runtime.timeout).await;
-        meters.handle_seconds.observe(began.elapsed());
+        meters.handle_seconds.observe(began.elapsed().as_secs_f64());
         self.judge(tried, &result);
         result
     }
@@ -107,7 +107,7 @@ impl Dispatcher {
         let now = Instant::now();
         for item in items.iter().filter(|item| latency::is_new(item)) {
             if let Some(waited) = latency::waited(item, &self.runtime.clock, now) {
-                self.runtime.meters.start_seconds.observe(waited);
+                self.runtime.meters.start_seconds.observe(waited.as_secs_f64());
             }
         }
     }

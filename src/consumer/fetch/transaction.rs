@@ -131,16 +131,22 @@ fn count(meters: &QueueMeters, got: &Result<(Got, Attempts), FetchError>, took: 
         Err(error) => error.attempts(),
         Ok((_, attempts)) => *attempts,
     };
-    meters.conflicts.add(u64::from(attempts.conflicts));
+    meters.conflicts.inc_by(u64::from(attempts.conflicts));
     let items = match got {
-        Err(_) => return meters.fetches_failed.inc(),
-        Ok((Got::Nothing(_), _)) => return meters.fetches_empty.inc(),
+        Err(_) => {
+            meters.fetches_failed.inc();
+            return;
+        }
+        Ok((Got::Nothing(_), _)) => {
+            meters.fetches_empty.inc();
+            return;
+        }
         Ok((Got::Leased(leased), _)) => leased.lease.open().count(),
         Ok((Got::Taken(items), _)) => items.len(),
     };
     meters.fetches_items.inc();
-    meters.fetched.add(items as u64);
-    meters.fetch_seconds.observe(took);
+    meters.fetched.inc_by(items as u64);
+    meters.fetch_seconds.observe(took.as_secs_f64());
 }
 
 async fn lease(

@@ -182,7 +182,7 @@ impl LeaseKeeper {
             let policy = self.policy(began);
             let written = self.lease.acknowledge_some(&self.runtime.db, &policy, rest).await?;
             self.acknowledged(began, &rest[..written]);
-            self.runtime.meters.acknowledge_seconds.observe(began.elapsed());
+            self.runtime.meters.acknowledge_seconds.observe(began.elapsed().as_secs_f64());
             rest = &rest[written..];
         }
         self.timer.outcomes_written();
@@ -218,7 +218,7 @@ impl LeaseKeeper {
         }
         self.runtime.shutdown.leave_behind(open);
         self.runtime.meters.leases_lost.inc();
-        self.runtime.meters.lost.add(open as u64);
+        self.runtime.meters.lost.inc_by(open as u64);
         tracing::warn!(
             event = "lease_lost",
             queue = %self.runtime.name,
@@ -235,7 +235,7 @@ impl LeaseKeeper {
         let items = self.timer.open();
         if items > 0 {
             self.runtime.shutdown.leave_behind(items);
-            self.runtime.meters.lost.add(items as u64);
+            self.runtime.meters.lost.inc_by(items as u64);
             tracing::warn!(
                 event = "lease_abandoned",
                 queue = %self.runtime.name,

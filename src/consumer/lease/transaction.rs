@@ -43,7 +43,7 @@ impl LeaseKeeper {
         match committed {
             CommitOutcome::Committed => {
                 self.acknowledged(self.begun_at, &outcomes);
-                self.runtime.meters.acknowledge_seconds.observe(began.elapsed());
+                self.runtime.meters.acknowledge_seconds.observe(began.elapsed().as_secs_f64());
                 if self.unsure {
                     // An earlier attempt may be the one that committed.
                     self.timer.age_is_unknown();

@@ -60,11 +60,11 @@ impl AtWork {
     }
 
     /// Waits until all consumers are at this.
-    async fn all(&self, stage: ConsumerState, consumers: usize) {
+    async fn all(&self, state: ConsumerState, consumers: usize) {
         let mut changed = self.shared.status.changed();
         loop {
             let found = self.shared.status.consumers();
-            if found.len() == consumers && found.iter().all(|status| status.state().0 == stage) {
+            if found.len() == consumers && found.iter().all(|status| status.state().0 == state) {
                 return;
             }
             // The status does not report changes of its consumers.

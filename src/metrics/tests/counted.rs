@@ -1,4 +1,4 @@
-//! What a daemon counts, compared with what it did.
+//! A daemon's counts, compared with what its handler did.
 
 use std::{
     collections::BTreeSet,
@@ -11,6 +11,7 @@ use foundationdb::Database;
 use futures::executor::block_on;
 use kvqueue_queue::{Item, Queue, RetryPolicy, Session, retry};
 
+use super::sample::text;
 use crate::{
     BatchHandler, Config, Context, Daemon, Handler, Outcome, SettingsError,
     config::{ConsumerGroup, Delivery, QueueConfig},
@@ -85,11 +86,26 @@ fn push(db: &Database, payloads: impl IntoIterator<Item = &'static str>) {
     block_on(session.push(db, &payloads)).unwrap();
 }
 
-/// Works the queue off, and returns what was counted.
-fn work_off(db: &Arc<Database>, daemon: Daemon) -> Arc<QueueMeters> {
+/// The counts of a daemon.
+struct Counted {
+    meters: Arc<QueueMeters>,
+    text: String,
+}
+
+impl Counted {
+    /// How often a histogram was observed.
+    fn observed(&self, name: &str) -> u64 {
+        let start = format!("kvqueue_{name}_seconds_count{{queue=\"{QUEUE}\"}} ");
+        let count = self.text.lines().find_map(|line| line.strip_prefix(&start));
+        count.unwrap_or_else(|| panic!("no {name} in {}", self.text)).parse().unwrap()
+    }
+}
+
+/// Processes the queue until it is empty.
+fn work_off(db: &Arc<Database>, daemon: Daemon) -> Counted {
     let status = DaemonStatus::new("");
     daemon.until_empty(true).run_showing(db, status.clone(), std::future::pending()).unwrap();
-    status.metrics.queue(&QUEUE.into())
+    Counted { meters: status.metrics.queue(&QUEUE.into()), text: text(&status) }
 }
 
 /// Done, retried, dead, released, lost.
@@ -97,7 +113,7 @@ fn outcomes(meters: &QueueMeters) -> [u64; 5] {
     [&meters.done, &meters.retried, &meters.dead, &meters.released, &meters.lost].map(|counter| counter.get())
 }
 
-fn counted(delivery: Delivery, handler: &str) -> Arc<QueueMeters> {
+fn counted(delivery: Delivery, handler: &str) -> Counted {
     let database = TestDatabase::new().unwrap();
     let db = database.shared();
     push(&db, SORTS.into_iter().flat_map(|sort| [sort; OF_EACH]));
@@ -108,16 +124,17 @@ fn counted(delivery: Delivery, handler: &str) -> Arc<QueueMeters> {
             move |_| Ok::<_, SettingsError>(obedient.clone())
         })
         .batch_handler("batch", move |_| Ok::<_, SettingsError>(obedient.clone()));
-    let meters = work_off(&db, daemon);
-    assert_eq!(meters.fetched.get(), outcomes(&meters).iter().sum::<u64>(), "{meters:?}");
+    let counted = work_off(&db, daemon);
+    let meters = &counted.meters;
+    assert_eq!(meters.fetched.get(), outcomes(meters).iter().sum::<u64>(), "{meters:?}");
     assert_eq!(meters.in_flight.get(), 0);
-    assert_eq!(meters.start_seconds.read().count, new(delivery), "{meters:?}");
+    assert_eq!(counted.observed("start_latency"), new(delivery), "{meters:?}");
     assert!(
         meters.fetches_items.get() > 0 && meters.fetches_empty.get() > 0 && meters.fetches_failed.get() == 0
     );
-    assert_eq!(meters.fetch_seconds.read().count, meters.fetches_items.get());
-    assert!(meters.handle_seconds.read().count > 0);
-    meters
+    assert_eq!(counted.observed("fetch_duration"), meters.fetches_items.get());
+    assert!(counted.observed("handle_duration") > 0);
+    counted
 }
 
 /// How often a handler got an item on its first attempt: a released item is on its first attempt again.
@@ -130,26 +147,26 @@ fn new(delivery: Delivery) -> u64 {
 fn every_outcome_is_counted_once() {
     let each = OF_EACH as u64;
     for delivery in [Delivery::AtLeastOnce, Delivery::ExactlyOnce] {
-        let meters = counted(delivery, "each");
-        let [done, retried, dead, released, lost] = outcomes(&meters);
+        let counted = counted(delivery, "each");
+        let [done, retried, dead, released, lost] = outcomes(&counted.meters);
         assert_eq!([done, retried, dead, lost], [5 * each, 3 * each, each, 0], "{delivery:?}");
-        // What was taken ahead and not begun is given back, too.
+        // Prefetched items that have not begun are released, too.
         assert!(released >= each, "{delivery:?}: {released}");
-        let settled = meters.acknowledge_seconds.read().count;
+        let settled = counted.observed("acknowledge_duration");
         assert!((1..=done + retried + dead + released).contains(&settled), "{delivery:?}: {settled}");
     }
     // Nothing is tried again.
-    let meters = counted(Delivery::AtMostOnce, "each");
-    assert_eq!(outcomes(&meters), [each, 0, 0, 0, 5 * each]);
-    assert_eq!(meters.acknowledge_seconds.read().count, 0);
+    let counted = counted(Delivery::AtMostOnce, "each");
+    assert_eq!(outcomes(&counted.meters), [each, 0, 0, 0, 5 * each]);
+    assert_eq!(counted.observed("acknowledge_duration"), 0);
 }
 
 #[test]
 fn a_batch_counts_as_its_items() {
     let each = OF_EACH as u64;
-    let [done, retried, dead, _, lost] = outcomes(&counted(Delivery::AtLeastOnce, "batch"));
+    let [done, retried, dead, _, lost] = outcomes(&counted(Delivery::AtLeastOnce, "batch").meters);
     assert_eq!([done, retried, dead, lost], [5 * each, 3 * each, each, 0]);
-    assert_eq!(outcomes(&counted(Delivery::AtMostOnce, "batch")), [each, 0, 0, 0, 5 * each]);
+    assert_eq!(outcomes(&counted(Delivery::AtMostOnce, "batch").meters), [each, 0, 0, 0, 5 * each]);
 }
 
 /// Deletes its queue, lease and all, and says that all is well.
@@ -182,7 +199,7 @@ fn items_of_a_lost_lease_are_lost() {
         let ours = db.clone();
         let daemon =
             Daemon::new(config).handler("delete", move |_| Ok::<_, SettingsError>(Saboteur(ours.clone())));
-        let meters = work_off(&db, daemon);
+        let meters = work_off(&db, daemon).meters;
         assert_eq!((meters.fetched.get(), outcomes(&meters)), (3, [0, 0, 0, 0, 3]), "{delivery:?}");
         assert_eq!(meters.leases_lost.get(), 1);
     }

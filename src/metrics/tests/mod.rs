@@ -1,4 +1,4 @@
-//! What Prometheus gets to read, and whether it is right.
+//! Tests of the metrics, and of the documents that name them.
 
 mod counted;
 mod packaging;

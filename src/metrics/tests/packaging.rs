@@ -3,10 +3,8 @@
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
 use super::sample::{status, text};
-use crate::metrics::{
-    CATALOGUE,
-    family::{Kind, Metric},
-};
+use crate::metrics::catalogue::{CATALOGUE, Metric};
+use prometheus_client::metrics::MetricType;
 
 /// Labels that Prometheus adds, or whose values are an installation's.
 const FREE: [&str; 6] = ["queue", "job", "namespace", "database", "instance", "le"];
@@ -61,8 +59,8 @@ fn labels(text: &str) -> BTreeSet<(&str, &str)> {
 fn exists(name: &str) -> bool {
     CATALOGUE.iter().any(|metric: &Metric| {
         let suffixes: &[_] = match metric.kind {
-            Kind::Histogram => &["_bucket", "_sum", "_count"],
-            Kind::Counter | Kind::Gauge => &[""],
+            MetricType::Histogram => &["_bucket", "_sum", "_count"],
+            _ => &[""],
         };
         name.strip_prefix(metric.name).is_some_and(|suffix| suffixes.contains(&suffix))
     })

@@ -1,6 +1,6 @@
 //! docs/METRICS.md.
 
-use crate::metrics::{CATALOGUE, family::Metric};
+use crate::metrics::catalogue::{CATALOGUE, Metric};
 
 #[test]
 fn the_table_in_metrics_md_is_the_catalogue() {

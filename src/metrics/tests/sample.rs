@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     config::{Config, QueueConfig},
-    metrics::{QueueMeters, render},
+    metrics::{QueueMeters, Request, render},
     status::{DaemonStatus, QueueStats, SpaceJson},
 };
 
@@ -41,23 +41,21 @@ pub(super) fn status() -> Arc<DaemonStatus> {
     status.pause_state(&name.into()).pause_locally(true);
     status.join(1, &name.into(), std::num::NonZeroUsize::MIN, 0);
     status.refused("bad".to_owned());
-    status.metrics.requests.count("/metrics", 200);
+    status.metrics.requests.get_or_create(&Request { route: "/metrics", code: 200 }).inc();
     count(&status.metrics.queue(&name.into()));
     status
 }
 
 fn count(meters: &QueueMeters) {
-    meters.fetched.add(10);
-    meters.done.add(7);
+    meters.fetched.inc_by(10);
+    meters.done.inc_by(7);
     meters.lost.inc();
-    for millis in [0, 1, 70_000] {
-        meters.handle_seconds.observe(Duration::from_millis(millis));
+    for seconds in [0.0, 0.001, 70.0] {
+        meters.handle_seconds.observe(seconds);
     }
 }
 
-/// What Prometheus gets to read of it.
+/// The text for Prometheus.
 pub(super) fn text(status: &DaemonStatus) -> String {
-    let mut out = String::new();
-    render(&status.metrics, &status.snapshot(), &mut out);
-    out
+    render(&status.metrics, status.snapshot())
 }

@@ -11,10 +11,10 @@ fn seconds(seconds: u64) -> Duration {
 }
 
 /// A consumer in this state for a day, one of two of a queue whose last fetch has just ended.
-fn observed(stage: ConsumerState) -> Observation {
+fn observed(state: ConsumerState) -> Observation {
     Observation {
         answers: true,
-        stage,
+        state,
         lasted: LONG,
         open_for: Some(Duration::MAX),
         fetches: 0,
@@ -35,19 +35,19 @@ fn is_stuck(observed: &Observation) -> bool {
 
 #[test]
 fn a_consumer_that_does_not_answer_is_stuck_in_every_state() {
-    for stage in ConsumerState::ALL {
-        let silent = Observation { answers: false, lasted: Duration::ZERO, ..observed(stage) };
+    for state in ConsumerState::ALL {
+        let silent = Observation { answers: false, lasted: Duration::ZERO, ..observed(state) };
         assert_eq!(stuck(&silent, PATIENCE), Some(SILENT));
     }
 }
 
 #[test]
 fn a_consumer_whose_state_has_just_begun_is_not_stuck() {
-    for stage in ConsumerState::ALL {
+    for state in ConsumerState::ALL {
         let last_fetch = LONG;
         assert!(
-            !is_stuck(&Observation { lasted: Duration::ZERO, called: None, last_fetch, ..observed(stage) }),
-            "{stage:?}"
+            !is_stuck(&Observation { lasted: Duration::ZERO, called: None, last_fetch, ..observed(state) }),
+            "{state:?}"
         );
     }
 }
@@ -74,8 +74,8 @@ fn a_consumer_that_is_passed_over_is_stuck_and_one_among_many_is_not() {
 #[test]
 fn a_consumer_of_a_paused_queue_is_not_stuck() {
     let last_fetch = LONG;
-    for stage in [ConsumerState::Fetching, ConsumerState::Idle, ConsumerState::Paused] {
-        assert!(!is_stuck(&Observation { open_for: None, last_fetch, ..observed(stage) }), "{stage:?}");
+    for state in [ConsumerState::Fetching, ConsumerState::Idle, ConsumerState::Paused] {
+        assert!(!is_stuck(&Observation { open_for: None, last_fetch, ..observed(state) }), "{state:?}");
     }
     let open_for = Some(seconds(1));
     assert!(
@@ -141,7 +141,7 @@ fn handled_items_are_acknowledged_within_a_lease() {
 
 #[test]
 fn pauses_and_ends_have_their_time() {
-    let lasted = |stage, age| is_stuck(&Observation { lasted: seconds(age), ..observed(stage) });
+    let lasted = |state, age| is_stuck(&Observation { lasted: seconds(age), ..observed(state) });
     assert!(!lasted(ConsumerState::Backoff, 55));
     assert!(lasted(ConsumerState::Backoff, 56));
     assert!(!lasted(ConsumerState::Closing, 150));
@@ -152,6 +152,6 @@ fn pauses_and_ends_have_their_time() {
 fn a_stuck_consumer_is_described() {
     let lasted = seconds(47);
     let why = "no fetch of its queue ends";
-    let stuck = Stuck { consumer: 3, queue: "mail".into(), stage: ConsumerState::Fetching, lasted, why };
+    let stuck = Stuck { consumer: 3, queue: "mail".into(), state: ConsumerState::Fetching, lasted, why };
     insta::assert_snapshot!(stuck, @r#"consumer 3 of "mail" is stuck in fetching for 47 s: no fetch of its queue ends"#);
 }

@@ -21,7 +21,10 @@ fn it_tells_that_it_lives_and_what_it_does() {
     assert!(served.at.get("/api/v1/queues/q/history").is(200)["samples"].is_array());
     assert!(served.at.get("/api/v1/consumers").is(200)["consumers"].is_array());
     let metrics = served.at.get("/metrics");
-    assert_eq!(metrics.header("Content-Type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    assert_eq!(
+        metrics.header("Content-Type"),
+        Some("application/openmetrics-text; version=1.0.0; charset=utf-8")
+    );
     let metrics = String::from_utf8(metrics.body).unwrap();
     assert!(
         metrics.contains("\nkvqueue_http_requests_total{route=\"/livez\",code=\"200\"} 1\n"),

@@ -93,15 +93,15 @@ fn idle_consumers_show_a_pause_that_begins_and_ends() {
         "[queues.q]\nhandler = 'log'\nconsumers = [{ count = 4 }]\n[queues.other]\nhandler = 'log'\n",
     );
     let served = serve_with(command, false);
-    let stages = || -> Vec<Value> {
+    let states = || -> Vec<Value> {
         let consumers = served.at.get("/api/v1/consumers").is(200)["consumers"].clone();
         let of_q = consumers.as_array().unwrap().iter().filter(|it| it["queue"] == "q");
-        of_q.map(|it| it["stage"].clone()).collect()
+        of_q.map(|it| it["state"].clone()).collect()
     };
-    let until_all_are = |stage: &str| {
+    let until_all_are = |state: &str| {
         let deadline = Instant::now() + PATIENCE;
-        while stages() != vec![json!(stage); 4] {
-            assert!(Instant::now() < deadline, "never all {stage}: {:?}", stages());
+        while states() != vec![json!(state); 4] {
+            assert!(Instant::now() < deadline, "never all {state}: {:?}", states());
             thread::sleep(Duration::from_millis(5));
         }
     };
@@ -113,12 +113,12 @@ fn idle_consumers_show_a_pause_that_begins_and_ends() {
         until_all_are("idle");
         run(&db, &[&["pause", "q"], here].concat()).ok();
         until_all_are("paused");
-        scraped("kvqueue_consumers{queue=\"q\",stage=\"paused\"} 4\n");
-        scraped("kvqueue_consumers{queue=\"other\",stage=\"paused\"} 0\n");
+        scraped("kvqueue_consumers{queue=\"q\",state=\"paused\"} 4\n");
+        scraped("kvqueue_consumers{queue=\"other\",state=\"paused\"} 0\n");
         run(&db, &[&["resume", "q"], here].concat()).ok();
         until_all_are("idle");
     }
-    scraped("kvqueue_consumers{queue=\"q\",stage=\"idle\"} 4\n");
+    scraped("kvqueue_consumers{queue=\"q\",state=\"idle\"} 4\n");
 }
 
 #[test]
