@@ -1,4 +1,4 @@
-//! Orders to a running daemon: from signals, from HTTP, from `kvqueue reload` and its like through HTTP.
+//! Commands to a running daemon: from signals, and from HTTP, which `kvqueue reload` and others use.
 
 use std::{sync::Arc, time::Instant};
 
@@ -7,45 +7,44 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{config::Config, http::Token, status::DaemonStatus};
 
-/// The most commands that wait; the next one is refused.
+/// The most commands that wait. The next one is refused.
 const WAITING: usize = 16;
 
-/// Where the answer to an order goes.
+/// The channel for the result of a command.
 pub(crate) type Reply<T> = oneshot::Sender<T>;
 
 /// The commands to a running daemon.
 #[derive(Debug)]
-pub(crate) enum Order {
+pub(crate) enum Command {
     /// Reload the configuration.
-    Reload(Reply<Result<Reloaded, Refused>>),
-    /// Hold back the takes of a queue in this daemon, or let them go on.
-    PauseHere {
+    Reload(Reply<Result<Reloaded, CommandError>>),
+    /// Pause or resume a queue in this daemon only.
+    PauseLocally {
         /// A configured queue.
         queue: String,
-        /// Whether it is to be paused.
+        /// True: pause. False: resume.
         paused: bool,
-        /// An error says which queue there is not.
-        reply: Reply<Result<(), Refused>>,
+        reply: Reply<Result<(), CommandError>>,
     },
-    /// Log the whole state.
+    /// Log the daemon's whole status.
     Report,
 }
 
-/// An order, and when it was given.
+/// A command, and when it was sent.
 #[derive(Debug)]
-pub(crate) struct Given {
-    pub(crate) order: Order,
+pub(crate) struct QueuedCommand {
+    pub(crate) command: Command,
     pub(crate) at: Instant,
 }
 
-impl Order {
-    /// Tells who gave it that it is not carried out.
+impl Command {
+    /// Sends an error to the caller instead of carrying the command out.
     pub(crate) fn refuse(self, why: &str) {
-        let refused = Err(Refused(why.to_owned()));
+        let refused = Err(CommandError(why.to_owned()));
         // The caller may have stopped waiting.
         match self {
             Self::Reload(reply) => drop(reply.send(refused.map(|()| Reloaded::default()))),
-            Self::PauseHere { reply, .. } => drop(reply.send(refused)),
+            Self::PauseLocally { reply, .. } => drop(reply.send(refused)),
             Self::Report => {}
         }
     }
@@ -56,18 +55,18 @@ impl Order {
     }
 }
 
-/// A new configuration is in force.
+/// The result of a reload that took effect.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub(crate) struct Reloaded {
     /// The keys that changed, as in `queues.mail.consumers`.
     pub(crate) changed: Vec<String>,
-    /// Queues some of whose consumers still finish items under the settings of before.
+    /// Queues with consumers that still finish items under the earlier settings.
     pub(crate) finishing: Vec<String>,
-    /// Queues that were removed and have items: this daemon does not process them any more.
+    /// Removed queues that have items. This daemon no longer processes them.
     pub(crate) left: Vec<Left>,
 }
 
-/// A queue that the configuration does not have any more.
+/// A queue that a reload removed.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub(crate) struct Left {
     pub(crate) queue: String,
@@ -75,101 +74,100 @@ pub(crate) struct Left {
     pub(crate) items: u64,
 }
 
-/// An order changed nothing.
+/// A command failed. Nothing has changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct Refused(pub(crate) String);
+pub(crate) struct CommandError(pub(crate) String);
 
-/// Gives orders.
+/// Sends commands to the control loop.
 #[derive(Debug, Clone)]
-pub(crate) struct Control(mpsc::Sender<Given>);
+pub(crate) struct CommandSender(mpsc::Sender<QueuedCommand>);
 
-impl Control {
-    /// The two ends.
-    pub(crate) fn new() -> (Self, mpsc::Receiver<Given>) {
-        let (sender, orders) = mpsc::channel(WAITING);
-        (Self(sender), orders)
+impl CommandSender {
+    /// A sender, and the receiver for the control loop.
+    pub(crate) fn new() -> (Self, mpsc::Receiver<QueuedCommand>) {
+        let (sender, commands) = mpsc::channel(WAITING);
+        (Self(sender), commands)
     }
 
     /// Reloads the configuration, and waits for the result.
-    pub(crate) async fn reload(&self) -> Result<Reloaded, Refused> {
+    pub(crate) async fn reload(&self) -> Result<Reloaded, CommandError> {
         let (reply, answer) = oneshot::channel();
-        self.give(Order::Reload(reply))?;
+        self.send(Command::Reload(reply))?;
         answer.await.unwrap_or_else(|_| Err(stopping()))
     }
 
-    /// Holds back the takes of a queue in this daemon, or lets them go on.
-    pub(crate) async fn pause_locally(&self, queue: &str, paused: bool) -> Result<(), Refused> {
+    /// Pauses or resumes a queue in this daemon only.
+    pub(crate) async fn pause_locally(&self, queue: &str, paused: bool) -> Result<(), CommandError> {
         let (reply, answer) = oneshot::channel();
-        self.give(Order::PauseHere { queue: queue.to_owned(), paused, reply })?;
+        self.send(Command::PauseLocally { queue: queue.to_owned(), paused, reply })?;
         answer.await.unwrap_or_else(|_| Err(stopping()))
     }
 
-    fn give(&self, order: Order) -> Result<(), Refused> {
-        self.0.try_send(Given { order, at: Instant::now() }).map_err(|error| match error {
+    fn send(&self, command: Command) -> Result<(), CommandError> {
+        self.0.try_send(QueuedCommand { command, at: Instant::now() }).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => {
-                Refused("the daemon is busy with other orders; try again in a moment".to_owned())
+                CommandError("the daemon is busy with other commands; try again in a moment".to_owned())
             }
             mpsc::error::TrySendError::Closed(_) => stopping(),
         })
     }
 }
 
-fn stopping() -> Refused {
-    Refused("the daemon is stopping".to_owned())
+fn stopping() -> CommandError {
+    CommandError("the daemon is stopping".to_owned())
 }
 
-/// The configuration in force, where it is changed.
-pub(crate) struct InForce {
+/// The configuration in force. The control loop changes it; others follow it.
+pub(crate) struct ActiveConfig {
     config: watch::Sender<Arc<Config>>,
     token: watch::Sender<Option<Token>>,
-    /// The secret of the last start or reload; the one in force may be newer.
+    /// The secret of the last start or reload. `token` may be newer.
     loaded: Option<Token>,
 }
 
-impl InForce {
-    /// With the first one.
+impl ActiveConfig {
     pub(crate) fn new(config: Config, token: Option<Token>) -> Self {
         let loaded = token.clone();
         Self { config: watch::Sender::new(Arc::new(config)), token: watch::Sender::new(token), loaded }
     }
 
-    /// As it is now.
+    /// The current configuration.
     pub(crate) fn config(&self) -> Arc<Config> {
         self.config.borrow().clone()
     }
 
-    /// Follows it.
+    /// A receiver of each new configuration.
     pub(crate) fn follow(&self) -> watch::Receiver<Arc<Config>> {
         self.config.subscribe()
     }
 
-    /// The secret that clients have to know; who finds another one in its file puts it here.
+    /// The secret that clients must send. A guard that finds a new one in the file puts it here.
     pub(crate) fn token(&self) -> watch::Sender<Option<Token>> {
         self.token.clone()
     }
 
-    /// Whether this secret is another than that of the last start or reload.
+    /// Whether this secret differs from that of the last start or reload.
     pub(crate) fn is_other_token(&self, token: Option<&Token>) -> bool {
         self.loaded.as_ref() != token
     }
 
-    /// Another is in force, and with it the secret in its file.
-    pub(crate) fn take_up(&mut self, config: Config, token: Option<Token>) {
+    /// Replaces the configuration, and the secret with that of its file.
+    pub(crate) fn replace(&mut self, config: Config, token: Option<Token>) {
         self.loaded.clone_from(&token);
         self.token.send_replace(token);
         self.config.send_replace(Arc::new(config));
     }
 }
 
-/// What those need who show the daemon and hand on orders.
+/// The running daemon, for the HTTP server.
 #[derive(Clone)]
-pub(crate) struct Door {
-    pub(crate) control: Control,
+pub(crate) struct DaemonHandle {
+    pub(crate) commands: CommandSender,
     pub(crate) status: Arc<DaemonStatus>,
     pub(crate) db: Arc<Database>,
     /// The configuration in force.
     pub(crate) config: watch::Receiver<Arc<Config>>,
-    /// The secret that clients have to know, if there is one.
+    /// The secret that clients must send, if there is one.
     pub(crate) token: watch::Sender<Option<Token>>,
 }

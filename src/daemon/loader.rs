@@ -6,7 +6,7 @@ use super::{configured::Configured, reload::Plan};
 use crate::{
     causes::with_causes,
     config::{Config, ConfigError},
-    control::Refused,
+    control::CommandError,
     handlers::{AnyHandler, Registry},
 };
 
@@ -46,7 +46,7 @@ impl Loader {
         old: &Config,
         registry: &Registry,
         mut handlers: BTreeMap<Arc<str>, AnyHandler>,
-    ) -> Result<Prepared, Refused> {
+    ) -> Result<Prepared, CommandError> {
         let config = (self.load)().map_err(|error| refused(&error))?;
         config.validate().map_err(|error| refused(&error))?;
         let plan = Plan::new(old, &config).map_err(|error| refused(&error))?;
@@ -58,6 +58,6 @@ impl Loader {
 }
 
 /// The error with its causes, on one line.
-fn refused(error: &(dyn Error + 'static)) -> Refused {
-    Refused(with_causes(error))
+fn refused(error: &(dyn Error + 'static)) -> CommandError {
+    CommandError(with_causes(error))
 }

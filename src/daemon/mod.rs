@@ -1,8 +1,8 @@
 //! The daemon: from a configuration to running consumers. All parts are built and connected here.
 
 pub(crate) mod aside;
-mod attend;
 pub(crate) mod configured;
+mod control_loop;
 mod error;
 mod loader;
 mod reload;
@@ -24,8 +24,8 @@ use foundationdb::Database;
 use tokio::{runtime, sync::mpsc, task::spawn_local};
 
 use self::{
-    attend::Attendant,
     configured::{Configured, ConfiguredQueue},
+    control_loop::ControlLoop,
     loader::Loader,
     running::{NewQueues, RunningQueues},
 };
@@ -33,11 +33,11 @@ use crate::{
     absent,
     actors::{self, ConsumerContext, Observer},
     config::{Config, ConfigError, Delivery, Http, Listen},
-    control::{Control, Door, Given, InForce},
+    control::{ActiveConfig, CommandSender, DaemonHandle, QueuedCommand},
     database::{Patience, Store, missing},
     handlers::{BatchHandler, Handler, Registry, Settings},
     http,
-    lifecycle::{self, RunError, Signals, Told},
+    lifecycle::{self, RunError, SignalCommands, Signals},
     metrics::QueueMeters,
     stats,
     status::{DaemonStatus, Phase},
@@ -161,7 +161,7 @@ impl Daemon {
         let listen = self.listen();
         let (fail_on_dead, config) = (self.fail_on_dead, self.config.clone());
         let (stop, shown) = (signals.received(), status.clone());
-        let ended = self.run_configured(configured, &store.db, status, stop, || signals.told(), listen);
+        let ended = self.run_configured(configured, &store.db, status, stop, || signals.commands(), listen);
         telemetry::flush();
         match failed(&shown, &config) {
             items if fail_on_dead && items > 0 => ended.and(Err(DaemonError::Dead { items })),
@@ -191,7 +191,7 @@ impl Daemon {
             stop.await;
             Ok(())
         };
-        self.run_configured(configured, db, status, stop, || Ok(Told::default()), Listen::Off)
+        self.run_configured(configured, db, status, stop, || Ok(SignalCommands::default()), Listen::Off)
     }
 
     /// Where the HTTP server listens. With `until_empty` there is one only if the configuration has an address.
@@ -214,39 +214,39 @@ impl Daemon {
         db: &Arc<Database>,
         status: Arc<DaemonStatus>,
         stop: impl Future<Output = io::Result<()>>,
-        told: impl FnOnce() -> io::Result<Told>,
+        signals: impl FnOnce() -> io::Result<SignalCommands>,
         listen: Listen,
     ) -> Result<(), DaemonError> {
         let pool = HandlerPool(Some(handler_pool().map_err(DaemonError::Pool)?));
         status.configure(self.loader.as_ref().and_then(Loader::path), &self.config);
         let shared = ConsumerContext::new(pool.handle(), self.observer.clone(), status);
-        let in_force = InForce::new(self.config.clone(), token);
-        let (control, orders) = Control::new();
-        // It keeps `orders` open.
-        let door = door(control, &shared, db, &in_force);
-        let server = http::start(&Http { listen, ..self.config.http.clone() }, door.clone())?;
-        let started = Started { db, shared: &shared, in_force, orders };
-        let result = actors::run(self.serve(started, queues, stop, told));
+        let active = ActiveConfig::new(self.config.clone(), token);
+        let (sender, commands) = CommandSender::new();
+        // It keeps `commands` open.
+        let handle = daemon_handle(sender, &shared, db, &active);
+        let server = http::start(&Http { listen, ..self.config.http.clone() }, handle.clone())?;
+        let started = Started { db, shared: &shared, active, commands };
+        let result = actors::run(self.serve(started, queues, stop, signals));
         // The HTTP server answers until here, so clients can see how the daemon ends.
-        drop((server, door, pool));
+        drop((server, handle, pool));
         result
     }
 
     async fn serve(
         mut self,
-        Started { db, shared, in_force, orders }: Started<'_>,
+        Started { db, shared, active, commands }: Started<'_>,
         queues: Vec<ConfiguredQueue>,
         stop: impl Future<Output = io::Result<()>>,
-        told: impl FnOnce() -> io::Result<Told>,
+        signals: impl FnOnce() -> io::Result<SignalCommands>,
     ) -> Result<(), DaemonError> {
-        let told = told().map_err(RunError::Signals)?;
+        let signals = signals().map_err(RunError::Signals)?;
         let mut stop = pin!(stop);
         let (supervisor, mut exits) = actors::supervise(shared.clone());
         let _reporting = systemd::start(shared.status.clone(), supervisor.clone(), self.patience);
-        let config = in_force.follow();
+        let config = active.follow();
         let space = || stats::space::Watch::new(shared.status.clone(), config.clone());
         let mut running =
-            RunningQueues::new(db.clone(), shared.clone(), supervisor.clone(), self.until_empty, in_force);
+            RunningQueues::new(db.clone(), shared.clone(), supervisor.clone(), self.until_empty, active);
         let new = tokio::select! {
             read = first_look(db, &running, &queues, self.first_answer) => {
                 let (took, new) = read?;
@@ -275,14 +275,14 @@ impl Daemon {
             spawn_local(stats::forever(db.clone(), shared.status.clone(), config.clone()))
         });
         let space = aside::restarted("space", || spawn_local(space().forever()));
-        let attendant = Attendant::new(running, self.loader, self.registry);
+        let control_loop = ControlLoop::new(running, self.loader, self.registry);
         // It owns the sweepers and pause followers.
-        let attend = aside::watched(attendant.attend(orders, told));
-        let mut attend = pin!(attend);
+        let control = aside::watched(control_loop.run(commands, signals));
+        let mut control = pin!(control);
         let stop = async {
             tokio::select! {
                 stop = stop => stop.map_err(RunError::Signals),
-                ended = &mut attend => match ended {
+                ended = &mut control => match ended {
                     Ok(never) => match never {},
                     Err(()) => Err(RunError::TaskFailed),
                 },
@@ -300,8 +300,8 @@ impl Daemon {
 struct Started<'a> {
     db: &'a Arc<Database>,
     shared: &'a Arc<ConsumerContext>,
-    in_force: InForce,
-    orders: mpsc::Receiver<Given>,
+    active: ActiveConfig,
+    commands: mpsc::Receiver<QueuedCommand>,
 }
 
 /// The threads that handlers run on. The daemon's end does not wait for them: a handler may block its thread for ever.
@@ -321,9 +321,14 @@ impl Drop for HandlerPool {
 
 /// The HTTP server's access to the daemon. The server starts before the database has answered, so that it can report
 /// that.
-fn door(control: Control, shared: &ConsumerContext, db: &Arc<Database>, in_force: &InForce) -> Door {
-    let (config, token) = (in_force.follow(), in_force.token());
-    Door { control, status: shared.status.clone(), db: db.clone(), config, token }
+fn daemon_handle(
+    commands: CommandSender,
+    shared: &ConsumerContext,
+    db: &Arc<Database>,
+    active: &ActiveConfig,
+) -> DaemonHandle {
+    let (config, token) = (active.follow(), active.token());
+    DaemonHandle { commands, status: shared.status.clone(), db: db.clone(), config, token }
 }
 
 /// Reads everything that the first consumer needs. Returns how long the database took to answer.

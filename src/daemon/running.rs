@@ -18,7 +18,7 @@ use crate::{
     actors::{ConsumerContext, ConsumerSpec, DesiredConsumers, SupervisorExit, SupervisorHandle},
     config::Config,
     consumer::runtime::{NamedQueue, QueueRuntime},
-    control::{InForce, Left, Refused},
+    control::{ActiveConfig, CommandError, Left},
     handlers::AnyHandler,
     pause::Follower,
     sweep::Sweeping,
@@ -31,7 +31,7 @@ pub(super) struct RunningQueues {
     pub(super) shared: Arc<ConsumerContext>,
     supervisor: SupervisorHandle,
     until_empty: bool,
-    in_force: InForce,
+    active: ActiveConfig,
     queues: BTreeMap<Arc<str>, RunningQueue>,
 }
 
@@ -45,26 +45,26 @@ struct RunningQueue {
 }
 
 impl RunningQueues {
-    /// Without queues; `in_force` has the first configuration already.
+    /// Without queues; `active` has the first configuration already.
     pub(super) fn new(
         db: Arc<Database>,
         shared: Arc<ConsumerContext>,
         supervisor: SupervisorHandle,
         until_empty: bool,
-        in_force: InForce,
+        active: ActiveConfig,
     ) -> Self {
-        Self { db, shared, supervisor, until_empty, in_force, queues: BTreeMap::new() }
+        Self { db, shared, supervisor, until_empty, active, queues: BTreeMap::new() }
     }
 
     /// The active configuration.
     pub(super) fn config(&self) -> Arc<Config> {
-        self.in_force.config()
+        self.active.config()
     }
 
     /// The keys that a prepared configuration changes.
     pub(super) fn changes(&self, Prepared { plan, configured, .. }: &Prepared) -> Vec<String> {
         let mut changed = plan.changed();
-        if self.in_force.is_other_token(configured.token.as_ref()) {
+        if self.active.is_other_token(configured.token.as_ref()) {
             changed.push("http.token-file (contents)".to_owned());
         }
         changed
@@ -99,7 +99,7 @@ impl RunningQueues {
         }
         self.shared.status.configure(path, &config);
         // A drain uses the new shutdown timeout from here on.
-        self.in_force.take_up(config, token);
+        self.active.replace(config, token);
         self.run(&queues, new, Some(&plan)).await
     }
 
@@ -152,11 +152,11 @@ impl RunningQueues {
     }
 
     /// Pauses or resumes a queue in this daemon alone.
-    pub(super) fn pause_locally(&self, queue: &str, paused: bool) -> Result<(), Refused> {
+    pub(super) fn pause_locally(&self, queue: &str, paused: bool) -> Result<(), CommandError> {
         let Some(running) = self.queues.get(queue) else {
             let names: Vec<_> = self.queues.keys().collect();
             let text = format!("this daemon has no queue {queue:?}; it has {}", telemetry::listed(&names));
-            return Err(Refused(text));
+            return Err(CommandError(text));
         };
         if running.runtime.pause.pause_locally(paused) {
             if paused {

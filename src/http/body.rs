@@ -1,4 +1,4 @@
-//! Bodies: so long, within such a time, and JSON.
+//! Reading bodies: with limits of size and time, as JSON.
 
 use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
@@ -17,34 +17,34 @@ use tokio::{
     time::timeout,
 };
 
-use super::error::Failure;
+use super::error::ApiError;
 
-/// How long a body may take to come.
+/// The longest time for reading a body.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The most bytes of all bodies together at a time.
+/// The most bytes of all bodies together.
 pub(super) const HELD: usize = 64 << 20;
 
 /// The longest message, in characters.
 const LONGEST_MESSAGE: usize = 1_000;
 
-/// Reads a body of up to `limit` bytes. What it holds, it takes from `room`, which has [`HELD`] permits; they come back with the second
+/// Reads a body of up to `limit` bytes. It takes a permit of `room` for each byte; the second value returns them when it is dropped.
 /// value.
 pub(super) async fn read(
     payload: &mut Payload,
     limit: usize,
     room: &Arc<Semaphore>,
-) -> Result<(Vec<u8>, Option<OwnedSemaphorePermit>), Failure> {
+) -> Result<(Vec<u8>, Option<OwnedSemaphorePermit>), ApiError> {
     let body = async {
         let (mut body, mut held) = (Vec::new(), None::<OwnedSemaphorePermit>);
         while let Some(chunk) = payload.next().await {
-            let chunk = chunk.map_err(|error| Failure::Bad(format!("the body broke off: {error}")))?;
+            let chunk = chunk.map_err(|error| ApiError::Bad(format!("the body broke off: {error}")))?;
             if body.len() + chunk.len() > limit {
-                return Err(Failure::TooLarge(format!("the body is longer than {limit} bytes")));
+                return Err(ApiError::TooLarge(format!("the body is longer than {limit} bytes")));
             }
             let more = u32::try_from(chunk.len()).unwrap_or(u32::MAX);
             let more = room.clone().try_acquire_many_owned(more);
-            let more = more.map_err(|_| Failure::Busy("too much is being pushed"))?;
+            let more = more.map_err(|_| ApiError::Busy("too much is being pushed"))?;
             match &mut held {
                 Some(held) => held.merge(more),
                 None => held = Some(more),
@@ -53,10 +53,10 @@ pub(super) async fn read(
         }
         Ok((body, held))
     };
-    timeout(PATIENCE, body).await.map_err(|_| Failure::Slow(PATIENCE))?
+    timeout(PATIENCE, body).await.map_err(|_| ApiError::Slow(PATIENCE))?
 }
 
-/// Whether the body, if there is one, is said to be JSON. Pages of other sites cannot say so without asking first.
+/// Whether Content-Type is JSON. A browser lets pages of other sites send that type only after a preflight request.
 pub(super) fn is_json(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).map(|kind| kind.to_str().unwrap_or_default());
     let essence = |kind: &str| kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -64,28 +64,28 @@ pub(super) fn is_json(headers: &HeaderMap) -> bool {
 }
 
 /// Reads a JSON object; an error names the key.
-pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
+pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
     let mut reader = serde_json::Deserializer::from_slice(body);
     let parsed = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        // Either may quote a text that is as long as the body.
+        // Either may quote a text as long as the body.
         let path = shortened(error.path().to_string());
         let problem = shortened(error.into_inner().to_string());
-        Failure::Bad(match path.as_str() {
+        ApiError::Bad(match path.as_str() {
             "." => format!("the body: {problem}"),
             path => format!("the body at {path}: {problem}"),
         })
     })?;
-    reader.end().map_err(|error| Failure::Bad(format!("the body: {error}")))?;
+    reader.end().map_err(|error| ApiError::Bad(format!("the body: {error}")))?;
     let Object(parsed) = parsed;
     Ok(parsed)
 }
 
-/// A whole number, also if it is written as 3.0: for JSON that is the same.
+/// A whole number, also if it is written as 3.0, which JSON does not distinguish.
 pub(super) fn whole<'de, D: Deserializer<'de>, N: TryFrom<i128>>(input: D) -> Result<Option<N>, D::Error> {
     let number = Number::deserialize(input)?;
     let whole = match (number.as_i128(), number.as_f64()) {
         (Some(whole), _) => Some(whole),
-        // Up to there every whole number can be written so.
+        // A float holds every whole number up to this one.
         (None, Some(float)) if float.fract() == 0.0 && float.abs() <= 9_007_199_254_740_992.0 => {
             Some(float as i128)
         }
@@ -93,10 +93,10 @@ pub(super) fn whole<'de, D: Deserializer<'de>, N: TryFrom<i128>>(input: D) -> Re
     };
     let fits = whole.and_then(|whole| N::try_from(whole).ok());
     fits.map(Some)
-        .ok_or_else(|| D::Error::custom(format_args!("{number} is no whole number that is possible here")))
+        .ok_or_else(|| D::Error::custom(format_args!("{number} is not a whole number in the accepted range")))
 }
 
-/// The beginning of a message that may quote a value of any length.
+/// A message that may quote a value of any length, shortened.
 pub(super) fn shortened(mut message: String) -> String {
     if let Some((end, _)) = message.char_indices().nth(LONGEST_MESSAGE) {
         message.truncate(end);
@@ -106,7 +106,7 @@ pub(super) fn shortened(mut message: String) -> String {
     message
 }
 
-/// What has to be written as an object. By itself a struct would be read from a list of its values, too.
+/// A struct that must be written as an object: serde would also read it from a list of its values.
 #[derive(Debug)]
 pub(super) struct Object<T>(pub(super) T);
 

@@ -6,7 +6,7 @@ use foundationdb::Transaction;
 use kvqueue_queue::{Queue, QueueError, RetryError, RetryPolicy, retry};
 use tokio::{sync::SemaphorePermit, task::spawn_blocking, time::timeout};
 
-use super::{call::Call, error::Failure, site::Site};
+use super::{api_request::ApiRequest, app_state::AppState, error::ApiError};
 use crate::{config::QueueConfig, database::Refused};
 
 /// How long one operation may take, retries and all.
@@ -21,19 +21,19 @@ const TIMED_OUT: i32 = 1031;
 /// When operations are given up.
 pub(super) const POLICY: RetryPolicy = RetryPolicy { max_attempts: None, timeout: Some(PATIENCE) };
 
-impl Site {
+impl AppState {
     /// A place at the database.
-    pub(super) fn place(&self) -> Result<SemaphorePermit<'_>, Failure> {
-        self.places.try_acquire().map_err(|_| Failure::Busy("too many requests are at the database"))
+    pub(super) fn place(&self) -> Result<SemaphorePermit<'_>, ApiError> {
+        self.places.try_acquire().map_err(|_| ApiError::Busy("too many requests are at the database"))
     }
 
     /// Runs a transaction that may commit twice with the same result: a read, or plain writes.
-    pub(super) async fn transact<T, R>(&self, body: impl FnMut(Transaction) -> R) -> Result<T, Failure>
+    pub(super) async fn transact<T, R>(&self, body: impl FnMut(Transaction) -> R) -> Result<T, ApiError>
     where
         R: Future<Output = (Transaction, Result<T, QueueError>)>,
     {
         let _place = self.place()?;
-        let done = timeout(PATIENCE + LAST_MOMENT, retry::run(&self.door.db, &POLICY, body)).await;
+        let done = timeout(PATIENCE + LAST_MOMENT, retry::run(&self.daemon.db, &POLICY, body)).await;
         match done {
             Ok(done) => Ok(done?.value),
             Err(_) => Err(silent()),
@@ -41,45 +41,45 @@ impl Site {
     }
 
     /// A database that accepts no more data may have too much to do, and space enough.
-    pub(super) async fn explain(&self, failure: Failure) -> Failure {
-        if !matches!(failure, Failure::NoSpace) {
+    pub(super) async fn explain(&self, failure: ApiError) -> ApiError {
+        if !matches!(failure, ApiError::NoSpace) {
             return failure;
         }
         let config = self.config();
         match spawn_blocking(move || Refused::why(&config.database)).await {
-            Ok(Refused::Busy(text)) => Failure::Unavailable(text),
-            Ok(Refused::Space(_)) | Err(_) => Failure::NoSpace,
+            Ok(Refused::Busy(text)) => ApiError::Unavailable(text),
+            Ok(Refused::Space(_)) | Err(_) => ApiError::NoSpace,
         }
     }
 
     /// A queue by its name, laid out as the configuration says; one that is not in it is a fifo.
-    pub(super) fn queue(&self, name: &str) -> Result<Queue, Failure> {
+    pub(super) fn queue(&self, name: &str) -> Result<Queue, ApiError> {
         let config = self.config();
         let kind = config.queues.get(name).map(QueueConfig::layout).unwrap_or_default();
         let queue = Queue::of_kind(config.prefix.as_bytes(), name.as_bytes(), kind);
-        queue.map_err(|error| Failure::Bad(error.to_string()))
+        queue.map_err(|error| ApiError::Bad(error.to_string()))
     }
 }
 
-impl Call {
+impl ApiRequest {
     /// The queue that the path names.
-    pub(super) fn queue(&self) -> Result<Queue, Failure> {
-        self.site.queue(self.value(0))
+    pub(super) fn queue(&self) -> Result<Queue, ApiError> {
+        self.app.queue(self.value(0))
     }
 }
 
 /// The database gives no answer.
-pub(super) fn silent() -> Failure {
-    Failure::Unavailable(format!("the database has not answered within {} s", PATIENCE.as_secs()))
+pub(super) fn silent() -> ApiError {
+    ApiError::Unavailable(format!("the database has not answered within {} s", PATIENCE.as_secs()))
 }
 
-impl From<RetryError> for Failure {
+impl From<RetryError> for ApiError {
     fn from(error: RetryError) -> Self {
         Self::of(&error)
     }
 }
 
-impl Failure {
+impl ApiError {
     /// An operation was given up.
     pub(super) fn of(error: &RetryError) -> Self {
         let maybe = if error.is_maybe_committed() { "; it may be done all the same" } else { "" };

@@ -1,4 +1,4 @@
-//! Dead letters: looking at them, and deciding about them.
+//! Dead letters: listing, retrying and purging them.
 
 use std::num::NonZeroUsize;
 
@@ -8,21 +8,21 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    call::{Answer, Call},
+    api_request::{Answer, ApiRequest},
     database::POLICY,
-    error::Failure,
+    error::ApiError,
     items::{PAGE, WHOLE},
 };
 use crate::json;
 
 /// `GET /api/v1/queues/{queue}/dead`
-pub(super) async fn list(call: Call) -> Answer {
-    let (queue, after) = (call.queue()?, call.query.parsed::<ItemId>("after")?);
-    let limit = call.query.number("limit", PAGE, PAGE[1])?;
+pub(super) async fn list(request: ApiRequest) -> Answer {
+    let (queue, after) = (request.queue()?, request.query.parsed::<ItemId>("after")?);
+    let limit = request.query.number("limit", PAGE, PAGE[1])?;
     // One more than wanted tells whether there are more.
     let wanted = NonZeroUsize::MIN.saturating_add(limit);
-    let mut letters = call
-        .site
+    let mut letters = request
+        .app
         .transact(|tr| async {
             let letters = queue.dead_list(&tr, after.as_ref(), wanted).await;
             (tr, letters)
@@ -36,10 +36,10 @@ pub(super) async fn list(call: Call) -> Answer {
 }
 
 /// `GET /api/v1/queues/{queue}/dead/{id}`
-pub(super) async fn one(call: Call) -> Answer {
-    let (queue, id) = (call.queue()?, call.id(1)?);
-    let letter = call
-        .site
+pub(super) async fn one(request: ApiRequest) -> Answer {
+    let (queue, id) = (request.queue()?, request.id(1)?);
+    let letter = request
+        .app
         .transact(|tr| async {
             let letter = queue.dead_get(&tr, &id).await;
             (tr, letter)
@@ -50,17 +50,17 @@ pub(super) async fn one(call: Call) -> Answer {
 }
 
 /// `POST /api/v1/queues/{queue}/dead/{id}/retry`
-pub(super) async fn retry(call: Call) -> Answer {
-    let (queue, id) = (call.unfrozen_queue().await?, call.id(1)?);
-    let _place = call.site.place()?;
-    told(&id, queue.retry_dead(&call.site.door.db, &POLICY, &id).await?)
+pub(super) async fn retry(request: ApiRequest) -> Answer {
+    let (queue, id) = (request.unfrozen_queue().await?, request.id(1)?);
+    let _place = request.app.place()?;
+    told(&id, queue.retry_dead(&request.app.daemon.db, &POLICY, &id).await?)
 }
 
 /// `DELETE /api/v1/queues/{queue}/dead/{id}`
-pub(super) async fn purge(call: Call) -> Answer {
-    let (queue, id) = (call.unfrozen_queue().await?, call.id(1)?);
-    let _place = call.site.place()?;
-    told(&id, queue.purge_dead(&call.site.door.db, &POLICY, &id).await?)
+pub(super) async fn purge(request: ApiRequest) -> Answer {
+    let (queue, id) = (request.unfrozen_queue().await?, request.id(1)?);
+    let _place = request.app.place()?;
+    told(&id, queue.purge_dead(&request.app.daemon.db, &POLICY, &id).await?)
 }
 
 fn told(id: &ItemId, fate: DeadLetterEffect) -> Answer {
@@ -71,41 +71,42 @@ fn told(id: &ItemId, fate: DeadLetterEffect) -> Answer {
     }
 }
 
-/// A letter cannot be made an item again.
-pub(super) fn unique_taken(id: &ItemId) -> Failure {
-    Failure::Conflict {
+/// The error for a letter whose unique key another item has.
+pub(super) fn unique_taken(id: &ItemId) -> ApiError {
+    ApiError::Conflict {
         code: "unique_taken",
         message: format!("another item has the unique key of dead letter {id}"),
         fix: "retry it when that one is finished, or purge one of them",
     }
 }
 
-fn gone(id: &ItemId) -> Failure {
-    Failure::NotFound(format!("this queue has no dead letter {id}"))
+fn gone(id: &ItemId) -> ApiError {
+    ApiError::NotFound(format!("this queue has no dead letter {id}"))
 }
 
 /// `POST /api/v1/queues/{queue}/dead/retry`
-pub(super) async fn retry_all(call: Call) -> Answer {
-    let queue = call.unfrozen_queue().await?;
-    let _place = call.site.place()?;
-    Ok(all(queue.retry_all_dead(&call.site.door.db, &POLICY).await?))
+pub(super) async fn retry_all(request: ApiRequest) -> Answer {
+    let queue = request.unfrozen_queue().await?;
+    let _place = request.app.place()?;
+    Ok(all(queue.retry_all_dead(&request.app.daemon.db, &POLICY).await?))
 }
 
-/// That it is meant.
+/// The confirmation of a purge.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Purge {
-    /// The queue's name once more.
+    /// The queue's name again.
     confirm: String,
 }
 
 /// `POST /api/v1/queues/{queue}/dead/purge`
-pub(super) async fn purge_all(mut call: Call) -> Answer {
-    let Purge { confirm } = call.json().await?;
-    call.confirmed(&confirm, "all dead letters of")?;
-    let queue = call.unfrozen_queue().await?;
-    let _place = call.site.place()?;
-    let AllDead { moved: purged, unreadable, .. } = queue.purge_all_dead(&call.site.door.db, &POLICY).await?;
+pub(super) async fn purge_all(mut request: ApiRequest) -> Answer {
+    let Purge { confirm } = request.json().await?;
+    request.confirmed(&confirm, "all dead letters of")?;
+    let queue = request.unfrozen_queue().await?;
+    let _place = request.app.place()?;
+    let AllDead { moved: purged, unreadable, .. } =
+        queue.purge_all_dead(&request.app.daemon.db, &POLICY).await?;
     Ok(HttpResponse::Ok().json(json!({ "purged": purged, "unreadable": unreadable })))
 }
 

@@ -1,4 +1,4 @@
-//! Errors, as clients get them.
+//! The errors of the API.
 
 use std::time::Duration;
 
@@ -14,73 +14,73 @@ use crate::database::MAKE_SPACE;
 /// After how many seconds a client may retry when the daemon is busy.
 const AGAIN: u64 = 1;
 
-/// A request was not carried out.
+/// A request has failed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
-    /// The request is wrong.
+pub(crate) enum ApiError {
+    /// The request is invalid.
     #[error("{0}")]
     Bad(String),
-    /// No secret, or a wrong one.
+    /// The secret is missing or wrong.
     #[error("{0}")]
     Unauthorized(&'static str),
-    /// Nothing can be changed here.
+    /// `http.read-only` is set.
     #[error("http.read-only is set, so nothing can be changed here")]
     ReadOnly,
-    /// Another site's page asks.
+    /// The request comes from a page of another site.
     #[error("cross-origin request from {0} refused")]
     CrossSite(String),
-    /// It was reached by a name that is not its own.
-    #[error("the daemon is not reached by the name {0}")]
+    /// The `Host` header has an unknown name.
+    #[error("this daemon does not accept the host name {0}")]
     Host(String),
-    /// There is no such thing.
+    /// The queue, item or path does not exist.
     #[error("{0}")]
     NotFound(String),
-    /// Something can be done here, but not that.
-    #[error("{method} cannot be done here")]
+    /// The path has other methods.
+    #[error("{method} is not allowed at this path")]
     Method {
-        /// What was asked for.
+        /// The method of the request.
         method: String,
-        /// What can be done.
+        /// The methods of the path.
         allow: String,
     },
-    /// Something else is in the way.
+    /// The state of a queue or item does not allow it.
     #[error("{message}")]
     Conflict {
-        /// One word for programs.
+        /// A stable code for programs.
         code: &'static str,
-        /// What is in the way.
+        /// The problem.
         message: String,
-        /// What can be done about it.
+        /// The fix.
         fix: &'static str,
     },
     /// The body, or an item, is too long.
     #[error("{0}")]
     TooLarge(String),
-    /// The body is not JSON.
+    /// Content-Type is not JSON.
     #[error("Content-Type must be application/json")]
     ContentType,
-    /// An order was refused.
+    /// The daemon refused a command.
     #[error("{0}")]
     Refused(String),
-    /// The body came too slowly.
-    #[error("the body did not come within {} s", .0.as_secs())]
+    /// The body arrived too slowly.
+    #[error("the body did not arrive within {} s", .0.as_secs())]
     Slow(Duration),
-    /// There is too much to do.
+    /// A limit of concurrent requests or of memory is reached.
     #[error("{0} at the moment")]
     Busy(&'static str),
-    /// The database does not answer, or refuses; or the daemon stops.
+    /// The database does not answer, or the daemon is stopping.
     #[error("{0}")]
     Unavailable(String),
-    /// The database stores nothing more for want of disk space.
+    /// The database's disk is full.
     #[error("the database accepts no more data: its disk is full, or has too little free space")]
     NoSpace,
-    /// The database has something that cannot be read.
+    /// A record cannot be read.
     #[error("{0}")]
     Unreadable(String),
 }
 
-impl Failure {
-    /// One word for programs.
+impl ApiError {
+    /// A stable code for programs.
     pub(super) fn code(&self) -> &'static str {
         match self {
             Self::Bad(_) => "bad_request",
@@ -120,7 +120,7 @@ impl Failure {
         }
     }
 
-    /// What the client can do.
+    /// How the client can fix it.
     fn fix(&self) -> String {
         match self {
             Self::Bad(_) => "see /api/v1/openapi.json".to_owned(),
@@ -136,7 +136,7 @@ impl Failure {
                 "ask for 127.0.0.1 or localhost with the port; behind a proxy of yours, add its origin to http.origins"
                     .to_owned()
             }
-            Self::NotFound(_) => "GET /api/v1/openapi.json tells what there is".to_owned(),
+            Self::NotFound(_) => "GET /api/v1/openapi.json lists what exists".to_owned(),
             Self::Method { allow, .. } => format!("use {allow}"),
             Self::Conflict { fix, .. } => (*fix).to_owned(),
             Self::TooLarge(_) => "push in parts, or store it elsewhere and push where it is".to_owned(),
@@ -147,11 +147,11 @@ impl Failure {
             Self::NoSpace => {
                 format!("{MAKE_SPACE}; GET /readyz has the figures")
             }
-            Self::Unreadable(_) => "`kvqueue doctor` may tell more".to_owned(),
+            Self::Unreadable(_) => "run `kvqueue doctor`".to_owned(),
         }
     }
 
-    /// The answer. The connection goes on.
+    /// The HTTP answer. The connection stays open.
     pub(super) fn response(&self) -> HttpResponse {
         let mut response = HttpResponse::build(self.status());
         match self {

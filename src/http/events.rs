@@ -13,9 +13,9 @@ use serde_json::json;
 use tokio::{sync::mpsc, time::timeout};
 
 use super::{
-    call::{Answer, Call},
-    error::Failure,
-    site::Site,
+    api_request::{Answer, ApiRequest},
+    app_state::AppState,
+    error::ApiError,
     ticker::{event, snapshot},
 };
 
@@ -29,22 +29,22 @@ const SLOW: Duration = Duration::from_secs(30);
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Events without end: `server` and `snapshot` at once, then a `snapshot` whenever something has changed, and `gone` when the daemon stops.
-pub(super) async fn follow(call: Call) -> Answer {
+pub(super) async fn follow(request: ApiRequest) -> Answer {
     let mut response = HttpResponse::Ok();
     response.content_type("text/event-stream");
     // A proxy that gathers before it sends would keep them back.
     response.insert_header((header::HeaderName::from_static("x-accel-buffering"), "no"));
-    if call.request.method() == Method::HEAD {
+    if request.http.method() == Method::HEAD {
         return Ok(response.finish());
     }
-    let site = call.site;
-    let place = site.followers.clone().try_acquire_owned();
-    let place = place.map_err(|_| Failure::Busy("too many follow this daemon"))?;
+    let app = request.app;
+    let place = app.followers.clone().try_acquire_owned();
+    let place = place.map_err(|_| ApiError::Busy("too many follow this daemon"))?;
     let (sender, receiver) = mpsc::channel(1);
     rt::spawn(async move {
-        let _viewer = site.door.status.viewers.add();
+        let _viewer = app.daemon.status.viewers.add();
         // It ends when the client has gone, or takes nothing.
-        let _ended = feed(&site, &sender).await;
+        let _ended = feed(&app, &sender).await;
         drop(place);
     });
     let events = stream::unfold(receiver, async |mut receiver| Some((receiver.recv().await?, receiver)));
@@ -54,18 +54,18 @@ pub(super) async fn follow(call: Call) -> Answer {
 /// A client takes no more.
 struct Gone;
 
-async fn feed(site: &Arc<Site>, client: &mpsc::Sender<Bytes>) -> Result<(), Gone> {
-    let mut events = site.ticker.events();
-    send(client, event("server", &json!({ "read_only": site.config().http.read_only }))).await?;
-    site.door.status.viewers.refresh(PATIENCE).await;
-    send(client, snapshot(&site.door.status)).await?;
-    let mut config = site.door.config.clone();
+async fn feed(app: &Arc<AppState>, client: &mpsc::Sender<Bytes>) -> Result<(), Gone> {
+    let mut events = app.ticker.events();
+    send(client, event("server", &json!({ "read_only": app.config().http.read_only }))).await?;
+    app.daemon.status.viewers.refresh(PATIENCE).await;
+    send(client, snapshot(&app.daemon.status)).await?;
+    let mut config = app.daemon.config.clone();
     config.mark_unchanged();
     loop {
         let event = tokio::select! {
-            () = site.stopping.cancelled() => return send(client, event("gone", &json!({}))).await,
+            () = app.stopping.cancelled() => return send(client, event("gone", &json!({}))).await,
             () = client.closed() => return Err(Gone),
-            Ok(()) = config.changed() => event("server", &json!({ "read_only": site.config().http.read_only })),
+            Ok(()) = config.changed() => event("server", &json!({ "read_only": app.config().http.read_only })),
             Ok(()) = events.changed() => events.borrow_and_update().clone(),
         };
         send(client, event).await?;

@@ -6,32 +6,32 @@ use kvqueue_queue::{Pause, Queue, retry};
 use tokio::time::timeout;
 
 use super::{
-    call::Call,
+    api_request::ApiRequest,
     database::{PATIENCE, POLICY, silent},
-    error::Failure,
+    error::ApiError,
 };
 
-impl Call {
+impl ApiRequest {
     /// The queue that the path names, unless it is frozen.
-    pub(super) async fn unfrozen_queue(&self) -> Result<Queue, Failure> {
+    pub(super) async fn unfrozen_queue(&self) -> Result<Queue, ApiError> {
         self.unfrozen(self.value(0)).await
     }
 
     /// The queue of this name, unless it is frozen.
-    pub(super) async fn unfrozen(&self, name: &str) -> Result<Queue, Failure> {
-        let queue = self.site.queue(name)?;
+    pub(super) async fn unfrozen(&self, name: &str) -> Result<Queue, ApiError> {
+        let queue = self.app.queue(name)?;
         match self.pause(name, &queue).await? {
             Some(pause) if pause.frozen => Err(failure(&pause)),
             _ => Ok(queue),
         }
     }
 
-    /// The daemon follows the pauses of its own queues. It takes no place at the database: many push at a time.
-    async fn pause(&self, name: &str, queue: &Queue) -> Result<Option<Pause>, Failure> {
-        if self.site.config().queues.contains_key(name) {
-            return Ok(self.site.door.status.pause_state(&Arc::from(name)).global());
+    /// The daemon follows the pauses of its own queues. This takes no database permit, because many clients push at a time.
+    async fn pause(&self, name: &str, queue: &Queue) -> Result<Option<Pause>, ApiError> {
+        if self.app.config().queues.contains_key(name) {
+            return Ok(self.app.daemon.status.pause_state(&Arc::from(name)).global());
         }
-        let read = retry::run(&self.site.door.db, &POLICY, |tr| async {
+        let read = retry::run(&self.app.daemon.db, &POLICY, |tr| async {
             let pause = queue.paused(&tr).await;
             (tr, pause)
         });
@@ -39,9 +39,9 @@ impl Call {
     }
 }
 
-/// That it is frozen.
-pub(super) fn failure(pause: &Pause) -> Failure {
-    Failure::Conflict {
+/// The error for a frozen queue.
+pub(super) fn failure(pause: &Pause) -> ApiError {
+    ApiError::Conflict {
         code: "frozen",
         message: format!("this queue is frozen: {}", pause.why()),
         fix: "use the database that it is moved to; or if you know that nobody moves it, the command line: kvqueue resume --frozen",

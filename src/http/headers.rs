@@ -1,4 +1,4 @@
-//! What goes with every answer. A handler's own headers win.
+//! The headers of every answer. An endpoint's own headers win.
 
 use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 

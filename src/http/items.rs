@@ -1,4 +1,4 @@
-//! Items: looking at them by what they are doing; deleting one, making one ready.
+//! Items: listing them by state; deleting one, and making one ready.
 
 use std::{collections::HashMap, num::NonZeroUsize};
 
@@ -7,46 +7,46 @@ use kvqueue_queue::{Cursor, ItemEffect, ItemId, ItemPage, ItemState, ItemView};
 use serde_json::{Value, json};
 
 use super::{
-    call::{Answer, Call},
+    api_request::{Answer, ApiRequest},
     database::POLICY,
     dead::unique_taken,
-    error::Failure,
+    error::ApiError,
 };
 use crate::{consumer::clock::now, json, status::Handled};
 
 /// The most items of a page.
 pub(super) const PAGE: [usize; 2] = [1, 100];
 
-/// The bytes of each payload on a page: the most, and without a word about it.
+/// The bytes of each payload on a page: the limit, and the default.
 const BYTES: [usize; 2] = [0, 65_536];
 const SOME_BYTES: usize = 1_024;
 
-/// The bytes of a payload that is asked for by itself.
+/// The most bytes of a payload in an answer about one item.
 pub(super) const WHOLE: usize = 1 << 20;
 
 /// `GET /api/v1/queues/{queue}/items`
-pub(super) async fn list(call: Call) -> Answer {
-    let queue = call.queue()?;
-    let state = call.query.parsed::<ItemState>("state")?.unwrap_or_default();
-    let limit = call.query.number("limit", PAGE, PAGE[1])?;
+pub(super) async fn list(request: ApiRequest) -> Answer {
+    let queue = request.queue()?;
+    let state = request.query.parsed::<ItemState>("state")?.unwrap_or_default();
+    let limit = request.query.number("limit", PAGE, PAGE[1])?;
     let limit = NonZeroUsize::new(limit).unwrap_or(NonZeroUsize::MIN);
-    let bytes = call.query.number("bytes", BYTES, SOME_BYTES)?;
-    let after = call.query.text("after").map(|text| Cursor::parse(state, text)).transpose();
-    let after = after.map_err(|error| Failure::NotFound(format!("parameter after: {error}")))?;
-    let page: ItemPage = call
-        .site
+    let bytes = request.query.number("bytes", BYTES, SOME_BYTES)?;
+    let after = request.query.text("after").map(|text| Cursor::parse(state, text)).transpose();
+    let after = after.map_err(|error| ApiError::NotFound(format!("parameter after: {error}")))?;
+    let page: ItemPage = request
+        .app
         .transact(|tr| async {
             let page = queue.view(&tr, state, after.as_ref(), limit).await;
             (tr, page)
         })
         .await?;
-    let shown = Shown::of(&call, state);
+    let shown = Shown::of(&request, state);
     let items: Vec<Value> = page.items.iter().map(|view| shown.show(view, bytes)).collect();
     let next = page.next.map(|next| next.to_string());
     Ok(HttpResponse::Ok().json(json!({ "items": items, "next": next, "unreadable": page.unreadable })))
 }
 
-/// What this daemon knows of items in addition to the database.
+/// The data about items that this daemon adds to the database's.
 struct Shown {
     /// How many attempts an item of the queue has.
     max_attempts: Option<u32>,
@@ -55,11 +55,11 @@ struct Shown {
 }
 
 impl Shown {
-    fn of(call: &Call, state: ItemState) -> Self {
-        let name = call.value(0);
-        let max_attempts = call.site.config().queues.get(name).map(|queue| queue.retry.max_attempts);
+    fn of(request: &ApiRequest, state: ItemState) -> Self {
+        let name = request.value(0);
+        let max_attempts = request.app.config().queues.get(name).map(|queue| queue.retry.max_attempts);
         let handled = match state {
-            ItemState::Running => call.site.door.status.handled(name),
+            ItemState::Running => request.app.daemon.status.handled(name),
             _ => HashMap::new(),
         };
         Self { max_attempts, handled }
@@ -80,31 +80,31 @@ impl Shown {
 }
 
 /// `GET /api/v1/queues/{queue}/items/{id}`
-pub(super) async fn one(call: Call) -> Answer {
-    let (queue, id) = (call.queue()?, call.id(1)?);
-    let found = call
-        .site
+pub(super) async fn one(request: ApiRequest) -> Answer {
+    let (queue, id) = (request.queue()?, request.id(1)?);
+    let found = request
+        .app
         .transact(|tr| async {
             let found = queue.view_item(&tr, &id).await;
             (tr, found)
         })
         .await?;
     let view = found.ok_or_else(|| gone(&id))?;
-    Ok(HttpResponse::Ok().json(Shown::of(&call, view.state).show(&view, WHOLE)))
+    Ok(HttpResponse::Ok().json(Shown::of(&request, view.state).show(&view, WHOLE)))
 }
 
 /// `DELETE /api/v1/queues/{queue}/items/{id}`
-pub(super) async fn delete(call: Call) -> Answer {
-    let (queue, id) = (call.unfrozen_queue().await?, call.id(1)?);
-    let _place = call.site.place()?;
-    told(&id, queue.delete_item(&call.site.door.db, &POLICY, &id).await?)
+pub(super) async fn delete(request: ApiRequest) -> Answer {
+    let (queue, id) = (request.unfrozen_queue().await?, request.id(1)?);
+    let _place = request.app.place()?;
+    told(&id, queue.delete_item(&request.app.daemon.db, &POLICY, &id).await?)
 }
 
 /// `POST /api/v1/queues/{queue}/items/{id}/requeue`
-pub(super) async fn requeue(call: Call) -> Answer {
-    let (queue, id) = (call.unfrozen_queue().await?, call.id(1)?);
-    let _place = call.site.place()?;
-    told(&id, queue.requeue_item(&call.site.door.db, &POLICY, &id).await?)
+pub(super) async fn requeue(request: ApiRequest) -> Answer {
+    let (queue, id) = (request.unfrozen_queue().await?, request.id(1)?);
+    let _place = request.app.place()?;
+    told(&id, queue.requeue_item(&request.app.daemon.db, &POLICY, &id).await?)
 }
 
 fn told(id: &ItemId, fate: ItemEffect) -> Answer {
@@ -112,12 +112,12 @@ fn told(id: &ItemId, fate: ItemEffect) -> Answer {
         ItemEffect::Done => Ok(HttpResponse::Ok().json(json!({ "id": id.to_string() }))),
         ItemEffect::Gone => Err(gone(id)),
         ItemEffect::Refused => Err(unique_taken(id)),
-        ItemEffect::Ready => Err(Failure::Conflict {
+        ItemEffect::Ready => Err(ApiError::Conflict {
             code: "ready",
             message: format!("item {id} is ready already"),
             fix: "there is nothing to do",
         }),
-        ItemEffect::Running => Err(Failure::Conflict {
+        ItemEffect::Running => Err(ApiError::Conflict {
             code: "running",
             message: format!("item {id} is running: a worker has it"),
             fix: "wait until its worker is done with it",
@@ -125,13 +125,13 @@ fn told(id: &ItemId, fate: ItemEffect) -> Answer {
     }
 }
 
-fn gone(id: &ItemId) -> Failure {
-    Failure::NotFound(format!("this queue has no item {id}"))
+fn gone(id: &ItemId) -> ApiError {
+    ApiError::NotFound(format!("this queue has no item {id}"))
 }
 
-impl Call {
+impl ApiRequest {
     /// The id at this place of the path.
-    pub(super) fn id(&self, index: usize) -> Result<ItemId, Failure> {
-        self.value(index).parse().map_err(|error| Failure::Bad(format!("{error}")))
+    pub(super) fn id(&self, index: usize) -> Result<ItemId, ApiError> {
+        self.value(index).parse().map_err(|error| ApiError::Bad(format!("{error}")))
     }
 }

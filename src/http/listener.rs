@@ -12,7 +12,7 @@ use std::{
 
 use crate::config::{DEFAULT_ADDRESS, Listen};
 
-/// Who may write to a socket may ask and tell everything: the daemon's user and its group.
+/// The mode of a Unix socket: the daemon's user and group may connect, and use the whole API.
 const SOCKET_MODE: u32 = 0o660;
 
 /// Where the daemon listens.

@@ -3,14 +3,14 @@
 use actix_web::{HttpResponse, http::header};
 
 use super::{
-    call::{Answer, Call},
+    api_request::{Answer, ApiRequest},
     status,
 };
 use crate::metrics::{CONTENT_TYPE, render};
 
 /// All metrics at this moment.
-pub(super) async fn scrape(call: Call) -> Answer {
-    let snapshot = status::snapshot(&call).await;
-    let text = render(&call.site.door.status.metrics, snapshot);
+pub(super) async fn scrape(request: ApiRequest) -> Answer {
+    let snapshot = status::snapshot(&request).await;
+    let text = render(&request.app.daemon.status.metrics, snapshot);
     Ok(HttpResponse::Ok().insert_header((header::CONTENT_TYPE, CONTENT_TYPE)).body(text))
 }

@@ -1,6 +1,6 @@
-//! HTTP: what operators, their tools and programs ask the daemon, and tell it.
+//! The HTTP API for operators, their tools, and programs.
 //!
-//! A thread of its own serves it, so that whatever clients do never keeps the actors from their work. A request goes through
+//! It has a thread of its own, so that clients never delay the actors. A request goes through
 //! `serve`: the guards, the route, the handler, the headers of every answer. `docs/API.md` has the endpoints, and `docs/openapi.json`
 //! in every detail; tests hold both to [`routes::ROUTES`].
 //!
@@ -10,8 +10,9 @@
 //! connection may be silent for 15 s, or leave an answer unread for 20. Bodies have `http.max-body` bytes each and 64 MiB together. At most 16 requests are at the database at
 //! a time, for up to 5 s each; an answer takes at most 30 s.
 
+mod api_request;
+mod app_state;
 mod body;
-mod call;
 mod database;
 mod dead;
 mod error;
@@ -33,7 +34,6 @@ mod reload;
 mod routes;
 mod serve;
 mod server;
-mod site;
 mod slow_readers;
 mod status;
 mod ticker;

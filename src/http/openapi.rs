@@ -2,11 +2,11 @@
 
 use actix_web::{HttpResponse, http::header::ContentType};
 
-use super::call::{Answer, Call};
+use super::api_request::{Answer, ApiRequest};
 
 const DOCUMENT: &str = include_str!("../../docs/openapi.json");
 
-pub(super) async fn document(_: Call) -> Answer {
+pub(super) async fn document(_: ApiRequest) -> Answer {
     Ok(HttpResponse::Ok().content_type(ContentType::json()).body(DOCUMENT))
 }
 

@@ -4,8 +4,8 @@ use actix_web::{HttpResponse, http::header};
 use twox_hash::XxHash3_64;
 
 use super::{
-    call::{Answer, Call},
-    error::Failure,
+    api_request::{Answer, ApiRequest},
+    error::ApiError,
 };
 
 /// A file of the page.
@@ -45,20 +45,20 @@ const FILES: &[File] = files![
 ];
 
 /// `GET /`
-pub(super) async fn index(call: Call) -> Answer {
-    file(&call, INDEX)
+pub(super) async fn index(request: ApiRequest) -> Answer {
+    file(&request, INDEX)
 }
 
 /// `GET /assets/{file}`
-pub(super) async fn asset(call: Call) -> Answer {
-    file(&call, call.value(0))
+pub(super) async fn asset(request: ApiRequest) -> Answer {
+    file(&request, request.value(0))
 }
 
-fn file(call: &Call, name: &str) -> Answer {
+fn file(request: &ApiRequest, name: &str) -> Answer {
     let file = FILES.iter().find(|file| file.name == name);
-    let file = file.ok_or_else(|| Failure::NotFound(format!("the page has no file {name:?}")))?;
+    let file = file.ok_or_else(|| ApiError::NotFound(format!("the page has no file {name:?}")))?;
     let tag = file.tag();
-    let known = call.request.headers().get_all(header::IF_NONE_MATCH);
+    let known = request.http.headers().get_all(header::IF_NONE_MATCH);
     let known =
         known.filter_map(|value| value.to_str().ok()).any(|tags| tags.split(", ").any(|it| it == tag));
     let mut response = if known { HttpResponse::NotModified() } else { HttpResponse::Ok() };

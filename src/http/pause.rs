@@ -5,51 +5,51 @@ use kvqueue_queue::{MAX_REASON, Pause, Queue};
 use serde::Deserialize;
 
 use super::{
-    call::{Answer, Call},
-    error::Failure,
+    api_request::{Answer, ApiRequest},
+    error::ApiError,
     frozen,
     status::no_queue,
 };
-use crate::{consumer::clock, control::Refused, status::Phase};
+use crate::{consumer::clock, control::CommandError, status::Phase};
 
-/// How a queue is to be paused.
+/// The body of a pause.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct How {
-    /// For this daemon alone, until it ends.
+    /// In this daemon only, until it ends.
     local: bool,
     /// Why, for people.
     reason: String,
 }
 
 /// `PUT /api/v1/queues/{queue}/pause`
-pub(super) async fn pause(mut call: Call) -> Answer {
-    let queue = call.queue()?;
-    let How { local, reason } = call.json_if_any().await?;
+pub(super) async fn pause(mut request: ApiRequest) -> Answer {
+    let queue = request.queue()?;
+    let How { local, reason } = request.json_if_any().await?;
     if reason.len() > MAX_REASON {
         let problem = format!("the reason has {} bytes, at most {MAX_REASON} are kept", reason.len());
-        return Err(Failure::Bad(problem));
+        return Err(ApiError::Bad(problem));
     }
     if local {
-        return pause_locally(&call, true).await;
+        return pause_locally(&request, true).await;
     }
     let record = Pause { at: clock::now(), frozen: false, reason };
-    change(&call, &queue, Some(&record)).await
+    change(&request, &queue, Some(&record)).await
 }
 
 /// `DELETE /api/v1/queues/{queue}/pause`
-pub(super) async fn resume(call: Call) -> Answer {
-    let queue = call.queue()?;
-    if call.query.flag("local")? {
-        return pause_locally(&call, false).await;
+pub(super) async fn resume(request: ApiRequest) -> Answer {
+    let queue = request.queue()?;
+    if request.query.flag("local")? {
+        return pause_locally(&request, false).await;
     }
-    change(&call, &queue, None).await
+    change(&request, &queue, None).await
 }
 
-/// Writes the record, or clears it; unless the queue is being moved, or was.
-async fn change(call: &Call, queue: &Queue, pause: Option<&Pause>) -> Answer {
-    let frozen = call
-        .site
+/// Writes or clears the record, unless the queue is frozen.
+async fn change(request: &ApiRequest, queue: &Queue, pause: Option<&Pause>) -> Answer {
+    let frozen = request
+        .app
         .transact(|tr| async move {
             let found = match queue.paused(&tr).await {
                 Ok(found) => found.filter(|found| found.frozen),
@@ -69,21 +69,21 @@ async fn change(call: &Call, queue: &Queue, pause: Option<&Pause>) -> Answer {
     }
 }
 
-async fn pause_locally(call: &Call, paused: bool) -> Answer {
-    let (site, name) = (&call.site, call.value(0));
-    if !site.config().queues.contains_key(name) {
+async fn pause_locally(request: &ApiRequest, paused: bool) -> Answer {
+    let (app, name) = (&request.app, request.value(0));
+    if !app.config().queues.contains_key(name) {
         return Err(no_queue(name));
     }
-    match site.door.control.pause_locally(name, paused).await {
+    match app.daemon.commands.pause_locally(name, paused).await {
         Ok(()) => Ok(HttpResponse::NoContent().finish()),
-        Err(refused) => Err(refuse(call, refused)),
+        Err(refused) => Err(refuse(request, refused)),
     }
 }
 
-/// An order was refused, or the daemon obeys no orders any more.
-pub(super) fn refuse(call: &Call, Refused(reason): Refused) -> Failure {
-    match call.site.door.status.current_phase() {
-        Phase::Draining => Failure::Unavailable(reason),
-        Phase::Starting | Phase::Ready | Phase::Reloading => Failure::Refused(reason),
+/// The error for a command that failed.
+pub(super) fn refuse(request: &ApiRequest, CommandError(reason): CommandError) -> ApiError {
+    match request.app.daemon.status.current_phase() {
+        Phase::Draining => ApiError::Unavailable(reason),
+        Phase::Starting | Phase::Ready | Phase::Reloading => ApiError::Refused(reason),
     }
 }

@@ -8,20 +8,20 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{
+    api_request::{Answer, ApiRequest},
     body::whole,
-    call::{Answer, Call},
     database::{PATIENCE, POLICY},
     dead::all,
-    error::Failure,
+    error::ApiError,
 };
 
 /// `DELETE /api/v1/queues/{queue}`
-pub(super) async fn delete(call: Call) -> Answer {
-    call.confirmed(call.query.text("confirm").unwrap_or_default(), "all items of")?;
-    let queue = call.unfrozen_queue().await?;
+pub(super) async fn delete(request: ApiRequest) -> Answer {
+    request.confirmed(request.query.text("confirm").unwrap_or_default(), "all items of")?;
+    let queue = request.unfrozen_queue().await?;
     let queue = &queue;
-    let counts = call
-        .site
+    let counts = request
+        .app
         .transact(|tr| async move {
             let counts = match queue.delete_counted(&tr).await {
                 Err(other @ QueueError::OtherKind { .. }) => Ok(Err(other.to_string())),
@@ -30,13 +30,13 @@ pub(super) async fn delete(call: Call) -> Answer {
             (tr, counts)
         })
         .await?;
-    let Counts { ready, running, waiting, dead, .. } = counts.map_err(|message| Failure::Conflict {
+    let Counts { ready, running, waiting, dead, .. } = counts.map_err(|message| ApiError::Conflict {
         code: "other_kind",
         message,
         fix: "add the queue with its kind to the daemon's configuration, or use the command line: kvqueue delete --kind",
     })?;
     let items = json!({ "ready": ready, "running": running, "waiting": waiting, "dead": dead });
-    Ok(HttpResponse::Ok().json(json!({ "queue": call.value(0), "deleted": true, "items": items })))
+    Ok(HttpResponse::Ok().json(json!({ "queue": request.value(0), "deleted": true, "items": items })))
 }
 
 /// Which items are to be made ready.
@@ -52,15 +52,15 @@ struct Which {
 }
 
 /// `POST /api/v1/queues/{queue}/requeue`
-pub(super) async fn requeue(mut call: Call) -> Answer {
-    let Which { waiting, dead } = call.json().await?;
+pub(super) async fn requeue(mut request: ApiRequest) -> Answer {
+    let Which { waiting, dead } = request.json().await?;
     if !waiting && !dead {
         let problem = "say which items are to be made ready: \"waiting\": true, \"dead\": true, or both";
-        return Err(Failure::Bad(problem.to_owned()));
+        return Err(ApiError::Bad(problem.to_owned()));
     }
-    let queue = call.unfrozen_queue().await?;
-    let _place = call.site.place()?;
-    let (db, mut done) = (&call.site.door.db, AllDead::default());
+    let queue = request.unfrozen_queue().await?;
+    let _place = request.app.place()?;
+    let (db, mut done) = (&request.app.daemon.db, AllDead::default());
     if waiting {
         let hastened = queue.requeue_scheduled(db, &POLICY, None).await?;
         done.moved += hastened.moved;
@@ -96,25 +96,25 @@ struct Move {
 }
 
 /// `POST /api/v1/queues/{queue}/move`
-pub(super) async fn move_items(mut call: Call) -> Answer {
-    let Move { to, limit, all, dead } = call.json().await?;
+pub(super) async fn move_items(mut request: ApiRequest) -> Answer {
+    let Move { to, limit, all, dead } = request.json().await?;
     if limit.is_some_and(|limit| !(1..=MOST).contains(&limit)) {
-        return Err(Failure::Bad(format!("limit is 1 to {MOST}; for all items send \"all\": true")));
+        return Err(ApiError::Bad(format!("limit is 1 to {MOST}; for all items send \"all\": true")));
     }
     if all == limit.is_some() {
         let problem = "say how many items are to be moved: either \"limit\": N or \"all\": true";
-        return Err(Failure::Bad(problem.to_owned()));
+        return Err(ApiError::Bad(problem.to_owned()));
     }
-    let (from, to) = (call.unfrozen_queue().await?, call.unfrozen(&to).await?);
+    let (from, to) = (request.unfrozen_queue().await?, request.unfrozen(&to).await?);
     let from = if all { from.in_order_for(&to) } else { from };
     let what = if dead { Movable::Dead } else { Movable::Ready };
-    let mut mover = Mover::new(from, to, what).map_err(|error| Failure::Conflict {
+    let mut mover = Mover::new(from, to, what).map_err(|error| ApiError::Conflict {
         code: "same_queue",
         message: error.to_string(),
         fix: "name another queue",
     })?;
-    let _place = call.site.place()?;
-    let (db, began) = (&call.site.door.db, Instant::now());
+    let _place = request.app.place()?;
+    let (db, began) = (&request.app.daemon.db, Instant::now());
     let (mut moved, mut refused, mut unreadable, mut more) = (0, 0, 0, true);
     while more && began.elapsed() < PATIENCE {
         let left = limit.map_or(usize::MAX, |limit| limit - moved);
@@ -133,14 +133,14 @@ pub(super) async fn move_items(mut call: Call) -> Answer {
     Ok(HttpResponse::Ok().json(done))
 }
 
-impl Call {
+impl ApiRequest {
     /// Makes sure that a deletion is meant: the queue's name has to be said once more.
-    pub(super) fn confirmed(&self, given: &str, what: &str) -> Result<(), Failure> {
+    pub(super) fn confirmed(&self, given: &str, what: &str) -> Result<(), ApiError> {
         let name = self.value(0);
         if given == name {
             return Ok(());
         }
-        Err(Failure::Conflict {
+        Err(ApiError::Conflict {
             code: "not_confirmed",
             message: format!("this deletes {what} queue {name:?} for good, and {given:?} is confirmed"),
             fix: "repeat it with the queue's own name",

@@ -3,14 +3,14 @@
 use actix_web::HttpResponse;
 
 use super::{
-    call::{Answer, Call},
+    api_request::{Answer, ApiRequest},
     pause::refuse,
 };
 
 /// Reloads the configuration, and returns the result.
-pub(super) async fn reload(call: Call) -> Answer {
-    match call.site.door.control.reload().await {
+pub(super) async fn reload(request: ApiRequest) -> Answer {
+    match request.app.daemon.commands.reload().await {
         Ok(reloaded) => Ok(HttpResponse::Ok().json(reloaded)),
-        Err(refused) => Err(refuse(&call, refused)),
+        Err(refused) => Err(refuse(&request, refused)),
     }
 }

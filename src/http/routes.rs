@@ -1,30 +1,30 @@
-//! All there is. `docs/openapi.json` describes each; a test compares them.
+//! All routes. `docs/openapi.json` describes each; a test compares them.
 
 use std::collections::BTreeSet;
 
 use super::{
-    call::Handler, dead, events, health, items, metrics, openapi, pause, push, queue, reload, status,
+    api_request::Handler, dead, events, health, items, metrics, openapi, pause, push, queue, reload, status,
     uri::matched,
 };
 
 /// Who may use a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
-    /// Everybody, without the secret: it tells nothing that is worth one.
+    /// Everybody, without the secret: the answer has nothing secret.
     Open,
-    /// Clients that know the secret, but not pages of other sites.
+    /// Clients with the secret, except pages of other sites.
     Read,
-    /// The same, unless nothing can be changed here.
+    /// The same, unless `http.read-only` is set.
     Write,
 }
 
 /// One method at one path.
 pub(super) struct Route {
     pub(super) method: &'static str,
-    /// With the names of its values, as in `/api/v1/queues/{queue}`.
+    /// The path with the names of its values, as in `/api/v1/queues/{queue}`.
     pub(super) path: &'static str,
     pub(super) access: Access,
-    /// The parameters that may be in its query.
+    /// The allowed parameters of its query.
     pub(super) query: &'static [&'static str],
     pub(super) handler: Handler,
 }
@@ -49,48 +49,50 @@ const fn open(path: &'static str, handler: Handler) -> Route {
 /// Every route.
 pub(super) const ROUTES: &[Route] = &[
     #[cfg(feature = "page")]
-    open("/", |call| Box::pin(super::page::index(call))),
+    open("/", |request| Box::pin(super::page::index(request))),
     #[cfg(feature = "page")]
-    open("/assets/{file}", |call| Box::pin(super::page::asset(call))),
-    open("/livez", |call| Box::pin(health::live(call))),
-    open("/readyz", |call| Box::pin(health::ready(call))),
-    get("/metrics", &[], |call| Box::pin(metrics::scrape(call))),
-    get("/api/v1/status", &[], |call| Box::pin(status::whole(call))),
-    get("/api/v1/queues", &["all"], |call| Box::pin(status::list(call))),
-    get("/api/v1/queues/{queue}", &[], |call| Box::pin(status::queue(call))),
-    change("DELETE", "/api/v1/queues/{queue}", &["confirm"], |call| Box::pin(queue::delete(call))),
-    change("POST", "/api/v1/queues/{queue}/requeue", &[], |call| Box::pin(queue::requeue(call))),
-    change("POST", "/api/v1/queues/{queue}/move", &[], |call| Box::pin(queue::move_items(call))),
-    get("/api/v1/queues/{queue}/history", &[], |call| Box::pin(status::history(call))),
-    get("/api/v1/events", &[], |call| Box::pin(events::follow(call))),
-    get("/api/v1/queues/{queue}/items", &["state", "after", "limit", "bytes"], |call| {
-        Box::pin(items::list(call))
+    open("/assets/{file}", |request| Box::pin(super::page::asset(request))),
+    open("/livez", |request| Box::pin(health::live(request))),
+    open("/readyz", |request| Box::pin(health::ready(request))),
+    get("/metrics", &[], |request| Box::pin(metrics::scrape(request))),
+    get("/api/v1/status", &[], |request| Box::pin(status::whole(request))),
+    get("/api/v1/queues", &["all"], |request| Box::pin(status::list(request))),
+    get("/api/v1/queues/{queue}", &[], |request| Box::pin(status::queue(request))),
+    change("DELETE", "/api/v1/queues/{queue}", &["confirm"], |request| Box::pin(queue::delete(request))),
+    change("POST", "/api/v1/queues/{queue}/requeue", &[], |request| Box::pin(queue::requeue(request))),
+    change("POST", "/api/v1/queues/{queue}/move", &[], |request| Box::pin(queue::move_items(request))),
+    get("/api/v1/queues/{queue}/history", &[], |request| Box::pin(status::history(request))),
+    get("/api/v1/events", &[], |request| Box::pin(events::follow(request))),
+    get("/api/v1/queues/{queue}/items", &["state", "after", "limit", "bytes"], |request| {
+        Box::pin(items::list(request))
     }),
-    change("POST", "/api/v1/queues/{queue}/items", &[], |call| Box::pin(push::push(call))),
-    get("/api/v1/queues/{queue}/items/{id}", &[], |call| Box::pin(items::one(call))),
-    change("DELETE", "/api/v1/queues/{queue}/items/{id}", &[], |call| Box::pin(items::delete(call))),
-    change("POST", "/api/v1/queues/{queue}/items/{id}/requeue", &[], |call| Box::pin(items::requeue(call))),
-    get("/api/v1/queues/{queue}/dead", &["after", "limit"], |call| Box::pin(dead::list(call))),
-    // Before the letters: these are no ids.
-    change("POST", "/api/v1/queues/{queue}/dead/retry", &[], |call| Box::pin(dead::retry_all(call))),
-    change("POST", "/api/v1/queues/{queue}/dead/purge", &[], |call| Box::pin(dead::purge_all(call))),
-    get("/api/v1/queues/{queue}/dead/{id}", &[], |call| Box::pin(dead::one(call))),
-    change("DELETE", "/api/v1/queues/{queue}/dead/{id}", &[], |call| Box::pin(dead::purge(call))),
-    change("POST", "/api/v1/queues/{queue}/dead/{id}/retry", &[], |call| Box::pin(dead::retry(call))),
-    change("PUT", "/api/v1/queues/{queue}/pause", &[], |call| Box::pin(pause::pause(call))),
-    change("DELETE", "/api/v1/queues/{queue}/pause", &["local"], |call| Box::pin(pause::resume(call))),
-    get("/api/v1/consumers", &[], |call| Box::pin(status::consumers(call))),
-    change("POST", "/api/v1/reload", &[], |call| Box::pin(reload::reload(call))),
-    get("/api/v1/openapi.json", &[], |call| Box::pin(openapi::document(call))),
+    change("POST", "/api/v1/queues/{queue}/items", &[], |request| Box::pin(push::push(request))),
+    get("/api/v1/queues/{queue}/items/{id}", &[], |request| Box::pin(items::one(request))),
+    change("DELETE", "/api/v1/queues/{queue}/items/{id}", &[], |request| Box::pin(items::delete(request))),
+    change("POST", "/api/v1/queues/{queue}/items/{id}/requeue", &[], |request| {
+        Box::pin(items::requeue(request))
+    }),
+    get("/api/v1/queues/{queue}/dead", &["after", "limit"], |request| Box::pin(dead::list(request))),
+    // Before the routes of one letter: `retry` and `purge` are not ids.
+    change("POST", "/api/v1/queues/{queue}/dead/retry", &[], |request| Box::pin(dead::retry_all(request))),
+    change("POST", "/api/v1/queues/{queue}/dead/purge", &[], |request| Box::pin(dead::purge_all(request))),
+    get("/api/v1/queues/{queue}/dead/{id}", &[], |request| Box::pin(dead::one(request))),
+    change("DELETE", "/api/v1/queues/{queue}/dead/{id}", &[], |request| Box::pin(dead::purge(request))),
+    change("POST", "/api/v1/queues/{queue}/dead/{id}/retry", &[], |request| Box::pin(dead::retry(request))),
+    change("PUT", "/api/v1/queues/{queue}/pause", &[], |request| Box::pin(pause::pause(request))),
+    change("DELETE", "/api/v1/queues/{queue}/pause", &["local"], |request| Box::pin(pause::resume(request))),
+    get("/api/v1/consumers", &[], |request| Box::pin(status::consumers(request))),
+    change("POST", "/api/v1/reload", &[], |request| Box::pin(reload::reload(request))),
+    get("/api/v1/openapi.json", &[], |request| Box::pin(openapi::document(request))),
 ];
 
-/// What there is for a request.
+/// The result of looking up a route.
 pub(super) enum Found<'p> {
     /// A route, and the values of the path, still encoded.
     Route(&'static Route, Vec<&'p str>),
     /// Other methods at that path.
     Other(String),
-    /// Nothing.
+    /// The path does not exist.
     None,
 }
 
@@ -103,7 +105,7 @@ impl Found<'_> {
     }
 }
 
-/// Finds the route of a request. HEAD uses the route of GET. Where several paths fit, the first is meant.
+/// Finds the route of a request. HEAD uses the route of GET. If several paths fit, the first wins.
 pub(super) fn find<'p>(method: &str, path: &'p str) -> Found<'p> {
     let Some((meant, values)) =
         ROUTES.iter().find_map(|route| Some((route.path, matched(route.path, path)?)))

@@ -1,4 +1,4 @@
-//! One request: the guards, the route, the handler, and what goes with every answer.
+//! Serving a request: the guards, the route, the endpoint, and the headers of every answer.
 
 use std::{
     sync::Arc,
@@ -13,40 +13,40 @@ use actix_web::{
 use tokio::time::{sleep, timeout};
 
 use super::{
+    api_request::{Answer, ApiRequest},
+    app_state::AppState,
     body,
-    call::{Answer, Call},
-    error::Failure,
+    error::ApiError,
     guard, headers,
     routes::{Access, Found, Route, find},
-    site::Site,
     uri::{self, Query},
 };
 use crate::deadlines::REQUEST;
 use crate::metrics::Request;
 
-/// How long a client that does not know the secret waits.
+/// The delay of an answer to a client with a wrong secret.
 const WRONG_SECRET: Duration = guard::PAUSE;
 
-/// How a request is logged that fits no route.
+/// The route of a request in the log if it has none.
 const NO_ROUTE: &str = "none";
 
-pub(super) async fn serve(request: HttpRequest, payload: Payload, site: Data<Site>) -> HttpResponse {
+pub(super) async fn serve(request: HttpRequest, payload: Payload, app: Data<AppState>) -> HttpResponse {
     let began = Instant::now();
-    let site = site.into_inner();
+    let app = app.into_inner();
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
     let found = find(method.as_str(), &path);
     let route = found.route();
-    let answer = answer(request, payload, &site, found).await;
+    let answer = answer(request, payload, &app, found).await;
     let mut response = match answer {
         Ok(response) => response,
-        Err(failure) => site.explain(failure).await.response(),
+        Err(failure) => app.explain(failure).await.response(),
     };
     headers::add(response.headers_mut());
     let pattern = route.map_or(NO_ROUTE, |route| route.path);
     let status = response.status().as_u16();
-    site.door.status.metrics.requests.get_or_create(&Request { route: pattern, code: status }).inc();
-    // The pattern, never the path, its query or a body: they have names, secrets, payloads.
+    app.daemon.status.metrics.requests.get_or_create(&Request { route: pattern, code: status }).inc();
+    // Logs the pattern, never the path, query or body: these have names, secrets and payloads.
     tracing::debug!(
         event = "request",
         method = method.as_str(),
@@ -58,61 +58,61 @@ pub(super) async fn serve(request: HttpRequest, payload: Payload, site: Data<Sit
     response
 }
 
-async fn answer(request: HttpRequest, payload: Payload, site: &Arc<Site>, found: Found<'_>) -> Answer {
-    let config = site.config();
+async fn answer(request: HttpRequest, payload: Payload, app: &Arc<AppState>, found: Found<'_>) -> Answer {
+    let config = app.config();
     let heads = request.headers();
-    site.hosts.check(heads, &config.http.origins)?;
+    app.hosts.check(heads, &config.http.origins)?;
     if !found.route().is_some_and(|route| route.access == Access::Open) {
-        check_token(&request, site).await?;
+        check_token(&request, app).await?;
     }
     let (route, values) = match found {
         Found::Route(route, values) => (route, values),
         Found::Other(allow) => {
-            return Err(Failure::Method { method: request.method().to_string(), allow });
+            return Err(ApiError::Method { method: request.method().to_string(), allow });
         }
-        Found::None => return Err(Failure::NotFound("there is nothing at this path".to_owned())),
+        Found::None => return Err(ApiError::NotFound("there is nothing at this path".to_owned())),
     };
-    // What needs no secret may be asked by any page. Anything else could be used up by one: events, and reads.
+    // Pages of any site may request open routes. Other routes are guarded: a page could exhaust their limits.
     if route.access != Access::Open {
         guard::check_origin(heads, &config.http.origins)?;
     }
     if route.access == Access::Write {
         if config.http.read_only {
-            return Err(Failure::ReadOnly);
+            return Err(ApiError::ReadOnly);
         }
         if heads.contains_key(header::CONTENT_TYPE) && !body::is_json(heads) {
-            return Err(Failure::ContentType);
+            return Err(ApiError::ContentType);
         }
     }
-    carry_out(request, payload, site, route, &values).await
+    carry_out(request, payload, app, route, &values).await
 }
 
 async fn carry_out(
     request: HttpRequest,
     payload: Payload,
-    site: &Arc<Site>,
+    app: &Arc<AppState>,
     route: &Route,
     values: &[&str],
 ) -> Answer {
     let values = values.iter().map(|value| uri::decode(value)).collect::<Result<_, _>>()?;
     let query = Query::read(request.query_string(), route.query)?;
-    let call = Call { site: site.clone(), request, query, values, payload, held: None };
-    // What it gives back may be sent for longer: events go on until the client goes.
-    let late = |_| Failure::Unavailable(format!("the answer was not there within {} s", REQUEST.as_secs()));
-    timeout(REQUEST, (route.handler)(call)).await.map_err(late)?
+    let request = ApiRequest { app: app.clone(), http: request, query, values, payload, held: None };
+    // The time limit does not apply to sending the answer: a stream of events goes on until the client closes it.
+    let late = |_| ApiError::Unavailable(format!("the answer was not there within {} s", REQUEST.as_secs()));
+    timeout(REQUEST, (route.handler)(request)).await.map_err(late)?
 }
 
 /// A client with a wrong secret gets its answer slowly. If too many try at once, they are refused as too many.
-async fn check_token(request: &HttpRequest, site: &Site) -> Result<(), Failure> {
-    let Some(token) = site.token() else { return Ok(()) };
+async fn check_token(request: &HttpRequest, app: &AppState) -> Result<(), ApiError> {
+    let Some(token) = app.token() else { return Ok(()) };
     let Err(failure) = token.check(request.headers()) else { return Ok(()) };
-    let Ok(_place) = site.waiting.try_acquire() else {
-        return Err(Failure::Busy("too many clients do not know the secret"));
+    let Ok(_place) = app.waiting.try_acquire() else {
+        return Err(ApiError::Busy("too many clients do not know the secret"));
     };
-    // After the second, what was read of the file is younger than the request.
+    // After the second pause, the file was read after the request arrived.
     for pause in [Duration::ZERO, WRONG_SECRET] {
         sleep(pause).await;
-        if site.knows_new_token(request.headers()).await {
+        if app.knows_new_token(request.headers()).await {
             return Ok(());
         }
     }

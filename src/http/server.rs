@@ -16,10 +16,10 @@ use actix_web::{
 use rustix::net::sockopt;
 use tokio::{runtime, sync::oneshot, time::timeout};
 
-use super::{guard::Hosts, listener::Listener, serve::serve, site::Site, slow_readers::Connections};
+use super::{app_state::AppState, guard::Hosts, listener::Listener, serve::serve, slow_readers::Connections};
 use crate::{
     config::{Http, Listen},
-    control::Door,
+    control::DaemonHandle,
 };
 
 /// How long the head of a request may take.
@@ -44,7 +44,7 @@ pub enum HttpError {
     Listen {
         /// The address.
         listen: Listen,
-        /// What the system said.
+        /// The system's error.
         #[source]
         error: io::Error,
     },
@@ -62,7 +62,7 @@ pub(crate) struct Server {
 }
 
 /// Serves in a thread of its own; `None` if there is to be no HTTP.
-pub(crate) fn start(http: &Http, door: Door) -> Result<Option<Server>, HttpError> {
+pub(crate) fn start(http: &Http, daemon: DaemonHandle) -> Result<Option<Server>, HttpError> {
     let listener = Listener::open(&http.listen)
         .map_err(|error| HttpError::Listen { listen: http.listen.clone(), error })?;
     let Some(listener) = listener else { return Ok(None) };
@@ -74,8 +74,8 @@ pub(crate) fn start(http: &Http, door: Door) -> Result<Option<Server>, HttpError
     let thread = thread::Builder::new()
         .name("kvqueue-http".to_owned())
         .spawn(move || {
-            let site = |runtime| Arc::new(Site::new(door, hosts, runtime));
-            run(listener, connections, site, &tell, stopped);
+            let app = |runtime| Arc::new(AppState::new(daemon, hosts, runtime));
+            run(listener, connections, app, &tell, stopped);
         })
         .map_err(HttpError::Thread)?;
     // A thread that ends without a word has panicked, and that was logged.
@@ -88,7 +88,7 @@ pub(crate) fn start(http: &Http, door: Door) -> Result<Option<Server>, HttpError
 fn run(
     listener: Listener,
     connections: usize,
-    site: impl FnOnce(runtime::Handle) -> Arc<Site>,
+    app: impl FnOnce(runtime::Handle) -> Arc<AppState>,
     tell: &mpsc::Sender<io::Result<()>>,
     stopped: oneshot::Receiver<()>,
 ) {
@@ -97,15 +97,15 @@ fn run(
         // The starter waits for the answer.
         Err(error) => return drop(tell.send(Err(error))),
     };
-    let site = site(runtime.handle().clone());
+    let app = app(runtime.handle().clone());
     runtime.block_on(async {
-        let app = {
-            let site = web::Data::from(site.clone());
-            move || App::new().app_data(site.clone()).default_service(web::to(serve))
+        let factory = {
+            let app = web::Data::from(app.clone());
+            move || App::new().app_data(app.clone()).default_service(web::to(serve))
         };
         let unix = Connections::default();
         let opened = unix.clone();
-        let server = HttpServer::new(app)
+        let server = HttpServer::new(factory)
             .workers(1)
             .disable_signals()
             .max_connections(connections)
@@ -144,8 +144,8 @@ fn run(
         tokio::select! {
             // It does not end by itself.
             ended = server => drop(ended),
-            () = end(stopped, handle, &site) => {}
-            never = site.ticker.run(&site.door.status) => match never {},
+            () = end(stopped, handle, &app) => {}
+            never = app.ticker.run(&app.daemon.status) => match never {},
             never = unix.end_slow_readers(UNREAD) => match never {},
         }
     });
@@ -164,15 +164,15 @@ fn give_up_on_slow_readers(stream: &TcpStream) {
 }
 
 /// Waits for the end, and lets answers that have begun be finished.
-async fn end(stopped: oneshot::Receiver<()>, server: ServerHandle, site: &Site) {
+async fn end(stopped: oneshot::Receiver<()>, server: ServerHandle, app: &AppState) {
     // The sender is dropped, never used.
     let _ = stopped.await;
-    site.stopping.cancel();
+    app.stopping.cancel();
     server.stop(true).await;
-    site.producers.clear();
-    site.tasks.close();
-    // What takes longer leaves tokens behind, which are swept away later.
-    let _ = timeout(Duration::from_secs(LAST_ANSWERS), site.tasks.wait()).await;
+    app.producers.clear();
+    app.tasks.close();
+    // A session that takes longer leaves its token to a sweeper.
+    let _ = timeout(Duration::from_secs(LAST_ANSWERS), app.tasks.wait()).await;
 }
 
 impl Drop for Server {

@@ -10,8 +10,8 @@ use kvqueue_queue::{Queue, QueueError, queues_page};
 use serde_json::{Value, json};
 
 use super::{
-    call::{Answer, Call},
-    error::Failure,
+    api_request::{Answer, ApiRequest},
+    error::ApiError,
 };
 use crate::{
     json,
@@ -21,30 +21,31 @@ use crate::{
 /// How long an answer waits for the stats poller. After that it has the last known figures, with their age.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The most queues that are listed though they are not in the configuration.
+/// The most queues that are listed without being in the configuration.
 const MOST_OTHERS: usize = 1_000;
 
 /// How many of them are counted at a time.
 const TOGETHER: usize = 16;
 
 /// `GET /api/v1/status`
-pub(super) async fn whole(call: Call) -> Answer {
-    Ok(HttpResponse::Ok().json(snapshot(&call).await))
+pub(super) async fn whole(request: ApiRequest) -> Answer {
+    Ok(HttpResponse::Ok().json(snapshot(&request).await))
 }
 
 /// `GET /api/v1/queues`
-pub(super) async fn list(call: Call) -> Answer {
-    let all = call.query.flag("all")?;
-    let configured = snapshot(&call).await.queues;
-    let others = if all { others(&call, &configured).await? } else { Vec::new() };
+pub(super) async fn list(request: ApiRequest) -> Answer {
+    let all = request.query.flag("all")?;
+    let configured = snapshot(&request).await.queues;
+    let others = if all { others(&request, &configured).await? } else { Vec::new() };
     let configured = configured.iter().map(|queue| json!(queue));
     Ok(HttpResponse::Ok().json(json!({ "queues": configured.chain(others).collect::<Vec<_>>() })))
 }
 
-/// The queues that are in the database alone, and how many items they have.
-async fn others(call: &Call, configured: &[QueueJson]) -> Result<Vec<Value>, Failure> {
-    let prefix = call.site.config().prefix.clone();
-    call.site
+/// The queues that only the database has, with their counts.
+async fn others(request: &ApiRequest, configured: &[QueueJson]) -> Result<Vec<Value>, ApiError> {
+    let prefix = request.app.config().prefix.clone();
+    request
+        .app
         .transact(|tr| async {
             let others = counted(&tr, prefix.as_bytes(), configured).await;
             (tr, others)
@@ -77,33 +78,33 @@ async fn counted(
 }
 
 /// `GET /api/v1/queues/{queue}`
-pub(super) async fn queue(call: Call) -> Answer {
-    let name = call.value(0);
-    let queues = snapshot(&call).await.queues;
+pub(super) async fn queue(request: ApiRequest) -> Answer {
+    let name = request.value(0);
+    let queues = snapshot(&request).await.queues;
     let found = queues.into_iter().find(|queue| queue.queue == name).ok_or_else(|| no_queue(name))?;
     Ok(HttpResponse::Ok().json(found))
 }
 
 /// `GET /api/v1/queues/{queue}/history`
-pub(super) async fn history(call: Call) -> Answer {
-    let name = call.value(0);
-    let samples = call.site.door.status.history(name).ok_or_else(|| no_queue(name))?;
+pub(super) async fn history(request: ApiRequest) -> Answer {
+    let name = request.value(0);
+    let samples = request.app.daemon.status.history(name).ok_or_else(|| no_queue(name))?;
     Ok(HttpResponse::Ok().json(json!({ "samples": samples })))
 }
 
 /// `GET /api/v1/consumers`
-pub(super) async fn consumers(call: Call) -> Answer {
-    Ok(HttpResponse::Ok().json(json!({ "consumers": snapshot(&call).await.consumers })))
+pub(super) async fn consumers(request: ApiRequest) -> Answer {
+    Ok(HttpResponse::Ok().json(json!({ "consumers": snapshot(&request).await.consumers })))
 }
 
-/// The daemon works off no such queue.
-pub(super) fn no_queue(name: &str) -> Failure {
-    Failure::NotFound(format!("this daemon does not work off a queue {name:?}"))
+/// The error for a queue that this daemon does not process.
+pub(super) fn no_queue(name: &str) -> ApiError {
+    ApiError::NotFound(format!("this daemon does not process a queue {name:?}"))
 }
 
 /// The status, after the stats poller has looked.
-pub(super) async fn snapshot(call: &Call) -> Snapshot {
-    let status = &call.site.door.status;
+pub(super) async fn snapshot(request: &ApiRequest) -> Snapshot {
+    let status = &request.app.daemon.status;
     status.viewers.refresh(PATIENCE).await;
     status.snapshot()
 }

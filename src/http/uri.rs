@@ -1,8 +1,8 @@
-//! Paths and queries: what is written with percent signs, and what fits a pattern.
+//! Paths and queries: decoding them, and matching paths with patterns.
 
 use std::collections::BTreeMap;
 
-use super::error::Failure;
+use super::error::ApiError;
 
 /// The longest value in a path or a query, in bytes as it is sent: a name of 255 bytes, each of them encoded.
 const MAX_VALUE: usize = 1_024;
@@ -24,15 +24,15 @@ pub(super) fn matched<'p>(pattern: &str, path: &'p str) -> Option<Vec<&'p str>> 
     }
 }
 
-/// What was meant by a value in a path.
-pub(super) fn decode(value: &str) -> Result<String, Failure> {
+/// Decodes a value of a path.
+pub(super) fn decode(value: &str) -> Result<String, ApiError> {
     if value.len() > MAX_VALUE {
-        return Err(Failure::Bad(format!("a part of the path is longer than {MAX_VALUE} bytes")));
+        return Err(ApiError::Bad(format!("a part of the path is longer than {MAX_VALUE} bytes")));
     }
     let decoded = percent_decoded(value.as_bytes()).ok_or_else(|| {
-        Failure::Bad("the path has a % without two hexadecimal digits behind it".to_owned())
+        ApiError::Bad("the path has a % without two hexadecimal digits behind it".to_owned())
     })?;
-    String::from_utf8(decoded).map_err(|_| Failure::Bad("the path is not UTF-8".to_owned()))
+    String::from_utf8(decoded).map_err(|_| ApiError::Bad("the path is not UTF-8".to_owned()))
 }
 
 /// The parameters of a query, each of which has to be among those `allowed`.
@@ -40,69 +40,67 @@ pub(super) fn decode(value: &str) -> Result<String, Failure> {
 pub(super) struct Query(BTreeMap<&'static str, String>);
 
 impl Query {
-    pub(super) fn read(text: &str, allowed: &'static [&'static str]) -> Result<Self, Failure> {
+    pub(super) fn read(text: &str, allowed: &'static [&'static str]) -> Result<Self, ApiError> {
         let mut query = Self::default();
         for part in text.split('&').filter(|part| !part.is_empty()) {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
             if query.0.len() >= MAX_PARAMETERS || value.len() > MAX_VALUE {
-                return Err(Failure::Bad("the query is too long".to_owned()));
+                return Err(ApiError::Bad("the query is too long".to_owned()));
             }
             let name = form_decoded(name)?;
             let Some(known) = allowed.iter().find(|known| **known == name) else {
                 let known = if allowed.is_empty() { "none".to_owned() } else { allowed.join(", ") };
-                return Err(Failure::Bad(format!("there is no parameter {name:?} here, but {known}")));
+                return Err(ApiError::Bad(format!("there is no parameter {name:?} here, but {known}")));
             };
             if query.0.insert(known, form_decoded(value)?).is_some() {
-                return Err(Failure::Bad(format!("parameter {known} is given twice")));
+                return Err(ApiError::Bad(format!("parameter {known} is given twice")));
             }
         }
         Ok(query)
     }
 
-    /// A parameter as it is.
+    /// A parameter's text.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
 
     /// A number between two others; `default` if it is not given.
-    pub(super) fn number(&self, name: &str, range: [usize; 2], default: usize) -> Result<usize, Failure> {
+    pub(super) fn number(&self, name: &str, range: [usize; 2], default: usize) -> Result<usize, ApiError> {
         let Some(text) = self.text(name) else { return Ok(default) };
         let [least, most] = range;
         // No sign, no empty text: what `parse` takes, but for a plus.
         let number = text.parse().ok().filter(|_| !text.starts_with('+'));
         number.filter(|number| (least..=most).contains(number)).ok_or_else(|| {
-            Failure::Bad(format!("parameter {name} is {text:?}, and no whole number from {least} to {most}"))
+            ApiError::Bad(format!("parameter {name} is {text:?}, not a whole number from {least} to {most}"))
         })
     }
 
     /// `true` or `false`; `false` if it is not given.
-    pub(super) fn flag(&self, name: &str) -> Result<bool, Failure> {
+    pub(super) fn flag(&self, name: &str) -> Result<bool, ApiError> {
         match self.text(name) {
             None | Some("false") => Ok(false),
             Some("true") => Ok(true),
-            Some(text) => {
-                Err(Failure::Bad(format!("parameter {name} is {text:?}, and neither true nor false")))
-            }
+            Some(text) => Err(ApiError::Bad(format!("parameter {name} is {text:?}, neither true nor false"))),
         }
     }
 
-    /// Something that is read from text.
-    pub(super) fn parsed<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>, Failure>
+    /// A parameter parsed from its text.
+    pub(super) fn parsed<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>, ApiError>
     where
         T::Err: std::fmt::Display,
     {
         let parsed = self.text(name).map(str::parse).transpose();
-        parsed.map_err(|error| Failure::Bad(format!("parameter {name}: {error}")))
+        parsed.map_err(|error| ApiError::Bad(format!("parameter {name}: {error}")))
     }
 }
 
 /// In a query a plus is a space.
-fn form_decoded(text: &str) -> Result<String, Failure> {
+fn form_decoded(text: &str) -> Result<String, ApiError> {
     let spaced = text.replace('+', " ");
     let decoded = percent_decoded(spaced.as_bytes()).ok_or_else(|| {
-        Failure::Bad("the query has a % without two hexadecimal digits behind it".to_owned())
+        ApiError::Bad("the query has a % without two hexadecimal digits behind it".to_owned())
     })?;
-    String::from_utf8(decoded).map_err(|_| Failure::Bad("the query is not UTF-8".to_owned()))
+    String::from_utf8(decoded).map_err(|_| ApiError::Bad("the query is not UTF-8".to_owned()))
 }
 
 fn percent_decoded(text: &[u8]) -> Option<Vec<u8>> {

@@ -12,7 +12,7 @@ use crate::{
     handlers::ABORT_DELAY,
 };
 
-pub(crate) use signals::{Signals, Told};
+pub(crate) use signals::{SignalCommands, Signals};
 
 /// How long the database has to take back what handlers had that the shutdown timeout has ended.
 const GIVE_BACK: Duration = Duration::from_secs(5);

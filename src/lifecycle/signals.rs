@@ -13,7 +13,7 @@ use signal_hook::{
 };
 use tokio::{io::AsyncReadExt, net};
 
-use crate::control::Order;
+use crate::control::Command;
 
 /// TERM and INT, HUP, USR1. The first TERM or INT is for the daemon to drain by; a second ends the process at once, from the signal
 /// handler itself, whatever state the process is in. HUP and USR1 would end a process that does not watch for them; what comes before
@@ -48,9 +48,9 @@ impl Signals {
     }
 
     /// The requests by HUP and USR1, from the first of each that has arrived. Call it where they are read, on the actors' thread.
-    pub(crate) fn told(&self) -> io::Result<Told> {
+    pub(crate) fn commands(&self) -> io::Result<SignalCommands> {
         let stream = |stream: &UnixStream| net::UnixStream::from_std(stream.try_clone()?);
-        Ok(Told { reload: Some(stream(&self.reload)?), report: Some(stream(&self.report)?) })
+        Ok(SignalCommands { reload: Some(stream(&self.reload)?), report: Some(stream(&self.report)?) })
     }
 }
 
@@ -70,17 +70,17 @@ impl Drop for Signals {
 
 /// HUP and USR1, one after the other; without signals to watch, nothing ever.
 #[derive(Default)]
-pub(crate) struct Told {
+pub(crate) struct SignalCommands {
     reload: Option<net::UnixStream>,
     report: Option<net::UnixStream>,
 }
 
-impl Told {
+impl SignalCommands {
     /// Waits for the next; it stands for all of its kind that have come since the last. Nothing is lost when the wait is given up.
-    pub(crate) async fn next(&mut self) -> Order {
+    pub(crate) async fn next(&mut self) -> Command {
         tokio::select! {
-            () = gathered(&mut self.reload) => Order::reload(),
-            () = gathered(&mut self.report) => Order::Report,
+            () = gathered(&mut self.reload) => Command::reload(),
+            () = gathered(&mut self.report) => Command::Report,
         }
     }
 }

@@ -1,13 +1,13 @@
 //! By which name the daemon was reached.
 //!
-//! A page of any site can be served under a name that turns to 127.0.0.1 a moment later; for the browser it then is of the same
+//! A page of any app can be served under a name that turns to 127.0.0.1 a moment later; for the browser it then is of the same
 //! origin as the daemon. But it still sends that name.
 
 use std::net::SocketAddr;
 
 use actix_web::http::header::{self, HeaderMap};
 
-use crate::{config::is_loopback, http::error::Failure};
+use crate::{config::is_loopback, http::error::ApiError};
 
 /// The port that is not written.
 const HTTP: u16 = 80;
@@ -36,7 +36,7 @@ impl Hosts {
     }
 
     /// `origins` are the hosts that the configuration adds.
-    pub(in crate::http) fn check(&self, headers: &HeaderMap, origins: &[String]) -> Result<(), Failure> {
+    pub(in crate::http) fn check(&self, headers: &HeaderMap, origins: &[String]) -> Result<(), ApiError> {
         let Self::Loopback(names) = self else { return Ok(()) };
         // A client without this header is not a browser.
         let Some(host) = headers.get(header::HOST) else { return Ok(()) };
@@ -46,7 +46,7 @@ impl Hosts {
         if names.iter().any(|name| is(name)) || added.into_iter().any(|(_, name)| is(name)) {
             return Ok(());
         }
-        Err(Failure::Host(format!("{host:?}")))
+        Err(ApiError::Host(format!("{host:?}")))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Who may ask for what. Decisions over what a request says; each is made before the body is read.
+//! The guards: they decide by a request's head, before its body is read.
 
 mod host;
 mod origin;

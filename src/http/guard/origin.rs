@@ -2,12 +2,12 @@
 
 use actix_web::http::header::{self, HeaderMap, HeaderName};
 
-use crate::http::error::Failure;
+use crate::http::error::ApiError;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// `added` are origins that the configuration names.
-pub(in crate::http) fn check(headers: &HeaderMap, added: &[String]) -> Result<(), Failure> {
+pub(in crate::http) fn check(headers: &HeaderMap, added: &[String]) -> Result<(), ApiError> {
     let text = |name: &HeaderName| headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()));
     let origin = text(&header::ORIGIN);
     if let Some(origin) = &origin {
@@ -17,12 +17,12 @@ pub(in crate::http) fn check(headers: &HeaderMap, added: &[String]) -> Result<()
         let host = text(&header::HOST);
         let own = origin.strip_prefix("http://").is_some_and(|name| host.as_deref() == Some(name));
         if !own {
-            return Err(Failure::CrossSite(format!("{origin:?}")));
+            return Err(ApiError::CrossSite(format!("{origin:?}")));
         }
     }
     match text(&SEC_FETCH_SITE).as_deref() {
         None | Some("same-origin" | "none") => Ok(()),
-        Some(_) => Err(Failure::CrossSite("another origin".to_owned())),
+        Some(_) => Err(ApiError::CrossSite("another origin".to_owned())),
     }
 }
 

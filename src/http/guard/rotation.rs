@@ -9,7 +9,7 @@ use super::Token;
 /// The file is not read more often, however many clients send wrong secrets.
 pub(in crate::http) const PAUSE: Duration = Duration::from_secs(1);
 
-/// What the file had when it was last read.
+/// The file's content when it was last read.
 #[derive(Debug)]
 pub(in crate::http) struct Rotation {
     pause: Duration,

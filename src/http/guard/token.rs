@@ -5,7 +5,7 @@ use std::{fmt, fs, os::unix::fs::MetadataExt, path::Path};
 use actix_web::http::header::{self, HeaderMap};
 use subtle::ConstantTimeEq;
 
-use crate::{config::ConfigError, http::error::Failure};
+use crate::{config::ConfigError, http::error::ApiError};
 
 /// A shorter secret can be guessed.
 const SHORTEST: usize = 16;
@@ -13,7 +13,7 @@ const SHORTEST: usize = 16;
 /// A longer one is none: some other file.
 const LONGEST: usize = 4_096;
 
-/// What others than the owner and the group may do with the file: these bits of its mode must not be set.
+/// The permissions of users other than the owner and the group: these bits of the file's mode must not be set.
 pub(crate) const OTHERS: u32 = 0o007;
 
 /// A secret. Never shown.
@@ -53,19 +53,19 @@ impl Token {
     }
 
     /// Whether the client knows it. How long that takes does not tell how much of it was right.
-    pub(in crate::http) fn check(&self, headers: &HeaderMap) -> Result<(), Failure> {
+    pub(in crate::http) fn check(&self, headers: &HeaderMap) -> Result<(), ApiError> {
         let Some(value) = headers.get(header::AUTHORIZATION) else {
-            return Err(Failure::Unauthorized("a secret is needed"));
+            return Err(ApiError::Unauthorized("a secret is needed"));
         };
         let given = value.as_bytes();
         let (scheme, given) = given.split_at_checked(b"Bearer ".len()).unwrap_or((given, b""));
         if !scheme.eq_ignore_ascii_case(b"Bearer ") {
-            return Err(Failure::Unauthorized("a secret is needed, in another form"));
+            return Err(ApiError::Unauthorized("a secret is needed, in another form"));
         }
         if bool::from(self.0.ct_eq(given.trim_ascii())) {
             Ok(())
         } else {
-            Err(Failure::Unauthorized("this is not the secret"))
+            Err(ApiError::Unauthorized("this is not the secret"))
         }
     }
 

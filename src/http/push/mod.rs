@@ -2,8 +2,8 @@
 //!
 //! Several items are pushed in one transaction, all or none.
 
+mod body;
 mod producers;
-mod request;
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use kvqueue_queue::{NewItem, ProduceError, PushEffect, PushError, PushOptions, P
 use serde_json::json;
 use tokio::time::timeout;
 
+use self::body::PushBody;
 pub(super) use self::producers::Producers;
-use self::request::Request;
 use super::{
-    call::{Answer, Call},
+    api_request::{Answer, ApiRequest},
     database::{PATIENCE, POLICY, silent},
-    error::Failure,
+    error::ApiError,
     frozen,
 };
 use crate::{config::QueueConfig, consumer::clock};
@@ -31,25 +31,25 @@ const WAIT: Duration = PATIENCE.saturating_mul(2);
 /// A header that stands for `idempotency_key` in the body.
 const KEY: &str = "Idempotency-Key";
 
-/// What is said when it is not known whether something was pushed.
+/// The end of the error if the outcome of a push is unknown.
 const MAYBE: &str =
     "; the items may be in the queue all the same: with an idempotency key a push can be repeated safely";
 
 /// Pushes what the body has.
-pub(super) async fn push(mut call: Call) -> Answer {
-    let request: Request = call.long_json().await?;
-    let (mut items, in_body) = request.items(clock::now())?;
-    let key = idempotency_key(call.request.headers(), in_body)?;
-    let queue = call.queue()?;
-    let mut options = PushOptions::default().with_max_payload(max_payload(&call));
+pub(super) async fn push(mut request: ApiRequest) -> Answer {
+    let body: PushBody = request.long_json().await?;
+    let (mut items, in_body) = body.items(clock::now())?;
+    let key = idempotency_key(request.http.headers(), in_body)?;
+    let queue = request.queue()?;
+    let mut options = PushOptions::default().with_max_payload(max_payload(&request));
     options.idempotency_key = key;
     let pushed = match items.pop() {
         Some(item) if items.is_empty() && options.idempotency_key.is_none() => {
-            one(&call, queue, item, options.max_payload).await?
+            one(&request, queue, item, options.max_payload).await?
         }
         last => {
             items.extend(last);
-            several(&call, queue, items, options).await?
+            several(&request, queue, items, options).await?
         }
     };
     let added = pushed.iter().filter(|it| it.effect == PushEffect::Added).count();
@@ -69,36 +69,36 @@ fn word(effect: PushEffect) -> &'static str {
 }
 
 /// The idempotency key, from the body or the header.
-fn idempotency_key(headers: &HeaderMap, body: Option<Vec<u8>>) -> Result<Option<Vec<u8>>, Failure> {
+fn idempotency_key(headers: &HeaderMap, body: Option<Vec<u8>>) -> Result<Option<Vec<u8>>, ApiError> {
     let mut given = body;
     for key in headers.get_all(KEY).map(HeaderValue::as_bytes) {
         if given.as_ref().is_some_and(|given| given != key) {
             let problem =
                 format!("there are two idempotency keys: leave out \"idempotency_key\" or the header {KEY}");
-            return Err(Failure::Bad(problem));
+            return Err(ApiError::Bad(problem));
         }
         given = Some(key.to_owned());
     }
     Ok(given)
 }
 
-fn max_payload(call: &Call) -> usize {
-    let config = call.site.config();
-    let limit = config.queues.get(call.value(0)).map(|queue| queue.max_payload);
+fn max_payload(request: &ApiRequest) -> usize {
+    let config = request.app.config();
+    let limit = config.queues.get(request.value(0)).map(|queue| queue.max_payload);
     usize::try_from(limit.unwrap_or_else(|| QueueConfig::new("").max_payload)).unwrap_or(usize::MAX)
 }
 
 /// With those of other requests that come at the same time.
 async fn one(
-    call: &Call,
+    request: &ApiRequest,
     queue: Queue,
     item: NewItem,
     max_payload: usize,
-) -> Result<Vec<PushedItem>, Failure> {
-    let producer = call.site.producers.producer(&call.site, queue, max_payload);
-    let held = call.held.clone();
+) -> Result<Vec<PushedItem>, ApiError> {
+    let producer = request.app.producers.producer(&request.app, queue, max_payload);
+    let held = request.held.clone();
     // The producer keeps the item also when its client has gone, so the memory of the body stays accounted for.
-    let pushing = call.site.spawn(async move {
+    let pushing = request.app.spawn(async move {
         let pushed = producer.push(item).await;
         drop(held);
         pushed
@@ -106,7 +106,7 @@ async fn one(
     match timeout(WAIT, pushing).await {
         Ok(Ok(Ok(pushed))) => Ok(vec![pushed]),
         Ok(Ok(Err(ProduceError::Push(error)))) => Err(failure(&error)),
-        Ok(Ok(Err(error))) => Err(Failure::Unavailable(format!("{error}{MAYBE}"))),
+        Ok(Ok(Err(error))) => Err(ApiError::Unavailable(format!("{error}{MAYBE}"))),
         Ok(Err(_)) => Err(stopping()),
         Err(_) => Err(maybe(silent())),
     }
@@ -114,17 +114,17 @@ async fn one(
 
 /// In a transaction of their own. It is seen through, whether or not the client waits for it.
 async fn several(
-    call: &Call,
+    request: &ApiRequest,
     queue: Queue,
     items: Vec<NewItem>,
     options: PushOptions,
-) -> Result<Vec<PushedItem>, Failure> {
-    let _place = call.site.place()?;
-    let (db, held) = (call.site.door.db.clone(), call.held.clone());
-    let pushing = call.site.spawn(async move {
+) -> Result<Vec<PushedItem>, ApiError> {
+    let _place = request.app.place()?;
+    let (db, held) = (request.app.daemon.db.clone(), request.held.clone());
+    let pushing = request.app.spawn(async move {
         let mut session = Session::new(queue).with_policy(POLICY);
         let pushed = session.push_items(&db, &items, &options).await;
-        // What is left of a session that could not be closed is swept away later.
+        // A sweeper clears the token of a session that could not be closed.
         let closed = session.close(&db).await;
         if let Err(error) = closed {
             tracing::debug!(
@@ -145,23 +145,23 @@ async fn several(
 }
 
 /// The task of a push is gone, with its runtime.
-fn stopping() -> Failure {
-    maybe(Failure::Unavailable("the daemon is stopping".to_owned()))
+fn stopping() -> ApiError {
+    maybe(ApiError::Unavailable("the daemon is stopping".to_owned()))
 }
 
-fn maybe(failure: Failure) -> Failure {
+fn maybe(failure: ApiError) -> ApiError {
     match failure {
-        Failure::Unavailable(text) => Failure::Unavailable(text + MAYBE),
+        ApiError::Unavailable(text) => ApiError::Unavailable(text + MAYBE),
         other => other,
     }
 }
 
-fn failure(error: &PushError) -> Failure {
+fn failure(error: &PushError) -> ApiError {
     if let Some(pause) = error.frozen().filter(|_| !error.is_maybe_committed()) {
         return frozen::failure(pause);
     }
     if let Some(reused) = error.idempotency_key_reused() {
-        return Failure::Conflict {
+        return ApiError::Conflict {
             code: "idempotency_key_reused",
             message: reused.to_string(),
             fix: "repeat a push with the same items, and use a new idempotency key for other items",
@@ -169,18 +169,18 @@ fn failure(error: &PushError) -> Failure {
     }
     match error {
         PushError::PayloadTooLarge { .. } | PushError::TransactionTooLarge { .. } => {
-            Failure::TooLarge(error.to_string())
+            ApiError::TooLarge(error.to_string())
         }
-        PushError::NoPriorities { .. } => Failure::Conflict {
+        PushError::NoPriorities { .. } => ApiError::Conflict {
             code: "no_priorities",
             message: error.to_string(),
             fix: "leave the priority out, or configure the queue with kind \"priority\"",
         },
         PushError::Retry(cause) => {
-            let failure = Failure::of(cause);
+            let failure = ApiError::of(cause);
             if error.is_maybe_committed() { maybe(failure) } else { failure }
         }
-        PushError::Queue(cause) => Failure::Unavailable(cause.to_string()),
-        refused => Failure::Bad(refused.to_string()),
+        PushError::Queue(cause) => ApiError::Unavailable(cause.to_string()),
+        refused => ApiError::Bad(refused.to_string()),
     }
 }

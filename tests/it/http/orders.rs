@@ -81,7 +81,7 @@ fn a_pause_here_is_one_daemon_s() {
     pause("resume", "ä/b").ok();
     served.daemon.wait_for_event("item_logged");
     let pause = |command: &str, queue: &str| run(&db, &[command, queue, "--local", "--at", at(&served.at)]);
-    assert!(pause("pause", "none").failed(1).contains("does not work off a queue \"none\""));
+    assert!(pause("pause", "none").failed(1).contains("does not process a queue \"none\""));
     assert!(run(&db, &["pause", "q", "--at", at(&served.at)]).failed(2).contains("--local"));
 }
 

@@ -11,7 +11,7 @@ use super::{super::configured::Configured, *};
 use crate::{
     actors::{self, ConsumerContext},
     config::Config,
-    control::{Control, InForce},
+    control::{ActiveConfig, CommandSender},
     daemon::handler_pool,
     status::ConsumerState,
     testing::TestDatabase,
@@ -21,7 +21,7 @@ const ONE: &str = "[queues.q]\nhandler = 'log'";
 
 /// A daemon at work on its own database.
 struct AtWork {
-    control: Control,
+    control: CommandSender,
     shared: Arc<ConsumerContext>,
     db: Arc<Database>,
     /// The configuration of the next reload.
@@ -44,15 +44,15 @@ impl AtWork {
             let (supervisor, _exits) = actors::supervise(shared.clone());
             let config: Config = toml::from_str(ONE).unwrap();
             let configured = Configured::to_run(&config, &Registry::builtin(), &BTreeMap::new()).unwrap();
-            let in_force = InForce::new(config, configured.token);
+            let active = ActiveConfig::new(config, configured.token);
             let mut running =
-                RunningQueues::new(db.clone(), shared.clone(), supervisor.clone(), false, in_force);
+                RunningQueues::new(db.clone(), shared.clone(), supervisor.clone(), false, active);
             let new = running.prepare(&configured.queues).await;
             running.run(&configured.queues, new, None).await.unwrap();
-            let (control, orders) = Control::new();
-            let attendant = Attendant::new(running, Some(loader), Registry::builtin());
+            let (control, commands) = CommandSender::new();
+            let control_loop = ControlLoop::new(running, Some(loader), Registry::builtin());
             tokio::select! {
-                never = attendant.attend(orders, Told::default()) => match never {},
+                never = control_loop.run(commands, SignalCommands::default()) => match never {},
                 () = test(Self { control, shared: shared.clone(), db, next }) => {}
             }
         });

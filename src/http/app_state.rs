@@ -1,4 +1,4 @@
-//! What all requests share.
+//! The state that all requests share.
 
 use std::sync::Arc;
 
@@ -12,41 +12,41 @@ use super::{
     push::Producers,
     ticker::Ticker,
 };
-use crate::{config::Config, control::Door};
+use crate::{config::Config, control::DaemonHandle};
 
-/// The most requests at the database at a time.
+/// The most requests that use the database at a time.
 const AT_THE_DATABASE: usize = 16;
 
-/// The most clients with a wrong secret that are kept waiting at a time.
+/// The most clients with a wrong secret that wait for their answers at a time.
 const KEPT_WAITING: usize = 32;
 
-/// The daemon as requests see it.
-pub(crate) struct Site {
-    pub(super) door: Door,
+/// The state of the HTTP server.
+pub(crate) struct AppState {
+    pub(super) daemon: DaemonHandle,
     pub(super) hosts: Hosts,
     rotation: Rotation,
-    /// Places at the database.
+    /// Permits to use the database.
     pub(super) places: Semaphore,
-    /// Places for clients that are kept waiting.
+    /// Permits of clients with a wrong secret.
     pub(super) waiting: Semaphore,
-    /// The places for clients that follow events.
+    /// Permits of clients that follow events.
     pub(super) followers: Arc<Semaphore>,
-    /// What those get.
+    /// The events that they get.
     pub(super) ticker: Ticker,
-    /// Bytes of bodies that may still be held.
+    /// Permits for the memory of bodies, one for each byte.
     pub(super) room: Arc<Semaphore>,
-    /// The daemon has stopped: answers that would go on for ever end.
+    /// Cancelled when the daemon has stopped, so that streams of events end.
     pub(super) stopping: CancellationToken,
     pub(super) producers: Producers,
-    /// What has to be seen through though its client is gone, and where it runs.
+    /// Tasks that finish even if their client is gone, and the runtime of these tasks.
     pub(super) tasks: TaskTracker,
     runtime: Handle,
 }
 
-impl Site {
-    pub(super) fn new(door: Door, hosts: Hosts, runtime: Handle) -> Self {
+impl AppState {
+    pub(super) fn new(daemon: DaemonHandle, hosts: Hosts, runtime: Handle) -> Self {
         Self {
-            door,
+            daemon,
             hosts,
             rotation: Rotation::default(),
             places: Semaphore::new(AT_THE_DATABASE),
@@ -61,7 +61,7 @@ impl Site {
         }
     }
 
-    /// Runs something that is not given up when its client goes.
+    /// Runs a task that finishes even if its client is gone.
     pub(super) fn spawn<T: Send + 'static>(
         &self,
         task: impl Future<Output = T> + Send + 'static,
@@ -71,22 +71,22 @@ impl Site {
 
     /// The configuration in force.
     pub(super) fn config(&self) -> Arc<Config> {
-        self.door.config.borrow().clone()
+        self.daemon.config.borrow().clone()
     }
 
-    /// The secret that clients have to know, if there is one.
+    /// The secret that clients must send, if there is one.
     pub(super) fn token(&self) -> Option<Token> {
-        self.door.token.borrow().clone()
+        self.daemon.token.borrow().clone()
     }
 
-    /// Whether the client knows the secret that the file has now. If so, that one is in force from here on.
+    /// Whether the client sends the secret that the file has now. If so, that secret replaces the old one.
     pub(super) async fn knows_new_token(&self, headers: &HeaderMap) -> bool {
         let Some(path) = self.config().http.token_file.clone() else { return false };
         let Some(found) = self.rotation.read(path).await else { return false };
         if found.check(headers).is_err() {
             return false;
         }
-        if self.door.token.send_replace(Some(found.clone())) != Some(found) {
+        if self.daemon.token.send_replace(Some(found.clone())) != Some(found) {
             tracing::info!(
                 event = "secret_changed",
                 "http.token-file has changed; requests now need the new secret"

@@ -1,4 +1,4 @@
-//! What a push says.
+//! The body of a push.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use crate::{
     http::{
         body::{Object, whole},
-        error::Failure,
+        error::ApiError,
     },
     telemetry::{NO_TRACE_PARENT, is_trace_parent},
 };
@@ -35,7 +35,7 @@ const LONGEST: u64 = 10 * 365 * 24 * 3_600_000;
 /// The body of a push.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Request {
+pub(super) struct PushBody {
     #[serde(deserialize_with = "entries")]
     items: Vec<Object<Entry>>,
     #[serde(default, deserialize_with = "given")]
@@ -136,15 +136,15 @@ fn too_many<E: Error>(what: &str, most: usize) -> E {
     E::custom(format_args!("there are more than {most} {what}; push in several requests"))
 }
 
-impl Request {
+impl PushBody {
     /// The items, as of `now`, and the idempotency key.
-    pub(super) fn items(self, now: Millis) -> Result<(Vec<NewItem>, Option<Vec<u8>>), Failure> {
+    pub(super) fn items(self, now: Millis) -> Result<(Vec<NewItem>, Option<Vec<u8>>), ApiError> {
         let count = self.items.len();
         if count == 0 {
-            return Err(Failure::Bad(format!("there are no items; push 1 to {MOST} at a time")));
+            return Err(ApiError::Bad(format!("there are no items; push 1 to {MOST} at a time")));
         }
         let items = self.items.into_iter().enumerate().map(|(index, Object(entry))| {
-            entry.item(now).map_err(|problem| Failure::Bad(format!("items[{index}]: {problem}")))
+            entry.item(now).map_err(|problem| ApiError::Bad(format!("items[{index}]: {problem}")))
         });
         Ok((items.collect::<Result<_, _>>()?, self.idempotency_key.map(String::into_bytes)))
     }
@@ -222,8 +222,8 @@ mod tests {
     const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
     fn items(body: &Value) -> Result<Vec<NewItem>, String> {
-        let request: Request = parse(body.to_string().as_bytes()).map_err(|error| error.to_string())?;
-        request.items(1_000).map(|(items, _)| items).map_err(|error| error.to_string())
+        let pushed: PushBody = parse(body.to_string().as_bytes()).map_err(|error| error.to_string())?;
+        pushed.items(1_000).map(|(items, _)| items).map_err(|error| error.to_string())
     }
 
     fn item(entry: &Value) -> Result<NewItem, String> {
@@ -272,7 +272,7 @@ mod tests {
         insta::assert_snapshot!(wrong(json!({"payload": "", "payload_base64": ""})), @"items[0]: it has more than one payload; give one of payload, payload_base64 and payload_json");
         insta::assert_snapshot!(wrong(json!({"payload_base64": "?"})), @"items[0]: payload_base64 is not base 64: Invalid symbol 63, offset 0.");
         insta::assert_snapshot!(wrong(json!({"payload": null})), @"the body at items[0].payload: invalid type: null, expected a string at line 1 column 25");
-        insta::assert_snapshot!(wrong(json!({"payload": "", "delay_ms": -1})), @"the body at items[0].delay_ms: -1 is no whole number that is possible here at line 1 column 24");
+        insta::assert_snapshot!(wrong(json!({"payload": "", "delay_ms": -1})), @"the body at items[0].delay_ms: -1 is not a whole number in the accepted range at line 1 column 24");
         insta::assert_snapshot!(wrong(json!({"payload": "", "delay_ms": 1, "at": "x"})), @"items[0]: it has both delay_ms and at; leave one out");
         insta::assert_snapshot!(wrong(json!({"payload": "", "delay_ms": u64::MAX})), @"items[0]: delay_ms is 18446744073709551615, at most 315360000000 are possible");
         insta::assert_snapshot!(wrong(json!({"payload": "", "at": "tomorrow"})), @r#"items[0]: at is "tomorrow", and no time; write it as in "2030-01-31T08:00:00Z""#);
@@ -294,8 +294,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_read_without_panic(body: Vec<u8>) {
-            if let Ok(request) = parse::<Request>(&body) {
-                drop(request.items(0));
+            if let Ok(pushed) = parse::<PushBody>(&body) {
+                drop(pushed.items(0));
             }
         }
 

@@ -1,5 +1,5 @@
-//! Orders and signals while the daemon runs: one after the other, but that a configuration whose consumers take their time holds nothing
-//! up.
+//! The control loop: carries out commands from HTTP and signals, one after the other. While consumers finish under an earlier configuration,
+//! it goes on with the next command.
 
 use std::{collections::BTreeSet, convert::Infallible, future::pending, sync::Arc};
 
@@ -10,69 +10,78 @@ use tokio::{
 
 use super::{loader::Loader, report::report, running::RunningQueues};
 use crate::{
-    control::{Given, Left, Order, Refused, Reloaded, Reply},
+    control::{Command, CommandError, Left, QueuedCommand, Reloaded, Reply},
     deadlines::{FINISHED, PREPARED, TURN},
     handlers::Registry,
-    lifecycle::Told,
+    lifecycle::SignalCommands,
     status::{DaemonStatus, Phase},
     telemetry,
 };
 
-/// Sees to orders.
-pub(super) struct Attendant {
+/// Carries out commands.
+pub(super) struct ControlLoop {
     queues: RunningQueues,
     loader: Option<Loader>,
     registry: Arc<Registry>,
-    /// A configuration that is in force; consumers may still be finishing under the one before.
-    taken_up: Option<TakenUp>,
+    /// The last reload, until its result is sent.
+    pending: Option<PendingReload>,
 }
 
-struct TakenUp {
-    reply: Reply<Result<Reloaded, Refused>>,
+/// A reload that has taken effect. Consumers may still be finishing under the earlier configuration.
+struct PendingReload {
+    reply: Reply<Result<Reloaded, CommandError>>,
     changed: Vec<String>,
     left: Vec<Left>,
     finishing: watch::Receiver<BTreeSet<String>>,
     until: Instant,
 }
 
-impl Attendant {
+impl ControlLoop {
     pub(super) fn new(queues: RunningQueues, loader: Option<Loader>, registry: Registry) -> Self {
-        Self { queues, loader, registry: Arc::new(registry), taken_up: None }
+        Self { queues, loader, registry: Arc::new(registry), pending: None }
     }
 
     /// Runs until the daemon drains. Later commands fail with "stopping".
-    pub(super) async fn attend(mut self, mut orders: mpsc::Receiver<Given>, mut told: Told) -> Infallible {
+    pub(super) async fn run(
+        mut self,
+        mut commands: mpsc::Receiver<QueuedCommand>,
+        mut signals: SignalCommands,
+    ) -> Infallible {
         let shutdown = self.queues.shared.shutdown.clone();
-        shutdown.draining.run_until_cancelled(self.carry_out(&mut orders, &mut told)).await;
-        drop(orders);
-        self.taken_up = None;
-        // Sweepers and pause followers go on meanwhile.
+        shutdown.draining.run_until_cancelled(self.carry_out(&mut commands, &mut signals)).await;
+        drop(commands);
+        self.pending = None;
+        // Sweepers and pause followers go on until the drain ends.
         pending().await
     }
 
-    async fn carry_out(&mut self, orders: &mut mpsc::Receiver<Given>, told: &mut Told) -> Infallible {
+    async fn carry_out(
+        &mut self,
+        commands: &mut mpsc::Receiver<QueuedCommand>,
+        signals: &mut SignalCommands,
+    ) -> Infallible {
         loop {
             let order = tokio::select! {
-                Some(Given { order, at }) = orders.recv() => {
+                Some(QueuedCommand { command, at }) = commands.recv() => {
                     if at.elapsed() > TURN {
-                        order.refuse("the daemon was busy with other orders; nothing has changed, try again");
+                        command.refuse("the daemon was busy with other commands; nothing has changed, try again");
                         continue;
                     }
-                    order
+                    command
                 }
-                order = told.next() => order,
-                () = converged(self.taken_up.as_mut()) => {
-                    self.close();
+                command = signals.next() => command,
+                () = converged(self.pending.as_mut()) => {
+                    self.finish_reload();
                     continue;
                 }
             };
             match order {
-                Order::Reload(reply) => self.reload(reply).await,
-                Order::PauseHere { queue, paused, reply } => {
+                Command::Reload(reply) => self.reload(reply).await,
+                Command::PauseLocally { queue, paused, reply } => {
                     // The caller may have stopped waiting.
                     let _ = reply.send(self.queues.pause_locally(&queue, paused));
                 }
-                Order::Report => report(self.status()),
+                Command::Report => report(self.status()),
             }
         }
     }
@@ -81,11 +90,11 @@ impl Attendant {
         &self.queues.shared.status
     }
 
-    async fn reload(&mut self, reply: Reply<Result<Reloaded, Refused>>) {
+    async fn reload(&mut self, reply: Reply<Result<Reloaded, CommandError>>) {
         // The sender of the previous command need not wait for this one.
-        self.close();
+        self.finish_reload();
         self.status().phase(Phase::Reloading);
-        match self.take_up().await {
+        match self.load().await {
             Ok((changed, left)) => {
                 let (keys, listed) = (changed.len(), telemetry::listed(&changed));
                 tracing::info!(
@@ -95,16 +104,17 @@ impl Attendant {
                     "configuration reloaded"
                 );
                 if !left.is_empty() {
-                    let told: Vec<_> = left.iter().map(|it| format!("{} ({})", it.queue, it.items)).collect();
+                    let listed: Vec<_> =
+                        left.iter().map(|it| format!("{} ({})", it.queue, it.items)).collect();
                     tracing::warn!(
                         event = "removed_queues_not_empty",
-                        queues = telemetry::listed(&told),
+                        queues = telemetry::listed(&listed),
                         "these removed queues still have items; this daemon no longer processes them"
                     );
                 }
                 let finishing = self.queues.shared.still_finishing();
                 let until = Instant::now() + FINISHED;
-                self.taken_up = Some(TakenUp { reply, changed, left, finishing, until });
+                self.pending = Some(PendingReload { reply, changed, left, finishing, until });
             }
             Err(refused) => {
                 self.status().refused(refused.0.clone());
@@ -119,16 +129,16 @@ impl Attendant {
         }
     }
 
-    /// Loads and checks, and has it take effect. Returns the keys that changed, and the removed queues that have items.
-    async fn take_up(&mut self) -> Result<(Vec<String>, Vec<Left>), Refused> {
+    /// Loads and checks the configuration, and lets it take effect. Returns the keys that changed, and the removed queues that have items.
+    async fn load(&mut self) -> Result<(Vec<String>, Vec<Left>), CommandError> {
         let loader = self.loader.clone().ok_or_else(no_loader)?;
         let (config, handlers, registry) =
             (self.queues.config(), self.queues.handlers(), self.registry.clone());
         let (path, old) = (loader.path(), config.clone());
         let prepared = move || loader.prepare(&config, &registry, handlers);
-        // Not on a thread that its end would wait for: what is read may be anything.
+        // Not on a thread that the daemon's end would wait for: a file may be a pipe that never ends.
         let prepared = timeout(PREPARED, self.queues.shared.pool.spawn_blocking(prepared)).await;
-        let refused = |why: &str| Refused(why.to_owned());
+        let refused = |why: &str| CommandError(why.to_owned());
         let prepared =
             prepared.map_err(|_| refused("reading it, and making its handlers, takes too long"))?;
         let prepared =
@@ -139,9 +149,9 @@ impl Attendant {
         Ok((changed, self.queues.left(&old).await))
     }
 
-    /// Says what has come of the last configuration that was taken up.
-    fn close(&mut self) {
-        let Some(TakenUp { reply, changed, left, finishing, .. }) = self.taken_up.take() else { return };
+    /// Sends the result of the last reload.
+    fn finish_reload(&mut self) {
+        let Some(PendingReload { reply, changed, left, finishing, .. }) = self.pending.take() else { return };
         let finishing: Vec<_> = finishing.borrow().iter().cloned().collect();
         if !finishing.is_empty() {
             let queues = telemetry::listed(&finishing);
@@ -157,14 +167,14 @@ impl Attendant {
 }
 
 /// Waits until exactly the wanted consumers run, up to a limit.
-async fn converged(taken_up: Option<&mut TakenUp>) {
-    let Some(TakenUp { finishing, until, .. }) = taken_up else { return pending().await };
-    // In any case the rest is counted again.
+async fn converged(pending_reload: Option<&mut PendingReload>) {
+    let Some(PendingReload { finishing, until, .. }) = pending_reload else { return pending().await };
+    // The caller counts again in any case.
     let _ = timeout_at(*until, finishing.wait_for(BTreeSet::is_empty)).await;
 }
 
-fn no_loader() -> Refused {
-    Refused("this daemon was not started from a file, so there is nothing to reload".to_owned())
+fn no_loader() -> CommandError {
+    CommandError("this daemon was not started from a file, so there is nothing to reload".to_owned())
 }
 
 #[cfg(test)]

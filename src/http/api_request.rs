@@ -1,0 +1,75 @@
+//! A request that has passed the guards.
+
+use std::sync::Arc;
+
+use actix_web::{HttpRequest, HttpResponse, http::header, web::Payload};
+use futures::future::LocalBoxFuture;
+use serde::de::DeserializeOwned;
+use tokio::{sync::OwnedSemaphorePermit, task::spawn_blocking};
+
+use super::{app_state::AppState, body, error::ApiError, uri::Query};
+
+/// The result of an endpoint.
+pub(crate) type Answer = Result<HttpResponse, ApiError>;
+
+/// An endpoint's function.
+pub(crate) type Handler = fn(ApiRequest) -> LocalBoxFuture<'static, Answer>;
+
+/// A longer body, in bytes, is parsed on another thread: parsing megabytes would delay all other requests.
+const LONG: usize = 64 << 10;
+
+/// The longest body in bytes, except for pushes.
+const SHORT: usize = 64 << 10;
+
+/// A request that has passed the guards.
+pub(crate) struct ApiRequest {
+    pub(super) app: Arc<AppState>,
+    pub(super) http: HttpRequest,
+    pub(super) query: Query,
+    /// The values of the path, in its order.
+    pub(super) values: Vec<String>,
+    pub(super) payload: Payload,
+    /// The memory for bodies that this request holds.
+    pub(super) held: Option<Arc<OwnedSemaphorePermit>>,
+}
+
+impl ApiRequest {
+    /// The value at this position of the path, such as the queue's name.
+    pub(super) fn value(&self, index: usize) -> &str {
+        self.values.get(index).map_or("", String::as_str)
+    }
+
+    /// The body of a push, read as JSON.
+    pub(super) async fn long_json<T: DeserializeOwned + Send + 'static>(&mut self) -> Result<T, ApiError> {
+        let limit = usize::try_from(self.app.config().http.max_body).unwrap_or(usize::MAX);
+        self.read(limit).await
+    }
+
+    /// The body of any other request, read as JSON.
+    pub(super) async fn json<T: DeserializeOwned + Send + 'static>(&mut self) -> Result<T, ApiError> {
+        self.read(SHORT).await
+    }
+
+    /// The same. Without a body, the default.
+    pub(super) async fn json_if_any<T: DeserializeOwned + Default + Send + 'static>(
+        &mut self,
+    ) -> Result<T, ApiError> {
+        let headers = self.http.headers();
+        let is_empty = headers.get(header::CONTENT_LENGTH).is_none_or(|length| length == "0")
+            && !headers.contains_key(header::TRANSFER_ENCODING);
+        if is_empty { Ok(T::default()) } else { self.json().await }
+    }
+
+    async fn read<T: DeserializeOwned + Send + 'static>(&mut self, limit: usize) -> Result<T, ApiError> {
+        if !body::is_json(self.http.headers()) {
+            return Err(ApiError::ContentType);
+        }
+        let (body, held) = body::read(&mut self.payload, limit, &self.app.room).await?;
+        self.held = held.map(Arc::new);
+        if body.len() <= LONG {
+            return body::parse(&body);
+        }
+        let parsed = spawn_blocking(move || body::parse(&body)).await;
+        parsed.unwrap_or_else(|_| Err(ApiError::Unavailable("the daemon is stopping".to_owned())))
+    }
+}
