@@ -37,7 +37,7 @@ export function queuePage(name, part, server) {
   const tiles = TILES.map(([title, hint]) => tile(title, hint));
   const charts = hour();
   const panel = h("section", { class: "part" });
-  const gone = h("p", { class: "notice warn", hidden: true }, "This daemon does not work off a queue of this name.");
+  const gone = h("p", { class: "notice warn", hidden: true }, "This daemon does not process a queue of this name.");
   const body = h("div", null, broken, paused,
     h("dl", { class: "tiles" }, tiles.map((it) => it.node)), charts.element);
   const parts = tabs("Of this queue", PARTS, part,

@@ -1,4 +1,4 @@
-//! `kvqueue bench burn`: a full queue is worked off.
+//! `kvqueue bench burn`: a full queue is processed.
 
 use std::{
     sync::Arc,
@@ -30,7 +30,7 @@ const MOST: f64 = 5_000_000.0;
 /// How often one looks whether all is settled, once all is handled.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Work off a queue that was filled before
+/// Process a queue that was filled before
 ///
 /// The time is that from when the consumers are ready to the moment at which every item is finished, durably: nothing is ready, and
 /// nothing is leased.
@@ -38,7 +38,7 @@ const LOOK: Duration = Duration::from_millis(1);
 pub(super) struct Args {
     #[command(flatten)]
     work: Work,
-    /// Items to work off [default: what takes about --seconds, by a short trial]
+    /// Items to process [default: what takes about --seconds, by a short trial]
     #[arg(long, value_name = "N", value_parser = items)]
     items: Option<u64>,
 }
@@ -52,7 +52,7 @@ impl Args {
         let target = bench.target("", Tally::new())?;
         bench.say(format!("burn: filling the queue with {items} items"));
         fill(&target, items).await?;
-        bench.say(format!("burn: working off {items} items"));
+        bench.say(format!("burn: processing {items} items"));
         let mut consumers = Consumers::start(&bench.place(&target), &self.work, &target.tally, true)?;
         let ended = settled(&target, &mut consumers, items).await?;
         let begun = consumers.begun().context("nothing was taken")?;

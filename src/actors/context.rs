@@ -49,12 +49,12 @@ impl ConsumerContext {
         })
     }
 
-    /// The supervisor says how many consumers there are.
+    /// The supervisor publishes the number of consumers.
     pub(super) fn left(&self, consumers: usize) {
         self.consumers.store(consumers, Ordering::Relaxed);
     }
 
-    /// The supervisor says whether a queue has consumers that are to leave, or that wait for others to have left.
+    /// The supervisor publishes whether a queue has consumers that are leaving, or new ones that wait for that.
     pub(super) fn finishing(&self, queue: &str, is_finishing: bool) {
         let changed = self.finishing.send_if_modified(|finishing| {
             let changed = finishing.contains(queue) != is_finishing;
@@ -73,7 +73,7 @@ impl ConsumerContext {
         self.finishing.subscribe()
     }
 
-    /// How many consumers there are.
+    /// The number of consumers.
     pub(crate) fn consumers(&self) -> usize {
         self.consumers.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! How the death of an actor becomes known.
+//! Reporting the end of an actor.
 
 use actix::Addr;
 
@@ -7,7 +7,7 @@ use super::{
     supervisor::Supervisor,
 };
 
-/// Held by an actor; tells the supervisor when the actor is dropped, and why.
+/// Held by an actor. When the actor is dropped, it reports the end and its reason to the supervisor.
 pub(super) struct ExitGuard {
     supervisor: Addr<Supervisor>,
     who: Who,
@@ -19,7 +19,7 @@ impl ExitGuard {
         Self { supervisor, who, reason: ExitReason::Vanished }
     }
 
-    /// The actor is about to stop as it should.
+    /// The actor is about to stop normally.
     pub(super) fn stopped(&mut self) {
         self.reason = ExitReason::Stopped;
     }
@@ -28,7 +28,7 @@ impl ExitGuard {
 impl Drop for ExitGuard {
     fn drop(&mut self) {
         let reason = if std::thread::panicking() { ExitReason::Panicked } else { self.reason };
-        // Not `try_send`: a full mailbox must not swallow it. Bounded by the number of actors.
+        // Not `try_send`, which a full mailbox would refuse. The number of actors bounds these messages.
         self.supervisor.do_send(ActorExited { who: self.who.clone(), reason });
     }
 }

@@ -1,4 +1,4 @@
-//! The fetcher of a queue: carries out what its state machine says.
+//! The fetcher of a queue: carries out the effects of its state machine.
 
 use std::{
     cell::Cell,
@@ -45,7 +45,7 @@ const GATHER: u32 = 8;
 /// The longest such wait.
 const MOST_GATHER: Duration = Duration::from_micros(500);
 
-/// The actor. It owns the session, and all that is known of who waits for items.
+/// The actor. It owns the session, and the requests of consumers that wait for items.
 pub(super) struct Fetcher {
     runtime: Arc<QueueRuntime>,
     state: State,
@@ -68,7 +68,7 @@ pub(super) struct Fetcher {
     members: BTreeSet<u64>,
     /// The last consumer to leave waits until the session is closed.
     leaving: Option<oneshot::Sender<Closed>>,
-    /// The supervisor has no consumers for it any more.
+    /// Its last consumer has ended.
     stopping: bool,
     observer: Option<Observer>,
     exit_guard: ExitGuard,
@@ -105,7 +105,7 @@ impl Fetcher {
         {
             return;
         }
-        // Chance matters to nothing but the delay after a watch.
+        // Only the delay after a watch is random.
         let random = if event == Event::WatchFired { clock::random() } else { 0 };
         for effect in self.state.on(event, most_together(self.runtime.delivery), random) {
             self.carry_out(effect, context);
@@ -139,14 +139,14 @@ impl Fetcher {
         }
     }
 
-    /// Returns the batches of a consumer that is gone.
+    /// Releases the batches of a consumer that has ended.
     fn reply(&mut self, consumer: u64, reply: Reply) {
         let Some(ask) = self.asks.remove(&consumer) else { return };
         // The items of a reply that nobody receives are released.
         let _ = ask.reply.send(reply);
     }
 
-    /// Notes what the consumers wait for, where that has changed.
+    /// Shows in the status what the consumers wait for, if that has changed.
     fn show(&mut self) {
         let state = match self.state.phase() {
             Phase::Resting | Phase::Delayed => ConsumerState::Idle,
@@ -175,7 +175,7 @@ impl Fetcher {
         }
     }
 
-    /// Gives others who are about to ask the time to do so. Not by sleeping: a timer is too coarse.
+    /// Waits for consumers that are about to ask. It does not sleep, since a timer is too coarse.
     fn gather(&mut self, context: &mut Context<Self>) {
         if !self.runtime.pause.allows_fetches() || self.runtime.breaker.is_open() {
             self.hold(context);
@@ -183,7 +183,7 @@ impl Fetcher {
         }
         let (served, took) =
             self.fetching.as_ref().map_or((0, Duration::ZERO), |last| (last.requests, last.took));
-        // Before the first fetch all of them are about to ask.
+        // Before the first fetch all consumers are about to ask.
         let expected = if served == 0 { self.members.len() } else { served };
         self.waiting.set(self.state.waiting().len());
         if self.waiting.get() >= expected {
@@ -314,8 +314,8 @@ impl Fetcher {
                 }
                 actor.on(event, context);
             }
-            // The watch is gone, not the queue. But a database that takes no watches is not to be
-            // asked without end.
+            // The watch has failed, so look again; but with a delay, because a database that refuses
+            // watches would be asked without end.
             Err(error) => {
                 actor.lost = actor.lost.saturating_add(1);
                 tracing::debug!(
@@ -331,7 +331,7 @@ impl Fetcher {
         .spawn(context);
     }
 
-    /// Looks again whenever somebody else asks for it.
+    /// Fetches again when another part of the daemon requests it.
     fn listen(&self, context: &mut Context<Self>) {
         let runtime = self.runtime.clone();
         async move { runtime.look_again.notified().await }
@@ -374,7 +374,7 @@ impl Fetcher {
                     (!left.is_empty()).then(|| Claimed::Taken(Batch::new(&runtime, left)))
                 }),
             };
-            // A consumer that is gone logs the loss of what it is not told.
+            // If the consumer has ended, the batch logs the loss when it is dropped.
             let _ = reply.send(closed);
         }
         .into_actor(self)
@@ -382,7 +382,7 @@ impl Fetcher {
     }
 }
 
-/// Has an event happen when the future resolves.
+/// Feeds an event to the state machine when the future resolves.
 fn after(future: impl Future<Output = ()> + 'static, event: Event, context: &mut Context<Fetcher>) {
     context.spawn(actix::fut::wrap_future(future).map(move |(), actor: &mut Fetcher, context| {
         actor.on(event, context);
@@ -405,7 +405,7 @@ impl Handler<Fetch> for Fetcher {
         let request = Request { consumer, items: ask.request.items().get(), prefetch: ask.prefetch };
         self.asks.insert(consumer, ask);
         self.on(Event::Asked(request), context);
-        // Consumers show that they fetch, which is not so while nothing is fetched.
+        // Consumers show as fetching by default, which is wrong while the fetcher waits.
         if let Some(ask) = self
             .asks
             .get(&consumer)

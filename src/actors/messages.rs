@@ -17,7 +17,7 @@ use crate::{
     status::ConsumerStatus,
 };
 
-/// Sees each consumer's events on the actors' thread, before they are acted on, and says whether they are to be. A panic in it is the
+/// Observes each consumer's events on the actors' thread, before the consumer acts on them. False: it ignores the event. A panic in it is the
 /// consumer's.
 pub(crate) type Observer = Arc<dyn Fn(u64, Event) -> bool + Send + Sync>;
 
@@ -25,7 +25,7 @@ pub(crate) type Observer = Arc<dyn Fn(u64, Event) -> bool + Send + Sync>;
 #[derive(Clone, Debug)]
 pub(crate) struct ConsumerSpec {
     pub(crate) runtime: Arc<QueueRuntime>,
-    /// Items per take.
+    /// Items per fetch.
     pub(crate) k: NonZeroUsize,
 }
 
@@ -35,7 +35,7 @@ impl ConsumerSpec {
     }
 }
 
-/// Equal specifications mean equal consumers: of the same runtime, which is replaced when settings change.
+/// Consumers with equal specifications are interchangeable. A change of settings makes a new runtime, so their specifications differ.
 impl PartialEq for ConsumerSpec {
     fn eq(&self, other: &Self) -> bool {
         self.key() == other.key()
@@ -50,7 +50,7 @@ impl Hash for ConsumerSpec {
     }
 }
 
-/// To the supervisor: these are to be the consumers, by queue; others finish and stop, but for those of a queue that was never
+/// To the supervisor: run these consumers, by queue. Others finish and stop, except consumers of a queue that was never
 /// named.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
@@ -74,19 +74,19 @@ pub(super) struct Stop(pub(super) u64);
 #[rtype(result = "()")]
 pub(super) struct Drain;
 
-/// To the supervisor: name all consumers, and have each say that it reads its mailbox.
+/// To the supervisor: list all consumers, and ping each.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "Vec<ConsumerRef>")]
 pub(super) struct ListConsumers;
 
-/// A consumer that there is.
+/// A running consumer.
 #[derive(Clone, Debug)]
 pub(crate) struct ConsumerRef {
     pub(crate) status: Arc<ConsumerStatus>,
     pub(crate) runtime: Arc<QueueRuntime>,
 }
 
-/// To a consumer: say that this was read.
+/// To a consumer: reply, as a proof that it reads its mailbox.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub(super) struct Ping;
@@ -101,12 +101,12 @@ pub(super) struct Fetch(pub(super) Ask);
 #[rtype(result = "()")]
 pub(super) struct Withdraw(pub(super) u64);
 
-/// From a consumer to its fetcher: count on me.
+/// From a consumer to its fetcher: it has started.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub(super) struct Join(pub(super) u64);
 
-/// From a consumer to its fetcher: I ask for nothing more. The last one's answer comes when the
+/// From a consumer to its fetcher: it has no more requests. The last consumer gets its reply when the
 /// session is closed.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
@@ -148,7 +148,7 @@ pub(super) enum ExitReason {
     Stopped,
     /// It panicked.
     Panicked,
-    /// It is gone for no known reason.
+    /// It ended for an unknown reason.
     Vanished,
 }
 
@@ -157,7 +157,7 @@ pub(super) enum ExitReason {
 pub(crate) enum SupervisorExit {
     /// Every consumer has finished.
     Finished,
-    /// Consumers failed more often than is put up with.
+    /// Consumers failed more often than is allowed.
     TooManyFailures {
         /// The queue of the last one.
         queue: Arc<str>,
@@ -166,6 +166,6 @@ pub(crate) enum SupervisorExit {
         /// ...within this time.
         within: Duration,
     },
-    /// The supervisor itself is gone.
+    /// The supervisor itself has died.
     SupervisorDied,
 }

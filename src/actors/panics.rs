@@ -1,4 +1,4 @@
-//! How actix treats a panicking actor: the facts that the design of this directory rests on.
+//! Tests of how actix treats a panicking actor, on which this directory relies.
 
 use std::sync::{Arc, Mutex};
 
@@ -6,7 +6,7 @@ use actix::{Actor, AsyncContext, Context, Handler, Message, Running, System, Wra
 
 type Journal = Arc<Mutex<Vec<String>>>;
 
-/// Writes down what happens to it.
+/// An actor that records its events.
 struct Probe {
     journal: Journal,
     panic_at_start: bool,

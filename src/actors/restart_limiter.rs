@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Restarts put up with in a sliding window of time.
+/// The allowed restarts in a sliding window of time.
 #[derive(Debug)]
 pub(super) struct RestartLimiter {
     restarts: usize,
@@ -18,7 +18,7 @@ impl RestartLimiter {
         Self { restarts, within, recent: VecDeque::new() }
     }
 
-    /// Counts a failure at `now`; false when it is one too many.
+    /// Counts a failure at `now`. False if it exceeds the limit.
     pub(super) fn allows(&mut self, now: Instant) -> bool {
         while self.recent.front().is_some_and(|then| now.duration_since(*then) >= self.within) {
             self.recent.pop_front();

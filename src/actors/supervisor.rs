@@ -23,10 +23,10 @@ use super::{
 };
 use crate::{consumer::runtime::QueueRuntime, status::ConsumerStatus};
 
-/// How many failed consumers are replaced...
+/// The most failed consumers that are replaced within [`WITHIN`]. One more ends the supervisor.
 const RESTARTS: usize = 5;
 
-/// ...within this time; one more ends the supervisor.
+/// The sliding window of time for [`RESTARTS`].
 const WITHIN: Duration = Duration::from_secs(30);
 
 /// The actor.
@@ -40,9 +40,9 @@ pub(super) struct Supervisor {
     next_id: u64,
     restart_limiter: RestartLimiter,
     draining: bool,
-    /// A consumer has run dry: when all are gone, that is the end.
+    /// A consumer has found its queue empty and ended. When all have ended, the supervisor ends.
     ran_dry: bool,
-    /// Told how it all ended: at most once per consumer, and once per drain. Dropped, it tells that the supervisor died.
+    /// Gets the end of the supervisor: at most once per consumer, and once per drain. If it is dropped, the supervisor has died.
     ends: mpsc::UnboundedSender<SupervisorExit>,
 }
 
@@ -51,9 +51,9 @@ struct Member {
     status: Arc<ConsumerStatus>,
     address: Addr<Consumer>,
     fetcher: Addr<Fetcher>,
-    /// How many failed before it under its number.
+    /// How many consumers with its number failed before it.
     restarts: u64,
-    /// Told to stop, so not to be replaced.
+    /// It is stopping, so it is not replaced.
     leaving: bool,
 }
 
@@ -70,12 +70,12 @@ struct QueueConsumers {
     members: BTreeSet<u64>,
     /// How many of them are leaving.
     leaving: usize,
-    /// Absent unless its consumers were ever said to be wanted.
+    /// `None` until the configuration has named its consumers.
     reconciler: Option<Reconciler<ConsumerSpec>>,
 }
 
 impl QueueConsumers {
-    /// Consumers are leaving, or others wait for them to have left.
+    /// Consumers are leaving, or new ones wait for that.
     fn is_finishing(&self) -> bool {
         self.leaving > 0 || self.reconciler.as_ref().is_some_and(|reconciler| !reconciler.is_complete())
     }
@@ -96,7 +96,7 @@ impl Supervisor {
         }
     }
 
-    /// Starts one that there was not.
+    /// Starts a new consumer.
     fn begin(&mut self, spec: ConsumerSpec, context: &Context<Self>) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
@@ -128,10 +128,10 @@ impl Supervisor {
         fetcher.address.clone()
     }
 
-    /// A consumer of the runtime has ended. With the last one goes the fetcher.
+    /// A consumer of the runtime has ended. After the last one the fetcher ends.
     fn leave_fetcher(&mut self, Member { spec, fetcher: left, .. }: &Member) {
         let key = Arc::as_ptr(&spec.runtime);
-        // One that panicked is not there any more, and another may be in its place.
+        // A fetcher that panicked is gone, and another may have replaced it.
         let Some(fetcher) = self.fetchers.get_mut(&key).filter(|it| it.address == *left) else { return };
         fetcher.consumers -= 1;
         if fetcher.consumers == 0 {
@@ -165,7 +165,7 @@ impl Supervisor {
         self.finish(SupervisorExit::TooManyFailures { queue, restarts, within });
     }
 
-    /// Has a queue's consumers become these.
+    /// Replaces a queue's consumers.
     fn reconcile(&mut self, queue: &Arc<str>, wanted: Vec<ConsumerSpec>, context: &Context<Self>) {
         let queue_consumers = self.queues.entry(queue.clone()).or_default();
         let running = queue_consumers.members.iter().filter_map(|id| {
@@ -184,7 +184,7 @@ impl Supervisor {
         self.tell_finishing(queue);
     }
 
-    /// Tells one to finish and stop; false if there is none.
+    /// Lets a consumer finish and stop. False if there is no such consumer.
     fn leave(&mut self, id: u64) -> bool {
         let Some(member) = self.consumers.get_mut(&id) else { return false };
         if !std::mem::replace(&mut member.leaving, true)
@@ -196,14 +196,14 @@ impl Supervisor {
         true
     }
 
-    /// A consumer of the queue is gone.
+    /// A consumer of the queue has ended.
     fn left(&mut self, queue: &Arc<str>, id: u64, was_leaving: bool) {
         let Some(queue_consumers) = self.queues.get_mut(queue) else { return };
         queue_consumers.members.remove(&id);
         queue_consumers.leaving -= usize::from(was_leaving);
     }
 
-    /// One of the queue's consumers is gone: perhaps another has waited for that.
+    /// A consumer of the queue has ended, so a waiting one may start.
     fn fill(&mut self, queue: &Arc<str>, context: &Context<Self>) {
         let start = self.queues.get_mut(queue).and_then(|queue_consumers| {
             let running = queue_consumers.members.len();
@@ -214,14 +214,14 @@ impl Supervisor {
         }
     }
 
-    /// Says whether the queue has consumers that are leaving, or others that wait for them to have left.
+    /// Publishes whether the queue has consumers that are leaving, or new ones that wait for that.
     fn tell_finishing(&self, queue: &Arc<str>) {
         let is_finishing = self.queues.get(queue).is_some_and(QueueConsumers::is_finishing);
         self.shared.finishing(queue, is_finishing);
     }
 
     fn finish(&self, end: SupervisorExit) {
-        // Nobody waits any more when the daemon is on its way out already.
+        // When the daemon is stopping already, nobody waits.
         let _ = self.ends.send(end);
     }
 
@@ -284,7 +284,7 @@ impl Handler<ListConsumers> for Supervisor {
 
     fn handle(&mut self, _: ListConsumers, _: &mut Context<Self>) -> Self::Result {
         let present = self.consumers.values().map(|Member { spec, status, address, .. }| {
-            // One whose mailbox is full does not read it, which is what is to be found out.
+            // A full mailbox shows that the consumer does not read it.
             let _ = address.try_send(Ping);
             ConsumerRef { status: status.clone(), runtime: spec.runtime.clone() }
         });
@@ -347,7 +347,7 @@ impl Supervisor {
         }
     }
 
-    /// Its consumers get no answers any more: they end, and others, with another fetcher, replace them.
+    /// Its consumers get no more replies. They end, and new ones with another fetcher replace them.
     fn fetcher_failed(&mut self, runtime: &Arc<QueueRuntime>, reason: ExitReason, context: &Context<Self>) {
         let queue = &runtime.name;
         tracing::error!(event = "fetcher_failed", %queue, ?reason, "fetcher failed");

@@ -13,11 +13,11 @@ use crate::{
     telemetry,
 };
 
-/// Run the daemon: work off the configured queues, or the one that options describe
+/// Run the daemon: process the configured queues, or the one that options describe
 #[derive(Debug, clap::Args)]
 #[command(
-    long_about = "Run the daemon: work off the configured queues, or the one that options describe.\n\n\
-    With --queue only that queue is worked off; other options override what the configuration says about it. TERM or \
+    long_about = "Run the daemon: process the configured queues, or the one that options describe.\n\n\
+    With --queue only that queue is processed; other options override what the configuration says about it. TERM or \
     INT lets the handlers at work finish, for as long as `shutdown-timeout` says, and gives other items back; a second one ends the \
     daemon at once. HUP makes it reload its configuration, USR1 makes it log its state.\n\n\
     With --until-empty it ends when nothing is left to be done: nothing is ready, nothing is running, in this daemon or \

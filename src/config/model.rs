@@ -24,7 +24,7 @@ pub struct Config {
     pub log: Log,
     /// The API, the metrics and the page.
     pub http: Http,
-    /// The queues to work off, by name.
+    /// The queues to process, by name.
     pub queues: BTreeMap<String, QueueConfig>,
 }
 

@@ -10,7 +10,7 @@ use serde::{
 
 use super::{Delivery, FetchStrategy, KindName, Retry, TakeEnd, Values, duration, number, size};
 
-/// One queue and how it is worked off.
+/// One queue and how it is processed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
@@ -59,7 +59,7 @@ pub struct QueueConfig {
 }
 
 impl QueueConfig {
-    /// A queue worked off by one consumer, everything else by default.
+    /// A queue processed by one consumer, everything else by default.
     pub fn new(handler: impl Into<String>) -> Self {
         Self {
             handler: handler.into(),

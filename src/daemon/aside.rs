@@ -10,7 +10,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::consumer::backoff;
 
-/// A task that has gone on for so long has recovered from its last panic.
+/// A task that has run this long has recovered from its last panic.
 const RECOVERED: Duration = Duration::from_secs(60);
 
 /// Sees a task to its end, and starts it again each time that it panics, after a pause that grows. Dropped, it ends the task.
@@ -35,7 +35,7 @@ pub(crate) async fn restarted<T>(task: &'static str, start: impl Fn() -> JoinHan
     }
 }
 
-/// Sees a task to its end. An error says that it panicked.
+/// Waits for a task. An error means that it panicked.
 pub(crate) async fn watched<T: 'static>(task: impl Future<Output = T> + 'static) -> Result<T, ()> {
     AbortOnDropHandle::new(tokio::task::spawn_local(task)).await.map_err(drop)
 }

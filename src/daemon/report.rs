@@ -8,7 +8,7 @@ use crate::{
 /// The most consumers that are listed; the others are only counted.
 const CONSUMERS: usize = 1_000;
 
-/// Logs what the status has.
+/// Logs the status.
 pub(super) fn report(status: &DaemonStatus) {
     let state = status.snapshot();
     tracing::info!(

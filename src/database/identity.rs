@@ -1,4 +1,4 @@
-//! Which database it is, whatever name it is called by.
+//! The identity of a database, under all its names.
 
 use std::path::{Path, PathBuf};
 

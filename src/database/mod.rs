@@ -23,13 +23,13 @@ mod identity;
 
 pub(crate) use identity::identity;
 
-/// How long an answer of the database may take before the log says so.
+/// How long an answer of the database may take before it is logged.
 pub(crate) const SILENCE: Duration = Duration::from_secs(5);
 
 /// This part of the limit is left for an answer, however long the opening took.
 const LEAST: u32 = 10;
 
-/// FoundationDB's `io_error`: an embedded database says it when its storage has failed and cannot be opened again for seconds, or at all.
+/// FoundationDB's `io_error`: an embedded database returns it when its storage has failed and cannot be opened again for seconds, or at all.
 pub(crate) const STORAGE_FAILED: i32 = 1510;
 
 /// An open database, and the client network under it. One per process.
@@ -49,7 +49,7 @@ pub struct OpenError {
 }
 
 impl OpenError {
-    /// There is no database in a directory, and nothing is to make one.
+    /// The directory has no database, and this command does not create one.
     pub(crate) fn no_database(directory: &Path) -> Self {
         Self {
             url: format!("{}{}", fdb_embedded::SCHEME, directory.display()),
@@ -102,7 +102,7 @@ fn database(url: &str) -> Result<Database, OpenError> {
             ))
         })?;
     }
-    // The engine knows better than the error code what is wrong.
+    // The engine's error is more precise than the error code.
     Database::from_path(url).map_err(|code| {
         let reason = fdb_embedded::open_error().unwrap_or_else(|| code.to_string());
         let obstacle =
@@ -179,7 +179,7 @@ fn mend(url: &str) -> String {
         .unwrap_or_else(|| "check that it runs and can be reached".to_owned())
 }
 
-/// Why no commit to the database at `url` can succeed, and what can be done; none if nothing of the kind is known.
+/// Why no commit to the database at `url` can succeed, and the fix. `None` if no such reason is known.
 fn read_only(url: &str) -> Option<String> {
     let directory = fdb_embedded::embedded_directory(url)?;
     let space = Space::known(&directory).ok().filter(|space| space.is_read_only)?;

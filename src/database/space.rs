@@ -1,4 +1,4 @@
-//! Why a database accepts no more data, and what can be done: the free space of its disk and the limit of it, for people.
+//! Why a database accepts no more data, and the fix: the free space of its disk and the limit, for people.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::config::{Config, MinFreeSpace};
 /// for a checkpoint need some of it.
 const NEARLY_FULL: u64 = 64 << 20;
 
-/// Why a database has refused to store more (error 1042), and what can be done.
+/// Why a database has refused to store more (error 1042), and the fix.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// Its disk has too little space.
@@ -36,7 +36,7 @@ impl Refused {
         }
     }
 
-    /// The host knows whether it refuses for want of space. Others go by what is free.
+    /// The host knows whether it refuses for lack of space. Other processes decide by the free space.
     fn judge(directory: &Path, space: Space) -> Self {
         let is_full = space.is_full || space.refuses.unwrap_or(space.free < NEARLY_FULL);
         match refusal(directory, &Space { is_full, ..space }) {
@@ -60,7 +60,7 @@ impl Refused {
 pub(crate) const MAKE_SPACE: &str = "free some space, let consumers empty its queues (`kvqueue resume` if they are paused), or delete \
      dead letters (`kvqueue dead purge`)";
 
-/// Why pushes are refused for want of disk space, and what can be done; none if they are not.
+/// Why pushes are refused for lack of disk space, and the fix. `None` if they are not refused.
 pub(crate) fn refusal(directory: &Path, space: &Space) -> Option<String> {
     let what = match (space.is_low(), space.is_full) {
         (true, _) => "has too little free space",

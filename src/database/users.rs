@@ -1,4 +1,4 @@
-//! Whose a database directory is: why this process may not use it, and what can be done.
+//! The owner of a database directory: why this process may not use it, and the fix.
 
 use std::{fs, os::unix::fs::MetadataExt, path::Path};
 
@@ -11,7 +11,7 @@ use rustix::{
 /// Where the system keeps its users' names.
 const USERS: &str = "/etc/passwd";
 
-/// Why this process may not open a directory, and what to do; none if that has another reason.
+/// Why this process may not open a directory, and the fix. `None` if its owner is not the reason.
 pub(crate) fn obstacle(directory: &Path) -> Option<String> {
     let there = directory.ancestors().find(|above| above.exists())?;
     if access(there, Access::WRITE_OK) == Err(Errno::ROFS) {
@@ -23,7 +23,7 @@ pub(crate) fn obstacle(directory: &Path) -> Option<String> {
     another_users(directory).or_else(|| foreign_file(directory).map(|(text, mend)| format!("{text}: {mend}")))
 }
 
-/// Says that a directory belongs to another user than this process's.
+/// The text for a directory of another user than this process's.
 pub(crate) fn another_users(directory: &Path) -> Option<String> {
     let (owner, me) = (fs::metadata(directory).ok()?.uid(), geteuid().as_raw());
     (owner != me).then(|| {
@@ -36,7 +36,7 @@ pub(crate) fn another_users(directory: &Path) -> Option<String> {
     })
 }
 
-/// Says which file of a directory belongs to another user than the directory, as after a restore by root, and what to do.
+/// The text for a file of another user than its directory's, as after a restore by root, with the fix.
 pub(crate) fn foreign_file(directory: &Path) -> Option<(String, String)> {
     let owner = fs::metadata(directory).ok()?.uid();
     let mut entries = fs::read_dir(directory).ok()?.flatten();

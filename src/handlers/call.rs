@@ -72,7 +72,7 @@ pub(crate) async fn call(
     let handled = async move { handling.handle(&items, &context).await };
     let mut task = AbortOnDropHandle::new(tokio::spawn(handled.in_current_span()));
     let interruption = tokio::select! {
-        // First: what a handler says because it was cancelled is not why it ended.
+        // First, because an outcome of a cancelled handler is not the reason of its end.
         biased;
         () = cancelled.cancelled() => Interruption::Cancelled,
         done = &mut task => return CallResult::of(done).unless(&cancelled),

@@ -77,7 +77,7 @@ impl<H: BatchHandler + ?Sized> BatchHandler for Arc<H> {
 #[must_use]
 #[non_exhaustive]
 pub enum Outcome {
-    /// Handled; nothing remains to be done.
+    /// The item is finished.
     Done,
     /// Not handled: again after a while that grows with its attempts (`queues.NAME.retry`); after the last one it is a dead letter. The
     /// reason is for people: a fragment for the log and the dead letter.
@@ -115,7 +115,7 @@ impl Outcome {
     }
 }
 
-/// Where items come from, and what a handler and the daemon tell each other.
+/// The context of a call: the queue, cancellation, and the transaction.
 #[derive(Debug)]
 pub struct Context {
     /// The queue's name as configured.

@@ -1,4 +1,4 @@
-//! Handlers whose items are JSON of a type of their own.
+//! Handlers for payloads of JSON, parsed to a type.
 
 use async_trait::async_trait;
 use kvqueue_queue::Item;
@@ -6,8 +6,8 @@ use serde::de::DeserializeOwned;
 
 use super::{BatchHandler, Context, Handler, Outcome, call::missing_outcome};
 
-/// A handler of items whose payload is JSON of a type of its own. Wrap it in [`Json`] to make it a
-/// [`Handler`], which also says when it is called and what it has to bear.
+/// A handler for payloads of JSON, parsed to a type. Wrap it in [`Json`] to make it a
+/// [`Handler`], which documents when it is called and what it must tolerate.
 ///
 /// ```
 /// use kvqueue::{Context, Item, Json, JsonHandler, Outcome, testing::Kit};
@@ -68,7 +68,7 @@ pub trait JsonHandler: Send + Sync + 'static {
     async fn handle(&self, payload: Self::Payload, item: &Item, context: &Context) -> Outcome;
 }
 
-/// A handler of the items of one fetch, whose payloads are JSON of a type of its own. Wrap it in [`Json`]
+/// A handler for the items of one fetch, with payloads of JSON, parsed to a type. Wrap it in [`Json`]
 /// to make it a [`BatchHandler`].
 ///
 /// ```
@@ -151,7 +151,7 @@ impl<H: JsonBatchHandler> BatchHandler for Json<H> {
     }
 }
 
-/// Parses a payload. What fails once fails each time, so the error is a dead letter's.
+/// Parses a payload. An error makes the item a dead letter, since parsing would fail again.
 fn parse<T: DeserializeOwned>(item: &Item) -> Result<T, Outcome> {
     let mut json = serde_json::Deserializer::from_slice(&item.payload);
     let dead = |path: &str, error: &serde_json::Error| {

@@ -1,4 +1,4 @@
-//! Handlers: what is done with an item.
+//! Handlers: code that processes items.
 //!
 //! A handler is a value behind [`Handler`], or [`BatchHandler`], made once per queue from its `handler-config` table. The daemon
 //! calls it on a pool of threads of its own, and never trusts it: every call has its own task, an optional time limit, and a
@@ -6,7 +6,7 @@
 //!
 //! # A handler in this tree
 //!
-//! `log.rs` is the shortest, and shows all there is to it:
+//! `log.rs` is the shortest, and shows the whole pattern:
 //!
 //! 1. a file here, with a type and a constructor `from_config` that reads [`Settings`], or refuses them;
 //! 2. `impl Handler`, or `impl BatchHandler`, for it;

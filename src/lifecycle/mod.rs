@@ -14,7 +14,7 @@ use crate::{
 
 pub(crate) use signals::{SignalCommands, Signals};
 
-/// How long the database has to take back what handlers had that the shutdown timeout has ended.
+/// How long the database has for releasing the items of handlers that the shutdown timeout has cancelled.
 const GIVE_BACK: Duration = Duration::from_secs(5);
 
 /// The longest that a drain lasts after the shutdown timeout.
@@ -95,11 +95,11 @@ pub(crate) async fn serve(
     );
     shared.status.draining(shutdown_timeout);
     let drained = drain(supervisor, exits, shared, shutdown_timeout).await;
-    // Why it stopped says more than how.
+    // The reason of the stop is more useful than the way it ended.
     reason.and(drained)
 }
 
-/// Lets the consumers finish; when the shutdown timeout is over, cancels what they have in hand.
+/// Lets the consumers finish. At the shutdown timeout, cancels their handlers.
 async fn drain(
     supervisor: &SupervisorHandle,
     exits: &mut SupervisorExits,
@@ -131,7 +131,7 @@ async fn drain(
     }
 }
 
-/// Waits until no consumer is left, and nothing of what consumers have begun. Failures no longer matter.
+/// Waits until all consumers and their tasks have ended. Failures no longer matter.
 async fn finished(exits: &mut SupervisorExits, shared: &ConsumerContext) {
     while let SupervisorExit::TooManyFailures { .. } = exits.next().await {}
     shared.work.close();
@@ -144,7 +144,7 @@ impl From<SupervisorExit> for RunError {
             SupervisorExit::TooManyFailures { queue, restarts, within } => {
                 Self::ConsumersFailed { queue, restarts, within }
             }
-            // An exit without an error: who asks after it has lost the supervisor.
+            // An exit without an error: the supervisor is gone when it is asked again.
             SupervisorExit::Finished | SupervisorExit::SupervisorDied => Self::SupervisorDied,
         }
     }

@@ -68,7 +68,7 @@ impl Drop for Signals {
     }
 }
 
-/// HUP and USR1, one after the other; without signals to watch, nothing ever.
+/// The commands of HUP and USR1, one after the other. Without signals to watch, it never yields one.
 #[derive(Default)]
 pub(crate) struct SignalCommands {
     reload: Option<net::UnixStream>,
@@ -76,7 +76,7 @@ pub(crate) struct SignalCommands {
 }
 
 impl SignalCommands {
-    /// Waits for the next; it stands for all of its kind that have come since the last. Nothing is lost when the wait is given up.
+    /// Waits for the next command. It stands for all signals of its kind since the last one. Dropping the future loses no signal.
     pub(crate) async fn next(&mut self) -> Command {
         tokio::select! {
             () = gathered(&mut self.reload) => Command::reload(),
@@ -85,7 +85,7 @@ impl SignalCommands {
     }
 }
 
-/// Waits for signals, and takes those together that have come meanwhile.
+/// Waits for a signal. Signals that have arrived meanwhile count as one.
 async fn gathered(stream: &mut Option<net::UnixStream>) {
     /// The process does not get as many in the time that one is seen to.
     const MOST: usize = 1_024;

@@ -3,7 +3,7 @@
 //!
 //! Reading a queue reads its counters, the header of each lease and the first item's key; of a queue in a
 //! recipe's layout, which has no counters, all keys. It conflicts with no other transaction. `schedule`
-//! bounds what it costs, whatever the queue holds.
+//! bounds its cost, however many items the queue has.
 
 mod poller;
 mod sample;
@@ -39,7 +39,7 @@ pub(crate) async fn forever(
         }
         tokio::select! {
             () = sleep_until(next.into()) => {}
-            // Where the other end is gone, nothing comes from there any more.
+            // If the other end is dropped, no more requests come.
             Ok(()) = config.changed() => poller.configure(&config.borrow_and_update().clone()),
             Ok(()) = viewers.changed() => {}
             Ok(()) = requests.changed() => {}

@@ -1,4 +1,4 @@
-//! The stats poller: what it knows of the queues, and one round of reading.
+//! The stats poller: its knowledge of the queues, and one round of reading.
 
 use std::{
     collections::BTreeMap,

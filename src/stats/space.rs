@@ -52,7 +52,7 @@ impl Watch {
             self.look().await;
             tokio::select! {
                 () = sleep(LOOK) => {}
-                // Where the other end is gone, nothing comes from there any more.
+                // If the other end is dropped, no more changes come.
                 Ok(()) = self.config.changed() => {}
             }
         }

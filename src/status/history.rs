@@ -71,7 +71,7 @@ impl History {
     /// many items this daemon has finished.
     pub(super) fn add(&mut self, at: Instant, time: u64, stats: &QueueStats, finished: u64) {
         let point = Point { at, stats: *stats, finished };
-        // By marks on the clock: looks that come a little late do not make the samples fewer.
+        // By marks on the clock, so that late readings do not make the samples fewer.
         let first = *self.first.get_or_insert(at);
         let mark = |at: Instant| (at - first).as_secs() / EVERY.as_secs();
         if self.sampled.is_none_or(|sampled| mark(sampled.at) < mark(at)) {
@@ -127,7 +127,7 @@ fn rates(before: &Point, now: &Point) -> Rates {
     if seconds == 0.0 {
         return Rates::default();
     }
-    // The counters are whatever other programs have written.
+    // Other programs may have written any value into the counters.
     let held = |it: &QueueStats| {
         it.ready.saturating_add_unsigned(it.running).saturating_add(it.waiting).saturating_add(it.dead)
     };
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(rates(&before, &point(2, stats(9, 16), 0)), Rates { inward: 5.0, outward: 3.0 });
         // Taken at most once: nothing in the database says that they are done.
         assert_eq!(rates(&before, &point(2, stats(1, 10), 4)), Rates { inward: 0.0, outward: 2.0 });
-        // Where producers count, that is what came, whatever else went on.
+        // If producers count, their count is the inward rate.
         let pushed = |stats, pushed| QueueStats { pushed: Some(pushed), ..stats };
         let counted = point(0, pushed(stats(5, 10), 100), 0);
         assert_eq!(

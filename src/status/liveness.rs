@@ -19,7 +19,7 @@ impl Liveness {
         Self { at: Instant::now(), stuck }
     }
 
-    /// Whether the daemon works now. An error says what is stuck, and for how long.
+    /// Whether the daemon works now. The error names what is stuck, and for how long.
     pub(super) fn now(&self) -> Result<(), String> {
         if let Some(stuck) = &self.stuck {
             return Err(stuck.clone());

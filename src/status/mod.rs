@@ -45,7 +45,7 @@ use crate::{
 pub(crate) struct DaemonStatus {
     /// The counters and gauges.
     pub(crate) metrics: Metrics,
-    /// Who views it.
+    /// Its viewers.
     pub(crate) viewers: Arc<Viewers>,
     started_at: u64,
     inner: Mutex<Inner>,
@@ -138,11 +138,11 @@ impl DaemonStatus {
 
     /// Notes that the daemon works, or what is stuck. Must be called every few seconds.
     pub(crate) fn judge(&self, stuck: Option<String>) {
-        // Not a change: it is said again and again.
+        // Not a change, since this repeats.
         self.lock().liveness = Liveness::new(stuck);
     }
 
-    /// Whether the daemon works. An error says what is stuck, and for how long.
+    /// Whether the daemon works. The error names what is stuck, and for how long.
     pub(crate) fn liveness(&self) -> Result<(), String> {
         self.lock().liveness.now()
     }
@@ -173,12 +173,12 @@ impl DaemonStatus {
         });
     }
 
-    /// The pause state of a queue, made when it is first asked for. It stays when the queue goes.
+    /// The pause state of a queue, made at the first call. It stays when the queue is removed.
     pub(crate) fn pause_state(&self, queue: &Arc<str>) -> PauseState {
         self.lock().pause_states.entry(queue.clone()).or_default().clone()
     }
 
-    /// The circuit breaker of a queue, made when it is first asked for. It stays when the queue goes.
+    /// The circuit breaker of a queue, made at the first call. It stays when the queue is removed.
     pub(crate) fn breaker(&self, queue: &Arc<str>) -> Arc<Breaker> {
         breaker(&mut self.lock().breakers, queue)
     }
@@ -232,12 +232,12 @@ impl DaemonStatus {
         found
     }
 
-    /// Notes what the stats poller has read of a queue.
+    /// Notes the counts that the stats poller has read.
     pub(crate) fn set_queue_stats(&self, queue: &str, stats: QueueStats) {
         self.change(|inner| inner.queues.get_mut(queue).map(|entry| entry.set_queue_stats(stats)));
     }
 
-    /// Notes how fast the database answers, or what is wrong with it.
+    /// Notes how fast the database answers, or its error.
     pub(crate) fn set_database(&self, answer: Result<Duration, String>) {
         self.change(|inner| {
             let database = &mut inner.database;

@@ -1,4 +1,4 @@
-//! Who views the status. While somebody does, the stats poller reads the queues more often.
+//! The viewers of the status. While there is one, the stats poller reads the queues more often.
 
 use std::{sync::Arc, time::Duration};
 

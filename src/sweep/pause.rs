@@ -41,7 +41,7 @@ pub(super) fn pause(woken: Woken, random: u64) -> Duration {
     }
 }
 
-/// A part of a time, as `random` says.
+/// A random part of a time.
 fn part(whole: Duration, random: u64) -> Duration {
     whole.mul_f64((random >> 11) as f64 / (1_u64 << 53) as f64)
 }

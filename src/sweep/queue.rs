@@ -76,7 +76,7 @@ async fn wait(
         () = observing => Woken::Time,
         woken = swept.watch => woken.map_or(Woken::Failure { failures: 1 }, |()| Woken::Item),
         () = sleep(swept.next) => Woken::Time,
-        // An error means that the `Sweeping` is gone, and with it this task.
+        // An error means that the `Sweeping` was dropped, and this task ends with it.
         _ = rules.changed() => Woken::Time,
     };
     // The part of the sweep that failed may fail again, so it is retried after a pause.

@@ -1,4 +1,4 @@
-//! Whether a consumer is stuck, from what is observed of it. Pure.
+//! Decides whether a consumer is stuck, from observations of it. Pure.
 //!
 //! | state | the consumer is not stuck |
 //! |---|---|

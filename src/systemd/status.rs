@@ -32,7 +32,7 @@ impl Rate {
     }
 }
 
-/// The line. `drain_left` is of a drain, `stuck` says what is stuck.
+/// The line. `drain_left` is the rest of a drain, `stuck` the stuck part.
 pub(super) fn line(
     summary: &Summary,
     rate: f64,

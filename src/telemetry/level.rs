@@ -62,7 +62,7 @@ pub(crate) fn parse(text: &str) -> Result<Targets, ConfigError> {
             Some((target, level)) => (Some(target), level),
             None => (None, part),
         };
-        // An empty text would parse as "error", which nobody means.
+        // An empty text would parse as "error".
         let parsed = if level.is_empty() { None } else { level.parse::<LevelFilter>().ok() };
         let level = parsed.ok_or_else(|| error(text, level))?;
         targets = match target {

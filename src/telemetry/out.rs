@@ -73,7 +73,7 @@ pub(crate) fn note(line: &str) {
     match NOTES.get() {
         Some(writer) => writer.push(line.as_bytes()),
         None => {
-            // Without a stderr there is nobody to tell.
+            // Without a stderr the line is lost.
             let _ = io::Write::write_all(&mut io::stderr(), line.as_bytes());
         }
     }

@@ -94,7 +94,7 @@ impl Handler for Slow {
     }
 }
 
-/// Works off the queue in a storm, if there is a seed for one.
+/// Processes the queue in a storm, if there is a seed for one.
 fn run_daemon(with: impl FnOnce(Daemon) -> Daemon) {
     let daemon = daemon_with(&format!("[queues.q]\nhandler = 'effects'\n{CONFIG}"));
     let (url, _) = database();

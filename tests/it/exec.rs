@@ -2,7 +2,7 @@
 
 use crate::support::{Database, Ran, kvqueue, run};
 
-/// Works off queue `q` with a shell script per item, which it tries once.
+/// Processes queue `q` with a shell script per item, which it tries once.
 fn with_script(db: &Database, script: &str, more: &str) -> Ran {
     let config = db.file("kvqueue.toml");
     let text = format!(

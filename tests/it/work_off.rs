@@ -1,4 +1,4 @@
-//! What was pushed is worked off: each item once, in order where one consumer works.
+//! What was pushed is processed: each item once, in order where one consumer works.
 
 use rustix::process::Signal;
 

@@ -259,7 +259,7 @@ class ErlangQueue(QueueTest):
 
 
 class Daemon(QueueTest):
-    """A daemon works off a queue that Python pushes to."""
+    """A daemon processes a queue that Python pushes to."""
 
     def run_daemon(self, *arguments, **settings):
         """A daemon that prints the items, told about the queue by a configuration."""

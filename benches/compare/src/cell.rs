@@ -16,7 +16,7 @@ pub enum Cell {
         /// Items in a transaction.
         batch: u32,
     },
-    /// A queue that is full from the start, worked off: `workers` take up to `k` items, handle and finish them.
+    /// A queue that is full from the start, processed: `workers` take up to `k` items, handle and finish them.
     Burn {
         /// How many take at once.
         workers: u32,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::cell::Cell;
 
-/// Fewest and most items of a queue that is to be worked off.
+/// Fewest and most items of a queue that is to be processed.
 const ITEMS: std::ops::RangeInclusive<u64> = 500..=1_000_000;
 
 /// One system in one cell, once.
@@ -41,7 +41,7 @@ pub fn schedule(
     steps
 }
 
-/// How many items a system works off in a time: what it did before, or a guess.
+/// How many items a system processes in a time: what it did before, or a guess.
 #[derive(Debug, Default)]
 pub struct Rates(HashMap<(Cell, usize), f64>);
 
@@ -59,7 +59,7 @@ impl Rates {
         ((rate * seconds) as u64).clamp(*ITEMS.start(), *ITEMS.end())
     }
 
-    /// Whether so few items were worked off so fast that the run says little, and a better number is known by now.
+    /// Whether so few items were processed so fast that the run says little, and a better number is known by now.
     pub fn too_short(items: u64, per_second: f64, seconds: f64) -> bool {
         items < *ITEMS.end() && (items as f64) < per_second * seconds / 3.0
     }

@@ -17,7 +17,7 @@ pub enum Kind {
     Fifo,
     /// `(q, index, random)`: FoundationDB's queue recipe.
     Recipe(Packing),
-    /// `(q, priority, count, random)`: FoundationDB's priority queue recipe, worked off from one end.
+    /// `(q, priority, count, random)`: FoundationDB's priority queue recipe, processed from one end.
     Priority(End, Packing),
 }
 

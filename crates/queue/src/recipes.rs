@@ -94,7 +94,7 @@ impl PriorityQueue {
         Ok(PriorityQueue { min: of(End::Min)?, max: of(End::Max)? })
     }
 
-    /// The same queue, worked off from this end, with all that a queue of any kind can do.
+    /// The same queue, processed from this end, with all that a queue of any kind can do.
     pub fn queue(&self, end: End) -> &Queue {
         match end {
             End::Min => &self.min,

@@ -91,7 +91,7 @@ mod tests {
         }
         for source in [Phase::Fenced, Phase::Left] {
             assert_eq!(decided(record(source, OWN), record(Phase::Arrived, OWN), true), Ok(Start::Done(OWN)));
-            // Also when everything has been worked off there.
+            // Also when everything has been processed there.
             assert_eq!(
                 decided(record(source, OWN), record(Phase::Arrived, OWN), false),
                 Ok(Start::Done(OWN))

@@ -48,7 +48,7 @@ impl QueueConfig {
             return Err(ConfigError::value(key("values"), "\"tuple\"", problem, fix));
         }
         if self.end == TakeEnd::Max && self.kind != KindName::Priority {
-            let problem = "only a priority queue can be worked off from either end";
+            let problem = "only a priority queue can be processed from either end";
             let fix = "leave the key out, or set kind to \"priority\"";
             return Err(ConfigError::value(key("end"), "\"max\"", problem, fix));
         }

@@ -3,7 +3,7 @@
 use super::diff::Key;
 use crate::telemetry;
 
-/// They, and all below them. A `*` stands for any part. What a queue's `kind` and `values` say is where its items are: consumers of before and
+/// These keys, and all below them. A `*` stands for any part. What a queue's `kind` and `values` say is where its items are: consumers of before and
 /// after would look in different places.
 const AT_START: &[&[&str]] = &[
     &["database"],

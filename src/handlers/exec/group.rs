@@ -1,4 +1,4 @@
-//! A command and what it started.
+//! The process group of a command.
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::Child;
@@ -12,7 +12,7 @@ impl Group {
         Self(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)))
     }
 
-    /// The command has ended; what it left running may run.
+    /// The command has ended. Processes that it left running go on.
     pub(super) fn ended(mut self) {
         self.0 = None;
     }

@@ -31,8 +31,8 @@ const RUN: &str = "KVQUEUE_RUN";
 
 /// Runs a command per item.
 ///
-/// `docs/CONFIG.md` says what the command finds in its environment and what its exit codes mean. Its output is not kept, except
-/// the beginning of what a failing command wrote to stderr. When the item is cancelled the command is killed, with what it started.
+/// `docs/CONFIG.md` documents the command's environment and its exit codes. Its output is not kept, except
+/// the beginning of what a failing command wrote to stderr. When the item is cancelled, the command and its child processes are killed.
 #[derive(Clone, Debug)]
 pub struct Exec {
     settings: ExecSettings,
@@ -126,7 +126,7 @@ fn not_started(program: &str, error: &io::Error) -> Outcome {
     }
 }
 
-/// Writes the payload and closes the pipe. A command that ends without reading it all is in its right, so nothing
+/// Writes the payload and closes the pipe. A command may end without reading it all, so nothing
 /// is made of an error.
 async fn feed(mut input: ChildStdin, payload: Bytes) {
     let _ = input.write_all(&payload).await;

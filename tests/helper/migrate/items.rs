@@ -1,4 +1,4 @@
-//! Items in every state, made by one program and worked off by another.
+//! Items in every state, made by one program and processed by another.
 
 use std::{
     collections::BTreeMap,

@@ -54,7 +54,7 @@ fn chaos_loses_nothing_and_invents_nothing() {
     close(&arena, &storm, began);
 }
 
-/// Works off what is left.
+/// Processes the rest.
 fn drain(arena: &Arena, patience: Duration) {
     let mut daemons = Worker::ALL.map(|worker| arena.daemon(worker, 0, true));
     for daemon in &mut daemons {
@@ -64,7 +64,7 @@ fn drain(arena: &Arena, patience: Duration) {
             *daemon = arena.daemon(Worker::Helper, 0, true);
             end = daemon.wait_for(patience);
         }
-        assert_eq!(end, End::Done, "{} did not work off what was left", daemon.name);
+        assert_eq!(end, End::Done, "{} did not process what was left", daemon.name);
     }
 }
 

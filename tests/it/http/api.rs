@@ -73,7 +73,7 @@ fn what_is_pushed_is_there_page_by_page() {
     let peeked = run(&db, &["--json", "peek", "other", "-k", "6"]).ok();
     assert_eq!(peeked.lines().count(), 6);
     assert!(peeked.contains(&path[28..]), "{peeked} {path}");
-    // What is not worked off is shown when it is asked for.
+    // What is not processed is shown when it is asked for.
     let listed = |path: &str| served.at.get(path).is(200)["queues"].clone();
     assert_eq!(listed("/api/v1/queues").as_array().unwrap().len(), 1);
     let all = listed("/api/v1/queues?all=true");

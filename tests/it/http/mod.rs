@@ -11,7 +11,7 @@ mod orders;
 
 use crate::support::{Database, Served, run, serve};
 
-/// A queue that is worked off.
+/// A queue that is processed.
 const LOG: &str = "[queues.q]\nhandler = 'log'\n";
 
 /// A queue with a dead letter for each of these items.

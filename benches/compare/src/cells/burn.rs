@@ -1,4 +1,4 @@
-//! A queue that is full from the start, worked off.
+//! A queue that is full from the start, processed.
 
 use std::thread;
 use std::time::Instant;

@@ -26,7 +26,7 @@ pub const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 pub struct Size {
     /// How long it may go on.
     pub seconds: f64,
-    /// How many items a queue holds that is to be worked off.
+    /// How many items a queue holds that is to be processed.
     pub items: u64,
 }
 

@@ -5,7 +5,7 @@
 //! KVQUEUE_TEST_CLUSTER_FILE=FILE FDB_CLIENT_LIB=LIB cargo bench -p kvqueue-queue --bench contention
 //! ```
 //!
-//! Every cell works off a queue of 100-byte items for a few seconds: consumers in one or four processes, K items per take, by each
+//! Every cell processes a queue of 100-byte items for a few seconds: consumers in one or four processes, K items per take, by each
 //! approach, with and without a producer next to them. A consumer takes on a lease and finishes the batch. Consumers of one process
 //! share the approach and take turns, as the daemon's do. Prints a table in Markdown.
 

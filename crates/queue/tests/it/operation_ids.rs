@@ -63,7 +63,7 @@ fn an_operation_is_done_once_whoever_repeats_it() {
             assert_eq!((first.items, first.repeated), (5, false));
             assert_eq!((t.len(&q).await, t.records(&q, "op").await.len()), (4, 1));
             repeat(t, &q, "op", &first).await;
-            // Also when all of it has been worked off.
+            // Also when all of it has been processed.
             t.run(async |tr| q.pop_k(tr, crate::common::k(9)).await).await;
             repeat(t, &q, "op", &first).await;
             assert!(!push(t, &mut t.session(&q), "another").await.repeated);

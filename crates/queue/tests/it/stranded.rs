@@ -27,7 +27,7 @@ const LOOKS: usize = 14;
 
 const KINDS: [Kind; 3] = [Kind::Fifo, Kind::Recipe(Packing::Tuple), Kind::Priority(End::Max, Packing::Raw)];
 
-/// One queue, and who works it off.
+/// One queue, and who processes it.
 struct World<'t> {
     t: &'t TestDb,
     queue: Queue,
