@@ -63,7 +63,8 @@
 //! caller. Only [`SessionId::new`] makes random bytes; with given ids a run can be repeated.
 //!
 //! Where things are: `keys/` is the contract on disk, one record type per file; `ops/` holds one transaction body per
-//! file; [`session`] and [`retry`] run them.
+//! file; `operation.rs` runs what must commit exactly once, and [`retry`] what may be repeated. The feature `migration` adds
+//! access to the rows of queues as they are stored.
 
 mod approach;
 mod batch;
@@ -79,6 +80,7 @@ mod kind;
 mod lease;
 mod marked;
 mod meta;
+#[cfg(feature = "migration")]
 pub mod migration;
 mod mover;
 mod mutant;

@@ -3,13 +3,13 @@
 //! Written by the migration in every transaction that moves it on, and read in it: so a migration that was broken off goes on where it was,
 //! and two of them do not work on a queue at the same time. The record's last state stays until the queue is deleted.
 
-/// Second element of the record's key.
-pub(crate) const MIGRATE: &[u8] = b"migrate";
+pub(crate) use super::space::COUNTERS;
+
+/// The second element of the record's key.
+pub(super) const MIGRATE: &[u8] = b"migrate";
 
 /// The first byte of a value.
 const FORMAT: u8 = 1;
-/// The counters of a queue, in the order of their names.
-pub(crate) const COUNTERS: usize = 6;
 const DIGEST: usize = 16;
 
 /// Which migration it is: 16 bytes that no other has or had.

@@ -29,6 +29,7 @@ pub(crate) mod items;
 pub(crate) mod later;
 pub(crate) mod leases;
 pub(crate) mod meta;
+#[cfg(feature = "migration")]
 pub(crate) mod migration;
 pub(crate) mod operations;
 pub(crate) mod pause;

@@ -4,11 +4,14 @@ use crate::error::NameError;
 use crate::id::ItemId;
 use crate::keys::element::append_text;
 use crate::keys::{
-    append_bytes, chunks, claims, counters, items, later, leases, meta, migration, operations, pause, times,
-    tokens, wants,
+    append_bytes, chunks, claims, counters, items, later, leases, meta, operations, pause, times, tokens,
+    wants,
 };
 use crate::kind::Kind;
 use crate::{MAX_NAME, MAX_PREFIX};
+
+/// How many counters [`Space::counters`] returns.
+pub(crate) const COUNTERS: usize = 6;
 
 /// Second element of the key of a dead letter.
 pub(crate) const DEAD: &[u8] = b"dead";
@@ -54,6 +57,7 @@ pub(crate) struct Space {
     /// (q, "pause").
     pub(crate) pause: Vec<u8>,
     /// (q, "migrate").
+    #[cfg(feature = "migration")]
     pub(crate) migrate: Vec<u8>,
 }
 
@@ -110,7 +114,8 @@ impl Space {
             claim: record(claims::SWEEP),
             times: record(times::TIMES),
             pause: record(pause::PAUSE),
-            migrate: record(migration::MIGRATE),
+            #[cfg(feature = "migration")]
+            migrate: record(super::migration::MIGRATE),
             queue,
         })
     }
@@ -126,7 +131,7 @@ impl Space {
     }
 
     /// The counters, in the order of their keys; but for `nback`, which changes only with another and which a migration copies as a row.
-    pub(crate) fn counters(&self) -> [&Vec<u8>; migration::COUNTERS] {
+    pub(crate) fn counters(&self) -> [&Vec<u8>; COUNTERS] {
         [&self.ndead, &self.ndone, &self.ndue, &self.nlater, &self.npop, &self.npush]
     }
 

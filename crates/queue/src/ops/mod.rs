@@ -22,6 +22,7 @@ pub(crate) mod len;
 pub(crate) mod list;
 pub(crate) mod locate;
 pub(crate) mod look;
+#[cfg(feature = "migration")]
 pub(crate) mod migrate;
 pub(crate) mod orphans;
 pub(crate) mod parts;
@@ -36,6 +37,7 @@ pub(crate) mod recipe;
 pub(crate) mod recount;
 pub(crate) mod relocate;
 pub(crate) mod requeue;
+#[cfg(feature = "migration")]
 pub(crate) mod rows;
 pub(crate) mod running;
 pub(crate) mod scan;
