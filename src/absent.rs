@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use foundationdb::{Database, Transaction};
 use futures::{StreamExt, TryStreamExt, stream};
-use kvqueue_queue::{Queue, QueueError, RetryPolicy, migration, queues_page, retry};
+use kvqueue_queue::{Queue, QueueError, RetryPolicy, queues_page, retry};
 use tokio::time::timeout;
 
 use crate::{
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Whether there is nothing of a queue in the database: nothing was pushed to it, or it was deleted.
 pub(crate) async fn is_absent(tr: &Transaction, queue: &Queue) -> Result<bool, QueueError> {
-    migration::is_there(queue, tr).await.map(|is_there| !is_there)
+    queue.exists(tr).await.map(|exists| !exists)
 }
 
 /// The names of queues in the database, up to [`MOST`].

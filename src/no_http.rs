@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::{
     config::{ConfigError, Http, Listen},
-    control::Door,
+    control::DaemonHandle,
 };
 
 /// A secret for HTTP. There is none.
@@ -32,7 +32,7 @@ pub enum HttpError {
 pub(crate) struct Server;
 
 /// Starts nothing. A configuration that names an address is refused.
-pub(crate) fn start(http: &Http, _: Door) -> Result<Option<Server>, HttpError> {
+pub(crate) fn start(http: &Http, _: DaemonHandle) -> Result<Option<Server>, HttpError> {
     match http.listen {
         Listen::Auto | Listen::Off => Ok(None),
         _ => Err(HttpError::Absent),

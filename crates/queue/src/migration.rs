@@ -55,12 +55,6 @@ pub fn put_record(queue: &Queue, tr: &Transaction, record: &Record) {
     migrate::put_record(queue.space(), tr, record);
 }
 
-/// Whether there is a queue at this end: anything but a pause, a record, and what sweepers and sessions leave. Conflicts with any process that
-/// makes one.
-pub async fn is_there(queue: &Queue, tr: &Transaction) -> Result<bool, QueueError> {
-    rows::is_there(queue.space(), tr).await
-}
-
 /// The rows behind the key `behind` (empty: from the first), as many as are a page. A snapshot read.
 ///
 /// Among them are neither the counters, which [`add_counters`] brings along at the end, nor what is of this database alone.

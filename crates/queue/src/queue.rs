@@ -173,6 +173,12 @@ impl Queue {
         ops::len::len(&self.space, tr).await
     }
 
+    /// Whether the database has the queue: an item in any state, a counter, or a record of a producer. A queue that was used
+    /// and is empty exists. A pause alone does not make one. Conflicts with a transaction that creates the queue.
+    pub async fn exists(&self, tr: &Transaction) -> Result<bool, QueueError> {
+        ops::exists::exists(&self.space, tr).await
+    }
+
     /// Whether there are items that are ready, held, or waiting for their time. Three snapshot reads of a key each: they conflict
     /// with nothing.
     pub async fn unfinished(&self, tr: &Transaction) -> Result<Unfinished, QueueError> {

@@ -170,8 +170,7 @@ impl Args {
         let mut names: BTreeSet<Vec<u8>> = ends.from.queues(prefix).await?.into_iter().collect();
         for name in config.queues.keys() {
             let queue = open(name.as_bytes())?;
-            let is_there =
-                ends.from.transact(async |tr| kvqueue_queue::migration::is_there(&queue, tr).await);
+            let is_there = ends.from.transact(async |tr| queue.exists(tr).await);
             if is_there.await? {
                 names.insert(name.clone().into_bytes());
             }

@@ -24,10 +24,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// The records at both ends at one moment: another migration of the queue may be writing its records, first at the source.
 pub(super) async fn look(ends: &Ends, queue: &Queue) -> Result<Found, MigrateError> {
     let at = async |end: &End| {
-        end.transact(async |tr| {
-            Ok((migration::record(queue, tr).await?, migration::is_there(queue, tr).await?))
-        })
-        .await
+        end.transact(async |tr| Ok((migration::record(queue, tr).await?, queue.exists(tr).await?))).await
     };
     loop {
         let (source, source_has_queue) = at(&ends.from).await?;
@@ -104,7 +101,7 @@ async fn arrive(moving: &Moving<'_>) -> Result<Record, MigrateError> {
     let is_ours = moving.ends.to.transact(async |tr| {
         match migration::record(queue, tr).await? {
             Some(record) => return Ok(record == first),
-            None if migration::is_there(queue, tr).await? => return Ok(false),
+            None if queue.exists(tr).await? => return Ok(false),
             None => {}
         }
         queue.pause(tr, &pause);

@@ -5,9 +5,6 @@
 
 pub(crate) use super::space::COUNTERS;
 
-/// The second element of the record's key.
-pub(super) const MIGRATE: &[u8] = b"migrate";
-
 /// The first byte of a value.
 const FORMAT: u8 = 1;
 const DIGEST: usize = 16;

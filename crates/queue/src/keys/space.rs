@@ -15,6 +15,8 @@ pub(crate) const COUNTERS: usize = 6;
 
 /// Second element of the key of a dead letter.
 pub(crate) const DEAD: &[u8] = b"dead";
+/// The second element of the key of a migration's record.
+const MIGRATE: &[u8] = b"migrate";
 /// Second element of the key under which an item is the only one.
 const UNIQUE: &[u8] = b"unique";
 
@@ -57,7 +59,6 @@ pub(crate) struct Space {
     /// (q, "pause").
     pub(crate) pause: Vec<u8>,
     /// (q, "migrate").
-    #[cfg(feature = "migration")]
     pub(crate) migrate: Vec<u8>,
 }
 
@@ -114,8 +115,7 @@ impl Space {
             claim: record(claims::SWEEP),
             times: record(times::TIMES),
             pause: record(pause::PAUSE),
-            #[cfg(feature = "migration")]
-            migrate: record(super::migration::MIGRATE),
+            migrate: record(MIGRATE),
             queue,
         })
     }

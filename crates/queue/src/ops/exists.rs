@@ -1,0 +1,49 @@
+//! Whether a queue exists.
+
+use foundationdb::{RangeOption, Transaction};
+use futures::future::try_join_all;
+
+use crate::error::QueueError;
+use crate::keys::{Space, after, counters};
+use crate::kind::Kind;
+
+/// The ranges of a queue's rows. A recipe's items have a range of their own, behind the others.
+pub(crate) fn ranges(space: &Space) -> Vec<(Vec<u8>, Vec<u8>)> {
+    match space.kind {
+        Kind::Fifo => vec![space.queue_range()],
+        Kind::Recipe(_) | Kind::Priority(..) => vec![space.queue_range(), space.item_range()],
+    }
+}
+
+/// Whether a row belongs to its database and not to the queue: the records of a migration, a pause and sweepers, and the requests
+/// that wait in line. Neither are the counters rows of the queue: a migration sets them at its end.
+pub(crate) fn stays(space: &Space, key: &[u8]) -> bool {
+    let own = [&space.pause, &space.migrate, &space.claim, &space.times];
+    own.into_iter().chain(space.counters()).any(|own| key == own.as_slice()) || key.starts_with(&space.wants)
+}
+
+/// Whether there is any row of a queue: items in any state, counters, records of producers.
+pub(crate) async fn exists(space: &Space, tr: &Transaction) -> Result<bool, QueueError> {
+    let counts = try_join_all(space.counters().map(|key| tr.get(key, false))).await?;
+    if counts.iter().any(|count| counters::decode(count.as_deref()) != 0) {
+        return Ok(true);
+    }
+    for (begin, end) in ranges(space) {
+        let mut begin = begin;
+        loop {
+            let range =
+                RangeOption { limit: Some(100), ..RangeOption::from((begin.as_slice(), end.as_slice())) };
+            let found = tr.get_range(&range, 1, false).await?;
+            // Only its own session can use a token slot.
+            let is_of_queue = |key: &[u8]| !stays(space, key) && !key.starts_with(&space.tokens);
+            if found.iter().any(|row| is_of_queue(row.key())) {
+                return Ok(true);
+            }
+            match found.iter().next_back() {
+                Some(last) if found.more() => begin = after(last.key()),
+                _ => break,
+            }
+        }
+    }
+    Ok(false)
+}
