@@ -48,7 +48,7 @@ fn set(db: &Database, key: &[u8], value: &[u8]) -> Result<(), FdbError> {
 
 /// Starts a process that works on the directory.
 fn start_forker(directory: &Path) -> Helper {
-    Helper::start("helper_forks", directory)
+    Helper::start("forks", directory)
 }
 
 /// Makes the process fork, and returns what its child found.
@@ -85,11 +85,13 @@ fn use_after_fork(directory: &Path, db: Database, old: Transaction) -> Result<()
     Ok(())
 }
 
+/// Runs the helper in the process that [`Helper`] starts. Otherwise it does nothing.
 #[test]
-#[ignore = "a process that another test starts"]
-fn helper_forks() {
-    let Some(directory) = Helper::directory() else { return };
-    let directory = directory.as_path();
+fn helper_process() {
+    helper::run_as_helper(&[("forks", forks)]);
+}
+
+fn forks(directory: &Path) {
     let network = Network::start().unwrap();
     let db = open(directory).unwrap();
     if get(&db, b"k").unwrap().is_none() {

@@ -60,7 +60,7 @@ pub fn open(directory: &Path) -> Database {
 /// A directory that another process hosts, and a handle of this one on it.
 pub fn guest() -> (TempDir, Helper, Database) {
     let directory = tempfile::tempdir().unwrap();
-    let host = Helper::start("common::helper_hosts", directory.path());
+    let host = Helper::start("hosts", directory.path());
     let db = open(directory.path());
     (directory, host, db)
 }
@@ -103,17 +103,13 @@ pub fn scratch() -> Scratch {
         return Scratch { db: Arc::new(db), place: Place::Cluster { _turn: turn } };
     }
     let dir = tempfile::tempdir().unwrap();
-    let host =
-        std::env::var_os("KVQUEUE_TEST_GUEST").map(|_| Helper::start("common::helper_hosts", dir.path()));
+    let host = std::env::var_os("KVQUEUE_TEST_GUEST").map(|_| Helper::start("hosts", dir.path()));
     let db = open(dir.path());
     Scratch { db: Arc::new(db), place: Place::Directory(dir, host) }
 }
 
-#[test]
-#[ignore = "a helper process"]
-fn helper_hosts() {
-    let Some(directory) = Helper::directory() else { return };
-    let _db = open(&directory);
+pub fn helper_hosts(directory: &Path) {
+    let _db = open(directory);
     Helper::ready_until_told();
 }
 

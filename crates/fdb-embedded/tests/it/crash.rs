@@ -154,7 +154,7 @@ fn a_kill_during_the_first_opening_leaves_a_directory_that_opens() {
 
 /// Lets the helper commit for a while and kills it.
 fn run_and_kill(dir: &Path, delay: Duration, seen: &mut Seen) {
-    let mut helper = Helper::start("crash::helper_commits_until_killed", dir);
+    let mut helper = Helper::start("commits_until_killed", dir);
     std::thread::scope(|scope| {
         let Helper { child, lines, .. } = &mut helper;
         scope.spawn(move || {
@@ -176,17 +176,14 @@ fn kill_while_it_opens(dir: &Path, delay: Duration, seen: &mut Seen) {
     seen.note_rest(&mut helper);
 }
 
-const OPENS_AND_CLOSES: &str = "crash::helper_opens_and_closes";
+const OPENS_AND_CLOSES: &str = "opens_and_closes";
 
-#[test]
-#[ignore = "a helper, run by the tests above"]
-fn helper_opens_and_closes() {
-    let Some(dir) = Helper::directory() else { return };
+pub fn helper_opens_and_closes(dir: &Path) {
     network();
     println!();
     loop {
         println!("opening");
-        let db = open(&dir);
+        let db = open(dir);
         let first = block_on(stored(&db)).get(&(0, "a".to_owned())).copied().unwrap_or(0);
         (first..first + 3).for_each(|n| commit(&db, 0, n));
         println!("closing");
@@ -194,11 +191,8 @@ fn helper_opens_and_closes() {
     }
 }
 
-#[test]
-#[ignore = "a helper, run by the tests above"]
-fn helper_commits_until_killed() {
-    let Some(dir) = Helper::directory() else { return };
-    let db = open(&dir);
+pub fn helper_commits_until_killed(dir: &Path) {
+    let db = open(dir);
     let stored = block_on(stored(&db));
     println!("\nready");
     std::thread::scope(|scope| {

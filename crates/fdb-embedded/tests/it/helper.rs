@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-/// Another process: an ignored test of this binary, which works on a directory until its standard input ends.
+/// Another process of this test binary, which works on a directory.
 pub struct Helper {
     /// The process.
     pub child: Child,
@@ -14,21 +14,36 @@ pub struct Helper {
     pub stdin: Option<ChildStdin>,
 }
 
-/// Tells a helper which directory to work on.
+/// The environment variable with the name of the helper to run.
+const NAME: &str = "FDB_EMBEDDED_HELPER";
+/// The environment variable with its directory.
 const DIRECTORY: &str = "FDB_EMBEDDED_HELPER_DIRECTORY";
 
+/// The code of a helper, which works on a directory.
+pub type Run = fn(&Path);
+
+/// Runs a helper, if [`Helper::spawn`] has started this process for one. A test called `helper_process` in the root of each
+/// binary with helpers calls it.
+pub fn run_as_helper(helpers: &[(&str, Run)]) {
+    let (Ok(name), Some(directory)) = (std::env::var(NAME), std::env::var_os(DIRECTORY)) else { return };
+    let helper = helpers.iter().find(|(of, _)| *of == name);
+    let (_, run) = helper.unwrap_or_else(|| panic!("there is no helper {name}"));
+    run(Path::new(&directory));
+}
+
 impl Helper {
-    /// Starts the ignored test `name` and waits until it reports that it is ready.
+    /// Starts the helper `name` and waits until it reports that it is ready.
     pub fn start(name: &str, directory: &Path) -> Helper {
         let mut helper = Helper::spawn(name, directory);
         helper.wait_for("ready");
         helper
     }
 
-    /// Starts the ignored test `name`.
+    /// Starts the helper `name`.
     pub fn spawn(name: &str, directory: &Path) -> Helper {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "--ignored", "--nocapture", name])
+            .args(["--exact", "--nocapture", "helper_process"])
+            .env(NAME, name)
             .env(DIRECTORY, directory)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -43,11 +58,6 @@ impl Helper {
     pub fn wait_for(&mut self, what: &str) {
         let found = self.lines.by_ref().map_while(Result::ok).any(|line| line.ends_with(what));
         assert!(found, "the helper ended before it said {what:?}");
-    }
-
-    /// The directory, in the helper.
-    pub fn directory() -> Option<std::path::PathBuf> {
-        std::env::var_os(DIRECTORY).map(Into::into)
     }
 
     /// In the helper: says that it is ready and waits for the end of its input.

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -38,7 +39,7 @@ pub fn due<T>(future: impl Future<Output = T>, what: &str) -> T {
 #[test]
 fn processes_conflict_with_each_other_as_transactions_do() {
     let (dir, _host, db) = guest();
-    let increment = |_| Helper::start("processes::helper_increments", dir.path());
+    let increment = |_| Helper::start("increments", dir.path());
     let mut helpers: Vec<Helper> = (0..3).map(increment).collect();
     for helper in &mut helpers {
         drop(helper.stdin.take());
@@ -50,11 +51,8 @@ fn processes_conflict_with_each_other_as_transactions_do() {
 
 const INCREMENTS: u64 = 300;
 
-#[test]
-#[ignore = "a helper process"]
-fn helper_increments() {
-    let Some(directory) = Helper::directory() else { return };
-    let db = open(&directory);
+pub fn helper_increments(directory: &Path) {
+    let db = open(directory);
     println!("\nready");
     for _ in 0..INCREMENTS {
         block_on(db.run(|tr, _| async move {
@@ -277,7 +275,7 @@ fn a_host_that_finds_many_requests_at_once_answers_all_of_them() {
 fn a_guest_that_is_stopped_does_not_hold_up_the_others() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
-    let mut stopped = Helper::start("processes::helper_reads_and_commits_much", dir.path());
+    let mut stopped = Helper::start("reads_and_commits_much", dir.path());
     // During a round: answers to its reads and to its commits find nobody who takes them.
     stopped.wait_for("round");
     signal(&stopped, "-STOP");
@@ -293,11 +291,8 @@ fn a_guest_that_is_stopped_does_not_hold_up_the_others() {
     assert!(stopped.child.wait().unwrap().success(), "it goes on where it was stopped");
 }
 
-#[test]
-#[ignore = "a helper process"]
-fn helper_reads_and_commits_much() {
-    let Some(directory) = Helper::directory() else { return };
-    let db = open(&directory);
+pub fn helper_reads_and_commits_much(directory: &Path) {
+    let db = open(directory);
     let key = |n: u32| [b"big", &n.to_be_bytes()[..]].concat();
     for n in 0..50 {
         insist(|| set(&db, &key(n), &[1; 90_000]));
@@ -336,7 +331,7 @@ fn greeting(protocol: u32) -> Vec<u8> {
 }
 
 /// The protocol of a host, which it names to a guest of any other.
-fn protocol_of(directory: &std::path::Path) -> u32 {
+fn protocol_of(directory: &Path) -> u32 {
     let mut socket = UnixStream::connect(directory.join("socket")).unwrap();
     socket.write_all(&greeting(0)).unwrap();
     let mut welcome = [0; 4 + 1 + 8 + 4 + 4];

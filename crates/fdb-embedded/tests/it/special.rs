@@ -330,15 +330,12 @@ async fn the_database_says_what_it_is() {
 #[test]
 fn a_database_knows_its_directory_wherever_its_process_goes() {
     let dir = tempfile::tempdir().unwrap();
-    let mut mover = Helper::spawn("special::helper_goes_elsewhere", dir.path());
+    let mut mover = Helper::spawn("goes_elsewhere", dir.path());
     mover.lines.by_ref().for_each(drop);
     assert!(mover.child.wait().unwrap().success());
 }
 
-#[test]
-#[ignore = "a helper process"]
-fn helper_goes_elsewhere() {
-    let Some(directory) = Helper::directory() else { return };
+pub fn helper_goes_elsewhere(directory: &Path) {
     std::env::set_current_dir(directory.parent().unwrap()).unwrap();
     let db = open(Path::new(directory.file_name().unwrap()));
     let told = || {
@@ -420,7 +417,7 @@ async fn versions_can_be_told_to_go_on_from_higher_ones_and_never_go_back() {
 #[test]
 fn versions_that_were_advanced_stay_so_in_the_next_process_and_with_guests() {
     let directory = tempfile::tempdir().unwrap();
-    let host = Helper::start("common::helper_hosts", directory.path());
+    let host = Helper::start("hosts", directory.path());
     let db = open(directory.path());
     let to = block_on(read_version(&db)) + 1_000_000_000_000;
     block_on(advance_to(&db, to));

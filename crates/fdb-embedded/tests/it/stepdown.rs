@@ -119,12 +119,11 @@ fn guests_of_a_directory_that_is_replaced_do_not_take_the_other_database_for_the
 #[test]
 fn no_second_host_writes_when_the_lock_file_is_removed() {
     let dir = tempfile::tempdir().unwrap();
-    let mut helpers: Vec<Helper> =
-        (0..3).map(|_| Helper::start("takeover::helper_appends_forever", dir.path())).collect();
+    let mut helpers: Vec<Helper> = (0..3).map(|_| Helper::start("appends_forever", dir.path())).collect();
     for _ in 0..4 {
         std::fs::remove_file(dir.path().join("lock")).unwrap();
         // A newcomer tries for the lock file, which anybody can make again.
-        helpers.push(Helper::start("takeover::helper_appends_forever", dir.path()));
+        helpers.push(Helper::start("appends_forever", dir.path()));
         let again = Instant::now();
         while !dir.path().join("lock").exists() {
             assert!(again.elapsed() < Duration::from_secs(60), "nobody has opened the directory again");
@@ -176,7 +175,7 @@ fn a_lock_file_that_is_removed_lets_nobody_host_beside() {
 fn after_a_failure_of_the_disk_host_guests_and_newcomers_go_on() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
-    let _busy = Killed(Helper::start("takeover::helper_appends_forever", dir.path()));
+    let _busy = Killed(Helper::start("appends_forever", dir.path()));
     let watching = db.create_trx().unwrap();
     let watch = watching.watch(b"watched");
     block_on(watching.commit()).unwrap();
@@ -189,7 +188,7 @@ fn after_a_failure_of_the_disk_host_guests_and_newcomers_go_on() {
     while count() < at_first.map(|count| count + 10) {
         assert!(failed.elapsed() < Duration::from_secs(60), "the guest does not go on");
     }
-    let _newcomer = Killed(Helper::start("takeover::helper_appends_forever", dir.path()));
+    let _newcomer = Killed(Helper::start("appends_forever", dir.path()));
     insist(|| set(&db, b"watched", b"v"));
     due(watch, "the watch is armed again").unwrap();
 }
@@ -254,7 +253,7 @@ fn a_directory_whose_host_is_stopped_opens_and_its_transactions_wait() {
     set(&db, b"k", b"v").unwrap();
     let path = dir.path().to_path_buf();
     signal(&host, "-STOP");
-    let mut helper = Helper::start("stepdown::helper_waits_for_a_host", &path);
+    let mut helper = Helper::start("waits_for_a_host", &path);
     helper.wait_for("timed out");
     signal(&host, "-CONT");
     helper.wait_for("read");
@@ -262,12 +261,9 @@ fn a_directory_whose_host_is_stopped_opens_and_its_transactions_wait() {
     assert!(helper.child.wait().unwrap().success());
 }
 
-#[test]
-#[ignore = "a helper process"]
-fn helper_waits_for_a_host() {
-    let Some(directory) = Helper::directory() else { return };
+pub fn helper_waits_for_a_host(directory: &Path) {
     // It waits a second for an answer, and then no longer.
-    let db = open(&directory);
+    let db = open(directory);
     println!("\nready");
     for commits in [false, true] {
         let tr = db.create_trx().unwrap();

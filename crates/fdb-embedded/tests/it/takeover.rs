@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -93,8 +94,8 @@ fn commits_around_the_end_of_a_host_have_the_outcome_that_they_are_told() {
 #[test]
 fn a_guest_outwaits_a_new_host_that_does_not_answer() {
     let dir = tempfile::tempdir().unwrap();
-    let mut host = Helper::start("common::helper_hosts", dir.path());
-    let mut guest = Helper::start("takeover::helper_reads_in_the_end", dir.path());
+    let mut host = Helper::start("hosts", dir.path());
+    let mut guest = Helper::start("reads_in_the_end", dir.path());
     signal(&guest, "-STOP");
     host.kill();
     // Now this is the host, and stopped.
@@ -110,11 +111,8 @@ fn a_guest_outwaits_a_new_host_that_does_not_answer() {
     assert!(guest.child.wait().unwrap().success(), "it has given the database up");
 }
 
-#[test]
-#[ignore = "a helper process"]
-fn helper_reads_in_the_end() {
-    let Some(directory) = Helper::directory() else { return };
-    let db = open(&directory);
+pub fn helper_reads_in_the_end(directory: &Path) {
+    let db = open(directory);
     set(&db, b"k", b"kept").unwrap();
     Helper::ready_until_told();
     assert_eq!(insist(|| get(&db, b"k")).as_deref(), Some(&b"kept"[..]));
@@ -123,8 +121,8 @@ fn helper_reads_in_the_end() {
 #[test]
 fn a_guest_that_is_short_of_descriptors_takes_over_when_it_has_them_again() {
     let dir = tempfile::tempdir().unwrap();
-    let mut host = Helper::start("common::helper_hosts", dir.path());
-    let mut guest = Helper::start("takeover::helper_is_short_of_descriptors", dir.path());
+    let mut host = Helper::start("hosts", dir.path());
+    let mut guest = Helper::start("is_short_of_descriptors", dir.path());
     host.kill();
     let own = guest.child.id().to_string();
     while std::fs::read_to_string(dir.path().join("lock")).unwrap().trim() != own {
@@ -136,12 +134,9 @@ fn a_guest_that_is_short_of_descriptors_takes_over_when_it_has_them_again() {
     assert!(guest.child.wait().unwrap().success(), "it has given the database up");
 }
 
-#[test]
-#[ignore = "a helper process"]
-fn helper_is_short_of_descriptors() {
+pub fn helper_is_short_of_descriptors(directory: &Path) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let Some(directory) = Helper::directory() else { return };
-    let db = open(&directory);
+    let db = open(directory);
     set(&db, b"k", b"kept").unwrap();
     let few = Rlimit { current: Some(64), ..getrlimit(Resource::Nofile) };
     setrlimit(Resource::Nofile, few).unwrap();
@@ -191,7 +186,7 @@ fn what_is_acknowledged_anywhere_survives_the_death_of_host_after_host() {
     let mut rng = Rng(seed);
     let dir = tempfile::tempdir().unwrap();
     let mut helpers: Vec<Helper> =
-        (0..ROUNDS).map(|_| Helper::start("takeover::helper_appends_forever", dir.path())).collect();
+        (0..ROUNDS).map(|_| Helper::start("appends_forever", dir.path())).collect();
     let mut acknowledged = BTreeSet::new();
     // The first of those left is the one that has been here longest; now and then it is not the host, which must not matter.
     while !helpers.is_empty() {
@@ -225,11 +220,8 @@ fn what_is_acknowledged_anywhere_survives_the_death_of_host_after_host() {
     assert!(acknowledged.len() > 10 * ROUNDS, "only {} commits were made", acknowledged.len());
 }
 
-#[test]
-#[ignore = "a helper process"]
-fn helper_appends_forever() {
-    let Some(directory) = Helper::directory() else { return };
-    let db = open(&directory);
+pub fn helper_appends_forever(directory: &Path) {
+    let db = open(directory);
     println!("\nready");
     let own = std::process::id();
     for n in 0u64.. {

@@ -14,8 +14,6 @@ pub mod examine;
 mod failure_latch;
 mod layout;
 mod log;
-#[cfg(test)]
-mod measure;
 mod memtable_flusher;
 mod mutation_evaluator;
 mod overlay;

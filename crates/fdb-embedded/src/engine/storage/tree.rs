@@ -51,9 +51,6 @@ pub enum TreeCommit {
     Checkpoint(LogAnchor),
     /// Durable, and no log is in use afterwards.
     FinalCheckpoint,
-    /// Durable without a log, to compare with.
-    #[cfg(test)]
-    Durable,
 }
 
 /// The changes of one transaction on the tree.
@@ -102,12 +99,6 @@ impl Tree {
         let db =
             opened.map_err(|_| StorageError::Panicked)?.map_err(|error| with_cause(&latch, error.into()))?;
         Ok(Tree { db, latch })
-    }
-
-    /// A tree without a log or page checksums, to compare with.
-    #[cfg(test)]
-    pub fn plain(db: Database, latch: Arc<FailureLatch>) -> Tree {
-        Tree { db, latch }
     }
 
     /// Creates the tables in a new file.
@@ -188,8 +179,6 @@ impl Tree {
             TreeCommit::Checkpoint(_) => write.set_quick_repair(true),
             // redb saves that list itself when it closes the file.
             TreeCommit::FinalCheckpoint => {}
-            #[cfg(test)]
-            TreeCommit::Durable => {}
         }
         let TreeWrites { memtable, mutations } = writes;
         if let Some(memtable) = memtable.filter(|memtable| memtable.size().writes > 0) {
@@ -223,8 +212,6 @@ fn write_meta(
     }
     match commit {
         TreeCommit::InMemory => {}
-        #[cfg(test)]
-        TreeCommit::Durable => {}
         TreeCommit::Checkpoint(anchor) => {
             meta.insert(LOG_ID, anchor.id.cast_signed())?;
             meta.insert(LOG_GENERATION, anchor.checkpoint_lsn.cast_signed())?;
