@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_again_is_counted_each_time() {
+    fn repeated_items_are_counted_each_time() {
         let tally = tally(3);
         handle(&tally, &[0, 1, 1, 2]);
         handle(&tally, &[2]);

@@ -31,7 +31,7 @@ fn assert_effects(db: &Database, items: usize) {
 }
 
 #[test]
-fn effects_happen_once_whatever_becomes_of_commits() {
+fn effects_happen_once_for_every_outcome_of_commits() {
     let mut random = Random::new();
     for name in ["exactly_once::each", "exactly_once::whole"] {
         let db = Database::embedded();

@@ -5,7 +5,7 @@ use crate::support::{Background, Database, Ran, Random, helper, kvqueue, run, ru
 const ITEMS: u32 = 1_000;
 
 #[test]
-fn a_lease_is_not_lost_because_its_take_took_longer_than_it_lasts() {
+fn a_lease_is_not_lost_when_its_fetch_took_longer_than_the_lease() {
     let db = Database::embedded();
     run(&db, &["push", "q", "item"]).ok();
     let ran = Background::start(helper(&db, "faults::takes_that_meet_conflicts")).end();

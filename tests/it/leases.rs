@@ -45,7 +45,7 @@ fn an_item_whose_daemon_is_killed_is_handled_again_by_another() {
 }
 
 #[test]
-fn a_daemon_that_was_suspended_past_its_lease_cannot_finish_what_others_have() {
+fn a_daemon_suspended_past_its_lease_cannot_finish_items_of_others() {
     let db = pushed();
     // Hosts an embedded database, which must not be suspended with the daemon.
     let mut host = Background::start(kvqueue(&db, &["run", "--queue", "other", "--handler", "log"]));

@@ -119,7 +119,7 @@ fn only_so_many_follow_and_who_goes_makes_room() {
 }
 
 #[test]
-fn the_page_is_asked_for_anew_and_sent_once() {
+fn the_page_is_revalidated_and_sent_once() {
     let db = Database::new();
     let daemon = Daemon::start(&db, &SLOW);
     let (head, body) = daemon.get("/", "");

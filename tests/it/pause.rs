@@ -76,7 +76,7 @@ fn pause_holds_all_daemons_and_resume_wakes_them_within_a_second() {
 }
 
 #[test]
-fn a_pause_outlives_a_restart_and_holds_no_stop_up() {
+fn a_pause_outlives_a_restart_and_delays_no_stop() {
     let db = Database::new();
     run(&db, &["pause", "q"]).ok();
     run(&db, &["push", "q", "one"]).ok();

@@ -115,7 +115,7 @@ fn is_killed(command: u32) {
 }
 
 #[test]
-fn when_the_shutdown_timeout_is_over_commands_are_killed_and_their_items_given_back() {
+fn at_the_shutdown_timeout_commands_are_killed_and_their_items_released() {
     let test = InHand::start("100ms", "");
     let command = test.begun();
     test.daemon.signal(Signal::TERM);
@@ -126,7 +126,7 @@ fn when_the_shutdown_timeout_is_over_commands_are_killed_and_their_items_given_b
 }
 
 #[test]
-fn items_are_given_back_though_the_database_is_slow() {
+fn items_are_released_on_a_slow_database() {
     let db = Database::embedded();
     run(&db, &["push", "q", "one"]).ok();
     let mut command = run_script(&db, "sleep 1000", "", &["-v"]);
@@ -158,7 +158,7 @@ fn items_that_cannot_be_given_back_are_lost_with_the_shutdown_timeout_and_the_ex
 }
 
 #[test]
-fn with_at_most_once_delivery_all_items_in_hand_are_handled() {
+fn with_at_most_once_delivery_all_fetched_items_are_handled() {
     let mut test = InHand::start("30s", "delivery = 'at-most-once'\nconsumers = [ { k = 2 } ]");
     test.begun();
     test.daemon.signal(Signal::TERM);
@@ -172,7 +172,7 @@ fn with_at_most_once_delivery_all_items_in_hand_are_handled() {
 }
 
 #[test]
-fn many_items_are_given_back_quickly() {
+fn many_items_are_released_quickly() {
     let db = Database::new();
     let items: String = (0..2_000).map(|number| format!("{number}\n")).collect();
     run_with_input(&db, &["push", "q", "--lines", "-"], items).ok();

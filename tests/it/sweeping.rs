@@ -36,7 +36,7 @@ fn a_delayed_item_comes_at_its_time_though_the_daemon_sleeps_for_longer() {
 }
 
 #[test]
-fn a_sweep_that_met_trouble_is_woken_like_any_other() {
+fn a_failed_sweep_is_woken_like_any_other() {
     let db = Database::new();
     Background::start(helper(&db, "sweeping::break_lease")).end().ok();
     let mut daemon = daemon(&db, "");

@@ -52,7 +52,7 @@ pub const FLOOD_PRODUCERS: u32 = 1_000;
 pub const IDLE_WORKERS: u32 = 4;
 
 /// The cells in which kvqueue is next to its peers.
-pub fn beside_peers() -> Vec<Cell> {
+pub fn next_to_peers() -> Vec<Cell> {
     let pushes = [1, 32]
         .into_iter()
         .flat_map(|clients| [1, 10, 100].into_iter().map(move |batch| Cell::Push { clients, batch }));
@@ -63,7 +63,7 @@ pub fn beside_peers() -> Vec<Cell> {
 }
 
 /// The cells in which kvqueue is next to the algorithm of the program it follows, on either engine.
-pub fn beside_seed() -> Vec<Cell> {
+pub fn next_to_seed() -> Vec<Cell> {
     let burns = [1, 10, 100].into_iter().map(|k| Cell::Burn { workers: 16, k });
     let pushes = [1_000, 10_000].into_iter().map(|clients| Cell::Push { clients, batch: 1 });
     pushes.chain(burns).chain([Cell::Flood { workers: 4, k: 10 }, Cell::Pickup]).collect()
@@ -111,8 +111,8 @@ impl FromStr for Pattern {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let pattern = Self(text.to_owned());
-        let mut all = beside_peers();
-        all.extend(beside_seed());
+        let mut all = next_to_peers();
+        all.extend(next_to_seed());
         if all.iter().any(|cell| pattern.matches(*cell)) {
             return Ok(pattern);
         }
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn names_are_unique() {
-        let mut names: Vec<String> = beside_peers().iter().map(Cell::to_string).collect();
+        let mut names: Vec<String> = next_to_peers().iter().map(Cell::to_string).collect();
         let count = names.len();
         names.sort();
         names.dedup();

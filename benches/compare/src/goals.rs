@@ -218,8 +218,8 @@ mod tests {
 
     #[test]
     fn every_goal_is_of_a_cell_that_runs() {
-        let mut cells = crate::cell::beside_peers();
-        cells.extend(crate::cell::beside_seed());
+        let mut cells = crate::cell::next_to_peers();
+        cells.extend(crate::cell::next_to_seed());
         assert!(GOALS.iter().all(|goal| cells.contains(&goal.cell)));
     }
 }

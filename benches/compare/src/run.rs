@@ -26,9 +26,9 @@ pub struct Cells {
 impl Cells {
     /// What the command line asks for.
     pub fn of(args: &RunArgs) -> Self {
-        let mut cells = crate::cell::beside_peers();
+        let mut cells = crate::cell::next_to_peers();
         if args.cluster.is_some() {
-            let more = crate::cell::beside_seed();
+            let more = crate::cell::next_to_seed();
             cells.extend(more.into_iter().filter(|cell| !cells.contains(cell)).collect::<Vec<_>>());
         }
         if !args.only.is_empty() {

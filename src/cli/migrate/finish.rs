@@ -127,7 +127,7 @@ pub(super) async fn land(
     let arrived = Record { phase: Phase::Arrived, marks: Marks::default(), ..record.clone() };
     moving.report.phase(moving, "landing");
     moving
-        .step_beside_others(record, &arrived, |tr| {
+        .step_among_others(record, &arrived, |tr| {
             migration::add_counters(queue, tr, &record.marks.counters);
             match &pause {
                 Some(pause) => migration::put_pause(queue, tr, pause),

@@ -57,7 +57,7 @@ impl Moving<'_> {
     }
 
     /// The same where it does no harm that others use the queue there: no row is written.
-    pub(super) async fn step_beside_others(
+    pub(super) async fn step_among_others(
         &self,
         before: &Record,
         after: &Record,

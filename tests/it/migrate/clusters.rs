@@ -4,7 +4,7 @@ use super::{checksum, counts, migrate};
 use crate::support::{Database, Ran, helper, run};
 
 /// An embedded database whose queues lie behind the same prefix as the cluster's.
-fn embedded_beside(cluster: &Database) -> Database {
+fn embedded_next_to(cluster: &Database) -> Database {
     let mut db = Database::at(String::new(), cluster.prefix.clone());
     db.url = format!("embedded:{}", db.file("data").display());
     db
@@ -23,7 +23,7 @@ fn a_queue_goes_to_a_cluster_and_back() {
     if cluster.prefix.is_empty() {
         return;
     }
-    let (from, back) = (embedded_beside(&cluster), embedded_beside(&cluster));
+    let (from, back) = (embedded_next_to(&cluster), embedded_next_to(&cluster));
     run(&from, &["push", "q", "one", "two", "three"]).ok();
     run(&from, &["push", "q", "--delay", "1h", "later"]).ok();
     let ahead = helper(&from, "migrate::clusters::runs_ahead").arg(version(&cluster)).output();

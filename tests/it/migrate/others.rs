@@ -10,7 +10,7 @@ fn lines(count: usize) -> String {
 }
 
 #[test]
-fn a_source_that_is_written_to_is_noticed_and_its_last_pushes_come_along_when_that_ends() {
+fn pushes_to_the_source_are_noticed_and_migrated_when_they_end() {
     let (from, to) = (Database::embedded(), Database::embedded());
     run_with_input(&from, &["push", "q", "--lines", "-"], lines(20_000)).ok();
     let mut producer = helper(&from, "migrate::others::pushes");
@@ -27,7 +27,7 @@ fn a_source_that_is_written_to_is_noticed_and_its_last_pushes_come_along_when_th
 }
 
 #[test]
-fn whoever_holds_a_lease_loses_it_when_the_queue_has_moved() {
+fn leases_are_lost_when_the_queue_has_moved() {
     let (from, to) = (Database::embedded(), Database::embedded());
     run(&from, &["push", "q", "one", "two"]).ok();
     let holder = helper(&from, "migrate::others::holds");
@@ -46,7 +46,7 @@ fn whoever_holds_a_lease_loses_it_when_the_queue_has_moved() {
 }
 
 #[test]
-fn a_target_that_is_used_before_all_is_there_is_noticed_and_nothing_of_it_is_cleared() {
+fn a_target_that_is_used_too_early_is_noticed_and_keeps_its_items() {
     let (from, to) = (Database::embedded(), Database::embedded());
     run_with_input(&from, &["push", "q", "--lines", "-"], lines(20_000)).ok();
     assert!(killed_in(migration(&from, &to, &[]), "copying", 2, Duration::ZERO).is_none());
@@ -63,7 +63,7 @@ fn a_target_that_is_used_before_all_is_there_is_noticed_and_nothing_of_it_is_cle
 }
 
 #[test]
-fn what_is_pushed_to_the_target_once_all_is_there_counts_beside_it() {
+fn pushes_to_the_target_after_the_copy_are_counted_too() {
     let (from, to) = (Database::embedded(), Database::embedded());
     run(&from, &["push", "q", "one", "two"]).ok();
     // Everything is compared, and the source fenced; only the end is missing.

@@ -27,7 +27,7 @@ fn queues_come_and_go() {
 }
 
 #[test]
-fn an_invalid_file_changes_nothing_and_says_why() {
+fn an_invalid_file_changes_nothing_and_the_error_names_the_reason() {
     let good = queues(&[("q", "handler = 'stdout'")]);
     let mut test = Reloading::start(Database::new(), &good, &["-v"]);
     for (text, why) in [
@@ -73,7 +73,7 @@ fn what_a_reload_logs_is_bounded_whatever_changes() {
 }
 
 #[test]
-fn what_needs_a_restart_is_named() {
+fn keys_that_need_a_restart_are_named() {
     let mut test = Reloading::start(Database::new(), &queues(&[("q", "handler = 'log'")]), &[]);
     let said = test.refused("[queues.q]\nhandler = 'log'\nkind = 'recipe'\nvalues = 'tuple'");
     assert!(

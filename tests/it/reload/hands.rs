@@ -57,7 +57,7 @@ fn of_two_reloads_while_one_item_is_handled_the_last_counts() {
 }
 
 #[test]
-fn a_queue_that_goes_and_comes_again_waits_for_its_old_consumer() {
+fn a_queue_that_is_removed_and_added_again_waits_for_its_old_consumer() {
     let mut test = busy(&["-v"]);
     let other = queues(&[("other", "handler = 'log'")]);
     test.reload(&other);
@@ -68,7 +68,7 @@ fn a_queue_that_goes_and_comes_again_waits_for_its_old_consumer() {
 }
 
 #[test]
-fn more_consumers_begin_beside_those_at_work() {
+fn more_consumers_start_while_others_work() {
     let mut test = busy(&["-v"]);
     test.reload(&queues(&[("q", &IN_HAND.replace("{ k = 1 }", "{ k = 1, count = 2 }"))]));
     assert_eq!(test.begun(), "two", "the second does not wait for the first");

@@ -110,7 +110,7 @@ fn many_hups_are_one_more() {
 
 /// A queue is not worked on before it is known whether it is paused.
 #[test]
-fn a_queue_that_comes_while_the_database_is_away_rests_until_it_answers() {
+fn a_queue_added_without_a_database_is_idle_until_it_answers() {
     let db = Database::embedded();
     let mut host = Background::start(kvqueue(&db, &["run", "--queue", "host", "--handler", "log"]));
     host.wait_for_event("ready");

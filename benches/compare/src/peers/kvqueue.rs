@@ -146,14 +146,14 @@ impl System for KvQueue {
         let shared = matches!(cell, Cell::Push { clients: 2.., batch: 1 } | Cell::Flood { .. });
         match (self.mode, &self.cluster) {
             (Mode::Shared, None) => shared,
-            (Mode::Shared, Some(_)) => shared && crate::cell::beside_seed().contains(&cell),
+            (Mode::Shared, Some(_)) => shared && crate::cell::next_to_seed().contains(&cell),
             (Mode::Default, None) => true,
             (Mode::AtMostOnce | Mode::ExactlyOnce, None) => burn,
-            (Mode::Default, Some(_)) => crate::cell::beside_seed().contains(&cell),
+            (Mode::Default, Some(_)) => crate::cell::next_to_seed().contains(&cell),
             (Mode::AtMostOnce | Mode::ExactlyOnce, Some(_)) => {
-                burn && crate::cell::beside_seed().contains(&cell)
+                burn && crate::cell::next_to_seed().contains(&cell)
             }
-            (Mode::Seed, _) => taken && crate::cell::beside_seed().contains(&cell),
+            (Mode::Seed, _) => taken && crate::cell::next_to_seed().contains(&cell),
         }
     }
 

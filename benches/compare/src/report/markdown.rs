@@ -2,7 +2,7 @@
 
 use super::Report;
 use super::format::{number, spread, table};
-use crate::cell::{Cell, beside_seed};
+use crate::cell::{Cell, next_to_seed};
 use crate::goals::{self, Verdict};
 use crate::outcome::{CONFLICTS, CPU, PER_SECOND, PUSHES_PER_SECOND, RESIDENT, START_P50};
 
@@ -17,7 +17,7 @@ fn is_ours(name: &str) -> bool {
 impl Report<'_> {
     /// All tables, in Markdown.
     pub fn markdown(&self) -> String {
-        let peers = self.beside_peers();
+        let peers = self.next_to_peers();
         let parts = [
             self.head(),
             self.rates("Push: acknowledged items a second (clients x items a transaction)", "push", &peers),
@@ -47,7 +47,7 @@ impl Report<'_> {
                 &[("CPU, % of a core", CPU), ("memory, KiB", RESIDENT)],
                 &peers,
             ),
-            self.beside_seed(),
+            self.next_to_seed(),
             self.goals(),
             self.faults(),
         ];
@@ -81,7 +81,7 @@ impl Report<'_> {
     }
 
     /// kvqueue on the embedded engine, and its peers.
-    fn beside_peers(&self) -> Vec<&str> {
+    fn next_to_peers(&self) -> Vec<&str> {
         let peers = self.peers();
         let ours = ["kvqueue", "kvqueue-shared", "kvqueue-amo", "kvqueue-eo"];
         self.names().into_iter().filter(|name| ours.contains(name) || peers.contains(name)).collect()
@@ -93,7 +93,7 @@ impl Report<'_> {
 
     /// A row for each cell of a family, a column for each system.
     fn rates(&self, title: &str, family: &str, names: &[&str]) -> String {
-        let cells: Vec<Cell> = crate::cell::beside_peers()
+        let cells: Vec<Cell> = crate::cell::next_to_peers()
             .into_iter()
             .filter(|cell| cell.family() == family && self.cells.cells.contains(cell))
             .collect();
@@ -144,13 +144,13 @@ impl Report<'_> {
     }
 
     /// Our default next to the seed's algorithm, on both engines.
-    fn beside_seed(&self) -> String {
+    fn next_to_seed(&self) -> String {
         if !self.names().contains(&"cluster") {
             return String::new();
         }
         let names: Vec<&str> =
             self.names().into_iter().filter(|name| is_ours(name) && *name != "kvqueue-eo").collect();
-        let cells = beside_seed().into_iter().filter(|cell| self.cells.cells.contains(cell));
+        let cells = next_to_seed().into_iter().filter(|cell| self.cells.cells.contains(cell));
         let rows: Vec<Vec<String>> = cells.flat_map(|cell| self.seed_rows(cell, &names)).collect();
         let head = ["cell", "figure"].into_iter().chain(names.iter().copied()).map(str::to_owned);
         format!("### Next to the seed's algorithm\n\n{}", table(&head.collect::<Vec<_>>(), &rows))

@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_that_a_read_meets_beside_commits_that_are_all_refused_ends_commits() {
+    fn damage_found_by_a_read_ends_commits_even_if_all_commits_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         let (engine, mut committer) = Engine::prepare(dir.path()).unwrap();
         let (sender, receiver) = mpsc::channel();

@@ -138,7 +138,7 @@ fn a_copy_needs_nobody_who_has_the_database_open() {
 }
 
 #[test]
-fn a_host_that_goes_away_ends_the_copy_and_the_next_one_begins_anew() {
+fn a_host_that_ends_also_ends_the_copy_and_the_next_copy_starts_from_the_beginning() {
     let (dir, mut host, db) = guest();
     fill(&db);
     set(&db, b"round", &1_u64.to_le_bytes()).unwrap();

@@ -153,7 +153,7 @@ fn no_second_host_writes_when_the_lock_file_is_removed() {
 }
 
 #[test]
-fn a_lock_file_that_is_removed_lets_nobody_host_beside() {
+fn a_removed_lock_file_lets_no_second_process_host() {
     let (dir, _host, db) = guest();
     set(&db, b"k", b"v").unwrap();
     std::fs::remove_file(dir.path().join("lock")).unwrap();

@@ -98,14 +98,14 @@ fn fair_weather_with_producers() {
 }
 
 #[test]
-fn foul_weather_for_every_approach() {
+fn every_approach_survives_faults() {
     on_database(async |t| {
         for seed in seeds(2) {
             let run = AssertUnwindSafe(every(t, seed, true)).catch_unwind().await;
             if let Err(panic) = run {
                 eprintln!(
                     "seed {seed} failed; repeat it with\n  \
-                     KVQUEUE_TEST_SEED={seed} cargo test -p kvqueue-queue --test it foul_weather_for_every"
+                     KVQUEUE_TEST_SEED={seed} cargo test -p kvqueue-queue --test it every_approach_survives"
                 );
                 std::panic::resume_unwind(panic);
             }

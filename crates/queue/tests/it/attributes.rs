@@ -26,7 +26,7 @@ fn check(items: &[Item]) {
 }
 
 #[test]
-fn they_come_with_the_item_whoever_gets_it() {
+fn attributes_come_with_the_item_to_every_consumer() {
     on_database(async |t| {
         for (i, kind) in KINDS.into_iter().enumerate() {
             let q = t.queue_of(format!("q{i}"), kind);

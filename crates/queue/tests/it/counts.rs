@@ -49,7 +49,7 @@ fn every_item_is_counted_in_its_state() {
 
 /// However often an item comes back, and whichever way: an operator asks for the rate of pushes.
 #[test]
-fn an_item_that_comes_back_is_not_counted_as_pushed_again() {
+fn a_returned_item_is_not_counted_as_a_push() {
     on_database(async |t| {
         let q = t.queue("q");
         let pushed = async || counts(t, &q).await.pushed;

@@ -41,7 +41,7 @@ fn items_of_an_expired_lease_come_back_at_their_place_with_an_attempt_more() {
 }
 
 #[test]
-fn only_what_is_not_settled_comes_back() {
+fn only_unacknowledged_items_are_returned() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["a", "b", "c"]).await;
@@ -54,7 +54,7 @@ fn only_what_is_not_settled_comes_back() {
 }
 
 #[test]
-fn a_lease_that_has_not_run_out_is_left_alone() {
+fn a_valid_lease_is_left_alone() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["a"]).await;
@@ -91,7 +91,7 @@ fn a_holder_past_its_deadline_keeps_the_lease_until_it_is_swept() {
 }
 
 #[test]
-fn a_holder_whose_lease_was_swept_can_do_nothing_with_it() {
+fn a_swept_lease_is_lost_to_its_holder() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["a"]).await;

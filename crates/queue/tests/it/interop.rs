@@ -29,7 +29,7 @@ async fn rows(t: &TestDb, q: &Queue) -> Vec<(Vec<u8>, Vec<u8>)> {
 }
 
 #[test]
-fn what_the_erlang_program_pushed_is_popped_here() {
+fn items_pushed_by_the_erlang_program_are_popped() {
     on_database(async |t| {
         for name in ["q", "with\0zero"] {
             let q = t.queue(name);
@@ -47,7 +47,7 @@ fn what_the_erlang_program_pushed_is_popped_here() {
 }
 
 #[test]
-fn what_is_stored_here_is_what_the_erlang_program_stores() {
+fn stored_rows_equal_those_of_the_erlang_program() {
     on_database(async |t| {
         let q = t.queue("q");
         let tr = t.db.create_trx().unwrap();

@@ -68,7 +68,7 @@ fn an_idle_take_is_woken_by_a_push() {
 }
 
 #[test]
-fn items_settle_each_in_its_way_and_those_given_back_keep_their_places() {
+fn outcomes_differ_by_item_and_released_items_keep_their_places() {
     of_every_kind(async |t, q| {
         t.fill(&q, &["a", "b", "c", "d", "e"]).await;
         let mut session = t.session(&q);

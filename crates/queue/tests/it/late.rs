@@ -68,7 +68,7 @@ fn a_worker_suspended_past_its_lease_can_do_nothing() {
 }
 
 #[test]
-fn a_settlement_that_arrives_after_its_lease_was_taken_away_does_not_happen() {
+fn an_acknowledgement_after_the_lease_was_swept_does_not_happen() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["a"]).await;
@@ -86,7 +86,7 @@ fn a_settlement_that_arrives_after_its_lease_was_taken_away_does_not_happen() {
 }
 
 #[test]
-fn a_lease_is_not_taken_away_when_its_holder_settles_at_the_last_moment() {
+fn a_lease_is_kept_when_its_holder_acknowledges_at_the_last_moment() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["a"]).await;
@@ -124,7 +124,7 @@ async fn given_up(
 }
 
 #[test]
-fn a_take_that_was_given_up_does_not_happen_after_the_next() {
+fn an_abandoned_take_does_not_happen_after_the_next() {
     on_database(async |t| {
         for for_good in [true, false] {
             let q = t.queue(format!("q {for_good}"));
@@ -146,7 +146,7 @@ fn a_take_that_was_given_up_does_not_happen_after_the_next() {
 }
 
 #[test]
-fn a_take_that_was_given_up_and_happens_before_the_next_is_the_next() {
+fn an_abandoned_take_that_commits_first_is_the_next() {
     on_database(async |t| {
         for for_good in [true, false] {
             let q = t.queue(format!("q {for_good}"));
@@ -176,7 +176,7 @@ fn a_take_that_was_given_up_and_happens_before_the_next_is_the_next() {
 }
 
 #[test]
-fn a_push_that_was_given_up_does_not_happen_after_the_next() {
+fn an_abandoned_push_does_not_happen_after_the_next() {
     on_database(async |t| {
         let q = t.queue("q");
         let Some(gate) = t.close_gate() else { return };

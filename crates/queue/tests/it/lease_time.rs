@@ -58,7 +58,7 @@ fn a_jump_between_two_looks_of_a_sweep_ends_no_lease() {
 
 /// An acknowledgement that commits, and whose client is not told; and versions that jump past the lease's deadline.
 #[test]
-fn a_settlement_of_unknown_outcome_beside_a_jump_is_found_to_have_happened() {
+fn an_acknowledgement_of_unknown_outcome_during_a_version_jump_is_found_committed() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["a"]).await;

@@ -46,7 +46,7 @@ fn a_lease_hides_its_items_until_they_are_given_back() {
 }
 
 #[test]
-fn items_settle_one_by_one_and_each_once() {
+fn items_are_acknowledged_one_by_one_and_each_once() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["a", "b", "c", "d"]).await;
@@ -69,7 +69,7 @@ fn items_settle_one_by_one_and_each_once() {
 }
 
 #[test]
-fn a_lease_that_is_gone_can_be_neither_settled_nor_extended() {
+fn a_lost_lease_can_be_neither_acknowledged_nor_extended() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["a"]).await;
@@ -198,7 +198,7 @@ fn large_batches_are_held_in_pieces() {
 
 /// Whatever becomes of the commits, a take has its items and nobody else does.
 #[test]
-fn a_take_on_a_lease_happens_once_under_unknown_outcomes() {
+fn a_fetch_happens_once_under_unknown_outcomes() {
     on_database(async |t| {
         for script in [
             vec![UnknownCommitted],
@@ -224,7 +224,7 @@ fn a_take_on_a_lease_happens_once_under_unknown_outcomes() {
 }
 
 #[test]
-fn a_settlement_happens_once_under_unknown_outcomes() {
+fn an_acknowledgement_happens_once_under_unknown_outcomes() {
     on_database(async |t| {
         for script in
             [vec![UnknownCommitted], vec![UnknownNotCommitted], vec![Fault::Conflict, UnknownCommitted]]

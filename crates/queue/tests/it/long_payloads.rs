@@ -70,7 +70,7 @@ fn pop_and_take_clear_them_too() {
 }
 
 #[test]
-fn a_pusher_takes_them_beside_others() {
+fn a_pusher_takes_them_among_others() {
     on_database(async |t| {
         let q = t.queue("q");
         let tr = t.db.create_trx().unwrap();

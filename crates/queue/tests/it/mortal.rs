@@ -26,7 +26,7 @@ struct World<'t> {
 }
 
 #[test]
-fn every_item_ends_once_whoever_dies() {
+fn every_item_ends_once_when_any_process_dies() {
     on_database(async |t| {
         for seed in seeds(6) {
             println!("KVQUEUE_TEST_SEED={seed} cargo test -p kvqueue-queue --test it every_item_ends_once");

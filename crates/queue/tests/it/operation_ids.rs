@@ -55,7 +55,7 @@ async fn repeat(t: &TestDb, q: &Queue, id: &str, first: &Pushed) {
 }
 
 #[test]
-fn an_operation_is_done_once_whoever_repeats_it() {
+fn an_operation_happens_once_when_any_session_repeats_it() {
     on_database(async |t| {
         for (i, kind) in KINDS.into_iter().enumerate() {
             let q = t.queue_of(format!("q{i}"), kind);

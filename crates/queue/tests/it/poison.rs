@@ -110,7 +110,7 @@ fn all_payloads(leases: &[Lease]) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn a_process_has_one_lease_of_suspects_in_hand_and_goes_on_with_other_items() {
+fn a_process_holds_one_lease_of_suspects_and_goes_on_with_other_items() {
     for kind in [Kind::Fifo, Kind::Recipe(Packing::Raw), Kind::Priority(End::Max, Packing::Raw)] {
         on_database(async |t| {
             let q = t.queue_of("q", kind);
@@ -142,7 +142,7 @@ fn a_process_has_one_lease_of_suspects_in_hand_and_goes_on_with_other_items() {
 }
 
 #[test]
-fn of_all_queues_of_a_process_one_item_that_crashed_twice_is_in_hand() {
+fn a_process_holds_one_item_that_crashed_twice_among_all_its_queues() {
     on_database(async |t| {
         let queues = ["p", "q"].map(|name| t.queue(name));
         for q in &queues {
@@ -164,7 +164,7 @@ fn of_all_queues_of_a_process_one_item_that_crashed_twice_is_in_hand() {
 
 /// A process dies of an item, again and again, with all items that it has taken.
 #[test]
-fn poison_takes_no_innocent_items_along_to_the_dead_letters() {
+fn poison_makes_no_innocent_item_a_dead_letter() {
     // With one lease for each item, with one for all, and in between; three attempts are enough for the innocent.
     for (k, items) in [(1, 16), (16, 64), (64, 64), (200, 400)] {
         on_database(async |t| {

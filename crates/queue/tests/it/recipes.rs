@@ -285,7 +285,7 @@ fn a_value_over_the_limit_is_refused() {
 }
 
 #[test]
-fn deleting_clears_the_items_and_what_lies_beside_them() {
+fn deleting_clears_the_items_and_their_records() {
     on_database(async |t| {
         let (q, other) = (queue(t, Packing::Raw), RecipeQueue::new(&t.prefix, "Q2", Packing::Raw).unwrap());
         for queue in [&q, &other] {

@@ -195,7 +195,7 @@ fn a_take_dropped_at_any_moment_loses_nothing() {
 }
 
 #[test]
-fn who_lets_others_wait_is_served_by_them_and_gets_what_it_asked_for() {
+fn a_session_that_delays_the_line_is_served_by_others() {
     on_database(async |t| {
         if !has_faults(t) {
             return;
@@ -217,7 +217,7 @@ fn who_lets_others_wait_is_served_by_them_and_gets_what_it_asked_for() {
 }
 
 #[test]
-fn what_is_served_to_the_dead_comes_back_when_its_lease_runs_out() {
+fn items_served_to_a_dead_session_are_returned_when_the_lease_expires() {
     on_database(async |t| {
         if !has_faults(t) {
             return;
@@ -243,7 +243,7 @@ fn what_is_served_to_the_dead_comes_back_when_its_lease_runs_out() {
 }
 
 #[test]
-fn who_was_served_and_dies_of_an_item_spends_an_attempt() {
+fn a_served_session_that_dies_of_an_item_spends_an_attempt() {
     on_database(async |t| {
         if !has_faults(t) {
             return;
@@ -292,7 +292,7 @@ fn a_take_that_finds_nothing_any_more_leaves_the_line() {
 }
 
 #[test]
-fn a_take_that_gives_up_leaves_the_line_and_keeps_nothing() {
+fn a_failed_take_leaves_the_line_and_keeps_nothing() {
     on_database(async |t| {
         // What becomes of the transaction in which it would have served itself.
         for last in [Fault::Conflict, UnknownCommitted, UnknownNotCommitted] {

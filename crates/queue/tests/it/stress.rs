@@ -19,10 +19,10 @@ fn fair_weather() {
 }
 
 #[test]
-fn foul_weather() {
+fn with_faults() {
     on_database(async |t| {
         for seed in seeds(5) {
-            println!("KVQUEUE_TEST_SEED={seed} cargo test -p kvqueue-queue --test it foul_weather");
+            println!("KVQUEUE_TEST_SEED={seed} cargo test -p kvqueue-queue --test it with_faults");
             let faults =
                 Faults::seeded(seed).unknown_committed(0.1).unknown_not_committed(0.1).conflict(0.05);
             if !t.install(faults) {

@@ -120,7 +120,7 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
 }
 
 #[test]
-fn of_two_pushes_at_a_time_one_goes_in() {
+fn of_two_concurrent_pushes_one_is_stored() {
     on_database(async |t| {
         let q = t.queue("q");
         let mut sessions: Vec<_> = (0..8).map(|_| t.session(&q)).collect();

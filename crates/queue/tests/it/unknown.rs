@@ -83,7 +83,7 @@ fn impatient(t: &TestDb, queue: &kvqueue_queue::Queue) -> Session {
 }
 
 #[test]
-fn what_a_take_that_gave_up_had_removed_comes_with_the_next() {
+fn items_removed_by_a_failed_take_are_returned_by_the_next() {
     on_database(async |t| {
         for fault in [UnknownCommitted, UnknownNotCommitted] {
             let q = t.queue(format!("{fault:?}"));

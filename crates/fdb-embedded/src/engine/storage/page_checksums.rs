@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn checksums_are_written_beside_reads_and_read_back() {
+    fn checksums_are_written_during_reads_and_read_back() {
         let sums = Arc::new(PageChecksums::default());
         let file = SimDisk::new(vec![0; 600 * 4096]);
         let disk = Looking(Arc::clone(&sums), file.clone());
