@@ -18,7 +18,7 @@ use crate::support::{argument, daemon_with, database, run_to_the_end};
 const CONFIG: &str = "delivery = 'exactly-once'\nlease = '1s'\nconsumers = [ { k = 5, count = 4 } ]\n\
                       retry = { max-attempts = 1000, base = '10ms', max = '100ms' }";
 
-/// What handlers write: a number for each item, and one for all, which they read and so conflict on.
+/// The writes of handlers: a number for each item, and one for all, which they read and so conflict on.
 struct Effects {
     prefix: String,
 }

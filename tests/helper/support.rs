@@ -1,4 +1,4 @@
-//! What the programs share: the database that they were given, and daemons on it.
+//! Code that the programs share: opening their database, and running daemons on it.
 
 #[expect(dead_code, reason = "the tests themselves use the rest")]
 #[path = "../it/support/random.rs"]

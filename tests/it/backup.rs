@@ -15,7 +15,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// What differs from run to run is left out.
+/// Leaves out values that differ from run to run.
 fn plain(said: &str, db: &Database) -> String {
     let said = said.replace(text(db.directory.path()), "TMP");
     let words = said.split(' ').map(|word| if word.parse::<f64>().is_ok() { "N" } else { word });

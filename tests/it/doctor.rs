@@ -24,7 +24,7 @@ fn plain(text: &str) -> String {
     plain
 }
 
-/// What is said of the directory itself, and not of what is around it.
+/// The findings about the directory itself.
 fn directory(text: &str) -> String {
     let around = ["config", "access", "clock", "disk", "daemon", "unit"];
     let about =

@@ -183,7 +183,7 @@ fn a_daemon_of_another_database_is_told_nothing() {
     drop(served);
 }
 
-/// What the database has is shown as where no daemon answers.
+/// Shows the database's counts, as if no daemon answers.
 #[test]
 fn figures_of_another_database_are_not_shown() {
     let db = Database::new();

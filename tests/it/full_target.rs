@@ -12,7 +12,7 @@ use crate::{
     support::{Database, PATIENCE, Ran, kvqueue},
 };
 
-/// What a command printed that ends by itself, in bounded time.
+/// The output of a command that ends by itself, in bounded time.
 #[track_caller]
 fn ended(mut command: Command) -> Ran {
     let mut child =

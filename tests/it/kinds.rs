@@ -23,7 +23,7 @@ fn configure(db: &Database, kind: &str) -> String {
     config.to_str().unwrap().to_owned()
 }
 
-/// What `doctor` finds, which is a problem.
+/// The finding of `doctor`, which is a problem.
 fn doctor(db: &Database, config: &str) -> String {
     let ran = run(db, &["doctor", "--config", config]);
     assert_eq!(ran.code, Some(1), "{ran:?}");

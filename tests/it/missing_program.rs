@@ -57,7 +57,7 @@ impl Deployment {
         entries.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().ends_with(end)).count()
     }
 
-    /// What is said of the program.
+    /// The text about the program.
     fn not_started(&self) -> String {
         format!(
             "the handler of queue \"q\" cannot work: its command cannot be started: {}: No such file or directory",
@@ -65,13 +65,13 @@ impl Deployment {
         )
     }
 
-    /// What the queue has of this.
+    /// The queue's count of items in a state.
     fn count(&self, what: &str) -> u64 {
         let counts: Value = serde_json::from_str(&run(&self.db, &["len", "q", "--json"]).ok()).unwrap();
         counts[what].as_u64().unwrap_or_else(|| panic!("no {what} in {counts}"))
     }
 
-    /// What the program has noted.
+    /// The program's notes.
     fn noted(&self) -> Vec<String> {
         let text = fs::read_to_string(self.db.file("noted")).unwrap();
         text.lines().map(str::to_owned).collect()

@@ -15,7 +15,7 @@ use crate::{
     support::{Database, Ran, kvqueue},
 };
 
-/// What the kernel may ask, of which this file system knows a little.
+/// The kernel's requests; this file system answers a few of them.
 const LOOKUP: u32 = 1;
 const FORGET: u32 = 2;
 const GETATTR: u32 = 3;

@@ -97,7 +97,7 @@ fn each_command_that_changes_something_says_what_it_did_though_its_reader_went()
     assert_eq!(run(&db, &["list"]).ok(), "");
 }
 
-/// What a command prints at a terminal, in an environment of these variables alone: script(1) gives it one.
+/// The output of a command at a terminal, which script(1) provides, in an environment of these variables alone.
 fn at_a_terminal(args: &str, variables: &[(&str, &str)]) -> String {
     let mut command = Command::new("script");
     command.args(["--quiet", "--command", &format!("{} {args}", env!("CARGO_BIN_EXE_kvqueue")), "/dev/null"]);

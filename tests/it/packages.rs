@@ -1,4 +1,4 @@
-//! What goes into packages: manual pages, completions, and files that they name.
+//! The content of packages: manual pages, completions, and files that they name.
 
 use std::{
     collections::BTreeSet,
@@ -73,7 +73,7 @@ fn the_completions_are_scripts() {
     }
 }
 
-/// What bash offers after these words for one that begins so.
+/// The completions of bash after these words for a prefix.
 fn offered(db: &Database, words: &str, begin: &str) -> String {
     let path = db.file("bash");
     fs::write(&path, run(db, &["completions", "bash"]).ok()).unwrap();

@@ -198,7 +198,7 @@ fn the_commands_say_what_they_did() {
     assert!(run(&db, &["pause", &long]).failed(2).contains("name"));
 }
 
-/// What a command says in JSON.
+/// The JSON output of a command.
 fn told(db: &Database, words: &[&str]) -> Value {
     serde_json::from_str(&run(db, words).stdout).unwrap()
 }

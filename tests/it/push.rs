@@ -4,7 +4,7 @@ use std::io::Write;
 
 use crate::support::{Background, Database, Ran, freeze, kvqueue, run, run_with_input};
 
-/// What [`limited`] allows.
+/// The limit of [`limited`].
 const LIMIT: usize = 100_000;
 
 /// A configuration with a limit that an argument can exceed.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Background, Database, kvqueue, run, run_with_input};
 
-/// What a command prints, as JSON.
+/// The JSON output of a command.
 fn object(db: &Database, args: &[&str]) -> Value {
     serde_json::from_str(&run(db, &[args, &["--json"]].concat()).ok()).unwrap()
 }

@@ -9,7 +9,7 @@ fn miscount(db: &Database) {
     assert!(helper(db, "recount::miscount").output().unwrap().status.success());
 }
 
-/// What doctor says of something.
+/// The doctor's finding about a topic.
 fn findings(ran: &Ran, about: &str) -> Vec<(String, String)> {
     let findings = ran.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let text = |it: &Value, key: &str| it[key].as_str().unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! What an item is doing can be seen: by `peek --state`, over HTTP, and by what a consumer shows.
+//! The state of an item is visible: by `peek --state`, over HTTP, and in the consumers' status.
 
 use std::{
     thread,
@@ -66,7 +66,7 @@ impl Busy {
         }
     }
 
-    /// What the command shows of a state.
+    /// The output of the command for a state.
     fn peek(&self, state: &str) -> Vec<Value> {
         let lines = run(&self.db, &["peek", "q", "--state", state, "--json"]).ok();
         lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()

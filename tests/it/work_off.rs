@@ -1,4 +1,4 @@
-//! What was pushed is processed: each item once, in order where one consumer works.
+//! Pushed items are processed: each once, and in order with one consumer.
 
 use rustix::process::Signal;
 

@@ -1,4 +1,4 @@
-//! What the database has at the end: dead letters, effects and keys.
+//! The content of the database at the end: dead letters, effects and keys.
 
 use std::{collections::BTreeMap, num::NonZeroUsize};
 

@@ -29,7 +29,7 @@ pub(crate) fn daemon() {
     run_to_the_end(daemon.handler("record", Recorder::from_config).until_empty(until_empty));
 }
 
-/// What the handler does with an item.
+/// The handler's action on an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Treatment {
     /// To be done.
@@ -89,7 +89,7 @@ impl Recorder {
         file.write_all(format!("{record}\n").as_bytes()).unwrap();
     }
 
-    /// What is done about an item, and after how long.
+    /// The outcome of an item, and the time before it.
     fn decide(&self, name: Name, attempt: u32) -> (Act, Duration) {
         let slow = Duration::from_millis(self.slow_ms);
         let odd = self.calls.fetch_add(1, Ordering::Relaxed) % 2 == 1;

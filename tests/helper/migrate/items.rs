@@ -20,7 +20,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::support::database;
 
-/// What there is of each: a hundred thousand together.
+/// The number of items in each state: a hundred thousand together.
 const DEAD: u64 = 5_000;
 const LEASED: u64 = 10_000;
 const RETRIED: u64 = 2_000;

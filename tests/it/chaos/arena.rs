@@ -38,12 +38,12 @@ impl Arena {
         std::fs::rename(new, path).unwrap();
     }
 
-    /// What the helpers have handled.
+    /// The items that the helpers have handled.
     fn records(&self) -> PathBuf {
         self.db.file("records")
     }
 
-    /// What the program has handled.
+    /// The items that the program has handled.
     fn prints(&self) -> PathBuf {
         self.db.file("prints")
     }
@@ -102,7 +102,7 @@ impl Arena {
         Process::log(&self.db.file(name))
     }
 
-    /// What daemons of this kind logged of leases that the database took from them. A holder that its own clock tells first, because the
+    /// The log events of these daemons about leases that they have lost in the database. A holder that its own clock tells first, because the
     /// database did not answer for the whole lease, has not extended it in time.
     pub(super) fn lost_leases(&self, worker: Worker) -> Vec<String> {
         let start = format!("{worker:?}-").to_lowercase();

@@ -1,4 +1,4 @@
-//! What the database has at the end: `kvqueue len`, and a helper that looks at dead letters, effects and keys.
+//! The content of the database at the end: `kvqueue len`, and a helper that looks at dead letters, effects and keys.
 
 use std::process::Stdio;
 

@@ -1,4 +1,4 @@
-//! What a run is made of: its queues, drawn from the seed, and the configurations of their daemons.
+//! The plan of a run: its queues, drawn from the seed, and the configurations of their daemons.
 
 use std::{fmt::Write, path::Path, time::Duration};
 
@@ -45,7 +45,7 @@ const STEADY_TIME: Duration = Duration::from_secs(6);
 const CONSUMERS: u64 = 2;
 const K: u64 = 5;
 
-/// What changes about the daemons of a run.
+/// The configuration changes of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mood {
     consumers: u64,
@@ -68,7 +68,7 @@ impl Mood {
     }
 }
 
-/// What a daemon has in hand of a queue at most.
+/// The most items of a queue that a daemon holds.
 pub(super) const IN_HAND: u64 = CONSUMERS * K;
 
 /// Who a daemon is.

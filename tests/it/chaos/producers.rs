@@ -30,7 +30,7 @@ pub(super) enum Way {
     Unique,
 }
 
-/// What a producer has to push.
+/// The items that a producer pushes.
 #[derive(Clone, Debug)]
 pub(super) struct Errand {
     pub(super) queue: usize,

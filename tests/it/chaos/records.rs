@@ -1,10 +1,10 @@
-//! What was handled, as it is written down: a line each, in a file for each process.
+//! Records of handled items: a line each, in a file for each process.
 
 use std::{fmt, path::Path};
 
 use super::payload::{Name, parse};
 
-/// What was done about an item.
+/// The outcome of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     Done,
@@ -69,14 +69,14 @@ fn read(line: &str) -> Option<Record> {
     })
 }
 
-/// What the helpers have handled.
+/// The items that the helpers have handled.
 pub(super) fn recorded(directory: &Path) -> Vec<Record> {
     let lines = texts(directory);
     let lines = lines.iter().flat_map(|text| text.lines());
     lines.map(|line| read(line).unwrap_or_else(|| Record::Nonsense(line.to_owned()))).collect()
 }
 
-/// What the program has printed. A line that was cut off when its process was killed counts if it tells which item it was.
+/// The output of the program. A line that was cut off when its process was killed counts if it tells which item it was.
 pub(super) fn printed(directory: &Path) -> Vec<Result<Name, String>> {
     let texts = texts(directory);
     let lines = texts.iter().flat_map(|text| text.split_inclusive('\n'));

@@ -1,4 +1,4 @@
-//! What is asked and told.
+//! The endpoints.
 
 use rustix::process::Signal;
 use serde_json::{Value, json};

@@ -20,7 +20,7 @@ impl Document {
         }
     }
 
-    /// What is wrong with a value.
+    /// The difference of a value from its schema.
     fn problem(&self, schema: &Value, value: &Value, at: &str) -> Option<String> {
         let schema = self.target(schema);
         if let Some(any) = schema["anyOf"].as_array().or(schema["oneOf"].as_array()) {

@@ -1,4 +1,4 @@
-//! What a request takes of the daemon's memory is a small multiple of its body, whatever is in it.
+//! The memory that a request takes is a small multiple of its body, for any content.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! What is run, command by command. Words are separated by blanks; `DIR` is the directory of [`FILES`], `LETTER` the id of
+//! The command lines, command by command. Words are separated by blanks; `DIR` is the directory of [`FILES`], `LETTER` the id of
 //! the first dead letter of queue `q`.
 
 /// One run of the program.

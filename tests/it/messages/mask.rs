@@ -1,4 +1,4 @@
-//! What differs from run to run.
+//! Masks values that differ from run to run.
 
 use crate::support::Database;
 

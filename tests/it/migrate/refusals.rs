@@ -1,9 +1,9 @@
-//! What a migration says where it does not go on, and that it has changed nothing then.
+//! The errors of migrations that refuse to go on, and that they have changed nothing.
 
 use super::{counts, migrate};
 use crate::support::{Database, Ran, kvqueue, run};
 
-/// What was said, without the places of the databases.
+/// The output, without the databases' paths.
 fn said(ran: Ran, code: i32, from: &Database, to: &Database) -> String {
     let said = ran.failed(code);
     let place = |db: &Database| db.directory.path().display().to_string();

@@ -1,4 +1,4 @@
-//! What takes effect at once, what is refused, and what is said of it.
+//! Changes that take effect at once, changes that are refused, and the messages about both.
 
 use std::time::{Duration, Instant};
 

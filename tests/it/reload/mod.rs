@@ -81,7 +81,7 @@ impl Reloading {
         ran.stderr
     }
 
-    /// What handlers did, once all are done.
+    /// The records of the handlers, once all have ended.
     fn did(db: &Database) -> String {
         fs::read_to_string(db.file("log")).unwrap_or_default()
     }

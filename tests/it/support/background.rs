@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::{PATIENCE, Ran, events};
 
-/// What the JSON line of an event with this code has.
+/// The JSON line of an event with this code.
 pub(crate) fn event_field(code: &str) -> String {
     format!("\"event\":\"{code}\"")
 }

@@ -31,7 +31,7 @@ pub(crate) fn clean(command: &mut Command, db: &Database) {
     command.env("KVQUEUE_PREFIX", &db.prefix).env("KVQUEUE_HTTP__LISTEN", "off");
 }
 
-/// What came of a command.
+/// The result of a command.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,

@@ -10,7 +10,7 @@ use std::{
 
 use super::{Database, PATIENCE};
 
-/// What systemd listens on.
+/// The socket of a fake systemd.
 pub(crate) struct NotifySocket {
     socket: UnixDatagram,
     path: PathBuf,

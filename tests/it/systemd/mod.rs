@@ -7,5 +7,5 @@ mod well;
 
 use std::time::Duration;
 
-/// What systemd allows between two words of the watchdog; the daemon speaks three times in it.
+/// The watchdog's interval; the daemon sends three pings in it.
 const WATCHDOG: Duration = Duration::from_secs(1);

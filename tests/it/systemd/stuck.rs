@@ -1,4 +1,4 @@
-//! What stops the watchdog's word: something of the daemon's own that does not move.
+//! The watchdog's pings stop if a part of the daemon is stuck.
 
 use super::WATCHDOG;
 use crate::support::{Background, Database, NotifySocket, helper, listening, pings, run};

@@ -1,4 +1,4 @@
-//! What does not stop the watchdog's word: waiting, for a handler, for pushes, for the database.
+//! The watchdog's pings go on while the daemon waits for a handler, for pushes, or for the database.
 
 use std::time::{Duration, Instant};
 

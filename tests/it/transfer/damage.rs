@@ -8,7 +8,7 @@ use std::{
 use super::{export_of, file, len, plain};
 use crate::support::{Database, Ran, Random, kvqueue, run, run_with_input};
 
-/// What an import from a file says about a damaged export, and that nothing went in.
+/// The error of an import from a damaged file, and that nothing was imported.
 #[track_caller]
 fn refused(text: &str) -> String {
     let db = Database::new();

@@ -1,4 +1,4 @@
-//! What is exported can be imported, and is then what it was.
+//! An exported queue can be imported, and is then equal to the original.
 
 use rustix::process::Signal;
 use serde_json::{Value, json};

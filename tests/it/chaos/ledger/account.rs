@@ -1,4 +1,4 @@
-//! What the books come to.
+//! The sums of a run.
 
 use std::{fmt, ops::AddAssign};
 

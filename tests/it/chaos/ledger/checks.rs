@@ -1,4 +1,4 @@
-//! What may not be, whatever was done to the processes.
+//! The checks at the end of a run, which hold for all faults.
 
 use std::collections::BTreeSet;
 
@@ -110,7 +110,7 @@ impl Books {
         account.complain("are finished though no handler was done with them", &open.collect::<Vec<_>>());
     }
 
-    /// What was done for an item happened once if it was finished, and else never.
+    /// The effect of an item happened once if the item was finished, and never otherwise.
     fn check_effects(&self, Sorted { letters, .. }: &Sorted, account: &mut Account) {
         let effects = &self.rest.effects;
         let more: Vec<_> = effects.iter().filter(|(_, times)| **times != 1).collect();

@@ -19,7 +19,7 @@ use super::{
     records::{Act, Record},
 };
 
-/// What is left of a queue at the end, as the database has it.
+/// The rest of a queue at the end, as the database has it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rest {
     /// `kvqueue len`.
@@ -30,7 +30,7 @@ pub(super) struct Rest {
     pub(super) done: u64,
     /// The dead letters' payloads.
     pub(super) letters: Vec<Result<Name, String>>,
-    /// What handlers did in their items' transactions.
+    /// The effects of handlers in their items' transactions.
     pub(super) effects: BTreeMap<Name, u64>,
     /// Keys, by their kind.
     pub(super) keys: BTreeMap<String, u64>,

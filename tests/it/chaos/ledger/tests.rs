@@ -40,7 +40,7 @@ fn handled(name: Name, attempt: u32, act: Act) -> Record {
     Record::Handled { name, attempt, failures: attempt as usize - 1, act }
 }
 
-/// What is wrong after a change.
+/// The errors that a change causes.
 fn wrong(delivery: Delivery, change: impl FnOnce(&mut Books, usize)) -> String {
     let mut books = books(delivery);
     let place = books.pushed[0].errand.queue;

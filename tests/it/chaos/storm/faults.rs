@@ -1,4 +1,4 @@
-//! What is done to the processes: drawn from the seed, and counted.
+//! The faults of the processes: drawn from the seed, and counted.
 
 use std::{
     fmt,
@@ -30,7 +30,7 @@ const LEASE: Duration = Duration::from_secs(2);
 /// How many of a thousand faults give the daemons of a kind another configuration.
 const RELOADED: u64 = 400;
 
-/// What was done to the processes.
+/// The counts of faults.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::chaos) struct Faults {
     pub(super) kills: u64,

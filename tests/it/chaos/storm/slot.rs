@@ -41,7 +41,7 @@ pub(super) struct Slot {
     /// It was killed by us, and not by what it handled.
     pub(super) is_killed: bool,
     pub(super) is_terminated: bool,
-    /// What has to be pushed again.
+    /// The items that must be pushed again.
     pub(super) unfinished: Option<Errand>,
 }
 
