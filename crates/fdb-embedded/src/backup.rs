@@ -60,6 +60,9 @@ pub enum BackupStep {
 /// Called with each step. The backup is cancelled if it breaks.
 type ProgressFn<'p> = &'p mut dyn FnMut(BackupStep) -> ControlFlow<()>;
 
+/// The pause before a version is pinned again because its host ended.
+const PIN_RETRY_DELAY: Duration = Duration::from_millis(20);
+
 /// How often a long step is reported.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -291,6 +294,13 @@ fn pin(link: &Link, progress: ProgressFn<'_>) -> Result<View, BackupEnd> {
                 link.when_role_known(Box::new(move || drop(sender)));
                 // The sender is dropped when there is a host.
                 wait(&receiver, BackupStep::Waiting, progress)?;
+            }
+            // The host ended before anything was copied. The next host pins a version of its own.
+            Err(Code::TRANSACTION_TOO_OLD) => {
+                thread::sleep(PIN_RETRY_DELAY);
+                if progress(BackupStep::Waiting).is_break() {
+                    return Err(BackupEnd::Cancelled);
+                }
             }
             pinned => return pinned.map_err(|code| read_error(code).into()),
         }
