@@ -142,10 +142,10 @@ impl Queue {
     }
 
     /// Removes and returns the first `k` items, or as many as there are, and fewer where [`MAX_TAKE_BYTES`](crate::MAX_TAKE_BYTES) of payloads and side
-    /// records are reached, but one at least if there is one. [`Popped::short`] tells whether the queue is empty now.
+    /// records are reached, but one at least if there is one. [`Popped::short`] tells whether there were fewer.
     ///
-    /// The read conflicts with every other pop of the same items, and where fewer than `k` are found, with every
-    /// push. Fails with 1036 after a push in the same transaction: those items have no stamp yet.
+    /// Conflicts with whatever else removes one of these items before `tr` commits, and with nothing that is pushed meanwhile. Fails
+    /// with 1036 after a push in the same transaction: those items have no stamp yet.
     ///
     /// # Errors
     /// [`QueueError::UnreadableItem`] if one of them cannot be read; nothing was written. A session's take puts it aside.

@@ -49,19 +49,6 @@ pub(crate) fn key(subspace: &[u8], stamp: Stamp) -> Vec<u8> {
     [subspace, &suffix(stamp)].concat()
 }
 
-/// The end of a range whose last item is `stamp`: the first key that does not begin with that item's key.
-pub(crate) fn after(subspace: &[u8], suffix: &[u8]) -> Vec<u8> {
-    let mut end = [subspace, suffix].concat();
-    // The type code is not 0xFF, so this ends before it.
-    while end.last() == Some(&0xff) {
-        end.pop();
-    }
-    if let Some(last) = end.last_mut() {
-        *last += 1;
-    }
-    end
-}
-
 /// The stamp in an item's key; `None` if the key is no item of this queue.
 #[cfg(test)]
 pub(crate) fn decode(subspace: &[u8], key: &[u8]) -> Option<Stamp> {
@@ -97,16 +84,6 @@ mod tests {
             let stamp = Stamp::new(transaction, user);
             prop_assert_eq!(&key, &super::key(&subspace, stamp));
             prop_assert_eq!(decode(&subspace, &key), Some(stamp));
-        }
-
-        #[test]
-        fn a_range_ends_between_its_last_item_and_the_next(a: [u8; 12], b: [u8; 12], ff in 0..12_usize) {
-            // Stamps that end in 0xFF are where an increment carries.
-            let mut last = a;
-            last[12 - ff..].fill(0xff);
-            let end = after(b"val", &suffix(Stamp::from(last)));
-            prop_assert_eq!(key(b"val", Stamp::from(b)) < end, b <= last);
-            prop_assert!([key(b"val", Stamp::from(last)), vec![0xff; 3]].concat() < end);
         }
 
         #[test]

@@ -1,8 +1,8 @@
 //! Removing ready items, for a lease or for good, with as few conflicts as possible.
 //!
 //! The Erlang program's pop conflicts with every push that commits meanwhile when it finds fewer than it asked for, because
-//! the range it read ends where pushes land. Nothing is gained by that: a push can only add items behind those found. So a
-//! take reads at snapshot isolation and adds read conflicts on what it removes alone.
+//! the range it read ends where pushes land. Nothing is gained by that: a push can only add items behind those found. So takes
+//! and pops read at snapshot isolation and add read conflicts only on what they remove.
 
 use std::num::NonZeroUsize;
 
@@ -43,43 +43,37 @@ pub(crate) async fn find(
     Ok(rows)
 }
 
-/// Removes rows that [`find`] has read one after the other, and counts them as taken; fails at commit if another has taken one.
+/// Removes rows that [`find`] has read one after the other, with their side records, and counts them as taken; fails at commit if
+/// another has taken one.
 ///
 /// Between items of a FIFO queue only those come that are given back, so there it is one range. Between items of a recipe's queue
-/// pushes may come, so there every item is for itself.
+/// pushes may come, so there every item is for itself. Each side record is for itself too: between them may be those of items that
+/// foreign programs took, and a sweep needs such a record to find that item's unique key and the rest of its payload.
 pub(crate) fn take(space: &Space, tr: &Transaction, rows: &[Row]) -> Result<(), QueueError> {
     let Some((low, high)) = ends(space, rows) else { return Ok(()) };
-    let end = after(&space.ready_key(high));
+    let (begin, end) = (space.ready_key(low), after(&space.ready_key(high)));
+    let conflicts = !mutant("take-without-conflict");
     // Before the clear: a transaction does not conflict on what it has itself overwritten.
-    if mutant("take-without-conflict") {
-        // Nobody notices that another has taken the same items.
-    } else if space.kind == Kind::Fifo {
-        tr.add_conflict_range(&space.ready_key(low), &end, ConflictRangeType::Read)?;
+    if space.kind == Kind::Fifo {
+        if conflicts {
+            tr.add_conflict_range(&begin, &end, ConflictRangeType::Read)?;
+        }
+        tr.clear_range(&begin, &end);
     } else {
         for key in rows.iter().map(|row| space.ready_key(&row.id)) {
-            conflict::as_reader(tr, &key)?;
+            if conflicts {
+                conflict::as_reader(tr, &key)?;
+            }
+            tr.clear(&key);
         }
-    }
-    remove(space, tr, rows, &end);
-    Ok(())
-}
-
-/// Clears rows, in a FIFO queue all up to `end`, and their side records, and counts them as taken.
-///
-/// Each side record for itself: between them may be those of items that foreign programs took. With such a record alone would go what
-/// tells a sweep of that item's unique key and of the rest of its payload.
-pub(crate) fn remove(space: &Space, tr: &Transaction, rows: &[Row], end: &[u8]) {
-    match (space.kind, ends(space, rows)) {
-        (Kind::Fifo, Some((low, _))) => tr.clear_range(&space.ready_key(low), end),
-        _ => rows.iter().for_each(|row| tr.clear(&space.ready_key(&row.id))),
     }
     for row in rows.iter().filter(|row| !row.meta.is_empty()) {
         tr.clear(&space.meta_key(&row.id));
     }
-    if mutant("take-uncounted") {
-        return;
+    if !mutant("take-uncounted") {
+        tr.atomic_op(&space.npop, &counters::increment(rows.len()), MutationType::Add);
     }
-    tr.atomic_op(&space.npop, &counters::increment(rows.len()), MutationType::Add);
+    Ok(())
 }
 
 /// Clears what goes with an item until it has ended: the rest of its payload, and the key it is the only one of.

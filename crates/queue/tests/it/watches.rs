@@ -39,6 +39,25 @@ fn consume_k_gives_a_watch_where_it_finds_fewer() {
 }
 
 #[test]
+fn a_pop_that_finds_fewer_does_not_conflict_with_pushes() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.push(&q, &["a"]).await;
+        let pops = [t.db.create_trx().unwrap(), t.db.create_trx().unwrap()];
+        for tr in &pops {
+            let popped = q.pop_k(tr, k(3)).await.unwrap();
+            assert_eq!((payloads(&popped.items), popped.short), (vec!["a".to_owned()], true));
+        }
+        t.push(&q, &["b"]).await;
+        let [first, second] = pops;
+        first.commit().await.unwrap();
+        let conflict = second.commit().await.unwrap_err();
+        assert_eq!(conflict.code(), 1020, "the item is popped once");
+        assert_eq!(payloads(&t.run(async |tr| q.pop_k(tr, k(3)).await).await.items), ["b"]);
+    });
+}
+
+#[test]
 fn pops_wake_nobody() {
     on_database(async |t| {
         let q = t.queue("q");

@@ -71,10 +71,6 @@ fn an_item_of_q() {
     assert_eq!(stamp.to_string(), "00001a2b3c4d5e6f00030001");
     assert_eq!((stamp.version(), stamp.user_version()), (0x1a2b_3c4d_5e6f, 1));
     golden(&items::key(&space.ready, stamp), vector);
-    golden(
-        &items::after(&space.ready, &items::suffix(stamp)),
-        "017100 0176616c00 33 00001a2b3c4d5e6f 0003 0002",
-    );
 }
 
 #[test]
