@@ -1,9 +1,10 @@
 //! A request that has passed the guards.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use actix_web::{HttpRequest, HttpResponse, http::header, web::Payload};
 use futures::future::LocalBoxFuture;
+use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 use tokio::{sync::OwnedSemaphorePermit, task::spawn_blocking};
 
@@ -26,17 +27,16 @@ pub(crate) struct ApiRequest {
     pub(super) app: Arc<AppState>,
     pub(super) http: HttpRequest,
     pub(super) query: Query,
-    /// The values of the path, in its order.
-    pub(super) values: Vec<String>,
     pub(super) payload: Payload,
     /// The memory for bodies that this request holds.
     pub(super) held: Option<Arc<OwnedSemaphorePermit>>,
 }
 
 impl ApiRequest {
-    /// The value at this position of the path, such as the queue's name.
-    pub(super) fn value(&self, index: usize) -> &str {
-        self.values.get(index).map_or("", String::as_str)
+    /// The value of this name in the route's path, such as `queue`.
+    pub(super) fn value(&self, name: &str) -> Cow<'_, str> {
+        // The router has decoded all but a few characters, such as the slash.
+        percent_decode_str(self.http.match_info().query(name)).decode_utf8_lossy()
     }
 
     /// The body of a push, read as JSON.

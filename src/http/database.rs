@@ -64,7 +64,7 @@ impl AppState {
 impl ApiRequest {
     /// The queue that the path names.
     pub(super) fn queue(&self) -> Result<Queue, ApiError> {
-        self.app.queue(self.value(0))
+        self.app.queue(&self.value("queue"))
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) async fn list(request: ApiRequest) -> Answer {
 
 /// `GET /api/v1/queues/{queue}/dead/{id}`
 pub(super) async fn one(request: ApiRequest) -> Answer {
-    let (queue, id) = (request.queue()?, request.id(1)?);
+    let (queue, id) = (request.queue()?, request.id()?);
     let letter = request
         .app
         .transact(|tr| async {
@@ -51,14 +51,14 @@ pub(super) async fn one(request: ApiRequest) -> Answer {
 
 /// `POST /api/v1/queues/{queue}/dead/{id}/retry`
 pub(super) async fn retry(request: ApiRequest) -> Answer {
-    let (queue, id) = (request.unfrozen_queue().await?, request.id(1)?);
+    let (queue, id) = (request.unfrozen_queue().await?, request.id()?);
     let _place = request.app.place()?;
     told(&id, queue.retry_dead(&request.app.daemon.db, &POLICY, &id).await?)
 }
 
 /// `DELETE /api/v1/queues/{queue}/dead/{id}`
 pub(super) async fn purge(request: ApiRequest) -> Answer {
-    let (queue, id) = (request.unfrozen_queue().await?, request.id(1)?);
+    let (queue, id) = (request.unfrozen_queue().await?, request.id()?);
     let _place = request.app.place()?;
     told(&id, queue.purge_dead(&request.app.daemon.db, &POLICY, &id).await?)
 }

@@ -14,7 +14,7 @@ use super::{
 impl ApiRequest {
     /// The queue that the path names, unless it is frozen.
     pub(super) async fn unfrozen_queue(&self) -> Result<Queue, ApiError> {
-        self.unfrozen(self.value(0)).await
+        self.unfrozen(&self.value("queue")).await
     }
 
     /// The queue of this name, unless it is frozen.

@@ -56,10 +56,10 @@ struct Shown {
 
 impl Shown {
     fn of(request: &ApiRequest, state: ItemState) -> Self {
-        let name = request.value(0);
-        let max_attempts = request.app.config().queues.get(name).map(|queue| queue.retry.max_attempts);
+        let name = request.value("queue");
+        let max_attempts = request.app.config().queues.get(&*name).map(|queue| queue.retry.max_attempts);
         let handled = match state {
-            ItemState::Running => request.app.daemon.status.handled(name),
+            ItemState::Running => request.app.daemon.status.handled(&name),
             _ => HashMap::new(),
         };
         Self { max_attempts, handled }
@@ -81,7 +81,7 @@ impl Shown {
 
 /// `GET /api/v1/queues/{queue}/items/{id}`
 pub(super) async fn one(request: ApiRequest) -> Answer {
-    let (queue, id) = (request.queue()?, request.id(1)?);
+    let (queue, id) = (request.queue()?, request.id()?);
     let found = request
         .app
         .transact(|tr| async {
@@ -95,14 +95,14 @@ pub(super) async fn one(request: ApiRequest) -> Answer {
 
 /// `DELETE /api/v1/queues/{queue}/items/{id}`
 pub(super) async fn delete(request: ApiRequest) -> Answer {
-    let (queue, id) = (request.unfrozen_queue().await?, request.id(1)?);
+    let (queue, id) = (request.unfrozen_queue().await?, request.id()?);
     let _place = request.app.place()?;
     told(&id, queue.delete_item(&request.app.daemon.db, &POLICY, &id).await?)
 }
 
 /// `POST /api/v1/queues/{queue}/items/{id}/requeue`
 pub(super) async fn requeue(request: ApiRequest) -> Answer {
-    let (queue, id) = (request.unfrozen_queue().await?, request.id(1)?);
+    let (queue, id) = (request.unfrozen_queue().await?, request.id()?);
     let _place = request.app.place()?;
     told(&id, queue.requeue_item(&request.app.daemon.db, &POLICY, &id).await?)
 }
@@ -130,8 +130,8 @@ fn gone(id: &ItemId) -> ApiError {
 }
 
 impl ApiRequest {
-    /// The id at this place of the path.
-    pub(super) fn id(&self, index: usize) -> Result<ItemId, ApiError> {
-        self.value(index).parse().map_err(|error| ApiError::Bad(format!("{error}")))
+    /// The id in the path.
+    pub(super) fn id(&self) -> Result<ItemId, ApiError> {
+        self.value("id").parse().map_err(|error| ApiError::Bad(format!("{error}")))
     }
 }

@@ -44,7 +44,7 @@ mod tests {
             .filter(|route| is_described(route.path))
             .map(|route| {
                 let query = route.query.iter().copied().collect::<BTreeSet<_>>();
-                ((route.path, route.method.to_owned()), (query, route.access == Access::Open))
+                ((route.path, route.method.to_string()), (query, route.access == Access::Open))
             })
             .collect();
         assert_eq!(described, routes);

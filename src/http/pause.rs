@@ -70,11 +70,11 @@ async fn change(request: &ApiRequest, queue: &Queue, pause: Option<&Pause>) -> A
 }
 
 async fn pause_locally(request: &ApiRequest, paused: bool) -> Answer {
-    let (app, name) = (&request.app, request.value(0));
-    if !app.config().queues.contains_key(name) {
-        return Err(no_queue(name));
+    let (app, name) = (&request.app, request.value("queue"));
+    if !app.config().queues.contains_key(&*name) {
+        return Err(no_queue(&name));
     }
-    match app.daemon.commands.pause_locally(name, paused).await {
+    match app.daemon.commands.pause_locally(&name, paused).await {
         Ok(()) => Ok(HttpResponse::NoContent().finish()),
         Err(refused) => Err(refuse(request, refused)),
     }

@@ -36,7 +36,7 @@ pub(super) async fn delete(request: ApiRequest) -> Answer {
         fix: "add the queue with its kind to the daemon's configuration, or use the command line: kvqueue delete --kind",
     })?;
     let items = json!({ "ready": ready, "running": running, "waiting": waiting, "dead": dead });
-    Ok(HttpResponse::Ok().json(json!({ "queue": request.value(0), "deleted": true, "items": items })))
+    Ok(HttpResponse::Ok().json(json!({ "queue": request.value("queue"), "deleted": true, "items": items })))
 }
 
 /// Which items are to be made ready.
@@ -136,7 +136,7 @@ pub(super) async fn move_items(mut request: ApiRequest) -> Answer {
 impl ApiRequest {
     /// Makes sure that a deletion is meant: the queue's name has to be said once more.
     pub(super) fn confirmed(&self, given: &str, what: &str) -> Result<(), ApiError> {
-        let name = self.value(0);
+        let name = self.value("queue");
         if given == name {
             return Ok(());
         }

@@ -2,9 +2,15 @@
 
 use std::collections::BTreeSet;
 
+use actix_web::{
+    HttpRequest,
+    http::Method,
+    web::{self, Data, Payload},
+};
+
 use super::{
-    api_request::Handler, dead, events, health, items, metrics, openapi, pause, push, queue, reload, status,
-    uri::matched,
+    api_request::Handler, app_state::AppState, dead, events, health, items, metrics, openapi, pause, push,
+    queue, reload, serve::serve, status,
 };
 
 /// Who may use a route.
@@ -20,8 +26,8 @@ pub(super) enum Access {
 
 /// One method at one path.
 pub(super) struct Route {
-    pub(super) method: &'static str,
-    /// The path with the names of its values, as in `/api/v1/queues/{queue}`.
+    pub(super) method: Method,
+    /// The path with the names of its values in braces, as in `/api/v1/queues/{queue}`.
     pub(super) path: &'static str,
     pub(super) access: Access,
     /// The allowed parameters of its query.
@@ -30,11 +36,11 @@ pub(super) struct Route {
 }
 
 const fn get(path: &'static str, query: &'static [&'static str], handler: Handler) -> Route {
-    Route { method: "GET", path, access: Access::Read, query, handler }
+    Route { method: Method::GET, path, access: Access::Read, query, handler }
 }
 
 const fn change(
-    method: &'static str,
+    method: Method,
     path: &'static str,
     query: &'static [&'static str],
     handler: Handler,
@@ -43,7 +49,7 @@ const fn change(
 }
 
 const fn open(path: &'static str, handler: Handler) -> Route {
-    Route { method: "GET", path, access: Access::Open, query: &[], handler }
+    Route { method: Method::GET, path, access: Access::Open, query: &[], handler }
 }
 
 /// Every route.
@@ -58,70 +64,108 @@ pub(super) const ROUTES: &[Route] = &[
     get("/api/v1/status", &[], |request| Box::pin(status::whole(request))),
     get("/api/v1/queues", &["all"], |request| Box::pin(status::list(request))),
     get("/api/v1/queues/{queue}", &[], |request| Box::pin(status::queue(request))),
-    change("DELETE", "/api/v1/queues/{queue}", &["confirm"], |request| Box::pin(queue::delete(request))),
-    change("POST", "/api/v1/queues/{queue}/requeue", &[], |request| Box::pin(queue::requeue(request))),
-    change("POST", "/api/v1/queues/{queue}/move", &[], |request| Box::pin(queue::move_items(request))),
+    change(Method::DELETE, "/api/v1/queues/{queue}", &["confirm"], |request| {
+        Box::pin(queue::delete(request))
+    }),
+    change(Method::POST, "/api/v1/queues/{queue}/requeue", &[], |request| Box::pin(queue::requeue(request))),
+    change(Method::POST, "/api/v1/queues/{queue}/move", &[], |request| Box::pin(queue::move_items(request))),
     get("/api/v1/queues/{queue}/history", &[], |request| Box::pin(status::history(request))),
     get("/api/v1/events", &[], |request| Box::pin(events::follow(request))),
     get("/api/v1/queues/{queue}/items", &["state", "after", "limit", "bytes"], |request| {
         Box::pin(items::list(request))
     }),
-    change("POST", "/api/v1/queues/{queue}/items", &[], |request| Box::pin(push::push(request))),
+    change(Method::POST, "/api/v1/queues/{queue}/items", &[], |request| Box::pin(push::push(request))),
     get("/api/v1/queues/{queue}/items/{id}", &[], |request| Box::pin(items::one(request))),
-    change("DELETE", "/api/v1/queues/{queue}/items/{id}", &[], |request| Box::pin(items::delete(request))),
-    change("POST", "/api/v1/queues/{queue}/items/{id}/requeue", &[], |request| {
+    change(Method::DELETE, "/api/v1/queues/{queue}/items/{id}", &[], |request| {
+        Box::pin(items::delete(request))
+    }),
+    change(Method::POST, "/api/v1/queues/{queue}/items/{id}/requeue", &[], |request| {
         Box::pin(items::requeue(request))
     }),
     get("/api/v1/queues/{queue}/dead", &["after", "limit"], |request| Box::pin(dead::list(request))),
     // Before the routes of one letter: `retry` and `purge` are not ids.
-    change("POST", "/api/v1/queues/{queue}/dead/retry", &[], |request| Box::pin(dead::retry_all(request))),
-    change("POST", "/api/v1/queues/{queue}/dead/purge", &[], |request| Box::pin(dead::purge_all(request))),
+    change(Method::POST, "/api/v1/queues/{queue}/dead/retry", &[], |request| {
+        Box::pin(dead::retry_all(request))
+    }),
+    change(Method::POST, "/api/v1/queues/{queue}/dead/purge", &[], |request| {
+        Box::pin(dead::purge_all(request))
+    }),
     get("/api/v1/queues/{queue}/dead/{id}", &[], |request| Box::pin(dead::one(request))),
-    change("DELETE", "/api/v1/queues/{queue}/dead/{id}", &[], |request| Box::pin(dead::purge(request))),
-    change("POST", "/api/v1/queues/{queue}/dead/{id}/retry", &[], |request| Box::pin(dead::retry(request))),
-    change("PUT", "/api/v1/queues/{queue}/pause", &[], |request| Box::pin(pause::pause(request))),
-    change("DELETE", "/api/v1/queues/{queue}/pause", &["local"], |request| Box::pin(pause::resume(request))),
+    change(Method::DELETE, "/api/v1/queues/{queue}/dead/{id}", &[], |request| Box::pin(dead::purge(request))),
+    change(Method::POST, "/api/v1/queues/{queue}/dead/{id}/retry", &[], |request| {
+        Box::pin(dead::retry(request))
+    }),
+    change(Method::PUT, "/api/v1/queues/{queue}/pause", &[], |request| Box::pin(pause::pause(request))),
+    change(Method::DELETE, "/api/v1/queues/{queue}/pause", &["local"], |request| {
+        Box::pin(pause::resume(request))
+    }),
     get("/api/v1/consumers", &[], |request| Box::pin(status::consumers(request))),
-    change("POST", "/api/v1/reload", &[], |request| Box::pin(reload::reload(request))),
+    change(Method::POST, "/api/v1/reload", &[], |request| Box::pin(reload::reload(request))),
     get("/api/v1/openapi.json", &[], |request| Box::pin(openapi::document(request))),
 ];
 
-/// The result of looking up a route.
-pub(super) enum Found<'p> {
-    /// A route, and the values of the path, still encoded.
-    Route(&'static Route, Vec<&'p str>),
-    /// Other methods at that path.
-    Other(String),
-    /// The path does not exist.
-    None,
+/// What a request asks for.
+#[derive(Clone, Copy)]
+pub(super) enum Target {
+    Route(&'static Route),
+    /// A path whose routes have other methods.
+    OtherMethod(&'static str),
+    /// A path that does not exist.
+    Nothing,
 }
 
-impl Found<'_> {
-    pub(super) fn route(&self) -> Option<&'static Route> {
+impl Target {
+    pub(super) fn route(self) -> Option<&'static Route> {
         match self {
-            Self::Route(route, _) => Some(route),
-            Self::Other(_) | Self::None => None,
+            Self::Route(route) => Some(route),
+            Self::OtherMethod(_) | Self::Nothing => None,
         }
     }
 }
 
-/// Finds the route of a request. HEAD uses the route of GET. If several paths fit, the first wins.
-pub(super) fn find<'p>(method: &str, path: &'p str) -> Found<'p> {
-    let Some((meant, values)) =
-        ROUTES.iter().find_map(|route| Some((route.path, matched(route.path, path)?)))
-    else {
-        return Found::None;
-    };
-    let wanted = if method == "HEAD" { "GET" } else { method };
-    let at_path = || ROUTES.iter().filter(|route| route.path == meant);
-    if let Some(route) = at_path().find(|route| route.method == wanted) {
-        return Found::Route(route, values);
+/// Registers every path with its methods. If several paths fit a request, the first wins.
+pub(super) fn configure(app: &mut web::ServiceConfig) {
+    let mut registered = BTreeSet::new();
+    for path in ROUTES.iter().map(|route| route.path).filter(|path| registered.insert(*path)) {
+        let mut resource = web::resource(path).default_service(to(Target::OtherMethod(path)));
+        for route in at(path) {
+            for method in methods(route) {
+                resource = resource.route(to(Target::Route(route)).method(method));
+            }
+        }
+        app.service(resource);
     }
-    let mut allow: BTreeSet<_> = at_path().map(|route| route.method).collect();
-    if allow.contains("GET") {
-        allow.insert("HEAD");
+    app.default_service(to(Target::Nothing));
+}
+
+fn to(target: Target) -> actix_web::Route {
+    web::to(move |request: HttpRequest, payload: Payload, app: Data<AppState>| {
+        serve(request, payload, app.into_inner(), target)
+    })
+}
+
+/// The routes at a path of the table.
+fn at(path: &str) -> impl Iterator<Item = &'static Route> {
+    ROUTES.iter().filter(move |route| route.path == path)
+}
+
+/// The methods that a route answers: HEAD is answered as GET, without the body.
+fn methods(route: &Route) -> Vec<Method> {
+    match route.method {
+        Method::GET => vec![Method::GET, Method::HEAD],
+        ref other => vec![other.clone()],
     }
-    Found::Other(allow.into_iter().collect::<Vec<_>>().join(", "))
+}
+
+/// The methods at a path of the table, for the header `allow`.
+pub(super) fn allow(path: &str) -> String {
+    let methods = at(path).flat_map(methods);
+    methods
+        .map(|method| method.to_string())
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 #[cfg(test)]
@@ -129,22 +173,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_there_under_another_method_is_said() {
-        assert!(matches!(find("HEAD", "/livez"), Found::Route(route, _) if route.path == "/livez"));
-        assert!(matches!(find("PUT", "/livez"), Found::Other(allow) if allow == "GET, HEAD"));
-        assert!(matches!(find("GET", "/livez/"), Found::None));
-        // No letter has this id.
-        let retry = find("DELETE", "/api/v1/queues/q/dead/retry");
-        assert!(matches!(retry, Found::Other(allow) if allow == "POST"));
-        assert!(
-            matches!(find("GET", "/api/v1/queues/a%20b"), Found::Route(_, values) if values == ["a%20b"])
-        );
+    fn the_methods_of_a_path_are_listed_once_and_in_order() {
+        assert_eq!(allow("/livez"), "GET, HEAD");
+        assert_eq!(allow("/api/v1/queues/{queue}/dead/retry"), "POST");
+        assert_eq!(allow("/api/v1/queues/{queue}"), "DELETE, GET, HEAD");
     }
 
     #[test]
     fn no_two_routes_are_for_the_same_request() {
         for (index, route) in ROUTES.iter().enumerate() {
-            let same = |other: &&Route| (other.method, other.path) == (route.method, route.path);
+            let same = |other: &&Route| (&other.method, other.path) == (&route.method, route.path);
             assert!(!ROUTES[index + 1..].iter().any(|other| same(&other)), "{} {}", route.method, route.path);
         }
     }

@@ -5,11 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use actix_web::{
-    HttpRequest, HttpResponse,
-    http::header,
-    web::{Data, Payload},
-};
+use actix_web::{HttpRequest, HttpResponse, http::header, web::Payload};
 use tokio::time::{sleep, timeout};
 
 use super::{
@@ -18,7 +14,7 @@ use super::{
     body,
     error::ApiError,
     guard, headers,
-    routes::{Access, Found, Route, find},
+    routes::{Access, Route, Target, allow},
     uri::{self, Query},
 };
 use crate::deadlines::REQUEST;
@@ -30,20 +26,21 @@ const WRONG_SECRET: Duration = guard::PAUSE;
 /// The route of a request in the log if it has none.
 const NO_ROUTE: &str = "none";
 
-pub(super) async fn serve(request: HttpRequest, payload: Payload, app: Data<AppState>) -> HttpResponse {
+pub(super) async fn serve(
+    request: HttpRequest,
+    payload: Payload,
+    app: Arc<AppState>,
+    target: Target,
+) -> HttpResponse {
     let began = Instant::now();
-    let app = app.into_inner();
     let method = request.method().clone();
-    let path = request.uri().path().to_owned();
-    let found = find(method.as_str(), &path);
-    let route = found.route();
-    let answer = answer(request, payload, &app, found).await;
+    let answer = answer(request, payload, &app, target).await;
     let mut response = match answer {
         Ok(response) => response,
         Err(failure) => app.explain(failure).await.response(),
     };
     headers::add(response.headers_mut());
-    let pattern = route.map_or(NO_ROUTE, |route| route.path);
+    let pattern = target.route().map_or(NO_ROUTE, |route| route.path);
     let status = response.status().as_u16();
     app.daemon.status.metrics.requests.get_or_create(&Request { route: pattern, code: status }).inc();
     // Logs the pattern, never the path, query or body: these have names, secrets and payloads.
@@ -58,19 +55,19 @@ pub(super) async fn serve(request: HttpRequest, payload: Payload, app: Data<AppS
     response
 }
 
-async fn answer(request: HttpRequest, payload: Payload, app: &Arc<AppState>, found: Found<'_>) -> Answer {
+async fn answer(request: HttpRequest, payload: Payload, app: &Arc<AppState>, target: Target) -> Answer {
     let config = app.config();
     let heads = request.headers();
     app.hosts.check(heads, &config.http.origins)?;
-    if !found.route().is_some_and(|route| route.access == Access::Open) {
+    if !target.route().is_some_and(|route| route.access == Access::Open) {
         check_token(&request, app).await?;
     }
-    let (route, values) = match found {
-        Found::Route(route, values) => (route, values),
-        Found::Other(allow) => {
-            return Err(ApiError::Method { method: request.method().to_string(), allow });
+    let route = match target {
+        Target::Route(route) => route,
+        Target::OtherMethod(path) => {
+            return Err(ApiError::Method { method: request.method().to_string(), allow: allow(path) });
         }
-        Found::None => return Err(ApiError::NotFound("there is nothing at this path".to_owned())),
+        Target::Nothing => return Err(ApiError::NotFound("there is nothing at this path".to_owned())),
     };
     // Pages of any site may request open routes. Other routes are guarded: a page could exhaust their limits.
     if route.access != Access::Open {
@@ -84,19 +81,13 @@ async fn answer(request: HttpRequest, payload: Payload, app: &Arc<AppState>, fou
             return Err(ApiError::ContentType);
         }
     }
-    carry_out(request, payload, app, route, &values).await
+    carry_out(request, payload, app, route).await
 }
 
-async fn carry_out(
-    request: HttpRequest,
-    payload: Payload,
-    app: &Arc<AppState>,
-    route: &Route,
-    values: &[&str],
-) -> Answer {
-    let values = values.iter().map(|value| uri::decode(value)).collect::<Result<_, _>>()?;
+async fn carry_out(request: HttpRequest, payload: Payload, app: &Arc<AppState>, route: &Route) -> Answer {
+    uri::check(request.uri().path())?;
     let query = Query::read(request.query_string(), route.query)?;
-    let request = ApiRequest { app: app.clone(), http: request, query, values, payload, held: None };
+    let request = ApiRequest { app: app.clone(), http: request, query, payload, held: None };
     // The time limit does not apply to sending the answer: a stream of events goes on until the client closes it.
     let late = |_| ApiError::Unavailable(format!("the answer was not there within {} s", REQUEST.as_secs()));
     timeout(REQUEST, (route.handler)(request)).await.map_err(late)?

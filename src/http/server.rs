@@ -16,7 +16,7 @@ use actix_web::{
 use rustix::net::sockopt;
 use tokio::{runtime, sync::oneshot, time::timeout};
 
-use super::{app_state::AppState, guard::Hosts, listener::Listener, serve::serve, slow_readers::Connections};
+use super::{app_state::AppState, guard::Hosts, listener::Listener, routes, slow_readers::Connections};
 use crate::{
     config::{Http, Listen},
     control::DaemonHandle,
@@ -101,7 +101,7 @@ fn run(
     runtime.block_on(async {
         let factory = {
             let app = web::Data::from(app.clone());
-            move || App::new().app_data(app.clone()).default_service(web::to(serve))
+            move || App::new().app_data(app.clone()).configure(routes::configure)
         };
         let unix = Connections::default();
         let opened = unix.clone();

@@ -1,6 +1,8 @@
-//! Paths and queries: decoding them, and matching paths with patterns.
+//! Paths and queries: checking and decoding them.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
+
+use percent_encoding::percent_decode_str;
 
 use super::error::ApiError;
 
@@ -10,29 +12,12 @@ const MAX_VALUE: usize = 1_024;
 /// The most parameters in a query.
 const MAX_PARAMETERS: usize = 16;
 
-/// The values of a path that fits a pattern such as `/queues/{queue}/items/{id}`, still encoded.
-pub(super) fn matched<'p>(pattern: &str, path: &'p str) -> Option<Vec<&'p str>> {
-    let (mut wanted, mut given) = (pattern.split('/'), path.split('/'));
-    let mut values = Vec::new();
-    loop {
-        match (wanted.next(), given.next()) {
-            (None, None) => return Some(values),
-            (Some(wanted), Some(given)) if wanted.starts_with('{') && !given.is_empty() => values.push(given),
-            (Some(wanted), Some(given)) if wanted == given => {}
-            _ => return None,
-        }
-    }
-}
-
-/// Decodes a value of a path.
-pub(super) fn decode(value: &str) -> Result<String, ApiError> {
-    if value.len() > MAX_VALUE {
+/// Refuses a path that cannot be decoded: the router would replace what is wrong in it.
+pub(super) fn check(path: &str) -> Result<(), ApiError> {
+    if path.split('/').any(|part| part.len() > MAX_VALUE) {
         return Err(ApiError::Bad(format!("a part of the path is longer than {MAX_VALUE} bytes")));
     }
-    let decoded = percent_decoded(value.as_bytes()).ok_or_else(|| {
-        ApiError::Bad("the path has a % without two hexadecimal digits behind it".to_owned())
-    })?;
-    String::from_utf8(decoded).map_err(|_| ApiError::Bad("the path is not UTF-8".to_owned()))
+    decoded(path, "path").map(drop)
 }
 
 /// The parameters of a query, each of which has to be among those `allowed`.
@@ -96,27 +81,17 @@ impl Query {
 
 /// In a query a plus is a space.
 fn form_decoded(text: &str) -> Result<String, ApiError> {
-    let spaced = text.replace('+', " ");
-    let decoded = percent_decoded(spaced.as_bytes()).ok_or_else(|| {
-        ApiError::Bad("the query has a % without two hexadecimal digits behind it".to_owned())
-    })?;
-    String::from_utf8(decoded).map_err(|_| ApiError::Bad("the query is not UTF-8".to_owned()))
+    Ok(decoded(&text.replace('+', " "), "query")?.into_owned())
 }
 
-fn percent_decoded(text: &[u8]) -> Option<Vec<u8>> {
-    let mut decoded = Vec::with_capacity(text.len());
-    let mut bytes = text.iter();
-    while let Some(byte) = bytes.next() {
-        decoded.push(match byte {
-            b'%' => hex(*bytes.next()?)? << 4 | hex(*bytes.next()?)?,
-            byte => *byte,
-        });
+/// Decodes a `part` of a URL. `percent_encoding` leaves a wrong % as it is; here it is an error.
+fn decoded<'t>(text: &'t str, part: &str) -> Result<Cow<'t, str>, ApiError> {
+    let is_escape = |rest: &str| rest.len() >= 2 && rest.as_bytes()[..2].iter().all(u8::is_ascii_hexdigit);
+    if !text.split('%').skip(1).all(is_escape) {
+        return Err(ApiError::Bad(format!("the {part} has a % without two hexadecimal digits behind it")));
     }
-    Some(decoded)
-}
-
-fn hex(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
+    let decoded = percent_decode_str(text).decode_utf8();
+    decoded.map_err(|_| ApiError::Bad(format!("the {part} is not UTF-8")))
 }
 
 #[cfg(test)]
@@ -126,15 +101,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_fits_its_pattern_alone() {
-        let pattern = "/queues/{queue}/items/{id}";
-        assert_eq!(matched(pattern, "/queues/a%2Fb/items/x"), Some(vec!["a%2Fb", "x"]));
-        for other in
-            ["/queues/a/items", "/queues/a/items/", "/queues//items/x", "/queues/a/items/x/", "", "/"]
-        {
-            assert_eq!(matched(pattern, other), None, "{other}");
+    fn a_path_that_cannot_be_decoded_is_refused() {
+        for right in ["/", "/queues/a%2Fb", "/queues/%c3%a4", "/queues/a+b"] {
+            check(right).unwrap();
         }
-        assert_eq!(matched("/", "/"), Some(vec![]));
+        for wrong in ["/%", "/a%2", "/%zz", "/%é", "/%2é", "/%%20"] {
+            let error = check(wrong).unwrap_err().to_string();
+            assert_eq!(error, "the path has a % without two hexadecimal digits behind it", "{wrong}");
+        }
+        assert_eq!(check("/%ff").unwrap_err().to_string(), "the path is not UTF-8");
+        check(&format!("/a/{}", "b".repeat(MAX_VALUE))).unwrap();
+        assert!(check(&format!("/a/{}", "b".repeat(MAX_VALUE + 1))).is_err());
     }
 
     #[test]
@@ -155,18 +132,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_name_comes_through_a_path(name in "\\PC{1,60}") {
-            let encoded: String = name.bytes().map(|byte| format!("%{byte:02x}")).collect();
-            let path = format!("/queues/{encoded}");
-            let values = matched("/queues/{queue}", &path).unwrap();
-            prop_assert_eq!(decode(values[0]).unwrap(), name);
+        fn any_text_comes_through_a_query(text in "\\PC{1,60}") {
+            let encoded: String = text.bytes().map(|byte| format!("%{byte:02x}")).collect();
+            let query = Query::read(&format!("a={encoded}"), &["a"]).unwrap();
+            prop_assert_eq!(query.text("a"), Some(text.as_str()));
         }
 
         #[test]
         fn nothing_makes_it_panic(path in "[/%a-f0-9{}\\PC]{0,80}", query in "[&=%+a-z0-9\\PC]{0,80}") {
-            if let Some(values) = matched("/{a}/b/{c}", &path) {
-                values.iter().for_each(|value| drop(decode(value)));
-            }
+            drop(check(&path));
             if let Ok(query) = Query::read(&query, &["a", "b"]) {
                 drop((query.number("a", [0, 5], 1), query.flag("b"), query.parsed::<u8>("a")));
             }

@@ -84,7 +84,7 @@ fn idempotency_key(headers: &HeaderMap, body: Option<Vec<u8>>) -> Result<Option<
 
 fn max_payload(request: &ApiRequest) -> usize {
     let config = request.app.config();
-    let limit = config.queues.get(request.value(0)).map(|queue| queue.max_payload);
+    let limit = config.queues.get(&*request.value("queue")).map(|queue| queue.max_payload);
     usize::try_from(limit.unwrap_or_else(|| QueueConfig::new("").max_payload)).unwrap_or(usize::MAX)
 }
 

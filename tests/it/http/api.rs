@@ -181,6 +181,16 @@ fn what_cannot_be_pushed_is_refused_with_a_reason() {
     for path in ["/api/v1/queues/%zz/items", "/api/v1/queues/%ff/items", "/api/v1/queues/q/items?limit=0"] {
         assert_eq!(served.at.get(path).error(400), "bad_request", "{path}");
     }
+    // The name is ä/%2F+, and is not that of another queue.
+    let name = "%C3%A4%2F%252F+";
+    let odd = format!("/api/v1/queues/{name}/items");
+    let push = served.at.request("POST", &odd).header("Content-Type", "application/json");
+    push.body(r#"{"items": [{"payload": "x"}]}"#).send().is(201);
+    let queues = served.at.get("/api/v1/queues?all=true").is(200);
+    let named = |queue: &Value| queue["queue"] == "ä/%2F+";
+    assert!(queues["queues"].as_array().unwrap().iter().any(named), "{queues}");
+    assert_eq!(served.at.get(&odd).is(200)["items"].as_array().map(Vec::len), Some(1));
+    assert_eq!(served.at.get(&odd.replace("%25", "%")).is(200)["items"], json!([]));
     let long = format!("/api/v1/queues/{}/items", "x".repeat(256));
     assert_eq!(served.at.get(&long).error(400), "bad_request");
     assert_eq!(served.at.get("/api/v1/queues/q/items/abc").error(400), "bad_request");
