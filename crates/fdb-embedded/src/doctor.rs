@@ -10,7 +10,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::engine::examine::{self, ChecksumReport, ContentReport};
+use checked_pages::{ChecksumReport, verify_checksums};
+
+use crate::engine::examine::{self, ContentReport};
 use crate::engine::{DATA_FILE, FIX_ORPHANED_LOG, LOG_FILE, LockHolder, StorageError, exists, probe_lock};
 use crate::link;
 
@@ -281,7 +283,7 @@ fn check_file(data: &PathBuf, holder: &LockHolder, report: &mut Report) -> Optio
 }
 
 fn check_contents(file: &File, data: &Path, visit: &mut dyn FnMut(&[u8], &[u8]), report: &mut Report) {
-    let read = || Ok::<_, std::io::Error>((examine::verify_checksums(file)?, file.try_clone()?));
+    let read = || Ok::<_, std::io::Error>((verify_checksums(file)?, file.try_clone()?));
     let (checksums, file) = match read() {
         Ok(read) => read,
         Err(error) => return report.problem("pages", format!("cannot be read: {error}"), RESTORE),

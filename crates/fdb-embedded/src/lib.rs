@@ -36,14 +36,12 @@ mod future;
 mod key_map;
 mod limits;
 mod link;
-mod mutant;
 mod network;
 mod network_options;
 mod options;
 mod range_set;
 mod rows;
 pub mod space;
-mod split_mix;
 mod url;
 
 pub use backup::{BackupError, BackupStats, BackupStep, backup, is_database};

@@ -83,7 +83,6 @@ mod meta;
 #[cfg(feature = "migration")]
 pub mod migration;
 mod mover;
-mod mutant;
 mod new_item;
 mod operation;
 mod ops;

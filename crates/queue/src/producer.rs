@@ -18,11 +18,11 @@ use futures::{FutureExt, StreamExt};
 use crate::batch::BatchLimits;
 use crate::error::PushError;
 use crate::kind::Kind;
-use crate::mutant::mutant;
 use crate::new_item::{NewItem, PushOptions};
 use crate::pushed::PushedItem;
 use crate::retry::RetryError;
 use crate::session::Session;
+use mutant::mutant;
 
 /// The most items that a producer holds whose push has not ended: enough for the transaction under way and the next ones.
 const MAX_WAITING: usize = 4_000;

@@ -9,8 +9,8 @@ use foundationdb::{Database, FdbError, Transaction};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use crate::mutant::mutant;
 use crate::retry::NOT_COMMITTED;
+use mutant::mutant;
 
 /// Resolves when what it watches has changed: something became ready (`npush`) or was put aside for later (`nlater`), or
 /// the queue was deleted; or when the queue was paused or goes on.

@@ -1,6 +1,5 @@
 //! A client's handle on a database directory.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +12,6 @@ use crate::error::{Code, Result};
 use crate::future::Future;
 use crate::link::Link;
 use crate::options::{DatabaseOptions, TransactionOptions};
-use crate::split_mix::SplitMix;
 
 /// A handle on a database (`FDBDatabase`). Several handles may share a link to a directory.
 #[derive(Debug)]
@@ -23,20 +21,17 @@ pub struct Database {
     url: String,
     options: Mutex<DatabaseOptions>,
     watches: AtomicUsize,
-    backoff: Mutex<SplitMix>,
     epoch: Epoch,
 }
 
 impl Database {
     /// Opens `directory`. `url` is the URL that the client used.
     pub fn open(url: &str, directory: &Path) -> Result<Arc<Database>, OpenError> {
-        let seed = RandomState::new().build_hasher().finish();
         Ok(Arc::new(Database {
             link: Link::open(directory)?,
             url: url.to_owned(),
             options: Mutex::default(),
             watches: AtomicUsize::new(0),
-            backoff: Mutex::new(SplitMix(seed)),
             epoch: Epoch::default(),
         }))
     }
@@ -64,7 +59,7 @@ impl Database {
 
     /// A random number in [0, 1), to spread retries.
     pub(super) fn jitter(&self) -> f64 {
-        self.backoff.lock().unit()
+        fastrand::f64()
     }
 
     /// Counts `future` as an outstanding watch until it ends.

@@ -340,6 +340,8 @@ impl std::fmt::Debug for Engine {
 
 #[cfg(test)]
 mod tests {
+    use checked_pages::FailureSink;
+
     use super::*;
     use bytes::Bytes;
     use std::sync::mpsc;

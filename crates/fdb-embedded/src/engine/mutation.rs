@@ -43,6 +43,25 @@ pub enum Mutation {
     StampedValue { key: Vec<u8>, value: Vec<u8>, offset: usize },
 }
 
+/// What a mutation does to the stored keys.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// The key has this value, or is cleared.
+    Write {
+        /// The key.
+        key: Vec<u8>,
+        /// Its new value; `None` if it is cleared.
+        value: Option<Vec<u8>>,
+    },
+    /// The keys of `[begin, end)` are cleared.
+    Clear {
+        /// The first key of the range.
+        begin: Vec<u8>,
+        /// The first key behind the range.
+        end: Vec<u8>,
+    },
+}
+
 /// Setting this key to a version, eight bytes little-endian, advances versions to it, as on a
 /// cluster, which recovers then.
 pub const MIN_COMMIT_VERSION: &[u8] = b"\xff/minRequiredCommitVersion";
@@ -73,6 +92,28 @@ impl Mutation {
             }
             other => other,
         }
+    }
+
+    /// What the mutation does to the stored keys. `value_after` computes an atomic operation's new value from
+    /// the operation, the key and the operand.
+    pub fn effect<E>(
+        self,
+        value_after: impl FnOnce(AtomicOp, &[u8], &[u8]) -> Result<Option<Vec<u8>>, E>,
+    ) -> Result<Effect, E> {
+        Ok(match self {
+            Self::Set { key, value } => Effect::Write { key, value: Some(value) },
+            Self::ClearRange { begin, end } if end.strip_prefix(begin.as_slice()) == Some(&[0]) => {
+                Effect::Write { key: begin, value: None }
+            }
+            Self::ClearRange { begin, end } => Effect::Clear { begin, end },
+            Self::Atomic { op, key, operand } => {
+                let value = value_after(op, &key, &operand)?;
+                Effect::Write { key, value }
+            }
+            Self::StampedKey { .. } | Self::StampedValue { .. } => {
+                unreachable!("the committer stamps mutations before it applies them")
+            }
+        })
     }
 
     /// The range of keys that the mutation writes. It must not need a stamp for its key.

@@ -170,10 +170,11 @@ fn scan_merged(
 mod tests {
     use std::collections::BTreeMap;
 
+    use checked_pages::sim::SplitMix;
+
     use super::*;
     use crate::engine::mutation::Mutation;
     use crate::engine::storage::{Durability, Storage, WriteBatch};
-    use crate::split_mix::SplitMix;
 
     type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 

@@ -16,10 +16,10 @@ use crate::error::QueueError;
 use crate::keys::{Space, after, counters};
 use crate::kind::Kind;
 use crate::meta::Meta;
-use crate::mutant::mutant;
 use crate::ops::scan::{Isolation, Row, Window, decode_meta, ends, first_metas, join_metas, rows};
 use crate::ops::{conflict, cost, parts};
 use crate::suspects::{Picked, Suspicion};
+use mutant::mutant;
 
 /// Whether [`find`] ended with these rows because there were as many as it reads, and not because there were no more. A take may get
 /// fewer if items are large, or suspect.

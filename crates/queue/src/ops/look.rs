@@ -12,13 +12,13 @@ use crate::keys::claims::Claim;
 use crate::keys::leases::{self, Header, LeaseId};
 use crate::keys::{Space, after, later, operations, range};
 use crate::meta::Millis;
-use crate::mutant::mutant;
 use crate::ops::find::first_key;
 use crate::ops::version::now;
 use crate::ops::went_back::{self, WentBack};
 use crate::ops::{times, want};
 use crate::sightings::Sightings;
 use crate::version_history::VersionHistory;
+use mutant::mutant;
 
 /// The most expired leases that one look names.
 const MAX_EXPIRED: usize = 100;

@@ -10,9 +10,9 @@ use crate::keys::leases::Header;
 use crate::keys::migration::{COUNTERS, Record};
 use crate::keys::{Space, counters as counter, range};
 use crate::migration::Tally;
-use crate::mutant::mutant;
 use crate::ops::pause::FREEZE_KNOWN;
 use crate::ops::version::now;
+use mutant::mutant;
 
 /// The record, if there is one. A conflict with a transaction that changes it.
 pub(crate) async fn record(space: &Space, tr: &Transaction) -> Result<Option<Record>, QueueError> {

@@ -5,8 +5,8 @@ use foundationdb::Transaction;
 use crate::error::QueueError;
 use crate::keys::Space;
 use crate::keys::pause::Pause;
-use crate::mutant::mutant;
 use crate::watch::Watch;
+use mutant::mutant;
 
 /// Pauses, whether or not it is paused already.
 pub(crate) fn pause(space: &Space, tr: &Transaction, pause: &Pause) {

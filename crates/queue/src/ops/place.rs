@@ -10,7 +10,7 @@ use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::keys::{Space, counters, later, meta};
 use crate::meta::{Meta, Millis};
-use crate::mutant::mutant;
+use mutant::mutant;
 
 /// The value of an item that is put aside or a dead letter. Read without a conflict: it stays as it is as long as the item's record
 /// does.

@@ -9,8 +9,8 @@ use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::keys::{Space, counters, later, range};
 use crate::meta::Millis;
-use crate::mutant::mutant;
 use crate::ops::{conflict, cost, place};
+use mutant::mutant;
 
 /// The most items of one transaction.
 const PAGE: usize = 500;

@@ -6,8 +6,8 @@ use futures::future::try_join_all;
 use crate::error::QueueError;
 use crate::keys::{Space, after, split_bytes};
 use crate::kind::Kind;
-use crate::mutant::mutant;
 use crate::ops::find::first_key;
+use mutant::mutant;
 
 /// The names of all queues behind a prefix, sorted.
 ///

@@ -8,12 +8,12 @@ use crate::error::QueueError;
 use crate::keys::element::{append_bytes, append_text, split_text};
 use crate::keys::{Space, after, counters, range};
 use crate::kind::Kind;
-use crate::mutant::mutant;
 use crate::ops::find::{count_all, first_key};
 use crate::ops::kinds;
 use crate::ops::len::between;
 use crate::ops::pause::check_unfrozen;
 use crate::recount::{Counted, Recount};
+use mutant::mutant;
 
 /// The most texts that are looked at.
 const TEXTS: usize = 100;

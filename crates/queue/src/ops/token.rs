@@ -5,9 +5,9 @@ use foundationdb::options::MutationType;
 
 use crate::error::QueueError;
 use crate::keys::{Space, tokens};
-use crate::mutant::mutant;
 use crate::ops::conflict;
 use crate::session::SessionId;
+use mutant::mutant;
 
 /// Writes the attempt's number to the slot, so that it is there exactly if this transaction commits.
 pub(crate) fn mark(

@@ -6,9 +6,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use fastrand::Rng;
+
 use super::Fault;
 use crate::error::Code;
-use crate::split_mix::SplitMix;
 
 /// A plan of faults for one database directory.
 #[derive(Debug, Clone, Default)]
@@ -21,7 +22,7 @@ pub struct Faults {
 /// Random faults, with a probability for each.
 #[derive(Debug, Clone)]
 pub(super) struct RandomFaults<T> {
-    random: Option<SplitMix>,
+    random: Option<Rng>,
     /// In the order of trial.
     pub(super) odds: Vec<(T, f64)>,
 }
@@ -37,7 +38,7 @@ impl<T: Copy> RandomFaults<T> {
         if self.odds.is_empty() {
             return None;
         }
-        let mut draw = self.random.as_mut()?.unit();
+        let mut draw = self.random.as_mut()?.f64();
         for (event, p) in &self.odds {
             if draw < *p {
                 return Some(*event);
@@ -58,8 +59,8 @@ impl Faults {
     #[must_use]
     pub fn seeded(seed: u64) -> Faults {
         let mut faults = Faults::default();
-        faults.commits.random = Some(SplitMix(seed));
-        faults.reads.random = Some(SplitMix(!seed));
+        faults.commits.random = Some(Rng::with_seed(seed));
+        faults.reads.random = Some(Rng::with_seed(!seed));
         faults
     }
 

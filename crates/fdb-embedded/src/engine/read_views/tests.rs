@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::SystemTime;
 
+use checked_pages::sim::SplitMix;
+
 use super::*;
 use crate::engine::atomic::AtomicOp;
 use crate::engine::mutation::Mutation;
 use crate::engine::storage::{self, Durability, Storage};
-use crate::split_mix::SplitMix;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 

@@ -6,30 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::disk::Disk;
-use super::layout::{PAGE, contiguous_runs, logical_len, page_offset};
-use super::overlay::Overlay;
-use super::page_checksums::{PageChecksums, UNWRITTEN, checksum_of};
-use super::pages::Pages;
-use super::superblock::{PageBytes, Superblock, SuperblockError};
+use checked_pages::{Disk, FailureSink, Overlay, PAGE, PageBytes, SuperblockError, format_of};
+
 use super::tree::{Tree, TreeCommit, TreeMeta, TreeWrites};
-use super::{FailureLatch, StorageError, with_cause};
-
-/// The most damaged pages to list.
-const MAX_LISTED_PAGES: usize = 10;
-
-/// The result of comparing all pages with their checksums.
-#[derive(Debug, Default)]
-pub struct ChecksumReport {
-    /// Pages that match their checksum.
-    pub right: u64,
-    /// Pages that were never written.
-    pub unwritten: u64,
-    /// Pages that do not match their checksum.
-    pub wrong: u64,
-    /// The first damaged pages: number, and offset in the file.
-    pub first_wrong: Vec<(u64, u64)>,
-}
+use super::{FailureLatch, StorageError, failed, open_pages, with_cause};
 
 /// The content of redb's file and of its log.
 #[derive(Debug)]
@@ -53,7 +33,7 @@ pub struct ContentReport {
 pub fn check_first_page(file: &File, path: &Path) -> std::io::Result<Result<u32, StorageError>> {
     let damaged = |what: &str| {
         let latch = FailureLatch::new(path);
-        super::pages::failed(&latch, &latch.damaged(what))
+        failed(&latch, &latch.damaged(what))
     };
     let mut more = 0..2;
     loop {
@@ -62,8 +42,8 @@ pub fn check_first_page(file: &File, path: &Path) -> std::io::Result<Result<u32,
             return Ok(Err(damaged("it is shorter than its first page")));
         }
         file.read_at(0, &mut page)?;
-        let error = match Superblock::parse(&page) {
-            Ok(superblock) => return Ok(Ok(superblock.format())),
+        let error = match format_of(&page) {
+            Ok(format) => return Ok(Ok(format)),
             Err(SuperblockError::Foreign) => StorageError::Foreign,
             Err(SuperblockError::Format(found)) => StorageError::Format { found },
             Err(SuperblockError::Damaged(what)) => damaged(&format!("first page: {what}")),
@@ -72,33 +52,6 @@ pub fn check_first_page(file: &File, path: &Path) -> std::io::Result<Result<u32,
             return Ok(Err(error));
         }
     }
-}
-
-/// Compares every page with its checksum.
-pub fn verify_checksums(file: &File) -> std::io::Result<ChecksumReport> {
-    let mut report = ChecksumReport::default();
-    let Some(len) = logical_len(Disk::len(file)?) else { return Ok(report) };
-    let sums = PageChecksums::default();
-    let mut buffer = Vec::new();
-    for run in contiguous_runs(1..len / PAGE) {
-        buffer.resize(usize::try_from((run.end - run.start) * PAGE).expect("a group is 2 MiB"), 0);
-        file.read_at(page_offset(run.start), &mut buffer)?;
-        sums.with(file, run.clone(), |sums| {
-            for ((page, bytes), expected) in run.zip(buffer.chunks_exact(PAGE as usize)).zip(sums) {
-                if *expected == UNWRITTEN {
-                    report.unwritten += 1;
-                } else if *expected == checksum_of(page, bytes) {
-                    report.right += 1;
-                } else {
-                    report.wrong += 1;
-                    if report.first_wrong.len() < MAX_LISTED_PAGES {
-                        report.first_wrong.push((page, page_offset(page)));
-                    }
-                }
-            }
-        })?;
-    }
-    Ok(report)
 }
 
 /// Opens the file as the engine would, applies the log, checks all used pages, and calls `visit`
@@ -111,15 +64,15 @@ pub fn contents(
 ) -> Result<ContentReport, StorageError> {
     let latch = Arc::new(FailureLatch::new(path));
     let overlay = Overlay::new(file).map_err(|source| super::io_failure(&latch, "read", &source))?;
-    let pages = Pages::open(Box::new(overlay), Arc::clone(&latch))?;
+    let pages = open_pages(Box::new(overlay), &latch)?;
     let repaired = Arc::new(AtomicBool::new(false));
     let noticed = Arc::clone(&repaired);
     let mut tree = Tree::open(pages, Arc::clone(&latch), move || noticed.store(true, Ordering::Relaxed))?;
-    let failed = |error: redb::Error| with_cause(&latch, error);
+    let caused = |error: redb::Error| with_cause(&latch, error);
     let meta = tree.meta()?;
     let in_log = apply_log(&tree, &meta, &latch.for_file(log), log)?;
     let ceiling = tree.meta()?.ceiling;
-    tree.db.check_integrity().map_err(|error| failed(error.into()))?;
+    tree.db.check_integrity().map_err(|error| caused(error.into()))?;
     let (mut rows, mut row_bytes) = (0, 0);
     for row in tree.snapshot()?.range(b"", &[0xff; 64])? {
         let (key, value) = row?;
@@ -127,9 +80,9 @@ pub fn contents(
         row_bytes += (key.value().len() + value.value().len()) as u64;
         visit(key.value(), value.value());
     }
-    let write = tree.db.begin_write().map_err(|error| failed(error.into()))?;
-    let stats = write.stats().map_err(|error| failed(error.into()))?;
-    write.abort().map_err(|error| failed(error.into()))?;
+    let write = tree.db.begin_write().map_err(|error| caused(error.into()))?;
+    let stats = write.stats().map_err(|error| caused(error.into()))?;
+    write.abort().map_err(|error| caused(error.into()))?;
     let needs_repair = repaired.load(Ordering::Relaxed);
     Ok(ContentReport { in_log, needs_repair, ceiling, rows, row_bytes, used_pages: stats.allocated_pages() })
 }
@@ -140,7 +93,7 @@ fn apply_log(tree: &Tree, meta: &TreeMeta, latch: &FailureLatch, path: &Path) ->
         return Ok(0);
     }
     let file = File::open(path).map_err(|source| match source.kind() {
-        ErrorKind::NotFound => super::pages::failed(latch, &super::missing(latch)),
+        ErrorKind::NotFound => failed(latch, &super::missing(latch)),
         _ => super::io_failure(latch, "read", &source),
     })?;
     let Some((batch, number)) = super::unapplied_batches(&file, latch, meta)? else { return Ok(0) };

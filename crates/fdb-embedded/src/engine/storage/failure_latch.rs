@@ -5,6 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use checked_pages::FailureSink;
+
 use super::log::is_full;
 use crate::error::Code;
 
@@ -63,12 +65,6 @@ impl FailureLatch {
         let _ = self.state.hook.set(Box::new(hook));
     }
 
-    /// Records that the file does not hold what was written.
-    pub fn damaged(&self, what: &str) -> io::Error {
-        let path = self.path.display();
-        self.fail(Code::FILE_CORRUPT, format!("{path} is damaged: {what}"))
-    }
-
     /// Records that the file is missing.
     pub fn missing(&self, what: &str) -> io::Error {
         let path = self.path.display();
@@ -78,15 +74,6 @@ impl FailureLatch {
     /// Records that a file's name no longer leads to the open file.
     pub fn file_lost(&self, what: &str) -> io::Error {
         self.fail(Code::IO_ERROR, what.to_owned())
-    }
-
-    /// Records an error of the operating system.
-    pub fn io_error(&self, operation: &str, source: &io::Error) -> io::Error {
-        let path = self.path.display();
-        let is_full = is_full(source);
-        let hint = if is_full { "; free space on that disk" } else { "" };
-        let message = format!("cannot {operation} {path}: {source}{hint}");
-        self.note(Failure { code: Code::IO_ERROR, message, is_full })
     }
 
     fn fail(&self, code: Code, message: String) -> io::Error {
@@ -101,6 +88,21 @@ impl FailureLatch {
             hook();
         }
         error
+    }
+}
+
+impl FailureSink for FailureLatch {
+    fn damaged(&self, what: &str) -> io::Error {
+        let path = self.path.display();
+        self.fail(Code::FILE_CORRUPT, format!("{path} is damaged: {what}"))
+    }
+
+    fn io_error(&self, operation: &str, source: &io::Error) -> io::Error {
+        let path = self.path.display();
+        let is_full = is_full(source);
+        let hint = if is_full { "; free space on that disk" } else { "" };
+        let message = format!("cannot {operation} {path}: {source}{hint}");
+        self.note(Failure { code: Code::IO_ERROR, message, is_full })
     }
 }
 

@@ -8,24 +8,15 @@
 //!
 //! `docs/decisions/0011-log-before-redb.md` gives the reasons and says what survives which failure.
 
-mod disk;
+mod close_on_fork;
 mod env;
 pub mod examine;
 mod failure_latch;
-mod layout;
 mod log;
 mod memtable_flusher;
 mod mutation_evaluator;
-mod overlay;
-mod page_checksums;
-mod pages;
-mod recovery_policy;
-mod rewriting_disk;
-#[cfg(test)]
-mod sim;
 mod snapshot;
 mod space_reserve;
-mod superblock;
 mod superversion;
 #[cfg(test)]
 mod tests;
@@ -38,6 +29,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use checked_pages::{Disk, FORMAT, FailureSink, OLDEST_FORMAT, OpenError, Overlay, Pages, RewritingDisk};
+use mutant::mutant;
 use parking_lot::Mutex;
 
 use super::directory::{create_file, private_options};
@@ -45,15 +38,9 @@ use super::mutation::Mutation;
 use super::undo_log::UndoSegment;
 use crate::error::Code;
 use crate::fork::CloseOnFork;
-use crate::mutant::mutant;
-use disk::Disk;
 use env::{StorageEnv, SystemEnv};
 pub use log::is_full;
 use log::{LOG_BOUNDS, Log, LogBounds};
-use overlay::Overlay;
-use pages::{Pages, failed};
-use rewriting_disk::RewritingDisk;
-use superblock::{FORMAT, OLDEST_FORMAT};
 use tree::{Tree, TreeCommit, TreeMeta, TreeWrites};
 use write_path::WritePath;
 
@@ -181,7 +168,7 @@ impl Storage {
         let latch = Arc::new(FailureLatch::new(file));
         let opened = create_file(file);
         let disk = opened.map_err(|source| io_failure(&latch, "create", &source))?;
-        let pages = Pages::create(Box::new(disk), Arc::clone(&latch));
+        let pages = Pages::create(Box::new(disk), latch.clone());
         Tree::open(pages, latch, || ())?.create_tables()
     }
 
@@ -198,7 +185,7 @@ impl Storage {
         let disk = CloseOnFork::open(|| private_options().open(file)).map_err(StorageError::Unopened)?;
         lock(file, &disk)?;
         let space = space_reserve::SpaceReserve::open(Box::new(disk), &file.with_file_name(RESERVE_FILE));
-        let pages = Pages::open(Box::new(Arc::clone(&space)), Arc::clone(&latch))?;
+        let pages = open_pages(Box::new(Arc::clone(&space)), &latch)?;
         let log_latch = Arc::new(latch.for_file(log));
         let (mut storage, ceiling) =
             Storage::open_with(pages, latch, &log_latch, LOG_BOUNDS, Box::new(SystemEnv), |meta| {
@@ -222,7 +209,7 @@ impl Storage {
         let disk = CloseOnFork::open(|| private_options().open(file)).map_err(StorageError::Unopened)?;
         lock(file, &disk)?;
         let unread = |source| io_failure(&latch, "read", &source);
-        let pages = Pages::open(Box::new(Overlay::new(disk).map_err(unread)?), Arc::clone(&latch))?;
+        let pages = open_pages(Box::new(Overlay::new(disk).map_err(unread)?), &latch)?;
         let (mut storage, ceiling) = Storage::open_with(
             pages,
             Arc::clone(&latch),
@@ -425,6 +412,21 @@ fn unapplied_batches(
         all.mutations.extend(batch.mutations);
     }
     Ok(lsn.map(|lsn| (all, lsn)))
+}
+
+/// Opens redb's file. Failures are kept in the latch.
+fn open_pages(disk: Box<dyn Disk>, latch: &Arc<FailureLatch>) -> Result<Pages, StorageError> {
+    Pages::open(disk, latch.clone()).map_err(|error| match error {
+        OpenError::Foreign => StorageError::Foreign,
+        OpenError::Format(found) => StorageError::Format { found },
+        OpenError::Failed(error) => failed(latch, &error),
+    })
+}
+
+/// The failure behind `error`, as the latch kept it.
+fn failed(latch: &FailureLatch, error: &std::io::Error) -> StorageError {
+    let unknown = || Failure { code: Code::IO_ERROR, message: error.to_string(), is_full: false };
+    StorageError::Failed(latch.failure().cloned().unwrap_or_else(unknown))
 }
 
 fn io_failure(latch: &FailureLatch, operation: &str, source: &std::io::Error) -> StorageError {

@@ -6,8 +6,9 @@ use std::ops::ControlFlow;
 use bytes::Bytes;
 
 use super::StorageError;
+use crate::engine::atomic::AtomicOp;
 use crate::engine::memtable::{Memtable, MemtableWriter};
-use crate::engine::mutation::Mutation;
+use crate::engine::mutation::{Effect, Mutation};
 use crate::engine::versioned_reader::VersionedReader;
 use crate::rows::Direction;
 
@@ -86,30 +87,25 @@ pub fn evaluate(
     let mut keys = Vec::with_capacity(mutations.len());
     for (index, mutation) in mutations.into_iter().enumerate() {
         let there = found.pop_front_if(|(of, _)| *of == index).map(|(_, there)| there);
-        let (key, value) = match mutation {
-            Mutation::Set { key, value } => (key, Some(value)),
-            Mutation::ClearRange { begin, end } if is_point(&begin, &end) => (begin, None),
-            Mutation::ClearRange { begin, end } => {
+        let value_after = |op: AtomicOp, key: &[u8], operand: &[u8]| {
+            Ok::<_, StorageError>(match (writer.get(key), &there) {
+                (Some(old), _) => op.apply(old, operand),
+                (None, Some(PriorState::Value(old))) => op.apply(old.as_deref(), operand),
+                (None, _) => unreachable!("the first operation on a key has read it"),
+            })
+        };
+        match mutation.effect(value_after)? {
+            Effect::Write { key, value } => {
+                let key = Bytes::from(key);
+                keys.push(key.clone());
+                writer.put(key, value.map(Bytes::from));
+            }
+            Effect::Clear { begin, end } => {
                 if let Some(PriorState::Keys(there)) = there {
                     clear(there, &mut writer, &begin, &end, &mut keys);
                 }
-                continue;
             }
-            Mutation::Atomic { op, key, operand } => {
-                let new = match (writer.get(&key), &there) {
-                    (Some(old), _) => op.apply(old, &operand),
-                    (None, Some(PriorState::Value(old))) => op.apply(old.as_deref(), &operand),
-                    (None, _) => unreachable!("the first operation on a key has read it"),
-                };
-                (key, new)
-            }
-            Mutation::StampedKey { .. } | Mutation::StampedValue { .. } => {
-                unreachable!("the committer stamps mutations before it applies them")
-            }
-        };
-        let key = Bytes::from(key);
-        keys.push(key.clone());
-        writer.put(key, value.map(Bytes::from));
+        }
     }
     Ok(keys)
 }

@@ -16,11 +16,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use checked_pages::Disk;
 use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
-use super::disk::Disk;
 use super::log::is_full;
 use crate::engine::directory::open_or_create;
 use crate::fork::CloseOnFork;
@@ -151,7 +151,7 @@ impl SpaceReserve {
     }
 }
 
-impl Disk for Arc<SpaceReserve> {
+impl Disk for SpaceReserve {
     fn len(&self) -> io::Result<u64> {
         self.data.len()
     }
@@ -179,8 +179,8 @@ impl Disk for Arc<SpaceReserve> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sim::SimDisk;
     use super::*;
+    use checked_pages::sim::SimDisk;
 
     /// A disk of limited size, shared with the reserve.
     #[derive(Debug)]

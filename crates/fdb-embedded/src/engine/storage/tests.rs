@@ -17,13 +17,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::ControlFlow;
 
+use checked_pages::sim::{self, Atomic, SimDisk, SplitMix};
+
 use self::damage::check_damage;
 use self::env::{SimEnv, begin};
-use super::sim::{Atomic, SimDisk};
 use super::*;
 use crate::engine::atomic::AtomicOp;
 use crate::rows::Direction;
-use crate::split_mix::SplitMix;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -123,7 +123,7 @@ fn latch() -> Arc<FailureLatch> {
 fn created() -> Files {
     let data = SimDisk::default();
     let latch = latch();
-    let pages = Pages::create(Box::new(data.clone()), Arc::clone(&latch));
+    let pages = Pages::create(Box::new(data.clone()), latch.clone());
     Tree::open(pages, latch, || ()).unwrap().create_tables().unwrap();
     Files::new(&[data.bytes(), Vec::new()])
 }
@@ -137,7 +137,7 @@ fn create() -> (Files, Storage) {
 
 fn open(files: &Files) -> Result<(Storage, i64), StorageError> {
     let latch = latch();
-    let pages = Pages::open(Box::new(files.data.clone()), Arc::clone(&latch))?;
+    let pages = open_pages(Box::new(files.data.clone()), &latch)?;
     let of_log = Arc::new(latch.for_file(Path::new("sim-log")));
     Storage::open_with(pages, latch, &of_log, SHORT, Box::new(SimEnv::new()), |_| {
         Ok(Box::new(files.log.clone()))

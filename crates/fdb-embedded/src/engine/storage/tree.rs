@@ -1,17 +1,17 @@
 //! redb's B-trees: a table of the keys, and one of the engine's own records.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use checked_pages::Pages;
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, Table, TableDefinition, WriteTransaction};
 
 use super::log::LogAnchor;
-use super::pages::Pages;
 use super::{CACHE_BYTES, FailureLatch, FlushedTree, Snapshot, StorageError, with_cause};
+use crate::engine::atomic::AtomicOp;
 use crate::engine::memtable::Memtable;
-use crate::engine::mutation::Mutation;
+use crate::engine::mutation::{Effect, Mutation};
 use crate::engine::undo_log::{UndoBuilder, UndoSegment};
 
 type Keys = TableDefinition<'static, &'static [u8], &'static [u8]>;
@@ -224,57 +224,38 @@ fn write_meta(
 
 type Data<'t> = Table<'t, &'static [u8], &'static [u8]>;
 
+/// Applies mutations in order. The last value of each single key is written once and in key order, however many
+/// transactions of the batch have changed it.
 fn apply_all(data: &mut Data<'_>, mutations: &[Mutation], undo: &mut UndoBuilder) -> Result<(), redb::Error> {
-    let mut points = PointWrites::default();
+    let mut points = BTreeMap::new();
     for mutation in mutations {
-        match mutation {
-            Mutation::ClearRange { begin, end } if end.strip_prefix(begin.as_slice()) != Some(&[0]) => {
-                points.write(data, undo)?;
+        let value_after = |op: AtomicOp, key: &[u8], operand: &[u8]| {
+            Ok::<_, redb::Error>(match points.get(key) {
+                Some(old) => op.apply(Option::as_deref(old), operand),
+                None => op.apply(data.get(key)?.as_ref().map(redb::AccessGuard::value), operand),
+            })
+        };
+        match mutation.clone().effect(value_after)? {
+            Effect::Write { key, value } => drop(points.insert(key, value)),
+            Effect::Clear { begin, end } => {
+                write_points(data, std::mem::take(&mut points), undo)?;
                 data.retain_in::<&[u8], _>(begin.as_slice()..end.as_slice(), |key, value| {
                     undo.record(key, Some(value));
                     undo.size_change -= len_of(key, value);
                     false
                 })?;
             }
-            point => points.add(data, point)?,
         }
     }
-    points.write(data, undo)
+    write_points(data, points, undo)
 }
 
-/// The final value of each single key, written once and in key order, however many transactions of
-/// the batch have changed it.
-#[derive(Default)]
-struct PointWrites<'m>(BTreeMap<&'m [u8], Option<Cow<'m, [u8]>>>);
-
-impl<'m> PointWrites<'m> {
-    fn add(&mut self, data: &Data<'_>, mutation: &'m Mutation) -> Result<(), redb::Error> {
-        let (key, value) = match mutation {
-            Mutation::Set { key, value } => (key, Some(Cow::Borrowed(value.as_slice()))),
-            Mutation::ClearRange { begin, .. } => (begin, None),
-            Mutation::Atomic { op, key, operand } => {
-                let new = match self.0.get(key.as_slice()) {
-                    Some(old) => op.apply(old.as_deref(), operand),
-                    None => {
-                        let old = data.get(key.as_slice())?;
-                        op.apply(old.as_ref().map(redb::AccessGuard::value), operand)
-                    }
-                };
-                (key, new.map(Cow::Owned))
-            }
-            Mutation::StampedKey { .. } | Mutation::StampedValue { .. } => {
-                unreachable!("the committer stamps mutations before it applies them")
-            }
-        };
-        self.0.insert(key, value);
-        Ok(())
-    }
-
-    fn write(&mut self, data: &mut Data<'_>, undo: &mut UndoBuilder) -> Result<(), redb::Error> {
-        std::mem::take(&mut self.0)
-            .into_iter()
-            .try_for_each(|(key, value)| put(data, key, value.as_deref(), undo))
-    }
+fn write_points(
+    data: &mut Data<'_>,
+    points: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    undo: &mut UndoBuilder,
+) -> Result<(), redb::Error> {
+    points.into_iter().try_for_each(|(key, value)| put(data, &key, value.as_deref(), undo))
 }
 
 fn len_of(key: &[u8], value: &[u8]) -> i64 {

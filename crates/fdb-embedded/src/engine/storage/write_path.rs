@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use checked_pages::Meter;
 
 use super::env::StorageEnv;
 use super::log::Log;
 use super::memtable_flusher::{FlushJob, MemtableFlusher};
 use super::mutation_evaluator::{evaluate, removes_few_keys};
-use super::pages::Meter;
 use super::space_reserve::SpaceReserve;
 use super::superversion::Superversion;
 use super::tree::{Tree, TreeCommit, TreeWrites};

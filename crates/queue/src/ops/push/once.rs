@@ -10,11 +10,11 @@ use crate::id::ItemId;
 use crate::keys::operations::Digest;
 use crate::keys::{Space, operations};
 use crate::kind::Kind;
-use crate::mutant::mutant;
 use crate::ops::dead::is_dead;
 use crate::ops::parts;
 use crate::ops::place::check_kind;
 use crate::pushed::{PendingPush, Spot};
+use mutant::mutant;
 
 /// The database's error for a key whose value depends on the stamp of the reading transaction itself.
 pub(super) const ACCESSED_UNREADABLE: i32 = 1036;

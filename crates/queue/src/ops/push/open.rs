@@ -9,9 +9,9 @@ use crate::error::QueueError;
 use crate::item::Stamp;
 use crate::keys::{Space, items};
 use crate::kind::Kind;
-use crate::mutant::mutant;
 use crate::ops::kinds;
 use crate::ops::pause::check_unfrozen;
+use mutant::mutant;
 
 /// The checks that a pusher has made; each is made once in a transaction.
 #[derive(Debug, Clone, Copy, Default)]

@@ -12,10 +12,11 @@ pub mod scan;
 use std::io;
 use std::sync::Arc;
 
-use super::disk::Disk;
+use checked_pages::{Disk, FailureSink};
+use mutant::mutant;
+
 use super::failure_latch::FailureLatch;
 use super::{Durability, StorageError, WriteBatch};
-use crate::mutant::mutant;
 use block::PaddedBlock;
 use record::{BLOCK, Header, RecordPosition, SECTOR};
 

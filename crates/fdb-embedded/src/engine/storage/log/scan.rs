@@ -3,7 +3,7 @@
 use super::LogAnchor;
 use super::record::{BLOCK, Header, SECTOR, decode};
 use crate::engine::storage::WriteBatch;
-use crate::mutant::mutant;
+use mutant::mutant;
 
 /// A batch found in the log.
 #[derive(Debug, PartialEq)]

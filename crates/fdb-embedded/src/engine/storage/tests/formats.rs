@@ -23,11 +23,11 @@ fn other_files_are_refused_with_what_to_do() {
 fn a_file_of_format_2_is_brought_up_to_date_whenever_it_is_cut_off() {
     let disk = SimDisk::default();
     let latch = latch();
-    let tree = Tree::open(Pages::create(Box::new(disk.clone()), Arc::clone(&latch)), latch, || ()).unwrap();
+    let tree = Tree::open(Pages::create(Box::new(disk.clone()), latch.clone()), latch, || ()).unwrap();
     tree.create_like_format_2(&[(b"k", b"v")], 12);
     drop(tree);
     let mut old = disk.bytes();
-    superblock::set_format(&mut old, 2);
+    sim::set_format(&mut old, 2);
     let files = Files::new(&[old.clone(), Vec::new()]);
     let (storage, ceiling) = open(&files).unwrap();
     apply(&storage, &[set(b"l", b"w")], Some(13)).unwrap();
@@ -57,7 +57,7 @@ fn a_file_of_format_3_is_read_with_what_is_in_its_log_and_brought_up_to_date() {
     apply(&storage, &[set(b"k", b"v")], Some(1)).unwrap();
     apply(&storage, &[set(b"l", b"w")], Some(2)).unwrap();
     let [mut data, log] = files.bytes();
-    superblock::set_format(&mut data, 3);
+    sim::set_format(&mut data, 3);
     let files = Files::new(&[data, log]);
     let (storage, ceiling) = open(&files).unwrap();
     let format = u32::from(files.data.bytes()[8]);

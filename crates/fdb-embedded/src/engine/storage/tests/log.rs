@@ -98,7 +98,7 @@ impl Disk for Failing {
 fn with_failing_log(most: u64, flushes: usize) -> (Files, Storage) {
     let files = created();
     let latch = latch();
-    let pages = Pages::open(Box::new(files.data.clone()), Arc::clone(&latch)).unwrap();
+    let pages = open_pages(Box::new(files.data.clone()), &latch).unwrap();
     let log = Failing { file: files.log.clone(), most, flushes: AtomicUsize::new(flushes) };
     let of_log = Arc::new(latch.for_file(Path::new("sim-log")));
     let (storage, _) =

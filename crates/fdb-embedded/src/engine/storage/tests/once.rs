@@ -1,6 +1,7 @@
 //! Storage on a disk that fails once and is well again: a read, a write, or a flush, of which the system then forgets the pages.
 
-use super::super::sim::FailedFlush;
+use checked_pages::sim::FailedFlush;
+
 use super::*;
 
 const HOW: [FailedFlush; 2] = [FailedFlush::KeepsPages, FailedFlush::DropsPages];

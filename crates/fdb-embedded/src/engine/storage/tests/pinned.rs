@@ -1,11 +1,10 @@
 //! Properties of redb that storage relies on and redb's documentation does not promise, tested against redb itself. `Cargo.toml` pins the
 //! version: a newer one has to pass these tests, and the pages `docs/decisions/0006`, `0011` and `0015` say what rests on each.
 
+use checked_pages::{HEADER, PAGE};
 use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 
 use super::*;
-use crate::engine::storage::layout::PAGE;
-use crate::engine::storage::superblock::HEADER;
 
 const ROWS: TableDefinition<'static, u64, &'static [u8]> = TableDefinition::new("rows");
 

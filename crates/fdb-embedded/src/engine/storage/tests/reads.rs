@@ -49,7 +49,7 @@ fn reads_of_the_newest_state_do_not_wait_while_a_batch_reads_from_the_disk() {
     let (latch, memtable, reads) = (latch(), Arc::new(Mutex::new(None)), Arc::new(AtomicUsize::new(0)));
     let disk =
         Asking { file: files.data.clone(), memtable: Arc::clone(&memtable), reads: Arc::clone(&reads) };
-    let pages = Pages::open(Box::new(disk), Arc::clone(&latch)).unwrap();
+    let pages = open_pages(Box::new(disk), &latch).unwrap();
     let of_log = Arc::new(latch.for_file(Path::new("sim-log")));
     let (storage, _) = Storage::open_with(pages, latch, &of_log, SHORT, Box::new(SimEnv::new()), |_| {
         Ok(Box::new(files.log.clone()))

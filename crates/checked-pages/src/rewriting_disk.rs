@@ -11,8 +11,8 @@ use std::ops::Range;
 
 use parking_lot::Mutex;
 
-use super::disk::Disk;
-use crate::mutant::mutant;
+use crate::disk::Disk;
+use mutant::mutant;
 
 /// The most separate ranges to remember. More are merged into one.
 const MAX_SPANS: usize = 4_096;
@@ -28,6 +28,7 @@ pub struct RewritingDisk {
 }
 
 impl RewritingDisk {
+    /// A disk that repeats writes to `disk`.
     pub fn new(disk: Box<dyn Disk>) -> RewritingDisk {
         RewritingDisk { disk, unflushed: Mutex::default() }
     }
@@ -107,9 +108,9 @@ impl Disk for RewritingDisk {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sim::{Atomic, FailedFlush, SimDisk};
     use super::*;
-    use crate::split_mix::SplitMix;
+    use crate::sim::SplitMix;
+    use crate::sim::{Atomic, FailedFlush, SimDisk};
 
     #[test]
     fn what_a_failed_flush_left_out_is_written_by_the_next_one() {

@@ -18,8 +18,8 @@
 
 use twox_hash::XxHash3_64;
 
-use super::layout::PAGE;
-use crate::mutant::mutant;
+use crate::layout::PAGE;
+use mutant::mutant;
 
 const MAGIC: [u8; 8] = *b"\xfdfdb-emb";
 /// The first bytes of format 1: a plain redb file.
@@ -240,8 +240,13 @@ impl Superblock {
     }
 }
 
+/// The format of a file, by its first page.
+pub fn format_of(page: &PageBytes) -> Result<u32, SuperblockError> {
+    Superblock::parse(page).map(|superblock| superblock.format())
+}
+
 /// Changes the format of a first page.
-#[cfg(test)]
+#[cfg(any(test, feature = "sim"))]
 pub fn set_format(page: &mut [u8], format: u32) {
     page[8..12].copy_from_slice(&format.to_le_bytes());
     let check = hash(&page[..16], 0);

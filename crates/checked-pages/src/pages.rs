@@ -9,6 +9,7 @@
 //! whether the last commit was flushed. Only if it was not, pages that do not match are passed to
 //! redb's repair, which verifies them itself; the checksums of pages that it accepts are set again.
 
+use std::fmt::Debug;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,17 +18,36 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use redb::StorageBackend;
 
-use super::StorageError;
-use super::disk::Disk;
-use super::failure_latch::{Failure, FailureLatch};
-use super::layout::{PAGE, contiguous_runs, logical_len, page_offset, physical_len};
-use super::page_checksums::{Checksum, PageChecksums, checksum_of};
-use super::recovery_policy::RecoveryPolicy;
-use super::rewriting_disk::RewritingDisk;
-use super::superblock::{FORMAT, HEADER, PageBytes, Superblock, SuperblockError};
-use crate::mutant::mutant;
+use crate::disk::Disk;
+use crate::layout::{PAGE, contiguous_runs, logical_len, page_offset, physical_len};
+use crate::page_checksums::{Checksum, PageChecksums, checksum_of};
+use crate::recovery_policy::RecoveryPolicy;
+use crate::rewriting_disk::RewritingDisk;
+use crate::superblock::{FORMAT, HEADER, PageBytes, Superblock, SuperblockError};
+use mutant::mutant;
 
 const PAGE_BYTES: usize = PAGE as usize;
+
+/// Records the failures of a file, and makes the errors that redb gets. redb itself answers later calls
+/// with "previous I/O error" only.
+pub trait FailureSink: Debug + Send + Sync {
+    /// The file does not hold what was written.
+    fn damaged(&self, what: &str) -> io::Error;
+
+    /// The operating system refused `operation`, such as `read`.
+    fn io_error(&self, operation: &str, source: &io::Error) -> io::Error;
+}
+
+/// The reason why a file cannot be opened.
+#[derive(Debug)]
+pub enum OpenError {
+    /// The file is not one of these.
+    Foreign,
+    /// The file has this unsupported format.
+    Format(u32),
+    /// The file is damaged, or cannot be read: an error of the [`FailureSink`].
+    Failed(io::Error),
+}
 
 /// Sizes of a file, for observers.
 #[derive(Debug, Default)]
@@ -49,7 +69,7 @@ impl Meter {
 #[derive(Debug)]
 pub struct Pages {
     disk: Box<dyn Disk>,
-    latch: Arc<FailureLatch>,
+    failures: Arc<dyn FailureSink>,
     sums: PageChecksums,
     superblock: Mutex<Superblock>,
     policy: Arc<RecoveryPolicy>,
@@ -58,15 +78,15 @@ pub struct Pages {
 
 impl Pages {
     /// A new file.
-    pub fn create(disk: Box<dyn Disk>, latch: Arc<FailureLatch>) -> Pages {
-        Pages::on(RewritingDisk::new(disk), latch)
+    pub fn create(disk: Box<dyn Disk>, failures: Arc<dyn FailureSink>) -> Pages {
+        Pages::on(RewritingDisk::new(disk), failures)
     }
 
-    fn on(disk: RewritingDisk, latch: Arc<FailureLatch>) -> Pages {
+    fn on(disk: RewritingDisk, failures: Arc<dyn FailureSink>) -> Pages {
         let disk: Box<dyn Disk> = Box::new(disk);
         Pages {
             disk,
-            latch,
+            failures,
             sums: PageChecksums::default(),
             superblock: Mutex::new(Superblock::new()),
             policy: Arc::new(RecoveryPolicy::new(false)),
@@ -75,37 +95,34 @@ impl Pages {
     }
 
     /// An existing file.
-    pub fn open(disk: Box<dyn Disk>, latch: Arc<FailureLatch>) -> Result<Pages, StorageError> {
+    pub fn open(disk: Box<dyn Disk>, failures: Arc<dyn FailureSink>) -> Result<Pages, OpenError> {
         let disk = RewritingDisk::new(disk);
         let mut first: PageBytes = [0; PAGE_BYTES];
-        let len = disk.len().map_err(|source| failed(&latch, &latch.io_error("read", &source)))?;
+        let refused = |operation, source| OpenError::Failed(failures.io_error(operation, &source));
+        let damaged = |what: &str| OpenError::Failed(failures.damaged(what));
+        let len = disk.len().map_err(|source| refused("read", source))?;
         if len < PAGE {
-            let error = latch.damaged(&format!("it is {len} bytes long, less than its first page"));
-            return Err(failed(&latch, &error));
+            return Err(damaged(&format!("it is {len} bytes long, less than its first page")));
         }
-        disk.read_at(0, &mut first).map_err(|source| failed(&latch, &latch.io_error("read", &source)))?;
+        disk.read_at(0, &mut first).map_err(|source| refused("read", source))?;
         let mut superblock = Superblock::parse(&first).map_err(|unusable| match unusable {
-            SuperblockError::Foreign => StorageError::Foreign,
-            SuperblockError::Format(found) => StorageError::Format { found },
-            SuperblockError::Damaged(what) => {
-                failed(&latch, &latch.damaged(&format!("first page (bytes 0..{PAGE}): {what}")))
-            }
+            SuperblockError::Foreign => OpenError::Foreign,
+            SuperblockError::Format(found) => OpenError::Format(found),
+            SuperblockError::Damaged(what) => damaged(&format!("first page (bytes 0..{PAGE}): {what}")),
         })?;
         if superblock.is_in_flight() {
             // After a kill, the bytes just read may be in the page cache only. The next header must
             // not overwrite the last one on the disk.
-            disk.flush_existing_writes()
-                .map_err(|source| failed(&latch, &latch.io_error("flush", &source)))?;
+            disk.flush_existing_writes().map_err(|source| refused("flush", source))?;
         }
         let policy = Arc::new(RecoveryPolicy::new(superblock.is_in_flight()));
         superblock.durable(superblock.written());
-        let pages = Pages { superblock: Mutex::new(superblock), policy, ..Pages::on(disk, latch) };
-        pages.len().map_err(|error| failed(&pages.latch, &error))?;
-        let least = pages.superblock.lock().least_len();
+        let least = superblock.least_len();
         if len < least {
-            let error = pages.latch.damaged(&format!("it is {len} bytes long, and was at least {least}"));
-            return Err(failed(&pages.latch, &error));
+            return Err(damaged(&format!("it is {len} bytes long, and was at least {least}")));
         }
+        let pages = Pages { superblock: Mutex::new(superblock), policy, ..Pages::on(disk, failures) };
+        pages.len().map_err(OpenError::Failed)?;
         Ok(pages)
     }
 
@@ -135,7 +152,7 @@ impl Pages {
         }
         let page = pages.start + wrong as u64;
         let at = page_offset(page);
-        Err(self.latch.damaged(&format!(
+        Err(self.failures.damaged(&format!(
             "page {page} (bytes {at}..{end}) does not match its checksum",
             end = at + PAGE
         )))
@@ -144,9 +161,11 @@ impl Pages {
     fn unreadable(&self, pages: &Range<u64>, source: &io::Error) -> io::Error {
         if source.kind() == io::ErrorKind::UnexpectedEof {
             let end = page_offset(pages.end - 1) + PAGE;
-            return self.latch.damaged(&format!("it ends before byte {end}, where a page of it should end"));
+            return self
+                .failures
+                .damaged(&format!("it ends before byte {end}, where a page of it should end"));
         }
-        self.latch.io_error("read", source)
+        self.failures.io_error("read", source)
     }
 
     fn write_run(&self, pages: &Range<u64>, data: &[u8]) -> io::Result<()> {
@@ -213,13 +232,6 @@ fn checksums_of(pages: &Range<u64>, data: &[u8]) -> Vec<Checksum> {
     pages.clone().zip(data.chunks_exact(PAGE_BYTES)).map(|(page, bytes)| checksum_of(page, bytes)).collect()
 }
 
-/// The failure behind `error`, as the latch kept it.
-pub fn failed(latch: &FailureLatch, error: &io::Error) -> StorageError {
-    let unknown =
-        || Failure { code: crate::error::Code::IO_ERROR, message: error.to_string(), is_full: false };
-    StorageError::Failed(latch.failure().cloned().unwrap_or_else(unknown))
-}
-
 /// The pages of a read or write of redb, which must be whole pages and not include the header.
 fn pages_of(offset: u64, len: usize) -> io::Result<Range<u64>> {
     let len = len as u64;
@@ -240,10 +252,11 @@ fn header_len(len: usize) -> io::Result<usize> {
 
 impl StorageBackend for Pages {
     fn len(&self) -> io::Result<u64> {
-        let physical = self.disk.len().map_err(|source| self.latch.io_error("read", &source))?;
+        let physical = self.disk.len().map_err(|source| self.failures.io_error("read", &source))?;
         self.meter.len.store(physical, Ordering::Relaxed);
         logical_len(physical).ok_or_else(|| {
-            self.latch.damaged(&format!("it is {physical} bytes long, which is no length that it ever had"))
+            self.failures
+                .damaged(&format!("it is {physical} bytes long, which is no length that it ever had"))
         })
     }
 
@@ -263,15 +276,15 @@ impl StorageBackend for Pages {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.resize(len).map_err(|source| self.latch.io_error("resize", &source))
+        self.resize(len).map_err(|source| self.failures.io_error("resize", &source))
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.sync().map_err(|source| self.latch.io_error("flush", &source))
+        self.sync().map_err(|source| self.failures.io_error("flush", &source))
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        let refused = |source| self.latch.io_error("write", &source);
+        let refused = |source| self.failures.io_error("write", &source);
         if offset == 0 {
             header_len(data.len())?;
             return self.write_header(data).map_err(refused);

@@ -5,8 +5,8 @@ use std::io;
 
 use parking_lot::Mutex;
 
-use super::disk::Disk;
-use super::layout::PAGE;
+use crate::disk::Disk;
+use crate::layout::PAGE;
 
 type OverlayPage = Box<[u8; PAGE as usize]>;
 
@@ -113,9 +113,9 @@ impl<D: Disk> Disk for Overlay<D> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sim::SimDisk;
     use super::*;
-    use crate::split_mix::SplitMix;
+    use crate::sim::SimDisk;
+    use crate::sim::SplitMix;
 
     #[test]
     fn it_reads_like_a_file_and_changes_nothing_below() {

@@ -7,8 +7,8 @@ use std::ops::RangeInclusive;
 use parking_lot::RwLock;
 use twox_hash::XxHash3_64;
 
-use super::disk::Disk;
-use super::layout::{GROUP, PAGE, checksum_group_of, checksums_offset};
+use crate::disk::Disk;
+use crate::layout::{GROUP, PAGE, checksum_group_of, checksums_offset};
 
 /// A page's checksum; [`UNWRITTEN`] for a page that was never written.
 pub type Checksum = u64;
@@ -151,8 +151,8 @@ impl ChecksumTable {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::sim::SimDisk;
     use super::*;
+    use crate::sim::SimDisk;
 
     /// A disk that asserts on each write that reads are not blocked.
     #[derive(Debug)]

@@ -2,6 +2,8 @@
 //! it: after a kill, when all writes so far are there, and after a power failure, when those to each file since that file's
 //! last flush are there in part.
 
+#![expect(clippy::unwrap_used, reason = "a test that is wrong ends here")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
@@ -10,8 +12,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::disk::Disk;
-use crate::split_mix::SplitMix;
+use crate::disk::Disk;
+pub use crate::split_mix::SplitMix;
+pub use crate::superblock::set_format;
 
 /// The unit of a file system's writes, and the unit that a device may have to read and write whole.
 const BLOCK: usize = 4096;

@@ -5,7 +5,7 @@
 //! [superblock]  [checksums][512 pages]       [checksums][512 pages]   ...
 //! ```
 //! redb sees pages 0, 1, 2, ... without the checksums between them. Page 0 is redb's header, which
-//! the superblock stores ([`super::superblock`]). redb writes runs of 2^n pages; none crosses a
+//! the superblock stores ([`crate::superblock`]). redb writes runs of 2^n pages; none crosses a
 //! group unless it is larger than one.
 
 use std::ops::Range;
