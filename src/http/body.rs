@@ -29,7 +29,6 @@ pub(super) const HELD: usize = 64 << 20;
 const LONGEST_MESSAGE: usize = 1_000;
 
 /// Reads a body of up to `limit` bytes. It takes a permit of `room` for each byte; the second value returns them when it is dropped.
-/// value.
 pub(super) async fn read(
     payload: &mut Payload,
     limit: usize,
