@@ -6,6 +6,8 @@ use jiff::Timestamp;
 use kvqueue_queue::{Counts, DeadLetter, Failure, Item, ItemState, ItemView, LeaseView, Meta, Millis, Pause};
 use serde_json::{Map, Value, json};
 
+#[cfg(feature = "http")]
+use crate::access::AccessToken;
 use crate::{
     consumer::{clock, identity},
     status::PauseJson,
@@ -44,6 +46,20 @@ fn insert_meta(object: &mut Map<String, Value>, meta: &Meta) {
     if let Some(key) = &meta.unique {
         insert_bytes(object, "unique", key);
     }
+}
+
+/// An access token, without its secret.
+#[cfg(feature = "http")]
+pub(crate) fn access_token(token: &AccessToken, last_used: Option<Millis>) -> Value {
+    json!({
+        "name": token.name,
+        "scopes": token.scopes,
+        "queues": token.queues,
+        "created_at": time(token.created_at),
+        "expires_at": token.expires_at.map(time),
+        "expired": token.is_over(clock::now()),
+        "last_used": last_used.map(time),
+    })
 }
 
 /// A time in RFC 3339, to the millisecond; or the number itself if it is beyond the calendar.

@@ -34,6 +34,8 @@
 )]
 
 mod absent;
+#[cfg(feature = "http")]
+mod access;
 mod actors;
 mod causes;
 #[cfg(feature = "cli")]

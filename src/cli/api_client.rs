@@ -193,14 +193,17 @@ impl ApiClient {
             Listen::Tcp(address) => Address::Tcp(reachable(*address)),
             Listen::Unix(path) => Address::Unix(path.clone()),
         };
-        let token = http.token_file.as_deref().map(Token::read).transpose()?;
+        let token = match Token::of_environment()? {
+            Some(token) => Some(token),
+            None => http.token_file.as_deref().map(Token::read).transpose()?,
+        };
         let token = token.filter(|_| {
             let trusted = is_trusted(&address, http);
             if !trusted {
                 tracing::warn!(
                     event = "secret_withheld",
                     %listen,
-                    "not sending the secret of http.token-file: the address is neither http.listen nor on this machine"
+                    "not sending KVQUEUE_TOKEN or the secret of http.token-file: the address is neither http.listen nor on this machine"
                 );
             }
             trusted

@@ -37,6 +37,7 @@ mod resume;
 mod run;
 mod status;
 mod target;
+mod token;
 mod top;
 mod words;
 
@@ -90,6 +91,8 @@ enum Command {
     Status(status::Args),
     Top(top::Args),
     Reload(reload::Args),
+    #[command(subcommand)]
+    Token(token::Command),
     Doctor(doctor::Args),
     Backup(backup::Args),
     Migrate(migrate::Args),
@@ -201,6 +204,7 @@ impl Cli {
             Command::Status(args) => args.run(globals),
             Command::Top(args) => args.run(globals),
             Command::Reload(args) => args.run(globals),
+            Command::Token(command) => command.run(globals),
             Command::Doctor(args) => args.run(globals, register),
             Command::Backup(args) => args.run(globals),
             Command::Migrate(args) => args.run(globals),

@@ -10,10 +10,11 @@ use super::Config;
 
 const PREFIX: &str = "KVQUEUE_";
 
-/// Variables that begin alike and are not settings: the file's name, and what the `exec` handler tells its
+/// Variables that begin alike and are not settings: the file's name, a token, and what the `exec` handler tells its
 /// commands (which may well call `kvqueue push`).
-const RESERVED: [&str; 8] = [
+const RESERVED: [&str; 9] = [
     "KVQUEUE_CONFIG",
+    "KVQUEUE_TOKEN",
     "KVQUEUE_QUEUE",
     "KVQUEUE_ITEM",
     "KVQUEUE_ATTEMPT",

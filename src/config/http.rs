@@ -28,6 +28,8 @@ pub struct Http {
     /// A file with the secret that clients have to know; without it every client that reaches the address may do everything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_file: Option<PathBuf>,
+    /// Every client has to send a token, also on this machine; without it only if there is a `token_file`.
+    pub require_token: bool,
     /// Nothing can be changed by HTTP.
     pub read_only: bool,
     /// The longest body of a request, in bytes.
@@ -45,6 +47,7 @@ impl Default for Http {
         Self {
             listen: Listen::Auto,
             token_file: None,
+            require_token: false,
             read_only: false,
             max_body: 9 << 20,
             max_connections: 256,

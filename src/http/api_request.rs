@@ -8,7 +8,7 @@ use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 use tokio::{sync::OwnedSemaphorePermit, task::spawn_blocking};
 
-use super::{app_state::AppState, body, error::ApiError, uri::Query};
+use super::{app_state::AppState, body, error::ApiError, guard::Caller, uri::Query};
 
 /// The result of an endpoint.
 pub(crate) type Answer = Result<HttpResponse, ApiError>;
@@ -26,17 +26,23 @@ const SHORT: usize = 64 << 10;
 pub(crate) struct ApiRequest {
     pub(super) app: Arc<AppState>,
     pub(super) http: HttpRequest,
+    pub(super) caller: Caller,
     pub(super) query: Query,
     pub(super) payload: Payload,
     /// The memory for bodies that this request holds.
     pub(super) held: Option<Arc<OwnedSemaphorePermit>>,
 }
 
+/// The value of this name in the path of a request, if its route has one.
+pub(super) fn path_value<'r>(request: &'r HttpRequest, name: &str) -> Option<Cow<'r, str>> {
+    // The router has decoded all but a few characters, such as the slash.
+    Some(percent_decode_str(request.match_info().get(name)?).decode_utf8_lossy())
+}
+
 impl ApiRequest {
     /// The value of this name in the route's path, such as `queue`.
     pub(super) fn value(&self, name: &str) -> Cow<'_, str> {
-        // The router has decoded all but a few characters, such as the slash.
-        percent_decode_str(self.http.match_info().query(name)).decode_utf8_lossy()
+        path_value(&self.http, name).unwrap_or_default()
     }
 
     /// The body of a push, read as JSON.

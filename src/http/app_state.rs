@@ -11,8 +11,9 @@ use super::{
     guard::{Hosts, Rotation, Token},
     push::Producers,
     ticker::Ticker,
+    token_cache::TokenCache,
 };
-use crate::{config::Config, control::DaemonHandle};
+use crate::{access::TokenStore, config::Config, control::DaemonHandle};
 
 /// The most requests that use the database at a time.
 const AT_THE_DATABASE: usize = 16;
@@ -25,6 +26,7 @@ pub(crate) struct AppState {
     pub(super) daemon: DaemonHandle,
     pub(super) hosts: Hosts,
     rotation: Rotation,
+    pub(super) tokens: TokenCache,
     /// Permits to use the database.
     pub(super) places: Semaphore,
     /// Permits of clients with a wrong secret.
@@ -49,6 +51,7 @@ impl AppState {
             daemon,
             hosts,
             rotation: Rotation::default(),
+            tokens: TokenCache::default(),
             places: Semaphore::new(AT_THE_DATABASE),
             waiting: Semaphore::new(KEPT_WAITING),
             followers: Arc::new(Semaphore::new(events::FOLLOWERS)),
@@ -72,6 +75,11 @@ impl AppState {
     /// The configuration in force.
     pub(super) fn config(&self) -> Arc<Config> {
         self.daemon.config.borrow().clone()
+    }
+
+    /// The access tokens in the database.
+    pub(super) fn token_store(&self) -> TokenStore {
+        TokenStore::new(self.config().prefix.as_bytes())
     }
 
     /// The secret that clients must send, if there is one.

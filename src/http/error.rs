@@ -23,6 +23,9 @@ pub(crate) enum ApiError {
     /// The secret is missing or wrong.
     #[error("{0}")]
     Unauthorized(&'static str),
+    /// The token does not allow it.
+    #[error("{0}")]
+    Forbidden(String),
     /// `http.read-only` is set.
     #[error("http.read-only is set, so nothing can be changed here")]
     ReadOnly,
@@ -85,6 +88,7 @@ impl ApiError {
         match self {
             Self::Bad(_) => "bad_request",
             Self::Unauthorized(_) => "unauthorized",
+            Self::Forbidden(_) => "forbidden",
             Self::ReadOnly => "read_only",
             Self::CrossSite(_) => "cross_site",
             Self::Host(_) => "host",
@@ -106,7 +110,7 @@ impl ApiError {
         match self {
             Self::Bad(_) => StatusCode::BAD_REQUEST,
             Self::Unauthorized(_) => StatusCode::UNAUTHORIZED,
-            Self::ReadOnly | Self::CrossSite(_) | Self::Host(_) => StatusCode::FORBIDDEN,
+            Self::Forbidden(_) | Self::ReadOnly | Self::CrossSite(_) | Self::Host(_) => StatusCode::FORBIDDEN,
             Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::Method { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::Conflict { .. } => StatusCode::CONFLICT,
@@ -125,8 +129,9 @@ impl ApiError {
         match self {
             Self::Bad(_) => "see /api/v1/openapi.json".to_owned(),
             Self::Unauthorized(_) => {
-                "send \"Authorization: Bearer SECRET\" with the secret in the daemon's http.token-file".to_owned()
+                "send \"Authorization: Bearer SECRET\" with an access token, or with the secret in the daemon's http.token-file".to_owned()
             }
+            Self::Forbidden(_) => "use a token that allows it; an operator makes one with `kvqueue token new`".to_owned(),
             Self::ReadOnly => format!(
                 "change queues with commands that open the database, and reload with `systemctl reload` or `kill -HUP {}`",
                 std::process::id()

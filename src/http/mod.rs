@@ -37,6 +37,8 @@ mod server;
 mod slow_readers;
 mod status;
 mod ticker;
+mod token_cache;
+mod tokens;
 mod uri;
 
 pub(crate) use guard::{OTHERS, Token};

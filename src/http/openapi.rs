@@ -35,8 +35,10 @@ mod tests {
                 }
                 let parameters = operation["parameters"].as_array().into_iter().flatten();
                 let query: BTreeSet<_> = parameters.map(|it| it["name"].as_str().unwrap()).collect();
-                let open = operation["security"] == serde_json::json!([]);
-                described.insert((path.as_str(), method.to_uppercase()), (query, open));
+                let is_open = operation["security"] == serde_json::json!([]);
+                let scope = operation["x-kvqueue-scope"].as_str().map(str::to_owned);
+                assert_eq!(is_open, scope.is_none(), "{method} {path}");
+                described.insert((path.as_str(), method.to_uppercase()), (query, scope));
             }
         }
         let routes: BTreeMap<_, _> = ROUTES
@@ -44,7 +46,11 @@ mod tests {
             .filter(|route| is_described(route.path))
             .map(|route| {
                 let query = route.query.iter().copied().collect::<BTreeSet<_>>();
-                ((route.path, route.method.to_string()), (query, route.access == Access::Open))
+                let scope = match route.access {
+                    Access::Open => None,
+                    Access::Scope(scope) => Some(scope.to_string()),
+                };
+                ((route.path, route.method.to_string()), (query, scope))
             })
             .collect();
         assert_eq!(described, routes);

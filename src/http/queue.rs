@@ -14,6 +14,7 @@ use super::{
     dead::all,
     error::ApiError,
 };
+use crate::access::Scope;
 
 /// `DELETE /api/v1/queues/{queue}`
 pub(super) async fn delete(request: ApiRequest) -> Answer {
@@ -105,6 +106,7 @@ pub(super) async fn move_items(mut request: ApiRequest) -> Answer {
         let problem = "say how many items are to be moved: either \"limit\": N or \"all\": true";
         return Err(ApiError::Bad(problem.to_owned()));
     }
+    request.caller.check(Scope::Admin, Some(&to))?;
     let (from, to) = (request.unfrozen_queue().await?, request.unfrozen(&to).await?);
     let from = if all { from.in_order_for(&to) } else { from };
     let what = if dead { Movable::Dead } else { Movable::Ready };

@@ -10,18 +10,17 @@ use actix_web::{
 
 use super::{
     api_request::Handler, app_state::AppState, dead, events, health, items, metrics, openapi, pause, push,
-    queue, reload, serve::serve, status,
+    queue, reload, serve::serve, status, tokens,
 };
+use crate::access::Scope;
 
 /// Who may use a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
-    /// Everybody, without the secret: the answer has nothing secret.
+    /// Everybody, without a secret: the answer has nothing secret.
     Open,
-    /// Clients with the secret, except pages of other sites.
-    Read,
-    /// The same, unless `http.read-only` is set.
-    Write,
+    /// Clients whose token has this scope, and operators; except pages of other sites.
+    Scope(Scope),
 }
 
 /// One method at one path.
@@ -35,21 +34,39 @@ pub(super) struct Route {
     pub(super) handler: Handler,
 }
 
-const fn get(path: &'static str, query: &'static [&'static str], handler: Handler) -> Route {
-    Route { method: Method::GET, path, access: Access::Read, query, handler }
+impl Route {
+    /// Whether it changes something, so that `http.read-only` forbids it.
+    pub(super) fn writes(&self) -> bool {
+        self.method != Method::GET
+    }
 }
 
+const fn open(path: &'static str, handler: Handler) -> Route {
+    Route { method: Method::GET, path, access: Access::Open, query: &[], handler }
+}
+
+const fn get(path: &'static str, query: &'static [&'static str], handler: Handler) -> Route {
+    Route { method: Method::GET, path, access: Access::Scope(Scope::Read), query, handler }
+}
+
+/// A route of operators.
 const fn change(
     method: Method,
     path: &'static str,
     query: &'static [&'static str],
     handler: Handler,
 ) -> Route {
-    Route { method, path, access: Access::Write, query, handler }
+    Route { method, path, access: Access::Scope(Scope::Admin), query, handler }
 }
 
-const fn open(path: &'static str, handler: Handler) -> Route {
-    Route { method: Method::GET, path, access: Access::Open, query: &[], handler }
+/// A route about access tokens, which operators alone may see.
+const fn tokens(method: Method, path: &'static str, handler: Handler) -> Route {
+    Route { method, path, access: Access::Scope(Scope::Admin), query: &[], handler }
+}
+
+/// A route of programs that put items in.
+const fn push(path: &'static str, handler: Handler) -> Route {
+    Route { method: Method::POST, path, access: Access::Scope(Scope::Push), query: &[], handler }
 }
 
 /// Every route.
@@ -74,7 +91,7 @@ pub(super) const ROUTES: &[Route] = &[
     get("/api/v1/queues/{queue}/items", &["state", "after", "limit", "bytes"], |request| {
         Box::pin(items::list(request))
     }),
-    change(Method::POST, "/api/v1/queues/{queue}/items", &[], |request| Box::pin(push::push(request))),
+    push("/api/v1/queues/{queue}/items", |request| Box::pin(push::push(request))),
     get("/api/v1/queues/{queue}/items/{id}", &[], |request| Box::pin(items::one(request))),
     change(Method::DELETE, "/api/v1/queues/{queue}/items/{id}", &[], |request| {
         Box::pin(items::delete(request))
@@ -101,6 +118,9 @@ pub(super) const ROUTES: &[Route] = &[
     }),
     get("/api/v1/consumers", &[], |request| Box::pin(status::consumers(request))),
     change(Method::POST, "/api/v1/reload", &[], |request| Box::pin(reload::reload(request))),
+    tokens(Method::GET, "/api/v1/tokens", |request| Box::pin(tokens::list(request))),
+    tokens(Method::POST, "/api/v1/tokens", |request| Box::pin(tokens::create(request))),
+    tokens(Method::DELETE, "/api/v1/tokens/{name}", |request| Box::pin(tokens::revoke(request))),
     get("/api/v1/openapi.json", &[], |request| Box::pin(openapi::document(request))),
 ];
 

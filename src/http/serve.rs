@@ -9,14 +9,16 @@ use actix_web::{HttpRequest, HttpResponse, http::header, web::Payload};
 use tokio::time::{sleep, timeout};
 
 use super::{
-    api_request::{Answer, ApiRequest},
+    api_request::{Answer, ApiRequest, path_value},
     app_state::AppState,
     body,
     error::ApiError,
-    guard, headers,
+    guard::{self, Caller, bearer},
+    headers,
     routes::{Access, Route, Target, allow},
     uri::{self, Query},
 };
+use crate::access::is_access_token;
 use crate::deadlines::REQUEST;
 use crate::metrics::Request;
 
@@ -59,9 +61,8 @@ async fn answer(request: HttpRequest, payload: Payload, app: &Arc<AppState>, tar
     let config = app.config();
     let heads = request.headers();
     app.hosts.check(heads, &config.http.origins)?;
-    if !target.route().is_some_and(|route| route.access == Access::Open) {
-        check_token(&request, app).await?;
-    }
+    let is_open = target.route().is_some_and(|route| route.access == Access::Open);
+    let caller = if is_open { Caller::Anyone } else { identify(&request, app).await? };
     let route = match target {
         Target::Route(route) => route,
         Target::OtherMethod(path) => {
@@ -69,11 +70,13 @@ async fn answer(request: HttpRequest, payload: Payload, app: &Arc<AppState>, tar
         }
         Target::Nothing => return Err(ApiError::NotFound("there is nothing at this path".to_owned())),
     };
-    // Pages of any site may request open routes. Other routes are guarded: a page could exhaust their limits.
-    if route.access != Access::Open {
+    uri::check(request.uri().path())?;
+    if let Access::Scope(scope) = route.access {
+        // Pages of any site may request open routes. Other routes are guarded: a page could exhaust their limits.
         guard::check_origin(heads, &config.http.origins)?;
+        caller.check(scope, path_value(&request, "queue").as_deref())?;
     }
-    if route.access == Access::Write {
+    if route.writes() {
         if config.http.read_only {
             return Err(ApiError::ReadOnly);
         }
@@ -81,30 +84,61 @@ async fn answer(request: HttpRequest, payload: Payload, app: &Arc<AppState>, tar
             return Err(ApiError::ContentType);
         }
     }
-    carry_out(request, payload, app, route).await
+    carry_out(request, payload, app, route, caller).await
 }
 
-async fn carry_out(request: HttpRequest, payload: Payload, app: &Arc<AppState>, route: &Route) -> Answer {
-    uri::check(request.uri().path())?;
+async fn carry_out(
+    request: HttpRequest,
+    payload: Payload,
+    app: &Arc<AppState>,
+    route: &Route,
+    caller: Caller,
+) -> Answer {
     let query = Query::read(request.query_string(), route.query)?;
-    let request = ApiRequest { app: app.clone(), http: request, query, payload, held: None };
+    let request = ApiRequest { app: app.clone(), http: request, caller, query, payload, held: None };
     // The time limit does not apply to sending the answer: a stream of events goes on until the client closes it.
     let late = |_| ApiError::Unavailable(format!("the answer was not there within {} s", REQUEST.as_secs()));
     timeout(REQUEST, (route.handler)(request)).await.map_err(late)?
 }
 
-/// A client with a wrong secret gets its answer slowly. If too many try at once, they are refused as too many.
-async fn check_token(request: &HttpRequest, app: &AppState) -> Result<(), ApiError> {
-    let Some(token) = app.token() else { return Ok(()) };
-    let Err(failure) = token.check(request.headers()) else { return Ok(()) };
+/// Finds out who sends the request. A client with a wrong secret gets its answer slowly. If too many try at once,
+/// they are refused as too many.
+async fn identify(request: &HttpRequest, app: &Arc<AppState>) -> Result<Caller, ApiError> {
+    let headers = request.headers();
+    let secret = app.token();
+    let failure = match &secret {
+        Some(secret) => match secret.check(headers) {
+            Ok(()) => return Ok(Caller::Operator),
+            Err(failure) => Some(failure),
+        },
+        None if app.config().http.require_token => Some(ApiError::Unauthorized("a token is needed")),
+        None => None,
+    };
+    let given = bearer(headers).and_then(Result::ok).and_then(|given| str::from_utf8(given).ok());
+    let given = given.filter(|given| is_access_token(given));
+    if let Some(given) = given
+        && let Some(token) = app.tokens.find(app, given).await?
+    {
+        return Ok(Caller::Token(token));
+    }
+    let failure = match (given, failure) {
+        (Some(_), _) => ApiError::Unauthorized("this token does not exist, or is revoked, or has expired"),
+        (None, Some(failure)) => failure,
+        (None, None) => return Ok(Caller::Anyone),
+    };
     let Ok(_place) = app.waiting.try_acquire() else {
         return Err(ApiError::Busy("too many clients do not know the secret"));
     };
-    // After the second pause, the file was read after the request arrived.
+    // After the second pause, file and tokens were read after the request arrived: a new secret is known now.
     for pause in [Duration::ZERO, WRONG_SECRET] {
         sleep(pause).await;
-        if app.knows_new_token(request.headers()).await {
-            return Ok(());
+        if app.knows_new_token(headers).await {
+            return Ok(Caller::Operator);
+        }
+        if let Some(given) = given
+            && let Some(token) = app.tokens.find(app, given).await?
+        {
+            return Ok(Caller::Token(token));
         }
     }
     Err(failure)

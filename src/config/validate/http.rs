@@ -14,11 +14,12 @@ impl Http {
     pub(in crate::config) fn validate(&self) -> Result<(), ConfigError> {
         if let Listen::Tcp(address) = &self.listen
             && self.token_file.is_none()
+            && !self.require_token
             && !is_loopback(address)
         {
             let problem =
                 "others than this machine's users could reach it, and nobody would have to show a secret";
-            let fix = "name a file with a secret in http.token-file, or listen on 127.0.0.1 or a Unix socket";
+            let fix = "set http.require-token = true, or name a file with a secret in http.token-file, or listen on 127.0.0.1 or a Unix socket";
             return Err(ConfigError::value("http.listen", format_args!("\"{address}\""), problem, fix));
         }
         if self.max_body == 0 || self.max_body > MAX_BODY {

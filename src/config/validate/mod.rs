@@ -53,7 +53,7 @@ mod tests {
         insta::assert_snapshot!(problem("database = 'embedded:'"), @r#"database = "embedded:": no directory is named; write embedded:DIRECTORY or the path of a cluster file"#);
         insta::assert_snapshot!(problem("log.level = 'loud'"), @r#"log.level = "loud": "loud" is not a level; use error, warn, info, debug or trace, alone or by target as in "info,kvqueue::actors=debug""#);
         insta::assert_snapshot!(problem("log.level = 'info,'"), @r#"log.level = "info,": "" is not a level; use error, warn, info, debug or trace, alone or by target as in "info,kvqueue::actors=debug""#);
-        insta::assert_snapshot!(problem("http.listen = '0.0.0.0:7420'"), @r#"http.listen = "0.0.0.0:7420": others than this machine's users could reach it, and nobody would have to show a secret; name a file with a secret in http.token-file, or listen on 127.0.0.1 or a Unix socket"#);
+        insta::assert_snapshot!(problem("http.listen = '0.0.0.0:7420'"), @r#"http.listen = "0.0.0.0:7420": others than this machine's users could reach it, and nobody would have to show a secret; set http.require-token = true, or name a file with a secret in http.token-file, or listen on 127.0.0.1 or a Unix socket"#);
         insta::assert_snapshot!(problem("http.max-body = '17MiB'"), @r#"http.max-body = "17MiB": that is too much to hold; write a size of up to "16MiB", or leave the key out"#);
         insta::assert_snapshot!(problem("http.max-body = '0B'"), @r#"http.max-body = "0B": nothing could be pushed; write a size of up to "16MiB", or leave the key out"#);
         insta::assert_snapshot!(problem("http.max-connections = 2"), @r#"http.max-connections = 2: that is not a sensible number of connections; set it to 8 or more, and at most 10000"#);

@@ -2,9 +2,10 @@
 
 use std::{fmt, fs, os::unix::fs::MetadataExt, path::Path};
 
-use actix_web::http::header::{self, HeaderMap};
+use actix_web::http::header::HeaderMap;
 use subtle::ConstantTimeEq;
 
+use super::bearer;
 use crate::{config::ConfigError, http::error::ApiError};
 
 /// A shorter secret can be guessed.
@@ -52,17 +53,29 @@ impl Token {
         Ok(Self(secret.to_owned()))
     }
 
+    /// The access token or secret in `KVQUEUE_TOKEN`, which a command sends instead of the one in the file.
+    pub(crate) fn of_environment() -> Result<Option<Self>, ConfigError> {
+        let Some(value) = std::env::var_os("KVQUEUE_TOKEN") else { return Ok(None) };
+        let secret = value.as_encoded_bytes().trim_ascii();
+        if secret.is_empty() {
+            return Ok(None);
+        }
+        if !secret.iter().all(u8::is_ascii_graphic) {
+            let fix = "set it to a token of `kvqueue token new`, or to the secret of http.token-file";
+            return Err(ConfigError::value(
+                "KVQUEUE_TOKEN",
+                "(hidden)",
+                "it has characters that cannot be sent",
+                fix,
+            ));
+        }
+        Ok(Some(Self(secret.to_owned())))
+    }
+
     /// Whether the client knows it. How long that takes does not tell how much of it was right.
     pub(in crate::http) fn check(&self, headers: &HeaderMap) -> Result<(), ApiError> {
-        let Some(value) = headers.get(header::AUTHORIZATION) else {
-            return Err(ApiError::Unauthorized("a secret is needed"));
-        };
-        let given = value.as_bytes();
-        let (scheme, given) = given.split_at_checked(b"Bearer ".len()).unwrap_or((given, b""));
-        if !scheme.eq_ignore_ascii_case(b"Bearer ") {
-            return Err(ApiError::Unauthorized("a secret is needed, in another form"));
-        }
-        if bool::from(self.0.ct_eq(given.trim_ascii())) {
+        let given = bearer(headers).ok_or(ApiError::Unauthorized("a secret is needed"))??;
+        if bool::from(self.0.ct_eq(given)) {
             Ok(())
         } else {
             Err(ApiError::Unauthorized("this is not the secret"))
@@ -85,7 +98,7 @@ impl fmt::Debug for Token {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
-    use actix_web::http::header::HeaderValue;
+    use actix_web::http::header::{self, HeaderValue};
 
     use super::*;
 

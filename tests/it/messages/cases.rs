@@ -265,6 +265,38 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
         ],
     ),
     (
+        "token new",
+        &[
+            Says("token new shop --scope push --queue orders-*"),
+            Says("token new shop --scope read"),
+            Says("token new board --scope read,work --expires 90d --json"),
+            Says("token new bad/name --scope read"),
+            Says("token new late --scope read --expires 0s"),
+            Says("token new late --scope read --expires soon"),
+            Says("token new all --scope root"),
+        ],
+    ),
+    (
+        "token list",
+        &[
+            Says("token list"),
+            Before("token new shop --scope push --queue orders-* --queue mail"),
+            Before("token new board --scope read,work"),
+            Says("token list"),
+            Says("token list --json"),
+        ],
+    ),
+    (
+        "token revoke",
+        &[
+            Before("token new shop --scope push"),
+            Says("token revoke shop"),
+            Says("token revoke shop"),
+            Before("token new shop --scope push"),
+            Says("token revoke shop --json"),
+        ],
+    ),
+    (
         "reload",
         &[
             Says("reload"),

@@ -18,7 +18,7 @@ pub(crate) use commands::commands;
 pub(crate) use database::Database;
 pub(crate) use frozen::freeze;
 pub(crate) use helper::{hears_hup, helper};
-pub(crate) use http::{Address, Reply, Served, listening, serve, serve_with};
+pub(crate) use http::{Address, Reply, Request, Served, listening, serve, serve_with};
 pub(crate) use notify::{NotifySocket, pings};
 pub(crate) use random::Random;
 pub(crate) use script::{fake_program, pipe, run_script};

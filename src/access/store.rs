@@ -1,0 +1,118 @@
+//! The records of tokens in the database.
+
+use std::collections::HashMap;
+
+use foundationdb::{
+    RangeOption, Transaction,
+    options::{MutationType, StreamingMode},
+    tuple::{Subspace, pack},
+};
+use kvqueue_queue::{Millis, QueueError};
+
+use super::AccessToken;
+
+/// The most tokens: a daemon has all of them in memory.
+pub(crate) const MAX_TOKENS: usize = 1_000;
+
+/// The result of storing a new token.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Created {
+    /// It is stored.
+    Done,
+    /// There is a token of this name.
+    NameTaken,
+    /// There are [`MAX_TOKENS`].
+    TooMany,
+}
+
+/// The tokens behind a prefix.
+#[derive(Clone, Debug)]
+pub(crate) struct TokenStore {
+    /// `(0, "kvqueue", "token", id)`: the record.
+    tokens: Subspace,
+    /// `(0, "kvqueue", "token-used", id)`: the time of the last use.
+    used: Subspace,
+    /// `(0, "kvqueue", "tokens")`: counts changes, so that nobody needs to read all records to learn of one.
+    changes: Vec<u8>,
+}
+
+impl TokenStore {
+    pub(crate) fn new(prefix: &[u8]) -> Self {
+        let below = |name: &str| [prefix, &pack(&(0, "kvqueue", name))].concat();
+        Self {
+            tokens: Subspace::from_bytes(below("token")),
+            used: Subspace::from_bytes(below("token-used")),
+            changes: below("tokens"),
+        }
+    }
+
+    /// The number of changes so far, as the database has it.
+    pub(crate) async fn changes(&self, tr: &Transaction) -> Result<Vec<u8>, QueueError> {
+        Ok(tr.get(&self.changes, true).await?.map(|value| value.to_vec()).unwrap_or_default())
+    }
+
+    /// All tokens that can be read. A newer version of kvqueue may have written others.
+    pub(crate) async fn list(&self, tr: &Transaction) -> Result<Vec<AccessToken>, QueueError> {
+        let rows = self.rows(tr, &self.tokens).await?;
+        Ok(rows.iter().filter_map(|(_, value)| serde_json::from_slice(value).ok()).collect())
+    }
+
+    /// When each token was last used, by its id.
+    pub(crate) async fn last_uses(&self, tr: &Transaction) -> Result<HashMap<String, Millis>, QueueError> {
+        let rows = self.rows(tr, &self.used).await?;
+        let parsed = rows.into_iter().filter_map(|(key, value)| {
+            let (id,) = self.used.unpack::<(String,)>(&key).ok()?;
+            Some((id, Millis::from_le_bytes(value.try_into().ok()?)))
+        });
+        Ok(parsed.collect())
+    }
+
+    /// Stores a new token. Repeating it after an unknown outcome does no harm.
+    pub(crate) async fn create(&self, tr: &Transaction, token: &AccessToken) -> Result<Created, QueueError> {
+        let others = self.list(tr).await?;
+        if let Some(other) = others.iter().find(|other| other.name == token.name) {
+            return Ok(if other == token { Created::Done } else { Created::NameTaken });
+        }
+        if others.len() >= MAX_TOKENS {
+            return Ok(Created::TooMany);
+        }
+        let value = serde_json::to_vec(token).expect("a record has texts and numbers only");
+        tr.set(&self.tokens.pack(&(token.id.as_str(),)), &value);
+        self.note_change(tr);
+        Ok(Created::Done)
+    }
+
+    /// Removes the token of this name. False if there is none.
+    pub(crate) async fn revoke(&self, tr: &Transaction, name: &str) -> Result<bool, QueueError> {
+        let found = self.list(tr).await?.into_iter().find(|token| token.name == name);
+        let Some(token) = found else { return Ok(false) };
+        tr.clear(&self.tokens.pack(&(token.id.as_str(),)));
+        tr.clear(&self.used.pack(&(token.id.as_str(),)));
+        self.note_change(tr);
+        Ok(true)
+    }
+
+    /// Records that a token is used. It is not there any more if it was revoked meanwhile.
+    pub(crate) async fn note_use(&self, tr: &Transaction, id: &str, at: Millis) -> Result<(), QueueError> {
+        if tr.get(&self.tokens.pack(&(id,)), false).await?.is_some() {
+            tr.set(&self.used.pack(&(id,)), &at.to_le_bytes());
+        }
+        Ok(())
+    }
+
+    fn note_change(&self, tr: &Transaction) {
+        tr.atomic_op(&self.changes, &1_u64.to_le_bytes(), MutationType::Add);
+    }
+
+    /// All rows of a subspace. The reads conflict with changes, so two tokens never get one name.
+    async fn rows(&self, tr: &Transaction, space: &Subspace) -> Result<Vec<(Vec<u8>, Vec<u8>)>, QueueError> {
+        let mut rows = Vec::new();
+        let mut rest = Some(RangeOption { mode: StreamingMode::WantAll, ..RangeOption::from(space.range()) });
+        while let Some(range) = rest {
+            let page = tr.get_range(&range, 1, false).await?;
+            rows.extend(page.iter().map(|row| (row.key().to_vec(), row.value().to_vec())));
+            rest = range.next_range(&page);
+        }
+        Ok(rows)
+    }
+}

@@ -1,0 +1,204 @@
+//! A token: its secret, and the record that the database has of it.
+
+use std::{collections::BTreeSet, fmt::Write};
+
+use kvqueue_queue::Millis;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use super::{QueuePattern, Scope, scope::listed};
+
+/// Tokens begin with it, so that programs that search for leaked secrets find them.
+const MARK: &str = "kvq_";
+/// Random bytes of the id, by which the record is found.
+const ID: usize = 8;
+/// Random bytes of the secret.
+const SECRET: usize = 24;
+/// The length of a token.
+const LEN: usize = MARK.len() + 2 * ID + 1 + 2 * SECRET;
+
+/// The longest name in bytes.
+const LONGEST_NAME: usize = 64;
+/// The most patterns of a token.
+const MAX_PATTERNS: usize = 32;
+
+/// What somebody asks for.
+#[derive(Clone, Debug)]
+pub(crate) struct NewToken {
+    pub(crate) name: String,
+    pub(crate) scopes: BTreeSet<Scope>,
+    /// The queues that it is for.
+    pub(crate) queues: Vec<QueuePattern>,
+    pub(crate) expires_at: Option<Millis>,
+}
+
+/// The record of a token. The secret itself is not stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct AccessToken {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) scopes: BTreeSet<Scope>,
+    pub(crate) queues: Vec<QueuePattern>,
+    /// When it was made, in milliseconds since 1970.
+    pub(crate) created_at: Millis,
+    /// When it ends, in milliseconds since 1970; `None`: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) expires_at: Option<Millis>,
+    /// SHA-256 of the whole token, in hexadecimal digits. It needs no slow hash: the secret has 192 random bits.
+    hash: String,
+}
+
+/// Whether a client's text has the form of a token.
+pub(crate) fn is_access_token(text: &str) -> bool {
+    text.len() == LEN && text.is_ascii() && text.starts_with(MARK)
+}
+
+impl NewToken {
+    /// An error if it could not be what somebody wants.
+    fn check(&self, now: Millis) -> Result<(), String> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if self.name.is_empty() || self.name.len() > LONGEST_NAME || !self.name.chars().all(is_plain) {
+            return Err(format!(
+                "the name {:?} has to be 1 to {LONGEST_NAME} letters, digits, hyphens, underscores and full stops",
+                self.name
+            ));
+        }
+        if self.scopes.is_empty() {
+            return Err("a token without a scope allows nothing; name push, work, read or admin".to_owned());
+        }
+        if self.queues.is_empty() || self.queues.len() > MAX_PATTERNS {
+            return Err(format!("name 1 to {MAX_PATTERNS} patterns of queues; \"*\" is all queues"));
+        }
+        if self.expires_at.is_some_and(|at| at <= now) {
+            return Err("the token would have ended already; write how long it lasts, as in 90d".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Makes the token: the text for its owner, and the record for the database.
+    pub(crate) fn issue(self, now: Millis) -> Result<(String, AccessToken), String> {
+        self.check(now)?;
+        let mut random = [0; ID + SECRET];
+        getrandom::fill(&mut random).map_err(|error| format!("the system gives no random bytes: {error}"))?;
+        let (id, secret) = random.split_at(ID);
+        let id = hexadecimal(id);
+        let text = format!("{MARK}{id}_{}", hexadecimal(secret));
+        let Self { name, scopes, queues, expires_at } = self;
+        let hash = hash(&text);
+        Ok((text, AccessToken { id, name, scopes, queues, created_at: now, expires_at, hash }))
+    }
+}
+
+impl AccessToken {
+    /// The id in the text of a token.
+    pub(crate) fn id_of(text: &str) -> &str {
+        text.get(MARK.len()..MARK.len() + 2 * ID).unwrap_or_default()
+    }
+
+    /// Whether the text is this token. How long that takes does not tell how much of it was right.
+    pub(crate) fn is(&self, text: &str) -> bool {
+        hash(text).as_bytes().ct_eq(self.hash.as_bytes()).into()
+    }
+
+    /// Whether it has expired.
+    pub(crate) fn is_over(&self, now: Millis) -> bool {
+        self.expires_at.is_some_and(|at| at <= now)
+    }
+
+    /// An error if it does not allow such a request about this queue, or about no queue in particular.
+    pub(crate) fn permits(&self, scope: Scope, queue: Option<&str>) -> Result<(), String> {
+        let Self { name, scopes, queues, .. } = self;
+        if !scopes.contains(&scope) && !scopes.contains(&Scope::Admin) {
+            return Err(format!("this needs the scope {scope}, and the token {name} has {}", listed(scopes)));
+        }
+        let is_for = |pattern: &QueuePattern| queue.map_or(pattern.is_all(), |name| pattern.fits(name));
+        if queues.iter().any(is_for) {
+            return Ok(());
+        }
+        let own = queues.iter().map(QueuePattern::to_string).collect::<Vec<_>>().join(", ");
+        Err(match queue {
+            Some(queue) => format!("the token {name} is for the queues {own}, not for {queue:?}"),
+            None => format!("this is about all queues, and the token {name} is for {own}"),
+        })
+    }
+}
+
+fn hash(text: &str) -> String {
+    hexadecimal(&Sha256::digest(text))
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a text does not fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn new(name: &str, scopes: &[Scope], queues: &[&str]) -> NewToken {
+        NewToken {
+            name: name.to_owned(),
+            scopes: scopes.iter().copied().collect(),
+            queues: queues.iter().map(|text| text.parse().unwrap()).collect(),
+            expires_at: None,
+        }
+    }
+
+    #[test]
+    fn a_token_is_known_by_its_text_and_no_other() {
+        let (text, record) = new("ci", &[Scope::Push], &["*"]).issue(5).unwrap();
+        assert!(is_access_token(&text) && record.is(&text), "{text}");
+        assert_eq!(AccessToken::id_of(&text), record.id);
+        let (other, other_record) = new("ci", &[Scope::Push], &["*"]).issue(5).unwrap();
+        assert!(other != text && !record.is(&other) && other_record.id != record.id);
+        assert!(!record.is(&text.to_uppercase()) && !record.is(&text[..text.len() - 1]) && !record.is(""));
+        // The database has nothing that opens a door.
+        let stored = serde_json::to_string(&record).unwrap();
+        assert!(!stored.contains(&text[text.len() - 2 * SECRET..]), "{stored}");
+        assert_eq!(serde_json::from_str::<AccessToken>(&stored).unwrap(), record);
+    }
+
+    #[test]
+    fn what_nobody_can_want_is_refused() {
+        for name in ["", "a b", "ä", &"n".repeat(65)] {
+            assert!(new(name, &[Scope::Push], &["*"]).issue(5).is_err(), "{name}");
+        }
+        assert!(new("a", &[], &["*"]).issue(5).is_err());
+        assert!(new("a", &[Scope::Push], &[]).issue(5).is_err());
+        let mut over = new("a", &[Scope::Push], &["*"]);
+        over.expires_at = Some(5);
+        assert_eq!(
+            over.clone().issue(5).unwrap_err(),
+            "the token would have ended already; write how long it lasts, as in 90d"
+        );
+        let (_, record) = over.issue(4).unwrap();
+        assert!(!record.is_over(4) && record.is_over(5));
+    }
+
+    #[test]
+    fn a_token_permits_its_scopes_and_queues_alone() {
+        let record = |scopes: &[Scope], queues: &[&str]| new("t", scopes, queues).issue(0).unwrap().1;
+        let push = record(&[Scope::Push], &["orders-*", "mail"]);
+        assert!(push.permits(Scope::Push, Some("orders-eu")).is_ok());
+        assert!(push.permits(Scope::Push, Some("mail")).is_ok());
+        assert_eq!(
+            push.permits(Scope::Push, Some("mails")).unwrap_err(),
+            "the token t is for the queues orders-*, mail, not for \"mails\""
+        );
+        assert_eq!(
+            push.permits(Scope::Read, Some("mail")).unwrap_err(),
+            "this needs the scope read, and the token t has push"
+        );
+        assert_eq!(
+            push.permits(Scope::Push, None).unwrap_err(),
+            "this is about all queues, and the token t is for orders-*, mail"
+        );
+        let admin = record(&[Scope::Admin], &["*"]);
+        assert!(Scope::ALL.into_iter().all(|scope| admin.permits(scope, None).is_ok()));
+    }
+}

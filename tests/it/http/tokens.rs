@@ -1,0 +1,162 @@
+//! Access tokens: what each scope allows, on every route of the document.
+
+use std::{thread, time::Duration};
+
+use serde_json::{Value, json};
+
+use super::LOG;
+use crate::support::{Database, Request, Served, kvqueue, run, serve};
+
+const SCOPES: [&str; 4] = ["push", "work", "read", "admin"];
+
+/// A daemon that asks for tokens.
+fn served(db: &Database) -> Served {
+    serve(db, &format!("http.require-token = true\n{LOG}[queues.q2]\nhandler = 'log'\n"))
+}
+
+/// A new token.
+fn token(db: &Database, name: &str, scopes: &[&str], queues: &[&str]) -> String {
+    let mut args = vec!["token", "new", name];
+    scopes.iter().for_each(|scope| args.extend(["--scope", scope]));
+    queues.iter().for_each(|queue| args.extend(["--queue", queue]));
+    run(db, &args).ok().trim().to_owned()
+}
+
+fn with(request: Request, token: &str) -> Request {
+    request.header("Authorization", &format!("Bearer {token}"))
+}
+
+/// The operations of the document: method, path with `q` as the queue, scope.
+fn operations() -> Vec<(String, String, Option<String>)> {
+    let document: Value = serde_json::from_str(include_str!("../../../docs/openapi.json")).unwrap();
+    let mut found = Vec::new();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        let path = path.replace("{queue}", "q").replace("{id}", "x00").replace("{name}", "nobody");
+        for (method, operation) in methods.as_object().unwrap().iter().filter(|(key, _)| *key != "parameters")
+        {
+            let scope = operation["x-kvqueue-scope"].as_str().map(str::to_owned);
+            found.push((method.to_uppercase(), path.clone(), scope));
+        }
+    }
+    // The stream of events does not end, so `exchange` would wait for it.
+    found.retain(|(_, path, _)| path != "/api/v1/events");
+    assert!(found.len() > 25);
+    found
+}
+
+#[test]
+fn each_scope_allows_its_routes_and_no_others() {
+    let db = Database::new();
+    let served = served(&db);
+    let tokens = SCOPES.map(|scope| (scope, token(&db, scope, &[scope], &[])));
+    for (method, path, wanted) in operations() {
+        let ask = |token: &str| with(served.at.request(&method, &path), token).send();
+        for (scope, token) in &tokens {
+            let reply = ask(token);
+            let is_allowed = wanted.as_deref().is_none_or(|wanted| *scope == wanted || *scope == "admin");
+            let is_refused = reply.status == 403 && reply.json()["error"]["code"] == "forbidden";
+            assert_eq!(is_refused, !is_allowed, "{method} {path} with {scope}: {reply:?}");
+            assert_ne!(reply.status, 401, "{method} {path} with {scope}");
+        }
+    }
+}
+
+#[test]
+fn a_token_is_for_its_queues_alone() {
+    let db = Database::new();
+    let served = served(&db);
+    let admin = token(&db, "some", &["admin"], &["q"]);
+    for (method, path, scope) in operations() {
+        let Some(_) = scope else { continue };
+        let of = |path: &str| with(served.at.request(&method, path), &admin).send();
+        let reply = of(&path);
+        if path.starts_with("/api/v1/queues/q") {
+            assert_ne!(reply.status, 403, "{method} {path}: {reply:?}");
+            let other = path.replacen("/queues/q", "/queues/q2", 1);
+            assert_eq!(of(&other).error(403), "forbidden", "{method} {other}");
+        } else {
+            assert_eq!(reply.error(403), "forbidden", "{method} {path}");
+        }
+    }
+    // Moving takes a token for both queues.
+    let to = |queue: &str| {
+        let body = json!({"to": queue, "limit": 1});
+        with(served.at.request("POST", "/api/v1/queues/q/move").json(&body), &admin).send()
+    };
+    assert_eq!(to("q2").error(403), "forbidden");
+    let both = token(&db, "both", &["admin"], &["q*"]);
+    let body = json!({"to": "q2", "limit": 1});
+    with(served.at.request("POST", "/api/v1/queues/q/move").json(&body), &both).send().is(200);
+}
+
+#[test]
+fn a_token_ends_when_it_is_revoked_or_expires() {
+    let db = Database::new();
+    let served = served(&db);
+    let status = |token: &str| with(served.at.request("GET", "/api/v1/status"), token).send();
+    assert_eq!(served.at.get("/api/v1/status").error(401), "unauthorized");
+    served.at.get("/livez").is(200);
+    let first = token(&db, "first", &["read"], &[]);
+    status(&first).is(200);
+    let taken = run(&db, &["token", "new", "first", "--scope", "read"]);
+    assert!(taken.code == Some(1) && taken.stderr.contains("there is a token first already"), "{taken:?}");
+    run(&db, &["token", "revoke", "first"]).ok();
+    thread::sleep(Duration::from_secs(2));
+    assert_eq!(status(&first).error(401), "unauthorized");
+    let none = run(&db, &["token", "revoke", "first"]);
+    assert!(none.code == Some(1) && none.stderr.contains("kvqueue token list"), "{none:?}");
+    let short = run(&db, &["token", "new", "short", "--scope", "read", "--expires", "3s"]).ok();
+    status(short.trim()).is(200);
+    thread::sleep(Duration::from_secs(3));
+    assert_eq!(status(short.trim()).error(401), "unauthorized");
+    let listed: Value = serde_json::from_str(&run(&db, &["token", "list", "--json"]).ok()).unwrap();
+    assert_eq!((&listed["name"], &listed["expired"]), (&json!("short"), &json!(true)));
+    assert!(listed["last_used"].is_string() && !listed.to_string().contains(short.trim()), "{listed}");
+}
+
+#[test]
+fn an_operator_makes_and_revokes_tokens_over_http() {
+    let db = Database::new();
+    let served = served(&db);
+    let admin = token(&db, "admin", &["admin"], &[]);
+    let post = |body: &Value| with(served.at.request("POST", "/api/v1/tokens").json(body), &admin).send();
+    let body = json!({"name": "shop", "scopes": ["push"], "queues": ["q"], "expires_in": 60});
+    let made = post(&body).is(201);
+    let shop = made["token"].as_str().unwrap();
+    assert_eq!(post(&body).error(409), "name_taken");
+    for wrong in [
+        json!({"name": "a b", "scopes": ["push"]}),
+        json!({"name": "a", "scopes": []}),
+        json!({"name": "a", "scopes": ["root"]}),
+        json!({"name": "a", "scopes": ["push"], "queues": []}),
+        json!({"name": "a", "scopes": ["push"], "expires_in": 0}),
+        json!({"name": "a", "scopes": ["push"], "until": 1}),
+    ] {
+        assert_eq!(post(&wrong).error(400), "bad_request", "{wrong}");
+    }
+    let items = json!({"items": [{"payload": "x"}]});
+    let push = || with(served.at.request("POST", "/api/v1/queues/q/items").json(&items), shop).send();
+    push().is(201);
+    let listed = with(served.at.request("GET", "/api/v1/tokens"), &admin).send().is(200);
+    assert_eq!(listed["tokens"].as_array().unwrap().len(), 2);
+    assert!(!listed.to_string().contains("kvq_"), "{listed}");
+    with(served.at.request("DELETE", "/api/v1/tokens/shop"), &admin).send().is(200);
+    thread::sleep(Duration::from_secs(2));
+    assert_eq!(push().error(401), "unauthorized");
+}
+
+#[test]
+fn commands_send_the_token_of_their_environment() {
+    let db = Database::new();
+    let served = served(&db);
+    let at = served.at.tcp();
+    let status = |token: Option<&str>| {
+        let mut command = kvqueue(&db, &["status", "--at", at]);
+        if let Some(token) = token {
+            command.env("KVQUEUE_TOKEN", token);
+        }
+        command.output().unwrap()
+    };
+    assert!(!status(None).status.success());
+    assert!(status(Some(&token(&db, "me", &["read"], &[]))).status.success());
+}
