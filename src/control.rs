@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use foundationdb::Database;
+use kvqueue_queue::VersionHistory;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{config::Config, http::Token, status::DaemonStatus};
@@ -166,6 +167,8 @@ pub(crate) struct DaemonHandle {
     pub(crate) commands: CommandSender,
     pub(crate) status: Arc<DaemonStatus>,
     pub(crate) db: Arc<Database>,
+    /// The clock that leases are measured by.
+    pub(crate) history: VersionHistory,
     /// The configuration in force.
     pub(crate) config: watch::Receiver<Arc<Config>>,
     /// The secret that clients must send, if there is one.

@@ -27,6 +27,14 @@ pub(crate) fn item(item: &Item) -> Value {
     Value::Object(object)
 }
 
+/// An item of a lease: the same, with its attempt in any case.
+#[cfg(feature = "http")]
+pub(crate) fn leased(item: &Item) -> Value {
+    let mut object = self::item(item);
+    object["attempt"] = item.attempt.into();
+    object
+}
+
 /// Adds what a producer gave an item in addition to its payload.
 fn insert_meta(object: &mut Map<String, Value>, meta: &Meta) {
     if !meta.attributes.is_empty() {

@@ -110,7 +110,7 @@ pub struct ConsumerGroup {
 }
 
 impl ConsumerGroup {
-    fn defaults() -> Vec<Self> {
+    pub(super) fn defaults() -> Vec<Self> {
         vec![Self::default()]
     }
 }

@@ -13,7 +13,7 @@ use crate::{
         fetch::WaitLog,
         runtime::{NamedQueue, QueueRuntime},
     },
-    handlers::{AnyHandler, Registry},
+    handlers::{AnyHandler, PULL, Registry},
     http::Token,
     status::Heartbeat,
     sweep,
@@ -23,7 +23,7 @@ use crate::{
 const UNTIL_EMPTY_POLL: Duration = Duration::from_millis(200);
 
 /// Built-in handlers, which write nothing into an item's transaction.
-const WITHOUT_TRANSACTION: [&str; 3] = ["exec", "log", "stdout"];
+const WITHOUT_TRANSACTION: [&str; 4] = ["exec", "log", PULL, "stdout"];
 
 /// One configured queue.
 pub(crate) struct ConfiguredQueue {
@@ -165,9 +165,10 @@ impl ConfiguredQueue {
         sweep::rules(&self.config)
     }
 
-    /// The batch size of each consumer.
+    /// The batch size of each consumer. A queue for workers of other programs has none.
     pub(super) fn batch_sizes(&self) -> impl Iterator<Item = NonZeroUsize> {
-        let groups = self.config.consumers.iter();
+        let has_consumers = self.config.handler != PULL;
+        let groups = self.config.consumers.iter().filter(move |_| has_consumers);
         groups.flat_map(|group| std::iter::repeat_n(NonZeroUsize::new(group.k), group.count).flatten())
     }
 }

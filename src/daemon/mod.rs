@@ -328,7 +328,8 @@ fn daemon_handle(
     active: &ActiveConfig,
 ) -> DaemonHandle {
     let (config, token) = (active.follow(), active.token());
-    DaemonHandle { commands, status: shared.status.clone(), db: db.clone(), config, token }
+    let (status, history) = (shared.status.clone(), shared.history.clone());
+    DaemonHandle { commands, status, db: db.clone(), history, config, token }
 }
 
 /// Reads everything that the first consumer needs. Returns how long the database took to answer.

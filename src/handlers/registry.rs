@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use super::{BatchHandler, Exec, Handler, Log, Settings, Stdout};
+use super::{BatchHandler, Exec, Handler, Log, PULL, Settings, Stdout, pull::Pull};
 use crate::config::{ConfigError, QueueConfig};
 
 /// A queue's handler: for one item, or for all items of a fetch together.
@@ -45,6 +45,7 @@ impl Registry {
         let mut registry = Self { builders: BTreeMap::new() };
         registry.add("exec", Exec::from_config);
         registry.add("log", Log::from_config);
+        registry.add(PULL, Pull::from_config);
         registry.add("stdout", Stdout::from_config);
         registry
     }
@@ -145,7 +146,7 @@ mod tests {
 
     #[test]
     fn messages_name_key_value_and_fix() {
-        insta::assert_snapshot!(problem("exce", ""), @r#"queues.emails.handler = "exce": there is no such handler; use one of exec, log, stdout"#);
+        insta::assert_snapshot!(problem("exce", ""), @r#"queues.emails.handler = "exce": there is no such handler; use one of exec, log, pull, stdout"#);
         insta::assert_snapshot!(problem("log", "loud = true"), @r#"queues.emails.handler-config: handler "log": loud: this handler has no settings; remove it"#);
         insta::assert_snapshot!(problem("exec", ""), @r#"queues.emails.handler-config: handler "exec": missing field `command`; write command = ["program", "argument"] in handler-config"#);
         insta::assert_snapshot!(problem("exec", "command = []"), @r#"queues.emails.handler-config: handler "exec": command = []: it names no program; write command = ["program", "argument"] in handler-config"#);

@@ -8,7 +8,7 @@ use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 use tokio::{sync::OwnedSemaphorePermit, task::spawn_blocking};
 
-use super::{app_state::AppState, body, error::ApiError, guard::Caller, uri::Query};
+use super::{app_state::AppState, body, error::ApiError, guard::Caller, pull::Client, uri::Query};
 
 /// The result of an endpoint.
 pub(crate) type Answer = Result<HttpResponse, ApiError>;
@@ -43,6 +43,11 @@ impl ApiRequest {
     /// The value of this name in the route's path, such as `queue`.
     pub(super) fn value(&self, name: &str) -> Cow<'_, str> {
         path_value(&self.http, name).unwrap_or_default()
+    }
+
+    /// Whether the client has closed its connection.
+    pub(super) fn client_is_gone(&self) -> bool {
+        self.http.conn_data::<Client>().is_some_and(Client::is_gone)
     }
 
     /// The body of a push, read as JSON.

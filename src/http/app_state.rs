@@ -9,6 +9,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{
     body, events,
     guard::{Hosts, Rotation, Token},
+    pull::Pullers,
     push::Producers,
     ticker::Ticker,
     token_cache::TokenCache,
@@ -40,6 +41,8 @@ pub(crate) struct AppState {
     /// Cancelled when the daemon has stopped, so that streams of events end.
     pub(super) stopping: CancellationToken,
     pub(super) producers: Producers,
+    /// The fetches of workers.
+    pub(super) pullers: Pullers,
     /// Tasks that finish even if their client is gone, and the runtime of these tasks.
     pub(super) tasks: TaskTracker,
     runtime: Handle,
@@ -59,6 +62,7 @@ impl AppState {
             room: Arc::new(Semaphore::new(body::HELD)),
             stopping: CancellationToken::new(),
             producers: Producers::default(),
+            pullers: Pullers::default(),
             tasks: TaskTracker::new(),
             runtime,
         }

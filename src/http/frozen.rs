@@ -26,6 +26,14 @@ impl ApiRequest {
         }
     }
 
+    /// Whether the queue that the path names is paused, for all daemons or for this one.
+    pub(super) async fn is_paused(&self, queue: &Queue) -> Result<bool, ApiError> {
+        let name = &*self.value("queue");
+        let is_paused_here = self.app.config().queues.contains_key(name)
+            && self.app.daemon.status.pause_state(&Arc::from(name)).is_paused_locally();
+        Ok(is_paused_here || self.pause(name, queue).await?.is_some())
+    }
+
     /// The daemon follows the pauses of its own queues. This takes no database permit, because many clients push at a time.
     async fn pause(&self, name: &str, queue: &Queue) -> Result<Option<Pause>, ApiError> {
         if self.app.config().queues.contains_key(name) {

@@ -28,6 +28,7 @@ mod openapi;
 #[cfg(feature = "page")]
 mod page;
 mod pause;
+mod pull;
 mod push;
 mod queue;
 mod reload;

@@ -1,6 +1,6 @@
 //! All routes. `docs/openapi.json` describes each; a test compares them.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use actix_web::{
     HttpRequest,
@@ -9,10 +9,15 @@ use actix_web::{
 };
 
 use super::{
-    api_request::Handler, app_state::AppState, dead, events, health, items, metrics, openapi, pause, push,
-    queue, reload, serve::serve, status, tokens,
+    api_request::Handler,
+    app_state::AppState,
+    dead, events, health, items, metrics, openapi, pause,
+    pull::{self, LONGEST_WAIT},
+    push, queue, reload,
+    serve::serve,
+    status, tokens,
 };
-use crate::access::Scope;
+use crate::{access::Scope, deadlines::REQUEST};
 
 /// Who may use a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +36,8 @@ pub(super) struct Route {
     pub(super) access: Access,
     /// The allowed parameters of its query.
     pub(super) query: &'static [&'static str],
+    /// How long its answer may take.
+    pub(super) time_limit: Duration,
     pub(super) handler: Handler,
 }
 
@@ -42,11 +49,18 @@ impl Route {
 }
 
 const fn open(path: &'static str, handler: Handler) -> Route {
-    Route { method: Method::GET, path, access: Access::Open, query: &[], handler }
+    Route { method: Method::GET, path, access: Access::Open, query: &[], time_limit: REQUEST, handler }
 }
 
 const fn get(path: &'static str, query: &'static [&'static str], handler: Handler) -> Route {
-    Route { method: Method::GET, path, access: Access::Scope(Scope::Read), query, handler }
+    Route {
+        method: Method::GET,
+        path,
+        access: Access::Scope(Scope::Read),
+        query,
+        time_limit: REQUEST,
+        handler,
+    }
 }
 
 /// A route of operators.
@@ -56,17 +70,29 @@ const fn change(
     query: &'static [&'static str],
     handler: Handler,
 ) -> Route {
-    Route { method, path, access: Access::Scope(Scope::Admin), query, handler }
+    Route { method, path, access: Access::Scope(Scope::Admin), query, time_limit: REQUEST, handler }
 }
 
 /// A route about access tokens, which operators alone may see.
 const fn tokens(method: Method, path: &'static str, handler: Handler) -> Route {
-    Route { method, path, access: Access::Scope(Scope::Admin), query: &[], handler }
+    Route { method, path, access: Access::Scope(Scope::Admin), query: &[], time_limit: REQUEST, handler }
 }
 
 /// A route of programs that put items in.
 const fn push(path: &'static str, handler: Handler) -> Route {
-    Route { method: Method::POST, path, access: Access::Scope(Scope::Push), query: &[], handler }
+    Route {
+        method: Method::POST,
+        path,
+        access: Access::Scope(Scope::Push),
+        query: &[],
+        time_limit: REQUEST,
+        handler,
+    }
+}
+
+/// A route of workers.
+const fn work(path: &'static str, time_limit: Duration, handler: Handler) -> Route {
+    Route { method: Method::POST, path, access: Access::Scope(Scope::Work), query: &[], time_limit, handler }
 }
 
 /// Every route.
@@ -92,6 +118,13 @@ pub(super) const ROUTES: &[Route] = &[
         Box::pin(items::list(request))
     }),
     push("/api/v1/queues/{queue}/items", |request| Box::pin(push::push(request))),
+    work("/api/v1/queues/{queue}/lease", LONGEST_WAIT.saturating_add(REQUEST), |request| {
+        Box::pin(pull::lease(request))
+    }),
+    work("/api/v1/queues/{queue}/leases/{lease}/extend", REQUEST, |request| Box::pin(pull::extend(request))),
+    work("/api/v1/queues/{queue}/leases/{lease}/acknowledge", REQUEST, |request| {
+        Box::pin(pull::acknowledge(request))
+    }),
     get("/api/v1/queues/{queue}/items/{id}", &[], |request| Box::pin(items::one(request))),
     change(Method::DELETE, "/api/v1/queues/{queue}/items/{id}", &[], |request| {
         Box::pin(items::delete(request))

@@ -19,7 +19,6 @@ use super::{
     uri::{self, Query},
 };
 use crate::access::is_access_token;
-use crate::deadlines::REQUEST;
 use crate::metrics::Request;
 
 /// The delay of an answer to a client with a wrong secret.
@@ -97,8 +96,10 @@ async fn carry_out(
     let query = Query::read(request.query_string(), route.query)?;
     let request = ApiRequest { app: app.clone(), http: request, caller, query, payload, held: None };
     // The time limit does not apply to sending the answer: a stream of events goes on until the client closes it.
-    let late = |_| ApiError::Unavailable(format!("the answer was not there within {} s", REQUEST.as_secs()));
-    timeout(REQUEST, (route.handler)(request)).await.map_err(late)?
+    let late = |_| {
+        ApiError::Unavailable(format!("the answer was not there within {} s", route.time_limit.as_secs()))
+    };
+    timeout(route.time_limit, (route.handler)(request)).await.map_err(late)?
 }
 
 /// Finds out who sends the request. A client with a wrong secret gets its answer slowly. If too many try at once,

@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    os::fd::AsFd,
     sync::{Arc, mpsc},
     thread::{self, JoinHandle},
     time::Duration,
@@ -9,14 +10,16 @@ use std::{
 
 use actix_web::{
     App, HttpServer,
-    dev::ServerHandle,
+    dev::{Extensions, ServerHandle},
     rt::net::{TcpStream, UnixStream},
     web,
 };
 use rustix::net::sockopt;
 use tokio::{runtime, sync::oneshot, time::timeout};
 
-use super::{app_state::AppState, guard::Hosts, listener::Listener, routes, slow_readers::Connections};
+use super::{
+    app_state::AppState, guard::Hosts, listener::Listener, pull::Client, routes, slow_readers::Connections,
+};
 use crate::{
     config::{Http, Listen},
     control::DaemonHandle,
@@ -114,8 +117,10 @@ fn run(
             .on_connect(move |io, kept| {
                 if let Some(stream) = io.downcast_ref::<TcpStream>() {
                     give_up_on_slow_readers(stream);
+                    know_client(stream, kept);
                 }
                 if let Some(stream) = io.downcast_ref::<UnixStream>() {
+                    know_client(stream, kept);
                     match opened.add(stream) {
                         Ok(watched) => drop(kept.insert(watched)),
                         Err(error) => {
@@ -160,6 +165,16 @@ fn give_up_on_slow_readers(stream: &TcpStream) {
             %error,
             "cannot limit how slowly this connection is read"
         );
+    }
+}
+
+/// Lets requests of a connection find out whether their client still waits.
+fn know_client(stream: &impl AsFd, kept: &mut Extensions) {
+    match Client::of(stream) {
+        Ok(client) => drop(kept.insert(client)),
+        Err(error) => {
+            tracing::debug!(event = "client_unwatched", %error, "cannot see whether a client closes its connection");
+        }
     }
 }
 

@@ -79,7 +79,7 @@ pub(super) async fn create(mut request: ApiRequest) -> Answer {
         Created::TooMany => Err(ApiError::Conflict {
             code: "too_many_tokens",
             message: format!("there are {MAX_TOKENS} tokens, and no more are possible"),
-            fix: "revoke those that have expired or are not used",
+            fix: "revoke expired and unused ones",
         }),
     }
 }

@@ -37,7 +37,7 @@ fn a_path_that_is_not_utf_8_is_a_path() {
 
 #[test]
 fn handlers() {
-    insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'exce'"), @r#"kvqueue: queues.emails.handler = "exce": there is no such handler; use one of exec, log, stdout"#);
+    insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'exce'"), @r#"kvqueue: queues.emails.handler = "exce": there is no such handler; use one of exec, log, pull, stdout"#);
     insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'exec'"), @r#"kvqueue: queues.emails.handler-config: handler "exec": missing field `command`; write command = ["program", "argument"] in handler-config"#);
     insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'stdout'\nhandler-config = { colour = 'red' }"), @r#"kvqueue: queues.emails.handler-config: handler "stdout": colour: this handler has no settings; remove it"#);
 }

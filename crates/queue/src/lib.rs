@@ -115,7 +115,7 @@ pub use delayed::{Requeued, ScheduledItem};
 pub use error::{DeadLetterError, FetchError, LeaseError, MoveError, NameError, PushError, QueueError};
 pub use id::{ItemId, ParseIdError};
 pub use item::{Item, ParseStampError, Stamp};
-pub use keys::leases::LeaseId;
+pub use keys::leases::{LeaseId, ParseLeaseIdError};
 pub use keys::pause::Pause;
 pub use kind::{End, Kind, Packing};
 pub use lease::{Acknowledgement, CommitStatus, ItemOutcome, Lease};

@@ -11,9 +11,11 @@ use crate::error::{NameError, QueueError};
 use crate::id::ItemId;
 use crate::item::Item;
 use crate::keys::Space;
+use crate::keys::leases::LeaseId;
 use crate::keys::pause::Pause;
 use crate::keys::recipes::leading_integer;
 use crate::kind::{End, Kind};
+use crate::lease::Lease;
 use crate::ops;
 use crate::ops::pop::Popped;
 use crate::ops::push::Pusher;
@@ -223,6 +225,21 @@ impl Queue {
     /// seconds of a transaction: use [`Queue::peek_after`] where the length is unknown.
     pub async fn list(&self, tr: &Transaction) -> Result<Vec<Item>, QueueError> {
         ops::list::list(&self.space, tr).await
+    }
+
+    /// A lease by its id, also one that another process has made; `None` if it is over: acknowledged, or expired and swept. It can be
+    /// extended and acknowledged like that of a fetch. Its items have at most the first 100,000 bytes of their payloads.
+    ///
+    /// Two processes that acknowledge one item of it differently conflict, and the first one wins.
+    pub async fn lease(&self, tr: &Transaction, id: LeaseId) -> Result<Option<Lease>, QueueError> {
+        let Some(header) = ops::lease::header(&self.space, tr, id).await? else { return Ok(None) };
+        if header.served {
+            return Ok(None);
+        }
+        let held = ops::lease::body(&self.space, tr, id, &header, true).await?;
+        let rows: Vec<_> = held.iter().map(ops::lease::row).collect();
+        let items = ops::scan::beginnings(&self.space, &rows)?;
+        Ok(Some(Lease::new(self.space.clone(), id, &header, items, held, None)))
     }
 
     /// Watches for pushes, from the moment that `tr` reads at. Works if `tr` commits, which it can do without having

@@ -64,9 +64,7 @@ impl Args {
                 )
             }
             Created::TooMany => {
-                bail!(
-                    "there are {MAX_TOKENS} tokens, and no more are possible; revoke those that are not used"
-                )
+                bail!("there are {MAX_TOKENS} tokens, and no more are possible; revoke unused ones")
             }
         }
         let mut object = json::access_token(&token, None);

@@ -5,7 +5,10 @@ use std::time::Duration;
 use kvqueue_queue::PAYLOAD_CEILING;
 
 use super::consumers;
-use crate::config::{ConfigError, Delivery, KindName, QueueConfig, Retry, TakeEnd, Values, duration, size};
+use crate::config::{
+    ConfigError, ConsumerGroup, Delivery, KindName, QueueConfig, Retry, TakeEnd, Values, duration, size,
+};
+use crate::handlers::PULL;
 
 /// A shorter lease would run out while a commit is slow: it is extended at a third of it.
 const MIN_LEASE: Duration = Duration::from_secs(1);
@@ -17,6 +20,22 @@ const MAX_LEASE: Duration = Duration::from_hours(24);
 const YEAR: Duration = Duration::from_hours(365 * 24);
 
 impl QueueConfig {
+    /// Workers of other programs take the items, so what is said about consumers has no effect.
+    fn validate_pull(&self, key: impl Fn(&str) -> String) -> Result<(), ConfigError> {
+        if self.handler != PULL {
+            return Ok(());
+        }
+        let problem = "handler \"pull\" leaves the items to workers of other programs";
+        if self.consumers != ConsumerGroup::defaults() {
+            return Err(ConfigError::value(key("consumers"), "[..]", problem, "remove it"));
+        }
+        if self.delivery != Delivery::AtLeastOnce {
+            let fix = "remove it: workers acknowledge what they have handled";
+            return Err(ConfigError::value(key("delivery"), "...", problem, fix));
+        }
+        Ok(())
+    }
+
     pub(in crate::config) fn validate(
         &self,
         name: &str,
@@ -28,6 +47,7 @@ impl QueueConfig {
         let key = |key: &str| format!("queues.{name}.{key}");
         self.validate_layout(key)?;
         consumers::validate(&self.consumers, &key("consumers"))?;
+        self.validate_pull(key)?;
         if self.poll_interval.is_zero() {
             let fix = "write a time such as \"30s\"; pushes wake consumers at once in any case";
             let problem = "an idle consumer would never rest";

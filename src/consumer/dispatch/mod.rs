@@ -6,7 +6,7 @@
 mod at_least_once;
 mod at_most_once;
 mod latency;
-mod outcome;
+pub(crate) mod outcome;
 
 use std::{ops::Range, sync::Arc, time::Instant};
 

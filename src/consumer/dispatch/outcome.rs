@@ -8,7 +8,7 @@ use crate::handlers::Outcome;
 
 /// For attempt number `attempt`, which ended with `outcome` at `now`. `random` is any number, for the
 /// backoff's jitter.
-pub(super) fn of(
+pub(crate) fn of(
     outcome: Outcome,
     attempt: u32,
     rules: &RetryRules,

@@ -15,7 +15,7 @@ const AT_START: &[&[&str]] = &[
 ];
 
 /// But for these, and all below them.
-const AT_ONCE: &[&[&str]] = &[&["http", "read-only"], &["http", "origins"]];
+const AT_ONCE: &[&[&str]] = &[&["http", "read-only"], &["http", "require-token"], &["http", "origins"]];
 
 /// A configuration that only a restart can put in force.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]

@@ -103,8 +103,9 @@ impl Asker<'_> {
         let mut parts = path.split('?');
         let (pattern, query) = (parts.next().unwrap(), parts.next());
         let mut actual = pattern.to_owned();
-        for (name, value) in ["{queue}", "{id}"].iter().zip(values) {
-            actual = actual.replace(name, value);
+        for value in values {
+            let (before, rest) = actual.split_once('{').expect("the path has a place for each value");
+            actual = format!("{before}{value}{}", rest.split_once('}').unwrap().1);
         }
         if let Some(query) = query {
             actual += &format!("?{query}");
@@ -124,7 +125,7 @@ fn the_document_is_what_is_served() {
     let db = Database::new();
     with_dead(&db, &["one", "two", "three"]);
     let config = "[queues.q]\nhandler = 'exec'\nhandler-config = { command = ['sleep', '100'] }\nconsumers = [{ k = 1 }]\n\
-                  [queues.idle]\nhandler = 'log'\n";
+                  [queues.idle]\nhandler = 'log'\n[queues.work]\nhandler = 'pull'\n";
     let served = serve(&db, &format!("shutdown-timeout = '0s'\n{config}"));
     let asker = Asker { document: Document(document()), served: &served };
     let ask = |status, method: &str, path: &str, values: &[&str], body| {
@@ -186,6 +187,25 @@ fn the_document_is_what_is_served() {
     let purge = "/api/v1/queues/{queue}/dead/purge";
     ask(200, "POST", purge, &["dead"], Some(json!({"confirm": "dead"})));
     ask(409, "POST", purge, &["dead"], Some(json!({"confirm": ""})));
+
+    let lease = "/api/v1/queues/{queue}/lease";
+    ask(200, "POST", lease, &["work"], None);
+    ask(201, "POST", items, &["work"], Some(json!({"items": [entry(7), {"payload_base64": "/w=="}]})));
+    let leased = ask(200, "POST", lease, &["work"], Some(json!({"max": 2})));
+    let (held, id) = (leased["lease"].as_str().unwrap(), leased["items"][0]["id"].as_str().unwrap());
+    ask(200, "POST", "/api/v1/queues/{queue}/leases/{lease}/extend", &["work", held], None);
+    let acknowledge = "/api/v1/queues/{queue}/leases/{lease}/acknowledge";
+    let done = json!({"outcomes": [{"id": id, "outcome": "done"}], "release_rest": true});
+    ask(200, "POST", acknowledge, &["work", held], Some(done.clone()));
+    ask(409, "POST", acknowledge, &["work", held], Some(done));
+
+    let tokens = "/api/v1/tokens";
+    let new = json!({"name": "n", "scopes": ["push"], "expires_in": 60});
+    ask(201, "POST", tokens, &[], Some(new.clone()));
+    ask(409, "POST", tokens, &[], Some(new));
+    get(tokens, &[]);
+    ask(200, "DELETE", "/api/v1/tokens/{name}", &["n"], None);
+    ask(404, "DELETE", "/api/v1/tokens/{name}", &["n"], None);
 
     ask(204, "PUT", "/api/v1/queues/{queue}/pause", &["idle"], None);
     ask(204, "PUT", "/api/v1/queues/{queue}/pause", &["idle"], Some(json!({"reason": "why"})));

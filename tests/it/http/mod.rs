@@ -8,6 +8,7 @@ mod hostile;
 mod manual;
 mod memory;
 mod orders;
+mod pull;
 mod tokens;
 
 use crate::support::{Database, Served, run, serve};

@@ -6,6 +6,9 @@
 //! Header: format, which also tells whether the one it was written for has yet to take it up, deadline, length, number of items,
 //! number of pieces, a bit for each item (set: acknowledged), and the body itself if there are no pieces.
 
+use std::fmt;
+use std::str::FromStr;
+
 use bytes::Bytes;
 
 use crate::id::ItemId;
@@ -37,6 +40,36 @@ pub struct LeaseId {
     pub session: SessionId,
     /// The number of its attempt.
     pub number: u64,
+}
+
+/// A text is not the id of a lease.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("lease {text:?} is not 32 hexadecimal digits, a hyphen and a number")]
+pub struct ParseLeaseIdError {
+    text: String,
+}
+
+impl fmt::Display for LeaseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}-{}", self.session, self.number)
+    }
+}
+
+impl FromStr for LeaseId {
+    type Err = ParseLeaseIdError;
+
+    fn from_str(text: &str) -> Result<LeaseId, ParseLeaseIdError> {
+        let parse = || {
+            let (session, number) = text.split_once('-')?;
+            let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+            if session.len() != 32 || !session.bytes().all(is_digit) || number.starts_with(['+', '0']) {
+                return None;
+            }
+            let session = u128::from_str_radix(session, 16).ok()?.to_be_bytes();
+            Some(LeaseId { session: SessionId(session), number: number.parse().ok()? })
+        };
+        parse().ok_or_else(|| ParseLeaseIdError { text: text.to_owned() })
+    }
 }
 
 /// The header of a lease.
@@ -246,6 +279,17 @@ mod tests {
     prop_compose! {
         fn held()(id: Vec<u8>, meta: Vec<u8>, value in prop::collection::vec(any::<u8>(), 0..3_000)) -> Held {
             Held { id: ItemId::new(id.into()), meta: meta.into(), value: value.into() }
+        }
+    }
+
+    #[test]
+    fn an_id_is_written_in_one_way() {
+        let id = LeaseId { session: SessionId([0xab; 16]), number: 12 };
+        assert_eq!(id.to_string(), format!("{}-12", "ab".repeat(16)));
+        assert_eq!(id.to_string().parse(), Ok(id));
+        for wrong in ["", "-1", "ab-1", &format!("{}-1", "AB".repeat(16)), &format!("{}-01", "ab".repeat(16))]
+        {
+            assert!(wrong.parse::<LeaseId>().is_err(), "{wrong}");
         }
     }
 

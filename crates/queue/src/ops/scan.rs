@@ -215,6 +215,11 @@ pub(crate) async fn items(space: &Space, tr: &Transaction, rows: &[Row]) -> Resu
     Ok(items)
 }
 
+/// The items of rows, with what of their payloads is in the rows.
+pub(crate) fn beginnings(space: &Space, rows: &[Row]) -> Result<Vec<Item>, QueueError> {
+    rows.iter().map(|row| item(space, row)).collect()
+}
+
 /// The item of a row, with what of its payload is in the row.
 fn item(space: &Space, row: &Row) -> Result<Item, QueueError> {
     let whole = || recipes::unpack_value(space.kind.packing(), &row.value);

@@ -69,6 +69,36 @@ fn items_are_acknowledged_one_by_one_and_each_once() {
 }
 
 #[test]
+fn a_lease_is_acknowledged_by_another_process_that_has_its_id() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.push(&q, &["a", "b", "c"]).await;
+        let mut first = lease(t, &q, 3).await;
+        let id = first.id().to_string().parse().unwrap();
+        assert_eq!(id, first.id());
+        let find = async || q.lease(&t.db.create_trx().unwrap(), id).await.unwrap();
+        let mut other = find().await.unwrap();
+        assert_eq!(payloads(other.items()), ["a", "b", "c"]);
+        other
+            .acknowledge(&t.db, &policy(), &[(0, ItemOutcome::Done), (2, ItemOutcome::Release)])
+            .await
+            .unwrap();
+        // The first holder is late with these two.
+        first
+            .acknowledge(&t.db, &policy(), &[(0, ItemOutcome::Release), (2, ItemOutcome::Done)])
+            .await
+            .unwrap();
+        assert_eq!(first.open().collect::<Vec<_>>(), [1]);
+        assert_eq!(t.list(&q).await, ["c"]);
+        assert_eq!(find().await.unwrap().open().collect::<Vec<_>>(), [1]);
+        first.acknowledge(&t.db, &policy(), &[(1, ItemOutcome::Done)]).await.unwrap();
+        assert!(find().await.is_none());
+        let late = other.acknowledge(&t.db, &policy(), &[(1, ItemOutcome::Done)]).await;
+        assert!(matches!(late, Err(LeaseError::Lost)), "{late:?}");
+    });
+}
+
+#[test]
 fn a_lost_lease_can_be_neither_acknowledged_nor_extended() {
     on_database(async |t| {
         let q = t.queue("q");

@@ -1,0 +1,23 @@
+//! Whether a client still waits for its answer.
+
+use std::{io, os::fd::OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// A connection of a client.
+#[derive(Debug)]
+pub(in crate::http) struct Client(OwnedFd);
+
+impl Client {
+    /// The client at the other end of a connection.
+    pub(in crate::http) fn of(connection: impl std::os::fd::AsFd) -> io::Result<Self> {
+        Ok(Self(connection.as_fd().try_clone_to_owned()?))
+    }
+
+    /// Whether it has closed its end, or the connection is broken.
+    pub(in crate::http) fn is_gone(&self) -> bool {
+        let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        let mut polled = [PollFd::new(&self.0, gone)];
+        poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+    }
+}

@@ -1,0 +1,14 @@
+//! Leases over HTTP, for workers that are programs of their own.
+//!
+//! A lease belongs to whoever has its id, and the database has everything else about it. So every daemon of
+//! the database can extend and acknowledge it, and a worker goes on when its daemon dies.
+
+mod acknowledge;
+mod client;
+mod lease;
+mod pullers;
+
+pub(super) use acknowledge::{acknowledge, extend};
+pub(super) use client::Client;
+pub(super) use lease::{LONGEST_WAIT, lease};
+pub(super) use pullers::Pullers;

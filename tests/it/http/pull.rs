@@ -1,0 +1,216 @@
+//! Workers that lease items over HTTP.
+
+use std::{
+    io::Write,
+    net::{Shutdown, TcpStream},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use crate::support::{Address, Database, Reply, Served, run, serve};
+
+const PULL: &str = "[queues.q]\nhandler = 'pull'\nretry.max-attempts = 2\nlease = '1s'\n";
+
+/// A worker at one daemon.
+struct Worker(Address);
+
+impl Worker {
+    fn at(served: &Served) -> Self {
+        Self(served.at.clone())
+    }
+
+    fn lease(&self, body: Value) -> Reply {
+        self.0.post("/api/v1/queues/q/lease", &body)
+    }
+
+    /// The lease, and the items as payload and attempt.
+    #[track_caller]
+    fn leased(&self, max: usize) -> (String, Vec<Value>) {
+        let answer = self.lease(json!({"max": max, "lease_ms": 30_000})).is(200);
+        (answer["lease"].as_str().unwrap_or_default().to_owned(), answer["items"].as_array().unwrap().clone())
+    }
+
+    fn extend(&self, lease: &str) -> Reply {
+        self.0.request("POST", &format!("/api/v1/queues/q/leases/{lease}/extend")).send()
+    }
+
+    fn acknowledge(&self, lease: &str, body: &Value) -> Reply {
+        self.0.post(&format!("/api/v1/queues/q/leases/{lease}/acknowledge"), body)
+    }
+}
+
+fn payloads(items: &[Value]) -> Vec<&str> {
+    items.iter().map(|item| item["payload"].as_str().unwrap()).collect()
+}
+
+fn outcome(item: &Value, outcome: &str) -> Value {
+    json!({"id": item["id"], "outcome": outcome})
+}
+
+#[test]
+fn outcomes_are_those_of_the_daemons_own_handlers() {
+    let db = Database::new();
+    run(&db, &["push", "q", "a", "b", "c", "d", "e"]).ok();
+    let served = serve(&db, PULL);
+    let worker = Worker::at(&served);
+    let (lease, items) = worker.leased(9);
+    assert_eq!(payloads(&items), ["a", "b", "c", "d", "e"]);
+    assert!(items.iter().all(|item| item["attempt"] == 1), "{items:?}");
+    assert_eq!(worker.leased(9).1, [] as [Value; 0]);
+    assert_eq!(worker.extend(&lease).is(200), json!({"lease": lease, "open": 5}));
+    let body = json!({"outcomes": [
+        outcome(&items[0], "done"),
+        {"id": items[1]["id"], "outcome": "retry", "after_ms": 0, "reason": "not yet"},
+        {"id": items[2]["id"], "outcome": "dead", "reason": "never"},
+    ]});
+    assert_eq!(worker.acknowledge(&lease, &body).is(200), json!({"acknowledged": 3, "open": 2}));
+    // The answer was lost, and the worker asks again.
+    assert_eq!(worker.acknowledge(&lease, &body).is(200), json!({"acknowledged": 0, "open": 2}));
+    let rest = json!({"outcomes": [outcome(&items[3], "done")], "release_rest": true});
+    assert_eq!(worker.acknowledge(&lease, &rest).is(200), json!({"acknowledged": 2, "open": 0}));
+    assert_eq!(worker.acknowledge(&lease, &rest).error(409), "lease_lost");
+    assert_eq!(worker.extend(&lease).error(409), "lease_lost");
+    let (lease, items) = worker.leased(9);
+    assert_eq!(payloads(&items), ["b", "e"]);
+    assert_eq!((&items[0]["attempt"], &items[1]["attempt"]), (&json!(2), &json!(1)));
+    // The last attempt has failed.
+    let body = json!({"outcomes": [outcome(&items[0], "retry"), outcome(&items[1], "done")]});
+    worker.acknowledge(&lease, &body).is(200);
+    let dead = served.at.get("/api/v1/queues/q/dead").is(200);
+    let mut reasons: Vec<_> =
+        dead["letters"].as_array().unwrap().iter().map(|it| it["reason"].as_str().unwrap()).collect();
+    reasons.sort_unstable();
+    assert_eq!(reasons, ["never", "the worker gave no reason"]);
+    assert_eq!(run(&db, &["len", "q"]).ok(), "0\n");
+}
+
+#[test]
+fn a_push_wakes_a_worker_that_waits() {
+    let db = Database::new();
+    run(&db, &["push", "q", "first"]).ok();
+    let served = serve(&db, PULL);
+    let worker = Worker::at(&served);
+    let (_, items) = worker.leased(1);
+    assert_eq!(payloads(&items), ["first"]);
+    let began = Instant::now();
+    assert_eq!(worker.lease(json!({"wait_ms": 300})).is(200), json!({"lease": null, "items": []}));
+    assert!(began.elapsed() >= Duration::from_millis(300));
+    let (pushed, taken) = thread::scope(|scope| {
+        let waiting: Vec<_> = (0..3)
+            .map(|_| scope.spawn(|| worker.lease(json!({"wait_ms": 20_000, "lease_ms": 30_000})).is(200)))
+            .collect();
+        thread::sleep(Duration::from_millis(500));
+        let began = Instant::now();
+        for payload in ["one", "two", "three"] {
+            run(&db, &["push", "q", payload]).ok();
+        }
+        let answers: Vec<Value> = waiting.into_iter().map(|it| it.join().unwrap()).collect();
+        (began.elapsed(), answers)
+    });
+    // Nobody waits for another look.
+    assert!(pushed < Duration::from_secs(10), "{pushed:?}");
+    let mut taken: Vec<_> = taken.iter().map(|it| it["items"][0]["payload"].as_str().unwrap()).collect();
+    taken.sort_unstable();
+    assert_eq!(taken, ["one", "three", "two"]);
+}
+
+#[test]
+fn a_worker_that_has_gone_costs_no_attempt() {
+    let db = Database::new();
+    let served = serve(&db, PULL);
+    let body = json!({"wait_ms": 20_000}).to_string();
+    let head = format!(
+        "POST /api/v1/queues/q/lease HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        served.at.tcp(),
+        body.len()
+    );
+    for how in [Shutdown::Both, Shutdown::Write] {
+        let mut stream = TcpStream::connect(served.at.tcp()).unwrap();
+        stream.write_all(head.as_bytes()).unwrap();
+        thread::sleep(Duration::from_millis(300));
+        stream.shutdown(how).unwrap();
+    }
+    thread::sleep(Duration::from_millis(100));
+    run(&db, &["push", "q", "here"]).ok();
+    let worker = Worker::at(&served);
+    let answer = worker.lease(json!({"wait_ms": 5_000})).is(200);
+    assert_eq!((&answer["items"][0]["payload"], &answer["items"][0]["attempt"]), (&json!("here"), &json!(1)));
+}
+
+#[test]
+fn a_lease_outlives_its_daemon_and_expires_with_its_worker() {
+    let db = Database::new();
+    run(&db, &["push", "q", "kept", "lost"]).ok();
+    let first = serve(&db, PULL);
+    let (kept, items) = Worker::at(&first).leased(1);
+    let short = Worker::at(&first).lease(json!({"lease_ms": 1_000})).is(200);
+    let second = serve(&db, PULL);
+    first.daemon.signal(rustix::process::Signal::KILL);
+    drop(first);
+    let worker = Worker::at(&second);
+    worker.extend(&kept).is(200);
+    worker.acknowledge(&kept, &json!({"outcomes": [outcome(&items[0], "done")]})).is(200);
+    let again = worker.lease(json!({"wait_ms": 30_000})).is(200);
+    assert_eq!((&again["items"][0]["payload"], &again["items"][0]["attempt"]), (&json!("lost"), &json!(2)));
+    let late = short["lease"].as_str().unwrap();
+    let body = json!({"outcomes": [outcome(&short["items"][0], "done")]});
+    assert_eq!(worker.acknowledge(late, &body).error(409), "lease_lost");
+}
+
+#[test]
+fn a_paused_queue_leases_nothing() {
+    let db = Database::new();
+    run(&db, &["push", "q", "one"]).ok();
+    let served = serve(&db, PULL);
+    let worker = Worker::at(&served);
+    run(&db, &["pause", "q"]).ok();
+    thread::sleep(Duration::from_millis(500));
+    assert_eq!(worker.lease(json!({"wait_ms": 1_500})).is(200)["lease"], Value::Null);
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| worker.lease(json!({"wait_ms": 20_000})).is(200));
+        thread::sleep(Duration::from_millis(300));
+        run(&db, &["resume", "q"]).ok();
+        assert_eq!(waiting.join().unwrap()["items"][0]["payload"], "one");
+    });
+}
+
+#[test]
+fn wrong_requests_of_workers_are_refused() {
+    let db = Database::new();
+    run(&db, &["push", "q", "one"]).ok();
+    let served = serve(&db, PULL);
+    let worker = Worker::at(&served);
+    for wrong in [
+        json!({"max": 0}),
+        json!({"max": 1_001}),
+        json!({"wait_ms": 60_001}),
+        json!({"lease_ms": 999}),
+        json!({"lease_ms": 43_200_001}),
+        json!({"items": 1}),
+    ] {
+        assert_eq!(worker.lease(wrong.clone()).error(400), "bad_request", "{wrong}");
+    }
+    let (lease, items) = worker.leased(1);
+    for wrong in [
+        json!({}),
+        json!({"outcomes": []}),
+        json!({"outcomes": [{"id": items[0]["id"], "outcome": "finished"}]}),
+        json!({"outcomes": [{"id": "x00", "outcome": "done"}]}),
+        json!({"outcomes": [{"id": "nonsense", "outcome": "done"}]}),
+        json!({"outcomes": [{"id": items[0]["id"], "outcome": "done", "after_ms": 5}]}),
+        json!({"outcomes": [outcome(&items[0], "done"), outcome(&items[0], "done")]}),
+    ] {
+        assert_eq!(worker.acknowledge(&lease, &wrong).error(400), "bad_request", "{wrong}");
+    }
+    assert_eq!(worker.extend("nonsense").error(400), "bad_request");
+    assert_eq!(worker.extend(&format!("{}-1", "0".repeat(32))).error(409), "lease_lost");
+    let config = db.file("wrong.toml");
+    for (text, key) in [("consumers = 2", "consumers"), ("delivery = 'at-most-once'", "delivery")] {
+        std::fs::write(&config, format!("[queues.q]\nhandler = 'pull'\n{text}\n")).unwrap();
+        let refused = run(&db, &["config", "check", "--config", config.to_str().unwrap()]);
+        assert_eq!(refused.code, Some(78), "{refused:?}");
+        assert!(refused.stderr.contains(&format!("queues.q.{key}")), "{refused:?}");
+    }
+}
