@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     api_request::{Answer, ApiRequest},
+    body::whole,
     error::ApiError,
 };
 use crate::{
@@ -31,6 +32,9 @@ pub(super) async fn list(request: ApiRequest) -> Answer {
     Ok(HttpResponse::Ok().json(json!({ "tokens": tokens.iter().map(shown).collect::<Vec<Value>>() })))
 }
 
+/// The longest life of a token that ends, in seconds: a hundred years.
+const LONGEST: u64 = 100 * 365 * 24 * 3_600;
+
 /// The token that is to be made.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -40,22 +44,26 @@ struct New {
     /// All queues if nothing is said.
     queues: Option<Vec<QueuePattern>>,
     /// When it ends, in seconds from now; never if nothing is said.
+    #[serde(default, deserialize_with = "whole")]
     expires_in: Option<u64>,
 }
 
 impl New {
-    fn with_time(self) -> NewToken {
+    fn with_time(self) -> Result<NewToken, ApiError> {
         let Self { name, scopes, queues, expires_in } = self;
+        if expires_in.is_some_and(|seconds| seconds > LONGEST) {
+            return Err(ApiError::Bad(format!("expires_in is at most {LONGEST} seconds, a hundred years")));
+        }
         let millis = |seconds| u64::try_from(Duration::from_secs(seconds).as_millis()).unwrap_or(u64::MAX);
         let expires_at = expires_in.map(|seconds| clock::now().saturating_add(millis(seconds)));
         let queues = queues.unwrap_or_else(|| vec![QueuePattern::all()]);
-        NewToken { name, scopes, queues, expires_at }
+        Ok(NewToken { name, scopes, queues, expires_at })
     }
 }
 
 /// `POST /api/v1/tokens`
 pub(super) async fn create(mut request: ApiRequest) -> Answer {
-    let new = request.json::<New>().await?.with_time();
+    let new = request.json::<New>().await?.with_time()?;
     let (text, token) = new.issue(clock::now()).map_err(ApiError::Bad)?;
     let (store, record) = (&request.app.token_store(), &token);
     let created = request

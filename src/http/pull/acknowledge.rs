@@ -19,6 +19,9 @@ use crate::{
     },
 };
 
+/// The longest pause before a retry, in milliseconds: a year.
+const LONGEST_PAUSE: usize = 365 * 24 * 3_600 * 1_000;
+
 /// How an item's attempt ended.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -77,10 +80,6 @@ pub(in crate::http) async fn extend(request: ApiRequest) -> Answer {
 /// `POST .../acknowledge`
 pub(in crate::http) async fn acknowledge(mut request: ApiRequest) -> Answer {
     let Outcomes { outcomes, release_rest } = request.json().await?;
-    if outcomes.is_empty() && !release_rest {
-        let problem = "say how the items ended in \"outcomes\", or \"release_rest\": true";
-        return Err(ApiError::Bad(problem.to_owned()));
-    }
     let config = request.app.config();
     let rules = config.queues.get(&*request.value("queue")).map_or_else(Retry::default, |queue| queue.retry);
     let mut lease = held(&request).await?;
@@ -105,8 +104,11 @@ fn matched(
     for OneOutcome { id, outcome: word, after_ms, reason } in outcomes {
         let id: ItemId = id.parse().map_err(|error| ApiError::Bad(format!("{error}")))?;
         let Some((index, attempt)) = left.remove(&id) else {
-            return Err(ApiError::Bad(format!("item {id} is not in this lease, or is named twice")));
+            return Err(ApiError::NotFound(format!("item {id} is not in this lease, or is named twice")));
         };
+        if after_ms.is_some_and(|millis| millis > LONGEST_PAUSE) {
+            return Err(ApiError::Bad(format!("after_ms is at most {LONGEST_PAUSE}")));
+        }
         if after_ms.is_some() && !matches!(word, Word::Retry) {
             return Err(ApiError::Bad("after_ms is for the outcome retry".to_owned()));
         }

@@ -1,6 +1,6 @@
 //! Leases over HTTP, for workers that are programs of their own.
 //!
-//! A lease belongs to whoever has its id, and the database has everything else about it. So every daemon of
+//! A lease belongs to every program that has its id, and the database has everything else about it. So every daemon of
 //! the database can extend and acknowledge it, and a worker goes on when its daemon dies.
 
 mod acknowledge;

@@ -21,7 +21,7 @@ use crate::{
     http::{app_state::AppState, error::ApiError},
 };
 
-/// The most queues with a puller. When there are more, those that nobody waits at are dropped.
+/// The most queues with a puller. When there are more, the ones at which nobody waits are dropped.
 const MOST: usize = 1_024;
 
 /// How often an empty queue is looked at although no push woke anybody.

@@ -21,14 +21,14 @@ impl Worker {
         Self(served.at.clone())
     }
 
-    fn lease(&self, body: Value) -> Reply {
-        self.0.post("/api/v1/queues/q/lease", &body)
+    fn lease(&self, body: &Value) -> Reply {
+        self.0.post("/api/v1/queues/q/lease", body)
     }
 
     /// The lease, and the items as payload and attempt.
     #[track_caller]
     fn leased(&self, max: usize) -> (String, Vec<Value>) {
-        let answer = self.lease(json!({"max": max, "lease_ms": 30_000})).is(200);
+        let answer = self.lease(&json!({"max": max, "lease_ms": 30_000})).is(200);
         (answer["lease"].as_str().unwrap_or_default().to_owned(), answer["items"].as_array().unwrap().clone())
     }
 
@@ -95,11 +95,11 @@ fn a_push_wakes_a_worker_that_waits() {
     let (_, items) = worker.leased(1);
     assert_eq!(payloads(&items), ["first"]);
     let began = Instant::now();
-    assert_eq!(worker.lease(json!({"wait_ms": 300})).is(200), json!({"lease": null, "items": []}));
+    assert_eq!(worker.lease(&json!({"wait_ms": 300})).is(200), json!({"lease": null, "items": []}));
     assert!(began.elapsed() >= Duration::from_millis(300));
     let (pushed, taken) = thread::scope(|scope| {
         let waiting: Vec<_> = (0..3)
-            .map(|_| scope.spawn(|| worker.lease(json!({"wait_ms": 20_000, "lease_ms": 30_000})).is(200)))
+            .map(|_| scope.spawn(|| worker.lease(&json!({"wait_ms": 20_000, "lease_ms": 30_000})).is(200)))
             .collect();
         thread::sleep(Duration::from_millis(500));
         let began = Instant::now();
@@ -135,7 +135,7 @@ fn a_worker_that_has_gone_costs_no_attempt() {
     thread::sleep(Duration::from_millis(100));
     run(&db, &["push", "q", "here"]).ok();
     let worker = Worker::at(&served);
-    let answer = worker.lease(json!({"wait_ms": 5_000})).is(200);
+    let answer = worker.lease(&json!({"wait_ms": 5_000})).is(200);
     assert_eq!((&answer["items"][0]["payload"], &answer["items"][0]["attempt"]), (&json!("here"), &json!(1)));
 }
 
@@ -145,14 +145,14 @@ fn a_lease_outlives_its_daemon_and_expires_with_its_worker() {
     run(&db, &["push", "q", "kept", "lost"]).ok();
     let first = serve(&db, PULL);
     let (kept, items) = Worker::at(&first).leased(1);
-    let short = Worker::at(&first).lease(json!({"lease_ms": 1_000})).is(200);
+    let short = Worker::at(&first).lease(&json!({"lease_ms": 1_000})).is(200);
     let second = serve(&db, PULL);
     first.daemon.signal(rustix::process::Signal::KILL);
     drop(first);
     let worker = Worker::at(&second);
     worker.extend(&kept).is(200);
     worker.acknowledge(&kept, &json!({"outcomes": [outcome(&items[0], "done")]})).is(200);
-    let again = worker.lease(json!({"wait_ms": 30_000})).is(200);
+    let again = worker.lease(&json!({"wait_ms": 30_000})).is(200);
     assert_eq!((&again["items"][0]["payload"], &again["items"][0]["attempt"]), (&json!("lost"), &json!(2)));
     let late = short["lease"].as_str().unwrap();
     let body = json!({"outcomes": [outcome(&short["items"][0], "done")]});
@@ -167,9 +167,9 @@ fn a_paused_queue_leases_nothing() {
     let worker = Worker::at(&served);
     run(&db, &["pause", "q"]).ok();
     thread::sleep(Duration::from_millis(500));
-    assert_eq!(worker.lease(json!({"wait_ms": 1_500})).is(200)["lease"], Value::Null);
+    assert_eq!(worker.lease(&json!({"wait_ms": 1_500})).is(200)["lease"], Value::Null);
     thread::scope(|scope| {
-        let waiting = scope.spawn(|| worker.lease(json!({"wait_ms": 20_000})).is(200));
+        let waiting = scope.spawn(|| worker.lease(&json!({"wait_ms": 20_000})).is(200));
         thread::sleep(Duration::from_millis(300));
         run(&db, &["resume", "q"]).ok();
         assert_eq!(waiting.join().unwrap()["items"][0]["payload"], "one");
@@ -190,20 +190,22 @@ fn wrong_requests_of_workers_are_refused() {
         json!({"lease_ms": 43_200_001}),
         json!({"items": 1}),
     ] {
-        assert_eq!(worker.lease(wrong.clone()).error(400), "bad_request", "{wrong}");
+        assert_eq!(worker.lease(&wrong).error(400), "bad_request", "{wrong}");
     }
     let (lease, items) = worker.leased(1);
     for wrong in [
-        json!({}),
-        json!({"outcomes": []}),
         json!({"outcomes": [{"id": items[0]["id"], "outcome": "finished"}]}),
-        json!({"outcomes": [{"id": "x00", "outcome": "done"}]}),
+        json!({"outcomes": [{"id": items[0]["id"], "outcome": "retry", "after_ms": 31_536_000_001_u64}]}),
         json!({"outcomes": [{"id": "nonsense", "outcome": "done"}]}),
         json!({"outcomes": [{"id": items[0]["id"], "outcome": "done", "after_ms": 5}]}),
-        json!({"outcomes": [outcome(&items[0], "done"), outcome(&items[0], "done")]}),
     ] {
         assert_eq!(worker.acknowledge(&lease, &wrong).error(400), "bad_request", "{wrong}");
     }
+    let twice = json!({"outcomes": [outcome(&items[0], "done"), outcome(&items[0], "done")]});
+    for unknown in [twice, json!({"outcomes": [{"id": "x00", "outcome": "done"}]})] {
+        assert_eq!(worker.acknowledge(&lease, &unknown).error(404), "not_found", "{unknown}");
+    }
+    assert_eq!(worker.acknowledge(&lease, &json!({})).is(200), json!({"acknowledged": 0, "open": 1}));
     assert_eq!(worker.extend("nonsense").error(400), "bad_request");
     assert_eq!(worker.extend(&format!("{}-1", "0".repeat(32))).error(409), "lease_lost");
     let config = db.file("wrong.toml");
