@@ -1,20 +1,13 @@
-// Calls of the daemon's API, and the token for them.
+// Calls of the daemon's API. A cookie that scripts cannot read says who is signed in.
 
-const KEY = "kvqueue-token";
 const PATIENCE = 15000;
 
 let asker = async () => false;
 
-// Who asks the person for a token: a function that resolves to whether there is a new one.
+// Asks the person for a token: a function that resolves to whether the browser is signed in.
 export function onTokenNeeded(ask) {
   asker = ask;
 }
-
-export const token = {
-  get: () => sessionStorage.getItem(KEY),
-  set: (value) => sessionStorage.setItem(KEY, value),
-  forget: () => sessionStorage.removeItem(KEY),
-};
 
 export class ApiError extends Error {
   constructor(status, { code, message, fix } = {}) {
@@ -22,8 +15,6 @@ export class ApiError extends Error {
     Object.assign(this, { status, code: code ?? "unknown", fix: fix ?? "" });
   }
 }
-
-export const authorization = () => (token.get() ? { Authorization: `Bearer ${token.get()}` } : {});
 
 export async function failure(response) {
   const body = await response.json().catch(() => ({}));
@@ -33,7 +24,7 @@ export async function failure(response) {
 export const path = (queue, ...rest) => ["queues", queue, ...rest].map(encodeURIComponent).join("/");
 
 export async function call(method, where, body) {
-  const headers = { Accept: "application/json", ...authorization() };
+  const headers = { Accept: "application/json" };
   if (body !== undefined) headers["Content-Type"] = "application/json";
   const request = { method, headers, body: JSON.stringify(body), signal: AbortSignal.timeout(PATIENCE), cache: "no-store" };
   let response;
@@ -49,3 +40,16 @@ export async function call(method, where, body) {
 }
 
 export const get = (where) => call("GET", where);
+
+// Signs the browser in with a token. False if the daemon does not know it.
+export async function signIn(token) {
+  const headers = { Authorization: `Bearer ${token}` };
+  const response = await fetch("sign-in", { method: "POST", headers, signal: AbortSignal.timeout(PATIENCE) });
+  if (!response.ok && response.status !== 401) throw await failure(response);
+  return response.ok;
+}
+
+export async function signOut() {
+  const response = await fetch("sign-in", { method: "DELETE", signal: AbortSignal.timeout(PATIENCE) });
+  if (!response.ok) throw await failure(response);
+}

@@ -1,6 +1,6 @@
 // The page: which part of it is shown, and what the daemon's events change in it.
 
-import { onTokenNeeded, token } from "./api.js";
+import { onTokenNeeded } from "./api.js";
 import { consumers } from "./consumers.js";
 import { daemon } from "./daemon.js";
 import { h, keyed, text } from "./dom.js";
@@ -68,7 +68,7 @@ function notice() {
     const old = snapshot ? " What is shown is as it was last." : "";
     all.push(["bad", "lost", `No connection: ${about.reason}.${old}`, left ? `Trying again in ${left} s.` : "Trying again."]);
   }
-  if (state === "token") all.push(["warn", "token", "This daemon asks for its token.", ""]);
+  if (state === "token") all.push(["warn", "token", "This daemon asks for a token.", ""]);
   if (snapshot && state !== "lost") {
     if (snapshot.not_ready.length) all.push(["bad", "ready", `Not ready: ${snapshot.not_ready.join("; ")}.`, ""]);
     const refused = snapshot.database.space?.pushes_refused;
@@ -89,14 +89,14 @@ function notice() {
   document.body.classList.toggle("stale", state === "lost");
 }
 
-async function needToken(wrong) {
-  if (await askForToken(wrong)) return;
+async function needToken() {
+  if (await askForToken()) return;
   await new Promise((resolve) => {
-    app.enter = async () => (await askForToken(false)) && resolve();
+    app.enter = async () => (await askForToken()) && resolve();
   });
 }
 
-onTokenNeeded(() => askForToken(Boolean(token.get())));
+onTokenNeeded(askForToken);
 follow({
   snapshot: (snapshot) => {
     app.snapshot = snapshot;

@@ -1,6 +1,6 @@
 // The daemon itself: its database, its configuration.
 
-import { call } from "./api.js";
+import { call, signOut } from "./api.js";
 import { h, keyed, text } from "./dom.js";
 import { age, moment, since, space, visible } from "./format.js";
 import { action, toast } from "./ui.js";
@@ -23,10 +23,15 @@ export function daemon(server) {
     const idle = left.length ? ` Removed, with items that this daemon does not process any more: ${left.map((it) => `${it.queue} (${it.items})`).join(", ")}.` : "";
     toast(changed.length ? `Changed: ${changed.join(", ")}.${still}${idle}` : "Nothing differs from what is in force.");
   });
-  const element = h("div", null, h("h1", null, "Daemon"), list, h("p", { class: "buttons" }, reload));
+  const leave = action("Sign out", async () => {
+    await signOut();
+    location.reload();
+  });
+  const element = h("div", null, h("h1", null, "Daemon"), list, h("p", { class: "buttons" }, reload, leave));
 
   function update(it) {
     reload.hidden = server.read_only;
+    leave.hidden = !server.signed_in;
     const { database, config } = it;
     const facts = [
       ["State", it.not_ready.length ? `${PHASES[it.phase]}: ${it.not_ready.join("; ")}` : PHASES[it.phase]],

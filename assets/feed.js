@@ -1,13 +1,13 @@
 // The daemon's events: snapshots, as they come, and what is to be said while none do.
 
-import { authorization, failure } from "./api.js";
+import { failure } from "./api.js";
 
 const SILENCE = 40000; // the daemon says something every 15 s
 const HIDDEN = 60000; // nobody looks: the daemon need not either
 const FIRST = 1000;
 const LONGEST = 10000;
 
-// `on` has: snapshot(object), server(object), state(name, { reason, until }), token(wrong) which resolves when there is another one.
+// `on` has: snapshot(object), server(object), state(name, { reason, until }), token() which resolves when the browser is signed in.
 export function follow(on) {
   const feed = { failures: 0, wake: null, stop: null };
   run(feed, on);
@@ -30,7 +30,7 @@ async function run(feed, on) {
     } catch (error) {
       if (error.status === 401) {
         on.state("token", {});
-        await on.token(error.wrong);
+        await on.token();
         continue;
       }
       reason = error.status ? `${error.message}` : "the daemon cannot be reached";
@@ -58,10 +58,9 @@ async function read(feed, on) {
   feed.stop = () => abort.abort();
   let timer = setTimeout(feed.stop, SILENCE);
   try {
-    const headers = { Accept: "text/event-stream", ...authorization() };
-    const sent = headers.Authorization !== undefined;
+    const headers = { Accept: "text/event-stream" };
     const response = await fetch("api/v1/events", { headers, signal: abort.signal, cache: "no-store" });
-    if (!response.ok) throw Object.assign(await failure(response), { wrong: sent });
+    if (!response.ok) throw await failure(response);
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     for (let rest = ""; ; ) {
       const { done, value } = await reader.read();

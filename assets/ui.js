@@ -1,6 +1,6 @@
 // Small parts that several pages use: messages, dialogs, tabs, tiles, buttons that act.
 
-import { ApiError, token } from "./api.js";
+import { ApiError, signIn } from "./api.js";
 import { h, text, unique } from "./dom.js";
 
 const STAYS = 6000;
@@ -65,26 +65,37 @@ export function ask({ title, body, confirm, danger = false, read = () => true, v
 
 let asking = null;
 
-// Asks for the token. Simultaneous callers get the same answer.
-export function askForToken(wrong) {
+// Asks for a token until the browser is signed in, or the person gives up. Simultaneous callers get the same answer.
+export function askForToken() {
+  asking ??= untilSignedIn().finally(() => (asking = null));
+  return asking;
+}
+
+async function untilSignedIn() {
+  for (let problem = ""; ; ) {
+    const token = await askOnce(problem);
+    if (token === null) return false;
+    try {
+      if (await signIn(token)) return true;
+      problem = "The daemon does not know this token. ";
+    } catch (error) {
+      problem = `Cannot sign in: ${error.message}. `;
+    }
+  }
+}
+
+function askOnce(problem) {
   const input = h("input", { type: "password", autocomplete: "current-password", required: true, id: unique("token") });
-  asking ??= ask({
+  return ask({
     title: "A token is needed",
     body: [
-      h("p", null, wrong
-        ? "The daemon does not know the token that was given."
-        : "This daemon asks for the secret that its http.token-file holds. It is kept until this tab is closed."),
+      h("p", null, `${problem}Enter an access token, or run "kvqueue page" on the daemon's machine: it prints a link that signs this browser in.`),
       h("label", { for: input.id }, "Token"), input,
     ],
-    confirm: "Continue",
+    confirm: "Sign in",
     read: () => input.value.trim(),
     valid: () => input.value.trim() !== "",
-  }).then((value) => {
-    asking = null;
-    if (value) token.set(value);
-    return value != null;
   });
-  return asking;
 }
 
 // A figure with a name.

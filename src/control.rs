@@ -6,7 +6,11 @@ use foundationdb::Database;
 use kvqueue_queue::VersionHistory;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::{config::Config, http::Token, status::DaemonStatus};
+use crate::{
+    config::Config,
+    http::{Certificate, HttpFiles, Token},
+    status::DaemonStatus,
+};
 
 /// The most commands that wait. The next one is refused.
 const WAITING: usize = 16;
@@ -123,14 +127,16 @@ fn stopping() -> CommandError {
 pub(crate) struct ActiveConfig {
     config: watch::Sender<Arc<Config>>,
     token: watch::Sender<Option<Token>>,
-    /// The secret of the last start or reload. `token` may be newer.
-    loaded: Option<Token>,
+    certificate: watch::Sender<Option<Certificate>>,
+    /// The files as the last start or reload read them. `token` may be newer.
+    loaded: HttpFiles,
 }
 
 impl ActiveConfig {
-    pub(crate) fn new(config: Config, token: Option<Token>) -> Self {
-        let loaded = token.clone();
-        Self { config: watch::Sender::new(Arc::new(config)), token: watch::Sender::new(token), loaded }
+    pub(crate) fn new(config: Config, loaded: HttpFiles) -> Self {
+        let HttpFiles { token, certificate } = loaded.clone();
+        let (token, certificate) = (watch::Sender::new(token), watch::Sender::new(certificate));
+        Self { config: watch::Sender::new(Arc::new(config)), token, certificate, loaded }
     }
 
     /// The current configuration.
@@ -148,15 +154,21 @@ impl ActiveConfig {
         self.token.clone()
     }
 
-    /// Whether this secret differs from that of the last start or reload.
-    pub(crate) fn is_other_token(&self, token: Option<&Token>) -> bool {
-        self.loaded.as_ref() != token
+    /// The certificate for TLS.
+    pub(crate) fn certificate(&self) -> watch::Receiver<Option<Certificate>> {
+        self.certificate.subscribe()
     }
 
-    /// Replaces the configuration, and the secret with that of its file.
-    pub(crate) fn replace(&mut self, config: Config, token: Option<Token>) {
-        self.loaded.clone_from(&token);
-        self.token.send_replace(token);
+    /// The files as the last start or reload read them.
+    pub(crate) fn loaded(&self) -> &HttpFiles {
+        &self.loaded
+    }
+
+    /// Replaces the configuration, and the contents of the files that it names.
+    pub(crate) fn replace(&mut self, config: Config, files: HttpFiles) {
+        self.loaded.clone_from(&files);
+        self.token.send_replace(files.token);
+        self.certificate.send_replace(files.certificate);
         self.config.send_replace(Arc::new(config));
     }
 }
@@ -173,4 +185,6 @@ pub(crate) struct DaemonHandle {
     pub(crate) config: watch::Receiver<Arc<Config>>,
     /// The secret that clients must send, if there is one.
     pub(crate) token: watch::Sender<Option<Token>>,
+    /// The certificate for TLS, if there is one.
+    pub(crate) certificate: watch::Receiver<Option<Certificate>>,
 }

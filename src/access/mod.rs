@@ -12,4 +12,4 @@ mod token;
 pub(crate) use pattern::QueuePattern;
 pub(crate) use scope::Scope;
 pub(crate) use store::{Created, MAX_TOKENS, TokenStore};
-pub(crate) use token::{AccessToken, NewToken, is_access_token};
+pub(crate) use token::{AccessToken, NewToken, is_access_token, random_text};

@@ -49,6 +49,13 @@ pub(crate) struct AccessToken {
     hash: String,
 }
 
+/// Random bytes of the system, in hexadecimal digits.
+pub(crate) fn random_text(bytes: usize) -> Result<String, getrandom::Error> {
+    let mut random = vec![0; bytes];
+    getrandom::fill(&mut random)?;
+    Ok(hexadecimal(&random))
+}
+
 /// Whether a client's text has the form of a token.
 pub(crate) fn is_access_token(text: &str) -> bool {
     text.len() == LEN && text.is_ascii() && text.starts_with(MARK)
@@ -79,11 +86,11 @@ impl NewToken {
     /// Makes the token: the text for its owner, and the record for the database.
     pub(crate) fn issue(self, now: Millis) -> Result<(String, AccessToken), String> {
         self.check(now)?;
-        let mut random = [0; ID + SECRET];
-        getrandom::fill(&mut random).map_err(|error| format!("the system gives no random bytes: {error}"))?;
-        let (id, secret) = random.split_at(ID);
-        let id = hexadecimal(id);
-        let text = format!("{MARK}{id}_{}", hexadecimal(secret));
+        let random =
+            random_text(ID + SECRET).map_err(|error| format!("the system gives no random bytes: {error}"))?;
+        let (id, secret) = random.split_at(2 * ID);
+        let id = id.to_owned();
+        let text = format!("{MARK}{id}_{secret}");
         let Self { name, scopes, queues, expires_at } = self;
         let hash = hash(&text);
         Ok((text, AccessToken { id, name, scopes, queues, created_at: now, expires_at, hash }))

@@ -4,7 +4,7 @@ use std::{
     ffi::OsStr,
     fmt,
     io::{self, Read, Write},
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream},
+    net::{SocketAddr, TcpStream},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     time::Duration,
@@ -20,7 +20,7 @@ use super::{
     status::{self, Figures, fitting},
 };
 use crate::{
-    config::{Config, DEFAULT_ADDRESS, Http, Listen, Place, is_loopback},
+    config::{Config, DEFAULT_ADDRESS, Http, Listen, Place, is_loopback, reachable},
     deadlines,
     exit::Exit,
     http::Token,
@@ -148,7 +148,7 @@ impl ApiClient {
             return Err(fault.error.into());
         }
         let daemon = match &at.at {
-            Some(address) => Self::at(address, &config.http)?,
+            Some(address) => Self::at(address, &config)?,
             None => Self::of(globals, &config)?,
         };
         Ok(Self { timeout: globals.timeout(), ..daemon })
@@ -158,7 +158,7 @@ impl ApiClient {
     pub(super) fn of(globals: &Globals, config: &Config) -> anyhow::Result<Self> {
         let file = globals.config().filter(|_| globals.database().is_none()).map(Path::to_owned);
         let expected = Expected { database: config.database.clone(), file };
-        Ok(Self { expected: Some(expected), ..Self::at(&config.http.listen, &config.http)? })
+        Ok(Self { expected: Some(expected), ..Self::at(&config.http.listen, config)? })
     }
 
     /// An error if a daemon with these figures uses another database than this command.
@@ -182,7 +182,8 @@ impl ApiClient {
         Self { timeout: Some(limit), ..self }
     }
 
-    fn at(listen: &Listen, http: &Http) -> anyhow::Result<Self> {
+    fn at(listen: &Listen, config: &Config) -> anyhow::Result<Self> {
+        let http = &config.http;
         let usage = |problem: &str| UsageError(format!("{problem}; say where the daemon listens with --at"));
         let address = match listen {
             Listen::Off => return Err(usage("http.listen is \"off\"").into()),
@@ -195,7 +196,7 @@ impl ApiClient {
         };
         let token = match Token::of_environment()? {
             Some(token) => Some(token),
-            None => http.token_file.as_deref().map(Token::read).transpose()?,
+            None => http.token_path(&config.database).as_deref().map(Token::read).transpose()?.flatten(),
         };
         let token = token.filter(|_| {
             let trusted = is_trusted(&address, http);
@@ -209,6 +210,14 @@ impl ApiClient {
             trusted
         });
         Ok(Self { address, token, expected: None, timeout: None })
+    }
+
+    /// The URL of the daemon; none on a Unix socket.
+    pub(super) fn url(&self) -> Option<String> {
+        match &self.address {
+            Address::Tcp(address) => Some(format!("http://{address}")),
+            Address::Unix(_) => None,
+        }
     }
 
     /// Sends a GET request.
@@ -330,16 +339,6 @@ const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'
 /// A name as a segment of a URL's path.
 pub(super) fn encoded(name: &str) -> PercentEncode<'_> {
     utf8_percent_encode(name, IN_PATH)
-}
-
-/// The address to connect to: loopback for a daemon that listens on all addresses.
-fn reachable(address: SocketAddr) -> SocketAddr {
-    let ip = match address.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
-    };
-    SocketAddr::new(ip, address.port())
 }
 
 fn exchange(mut stream: impl Read + Write, request: &[u8]) -> io::Result<Vec<u8>> {

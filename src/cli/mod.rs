@@ -25,6 +25,7 @@ mod named;
 mod ndjson;
 mod number;
 mod output;
+mod page;
 mod pause;
 mod peek;
 mod pop;
@@ -90,6 +91,7 @@ enum Command {
     Config(config::Command),
     Status(status::Args),
     Top(top::Args),
+    Page(page::Args),
     Reload(reload::Args),
     #[command(subcommand)]
     Token(token::Command),
@@ -203,6 +205,7 @@ impl Cli {
             Command::Config(command) => command.run(globals, register),
             Command::Status(args) => args.run(globals),
             Command::Top(args) => args.run(globals),
+            Command::Page(args) => args.run(globals),
             Command::Reload(args) => args.run(globals),
             Command::Token(command) => command.run(globals),
             Command::Doctor(args) => args.run(globals, register),

@@ -1,10 +1,14 @@
 //! `kvqueue run`
 
-use std::{num::NonZeroUsize, path::Path};
+use std::{
+    io::{self, IsTerminal},
+    num::NonZeroUsize,
+    path::Path,
+};
 
 use super::{
     globals::{Globals, warn_of_ignored_variables},
-    number,
+    number, output,
 };
 use crate::{
     config::{Config, ConfigError, LogFormat, QueueConfig},
@@ -60,6 +64,15 @@ impl Args {
             .until_empty(until_empty)
             .fail_on_dead(self.fail_on_dead)
             .first_answer_within(globals.timeout());
+        // A log that is kept must not have the link.
+        let daemon = if matches!(format, LogFormat::Auto | LogFormat::Human)
+            && !globals.quiet
+            && io::stderr().is_terminal()
+        {
+            daemon.on_listening(|link| output::note(format_args!("kvqueue: the page is at {link}")))
+        } else {
+            daemon
+        };
         // This program's `main` knows how to be one.
         #[cfg(target_os = "linux")]
         crate::handlers::exec::reaper::allow();

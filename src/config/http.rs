@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    net::{Ipv4Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::PathBuf,
     str::FromStr,
 };
@@ -12,8 +12,10 @@ use serde::{Deserialize, Serialize};
 use super::{number, size};
 
 /// Where it listens without a word about it.
-pub(crate) const DEFAULT_ADDRESS: SocketAddr =
-    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7420);
+pub(crate) const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7420);
+
+/// The name of the file that the daemon makes for the operator's secret.
+const TOKEN_FILE: &str = "http-token";
 
 /// The prefix of a Unix socket's path.
 const UNIX: &str = "unix:";
@@ -25,11 +27,21 @@ const UNIX: &str = "unix:";
 pub struct Http {
     /// Where it listens.
     pub listen: Listen,
-    /// A file with the secret that clients have to know; without it every client that reaches the address may do everything.
+    /// The file with the operator's secret; the daemon makes it if it does not exist. `None`: a file of its own, in the
+    /// database's directory if that is embedded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_file: Option<PathBuf>,
-    /// Every client has to send a token, also on this machine; without it only if there is a `token_file`.
-    pub require_token: bool,
+    /// Whether clients have to send a token. `None`: at an IP address, and wherever there is a `token_file`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub require_token: Option<bool>,
+    /// Clients beyond this machine may send tokens unencrypted, because a proxy or a tunnel encrypts them on the way.
+    pub allow_plaintext: bool,
+    /// A PEM file with the certificate for TLS and those that lead to its authority.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls_certificate: Option<PathBuf>,
+    /// A PEM file with the private key of that certificate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls_key: Option<PathBuf>,
     /// Nothing can be changed by HTTP.
     pub read_only: bool,
     /// The longest body of a request, in bytes.
@@ -47,13 +59,60 @@ impl Default for Http {
         Self {
             listen: Listen::Auto,
             token_file: None,
-            require_token: false,
+            require_token: None,
+            allow_plaintext: false,
+            tls_certificate: None,
+            tls_key: None,
             read_only: false,
             max_body: 9 << 20,
             max_connections: 256,
             origins: Vec::new(),
         }
     }
+}
+
+impl Http {
+    /// Whether clients have to send a token.
+    pub(crate) fn needs_token(&self) -> bool {
+        self.require_token.unwrap_or(self.token_file.is_some() || self.listens_on_ip())
+    }
+
+    fn listens_on_ip(&self) -> bool {
+        matches!(self.listen, Listen::Auto | Listen::Tcp(_))
+    }
+
+    /// The file of the operator's secret, if there is one. It is as protected as the database: in an embedded
+    /// database's directory, which only its user can open, or below that user's home.
+    pub(crate) fn token_path(&self, database: &str) -> Option<PathBuf> {
+        if self.token_file.is_some() || !self.needs_token() || !self.listens_on_ip() {
+            return self.token_file.clone();
+        }
+        let directory = fdb_embedded::embedded_directory(database).or_else(state_directory)?;
+        Some(directory.join(TOKEN_FILE))
+    }
+}
+
+/// Where a user's programs keep what is theirs, by systemd's and XDG's variables.
+fn state_directory() -> Option<PathBuf> {
+    let path = |name| {
+        // Systemd's variable may name several.
+        let first = std::env::var(name).ok()?.split(':').next().map(PathBuf::from);
+        first.filter(|path| path.is_absolute())
+    };
+    path("STATE_DIRECTORY").or_else(|| {
+        let home = || path("HOME").map(|home| home.join(".local/state"));
+        Some(path("XDG_STATE_HOME").or_else(home)?.join("kvqueue"))
+    })
+}
+
+/// The address at which a daemon on this machine can be reached: loopback if it listens on all addresses.
+pub(crate) fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
 }
 
 /// Where HTTP is spoken.

@@ -222,7 +222,7 @@ mod tests {
         insta::assert_snapshot!(problem(text, &[("KVQUEUE_QUEUES__Q__RETRY__MAX_ATTEMPTS", "many")]), @r#"queues.q.retry.max-attempts: invalid type: string "many", expected a whole number of 1 or more (set by KVQUEUE_QUEUES__Q__RETRY__MAX_ATTEMPTS); see kvqueue.toml(5), or run: kvqueue config manual"#);
         insta::assert_snapshot!(problem(text, &[("KVQUEUE_HTTP__READ_ONLY", "[1]")]), @"http.read-only: invalid type: sequence, expected a boolean (set by KVQUEUE_HTTP__READ_ONLY); see kvqueue.toml(5), or run: kvqueue config manual");
         insta::assert_snapshot!(problem(text, &[("KVQUEUE_QUEUES__Q__CONSUMERS", "[{ kk = 1 }]")]), @"queues.q.consumers[0].kk: unknown field `kk`, expected `k` or `count` (set by KVQUEUE_QUEUES__Q__CONSUMERS); see kvqueue.toml(5), or run: kvqueue config manual");
-        insta::assert_snapshot!(problem("", &[("KVQUEUE_HTTP__X", "1\nvalue = 2")]), @"http.x: unknown field `x`, expected one of `listen`, `token-file`, `require-token`, `read-only`, `max-body`, `max-connections`, `origins` (set by KVQUEUE_HTTP__X); see kvqueue.toml(5), or run: kvqueue config manual");
+        insta::assert_snapshot!(problem("", &[("KVQUEUE_HTTP__X", "1\nvalue = 2")]), @"http.x: unknown field `x`, expected one of `listen`, `token-file`, `require-token`, `allow-plaintext`, `tls-certificate`, `tls-key`, `read-only`, `max-body`, `max-connections`, `origins` (set by KVQUEUE_HTTP__X); see kvqueue.toml(5), or run: kvqueue config manual");
     }
 
     #[test]

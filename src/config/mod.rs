@@ -29,7 +29,7 @@ pub(crate) use environment::is_reserved;
 pub use error::ConfigError;
 pub(crate) use error::nearest;
 pub(crate) use faults::{Fault, Place};
-pub(crate) use http::DEFAULT_ADDRESS;
+pub(crate) use http::{DEFAULT_ADDRESS, reachable};
 pub use http::{Http, Listen};
 pub use layout::{KindName, TakeEnd, Values};
 pub use load::load;

@@ -25,8 +25,10 @@ pub(super) fn resolve<'b>(merged: &mut Table, base_of: impl Fn(&str) -> &'b Path
         if let Some(listen) = http.get_mut("listen") {
             at("http.listen", listen, socket);
         }
-        if let Some(file) = http.get_mut("token-file") {
-            at("http.token-file", file, absolute);
+        for name in ["token-file", "tls-certificate", "tls-key"] {
+            if let Some(file) = http.get_mut(name) {
+                at(&format!("http.{name}"), file, absolute);
+            }
         }
     }
     for (name, queue) in merged.get_mut("queues").and_then(Value::as_table_mut).into_iter().flatten() {

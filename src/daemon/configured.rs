@@ -14,7 +14,7 @@ use crate::{
         runtime::{NamedQueue, QueueRuntime},
     },
     handlers::{AnyHandler, PULL, Registry},
-    http::Token,
+    http::HttpFiles,
     status::Heartbeat,
     sweep,
 };
@@ -36,7 +36,7 @@ pub(crate) struct ConfiguredQueue {
 /// A configuration that is ready to run. The files that it names have been read.
 pub(super) struct Configured {
     pub(super) queues: Vec<ConfiguredQueue>,
-    pub(super) token: Option<Token>,
+    pub(super) files: HttpFiles,
 }
 
 impl Configured {
@@ -48,14 +48,14 @@ impl Configured {
         kept: &BTreeMap<Arc<str>, AnyHandler>,
     ) -> Result<Self, ConfigError> {
         config.validate()?;
-        let token = config.http.token_file.as_deref().map(Token::read).transpose()?;
+        let files = HttpFiles::read(config)?;
         let configured = |(name, queue): (&String, _)| {
             let kept = kept.get(name.as_str()).cloned();
             let handler = kept.map_or_else(|| registry.build(name, queue), Ok)?;
             ConfiguredQueue::new(&config.prefix, name, queue, handler)
         };
         let queues = config.queues.iter().map(configured).collect::<Result<_, _>>()?;
-        Ok(Self { queues, token })
+        Ok(Self { queues, files })
     }
 
     /// The same, for a daemon that is about to run: there must be a queue.

@@ -51,7 +51,9 @@ impl Loader {
         config.validate().map_err(|error| refused(&error))?;
         let plan = Plan::new(old, &config).map_err(|error| refused(&error))?;
         handlers.retain(|queue, _| plan.keeps_handler(queue));
-        let configured = Configured::to_run(&config, registry, &handlers).map_err(|error| refused(&error))?;
+        let mut configured =
+            Configured::to_run(&config, registry, &handlers).map_err(|error| refused(&error))?;
+        configured.files.make_missing(&config, &config.http.listen).map_err(|error| refused(&error))?;
         configured.log_warnings();
         Ok(Prepared { config, plan, configured })
     }

@@ -36,7 +36,7 @@ use crate::{
     control::{ActiveConfig, CommandSender, DaemonHandle, QueuedCommand},
     database::{Patience, Store, missing},
     handlers::{BatchHandler, Handler, Registry, Settings},
-    http,
+    http::{self, Server},
     lifecycle::{self, RunError, SignalCommands, Signals},
     metrics::QueueMeters,
     stats,
@@ -58,6 +58,7 @@ pub struct Daemon {
     patience: Option<Duration>,
     first_answer: Patience,
     on_ready: Option<Box<dyn FnOnce() + Send>>,
+    on_listening: Option<Box<dyn FnOnce(&str) + Send>>,
     loader: Option<Loader>,
 }
 
@@ -134,6 +135,13 @@ impl Daemon {
         self
     }
 
+    /// Calls `call` once, when the daemon listens for HTTP, with the address of its page. If clients need a token, that is a
+    /// link that signs one browser in, for five minutes: show it to the person who started the daemon, and to nobody else.
+    pub fn on_listening(mut self, call: impl FnOnce(&str) + Send + 'static) -> Self {
+        self.on_listening = Some(Box::new(call));
+        self
+    }
+
     /// Checks everything that can be checked without the database.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.warnings().map(drop)
@@ -147,7 +155,7 @@ impl Daemon {
     /// Runs on the calling thread until a signal, an error, or an empty queue (`until_empty`) stops it. HUP reloads the
     /// configuration, USR1 logs the daemon's state.
     pub fn run(mut self) -> Result<(), DaemonError> {
-        let configured = self.configured()?;
+        let mut configured = self.configured()?;
         let signals = Signals::watch().map_err(RunError::Signals)?;
         let began = Instant::now();
         let missing = missing(&self.config.database);
@@ -159,6 +167,7 @@ impl Daemon {
         self.first_answer = self.first_answer.after(began.elapsed());
         let status = DaemonStatus::new(&self.config.database);
         let listen = self.listen();
+        configured.files.make_missing(&self.config, &listen)?;
         let (fail_on_dead, config) = (self.fail_on_dead, self.config.clone());
         let (stop, shown) = (signals.received(), status.clone());
         let ended = self.run_configured(configured, &store.db, status, stop, || signals.commands(), listen);
@@ -209,8 +218,8 @@ impl Daemon {
     }
 
     fn run_configured(
-        self,
-        Configured { queues, token }: Configured,
+        mut self,
+        Configured { queues, files }: Configured,
         db: &Arc<Database>,
         status: Arc<DaemonStatus>,
         stop: impl Future<Output = io::Result<()>>,
@@ -220,11 +229,16 @@ impl Daemon {
         let pool = HandlerPool(Some(handler_pool().map_err(DaemonError::Pool)?));
         status.configure(self.loader.as_ref().and_then(Loader::path), &self.config);
         let shared = ConsumerContext::new(pool.handle(), self.observer.clone(), status);
-        let active = ActiveConfig::new(self.config.clone(), token);
+        let active = ActiveConfig::new(self.config.clone(), files);
         let (sender, commands) = CommandSender::new();
         // It keeps `commands` open.
         let handle = daemon_handle(sender, &shared, db, &active);
         let server = http::start(&Http { listen, ..self.config.http.clone() }, handle.clone())?;
+        if let (Some(call), Some(link)) =
+            (self.on_listening.take(), server.as_ref().and_then(Server::page_link))
+        {
+            call(&link);
+        }
         let started = Started { db, shared: &shared, active, commands };
         let result = actors::run(self.serve(started, queues, stop, signals));
         // The HTTP server answers until here, so clients can see how the daemon ends.
@@ -327,9 +341,9 @@ fn daemon_handle(
     db: &Arc<Database>,
     active: &ActiveConfig,
 ) -> DaemonHandle {
-    let (config, token) = (active.follow(), active.token());
+    let (config, token, certificate) = (active.follow(), active.token(), active.certificate());
     let (status, history) = (shared.status.clone(), shared.history.clone());
-    DaemonHandle { commands, status, db: db.clone(), history, config, token }
+    DaemonHandle { commands, status, db: db.clone(), history, config, token, certificate }
 }
 
 /// Reads everything that the first consumer needs. Returns how long the database took to answer.

@@ -64,9 +64,7 @@ impl RunningQueues {
     /// The keys that a prepared configuration changes.
     pub(super) fn changes(&self, Prepared { plan, configured, .. }: &Prepared) -> Vec<String> {
         let mut changed = plan.changed();
-        if self.active.is_other_token(configured.token.as_ref()) {
-            changed.push("http.token-file (contents)".to_owned());
-        }
+        changed.extend(self.active.loaded().changes(&configured.files));
         changed
     }
 
@@ -87,7 +85,7 @@ impl RunningQueues {
     /// finishing their batches when this returns.
     pub(super) async fn reload(
         &mut self,
-        Prepared { config, plan, configured: Configured { queues, token } }: Prepared,
+        Prepared { config, plan, configured: Configured { queues, files } }: Prepared,
         path: Option<String>,
     ) -> Result<(), SupervisorExit> {
         let new = self.prepare(&queues).await;
@@ -99,7 +97,7 @@ impl RunningQueues {
         }
         self.shared.status.configure(path, &config);
         // A drain uses the new shutdown timeout from here on.
-        self.active.replace(config, token);
+        self.active.replace(config, files);
         self.run(&queues, new, Some(&plan)).await
     }
 

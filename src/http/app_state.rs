@@ -2,19 +2,21 @@
 
 use std::sync::Arc;
 
-use actix_web::http::header::HeaderMap;
+use actix_web::http::header::{self, HeaderMap};
 use tokio::{runtime::Handle, sync::Semaphore, task::JoinHandle};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     body, events,
-    guard::{Hosts, Rotation, Token},
+    guard::{Hosts, Rotation, SessionKey, SignedIn, Token},
     pull::Pullers,
     push::Producers,
+    server::scheme,
+    sign_in::Links,
     ticker::Ticker,
     token_cache::TokenCache,
 };
-use crate::{access::TokenStore, config::Config, control::DaemonHandle};
+use crate::{access::TokenStore, config::Config, consumer::clock, control::DaemonHandle};
 
 /// The most requests that use the database at a time.
 const AT_THE_DATABASE: usize = 16;
@@ -22,12 +24,26 @@ const AT_THE_DATABASE: usize = 16;
 /// The most clients with a wrong secret that wait for their answers at a time.
 const KEPT_WAITING: usize = 32;
 
+/// The parts of the state that the server has before its thread starts.
+pub(super) struct Start {
+    pub(super) hosts: Hosts,
+    pub(super) is_tls: bool,
+    pub(super) session_secret: [u8; 32],
+    pub(super) links: Arc<Links>,
+}
+
 /// The state of the HTTP server.
 pub(crate) struct AppState {
     pub(super) daemon: DaemonHandle,
     pub(super) hosts: Hosts,
     rotation: Rotation,
     pub(super) tokens: TokenCache,
+    /// Whether clients reach the daemon by TLS.
+    pub(super) is_tls: bool,
+    /// Signs sessions if there is no operator's secret.
+    session_secret: [u8; 32],
+    /// Links that sign browsers in.
+    pub(super) links: Arc<Links>,
     /// Permits to use the database.
     pub(super) places: Semaphore,
     /// Permits of clients with a wrong secret.
@@ -49,9 +65,13 @@ pub(crate) struct AppState {
 }
 
 impl AppState {
-    pub(super) fn new(daemon: DaemonHandle, hosts: Hosts, runtime: Handle) -> Self {
+    pub(super) fn new(daemon: DaemonHandle, start: Start, runtime: Handle) -> Self {
+        let Start { hosts, is_tls, session_secret, links } = start;
         Self {
             daemon,
+            is_tls,
+            session_secret,
+            links,
             hosts,
             rotation: Rotation::default(),
             tokens: TokenCache::default(),
@@ -91,9 +111,26 @@ impl AppState {
         self.daemon.token.borrow().clone()
     }
 
+    /// The scheme of the daemon's URL.
+    pub(super) fn scheme(&self) -> &'static str {
+        scheme(self.is_tls)
+    }
+
+    /// The key that signs the sessions of browsers.
+    pub(super) fn session_key(&self) -> SessionKey {
+        SessionKey::of(self.token().as_ref(), &self.session_secret)
+    }
+
+    /// Who has signed in with the browser that sends this request.
+    pub(super) fn signed_in(&self, headers: &HeaderMap) -> Option<SignedIn> {
+        headers.get(header::COOKIE)?;
+        self.session_key().signed_in(headers, clock::now())
+    }
+
     /// Whether the client sends the secret that the file has now. If so, that secret replaces the old one.
     pub(super) async fn knows_new_token(&self, headers: &HeaderMap) -> bool {
-        let Some(path) = self.config().http.token_file.clone() else { return false };
+        let config = self.config();
+        let Some(path) = config.http.token_path(&config.database) else { return false };
         let Some(found) = self.rotation.read(path).await else { return false };
         if found.check(headers).is_err() {
             return false;

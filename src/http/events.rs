@@ -16,6 +16,7 @@ use super::{
     api_request::{Answer, ApiRequest},
     app_state::AppState,
     error::ApiError,
+    guard::Caller,
     ticker::{event, snapshot},
 };
 
@@ -37,6 +38,7 @@ pub(super) async fn follow(request: ApiRequest) -> Answer {
     if request.http.method() == Method::HEAD {
         return Ok(response.finish());
     }
+    let signed_in = !matches!(request.caller, Caller::Anyone);
     let app = request.app;
     let place = app.followers.clone().try_acquire_owned();
     let place = place.map_err(|_| ApiError::Busy("too many follow this daemon"))?;
@@ -44,7 +46,7 @@ pub(super) async fn follow(request: ApiRequest) -> Answer {
     rt::spawn(async move {
         let _viewer = app.daemon.status.viewers.add();
         // It ends when the client has gone, or takes nothing.
-        let _ended = feed(&app, &sender).await;
+        let _ended = feed(&app, signed_in, &sender).await;
         drop(place);
     });
     let events = stream::unfold(receiver, async |mut receiver| Some((receiver.recv().await?, receiver)));
@@ -54,9 +56,11 @@ pub(super) async fn follow(request: ApiRequest) -> Answer {
 /// A client takes no more.
 struct Gone;
 
-async fn feed(app: &Arc<AppState>, client: &mpsc::Sender<Bytes>) -> Result<(), Gone> {
+async fn feed(app: &Arc<AppState>, signed_in: bool, client: &mpsc::Sender<Bytes>) -> Result<(), Gone> {
     let mut events = app.ticker.events();
-    send(client, event("server", &json!({ "read_only": app.config().http.read_only }))).await?;
+    let server =
+        || event("server", &json!({ "read_only": app.config().http.read_only, "signed_in": signed_in }));
+    send(client, server()).await?;
     app.daemon.status.viewers.refresh(PATIENCE).await;
     send(client, snapshot(&app.daemon.status)).await?;
     let mut config = app.daemon.config.clone();
@@ -65,7 +69,7 @@ async fn feed(app: &Arc<AppState>, client: &mpsc::Sender<Bytes>) -> Result<(), G
         let event = tokio::select! {
             () = app.stopping.cancelled() => return send(client, event("gone", &json!({}))).await,
             () = client.closed() => return Err(Gone),
-            Ok(()) = config.changed() => event("server", &json!({ "read_only": app.config().http.read_only })),
+            Ok(()) = config.changed() => server(),
             Ok(()) = events.changed() => events.borrow_and_update().clone(),
         };
         send(client, event).await?;

@@ -47,7 +47,7 @@ mod tests {
             .map(|route| {
                 let query = route.query.iter().copied().collect::<BTreeSet<_>>();
                 let scope = match route.access {
-                    Access::Open => None,
+                    Access::Open | Access::AnyToken => None,
                     Access::Scope(scope) => Some(scope.to_string()),
                 };
                 ((route.path, route.method.to_string()), (query, scope))

@@ -15,7 +15,7 @@ use super::{
     pull::{self, LONGEST_WAIT},
     push, queue, reload,
     serve::serve,
-    status, tokens,
+    sign_in, status, tokens,
 };
 use crate::{access::Scope, deadlines::REQUEST};
 
@@ -24,6 +24,8 @@ use crate::{access::Scope, deadlines::REQUEST};
 pub(super) enum Access {
     /// Everybody, without a secret: the answer has nothing secret.
     Open,
+    /// Clients with any token, and operators; except pages of other sites.
+    AnyToken,
     /// Clients whose token has this scope, and operators; except pages of other sites.
     Scope(Scope),
 }
@@ -44,12 +46,17 @@ pub(super) struct Route {
 impl Route {
     /// Whether it changes something, so that `http.read-only` forbids it.
     pub(super) fn writes(&self) -> bool {
-        self.method != Method::GET
+        self.method != Method::GET && matches!(self.access, Access::Scope(_))
     }
 }
 
 const fn open(path: &'static str, handler: Handler) -> Route {
     Route { method: Method::GET, path, access: Access::Open, query: &[], time_limit: REQUEST, handler }
+}
+
+/// A route of browsers that sign in.
+const fn browser(method: Method, path: &'static str, handler: Handler) -> Route {
+    Route { method, path, access: Access::AnyToken, query: &[], time_limit: REQUEST, handler }
 }
 
 const fn get(path: &'static str, query: &'static [&'static str], handler: Handler) -> Route {
@@ -101,6 +108,10 @@ pub(super) const ROUTES: &[Route] = &[
     open("/", |request| Box::pin(super::page::index(request))),
     #[cfg(feature = "page")]
     open("/assets/{file}", |request| Box::pin(super::page::asset(request))),
+    browser(Method::POST, "/sign-in", |request| Box::pin(sign_in::sign_in(request))),
+    browser(Method::DELETE, "/sign-in", |request| Box::pin(sign_in::sign_out(request))),
+    browser(Method::POST, "/sign-in/link", |request| Box::pin(sign_in::link(request))),
+    open("/sign-in/{code}", |request| Box::pin(sign_in::follow(request))),
     open("/livez", |request| Box::pin(health::live(request))),
     open("/readyz", |request| Box::pin(health::ready(request))),
     get("/metrics", &[], |request| Box::pin(metrics::scrape(request))),

@@ -5,7 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use actix_web::{HttpRequest, HttpResponse, http::header, web::Payload};
+use actix_web::{
+    HttpRequest, HttpResponse,
+    http::header::{self, HeaderMap},
+    web::Payload,
+};
 use tokio::time::{sleep, timeout};
 
 use super::{
@@ -13,7 +17,7 @@ use super::{
     app_state::AppState,
     body,
     error::ApiError,
-    guard::{self, Caller, bearer},
+    guard::{self, Caller, SignedIn, bearer},
     headers,
     routes::{Access, Route, Target, allow},
     uri::{self, Query},
@@ -70,9 +74,11 @@ async fn answer(request: HttpRequest, payload: Payload, app: &Arc<AppState>, tar
         Target::Nothing => return Err(ApiError::NotFound("there is nothing at this path".to_owned())),
     };
     uri::check(request.uri().path())?;
-    if let Access::Scope(scope) = route.access {
+    if route.access != Access::Open {
         // Pages of any site may request open routes. Other routes are guarded: a page could exhaust their limits.
-        guard::check_origin(heads, &config.http.origins)?;
+        guard::check_origin(heads, app.scheme(), &config.http.origins)?;
+    }
+    if let Access::Scope(scope) = route.access {
         caller.check(scope, path_value(&request, "queue").as_deref())?;
     }
     if route.writes() {
@@ -102,17 +108,35 @@ async fn carry_out(
     timeout(route.time_limit, (route.handler)(request)).await.map_err(late)?
 }
 
-/// Finds out who sends the request. A client with a wrong secret gets its answer slowly. If too many try at once,
-/// they are refused as too many.
+/// Finds out who sends the request: by its token, or by the session of its browser.
 async fn identify(request: &HttpRequest, app: &Arc<AppState>) -> Result<Caller, ApiError> {
     let headers = request.headers();
+    if headers.contains_key(header::AUTHORIZATION) {
+        return by_token(headers, app).await;
+    }
+    let found = match app.signed_in(headers) {
+        Some(SignedIn::Operator) => Some(Caller::Operator),
+        Some(SignedIn::Token(id)) => app.tokens.with_id(app, &id).await?.map(Caller::Token),
+        None => None,
+    };
+    let is_needed = app.token().is_some() || app.config().http.needs_token();
+    match found {
+        Some(caller) => Ok(caller),
+        None if is_needed => Err(ApiError::Unauthorized("a token is needed")),
+        None => Ok(Caller::Anyone),
+    }
+}
+
+/// Finds out whose token a request sends. A client with a wrong one gets its answer slowly. If too many try at once,
+/// they are refused as too many.
+async fn by_token(headers: &HeaderMap, app: &Arc<AppState>) -> Result<Caller, ApiError> {
     let secret = app.token();
     let failure = match &secret {
         Some(secret) => match secret.check(headers) {
             Ok(()) => return Ok(Caller::Operator),
             Err(failure) => Some(failure),
         },
-        None if app.config().http.require_token => Some(ApiError::Unauthorized("a token is needed")),
+        None if app.config().http.needs_token() => Some(ApiError::Unauthorized("a token is needed")),
         None => None,
     };
     let given = bearer(headers).and_then(Result::ok).and_then(|given| str::from_utf8(given).ok());

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use actix_tls::accept::rustls_0_23::TlsStream;
 use actix_web::{
     App, HttpServer,
     dev::{Extensions, ServerHandle},
@@ -18,10 +19,17 @@ use rustix::net::sockopt;
 use tokio::{runtime, sync::oneshot, time::timeout};
 
 use super::{
-    app_state::AppState, guard::Hosts, listener::Listener, pull::Client, routes, slow_readers::Connections,
+    app_state::{AppState, Start},
+    guard::{Caller, Hosts},
+    listener::Listener,
+    pull::Client,
+    routes,
+    sign_in::Links,
+    slow_readers::Connections,
+    tls,
 };
 use crate::{
-    config::{Http, Listen},
+    config::{Http, Listen, reachable},
     control::DaemonHandle,
 };
 
@@ -54,6 +62,9 @@ pub enum HttpError {
     /// There is no thread for it.
     #[error("cannot start the thread for HTTP")]
     Thread(#[source] io::Error),
+    /// TLS cannot be used.
+    #[error("cannot use TLS")]
+    Tls(#[from] rustls::Error),
 }
 
 /// Serves until it is dropped.
@@ -62,6 +73,25 @@ pub(crate) struct Server {
     /// Dropping it stops the thread.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
+    /// The URL of the page; none on a Unix socket.
+    url: Option<String>,
+    needs_token: bool,
+    links: Arc<Links>,
+}
+
+impl Server {
+    /// The URL of the page, which signs one browser in if clients need a token.
+    pub(crate) fn page_link(&self) -> Option<String> {
+        let url = self.url.as_ref()?;
+        // Without random bytes the person gets the page's address, and enters a token.
+        let path = self.needs_token.then(|| self.links.make(Caller::Operator).ok()).flatten();
+        Some(format!("{url}{}", path.as_deref().unwrap_or("/")))
+    }
+}
+
+/// The scheme of a daemon's URL.
+pub(super) fn scheme(is_tls: bool) -> &'static str {
+    if is_tls { "https" } else { "http" }
 }
 
 /// Serves in a thread of its own; `None` if there is to be no HTTP.
@@ -70,26 +100,34 @@ pub(crate) fn start(http: &Http, daemon: DaemonHandle) -> Result<Option<Server>,
         .map_err(|error| HttpError::Listen { listen: http.listen.clone(), error })?;
     let Some(listener) = listener else { return Ok(None) };
     let address = listener.to_string();
-    let hosts = Hosts::of(listener.address());
+    let is_tls = http.tls_certificate.is_some();
+    let tls = is_tls.then(|| tls::server(daemon.certificate.clone())).transpose()?;
+    let mut session_secret = [0; 32];
+    getrandom::fill(&mut session_secret).map_err(|error| HttpError::Thread(io::Error::other(error)))?;
+    let links = Arc::<Links>::default();
+    let start = Start { hosts: Hosts::of(listener.address()), is_tls, session_secret, links: links.clone() };
+    let url = listener.address().map(|address| format!("{}://{}", scheme(is_tls), reachable(address)));
     let (stop, stopped) = oneshot::channel();
     let (tell, started) = mpsc::channel();
     let connections = http.max_connections;
     let thread = thread::Builder::new()
         .name("kvqueue-http".to_owned())
         .spawn(move || {
-            let app = |runtime| Arc::new(AppState::new(daemon, hosts, runtime));
-            run(listener, connections, app, &tell, stopped);
+            let app = |runtime| Arc::new(AppState::new(daemon, start, runtime));
+            run(listener, tls, connections, app, &tell, stopped);
         })
         .map_err(HttpError::Thread)?;
     // A thread that ends without a word has panicked, and that was logged.
     let started = started.recv().unwrap_or_else(|_| Err(io::Error::other("it ended at once")));
     started.map_err(HttpError::Thread)?;
-    tracing::info!(event = "listening", address, "listening for HTTP");
-    Ok(Some(Server { stop: Some(stop), thread: Some(thread) }))
+    tracing::info!(event = "listening", address, tls = is_tls, "listening for HTTP");
+    let needs_token = http.needs_token();
+    Ok(Some(Server { stop: Some(stop), thread: Some(thread), url, needs_token, links }))
 }
 
 fn run(
     listener: Listener,
+    tls: Option<rustls::ServerConfig>,
     connections: usize,
     app: impl FnOnce(runtime::Handle) -> Arc<AppState>,
     tell: &mpsc::Sender<io::Result<()>>,
@@ -115,7 +153,8 @@ fn run(
             .client_request_timeout(HEAD)
             .keep_alive(SILENCE)
             .on_connect(move |io, kept| {
-                if let Some(stream) = io.downcast_ref::<TcpStream>() {
+                let encrypted = io.downcast_ref::<TlsStream<TcpStream>>().map(|stream| stream.get_ref().0);
+                if let Some(stream) = io.downcast_ref::<TcpStream>().or(encrypted) {
                     give_up_on_slow_readers(stream);
                     know_client(stream, kept);
                 }
@@ -135,7 +174,10 @@ fn run(
             })
             .shutdown_timeout(LAST_ANSWERS);
         let (server, _file) = match listener {
-            Listener::Tcp(listener, _) => (server.listen(listener), None),
+            Listener::Tcp(listener, _) => match tls {
+                Some(tls) => (server.listen_rustls_0_23(listener, tls), None),
+                None => (server.listen(listener), None),
+            },
             Listener::Unix(listener, file) => (server.listen_uds(listener), Some(file)),
         };
         let server = match server {

@@ -42,13 +42,30 @@ impl TokenCache {
         app: &Arc<AppState>,
         text: &str,
     ) -> Result<Option<Arc<AccessToken>>, ApiError> {
+        self.get(app, AccessToken::id_of(text), |token| token.is(text)).await
+    }
+
+    /// The token with this id, if there is one and it has not expired.
+    pub(super) async fn with_id(
+        &self,
+        app: &Arc<AppState>,
+        id: &str,
+    ) -> Result<Option<Arc<AccessToken>>, ApiError> {
+        self.get(app, id, |_| true).await
+    }
+
+    async fn get(
+        &self,
+        app: &Arc<AppState>,
+        id: &str,
+        is: impl Fn(&AccessToken) -> bool,
+    ) -> Result<Option<Arc<AccessToken>>, ApiError> {
         let mut known = self.0.lock().await;
         if known.read_at.is_none_or(|at| at.elapsed() >= FRESH) {
             known.refresh(app).await?;
         }
-        let id = AccessToken::id_of(text);
         let now = clock::now();
-        let found = known.by_id.get(id).filter(|token| token.is(text) && !token.is_over(now)).cloned();
+        let found = known.by_id.get(id).filter(|token| is(token) && !token.is_over(now)).cloned();
         if found.is_some() && known.stored.get(id).is_none_or(|at| at.elapsed() >= USE_STORED_EVERY) {
             known.stored.insert(id.to_owned(), Instant::now());
             note_use(app, id.to_owned());

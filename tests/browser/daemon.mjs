@@ -26,7 +26,8 @@ export class Daemon {
   constructor(queues, http = "") {
     this.directory = mkdtempSync(join(tmpdir(), "kvqueue-page-"));
     this.queues = queues.replaceAll("SCRATCH", this.directory);
-    this.http = http.replaceAll("SCRATCH", this.directory);
+    const open = http.includes("token") ? "" : "require-token = false\n";
+    this.http = open + http.replaceAll("SCRATCH", this.directory);
     this.listen = "127.0.0.1:0";
   }
 

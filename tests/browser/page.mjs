@@ -378,7 +378,7 @@ test("the page recovers after a daemon has restarted", async () => {
   await page.context().close();
 });
 
-test("who does not know the token sees nothing", async () => {
+test("a browser signs in with a token or a link, and signs out", async () => {
   const secret = "0123456789abcdef-of-the-page";
   const kept = new Daemon('[queues.a]\nhandler = "log"\n', 'token-file = "SCRATCH/token"');
   writeFileSync(kept.path("token"), `${secret}\n`);
@@ -387,19 +387,29 @@ test("who does not know the token sees nothing", async () => {
   const page = await open(browser, kept.url);
   const dialog = page.getByRole("dialog");
   await dialog.getByLabel("Token").fill("a wrong one that is long");
-  await dialog.getByRole("button", { name: "Continue" }).click();
-  await dialog.getByText("does not know the token").waitFor();
+  await dialog.getByRole("button", { name: "Sign in" }).click();
+  await dialog.getByText("does not know this token").waitFor();
   await dialog.getByRole("button", { name: "Cancel" }).click();
   await page.getByRole("button", { name: "Enter the token" }).click();
   await dialog.getByLabel("Token").fill(secret);
-  await dialog.getByRole("button", { name: "Continue" }).click();
+  await dialog.getByRole("button", { name: "Sign in" }).click();
   await live(page);
   assert.equal(await page.locator("tbody tr").count(), 1);
   await page.reload();
   await live(page);
   assert.equal(page.url().includes(secret), false);
+  const readable = await page.evaluate(() => document.cookie + JSON.stringify({ ...localStorage, ...sessionStorage }));
+  assert.equal(readable, "{}", "scripts cannot read the cookie");
+  await page.goto(`${kept.url}#/daemon`);
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await dialog.getByLabel("Token").waitFor();
   assert.deepEqual(await wrong(page), []);
   await page.context().close();
+  const other = await open(browser, (await kept.run("page", "--at", kept.listen)).trim());
+  await live(other);
+  assert.equal(other.url().includes("sign-in"), false);
+  assert.deepEqual(await wrong(other), []);
+  await other.context().close();
   await kept.remove();
 });
 

@@ -141,7 +141,7 @@ fn layers_and_what_show_prints() {
 
         [http]
         listen = "off"
-        require-token = false
+        allow-plaintext = false
         read-only = false
         max-body = "9MiB"
         max-connections = 256

@@ -12,16 +12,8 @@ const CONNECTIONS: std::ops::RangeInclusive<usize> = 8..=10_000;
 
 impl Http {
     pub(in crate::config) fn validate(&self) -> Result<(), ConfigError> {
-        if let Listen::Tcp(address) = &self.listen
-            && self.token_file.is_none()
-            && !self.require_token
-            && !is_loopback(address)
-        {
-            let problem =
-                "others than this machine's users could reach it, and nobody would have to show a secret";
-            let fix = "set http.require-token = true, or name a file with a secret in http.token-file, or listen on 127.0.0.1 or a Unix socket";
-            return Err(ConfigError::value("http.listen", format_args!("\"{address}\""), problem, fix));
-        }
+        self.validate_token()?;
+        self.validate_tls()?;
         if self.max_body == 0 || self.max_body > MAX_BODY {
             let problem =
                 if self.max_body == 0 { "nothing could be pushed" } else { "that is too much to hold" };
@@ -35,6 +27,51 @@ impl Http {
             return Err(ConfigError::value("http.max-connections", self.max_connections, problem, fix));
         }
         self.origins.iter().enumerate().try_for_each(|(index, origin)| validate_origin(index, origin))
+    }
+}
+
+impl Http {
+    fn validate_token(&self) -> Result<(), ConfigError> {
+        if self.require_token != Some(false) {
+            return Ok(());
+        }
+        let refuse = |problem, fix| Err(ConfigError::value("http.require-token", false, problem, fix));
+        if self.token_file.is_some() {
+            return refuse(
+                "nobody would have to send the secret in http.token-file",
+                "remove one of the two",
+            );
+        }
+        match &self.listen {
+            Listen::Tcp(address) if !is_loopback(address) => refuse(
+                "other machines could reach http.listen, and nobody would have to send a token",
+                "remove the key, or listen on 127.0.0.1 or a Unix socket",
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    fn validate_tls(&self) -> Result<(), ConfigError> {
+        let missing = |key, other| {
+            let fix = "name both files, or neither";
+            Err(ConfigError::value(key, "(not set)", format!("{other} needs it"), fix))
+        };
+        match (&self.tls_certificate, &self.tls_key, &self.listen) {
+            (Some(_), None, _) => missing("http.tls-key", "http.tls-certificate"),
+            (None, Some(_), _) => missing("http.tls-certificate", "http.tls-key"),
+            (Some(path), _, Listen::Unix(_)) => {
+                let value = format_args!("\"{}\"", path.display());
+                let problem = "a Unix socket does not use TLS";
+                let fix = "remove http.tls-certificate and http.tls-key, or set http.listen to an IP address";
+                Err(ConfigError::value("http.tls-certificate", value, problem, fix))
+            }
+            (None, _, Listen::Tcp(address)) if !is_loopback(address) && !self.allow_plaintext => {
+                let problem = "tokens would be sent to it unencrypted";
+                let fix = "set http.tls-certificate and http.tls-key; or http.allow-plaintext = true if a proxy or a tunnel encrypts the connections";
+                Err(ConfigError::value("http.listen", format_args!("\"{address}\""), problem, fix))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -44,7 +44,7 @@ impl AtWork {
             let (supervisor, _exits) = actors::supervise(shared.clone());
             let config: Config = toml::from_str(ONE).unwrap();
             let configured = Configured::to_run(&config, &Registry::builtin(), &BTreeMap::new()).unwrap();
-            let active = ActiveConfig::new(config, configured.token);
+            let active = ActiveConfig::new(config, configured.files.clone());
             let mut running =
                 RunningQueues::new(db.clone(), shared.clone(), supervisor.clone(), false, active);
             let new = running.prepare(&configured.queues).await;

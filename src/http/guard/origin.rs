@@ -6,8 +6,8 @@ use crate::http::error::ApiError;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// `added` are origins that the configuration names.
-pub(in crate::http) fn check(headers: &HeaderMap, added: &[String]) -> Result<(), ApiError> {
+/// `scheme` is the daemon's own; `added` are origins that the configuration names.
+pub(in crate::http) fn check(headers: &HeaderMap, scheme: &str, added: &[String]) -> Result<(), ApiError> {
     let text = |name: &HeaderName| headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()));
     let origin = text(&header::ORIGIN);
     if let Some(origin) = &origin {
@@ -15,7 +15,8 @@ pub(in crate::http) fn check(headers: &HeaderMap, added: &[String]) -> Result<()
             return Ok(());
         }
         let host = text(&header::HOST);
-        let own = origin.strip_prefix("http://").is_some_and(|name| host.as_deref() == Some(name));
+        let own =
+            origin.split_once("://").is_some_and(|(by, name)| by == scheme && host.as_deref() == Some(name));
         if !own {
             return Err(ApiError::CrossSite(format!("{origin:?}")));
         }
@@ -39,7 +40,7 @@ mod tests {
             for (name, value) in pairs {
                 headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
             }
-            check(&headers, &["https://q.example".to_owned()]).is_ok()
+            check(&headers, "http", &["https://q.example".to_owned()]).is_ok()
         };
         let host = ("host", "127.0.0.1:7420");
         assert!(ok(&[]) && ok(&[host]));

@@ -44,7 +44,7 @@ impl Rotation {
                 "cannot read http.token-file; the previous secret stays"
             );
         });
-        *last = Some((at, found.ok()));
+        *last = Some((at, found.ok().flatten()));
         last.as_ref()?.1.clone()
     }
 }

@@ -1,12 +1,18 @@
-//! The secret that clients have to know.
+//! The operator's secret, with which a client may do everything, and the file that has it.
 
-use std::{fmt, fs, os::unix::fs::MetadataExt, path::Path};
+use std::{
+    fmt, fs,
+    io::{self, ErrorKind, Write},
+    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, fchown},
+    path::Path,
+};
 
 use actix_web::http::header::HeaderMap;
+use rustix::process::geteuid;
 use subtle::ConstantTimeEq;
 
 use super::bearer;
-use crate::{config::ConfigError, http::error::ApiError};
+use crate::{access::random_text, config::ConfigError, http::error::ApiError};
 
 /// A shorter secret can be guessed.
 const SHORTEST: usize = 16;
@@ -21,16 +27,32 @@ pub(crate) const OTHERS: u32 = 0o007;
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Token(Vec<u8>);
 
+/// The mode of a file that the daemon makes: its user's, and readable for its group.
+const MODE: u32 = 0o640;
+
+/// The random bytes of a secret that the daemon makes.
+const RANDOM: usize = 32;
+
 impl Token {
-    /// Reads it from a file that nobody else may read.
-    pub(crate) fn read(path: &Path) -> Result<Self, ConfigError> {
+    /// Reads it from a file that nobody else may read. `None` if there is no such file.
+    pub(crate) fn read(path: &Path) -> Result<Option<Self>, ConfigError> {
         let wrong = |problem: String, fix: &str| {
             ConfigError::value("http.token-file", format_args!("\"{}\"", path.display()), problem, fix)
         };
-        let unreadable = |error: std::io::Error| {
-            wrong(format!("it cannot be read: {error}"), "name a file that the daemon may read")
+        let unreadable = |error: io::Error| {
+            let fix = match error.kind() {
+                ErrorKind::PermissionDenied => {
+                    "run the command as the daemon's user or in its group, or set KVQUEUE_TOKEN to an access token"
+                }
+                _ => "name a file that the daemon may read",
+            };
+            wrong(format!("it cannot be read: {error}"), fix)
         };
-        let found = fs::metadata(path).map_err(unreadable)?;
+        let found = match fs::metadata(path) {
+            Ok(found) => found,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(unreadable(error)),
+        };
         if found.mode() & OTHERS != 0 {
             let problem = format!("everybody on this machine may use it (mode {:o})", found.mode() & 0o777);
             return Err(wrong(problem, "take that away with chmod o= and change the secret"));
@@ -50,7 +72,19 @@ impl Token {
             };
             return Err(wrong(problem, "make one with: openssl rand -hex 32"));
         }
-        Ok(Self(secret.to_owned()))
+        Ok(Some(Self(secret.to_owned())))
+    }
+
+    /// Makes a file with a new secret. If another process makes one at the same time, both use the first.
+    pub(crate) fn make(path: &Path) -> Result<Self, ConfigError> {
+        let problem = |error: &dyn fmt::Display| {
+            let value = format_args!("\"{}\"", path.display());
+            let problem = format!("cannot make this file for the operator's secret: {error}");
+            let fix = "name a file in a directory in which the daemon may write";
+            ConfigError::value("http.token-file", value, problem, fix)
+        };
+        write_new(path).map_err(|error| problem(&error))?;
+        Self::read(path)?.ok_or_else(|| problem(&"it was removed at once"))
     }
 
     /// The access token or secret in `KVQUEUE_TOKEN`, which a command sends instead of the one in the file.
@@ -82,9 +116,34 @@ impl Token {
         }
     }
 
+    /// The secret's bytes.
+    pub(in crate::http) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
     /// As a client sends it.
     pub(crate) fn header(&self) -> String {
         format!("Bearer {}", String::from_utf8_lossy(&self.0))
+    }
+}
+
+/// Writes a new secret into a file that does not exist. A program that opens it finds it complete.
+fn write_new(path: &Path) -> io::Result<()> {
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    let mut file = tempfile::NamedTempFile::new_in(directory)?;
+    writeln!(file, "{}", random_text(RANDOM)?)?;
+    // The umask does not apply here.
+    file.as_file().set_permissions(fs::Permissions::from_mode(MODE))?;
+    let owner = fs::metadata(directory)?;
+    if geteuid().is_root() {
+        // Otherwise the programs of the directory's user could not read it.
+        fchown(file.as_file(), Some(owner.uid()), Some(owner.gid()))?;
+    }
+    file.as_file().sync_all()?;
+    match file.persist_noclobber(path) {
+        Err(error) if error.error.kind() != ErrorKind::AlreadyExists => Err(error.error),
+        _ => Ok(()),
     }
 }
 
@@ -106,8 +165,8 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), text).unwrap();
         fs::set_permissions(file.path(), fs::Permissions::from_mode(mode)).unwrap();
-        Token::read(file.path())
-            .map_err(|error| error.to_string().replace(&file.path().display().to_string(), "FILE"))
+        let read = Token::read(file.path()).map(|found| found.expect("the file exists"));
+        read.map_err(|error| error.to_string().replace(&file.path().display().to_string(), "FILE"))
     }
 
     #[test]
@@ -116,8 +175,7 @@ mod tests {
         insta::assert_snapshot!(read(b" 0123456789abcde\n", 0o600).unwrap_err(), @r#"http.token-file = "FILE": the secret has 15 characters, fewer than 16; make one with: openssl rand -hex 32"#);
         insta::assert_snapshot!(read(b"0123456789 abcdef", 0o600).unwrap_err(), @r#"http.token-file = "FILE": the secret has characters that cannot be sent; make one with: openssl rand -hex 32"#);
         insta::assert_snapshot!(read(&[b'x'; 5_000], 0o600).unwrap_err(), @r#"http.token-file = "FILE": it has 5000 bytes; put the secret into it and nothing else"#);
-        let error = Token::read(Path::new("/nowhere/token")).unwrap_err();
-        insta::assert_snapshot!(error, @r#"http.token-file = "/nowhere/token": it cannot be read: No such file or directory (os error 2); name a file that the daemon may read"#);
+        assert_eq!(Token::read(Path::new("/nowhere/token")).unwrap(), None);
     }
 
     #[test]
@@ -141,5 +199,22 @@ mod tests {
         }
         assert!(token.check(&HeaderMap::new()).is_err());
         assert_eq!(format!("{token:?}"), "Token(..)");
+    }
+
+    #[test]
+    fn processes_that_make_the_secret_at_the_same_time_have_the_same_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state/http-token");
+        let make = || {
+            std::thread::scope(|scope| {
+                let made: Vec<_> = (0..8).map(|_| scope.spawn(|| Token::make(&path).unwrap())).collect();
+                made.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+            })
+        };
+        let secrets = make();
+        assert!(secrets.windows(2).all(|pair| pair[0] == pair[1]));
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, MODE);
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "nothing else is left");
+        assert_eq!(make(), secrets, "a secret that exists stays");
     }
 }

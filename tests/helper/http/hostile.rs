@@ -19,7 +19,7 @@ impl Handler for Nap {
 }
 
 pub(crate) fn daemon() {
-    let config = "http.listen = '127.0.0.1:0'\nlog.format = 'json'\n[queues.q]\nhandler = 'nap'\nconsumers = [ { k = 10, count = 5 } ]";
+    let config = "http.listen = '127.0.0.1:0'\nhttp.require-token = false\nlog.format = 'json'\n[queues.q]\nhandler = 'nap'\nconsumers = [ { k = 10, count = 5 } ]";
     let daemon = daemon_with(config);
     run_to_the_end(daemon.handler("nap", |_: &Settings| Ok::<_, SettingsError>(Nap)));
 }

@@ -9,7 +9,7 @@ use crate::support::{daemon_with, run_to_the_end};
 /// Not the daemon's own, of which the tests could not wait for the end.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-const CONFIG: &str = "log.format = 'json'\nhttp.listen = '127.0.0.1:0'\n[queues.q]\nhandler = 'log'\nlease = '1s'\npoll-interval = '1s'\nconsumers = [ { k = 1 } ]";
+const CONFIG: &str = "log.format = 'json'\nhttp.listen = '127.0.0.1:0'\nhttp.require-token = false\n[queues.q]\nhandler = 'log'\nlease = '1s'\npoll-interval = '1s'\nconsumers = [ { k = 1 } ]";
 
 /// A daemon whose consumer never hears of events that are `lost`.
 fn run_wedged(lost: impl Fn(Event) -> bool + Send + Sync + 'static) {

@@ -9,6 +9,8 @@ mod manual;
 mod memory;
 mod orders;
 mod pull;
+mod sign_in;
+mod tls;
 mod tokens;
 
 use crate::support::{Database, Served, run, serve};

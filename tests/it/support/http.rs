@@ -5,7 +5,7 @@ use std::{
     io::{Read, Write},
     net::TcpStream,
     os::unix::net::UnixStream,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::Command,
 };
 
@@ -170,8 +170,20 @@ pub(crate) fn serve(db: &Database, config: &str) -> Served {
     serve_with(kvqueue(db, &["run", "--config", path.to_str().unwrap()]), config.contains("listen"))
 }
 
-/// The same for a command; `listens` if its configuration says where.
+/// Whether a command's configuration file says something about tokens.
+fn is_about_tokens(command: &Command) -> bool {
+    let args: Vec<_> = command.get_args().collect();
+    let named = args.windows(2).find(|pair| pair[0] == "--config").map(|pair| pair[1]);
+    let path = named.map(|path| command.get_current_dir().unwrap_or(Path::new("")).join(path));
+    path.is_some_and(|path| std::fs::read_to_string(path).unwrap_or_default().contains("token"))
+}
+
+/// The same for a command; `listens` if its configuration says where. The daemon asks for a token only if its configuration
+/// says something about tokens.
 pub(crate) fn serve_with(mut command: Command, listens: bool) -> Served {
+    if !is_about_tokens(&command) {
+        command.env("KVQUEUE_HTTP__REQUIRE_TOKEN", "false");
+    }
     command.env("KVQUEUE_HTTP__LISTEN", "127.0.0.1:0");
     if listens {
         command.env_remove("KVQUEUE_HTTP__LISTEN");

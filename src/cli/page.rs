@@ -1,0 +1,40 @@
+//! `kvqueue page`
+
+use serde_json::json;
+
+use super::{
+    UsageError,
+    api_client::{ApiClient, At},
+    globals::Globals,
+    output,
+};
+use crate::exit::Exit;
+
+/// Print a link that opens the daemon's page in a browser
+#[derive(Debug, clap::Args)]
+#[command(
+    long_about = "Print a link that opens the daemon's page in a browser, and signs the browser in with what this command may do.\n\n\
+    The link works once, and for five minutes. The browser stays signed in for a week, or until the page's \"Sign out\"."
+)]
+pub(super) struct Args {
+    #[command(flatten)]
+    at: At,
+}
+
+impl Args {
+    pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
+        let daemon = ApiClient::find(globals, &self.at)?;
+        let Some(url) = daemon.url() else {
+            let problem = "a browser cannot open a Unix socket; bring it to a port of your machine with";
+            return Err(UsageError(format!(
+                "{problem} ssh -L 7420:PATH HOST, and open http://127.0.0.1:7420/"
+            ))
+            .into());
+        };
+        let answer = daemon.send("POST", "/sign-in/link", None)?;
+        let link = format!("{url}{}", answer["path"].as_str().unwrap_or("/"));
+        let shown = json!({ "url": link, "expires_in_s": answer["expires_in_s"] });
+        output::line(globals.json, link.as_bytes(), &shown)?;
+        Ok(Exit::Done)
+    }
+}

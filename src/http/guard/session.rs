@@ -1,0 +1,158 @@
+//! Sessions of browsers: a cookie that scripts cannot read.
+//!
+//! The cookie says who signed in and until when, with a signature. Its key comes from the operator's secret, so a
+//! session outlives a restart of the daemon, and ends when the secret changes. Nothing is stored for it.
+
+use std::time::Duration;
+
+use actix_web::{
+    cookie::{self, Cookie, SameSite},
+    http::header::{self, HeaderMap},
+};
+use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use hmac::{Hmac, KeyInit, Mac};
+use kvqueue_queue::Millis;
+use sha2::Sha256;
+
+use super::{Caller, Token};
+
+/// How long a session lasts.
+const LIFE: Duration = Duration::from_hours(7 * 24);
+
+/// The name of the operator in a cookie. No access token has such an id.
+const OPERATOR: &str = "operator";
+
+/// The key that signs sessions.
+pub(in crate::http) struct SessionKey(Hmac<Sha256>);
+
+/// The client that a session belongs to.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::http) enum SignedIn {
+    /// The operator.
+    Operator,
+    /// The owner of the access token with this id.
+    Token(String),
+}
+
+impl SessionKey {
+    /// The key of the operator's secret; of `otherwise`, a secret of this process, if there is none.
+    pub(in crate::http) fn of(secret: Option<&Token>, otherwise: &[u8]) -> Self {
+        let secret = secret.map_or(otherwise, Token::bytes);
+        Self(Hmac::new_from_slice(secret).expect("HMAC takes a key of any length"))
+    }
+
+    /// The cookie for a caller. `None` if it needs none: everybody may do everything.
+    pub(in crate::http) fn cookie(
+        &self,
+        caller: &Caller,
+        now: Millis,
+        secure: bool,
+    ) -> Option<Cookie<'static>> {
+        let who = match caller {
+            Caller::Anyone => return None,
+            Caller::Operator => OPERATOR,
+            Caller::Token(token) => &token.id,
+        };
+        let life = u64::try_from(LIFE.as_millis()).unwrap_or(u64::MAX);
+        let value = format!("{who}.{}", now.saturating_add(life));
+        let signature = self.sign(&value);
+        Some(self.with_attributes(format!("{value}.{signature}"), LIFE, secure))
+    }
+
+    /// A cookie that replaces the session's and is over.
+    pub(in crate::http) fn over(&self, secure: bool) -> Cookie<'static> {
+        self.with_attributes(String::new(), Duration::ZERO, secure)
+    }
+
+    /// The client of a request's session, if it has one that is not over.
+    pub(in crate::http) fn signed_in(&self, headers: &HeaderMap, now: Millis) -> Option<SignedIn> {
+        let name = self.name();
+        let cookies = headers.get_all(header::COOKIE).filter_map(|value| value.to_str().ok());
+        let mut cookies = cookies.flat_map(|cookies| cookies.split("; "));
+        let value = cookies.find_map(|cookie| cookie.strip_prefix(&name)?.strip_prefix('='))?;
+        let (signed, signature) = value.rsplit_once('.')?;
+        let signature = BASE64_URL_SAFE_NO_PAD.decode(signature).ok()?;
+        // Its time does not depend on how much of the signature is right.
+        self.mac("session", signed).verify_slice(&signature).ok()?;
+        let (who, until) = signed.split_once('.')?;
+        let is_over = until.parse::<Millis>().ok()? <= now;
+        (!is_over).then(|| if who == OPERATOR { SignedIn::Operator } else { SignedIn::Token(who.to_owned()) })
+    }
+
+    /// Browsers send the cookies of a host to each of its ports. So daemons with different secrets have different names.
+    fn name(&self) -> String {
+        let mac = self.mac("name", "").finalize().into_bytes();
+        format!("kvqueue-{}", BASE64_URL_SAFE_NO_PAD.encode(&mac[..6]))
+    }
+
+    fn sign(&self, value: &str) -> String {
+        BASE64_URL_SAFE_NO_PAD.encode(self.mac("session", value).finalize().into_bytes())
+    }
+
+    fn mac(&self, purpose: &str, value: &str) -> Hmac<Sha256> {
+        self.0.clone().chain_update(purpose).chain_update([0]).chain_update(value)
+    }
+
+    fn with_attributes(&self, value: String, life: Duration, secure: bool) -> Cookie<'static> {
+        let life = cookie::time::Duration::try_from(life).unwrap_or(cookie::time::Duration::ZERO);
+        let cookie = Cookie::build(self.name(), value).path("/").max_age(life);
+        cookie.http_only(true).same_site(SameSite::Strict).secure(secure).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::http::header::HeaderValue;
+
+    use super::*;
+
+    const WEEK: Millis = 7 * 24 * 3_600 * 1_000;
+
+    fn key(secret: &str) -> SessionKey {
+        SessionKey::of(None, secret.as_bytes())
+    }
+
+    /// Who has signed in, by a request with this cookie.
+    fn found(key: &SessionKey, cookie: &str, now: Millis) -> Option<SignedIn> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::COOKIE, HeaderValue::from_str(&format!("a=b; {cookie}; c=d")).unwrap());
+        key.signed_in(&headers, now)
+    }
+
+    #[test]
+    fn a_session_lasts_a_week_and_ends_with_the_secret() {
+        let [key, other] = ["one", "two"].map(key);
+        let cookie = key.cookie(&Caller::Operator, 5, false).unwrap();
+        let sent = cookie.stripped().to_string();
+        assert_eq!(found(&key, &sent, 5 + WEEK - 1), Some(SignedIn::Operator));
+        assert_eq!(found(&key, &sent, 5 + WEEK), None);
+        let renamed = sent.replace(&key.name(), &other.name());
+        assert_eq!((found(&other, &sent, 5), found(&other, &renamed, 5)), (None, None));
+    }
+
+    #[test]
+    fn a_changed_cookie_is_no_session() {
+        let key = key("one");
+        let cookie = key.cookie(&Caller::Operator, 5, false).unwrap().stripped().to_string();
+        for (at, _) in cookie.char_indices().skip(cookie.find('=').unwrap() + 1) {
+            let mut other = cookie.clone();
+            let replacement = if cookie.as_bytes()[at] == b'A' { "B" } else { "A" };
+            other.replace_range(at..=at, replacement);
+            assert_eq!(found(&key, &other, 5), None, "{other}");
+            assert_eq!(found(&key, &cookie[..at], 5), None, "{}", &cookie[..at]);
+        }
+        assert_eq!(found(&key, &format!("{}=", key.name()), 5), None);
+    }
+
+    #[test]
+    fn scripts_and_other_sites_do_not_get_the_cookie() {
+        let key = key("one");
+        let shown = |secure| key.cookie(&Caller::Operator, 0, secure).unwrap().to_string();
+        for attribute in ["HttpOnly", "SameSite=Strict", "Path=/", "Max-Age=604800"] {
+            assert!(shown(false).contains(attribute), "{}", shown(false));
+        }
+        assert!(!shown(false).contains("Secure") && shown(true).contains("Secure"));
+        assert!(key.over(false).to_string().contains("Max-Age=0"));
+        assert_eq!(key.cookie(&Caller::Anyone, 0, false), None);
+    }
+}

@@ -1,0 +1,145 @@
+//! The operator's secret, which a daemon makes by itself, and the sessions of browsers.
+
+use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf};
+
+use serde_json::{Value, json};
+
+use super::LOG;
+use crate::support::{Address, Database, Ran, Reply, Served, kvqueue, run, serve};
+
+/// A daemon with the default settings about tokens, and where its secret is.
+fn served(db: &Database) -> (Served, PathBuf) {
+    let secret = db.file("state/http-token");
+    let config = format!("http.token-file = '{}'\n{LOG}", secret.display());
+    (serve(db, &config), secret)
+}
+
+fn bearer(secret: &str) -> String {
+    format!("Bearer {}", secret.trim())
+}
+
+/// The status with this cookie.
+fn status(at: &Address, cookie: &str) -> Reply {
+    at.request("GET", "/api/v1/status").header("Cookie", cookie).send()
+}
+
+/// The cookie that an answer sets, as a browser sends it back.
+#[track_caller]
+fn cookie(reply: &Reply) -> String {
+    let set = reply.header("Set-Cookie").unwrap_or_else(|| panic!("no cookie: {reply:?}"));
+    for attribute in ["HttpOnly", "SameSite=Strict", "Path=/"] {
+        assert!(set.contains(attribute), "{set}");
+    }
+    set.split(';').next().unwrap().to_owned()
+}
+
+fn sign_in(at: &Address, secret: &str) -> Reply {
+    at.request("POST", "/sign-in").header("Authorization", &bearer(secret)).send()
+}
+
+/// `kvqueue page` for a daemon: the path of its link.
+fn link(db: &Database, at: &Address, config: &str) -> String {
+    let mut command = kvqueue(db, &["page", "--json", "--config", config]);
+    let ran: Ran = command.env("KVQUEUE_HTTP__LISTEN", at.tcp()).output().unwrap().into();
+    let shown: Value = serde_json::from_str(&ran.ok()).unwrap();
+    assert_eq!(shown["expires_in_s"], 300);
+    let url = shown["url"].as_str().unwrap();
+    url.strip_prefix(&format!("http://{}", at.tcp())).unwrap().to_owned()
+}
+
+#[test]
+fn a_daemon_makes_a_secret_that_commands_find_by_themselves() {
+    let db = Database::embedded();
+    let mut command = kvqueue(&db, &["run", "--queue", "q", "--handler", "log"]);
+    command.env("KVQUEUE_HTTP__LISTEN", "127.0.0.1:0").env("KVQUEUE_LOG__FORMAT", "json");
+    let mut daemon = crate::support::Background::start(command);
+    let at = crate::support::listening(&mut daemon);
+    daemon.wait_for_event("ready");
+    let file = fdb_embedded::embedded_directory(&db.url).unwrap().join("http-token");
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+    let secret = fs::read_to_string(&file).unwrap();
+    assert_eq!(at.get("/api/v1/status").error(401), "unauthorized");
+    at.get("/readyz").is(200);
+    at.request("GET", "/api/v1/status").header("Authorization", &bearer(&secret)).send().is(200);
+    let ask = |words: &[&str]| -> Ran {
+        kvqueue(&db, words).env("KVQUEUE_HTTP__LISTEN", at.tcp()).output().unwrap().into()
+    };
+    ask(&["status"]).ok();
+    let without = kvqueue(&db, &["status", "--at", at.tcp()])
+        .env("KVQUEUE_TOKEN", "0123456789abcdefX")
+        .output()
+        .unwrap();
+    assert_eq!(without.status.code(), Some(69), "{without:?}");
+    daemon.signal(rustix::process::Signal::TERM);
+    let ended = daemon.end();
+    assert!(!ended.stderr.contains(secret.trim()), "the log does not have the secret");
+}
+
+#[test]
+fn a_link_signs_one_browser_in_and_works_once() {
+    let db = Database::new();
+    let (served, secret) = served(&db);
+    let config = db.file("client.toml");
+    fs::write(&config, format!("http.token-file = '{}'\n", secret.display())).unwrap();
+    let path = link(&db, &served.at, config.to_str().unwrap());
+    let head = served.at.request("HEAD", &path).send();
+    assert_eq!((head.status, head.header("Set-Cookie")), (303, None), "a look does not use it up");
+    let followed = served.at.get(&path);
+    assert_eq!((followed.status, followed.header("Location")), (303, Some("../")));
+    let cookie = cookie(&followed);
+    status(&served.at, &cookie).is(200);
+    assert_eq!(served.at.get(&path).error(404), "not_found");
+    // The cookie is not enough for a page of another site.
+    let other = served.at.request("GET", "/api/v1/status").header("Cookie", &cookie);
+    assert_eq!(other.header("Origin", "http://evil.example").send().error(403), "cross_site");
+    let gone = served.at.request("DELETE", "/sign-in").header("Cookie", &cookie).send();
+    assert!(gone.status == 204 && gone.header("Set-Cookie").unwrap().contains("Max-Age=0"), "{gone:?}");
+}
+
+#[test]
+fn a_session_allows_what_its_token_allows_and_ends_with_it() {
+    let db = Database::new();
+    let (served, _) = served(&db);
+    let token = run(&db, &["token", "new", "viewer", "--scope", "read"]).ok();
+    let cookie = cookie(&sign_in(&served.at, &token));
+    status(&served.at, &cookie).is(200);
+    let push =
+        served.at.request("POST", "/api/v1/queues/q/items").json(&json!({"items": [{"payload": "a"}]}));
+    assert_eq!(push.header("Cookie", &cookie).send().error(403), "forbidden");
+    run(&db, &["token", "revoke", "viewer"]).ok();
+    let until = std::time::Instant::now() + crate::support::PATIENCE;
+    while status(&served.at, &cookie).status == 200 {
+        assert!(std::time::Instant::now() < until, "the session outlives its token");
+    }
+    assert_eq!(status(&served.at, &cookie).error(401), "unauthorized");
+    assert_eq!(sign_in(&served.at, "0123456789abcdefX").error(401), "unauthorized");
+}
+
+#[test]
+fn another_secret_ends_all_sessions() {
+    let db = Database::new();
+    let (served, file) = served(&db);
+    let old = fs::read_to_string(&file).unwrap();
+    let cookie = cookie(&sign_in(&served.at, &old));
+    status(&served.at, &cookie).is(200);
+    // Without the file, a reload makes another secret.
+    fs::remove_file(&file).unwrap();
+    served.at.request("POST", "/api/v1/reload").header("Authorization", &bearer(&old)).send().is(200);
+    let new = fs::read_to_string(&file).unwrap();
+    assert_ne!(new, old);
+    assert_eq!(status(&served.at, &cookie).error(401), "unauthorized");
+    assert_eq!(sign_in(&served.at, &old).error(401), "unauthorized");
+    assert_eq!(sign_in(&served.at, &new).status, 204);
+}
+
+#[test]
+fn a_browser_can_sign_in_where_nothing_may_be_changed() {
+    let db = Database::new();
+    let secret = db.file("token");
+    let config = format!("http.read-only = true\nhttp.token-file = '{}'\n{LOG}", secret.display());
+    let served = serve(&db, &config);
+    let cookie = cookie(&sign_in(&served.at, &fs::read_to_string(&secret).unwrap()));
+    status(&served.at, &cookie).is(200);
+    let resume = served.at.request("DELETE", "/api/v1/queues/q/pause").header("Cookie", &cookie);
+    assert_eq!(resume.send().error(403), "read_only");
+}
