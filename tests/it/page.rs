@@ -20,7 +20,7 @@ struct Daemon {
 impl Daemon {
     fn start(db: &Database, args: &[&str]) -> Self {
         let mut command = kvqueue(db, &[&["run", "--queue", "q"], args].concat());
-        command.env("KVQUEUE_HTTP__LISTEN", "127.0.0.1:0");
+        command.env("KVQUEUE_HTTP__LISTEN", "127.0.0.1:0").env("KVQUEUE_HTTP__REQUIRE_TOKEN", "false");
         let mut running = Background::start(command);
         let line: Value = serde_json::from_str(&running.wait_for_event("listening")).unwrap();
         let address = line["fields"]["address"].as_str().or(line["address"].as_str()).unwrap().to_owned();

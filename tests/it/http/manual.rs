@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 
 use super::LOG;
-use crate::support::{Address, Database, serve};
+use crate::support::{Address, Database, run, serve};
 
 const MANUAL: &str = include_str!("../../../docs/API.md");
 
@@ -20,13 +20,18 @@ fn the_examples_work() {
     // The line above a block says if it is for elsewhere.
     let is_for_here = |pair: &&[&str]| !pair[0].lines().next_back().unwrap().starts_with("<!-- not run");
     let blocks = parts.windows(2).filter(is_for_here).map(|pair| pair[1].split("\n```").next().unwrap());
+    let token = run(&db, &["token", "new", "curl", "--scope", "admin"]).ok();
     let joined = blocks.map(|block| block.replace("\\\n", " ")).collect::<Vec<_>>().join("\n");
-    let commands: Vec<_> = joined.lines().collect();
+    let commands: Vec<_> = joined.lines().filter(|line| !line.starts_with("auth=")).collect();
     assert!(commands.len() >= 8, "{commands:?}");
     for command in commands {
         let command =
             command.replace("127.0.0.1:7420", address).replacen("curl ", "curl -sS --fail-with-body ", 1);
-        let output = Command::new("sh").args(["-c", &command]).output().unwrap();
+        let output = Command::new("sh")
+            .args(["-c", &command])
+            .env("auth", format!("Authorization: Bearer {}", token.trim()))
+            .output()
+            .unwrap();
         let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         assert!(output.status.success(), "{command}: {}{}", said(&output.stdout), said(&output.stderr));
     }

@@ -77,7 +77,7 @@ fn a_reload_reads_the_certificate_again() {
     write_certificate(&db);
     assert!(ask(&served, &db.file("tls.crt"), "/livez").is_err(), "it has not been read yet");
     served.daemon.signal(rustix::process::Signal::HUP);
-    served.daemon.wait_for_event("reloaded");
+    served.daemon.wait_for_event("configuration_reloaded");
     ask(&served, &db.file("tls.crt"), "/livez").unwrap();
     assert!(ask(&served, &old, "/livez").is_err());
     // A key of another certificate is refused, and the certificate in use stays.
