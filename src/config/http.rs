@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn listen_addresses_round_trip() {
         for text in ["auto", "off", "127.0.0.1:7420", "[::1]:0", "unix:/run/x.sock", "unix:x"] {
             assert_eq!(text.parse::<Listen>().unwrap().to_string(), text);
         }
