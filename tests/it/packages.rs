@@ -123,9 +123,9 @@ fn completion_makes_no_database_and_knows_the_configuration() {
     assert!(!db.file("none").exists());
 }
 
-/// A recipe for a package names files; one that was moved is seen here, not when somebody builds it.
+/// Recipes for packages name files. A moved file fails this test instead of the build of a package.
 #[test]
-fn what_the_recipes_copy_is_there() {
+fn files_named_by_package_recipes_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let manifest: toml::Table = toml::from_str(include_str!("../../Cargo.toml")).unwrap();
     let deb = &manifest["package"]["metadata"]["deb"];
@@ -161,7 +161,7 @@ fn what_the_recipes_copy_is_there() {
 }
 
 #[test]
-fn the_container_is_given_what_the_program_understands() {
+fn the_container_uses_valid_commands_and_settings() {
     let container = include_str!("../../packaging/container/Containerfile");
     // What it names last, `run`, is a command; the directory is what the daemon takes for its own.
     let command =

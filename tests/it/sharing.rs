@@ -45,11 +45,11 @@ fn nothing_waits_for_a_slow_item(name: &str) {
 }
 
 #[test]
-fn nothing_waits_for_a_slow_item_at_least_once() {
+fn no_item_waits_for_a_slow_item_at_least_once() {
     nothing_waits_for_a_slow_item("sharing::at_least_once");
 }
 
 #[test]
-fn nothing_waits_for_a_slow_item_exactly_once() {
+fn no_item_waits_for_a_slow_item_exactly_once() {
     nothing_waits_for_a_slow_item("sharing::exactly_once");
 }

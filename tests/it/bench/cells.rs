@@ -159,7 +159,7 @@ fn idle() {
 }
 
 #[test]
-fn without_a_cell_it_ends_with_a_table() {
+fn bench_without_a_cell_prints_a_table() {
     let scratch = Scratch::new();
     let ran: crate::support::Ran = scratch.bench(&["--seconds", "0.05"]).output().unwrap().into();
     let out = ran.ok();
