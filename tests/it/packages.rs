@@ -23,7 +23,7 @@ fn manual() -> (TempDir, Vec<PathBuf>) {
 }
 
 #[test]
-fn every_command_has_a_page() {
+fn every_command_has_a_manual_page() {
     let (_directory, pages) = manual();
     let pages: BTreeSet<_> = pages.iter().map(|path| path.file_stem().unwrap().to_str().unwrap()).collect();
     let mut commands = commands();
@@ -35,7 +35,7 @@ fn every_command_has_a_page() {
 }
 
 #[test]
-fn the_pages_are_clean() {
+fn manual_pages_pass_mandoc_lint() {
     let (_directory, pages) = manual();
     let lint = Command::new("mandoc").args(["-Tlint", "-Wwarning"]).args(&pages).output();
     let Ok(lint) = lint else {
@@ -47,7 +47,7 @@ fn the_pages_are_clean() {
 }
 
 #[test]
-fn the_same_day_gives_the_same_pages() {
+fn manual_pages_are_reproducible_for_a_date() {
     let ((_one, mut first), (_other, mut second)) = (manual(), manual());
     first.sort();
     second.sort();
@@ -59,7 +59,7 @@ fn the_same_day_gives_the_same_pages() {
 }
 
 #[test]
-fn the_completions_are_scripts() {
+fn completions_are_valid_shell_scripts() {
     let db = Database::embedded();
     for (shell, program) in [("bash", "bash"), ("zsh", "zsh"), ("fish", "fish")] {
         let script = run(&db, &["completions", shell]).ok();

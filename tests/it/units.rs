@@ -66,7 +66,7 @@ fn analyze(version: u32, args: &[&str], unit: &Path) -> (bool, String) {
 }
 
 #[test]
-fn the_units_verify() {
+fn systemd_verifies_the_units() {
     let Some(version) = systemd() else {
         println!("systemd-analyze is not installed, so the units are not verified");
         return;
@@ -78,7 +78,7 @@ fn the_units_verify() {
 }
 
 #[test]
-fn the_units_score_two_or_better() {
+fn unit_security_scores_are_two_or_better() {
     let Some(version) = systemd() else {
         println!("systemd-analyze is not installed, so the units are not scored");
         return;
