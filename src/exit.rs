@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_reference_has_the_same_table() {
+    fn the_reference_lists_the_same_exit_codes() {
         let reference = include_str!("../docs/CONFIG.md");
         for (code, meaning) in TABLE {
             let row = format!("| {code} | {meaning} |");
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_every_code() {
+    fn exit_code_table_has_every_code() {
         let codes: Vec<_> = TABLE.iter().filter_map(|(code, _)| code.parse::<u8>().ok()).collect();
         use Exit::{Config, Data, Done, Failed, Gone, Internal, Unavailable, Usage};
         let exits = [Done, Failed, Usage, Data, Gone, Unavailable, Internal, Config];

@@ -282,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_item_shows_what_there_is_of_it() {
+    fn item_json_has_only_known_fields() {
         let id: ItemId = "x01".parse().unwrap();
         let item = Item { id, payload: "a".into(), attempt: 1, meta: None };
         assert_eq!(super::item(&item), json!({"id": "x01", "payload": "a"}));
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_before_a_retry_are_told_apart() {
+    fn json_distinguishes_failures_before_a_retry() {
         let told = |failures: &[u32], attempts| {
             let mut meta = Meta::default();
             meta.attempts = attempts;

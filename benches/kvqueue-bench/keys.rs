@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_are_those_of_the_key_space() {
+    fn keys_equal_those_of_the_key_space() {
         let queue = Queue::new(b"p/", b"a\x00").unwrap();
         let keys = Keys::new("p/", &queue);
         assert_eq!(keys.npush, b"p/\x01a\x00\xff\x00\x01npush\x00");

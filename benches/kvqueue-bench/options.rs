@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_have_bounds() {
+    fn amounts_out_of_bounds_are_refused() {
         assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
         assert_eq!(pause("200ms"), Ok(Duration::from_millis(200)));
         assert_eq!(items("7"), Ok(7));
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_baseline_takes_from_the_front_and_once() {
+    fn baseline_fetches_from_the_front_at_most_once() {
         let work =
             Work { workers: 1, k: 1, delivery: None, fetch_strategy: None, handler: None, baseline: true };
         assert_eq!((work.delivery(), work.fetch_strategy()), (Delivery::AtMostOnce, FetchStrategy::Front));

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_handled_nor_found_is_lost() {
+    fn an_acknowledged_item_neither_handled_nor_found_is_lost() {
         let tally = tally(5);
         handle(&tally, &[0, 1]);
         tally.found(&payload(4, 8));
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_acknowledged_cannot_be_lost() {
+    fn an_unacknowledged_item_does_not_count_as_lost() {
         let tally = Tally::new();
         assert_eq!(tally.number(3), Some(0));
         tally.pushed(0, 1);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_pushed_is_invented() {
+    fn an_item_that_was_not_pushed_counts_as_invented() {
         let tally = tally(3);
         handle(&tally, &[3, u64::MAX]);
         tally.found(b"short");
@@ -251,14 +251,14 @@ mod tests {
     }
 
     #[test]
-    fn numbers_end() {
+    fn no_item_numbers_are_given_out_above_the_limit() {
         let tally = Tally::new();
         assert_eq!(tally.number(MAX_ITEMS - 1), Some(0));
         assert_eq!(tally.number(2), None);
     }
 
     #[tokio::test]
-    async fn a_count_is_waited_for() {
+    async fn reaches_resolves_when_the_count_is_reached() {
         let tally = tally(3);
         tokio::join!(tally.reaches(3), async { handle(&tally, &[0, 1, 2]) });
     }

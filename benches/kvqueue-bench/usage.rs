@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernels_texts_are_read() {
+    fn cpu_time_and_memory_are_read_from_proc_files() {
         let stat = "7 (a ) b) S 1 7 7 0 -1 4194304 100 0 0 0 12 34 0 0 20 0 1 0 100 1000 10";
         assert_eq!(ticks(stat), Some(Duration::from_millis(460)));
         assert_eq!(resident("Name:\tx\nVmRSS:\t   1234 kB\n"), Some(1_234));

@@ -88,7 +88,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_name_fits_as_the_plain_definition_says(pattern in "[ab*]{1,8}", name in "[ab]{0,10}") {
+        fn pattern_matching_agrees_with_a_plain_definition(pattern in "[ab*]{1,8}", name in "[ab]{0,10}") {
             let plain = |text: &str| text.chars().collect::<Vec<_>>();
             let found = pattern.parse::<QueuePattern>().unwrap().fits(&name);
             prop_assert_eq!(found, fits(&plain(&pattern), &plain(&name)));
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn only_stars_are_all_queues() {
+    fn only_stars_match_all_queues() {
         let is_all = |text: &str| text.parse::<QueuePattern>().unwrap().is_all();
         assert!(is_all("*") && is_all("**") && !is_all("a*") && !is_all("all"));
         assert!("".parse::<QueuePattern>().is_err());

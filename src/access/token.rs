@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_known_by_its_text_and_no_other() {
+    fn a_token_record_accepts_only_its_own_token() {
         let (text, record) = new("ci", &[Scope::Push], &["*"]).issue(5).unwrap();
         assert!(is_access_token(&text) && record.is(&text), "{text}");
         assert_eq!(AccessToken::id_of(&text), record.id);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_can_want_is_refused() {
+    fn a_token_with_invalid_fields_is_refused() {
         for name in ["", "a b", "ä", &"n".repeat(65)] {
             assert!(new(name, &[Scope::Push], &["*"]).issue(5).is_err(), "{name}");
         }
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_permits_its_scopes_and_queues_alone() {
+    fn a_token_permits_only_its_scopes_and_queues() {
         let record = |scopes: &[Scope], queues: &[&str]| new("t", scopes, queues).issue(0).unwrap().1;
         let push = record(&[Scope::Push], &["orders-*", "mail"]);
         assert!(push.permits(Scope::Push, Some("orders-eu")).is_ok());

@@ -110,7 +110,7 @@ fn messages_behind_the_one_that_panics_are_lost() {
 }
 
 #[test]
-fn a_panic_at_the_start_closes_the_mailbox_too() {
+fn a_panic_at_the_start_closes_the_mailbox() {
     System::new().block_on(async {
         let journal = Journal::default();
         let probe = Probe { journal: journal.clone(), panic_at_start: true };
@@ -120,7 +120,7 @@ fn a_panic_at_the_start_closes_the_mailbox_too() {
 }
 
 #[test]
-fn a_stop_looks_the_same_but_for_panicking() {
+fn a_stop_ends_an_actor_like_a_panic_without_the_panicking_flag() {
     System::new().block_on(async {
         let journal = Journal::default();
         let probe = Probe::new(&journal).start();

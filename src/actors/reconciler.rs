@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn one_stays_one() {
+    fn one_consumer_is_replaced_without_a_second_one_running() {
         let mut queue = Queue::new();
         queue.reconcile(&[1]);
         queue.reconcile(&[2]);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn of_ten_nine_change_while_one_is_slow() {
+    fn nine_of_ten_consumers_are_replaced_while_one_is_still_busy() {
         let mut queue = Queue::new();
         queue.reconcile(&[1; 10]);
         queue.reconcile(&[2; 10]);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_wanted_before_and_after_stays() {
+    fn a_consumer_wanted_before_and_after_a_change_stays() {
         let mut queue = Queue::new();
         queue.reconcile(&[1, 1, 2]);
         queue.reconcile(&[2, 1, 3]);
@@ -170,7 +170,7 @@ mod tests {
         /// In any order of changes and exits there are never more consumers than before or than wanted; a consumer that has to leave
         /// was not wanted. When the leaving consumers have ended, exactly the wanted ones run.
         #[test]
-        fn it_ends_at_what_is_wanted(steps in vec((vec(0_u8..4, 0..6), vec(any::<prop::sample::Index>(), 0..8)), 1..6)) {
+        fn reconciling_ends_with_exactly_the_wanted_consumers(steps in vec((vec(0_u8..4, 0..6), vec(any::<prop::sample::Index>(), 0..8)), 1..6)) {
             let mut queue = Queue::new();
             for (wanted, ends) in steps {
                 let before = queue.running.len();

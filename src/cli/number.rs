@@ -10,7 +10,7 @@ pub(super) fn items(text: &str) -> Result<NonZeroUsize, String> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn one_item_is_the_least() {
+    fn a_number_of_items_below_one_is_refused() {
         assert_eq!(super::items("7").map(usize::from), Ok(7));
         for wrong in ["0", "-1", "", "many", "1.5", "99999999999999999999999"] {
             assert_eq!(super::items(wrong).unwrap_err(), "write a whole number of 1 or more", "{wrong}");

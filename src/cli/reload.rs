@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_came_of_it_is_told() {
+    fn reload_reports_changes_and_consumers_still_finishing() {
         let told = |changed: &[&str], finishing: &[&str]| {
             text(&json!({ "changed": changed, "finishing": finishing }))
         };

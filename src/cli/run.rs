@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_is_singled_out_with_its_settings() {
+    fn queue_option_selects_one_queue_with_its_settings() {
         let config = applied(&Args { queue: Some("a".into()), k: NonZeroUsize::new(7), ..NONE });
         assert_eq!(config.queues.len(), 1);
         assert_eq!(config.queues["a"].consumers, [ConsumerGroup { k: 7, count: 2 }]);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn another_handler_does_not_inherit_settings() {
+    fn handler_option_discards_settings_of_the_configured_handler() {
         let config = applied(&Args { queue: Some("a".into()), handler: Some("log".into()), ..NONE });
         assert!(config.queues["a"].handler_config.is_empty());
     }

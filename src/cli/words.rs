@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_others_are_not_ours_and_those_meant_are() {
+    fn foreign_command_names_map_to_existing_commands() {
         let cli = crate::cli::command();
         for (names, ours) in OTHERS {
             assert!(names.iter().all(|name| cli.find_subcommand(name).is_none()), "{names:?}");

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn durations_round_trip() {
         for millis in [0, 1, 500, 1_000, 30_000, 90_000, 3_600_000, 5_400_500] {
             let value = Duration::from_millis(millis);
             assert_eq!(parse(&format(value)), Ok(value), "{millis} ms");

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn other_variables_are_left_alone() {
+    fn variables_that_are_not_settings_are_ignored() {
         for name in ["PATH", "KVQUEUE_", "KVQUEUE_ITEM", "KVQUEUE_CONFIG", "KVQUEUE_TEST_CLUSTER_FILE"] {
             assert_eq!(key_of(name), None, "{name}");
         }

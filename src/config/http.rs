@@ -36,7 +36,7 @@ pub struct Http {
     pub require_token: Option<bool>,
     /// Clients beyond this machine may send tokens unencrypted, because a proxy or a tunnel encrypts them on the way.
     pub allow_plaintext: bool,
-    /// A PEM file with the certificate for TLS and those that lead to its authority.
+    /// A PEM file with the certificate for TLS and the chain to its authority.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_certificate: Option<PathBuf>,
     /// A PEM file with the private key of that certificate.
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn listen_addresses_round_trip() {
         for text in ["auto", "off", "127.0.0.1:7420", "[::1]:0", "unix:/run/x.sock", "unix:x"] {
             assert_eq!(text.parse::<Listen>().unwrap().to_string(), text);
         }

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn three_keys_make_a_layout() {
+    fn kind_values_and_end_select_the_queue_kind() {
         assert_eq!(layout(""), Kind::Fifo);
         assert_eq!(layout("kind = 'recipe'"), Kind::Recipe(Packing::Raw));
         assert_eq!(layout("kind = 'recipe'\nvalues = 'tuple'"), Kind::Recipe(Packing::Tuple));

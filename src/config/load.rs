@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_gives_the_defaults() {
+    fn an_empty_configuration_equals_the_defaults() {
         assert_eq!(loaded("", &[]).unwrap(), Config::default());
     }
 
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_keeps_its_database_in_its_state_directory_unless_told_otherwise() {
+    fn the_database_of_a_service_defaults_to_its_state_directory() {
         let state = ("STATE_DIRECTORY", "/var/lib/kvqueue:/var/lib/other");
         assert_eq!(
             loaded("shutdown-timeout = '1s'", &[state]).unwrap().database,
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_relative_to_the_file_or_if_a_variable_has_it_to_the_working_directory() {
+    fn relative_paths_start_at_their_file_or_the_working_directory() {
         let text = "database = 'embedded:data'\nhttp.token-file = 'secret'\n[queues.q]\nhandler = 'exec'\nhandler-config.command = ['./a']";
         let here = |name: &str| std::env::current_dir().unwrap().join(name).display().to_string();
         assert_eq!(loaded(text, &[]).unwrap().database, "embedded:./data");
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_does_not_need_is_passed_over() {
+    fn errors_in_unneeded_parts_of_a_configuration_are_collected() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("kvqueue.toml");
         let lenient = |text: &str| {

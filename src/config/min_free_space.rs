@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_a_size_nothing_or_the_directorys_own() {
+    fn min_free_space_is_auto_or_a_size() {
         for (value, limit) in [
             ("'auto'", MinFreeSpace::Auto),
             ("0", MinFreeSpace::Bytes(0)),

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_stays() {
+    fn values_that_are_not_paths_are_unchanged() {
         for text in [
             "database = ''\nhttp.listen = 'auto'\n",
             "database = 'embedded:'\nhttp.listen = 'unix:'\n",

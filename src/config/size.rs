@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn sizes_round_trip() {
         for bytes in [0, 1, 1000, 1024, 1536, 100_000, 9_000_000, 8 << 20, 3 << 30] {
             assert_eq!(parse(&format(bytes)), Ok(bytes), "{bytes} bytes");
         }

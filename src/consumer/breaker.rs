@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_consumer_at_a_time_tries_until_the_handler_works() {
+    async fn an_open_breaker_admits_one_consumer_at_a_time() {
         let (breaker, tried) = breaker();
         assert!(breaker.admit(1).now_or_never().is_some() && !breaker.holds_back(1));
         assert_eq!(breaker.fails(1, &tried, "gone"), Some(1));
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_trial_without_an_end_is_for_another_consumer() {
+    async fn an_abandoned_trial_passes_to_another_consumer() {
         let (breaker, tried) = breaker();
         breaker.fails(1, &tried, "gone");
         breaker.admit(1).await;
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn other_settings_let_all_consumers_go_on() {
+    async fn a_change_of_settings_closes_the_breaker() {
         let (breaker, tried) = breaker();
         breaker.fails(1, &tried, "gone");
         breaker.admit(1).await;

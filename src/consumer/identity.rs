@@ -56,7 +56,7 @@ mod tests {
     use crate::consumer::clock;
 
     #[test]
-    fn sessions_of_this_process_differ_and_tell_its_number() {
+    fn session_ids_are_unique_and_contain_the_process_id() {
         let before = clock::now();
         let ids: Vec<_> = (0..10_000).map(|_| session_id()).collect();
         assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len());
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn other_ids_tell_nothing() {
+    fn foreign_session_ids_yield_no_process_id() {
         assert_eq!(maker(SessionId(Uuid::now_v7().into_bytes())), None);
         assert_eq!(maker(with_pid(Uuid::now_v7(), 1 << PID_BITS)), None);
         assert_eq!(maker(SessionId([0; 16])), None);

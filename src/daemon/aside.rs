@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_task_that_panics_is_started_again_and_one_that_ends_is_not() {
+    fn a_task_restarts_after_a_panic_and_not_after_its_end() {
         crate::actors::run(async {
             let starts = Rc::new(Cell::new(0));
             let ended = restarted("test", || {

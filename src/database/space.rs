@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_for_want_of_space_only_where_space_is_short() {
+    fn a_refusal_is_blamed_on_space_only_if_space_is_short() {
         let judge = |space| Refused::judge(Path::new("/d"), space);
         // Its host refuses for want of space, or does not.
         assert!(

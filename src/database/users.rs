@@ -68,14 +68,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn users_have_names() {
+    fn user_names_are_read_from_passwd() {
         let users = "root:x:0:0:root:/root:/bin/sh\nkvqueue:x:997:997::/:/bin/false\n";
         assert_eq!(named(users, 997).as_deref(), Some("kvqueue"));
         assert_eq!(named(users, 99), None);
     }
 
     #[test]
-    fn an_owner_that_is_in_the_way_is_named_with_the_command_that_helps() {
+    fn a_foreign_owner_is_reported_with_the_fixing_command() {
         let directory = tempfile::tempdir().unwrap();
         let (path, lock) = (directory.path(), directory.path().join("lock"));
         fs::write(&lock, "").unwrap();

@@ -47,7 +47,7 @@ mod tests {
     use crate::testing::Kit;
 
     #[test]
-    fn whatever_it_is_it_is_logged() {
+    fn log_handler_accepts_any_payload() {
         let outcomes = block_on(Kit::new(Log).handle_all([&b"text"[..], b"", b"\xff\x00"]));
         assert_eq!(outcomes, vec![Outcome::Done; 3]);
     }

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handler_is_called_per_item_or_per_take_as_it_was_added() {
+    fn a_handler_is_called_per_item_or_per_batch_as_registered() {
         struct Whole;
 
         #[async_trait::async_trait]

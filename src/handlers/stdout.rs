@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_has_gone_ends_the_daemon_and_fails_no_item() {
+    fn a_closed_stdout_ends_the_daemon_and_fails_no_item() {
         let kit = Kit::new(Failing(ErrorKind::BrokenPipe));
         assert_eq!(block_on(kit.handle("x")), Outcome::Release);
         assert_eq!(kit.stop_requested(), Some("stdout is closed, so no further item can be printed"));

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_that_is_left_over_is_taken_and_one_in_use_is_not() {
+    fn a_stale_socket_is_replaced_and_one_in_use_is_not() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s");
         drop(UnixListener::bind(&path).unwrap());

@@ -25,7 +25,7 @@ mod tests {
     }
 
     #[test]
-    fn the_document_has_the_routes_and_no_others() {
+    fn openapi_document_has_exactly_the_routes() {
         let document: Value = serde_json::from_str(DOCUMENT).unwrap();
         let mut described = BTreeMap::new();
         for (path, methods) in document["paths"].as_object().unwrap() {

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_asks_nobody_else() {
+    fn the_page_loads_nothing_from_other_hosts() {
         for File { name, body } in FILES {
             // The one address is the name of SVG's vocabulary.
             let body = body.replace("http://www.w3.org/2000/svg", "");
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_page_shows_is_never_read_as_html() {
+    fn the_page_never_parses_data_as_html() {
         let ways = [
             "innerHTML",
             "outerHTML",
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_import_what_there_is() {
+    fn page_modules_import_existing_files() {
         for File { name, body } in FILES.iter().filter(|file| file.name.ends_with(".js")) {
             for line in body.lines().filter(|line| line.starts_with("import ")) {
                 let (_, from) = line.split_once("from \"./").unwrap_or_else(|| panic!("{name}: {line}"));

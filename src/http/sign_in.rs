@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_works_once() {
+    fn a_sign_in_link_works_once() {
         let links = Links::default();
         let path = links.make(Caller::Operator).unwrap();
         let code = path.strip_prefix("/sign-in/").unwrap();

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn events_come_while_somebody_looks_and_not_too_often() {
+    async fn events_are_sent_to_viewers_at_a_bounded_rate() {
         let (status, ticker) = (DaemonStatus::new("embedded:test"), Arc::new(Ticker::default()));
         let mut events = ticker.events();
         let running = {

@@ -24,7 +24,7 @@ impl Certificate {
             ConfigError::value(name, format_args!("\"{}\"", path.display()), problem.to_string(), fix)
         };
         let chain = read_chain(certificate).map_err(|problem| {
-            let fix = "name a PEM file with the certificate and those that lead to its authority";
+            let fix = "name a PEM file with the certificate and the chain to its authority";
             wrong("http.tls-certificate", certificate, &problem, fix)
         })?;
         let wrong_key = |problem: &dyn fmt::Display| {

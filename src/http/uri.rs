@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_query_is_named() {
+    fn errors_of_a_query_name_the_parameter() {
         let wrong = |text| Query::read(text, &["limit", "after"]).unwrap_err().to_string();
         assert_eq!(wrong("limit=1&limit=2"), "parameter limit is given twice");
         assert_eq!(wrong("n=1"), "there is no parameter \"n\" here, but limit, after");
@@ -132,14 +132,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_comes_through_a_query(text in "\\PC{1,60}") {
+        fn any_percent_encoded_text_passes_through_a_query(text in "\\PC{1,60}") {
             let encoded: String = text.bytes().map(|byte| format!("%{byte:02x}")).collect();
             let query = Query::read(&format!("a={encoded}"), &["a"]).unwrap();
             prop_assert_eq!(query.text("a"), Some(text.as_str()));
         }
 
         #[test]
-        fn nothing_makes_it_panic(path in "[/%a-f0-9{}\\PC]{0,80}", query in "[&=%+a-z0-9\\PC]{0,80}") {
+        fn paths_and_queries_of_any_text_do_not_panic(path in "[/%a-f0-9{}\\PC]{0,80}", query in "[&=%+a-z0-9\\PC]{0,80}") {
             drop(check(&path));
             if let Ok(query) = Query::read(&query, &["a", "b"]) {
                 drop((query.number("a", [0, 5], 1), query.flag("b"), query.parsed::<u8>("a")));

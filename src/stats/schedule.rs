@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_keeps_its_share_of_the_time() {
+    fn polling_uses_a_bounded_share_of_time() {
         let (ms, us) = (Duration::from_millis, Duration::from_micros);
         for (period, requests) in
             [(PERIOD, false), (VIEWED_PERIOD, false), (PERIOD, true), (VIEWED_PERIOD, true)]
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_queue_does_not_make_the_figures_of_others_old() {
+    fn a_slow_queue_does_not_delay_statistics_of_others() {
         let queues = [Duration::from_secs(8), Duration::from_millis(1), Duration::from_millis(1)];
         let (_, oldest) = polled(PERIOD, &queues[1..], false);
         assert!(oldest <= PERIOD, "{oldest:?}");
@@ -130,14 +130,14 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_was_never_read_comes_first() {
+    fn a_queue_never_polled_is_polled_first() {
         let read = Reading { began: Instant::now(), took: Duration::from_secs(1) };
         let queues = [("read", Some(read)), ("new", None)];
         assert_eq!(due(read.rested(), PERIOD, queues.into_iter()), ["new", "read"]);
     }
 
     #[test]
-    fn a_request_waits_for_quick_queues_and_not_for_long_ones() {
+    fn a_request_waits_for_quick_queues_and_not_for_slow_ones() {
         let (now, ms) = (Instant::now(), Duration::from_millis);
         let last = Reading { began: now, took: ms(1) };
         let next = |queues: &[Duration]| {

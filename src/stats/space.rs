@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_cluster_has_no_figures() {
+    async fn a_cluster_has_no_space_statistics() {
         let database = "/etc/foundationdb/fdb.cluster".to_owned();
         let min_free_space = MinFreeSpace::Bytes(1);
         let config = Config { database, min_free_space, ..Config::default() };

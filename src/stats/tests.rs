@@ -66,7 +66,7 @@ fn config(queues: &[&str]) -> Config {
 }
 
 #[tokio::test]
-async fn queues_are_read_more_often_while_somebody_views_the_status() {
+async fn queues_are_polled_more_often_while_the_status_is_viewed() {
     polled(&["a", "b"], async |polled| {
         polled.until("b", |_| true).await;
         let viewer = polled.status.viewers.add();
@@ -85,7 +85,7 @@ async fn queues_are_read_more_often_while_somebody_views_the_status() {
 }
 
 #[tokio::test]
-async fn a_request_gets_fresh_figures() {
+async fn a_request_gets_fresh_statistics() {
     polled(&["a"], async |polled| {
         polled.until("a", |_| true).await;
         let began = Instant::now();
@@ -103,7 +103,7 @@ async fn a_request_gets_fresh_figures() {
 }
 
 #[tokio::test]
-async fn queues_come_and_go() {
+async fn the_stats_poller_follows_added_and_removed_queues() {
     polled(&["a"], async |polled| {
         polled.push("later", 2).await;
         polled.until("a", |_| true).await;

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_over_the_last_seconds() {
+    fn rates_cover_the_last_seconds() {
         let (mut history, start) = (History::default(), Instant::now());
         let at = |ms| start + Duration::from_millis(ms);
         history.add(at(0), 0, &stats(100, 0), 0);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_is_what_there_is_more_of_and_what_went() {
+    fn inward_rate_is_growth_plus_outward_rate() {
         let at = Instant::now();
         let point =
             |seconds, stats, finished| Point { at: at + Duration::from_secs(seconds), stats, finished };
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_that_make_no_sense_do_no_harm() {
+    fn implausible_counters_do_not_panic() {
         let odd = QueueStats {
             ready: i64::MAX,
             running: u64::MAX,
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn an_hour_is_kept_whenever_the_looks_come() {
+    fn history_keeps_an_hour_of_irregular_samples() {
         let (mut history, start) = (History::default(), Instant::now());
         for look in 0..2_000_u64 {
             // Every five seconds, a little late.
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_stays_the_same_two_samples_are_kept() {
+    fn unchanged_samples_are_reduced_to_two() {
         let (mut history, start) = (History::default(), Instant::now());
         let mut look = |second: u64, ready| {
             let at = start + Duration::from_secs(second);

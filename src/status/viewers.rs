@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_waits_for_its_answer_and_not_for_ever() {
+    async fn a_refresh_waits_for_its_answer_up_to_a_timeout() {
         let viewers = Viewers::default();
         let mut requests = viewers.requests();
         let poller = async {

@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn each_cause_has_its_range() {
+    fn sweeper_pause_depends_on_the_cause_of_the_wake() {
         assert_eq!(range(Woken::Time), (0, 50));
         assert_eq!(range(Woken::Item), (20, 70));
         let failures = [1, 2, 6, 7, u32::MAX].map(|failures| range(Woken::Failure { failures }));

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_matters_is_kept_and_another_is_dropped() {
+    fn undelivered_state_changes_are_kept_and_other_messages_dropped() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("notify");
         let notifier = Notifier::to(path.as_os_str()).unwrap();

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_quoted_alike_in_whatever_way_they_were_recorded() {
+    fn values_are_quoted_alike_for_every_way_of_recording() {
         for (value, shown) in [
             ("\"hooks\"", "hooks"),
             ("hooks", "hooks"),
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_are_for_terminals_whose_users_want_them() {
+    fn log_colours_need_a_terminal_and_no_no_color() {
         let some = |text| Some(OsStr::new(text));
         assert!(colours(true, None, some("xterm")) && colours(true, some(""), None));
         assert!(!colours(false, None, some("xterm")));

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_its_producer_does_not_trace_is_not_traced() {
+    fn an_item_with_an_unsampled_trace_is_not_traced() {
         assert!(exported(&[item(7, "00")]).is_empty());
     }
 }

@@ -54,7 +54,7 @@ fn logged(level: &str, work: impl FnOnce(&level::Levels)) -> Vec<serde_json::Val
 }
 
 #[test]
-fn a_level_changes_while_the_log_goes_on() {
+fn log_level_can_be_changed_at_run_time() {
     let lines = logged("warn", |levels| {
         tracing::info!("not said");
         level::change(levels, level::parse("info").unwrap());

@@ -64,20 +64,20 @@ mod tests {
     const TEXT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
     #[test]
-    fn what_is_read_prints_alike() {
+    fn a_trace_parent_round_trips() {
         let parent = TraceParent::parse(TEXT).unwrap();
         assert_eq!((parent.parent, parent.flags), (0x00f0_67aa_0ba9_02b7, 1));
         assert_eq!(parent.to_string(), TEXT);
     }
 
     #[test]
-    fn a_later_version_may_say_more() {
+    fn a_trace_parent_of_a_later_version_may_have_more_fields() {
         let later = TEXT.replacen("00", "01", 1) + "-more";
         assert_eq!(TraceParent::parse(&later), TraceParent::parse(TEXT));
     }
 
     #[test]
-    fn nothing_else_is_one() {
+    fn a_malformed_trace_parent_is_refused() {
         for wrong in [
             "",
             "00",
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attribute_will_do() {
+    fn trace_parent_is_read_from_an_attribute() {
         let of = |sample: Sample| TraceParent::of(&sample.build()).map(|parent| parent.to_string());
         assert_eq!(of(Sample::new("")), None);
         assert_eq!(of(Sample::new("").attribute("traceparent", TEXT)).as_deref(), Some(TEXT));

@@ -81,7 +81,7 @@ fn the_handler_sees_item_and_queue() {
 }
 
 #[test]
-fn panics_and_time_limits_are_the_daemons() {
+fn kit_applies_the_daemons_panic_and_timeout_rules() {
     assert_eq!(block_on(kit().handle("panic")), Outcome::retry("the handler panicked: as told"));
     assert_eq!(block_on(kit().handle("time")), Outcome::retry("deadline: false"));
     let hurried = kit().handler_timeout(Duration::from_millis(20));
@@ -93,7 +93,7 @@ fn panics_and_time_limits_are_the_daemons() {
 }
 
 #[test]
-fn what_is_cancelled_is_released_unless_it_finishes() {
+fn a_cancelled_item_is_released_unless_its_handler_finishes() {
     assert_eq!(block_on(kit().cancel_after(Duration::from_millis(20)).handle("wait")), Outcome::Release);
     let kit = kit();
     kit.cancelled().cancel();
@@ -101,7 +101,7 @@ fn what_is_cancelled_is_released_unless_it_finishes() {
 }
 
 #[test]
-fn a_wish_to_stop_is_seen() {
+fn kit_reports_a_requested_stop() {
     let kit = kit();
     assert_eq!(kit.stop_requested(), None);
     assert_eq!(block_on(kit.handle("stop")), Outcome::Release);
@@ -109,13 +109,13 @@ fn a_wish_to_stop_is_seen() {
 }
 
 #[test]
-fn what_a_batch_does_not_speak_of_is_retried() {
+fn batch_items_without_outcome_are_retried() {
     let outcomes = block_on(Kit::batch(First).handle_all(["one", "two"]));
     assert_eq!(outcomes, [Outcome::Done, Outcome::retry("the handler returned no outcome for it")]);
 }
 
 #[test]
-fn what_a_done_item_wrote_is_committed_and_no_more() {
+fn only_writes_of_done_items_are_committed() {
     let database = TestDatabase::new().unwrap();
     let kit = kit().exactly_once(&database);
     assert_eq!(block_on(kit.handle("write and fail")), Outcome::retry("as told"));
@@ -128,7 +128,7 @@ fn what_a_done_item_wrote_is_committed_and_no_more() {
 }
 
 #[test]
-fn a_call_whose_transaction_conflicts_is_made_again() {
+fn a_call_is_repeated_if_its_transaction_conflicts() {
     let database = TestDatabase::new().unwrap();
     let handler = Arc::new(Obedient::default());
     let kit = Kit::new(handler.clone()).exactly_once(&database).conflicts(2);

@@ -23,7 +23,7 @@ fn plain(said: &str, db: &Database) -> String {
 }
 
 #[test]
-fn a_copy_of_a_directory_that_a_daemon_works_on_has_what_was_pushed_before() {
+fn backup_of_a_running_daemons_directory_has_all_earlier_items() {
     let db = Database::embedded();
     let lines: String = (0..5_000).map(|n| format!("item {n}\n")).collect();
     run_with_input(&db, &["push", "kept", "--lines", "-"], lines.clone()).ok();
@@ -45,7 +45,7 @@ fn a_copy_of_a_directory_that_a_daemon_works_on_has_what_was_pushed_before() {
 }
 
 #[test]
-fn a_restored_copy_is_worked_off_where_the_lost_directory_was() {
+fn a_restored_backup_is_processed_in_place_of_the_lost_directory() {
     let db = Database::embedded();
     run(&db, &["push", "q", "one", "two"]).ok();
     let to = db.file("copy");
@@ -58,7 +58,7 @@ fn a_restored_copy_is_worked_off_where_the_lost_directory_was() {
 }
 
 #[test]
-fn refusals_name_what_is_wrong_and_change_nothing() {
+fn refused_backups_name_the_cause_and_change_nothing() {
     let db = Database::embedded();
     let refused = |to: &str, code| plain(&run(&db, &["backup", "--to", to]).failed(code), &db);
     insta::assert_snapshot!(refused(text(&db.file("copy")), 69), @"kvqueue: there is no database in TMP/data: it has no data.redb");

@@ -10,7 +10,7 @@ use crate::support::{Background, Database, helper, run};
 const CONSUMERS: usize = 256;
 
 #[test]
-fn a_stop_is_over_when_the_shutdown_timeout_is() {
+fn a_stop_ends_with_the_shutdown_timeout() {
     let db = Database::new();
     let items = vec!["item"; CONSUMERS];
     run(&db, &[&["push", "q"], &items[..]].concat()).ok();
@@ -28,7 +28,7 @@ fn a_stop_is_over_when_the_shutdown_timeout_is() {
     assert_eq!(ran.code, Some(1));
 }
 
-/// Its time is up, and its lease is three times shorter than it takes.
+/// The handler runs beyond its timeout and three times as long as its lease.
 #[test]
 fn an_item_whose_handler_still_runs_is_not_handed_out_again() {
     if std::thread::available_parallelism().unwrap().get() < 2 {
@@ -50,7 +50,7 @@ fn an_item_whose_handler_still_runs_is_not_handed_out_again() {
 }
 
 #[test]
-fn a_stop_does_not_wait_for_ever_for_a_handler_whose_time_is_up() {
+fn a_stop_does_not_wait_for_an_overdue_handler() {
     if std::thread::available_parallelism().unwrap().get() < 2 {
         return;
     }

@@ -19,14 +19,14 @@ fn problem(text: &str) -> String {
 }
 
 #[test]
-fn unknown_keys() {
+fn unknown_keys_are_reported_with_suggestions() {
     insta::assert_snapshot!(problem("databse = 'embedded:x'"), @"kvqueue: databse: unknown field `databse`; did you mean `database`? (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual");
     insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\nhandlers = 2"), @"kvqueue: queues.emails.handlers: unknown field `handlers`; did you mean `handler`? (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual");
     insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\nconsumers = [ { kk = 1 } ]"), @"kvqueue: queues.emails.consumers[0].kk: unknown field `kk`, expected `k` or `count` (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual");
 }
 
 #[test]
-fn a_path_that_is_not_utf_8_is_a_path() {
+fn a_config_path_that_is_not_utf_8_is_accepted() {
     let db = Database::embedded();
     let mut command = kvqueue(&db, &[]);
     command.env_remove("KVQUEUE_CONFIG").arg(OsStr::from_bytes(b"--config=/nowhere/\xff.toml")).arg("run");
@@ -36,14 +36,14 @@ fn a_path_that_is_not_utf_8_is_a_path() {
 }
 
 #[test]
-fn handlers() {
+fn wrong_handlers_and_handler_settings_are_reported() {
     insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'exce'"), @r#"kvqueue: queues.emails.handler = "exce": there is no such handler; use one of exec, log, pull, stdout"#);
     insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'exec'"), @r#"kvqueue: queues.emails.handler-config: handler "exec": missing field `command`; write command = ["program", "argument"] in handler-config"#);
     insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'stdout'\nhandler-config = { colour = 'red' }"), @r#"kvqueue: queues.emails.handler-config: handler "stdout": colour: this handler has no settings; remove it"#);
 }
 
 #[test]
-fn values() {
+fn wrong_values_are_reported_with_their_keys() {
     insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\nconsumers = [ { k = 0 } ]"), @"kvqueue: queues.emails.consumers[0].k = 0: a consumer has to take at least one item at a time; set it to 1 or more");
     insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\nconsumers = [ { count = 0 } ]"), @"kvqueue: queues.emails.consumers[0].count = 0: the group has no consumers; set it to 1 or more, or remove the group");
     insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\ndelivery = 'at-most-once'\nhandler-timeout = '10m'"), @r#"kvqueue: queues.emails.handler-timeout = "10m": an item may take longer than a stop waits (shutdown-timeout = "30s"), so with at-most-once delivery a stop would lose it; raise shutdown-timeout or lower the timeout"#);
@@ -52,18 +52,18 @@ fn values() {
 }
 
 #[test]
-fn nothing_to_do() {
+fn a_configuration_without_queues_is_refused() {
     insta::assert_snapshot!(problem(""), @"kvqueue: queues = {}: there is no queue to process; add a [queues.NAME] table, or name a queue with --queue and --handler");
 }
 
 #[test]
-fn an_unreadable_file() {
+fn an_unreadable_configuration_file_is_reported() {
     let db = Database::embedded();
     insta::assert_snapshot!(run(&db, &["len", "q", "--config", "/nowhere/kvqueue.toml"]).failed(78), @"kvqueue: cannot read configuration /nowhere/kvqueue.toml (name a readable file with --config): No such file or directory (os error 2)");
 }
 
 #[test]
-fn a_variable() {
+fn an_unknown_setting_variable_is_reported() {
     let db = Database::embedded();
     let ran: Ran = kvqueue(&db, &["config", "check"]).env("KVQUEUE_LOG__LEVL", "x").output().unwrap().into();
     insta::assert_snapshot!(ran.failed(78), @"kvqueue: log.levl: unknown field `levl`; did you mean `level`? (set by KVQUEUE_LOG__LEVL); see kvqueue.toml(5), or run: kvqueue config manual");
@@ -92,7 +92,7 @@ fn variables_of_other_software_are_ignored_with_one_warning() {
 }
 
 #[test]
-fn a_limit_of_free_space_has_no_effect_on_a_cluster_and_the_check_says_so() {
+fn config_check_notes_that_min_free_space_has_no_effect_on_a_cluster() {
     let note = "min-free-space has no effect on a cluster";
     let check = |url: &str, limit: Option<&str>, more: &[&str]| -> Ran {
         let db = Database::at(url.to_owned(), String::new());
@@ -115,14 +115,14 @@ fn a_limit_of_free_space_has_no_effect_on_a_cluster_and_the_check_says_so() {
 }
 
 #[test]
-fn a_queue_that_only_options_name() {
+fn a_queue_given_only_by_options_needs_a_complete_handler() {
     let db = Database::embedded();
     insta::assert_snapshot!(run(&db, &["run", "--queue", "q"]).failed(78), @r#"kvqueue: queues = "q": the queue is not in the configuration; say what to do with its items, as in --handler stdout"#);
     insta::assert_snapshot!(run(&db, &["run", "--queue", "q", "--handler", "exec"]).failed(78), @r#"kvqueue: queues.q.handler-config: handler "exec": missing field `command`; write command = ["program", "argument"] in handler-config"#);
 }
 
 #[test]
-fn layers_and_what_show_prints() {
+fn config_show_prints_the_merged_layers() {
     let db = Database::embedded();
     let config = db.file("kvqueue.toml");
     std::fs::write(&config, "shutdown-timeout = '1s'\n[log]\nlevel = 'warn'\n[queues.q]\nhandler = 'log'\n")
@@ -171,9 +171,10 @@ fn layers_and_what_show_prints() {
         "#);
 }
 
-/// A daemon goes on with what it has, and commands can look at it, although its file has a typo by now.
+/// A daemon keeps its active configuration when its file gets a typo, and commands can still read
+/// from it.
 #[test]
-fn a_typo_stops_only_the_commands_that_need_that_part() {
+fn a_configuration_error_stops_only_commands_that_need_that_part() {
     let db = Database::embedded();
     let served = serve(&db, "[queues.q]\nhandler = 'log'\nconsumers = [{ k = 1, count = 1 }]");
     let at = served.at.tcp().to_owned();
@@ -237,7 +238,7 @@ fn an_empty_variable_names_no_configuration_and_usage_does_not_ask_for_one() {
 }
 
 #[test]
-fn names_that_other_programs_give_to_commands_lead_to_those_of_this_one() {
+fn foreign_command_names_get_suggestions() {
     let db = Database::new();
     for (name, meant) in [
         ("purge", "'delete', 'dead purge'"),

@@ -18,7 +18,7 @@ const KILLED_WITHIN: Duration = Duration::from_millis(300);
 const TRANSACTION: usize = 1_000;
 
 #[test]
-fn a_push_that_is_killed_keeps_what_was_acknowledged() {
+fn a_killed_push_keeps_acknowledged_items() {
     let mut random = Random::new();
     for round in 1..=ROUNDS {
         let db = Database::new();

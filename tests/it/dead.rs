@@ -22,7 +22,7 @@ fn without(text: &str, ids: &[String]) -> String {
 }
 
 #[test]
-fn list_prints_a_table_or_objects() {
+fn dead_list_prints_a_table_or_objects() {
     let (db, ids) = buried();
     assert_eq!(ids.len(), 3);
     let table = without(&run(&db, &["dead", "list", "q"]).ok(), &ids);
@@ -39,7 +39,7 @@ fn list_prints_a_table_or_objects() {
 }
 
 #[test]
-fn list_goes_on_where_it_ended() {
+fn dead_list_continues_after_the_last_id() {
     let (db, ids) = buried();
     let list = |args: &[&str]| {
         let ran = run(&db, &[&["dead", "list", "q", "--json"], args].concat());
@@ -59,7 +59,7 @@ fn list_goes_on_where_it_ended() {
 }
 
 #[test]
-fn show_prints_all_that_is_known() {
+fn dead_show_prints_all_fields() {
     let (db, ids) = buried();
     insta::assert_snapshot!(without(&run(&db, &["dead", "show", "q", &ids[0]]).ok(), &ids), @r"
     id           [id 1]
@@ -91,7 +91,7 @@ fn show_prints_all_that_is_known() {
 }
 
 #[test]
-fn retry_makes_letters_items_again() {
+fn dead_retry_makes_dead_letters_ready() {
     let (db, ids) = buried();
     assert_eq!(
         without(&run(&db, &["dead", "retry", "q", &ids[2], &ids[0]]).ok(), &ids),
@@ -108,7 +108,7 @@ fn retry_makes_letters_items_again() {
 }
 
 #[test]
-fn one_that_cannot_be_read_is_named_and_stops_no_others() {
+fn an_unreadable_dead_letter_is_named_and_blocks_no_others() {
     let (db, ids) = buried();
     Background::start(helper(&db, "dead::damages")).end().ok();
     let list = objects(&run(&db, &["dead", "list", "q", "--json"]).ok());
@@ -125,7 +125,7 @@ fn one_that_cannot_be_read_is_named_and_stops_no_others() {
 }
 
 #[test]
-fn an_export_passes_over_a_letter_that_cannot_be_read_and_fails() {
+fn an_export_skips_an_unreadable_dead_letter_and_fails() {
     let (db, ids) = buried();
     Background::start(helper(&db, "dead::damages")).end().ok();
     let ran = run(&db, &["export", "q"]);
@@ -143,7 +143,7 @@ fn an_export_passes_over_a_letter_that_cannot_be_read_and_fails() {
 }
 
 #[test]
-fn an_export_passes_over_a_ready_item_that_cannot_be_read_and_fails() {
+fn an_export_skips_an_unreadable_ready_item_and_fails() {
     let db = Database::new();
     for payload in ["first", "second", "third", "fourth"] {
         run(&db, &["push", "q", payload, "--attr", "a=b"]).ok();
@@ -159,7 +159,7 @@ fn an_export_passes_over_a_ready_item_that_cannot_be_read_and_fails() {
 }
 
 #[test]
-fn a_list_of_a_queue_that_does_not_exist_says_so() {
+fn dead_list_of_a_missing_queue_reports_it() {
     let db = Database::new();
     run(&db, &["push", "q", "x"]).ok();
     assert_eq!(run(&db, &["dead", "list", "q"]).stderr, "");
@@ -169,7 +169,7 @@ fn a_list_of_a_queue_that_does_not_exist_says_so() {
 }
 
 #[test]
-fn retry_is_refused_while_another_item_has_the_unique_key() {
+fn dead_retry_is_refused_while_the_unique_key_is_taken() {
     let (db, ids) = buried();
     Background::start(helper(&db, "dead::buries")).end().ok();
     let second = objects(&run(&db, &["dead", "list", "q", "--json", "--after", &ids[2]]).ok()).remove(0);
@@ -191,7 +191,7 @@ fn retry_is_refused_while_another_item_has_the_unique_key() {
 }
 
 #[test]
-fn all_letters_are_retried_or_purged() {
+fn all_dead_letters_are_retried_or_purged() {
     let (db, _) = buried();
     assert_eq!(run(&db, &["dead", "retry", "q", "--all"]).ok(), "retried 3 items\n");
     assert_eq!(
@@ -205,7 +205,7 @@ fn all_letters_are_retried_or_purged() {
 }
 
 #[test]
-fn purge_needs_a_yes() {
+fn dead_purge_needs_confirmation() {
     let (db, ids) = buried();
     insta::assert_snapshot!(run(&db, &["dead", "purge", "q", "--all"]).failed(2), @r#"kvqueue: this deletes dead letters of queue "q" for good; repeat it with --yes"#);
     let purged = objects(&run(&db, &["dead", "purge", "q", &ids[1], "--yes", "--json"]).ok());
@@ -229,7 +229,7 @@ fn len_counts_every_state() {
 }
 
 #[test]
-fn a_run_that_fails_on_dead_letters_tells_so_by_its_exit_code() {
+fn fail_on_dead_sets_the_exit_code() {
     let db = Database::new();
     run(&db, &["push", "q", "one"]).ok();
     let until_empty = ["--until-empty", "--fail-on-dead"];
@@ -248,7 +248,7 @@ fn a_run_that_fails_on_dead_letters_tells_so_by_its_exit_code() {
 }
 
 #[test]
-fn failures_before_a_retry_are_told_apart() {
+fn dead_show_distinguishes_failures_before_a_retry() {
     let db = Database::new();
     let config = db.file("dying.toml");
     let settings = "[queues.q]\nhandler = 'exec'\nhandler-config.command = ['false']\nretry.max-attempts = 2\nretry.base = '1ms'\n";

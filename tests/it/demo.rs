@@ -3,7 +3,7 @@
 use crate::support::{Database, run};
 
 #[test]
-fn it_consumes_each_item_exactly_once() {
+fn demo_consumes_each_item_exactly_once() {
     let ran = run(&Database::embedded(), &["demo", "--json", "-v"]);
     let waits = ran.events("consumer_idle");
     assert!(waits >= 5, "two consumers wait, then all three: {}", ran.stderr);
@@ -16,7 +16,7 @@ fn it_consumes_each_item_exactly_once() {
 }
 
 #[test]
-fn it_ends_with_a_table() {
+fn demo_prints_a_table() {
     let ran = run(&Database::embedded(), &["demo"]);
     assert_eq!(ran.stderr, "", "the table is all that it shows");
     let out = ran.ok();

@@ -53,7 +53,7 @@ fn make_readable(db: &Database) {
 }
 
 #[test]
-fn a_sound_directory() {
+fn doctor_finds_a_sound_directory_fine() {
     insta::assert_snapshot!(directory(&run(&pushed(), &["doctor"]).ok()), @r#"
     directory fine     mode N, for its user alone
     lock      fine     nobody holds it
@@ -69,7 +69,7 @@ fn a_sound_directory() {
 }
 
 #[test]
-fn findings_as_json() {
+fn doctor_prints_findings_as_json() {
     let db = Database::embedded();
     make_readable(&db);
     insta::assert_snapshot!(directory(&run(&db, &["doctor", "--json"]).ok()), @r#"
@@ -80,7 +80,7 @@ fn findings_as_json() {
 }
 
 #[test]
-fn a_directory_that_is_held_and_one_that_was_left_by_a_kill() {
+fn doctor_checks_a_held_directory_and_one_left_by_a_kill() {
     let db = pushed();
     let mut daemon = Background::start(kvqueue(&db, &["run", "--queue", "other", "--handler", "log"]));
     daemon.wait_for_event("ready");
@@ -101,7 +101,7 @@ fn a_directory_that_is_held_and_one_that_was_left_by_a_kill() {
 }
 
 #[test]
-fn a_directory_that_a_file_names() {
+fn doctor_checks_a_directory_named_by_a_cluster_file() {
     let db = pushed();
     let data = db.file("data/data.redb");
     let before = fs::read(&data).unwrap();
@@ -118,7 +118,7 @@ fn a_directory_that_a_file_names() {
 }
 
 #[test]
-fn a_file_that_is_a_link_which_leads_nowhere() {
+fn doctor_reports_a_dangling_link() {
     let db = Database::embedded();
     make_readable(&db);
     let link = db.directory.path().join("data/data.redb");
@@ -131,7 +131,7 @@ fn a_file_that_is_a_link_which_leads_nowhere() {
 }
 
 #[test]
-fn a_damaged_directory() {
+fn doctor_reports_damaged_pages() {
     let db = pushed();
     let data = db.directory.path().join("data/data.redb");
     let mut bytes = fs::read(&data).unwrap();
@@ -155,7 +155,7 @@ fn a_damaged_directory() {
 }
 
 #[test]
-fn an_old_format_and_a_directory_that_is_not_there() {
+fn doctor_reports_an_old_format_and_a_missing_directory() {
     let db = Database::embedded();
     let told = |db: &Database| directory(&run(db, &["doctor"]).stdout);
     // A configuration is written before its first daemon makes the directory.
@@ -175,7 +175,7 @@ fn an_old_format_and_a_directory_that_is_not_there() {
 }
 
 #[test]
-fn a_cluster_that_answers() {
+fn doctor_reports_an_answering_cluster_as_fine() {
     let db = Database::new();
     if !db.url.starts_with("embedded:") {
         let told = run(&db, &["doctor"]).ok();
@@ -185,7 +185,7 @@ fn a_cluster_that_answers() {
 }
 
 #[test]
-fn what_is_around_a_sound_directory() {
+fn doctor_finds_configuration_access_clock_and_unit_fine() {
     let db = pushed();
     let mut command = kvqueue(&db, &["doctor", "--json"]);
     fake_program(&db, &mut command, "systemctl", "echo no systemd here >&2; exit 1");
@@ -200,7 +200,7 @@ fn what_is_around_a_sound_directory() {
 }
 
 #[test]
-fn a_configuration_that_no_daemon_starts_with() {
+fn doctor_reports_an_invalid_configuration() {
     let db = pushed();
     let config = db.file("kvqueue.toml");
     let args = ["doctor", "--json", "--config", config.to_str().unwrap()];
@@ -222,7 +222,7 @@ fn a_configuration_that_no_daemon_starts_with() {
 }
 
 #[test]
-fn data_from_the_future() {
+fn doctor_reports_data_from_the_future() {
     let db = pushed();
     let file = fs::File::options().append(true).open(db.file("data/data.redb")).unwrap();
     file.set_modified(std::time::SystemTime::now() + std::time::Duration::from_secs(3600)).unwrap();
@@ -231,7 +231,7 @@ fn data_from_the_future() {
 }
 
 #[test]
-fn a_unit_that_is_asked_for_and_not_there() {
+fn doctor_reports_a_missing_unit() {
     let db = pushed();
     let mut command = kvqueue(&db, &["doctor", "--json", "--unit", "kvqueue@mail"]);
     fake_program(&db, &mut command, "systemctl", "echo LoadState=not-found");
@@ -243,7 +243,7 @@ fn a_unit_that_is_asked_for_and_not_there() {
 }
 
 #[test]
-fn a_unit_that_kills_a_stop_too_early() {
+fn doctor_reports_a_unit_with_a_short_stop_timeout() {
     let db = pushed();
     let mut command = kvqueue(&db, &["doctor", "--json"]);
     let shown = "LoadState=loaded\nType=notify-reload\nTimeoutStopUSec=20s\n\
@@ -262,7 +262,7 @@ fn a_unit_that_kills_a_stop_too_early() {
 }
 
 #[test]
-fn the_daemon_that_runs_is_asked() {
+fn doctor_asks_the_running_daemon() {
     let db = pushed();
     let config = db.file("asked.toml");
     fs::write(&config, "http.listen = 'unix:http.sock'\n[queues.q]\nhandler = 'log'\n").unwrap();
@@ -320,7 +320,7 @@ fn the_daemon_that_runs_is_asked() {
 }
 
 #[test]
-fn a_stopped_host_is_a_problem_that_says_how_to_continue_it() {
+fn doctor_reports_a_stopped_host_with_the_command_to_continue_it() {
     let db = pushed();
     let mut host = Background::start(kvqueue(&db, &["run", "--queue", "other", "--handler", "log"]));
     host.wait_for_event("ready");
@@ -340,7 +340,7 @@ fn a_stopped_host_is_a_problem_that_says_how_to_continue_it() {
 }
 
 #[test]
-fn what_root_makes_in_the_directory_of_another_user_is_that_user_s() {
+fn files_made_by_root_belong_to_the_directorys_owner() {
     let db = Database::embedded();
     let data = db.file("data");
     fs::create_dir(&data).unwrap();

@@ -77,7 +77,7 @@ fn commands_that_read_create_no_database() {
 }
 
 #[test]
-fn a_command_that_creates_a_database_says_so() {
+fn a_command_reports_the_database_it_creates() {
     let export = {
         let db = Database::embedded();
         run(&db, &["push", "q", "a"]).ok();
@@ -160,7 +160,7 @@ fn relative_paths_of_a_file_are_relative_to_its_directory() {
 }
 
 #[test]
-fn a_daemon_of_another_database_is_told_nothing() {
+fn commands_are_not_sent_to_a_daemon_of_another_database() {
     let db = Database::new();
     let socket = db.file("http.sock");
     let listen = format!("unix:{}", socket.display());
@@ -185,7 +185,7 @@ fn a_daemon_of_another_database_is_told_nothing() {
 
 /// Shows the database's counts, as if no daemon answers.
 #[test]
-fn figures_of_another_database_are_not_shown() {
+fn status_does_not_show_another_database() {
     let db = Database::new();
     let listen = format!("unix:{}", db.file("http.sock").display());
     let _served = serve(&db, &format!("http.listen = '{listen}'\n[queues.theirs]\nhandler = 'log'"));
@@ -218,7 +218,7 @@ fn figures_of_another_database_are_not_shown() {
     }
 }
 
-/// Another name of the same directory is no other database.
+/// Two names of one directory are the same database.
 #[test]
 fn a_database_is_the_same_by_all_its_names() {
     let db = Database::embedded();
@@ -231,9 +231,10 @@ fn a_database_is_the_same_by_all_its_names() {
     assert_eq!(ran(command).ok(), "reloaded; nothing has changed\n");
 }
 
-/// A service may know its database from systemd alone. Its file tells that it is meant.
+/// A service may get its database from systemd alone. Commands then find it by the configuration
+/// file.
 #[test]
-fn a_daemon_of_the_same_file_is_the_one_that_is_meant() {
+fn commands_reach_the_daemon_of_the_same_configuration_file() {
     let db = Database::embedded();
     let text =
         format!("http.listen = 'unix:{}'\n[queues.q]\nhandler = 'log'", db.file("http.sock").display());
@@ -253,7 +254,7 @@ fn a_daemon_of_the_same_file_is_the_one_that_is_meant() {
 }
 
 #[test]
-fn a_queue_that_is_not_there_is_remarked_on() {
+fn a_missing_queue_is_noted_with_a_suggestion() {
     let db = Database::new();
     run(&db, &["push", "emails", "a"]).ok();
     run(&db, &["push", "reports", "a"]).ok();

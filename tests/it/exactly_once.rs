@@ -46,7 +46,7 @@ fn effects_happen_once_for_every_outcome_of_commits() {
 }
 
 #[test]
-fn effects_happen_once_though_daemons_are_killed() {
+fn effects_happen_once_despite_killed_daemons() {
     let mut random = Random::new();
     let db = Database::new();
     let (mut kills, mut items) = (0, 0);

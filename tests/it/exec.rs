@@ -45,7 +45,7 @@ fn the_command_learns_when_any_item_was_pushed() {
 }
 
 #[test]
-fn a_command_that_fails_is_logged_with_what_it_said() {
+fn a_failed_command_is_logged_with_its_stderr() {
     let db = Database::new();
     run(&db, &["push", "q", "one", "two"]).ok();
     let ran = with_script(&db, "echo no such mailbox >&2; cat >> payloads; exit 3", "");
@@ -55,7 +55,7 @@ fn a_command_that_fails_is_logged_with_what_it_said() {
 }
 
 #[test]
-fn the_log_has_as_much_of_what_a_command_said_as_the_limit_allows() {
+fn logged_stderr_of_a_command_is_limited() {
     let db = Database::new();
     run(&db, &["push", "q", "one"]).ok();
     let ran = with_script(&db, "printf %02000d 0 >&2; exit 3", "");
@@ -76,7 +76,7 @@ fn a_command_need_not_read_its_input() {
 }
 
 #[test]
-fn what_it_leaves_running_does_not_hold_it_up() {
+fn a_process_left_by_a_command_does_not_delay_the_item() {
     let db = Database::new();
     run(&db, &["push", "q", "one"]).ok();
     // The sleeper inherits all pipes.
@@ -87,7 +87,7 @@ fn what_it_leaves_running_does_not_hold_it_up() {
 }
 
 #[test]
-fn a_command_that_takes_too_long_is_killed_with_what_it_started() {
+fn a_command_over_its_timeout_is_killed_with_its_children() {
     let db = Database::new();
     run(&db, &["push", "q", "one"]).ok();
     let ran = with_script(&db, "sleep 1000 & echo $! > sleeper; wait", "handler-timeout = '200ms'");

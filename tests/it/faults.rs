@@ -15,7 +15,7 @@ fn a_lease_is_not_lost_when_its_fetch_took_longer_than_the_lease() {
 }
 
 #[test]
-fn a_daemon_goes_on_after_its_disk_failed() {
+fn a_daemon_continues_after_a_disk_failure() {
     let db = Database::embedded();
     run(&db, &["push", "q", "one", "two"]).ok();
     let ran = Background::start(helper(&db, "faults::disk_failure")).end();
@@ -26,7 +26,7 @@ fn a_daemon_goes_on_after_its_disk_failed() {
 }
 
 #[test]
-fn a_disk_that_fails_under_a_sweep_does_not_end_the_daemon_either() {
+fn a_daemon_survives_a_disk_failure_during_a_sweep() {
     let db = Database::embedded();
     run(&db, &["push", "q", "--delay", "1ms", "item"]).ok();
     // Its consumer finds nothing to take, and so writes nothing.
@@ -37,7 +37,7 @@ fn a_disk_that_fails_under_a_sweep_does_not_end_the_daemon_either() {
 }
 
 #[test]
-fn each_item_is_handled_once() {
+fn each_item_is_handled_once_under_faults() {
     let mut random = Random::new();
     // The faults are the embedded engine's.
     let db = Database::embedded();

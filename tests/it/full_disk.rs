@@ -288,8 +288,8 @@ fn idle_daemon(db: &Database) -> Background {
 }
 
 #[test]
-fn a_full_disk_outlasts_a_kill_is_readable_and_ends_when_there_is_space() {
-    if !inside("full_disk", "a_full_disk_outlasts_a_kill_is_readable_and_ends_when_there_is_space") {
+fn a_full_disk_stays_readable_and_recovers_with_space() {
+    if !inside("full_disk", "a_full_disk_stays_readable_and_recovers_with_space") {
         return;
     }
     let small = Small::mount(32);
@@ -407,11 +407,8 @@ impl Limited {
 }
 
 #[test]
-fn a_daemon_below_its_limit_says_so_drains_its_queue_and_takes_pushes_when_there_is_space() {
-    if !inside(
-        "full_disk",
-        "a_daemon_below_its_limit_says_so_drains_its_queue_and_takes_pushes_when_there_is_space",
-    ) {
+fn a_daemon_below_its_space_limit_refuses_pushes_and_drains_its_queue() {
+    if !inside("full_disk", "a_daemon_below_its_space_limit_refuses_pushes_and_drains_its_queue") {
         return;
     }
     let mut limited = Limited::start();

@@ -8,7 +8,7 @@ fn quoted(page: &str) -> Vec<&str> {
 }
 
 #[test]
-fn every_test_that_is_named_exists() {
+fn every_test_named_in_the_guarantees_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let page = std::fs::read_to_string(root.join("docs/GUARANTEES.md")).unwrap();
     let mut named = 0;

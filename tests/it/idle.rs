@@ -24,7 +24,7 @@ fn cpu_time(pid: u32) -> Duration {
 }
 
 #[test]
-fn it_uses_no_cpu() {
+fn an_idle_daemon_uses_no_cpu() {
     let db = Database::new();
     let args = ["run", "--queue", "q", "--handler", "log", "--consumers", "4", "-v"];
     let mut daemon = Background::start(kvqueue(&db, &args));
@@ -46,9 +46,9 @@ pub(crate) fn memory(pid: u32, name: &str) -> u64 {
     line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// Old versions are kept for five seconds, and their memory no longer.
+/// The engine keeps old versions for five seconds and must free their memory afterwards.
 #[test]
-fn memory_of_a_busy_time_is_given_back() {
+fn memory_of_a_busy_period_is_freed() {
     let db = Database::embedded();
     let mut daemon = Background::start(kvqueue(&db, &["run", "--queue", "q", "--handler", "log"]));
     daemon.wait_for_event("ready");
@@ -76,7 +76,7 @@ fn memory_of_a_busy_time_is_given_back() {
 const CONSUMERS: usize = 8;
 
 #[test]
-fn one_watch_serves_all_and_misses_no_push() {
+fn one_watch_serves_all_consumers_and_misses_no_push() {
     let db = Database::new();
     let consumers = CONSUMERS.to_string();
     let args = ["run", "--queue", "q", "--handler", "log", "--consumers", &consumers, "-v"];
@@ -95,7 +95,7 @@ fn one_watch_serves_all_and_misses_no_push() {
 }
 
 #[test]
-fn as_many_wake_as_there_are_items() {
+fn a_push_wakes_as_many_consumers_as_it_has_items() {
     let db = Database::new();
     let mut command = helper(&db, "idle::together");
     command.arg(CONSUMERS.to_string());
@@ -120,9 +120,10 @@ fn as_many_wake_as_there_are_items() {
     assert_eq!(daemon.end().code, Some(0));
 }
 
-/// From an acknowledged push to the handler: a watch, a take with its flush to disk, and two threads.
+/// From an acknowledged push to the handler: a watch, a fetch with its flush to disk, and two
+/// threads.
 #[test]
-fn it_wakes_within_milliseconds() {
+fn an_idle_daemon_wakes_within_milliseconds() {
     let db = Database::new();
     let out = Background::start(helper(&db, "idle::wake")).end().ok();
     let line = out.lines().find(|line| line.starts_with("wake ")).unwrap_or_else(|| panic!("{out}"));

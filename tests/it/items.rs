@@ -3,7 +3,7 @@
 use crate::support::{Database, run};
 
 #[test]
-fn peek_leaves_and_pop_takes() {
+fn peek_keeps_items_and_pop_removes_them() {
     let db = Database::new();
     run(&db, &["push", "q", "a", "b", "c"]).ok();
     assert_eq!(run(&db, &["peek", "q"]).ok(), "a\n");
@@ -38,7 +38,7 @@ fn json_has_one_object_per_line() {
 }
 
 #[test]
-fn delete_needs_a_yes_and_leaves_other_queues() {
+fn delete_needs_confirmation_and_keeps_other_queues() {
     let db = Database::new();
     run(&db, &["push", "a", "x"]).ok();
     run(&db, &["push", "ab", "y"]).ok();
@@ -53,7 +53,7 @@ fn delete_needs_a_yes_and_leaves_other_queues() {
 }
 
 #[test]
-fn single_items_are_deleted_whatever_they_wait_for() {
+fn single_items_of_any_waiting_state_are_deleted() {
     let db = Database::new();
     run(&db, &["push", "q", "ready", "stays"]).ok();
     run(&db, &["push", "q", "later", "--delay", "1h"]).ok();
@@ -79,7 +79,7 @@ fn single_items_are_deleted_whatever_they_wait_for() {
 }
 
 #[test]
-fn a_name_that_cannot_be_is_a_usage_error() {
+fn an_invalid_queue_name_is_a_usage_error() {
     let db = Database::new();
     run(&db, &["push", "q", "item"]).ok();
     insta::assert_snapshot!(run(&db, &["len", ""]).failed(2), @"kvqueue: queue name is empty, give it 1 to 255 bytes");
@@ -91,7 +91,7 @@ fn a_name_that_cannot_be_is_a_usage_error() {
 }
 
 #[test]
-fn an_empty_queue_says_that_there_is_nothing_to_pop() {
+fn pop_of_an_empty_queue_reports_it() {
     let db = Database::new();
     run(&db, &["push", "q", "one"]).ok();
     let pop = |args: &[&str]| {
@@ -104,7 +104,7 @@ fn an_empty_queue_says_that_there_is_nothing_to_pop() {
 }
 
 #[test]
-fn a_move_of_all_says_what_stays() {
+fn move_all_reports_the_items_left() {
     let db = Database::new();
     run(&db, &["push", "q", "later", "too", "--delay", "1h"]).ok();
     assert_eq!(run(&db, &["move", "q", "other", "--all"]).ok(), "moved 0 items to other; left: 2 waiting\n");

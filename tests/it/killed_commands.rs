@@ -20,7 +20,7 @@ fn runs(pid: i32) -> bool {
 }
 
 #[test]
-fn commands_end_with_a_daemon_that_is_killed_and_what_ended_ones_left_runs_on() {
+fn running_commands_end_with_a_killed_daemon_and_detached_processes_stay() {
     let db = Database::new();
     run(&db, &["push", "q", "first", "second"]).ok();
     // The second command and all it starts hang; one of them is in a session of its own.

@@ -35,7 +35,7 @@ fn warnings(served: &Served) -> Value {
 }
 
 #[test]
-fn a_queue_with_items_of_another_kind_is_refused_by_every_command_that_would_not_see_them() {
+fn commands_refuse_a_queue_with_items_of_another_kind() {
     for (items, other) in PAIRS {
         let db = Database::new();
         run(&db, &["push", "q", "first", "--kind", items]).ok();
@@ -65,7 +65,7 @@ fn a_queue_with_items_of_another_kind_is_refused_by_every_command_that_would_not
 }
 
 #[test]
-fn what_is_pushed_is_of_the_configured_kind() {
+fn pushes_use_the_configured_kind() {
     for (items, kind) in PAIRS {
         let db = Database::new();
         let config = configure(&db, kind);
@@ -80,7 +80,7 @@ fn what_is_pushed_is_of_the_configured_kind() {
 }
 
 #[test]
-fn a_daemon_whose_queue_has_items_of_another_kind_says_so_everywhere() {
+fn a_daemon_reports_items_of_another_kind_everywhere() {
     for (items, kind) in PAIRS {
         let db = Database::new();
         run(&db, &["push", "q", "x", "--kind", items]).ok();
@@ -115,7 +115,7 @@ fn a_daemon_whose_queue_has_items_of_another_kind_says_so_everywhere() {
 }
 
 #[test]
-fn doctor_knows_it_of_a_database_that_nobody_uses() {
+fn doctor_reports_items_of_another_kind_without_a_daemon() {
     for (items, kind) in PAIRS {
         let db = Database::embedded();
         run(&db, &["push", "q", "x", "--kind", items]).ok();

@@ -81,7 +81,7 @@ fn a_handler_may_take_longer_than_its_lease() {
 }
 
 #[test]
-fn what_a_handler_says_after_its_lease_was_lost_does_not_count() {
+fn outcomes_after_the_loss_of_a_lease_are_ignored() {
     let db = pushed();
     let mut host = Background::start(kvqueue(&db, &["run", "--queue", "other", "--handler", "log"]));
     host.wait_for_event("ready");

@@ -22,7 +22,7 @@ fn failing(db: &Database) -> Command {
 }
 
 #[test]
-fn what_is_logged_of_an_item_names_it() {
+fn log_events_of_an_item_have_its_id_and_queue() {
     let db = Database::new();
     run(&db, &["push", "q", "secret-payload", "--trace-parent", PARENT]).ok();
     let id = first_id(&db, "q");
@@ -47,7 +47,7 @@ fn what_is_logged_of_an_item_names_it() {
 }
 
 #[test]
-fn lines_are_for_people_without_colours_where_nobody_looks() {
+fn log_lines_have_no_colours_outside_a_terminal() {
     let db = Database::new();
     for level in ["info", "warn", "error", "off,kvqueue::consumer=error"] {
         run(&db, &["push", "q", "x"]).ok();
@@ -163,7 +163,7 @@ fn message(journal: &UnixDatagram, text: &str) -> BTreeMap<String, String> {
 
 /// stderr is a file here, and its device and inode are named as the journal's would be.
 #[test]
-fn journal_fields() {
+fn journal_messages_have_their_fields() {
     let db = Database::embedded();
     run(&db, &["push", "q", "x"]).ok();
     let id = first_id(&db, "q");
@@ -198,7 +198,7 @@ fn journal_fields() {
 }
 
 #[test]
-fn a_journal_is_left_alone_if_stderr_goes_elsewhere() {
+fn the_journal_is_unused_if_stderr_is_redirected() {
     let db = Database::embedded();
     run(&db, &["push", "q", "x"]).ok();
     let directory = tempfile::tempdir().unwrap();

@@ -162,7 +162,7 @@ fn no_delivery_loses_items_to_a_program_that_is_not_executable() {
 }
 
 #[test]
-fn the_others_go_on_as_soon_as_one_command_has_started() {
+fn all_consumers_continue_once_a_command_has_started() {
     let deployment = Deployment::new("consumers = [{ k = 1, count = 2 }]");
     deployment.push(2);
     let served = deployment.serve();
@@ -172,7 +172,7 @@ fn the_others_go_on_as_soon_as_one_command_has_started() {
 }
 
 #[test]
-fn a_reload_with_another_command_ends_it() {
+fn a_reload_with_a_working_command_ends_the_unavailability() {
     for delivery in ["at-least-once", "at-most-once"] {
         let deployment =
             Deployment::new(&format!("delivery = '{delivery}'\nconsumers = [{{ k = 2, count = 1 }}]"));
@@ -218,7 +218,7 @@ fn a_run_until_empty_at_most_once_says_that_taken_items_are_lost() {
 }
 
 #[test]
-fn config_check_doctor_and_start_warn_of_it() {
+fn config_check_doctor_and_start_warn_of_a_missing_program() {
     let deployment = Deployment::new("delivery = 'exactly-once'");
     let config = deployment.db.file("kvqueue.toml");
     let asked = |words: &[&str]| -> Ran {

@@ -28,7 +28,7 @@ fn pushed() -> Database {
 }
 
 #[test]
-fn a_reader_that_leaves_is_no_panic() {
+fn output_to_a_closed_pipe_does_not_panic() {
     let (_, ran) = first_line_only(&pushed(), &["peek", "q", "-k", "6"]);
     assert_eq!((ran.code, &*ran.stderr), (Some(0), ""));
 }
@@ -52,7 +52,7 @@ fn dead_letter() -> (Database, String) {
 }
 
 #[test]
-fn each_command_that_reads_ends_quietly_when_its_reader_goes() {
+fn reading_commands_end_quietly_on_a_closed_pipe() {
     let (db, letter) = dead_letter();
     run(&db, &["push", "q", "item"]).ok();
     for args in [
@@ -85,7 +85,7 @@ fn each_command_that_reads_ends_quietly_when_its_reader_goes() {
 }
 
 #[test]
-fn each_command_that_changes_something_says_what_it_did_though_its_reader_went() {
+fn changing_commands_report_their_effect_on_a_closed_pipe() {
     let (db, letter) = dead_letter();
     insta::assert_snapshot!(unread(&db, &["dead", "retry", "q", &letter]).failed(1), @"kvqueue: retried 1 item, which could not be printed: Broken pipe (os error 32)");
     assert_eq!(run(&db, &["len", "q"]).ok(), "1\n");
@@ -107,7 +107,7 @@ fn at_a_terminal(args: &str, variables: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn colours_are_for_terminals_whose_user_wants_them() {
+fn help_colours_need_a_terminal_and_no_no_color() {
     // Help, and an error.
     for args in ["--help", "psuh"] {
         let coloured = |variables: &[_]| at_a_terminal(args, variables).contains('\x1b');
@@ -121,13 +121,13 @@ fn colours_are_for_terminals_whose_user_wants_them() {
 }
 
 #[test]
-fn pop_says_what_it_took() {
+fn pop_reports_popped_items_that_could_not_be_printed() {
     let (_, ran) = first_line_only(&pushed(), &["pop", "q", "-k", "6"]);
     insta::assert_snapshot!(ran.failed(1), @"kvqueue: popped 6 items, which could not all be printed: Broken pipe (os error 32)");
 }
 
 #[test]
-fn push_says_what_it_pushed() {
+fn push_reports_pushed_items_that_could_not_be_printed() {
     let db = Database::new();
     let mut command = kvqueue(&db, &["push", "q", "a", "b"]);
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();

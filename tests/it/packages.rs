@@ -23,7 +23,7 @@ fn manual() -> (TempDir, Vec<PathBuf>) {
 }
 
 #[test]
-fn every_command_has_a_page() {
+fn every_command_has_a_manual_page() {
     let (_directory, pages) = manual();
     let pages: BTreeSet<_> = pages.iter().map(|path| path.file_stem().unwrap().to_str().unwrap()).collect();
     let mut commands = commands();
@@ -35,7 +35,7 @@ fn every_command_has_a_page() {
 }
 
 #[test]
-fn the_pages_are_clean() {
+fn manual_pages_pass_mandoc_lint() {
     let (_directory, pages) = manual();
     let lint = Command::new("mandoc").args(["-Tlint", "-Wwarning"]).args(&pages).output();
     let Ok(lint) = lint else {
@@ -47,7 +47,7 @@ fn the_pages_are_clean() {
 }
 
 #[test]
-fn the_same_day_gives_the_same_pages() {
+fn manual_pages_are_reproducible_for_a_date() {
     let ((_one, mut first), (_other, mut second)) = (manual(), manual());
     first.sort();
     second.sort();
@@ -59,7 +59,7 @@ fn the_same_day_gives_the_same_pages() {
 }
 
 #[test]
-fn the_completions_are_scripts() {
+fn completions_are_valid_shell_scripts() {
     let db = Database::embedded();
     for (shell, program) in [("bash", "bash"), ("zsh", "zsh"), ("fish", "fish")] {
         let script = run(&db, &["completions", shell]).ok();
@@ -123,9 +123,9 @@ fn completion_makes_no_database_and_knows_the_configuration() {
     assert!(!db.file("none").exists());
 }
 
-/// A recipe for a package names files; one that was moved is seen here, not when somebody builds it.
+/// Recipes for packages name files. A moved file fails this test instead of the build of a package.
 #[test]
-fn what_the_recipes_copy_is_there() {
+fn files_named_by_package_recipes_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let manifest: toml::Table = toml::from_str(include_str!("../../Cargo.toml")).unwrap();
     let deb = &manifest["package"]["metadata"]["deb"];
@@ -161,7 +161,7 @@ fn what_the_recipes_copy_is_there() {
 }
 
 #[test]
-fn the_container_is_given_what_the_program_understands() {
+fn the_container_uses_valid_commands_and_settings() {
     let container = include_str!("../../packaging/container/Containerfile");
     // What it names last, `run`, is a command; the directory is what the daemon takes for its own.
     let command =

@@ -69,7 +69,7 @@ fn event(stream: &mut impl BufRead, wanted: impl Fn(&str, &Value) -> bool) -> (S
 const SLOW: [&str; 6] = ["--handler", "log", "--consumers", "1", "-k", "1"];
 
 #[test]
-fn events_begin_with_all_there_is_and_follow_a_push_within_a_second() {
+fn events_begin_with_a_snapshot_and_report_a_push_within_a_second() {
     let db = Database::new();
     let daemon = Daemon::start(&db, &SLOW);
     let mut stream = daemon.ask("GET /api/v1/events HTTP/1.1\r\n");
@@ -98,7 +98,7 @@ fn events_end_with_the_daemon() {
 }
 
 #[test]
-fn only_so_many_follow_and_who_goes_makes_room() {
+fn event_streams_are_limited_and_closed_ones_free_their_slot() {
     let db = Database::new();
     let daemon = Daemon::start(&db, &SLOW);
     let follow = || daemon.ask("GET /api/v1/events HTTP/1.1\r\n");
@@ -161,7 +161,7 @@ fn status_shows_the_daemon_and_says_whether_it_is_ready() {
 }
 
 #[test]
-fn without_a_daemon_status_shows_what_the_database_has() {
+fn without_a_daemon_status_shows_the_database() {
     let db = Database::new();
     run(&db, &["push", "q", "a", "b"]).ok();
     let Ran { code, stdout, stderr, .. } = run(&db, &["status"]);

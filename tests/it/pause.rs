@@ -48,7 +48,7 @@ fn wait_for(db: &Database, parts: &[&str]) {
 }
 
 #[test]
-fn pause_holds_all_daemons_and_resume_wakes_them_within_a_second() {
+fn pause_stops_all_daemons_and_resume_wakes_them_within_a_second() {
     let db = Database::new();
     let mut daemons = [daemon(&db, &["--consumers", "4"]), daemon(&db, &["--consumers", "1"])];
     for round in 0..3 {
@@ -94,9 +94,9 @@ fn a_pause_outlives_a_restart_and_delays_no_stop() {
     assert_eq!(stop(daemon), "one\n");
 }
 
-/// Consumers wait at the gate, in the line behind it, and for pushes.
+/// Consumers wait for the pause to end, for their turn to fetch, and for pushes.
 #[test]
-fn pauses_under_load_lose_nothing() {
+fn pauses_under_load_lose_no_items() {
     const ITEMS: usize = 5_000;
     let db = Database::new();
     let mut daemon = daemon(&db, &["--consumers", "8", "-k", "5"]);
@@ -120,7 +120,7 @@ fn pauses_under_load_lose_nothing() {
 }
 
 #[test]
-fn what_is_in_hand_is_finished() {
+fn running_items_finish_during_a_pause() {
     let db = Database::new();
     run(&db, &["push", "q", "one", "two"]).ok();
     let script = "read item; sleep 0.3; echo $item >> done";
@@ -181,7 +181,7 @@ fn a_frozen_queue_is_not_swept_and_not_resumed_by_mistake() {
 }
 
 #[test]
-fn the_commands_say_what_they_did() {
+fn pause_and_resume_report_their_effect() {
     let db = Database::new();
     let said = run(&db, &["pause", "q", "--reason", "why", "--json"]).ok();
     let said: Value = serde_json::from_str(&said).unwrap();
@@ -232,7 +232,7 @@ fn a_pause_is_shown_without_a_daemon() {
 }
 
 #[test]
-fn a_pause_is_shown_of_queues_that_the_daemon_does_not_work_on() {
+fn a_pause_is_shown_for_queues_that_the_daemon_does_not_process() {
     let db = Database::new();
     let listen = format!("unix:{}", db.file("http.sock").display());
     let served = serve(&db, &format!("http.listen = '{listen}'\n[queues.q]\nhandler = 'log'"));

@@ -15,7 +15,7 @@ const SCRIPT: &str = "item=$(cat); echo $item >> tried; \
     if [ $item = poison ]; then sleep 0.2; kill -9 $PPID; exit; fi; sleep 0.7; echo $item >> done";
 
 #[test]
-fn an_item_that_kills_the_daemon_makes_no_slow_item_a_dead_letter() {
+fn slow_items_survive_an_item_that_kills_the_daemon() {
     let db = Database::new();
     let innocent: BTreeSet<String> = (0..15).map(|n| format!("innocent-{n:02}")).collect();
     let mut items: Vec<&str> = innocent.iter().map(String::as_str).collect();

@@ -20,7 +20,7 @@ fn items(db: &Database) -> Vec<String> {
 }
 
 #[test]
-fn arguments_then_lines_then_a_file() {
+fn items_are_pushed_from_arguments_then_lines_then_a_file() {
     let db = Database::new();
     let file = db.file("whole");
     std::fs::write(&file, "of\na file").unwrap();
@@ -31,7 +31,7 @@ fn arguments_then_lines_then_a_file() {
 }
 
 #[test]
-fn an_empty_line_is_an_item_and_a_final_newline_is_none() {
+fn an_empty_line_is_an_item_and_a_final_newline_is_not() {
     let db = Database::new();
     assert_eq!(run_with_input(&db, &["push", "q", "--lines", "-"], "").ok(), "pushed 0 items\n");
     assert_eq!(run_with_input(&db, &["push", "q", "--lines", "-"], "\n").ok(), "pushed 1 item\n");
@@ -40,7 +40,7 @@ fn an_empty_line_is_an_item_and_a_final_newline_is_none() {
 }
 
 #[test]
-fn an_item_over_the_limit_is_refused_by_name_and_the_rest_goes_in() {
+fn push_refuses_a_line_over_the_limit_and_pushes_the_rest() {
     let db = Database::new();
     let long = "x".repeat(LIMIT + 1);
     let input = format!("before\n{long}\nafter\n");
@@ -54,7 +54,7 @@ fn an_item_over_the_limit_is_refused_by_name_and_the_rest_goes_in() {
 }
 
 #[test]
-fn so_is_an_argument_and_a_file() {
+fn an_argument_or_file_over_the_limit_is_refused_by_name() {
     let db = Database::new();
     let file = db.file("long");
     std::fs::write(&file, "x".repeat(3 * LIMIT)).unwrap();
@@ -72,7 +72,7 @@ fn so_is_an_argument_and_a_file() {
 }
 
 #[test]
-fn the_longest_items_go_in_by_line_and_by_file() {
+fn the_longest_items_are_pushed_by_line_and_by_file() {
     let db = Database::new();
     let longest = "x".repeat(kvqueue_queue::MAX_PAYLOAD);
     let file = db.file("longest");
@@ -99,7 +99,7 @@ fn many_long_items_are_spread_over_transactions() {
 }
 
 #[test]
-fn input_that_ends_in_an_error_says_how_far_it_got() {
+fn push_reports_the_items_pushed_before_an_input_error() {
     let db = Database::new();
     let ran = run(&db, &["push", "q", "stored", "--file", "/nowhere"]);
     assert_eq!(ran.stdout, "pushed 1 item\n");
@@ -113,7 +113,7 @@ fn nothing_to_push_is_a_usage_error() {
 }
 
 #[test]
-fn bytes_that_are_no_text_survive() {
+fn payloads_and_names_that_are_not_text_are_kept() {
     use std::os::unix::ffi::OsStrExt;
     let db = Database::new();
     let bytes = std::ffi::OsStr::from_bytes(b"\xff\xfe");

@@ -43,7 +43,7 @@ fn attributes_are_shown_with_the_item() {
 }
 
 #[test]
-fn an_attribute_twice_and_a_trace_parent_that_is_none_are_refused() {
+fn duplicate_attributes_and_malformed_trace_parents_are_refused() {
     let db = Database::new();
     run(&db, &["push", "q", "there"]).ok();
     let refused = |args: &[&str]| run(&db, &[&["push", "q", "letter"], args].concat()).failed(2);
@@ -58,7 +58,7 @@ fn an_attribute_twice_and_a_trace_parent_that_is_none_are_refused() {
 }
 
 #[test]
-fn an_item_for_later_is_not_there_yet() {
+fn a_delayed_item_is_not_ready_yet() {
     let db = Database::new();
     let pushed = object(&db, &["push", "q", "later", "too", "--delay", "1h"]);
     assert_eq!((&pushed["acknowledged"], pushed["ids"].as_array().unwrap().len()), (&json!(2), 2));
@@ -72,7 +72,7 @@ fn an_item_for_later_is_not_there_yet() {
 }
 
 #[test]
-fn a_daemon_gets_it_when_its_time_has_come() {
+fn a_daemon_handles_a_delayed_item_when_due() {
     let db = Database::new();
     let mut daemon = Background::start(kvqueue(&db, &["run", "--queue", "q", "--handler", "log"]));
     run(&db, &["push", "q", "for later", "--delay", "300ms"]).ok();
@@ -87,7 +87,7 @@ fn a_daemon_gets_it_when_its_time_has_come() {
 }
 
 #[test]
-fn an_item_of_a_key_that_is_there_is_not_pushed() {
+fn push_skips_an_item_whose_unique_key_is_taken() {
     let db = Database::new();
     let pushed = object(&db, &["push", "q", "first", "--unique", "k"]);
     assert_eq!(
@@ -105,7 +105,7 @@ fn an_item_of_a_key_that_is_there_is_not_pushed() {
 }
 
 #[test]
-fn an_operation_is_done_once() {
+fn push_with_an_idempotency_key_happens_once() {
     let db = Database::new();
     let args = ["push", "q", "a", "--lines", "-", "--idempotency-key", "op"];
     assert_eq!(run_with_input(&db, &args, "b\nc\n").ok(), "pushed 3 items\n");
@@ -121,7 +121,7 @@ fn an_operation_is_done_once() {
 }
 
 #[test]
-fn an_operation_id_is_not_for_other_items() {
+fn an_idempotency_key_is_refused_for_other_items() {
     let db = Database::new();
     let push = |payload| run(&db, &["push", "q", "first", payload, "--idempotency-key", "morning"]);
     assert_eq!(push("second").ok(), "pushed 2 items\n");
@@ -136,7 +136,7 @@ fn an_operation_id_is_not_for_other_items() {
 }
 
 #[test]
-fn an_operation_is_done_whole_or_not_at_all() {
+fn a_push_with_an_idempotency_key_is_all_or_nothing() {
     let db = Database::new();
     let config = db.file("limited.toml");
     std::fs::write(&config, "[queues.q]\nhandler = 'log'\nmax-payload = '100kB'").unwrap();
@@ -158,7 +158,7 @@ fn an_operation_is_done_whole_or_not_at_all() {
 }
 
 #[test]
-fn options_that_cannot_be_are_usage_errors() {
+fn invalid_push_options_are_usage_errors() {
     let db = Database::new();
     let error = |args: &[&str]| run(&db, &[&["push", "q"], args].concat()).failed(2);
     insta::assert_snapshot!(error(&["a", "b", "--unique", "k"]), @"kvqueue: --unique is for a single item; push several one by one, each with a key of its own");
@@ -187,7 +187,7 @@ fn options_that_cannot_be_are_usage_errors() {
 }
 
 #[test]
-fn queues_of_the_recipes_are_used_by_their_options() {
+fn recipe_queues_are_used_by_options() {
     let db = Database::new();
     let recipe = ["--kind", "recipe", "--values", "tuple"];
     run(&db, &[&["push", "q", "a", "b"], &recipe[..]].concat()).ok();
@@ -202,7 +202,7 @@ fn queues_of_the_recipes_are_used_by_their_options() {
 }
 
 #[test]
-fn the_configuration_knows_the_kind_of_a_queue() {
+fn push_takes_the_kind_of_a_queue_from_the_configuration() {
     let db = Database::new();
     let config = db.file("priority.toml");
     std::fs::write(&config, "[queues.p]\nhandler = 'log'\nkind = 'priority'\nend = 'max'").unwrap();
@@ -217,7 +217,7 @@ fn the_configuration_knows_the_kind_of_a_queue() {
 }
 
 #[test]
-fn a_time_in_the_past_is_remarked_on() {
+fn a_due_time_in_the_past_is_noted() {
     let db = Database::new();
     let ran = run(&db, &["push", "q", "late", "--at", "2001-09-09T01:46:40Z"]);
     let note = "kvqueue: --at 2001-09-09T01:46:40.000Z is in the past, so the items are ready at once";

@@ -17,7 +17,7 @@ fn findings(ran: &Ran, about: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn doctor_finds_what_recount_corrects() {
+fn doctor_reports_counters_that_recount_corrects() {
     let db = Database::new();
     run(&db, &["push", "q", "one"]).ok();
     run(&db, &["push", "r", "one"]).ok();

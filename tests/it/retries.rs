@@ -11,18 +11,18 @@ fn read(db: &Database, name: &str) -> String {
     fs::read_to_string(db.file(name)).unwrap_or_default()
 }
 
-fn worked_off(db: &Database, script: &str, retry: &str) -> Ran {
+fn processed(db: &Database, script: &str, retry: &str) -> Ran {
     let queue = format!("retry = {{ base = '10ms', {retry} }}");
     let mut command = run_script(db, script, &queue, &["--until-empty"]);
     command.env("KVQUEUE_LOG__FORMAT", "json").output().unwrap().into()
 }
 
 #[test]
-fn an_item_that_fails_is_tried_again_until_it_is_done() {
+fn a_failing_item_is_retried_until_done() {
     let db = Database::new();
     run(&db, &["push", "q", "one", "two"]).ok();
     let script = "echo $KVQUEUE_ATTEMPT >> tried; [ $KVQUEUE_ATTEMPT = 3 ] && cat >> done";
-    let ran = worked_off(&db, script, "max-attempts = 5");
+    let ran = processed(&db, script, "max-attempts = 5");
     assert_eq!(ran.events("item_failed"), 4, "{ran:?}");
     ran.ok();
     assert_eq!(read(&db, "done").len(), "onetwo".len());
@@ -37,7 +37,7 @@ fn after_the_last_attempt_an_item_is_a_dead_letter() {
     let db = Database::new();
     run(&db, &["push", "q", "bad", "good"]).ok();
     let script = "word=$(cat); echo $word >> tried; [ $word = good ]";
-    let ran = worked_off(&db, script, "max-attempts = 3");
+    let ran = processed(&db, script, "max-attempts = 3");
     assert!(
         ran.stderr.contains("sh failed with exit status: 1") && !ran.stderr.contains("3 of 3"),
         "{ran:?}"
@@ -50,7 +50,7 @@ fn after_the_last_attempt_an_item_is_a_dead_letter() {
 }
 
 #[test]
-fn an_item_that_kills_its_daemon_is_a_dead_letter_in_the_end_and_its_neighbours_are_done() {
+fn only_the_item_that_kills_its_daemon_becomes_a_dead_letter() {
     let db = Database::new();
     run(&db, &["push", "q", "one", "poison", "two"]).ok();
     let script = "word=$(cat); echo $word >> tried; [ $word = poison ] && kill -9 $PPID; echo $word >> done";

@@ -30,7 +30,7 @@ fn consumers_that_panic_cost_the_others_no_item() {
 }
 
 /// Whatever shares a lease with the slow item, or was taken ahead behind it, is handled while it is; without another attempt.
-fn nothing_waits_for_a_slow_item(name: &str) {
+fn check_that_no_item_waits(name: &str) {
     let db = Database::new();
     let item = |number: usize| if number == QUICK / 2 { "slow".to_owned() } else { format!("item-{number}") };
     let items: Vec<String> = (0..=QUICK).map(item).collect();
@@ -45,11 +45,11 @@ fn nothing_waits_for_a_slow_item(name: &str) {
 }
 
 #[test]
-fn nothing_waits_for_a_slow_item_at_least_once() {
-    nothing_waits_for_a_slow_item("sharing::at_least_once");
+fn no_item_waits_for_a_slow_item_at_least_once() {
+    check_that_no_item_waits("sharing::at_least_once");
 }
 
 #[test]
-fn nothing_waits_for_a_slow_item_exactly_once() {
-    nothing_waits_for_a_slow_item("sharing::exactly_once");
+fn no_item_waits_for_a_slow_item_exactly_once() {
+    check_that_no_item_waits("sharing::exactly_once");
 }

@@ -79,17 +79,17 @@ fn drains_on(signal: Signal) {
 }
 
 #[test]
-fn term_drains() {
+fn term_drains_the_daemon() {
     drains_on(Signal::TERM);
 }
 
 #[test]
-fn int_drains() {
+fn int_drains_the_daemon() {
     drains_on(Signal::INT);
 }
 
 #[test]
-fn a_second_signal_ends_it_at_once() {
+fn a_second_signal_ends_the_daemon_at_once() {
     let mut test = InHand::start("30s", "");
     let command = test.begun();
     test.daemon.signal(Signal::TERM);
@@ -142,7 +142,7 @@ fn items_are_released_on_a_slow_database() {
 }
 
 #[test]
-fn items_that_cannot_be_given_back_are_lost_with_the_shutdown_timeout_and_the_exit_code_says_so() {
+fn at_most_once_items_lost_at_the_shutdown_timeout_fail_the_exit_code() {
     let test = InHand::start("100ms", "delivery = 'at-most-once'\nconsumers = [ { k = 2 } ]");
     let command = test.begun();
     test.daemon.signal(Signal::TERM);
@@ -204,9 +204,10 @@ fn an_idle_daemon_stops() {
     assert_eq!(ran.code, Some(0));
 }
 
-/// A fetch that is under way has too few items for all of them, and none is fetched any more.
+/// The fetch in flight has too few items for all waiting consumers, and a drain starts no other
+/// fetch.
 #[test]
-fn consumers_that_wait_for_a_take_with_too_little_for_all_stop_with_it() {
+fn consumers_waiting_for_a_fetch_stop_when_it_has_too_few_items() {
     // Slow commits are the embedded engine's.
     let db = Database::embedded();
     run(&db, &["push", "q", "one", "two"]).ok();

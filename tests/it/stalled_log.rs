@@ -90,9 +90,9 @@ fn items(number: usize, payload: &str) -> Vec<String> {
     (0..number).map(|number| format!("{number}{payload}")).collect()
 }
 
-/// As a container's log driver may do, or `kvqueue run 2>&1 | less`.
+/// A container's log driver may stop reading, as may `less` in `kvqueue run 2>&1 | less`.
 #[test]
-fn an_unread_log_stops_neither_items_nor_the_end() {
+fn an_unread_log_blocks_neither_items_nor_the_stop() {
     for format in ["human", "json"] {
         let mut daemon = Stalled::start(format, "info", &items(3_000, ""));
         daemon.until_handled(3_000);
@@ -134,7 +134,7 @@ fn dropped_messages_are_counted_and_reported_when_the_log_is_read_again() {
 }
 
 #[test]
-fn a_log_that_is_closed_stops_neither_items_nor_the_end() {
+fn a_closed_log_blocks_neither_items_nor_the_stop() {
     let mut daemon = Stalled::start("human", "info", &items(300, ""));
     daemon.stderr = None;
     daemon.until_handled(300);

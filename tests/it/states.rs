@@ -88,7 +88,7 @@ const STATES: [(&str, &str); 5] = [
 ];
 
 #[test]
-fn peek_shows_what_items_of_each_state_wait_for() {
+fn peek_shows_the_reason_for_each_state() {
     let busy = Busy::new();
     for (state, payload) in STATES {
         let items = busy.peek(state);
@@ -181,7 +181,7 @@ fn http_shows_scheduled_items_page_by_page_and_bounds_their_payloads() {
 }
 
 #[test]
-fn peek_goes_on_where_it_ended() {
+fn peek_continues_after_the_last_page() {
     let db = Database::new();
     run(&db, &["push", "q", "a", "b", "c", "--delay", "1h"]).ok();
     let peek = |options: &[&str]| run(&db, &[&["peek", "q", "--json"], options].concat());

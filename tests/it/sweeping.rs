@@ -20,7 +20,7 @@ fn stop(daemon: Background) {
 }
 
 #[test]
-fn a_delayed_item_comes_at_its_time_though_the_daemon_sleeps_for_longer() {
+fn a_delayed_item_becomes_ready_while_the_sweeper_waits_for_a_later_one() {
     let db = Database::new();
     run(&db, &["push", "q", "--delay", "10h", "much later"]).ok();
     let mut daemon = daemon(&db, "");
@@ -36,7 +36,7 @@ fn a_delayed_item_comes_at_its_time_though_the_daemon_sleeps_for_longer() {
 }
 
 #[test]
-fn a_failed_sweep_is_woken_like_any_other() {
+fn a_sweeper_after_a_failure_is_woken_by_a_push() {
     let db = Database::new();
     Background::start(helper(&db, "sweeping::break_lease")).end().ok();
     let mut daemon = daemon(&db, "");

@@ -11,7 +11,7 @@ use crate::support::{Database, run, serve};
 const LIMIT: Duration = Duration::from_secs(4);
 
 #[test]
-fn a_daemon_whose_directory_is_taken_away_acknowledges_nothing_more_and_stops() {
+fn a_daemon_stops_acknowledging_when_its_directory_is_removed() {
     type Verb = fn(&Path, &Path);
     // Where there is no database any more, a new start would make an empty one: systemd does not start it.
     let verbs: [(&str, i32, Verb); 3] = [
@@ -47,7 +47,7 @@ fn a_daemon_whose_directory_is_taken_away_acknowledges_nothing_more_and_stops() 
 }
 
 #[test]
-fn http_says_of_no_item_that_it_is_pushed_when_the_directory_is_removed() {
+fn http_acknowledges_no_push_after_the_directory_is_removed() {
     let db = Database::embedded();
     let served = serve(&db, "[queues.q]\nhandler = 'log'\n");
     std::fs::remove_dir_all(db.directory.path().join("data")).unwrap();
@@ -59,7 +59,7 @@ fn http_says_of_no_item_that_it_is_pushed_when_the_directory_is_removed() {
 }
 
 #[test]
-fn a_command_and_doctor_give_one_order_for_a_missing_data_file() {
+fn a_command_and_doctor_give_the_same_advice_for_a_missing_data_file() {
     let db = Database::embedded();
     run(&db, &["push", "q", "one"]).ok();
     std::fs::remove_file(db.file("data").join("data.redb")).unwrap();
@@ -76,7 +76,7 @@ fn a_command_and_doctor_give_one_order_for_a_missing_data_file() {
 }
 
 #[test]
-fn a_host_whose_lock_file_is_removed_opens_the_database_again_and_reports_no_failure() {
+fn a_host_reopens_the_database_when_its_lock_file_is_removed() {
     let db = Database::embedded();
     let mut served = serve(&db, "[queues.q]\nhandler = 'log'\n");
     std::fs::remove_file(db.file("data").join("lock")).unwrap();

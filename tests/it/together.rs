@@ -83,7 +83,7 @@ fn commands_work_while_a_daemon_runs() {
 }
 
 #[test]
-fn daemons_and_producers_go_on_when_the_one_that_hosts_is_killed() {
+fn daemons_and_producers_continue_after_the_host_is_killed() {
     let db = Database::embedded();
     let first = daemon(&db);
     let second = daemon(&db);

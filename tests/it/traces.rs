@@ -103,7 +103,7 @@ fn items_continue_their_trace() {
 }
 
 #[test]
-fn without_an_endpoint_nothing_is_sent_and_nothing_said() {
+fn without_an_endpoint_no_trace_is_sent_or_logged() {
     let db = Database::new();
     run(&db, &["push", "q", "x"]).ok();
     let ran: Ran = kvqueue(&db, &["run", "--queue", "q", "--handler", "stdout", "--until-empty"])
@@ -115,7 +115,7 @@ fn without_an_endpoint_nothing_is_sent_and_nothing_said() {
 
 /// An item does not wait for a collector, nor does a stop for long.
 #[test]
-fn a_collector_that_is_away_holds_nothing_up() {
+fn an_unreachable_collector_delays_no_item() {
     let db = Database::new();
     run(&db, &["push", "q", "x"]).ok();
     let mut daemon = kvqueue(&db, &["run", "--queue", "q", "--handler", "stdout", "--until-empty"]);

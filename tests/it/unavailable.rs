@@ -51,7 +51,7 @@ fn a_command_gives_up_after_its_timeout() {
 }
 
 #[test]
-fn a_command_without_a_timeout_waits_and_says_so() {
+fn a_command_without_a_timeout_waits_and_logs_it() {
     let db = Database::embedded();
     let (host, mut push, mut lines) = push_under_way(&db, &[]);
     host.suspend();
@@ -76,7 +76,7 @@ fn a_command_without_a_timeout_waits_and_says_so() {
 }
 
 #[test]
-fn a_timeout_has_to_be_a_time() {
+fn an_invalid_timeout_is_a_usage_error() {
     let db = Database::embedded();
     for wrong in ["5", "0s", "soon"] {
         let error = run(&db, &["len", "q", "--timeout", wrong]).failed(2);
@@ -85,7 +85,7 @@ fn a_timeout_has_to_be_a_time() {
 }
 
 #[test]
-fn without_the_client_library() {
+fn a_missing_client_library_is_reported() {
     let file = Database::embedded().file("fdb.cluster");
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     fs::write(&file, "a:a@127.0.0.1:1\n").unwrap();
@@ -106,7 +106,7 @@ fn without_the_client_library() {
 }
 
 #[test]
-fn a_directory_that_another_process_holds_without_hosting_it() {
+fn a_directory_held_by_a_process_that_does_not_host_is_refused() {
     let db = Database::embedded();
     run(&db, &["push", "q", "kept"]).ok();
     let lock = File::open(db.file("data").join("lock")).unwrap();
@@ -120,7 +120,7 @@ fn a_directory_that_another_process_holds_without_hosting_it() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_made() {
+fn a_directory_that_cannot_be_created_is_reported() {
     let db = Database::at("embedded:/proc/nowhere".to_owned(), String::new());
     let error = run(&db, &["len", "q"]).failed(69);
     assert!(error.contains("/proc/nowhere"), "{error}");

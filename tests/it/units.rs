@@ -66,7 +66,7 @@ fn analyze(version: u32, args: &[&str], unit: &Path) -> (bool, String) {
 }
 
 #[test]
-fn the_units_verify() {
+fn systemd_verifies_the_units() {
     let Some(version) = systemd() else {
         println!("systemd-analyze is not installed, so the units are not verified");
         return;
@@ -78,7 +78,7 @@ fn the_units_verify() {
 }
 
 #[test]
-fn the_units_score_two_or_better() {
+fn unit_security_scores_are_two_or_better() {
     let Some(version) = systemd() else {
         println!("systemd-analyze is not installed, so the units are not scored");
         return;
@@ -92,14 +92,14 @@ fn the_units_score_two_or_better() {
 }
 
 #[test]
-fn they_wait_longer_than_the_shutdown_timeout() {
+fn units_wait_longer_than_the_shutdown_timeout() {
     let stop: u64 = value(UNIT, "TimeoutStopSec").parse().unwrap();
     // Handlers, their cancellation and giving back have some seconds after the shutdown timeout.
     assert!(stop >= kvqueue::Config::default().shutdown_timeout.as_secs() + 10);
 }
 
 #[test]
-fn they_differ_in_names_alone() {
+fn unit_and_template_differ_only_in_names() {
     let settings = |text: &str| {
         let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
         lines.map(str::to_owned).collect::<Vec<_>>()
@@ -134,7 +134,7 @@ fn they_differ_in_names_alone() {
 }
 
 #[test]
-fn an_older_systemd_is_told_of_readiness_and_reload_all_the_same() {
+fn the_drop_in_for_older_systemd_keeps_readiness_and_reload() {
     assert_eq!(value(UNIT, "Type"), "notify-reload");
     assert_eq!(value(DROP_IN, "Type"), "notify");
     assert_eq!(value(DROP_IN, "ExecReload"), "/bin/kill -HUP $MAINPID");
@@ -144,7 +144,7 @@ fn an_older_systemd_is_told_of_readiness_and_reload_all_the_same() {
 }
 
 #[test]
-fn what_stays_wrong_is_not_started_again() {
+fn permanent_failures_prevent_a_restart() {
     let codes: Vec<_> = value(UNIT, "RestartPreventExitStatus").split(' ').collect();
     use kvqueue::Exit::{Config, Gone, Usage};
     assert_eq!(codes, [Usage, Gone, Config].map(|exit| (exit as u8).to_string()));

@@ -19,7 +19,7 @@ fn pushed(items: u32) -> Database {
     db
 }
 
-fn worked_off(db: &Database, consumers: &str, k: &str) -> String {
+fn processed(db: &Database, consumers: &str, k: &str) -> String {
     let args = ["run", "--queue", "numbers", "--handler", "stdout", "--until-empty"];
     let out = run(db, &[&args[..], &["--consumers", consumers, "-k", k]].concat()).ok();
     assert_eq!(run(db, &["len", "numbers"]).ok(), "0\n");
@@ -27,16 +27,16 @@ fn worked_off(db: &Database, consumers: &str, k: &str) -> String {
 }
 
 #[test]
-fn one_consumer_keeps_the_order() {
+fn one_consumer_handles_items_in_order() {
     let db = pushed(ITEMS);
-    assert!(worked_off(&db, "1", "100") == numbers(ITEMS), "not the numbers in order");
+    assert!(processed(&db, "1", "100") == numbers(ITEMS), "not the numbers in order");
 }
 
 #[test]
 fn eight_consumers_handle_each_item_once() {
     let items = ITEMS / 5;
     let db = pushed(items);
-    let out = worked_off(&db, "8", "10");
+    let out = processed(&db, "8", "10");
     let mut seen: Vec<u32> = out.lines().map(|line| line.parse().unwrap()).collect();
     seen.sort_unstable();
     assert!(seen.into_iter().eq(1..=items), "not each number once");
@@ -69,7 +69,7 @@ fn queues_that_are_empty_from_the_start_do_not_end_the_others() {
 }
 
 #[test]
-fn what_is_for_later_is_waited_for_and_the_log_says_until_when() {
+fn until_empty_waits_for_scheduled_items_and_logs_their_due_time() {
     let db = Database::new();
     run(&db, &["push", "q", "bill", "--at", "2100-01-01T08:00:00Z"]).ok();
     let args = ["run", "--queue", "q", "--handler", "stdout", "--until-empty"];

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_and_bounds() {
+    fn comma_separated_lists_are_read_and_zero_amounts_refused() {
         let args = Args::parse_from(["compare", "--peers", "redis-list,beanstalkd", "--only", "push-1x1"]);
         assert_eq!(args.run.peers.unwrap(), [PeerName::RedisList, PeerName::Beanstalkd]);
         assert!(Args::try_parse_from(["compare", "--seconds", "0"]).is_err());

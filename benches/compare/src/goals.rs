@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_not_judged() {
+    fn a_goal_without_figures_has_no_verdict() {
         assert_eq!(verdict(&[], push(32, 1), Against::BestPeer).met, None);
         let alone = [(push(1, 1), "kvqueue", PER_SECOND, 700.0)];
         assert_eq!(verdict(&alone, push(1, 1), Against::RawSync).met, Some(true));

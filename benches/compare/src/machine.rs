@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_found_by_name() {
+    fn meminfo_values_are_found_by_name() {
         assert_eq!(value("MemTotal:   8 kB\n", "MemTotal").and_then(|value| kib(&value)), Some(8));
         assert_eq!(value("MemFree: 8 kB\n", "MemTotal"), None);
     }

@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_fails_says_why() {
+    fn error_of_a_failed_program_has_its_stderr() {
         let scratch = tempfile::tempdir().unwrap();
         let processes = Processes::default();
         let result = processes.run(sh("echo broken >&2; exit 3"), &scratch.path().join("out"), STOP_LIMIT);
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_begins_after_the_end() {
+    fn no_process_starts_after_close() {
         let scratch = tempfile::tempdir().unwrap();
         let processes = Processes::default();
         let process = processes.start(sh("exec sleep 60"), &scratch.path().join("out")).unwrap();

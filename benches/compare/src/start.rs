@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cargo_says_what_it_built() {
+    fn executable_path_is_read_from_cargo_messages() {
         let messages =
             "{\"executable\":null}\n{\"executable\":\"/t/kvqueue\"}\n{\"executable\":\"/t/kvqueue-bench\"}\n";
         assert_eq!(executable(messages).as_deref(), Some("/t/kvqueue"));

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn medians() {
+    fn spread_has_median_minimum_and_maximum() {
         let spread = Spread::of(vec![3.0, 1.0, 2.0]).unwrap();
         assert_eq!(spread, Spread { median: 2.0, min: 1.0, max: 3.0, count: 3 });
         assert!((Spread::of(vec![4.0, 1.0]).unwrap().median - 2.5).abs() < 1e-9);

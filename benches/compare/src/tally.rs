@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_pushed_is_an_error() {
+    fn an_item_that_was_not_pushed_is_an_error() {
         assert!(number_of(b"short").is_err());
         assert!(number_of(&[b'x'; PAYLOAD]).is_err());
         assert!(Tally::new(3).saw(3).is_err());

@@ -48,7 +48,7 @@ fn start(place: &Path) -> (Child, Pid) {
 }
 
 #[test]
-fn a_signal_leaves_nothing_behind() {
+fn a_signal_ends_all_processes_and_removes_scratch_files() {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let place = tempfile::tempdir().unwrap();
         let (mut harness, kvqueue) = start(place.path());

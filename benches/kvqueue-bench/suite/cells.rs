@@ -36,7 +36,7 @@ mod tests {
     use crate::Args;
 
     #[test]
-    fn the_command_line_knows_them() {
+    fn command_line_accepts_the_arguments_of_each_cell() {
         for cell in CELLS {
             let arguments = ["bench"].iter().chain(cell.arguments);
             assert!(Args::try_parse_from(arguments).is_ok(), "{:?}", cell.arguments);

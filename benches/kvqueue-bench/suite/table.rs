@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_for_people() {
+    fn figures_are_grouped_and_have_readable_units() {
         assert_eq!([grouped(7.4), grouped(1_234.0), grouped(1e6)], ["7", "1,234", "1,000,000"]);
         assert_eq!(
             [time(9.6), time(1_500.0), time(15_000.0), time(2e6)],
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn it_has_a_row_for_each_cell() {
+    fn table_has_a_row_for_each_cell() {
         let place = json!({
             "engine": "embedded", "database": null, "directory": "/d", "file_system": "ext4",
             "machine": "A processor, 2 cores",

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_go_there_and_back_and_no_two_pages_share_a_place() {
+    fn logical_and_physical_lengths_round_trip_without_overlapping_pages() {
         let mut last = 0;
         for pages in 1..3_000_u64 {
             let logical = pages * PAGE;
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_end_where_groups_do() {
+    fn contiguous_runs_end_at_group_boundaries() {
         let all: Vec<_> = contiguous_runs(510..1030).collect();
         assert_eq!(all, [510..513, 513..1025, 1025..1030]);
         assert_eq!(contiguous_runs(1..513).map(|run| run.end).collect::<Vec<_>>(), [513]);

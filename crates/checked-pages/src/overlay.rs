@@ -118,7 +118,7 @@ mod tests {
     use crate::sim::SplitMix;
 
     #[test]
-    fn it_reads_like_a_file_and_changes_nothing_below() {
+    fn overlay_reads_like_a_file_and_leaves_the_disk_unchanged() {
         let mut random = SplitMix(3);
         let first: Vec<u8> = (0..20_000_u32).map(|n| n.to_le_bytes()[1]).collect();
         let below = SimDisk::new(first.clone());

@@ -113,7 +113,7 @@ mod tests {
     use crate::sim::{Atomic, FailedFlush, SimDisk};
 
     #[test]
-    fn what_a_failed_flush_left_out_is_written_by_the_next_one() {
+    fn writes_lost_by_a_failed_flush_are_repeated_by_the_next() {
         let file = SimDisk::default();
         let disk = RewritingDisk::new(Box::new(file.clone()));
         disk.set_len(5 * 4096).unwrap();
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_flush_of_what_others_wrote_writes_the_whole_file_again() {
+    fn after_a_failed_flush_of_existing_writes_the_whole_file_is_rewritten() {
         let file = SimDisk::default();
         Disk::set_len(&file, 3 * CHUNK).unwrap();
         file.write_at(2 * CHUNK + 5, &[1]).unwrap();
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn many_pieces_are_remembered_as_one() {
+    fn too_many_unflushed_spans_are_merged_into_one() {
         let file = SimDisk::default();
         let disk = RewritingDisk::new(Box::new(file));
         disk.set_len(4 * CHUNK).unwrap();

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn no_flipped_bit_is_taken_for_the_truth() {
+    fn a_flipped_bit_never_yields_a_wrong_header() {
         for (n, unflushed) in [(5, 0), (6, 0), (6, 1)] {
             for bit in 0..2048 * 8 {
                 let mut page = page(n, unflushed);
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_was_torn_in_flight_leaves_the_one_before() {
+    fn a_torn_header_leaves_the_one_before() {
         let mut torn = page(6, 1);
         torn[SECTOR..SECTOR + 100].fill(9);
         assert_eq!(Superblock::parse(&torn).unwrap().header()[..320], [5; 320]);
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_that_are_written_without_a_flush_between_leave_the_one_that_was_flushed() {
+    fn of_headers_written_without_flush_the_flushed_one_remains() {
         let mut page = [0; PAGE as usize];
         let mut superblock = Superblock::new();
         for i in 1..=6 {
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_and_a_header_that_were_torn_together_leave_the_header_before() {
+    fn a_torn_mark_and_header_leave_the_header_before() {
         let mut torn = page(6, 1);
         torn[SECTOR..SECTOR + 100].fill(9);
         torn[MARK + 3..MARK + 11].fill(9);
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_format_whose_change_was_torn_is_brought_up_to_date_again() {
+    fn a_torn_format_upgrade_is_repeated() {
         let newest = page(3, 0);
         for old in OLDEST_FORMAT..FORMAT {
             for cut in 0..=PREFIX {
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_and_formats_are_told_apart() {
+    fn foreign_files_and_other_formats_have_different_errors() {
         let mut plain = [0; PAGE as usize];
         plain[..4].copy_from_slice(b"redb");
         assert_eq!(Superblock::parse(&plain).unwrap_err(), SuperblockError::Format(1));
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn the_format_before_is_read_and_brought_up_to_date() {
+    fn previous_format_is_read_and_upgraded() {
         let newest = page(3, 0);
         let mut older = newest;
         set_format(&mut older, 2);

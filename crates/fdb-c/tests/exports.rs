@@ -80,7 +80,7 @@ fn exported(library: &Path) -> BTreeSet<String> {
 }
 
 #[test]
-fn exports_are_those_of_foundationdb() {
+fn exports_equal_those_of_foundationdb() {
     let Some(real) = std::env::var_os(REAL_LIBRARY_VARIABLE) else {
         println!("skipped: {REAL_LIBRARY_VARIABLE} names no libfdb_c.so to compare with");
         return;

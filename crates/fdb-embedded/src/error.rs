@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_those_that_foundationdb_gives() {
+    fn error_texts_equal_those_of_foundationdb() {
         let text = |code: i32| Code::from_raw(code).expect("not zero").message();
         assert_eq!(text(1007), c"Transaction is too old to perform reads or be committed");
         assert_eq!(text(1020), c"Transaction not committed due to conflict with another transaction");

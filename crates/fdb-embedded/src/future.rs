@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lazy_future_begins_when_it_is_asked_for() {
+    fn a_lazy_future_starts_on_first_use() {
         type Ask = fn(&Arc<Future>);
         let asks: [Ask; 3] =
             [|f| assert!(!f.is_ready()), |f| f.on_ready(Box::new(|| {})), |f| f.block_until_ready().unwrap()];

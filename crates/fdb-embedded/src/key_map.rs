@@ -314,7 +314,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_a_tree(steps in steps(), from: u8, to: u8) {
+        fn key_map_agrees_with_a_btree_map(steps in steps(), from: u8, to: u8) {
             let (mut map, mut tree) = (KeyMap::default(), BTreeMap::new());
             for (n, step) in steps.into_iter().enumerate() {
                 apply(&mut map, &mut tree, n, step);

@@ -292,7 +292,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn what_is_posted_together_is_held_until_the_end() {
+    fn batched_posts_are_held_until_the_batch_ends() {
         let batched = || BATCHED.with_borrow(|batched| batched.as_ref().map(Vec::len));
         batch_posts(|| {
             post(Tasks::from_vec(vec![Box::new(|| ()), Box::new(|| ())]));

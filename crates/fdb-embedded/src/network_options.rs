@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_checked() {
+    fn network_option_values_are_checked() {
         let int = |value: i64| Some(value.to_le_bytes());
         assert_eq!(check(9999, None), Err(Code::INVALID_OPTION));
         assert_eq!(check(30, None), Ok(()));
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn several_values_stand_between_colons() {
+    fn option_values_are_separated_by_colons() {
         assert_eq!(split(b"a:b\\:c:\\\\").unwrap(), [&b"a"[..], b"b:c", b"\\"]);
     }
 }

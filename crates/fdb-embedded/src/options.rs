@@ -241,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_checked() {
+    fn transaction_option_values_are_checked() {
         let mut options = TransactionOptions::default();
         assert_eq!(options.set(500, Some(&7i64.to_le_bytes()), false), Ok(()));
         assert_eq!(options.timeout_ms, 7);

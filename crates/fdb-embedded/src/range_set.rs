@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn packed_keys_are_what_they_were() {
+    fn packed_keys_round_trip() {
         let keys = [&b""[..], b"a", b"", b"bcd", &[0xff; 9]];
         let mut packed = PackedKeys::with_capacity(1, 2);
         keys.iter().for_each(|key| packed.push(&[&key[..key.len() / 2], &key[key.len() / 2..]]));
@@ -226,7 +226,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_a_bitmap(steps in ranges()) {
+        fn range_set_agrees_with_a_bitmap(steps in ranges()) {
             let mut set = RangeSet::default();
             let mut bitmap = [false; 40];
             for (add, begin, end) in steps {

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_s_file_is_private_and_one_that_says_no_size_is_a_problem() {
+    fn limit_file_is_private_and_an_unreadable_one_is_a_problem() {
         let dir = tempfile::tempdir().unwrap();
         // Without the variable, which the tests' environment may set.
         let origin = || limit(None, dir.path()).unwrap().1;
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_host_knows_counts_until_it_ends() {
+    fn space_known_by_the_host_counts_until_it_ends() {
         let dir = tempfile::tempdir().unwrap();
         let known = || Space::known(dir.path()).unwrap();
         assert_eq!((known().own, known().is_full, known().refuses), (0, false, None));

@@ -48,7 +48,7 @@ unsafe extern "C" {
 }
 
 #[test]
-fn what_the_header_does_not_have_ends_the_process_with_a_message() {
+fn calling_a_removed_function_aborts_with_a_message() {
     if std::env::var_os(CHILD).is_some() {
         assert_eq!(select(630, 630), 0);
         // SAFETY: null is the default cluster file.
@@ -56,7 +56,7 @@ fn what_the_header_does_not_have_ends_the_process_with_a_message() {
         return;
     }
     let child = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "--nocapture", "what_the_header_does_not_have_ends_the_process_with_a_message"])
+        .args(["--exact", "--nocapture", "calling_a_removed_function_aborts_with_a_message"])
         .env(CHILD, "1")
         .output()
         .unwrap();
@@ -66,7 +66,7 @@ fn what_the_header_does_not_have_ends_the_process_with_a_message() {
 }
 
 #[test]
-fn once_in_a_process() {
+fn network_is_set_up_run_and_stopped_once() {
     // SAFETY: these calls take no pointers.
     let (setup, run, stop) =
         unsafe { (|| sys::fdb_setup_network(), || sys::fdb_run_network(), || sys::fdb_stop_network()) };

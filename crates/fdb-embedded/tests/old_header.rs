@@ -28,7 +28,7 @@ unsafe extern "C" {
 }
 
 #[test]
-fn a_cluster_gives_a_database() {
+fn old_api_opens_a_database_through_a_cluster_handle() {
     let scratch = tempfile::tempdir().unwrap();
     let path = CString::new(format!("embedded:{}", scratch.path().display())).unwrap();
     // SAFETY: calls in the order that the old API asks for, with live handles, strings and places for results.

@@ -40,7 +40,7 @@ fn several_statements_are_kept_or_dropped_together() {
 }
 
 #[test]
-fn a_feature_of_the_caller_keeps_what_the_bounds_exclude() {
+fn a_feature_of_the_caller_overrides_version_bounds() {
     // `default` is a feature of every package, and on in this test.
     assert_eq!(if_cfg_api_versions!(max = 600, feature = "default" => { "kept" } else { "dropped" }), "kept");
     let off = if_cfg_api_versions!(min = 740, feature = "fdb-7_4" => { "kept" } else { "dropped" });

@@ -79,12 +79,12 @@ mod tests {
     use crate::MAX_PAYLOAD;
 
     #[test]
-    fn nothing_makes_no_batch() {
+    fn no_payloads_make_no_batch() {
         assert_eq!(batches(Vec::<Vec<u8>>::new(), BatchLimits::default()).count(), 0);
     }
 
     #[test]
-    fn no_payload_is_asked_for_before_its_batch_is() {
+    fn payloads_are_read_only_for_the_batch_asked_for() {
         let mut asked = 0;
         let endless = std::iter::repeat_with(|| {
             asked += 1;
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_payload_is_alone() {
+    fn a_long_payload_has_a_batch_of_its_own() {
         let (short, long) = (vec![0; 100], vec![0; MAX_PAYLOAD]);
         let payloads = [&short, &long, &short, &short, &long, &long];
         let sizes: Vec<usize> = batches(payloads, BatchLimits::default()).map(|batch| batch.len()).collect();

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn other_errors_end_the_loop_and_can_be_found_in_it() {
+    fn other_errors_end_the_retry_loop_and_can_be_downcast() {
         on_database(async |db| {
             let (attempts, queue) = (&AtomicU32::new(0), &Queue::new(b"", b"q").unwrap());
             let refused = db.run(|tr, _maybe_committed| async move {

@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_says_what_to_lower() {
+    fn size_errors_name_the_option_to_lower() {
         assert_eq!(
             FetchError::refused(given_up(2101), 10_000).to_string(),
             "cannot fetch up to 10000 items: they do not fit into one transaction; lower `k`"

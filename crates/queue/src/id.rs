@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_that_is_no_id_is_refused() {
+    fn a_malformed_item_id_is_refused() {
         for text in ["", "x", "x1", "xzz", "x+1", "0000", "é"] {
             assert_eq!(text.parse::<ItemId>(), Err(ParseIdError { text: text.to_owned() }));
         }

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn its_parts_are_big_endian() {
+    fn stamp_parts_are_big_endian() {
         let stamp = Stamp::new([0, 0, 0, 0, 0, 0, 1, 2, 0, 3], 0x0405);
         assert_eq!(stamp.to_string(), "000000000000010200030405");
         assert_eq!(stamp.version(), 0x0102);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_no_stamp_is_refused() {
+    fn a_malformed_stamp_is_refused() {
         for text in
             ["", "00", "00000000000001020003040g", "+00000000000010200030405", "é0000000000000102000304"]
         {

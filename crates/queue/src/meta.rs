@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_reason_is_cut_between_characters() {
+    fn a_long_failure_reason_is_cut_between_characters() {
         let failure = Failure::new(0, 1, &"é".repeat(300));
         assert_eq!(failure.reason, "é".repeat(250));
         let mut meta = Meta::default();

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_a_limit_is_refused_by_name() {
+    fn an_item_over_a_limit_is_refused_naming_the_field() {
         let text = |len: usize| Some("x".repeat(len));
         let longest = NewItem {
             payload: vec![0; MAX_PAYLOAD].into(),
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn so_are_options() {
+    fn push_options_over_a_limit_are_refused_naming_the_option() {
         let refused = |options: PushOptions| options.check().expect_err("it is over a limit").to_string();
         let texts = [
             refused(PushOptions { max_payload: PAYLOAD_CEILING + 1, ..PushOptions::default() }),

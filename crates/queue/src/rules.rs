@@ -80,12 +80,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn there_are_exactly_so_many_attempts(rules in any_rules(), attempt in 1..=u32::MAX, random: u64) {
+        fn retries_end_after_the_configured_attempts(rules in any_rules(), attempt in 1..=u32::MAX, random: u64) {
             prop_assert_eq!(rules.delay(attempt, random).is_some(), attempt < rules.max_attempts);
         }
 
         #[test]
-        fn waits_double_up_to_the_bound(rules in any_rules(), attempt in 1..40_u32) {
+        fn backoff_doubles_up_to_the_bound(rules in any_rules(), attempt in 1..40_u32) {
             let rules = RetryRules { max_attempts: 41, jitter: false, ..rules };
             let wait = |attempt| rules.delay(attempt, 0).expect("there are attempts left");
             prop_assert_eq!(wait(1), rules.base.min(rules.max));
@@ -93,7 +93,7 @@ mod tests {
         }
 
         #[test]
-        fn jitter_cuts_at_most_half(rules in any_rules(), attempt in 1..40_u32, random: u64) {
+        fn jitter_shortens_backoff_by_at_most_half(rules in any_rules(), attempt in 1..40_u32, random: u64) {
             let rules = RetryRules { max_attempts: 41, jitter: true, ..rules };
             let whole = RetryRules { jitter: false, ..rules }.delay(attempt, 0).unwrap();
             let cut = rules.delay(attempt, random).unwrap();
@@ -101,7 +101,7 @@ mod tests {
         }
 
         #[test]
-        fn no_rules_and_no_attempt_panic(max_attempts: u32, base: (u64, u32), max: (u64, u32), attempt: u32, random: u64) {
+        fn backoff_never_panics_or_exceeds_the_bound(max_attempts: u32, base: (u64, u32), max: (u64, u32), attempt: u32, random: u64) {
             let of = |(secs, nanos): (u64, u32)| Duration::new(secs, nanos % 1_000_000_000);
             let rules = RetryRules { max_attempts, base: of(base), max: of(max), jitter: true };
             prop_assert!(rules.delay(attempt, random).is_none_or(|wait| wait <= rules.max));

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jump_makes_nothing_older() {
+    fn a_version_jump_makes_no_version_older() {
         let mut seen = Sightings::default();
         seen.note(1_000, 10, MOST);
         seen.note(100_000_000, 12, MOST);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_and_times_that_went_back_are_forgotten() {
+    fn sightings_are_forgotten_when_versions_or_times_go_back() {
         let mut seen = Sightings::default();
         seen.note(1_000, 10, MOST);
         seen.note(9_000, 20, MOST);
@@ -134,7 +134,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn few_are_kept_and_ages_are_never_too_great_and_seldom_too_small(
+        fn kept_sightings_are_few_and_never_overstate_ages(
             steps in prop::collection::vec((1..1_000_000_u64, 1..1_000_000_u64), 1..2_000),
             most in prop_oneof![Just(MOST), Just(512_usize)],
         ) {

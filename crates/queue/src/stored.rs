@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_dead_letter_has_a_death() {
+    fn only_a_dead_letters_record_has_its_cause() {
         let death = Some(Failure::new(1, 1, "no"));
         let meta = Meta { death: death.clone(), payload_len: Some(3), ..Meta::default() };
         let of = |state| StoredItem { meta: meta.clone(), state, ..StoredItem::default() }.record();

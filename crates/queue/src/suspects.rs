@@ -163,13 +163,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_shrink_with_each_crash() {
+    fn groups_of_suspects_shrink_with_each_crash() {
         let group = |crashes| [1, 16, 160, 2_000].map(|k| Suspicion::of(crashes).group(k));
         assert_eq!([0, 1, 2, 9].map(group), [[1, 16, 160, 2_000], [1, 1, 10, 125], [1; 4], [1; 4]]);
     }
 
     #[test]
-    fn one_lease_of_suspects_of_each_queue_is_in_hand_and_one_of_the_worst_at_all() {
+    fn suspects_have_one_lease_per_queue_and_repeated_ones_one_per_process() {
         let quarantine = Quarantine::default();
         assert_eq!(quarantine.allows(b"a"), Suspicion::Often);
         let once = quarantine.enter(b"a", Suspicion::Once);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_lease_of_suspects_is_told() {
+    fn the_end_of_a_lease_of_suspects_notifies_consumers() {
         let times = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&times);
         let quarantine = Quarantine::notifying(move || {
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_picked_as_one_run() {
+    fn adjacent_picked_items_form_one_run() {
         let mut picked = Picked::default();
         [0, 1, 2, 5, 7, 8].iter().for_each(|at| picked.add(*at));
         assert_eq!((picked.runs.as_slice(), picked.len), (&[0..3, 5..6, 7..9][..], 6));

@@ -133,7 +133,7 @@ mod tests {
     const NEEDED: u64 = LENGTH + LENGTH / DRIFT;
 
     #[test]
-    fn a_lease_ends_when_versions_and_the_own_clock_say_so() {
+    fn a_lease_expires_by_both_version_and_own_clock() {
         let (history, clock) = history();
         history.note(1_000);
         clock.store(5, Ordering::Relaxed);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_stood_still_proves_nothing_of_what_was_set_at_it() {
+    fn an_unmoved_version_does_not_prove_a_leases_age() {
         let (history, clock) = history();
         history.note(1_000);
         // Set two seconds later, at the same version.
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn leases_without_a_holder_and_those_of_another_life_end_at_once() {
+    fn leases_without_deadline_or_from_later_versions_expire_at_once() {
         let (history, _) = history();
         history.note(500);
         assert_eq!(history.left(&Header::new(0, 0, &[]).0, 500), None);

@@ -228,7 +228,7 @@ mod tests {
     use crate::item::Stamp;
 
     #[test]
-    fn a_state_is_known_by_its_word() {
+    fn each_item_state_parses_from_its_name() {
         for state in ItemState::ALL {
             assert_eq!(state.to_string().parse(), Ok(state));
         }
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_of_another_state_is_refused() {
+    fn a_page_position_of_another_state_is_refused() {
         let id = ItemId::from(Stamp::from([7; 12]));
         let cursors = [
             (ItemState::Ready, Cursor::Item(id.clone())),
@@ -256,7 +256,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn places_round_trip(id: [u8; 12], due: u64, session: [u8; 16], number: u64, index: u32) {
+        fn page_positions_round_trip(id: [u8; 12], due: u64, session: [u8; 16], number: u64, index: u32) {
             let id = ItemId::from(Stamp::from(id));
             let cursors = [
                 (ItemState::Dead, Cursor::Item(id.clone())),
@@ -269,7 +269,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_read_without_panic(text: String) {
+        fn a_page_position_of_any_text_is_read_without_panic(text: String) {
             for state in ItemState::ALL {
                 let _ = Cursor::parse(state, &text);
             }

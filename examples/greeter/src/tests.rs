@@ -16,7 +16,7 @@ async fn greeted(database: &TestDatabase, name: &str) -> u64 {
 }
 
 #[test]
-fn settings_are_checked() {
+fn wrong_settings_are_refused() {
     let problem = |text: &str| Greet::from_config(&text.parse().unwrap()).unwrap_err().to_string();
     assert_eq!(problem("pause = '1s'"), "missing field `greeting`");
     assert_eq!(problem("greeting = ''"), "greeting = \"\": say something, as in \"Good morning\"");
@@ -24,7 +24,7 @@ fn settings_are_checked() {
 }
 
 #[tokio::test]
-async fn what_is_no_name_is_a_dead_letter() {
+async fn an_item_without_a_valid_name_becomes_a_dead_letter() {
     let kit = Kit::new(greet());
     assert_eq!(kit.handle("").await, Outcome::dead("nobody is named"));
     assert!(matches!(kit.handle(b"\xff").await, Outcome::Dead(_)));
@@ -32,7 +32,7 @@ async fn what_is_no_name_is_a_dead_letter() {
 }
 
 #[tokio::test]
-async fn who_does_not_open_is_tried_again_later() {
+async fn an_unopened_door_is_retried_later() {
     let database = TestDatabase::new().unwrap();
     let kit = Kit::new(greet()).exactly_once(&database);
     let bob = |attempt| kit.handle(Sample::new("bob").attribute("knocks", "3").attempt(attempt));

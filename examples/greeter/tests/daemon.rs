@@ -37,7 +37,7 @@ async fn greeted(db: &Database, name: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn it_greets_everyone_once_and_keeps_what_it_cannot_greet() {
+async fn daemon_greets_each_name_once_and_keeps_bad_items_as_dead_letters() {
     let directory = tempfile::tempdir().unwrap();
     // A directory, or the cluster that the environment names. There, no other run has this name.
     let embedded = format!("embedded:{}", directory.path().join("data").display());
@@ -84,7 +84,7 @@ async fn it_greets_everyone_once_and_keeps_what_it_cannot_greet() {
 }
 
 #[tokio::test]
-async fn its_configuration_is_checked_with_its_handler() {
+async fn config_check_reports_wrong_handler_settings() {
     let directory = tempfile::tempdir().unwrap();
     let wrong = directory.path().join("wrong.toml");
     let text = std::fs::read_to_string(CONFIG).unwrap().replace("pause = \"100ms\"", "pose = \"100ms\"");
@@ -101,7 +101,7 @@ async fn its_configuration_is_checked_with_its_handler() {
 }
 
 #[tokio::test]
-async fn it_has_a_name_and_a_version_of_its_own() {
+async fn version_option_prints_the_examples_name_and_version() {
     let output = Command::new(env!("CARGO_BIN_EXE_greeter")).arg("--version").output().await.unwrap();
     let version = concat!("greeter ", env!("CARGO_PKG_VERSION"), "\n");
     assert_eq!(String::from_utf8(output.stdout).unwrap(), version);

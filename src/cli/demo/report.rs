@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_clean_only_if_each_item_was_consumed_once() {
+    fn a_report_is_clean_only_if_each_item_was_consumed_once() {
         assert!(report(1..=ITEMS).is_clean());
         assert!(!report(2..=ITEMS).is_clean());
         assert!(!report((1..=ITEMS).chain(1..2)).is_clean());

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clusters_clock_goes_as_this_one() {
+    fn a_clock_that_differs_from_the_clusters_is_a_problem() {
         let rows = [Moment { time: 1_000, version: 0 }, Moment { time: 1_060, version: 60_000_000 }];
         let judge = |version, now| lines(|it| judge_cluster(&rows, version, now, it));
         insta::assert_snapshot!(judge(65_000_000, 1_066.0), @"clock     fine     within 10 s of the cluster's");

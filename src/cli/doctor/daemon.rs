@@ -158,13 +158,13 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_works_is_fine() {
+    fn a_working_daemon_is_reported_as_fine() {
         let figures = json!({ "pid": 7, "version": "1.2.3", "database": { "url": "embedded:/data" }, "queues": [{ "queue": "a" }] });
         insta::assert_snapshot!(judged(&figures), @"daemon    fine     the one at 127.0.0.1:7420, process 7, version 1.2.3, is ready");
     }
 
     #[test]
-    fn what_is_out_of_the_ordinary_is_noted() {
+    fn pauses_refused_configurations_and_unreadiness_are_noted() {
         let pause = json!({ "reason": "", "frozen": false });
         let queues: Vec<_> = ["a", "b", "c", "d", "e\u{1b}[2J", "f"]
             .iter()
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn handlers_that_cannot_work_and_takes_that_fail_are_problems() {
+    fn unavailable_handlers_and_failing_fetches_are_problems() {
         let figures = json!({ "pid": 7, "version": "1.2.3", "queues": [
             { "queue": "mails", "unavailable": { "since": 1, "reason": "its command cannot be started: no\u{1b}[2J", "tries": 3 } },
             { "queue": "bills", "fetch_error": "transaction too old" },
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frozen_queue_is_used_where_it_was_moved_to() {
+    fn a_frozen_queue_is_noted_with_the_database_it_moved_to() {
         let moved = json!({ "reason": "kvqueue migrate moved it to embedded:/new", "frozen": true });
         let figures = json!({
             "pid": 7, "version": "1.2.3", "database": { "url": "embedded:/data" },

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_unit_that_comes_with_kvqueue_fits() {
+    fn the_packaged_unit_is_reported_as_fine() {
         let fits = judged(&[], 30);
         insta::assert_snapshot!(fits, @"unit      fine     kvqueue.service starts /usr/bin/kvqueue, and gives a stop the time it needs");
         assert_eq!(judged(&[("notify-reload", "notify")], 30), fits);

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_make_the_target_the_source_and_there_are_none_without_a_difference() {
+    fn changes_make_the_target_equal_to_the_source() {
         let all = all_rows();
         for (source, target) in all.iter().flat_map(|source| all.iter().map(move |target| (source, target))) {
             let (source_page, target_page) = (page(source), page(target));
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checksum_tells_where_one_part_ends_and_the_next_begins() {
+    fn checksum_depends_on_the_boundaries_of_keys_and_values() {
         let checksum = |rows: &[(&[u8], &[u8])]| {
             let mut digest = xxhash3_128::Hasher::new();
             rows.iter().for_each(|(key, value)| add_to(&mut digest, key, value));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_compared_as_far_as_both_are_known() {
+    fn pages_are_compared_up_to_the_end_of_the_shorter_one() {
         let row = |key: &'static str| (key.as_bytes().into(), b"".as_slice().into());
         let short = Page { rows: vec![row("a"), row("b")], through: Some(b"b".to_vec()) };
         let long = Page { rows: vec![row("a"), row("c"), row("d")], through: None };

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_page_ends_the_phase() {
+    fn the_last_page_ends_the_copying_phase() {
         let row = || (b"k".as_slice().into(), b"value".as_slice().into());
         let begun = Record::new([1; 16], Phase::Copying);
         let first = after(&begun, &Page { rows: vec![row(), row()], through: Some(b"k".to_vec()) });

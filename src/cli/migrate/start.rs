@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_migration_begins_where_there_is_nothing_and_goes_on_where_its_own_is() {
+    fn a_migration_begins_at_an_empty_target_and_continues_its_own() {
         assert_eq!(decided(None, None, false), Ok(Start::Begin(None)));
         // It died before the target knew of it.
         assert_eq!(decided(record(Phase::Leaving, OWN), None, false), Ok(Start::Begin(Some(OWN))));
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_copied_over_what_is_somebody_elses() {
+    fn a_migration_does_not_overwrite_another_queue_or_migration() {
         refused(None, None, true, "did not come from this source");
         refused(record(Phase::Leaving, OWN), None, true, "did not come from this source");
         refused(None, record(Phase::Arrived, OTHER), true, "did not come from this source");
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_moved_away_is_moved_again_only_if_somebody_says_so() {
+    fn a_queue_that_was_moved_away_is_moved_again_only_with_again() {
         for phase in [Phase::Fenced, Phase::Left] {
             refused(record(phase, OWN), None, false, "--again");
             let found = Found { source: record(phase, OWN), source_has_queue: true, ..Found::default() };

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_that_is_behind_is_put_ahead_or_refused() {
+    fn a_target_with_lower_versions_is_advanced_or_refused() {
         assert_eq!(decide(5, 5, false), Deed::Nothing);
         assert_eq!(decide(5, 6, true), Deed::Nothing);
         assert_eq!(decide(6, 5, true), Deed::Advance(60_000_006));

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_or_changed_is_noticed() {
+    fn missing_or_changed_lines_are_detected_by_the_end_line() {
         let tally = |header: &str, items: &[&str]| {
             let mut tally = Tally::new();
             tally.header(header.as_bytes());

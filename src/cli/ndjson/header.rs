@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_says_what_it_is_and_of_which_format() {
+    fn an_export_header_has_format_and_kind() {
         let queue = Queue::of_kind(b"", b"q", Kind::Priority(End::Max, kvqueue_queue::Packing::Raw)).unwrap();
         let line = Header::line(&queue, &["ready"], "2026-01-01T00:00:00.000Z");
         assert!(line.starts_with("{\"kvqueue_export\":1,"), "{line}");

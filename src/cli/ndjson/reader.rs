@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_named_by_its_line() {
+    fn damage_in_an_export_is_reported_with_its_line() {
         let whole = export(&["a", "b"]);
         let lines: Vec<_> = whole.lines().collect();
         assert!(damage(&lines[1..].join("\n")).starts_with("line 1 of the export: this is no export"));
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn wherever_it_is_cut_it_is_refused() {
+    fn an_export_cut_off_anywhere_is_refused() {
         let whole = export(&["a", "b"]);
         // All but the last newline.
         for at in 0..whole.len() - 1 {

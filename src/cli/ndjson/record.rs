@@ -253,7 +253,7 @@ mod tests {
         }
 
         #[test]
-        fn a_line_that_is_cut_is_refused(payload: String, cut: prop::sample::Index) {
+        fn an_item_line_that_is_cut_off_is_refused(payload: String, cut: prop::sample::Index) {
             let item = StoredItem { payload: payload.into(), ..StoredItem::default() };
             let line = line(&"x01".parse().unwrap(), &item).unwrap();
             prop_assert!(parse(&line.as_bytes()[..cut.index(line.len())]).is_err());
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn errors_of_an_item_line_name_the_field() {
         let of = |line: &str| parse(line.as_bytes()).expect_err("it is wrong");
         let cases = [
             (r#"{"state":"ready"}"#, "it has no payload: give it one as `payload` or `payload_base64`"),

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_past_is_due_at_once() {
+    fn an_item_due_in_the_past_is_ready_at_once() {
         assert_eq!(When::At(7).due(7), None);
         assert_eq!(When::At(8).due(7), Some(8));
         assert_eq!(delay("0s").unwrap().due(7), None);

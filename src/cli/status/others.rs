@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn the_queues_with_the_most_items_are_named() {
+    fn other_queues_with_the_most_items_are_listed() {
         assert_eq!(shown(&[]), None);
         assert_eq!(shown(&[1]).unwrap(), "1 other queue in the database: q0 1 ready");
         let many = shown(&[0, 0, 7, 1, 0, 0, 2]).unwrap();

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_and_its_queues() {
+    fn status_shows_the_daemon_and_its_queues() {
         let figures = figures();
         let lines = [about(&figures, 7_381_000), Table::new(&figures.queues, 200).lines()].concat();
         insta::assert_snapshot!(shown(&lines, false, 200), @r"
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_terminal_shows_what_matters() {
+    fn a_narrow_terminal_omits_the_least_important_columns() {
         let figures = figures();
         let table = |width| shown(&Table::new(&figures.queues, width).lines(), false, width);
         insta::assert_snapshot!(table(80), @r"
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_not_ready_says_why() {
+    fn status_of_an_unready_daemon_shows_the_reasons() {
         let mut figures = Figures { phase: "draining".to_owned(), ..figures() };
         figures.not_ready = vec!["the daemon is stopping".to_owned()];
         let lines = shown(&about(&figures, 1_500), true, 60);
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_without_space_says_what_follows() {
+    fn status_of_a_full_disk_shows_the_refused_pushes() {
         let plenty = Space { free: 9 << 30, total: 10 << 30, min_free: 512 << 20, ..Space::default() };
         let why = "the disk of /data has too little free space".to_owned();
         let file = || "from the configuration".to_owned();
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_cut_by_what_is_seen_of_it() {
+    fn a_coloured_line_is_cut_by_its_visible_width() {
         let line = Line(vec![("abc".to_owned(), Mood::Bad), ("def".to_owned(), Mood::Plain)]);
         assert_eq!(line.show(true, 4), "\x1b[31mabc\x1b[0md");
         assert_eq!(line.show(false, 2), "ab");

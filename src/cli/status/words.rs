@@ -67,12 +67,12 @@ mod tests {
     }
 
     #[test]
-    fn slow_is_not_nothing() {
+    fn a_low_rate_is_not_shown_as_zero() {
         assert_eq!([0.0, 0.01, 1.26, 9.96, 1_234.5].map(rate), ["0", "0.1", "1.3", "10", "1234"]);
     }
 
     #[test]
-    fn no_name_does_anything_to_the_terminal() {
+    fn control_characters_in_queue_names_are_escaped() {
         assert_eq!(fitting("mail", 4), "mail");
         assert_eq!(fitting("a\x1b[2J\u{202e}b", 40), "a\\u{1b}[2J\\u{202e}b");
         assert_eq!(fitting("abcdefghij", 5), "ab…ij");

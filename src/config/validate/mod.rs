@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handler_may_take_longer_than_a_stop_waits_where_items_go_back() {
+    fn handler_timeout_may_exceed_the_shutdown_timeout_unless_at_most_once() {
         for delivery in ["at-least-once", "exactly-once"] {
             let text =
                 format!("[queues.q]\nhandler = 'log'\nhandler-timeout = '1h'\ndelivery = '{delivery}'");

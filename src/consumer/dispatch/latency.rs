@@ -27,7 +27,7 @@ mod tests {
     use crate::testing::Sample;
 
     #[test]
-    fn only_the_first_attempt_is_new() {
+    fn pickup_latency_counts_only_first_attempts() {
         let [first, second] = [1, 2].map(|attempt| Sample::new("").attempt(attempt).build());
         assert!(is_new(&first) && !is_new(&second));
     }

@@ -81,14 +81,14 @@ mod tests {
     }
 
     #[test]
-    fn after_the_last_attempt_it_is_dead() {
+    fn a_failure_of_the_last_attempt_is_a_dead_letter() {
         let dead = ItemOutcome::Dead(Failure::new(NOW, 3, "no"));
         assert_eq!(outcome_of(Outcome::retry("no"), 3), dead);
         assert_eq!(outcome_of(Outcome::RetryAfter(Duration::from_secs(9), "no".to_owned()), 3), dead);
     }
 
     #[test]
-    fn a_handler_may_name_the_pause() {
+    fn a_handler_may_set_the_backoff() {
         let after = |pause| outcome_of(Outcome::RetryAfter(pause, "no".to_owned()), 1);
         assert_eq!(after(Duration::from_secs(9)), again(Some(NOW + 9_000), 1));
         assert_eq!(after(Duration::from_micros(1)), again(Some(NOW + 1), 1));
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn other_outcomes_are_the_handlers() {
+    fn other_outcomes_are_taken_from_the_handler_unchanged() {
         assert_eq!(outcome_of(Outcome::Done, 3), ItemOutcome::Done);
         assert_eq!(outcome_of(Outcome::Release, 3), ItemOutcome::Release);
         assert_eq!(outcome_of(Outcome::unavailable("no"), 3), ItemOutcome::Release);

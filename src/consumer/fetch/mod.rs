@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_large_k_is_not_multiplied() {
+    fn prefetch_of_a_large_batch_size_is_bounded() {
         let k = |k| NonZeroUsize::new(k).unwrap();
         assert_eq!(FetchRequest::new(k(900), 3).items().get(), 1_800);
         assert_eq!(FetchRequest::new(k(10_000), 3).items().get(), 10_000);

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_goes_on_from_what_it_last_learned() {
+    fn version_clock_extrapolates_from_the_last_known_version() {
         let clock = VersionClock::default();
         assert_eq!(clock.since(5, Instant::now()), None);
         clock.learn(Some(90_000_000));

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_that_was_left_counts_once() {
+    fn a_released_item_counts_once_toward_its_slice() {
         let (mut slices, mut receivers) = Slices::new(std::slice::from_ref(&(0..3)));
         slices.leave(0..1);
         slices.acknowledged(0);

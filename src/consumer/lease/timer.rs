@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn outcomes_wait_for_others_but_not_long() {
+    fn outcomes_are_gathered_for_a_bounded_time() {
         let mut timer = timer(3);
         let start = timer.changed_at;
         timer.outcomes_pending(start, GATHER);

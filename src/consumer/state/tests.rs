@@ -54,7 +54,7 @@ fn a_request_may_be_withdrawn_before_the_drain_arrives() {
 }
 
 #[test]
-fn late_events_change_nothing() {
+fn late_events_have_no_effect() {
     assert_eq!(last(&[Started, Slow]), []);
     assert_eq!(last(&[Started, Drain, Drain]), []);
     assert_eq!(last(&[Started, Drain, Withdrawn, Drain]), []);
@@ -74,7 +74,7 @@ const fn took(batches: usize) -> Event {
 }
 
 #[test]
-fn where_batches_go_quickly_the_next_ones_are_taken_ahead() {
+fn the_next_batches_are_prefetched_while_batches_are_quick() {
     assert_eq!(busy(&[]), [Dispatch, Prefetch(3)]);
     assert_eq!(busy(&[took(3)]), []);
     assert_eq!(busy(&[took(1), done(0)]), [Dispatch]);
@@ -82,7 +82,7 @@ fn where_batches_go_quickly_the_next_ones_are_taken_ahead() {
 }
 
 #[test]
-fn more_are_taken_when_half_of_them_are_gone() {
+fn prefetch_is_repeated_when_half_of_it_is_used() {
     assert_eq!(busy(&[took(3), QUICK]), [Dispatch]);
     assert_eq!(busy(&[took(3), QUICK, QUICK]), [Dispatch, Prefetch(2)]);
     assert_eq!(busy(&[took(3), QUICK, done(1)]), [Dispatch]);
@@ -91,7 +91,7 @@ fn more_are_taken_when_half_of_them_are_gone() {
 }
 
 #[test]
-fn a_take_ahead_that_is_late_is_the_next_take() {
+fn a_late_prefetch_serves_as_the_next_fetch() {
     assert_eq!(busy(&[QUICK]), []);
     assert_eq!(busy(&[QUICK, took(3)]), [Dispatch]);
     assert_eq!(busy(&[QUICK, took(1)]), [Dispatch, Prefetch(3)]);
@@ -99,13 +99,13 @@ fn a_take_ahead_that_is_late_is_the_next_take() {
 }
 
 #[test]
-fn a_take_ahead_that_brings_nothing_is_made_again_when_the_batch_is_handled() {
+fn an_empty_prefetch_is_repeated_after_the_batch() {
     assert_eq!(busy(&[Fetched(Found::Nothing)]), []);
     assert_eq!(busy(&[Fetched(Found::Nothing), QUICK]), [Fetch]);
 }
 
 #[test]
-fn what_was_taken_ahead_does_not_wait_for_a_slow_handler() {
+fn prefetched_items_are_released_if_the_handler_is_slow() {
     assert_eq!(busy(&[took(2), Slow]), [Release]);
     assert_eq!(busy(&[Slow, took(2)]), [Release]);
     assert_eq!(busy(&[Slow]), []);
@@ -113,7 +113,7 @@ fn what_was_taken_ahead_does_not_wait_for_a_slow_handler() {
 }
 
 #[test]
-fn what_was_given_back_is_not_overtaken_by_a_take_that_was_under_way() {
+fn a_prefetch_in_flight_does_not_overtake_released_items() {
     let slow = [took(3), QUICK, QUICK, Slow];
     assert_eq!(busy(&slow), [Release]);
     let after = |events: &[Event]| busy(&[&slow[..], events].concat());
@@ -125,7 +125,7 @@ fn what_was_given_back_is_not_overtaken_by_a_take_that_was_under_way() {
 }
 
 #[test]
-fn a_drain_gives_back_what_was_taken_ahead() {
+fn a_drain_releases_prefetched_items() {
     assert_eq!(busy(&[took(2), Drain]), [Release]);
     assert_eq!(busy(&[Drain, took(2)]), [Release]);
     for end in [[Withdrawn, QUICK], [QUICK, Withdrawn]] {
@@ -246,7 +246,7 @@ fn explore(state: &State, actor: &Actor, steps: u32) {
 }
 
 #[test]
-fn whatever_happens_something_is_under_way_and_no_items_are_forgotten() {
+fn every_event_leaves_work_in_progress_and_all_items_accounted_for() {
     let (mut state, mut actor) = (State::new(), Actor::default());
     state.on(Started).into_iter().for_each(|effect| actor.carry_out(effect));
     explore(&state, &actor, 7);

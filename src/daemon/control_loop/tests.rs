@@ -90,7 +90,7 @@ fn a_queue_can_be_paused_locally() {
 }
 
 #[test]
-fn a_reload_is_answered_when_all_consumers_are_those_that_are_wanted() {
+fn a_reload_is_answered_after_all_consumers_are_replaced() {
     AtWork::run(async |daemon| {
         let put = |text: &str| text.clone_into(&mut daemon.next.lock().unwrap());
         put(
@@ -110,7 +110,7 @@ fn a_reload_is_answered_when_all_consumers_are_those_that_are_wanted() {
 }
 
 #[test]
-fn who_gives_orders_in_a_drain_hears_of_it() {
+fn commands_during_a_drain_are_refused() {
     AtWork::run(async |daemon| {
         let (control, shutdown) = (daemon.control.clone(), daemon.shared.shutdown.clone());
         // The first is given before, and not seen to.

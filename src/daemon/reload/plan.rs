@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_replace_the_runtime_and_consumer_counts_do_not() {
+    fn changed_settings_replace_the_queue_runtime_and_consumer_counts_do_not() {
         assert_eq!(
             of_a("'log'\nconsumers = [ { k = 3 } ]"),
             (vec!["queues.a.consumers".to_owned()], true, true)

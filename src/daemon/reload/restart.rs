@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_reference_names_them_all() {
+    fn the_reference_names_all_keys_that_need_a_restart() {
         let reference = include_str!("../../../docs/CONFIG.md");
         let line = reference.lines().find(|line| line.starts_with("| only at a start:")).unwrap();
         for pattern in AT_START {

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_started_is_told_with_the_reason() {
+    fn a_program_that_cannot_be_started_is_reported_with_the_reason() {
         let directory = tempfile::tempdir().unwrap();
         let file = |name: &str, text: &str, mode| {
             let path = directory.path().join(name);

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn no_code_needs_to_be_deadly() {
+    fn dead_exit_codes_may_be_empty() {
         let settings = settings("command = ['x']\ndead-exit-codes = []");
         assert_eq!(exited(&settings, 65), Outcome::retry("x failed with exit status: 65: so"));
     }

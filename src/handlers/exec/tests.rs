@@ -18,7 +18,7 @@ fn script(directory: &Path, script: &str, more: &str) -> Kit {
 }
 
 #[test]
-fn the_command_gets_payload_and_circumstances() {
+fn the_command_gets_the_payload_and_environment_of_its_item() {
     let directory = tempfile::tempdir().unwrap();
     let kit = script(directory.path(), "cat > payload; env > environment", "");
     let item = Sample::new("hello").attempt(2).attribute("to", "ann").content_type("text/plain\0");
@@ -44,7 +44,7 @@ fn exit_codes_are_outcomes() {
 }
 
 #[test]
-fn a_failing_command_says_why_and_not_for_ever() {
+fn a_failure_reason_has_the_beginning_of_the_commands_stderr() {
     let directory = tempfile::tempdir().unwrap();
     let kit = script(
         directory.path(),
@@ -62,7 +62,7 @@ fn a_command_that_cannot_be_started_makes_the_handler_unavailable() {
 }
 
 #[test]
-fn an_item_that_no_environment_can_hold_is_a_failed_item() {
+fn an_item_too_large_for_the_environment_fails() {
     let directory = tempfile::tempdir().unwrap();
     // Linux takes 128 KiB for one variable.
     let item = Sample::new("").attribute("long", "x".repeat(200_000));
@@ -73,7 +73,7 @@ fn an_item_that_no_environment_can_hold_is_a_failed_item() {
 }
 
 #[test]
-fn a_cancelled_command_is_killed_with_what_it_started() {
+fn a_cancelled_command_is_killed_with_its_children() {
     let directory = tempfile::tempdir().unwrap();
     let fifo = directory.path().join("fifo");
     assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_may_come_as_an_attribute_and_has_to_be_one() {
+    fn trace_parent_is_read_from_an_attribute_if_valid() {
         let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         let said = values(&Sample::new("").attribute("traceparent", parent).build());
         assert!(said.contains(&format!("TRACEPARENT={parent}")), "{said:?}");
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_not_said() {
+    fn variables_of_unknown_values_are_unset() {
         let said = of("emails", &Sample::new("").build(), None);
         let absent: Vec<_> =
             said.iter().filter(|(_, value)| value.is_none()).map(|(name, _)| *name).collect();
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_may_run_kvqueue_itself() {
+    fn item_variables_are_not_settings_of_a_nested_kvqueue() {
         for (name, _) in of("q", &Sample::new("").build(), None) {
             assert!(name == TRACE_PARENT || is_reserved(name), "{name} would be taken for a setting");
         }

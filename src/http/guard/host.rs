@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_of_loopback_will_do() {
+    fn only_loopback_host_names_are_accepted() {
         let hosts = Hosts::of(Some("127.0.0.2:7420".parse().unwrap()));
         let check = |host: &'static str| {
             let mut headers = HeaderMap::new();

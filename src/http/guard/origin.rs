@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_own_pages_and_named_ones_will_do() {
+    fn only_own_and_configured_origins_are_accepted() {
         let ok = |pairs: &[(&'static str, &'static str)]| {
             let mut headers = HeaderMap::new();
             for (name, value) in pairs {

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_file_is_read_after_the_pause_and_not_before() {
+    async fn token_file_is_read_again_only_after_a_pause() {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::set_permissions(file.path(), fs::Permissions::from_mode(0o600)).unwrap();
         let write = |secret: &str| fs::write(file.path(), secret).unwrap();

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_will_not_do_is_refused() {
+    fn an_unsuitable_token_file_is_refused() {
         insta::assert_snapshot!(read(b"0123456789abcdef", 0o644).unwrap_err(), @r#"http.token-file = "FILE": everybody on this machine may use it (mode 644); take that away with chmod o= and change the secret"#);
         insta::assert_snapshot!(read(b" 0123456789abcde\n", 0o600).unwrap_err(), @r#"http.token-file = "FILE": the secret has 15 characters, fewer than 16; make one with: openssl rand -hex 32"#);
         insta::assert_snapshot!(read(b"0123456789 abcdef", 0o600).unwrap_err(), @r#"http.token-file = "FILE": the secret has characters that cannot be sent; make one with: openssl rand -hex 32"#);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_secret_itself_will_do() {
+    fn only_the_exact_secret_is_accepted() {
         let token = read(b"0123456789abcdef\n", 0o640).unwrap();
         let check = |value: &'static str| {
             let mut headers = HeaderMap::new();

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_is_what_it_says() {
+    fn push_body_items_are_parsed_with_all_fields() {
         assert_eq!(item(&json!({"payload": "a"})).unwrap(), NewItem::new("a"));
         assert_eq!(item(&json!({"payload_base64": "/w=="})).unwrap(), NewItem::new(b"\xff".to_vec()));
         for value in [json!({"a": [1, null]}), json!("text"), json!(17), json!(false), json!(null)] {
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_of_a_push_body_name_the_field() {
         let wrong = |entry: Value| item(&entry).unwrap_err();
         insta::assert_snapshot!(wrong(json!({})), @"items[0]: it has no payload; give one of payload, payload_base64 and payload_json");
         insta::assert_snapshot!(wrong(json!({"payload": "", "payload_base64": ""})), @"items[0]: it has more than one payload; give one of payload, payload_base64 and payload_json");
@@ -300,7 +300,7 @@ mod tests {
         }
 
         #[test]
-        fn any_payload_comes_through(payload: Vec<u8>) {
+        fn any_payload_passes_through_base64(payload: Vec<u8>) {
             let entry = json!({"payload_base64": BASE64_STANDARD.encode(&payload)});
             prop_assert_eq!(item(&entry).unwrap().payload, payload);
         }

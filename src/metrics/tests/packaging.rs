@@ -81,7 +81,7 @@ fn check(what: &str, expressions: &str) {
 }
 
 #[test]
-fn the_dashboard_names_metrics_that_there_are() {
+fn the_dashboard_names_existing_metrics() {
     let expressions = dashboard();
     assert!(expressions.len() > 20, "{expressions:?}");
     check("packaging/grafana/kvqueue.json", &expressions.join("\n"));
@@ -97,7 +97,7 @@ fn the_dashboard_shows_every_metric_of_a_queue() {
 }
 
 #[test]
-fn the_alerts_name_metrics_that_there_are() {
+fn the_alerts_name_existing_metrics() {
     for file in ["packaging/alerts/kvqueue.yml", "packaging/alerts/tests.yml"] {
         let lines = read(file);
         let lines: Vec<_> =
@@ -119,7 +119,7 @@ fn manual() -> String {
 }
 
 #[test]
-fn the_manual_says_what_to_do_about_each_alert() {
+fn the_manual_explains_each_alert() {
     let alerts = read("packaging/alerts/kvqueue.yml");
     let alerts: BTreeSet<_> =
         alerts.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();

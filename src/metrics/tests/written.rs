@@ -46,7 +46,7 @@ fn promtool_accepts_the_metrics() {
 }
 
 #[test]
-fn figures_have_their_labels() {
+fn metrics_have_their_labels() {
     let text = text(&status());
     for line in [
         "# TYPE kvqueue_items_fetched counter",
@@ -75,7 +75,7 @@ fn figures_have_their_labels() {
 }
 
 #[test]
-fn a_queue_that_nobody_has_looked_at_has_no_items() {
+fn a_queue_without_statistics_has_no_item_metrics() {
     let text = text(&status());
     assert!(!text.contains(r#"kvqueue_queue_items{queue="quiet""#));
     assert!(!text.contains(r#"kvqueue_queue_oldest_ready_age_seconds{queue="quiet""#));
@@ -125,7 +125,7 @@ fn texts(length: usize) -> Vec<String> {
 }
 
 #[test]
-fn any_name_comes_back() {
+fn any_queue_name_round_trips_through_a_label() {
     let names: Vec<_> = (1..=4).flat_map(texts).collect();
     let mut config = Config::default();
     config.queues.extend(names.iter().map(|name| (name.clone(), QueueConfig::new("log"))));

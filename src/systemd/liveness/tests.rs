@@ -63,7 +63,7 @@ fn a_fetch_that_does_not_end_is_stuck() {
 }
 
 #[test]
-fn a_consumer_that_is_passed_over_is_stuck_and_one_among_many_is_not() {
+fn a_consumer_skipped_by_fetches_is_stuck_and_one_among_many_is_not() {
     let taking = |consumers, fetches| Observation { consumers, fetches, ..observed(ConsumerState::Fetching) };
     // The database is away: each of a hundred takes for one consumer alone fails after ten seconds.
     assert!(!is_stuck(&taking(100, 99)));
@@ -87,7 +87,7 @@ fn a_consumer_of_a_paused_queue_is_not_stuck() {
 }
 
 #[test]
-fn an_idle_queue_is_polled_now_and_then() {
+fn an_idle_consumer_without_polls_is_stuck() {
     let idle =
         |lasted, last_fetch| is_stuck(&Observation { lasted, last_fetch, ..observed(ConsumerState::Idle) });
     assert!(!idle(LONG, seconds(345)));
@@ -99,7 +99,7 @@ fn an_idle_queue_is_polled_now_and_then() {
 }
 
 #[test]
-fn a_handler_may_take_its_time() {
+fn a_slow_handler_is_not_stuck() {
     assert!(!is_stuck(&observed(ConsumerState::Handling)));
     assert!(
         !is_stuck(&Observation { held: None, ..observed(ConsumerState::Handling) }),
@@ -108,14 +108,14 @@ fn a_handler_may_take_its_time() {
 }
 
 #[test]
-fn a_lease_is_extended_or_given_up() {
+fn a_lease_held_too_long_without_extension_is_stuck() {
     let held = |age| is_stuck(&Observation { held: Some(seconds(age)), ..observed(ConsumerState::Handling) });
     assert!(!held(105));
     assert!(held(106));
 }
 
 #[test]
-fn a_call_ends_some_time_after_its_limit() {
+fn a_call_far_over_its_timeout_is_stuck() {
     let timeout = Some(seconds(10));
     let called = |age| {
         is_stuck(&Observation { called: Some(seconds(age)), timeout, ..observed(ConsumerState::Handling) })
@@ -140,7 +140,7 @@ fn handled_items_are_acknowledged_within_a_lease() {
 }
 
 #[test]
-fn pauses_and_ends_have_their_time() {
+fn backoff_and_closing_beyond_their_limits_are_stuck() {
     let lasted = |state, age| is_stuck(&Observation { lasted: seconds(age), ..observed(state) });
     assert!(!lasted(ConsumerState::Backoff, 55));
     assert!(lasted(ConsumerState::Backoff, 56));

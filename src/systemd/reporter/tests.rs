@@ -50,7 +50,7 @@ const READY: &str = "READY=1 STATUS=0 queues, 0 consumers, 0 in flight, 0 items/
 const RELOADING: &str = "RELOADING=1 MONOTONIC_USEC=.. STATUS=reloading the configuration";
 
 #[test]
-fn each_phase_is_told_in_one_message() {
+fn each_phase_is_notified_in_one_message() {
     let scene = Scene::new(false);
     let Scene { status, reporter, .. } = &scene;
     reporter.round(None);
@@ -66,7 +66,7 @@ fn each_phase_is_told_in_one_message() {
 }
 
 #[test]
-fn nothing_but_more_time_follows_a_stop() {
+fn only_timeout_extensions_follow_a_stop() {
     let scene = Scene::new(false);
     scene.status.phase(Phase::Ready);
     scene.status.phase(Phase::Reloading);
@@ -79,7 +79,7 @@ fn nothing_but_more_time_follows_a_stop() {
 }
 
 #[test]
-fn time_is_asked_for_again_and_again_and_not_without_end() {
+fn timeout_extensions_are_repeated_up_to_a_bound() {
     let scene = Scene::new(false);
     scene.status.draining(Duration::from_secs(10));
     let start = Instant::now();
@@ -106,7 +106,7 @@ fn the_watchdog_is_fed_while_nothing_is_stuck() {
 }
 
 #[test]
-fn a_reload_before_the_start_is_part_of_the_start() {
+fn a_reload_before_readiness_sends_no_reload_messages() {
     let scene = Scene::new(false);
     scene.status.phase(Phase::Reloading);
     scene.status.phase(Phase::Ready);

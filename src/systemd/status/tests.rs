@@ -18,7 +18,7 @@ fn shown(status: &DaemonStatus, rate: f64) -> String {
 }
 
 #[test]
-fn the_line_says_what_the_daemon_does() {
+fn status_line_shows_the_phase_and_figures() {
     let status = status();
     assert_eq!(shown(&status, 0.0), "waiting for the database");
     status.phase(Phase::Ready);
@@ -34,7 +34,7 @@ fn the_line_says_what_the_daemon_does() {
 }
 
 #[test]
-fn the_line_says_what_is_wrong() {
+fn status_line_shows_problems() {
     let status = status();
     status.phase(Phase::Ready);
     status.pause_state(&"b".into()).pause_locally(true);
@@ -46,7 +46,7 @@ fn the_line_says_what_is_wrong() {
 }
 
 #[test]
-fn the_line_is_one_line_and_not_too_long() {
+fn status_line_has_no_newlines_and_a_bounded_length() {
     let status = status();
     status.phase(Phase::Ready);
     status.refused("ü\n".repeat(1_000));
@@ -56,7 +56,7 @@ fn the_line_is_one_line_and_not_too_long() {
 }
 
 #[test]
-fn rates_are_short() {
+fn rates_are_shown_with_few_digits() {
     let rates = [0.0, 0.04, 9.949, 9.95, 999.4, 1_000.0, 999_949.0, 2.5e6];
     assert_eq!(rates.map(short), ["0", "0.0", "9.9", "10", "999", "1.0k", "999.9k", "2.5M"]);
 }

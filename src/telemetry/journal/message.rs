@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_has_the_code_the_fields_and_those_of_the_span() {
+    fn a_journal_message_has_the_fields_of_event_and_span() {
         let memory = Memory::default();
         let subscriber = tracing_subscriber::registry().with(Gathered(memory.clone()));
         tracing::subscriber::with_default(subscriber, || {
@@ -141,21 +141,21 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_that_the_journal_takes() {
+    fn field_names_are_converted_to_journal_names() {
         assert_eq!(name_of("event"), "KVQUEUE_EVENT");
         assert_eq!(name_of("otel.status_code"), "OTEL_STATUS_CODE");
         assert_eq!((name_of("_pid").as_str(), name_of("0").as_str()), ("PID", ""));
     }
 
     #[test]
-    fn values_of_several_lines_have_their_length_before_them() {
+    fn multi_line_values_are_encoded_with_their_length() {
         let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let message = Message { fields: vec![field("A", "b"), field("C", "d\ne")] };
         assert_eq!(message.encode(), b"A=b\nC\n\x03\0\0\0\0\0\0\0d\ne\n");
     }
 
     #[test]
-    fn long_values_are_cut_between_characters_and_marked() {
+    fn long_journal_values_are_cut_between_characters_and_marked() {
         let long = format!("a{}", "ä".repeat(LONGEST));
         let kept = cut(&long);
         let mark = "ä... [32769 bytes in all]";

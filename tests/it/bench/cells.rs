@@ -17,7 +17,7 @@ fn everywhere(args: &[&str], check: impl Fn(&Value)) {
 }
 
 #[test]
-fn push() {
+fn push_cell_reports_rate_and_latency() {
     everywhere(&["push", "--clients", "3", "--batch", "4", "--seconds", "0.2"], |report| {
         assert_eq!(
             (&report["clients"], &report["batch"], &report["payload"]),
@@ -32,7 +32,7 @@ fn push() {
 }
 
 #[test]
-fn push_through_one_producer() {
+fn push_cell_with_a_shared_producer_reports_latency() {
     everywhere(&["push", "--clients", "8", "--shared", "--seconds", "0.2"], |report| {
         assert_eq!((&report["shared"], &report["clients"]), (&true.into(), &8.into()));
         assert!(number(report, "items") >= 8.0, "{report}");
@@ -41,13 +41,13 @@ fn push_through_one_producer() {
 }
 
 #[test]
-fn push_with_long_payloads() {
+fn push_cell_accepts_long_payloads() {
     let report = throw_away(&["push", "--payload", "100000", "--batch", "3", "--seconds", "0.1"]);
     assert_eq!(report["payload"], 100_000);
 }
 
 #[test]
-fn burn_with_every_delivery_and_take() {
+fn burn_cell_runs_every_delivery_and_fetch_strategy() {
     let db = Database::new();
     for delivery in ["at-least-once", "at-most-once", "exactly-once"] {
         for take in ["front", "spread", "staged"] {
@@ -75,7 +75,7 @@ fn burn_with_every_delivery_and_take() {
 }
 
 #[test]
-fn burn_with_a_trial_and_single_items() {
+fn burn_cell_accepts_a_handler_of_single_items() {
     let report =
         throw_away(&["burn", "--seconds", "0.05", "--workers", "1", "--k", "3", "--handler", "each"]);
     assert!(number(&report, "items") >= 3.0, "{report}");
@@ -83,7 +83,7 @@ fn burn_with_a_trial_and_single_items() {
 }
 
 #[test]
-fn burn_as_the_baseline() {
+fn burn_cell_runs_as_the_baseline() {
     everywhere(&["burn", "--items", "200", "--workers", "4", "--k", "5", "--baseline"], |report| {
         assert_eq!((&report["items"], &report["baseline"]), (&200.into(), &true.into()));
         assert_eq!(
@@ -95,7 +95,7 @@ fn burn_as_the_baseline() {
 }
 
 #[test]
-fn sustained() {
+fn sustained_cell_reports_rate_and_latency() {
     everywhere(&["sustained", "--rate", "100", "--seconds", "0.3"], |report| {
         assert_eq!(
             (&report["items"], &report["rate"], &report["unfinished"]),
@@ -109,14 +109,14 @@ fn sustained() {
 }
 
 #[test]
-fn sustained_as_the_baseline() {
+fn sustained_cell_runs_as_the_baseline() {
     let report = throw_away(&["sustained", "--rate", "100", "--seconds", "0.3", "--baseline"]);
     is_latency(&report["latency_us"]);
     assert!(report["ack_us"].is_null());
 }
 
 #[test]
-fn flood() {
+fn flood_cell_reports_its_rates() {
     everywhere(&["flood", "--seconds", "0.3", "--producers", "3", "--workers", "2"], |report| {
         let (pushes, items, left) =
             (number(report, "pushes"), number(report, "items"), number(report, "left"));
@@ -126,19 +126,19 @@ fn flood() {
 }
 
 #[test]
-fn flood_through_one_producer() {
+fn flood_cell_runs_with_a_shared_producer() {
     let report = throw_away(&["flood", "--seconds", "0.2", "--producers", "8", "--shared"]);
     assert!(number(&report, "pushes") > 0.0 && report["shared"] == true, "{report}");
 }
 
 #[test]
-fn flood_as_the_baseline() {
+fn flood_cell_runs_as_the_baseline() {
     let report = throw_away(&["flood", "--seconds", "0.2", "--producers", "3", "--baseline"]);
     assert!(number(&report, "pushes_per_second") > 0.0, "{report}");
 }
 
 #[test]
-fn pickup() {
+fn pickup_cell_reports_latency() {
     for baseline in [&[][..], &["--baseline"]] {
         let cell = [&["pickup", "--every", "30ms", "--count", "4"], baseline].concat();
         everywhere(&cell, |report| {
@@ -150,7 +150,7 @@ fn pickup() {
 }
 
 #[test]
-fn idle() {
+fn idle_cell_reports_cpu_time_and_memory() {
     everywhere(&["idle", "--queues", "3", "--workers", "2", "--seconds", "0.2"], |report| {
         assert!(number(report, "cpu_seconds_per_second") < 1.0, "{report}");
         assert!(number(report, "resident_kb") > 1_000.0, "{report}");
@@ -159,7 +159,7 @@ fn idle() {
 }
 
 #[test]
-fn without_a_cell_it_ends_with_a_table() {
+fn bench_without_a_cell_prints_a_table() {
     let scratch = Scratch::new();
     let ran: crate::support::Ran = scratch.bench(&["--seconds", "0.05"]).output().unwrap().into();
     let out = ran.ok();

@@ -50,7 +50,7 @@ fn a_signal_ends_the_suite() {
 }
 
 #[test]
-fn what_takes_too_long_is_given_up() {
+fn a_cell_over_its_limit_is_aborted() {
     let scratch = Scratch::new();
     let cell = ["burn", "--items", "30000000", "--limit", "1.5", "--seconds", "0.1"];
     let ran: Ran = scratch.bench(&cell).output().unwrap().into();
@@ -95,14 +95,14 @@ fn wrong_values_are_refused_by_name() {
 }
 
 #[test]
-fn a_database_has_one_place() {
+fn dir_and_database_options_exclude_each_other() {
     let db = Database::embedded();
     let said = run(&db, &["bench", "push", "--dir", "."]).failed(2);
     assert!(said.contains("--dir") && said.contains("--database"), "{said}");
 }
 
 #[test]
-fn what_cannot_be_used_is_named() {
+fn an_unusable_directory_or_database_is_named() {
     let scratch = Scratch::new();
     let missing = scratch.path().join("missing");
     for cell in [&["push"][..], &[]] {

@@ -39,7 +39,7 @@ use crate::support::{PATIENCE, Random};
 const SECONDS: u64 = 8;
 
 #[test]
-fn chaos_loses_nothing_and_invents_nothing() {
+fn chaos_loses_and_invents_no_items() {
     let given = std::env::var("KVQUEUE_TEST_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
     let time = Duration::from_secs(given.unwrap_or(SECONDS));
     let seed = Random::seed();

@@ -65,7 +65,7 @@ pub(super) fn parse(name: &str) -> Option<Name> {
 }
 
 #[test]
-fn a_payload_tells_its_name_and_whether_it_is_whole() {
+fn a_payload_contains_its_name_and_a_checksum() {
     let names = (0..2_000).map(|place| Name { queue: 3, producer: 17, place });
     for name in names {
         let payload = name.payload();

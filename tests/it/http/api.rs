@@ -7,7 +7,7 @@ use super::{LOG, with_dead};
 use crate::support::{Database, freeze, run, serve};
 
 #[test]
-fn it_tells_that_it_lives_and_what_it_does() {
+fn http_reports_liveness_readiness_and_status() {
     let db = Database::new();
     let served = serve(&db, LOG);
     assert_eq!(served.at.get("/livez").is(200), json!({"status": "ok"}));
@@ -42,7 +42,7 @@ fn it_tells_that_it_lives_and_what_it_does() {
 }
 
 #[test]
-fn what_is_pushed_is_there_page_by_page() {
+fn pushed_items_are_listed_page_by_page() {
     let db = Database::new();
     let served = serve(&db, LOG);
     let push = |body| served.at.post("/api/v1/queues/other/items", &body);
@@ -84,7 +84,7 @@ fn what_is_pushed_is_there_page_by_page() {
 }
 
 #[test]
-fn a_push_can_be_repeated_and_has_all_that_the_command_has() {
+fn http_push_is_idempotent_and_has_all_options() {
     let db = Database::new();
     let served = serve(&db, LOG);
     let push = |body| served.at.post("/api/v1/queues/other/items", &body);
@@ -112,7 +112,7 @@ fn a_push_can_be_repeated_and_has_all_that_the_command_has() {
 }
 
 #[test]
-fn each_item_of_a_push_is_said_to_be_added_or_not() {
+fn http_push_reports_the_effect_of_each_item() {
     let db = Database::new();
     let served = serve(&db, LOG);
     let item = |unique: &str| json!({"payload": "x", "unique": unique});
@@ -123,7 +123,7 @@ fn each_item_of_a_push_is_said_to_be_added_or_not() {
 }
 
 #[test]
-fn the_header_idempotency_key_stands_for_the_operation() {
+fn the_idempotency_key_header_sets_the_idempotency_key() {
     let db = Database::new();
     let served = serve(&db, LOG);
     let push = |key: &str, body: Value| {
@@ -161,7 +161,7 @@ fn a_pause_needs_no_body() {
 }
 
 #[test]
-fn what_cannot_be_pushed_is_refused_with_a_reason() {
+fn an_invalid_push_is_refused_with_a_reason() {
     let db = Database::new();
     let served = serve(&db, &format!("http.max-body = '2MiB'\n{LOG}max-payload = '10B'\n"));
     let path = "/api/v1/queues/q/items";
@@ -198,7 +198,7 @@ fn what_cannot_be_pushed_is_refused_with_a_reason() {
 }
 
 #[test]
-fn dead_letters_are_looked_at_retried_and_purged() {
+fn dead_letters_are_listed_retried_and_purged_over_http() {
     let db = Database::new();
     with_dead(&db, &["one", "two", "three", "four"]);
     let served = serve(&db, LOG);
@@ -244,7 +244,7 @@ fn a_dead_letter_whose_unique_key_is_taken_stays() {
 }
 
 #[test]
-fn a_pause_for_all_is_a_record_and_nothing_is_thawed() {
+fn http_pause_is_stored_and_never_thaws_a_freeze() {
     let db = Database::new();
     let served = serve(&db, LOG);
     let path = "/api/v1/queues/other/pause";
@@ -258,7 +258,7 @@ fn a_pause_for_all_is_a_record_and_nothing_is_thawed() {
 }
 
 #[test]
-fn nothing_changes_in_a_frozen_queue() {
+fn http_refuses_all_changes_of_a_frozen_queue() {
     let db = Database::new();
     run(&db, &["push", "q", "one"]).ok();
     freeze(&db);

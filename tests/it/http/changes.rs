@@ -103,7 +103,7 @@ fn dead_letters_are_requeued_and_moved() {
 }
 
 #[test]
-fn a_queue_is_deleted_by_those_who_mean_it() {
+fn deleting_a_queue_over_http_needs_confirmation() {
     let db = Database::new();
     let served = serve(&db, LOG);
     run(&db, &["push", "ä/b", "one"]).ok();

@@ -121,7 +121,7 @@ impl Asker<'_> {
 }
 
 #[test]
-fn the_document_is_what_is_served() {
+fn openapi_document_matches_the_served_responses() {
     let db = Database::new();
     with_dead(&db, &["one", "two", "three"]);
     let config = "[queues.q]\nhandler = 'exec'\nhandler-config = { command = ['sleep', '100'] }\nconsumers = [{ k = 1 }]\n\

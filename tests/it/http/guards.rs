@@ -58,7 +58,7 @@ fn a_daemon_listens_beyond_loopback_only_with_tokens_and_encryption() {
 }
 
 #[test]
-fn the_token_opens_everything_but_health() {
+fn the_token_is_needed_for_everything_but_health() {
     let db = Database::new();
     let token = token_file(&db, 0o600);
     let served = serve(&db, &format!("http.token-file = '{token}'\n{LOG}"));
@@ -77,7 +77,7 @@ fn the_token_opens_everything_but_health() {
 }
 
 #[test]
-fn other_names_are_refused_on_loopback() {
+fn foreign_host_names_are_refused_on_loopback() {
     let db = Database::new();
     let served = serve(&db, &format!("http.origins = ['https://q.example']\n{LOG}"));
     let ask = |host: &str| served.at.request("GET", "/livez").header("Host", host).send();
@@ -86,7 +86,7 @@ fn other_names_are_refused_on_loopback() {
 }
 
 #[test]
-fn a_unix_socket_is_for_its_group_and_goes_with_the_daemon() {
+fn a_unix_socket_is_for_its_group_and_removed_with_the_daemon() {
     let db = Database::new();
     let path = db.file("http.sock");
     let served = serve(&db, &format!("http.listen = 'unix:{}'\n{LOG}", path.display()));
@@ -98,7 +98,7 @@ fn a_unix_socket_is_for_its_group_and_goes_with_the_daemon() {
 }
 
 #[test]
-fn an_address_that_is_taken_ends_the_start() {
+fn a_start_fails_if_the_configured_address_is_taken() {
     let db = Database::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut command = kvqueue(&db, &["run", "--config", &config(&db, LOG)]);
@@ -131,7 +131,7 @@ fn the_default_address_never_keeps_a_daemon_from_its_work() {
 }
 
 #[test]
-fn every_answer_forbids_what_pages_must_not_do() {
+fn every_response_has_security_headers() {
     let db = Database::new();
     let path = config(&db, LOG);
     let served = serve_with(kvqueue(&db, &["run", "--config", &path]), false);
@@ -145,7 +145,7 @@ fn every_answer_forbids_what_pages_must_not_do() {
 }
 
 #[test]
-fn read_only_lets_nobody_change_anything() {
+fn read_only_refuses_all_changes() {
     let db = Database::new();
     let served = serve(&db, &format!("http.read-only = true\n{LOG}"));
     let items = "/api/v1/queues/q/items";

@@ -188,7 +188,7 @@ fn silent(at: &str, stop: &AtomicBool) {
 }
 
 #[test]
-fn hostile_clients_leave_the_rate_alone() {
+fn hostile_clients_do_not_lower_the_processing_rate() {
     let db = Database::new();
     // Enough for all of the time.
     run_with_input(&db, &["push", "q", "--lines", "-"], "x\n".repeat(20_000)).ok();
@@ -222,7 +222,7 @@ fn hostile_clients_leave_the_rate_alone() {
 }
 
 #[test]
-fn an_answer_that_nobody_reads_is_given_up() {
+fn a_response_that_the_client_does_not_read_is_abandoned() {
     let db = Database::new();
     let served = super::served(&db);
     let Address::Tcp(at) = &served.at else { panic!("it listens on TCP") };

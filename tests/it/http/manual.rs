@@ -8,7 +8,7 @@ use crate::support::{Address, Database, run, serve};
 const MANUAL: &str = include_str!("../../../docs/API.md");
 
 #[test]
-fn the_examples_work() {
+fn examples_of_the_http_manual_work() {
     if Command::new("curl").arg("--version").stdout(Stdio::null()).status().is_err() {
         println!("curl is not installed, so the examples are not tried");
         return;

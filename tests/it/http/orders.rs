@@ -28,7 +28,7 @@ fn at(address: &Address) -> &str {
 }
 
 #[test]
-fn a_reload_takes_effect_or_says_why_not() {
+fn http_reload_takes_effect_or_reports_the_reason() {
     let db = Database::new();
     let (path, command) = configured(&db, LOG);
     let served = serve_with(command, false);
@@ -63,7 +63,7 @@ fn a_reload_takes_effect_or_says_why_not() {
 }
 
 #[test]
-fn a_pause_here_is_one_daemon_s() {
+fn a_local_pause_affects_one_daemon() {
     let db = Database::new();
     let (_, command) = configured(&db, &format!("{LOG}[queues.'ä/b']\nhandler = 'log'\n"));
     let mut served = serve_with(command, false);
@@ -122,7 +122,7 @@ fn idle_consumers_show_a_pause_that_begins_and_ends() {
 }
 
 #[test]
-fn another_secret_takes_effect_with_a_reload() {
+fn a_changed_secret_takes_effect_on_reload() {
     let db = Database::new();
     let token = db.file("token");
     let secret = |text: &str| {
@@ -167,7 +167,7 @@ fn another_secret_takes_effect_with_a_reload() {
 }
 
 #[test]
-fn another_secret_takes_effect_when_a_client_sends_it() {
+fn a_changed_secret_takes_effect_when_a_client_sends_it() {
     let db = Database::new();
     let token = db.file("token");
     let secret = |text: &str| {
@@ -203,7 +203,7 @@ fn another_secret_takes_effect_when_a_client_sends_it() {
 }
 
 #[test]
-fn a_refusal_has_one_exit_code_whichever_way_the_daemon_is_found() {
+fn a_refusal_has_the_same_exit_code_for_every_way_to_the_daemon() {
     let db = Database::new();
     let [token, other] = ["token", "other"].map(|name| db.file(name));
     for (path, secret) in [(&token, "the-first-of-secrets"), (&other, "the-second-of-secrets")] {
@@ -231,7 +231,7 @@ fn a_refusal_has_one_exit_code_whichever_way_the_daemon_is_found() {
 }
 
 #[test]
-fn status_shows_what_was_done_before_it_was_asked() {
+fn status_includes_all_earlier_changes() {
     let db = Database::new();
     let (_, command) = configured(&db, LOG);
     let served = serve_with(command, false);

@@ -50,7 +50,7 @@ fn outcome(item: &Value, outcome: &str) -> Value {
 }
 
 #[test]
-fn outcomes_are_those_of_the_daemons_own_handlers() {
+fn http_workers_have_the_outcomes_of_handlers() {
     let db = Database::new();
     run(&db, &["push", "q", "a", "b", "c", "d", "e"]).ok();
     let served = serve(&db, PULL);
@@ -117,7 +117,7 @@ fn a_push_wakes_a_worker_that_waits() {
 }
 
 #[test]
-fn a_worker_that_has_gone_costs_no_attempt() {
+fn a_disconnected_worker_spends_no_attempt() {
     let db = Database::new();
     let served = serve(&db, PULL);
     let body = json!({"wait_ms": 20_000}).to_string();

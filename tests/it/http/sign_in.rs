@@ -133,7 +133,7 @@ fn another_secret_ends_all_sessions() {
 }
 
 #[test]
-fn a_browser_can_sign_in_where_nothing_may_be_changed() {
+fn a_browser_can_sign_in_to_a_read_only_daemon() {
     let db = Database::new();
     let secret = db.file("token");
     let config = format!("http.read-only = true\nhttp.token-file = '{}'\n{LOG}", secret.display());

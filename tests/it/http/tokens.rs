@@ -63,7 +63,7 @@ fn each_scope_allows_its_routes_and_no_others() {
 }
 
 #[test]
-fn a_token_is_for_its_queues_alone() {
+fn a_token_allows_only_its_queues() {
     let db = Database::new();
     let served = served(&db);
     let admin = token(&db, "some", &["admin"], &["q"]);
@@ -116,7 +116,7 @@ fn a_token_ends_when_it_is_revoked_or_expires() {
 }
 
 #[test]
-fn an_operator_makes_and_revokes_tokens_over_http() {
+fn an_operator_creates_and_revokes_tokens_over_http() {
     let db = Database::new();
     let served = served(&db);
     let admin = token(&db, "admin", &["admin"], &[]);

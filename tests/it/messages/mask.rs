@@ -57,7 +57,7 @@ pub(super) fn numbers(text: &str) -> String {
 }
 
 #[test]
-fn only_what_differs_is_masked() {
+fn only_varying_parts_of_messages_are_masked() {
     let db = Database::embedded();
     let text = format!("{} has 0000530f5e8f5e8f00000000, since 2026-01-01T00:00:00.000Z.", db.url);
     assert_eq!(names(&text, &db), "embedded:DIR/data has iiiiiiiiiiiiiiiiiiiiiiii, since TIME.");

@@ -16,7 +16,7 @@ use self::cases::{CASES, FILES, Step};
 use crate::support::{Database, Ran, commands, fake_program, kvqueue, serve_with};
 
 #[test]
-fn the_help_of_each_command() {
+fn help_of_each_command_matches_its_snapshot() {
     let db = Database::embedded();
     for command in commands() {
         let words: Vec<_> = command.split(' ').skip(1).chain(["--help"]).collect();
@@ -25,7 +25,7 @@ fn the_help_of_each_command() {
 }
 
 #[test]
-fn what_each_command_says() {
+fn output_of_each_command_matches_its_snapshot() {
     for (command, steps) in CASES {
         let db = Database::embedded();
         for (name, text) in FILES {
@@ -44,9 +44,9 @@ fn what_each_command_says() {
     }
 }
 
-/// A command that is not here is one whose messages nobody has read.
+/// The messages of a command without a case are never reviewed.
 #[test]
-fn no_command_is_left_out() {
+fn every_command_has_a_message_case() {
     let commands = commands();
     let inner = |command: &&String| commands.iter().any(|it| it.starts_with(&format!("{command} ")));
     // Hidden, but somebody runs it.

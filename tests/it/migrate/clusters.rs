@@ -18,7 +18,7 @@ fn version(cluster: &Database) -> String {
 }
 
 #[test]
-fn a_queue_goes_to_a_cluster_and_back() {
+fn a_queue_is_migrated_to_a_cluster_and_back() {
     let cluster = Database::new();
     if cluster.prefix.is_empty() {
         return;

@@ -24,7 +24,7 @@ const KILLS: [(&str, u64, u64); 9] = [
 ];
 
 #[test]
-fn a_hundred_thousand_items_in_every_state_arrive_once_though_it_is_killed_in_every_phase() {
+fn a_migration_killed_in_every_phase_moves_each_item_once() {
     let mut random = Random::new();
     let (from, to) = (Database::embedded(), Database::embedded());
     let ready = helped(&from, "migrate::items::fills");
@@ -59,7 +59,7 @@ fn a_hundred_thousand_items_in_every_state_arrive_once_though_it_is_killed_in_ev
 }
 
 #[test]
-fn what_is_said_of_a_queue_is_the_same_at_both_ends_and_the_next_time() {
+fn migrate_and_verify_report_the_same_counts() {
     let (from, to) = (Database::embedded(), Database::embedded());
     run(&from, &["push", "q", "one", "two", "three"]).ok();
     run(&from, &["push", "other", "--delay", "1h", "later"]).ok();

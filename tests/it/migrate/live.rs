@@ -24,7 +24,7 @@ fn wait_until(db: &Database, what: &str, such: impl Fn(&serde_json::Value) -> bo
 }
 
 #[test]
-fn daemons_that_go_on_at_both_ends_handle_each_item_once() {
+fn a_migration_between_running_daemons_handles_each_item_once() {
     const ITEMS: usize = 2_000;
     let ends = [Database::embedded(), Database::embedded()];
     let lines: String = (0..ITEMS).map(|item| format!("{item}\n")).collect();

@@ -63,7 +63,7 @@ fn a_target_that_is_used_too_early_is_noticed_and_keeps_its_items() {
 }
 
 #[test]
-fn pushes_to_the_target_after_the_copy_are_counted_too() {
+fn pushes_to_the_target_after_the_copy_are_counted() {
     let (from, to) = (Database::embedded(), Database::embedded());
     run(&from, &["push", "q", "one", "two"]).ok();
     // Everything is compared, and the source fenced; only the end is missing.
@@ -92,7 +92,7 @@ fn pauses(db: &Database, first: bool) -> Vec<String> {
 }
 
 #[test]
-fn a_queue_that_was_paused_stays_so_and_another_is_paused_until_it_is_there() {
+fn a_migrated_queue_is_paused_until_it_arrives_unless_paused_before() {
     let (from, to) = (Database::embedded(), Database::embedded());
     run_with_input(&from, &["push", "q", "--lines", "-"], lines(10_000)).ok();
     run(&from, &["push", "paused", "one"]).ok();
@@ -135,7 +135,7 @@ fn two_migrations_of_a_queue_at_once_end_as_one() {
 }
 
 #[test]
-fn queues_of_recipes_go_along_in_their_order() {
+fn queues_of_recipes_are_migrated_in_order() {
     let (from, to) = (Database::embedded(), Database::embedded());
     let kind = ["--kind", "priority"];
     for (item, priority) in [("low", "-3"), ("high", "7"), ("middle", "0"), ("higher", "700")] {

@@ -21,7 +21,7 @@ fn pushed() -> Database {
 }
 
 #[test]
-fn what_cannot_be_moved() {
+fn a_queue_that_cannot_be_migrated_is_refused() {
     let (from, to) = (Database::embedded(), Database::embedded());
     insta::assert_snapshot!(refused(&from, &to, &[], 69), @"kvqueue: there is no database at embedded:FROM/data: its directory holds none");
     assert!(!from.file("data").exists(), "nothing is made by looking for it");
@@ -34,7 +34,7 @@ fn what_cannot_be_moved() {
 }
 
 #[test]
-fn an_empty_source() {
+fn migrating_an_empty_source_reports_no_queues() {
     let (from, to) = (pushed(), Database::embedded());
     run(&from, &["delete", "q", "--yes"]).ok();
     let nothing = migrate(&from, &to, &[]);
@@ -43,7 +43,7 @@ fn an_empty_source() {
 }
 
 #[test]
-fn a_target_that_has_a_queue_of_that_name() {
+fn a_target_with_a_queue_of_the_same_name_is_refused() {
     let (from, to) = (pushed(), pushed());
     insta::assert_snapshot!(refused(&from, &to, &[], 65), @r#"kvqueue: there is a queue "q" at the target already, which did not come from this source; give one of them another name, or delete it there with `kvqueue delete`"#);
     assert_eq!(counts(&to, "q")["ready"], 1);
@@ -56,7 +56,7 @@ fn a_target_that_has_a_queue_of_that_name() {
 }
 
 #[test]
-fn what_was_moved_before() {
+fn a_queue_that_was_migrated_before_is_refused() {
     let (from, to, third) = (pushed(), Database::embedded(), Database::embedded());
     migrate(&from, &to, &[]).ok();
     insta::assert_snapshot!(refused(&from, &third, &[], 65), @r#"kvqueue: queue "q" was moved away from the source before, and this target does not have it: it went elsewhere, or was deleted here since. To copy once more what the source still has, add --again"#);
@@ -71,7 +71,7 @@ fn what_was_moved_before() {
 }
 
 #[test]
-fn what_is_under_way_from_elsewhere() {
+fn a_queue_in_another_migration_is_refused() {
     let (from, to, third) = (pushed(), Database::embedded(), Database::embedded());
     let killed =
         super::killed_in(super::migration(&from, &to, &[]), "comparing", 1, std::time::Duration::ZERO);

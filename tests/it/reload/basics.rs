@@ -8,7 +8,7 @@ use super::{IN_HAND, RELOADED, Reloading, queues, wait_until_done};
 use crate::support::{Database, events, run};
 
 #[test]
-fn queues_come_and_go() {
+fn a_reload_adds_and_removes_queues() {
     let db = Database::new();
     run(&db, &["push", "a", "in a"]).ok();
     let stdout = "handler = 'stdout'";
@@ -53,7 +53,7 @@ fn an_invalid_file_changes_nothing_and_the_error_names_the_reason() {
 }
 
 #[test]
-fn what_a_reload_logs_is_bounded_whatever_changes() {
+fn the_log_of_a_reload_is_bounded_for_any_number_of_changes() {
     let few = "[queues.q]\nhandler = 'log'\n";
     let mut test = Reloading::start(Database::new(), few, &[]);
     let names: Vec<_> = (0..300).map(|number| format!("{}-{number}", "n".repeat(200))).collect();
@@ -102,7 +102,7 @@ fn level_and_shutdown_timeout_change_at_once() {
 }
 
 #[test]
-fn another_handler_is_made_only_where_its_settings_change() {
+fn a_handler_is_rebuilt_only_if_its_settings_change() {
     let line = |word: &str, more: &str| {
         format!(
             "handler = 'exec'\nhandler-config = {{ command = ['sh', '-c', 'read item; echo {word} $item >> log'] }}\n{more}\n"
@@ -120,7 +120,7 @@ fn another_handler_is_made_only_where_its_settings_change() {
 }
 
 #[test]
-fn usr1_tells_the_whole_state() {
+fn usr1_logs_the_whole_status() {
     let mut test = Reloading::start(
         Database::new(),
         &queues(&[("q", "handler = 'log'\nconsumers = [ { k = 7, count = 2 } ]")]),

@@ -36,7 +36,7 @@ fn finish(test: Reloading) -> String {
 }
 
 #[test]
-fn one_consumer_stays_one_through_a_reload() {
+fn a_reload_starts_no_consumer_before_a_busy_one_ends() {
     let mut test = busy(&["-v"]);
     test.reload(&leased("7s"));
     assert_eq!(test.daemon.events("consumer_started"), 1, "the next waits for it to end");
@@ -45,7 +45,7 @@ fn one_consumer_stays_one_through_a_reload() {
 }
 
 #[test]
-fn of_two_reloads_while_one_item_is_handled_the_last_counts() {
+fn of_two_reloads_during_one_item_the_last_takes_effect() {
     let mut test = busy(&["-v"]);
     for lease in ["7s", "8s", "9s"] {
         test.reload(&leased(lease));
@@ -78,7 +78,7 @@ fn more_consumers_start_while_others_work() {
 }
 
 #[test]
-fn term_while_a_consumer_waits_to_begin() {
+fn a_stop_before_a_waiting_consumer_starts_lets_none_start() {
     let mut test = busy(&["-v"]);
     test.reload(&leased("7s"));
     test.daemon.signal(Signal::TERM);
@@ -93,7 +93,7 @@ fn term_while_a_consumer_waits_to_begin() {
 }
 
 #[test]
-fn hup_in_a_drain_changes_nothing() {
+fn hup_during_a_drain_is_ignored() {
     let mut test = busy(&["-v"]);
     test.daemon.signal(Signal::TERM);
     test.daemon.wait_for_event("draining");

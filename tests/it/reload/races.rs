@@ -12,7 +12,7 @@ use super::{RELOADED, Reloading, queues, wait_until_done};
 use crate::support::{Background, Database, PATIENCE, event_field, hears_hup, helper, kvqueue, pipe, run};
 
 #[test]
-fn a_consumer_that_panics_while_leaving_is_followed_by_the_next() {
+fn a_consumer_that_panics_while_leaving_is_replaced() {
     let db = Database::new();
     let config = db.file("kvqueue.toml");
     let text = |lease: &str| {
@@ -38,7 +38,7 @@ fn a_consumer_that_panics_while_leaving_is_followed_by_the_next() {
 }
 
 #[test]
-fn hup_before_it_is_ready_is_remembered() {
+fn hup_before_readiness_is_remembered() {
     let db = Database::new();
     let config = db.file("kvqueue.toml");
     fs::write(&config, queues(&[("q", "handler = 'log'")])).unwrap();
@@ -58,7 +58,7 @@ fn hup_before_it_is_ready_is_remembered() {
 
 /// A file may be a pipe that nobody writes to.
 #[test]
-fn a_file_that_cannot_be_read_to_its_end_holds_no_stop_up() {
+fn a_configuration_read_that_never_ends_delays_no_stop() {
     let test = Reloading::start(Database::new(), &queues(&[("q", "handler = 'stdout'")]), &["-v"]);
     fs::remove_file(&test.config).unwrap();
     pipe(&test.db, "kvqueue.toml");
@@ -71,10 +71,10 @@ fn a_file_that_cannot_be_read_to_its_end_holds_no_stop_up() {
     assert!(told.elapsed() < Duration::from_secs(20), "{:?}", told.elapsed());
 }
 
-/// HUPs that come while a configuration is taken up are one more reload, however many they are. The file is a pipe, so that the daemon
+/// Any number of HUPs during a reload cause one more reload. The file is a pipe, so that the daemon
 /// reads it for as long as the test wants.
 #[test]
-fn many_hups_are_one_more() {
+fn many_hups_during_a_reload_cause_one_more_reload() {
     let text = queues(&[("q", "handler = 'stdout'")]);
     let mut test = Reloading::start(Database::new(), &text, &["-v"]);
     fs::remove_file(&test.config).unwrap();
@@ -108,7 +108,7 @@ fn many_hups_are_one_more() {
     assert_eq!(ran.events(RELOADED), 3, "{ran:?}");
 }
 
-/// A queue is not worked on before it is known whether it is paused.
+/// A queue is not fetched from before its pause state is known.
 #[test]
 fn a_queue_added_without_a_database_is_idle_until_it_answers() {
     let db = Database::embedded();

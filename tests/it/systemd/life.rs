@@ -60,7 +60,7 @@ fn ready_watchdog_and_stop_as_systemd_sees_them() {
 }
 
 #[test]
-fn it_is_not_ready_before_the_database_has_answered_and_alive_all_the_same() {
+fn the_watchdog_is_fed_before_the_database_answers() {
     // A process that lets others into its directory, where all reads fail.
     let db = Database::embedded();
     let mut host = kvqueue(&db, &["run", "--queue", "other", "--handler", "log"]);
@@ -82,7 +82,7 @@ fn it_is_not_ready_before_the_database_has_answered_and_alive_all_the_same() {
 }
 
 #[test]
-fn without_a_watchdog_it_is_not_fed() {
+fn no_watchdog_pings_are_sent_without_a_watchdog() {
     let db = Database::new();
     let systemd = NotifySocket::new(&db);
     let mut command = kvqueue(&db, &["run", "--queue", "q", "--handler", "log"]);
@@ -96,7 +96,7 @@ fn without_a_watchdog_it_is_not_fed() {
 }
 
 #[test]
-fn a_manager_that_goes_away_is_missed_once_and_no_item_waits_for_it() {
+fn a_vanished_service_manager_is_logged_once_and_delays_no_item() {
     let db = Database::new();
     let systemd = NotifySocket::new(&db);
     let mut command = kvqueue(&db, &["run", "--queue", "q", "--handler", "stdout"]);
@@ -113,7 +113,7 @@ fn a_manager_that_goes_away_is_missed_once_and_no_item_waits_for_it() {
 }
 
 #[test]
-fn a_command_is_not_told_of_systemd() {
+fn commands_do_not_inherit_systemd_variables() {
     let db = Database::new();
     run(&db, &["push", "q", "item"]).ok();
     let systemd = NotifySocket::new(&db);

@@ -79,7 +79,7 @@ fn ready_watchdog_reload_and_stop_as_systemd_sees_them() {
 }
 
 #[test]
-fn a_refused_reload_is_ready_again_and_says_why() {
+fn a_refused_reload_reports_ready_with_the_reason() {
     let service = Service::start();
     service.systemd.until("READY=1");
     let (_, ready) = service.reload(&format!("{QUEUES}[queues.r]\nhandler = 'nonsense'\n"));

@@ -29,17 +29,17 @@ fn gets_stuck(name: &str, words: &str) {
 }
 
 #[test]
-fn a_consumer_whose_take_never_comes_back_stops_the_pings() {
+fn a_consumer_stuck_in_a_fetch_stops_the_watchdog_pings() {
     gets_stuck("take_lost", "stuck in fetching");
 }
 
 #[test]
-fn a_consumer_that_does_not_go_on_after_its_handler_stops_the_pings() {
+fn a_consumer_stuck_after_its_handler_stops_the_watchdog_pings() {
     gets_stuck("end_of_dispatch_lost", "its items are handled, and it does not continue");
 }
 
 #[test]
-fn a_consumer_that_sleeps_on_stops_the_pings() {
+fn a_consumer_that_misses_its_wake_stops_the_watchdog_pings() {
     gets_stuck("wakening_lost", "its queue is not polled any more");
 }
 

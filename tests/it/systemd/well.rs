@@ -39,7 +39,7 @@ fn neither_an_idle_daemon_nor_a_slow_handler_stops_the_pings() {
 }
 
 #[test]
-fn a_database_that_is_away_does_not_stop_the_pings() {
+fn an_unreachable_database_does_not_stop_the_watchdog_pings() {
     let db = Database::embedded();
     let mut host = Background::start(kvqueue(&db, &["run", "--queue", "other", "--handler", "log"]));
     host.wait_for_event("ready");

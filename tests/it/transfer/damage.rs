@@ -46,7 +46,7 @@ fn an_item_that_the_queue_cannot_hold_is_refused_with_its_line() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_an_error_of_another_kind() {
+fn a_missing_import_file_is_an_input_error() {
     let db = Database::new();
     let ran = run(&db, &["import", "q", "--input", "/nowhere/it"]);
     assert_eq!(ran.stdout, "");
@@ -57,7 +57,7 @@ fn a_file_that_is_not_there_is_an_error_of_another_kind() {
 }
 
 #[test]
-fn what_was_cut_off_in_a_pipe_is_completed_by_the_whole() {
+fn importing_the_whole_completes_an_import_cut_off_in_a_pipe() {
     let mut random = Random::new();
     let whole = export_of(&plain(1_000));
     for _ in 0..5 {
@@ -76,7 +76,7 @@ fn what_was_cut_off_in_a_pipe_is_completed_by_the_whole() {
 }
 
 #[test]
-fn a_pipe_that_ends_early_says_what_is_in() {
+fn import_from_a_truncated_pipe_reports_the_imported_items() {
     let db = Database::new();
     let whole = export_of(&plain(450));
     let lines: Vec<&str> = whole.lines().collect();
@@ -86,7 +86,7 @@ fn a_pipe_that_ends_early_says_what_is_in() {
 }
 
 #[test]
-fn with_partial_all_that_is_whole_goes_in() {
+fn partial_import_takes_all_complete_lines() {
     let db = Database::new();
     let whole = export_of(&plain(450));
     let cut = &whole[..whole.find("\"300\"").unwrap()];
@@ -105,7 +105,7 @@ fn with_partial_all_that_is_whole_goes_in() {
 }
 
 #[test]
-fn an_export_whose_reader_leaves_ends_quietly() {
+fn an_export_to_a_closed_pipe_ends_quietly() {
     let db = Database::new();
     let input = file(&db, "in", &export_of(&plain(20_000)));
     run(&db, &["import", "q", "--input", &input]).ok();

@@ -14,7 +14,7 @@ fn payloads(db: &Database, args: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn items_go_in_their_order_with_what_is_known_of_them() {
+fn move_keeps_order_and_all_fields() {
     let mut random = Random::new();
     for layout in LAYOUTS {
         let db = Database::new();
@@ -43,7 +43,7 @@ fn items_go_in_their_order_with_what_is_known_of_them() {
 }
 
 #[test]
-fn so_many_or_all_and_no_default() {
+fn move_needs_a_count_or_all() {
     let db = Database::new();
     run(&db, &["push", "from", "a", "b", "c", "d"]).ok();
     assert_eq!(run(&db, &["move", "from", "to", "-n", "3"]).ok(), "moved 3 items to to\n");
@@ -63,7 +63,7 @@ fn so_many_or_all_and_no_default() {
 }
 
 #[test]
-fn one_whose_unique_key_is_taken_there_stays() {
+fn move_leaves_an_item_whose_unique_key_is_taken_at_the_target() {
     let db = Database::new();
     run(&db, &["push", "from", "a", "--unique", "order 1"]).ok();
     run(&db, &["push", "from", "b"]).ok();
@@ -87,7 +87,7 @@ fn one_whose_unique_key_is_taken_there_stays() {
 }
 
 #[test]
-fn dead_letters_become_ready_there() {
+fn moved_dead_letters_become_ready_at_the_target() {
     let db = Database::new();
     Background::start(helper(&db, "dead::buries")).end().ok();
     assert_eq!(run(&db, &["move", "q", "to", "--dead", "--all"]).ok(), "moved 3 items to to\n");
@@ -100,7 +100,7 @@ fn dead_letters_become_ready_there() {
 }
 
 #[test]
-fn killed_at_any_time_it_leaves_each_item_in_one_queue() {
+fn a_killed_move_leaves_each_item_in_one_queue() {
     let mut random = Random::new();
     for layout in [LAYOUTS[0], LAYOUTS[1], LAYOUTS[4]] {
         let db = Database::new();

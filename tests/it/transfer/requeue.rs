@@ -35,7 +35,7 @@ fn ready(db: &Database) -> Vec<String> {
 }
 
 #[test]
-fn all_of_a_state_become_ready() {
+fn requeue_makes_all_items_of_a_state_ready() {
     let db = filled();
     assert_eq!(run(&db, &["requeue", "q", "--waiting"]).ok(), "requeued 2 items\n");
     assert_eq!(ready(&db), ["later 1", "later 2", "ready"]);
@@ -50,7 +50,7 @@ fn all_of_a_state_become_ready() {
 }
 
 #[test]
-fn items_are_named_by_their_ids() {
+fn requeue_selects_items_by_id() {
     let db = filled();
     let ids = ["later 2", "dead 1", "ready"].map(|payload| id(&db, payload));
     let unknown = "0123456789abcdef01234567";
@@ -73,7 +73,7 @@ fn items_are_named_by_their_ids() {
 }
 
 #[test]
-fn a_dead_letter_whose_key_is_taken_stays() {
+fn requeue_leaves_a_dead_letter_whose_unique_key_is_taken() {
     let db = filled();
     run(&db, &["push", "q", "another", "--unique", "order 1"]).ok();
     let ran = run(&db, &["requeue", "q", "--dead"]);
@@ -85,7 +85,7 @@ fn a_dead_letter_whose_key_is_taken_stays() {
 }
 
 #[test]
-fn something_has_to_be_named() {
+fn requeue_needs_ids_or_a_state() {
     let db = Database::new();
     for wrong in [&["requeue", "q"][..], &["requeue", "q", "x01", "--dead"], &["requeue", "q", "no id"]] {
         run(&db, wrong).failed(2);
@@ -93,7 +93,7 @@ fn something_has_to_be_named() {
 }
 
 #[test]
-fn items_of_leases_that_ran_out_come_back_and_others_do_not() {
+fn requeue_returns_items_of_expired_leases_only() {
     let db = Database::new();
     run(&db, &["push", "q", "a", "b", "c"]).ok();
     run(&db, &["push", "q", "later", "--delay", "1h"]).ok();
@@ -108,7 +108,7 @@ fn items_of_leases_that_ran_out_come_back_and_others_do_not() {
 }
 
 #[test]
-fn in_a_frozen_queue_nothing_moves() {
+fn requeue_move_and_import_are_refused_for_a_frozen_queue() {
     let db = filled();
     let input = file(&db, "in", &export_of(&[]));
     run(&db, &["push", "other", "item"]).ok();

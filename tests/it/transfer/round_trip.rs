@@ -7,7 +7,7 @@ use super::{LAYOUTS, any, args, export_of, exported, file, in_order, len, normal
 use crate::support::{Background, Database, Random, helper, kvqueue, run, run_with_input};
 
 #[test]
-fn items_of_every_state_and_kind_come_back_as_they_were() {
+fn export_and_import_preserve_items_of_every_state_and_kind() {
     let mut random = Random::new();
     for layout in LAYOUTS {
         let (db, other) = (Database::new(), Database::new());
@@ -35,7 +35,7 @@ fn items_of_every_state_and_kind_come_back_as_they_were() {
 }
 
 #[test]
-fn a_queue_that_was_used_comes_back_with_what_happened_to_its_items() {
+fn export_and_import_preserve_the_history_of_items() {
     let (db, other) = (Database::new(), Database::new());
     Background::start(helper(&db, "dead::buries")).end().ok();
     run(&db, &["push", "q", "waiting", "--attr", "to=ann"]).ok();
@@ -55,7 +55,7 @@ fn a_queue_that_was_used_comes_back_with_what_happened_to_its_items() {
 }
 
 #[test]
-fn an_import_that_is_repeated_adds_nothing_and_with_again_it_does() {
+fn a_repeated_import_adds_items_only_with_again() {
     let db = Database::new();
     let input = file(&db, "in", &export_of(&plain(450)));
     let import = ["import", "q", "--input", input.as_str()];
@@ -81,7 +81,7 @@ fn an_import_that_is_repeated_adds_nothing_and_with_again_it_does() {
 }
 
 #[test]
-fn an_import_that_was_killed_goes_on() {
+fn a_killed_import_continues_when_repeated() {
     let mut random = Random::new();
     for _ in 0..3 {
         let db = Database::new();
@@ -103,7 +103,7 @@ fn an_import_that_was_killed_goes_on() {
 }
 
 #[test]
-fn items_whose_unique_keys_are_taken_stay_out() {
+fn import_skips_items_whose_unique_keys_are_taken() {
     let db = Database::new();
     run(&db, &["push", "q", "there", "--unique", "order 1"]).ok();
     let lines = [
@@ -123,7 +123,7 @@ fn items_whose_unique_keys_are_taken_stay_out() {
 }
 
 #[test]
-fn an_export_says_what_it_wrote_and_what_it_did_not() {
+fn an_export_reports_exported_and_skipped_items() {
     let db = Database::new();
     run(&db, &["push", "q", "a", "b"]).ok();
     run(&db, &["push", "q", "c", "--delay", "1h"]).ok();
@@ -151,7 +151,7 @@ fn an_export_says_what_it_wrote_and_what_it_did_not() {
 }
 
 #[test]
-fn an_export_that_fails_leaves_the_file_as_it_was() {
+fn a_failed_export_keeps_the_previous_file() {
     let db = Database::new();
     run(&db, &["push", "q", "a"]).ok();
     let output = file(&db, "out", "before");
@@ -164,7 +164,7 @@ fn an_export_that_fails_leaves_the_file_as_it_was() {
 }
 
 #[test]
-fn priorities_go_where_there_are_none_in_the_order_of_the_file() {
+fn import_into_a_fifo_queue_keeps_the_order_of_the_file() {
     let db = Database::new();
     for (payload, priority) in [("b", "5"), ("a", "-5")] {
         run(&db, &["push", "q", payload, "--kind", "priority", "--priority", priority]).ok();

@@ -126,26 +126,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stat_line_is_read_whatever_the_name() {
+    fn cpu_time_is_read_from_a_stat_line_with_any_process_name() {
         let stat = "42 (a) b (c) S 7 1 1 0 -1 4194560 1 0 0 0 30 12 0 0 20 0 1 0";
         assert_eq!(field(stat, 4), Some(7));
         assert_eq!(used(stat), Some(42));
     }
 
     #[test]
-    fn a_share_is_read() {
+    fn proportional_memory_is_read_from_smaps() {
         assert_eq!(share("Rss:     900 kB\nPss:     120 kB\nPss_Dirty: 3 kB\n"), Some(120));
         assert_eq!(share("Rss: 1 kB"), None);
     }
 
     #[test]
-    fn a_tree_is_all_below() {
+    fn a_process_tree_contains_all_descendants() {
         let parents = BTreeMap::from([(2, 1), (3, 2), (4, 9)]);
         assert_eq!(tree(&[1], &parents), [1, 2, 3]);
     }
 
     #[test]
-    fn this_process_has_memory() {
+    fn measuring_this_process_finds_memory() {
         let (cpu, resident) = measure(&[std::process::id()], Duration::from_millis(10)).unwrap();
         assert!(cpu >= 0.0 && resident > 0.0);
     }

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pickup_has_some_items() {
+    fn pickup_cell_has_at_least_three_items() {
         assert_eq!(pickup_count(1.5), 15);
         assert_eq!(pickup_count(0.01), 3);
     }

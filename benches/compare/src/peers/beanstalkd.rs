@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reserved_names_id_and_length() {
+    fn reserved_reply_has_id_and_length() {
         assert_eq!(reserved("RESERVED 12 100"), Some((12, 100)));
         assert_eq!(reserved("RESERVED 12"), None);
         assert_eq!(reserved("TIMED_OUT"), None);

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn cost_has_the_units_of_the_others() {
+    fn idle_cost_is_in_percent_of_a_core_and_kilobytes() {
         let outcome =
             outcome(Cell::Idle, &report(&json!({ "cpu_seconds_per_second": 0.02, "resident_kb": 9000 })));
         assert!((outcome.figures[CPU] - 2.0).abs() < 1e-9);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn modes_ask_for_what_they_are() {
+    fn each_mode_selects_its_command_line_options() {
         let place =
             Place { directory: std::env::temp_dir(), processes: crate::process::Processes::default() };
         let burn = Cell::Burn { workers: 16, k: 1 };

@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_of_xreadgroup_is_taken_apart() {
+    fn xreadgroup_reply_is_parsed_into_entries() {
         let entry = Value::Array(vec![text("1-0"), Value::Array(vec![text(FIELD), text("x")])]);
         let answer = Value::Array(vec![Value::Array(vec![text(QUEUE), Value::Array(vec![entry])])]);
         let found = entries(of_first_stream(answer).unwrap()).unwrap();

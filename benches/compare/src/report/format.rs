@@ -56,13 +56,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_the_digits_they_deserve() {
+    fn numbers_are_shown_with_three_significant_digits() {
         let texts = [0.5, 12.34, 123.4, 1_234.5, 1_234_567.0, -4_000.0].map(number);
         assert_eq!(texts, ["0.50", "12.3", "123", "1,234", "1,234,567", "-4,000"]);
     }
 
     #[test]
-    fn a_spread_is_there_when_there_are_several() {
+    fn spread_is_shown_for_more_than_one_run() {
         let one = Spread { median: 5.0, min: 5.0, max: 5.0, count: 1 };
         assert_eq!(spread(Some(one)), "5.00");
         assert_eq!(

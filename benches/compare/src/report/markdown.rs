@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_say_who_was_best_and_what_is_met() {
+    fn tables_mark_the_best_peer_and_the_goals_met() {
         let cell = Cell::Push { clients: 32, batch: 1 };
         let mut summary = Summary::default();
         for (system, value) in [("kvqueue", 300.0), ("redis-list", 100.0)] {

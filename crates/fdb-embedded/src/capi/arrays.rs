@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn mapped_rows_carry_what_was_found() {
+    fn mapped_row_array_has_the_rows_of_each_range() {
         let mut rows = RowSet::default();
         rows.push(b"r/1", b"one");
         rows.push(b"r/2", b"");

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_or_the_file_that_it_names_may_be_embedded() {
+    fn embedded_directories_are_named_by_path_or_cluster_file() {
         let scratch = tempfile::tempdir().unwrap();
         let file = |name: &str, text: &str| {
             let path = scratch.path().join(name);

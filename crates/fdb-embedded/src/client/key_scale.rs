@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_can_be_measured() {
+    fn distance_is_defined_for_keys_of_any_bytes() {
         let keys: [&[u8]; 3] = [b"", b"\0\xff", b"\xff"];
         let scale = Scale::new(keys.into_iter());
         assert!(scale.distance(b"", b"\xff\xff", 0) > 0.0);

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_has_its_own_code() {
+    fn each_mapper_error_has_its_own_code() {
         let key = pack(&("a", "b"));
         let code = |mapper: &str| apply(&pack(&(mapper,)), &key, b"\xee");
         assert_eq!(code("{K[2]}"), Err(Code::MAPPER_BAD_INDEX));

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_cut_where_something_is_made_up() {
+    fn a_range_is_cut_at_synthetic_ranges() {
         let cut = |begin: &[u8], end: &[u8]| {
             pieces(begin, end).into_iter().map(|(_, place)| place).collect::<Vec<_>>()
         };

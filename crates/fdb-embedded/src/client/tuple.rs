@@ -111,7 +111,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cuts_what_the_bindings_pack(tuple in proptest::collection::vec(element(), 0..6)) {
+        fn tuples_packed_by_the_binding_are_split_into_elements(tuple in proptest::collection::vec(element(), 0..6)) {
             let packed = pack(&tuple);
             let single: Vec<Vec<u8>> = tuple.iter().map(|e| pack(&(e,))).collect();
             prop_assert_eq!(elements(&packed).unwrap(), single.iter().map(Vec::as_slice).collect::<Vec<_>>());
@@ -126,7 +126,7 @@ mod tests {
         }
 
         #[test]
-        fn packs_as_the_bindings_do(bytes in proptest::collection::vec(0u8..3, 0..8), n in any::<u64>(), shift in 0u32..64) {
+        fn tuples_are_packed_as_by_the_binding(bytes in proptest::collection::vec(0u8..3, 0..8), n in any::<u64>(), shift in 0u32..64) {
             let mut packed = Vec::new();
             push_bytes(&mut packed, &bytes);
             push_unsigned(&mut packed, n >> shift);
@@ -134,7 +134,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_the_bytes_every_one_is_in_an_element(bytes in proptest::collection::vec(any::<u8>(), 0..20)) {
+        fn elements_of_any_bytes_concatenate_to_the_input(bytes in proptest::collection::vec(any::<u8>(), 0..20)) {
             if let Some(elements) = elements(&bytes) {
                 prop_assert_eq!(elements.concat(), bytes.as_slice());
                 elements.iter().for_each(|element| drop(string(element)));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_servers_do_not_know_is_no_tuple() {
+    fn element_types_that_servers_lack_are_refused() {
         assert_eq!(elements(&pack(&(("nested",), 1))), None);
         assert_eq!(elements(&[0x30; 17]), None, "a UUID");
         assert_eq!(elements(b"\x01open").unwrap(), [b"\x01open"]);

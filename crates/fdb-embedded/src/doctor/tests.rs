@@ -26,7 +26,7 @@ fn a_closed_database_is_read_through_and_not_changed() {
 }
 
 #[test]
-fn one_that_was_not_closed_is_sound_and_not_repaired() {
+fn an_unclosed_database_is_sound_and_not_repaired() {
     let dir = database();
     let open = Engine::open(dir.path()).unwrap();
     commit(&open);
@@ -97,7 +97,7 @@ fn a_held_directory_names_its_holder() {
 }
 
 #[test]
-fn a_file_that_was_removed_under_its_process_is_missed() {
+fn a_file_removed_under_its_process_is_reported() {
     let dir = database();
     let _open = Engine::open(dir.path()).unwrap();
     fs::remove_file(dir.path().join(DATA_FILE)).unwrap();
@@ -112,7 +112,7 @@ fn a_file_that_was_removed_under_its_process_is_missed() {
 }
 
 #[test]
-fn damage_is_named() {
+fn damaged_pages_are_reported() {
     let dir = database();
     let data = dir.path().join(DATA_FILE);
     let whole = fs::read(&data).unwrap();
@@ -135,7 +135,7 @@ fn damage_is_named() {
 }
 
 #[test]
-fn what_is_no_database_is_said_to_be_none() {
+fn directories_without_a_database_are_reported() {
     let dir = tempfile::tempdir().unwrap();
     assert_eq!(verdicts(dir.path()).last(), Some(&("file", Severity::Note)));
     assert_eq!(verdicts(&dir.path().join("absent")), [("directory", Severity::Problem)]);

@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_push_only_adds() {
+    fn a_push_counts_as_only_adding_data() {
         for push in [
             vec![add(b"npush"), stamped_key(10)],
             vec![add(b"npop"), stamped_key(10), token(b"token")],
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fetch_an_acknowledgement_and_a_small_write_do_not_only_add() {
+    fn fetches_acknowledgements_and_small_writes_do_not_count_as_only_adding() {
         for moves in [
             vec![clear(b"v", b"v\x0a"), set(b"new lease", 1100), add(b"npop")],
             vec![clear(b"lease", b"lease\0"), add(b"ndone")],

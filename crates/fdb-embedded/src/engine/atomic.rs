@@ -129,7 +129,7 @@ mod tests {
     use AtomicOp::*;
 
     #[test]
-    fn each_operation_on_worked_examples() {
+    fn each_atomic_operation_gives_the_expected_values() {
         type Case = (AtomicOp, Option<&'static [u8]>, &'static [u8], Option<&'static [u8]>);
         let cases: &[Case] = &[
             (Add, None, &[1, 0], Some(&[1, 0])),

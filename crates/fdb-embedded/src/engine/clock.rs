@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_stopped_hands_out_nothing_new_and_asks_for_nothing() {
+    fn a_stopped_clock_gives_no_new_versions_and_needs_no_ceiling() {
         let (mut clock, now) = clock();
         let later = now + Duration::from_secs(3600);
         let last = clock.read_version(later);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn after_the_last_version_nothing_higher_is_handed_out() {
+    fn versions_stop_at_the_highest_version() {
         let (mut clock, now) = clock();
         let read = clock.read_version(now + Duration::from_secs(1));
         let last = clock.end(now);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_held_goes_on_with_commits_or_when_it_is_told_to() {
+    fn a_held_clock_advances_only_by_commits_or_explicitly() {
         let (mut clock, now) = clock();
         let first = clock.read_version(now);
         clock.hold(now, true);

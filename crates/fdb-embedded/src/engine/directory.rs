@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_half_made_is_made_again() {
+    fn an_unfinished_data_file_is_created_again() {
         let dir = tempfile::tempdir().unwrap();
         let held = Directory::acquire(dir.path()).unwrap();
         let unfinished = dir.path().join("data.new");

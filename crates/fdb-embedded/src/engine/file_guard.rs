@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn network_file_systems_have_names_and_local_ones_none() {
+    fn network_file_systems_are_recognised_and_local_ones_not() {
         assert_eq!(network_file_system_name(0x6969), Some("NFS"));
         assert_eq!(network_file_system_name(0x6573_5546), Some("FUSE"));
         assert_eq!(network_file_system_name(0xFF53_4D42), Some("CIFS"));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_become_of_a_name_is_found() {
+    fn a_moved_or_replaced_file_is_detected() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         let keep = || GuardedFile::new(&path, File::create(&path).unwrap());
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_locked_once_and_free_when_it_is_let_go() {
+    fn a_file_is_locked_once_until_unlocked() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         let open = || File::create(&path).unwrap();

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_sees_what_was_written_by_then_and_nothing_of_what_comes() {
+    fn a_read_at_a_version_sees_only_writes_up_to_it() {
         let memtable = Memtable::default();
         write(&memtable, 10, [row(1, Some(b"a")), row(2, Some(b"b"))]);
         write(&memtable, 20, [row(1, None), row(3, Some(b"c"))]);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_of_many_pages_has_every_key_once_from_either_side_while_more_are_written() {
+    fn a_long_range_has_every_key_once_during_writes() {
         let memtable = Memtable::default();
         write(&memtable, 1, (0..1_000).map(|n| row(n, Some(b"x"))));
         let mut cursor = memtable.range(b"0003", b"0900", 1, Direction::Forward);

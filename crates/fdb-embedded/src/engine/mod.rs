@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_wait_for_a_flush_is_there_after_a_kill_and_goes_before_what_does() {
+    fn asynchronous_commits_survive_a_kill_and_precede_flushed_commits() {
         let dir = tempfile::tempdir().unwrap();
         let (engine, mut committer) = Engine::prepare(dir.path()).unwrap();
         let order = Arc::new(Mutex::new(Vec::new()));
@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_that_ends_as_it_is_armed_or_is_cancelled_leaves_the_others_of_its_key() {
+    fn an_ended_or_cancelled_watch_leaves_other_watches_of_its_key() {
         let dir = tempfile::tempdir().unwrap();
         let engine = Engine::open(dir.path()).unwrap();
         answered(&engine).unwrap();
@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_never_given_says_that_the_outcome_is_unknown() {
+    fn a_dropped_commit_promise_reports_an_unknown_outcome() {
         let (sender, receiver) = mpsc::channel();
         drop(blind_write(CommitPromise::new(move |result| sender.send(result).unwrap())));
         assert_eq!(receiver.recv().unwrap(), Err(Code::COMMIT_UNKNOWN_RESULT.into()));

@@ -250,7 +250,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_the_latest_write_of_each_key(
+        fn resolver_agrees_with_the_latest_write_of_each_key(
             batches in proptest::collection::vec(proptest::collection::vec((0u8..30, 0u8..30), 0..4), 1..12),
             bounds in proptest::collection::vec((0u8..29, 0u8..29), 0..6),
             behind in 0usize..12, sealed in any::<bool>(),

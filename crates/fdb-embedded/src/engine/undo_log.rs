@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_change_after_a_version_says_what_was_there() {
+    fn first_change_after_a_version_holds_the_value_before() {
         let mut undo_log = UndoLog::new(10);
         push(&mut undo_log, 20, &[("b", None), ("a", Some("1")), ("a", Some("not this"))], 0);
         push(&mut undo_log, 30, &[("a", Some("2")), ("c", Some(""))], 0);
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn within_a_group_its_own_batches_come_before_what_was_there_before_it() {
+    fn batches_of_a_group_precede_the_values_before_the_group() {
         let mut undo_log = UndoLog::new(10);
         let memtable = Memtable::default();
         write(&memtable, 12, &[("a", Some("x")), ("b", Some("y"))]);
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_batch_notes_is_bounded_and_a_key_counts_once_however_often_it_changes() {
+    fn undo_of_a_batch_is_bounded_and_counts_each_key_once() {
         let mut changes = UndoBuilder::default();
         let value = vec![0; 100_000];
         (0..2 * MAX_UNDO_BYTES / value.len()).for_each(|_| changes.record(b"k", Some(&value)));
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_old_or_too_much_is_forgotten() {
+    fn undo_that_is_too_old_or_too_large_is_forgotten() {
         let mut undo_log = UndoLog::new(0);
         for version in 1..=5 {
             push(&mut undo_log, version * 10, &[("k", Some("v"))], 20);

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn every_version_of_two_deltas_is_read_over_what_redb_has() {
+    fn reads_merge_two_memtables_with_the_rows_of_redb() {
         for seed in 1..=30 {
             let mut random = SplitMix(seed);
             let dir = tempfile::tempdir().unwrap();

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn arming_on_the_committers_thread_reads_nothing_there() {
+    fn arming_a_watch_on_the_committers_thread_does_not_read() {
         let dir = tempfile::tempdir().unwrap();
         let engine = Arc::new(Engine::open(dir.path()).unwrap());
         let (same, other) = (Future::pending(), Future::pending());

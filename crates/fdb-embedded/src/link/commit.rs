@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_operation_has_one_kind() {
+    fn each_mutation_kind_has_one_encoding() {
         for kind in 0..=u8::MAX {
             let mut frame = Vec::new();
             let mut w = Writer(&mut frame);

@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trouble_is_told_once_until_it_changes_or_ends() {
+    fn an_error_is_reported_once_until_it_changes_or_ends() {
         let (mut errors, mut told) = (RepeatFilter::default(), Vec::new());
         for trouble in ["a", "a", "b", "b", "a", "", "a"] {
             if trouble.is_empty() {

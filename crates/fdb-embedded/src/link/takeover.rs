@@ -327,7 +327,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_after_failures_grow_to_a_bound_and_begin_again_when_the_storage_has_recovered() {
+    fn failure_backoff_is_bounded_and_resets_after_recovery() {
         let (mut storage_failures, mut now) = (StorageFailures::default(), Instant::now());
         let mut pauses = Vec::new();
         for _ in 0..40 {

@@ -113,7 +113,7 @@ fn hosted_count(directory: &Path) -> u64 {
 }
 
 #[test]
-fn a_host_ends_on_its_own_committer_a_thousand_times_while_guests_commit() {
+fn a_host_can_end_on_its_committer_thread_while_guests_commit() {
     const ROUNDS: usize = 1_000;
     count_panics_of_committers();
     // In memory, where there is such a place: it is not about the disk.

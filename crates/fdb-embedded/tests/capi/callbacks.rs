@@ -50,7 +50,7 @@ fn several_callbacks_each_run_once_on_the_network_thread() {
 }
 
 #[test]
-fn on_a_ready_future_the_callback_runs_here() {
+fn callback_on_a_ready_future_runs_on_the_calling_thread() {
     let database = database();
     let read = database.read(b"capi/here");
     assert_eq!(read.wait(), 0);

@@ -26,7 +26,7 @@ fn a_ready_future_is_not_cancelled() {
 }
 
 #[test]
-fn a_commit_may_be_given_up() {
+fn a_commit_future_can_be_cancelled_or_dropped() {
     let database = database();
     for _ in 0..50 {
         let transaction = database.transaction();

@@ -3,7 +3,7 @@
 use crate::common::database;
 
 #[test]
-fn a_value_goes_with_the_last_release() {
+fn a_value_is_freed_by_the_last_release() {
     let database = database();
     let setup = database.transaction();
     setup.set(b"capi/memory", b"value");

@@ -40,7 +40,7 @@ fn a_tenant_opens_and_is_not_found() {
 }
 
 #[test]
-fn there_are_no_blob_granules() {
+fn blob_granule_calls_are_unsupported() {
     let database = database();
     let transaction = database.transaction();
     let (begin, end) = ((KEY.as_ptr(), len(KEY)), (END.as_ptr(), len(END)));
@@ -100,7 +100,7 @@ fn no_loader() -> sys::FDBReadBlobGranuleContext {
 }
 
 #[test]
-fn servers_are_not_administered() {
+fn server_administration_calls_are_unsupported() {
     let database = database();
     let address = b"192.0.2.1:4500";
     let snapshot = |id: &[u8]| {
@@ -125,7 +125,7 @@ fn servers_are_not_administered() {
 }
 
 #[test]
-fn what_a_database_says_of_itself() {
+fn database_reports_protocol_and_client_status() {
     let database = database();
     // SAFETY: a live handle.
     let protocol = Future(unsafe { sys::fdb_database_get_server_protocol(database.handle, 0) });
@@ -153,7 +153,7 @@ unsafe extern "C" fn keep_busy(_future: *mut FDBFuture, _parameter: *mut c_void)
 }
 
 #[test]
-fn a_busy_network_thread_shows() {
+fn network_busyness_is_reported() {
     let database = database();
     let until = Instant::now() + Duration::from_secs(60);
     loop {

@@ -57,7 +57,7 @@ fn open() -> (Database, Option<(Option<Host>, tempfile::TempDir)>) {
 }
 
 #[test]
-fn programs_do_what_the_model_does() {
+fn random_programs_agree_with_the_model() {
     let _turn = turn();
     network();
     let (database, directory) = open();

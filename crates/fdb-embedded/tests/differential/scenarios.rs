@@ -114,7 +114,7 @@ fn a_call_during_a_commit_ends_the_transaction_unless_it_is_not_protected() {
 }
 
 #[test]
-fn a_timeout_ends_what_waits_for_the_transaction_but_no_watch() {
+fn a_timeout_ends_all_futures_of_a_transaction_but_watches() {
     let _turn = turn();
     network();
     let (database, _keep) = open();
@@ -150,7 +150,7 @@ fn a_timeout_ends_the_wait_before_a_retry() {
 }
 
 #[test]
-fn a_read_version_far_ahead_cannot_be_read_at_but_committed_with() {
+fn a_read_version_far_ahead_fails_reads_and_allows_commits() {
     let _turn = turn();
     network();
     let (database, _keep) = open();
@@ -195,7 +195,7 @@ fn conflict_ranges_are_shown_after_the_commit_as_before_it() {
 }
 
 #[test]
-fn conflict_ranges_of_reads_are_not_shown_where_a_read_fails_or_has_failed() {
+fn read_conflict_ranges_are_hidden_after_a_failed_read() {
     let _turn = turn();
     network();
     let (database, _keep) = open();
@@ -222,7 +222,7 @@ fn conflict_ranges_of_reads_are_not_shown_where_a_read_fails_or_has_failed() {
 }
 
 #[test]
-fn a_commit_of_nothing_has_no_version_whatever_was_committed_before() {
+fn an_empty_commit_has_no_version() {
     let _turn = turn();
     network();
     let (database, _keep) = open();
@@ -246,7 +246,7 @@ fn cost(transaction: &Transaction) -> i64 {
 }
 
 #[test]
-fn a_transaction_costs_what_it_reads_and_what_it_sends() {
+fn transaction_cost_counts_reads_and_sent_bytes() {
     let _turn = turn();
     network();
     let (database, _keep) = open();

@@ -113,19 +113,19 @@ fn hosted() -> (TempDir, Database) {
 }
 
 #[test]
-fn a_copy_is_of_one_version_and_has_what_was_acknowledged() {
+fn a_host_backup_has_one_version_with_all_acknowledged_commits() {
     let (dir, db) = hosted();
     copies_while_it_is_used(&db, dir.path());
 }
 
 #[test]
-fn a_guest_copies_what_another_process_hosts() {
+fn a_guest_backs_up_a_database_hosted_elsewhere() {
     let (dir, _host, db) = guest();
     copies_while_it_is_used(&db, dir.path());
 }
 
 #[test]
-fn a_copy_needs_nobody_who_has_the_database_open() {
+fn a_database_that_no_process_has_open_can_be_backed_up() {
     let (dir, db) = hosted();
     fill(&db);
     set(&db, b"round", &3_u64.to_le_bytes()).unwrap();
@@ -138,7 +138,7 @@ fn a_copy_needs_nobody_who_has_the_database_open() {
 }
 
 #[test]
-fn a_host_that_ends_also_ends_the_copy_and_the_next_copy_starts_from_the_beginning() {
+fn a_backup_ends_with_its_host_and_the_next_one_starts_over() {
     let (dir, mut host, db) = guest();
     fill(&db);
     set(&db, b"round", &1_u64.to_le_bytes()).unwrap();
@@ -157,7 +157,7 @@ fn a_host_that_ends_also_ends_the_copy_and_the_next_copy_starts_from_the_beginni
 }
 
 #[test]
-fn what_cannot_be_copied_is_refused_and_nothing_is_left() {
+fn a_refused_backup_leaves_no_files() {
     let (dir, db) = hosted();
     fill(&db);
     let refused = |from: &Path, to: PathBuf| {
@@ -184,7 +184,7 @@ fn what_cannot_be_copied_is_refused_and_nothing_is_left() {
 }
 
 #[test]
-fn no_more_copies_at_once_than_there_may_be() {
+fn concurrent_backups_are_limited() {
     let (dir, _host, _db) = guest();
     let place = tempfile::tempdir().unwrap();
     fill(&open(dir.path()));

@@ -56,7 +56,7 @@ fn acknowledged_commits_survive_kill_9_whole_and_versions_go_on() {
 }
 
 #[test]
-fn a_kill_while_it_closes_loses_nothing_either() {
+fn a_kill_during_closing_loses_no_acknowledged_commit() {
     let (mut rng, what) = moments();
     let dir = tempfile::tempdir().unwrap();
     let mut seen = Seen::default();

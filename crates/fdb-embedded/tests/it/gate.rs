@@ -27,7 +27,7 @@ fn at_the_gate(gate: &Gate, tr: Transaction) -> (Client, HeldCommit) {
 }
 
 #[tokio::test]
-async fn commits_wait_at_a_gate_and_end_as_it_says() {
+async fn commits_wait_at_a_gate_for_the_outcome_it_sets() {
     let scratch = scratch();
     let Some(url) = scratch.place.embedded_url() else { return };
     let gate = Gate::close(&url).unwrap();
@@ -72,7 +72,7 @@ async fn commits_wait_at_a_gate_and_end_as_it_says() {
 }
 
 #[tokio::test]
-async fn versions_jump_ahead_and_what_has_begun_is_too_old() {
+async fn after_a_version_jump_open_transactions_are_too_old() {
     let scratch = scratch();
     let Some(url) = scratch.place.embedded_url() else { return };
     let gate = Gate::close(&url).unwrap();

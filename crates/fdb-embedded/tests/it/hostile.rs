@@ -67,7 +67,7 @@ fn commit(mutation: &[Vec<u8>]) -> Vec<u8> {
 }
 
 #[test]
-fn no_mutation_that_a_guest_makes_up_ends_the_hosts_commits() {
+fn invalid_mutations_of_a_guest_do_not_end_the_hosts_commits() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     for n in 0u8..100 {
@@ -95,7 +95,7 @@ fn no_mutation_that_a_guest_makes_up_ends_the_hosts_commits() {
 }
 
 #[test]
-fn a_connection_is_closed_only_when_its_commits_are_settled() {
+fn a_connection_closes_after_the_outcomes_of_its_commits() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     let nonsense = |raw: &mut Raw| raw.send(&[&[99]]);
@@ -132,7 +132,7 @@ fn stays_connected(db: &Database, what: impl Fn(&Database) -> Result<(), FdbErro
 }
 
 #[test]
-fn keys_longer_than_any_that_is_stored_do_not_cost_a_guest_its_connection() {
+fn a_guest_keeps_its_connection_after_reading_overlong_keys() {
     let (_dir, _host, db) = guest();
     set(&db, b"\x01k", b"value").unwrap();
     let long = [3; 60_000];
@@ -153,7 +153,7 @@ fn keys_longer_than_any_that_is_stored_do_not_cost_a_guest_its_connection() {
 }
 
 #[test]
-fn a_mapper_that_makes_very_long_keys_does_not_cost_a_guest_its_connection() {
+fn a_guest_keeps_its_connection_after_mapping_to_overlong_keys() {
     use foundationdb::tuple::pack;
     let (_dir, _host, db) = guest();
     set(&db, &pack(&("index", 1)), &pack(&(&[b'x'; 90_000][..],))).unwrap();
@@ -169,7 +169,7 @@ fn a_mapper_that_makes_very_long_keys_does_not_cost_a_guest_its_connection() {
 }
 
 #[test]
-fn a_commit_that_no_message_can_hold_is_too_large_and_hurts_no_other() {
+fn a_commit_over_the_message_limit_fails_alone() {
     let (_dir, _host, db) = guest();
     stays_connected(&db, |db| {
         let tr = db.create_trx().unwrap();
@@ -189,7 +189,7 @@ fn a_commit_that_no_message_can_hold_is_too_large_and_hurts_no_other() {
 }
 
 #[test]
-fn who_connects_and_says_nothing_is_not_kept() {
+fn a_silent_connection_is_closed() {
     let dir = tempfile::tempdir().unwrap();
     let _db = open(dir.path());
     let began = Instant::now();
@@ -229,7 +229,7 @@ fn a_burst_of_requests_with_large_answers_is_answered() {
 }
 
 #[test]
-fn views_are_limited_and_those_that_are_too_old_do_not_count() {
+fn views_are_limited_without_counting_expired_ones() {
     let dir = tempfile::tempdir().unwrap();
     let _db = open(dir.path());
     let mut raw = filled_with_views(dir.path());
@@ -261,7 +261,7 @@ fn filled_with_views(dir: &Path) -> Raw {
 }
 
 #[test]
-fn what_a_guest_has_pinned_goes_with_its_connection() {
+fn pinned_snapshots_are_released_with_the_connection() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     set(&db, b"k", b"v").unwrap();

@@ -49,7 +49,7 @@ fn mapper() -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn each_row_of_the_index_brings_what_its_mapper_names() {
+async fn each_index_row_has_the_rows_of_its_mapped_range() {
     let scratch = scratch();
     fill(&scratch.db).await;
     let tr = scratch.db.create_trx().unwrap();
@@ -88,7 +88,7 @@ async fn a_mapper_without_a_range_brings_one_key() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_mapped_is_refused() {
+async fn an_index_row_that_cannot_be_mapped_is_refused() {
     let scratch = scratch();
     fill(&scratch.db).await;
     let tr = scratch.db.create_trx().unwrap();
@@ -129,7 +129,7 @@ async fn what_cannot_be_mapped_is_refused() {
 }
 
 #[tokio::test]
-async fn own_writes_in_the_way_are_an_error() {
+async fn own_writes_in_a_mapped_range_are_an_error() {
     let scratch = scratch();
     fill(&scratch.db).await;
     let write = |write: fn(&Transaction)| {
@@ -153,7 +153,7 @@ async fn own_writes_in_the_way_are_an_error() {
 }
 
 #[tokio::test]
-async fn both_reads_conflict() {
+async fn index_reads_and_mapped_reads_both_conflict() {
     let scratch = scratch();
     for (key, limit, expected) in [
         (pack(&("index", "blue", 2)), None, Err(1020)),
@@ -206,7 +206,7 @@ fn random_mapper(rng: &mut Rng) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn random_mappers_find_what_they_find_on_a_cluster() {
+async fn random_mappers_agree_with_a_cluster() {
     let Some(twins) = twins() else { return };
     let seed = Rng::seed();
     let mut rng = Rng(seed);

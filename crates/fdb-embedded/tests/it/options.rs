@@ -44,7 +44,7 @@ async fn a_bad_value_is_reported_by_the_next_call() {
 }
 
 #[tokio::test]
-async fn options_that_change_nothing_here_are_taken() {
+async fn options_without_effect_are_accepted() {
     let scratch = scratch();
     let mut options = vec![
         Option::CausalWriteRisky,
@@ -93,7 +93,7 @@ async fn options_that_change_nothing_here_are_taken() {
 }
 
 #[tokio::test]
-async fn system_keys_are_for_those_who_ask() {
+async fn system_keys_need_the_access_option() {
     let scratch = scratch();
     let outcome = async |options: &[Option], call: fn(&Transaction)| {
         let tr = scratch.db.create_trx().unwrap();
@@ -136,7 +136,7 @@ async fn raw_and_system_access_allow_keys_eight_bytes_longer() {
 }
 
 #[tokio::test]
-async fn a_lock_that_is_ignored_for_reading_only_allows_no_writes() {
+async fn read_lock_aware_alone_refuses_writes() {
     let scratch = scratch();
     let outcome = async |options: &[Option]| {
         let tr = scratch.db.create_trx().unwrap();

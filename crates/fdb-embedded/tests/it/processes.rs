@@ -82,7 +82,7 @@ fn a_conflict_is_reported_with_its_keys_over_the_socket() {
 }
 
 #[test]
-fn a_commit_and_the_special_keys_wait_for_reads_whose_data_is_on_its_way() {
+fn commits_and_special_keys_wait_for_reads_in_flight() {
     let (_dir, host, db) = guest();
     let tr = db.create_trx().unwrap();
     let reading = tr.get(b"a", false);
@@ -108,7 +108,7 @@ fn a_commit_and_the_special_keys_wait_for_reads_whose_data_is_on_its_way() {
 }
 
 #[test]
-fn a_read_whose_data_is_on_its_way_finds_the_writes_before_it_and_none_after() {
+fn a_read_in_flight_sees_only_earlier_own_writes() {
     let (_dir, host, db) = guest();
     set(&db, b"k", b"stored").unwrap();
     let tr = db.create_trx().unwrap();
@@ -137,7 +137,7 @@ fn a_read_whose_data_is_on_its_way_finds_the_writes_before_it_and_none_after() {
 }
 
 #[test]
-fn a_watch_whose_value_is_on_its_way_knows_what_its_own_transaction_writes_meanwhile() {
+fn a_watch_in_flight_sees_later_writes_of_its_transaction() {
     let (_dir, host, db) = guest();
     for key in [&b"there and back"[..], b"to another", b"to the same", b"gone"] {
         set(&db, key, b"1").unwrap();
@@ -220,7 +220,7 @@ fn is_stopped(pid: &str) -> bool {
 }
 
 #[test]
-fn a_host_that_is_stopped_makes_its_guests_wait_and_nothing_else() {
+fn guests_of_a_stopped_host_wait_and_their_timeouts_apply() {
     let (_dir, host, db) = guest();
     set(&db, b"k", b"1").unwrap();
     signal(&host, "-STOP");
@@ -340,7 +340,7 @@ fn protocol_of(directory: &Path) -> u32 {
 }
 
 #[test]
-fn nonsense_on_the_socket_ends_that_connection_only() {
+fn invalid_bytes_on_the_socket_end_only_that_connection() {
     let seed = Rng::seed();
     let mut rng = Rng(seed);
     let dir = tempfile::tempdir().unwrap();

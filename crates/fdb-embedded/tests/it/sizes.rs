@@ -17,7 +17,7 @@ async fn points(tr: &Transaction, begin: &[u8], end: &[u8], chunk: i64) -> Vec<V
 }
 
 #[tokio::test]
-async fn what_is_no_range_has_no_size() {
+async fn size_of_an_invalid_range_is_an_error() {
     let scratch = scratch();
     let tr = scratch.db.create_trx().unwrap();
     assert_eq!(code(tr.get_estimated_range_size_bytes(b"b", b"a").await), Err(2005));
@@ -36,7 +36,7 @@ async fn what_is_no_range_has_no_size() {
 }
 
 #[tokio::test]
-async fn sizes_leave_the_read_version_open() {
+async fn size_estimates_do_not_fix_the_read_version() {
     let scratch = scratch();
     let version = scratch.db.create_trx().unwrap().get_read_version().await.unwrap();
     let tr = scratch.db.create_trx().unwrap();

@@ -45,7 +45,7 @@ fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn a_read_stays_in_one_module_unless_told_otherwise() {
+async fn a_special_key_read_stays_in_one_module_by_default() {
     let scratch = scratch();
     let tr = scratch.db.create_trx().unwrap();
     for (begin, end, expected) in [
@@ -132,7 +132,7 @@ async fn selectors_and_limits_work_among_special_keys() {
 }
 
 #[tokio::test]
-async fn read_conflict_ranges_are_shown_less_what_was_overwritten() {
+async fn read_conflict_ranges_are_shown_without_overwritten_keys() {
     let scratch = scratch();
     let tr = scratch.db.create_trx().unwrap();
     assert_eq!(below(&tr, READS).await, []);
@@ -212,7 +212,7 @@ async fn a_conflict_names_every_range_that_was_hit() {
 }
 
 #[tokio::test]
-async fn writes_go_where_they_are_taken() {
+async fn special_key_writes_need_a_writable_module_and_the_option() {
     let scratch = scratch();
     let outcome = async |enabled: bool, write: fn(&Transaction)| {
         let tr = scratch.db.create_trx().unwrap();
@@ -248,7 +248,7 @@ async fn writes_go_where_they_are_taken() {
 }
 
 #[tokio::test]
-async fn a_special_operation_that_fails_says_why() {
+async fn a_failed_special_operation_sets_its_error_message() {
     let scratch = scratch();
     let tr = scratch.db.create_trx().unwrap();
     tr.set_option(TransactionOption::SpecialKeySpaceEnableWrites).unwrap();
@@ -276,7 +276,7 @@ async fn a_special_operation_that_fails_says_why() {
 }
 
 #[tokio::test]
-async fn what_hangs_on_a_commit_outlives_a_special_operation_that_fails() {
+async fn futures_of_a_commit_outlive_a_failed_special_operation() {
     let scratch = scratch();
     let tr = scratch.db.create_trx().unwrap();
     tr.set_option(TransactionOption::SpecialKeySpaceEnableWrites).unwrap();
@@ -306,7 +306,7 @@ async fn tracing_ids_are_shown_and_set() {
 }
 
 #[tokio::test]
-async fn the_database_says_what_it_is() {
+async fn special_keys_describe_the_database() {
     let scratch = scratch();
     let tr = scratch.db.create_trx().unwrap();
     let text = async |name| String::from_utf8(get(&tr, name).await.unwrap().unwrap()).unwrap();
@@ -328,7 +328,7 @@ async fn the_database_says_what_it_is() {
 }
 
 #[test]
-fn a_database_knows_its_directory_wherever_its_process_goes() {
+fn a_database_keeps_its_directory_after_a_change_of_working_directory() {
     let dir = tempfile::tempdir().unwrap();
     let mut mover = Helper::spawn("goes_elsewhere", dir.path());
     mover.lines.by_ref().for_each(drop);
@@ -378,7 +378,7 @@ async fn advance_to(db: &foundationdb::Database, version: i64) {
 }
 
 #[tokio::test]
-async fn versions_can_be_told_to_go_on_from_higher_ones_and_never_go_back() {
+async fn versions_can_be_advanced_and_never_go_back() {
     let scratch = scratch();
     let db = &scratch.db;
     let before = db.create_trx().unwrap();
@@ -415,7 +415,7 @@ async fn versions_can_be_told_to_go_on_from_higher_ones_and_never_go_back() {
 }
 
 #[test]
-fn versions_that_were_advanced_stay_so_in_the_next_process_and_with_guests() {
+fn advanced_versions_stay_in_the_next_process_and_for_guests() {
     let directory = tempfile::tempdir().unwrap();
     let host = Helper::start("hosts", directory.path());
     let db = open(directory.path());

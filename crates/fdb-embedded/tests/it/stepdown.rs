@@ -37,7 +37,7 @@ fn await_the_end(db: &Database, since: Instant, grace: Duration) {
 const GRACE: Duration = Duration::from_secs(20);
 
 #[test]
-fn nothing_is_acknowledged_into_a_file_without_a_name() {
+fn no_commit_is_acknowledged_into_a_deleted_file() {
     for file in ["log", "data.redb"] {
         let dir = tempfile::tempdir().unwrap();
         let db = open(dir.path());
@@ -50,7 +50,7 @@ fn nothing_is_acknowledged_into_a_file_without_a_name() {
 }
 
 #[test]
-fn a_host_whose_directory_is_taken_away_ends_within_a_second_also_when_it_is_idle() {
+fn an_idle_host_ends_within_a_second_of_its_directorys_removal() {
     type Verb = fn(&Path, &Path);
     let verbs: [(&str, Verb); 5] = [
         ("rm -rf DIR", |dir, _| std::fs::remove_dir_all(dir).unwrap()),
@@ -99,7 +99,7 @@ fn a_host_whose_directory_is_taken_away_ends_within_a_second_also_when_it_is_idl
 }
 
 #[test]
-fn guests_of_a_directory_that_is_replaced_do_not_take_the_other_database_for_theirs() {
+fn guests_of_a_replaced_directory_refuse_the_other_database() {
     let (dir, mut host, db) = guest();
     set(&db, b"k", b"v").unwrap();
     let copy = tempfile::tempdir().unwrap();
@@ -153,7 +153,7 @@ fn no_second_host_writes_when_the_lock_file_is_removed() {
 }
 
 #[test]
-fn a_removed_lock_file_lets_no_second_process_host() {
+fn no_second_process_hosts_after_the_lock_file_is_removed() {
     let (dir, _host, db) = guest();
     set(&db, b"k", b"v").unwrap();
     std::fs::remove_file(dir.path().join("lock")).unwrap();
@@ -172,7 +172,7 @@ fn a_removed_lock_file_lets_no_second_process_host() {
 }
 
 #[test]
-fn after_a_failure_of_the_disk_host_guests_and_newcomers_go_on() {
+fn after_a_disk_failure_host_guests_and_new_processes_continue() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     let _busy = Killed(Helper::start("appends_forever", dir.path()));
@@ -203,7 +203,7 @@ impl Drop for Killed {
 }
 
 #[test]
-fn what_is_read_after_a_failed_flush_is_what_a_restart_shows() {
+fn reads_after_a_failed_flush_equal_those_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     set(&db, b"k", b"before").unwrap();
@@ -218,7 +218,7 @@ fn what_is_read_after_a_failed_flush_is_what_a_restart_shows() {
 }
 
 #[test]
-fn a_storage_that_does_not_open_is_tried_on_and_those_who_wait_are_told() {
+fn opening_storage_is_retried_and_waiting_guests_get_the_error() {
     let (dir, mut host, db) = guest();
     set(&db, b"k", b"v").unwrap();
     signal(&host, "-STOP");

@@ -25,7 +25,7 @@ async fn rows(tr: &foundationdb::Transaction) -> Result<Rows, FdbError> {
 }
 
 #[test]
-fn every_version_that_was_given_out_can_be_read_for_a_while() {
+fn every_recent_version_can_be_read() {
     let scratch = scratch();
     let db = &scratch.db;
     let mut versions = Vec::new();
@@ -72,7 +72,7 @@ fn filled() -> (tempfile::TempDir, Rows) {
 }
 
 #[test]
-fn damage_is_an_error_whenever_it_is_read_and_never_data() {
+fn a_damaged_page_is_an_error_and_never_data() {
     let (dir, right) = filled();
     let whole = fs::read(dir.path().join("data.redb")).unwrap();
     let (mut refused, mut failed) = (0, 0);
@@ -112,7 +112,7 @@ fn damage_is_an_error_whenever_it_is_read_and_never_data() {
 }
 
 #[test]
-fn a_file_that_was_emptied_or_is_of_another_format_is_refused() {
+fn an_empty_file_or_one_of_another_format_is_refused() {
     let (dir, _) = filled();
     let file = dir.path().join("data.redb");
     for (bytes, words) in [(&b""[..], "0 bytes long"), (&[b"redb", &[0; 8192][..]].concat(), "format 1")] {
@@ -126,7 +126,7 @@ fn a_file_that_was_emptied_or_is_of_another_format_is_refused() {
 }
 
 #[test]
-fn reads_fail_and_commits_wait_on_purpose() {
+fn injected_faults_fail_reads_and_delay_commits() {
     let scratch = scratch();
     let Some(url) = scratch.place.embedded_url() else { return };
     let db = &scratch.db;
@@ -154,7 +154,7 @@ fn reads_fail_and_commits_wait_on_purpose() {
 }
 
 #[test]
-fn a_database_that_is_left_idle_leaves_nothing_to_do_after_a_kill() {
+fn an_idle_database_needs_no_recovery_after_a_kill() {
     network();
     let dir = tempfile::tempdir().unwrap();
     let db = Database::from_path(&url(dir.path())).unwrap();

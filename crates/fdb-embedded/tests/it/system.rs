@@ -41,7 +41,7 @@ async fn the_time_keeper_turns_times_into_versions() {
 }
 
 #[tokio::test]
-async fn shards_begin_where_the_key_space_begins() {
+async fn the_only_shard_begins_at_the_empty_key() {
     let scratch = scratch();
     let tr = scratch.db.create_trx().unwrap();
     tr.set_option(TransactionOption::ReadSystemKeys).unwrap();
@@ -63,7 +63,7 @@ async fn the_coordinators_are_the_connection_string() {
 }
 
 #[tokio::test]
-async fn a_watch_on_what_nobody_changes_waits() {
+async fn a_watch_on_an_unchanged_system_key_stays_pending() {
     let scratch = scratch();
     let tr = scratch.db.create_trx().unwrap();
     tr.set_option(TransactionOption::ReadSystemKeys).unwrap();

@@ -48,7 +48,7 @@ fn a_guest_takes_over_from_a_host_that_is_killed_and_one_that_ends() {
 }
 
 #[test]
-fn commits_around_the_end_of_a_host_have_the_outcome_that_they_are_told() {
+fn commits_during_the_end_of_a_host_report_true_outcomes() {
     let (_dir, host, db) = guest();
     let [committed, unknown] = [const { AtomicU64::new(0) }; 2];
     let (is_done, deadline) = (AtomicBool::new(false), Instant::now() + Duration::from_secs(60));
@@ -163,7 +163,7 @@ fn a_directory_is_opened_while_another_keeps_its_guest_waiting() {
 }
 
 #[test]
-fn a_guest_makes_no_empty_database_of_one_that_has_been_removed() {
+fn a_guest_does_not_create_a_removed_database_again() {
     let (dir, mut host, db) = guest();
     set(&db, b"k", b"v").unwrap();
     std::fs::remove_dir_all(dir.path()).unwrap();
@@ -181,7 +181,7 @@ fn a_guest_makes_no_empty_database_of_one_that_has_been_removed() {
 const ROUNDS: usize = 6;
 
 #[test]
-fn what_is_acknowledged_anywhere_survives_the_death_of_host_after_host() {
+fn acknowledged_commits_survive_a_series_of_killed_hosts() {
     let seed = Rng::seed();
     let mut rng = Rng(seed);
     let dir = tempfile::tempdir().unwrap();

@@ -27,7 +27,7 @@ async fn a_commit_is_seen_by_later_transactions_and_after_reopening() {
 }
 
 #[tokio::test]
-async fn a_transaction_reads_its_snapshot_whatever_others_commit() {
+async fn a_transaction_reads_its_snapshot_despite_later_commits() {
     let scratch = scratch();
     put(&scratch.db, &[(b"a", b"old")]).await;
     let tr = scratch.db.create_trx().unwrap();
@@ -38,7 +38,7 @@ async fn a_transaction_reads_its_snapshot_whatever_others_commit() {
 }
 
 #[tokio::test]
-async fn a_read_that_another_commit_spoiled_conflicts_and_a_snapshot_read_does_not() {
+async fn a_read_of_a_changed_key_conflicts_and_a_snapshot_read_does_not() {
     let scratch = scratch();
     for (snapshot, expected) in [(false, Err(1020)), (true, Ok(()))] {
         let tr = scratch.db.create_trx().unwrap();
@@ -133,7 +133,7 @@ async fn bounds_may_be_the_end_of_the_key_space_and_not_beyond() {
 }
 
 #[tokio::test]
-async fn range_reads_stop_at_their_limits_and_say_so() {
+async fn range_reads_stop_at_their_limits_and_report_more_rows() {
     let scratch = scratch();
     let keys: Vec<Vec<u8>> = (0u8..100).map(|n| vec![b'k', n]).collect();
     let rows: Vec<(&[u8], &[u8])> = keys.iter().map(|key| (&key[..], &b"0123456789"[..])).collect();
@@ -225,7 +225,7 @@ async fn limits_are_reported_by_the_next_call() {
 }
 
 #[tokio::test]
-async fn a_timeout_ends_a_transaction_and_cancel_and_reset_do_what_they_say() {
+async fn timeout_and_cancel_end_a_transaction_and_reset_restarts_it() {
     let scratch = scratch();
     let mut tr = scratch.db.create_trx().unwrap();
     tr.set_option(TransactionOption::Timeout(1)).unwrap();
@@ -245,7 +245,7 @@ async fn a_timeout_ends_a_transaction_and_cancel_and_reset_do_what_they_say() {
 }
 
 #[tokio::test]
-async fn on_error_retries_what_is_retryable_as_often_as_allowed() {
+async fn on_error_retries_retryable_errors_up_to_the_limit() {
     let scratch = scratch();
     let error = FdbError::from_code;
     let tr = scratch.db.create_trx().unwrap();
@@ -292,7 +292,7 @@ async fn a_watch_sees_a_change_made_between_its_read_and_its_commit() {
 }
 
 #[tokio::test]
-async fn a_watch_fires_on_a_change_that_its_own_transaction_takes_back() {
+async fn a_watch_fires_on_a_change_reverted_in_its_own_transaction() {
     let scratch = scratch();
     put(&scratch.db, &[(b"w", b"1")]).await;
     let tr = scratch.db.create_trx().unwrap();
@@ -326,7 +326,7 @@ async fn no_wake_up_is_lost_while_a_commit_is_on_its_way_to_the_disk() {
 }
 
 #[tokio::test]
-async fn a_refused_commit_ends_what_hangs_on_it() {
+async fn a_refused_commit_ends_its_versionstamp_and_watches() {
     let scratch = scratch();
     let tr = scratch.db.create_trx().unwrap();
     tr.set_option(TransactionOption::SizeLimit(100)).unwrap();
@@ -339,7 +339,7 @@ async fn a_refused_commit_ends_what_hangs_on_it() {
 }
 
 #[tokio::test]
-async fn a_read_version_is_no_read() {
+async fn getting_a_read_version_does_not_count_as_a_read() {
     let scratch = scratch();
     let tr = scratch.db.create_trx().unwrap();
     tr.get_read_version().await.unwrap();
@@ -362,7 +362,7 @@ async fn a_read_version_is_no_read() {
 }
 
 #[tokio::test]
-async fn watches_are_limited_and_give_their_slot_back() {
+async fn watches_are_limited_until_one_ends() {
     let scratch = scratch();
     if scratch.place.is_cluster() {
         return; // There the second watch stays pending instead.
@@ -412,7 +412,7 @@ async fn increment(db: &Database) {
 }
 
 #[tokio::test]
-async fn faults_are_met_as_scripted() {
+async fn scripted_faults_occur_in_order() {
     let scratch = scratch();
     let Some(url) = scratch.place.embedded_url() else { return };
     let script = [Fault::UnknownNotCommitted, Fault::UnknownCommitted, Fault::Conflict, Fault::TooOld];
@@ -433,7 +433,7 @@ async fn faults_are_met_as_scripted() {
 }
 
 #[tokio::test]
-async fn after_a_disk_failure_the_same_handle_goes_on() {
+async fn a_database_handle_works_again_after_a_disk_failure() {
     let Scratch { db, place } = scratch();
     let Some(url) = place.embedded_url() else { return };
     put(&db, &[(b"before", b"")]).await;

@@ -26,7 +26,7 @@ async fn a_read_version_can_be_chosen_while_its_snapshot_is_held() {
 }
 
 #[tokio::test]
-async fn a_read_waits_for_its_version_for_a_second() {
+async fn a_read_of_a_future_version_fails_after_a_second() {
     let scratch = scratch();
     put(&scratch.db, &[(b"a", b"1")]).await;
     let newest = scratch.db.create_trx().unwrap().get_read_version().await.unwrap();
@@ -56,7 +56,7 @@ async fn a_read_waits_for_its_version_for_a_second() {
 }
 
 #[tokio::test]
-async fn a_commit_waits_for_such_a_read_and_no_longer() {
+async fn a_commit_waits_for_a_read_of_a_future_version() {
     let (scratch, mut tries) = (scratch(), 0);
     put(&scratch.db, &[(b"a", b"1")]).await;
     loop {
@@ -78,7 +78,7 @@ async fn a_commit_waits_for_such_a_read_and_no_longer() {
 }
 
 #[tokio::test]
-async fn what_needs_no_version_does_not_wait_for_that_of_another_read() {
+async fn size_estimates_do_not_wait_for_another_reads_version() {
     let scratch = scratch();
     put(&scratch.db, &[(b"a", b"1")]).await;
     let tr = scratch.db.create_trx().unwrap();

@@ -155,7 +155,7 @@ mod tests {
     use crate::session::SessionId;
 
     #[test]
-    fn in_a_priority_queue_order_is_strict() {
+    fn a_priority_queue_uses_the_staged_strategy() {
         let mut approach = Approach::default();
         approach.suit(Kind::Fifo);
         assert!(matches!(approach, Approach::Spread(_)));
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_front_stays_the_front() {
+    fn front_strategy_fetches_from_the_front_despite_conflicts() {
         let (mut approach, mut rng) = (Approach::Front, Rng::of(SessionId([7; 16])));
         approach.conflicted(Extent::Short);
         approach.committed(Extent::Long, &Stamp::from([1; 12]).into());

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn alone_it_takes_the_first() {
+    fn a_session_without_conflicts_fetches_from_the_front() {
         let (mut spread, mut rng, last) = fresh();
         for _ in 0..100 {
             assert!(spread.place(10, &mut rng).is_front());
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn it_goes_on_behind_its_last_take_for_a_while() {
+    fn a_spread_session_continues_behind_its_last_fetch_for_a_stretch() {
         let (mut spread, mut rng, last) = fresh();
         (0..4).for_each(|_| spread.conflicted(Long));
         for _ in 0..STRETCH {
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn peace_and_a_short_queue_close_the_window() {
+    fn window_closes_without_conflicts_or_in_a_short_queue() {
         let (mut spread, mut rng, last) = fresh();
         let closed = Spread { jumps: 0, ..spread.clone() };
         (0..3).for_each(|_| spread.conflicted(Long));
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_queue_is_short_takes_that_conflict_are_staged_for_a_while() {
+    fn conflicting_fetches_of_a_short_queue_are_staged_for_a_while() {
         let (mut spread, mut rng, last) = fresh();
         spread.conflicted(Long);
         assert!(!spread.is_staged(), "a long queue has room for both");
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_jump_in_a_short_queue_after_staged_ones_have_lost() {
+    fn after_lost_staged_fetches_a_short_queue_is_fetched_with_jumps() {
         let (mut spread, mut rng, last) = fresh();
         spread.conflicted(Short);
         (1..LOST).for_each(|_| spread.conflicted(Short));
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_opens_at_once_where_staged_takes_find_the_queue_long() {
+    fn window_opens_when_staged_fetches_find_a_long_queue() {
         let (mut spread, mut rng, last) = fresh();
         spread.conflicted(Short);
         spread.committed(Long, &last);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stretch_that_ends_where_the_queue_does_says_nothing_of_the_front() {
+    fn a_stretch_ending_at_the_queues_end_leaves_its_length_unknown() {
         let (mut spread, mut rng, last) = fresh();
         (0..4).for_each(|_| spread.conflicted(Long));
         spread.committed(Long, &last);
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jump_beyond_the_end_is_followed_by_one_that_finds_something() {
+    fn after_a_jump_beyond_the_end_the_next_jump_is_shorter() {
         let (mut spread, mut rng, _) = fresh();
         (0..100).for_each(|_| spread.conflicted(Long));
         spread.beyond(Long);
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn how_far_a_queue_reaches_matters_to_those_that_have_met_others_and_do_not_know() {
+    fn queue_length_is_read_only_after_conflicts_while_unknown() {
         let (mut spread, _, last) = fresh();
         spread.committed(Short, &last);
         assert_eq!(spread.reach(10), None, "it is alone");

@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn takes_ask_for_a_while_after_one_that_lost() {
+    fn fetches_ask_for_a_while_after_a_lost_one() {
         let mut staged = Staged::default();
         assert!(!staged.asks());
         staged.conflicted();

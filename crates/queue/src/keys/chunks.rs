@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_of_an_item_whose_id_goes_on_are_not_its_own() {
+    fn chunks_of_longer_ids_with_the_same_prefix_are_excluded() {
         let (id, longer) =
             (ItemId::new(b"\x14".as_slice().into()), ItemId::new(b"\x14\x15\x01".as_slice().into()));
         let key = key(b"chunk", &longer, 2);

@@ -52,14 +52,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_operand_is_eight_bytes_little_endian() {
+    fn counter_operand_is_eight_bytes_little_endian() {
         // As erlfdb encodes the integer 1 for an atomic operation.
         assert_eq!(increment(1), [1, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(increment(0x0102), [2, 1, 0, 0, 0, 0, 0, 0]);
     }
 
     #[test]
-    fn any_length_is_read() {
+    fn counters_of_any_length_are_read() {
         assert_eq!(decode(None), 0);
         assert_eq!(decode(Some(&[])), 0);
         assert_eq!(decode(Some(&[7])), 7);
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn the_difference_survives_the_wrap() {
+    fn counter_difference_is_right_after_a_wrap() {
         assert_eq!(difference(3, 1), 2);
         assert_eq!(difference(1, u64::MAX), 2);
         assert_eq!(difference(0, 1), -1);

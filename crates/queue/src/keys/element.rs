@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_byte_string_without_its_end_is_none() {
+    fn an_unterminated_byte_string_is_refused() {
         assert_eq!(split_bytes(b""), None);
         assert_eq!(split_bytes(b"\x01"), None);
         assert_eq!(split_bytes(b"\x01q\x00\xff"), None);

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_of_another_shape_is_no_item() {
+    fn a_malformed_item_key_is_refused() {
         let item = b"val\x33abcdefghijkl";
         assert!(decode(b"val", item).is_some());
         assert_eq!(decode(b"val", &item[..item.len() - 1]), None);

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_written_in_one_way() {
+    fn a_lease_id_has_one_text_form() {
         let id = LeaseId { session: SessionId([0xab; 16]), number: 12 };
         assert_eq!(id.to_string(), format!("{}-12", "ab".repeat(16)));
         assert_eq!(id.to_string().parse(), Ok(id));
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_runs_out_behind_its_deadline_or_when_versions_went_back() {
+    fn a_lease_expires_after_its_deadline_or_when_versions_went_back() {
         let header = |deadline, length| Header::new(deadline, length, &[]).0;
         assert!(!header(100, 30).has_run_out(100));
         assert!(header(100, 30).has_run_out(101));

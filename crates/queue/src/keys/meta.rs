@@ -178,7 +178,7 @@ mod tests {
         }
 
         #[test]
-        fn a_record_that_is_cut_off_is_none(meta in any_meta(), cut in 1..5_usize) {
+        fn a_truncated_record_does_not_decode_to_the_original(meta in any_meta(), cut in 1..5_usize) {
             let mut value = encode(&meta);
             prop_assume!(!value.is_empty());
             value.truncate(value.len() - cut.min(value.len()));

@@ -82,7 +82,7 @@ mod tests {
         }
 
         #[test]
-        fn the_log_is_in_the_order_of_versions(transaction: [u8; 10], version: u64, rest: Vec<u8>) {
+        fn operation_log_is_ordered_by_version(transaction: [u8; 10], version: u64, rest: Vec<u8>) {
             let stamp = Stamp::new(transaction, 0);
             let key = [b"oplog", crate::keys::items::suffix(stamp).as_slice(), &rest].concat();
             prop_assert_eq!(log_version(b"oplog", &key), Some(stamp.version()));

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_read_is_a_pause_in_which_nothing_moves() {
+    fn an_unreadable_pause_record_counts_as_a_freeze() {
         let unknown = Pause { at: 0, frozen: true, reason: String::new() };
         let known = Pause { at: 7, frozen: false, reason: "why".to_owned() }.encode();
         let other_format = [&[FORMAT + 1], &known[1..]].concat();
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_reason_is_cut_between_characters() {
+    fn a_long_pause_reason_is_cut_between_characters() {
         let pause = Pause { reason: "é".repeat(300), ..Pause::default() };
         assert_eq!(Pause::decode(&pause.encode()).reason, "é".repeat(250));
     }

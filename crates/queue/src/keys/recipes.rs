@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tuple_nested_too_deep_is_no_tuple() {
+    fn a_too_deeply_nested_tuple_is_kept_as_bytes() {
         for begin in [&b""[..], b"\x02text\0", b"\x15\x01"] {
             let deep = Bytes::from([begin, &[NESTED; 90_000]].concat());
             assert_eq!(unpack_value(Packing::Tuple, &deep), deep);
@@ -140,14 +140,14 @@ mod tests {
         }
 
         #[test]
-        fn ids_of_the_two_recipes_are_told_apart(numbers: (i64, i64), random: [u8; RANDOM]) {
+        fn ids_of_the_two_recipes_are_distinguished(numbers: (i64, i64), random: [u8; RANDOM]) {
             let (queue, priority) = (queue_id(numbers.0, &random), priority_id(numbers.0, numbers.1, &random));
             prop_assert!(is_queue_id(queue.as_bytes()) && !is_priority_id(queue.as_bytes()));
             prop_assert!(is_priority_id(priority.as_bytes()) && !is_queue_id(priority.as_bytes()));
         }
 
         #[test]
-        fn a_leading_integer_is_read_whatever_follows(n: i64, shift in 0..64_u32, rest: Vec<u8>) {
+        fn a_leading_integer_is_read_before_any_bytes(n: i64, shift in 0..64_u32, rest: Vec<u8>) {
             let n = n >> shift;
             let element = number(n);
             prop_assert!((INTEGERS.0..INTEGERS.1).contains(&element[0]));

@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_that_are_out_of_order_are_another_layout() {
+    fn times_out_of_order_are_refused() {
         let pair = |version: u64, at: u64| [version.to_le_bytes(), at.to_le_bytes()].concat();
         assert!(decode(&[vec![FORMAT], pair(1, 2), pair(2, 2)].concat()).is_some());
         assert_eq!(decode(&[vec![FORMAT], pair(2, 2), pair(2, 3)].concat()), None);

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_of_another_length_is_no_token() {
+    fn a_token_of_another_length_is_refused() {
         assert!(decode(&[0; LEN]).is_some());
         assert_eq!(decode(&[0; LEN - 1]), None);
         assert_eq!(decode(&[0; LEN + 1]), None);

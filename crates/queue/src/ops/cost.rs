@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_item_adds_is_counted_with_its_keys() {
+    fn cost_of_an_item_includes_its_keys() {
         let space = Space::new(&[b'p'; 100], b"q", Kind::Fifo).unwrap();
         let id = ItemId::new(vec![0; 13].into());
         let key = space.ready_key(&id).len();
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_a_recipe_has_conflict_and_clear_of_its_own() {
+    fn cost_of_a_recipe_row_includes_its_conflict_and_clear() {
         let row =
             Row { id: ItemId::new(vec![0; 25].into()), value: vec![0; 10].into(), meta: Vec::new().into() };
         let of = |kind| take(&Space::new(b"", b"q", kind).unwrap(), &row, &Meta::default());

@@ -99,7 +99,7 @@ mod tests {
     use crate::testing::on_database;
 
     #[test]
-    fn leased_items_are_counted_or_where_there_are_many_estimated() {
+    fn few_leased_items_are_counted_and_many_are_estimated() {
         on_database(async |db| {
             let queue = Queue::new(b"", b"q").unwrap();
             let tr = db.create_trx().unwrap();

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_has_room_for_what_a_dead_letter_clears() {
+    fn parts_of_a_lease_leave_room_for_dead_letters() {
         let space = Space::new(b"", b"q", Kind::Fifo).unwrap();
         let unique = Some(vec![b'u'; 1_000]);
         let meta = Bytes::from(meta::encode(&Meta { unique, ..Meta::default() }));

@@ -89,7 +89,7 @@ mod tests {
     use crate::testing::on_database;
 
     #[test]
-    fn keys_are_counted_or_where_there_are_many_estimated() {
+    fn few_keys_are_counted_and_many_are_estimated() {
         on_database(async |db| {
             let range = || (b"k/".to_vec(), b"k0".to_vec());
             let tr = db.create_trx().unwrap();

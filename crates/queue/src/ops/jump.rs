@@ -107,12 +107,12 @@ mod tests {
     use crate::testing::on_database;
 
     #[test]
-    fn a_walk_is_bounded_in_bytes() {
+    fn reading_ahead_for_a_jump_is_bounded_in_bytes() {
         assert_eq!([0, 100, 150, 10_000, 100_000, usize::MAX].map(walk), [30, 30_000, 20_000, 300, 30, 1]);
     }
 
     #[test]
-    fn a_jump_over_large_items_leads_to_its_place_by_their_stamps() {
+    fn a_jump_over_large_items_finds_its_place_by_stamps() {
         on_database(async |db| {
             let queue = Queue::new(b"", b"q").unwrap();
             let mut session = Session::new(queue.clone());

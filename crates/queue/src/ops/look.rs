@@ -174,7 +174,7 @@ mod tests {
     const LEASES: usize = 600;
 
     #[test]
-    fn a_look_reads_a_bounded_part_of_the_leases_and_the_next_one_goes_on() {
+    fn lease_reads_of_a_sweep_are_bounded_and_continue_in_the_next() {
         on_database(async |db| {
             let queue = Queue::new(b"", b"q").unwrap();
             let space = queue.space();

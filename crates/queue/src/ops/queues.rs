@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_of_another_shape_is_passed_over() {
+    fn a_malformed_queue_key_is_skipped() {
         assert_eq!(next_key(b"p", b"p\x01no end"), b"p\x01no end\0");
         let long = [b"p\x01".as_slice(), &[b'x'; 300], b"\0\x15\x01"].concat();
         assert_eq!(next_key(b"p", &long), [b"p\x01".as_slice(), &[b'x'; 300], b"\0\xff"].concat());

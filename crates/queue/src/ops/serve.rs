@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asked_first_gets_the_first_items() {
+    fn earlier_requests_get_earlier_items() {
         let rows: Vec<Row> = (0..10).map(|number| row(number, 10, 0)).collect();
         assert_eq!(shares_of(&rows, &[3, 1, 4]), ranges([0..3, 3..4, 4..8]));
         // The last one for whom there is something gets what is left.
@@ -115,14 +115,14 @@ mod tests {
     }
 
     #[test]
-    fn suspects_are_apart_from_others_and_from_each_other() {
+    fn crashed_items_are_served_apart_from_others() {
         let rows = [row(0, 1, 0), row(1, 1, 1), row(2, 1, 0), row(3, 1, 2), row(4, 1, 1)];
         assert_eq!(shares_of(&rows, &[3, 3, 3, 3]), [vec![0, 2], vec![1], vec![4]]);
         assert_eq!(shares_of(&rows[1..], &[32, 3]), [vec![0, 3], vec![1]]);
     }
 
     #[test]
-    fn what_is_handed_out_fits_into_a_transaction() {
+    fn served_items_fit_into_a_transaction() {
         let rows: Vec<Row> = (0..100).map(|number| row(number, 22_000, 0)).collect();
         let shares = shares_of(&rows, &[20; 5]);
         assert_eq!(shares, ranges([0..20, 20..40]));
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transaction_reads_what_it_can_hand_out() {
+    fn a_serving_transaction_reads_as_many_items_as_it_can_serve() {
         let line = |wanted: &[usize]| {
             let first = wanted.iter().map(|k| waiting(NonZeroUsize::new(*k).unwrap())).collect();
             Line { first, ..Line::default() }

@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_live_claim_of_another_counts() {
+    fn only_a_live_claim_of_another_sweeper_blocks_a_sweep() {
         let (me, other) = (SessionId([1; 16]), SessionId([2; 16]));
         let claim = |sweeper, until| Some(Claim { sweeper, until });
         assert_eq!(held_by_another(None, me, 100), None);

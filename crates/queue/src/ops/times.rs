@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_versions_and_clocks_call_old_is_old() {
+    fn records_are_old_only_by_both_version_and_clock() {
         let seen = times(&[(1_000, 50_000), (9_000, 60_000)]);
         assert_eq!(old_before(&seen, KEPT + 5_000, 149_999, KEPT), 0);
         assert_eq!(old_before(&seen, KEPT + 5_000, 150_000, KEPT), 1_000);
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_is_noted_now_and_then_and_after_a_clock_was_wrong() {
+    fn a_time_is_noted_periodically_and_after_a_wrong_clock() {
         assert!(is_due(&Sightings::default(), 0, 0, 0, KEPT));
         let seen = times(&[(1_000, 50_000)]);
         let is_due = |version, at, kept| is_due(&seen, version, version, at, kept);

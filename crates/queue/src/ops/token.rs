@@ -58,7 +58,7 @@ mod tests {
     use crate::testing::on_database;
 
     #[test]
-    fn of_two_attempts_that_overlap_one_commits() {
+    fn only_one_of_two_overlapping_attempts_commits() {
         on_database(async |db| {
             let queue = Queue::new(b"", b"q").unwrap();
             let session = SessionId([7; 16]);

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_living_at_this_end_are_in_the_line() {
+    fn the_line_has_only_live_requests_of_its_end() {
         let requests = [
             waiting(1, NOW - 1, false),
             waiting(2, NOW, true),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stands_first_serves_and_those_behind_one_after_the_other_if_it_lets_them_wait() {
+    fn the_first_request_serves_and_later_ones_after_their_patience() {
         let requests = [1, 2, 3].map(|session| waiting(session, NOW, false));
         for (waited, servers) in
             [(0, [true, false, false]), (PATIENCE, [true, true, false]), (2 * PATIENCE, [true; 3])]
@@ -201,13 +201,13 @@ mod tests {
     }
 
     #[test]
-    fn the_own_request_does_not_run_out_while_its_session_looks() {
+    fn a_sessions_own_request_does_not_expire_while_it_reads() {
         let line = line_of([waiting(1, 0, false), waiting(2, NOW, false)], 1);
         assert!(line.serves(0) && line.expired.is_empty());
     }
 
     #[test]
-    fn the_line_is_bounded_and_the_own_request_is_found_behind_it() {
+    fn the_line_is_bounded_and_finds_the_own_request_behind_it() {
         let line = line_of((0..150).map(|n| waiting(n, NOW, false)), 140);
         assert_eq!((line.first.len(), line.own), (MAX_SERVED, Some(waiting(140, NOW, false))));
         let line = line_of((0..150).map(|n| waiting(n, 0, false)), 200);

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slot_settles_all_attempts_at_once() {
+    fn one_token_resolves_all_unknown_attempts() {
         let mut unresolved = Unresolved::default();
         unresolved.note(1, pushed());
         unresolved.note(2, Effect::Took(Vec::new()));
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_voids_what_was_unknown_before() {
+    fn a_commit_voids_earlier_unknown_attempts() {
         let mut unresolved = Unresolved::default();
         unresolved.note(1, Effect::Took(Vec::new()));
         unresolved.note(2, pushed());
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_push_forgets_pushes_and_keeps_takes() {
+    fn a_new_push_forgets_unknown_pushes_but_not_takes() {
         let mut unresolved = Unresolved::default();
         unresolved.note(1, pushed());
         unresolved.note(2, Effect::Took(Vec::new()));
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_newest_are_remembered() {
+    fn only_the_newest_unknown_attempts_are_kept() {
         let mut unresolved = Unresolved::default();
         for attempt in 1..=MAX as u64 + 1 {
             unresolved.note(attempt, pushed());

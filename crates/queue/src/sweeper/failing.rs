@@ -66,7 +66,7 @@ mod tests {
     use crate::session::SessionId;
 
     #[test]
-    fn what_failed_is_passed_over_for_ten_seconds() {
+    fn failed_sweep_work_is_skipped_for_ten_seconds() {
         let lease = LeaseId { session: SessionId([1; 16]), number: 1 };
         let mut failing = Failing::default();
         for (chore, version) in [(Chore::Return(lease), 100), (Chore::Promote, 200), (Chore::Forget, 300)] {

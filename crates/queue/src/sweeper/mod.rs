@@ -365,7 +365,7 @@ mod tests {
     use crate::testing::on_database;
 
     #[test]
-    fn everything_is_looked_at_after_versions_went_back() {
+    fn a_sweep_reads_all_records_after_versions_went_back() {
         on_database(async |db| {
             let queue = Queue::new(b"", b"q").unwrap();
             let mut session = Session::new(queue.clone());

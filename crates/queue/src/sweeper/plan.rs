@@ -138,14 +138,14 @@ mod tests {
     }
 
     #[test]
-    fn with_nothing_waiting_it_rests_for_a_lease() {
+    fn a_sweeper_without_work_rests_for_a_lease_length() {
         assert_eq!(of(&seen()), Plan::Rest(Duration::from_secs(1)));
         // Leases were looked at before; the time of the next look stands.
         assert_eq!(of(&Seen { seldom: None, ..seen() }), Plan::Rest(Duration::from_millis(300)));
     }
 
     #[test]
-    fn it_rests_until_the_first_time_or_the_first_deadline() {
+    fn a_sweeper_rests_until_the_first_due_item_or_deadline() {
         assert_eq!(of(&Seen { due: Some(NOW + 20), ..seen() }), Plan::Rest(Duration::from_millis(20)));
         assert_eq!(of(&Seen { due: Some(u64::MAX), ..seen() }), Plan::Rest(Duration::from_secs(1)));
         let seldom = Some(Seldom { deadline: Some(10_000_700), ..Seldom::default() });
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_is_done_leases_first() {
+    fn due_work_is_planned_with_leases_first() {
         let seldom = Seldom {
             expired: vec![LEASE],
             operation: Some(9_999_499),
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn young_operations_are_kept() {
+    fn young_idempotency_records_are_kept() {
         let of_pair = |operation, pair| {
             let times = times(&[pair]);
             of(&Seen {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn with_an_operation_and_no_time_the_time_is_noted() {
+    fn an_operation_without_a_noted_time_has_one_noted() {
         let seldom = Some(Seldom { operation: Some(1), ..Seldom::default() });
         assert_eq!(of(&Seen { seldom: seldom.clone(), ..seen() }), Plan::Work(vec![Chore::Note(KNOWN)]));
         // But not with a version that may be newer than the time.
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_on_nothing_is_of_no_interest() {
+    fn another_sweepers_claim_is_ignored_without_work() {
         let claim = Some(Claim { sweeper: OTHER, until: 10_000_020 });
         assert!(matches!(of(&Seen { claim, ..seen() }), Plan::Rest(_)));
     }

@@ -44,7 +44,7 @@ struct Storm<'t> {
 }
 
 #[test]
-fn a_take_that_its_bytes_cut_short_finds_the_queue_no_shorter() {
+fn a_take_cut_by_its_byte_limit_does_not_report_a_short_queue() {
     on_database(async |t| {
         let q = t.queue("q");
         for _ in 0..8 {
@@ -69,7 +69,7 @@ fn a_take_that_its_bytes_cut_short_finds_the_queue_no_shorter() {
 }
 
 #[test]
-fn a_take_sees_how_long_a_queue_is() {
+fn a_take_reports_whether_the_queue_is_long() {
     on_database(async |t| {
         // A priority queue is taken in order, however long it is.
         let kinds = KINDS.into_iter().filter(|kind| !matches!(kind, Kind::Priority(..)));
@@ -93,19 +93,19 @@ fn a_take_sees_how_long_a_queue_is() {
 }
 
 #[test]
-fn fair_weather_with_producers() {
+fn every_strategy_works_with_concurrent_producers() {
     on_database(async |t| every(t, 0, false).await);
 }
 
 #[test]
-fn every_approach_survives_faults() {
+fn every_strategy_survives_faults() {
     on_database(async |t| {
         for seed in seeds(2) {
             let run = AssertUnwindSafe(every(t, seed, true)).catch_unwind().await;
             if let Err(panic) = run {
                 eprintln!(
                     "seed {seed} failed; repeat it with\n  \
-                     KVQUEUE_TEST_SEED={seed} cargo test -p kvqueue-queue --test it every_approach_survives"
+                     KVQUEUE_TEST_SEED={seed} cargo test -p kvqueue-queue --test it every_strategy_survives"
                 );
                 std::panic::resume_unwind(panic);
             }

@@ -56,7 +56,7 @@ fn attributes_come_with_the_item_to_every_consumer() {
 }
 
 #[test]
-fn an_item_with_nothing_to_say_has_no_side_record() {
+fn an_item_without_attributes_has_no_side_record() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push_items(&q, &[NewItem::new("a"), NewItem::new(vec![0; 100_000])]).await;

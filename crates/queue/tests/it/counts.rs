@@ -47,7 +47,7 @@ fn every_item_is_counted_in_its_state() {
     });
 }
 
-/// However often an item comes back, and whichever way: an operator asks for the rate of pushes.
+/// Operators watch the rate of pushes, so an item counts once however often it is returned.
 #[test]
 fn a_returned_item_is_not_counted_as_a_push() {
     on_database(async |t| {
@@ -89,7 +89,7 @@ fn a_returned_item_is_not_counted_as_a_push() {
 }
 
 #[test]
-fn poison_is_counted_among_the_dead() {
+fn an_item_whose_attempts_ended_in_crashes_counts_as_dead() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["a", "b"]).await;
@@ -99,9 +99,9 @@ fn poison_is_counted_among_the_dead() {
     });
 }
 
-/// Foreign programs count nothing in a recipe's queue: the items themselves are counted, and nothing around them.
+/// Foreign programs keep no counters in a recipe's queue, so the rows of its items are counted.
 #[test]
-fn the_items_of_a_recipe_are_counted_themselves() {
+fn recipe_items_are_counted_by_their_rows() {
     on_database(async |t| {
         let q = Queue::of_kind(&t.prefix, b"q", Kind::Priority(End::Max, Packing::Raw)).unwrap();
         let mut stored = 0;

@@ -48,7 +48,7 @@ async fn retry(t: &TestDb, queue: &Queue, id: &ItemId) -> Result<bool, DeadLette
 }
 
 #[test]
-fn letters_are_listed_page_by_page_and_shown_whole() {
+fn dead_letters_are_listed_page_by_page_and_shown_in_full() {
     on_database(async |t| {
         let (q, ids) = dead(t, "q", &["a", "b", "c"]).await;
         assert_eq!(listed(t, &q, None, 10).await, ids);
@@ -65,7 +65,7 @@ fn letters_are_listed_page_by_page_and_shown_whole() {
 }
 
 #[test]
-fn a_retried_letter_is_an_item_at_its_place_with_all_attempts_before_it() {
+fn a_retried_dead_letter_returns_to_its_place_with_all_attempts_left() {
     on_database(async |t| {
         let (q, ids) = dead(t, "q", &["a", "b"]).await;
         t.push(&q, &["c"]).await;
@@ -82,7 +82,7 @@ fn a_retried_letter_is_an_item_at_its_place_with_all_attempts_before_it() {
 }
 
 #[test]
-fn a_purged_letter_leaves_nothing() {
+fn purging_a_dead_letter_clears_all_its_records() {
     on_database(async |t| {
         let q = t.queue("q");
         t.store(&q, &id(1), "long", "key").await;
@@ -105,7 +105,7 @@ fn a_purged_letter_leaves_nothing() {
 }
 
 #[test]
-fn a_letter_is_not_retried_while_another_item_has_its_unique_key() {
+fn a_dead_letter_is_not_retried_while_its_unique_key_is_taken() {
     on_database(async |t| {
         let q = t.queue("q");
         t.store(&q, &id(1), "first", "key").await;
@@ -130,7 +130,7 @@ fn a_letter_is_not_retried_while_another_item_has_its_unique_key() {
 }
 
 #[test]
-fn of_two_letters_of_one_unique_key_the_first_is_retried() {
+fn of_two_dead_letters_with_one_unique_key_the_first_is_retried() {
     on_database(async |t| {
         let q = t.queue("q");
         for number in [1, 2] {
@@ -144,7 +144,7 @@ fn of_two_letters_of_one_unique_key_the_first_is_retried() {
 }
 
 #[test]
-fn all_letters_are_retried_or_purged_however_many() {
+fn any_number_of_dead_letters_is_retried_or_purged() {
     on_database(async |t| {
         let names: Vec<String> = (0..1_300).map(|n| n.to_string()).collect();
         let refs: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -167,7 +167,7 @@ fn all_letters_are_retried_or_purged_however_many() {
 }
 
 #[test]
-fn letters_that_cannot_be_read_stop_no_others() {
+fn unreadable_dead_letters_do_not_block_others() {
     on_database(async |t| {
         let (q, ids) = dead(t, "q", &["a", "b", "c", "d"]).await;
         t.run(async |tr| {
@@ -193,7 +193,7 @@ fn letters_that_cannot_be_read_stop_no_others() {
 }
 
 #[test]
-fn large_letters_are_retried_a_few_at_a_time() {
+fn large_dead_letters_are_retried_a_few_at_a_time() {
     on_database(async |t| {
         let payload = "x".repeat(90_000);
         let (q, _) = dead(t, "q", &[payload.as_str(); 45]).await;
@@ -215,7 +215,7 @@ fn scripts() -> Vec<Vec<Fault>> {
 }
 
 #[test]
-fn all_letters_are_moved_and_counted_once_under_unknown_outcomes() {
+fn all_dead_letters_are_retried_once_under_unknown_outcomes() {
     on_database(async |t| {
         for script in scripts() {
             let (q, _) = dead(t, &format!("{script:?}"), &["a", "b", "c"]).await;
@@ -238,7 +238,7 @@ fn all_letters_are_moved_and_counted_once_under_unknown_outcomes() {
 }
 
 #[test]
-fn one_letter_is_moved_once_under_unknown_outcomes() {
+fn a_dead_letter_is_moved_once_under_unknown_outcomes() {
     on_database(async |t| {
         for script in scripts() {
             let (q, ids) = dead(t, &format!("{script:?}"), &["a", "b"]).await;
@@ -260,7 +260,7 @@ fn one_letter_is_moved_once_under_unknown_outcomes() {
 }
 
 #[test]
-fn of_two_that_retry_a_letter_at_once_one_does() {
+fn concurrent_retry_and_purge_of_a_dead_letter_conflict() {
     on_database(async |t| {
         let (q, ids) = dead(t, "q", &["a"]).await;
         let (one, other) = (t.db.create_trx().unwrap(), t.db.create_trx().unwrap());

@@ -7,7 +7,7 @@ use kvqueue_queue::{ItemOutcome, NewItem, PushEffect, from_millis};
 use crate::common::{KINDS, on_database, rules, sweeper};
 
 #[test]
-fn they_wait_aside_and_wake_no_consumer() {
+fn delayed_items_are_scheduled_and_wake_no_consumer() {
     on_database(async |t| {
         for (i, kind) in KINDS.into_iter().enumerate() {
             let q = t.queue_of(format!("q{i}"), kind);
@@ -43,7 +43,7 @@ fn they_wait_aside_and_wake_no_consumer() {
 }
 
 #[test]
-fn they_come_whole_when_their_time_has_come() {
+fn delayed_items_become_ready_complete_when_due() {
     on_database(async |t| {
         for (i, kind) in KINDS.into_iter().enumerate() {
             let q = t.queue_of(format!("q{i}"), kind);

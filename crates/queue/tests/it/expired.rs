@@ -22,7 +22,7 @@ async fn until_past(t: &TestDb, deadline: u64) {
 }
 
 #[test]
-fn items_of_an_expired_lease_come_back_at_their_place_with_an_attempt_more() {
+fn items_of_an_expired_lease_return_to_their_places_with_an_attempt_spent() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["a", "b", "c"]).await;
@@ -54,7 +54,7 @@ fn only_unacknowledged_items_are_returned() {
 }
 
 #[test]
-fn a_valid_lease_is_left_alone() {
+fn a_valid_lease_is_not_swept() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["a"]).await;
@@ -73,7 +73,7 @@ fn a_valid_lease_is_left_alone() {
 }
 
 #[test]
-fn a_holder_past_its_deadline_keeps_the_lease_until_it_is_swept() {
+fn a_lease_past_its_deadline_stays_usable_until_swept() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["a", "b"]).await;
@@ -91,7 +91,7 @@ fn a_holder_past_its_deadline_keeps_the_lease_until_it_is_swept() {
 }
 
 #[test]
-fn a_swept_lease_is_lost_to_its_holder() {
+fn a_swept_lease_cannot_be_acknowledged() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["a"]).await;
@@ -119,7 +119,7 @@ fn a_swept_lease_is_lost_to_its_holder() {
 }
 
 #[test]
-fn suspects_are_taken_alone() {
+fn crashed_items_are_leased_alone() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["a", "b"]).await;
@@ -135,7 +135,7 @@ fn suspects_are_taken_alone() {
 }
 
 #[test]
-fn neighbours_of_poison_are_taken_without_it() {
+fn items_next_to_a_crashed_item_are_leased_without_it() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["a", "poison", "b", "c"]).await;
@@ -150,7 +150,7 @@ fn neighbours_of_poison_are_taken_without_it() {
 }
 
 #[test]
-fn poison_ends_among_the_dead_letters() {
+fn an_item_that_crashes_every_process_becomes_a_dead_letter() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["poison"]).await;
@@ -167,9 +167,10 @@ fn poison_ends_among_the_dead_letters() {
     });
 }
 
-/// What one transaction cannot give back goes to leases without a holder, and comes back with the next.
+/// Items that do not fit into one transaction go to leases without a holder. The next sweep returns
+/// them.
 #[test]
-fn a_lease_too_large_for_one_transaction_comes_back_in_parts() {
+fn a_lease_too_large_for_one_transaction_is_returned_in_parts() {
     on_database(async |t| {
         let q = t.queue("q");
         let items: Vec<String> = (0..3_000).map(|n| format!("{n} {}", "x".repeat(1_200))).collect();

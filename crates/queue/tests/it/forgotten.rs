@@ -67,7 +67,7 @@ fn old_operations_are_forgotten_and_young_ones_kept() {
 }
 
 #[test]
-fn more_operations_than_one_transaction_forgets() {
+fn many_old_operations_are_forgotten_in_several_transactions() {
     on_database(async |t| {
         let q = t.queue("q");
         let mut sweeper = store_old(t, &q, 2_500).await;

@@ -24,7 +24,7 @@ async fn counts(t: &TestDb, queue: &Queue) -> (i64, i64) {
 }
 
 #[test]
-fn all_become_ready_at_their_own_places() {
+fn all_waiting_items_become_ready_at_their_places() {
     on_database(async |t| {
         for (i, kind) in KINDS.into_iter().enumerate() {
             let q = t.queue_of(format!("q{i}"), kind);
@@ -42,7 +42,7 @@ fn all_become_ready_at_their_own_places() {
 }
 
 #[test]
-fn more_than_a_page_of_them() {
+fn more_than_a_page_of_waiting_items_become_ready() {
     on_database(async |t| {
         let q = t.queue("q");
         let items: Vec<_> = (0..1_203).map(|n| later(&n.to_string(), 7)).collect();
@@ -55,7 +55,7 @@ fn more_than_a_page_of_them() {
 }
 
 #[test]
-fn those_that_are_named_and_no_others() {
+fn only_named_items_become_ready() {
     on_database(async |t| {
         let q = t.queue("q");
         restore(t, &q, &[later("a", 1), later("b", 2), later("c", 3), item("d", State::Dead)]).await;
@@ -70,7 +70,7 @@ fn those_that_are_named_and_no_others() {
 }
 
 #[test]
-fn what_cannot_be_read_stays_and_keeps_no_other() {
+fn an_unreadable_waiting_item_stays_and_blocks_no_other() {
     on_database(async |t| {
         let q = t.queue("q");
         restore(t, &q, &[later("a", 1)]).await;
@@ -87,7 +87,7 @@ fn what_cannot_be_read_stays_and_keeps_no_other() {
 }
 
 #[test]
-fn under_unknown_outcomes_they_are_counted_once() {
+fn requeued_items_are_counted_once_under_unknown_outcomes() {
     on_database(async |t| {
         for (i, script) in scripts().into_iter().enumerate() {
             let q = t.queue(format!("q{i}"));

@@ -41,7 +41,7 @@ async fn rows(t: &TestDb) -> Vec<(Vec<u8>, Vec<u8>)> {
 }
 
 #[test]
-fn items_are_looked_at_and_taken_in_order() {
+fn items_are_peeked_and_taken_in_order() {
     of_every_kind(async |t, q| {
         t.fill(&q, &["a", "b", "c", "d"]).await;
         assert_eq!(t.list(&q).await, ["a", "b", "c", "d"]);
@@ -68,7 +68,7 @@ fn an_idle_take_is_woken_by_a_push() {
 }
 
 #[test]
-fn outcomes_differ_by_item_and_released_items_keep_their_places() {
+fn items_have_their_own_outcomes_and_released_ones_keep_their_places() {
     of_every_kind(async |t, q| {
         t.fill(&q, &["a", "b", "c", "d", "e"]).await;
         let mut session = t.session(&q);
@@ -89,7 +89,7 @@ fn outcomes_differ_by_item_and_released_items_keep_their_places() {
 }
 
 #[test]
-fn a_release_leaves_the_items_as_they_were() {
+fn released_items_and_their_records_are_unchanged() {
     of_every_kind(async |t, q| {
         t.fill(&q, &["a", "b", "c"]).await;
         let items = async || t.run(async |tr| q.list(tr).await).await;
@@ -105,7 +105,7 @@ fn a_release_leaves_the_items_as_they_were() {
 }
 
 #[test]
-fn a_window_is_spread_from_the_end_that_is_taken_from() {
+fn a_spread_window_starts_at_the_queues_fetch_end() {
     of_every_kind(async |t, q| {
         let names: Vec<String> = (0..40).map(|n| format!("{n:02}")).collect();
         t.fill(&q, &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
@@ -134,7 +134,8 @@ fn a_window_is_spread_from_the_end_that_is_taken_from() {
     });
 }
 
-/// Pushes of the recipes land between others' items, not only behind them; that is no reason for a take to fail.
+/// A recipe's push may land between other items, not only behind them. A take must not fail because
+/// of it.
 #[test]
 fn pushes_make_no_take_conflict() {
     of_every_kind(async |t, q| {
@@ -168,7 +169,7 @@ fn pushes_make_no_take_conflict() {
 }
 
 #[test]
-fn deleting_leaves_nothing() {
+fn deleting_a_queue_clears_all_its_records() {
     of_every_kind(async |t, q| {
         t.fill(&q, &["a", "b", "c", "d"]).await;
         let mut session = t.session(&q);

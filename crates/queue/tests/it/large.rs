@@ -36,7 +36,7 @@ fn all(lease: &Lease, outcome: &ItemOutcome) -> Vec<(usize, ItemOutcome)> {
 }
 
 #[test]
-fn items_settle_however_many_they_are() {
+fn any_number_of_items_is_acknowledged_at_once() {
     on_database(async |t| {
         let q = far(t);
         let mut lease = leased(t, &q, ITEMS).await;
@@ -60,7 +60,7 @@ fn items_settle_however_many_they_are() {
 }
 
 #[test]
-fn a_settlement_in_a_transaction_of_ones_own_that_is_too_large_is_refused_by_name() {
+fn an_acknowledgement_too_large_for_the_callers_transaction_is_refused() {
     on_database(async |t| {
         let q = far(t);
         let lease = leased(t, &q, ITEMS).await;
@@ -77,7 +77,7 @@ fn a_settlement_in_a_transaction_of_ones_own_that_is_too_large_is_refused_by_nam
 }
 
 #[test]
-fn a_take_of_many_gets_as_many_as_one_transaction_holds() {
+fn a_large_take_is_limited_to_one_transaction() {
     on_database(async |t| {
         // Of the queues of recipes each item is cleared for itself; of each item with a unique key, that is.
         for (kind, unique) in [(Kind::Recipe(Packing::Raw), false), (Kind::Fifo, true)] {

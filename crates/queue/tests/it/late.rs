@@ -43,7 +43,7 @@ fn arrives(commit: HeldCommit) -> i32 {
 }
 
 #[test]
-fn a_worker_suspended_past_its_lease_can_do_nothing() {
+fn a_worker_suspended_past_its_lease_cannot_acknowledge_or_extend() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["a"]).await;
@@ -214,7 +214,7 @@ fn a_push_that_is_late_fails_at_the_fence_of_a_migration() {
 }
 
 #[test]
-fn items_put_aside_between_those_that_are_due_neither_stop_nor_lose_anything() {
+fn items_scheduled_during_a_promotion_are_not_lost() {
     on_database(async |t| {
         let q = t.queue("q");
         t.put_aside(&q, &[("a", 1_000), ("c", 3_000)]).await;

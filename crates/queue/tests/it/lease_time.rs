@@ -38,7 +38,7 @@ async fn with_a_jump(gate: &Gate, doing: impl Future<Output = Swept>) -> Swept {
 }
 
 #[test]
-fn a_jump_between_two_looks_of_a_sweep_ends_no_lease() {
+fn a_version_jump_between_two_sweeps_expires_no_lease() {
     on_database(async |t| {
         let q = t.queue("q");
         t.put_aside(&q, &[("later", 5)]).await;
@@ -56,7 +56,8 @@ fn a_jump_between_two_looks_of_a_sweep_ends_no_lease() {
     });
 }
 
-/// An acknowledgement that commits, and whose client is not told; and versions that jump past the lease's deadline.
+/// The acknowledgement commits with an unknown outcome, and versions jump past the lease's
+/// deadline.
 #[test]
 fn an_acknowledgement_of_unknown_outcome_during_a_version_jump_is_found_committed() {
     on_database(async |t| {
@@ -173,7 +174,7 @@ fn a_sweeper_that_has_just_started_watches_leases_before_it_ends_them() {
 }
 
 #[test]
-fn among_more_leases_than_a_look_reads_the_expired_ones_are_found_in_time() {
+fn expired_leases_are_found_among_more_than_one_sweep_reads() {
     on_database(async |t| {
         if t.close_gate().is_none() {
             return;

@@ -30,7 +30,7 @@ fn policy() -> RetryPolicy {
 }
 
 #[test]
-fn a_lease_hides_its_items_until_they_are_given_back() {
+fn a_lease_hides_its_items_until_they_are_released() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["a", "b", "c"]).await;
@@ -120,7 +120,7 @@ fn a_lost_lease_can_be_neither_acknowledged_nor_extended() {
 }
 
 #[test]
-fn an_index_of_no_item_is_refused() {
+fn acknowledging_an_index_without_item_is_refused() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["a", "b"]).await;
@@ -141,7 +141,7 @@ fn an_index_of_no_item_is_refused() {
 }
 
 #[test]
-fn reasons_are_cut_wherever_they_come_from() {
+fn long_failure_reasons_of_all_outcomes_are_cut() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["retried", "dead"]).await;
@@ -159,7 +159,7 @@ fn reasons_are_cut_wherever_they_come_from() {
 }
 
 #[test]
-fn a_settlement_given_up_as_unknown_may_be_repeated() {
+fn an_acknowledgement_of_unknown_outcome_can_be_repeated() {
     on_database(async |t| {
         for fault in [UnknownCommitted, UnknownNotCommitted] {
             let q = t.queue(format!("{fault:?}"));
@@ -189,7 +189,7 @@ fn a_settlement_given_up_as_unknown_may_be_repeated() {
 }
 
 #[test]
-fn a_lease_that_went_with_its_queue_was_not_settled() {
+fn a_lease_deleted_with_its_queue_was_not_acknowledged() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["a", "b"]).await;
@@ -226,7 +226,7 @@ fn large_batches_are_held_in_pieces() {
     });
 }
 
-/// Whatever becomes of the commits, a take has its items and nobody else does.
+/// For every outcome of the commits, one fetch gets the items and no other does.
 #[test]
 fn a_fetch_happens_once_under_unknown_outcomes() {
     on_database(async |t| {

@@ -28,7 +28,7 @@ async fn left(t: &TestDb) -> usize {
 }
 
 #[test]
-fn they_come_whole_and_leave_no_key() {
+fn long_payloads_are_returned_complete_and_leave_no_key() {
     on_database(async |t| {
         for (i, kind) in KINDS.into_iter().enumerate() {
             let lens: &[usize] = if i == 0 { &[MAX_VALUE + 1, 250_000, MAX_PAYLOAD] } else { &[250_000] };
@@ -58,7 +58,7 @@ fn they_come_whole_and_leave_no_key() {
 }
 
 #[test]
-fn pop_and_take_clear_them_too() {
+fn pop_and_take_clear_long_payloads() {
     on_database(async |t| {
         let q = t.queue("q");
         let long = payload(250_000);
@@ -70,7 +70,7 @@ fn pop_and_take_clear_them_too() {
 }
 
 #[test]
-fn a_pusher_takes_them_among_others() {
+fn a_pusher_mixes_long_and_short_payloads() {
     on_database(async |t| {
         let q = t.queue("q");
         let tr = t.db.create_trx().unwrap();
@@ -124,7 +124,7 @@ fn the_limit_can_be_lowered_and_raised_a_little() {
 }
 
 #[test]
-fn a_payload_stays_whole_when_an_item_ends_whose_id_its_own_begins_with() {
+fn ending_an_item_keeps_payloads_of_longer_ids_with_its_prefix() {
     on_database(async |t| {
         let q = t.queue_of("q", Kind::Priority(End::Min, Packing::Raw));
         // The recipe's programs would not give an item such a key, others might.

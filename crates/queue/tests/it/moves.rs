@@ -41,7 +41,7 @@ fn taken(kind: Kind, mut items: Vec<StoredItem>) -> Vec<StoredItem> {
 }
 
 #[test]
-fn ready_items_go_with_all_that_is_known_of_them() {
+fn ready_items_are_moved_with_all_their_records() {
     on_database(async |t| {
         let long = "x".repeat(250_000);
         let items =
@@ -76,7 +76,7 @@ fn priorities_are_kept_between_queues_that_have_them() {
 }
 
 #[test]
-fn dead_letters_become_ready_with_all_attempts_before_them() {
+fn moved_dead_letters_become_ready_with_all_attempts_left() {
     on_database(async |t| {
         let (from, to) = (t.queue("from"), t.queue("to"));
         let long = "x".repeat(250_000);
@@ -96,7 +96,7 @@ fn dead_letters_become_ready_with_all_attempts_before_them() {
 }
 
 #[test]
-fn one_whose_unique_key_is_taken_stays_and_keeps_no_other() {
+fn an_item_whose_unique_key_is_taken_stays_and_blocks_no_other() {
     on_database(async |t| {
         for (i, (what, state)) in
             [(Movable::Ready, State::Ready), (Movable::Dead, State::Dead)].into_iter().enumerate()
@@ -116,7 +116,7 @@ fn one_whose_unique_key_is_taken_stays_and_keeps_no_other() {
 }
 
 #[test]
-fn what_comes_later_is_left() {
+fn items_pushed_after_the_move_began_stay() {
     on_database(async |t| {
         let (from, to) = (t.queue("from"), t.queue("to"));
         let policy = RetryPolicy::default();
@@ -140,7 +140,7 @@ fn a_queue_is_not_moved_to_itself() {
 }
 
 #[test]
-fn under_unknown_outcomes_an_item_is_moved_once() {
+fn an_item_is_moved_once_under_unknown_outcomes() {
     on_database(async |t| {
         for (i, script) in scripts().into_iter().enumerate() {
             for (what, state) in [(Movable::Ready, State::Ready), (Movable::Dead, State::Dead)] {
@@ -165,7 +165,7 @@ fn under_unknown_outcomes_an_item_is_moved_once() {
 }
 
 #[test]
-fn an_item_that_another_takes_meanwhile_is_not_moved() {
+fn items_popped_during_a_move_are_not_moved() {
     on_database(async |t| {
         let (from, to) = (t.queue("from"), t.queue("to"));
         let all: Vec<String> = (0..600).map(|n| format!("{n:03}")).collect();

@@ -55,7 +55,7 @@ async fn repeat(t: &TestDb, q: &Queue, id: &str, first: &Pushed) {
 }
 
 #[test]
-fn an_operation_happens_once_when_any_session_repeats_it() {
+fn an_idempotency_key_pushes_once_across_sessions() {
     on_database(async |t| {
         for (i, kind) in KINDS.into_iter().enumerate() {
             let q = t.queue_of(format!("q{i}"), kind);
@@ -74,7 +74,7 @@ fn an_operation_happens_once_when_any_session_repeats_it() {
 }
 
 #[test]
-fn one_that_found_only_duplicates_is_done_too() {
+fn an_idempotency_key_is_used_up_by_a_push_of_only_duplicates() {
     on_database(async |t| {
         let q = t.queue("q");
         let item = NewItem::new("a").with_unique(b"k".to_vec());
@@ -90,7 +90,7 @@ fn one_that_found_only_duplicates_is_done_too() {
 }
 
 #[test]
-fn other_items_under_a_known_id_are_refused() {
+fn other_items_under_a_used_idempotency_key_are_refused() {
     on_database(async |t| {
         for (i, kind) in KINDS.into_iter().enumerate() {
             let q = t.queue_of(format!("q{i}"), kind);
@@ -115,9 +115,9 @@ fn other_items_under_a_known_id_are_refused() {
     });
 }
 
-/// Their records have no digest.
+/// Earlier versions stored records without a digest of the items.
 #[test]
-fn operations_of_earlier_versions_are_repeated_whatever_is_pushed() {
+fn idempotency_records_without_digest_accept_any_items() {
     on_database(async |t| {
         let q = t.queue("q");
         push(t, &mut t.session(&q), "op").await;
@@ -136,7 +136,7 @@ fn operations_of_earlier_versions_are_repeated_whatever_is_pushed() {
 }
 
 #[test]
-fn a_push_of_no_items_uses_no_id() {
+fn an_empty_push_does_not_use_up_its_idempotency_key() {
     on_database(async |t| {
         let q = t.queue("q");
         let pushed = t.session(&q).push_items(&t.db, &[], &operation("op")).await.unwrap();
@@ -146,7 +146,7 @@ fn a_push_of_no_items_uses_no_id() {
 }
 
 #[test]
-fn everything_happens_once_under_unknown_outcomes() {
+fn a_push_with_idempotency_key_happens_once_under_unknown_outcomes() {
     on_database(async |t| {
         for (i, script) in scripts().into_iter().enumerate() {
             let q = t.queue_of(format!("q{i}"), KINDS[i % KINDS.len()]);
@@ -167,9 +167,9 @@ fn everything_happens_once_under_unknown_outcomes() {
     });
 }
 
-/// A session that gave up, and another process that takes over from it.
+/// The session that gave up repeats the push, and so does another process.
 #[test]
-fn one_that_was_given_up_can_be_repeated() {
+fn an_abandoned_push_with_idempotency_key_can_be_repeated() {
     on_database(async |t| {
         for (i, kind) in KINDS.into_iter().enumerate() {
             for fault in [UnknownCommitted, UnknownNotCommitted] {
@@ -191,7 +191,7 @@ fn one_that_was_given_up_can_be_repeated() {
 }
 
 #[test]
-fn of_several_at_a_time_one_is_done() {
+fn of_concurrent_pushes_with_one_idempotency_key_one_happens() {
     on_database(async |t| {
         for (i, kind) in KINDS.into_iter().enumerate() {
             let q = t.queue_of(format!("q{i}"), kind);

@@ -6,7 +6,7 @@ use kvqueue_queue::{MAX_PAYLOAD, MAX_PUSHES, MAX_VALUE, PushError, QueueError};
 use crate::common::{k, on_database, payloads};
 
 #[test]
-fn push_and_queue() {
+fn pushed_items_are_listed_in_order() {
     on_database(async |t| {
         let q = t.queue("q");
         assert!(t.list(&q).await.is_empty());
@@ -17,7 +17,7 @@ fn push_and_queue() {
 }
 
 #[test]
-fn pop() {
+fn pop_returns_items_in_order_until_empty() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["a", "b"]).await;
@@ -34,7 +34,7 @@ fn pop() {
 }
 
 #[test]
-fn pop_k() {
+fn pop_k_returns_up_to_k_items_in_order() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["a", "b", "c", "d", "e"]).await;
@@ -54,7 +54,7 @@ fn pop_k() {
 }
 
 #[test]
-fn len() {
+fn len_counts_pushed_less_popped_items() {
     on_database(async |t| {
         let q = t.queue("q");
         assert_eq!(t.len(&q).await, 0);
@@ -66,7 +66,7 @@ fn len() {
 }
 
 #[test]
-fn delete_leaves_the_neighbours() {
+fn delete_leaves_neighbouring_queues_unchanged() {
     on_database(async |t| {
         // Their keys stand on either side of those of "q", as near as names allow.
         let neighbours = ["p", "q\0", "q\0\0", "q\u{1}", "qa"].map(|name| t.queue(name));
@@ -91,7 +91,7 @@ fn delete_leaves_the_neighbours() {
 }
 
 #[test]
-fn delete_leaves_no_key() {
+fn delete_clears_all_keys_of_the_queue() {
     on_database(async |t| {
         let q = t.queue("q");
         let mut session = t.session(&q);
@@ -153,7 +153,7 @@ fn a_pop_and_then_a_push_fit_in_one_transaction() {
 }
 
 #[test]
-fn a_push_and_then_a_pop_do_not() {
+fn a_push_and_then_a_pop_in_one_transaction_fail() {
     on_database(async |t| {
         let q = t.queue("q");
         let tr = t.db.create_trx().unwrap();
@@ -235,7 +235,7 @@ fn more_pushes_than_user_versions_are_refused() {
 }
 
 #[test]
-fn a_key_that_is_no_item_is_named() {
+fn error_names_a_key_that_is_not_an_item() {
     on_database(async |t| {
         let q = t.queue("q");
         // (q, "val", "x"): a byte string where the stamp belongs.

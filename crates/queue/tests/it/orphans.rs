@@ -17,7 +17,7 @@ async fn left(t: &TestDb, queue: &Queue) -> [usize; 3] {
 }
 
 #[test]
-fn what_is_left_of_an_item_that_a_foreign_program_took_is_cleared() {
+fn records_of_an_item_popped_by_a_foreign_program_are_cleared() {
     on_database(async |t| {
         let q = t.queue("q");
         for number in 1..=3 {
@@ -34,7 +34,7 @@ fn what_is_left_of_an_item_that_a_foreign_program_took_is_cleared() {
 }
 
 #[test]
-fn an_orphan_between_items_that_are_taken_is_left_to_the_sweep() {
+fn orphans_between_fetched_items_are_left_to_the_sweeper() {
     on_database(async |t| {
         for pops in [false, true] {
             let q = t.queue(if pops { "popped" } else { "leased" });
@@ -60,7 +60,7 @@ fn an_orphan_between_items_that_are_taken_is_left_to_the_sweep() {
 }
 
 #[test]
-fn items_in_other_states_are_no_orphans() {
+fn items_that_are_not_ready_are_not_orphans() {
     on_database(async |t| {
         let q = t.queue("q");
         for number in 1..=4 {
@@ -82,7 +82,7 @@ fn items_in_other_states_are_no_orphans() {
 }
 
 #[test]
-fn a_unique_key_that_another_item_has_by_now_stays() {
+fn clearing_an_orphan_keeps_a_unique_key_taken_since() {
     on_database(async |t| {
         let q = t.queue("q");
         t.store(&q, &id(1), "long", "key").await;
@@ -113,7 +113,7 @@ fn orphans_are_cleared_once_under_unknown_outcomes() {
     });
 }
 
-/// At whichever end items are taken, and also where they are not: a sweeper gets to all of them.
+/// A sweeper finds orphans at both ends of a queue and between them.
 #[test]
 fn orphans_among_many_items_are_found() {
     on_database(async |t| {

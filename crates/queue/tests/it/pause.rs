@@ -55,7 +55,7 @@ fn a_queue_is_paused_until_it_is_resumed() {
 }
 
 #[test]
-fn pause_and_resume_wake_who_watches_and_items_do_not() {
+fn pause_watches_fire_on_pause_and_resume_and_not_on_pushes() {
     on_database(async |t| {
         let q = t.queue("q");
         let watched = async || {
@@ -77,7 +77,7 @@ fn pause_and_resume_wake_who_watches_and_items_do_not() {
 }
 
 #[test]
-fn a_pause_makes_no_queue_and_goes_with_it() {
+fn a_pause_creates_no_queue_and_is_deleted_with_it() {
     on_database(async |t| {
         let q = t.queue("q");
         write(t, |tr| q.pause(tr, &Pause::default())).await;
@@ -91,7 +91,7 @@ fn a_pause_makes_no_queue_and_goes_with_it() {
 }
 
 #[test]
-fn a_pause_that_cannot_be_read_is_one() {
+fn an_unreadable_pause_record_freezes_the_queue() {
     on_database(async |t| {
         let q = t.queue("q");
         write(t, |tr| tr.set(&record(&q, "pause", b""), b"\x09later version")).await;
@@ -146,7 +146,7 @@ fn a_frozen_queue_refuses_every_push() {
 }
 
 #[test]
-fn a_push_under_way_fails_when_the_queue_is_frozen() {
+fn a_push_in_flight_fails_when_the_queue_is_frozen() {
     on_database(async |t| {
         let q = t.queue("q");
         let tr = t.db.create_trx().unwrap();

@@ -50,7 +50,7 @@ fn a_peek_and_a_pop_of_large_items_are_bounded_in_bytes() {
 }
 
 #[test]
-fn pages_of_any_size_are_the_queue_in_its_order() {
+fn pages_of_any_size_list_the_queue_in_order() {
     on_database(async |t| {
         for (number, kind) in KINDS.into_iter().enumerate() {
             let q = t.queue_of(format!("q{number}"), kind);
@@ -72,7 +72,7 @@ fn pages_of_any_size_are_the_queue_in_its_order() {
 }
 
 #[test]
-fn an_item_that_is_gone_is_a_place_all_the_same() {
+fn paging_continues_after_an_item_that_was_popped() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["a", "b"]).await;
@@ -99,7 +99,7 @@ fn an_empty_queue_has_no_oldest_item() {
 }
 
 #[test]
-fn ids_of_no_item_find_none() {
+fn reading_an_item_by_an_unknown_id_finds_none() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["a"]).await;
@@ -111,7 +111,7 @@ fn ids_of_no_item_find_none() {
 }
 
 #[test]
-fn a_page_holds_so_many_bytes_and_one_item_at_least() {
+fn a_page_is_bounded_in_bytes_and_has_at_least_one_item() {
     on_database(async |t| {
         let q = t.queue("q");
         let long =

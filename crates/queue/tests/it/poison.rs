@@ -22,7 +22,7 @@ fn with_a_pause() -> SweepRules {
 }
 
 #[test]
-fn items_of_one_crash_wait_and_come_back_one_after_the_other() {
+fn items_of_a_crashed_lease_become_ready_one_after_the_other() {
     on_database(async |t| {
         let q = t.queue("q");
         let names: Vec<String> = (0..64).map(|n| format!("{n:02}")).collect();
@@ -45,7 +45,7 @@ fn items_of_one_crash_wait_and_come_back_one_after_the_other() {
 }
 
 #[test]
-fn each_crash_doubles_the_pause() {
+fn each_crash_doubles_the_backoff_of_its_items() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["poison"]).await;
@@ -110,7 +110,7 @@ fn all_payloads(leases: &[Lease]) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn a_process_holds_one_lease_of_suspects_and_goes_on_with_other_items() {
+fn a_process_leases_suspects_once_and_continues_with_other_items() {
     for kind in [Kind::Fifo, Kind::Recipe(Packing::Raw), Kind::Priority(End::Max, Packing::Raw)] {
         on_database(async |t| {
             let q = t.queue_of("q", kind);
@@ -162,9 +162,9 @@ fn a_process_holds_one_item_that_crashed_twice_among_all_its_queues() {
     });
 }
 
-/// A process dies of an item, again and again, with all items that it has taken.
+/// One item kills its process on every attempt, while the process holds other items.
 #[test]
-fn poison_makes_no_innocent_item_a_dead_letter() {
+fn a_crashing_item_makes_no_other_item_a_dead_letter() {
     // With one lease for each item, with one for all, and in between; three attempts are enough for the innocent.
     for (k, items) in [(1, 16), (16, 64), (64, 64), (200, 400)] {
         on_database(async |t| {

@@ -41,7 +41,7 @@ async fn push_all(producer: &Producer) -> BTreeSet<Vec<u8>> {
 }
 
 #[test]
-fn many_tasks_share_transactions_and_each_item_is_there_once_in_order() {
+fn concurrent_producers_share_transactions_and_push_each_item_once_in_order() {
     on_database(async |t| {
         for (i, kind) in KINDS.into_iter().enumerate() {
             let q = t.queue_of(format!("q{i}"), kind);
@@ -66,7 +66,7 @@ fn many_tasks_share_transactions_and_each_item_is_there_once_in_order() {
 }
 
 #[test]
-fn each_item_is_there_once_under_unknown_outcomes() {
+fn a_producer_pushes_each_item_once_under_unknown_outcomes() {
     on_database(async |t| {
         let q = t.queue("q");
         let script = [UnknownCommitted, UnknownNotCommitted, Conflict, UnknownCommitted, UnknownNotCommitted];
@@ -88,7 +88,7 @@ fn each_item_is_there_once_under_unknown_outcomes() {
 }
 
 #[test]
-fn an_item_that_is_refused_hurts_no_other() {
+fn a_refused_item_does_not_fail_others_of_its_transaction() {
     on_database(async |t| {
         let q = t.queue("q");
         t.run(async |tr| {
@@ -121,7 +121,7 @@ fn an_item_that_is_refused_hurts_no_other() {
 }
 
 #[test]
-fn an_error_of_the_database_is_that_of_all_and_the_producer_goes_on() {
+fn a_database_error_fails_all_waiting_pushes_and_the_producer_continues() {
     on_database(async |t| {
         let q = t.queue("q");
         if !t.install(Faults::script([Conflict, Conflict])) {
@@ -143,7 +143,7 @@ fn an_error_of_the_database_is_that_of_all_and_the_producer_goes_on() {
 }
 
 #[test]
-fn what_nobody_waits_for_is_not_begun_and_without_a_driver_a_push_says_so() {
+fn abandoned_pushes_are_skipped_and_pushes_without_driver_fail() {
     on_database(async |t| {
         let q = t.queue("q");
         let (producer, driver) = producer(t, &q);

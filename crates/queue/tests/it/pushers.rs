@@ -11,7 +11,7 @@ fn unique(payload: &'static str) -> NewItem {
 }
 
 #[test]
-fn several_pushes_of_one_transaction_number_on() {
+fn pushes_of_one_transaction_are_numbered_in_order() {
     on_database(async |t| {
         for (i, kind) in KINDS.into_iter().enumerate() {
             let q = t.queue_of(format!("q{i}"), kind);
@@ -61,7 +61,7 @@ fn several_pushes_of_one_transaction_number_on() {
 }
 
 #[test]
-fn what_is_not_committed_did_not_happen() {
+fn a_push_without_commit_writes_nothing() {
     on_database(async |t| {
         let q = t.queue("q");
         let tr = t.db.create_trx().unwrap();
@@ -72,7 +72,7 @@ fn what_is_not_committed_did_not_happen() {
 }
 
 #[test]
-fn what_is_refused_leaves_the_transaction_as_it_was() {
+fn a_refused_push_leaves_the_transaction_unchanged() {
     on_database(async |t| {
         let q = t.queue("q");
         let tr = t.db.create_trx().unwrap();
@@ -86,7 +86,7 @@ fn what_is_refused_leaves_the_transaction_as_it_was() {
 }
 
 #[test]
-fn a_pusher_to_a_recipes_queue_wants_random_bytes() {
+fn a_pusher_to_a_recipe_queue_needs_a_seed() {
     on_database(async |t| {
         let q = t.queue_of("q", Kind::Recipe(Packing::Raw));
         let tr = t.db.create_trx().unwrap();
@@ -97,7 +97,7 @@ fn a_pusher_to_a_recipes_queue_wants_random_bytes() {
 }
 
 #[test]
-fn an_operation_without_items_is_none_however_many_were_pushed() {
+fn an_empty_push_with_idempotency_key_adds_nothing() {
     on_database(async |t| {
         let q = t.queue("q");
         let tr = t.db.create_trx().unwrap();
@@ -164,7 +164,7 @@ fn second_pusher_in_a_transaction_is_refused() {
 }
 
 #[test]
-fn second_pusher_to_a_recipes_queue_numbers_on() {
+fn a_second_pusher_to_a_recipe_queue_continues_the_numbers() {
     on_database(async |t| {
         for (i, kind) in KINDS.into_iter().filter(|kind| *kind != Kind::Fifo).enumerate() {
             let q = t.queue_of(format!("q{i}"), kind);

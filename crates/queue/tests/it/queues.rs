@@ -10,7 +10,7 @@ async fn found(t: &TestDb, prefix: &[u8]) -> Vec<String> {
 }
 
 #[test]
-fn queues_are_found_whatever_lies_around_them() {
+fn queues_are_found_among_foreign_keys() {
     on_database(async |t| {
         assert!(found(t, &t.prefix).await.is_empty());
         for name in ["b", "a", "a\0", "a\0b", "ab", "\0"] {
@@ -59,7 +59,7 @@ fn a_queue_exists_from_its_first_push_until_it_is_deleted() {
 }
 
 #[test]
-fn one_record_of_any_kind_makes_a_queue_and_a_token_slot_does_not() {
+fn any_record_but_a_token_makes_a_queue_exist() {
     on_database(async |t| {
         let stamped = [b"\x01val\0\x33".as_slice(), &[7; 12]].concat();
         let slot = [b"\x01token\0\x30".as_slice(), &[7; 16]].concat();
@@ -86,7 +86,7 @@ fn one_record_of_any_kind_makes_a_queue_and_a_token_slot_does_not() {
 }
 
 #[test]
-fn other_prefixes_are_not_looked_at() {
+fn queues_under_other_prefixes_are_not_listed() {
     on_database(async |t| {
         t.push(&t.queue("q"), &["item"]).await;
         let inner = [t.prefix.as_slice(), b"inner/"].concat();

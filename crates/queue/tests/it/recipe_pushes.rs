@@ -37,7 +37,7 @@ async fn foreign(t: &TestDb, name: &str, key: &[i64], value: &[u8]) {
 }
 
 #[test]
-fn indexes_go_on_from_the_last_and_begin_with_1() {
+fn recipe_indexes_begin_with_1_and_continue_from_the_last() {
     on_database(async |t| {
         let q = t.queue_of("q", Kind::Recipe(Packing::Raw));
         t.push(&q, &["a", "b"]).await;
@@ -60,7 +60,7 @@ fn indexes_go_on_from_the_last_and_begin_with_1() {
 }
 
 #[test]
-fn counts_go_on_from_the_last_of_the_priority_and_begin_with_0() {
+fn priority_counts_begin_with_0_and_continue_per_priority() {
     on_database(async |t| {
         let q = t.queue_of("q", Kind::Priority(End::Min, Packing::Tuple));
         let item = |payload: &'static str, priority| NewItem::new(payload).with_priority(priority);
@@ -88,7 +88,7 @@ fn counts_go_on_from_the_last_of_the_priority_and_begin_with_0() {
 }
 
 #[test]
-fn bytes_that_are_no_text_are_packed_as_bytes() {
+fn payloads_that_are_not_utf8_are_packed_as_bytes() {
     on_database(async |t| {
         let q = t.queue_of("q", Kind::Recipe(Packing::Tuple));
         t.session(&q).push(&t.db, &[&b"\xff\0"[..], b"text"]).await.unwrap();
@@ -98,7 +98,7 @@ fn bytes_that_are_no_text_are_packed_as_bytes() {
 }
 
 #[test]
-fn pushes_wake_our_own_consumers() {
+fn pushes_to_a_recipe_queue_wake_consumers() {
     on_database(async |t| {
         let q = t.queue_of("q", Kind::Priority(End::Max, Packing::Raw));
         let tr = t.db.create_trx().unwrap();

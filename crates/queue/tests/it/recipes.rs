@@ -44,7 +44,7 @@ fn text(item: Option<Item>) -> Option<String> {
 }
 
 #[test]
-fn enqueue_dequeue_first_last() {
+fn recipe_queue_enqueues_dequeues_and_reads_first_and_last() {
     on_database(async |t| {
         let q = queue(t, Packing::Raw);
         assert_eq!(t.run(async |tr| q.last_index(tr).await).await, 0);
@@ -86,7 +86,7 @@ fn push_pop_and_peek_at_both_ends() {
 }
 
 #[test]
-fn keys_and_values_are_those_of_the_recipes_programs() {
+fn keys_and_values_equal_those_of_the_recipe_programs() {
     on_database(async |t| {
         let (raw, packed) =
             (queue(t, Packing::Raw), RecipeQueue::new(&t.prefix, "J", Packing::Tuple).unwrap());
@@ -149,7 +149,7 @@ fn pushes_at_the_same_time_do_not_conflict() {
 }
 
 #[test]
-fn dequeues_of_one_item_conflict_and_so_do_looks_at_it() {
+fn dequeues_and_reads_of_one_item_conflict() {
     on_database(async |t| {
         let q = queue(t, Packing::Raw);
         t.run(async |tr| q.enqueue(tr, b"a", random(0)).await).await;
@@ -166,9 +166,9 @@ fn dequeues_of_one_item_conflict_and_so_do_looks_at_it() {
     });
 }
 
-/// Other programs may have other randoms, other kinds of priorities, other values: all are items, in the order of their keys.
+/// Foreign programs may use other random parts, priorities and values. All are items, in key order.
 #[test]
-fn items_of_other_shapes_are_items() {
+fn items_with_foreign_keys_and_values_are_read_in_order() {
     on_database(async |t| {
         let p = priorities(t, Packing::Tuple);
         let space = subspace(t, "P");
@@ -230,7 +230,7 @@ fn stray_keys_do_not_keep_items_from_being_enqueued() {
 }
 
 #[test]
-fn a_pop_of_a_key_that_others_begin_with_takes_it_alone() {
+fn popping_a_key_leaves_longer_keys_with_its_prefix() {
     on_database(async |t| {
         let (q, space) = (queue(t, Packing::Raw), subspace(t, "Q"));
         t.run(async |tr| {
@@ -247,7 +247,7 @@ fn a_pop_of_a_key_that_others_begin_with_takes_it_alone() {
 }
 
 #[test]
-fn several_pushes_in_one_transaction_are_counted_on() {
+fn counts_continue_over_pushes_of_one_transaction() {
     on_database(async |t| {
         let (q, p) = (queue(t, Packing::Raw), priorities(t, Packing::Raw));
         t.run(async |tr| {

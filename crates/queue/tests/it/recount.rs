@@ -35,7 +35,7 @@ async fn spoil(t: &TestDb, queue: &Queue, by: &[(&str, i64)]) {
 }
 
 #[test]
-fn each_counter_is_made_right() {
+fn recount_corrects_each_counter() {
     on_database(async |t| {
         let q = t.queue("q");
         assert_eq!(recount(t, &q).await, Recount { ready: Some(Counted::default()), ..Recount::default() });
@@ -67,9 +67,9 @@ fn each_counter_is_made_right() {
     });
 }
 
-/// The counters lack as much at the commit as when they were counted, whatever happens meanwhile.
+/// Changes during a recount keep the difference between counters and rows.
 #[test]
-fn pushes_and_takes_go_on_meanwhile() {
+fn recount_is_right_during_pushes_and_takes() {
     on_database(async |t| {
         for seed in seeds(5) {
             println!("KVQUEUE_TEST_SEED={seed} cargo test -p kvqueue-queue --test it recount::");
@@ -115,9 +115,9 @@ fn pushes_and_takes_go_on_meanwhile() {
     });
 }
 
-/// Two that have counted before either commits would add the same twice.
+/// Two recounts that both read before either commits must not add the same difference twice.
 #[test]
-fn two_at_once_correct_once() {
+fn concurrent_recounts_correct_once() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["a"]).await;
@@ -129,7 +129,7 @@ fn two_at_once_correct_once() {
 }
 
 #[test]
-fn no_counter_tells_how_long_a_recipe_s_queue_is() {
+fn recount_reads_no_ready_counter_for_recipe_queues() {
     on_database(async |t| {
         let q = Queue::of_kind(&t.prefix, b"q", Kind::Priority(End::Max, Packing::Raw)).unwrap();
         t.push(&q, &["a", "b"]).await;
@@ -145,7 +145,7 @@ fn no_counter_tells_how_long_a_recipe_s_queue_is() {
 }
 
 #[test]
-fn rows_that_are_shown_are_counted_alike() {
+fn row_counter_agrees_with_recount() {
     on_database(async |t| {
         let (q, r) = (t.queue("q"), t.queue("r\0\u{ff}"));
         t.push(&q, &["a", "b", "c"]).await;

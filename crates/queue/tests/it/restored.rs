@@ -128,7 +128,7 @@ fn items_of_every_state_are_restored_as_they_were() {
 }
 
 #[test]
-fn what_is_restored_is_worked_off_like_any_other() {
+fn restored_items_are_leased_and_retried_like_others() {
     on_database(async |t| {
         let q = t.queue("q");
         restore(t, &q, &[item("a", State::Ready), item("b", State::Later(5)), item("c", State::Dead)]).await;
@@ -142,7 +142,7 @@ fn what_is_restored_is_worked_off_like_any_other() {
 }
 
 #[test]
-fn unique_keys_are_taken_by_all_but_the_dead() {
+fn restored_items_take_their_unique_keys_except_dead_letters() {
     on_database(async |t| {
         let q = t.queue("q");
         let first = [
@@ -164,7 +164,7 @@ fn unique_keys_are_taken_by_all_but_the_dead() {
 }
 
 #[test]
-fn under_an_operation_id_they_are_restored_once() {
+fn items_are_restored_once_per_idempotency_key() {
     on_database(async |t| {
         let q = t.queue("q");
         let items = [item("a", State::Ready), item("c", State::Dead)];

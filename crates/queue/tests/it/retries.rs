@@ -15,7 +15,7 @@ async fn against_conflicts(t: &TestDb, policy: RetryPolicy) -> Option<Session> {
 }
 
 #[test]
-fn attempts_are_counted_and_bounded() {
+fn transaction_attempts_are_counted_and_bounded() {
     on_database(async |t| {
         let policy = RetryPolicy { max_attempts: Some(3), timeout: None };
         let Some(mut session) = against_conflicts(t, policy).await else { return };
@@ -30,7 +30,7 @@ fn attempts_are_counted_and_bounded() {
 }
 
 #[test]
-fn time_is_bounded() {
+fn retries_of_a_transaction_are_bounded_in_time() {
     on_database(async |t| {
         let policy = RetryPolicy { max_attempts: None, timeout: Some(Duration::from_millis(50)) };
         let Some(mut session) = against_conflicts(t, policy).await else { return };
@@ -46,7 +46,7 @@ fn time_is_bounded() {
 }
 
 #[test]
-fn a_body_is_run_again_until_it_has_committed() {
+fn a_transaction_body_is_repeated_until_it_commits() {
     on_database(async |t| {
         let key = [t.prefix.as_slice(), b"key"].concat();
         let script = [Fault::Conflict, Fault::UnknownNotCommitted, Fault::UnknownCommitted, Fault::TooOld];

@@ -13,7 +13,7 @@ async fn slots(t: &TestDb, queue: &kvqueue_queue::Queue) -> usize {
 }
 
 #[test]
-fn push_tells_the_stamps() {
+fn push_returns_the_stamps_of_its_items() {
     on_database(async |t| {
         let q = t.queue("q");
         let mut session = t.session(&q);
@@ -54,7 +54,7 @@ fn take_returns_items_or_a_watch() {
 }
 
 #[test]
-fn a_session_has_one_slot_and_close_clears_it() {
+fn a_session_has_one_token_and_close_clears_it() {
     on_database(async |t| {
         let q = t.queue("q");
         let (mut one, mut other) = (t.session(&q), t.session(&q));
@@ -75,7 +75,7 @@ fn a_session_has_one_slot_and_close_clears_it() {
 }
 
 #[test]
-fn batches_go_in_whole_and_in_order() {
+fn batches_are_pushed_whole_and_in_order() {
     on_database(async |t| {
         let q = t.queue("q");
         let mut session = t.session(&q);

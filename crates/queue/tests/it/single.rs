@@ -53,7 +53,7 @@ async fn requeue(t: &TestDb, q: &Queue, id: &ItemId) -> ItemEffect {
 }
 
 #[test]
-fn an_item_is_found_whatever_it_is_doing() {
+fn an_item_of_any_state_is_found_by_id() {
     on_database(async |t| {
         for (i, kind) in KINDS.into_iter().enumerate() {
             let q = t.queue_of(format!("q{i}"), kind);
@@ -101,7 +101,7 @@ fn all_but_running_items_can_be_deleted() {
 }
 
 #[test]
-fn nothing_is_left_of_a_deleted_item() {
+fn deleting_an_item_clears_all_its_records() {
     on_database(async |t| {
         for (i, kind) in KINDS.into_iter().enumerate() {
             let q = t.queue_of(format!("q{i}"), kind);
@@ -126,7 +126,7 @@ fn nothing_is_left_of_a_deleted_item() {
 }
 
 #[test]
-fn items_that_wait_and_dead_letters_are_made_ready() {
+fn waiting_items_and_dead_letters_are_requeued_by_id() {
     on_database(async |t| {
         for (i, kind) in KINDS.into_iter().enumerate() {
             let q = t.queue_of(format!("q{i}"), kind);

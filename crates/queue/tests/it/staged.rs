@@ -127,7 +127,7 @@ fn scripts() -> Vec<Vec<Fault>> {
 }
 
 #[test]
-fn a_take_that_asks_happens_once() {
+fn a_take_with_a_request_happens_once_under_unknown_outcomes() {
     on_database(async |t| {
         for (i, script) in scripts().into_iter().enumerate() {
             for mode in MODES {
@@ -195,7 +195,7 @@ fn a_take_dropped_at_any_moment_loses_nothing() {
 }
 
 #[test]
-fn a_session_that_delays_the_line_is_served_by_others() {
+fn a_waiting_session_is_served_by_others_behind_it() {
     on_database(async |t| {
         if !has_faults(t) {
             return;
@@ -243,7 +243,7 @@ fn items_served_to_a_dead_session_are_returned_when_the_lease_expires() {
 }
 
 #[test]
-fn a_served_session_that_dies_of_an_item_spends_an_attempt() {
+fn a_crash_of_a_served_session_spends_an_attempt() {
     on_database(async |t| {
         if !has_faults(t) {
             return;
@@ -271,7 +271,7 @@ fn a_served_session_that_dies_of_an_item_spends_an_attempt() {
 }
 
 #[test]
-fn a_take_that_finds_nothing_any_more_leaves_the_line() {
+fn a_take_that_finds_the_queue_empty_withdraws_its_request() {
     on_database(async |t| {
         if !has_faults(t) {
             return;
@@ -292,7 +292,7 @@ fn a_take_that_finds_nothing_any_more_leaves_the_line() {
 }
 
 #[test]
-fn a_failed_take_leaves_the_line_and_keeps_nothing() {
+fn a_failed_take_withdraws_its_request_and_keeps_no_items() {
     on_database(async |t| {
         // What becomes of the transaction in which it would have served itself.
         for last in [Fault::Conflict, UnknownCommitted, UnknownNotCommitted] {
@@ -317,7 +317,7 @@ fn a_failed_take_leaves_the_line_and_keeps_nothing() {
 }
 
 #[test]
-fn what_a_take_for_good_that_gave_up_had_got_comes_with_the_next() {
+fn items_of_a_failed_take_are_returned_by_the_next() {
     on_database(async |t| {
         for last in [Fault::Conflict, UnknownCommitted, UnknownNotCommitted] {
             let q = three(t, &format!("{last:?}")).await;
@@ -341,7 +341,7 @@ fn what_a_take_for_good_that_gave_up_had_got_comes_with_the_next() {
 }
 
 #[test]
-fn closing_leaves_the_line_and_gives_back_what_came_meanwhile() {
+fn closing_withdraws_the_request_and_releases_served_items() {
     on_database(async |t| {
         if !has_faults(t) {
             return;
@@ -367,7 +367,7 @@ fn closing_leaves_the_line_and_gives_back_what_came_meanwhile() {
 }
 
 #[test]
-fn a_request_that_does_not_fit_the_next_take_is_taken_back() {
+fn a_request_that_differs_from_the_next_take_is_withdrawn() {
     on_database(async |t| {
         if !has_faults(t) {
             return;
@@ -390,7 +390,7 @@ fn a_request_that_does_not_fit_the_next_take_is_taken_back() {
 }
 
 #[test]
-fn those_at_the_other_end_of_a_priority_queue_stand_in_another_line() {
+fn each_end_of_a_priority_queue_has_its_own_line() {
     on_database(async |t| {
         if !has_faults(t) {
             return;
@@ -430,7 +430,7 @@ async fn request(t: &TestDb, queue: &Queue, session: [u8; 16], deadline: u64) {
 }
 
 #[test]
-fn requests_that_ran_out_are_dropped() {
+fn expired_and_unreadable_requests_are_dropped() {
     on_database(async |t| {
         let q = three(t, "q").await;
         request(t, &q, [1; 16], 1).await;
@@ -450,7 +450,7 @@ fn requests_that_ran_out_are_dropped() {
 }
 
 #[test]
-fn requests_that_ran_out_are_swept_and_make_nobody_ask() {
+fn expired_requests_are_swept_and_cause_no_requests() {
     on_database(async |t| {
         let q = three(t, "q").await;
         for session in 1..=3 {
@@ -470,7 +470,7 @@ fn requests_that_ran_out_are_swept_and_make_nobody_ask() {
 }
 
 #[test]
-fn to_wait_in_line_uses_up_no_attempts() {
+fn waiting_in_line_spends_no_transaction_attempts() {
     on_database(async |t| {
         let q = three(t, "q").await;
         // The first process is dead, which those behind notice after half a second.
@@ -505,7 +505,7 @@ fn a_long_line_is_served_in_parts_and_in_order() {
 }
 
 #[test]
-fn a_deleted_queue_has_no_line() {
+fn deleting_a_queue_drops_its_requests() {
     on_database(async |t| {
         if !has_faults(t) {
             return;

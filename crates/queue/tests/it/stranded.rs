@@ -36,10 +36,10 @@ struct World<'t> {
 }
 
 #[test]
-fn what_the_dead_had_comes_back_by_every_approach() {
+fn items_of_dead_sessions_are_returned_under_every_strategy() {
     on_database(async |t| {
         for seed in seeds(1) {
-            println!("KVQUEUE_TEST_SEED={seed} cargo test -p kvqueue-queue --test it what_the_dead_had");
+            println!("KVQUEUE_TEST_SEED={seed} cargo test -p kvqueue-queue --test it stranded::");
             let approaches =
                 [Approach::Front, Approach::Spread(Spread::default()), Approach::Staged(Staged::default())];
             let all = approaches.iter().flat_map(|approach| KINDS.map(|kind| (approach, kind)));

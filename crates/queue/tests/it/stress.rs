@@ -14,15 +14,15 @@ const CONSUMERS: usize = 5;
 const BATCHES: usize = 25;
 
 #[test]
-fn fair_weather() {
+fn concurrent_sessions_lose_no_items_without_faults() {
     on_database(async |t| storm(t, 0).await);
 }
 
 #[test]
-fn with_faults() {
+fn concurrent_sessions_lose_no_items_with_faults() {
     on_database(async |t| {
         for seed in seeds(5) {
-            println!("KVQUEUE_TEST_SEED={seed} cargo test -p kvqueue-queue --test it with_faults");
+            println!("KVQUEUE_TEST_SEED={seed} cargo test -p kvqueue-queue --test it stress::");
             let faults =
                 Faults::seeded(seed).unknown_committed(0.1).unknown_not_committed(0.1).conflict(0.05);
             if !t.install(faults) {

@@ -55,7 +55,7 @@ fn an_item_for_an_earlier_time_wakes_the_sweeper_and_a_later_push_does_not() {
 }
 
 #[test]
-fn what_a_sweeper_does_wakes_no_sweeper() {
+fn promotions_of_a_sweeper_wake_no_other_sweeper() {
     on_database(async |t| {
         let q = t.queue("q");
         t.put_aside(&q, &[("a", 10)]).await;
@@ -68,7 +68,7 @@ fn what_a_sweeper_does_wakes_no_sweeper() {
 }
 
 #[test]
-fn more_items_than_one_transaction_moves() {
+fn many_due_items_are_promoted_in_several_transactions() {
     on_database(async |t| {
         let q = t.queue("q");
         let payloads: Vec<String> = (0..1_200).map(|n| n.to_string()).collect();
@@ -102,7 +102,7 @@ fn large_items_are_promoted_a_few_at_a_time() {
 }
 
 #[test]
-fn with_nothing_to_do_nothing_is_written() {
+fn a_sweep_without_work_writes_nothing() {
     on_database(async |t| {
         let q = t.queue("q");
         t.put_aside(&q, &[("a", 1_000)]).await;

@@ -36,7 +36,7 @@ fn a_promotion_happens_once_under_unknown_outcomes() {
 }
 
 #[test]
-fn an_expired_lease_comes_back_once_under_unknown_outcomes() {
+fn an_expired_lease_is_returned_once_under_unknown_outcomes() {
     on_database(async |t| {
         for script in scripts() {
             let q = t.queue(format!("{script:?}"));
@@ -59,7 +59,7 @@ fn an_expired_lease_comes_back_once_under_unknown_outcomes() {
 }
 
 #[test]
-fn a_sweeper_leaves_the_work_to_one_that_is_at_it() {
+fn a_sweeper_does_not_sweep_while_another_one_does() {
     on_database(async |t| {
         // A claim holds for two seconds; on a machine that is busy for longer, it is tried again.
         for round in 0..20 {

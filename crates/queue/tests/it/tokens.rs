@@ -51,7 +51,7 @@ async fn after_unknown_take(t: &TestDb, q: &Queue) -> Option<Session> {
 }
 
 #[test]
-fn only_old_slots_are_swept() {
+fn only_old_tokens_are_swept() {
     on_database(async |t| {
         let q = t.queue("q");
         let mut sessions = [t.session(&q), t.session(&q), t.session(&q)];
@@ -78,7 +78,7 @@ fn only_old_slots_are_swept() {
 }
 
 #[test]
-fn a_slot_of_another_layout_is_kept() {
+fn a_token_of_another_layout_is_kept() {
     on_database(async |t| {
         let q = t.queue("q");
         let base = q.range().0;
@@ -112,7 +112,7 @@ async fn slots(t: &TestDb, q: &Queue, count: u16) {
 }
 
 #[test]
-fn a_sweep_that_clears_little_looks_at_a_part_of_the_slots_and_the_next_one_goes_on() {
+fn a_token_sweep_reads_a_bounded_part_and_the_next_one_continues() {
     on_database(async |t| {
         let q = t.queue("q");
         slots(t, &q, 23_000).await;
@@ -131,7 +131,7 @@ fn a_sweep_that_clears_little_looks_at_a_part_of_the_slots_and_the_next_one_goes
 }
 
 #[test]
-fn more_slots_than_one_transaction_looks_at() {
+fn many_old_tokens_are_swept_in_several_transactions() {
     on_database(async |t| {
         let q = t.queue("q");
         slots(t, &q, 2_500).await;
@@ -153,7 +153,7 @@ fn a_day_old_threshold_leaves_unsettled_sessions_alone() {
 }
 
 #[test]
-fn a_jump_of_versions_makes_no_slot_old() {
+fn a_version_jump_makes_no_token_old() {
     on_database(async |t| {
         let q = t.queue("q");
         let Some(mut session) = after_unknown_take(t, &q).await else { return };

@@ -23,7 +23,7 @@ async fn push(t: &TestDb, q: &Queue) -> bool {
 }
 
 #[test]
-fn another_of_the_same_key_is_not_pushed() {
+fn an_item_with_a_taken_unique_key_is_not_pushed() {
     on_database(async |t| {
         for (i, kind) in KINDS.into_iter().enumerate() {
             let q = t.queue_of(format!("q{i}"), kind);
@@ -51,7 +51,7 @@ fn another_of_the_same_key_is_not_pushed() {
 }
 
 #[test]
-fn the_key_is_taken_until_the_item_has_ended() {
+fn a_unique_key_is_taken_until_its_item_ends() {
     on_database(async |t| {
         let failure = Failure::new(0, 1, "no");
         let again = |due| ItemOutcome::Retry { due, failure: failure.clone() };
@@ -85,9 +85,9 @@ fn the_key_is_taken_until_the_item_has_ended() {
     });
 }
 
-/// What a program written from the recipe does: it knows of no key but the item's.
+/// A program written from the recipe removes only the item's own key.
 #[test]
-fn a_key_whose_item_another_program_popped_is_free() {
+fn a_foreign_pop_frees_the_unique_key() {
     on_database(async |t| {
         for (i, kind) in [Kind::Fifo, Kind::Recipe(Packing::Raw)].into_iter().enumerate() {
             let q = t.queue_of(format!("q{i}"), kind);
@@ -120,7 +120,7 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
 }
 
 #[test]
-fn of_two_concurrent_pushes_one_is_stored() {
+fn of_concurrent_pushes_with_one_unique_key_one_is_stored() {
     on_database(async |t| {
         let q = t.queue("q");
         let mut sessions: Vec<_> = (0..8).map(|_| t.session(&q)).collect();
@@ -133,7 +133,7 @@ fn of_two_concurrent_pushes_one_is_stored() {
 }
 
 #[test]
-fn a_push_finds_itself_after_an_unknown_outcome() {
+fn a_push_of_unknown_outcome_is_not_its_own_duplicate() {
     on_database(async |t| {
         for (i, script) in scripts().into_iter().enumerate() {
             let q = t.queue_of(format!("q{i}"), KINDS[i % KINDS.len()]);
@@ -155,7 +155,7 @@ fn a_push_finds_itself_after_an_unknown_outcome() {
 }
 
 #[test]
-fn a_push_that_fails_leaves_what_is_left_of_an_orphan() {
+fn a_failed_push_keeps_the_records_of_an_orphan() {
     on_database(async |t| {
         let q = t.queue_of("q", Kind::Recipe(Packing::Raw));
         t.push_items(&q, &[item("a", "k")]).await;

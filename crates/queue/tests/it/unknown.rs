@@ -36,7 +36,7 @@ fn unknown(script: &[Fault]) -> u32 {
 }
 
 #[test]
-fn a_push_happens_once() {
+fn a_push_happens_once_under_unknown_outcomes() {
     on_database(async |t| {
         for (i, script) in scripts().into_iter().enumerate() {
             let q = t.queue(format!("q{i}"));
@@ -56,7 +56,7 @@ fn a_push_happens_once() {
 }
 
 #[test]
-fn a_take_happens_once() {
+fn a_take_happens_once_under_unknown_outcomes() {
     on_database(async |t| {
         for (i, script) in scripts().into_iter().enumerate() {
             let q = t.queue(format!("q{i}"));
@@ -108,7 +108,7 @@ fn items_removed_by_a_failed_take_are_returned_by_the_next() {
 }
 
 #[test]
-fn close_hands_over_what_a_take_that_gave_up_had_removed() {
+fn close_returns_items_removed_by_a_failed_take() {
     on_database(async |t| {
         // Closing itself meets a fault, too.
         for (i, (first, second)) in [UnknownCommitted, UnknownNotCommitted]
@@ -133,7 +133,7 @@ fn close_hands_over_what_a_take_that_gave_up_had_removed() {
 }
 
 #[test]
-fn a_push_between_a_take_that_gave_up_and_the_next_loses_nothing() {
+fn a_push_between_a_failed_take_and_the_next_loses_no_item() {
     on_database(async |t| {
         for faults in
             [[UnknownCommitted, Fine], [UnknownNotCommitted, Fine], [UnknownCommitted, UnknownCommitted]]
@@ -158,7 +158,7 @@ fn a_push_between_a_take_that_gave_up_and_the_next_loses_nothing() {
 }
 
 #[test]
-fn a_push_that_gave_up_is_not_confused_with_the_next() {
+fn a_failed_push_is_not_confused_with_the_next() {
     on_database(async |t| {
         for first in [UnknownCommitted, UnknownNotCommitted] {
             for second in [UnknownCommitted, UnknownNotCommitted] {
@@ -181,7 +181,7 @@ fn a_push_that_gave_up_is_not_confused_with_the_next() {
 }
 
 #[test]
-fn the_last_item_and_an_unknown_outcome_still_lead_to_a_watch() {
+fn a_watch_follows_a_take_of_the_last_item_with_unknown_outcome() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["a"]).await;
@@ -199,7 +199,7 @@ fn the_last_item_and_an_unknown_outcome_still_lead_to_a_watch() {
 }
 
 #[test]
-fn someone_elses_take_is_not_taken_for_our_own() {
+fn a_failed_take_is_not_confused_with_another_sessions_take() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["a", "b"]).await;

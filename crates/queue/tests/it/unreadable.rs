@@ -22,7 +22,7 @@ async fn take(t: &TestDb, q: &Queue, on_lease: bool, mut approach: Approach) -> 
 }
 
 #[test]
-fn an_item_that_cannot_be_read_becomes_a_dead_letter_and_the_take_goes_on() {
+fn an_unreadable_item_becomes_a_dead_letter_and_the_take_continues() {
     on_database(async |t| {
         for on_lease in [false, true] {
             for (damage, kind) in ["chunk", "meta"].into_iter().enumerate() {
@@ -58,7 +58,7 @@ fn an_item_that_cannot_be_read_becomes_a_dead_letter_and_the_take_goes_on() {
 }
 
 #[test]
-fn an_item_whose_side_record_cannot_be_read_is_retried_with_that_record() {
+fn an_item_with_an_unreadable_side_record_is_retried_with_it() {
     on_database(async |t| {
         let q = t.queue("q");
         t.store(&q, &id(1), "long", "key").await;
@@ -91,7 +91,7 @@ fn an_item_whose_side_record_cannot_be_read_is_retried_with_that_record() {
 }
 
 #[test]
-fn an_item_that_cannot_be_read_and_was_served_becomes_a_dead_letter_too() {
+fn a_served_unreadable_item_becomes_a_dead_letter() {
     on_database(async |t| {
         for on_lease in [false, true] {
             let q = t.queue(format!("{on_lease}"));
@@ -131,7 +131,7 @@ fn an_item_that_cannot_be_read_and_was_served_becomes_a_dead_letter_too() {
 }
 
 #[test]
-fn a_pop_of_an_item_that_cannot_be_read_writes_nothing() {
+fn a_pop_of_an_unreadable_item_writes_nothing() {
     on_database(async |t| {
         let q = t.queue("q");
         t.store(&q, &id(1), "long", "key").await;
@@ -150,7 +150,7 @@ fn a_pop_of_an_item_that_cannot_be_read_writes_nothing() {
 }
 
 #[test]
-fn leases_that_cannot_be_given_back_do_not_hide_others() {
+fn leases_that_cannot_be_returned_do_not_hide_others() {
     on_database(async |t| {
         let q = t.queue("q");
         // More than a look names, all before others: an item each, in a piece that is not there.
@@ -180,7 +180,7 @@ fn leases_that_cannot_be_given_back_do_not_hide_others() {
 }
 
 #[test]
-fn an_item_that_cannot_be_read_does_not_keep_its_neighbours_in_a_lease_that_ran_out() {
+fn an_unreadable_item_does_not_block_others_of_its_expired_lease() {
     on_database(async |t| {
         let q = t.queue("q");
         let marked = NewItem::new("b").with_attribute("mark", "");
@@ -202,7 +202,7 @@ fn an_item_that_cannot_be_read_does_not_keep_its_neighbours_in_a_lease_that_ran_
 }
 
 #[test]
-fn items_put_aside_that_cannot_be_read_do_not_hold_up_others() {
+fn unreadable_scheduled_items_do_not_block_others() {
     on_database(async |t| {
         let q = t.queue("q");
         t.put_aside(&q, &[("a", 5), ("b", 6)]).await;
@@ -222,7 +222,7 @@ fn items_put_aside_that_cannot_be_read_do_not_hold_up_others() {
 }
 
 #[test]
-fn a_key_behind_all_times_does_not_keep_a_sweeper_busy() {
+fn a_stray_key_behind_all_due_times_does_not_keep_a_sweeper_busy() {
     on_database(async |t| {
         let q = t.queue("q");
         t.run(async |tr| {
@@ -236,7 +236,7 @@ fn a_key_behind_all_times_does_not_keep_a_sweeper_busy() {
 }
 
 #[test]
-fn an_item_that_cannot_be_read_keeps_its_unique_key_from_nobody_once_it_is_dead_or_purged() {
+fn an_unreadable_item_frees_its_unique_key_when_dead_or_purged() {
     on_database(async |t| {
         for (all, more) in [(false, 0), (true, 0), (true, 5_000)] {
             let q = t.queue(format!("{all} {more}"));
@@ -279,7 +279,7 @@ fn an_item_that_cannot_be_read_keeps_its_unique_key_from_nobody_once_it_is_dead_
 }
 
 #[test]
-fn a_missing_body_stops_no_page_of_delayed_items_or_dead_letters() {
+fn a_missing_payload_does_not_break_pages_of_delayed_items_or_dead_letters() {
     on_database(async |t| {
         let q = t.queue("q");
         let dead = ItemOutcome::Dead(Failure::new(1, 1, "no"));

@@ -53,7 +53,7 @@ async fn filled(t: &TestDb, q: &Queue) {
 }
 
 #[test]
-fn items_of_each_state_are_seen_page_by_page_in_every_kind_of_queue() {
+fn items_of_each_state_are_paged_in_every_kind_of_queue() {
     on_database(async |t| {
         for (number, kind) in KINDS.into_iter().enumerate() {
             let q = t.queue_of(format!("q{number}"), kind);
@@ -117,7 +117,7 @@ fn an_item_shows_its_due_time_its_attempts_their_reasons_and_its_lease() {
 }
 
 #[test]
-fn a_page_is_bounded_and_goes_on_where_items_of_the_other_state_are_many() {
+fn a_page_is_bounded_and_continues_past_many_items_of_another_state() {
     on_database(async |t| {
         let q = t.queue("q");
         // More than one page passes over: the one that is retrying lies behind all of them.
@@ -157,7 +157,7 @@ fn a_page_of_large_items_is_bounded_in_bytes() {
 }
 
 #[test]
-fn what_cannot_be_read_is_counted_or_says_why_and_hides_nothing_else() {
+fn unreadable_items_are_counted_or_explained_and_hide_no_other() {
     on_database(async |t| {
         let q = t.queue("q");
         filled(t, &q).await;

@@ -17,7 +17,7 @@ async fn woken(watch: Watch) {
 }
 
 #[test]
-fn consume_k_gives_a_watch_where_it_finds_fewer() {
+fn consume_k_returns_a_watch_if_it_finds_fewer_items() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["a", "b", "c"]).await;
@@ -58,7 +58,7 @@ fn a_pop_that_finds_fewer_does_not_conflict_with_pushes() {
 }
 
 #[test]
-fn pops_wake_nobody() {
+fn pops_do_not_fire_watches() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["a"]).await;
@@ -73,7 +73,7 @@ fn pops_wake_nobody() {
 }
 
 #[test]
-fn a_push_between_the_look_and_the_watch_is_noticed() {
+fn a_push_between_an_empty_pop_and_its_watch_fires_the_watch() {
     on_database(async |t| {
         let q = t.queue("q");
         let tr = t.db.create_trx().unwrap();
@@ -102,7 +102,7 @@ fn one_push_wakes_every_idle_session() {
 }
 
 #[test]
-fn deleting_the_queue_wakes_too() {
+fn deleting_the_queue_fires_watches() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["a"]).await;

@@ -22,23 +22,23 @@ async fn restore(t: &TestDb, queue: &Queue) -> u64 {
     version
 }
 
-fn says_so(error: &QueueError, version: u64) -> bool {
+fn names_version(error: &QueueError, version: u64) -> bool {
     let text = error.to_string();
     matches!(error, QueueError::VersionsWentBack { item, advance, .. } if *item == version && *advance > version)
         && text.contains("advanceversion")
 }
 
 #[test]
-fn nothing_is_pushed_before_items_of_versions_ahead() {
+fn pushes_are_refused_while_stored_items_have_higher_versions() {
     on_database(async |t| {
         let q = t.queue("q");
         let version = restore(t, &q).await;
         let error = t.session(&q).push(&t.db, &["new"]).await.unwrap_err();
         let PushError::Retry(RetryError { error, .. }) = error else { panic!("{error}") };
-        assert!(says_so(&error, version), "{error}");
+        assert!(names_version(&error, version), "{error}");
         let tr = t.db.create_trx().unwrap();
         let error = q.check_versions(&tr).await.unwrap_err();
-        assert!(says_so(&error, version), "{error}");
+        assert!(names_version(&error, version), "{error}");
         assert_eq!(t.list(&q).await, ["restored"]);
         // What was restored can be taken; then versions are ahead of all that is left.
         assert!(t.lease(&q, 1).await.is_some());
@@ -48,7 +48,7 @@ fn nothing_is_pushed_before_items_of_versions_ahead() {
 }
 
 #[test]
-fn once_versions_are_advanced_all_is_well() {
+fn pushes_succeed_after_versions_are_advanced() {
     on_database(async |t| {
         if t.close_gate().is_none() {
             return;
@@ -65,19 +65,19 @@ fn once_versions_are_advanced_all_is_well() {
 }
 
 #[test]
-fn a_sweep_says_that_versions_went_back_and_does_the_rest() {
+fn a_sweep_reports_that_versions_went_back_and_does_its_other_work() {
     on_database(async |t| {
         let q = t.queue("q");
         t.put_aside(&q, &[("later", 5)]).await;
         let version = restore(t, &q).await;
         let swept = sweeper(&q).sweep(&t.db, from_millis(5), &rules()).await.unwrap();
         assert_eq!(swept.moved.promoted, 1);
-        assert!(swept.trouble.is_some_and(|trouble| says_so(&trouble.error, version)));
+        assert!(swept.trouble.is_some_and(|trouble| names_version(&trouble.error, version)));
     });
 }
 
 #[test]
-fn queues_whose_order_is_none_of_versions_are_left_alone() {
+fn queues_without_versionstamps_pass_the_version_check() {
     on_database(async |t| {
         let q = t.queue_of("q", Kind::Recipe(Packing::Raw));
         t.push(&q, &["a"]).await;

@@ -109,7 +109,7 @@ async fn refused_in(t: &TestDb, kind: Kind, other: Kind, state: &str) {
 }
 
 #[test]
-fn rows_of_other_programs_under_a_text_of_the_same_name_are_none_of_its_items() {
+fn rows_of_foreign_programs_under_the_same_text_name_are_not_items() {
     on_database(async |t| {
         let tr = t.db.create_trx().unwrap();
         tr.set(&[&t.prefix[..], &foundationdb::tuple::pack(&("q", 1, "of another program"))].concat(), b"");
@@ -149,7 +149,7 @@ fn a_sweeper_of_the_wrong_kind_returns_nothing() {
 }
 
 #[test]
-fn dead_letters_and_unique_keys_of_another_kind_are_left_alone() {
+fn dead_letters_and_unique_keys_of_another_kind_are_unchanged() {
     for kind in KINDS {
         on_database(async |t| {
             let q = t.queue_of("q", kind);

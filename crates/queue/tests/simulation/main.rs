@@ -45,7 +45,7 @@ const TWICE: u64 = 50;
 const MAX_THREADS: usize = 8;
 
 #[test]
-fn one_thousand_seeds_keep_every_promise() {
+fn one_thousand_simulated_runs_keep_every_promise() {
     let seeds = rng::seeds(SEEDS);
     let n = seeds.end - seeds.start;
     let (next, coverage) = (Mutex::new(seeds), Mutex::new(Coverage::default()));
@@ -72,7 +72,7 @@ fn one_thousand_seeds_keep_every_promise() {
 }
 
 #[test]
-fn the_same_seed_is_the_same_run() {
+fn the_same_seed_repeats_the_same_run() {
     let ground = Ground::new();
     let run = |seed| ground.run(seed).unwrap_or_else(|failed| failed.report()).history;
     for seed in rng::seeds(TWICE) {

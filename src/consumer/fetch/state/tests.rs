@@ -41,7 +41,7 @@ fn consumers(state: &State) -> (Vec<u64>, Vec<u64>) {
 }
 
 #[test]
-fn the_first_request_is_fetched_for_and_others_gather_meanwhile() {
+fn requests_during_a_fetch_gather_for_the_next() {
     assert_eq!(last(&[asked(1)]), [Gather]);
     assert_eq!(last(&[asked(1), Gathered]), [Fetch]);
     assert_eq!(last(&[asked(1), Gathered, asked(2)]), []);
@@ -51,7 +51,7 @@ fn the_first_request_is_fetched_for_and_others_gather_meanwhile() {
 }
 
 #[test]
-fn a_fetch_is_for_as_many_requests_as_have_room_and_for_one_at_least() {
+fn a_fetch_serves_as_many_requests_as_fit_and_at_least_one() {
     let large = |consumer, items| Asked(Request { items, ..request(consumer) });
     let asked = [large(1, 11), large(2, 9), large(3, 1), large(4, 1)];
     let events = [&asked[..], &[Gathered]].concat();
@@ -68,7 +68,7 @@ fn consumers_without_items_come_before_those_that_prefetch() {
 }
 
 #[test]
-fn a_consumer_that_got_nothing_is_first_in_the_next_fetch_and_one_that_prefetches_is_answered() {
+fn unserved_consumers_come_first_in_the_next_fetch_unless_prefetching() {
     let state = after(&[asked(1), asked(2), prefetch(3), Gathered, asked(4)]);
     let mut short = state.clone();
     assert_eq!(short.on(got(1), MOST, 0), [Reply(3, Answer::Nothing), Gather]);
@@ -95,7 +95,7 @@ fn an_empty_queue_is_watched_and_looked_at_again_when_the_watch_fires() {
 }
 
 #[test]
-fn a_watch_that_fires_while_nobody_waits_is_made_up_for() {
+fn a_watch_fired_without_requests_lets_the_next_request_fetch() {
     assert_eq!(last(&[asked(1), Gathered, NONE, Withdrawn(1), WatchFired]), []);
     assert_eq!(last(&[asked(1), Gathered, NONE, Withdrawn(1), WatchFired, asked(2)]), [Gather]);
     // It fires during a fetch that had begun when it was armed.
@@ -134,7 +134,7 @@ fn failed_fetches_are_counted_until_one_succeeds() {
 }
 
 #[test]
-fn while_nothing_may_be_fetched_only_those_that_prefetch_are_answered() {
+fn while_fetching_is_held_only_prefetch_requests_are_answered() {
     let held = [asked(1), prefetch(2), Held];
     let nothing = |consumer| [Reply(consumer, Answer::Nothing)];
     assert_eq!(last(&held), nothing(2));
@@ -144,7 +144,7 @@ fn while_nothing_may_be_fetched_only_those_that_prefetch_are_answered() {
 }
 
 #[test]
-fn a_trial_is_for_one_consumer_alone() {
+fn a_breakers_trial_fetches_for_one_consumer() {
     let trial = [asked(1), asked(2), Held, Admitted(1)];
     assert_eq!(last(&trial), [Fetch]);
     assert_eq!(consumers(&after(&trial)), (vec![1], vec![2]));
@@ -152,7 +152,7 @@ fn a_trial_is_for_one_consumer_alone() {
 }
 
 #[test]
-fn an_exhausted_queue_is_told_to_everyone() {
+fn all_requests_are_answered_when_the_queue_is_exhausted() {
     let exhausted = |consumer| Reply(consumer, Answer::Exhausted);
     assert_eq!(last(&[asked(1), Gathered, asked(2), Exhausted]), [exhausted(1), exhausted(2)]);
 }
@@ -171,7 +171,7 @@ fn go(state: &mut State, events: &[Event]) {
 }
 
 #[test]
-fn lost_races_lengthen_the_delay_and_won_ones_shorten_it() {
+fn fetch_delay_grows_with_empty_fetches_and_shrinks_with_successful_ones() {
     let mut state = after(&[asked(1), Gathered, NONE]);
     let mut seen = vec![delay(&state).as_millis()];
     for _ in 0..6 {
@@ -188,7 +188,7 @@ fn lost_races_lengthen_the_delay_and_won_ones_shorten_it() {
 }
 
 #[test]
-fn a_conflict_is_a_lost_race_and_an_item_that_this_process_got_before_is_none() {
+fn conflicts_lengthen_the_fetch_delay_and_own_fetches_do_not() {
     let mut state = after(&[asked(1), Gathered, NONE]);
     // Another consumer's request is faster than the watch.
     go(&mut state, &[asked(2), Gathered, got(1), Gathered, Empty { watched: false }]);
@@ -243,7 +243,7 @@ fn possible(state: &State, asking: &BTreeSet<u64>) -> Vec<Event> {
 /// Everything that can happen to three consumers: each request is answered once, and none is
 /// forgotten.
 #[test]
-fn while_anyone_waits_a_watch_is_armed_or_something_is_under_way() {
+fn waiting_requests_always_have_a_watch_or_a_fetch_in_progress() {
     let start = (State::default(), BTreeSet::new());
     let mut seen = HashSet::from([start.clone()]);
     let mut to_explore = vec![start];

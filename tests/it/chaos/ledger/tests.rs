@@ -49,7 +49,7 @@ fn wrong(delivery: Delivery, change: impl FnOnce(&mut Books, usize)) -> String {
 }
 
 #[test]
-fn right_books_are_right() {
+fn correct_books_have_no_errors() {
     for delivery in DELIVERIES {
         assert_eq!(wrong(delivery, |_, _| {}), "");
     }
@@ -63,7 +63,7 @@ fn right_books_are_right() {
 }
 
 #[test]
-fn what_is_lost_or_invented_is_found() {
+fn lost_and_invented_items_are_found() {
     for delivery in DELIVERIES {
         let lost = wrong(delivery, |books, _| drop(books.records.remove(2)));
         assert!(lost.contains("lost"), "{delivery:?}: {lost}");
@@ -76,7 +76,7 @@ fn what_is_lost_or_invented_is_found() {
 }
 
 #[test]
-fn what_a_killed_daemon_had_in_hand_may_be_lost_at_most_once() {
+fn at_most_once_allows_loss_of_a_killed_daemons_items() {
     let lose = |books: &mut Books, _| {
         books.records.pop();
         books.killed = 1;
@@ -86,7 +86,7 @@ fn what_a_killed_daemon_had_in_hand_may_be_lost_at_most_once() {
 }
 
 #[test]
-fn a_second_run_is_found_where_it_may_not_be() {
+fn a_repeated_attempt_is_an_error_where_delivery_forbids_it() {
     let again = |attempt| {
         move |books: &mut Books, queue| books.records.push(handled(name(queue, 0), attempt, Act::Done))
     };
@@ -97,7 +97,7 @@ fn a_second_run_is_found_where_it_may_not_be() {
 }
 
 #[test]
-fn what_is_finished_twice_or_took_effect_twice_is_found() {
+fn double_finishes_and_double_effects_are_found() {
     let finished = |books: &mut Books, _| books.rest.done += 1;
     assert!(wrong(Delivery::AtLeastOnce, finished).contains("4 finished and 0 dead are not the 3 items"));
     let effect = |books: &mut Books, queue| {
@@ -111,7 +111,7 @@ fn what_is_finished_twice_or_took_effect_twice_is_found() {
 }
 
 #[test]
-fn a_push_that_came_out_in_part_is_found() {
+fn a_partial_push_is_found() {
     let gap = |books: &mut Books, _| {
         books.records.remove(1);
         books.pushed[0].acknowledged = 1;

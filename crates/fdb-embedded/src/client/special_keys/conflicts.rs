@@ -15,7 +15,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn boundaries_are_ones_and_zeros() {
+    fn conflict_range_boundaries_have_the_values_one_and_zero() {
         let ranges: RangeSet =
             [(vec![], b"a".to_vec()), (b"b".to_vec(), b"\xff\xff".to_vec())].into_iter().collect();
         let expected: [(&[u8], &[u8]); 3] = [(b"p/", b"1"), (b"p/a", b"0"), (b"p/b", b"1")];

@@ -183,7 +183,7 @@ mod tests {
     use crate::client::special_keys::modules::key;
 
     #[test]
-    fn options_are_kept_and_unknown_ones_passed_over() {
+    fn management_options_are_kept_and_unknown_ones_ignored() {
         let mut session = SpecialKeyWrites::default();
         session.set(&key("management/options/failed/force"), b"", true).unwrap();
         session.set(&key("management/options/failed/faster"), b"", true).unwrap();
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_a_cluster_has_fails_with_the_commit() {
+    fn commit_fails_on_operations_that_only_clusters_have() {
         let mut session = SpecialKeyWrites::default();
         session.clear(&key("management/db_locked")).unwrap();
         assert_eq!(session.commit(), Ok(()));
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clear_has_one_part() {
+    fn a_clear_stays_within_one_writable_module() {
         let clear = |begin: &str, end: &str| SpecialKeyWrites::default().clear_range(&key(begin), &key(end));
         assert_eq!(clear("management/excluded/", "management/excluded0"), Ok(()));
         assert_eq!(

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn costs_come_in_pages() {
+    fn costs_are_rounded_up_to_pages() {
         assert_eq!([0, 1, 4096, 4097].map(pages), [4096, 4096, 4096, 8192]);
     }
 }

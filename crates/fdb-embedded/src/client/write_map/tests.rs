@@ -37,7 +37,7 @@ fn a_clear_makes_an_operation_independent_of_the_database() {
 }
 
 #[test]
-fn a_key_that_its_own_operation_leaves_absent_is_written_but_not_there() {
+fn a_key_removed_by_compare_and_clear_counts_as_written() {
     let mut map = WriteMap::default();
     map.set(b"k", &[1]);
     map.atomic(AtomicOp::CompareAndClear, b"k", &[1]);
@@ -60,7 +60,7 @@ fn a_value_without_its_stamp_stays_unreadable_until_cleared() {
 }
 
 #[test]
-fn what_was_written_where_a_stamped_key_may_lie_is_sent_before() {
+fn earlier_writes_in_a_stamped_keys_range_are_sent_before_it() {
     let mut map = WriteMap::default();
     let key = [&b"q"[..], &[0xff; 10]].concat();
     map.clear_range(b"a", b"z");
@@ -76,7 +76,7 @@ fn what_was_written_where_a_stamped_key_may_lie_is_sent_before() {
 }
 
 #[test]
-fn the_size_is_that_of_what_foundationdb_sends() {
+fn sent_size_equals_that_of_foundationdb() {
     let mut map = WriteMap::default();
     map.clear_range(b"a", b"e");
     map.set(b"c", b"v");
@@ -102,7 +102,7 @@ fn a_stamped_key_is_unreadable_from_the_read_version_on_until_cleared() {
 }
 
 #[test]
-fn a_read_of_one_key_sees_the_same_of_less() {
+fn single_key_reads_equal_reads_of_the_whole_map() {
     let mut map = WriteMap::default();
     map.set_stamped_value(b"unreadable", &[0; 10], 0);
     map.set_stamped_key(stamped_range(&[&b"s"[..], &[0xff; 10]].concat(), 1, 0), 1, b"v");

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_seed_one_is_drawn_and_told() {
+    fn a_plan_without_seed_reports_the_drawn_seed() {
         let (mut first, again) = Faults::from_text("conflict=0.5").unwrap();
         let (mut second, _) = Faults::from_text(&again).unwrap();
         assert!((0..100).all(|_| first.next() == second.next()), "{again}");

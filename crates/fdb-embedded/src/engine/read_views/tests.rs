@@ -140,7 +140,7 @@ fn every_version_of_the_last_five_seconds_can_be_read() {
 }
 
 #[test]
-fn a_held_snapshot_is_let_go_after_much_was_written_and_its_view_reads_on() {
+fn a_snapshot_held_for_long_is_released_and_its_view_still_reads() {
     let dir = tempfile::tempdir().unwrap();
     let storage = storage(dir.path());
     let now = Instant::now();
@@ -160,7 +160,7 @@ fn a_held_snapshot_is_let_go_after_much_was_written_and_its_view_reads_on() {
 }
 
 #[test]
-fn a_pinned_view_reads_on_until_the_files_are_another_s_and_there_are_not_many() {
+fn pinned_views_are_limited_and_read_until_the_files_are_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let storage = storage(dir.path());
     let mut now = Instant::now();
@@ -192,7 +192,7 @@ fn a_pinned_view_reads_on_until_the_files_are_another_s_and_there_are_not_many()
 }
 
 #[test]
-fn a_view_of_an_old_version_keeps_nothing_that_the_history_has_forgotten() {
+fn a_view_of_an_old_version_keeps_no_forgotten_history() {
     let dir = tempfile::tempdir().unwrap();
     let storage = storage(dir.path());
     let now = Instant::now();

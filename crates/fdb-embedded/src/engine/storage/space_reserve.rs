@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn an_opening_finds_the_reserve_and_makes_it_as_large_as_it_should_be() {
+    fn opening_brings_the_reserve_to_its_configured_size() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("reserve");
         for there in [0, PIECE, 3 * MAX_RESERVE] {

@@ -65,7 +65,7 @@ fn commit(guest: &Guest) -> mpsc::Receiver<Option<Code>> {
 const SOON: Duration = Duration::from_secs(60);
 
 #[test]
-fn no_outcome_is_unknown_before_a_host_that_lives_has_ended_the_connection() {
+fn a_commit_stays_pending_until_a_live_host_ends_the_connection() {
     let (guest, host) = connected();
     let outcome = commit(&guest);
     assert!(matches!(receive(&host), Some(Request::Commit { .. })));
@@ -80,7 +80,7 @@ fn no_outcome_is_unknown_before_a_host_that_lives_has_ended_the_connection() {
 }
 
 #[test]
-fn what_a_guest_has_sent_before_it_ends_is_answered() {
+fn requests_sent_before_a_guest_closes_are_answered() {
     let (guest, host) = connected();
     let outcome = commit(&guest);
     let Some(Request::Commit { request, .. }) = receive(&host) else { panic!("a commit") };
@@ -117,7 +117,7 @@ fn fetch(guest: &Guest, view: &Arc<RemoteView>) -> mpsc::Receiver<()> {
 }
 
 #[test]
-fn what_cannot_be_fetched_concerns_the_read_that_asked_for_it() {
+fn a_failed_fetch_fails_only_its_own_read() {
     let (guest, host) = connected();
     let view = guest.open_view(ViewVersion::Newest);
     for key in [b"a", b"b"] {
@@ -155,7 +155,7 @@ fn what_cannot_be_fetched_concerns_the_read_that_asked_for_it() {
 }
 
 #[test]
-fn a_version_that_has_arrived_outlives_the_connection() {
+fn a_received_read_version_outlives_the_connection() {
     let (guest, host) = connected();
     let [known, unknown] = [guest.open_view(ViewVersion::Newest), guest.open_view(ViewVersion::Newest)];
     assert_eq!([&known, &unknown].map(|view| view.version()), [Err(Code::MISSING); 2]);
@@ -173,7 +173,7 @@ fn a_version_that_has_arrived_outlives_the_connection() {
 }
 
 #[test]
-fn a_host_that_says_nothing_is_not_asked_without_end() {
+fn requests_to_a_silent_host_are_bounded() {
     let (guest, host) = connected();
     // Given up at once, as by a transaction that times out and is tried again.
     (0..MAX_PENDING).for_each(|_| drop(guest.open_view(ViewVersion::Newest)));
@@ -194,7 +194,7 @@ fn a_host_that_says_nothing_is_not_asked_without_end() {
 }
 
 #[test]
-fn a_long_range_is_run_through_a_few_times_and_not_once_for_each_piece() {
+fn a_long_range_is_scanned_few_times_while_it_is_fetched() {
     const ROWS: u32 = 200_000;
     let (guest, _host) = connected();
     for direction in [Direction::Forward, Direction::Backward] {
@@ -235,7 +235,7 @@ fn serve(view: &RemoteView, fetch: Fetch, rows: u32) {
 }
 
 #[test]
-fn a_scan_whose_walk_goes_on_has_that_fetched_too() {
+fn a_scan_prefetches_the_rest_of_its_walk() {
     let (guest, _host) = connected();
     let view = guest.open_view(ViewVersion::Newest);
     for (direction, far, fetched) in [

@@ -113,14 +113,14 @@ fn response() -> impl Strategy<Value = Response> {
 
 proptest! {
     #[test]
-    fn requests_survive_the_way(request in request()) {
+    fn link_requests_round_trip(request in request()) {
         let mut frame = Vec::new();
         request.encode(&mut frame);
         prop_assert_eq!(Request::decode(&frame), Ok(request));
     }
 
     #[test]
-    fn responses_survive_the_way(response in response()) {
+    fn link_responses_round_trip(response in response()) {
         let mut frame = Vec::new();
         response.encode(&mut frame);
         prop_assert_eq!(Response::decode(&frame), Ok(response));
@@ -128,7 +128,7 @@ proptest! {
 
     /// Decoded messages encode to the same bytes: no byte is skipped, and no message has two encodings.
     #[test]
-    fn a_damaged_message_is_refused_or_is_another_message(
+    fn a_damaged_message_is_refused_or_decodes_differently(
         request in request(), response in response(), at in any::<prop::sample::Index>(), byte in any::<u8>(),
     ) {
         let mut frame = Vec::new();
@@ -150,7 +150,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_that_is_received_makes_the_decoder_panic(bytes in vec(any::<u8>(), 0..200), kind in 0u8..10) {
+    fn decoding_messages_of_any_bytes_does_not_panic(bytes in vec(any::<u8>(), 0..200), kind in 0u8..10) {
         let _ = Request::decode(&bytes);
         let _ = Request::decode(&[&[kind], &bytes[..]].concat());
         let _ = Response::decode(&[&[kind + 128], &bytes[..]].concat());

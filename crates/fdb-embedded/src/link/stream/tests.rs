@@ -8,7 +8,7 @@ fn frame(frame: &mut Vec<u8>) {
 }
 
 #[test]
-fn what_was_left_to_the_writer_is_sent_before_the_end() {
+fn drain_waits_for_frames_handed_to_the_writer() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let outbox = Arc::new(Outbox::of_host(ours));
     // More than a socket takes at once, and nobody writes yet.
@@ -33,7 +33,7 @@ fn what_was_left_to_the_writer_is_sent_before_the_end() {
 }
 
 #[test]
-fn an_end_does_not_wait_for_ever_for_one_that_does_not_read() {
+fn drain_stops_at_its_deadline_if_the_peer_does_not_read() {
     let (ours, _theirs) = UnixStream::pair().unwrap();
     let outbox = Arc::new(Outbox::of_host(ours));
     (0..100).for_each(|_| outbox.push(frame).unwrap());
@@ -67,7 +67,7 @@ fn a_frame_takes_memory_as_it_arrives() {
 }
 
 #[test]
-fn a_deadline_is_for_the_whole_frame_and_not_for_each_of_its_bytes() {
+fn read_deadline_covers_the_whole_frame() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     // For half a minute, a byte every 50 ms.
     let drip = thread::spawn(move || {
@@ -86,7 +86,7 @@ fn a_deadline_is_for_the_whole_frame_and_not_for_each_of_its_bytes() {
 }
 
 #[test]
-fn a_frame_that_the_other_end_would_not_read_is_not_sent() {
+fn a_frame_over_the_limit_is_refused_before_sending() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let outbox = Outbox::of_host(ours);
     let long = outbox.push(|frame| frame.resize(frame.len() + MAX_FRAME + 1, 0));
@@ -97,7 +97,7 @@ fn a_frame_that_the_other_end_would_not_read_is_not_sent() {
 }
 
 #[test]
-fn who_waits_for_unsent_frames_has_them_sent() {
+fn waiting_for_the_outbox_flushes_unsent_frames() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let outbox = Arc::new(Outbox::of_host(ours));
     (0..20).for_each(|_| outbox.push(frame).unwrap());
@@ -113,7 +113,7 @@ fn who_waits_for_unsent_frames_has_them_sent() {
 }
 
 #[test]
-fn what_is_owed_holds_up_the_reader_until_it_is_answered_or_the_end_hurries() {
+fn outstanding_answers_block_the_reader_until_answered_or_closed() {
     for ends_by_answer in [true, false] {
         let (ours, _theirs) = UnixStream::pair().unwrap();
         let outbox = Arc::new(Outbox::of_host(ours));

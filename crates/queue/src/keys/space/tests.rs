@@ -35,7 +35,7 @@ fn golden(made: &[u8], vector: &str) {
 const PAGE: &str = include_str!("../../../../../docs/KEYSPACE.md");
 
 #[test]
-fn queue_q() {
+fn golden_keys_of_a_queue_and_its_counters() {
     // "q" is 71, so (q) is 01 71 00.
     let space = Space::new(b"", b"q", Kind::Fifo).unwrap();
     golden(&space.queue, "017100");
@@ -55,7 +55,7 @@ fn queue_q() {
 }
 
 #[test]
-fn the_operand_of_a_push_to_q() {
+fn golden_operand_of_a_push() {
     // (q, "val") has 3 + 5 bytes and the code 33 one more, so the stamp stands at 9: 09000000 little endian.
     // The second push of a transaction has the user version 1: 0001 big endian.
     let space = Space::new(b"", b"q", Kind::Fifo).unwrap();
@@ -63,7 +63,7 @@ fn the_operand_of_a_push_to_q() {
 }
 
 #[test]
-fn an_item_of_q() {
+fn golden_item_key() {
     // Committed at version 0x1a2b3c4d5e6f, as number 3 of its version, push number 1 of its transaction.
     let space = Space::new(b"", b"q", Kind::Fifo).unwrap();
     let vector = "017100 0176616c00 33 00001a2b3c4d5e6f 0003 0001";
@@ -74,7 +74,7 @@ fn an_item_of_q() {
 }
 
 #[test]
-fn a_token_slot_of_q() {
+fn golden_token_key_and_value() {
     let space = Space::new(b"", b"q", Kind::Fifo).unwrap();
     let id = SessionId(*b"\x00\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\xdd\xee\xff");
     // "token" is 74 6f 6b 65 6e. A UUID has a fixed length, so its zero bytes are not escaped.
@@ -88,7 +88,7 @@ fn a_token_slot_of_q() {
 }
 
 #[test]
-fn the_times_of_q() {
+fn golden_times_record() {
     let space = Space::new(b"", b"q", Kind::Fifo).unwrap();
     // "times" is 74 69 6d 65 73.
     golden(&space.times, "017100 01 74696d6573 00");
@@ -145,7 +145,7 @@ fn item() -> ItemId {
 }
 
 #[test]
-fn what_goes_with_an_item_of_q() {
+fn golden_side_records_of_an_item() {
     let (space, id) = (Space::new(b"", b"q", Kind::Fifo).unwrap(), item());
     let stamp = "33 00001a2b3c4d5e6f 0003 0001";
     golden(&space.meta_key(&id), &format!("017100 016d65746100 {stamp}"));
@@ -160,7 +160,7 @@ fn what_goes_with_an_item_of_q() {
 }
 
 #[test]
-fn a_side_record() {
+fn golden_side_record() {
     let attributes = [("k".to_owned(), "v".to_owned())].into();
     golden(
         &meta::encode(&Meta { attempts: 2, attributes, ..Meta::default() }),
@@ -174,7 +174,7 @@ fn a_side_record() {
 }
 
 #[test]
-fn a_lease_of_q() {
+fn golden_lease_record() {
     let space = Space::new(b"", b"q", Kind::Fifo).unwrap();
     let session = SessionId(hex("00112233445566778899aabbccddeeff").try_into().unwrap());
     let lease = LeaseId { session, number: 258 };
@@ -197,7 +197,7 @@ fn a_lease_of_q() {
 }
 
 #[test]
-fn what_a_push_to_q_may_name() {
+fn golden_unique_and_idempotency_keys() {
     let space = Space::new(b"", b"q", Kind::Fifo).unwrap();
     golden(&space.unique_key(b"k"), "017100 01756e6971756500 016b00");
     golden(&space.operation_key(b"k"), "017100 016f7000 016b00");
@@ -209,7 +209,7 @@ fn what_a_push_to_q_may_name() {
 }
 
 #[test]
-fn a_pause_of_q() {
+fn golden_pause_record() {
     let space = Space::new(b"", b"q", Kind::Fifo).unwrap();
     // "pause" is 70 61 75 73 65.
     golden(&space.pause, "017100 01 7061757365 00");
@@ -219,7 +219,7 @@ fn a_pause_of_q() {
 }
 
 #[test]
-fn a_migration_of_q() {
+fn golden_migration_record() {
     let space = Space::new(b"", b"q", Kind::Fifo).unwrap();
     // "migrate" is 6d 69 67 72 61 74 65.
     golden(&space.migrate, "017100 01 6d696772617465 00");
@@ -241,7 +241,7 @@ fn a_migration_of_q() {
 }
 
 #[test]
-fn a_request_to_q() {
+fn golden_fetch_request_record() {
     let space = Space::new(b"", b"q", Kind::Fifo).unwrap();
     // "want" is 77 61 6e 74; the stamp stands at 10.
     let operand = items::pending_record(&space.wants, 0, &[]);
@@ -256,7 +256,7 @@ fn a_request_to_q() {
 }
 
 #[test]
-fn items_of_recipes() {
+fn golden_recipe_item_keys() {
     let random: [u8; recipes::RANDOM] = std::array::from_fn(|at| at as u8);
     // The zero byte is escaped.
     let bytes = "01 00ff 0102030405060708090a0b0c0d0e0f10111213 00";

@@ -56,9 +56,9 @@ mod tests {
         NewItem { content_type: Some("text/plain".to_owned()), ..NewItem::new("a") }.with_attribute("k", "v")
     }
 
-    /// It is on disk.
+    /// The digest is stored, so it must not change.
     #[test]
-    fn it_stays_as_it_is() {
+    fn golden_digest_of_pushed_items() {
         let unique =
             NewItem { unique: Some(b"u".to_vec()), due: Some(from_millis(7)), priority: -1, ..item() };
         let hex = |digest: Digest| digest.map(|byte| format!("{byte:02x}")).concat();
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_to_be_pushed_counts() {
+    fn digest_depends_on_items_and_their_fields() {
         let others = [
             vec![],
             vec![item(), item()],
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn when_it_is_pushed_does_not_count() {
+    fn digest_ignores_the_time_of_the_push() {
         let now = NewItem {
             due: Some(from_millis(7)),
             enqueued_at: Some(from_millis(1)),

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_of_an_earlier_record_is_behind_a_shorter_one() {
+    fn a_shorter_record_is_padded_with_zeros() {
         let mut block = PaddedBlock::default();
         for (own, len) in
             [(10, BLOCK), (4000, BLOCK), (7, BLOCK), (600, 1024), (1, BLOCK), (5000, 2 * BLOCK), (0, 512)]

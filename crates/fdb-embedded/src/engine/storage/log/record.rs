@@ -218,7 +218,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_is_read_back_and_fits_the_space_that_was_asked_for(
+        fn records_round_trip_and_fit_the_computed_space(
             mutations in prop::collection::vec(mutation(), 0..9),
             ceiling: Option<i64>,
             sector in 0..4_usize,
@@ -241,14 +241,14 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_make_it_panic(body in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn decoding_a_record_of_any_bytes_does_not_panic(body in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = decode(&body);
             let _ = Header::parse(&body, 0).map(|header| header.body(&body, 0).is_some());
         }
     }
 
     #[test]
-    fn a_record_lies_as_the_documents_say() {
+    fn record_layout_matches_the_documentation() {
         let set = Mutation::Set { key: b"k".to_vec(), value: b"vv".to_vec() };
         let add = Mutation::Atomic { op: AtomicOp::Add, key: b"n".to_vec(), operand: vec![1] };
         let clear = Mutation::ClearRange { begin: b"a".to_vec(), end: b"b".to_vec() };

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_are_read_in_order_from_the_one_that_is_missing_on() {
+    fn a_scan_reads_batches_in_order_from_the_first_unapplied_one() {
         let mut log = empty();
         assert_eq!(numbers(scan(&log, &ANCHOR, 10)), NONE);
         write(&mut log, ANCHOR, 11..=14);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_flushed_is_read_whatever_became_of_the_block_after_it() {
+    fn flushed_batches_are_read_despite_damage_in_the_next_block() {
         let anchor = LogAnchor { len: 8 * BLOCK as u64, ..ANCHOR };
         let mut log = vec![0; 8 * BLOCK];
         let mut record = Vec::new();
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_earlier_generations_is_nothing() {
+    fn records_of_earlier_generations_are_ignored() {
         let mut log = empty();
         let before = LogAnchor { checkpoint_lsn: 5, ..ANCHOR };
         let places = write(&mut log, before, 6..=10);
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_to_a_batch_that_the_data_file_has_hides_no_later_batch() {
+    fn a_damaged_applied_batch_hides_no_later_batch() {
         let mut log = empty();
         let places = write(&mut log, ANCHOR, 11..=14);
         let ends = [places[1], places[2], places[3]];
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn any_sector_of_the_last_batch_may_be_missing_and_of_no_other() {
+    fn only_the_last_batch_may_lack_sectors() {
         let mut log = empty();
         let places = write(&mut log, ANCHOR, 11..=13);
         let end = places[2] + 2 * SECTOR;
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_was_not_flushed_may_be_missing_with_all_that_came_after_it_until_a_flush() {
+    fn unflushed_batches_may_be_missing_up_to_the_next_flush() {
         let mut log = empty();
         // 12 and 13 were written without a flush, 14 with one, 15 without.
         let places = write_some(&mut log, ANCHOR, 11..=15, &[12, 13, 15]);
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn no_flipped_bit_changes_what_is_read() {
+    fn a_flipped_bit_never_changes_the_batches_read() {
         let mut log = empty();
         write(&mut log, ANCHOR, 11..=13);
         for bit in 0..log.len() * 8 {

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_crash_at_any_moment_keeps_what_was_acknowledged() {
+fn a_crash_at_any_moment_keeps_acknowledged_batches() {
     seeds(|seed| {
         let mut random = SplitMix(seed);
         let (files, storage, history) = history(40, &mut random);
@@ -30,7 +30,7 @@ fn a_crash_at_any_moment_keeps_what_was_acknowledged() {
 }
 
 #[test]
-fn every_moment_of_some_batches_and_of_what_comes_after_each() {
+fn a_second_crash_during_recovery_keeps_acknowledged_batches() {
     let mut random = SplitMix(11);
     let (files, storage, history) = history(12, &mut random);
     drop(storage);
@@ -80,7 +80,7 @@ fn a_disk_that_fails_at_any_moment_loses_nothing_acknowledged() {
 }
 
 #[test]
-fn what_was_acknowledged_unflushed_is_flushed_when_the_data_file_fails() {
+fn unflushed_acknowledged_batches_are_flushed_when_the_data_file_fails() {
     for by_closing in [false, true] {
         let (files, storage) = create();
         apply(&storage, &[], Some(1)).unwrap();
@@ -101,7 +101,7 @@ fn what_was_acknowledged_unflushed_is_flushed_when_the_data_file_fails() {
 }
 
 #[test]
-fn after_a_kill_nothing_is_walked_through() {
+fn opening_after_a_kill_needs_no_repair_walk() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     Storage::create(&at("data")).unwrap();

@@ -40,7 +40,7 @@ fn flip_bits(bytes: &Bytes, right: &[&Model], random: &mut SplitMix, what: &str)
 }
 
 #[test]
-fn no_flipped_bit_is_served_as_data() {
+fn a_flipped_bit_is_never_read_as_data() {
     seeds(|seed| {
         let mut random = SplitMix(seed);
         let (files, storage, history) = history(60, &mut random);
@@ -58,7 +58,7 @@ fn no_flipped_bit_is_served_as_data() {
 }
 
 #[test]
-fn a_page_in_the_place_of_another_is_found() {
+fn a_misplaced_page_is_detected() {
     let (files, storage, history) = history(60, &mut SplitMix(1));
     drop(storage);
     let [bytes, log] = files.bytes();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn other_files_are_refused_with_what_to_do() {
+fn foreign_files_are_refused_with_advice() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("data.redb");
     let error = |bytes: &[u8]| {
@@ -20,7 +20,7 @@ fn other_files_are_refused_with_what_to_do() {
 }
 
 #[test]
-fn a_file_of_format_2_is_brought_up_to_date_whenever_it_is_cut_off() {
+fn upgrading_format_2_survives_an_interruption_at_any_moment() {
     let disk = SimDisk::default();
     let latch = latch();
     let tree = Tree::open(Pages::create(Box::new(disk.clone()), latch.clone()), latch, || ()).unwrap();
@@ -52,7 +52,7 @@ fn a_file_of_format_2_is_brought_up_to_date_whenever_it_is_cut_off() {
 }
 
 #[test]
-fn a_file_of_format_3_is_read_with_what_is_in_its_log_and_brought_up_to_date() {
+fn format_3_is_upgraded_with_the_contents_of_its_log() {
     let (files, storage) = create();
     apply(&storage, &[set(b"k", b"v")], Some(1)).unwrap();
     apply(&storage, &[set(b"l", b"w")], Some(2)).unwrap();

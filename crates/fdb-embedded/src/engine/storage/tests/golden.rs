@@ -83,7 +83,7 @@ fn directories_of_earlier_formats_are_opened_with_all_their_rows() {
 }
 
 #[test]
-fn a_power_failure_while_an_earlier_format_is_brought_up_to_date_loses_nothing() {
+fn a_power_failure_during_a_format_upgrade_loses_no_rows() {
     seeds(|seed| {
         let mut random = SplitMix(seed);
         for (name, format, data, log) in directories() {

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicUsize;
 use super::*;
 
 #[test]
-fn no_flipped_bit_of_the_log_is_served_and_none_that_was_followed_is_dropped() {
+fn a_flipped_log_bit_is_never_read_and_drops_no_followed_batch() {
     let mut random = SplitMix(21);
     let (files, storage) = create();
     apply(&storage, &[], Some(1)).unwrap();
@@ -46,7 +46,7 @@ fn no_flipped_bit_of_the_log_is_served_and_none_that_was_followed_is_dropped() {
 }
 
 #[test]
-fn files_that_do_not_belong_together_are_refused() {
+fn a_log_and_data_file_of_different_databases_are_refused() {
     let (files, storage, history) = history(30, &mut SplitMix(4));
     let [data, log] = files.bytes();
     // Another one's log, in which something is.
@@ -108,7 +108,7 @@ fn with_failing_log(most: u64, flushes: usize) -> (Files, Storage) {
 }
 
 #[test]
-fn a_log_that_cannot_grow_is_used_as_it_is() {
+fn a_log_that_cannot_grow_is_used_at_its_size() {
     let (files, storage) = with_failing_log(SHORT.first, usize::MAX);
     for n in 0..200_u8 {
         apply(&storage, &[set(&[n], &[n; 700])], None).unwrap();
@@ -122,7 +122,7 @@ fn a_log_that_cannot_grow_is_used_as_it_is() {
 }
 
 #[test]
-fn a_log_that_alone_fails_ends_commits_and_applies_none_twice() {
+fn a_failing_log_ends_commits_and_applies_no_batch_twice() {
     let add = || Mutation::Atomic { op: AtomicOp::Add, key: b"n".to_vec(), operand: vec![1, 0] };
     for flushes in 0..70 {
         let (files, storage) = with_failing_log(SHORT.most, flushes);
@@ -147,7 +147,7 @@ fn a_log_that_alone_fails_ends_commits_and_applies_none_twice() {
 }
 
 #[test]
-fn batches_that_redb_has_made_durable_by_itself_are_not_applied_again() {
+fn batches_made_durable_by_redb_are_not_applied_twice() {
     let add = || Mutation::Atomic { op: AtomicOp::Add, key: b"n".to_vec(), operand: vec![1] };
     let (files, storage) = create();
     // The first batch goes to redb's file, and the log begins after it.

@@ -79,7 +79,7 @@ fn go_on_and_crash(files: &Files, storage: Storage, found: Acknowledged, random:
 }
 
 #[test]
-fn a_disk_that_fails_once_loses_nothing_acknowledged_also_if_the_power_fails_later() {
+fn one_disk_failure_and_a_later_power_failure_lose_no_acknowledged_batch() {
     seeds(|seed| {
         let mut random = SplitMix(seed);
         let mut flushes = 0;
@@ -141,7 +141,7 @@ fn fail_every_opening(
 }
 
 #[test]
-fn a_disk_that_fails_once_at_an_opening_is_opened_by_the_next_attempt() {
+fn after_one_disk_failure_the_next_opening_succeeds() {
     let fail = |files: &Files, healthy| {
         let how = HOW[healthy % 2];
         files.data.fail_once_after(healthy, how);
@@ -151,7 +151,7 @@ fn a_disk_that_fails_once_at_an_opening_is_opened_by_the_next_attempt() {
 }
 
 #[test]
-fn a_read_that_fails_at_an_opening_is_not_taken_for_the_end_of_the_log_or_for_damage() {
+fn a_failed_read_during_opening_is_not_mistaken_for_damage() {
     let fail = |files: &Files, healthy| {
         files.data.fail_read_after(healthy);
         format!("after {healthy} reads")

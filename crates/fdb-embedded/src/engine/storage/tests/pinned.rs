@@ -169,7 +169,7 @@ fn a_redb_commit_in_memory_touches_no_header_and_flushes_nothing() {
 }
 
 #[test]
-fn a_durable_redb_commit_flushes_after_its_header_and_one_with_quick_repair_also_between_two() {
+fn quick_repair_adds_a_flush_between_the_headers_of_a_redb_commit() {
     let (file, mut model, mut random) = (Watched::default(), Stored::new(), SplitMix(3));
     let db = file.open();
     for round in 0..20 {
@@ -198,7 +198,7 @@ fn a_durable_redb_commit_flushes_after_its_header_and_one_with_quick_repair_also
 }
 
 #[test]
-fn after_a_crash_redb_shows_its_last_durable_commit_whatever_was_committed_in_memory_since() {
+fn a_crash_returns_redb_to_its_last_durable_commit() {
     let (file, mut model, mut random) = (Watched::default(), Stored::new(), SplitMix(4));
     let db = file.open();
     for round in 0..12 {
