@@ -128,12 +128,17 @@ fn warn_of_faults(faults: &[Fault]) {
         return;
     }
     for Fault { error, place } in faults {
-        let others = match place {
-            Place::Daemon => "commands go on without it".to_owned(),
-            Place::Http => "commands that need no daemon go on without it".to_owned(),
-            Place::Queue(name) => format!("commands about queue {name:?} do not go on, others do"),
+        let needed_by = match place {
+            Place::Daemon => "run".to_owned(),
+            Place::Http => "run, and commands that ask a daemon".to_owned(),
+            Place::Queue(name) => format!("run, and commands about queue {name}"),
         };
-        tracing::warn!(event = "configuration_invalid", "{error}; no daemon starts with it; {others}");
+        tracing::warn!(
+            event = "configuration_invalid",
+            reason = %error,
+            needed_by,
+            "ignoring a fault in the configuration; the commands that need the setting refuse it"
+        );
     }
 }
 

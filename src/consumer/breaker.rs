@@ -171,7 +171,7 @@ impl Breaker {
     /// The handler could work in this consumer's trial.
     pub(crate) fn works(&self, consumer: u64) {
         if self.is_open() && !self.holds_back(consumer) {
-            self.close("the handler works again");
+            self.close("a trial succeeded");
         }
     }
 
@@ -194,7 +194,7 @@ impl Breaker {
             let settings = state.resets;
             state.newest.insert(Tried { handling, settings }).clone()
         };
-        self.close("the queue's settings have changed; its handler is tried again");
+        self.close("the queue's settings have changed");
         tried
     }
 
@@ -203,12 +203,19 @@ impl Breaker {
         self.lock().newest.clone()
     }
 
-    fn close(&self, why: &'static str) {
+    fn close(&self, reason: &'static str) {
         let Some(Open { outage, since, .. }) = self.lock().open.take() else { return };
         self.is_open.store(false, Ordering::Release);
         self.changed.notify_waiters();
         let (lasted_ms, tries) = (since.elapsed().as_millis(), outage.tries);
-        tracing::info!(event = "handler_available", queue = %self.queue, lasted_ms, tries, "{why}");
+        tracing::info!(
+            event = "handler_available",
+            queue = %self.queue,
+            reason,
+            lasted_ms,
+            tries,
+            "the handler gets items again"
+        );
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

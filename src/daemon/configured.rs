@@ -80,7 +80,11 @@ impl Configured {
     /// Logs the warnings.
     pub(super) fn log_warnings(&self) {
         for warning in self.warnings() {
-            tracing::warn!(event = "configuration_warning", "{warning}");
+            tracing::warn!(
+                event = "configuration_warning",
+                reason = warning,
+                "a setting is valid, but probably not meant"
+            );
         }
     }
 }

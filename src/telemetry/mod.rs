@@ -139,7 +139,12 @@ fn here() -> Option<TraceParent> {
 
 /// Logs what the embedded engine cannot report to a caller.
 fn log_engine(message: &str) {
-    tracing::warn!(target: "fdb_embedded", event = "engine_warning", "{message}");
+    tracing::warn!(
+        target: "fdb_embedded",
+        event = "engine_warning",
+        reason = message,
+        "the embedded engine reports a problem"
+    );
 }
 
 fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {
