@@ -1,10 +1,10 @@
-//! The keys and their defaults.
+//! The settings of the daemon: keys, defaults and checks.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Http, MinFreeSpace, QueueConfig, duration};
+use super::{ConfigError, Http, MinFreeSpace, QueueConfig, duration};
 
 /// All settings of the daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,6 +39,53 @@ impl Default for Config {
             http: Http::default(),
             queues: BTreeMap::new(),
         }
+    }
+}
+
+impl Config {
+    /// The defaults, on this database: `embedded:DIRECTORY`, or the path of a FoundationDB cluster file.
+    ///
+    /// ```
+    /// use kvqueue::config::{Config, Delivery, Listen, QueueConfig};
+    ///
+    /// let emails = QueueConfig::new("email").with_consumers(10, 4).with_delivery(Delivery::ExactlyOnce);
+    /// let mut config = Config::new("embedded:./queues").with_queue("emails", emails);
+    /// config.http.listen = Listen::Off;
+    /// config.validate()?;
+    /// # Ok::<_, kvqueue::ConfigError>(())
+    /// ```
+    #[must_use]
+    pub fn new(database: impl Into<String>) -> Self {
+        Self { database: database.into(), ..Self::default() }
+    }
+
+    /// Adds a queue, or replaces the one of that name.
+    #[must_use]
+    pub fn with_queue(mut self, name: impl Into<String>, queue: QueueConfig) -> Self {
+        self.queues.insert(name.into(), queue);
+        self
+    }
+
+    /// Checks every value and relation; the first fault is the error.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        self.validate_database()?;
+        crate::telemetry::parse_level(&self.log.level)?;
+        self.http.validate()?;
+        self.queues.iter().try_for_each(|(name, queue)| queue.validate(name, self.shutdown_timeout))
+    }
+
+    pub(crate) fn validate_database(&self) -> Result<(), ConfigError> {
+        let problem = match self.database.strip_prefix(fdb_embedded::SCHEME) {
+            None if self.database.is_empty() => "no database is named",
+            Some("") => "no directory is named",
+            _ => return Ok(()),
+        };
+        Err(ConfigError::value(
+            "database",
+            format_args!("{:?}", self.database),
+            problem,
+            "write embedded:DIRECTORY or the path of a cluster file",
+        ))
     }
 }
 
@@ -96,6 +143,66 @@ mod tests {
         queue.remove("handler");
         for row in rows(&config, "").into_iter().chain(rows(&queue, "")) {
             assert!(reference.contains(&row), "docs/CONFIG.md lacks {row}");
+        }
+    }
+
+    fn problem(text: &str) -> String {
+        let config: Config = toml::from_str(text).unwrap();
+        config.validate().expect_err("this configuration is wrong").to_string()
+    }
+
+    #[test]
+    fn the_defaults_are_valid() {
+        assert!(Config::default().validate().is_ok());
+    }
+
+    #[test]
+    fn messages_name_key_value_and_fix() {
+        let queue = |line: &str| format!("[queues.emails]\nhandler = 'log'\n{line}");
+        insta::assert_snapshot!(problem("database = ''"), @r#"database = "": no database is named; write embedded:DIRECTORY or the path of a cluster file"#);
+        insta::assert_snapshot!(problem("database = 'embedded:'"), @r#"database = "embedded:": no directory is named; write embedded:DIRECTORY or the path of a cluster file"#);
+        insta::assert_snapshot!(problem("log.level = 'loud'"), @r#"log.level = "loud": "loud" is not a level; use error, warn, info, debug or trace, alone or by target as in "info,kvqueue::actors=debug""#);
+        insta::assert_snapshot!(problem("log.level = 'info,'"), @r#"log.level = "info,": "" is not a level; use error, warn, info, debug or trace, alone or by target as in "info,kvqueue::actors=debug""#);
+        insta::assert_snapshot!(problem("http.listen = '0.0.0.0:7420'"), @r#"http.listen = "0.0.0.0:7420": tokens would be sent to it unencrypted; set http.tls-certificate and http.tls-key; or http.allow-plaintext = true if a proxy or a tunnel encrypts the connections"#);
+        insta::assert_snapshot!(problem("http.require-token = false\nhttp.token-file = 't'"), @"http.require-token = false: nobody would have to send the secret in http.token-file; remove one of the two");
+        insta::assert_snapshot!(problem("http.require-token = false\nhttp.listen = '0.0.0.0:7420'"), @"http.require-token = false: other machines could reach http.listen, and nobody would have to send a token; remove the key, or listen on 127.0.0.1 or a Unix socket");
+        insta::assert_snapshot!(problem("http.tls-key = 'k'"), @"http.tls-certificate = (not set): http.tls-key needs it; name both files, or neither");
+        insta::assert_snapshot!(problem("http.tls-certificate = 'c'"), @"http.tls-key = (not set): http.tls-certificate needs it; name both files, or neither");
+        insta::assert_snapshot!(problem("http.listen = 'unix:s'\nhttp.tls-certificate = 'c'\nhttp.tls-key = 'k'"), @r#"http.tls-certificate = "c": a Unix socket does not use TLS; remove http.tls-certificate and http.tls-key, or set http.listen to an IP address"#);
+        insta::assert_snapshot!(problem("http.max-body = '17MiB'"), @r#"http.max-body = "17MiB": that is too much to hold; write a size of up to "16MiB", or leave the key out"#);
+        insta::assert_snapshot!(problem("http.max-body = '0B'"), @r#"http.max-body = "0B": nothing could be pushed; write a size of up to "16MiB", or leave the key out"#);
+        insta::assert_snapshot!(problem("http.max-connections = 2"), @r#"http.max-connections = 2: that is not a sensible number of connections; set it to 8 or more, and at most 10000"#);
+        insta::assert_snapshot!(problem("http.origins = ['https://a.example/x']"), @r#"http.origins[0] = "https://a.example/x": that is no origin; write it as browsers send it, as in "https://queues.example": lower case, without a path"#);
+        insta::assert_snapshot!(problem(&queue("consumers = []")), @"queues.emails.consumers = []: nothing would work the queue off; add a group such as { k = 10, count = 1 }, or leave the key out");
+        insta::assert_snapshot!(problem(&queue("consumers = [ { k = 0 } ]")), @"queues.emails.consumers[0].k = 0: a consumer has to take at least one item at a time; set it to 1 or more");
+        insta::assert_snapshot!(problem(&queue("consumers = [ { k = 1000000 } ]")), @"queues.emails.consumers[0].k = 1000000: one transaction takes at most 10000 items; lower it");
+        insta::assert_snapshot!(problem(&queue("consumers = [ { count = 0 } ]")), @"queues.emails.consumers[0].count = 0: the group has no consumers; set it to 1 or more, or remove the group");
+        insta::assert_snapshot!(problem(&queue("consumers = [ { count = 100000 } ]")), @"queues.emails.consumers[0].count = 100000: a process may hold 1000 consumers of one queue; lower it");
+        insta::assert_snapshot!(problem(&queue("consumers = [ { count = 600 }, { count = 600 } ]")), @"queues.emails.consumers = 1200 in all: a process may hold 1000 consumers of one queue; lower the counts");
+        insta::assert_snapshot!(problem(&queue("poll-interval = '0s'")), @r#"queues.emails.poll-interval = "0s": an idle consumer would never rest; write a time such as "30s"; pushes wake consumers at once in any case"#);
+        insta::assert_snapshot!(problem(&queue("poll-interval = '10000h'")), @r#"queues.emails.poll-interval = "10000h": that is longer than a year; set it to "8760h" or less"#);
+        insta::assert_snapshot!(problem(&queue("handler-timeout = '10000h'")), @r#"queues.emails.handler-timeout = "10000h": that is longer than a year; set it to "8760h" or less"#);
+        insta::assert_snapshot!(problem(&queue("handler-timeout = '0s'")), @r#"queues.emails.handler-timeout = "0s": no item could be handled in no time; write a time such as "10s", or leave the key out for no limit"#);
+        insta::assert_snapshot!(problem(&queue("delivery = 'at-most-once'\nhandler-timeout = '1m'")), @r#"queues.emails.handler-timeout = "1m": an item may take longer than a stop waits (shutdown-timeout = "30s"), so with at-most-once delivery a stop would lose it; raise shutdown-timeout or lower the timeout"#);
+        insta::assert_snapshot!(problem(&queue("values = 'tuple'")), @r#"queues.emails.values = "tuple": the values of a fifo are raw; leave the key out, or set kind to "recipe" or "priority""#);
+        insta::assert_snapshot!(problem(&queue("kind = 'recipe'\nend = 'max'")), @r#"queues.emails.end = "max": only a priority queue can be processed from either end; leave the key out, or set kind to "priority""#);
+        insta::assert_snapshot!(problem(&queue("lease = '999ms'")), @r#"queues.emails.lease = "999ms": it could run out while a commit is slow; set it to "1s" or more"#);
+        insta::assert_snapshot!(problem(&queue("lease = '25h'")), @r#"queues.emails.lease = "25h": the items of a daemon that died would wait as long; set it to "24h" or less; it is extended for as long as a handler takes"#);
+        insta::assert_snapshot!(problem(&queue("max-payload = '0B'")), @r#"queues.emails.max-payload = "0B": nothing could be pushed; write a size such as "8MiB", or leave the key out"#);
+        insta::assert_snapshot!(problem(&queue("max-payload = '10MB'")), @r#"queues.emails.max-payload = "10MB": an item has to fit into one transaction of FoundationDB; set it to "9MB" or less"#);
+        insta::assert_snapshot!(problem(&queue("idempotency-window = '0s'")), @r#"queues.emails.idempotency-window = "0s": no repeated push would be recognised; write a time such as "24h"; pushes without an idempotency key leave nothing behind in any case"#);
+        insta::assert_snapshot!(problem(&queue("idempotency-window = '10000h'")), @r#"queues.emails.idempotency-window = "10000h": that is longer than a year; set it to "8760h" or less"#);
+        insta::assert_snapshot!(problem(&queue("retry.max-attempts = 0")), @"queues.emails.retry.max-attempts = 0: an item has to be tried at least once; set it to 1 or more");
+        insta::assert_snapshot!(problem(&queue("retry = { base = '1m', max = '1s' }")), @r#"queues.emails.retry.base = "1m": the first pause is longer than the longest (retry.max = "1s"); lower it or raise retry.max"#);
+        insta::assert_snapshot!(problem(&queue("retry.max = '10000h'")), @r#"queues.emails.retry.max = "10000h": that is longer than a year; set it to "8760h" or less"#);
+    }
+
+    #[test]
+    fn handler_timeout_may_exceed_the_shutdown_timeout_unless_at_most_once() {
+        for delivery in ["at-least-once", "exactly-once"] {
+            let text =
+                format!("[queues.q]\nhandler = 'log'\nhandler-timeout = '1h'\ndelivery = '{delivery}'");
+            toml::from_str::<Config>(&text).unwrap().validate().unwrap();
         }
     }
 }
