@@ -33,7 +33,7 @@
     expect(dead_code, unused_imports, reason = "commands and HTTP use the rest")
 )]
 
-mod absent;
+mod absent_queues;
 #[cfg(feature = "http")]
 mod access;
 mod actors;
@@ -57,7 +57,7 @@ mod http;
 mod json;
 pub mod lifecycle;
 mod metrics;
-mod pause;
+mod pause_follower;
 mod stats;
 mod status;
 mod sweep;

@@ -17,9 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     context::ConsumerContext,
-    exit_guard::ExitGuard,
     fetcher::Fetcher,
-    messages::{ConsumerSpec, Drain, Fetch, Gone, Join, Leave, Ping, Withdraw},
+    messages::{ConsumerSpec, Drain, ExitGuard, Fetch, Gone, Join, Leave, Ping, Withdraw},
 };
 use crate::{
     causes::with_causes,

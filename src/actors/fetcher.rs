@@ -19,10 +19,7 @@ use tokio::{
     time::{sleep, sleep_until},
 };
 
-use super::{
-    exit_guard::ExitGuard,
-    messages::{Fetch, Gone, Join, Leave, Observer, StopFetcher, Withdraw},
-};
+use super::messages::{ExitGuard, Fetch, Gone, Join, Leave, Observer, StopFetcher, Withdraw};
 use crate::{
     causes::{root_cause, with_causes},
     consumer::{

@@ -34,7 +34,6 @@
 
 mod consumer;
 mod context;
-mod exit_guard;
 mod fetcher;
 mod handle;
 mod messages;
@@ -43,9 +42,12 @@ mod panics;
 mod reconciler;
 mod restart_limiter;
 mod supervisor;
-mod system;
 
 pub(crate) use context::ConsumerContext;
 pub(crate) use handle::{SupervisorExits, SupervisorHandle, supervise};
 pub(crate) use messages::{ConsumerRef, ConsumerSpec, DesiredConsumers, Observer, SupervisorExit};
-pub(crate) use system::run;
+
+/// Runs `main`, and the actors that it starts, on this thread until `main` is done. Actors that are left are dropped.
+pub(crate) fn run<T>(main: impl Future<Output = T>) -> T {
+    actix::System::new().block_on(main)
+}

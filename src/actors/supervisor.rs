@@ -12,11 +12,10 @@ use tokio::sync::mpsc;
 use super::{
     consumer::Consumer,
     context::ConsumerContext,
-    exit_guard::ExitGuard,
     fetcher::Fetcher,
     messages::{
-        ActorExited, ConsumerRef, ConsumerSpec, Drain, ExitReason, ListConsumers, Ping, Reconcile, Start,
-        Stop, StopFetcher, SupervisorExit, Who,
+        ActorExited, ConsumerRef, ConsumerSpec, Drain, ExitGuard, ExitReason, ListConsumers, Ping, Reconcile,
+        Start, Stop, StopFetcher, SupervisorExit, Who,
     },
     reconciler::{Changes, Reconciler, RunningConsumer},
     restart_limiter::RestartLimiter,

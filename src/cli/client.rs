@@ -1,4 +1,4 @@
-//! The database and the queue of a command that runs one operation.
+//! The database of a command that runs one operation, and what a command asks of it.
 
 use std::{
     cell::{Cell, RefCell},
@@ -8,40 +8,46 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use foundationdb::{Database, Transaction};
-use kvqueue_queue::{Queue, QueueError, RetryPolicy, Session, all_queues, retry};
+use kvqueue_queue::{Pause, Queue, QueueError, RetryPolicy, all_queues, retry};
 use tokio::runtime;
 
-use super::{globals::Globals, output};
+use super::{
+    globals::Globals,
+    output::{self, time},
+};
 use crate::{
-    absent,
+    absent_queues,
     config::{Config, ConfigError, Fault, Place, nearest},
     database::{NoAnswer, OpenError, Patience, Store, missing},
 };
 
-/// Says that a database was created, if none was in this directory.
+/// Prints a note that a database was created, if none was in this directory.
 pub(super) fn created(globals: &Globals, missing: Option<&Path>) {
     if let Some(directory) = missing.filter(|_| !globals.quiet) {
         output::note(format_args!("kvqueue: created the database in {}", directory.display()));
     }
 }
 
+/// The most items that a command reads in one transaction. More could take longer than its five seconds.
+pub(super) const MAX_READ: usize = 250;
+
 /// An open database and a runtime to wait for it.
 pub(super) struct Client {
     store: Store,
     runtime: runtime::Runtime,
     config: Config,
-    /// The configuration's error, if this command may not need the configuration.
+    /// Faults of the configuration in settings that this command may not need.
     faults: RefCell<Vec<Fault>>,
     patience: Patience,
-    /// How long opening has taken: the first answer has so much less time.
+    /// How long opening has taken, which shortens the wait for the first answer.
     opening: Cell<Duration>,
     quiet: bool,
 }
 
 impl Client {
-    /// For a command that needs a database: where there is none, it makes none.
+    /// For a command that needs an existing database.
     pub(super) fn open(globals: &Globals) -> anyhow::Result<Self> {
         Self::open_after(globals, Duration::ZERO)
     }
@@ -81,7 +87,7 @@ impl Client {
         self.config.prefix.as_bytes()
     }
 
-    /// An error if the configuration's settings for this queue, which say how its items are laid out, are wrong.
+    /// An error if the configuration's settings for this queue are wrong, because they determine the layout of its items.
     pub(super) fn expect_settings(&self, queue: &OsStr) -> Result<(), ConfigError> {
         let mut faults = self.faults.borrow_mut();
         let of_queue =
@@ -94,11 +100,6 @@ impl Client {
 
     pub(super) fn config(&self) -> &Config {
         &self.config
-    }
-
-    /// A session of this process's own.
-    pub(super) fn session(queue: Queue) -> Session {
-        Session::new(queue)
     }
 
     /// Waits for an answer of the database, as long as `--timeout` allows.
@@ -115,7 +116,7 @@ impl Client {
         self.wait(self.answer(answer))?.map_err(anyhow::Error::from)
     }
 
-    /// The same, for what was done only in part if it fails: the error begins with that.
+    /// The same for an operation that may be done in part when it fails. The error begins with that.
     pub(super) fn ask_partly<T, E>(&self, answer: impl Future<Output = Result<T, E>>) -> anyhow::Result<T>
     where
         E: std::error::Error + Send + Sync + 'static,
@@ -125,7 +126,7 @@ impl Client {
         answer.with_context(|| format!("the database refused; {PARTLY}"))
     }
 
-    /// Runs what asks the database more than once, each time with [`Self::answer`].
+    /// Runs a future that asks the database several times, each time with [`Self::answer`].
     pub(super) fn wait<T>(&self, future: impl Future<Output = T>) -> T {
         self.runtime.block_on(future)
     }
@@ -137,7 +138,7 @@ impl Client {
         names.context("the database refused")
     }
 
-    /// Says so if there is no such queue. A command that finds nothing there goes well all the same.
+    /// Prints a note if there is no such queue, which is not an error.
     pub(super) fn remark_if_absent(&self, queue: &Queue) -> anyhow::Result<()> {
         if !self.quiet
             && let Some(remark) = self.remark(queue)?
@@ -155,7 +156,7 @@ impl Client {
             return Ok(());
         }
         let is_new = self.transact(|tr| async {
-            let is_new = absent::is_absent(&tr, queue).await;
+            let is_new = absent_queues::is_absent(&tr, queue).await;
             (tr, is_new)
         })?;
         if is_new {
@@ -172,7 +173,7 @@ impl Client {
     /// The text for a queue that neither the database nor the configuration has.
     pub(super) fn remark(&self, queue: &Queue) -> anyhow::Result<Option<String>> {
         self.transact(|tr| async {
-            let remark = absent::remark(&tr, &self.config, queue).await;
+            let remark = absent_queues::remark(&tr, &self.config, queue).await;
             (tr, remark)
         })
     }
@@ -189,6 +190,19 @@ impl Client {
         other.map_or(Ok(()), |other| Err(other.into()))
     }
 
+    /// An error if the queue is frozen, as it is while it is migrated, and afterwards at the source: a change there
+    /// could be left behind. Pushes need no such check, since the push itself is refused.
+    pub(super) fn check_not_frozen(&self, queue: &Queue) -> anyhow::Result<()> {
+        let pause = self.transact(|tr| async {
+            let pause = queue.paused(&tr).await;
+            (tr, pause)
+        })?;
+        match pause.filter(|pause| pause.frozen) {
+            Some(pause) => Err(frozen(queue, &pause, "nothing was done")),
+            None => Ok(()),
+        }
+    }
+
     /// Runs a transaction that may commit twice with the same result: a read, or a clear.
     pub(super) fn transact<T, R>(&self, body: impl FnMut(Transaction) -> R) -> anyhow::Result<T>
     where
@@ -197,4 +211,12 @@ impl Client {
         let done = self.wait(self.answer(retry::run(self.db(), &RetryPolicy::default(), body)))?;
         done.map(|done| done.value).context("the database refused")
     }
+}
+
+/// The error for a frozen queue; `done` says what was done before.
+pub(super) fn frozen(queue: &Queue, pause: &Pause, done: &str) -> anyhow::Error {
+    let (name, since, why) = (queue.name().escape_ascii(), time(pause.at), pause.why());
+    anyhow!(
+        "queue \"{name}\" is frozen since {since}: {why}; {done} (use it where it is moved to, or try again when it is resumed)"
+    )
 }

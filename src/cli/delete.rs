@@ -4,7 +4,13 @@ use anyhow::anyhow;
 use kvqueue_queue::{Counts, ItemEffect, ItemId, Queue, RetryPolicy};
 use serde_json::json;
 
-use super::{UsageError, client::Client, frozen, globals::Globals, named::Named, output, target::Target};
+use super::{
+    UsageError,
+    client::Client,
+    globals::Globals,
+    output::{self, Named},
+    target::Target,
+};
 use crate::exit::Exit;
 
 /// Delete a queue: its items and its counters; or only some of its items
@@ -39,9 +45,9 @@ impl Args {
         }
     }
 
-    /// Each by itself: if one cannot be deleted, the others are all the same.
+    /// Deletes each item by itself: if one is refused, the others go on.
     fn some(&self, client: &Client, queue: &Queue, globals: &Globals) -> anyhow::Result<Exit> {
-        frozen::check(client, queue)?;
+        client.check_not_frozen(queue)?;
         let policy = RetryPolicy::default();
         let mut named = Named::new("items", "deleted", globals.json);
         for id in &self.items {

@@ -80,7 +80,7 @@ impl Globals {
         Ok(config)
     }
 
-    /// The same, without what is wrong in parts that only some commands need.
+    /// The same, without the settings at fault that only some commands need.
     pub(super) fn load_leniently(&self) -> Result<(Config, Vec<Fault>), ConfigError> {
         let (mut config, mut faults) = config::load_leniently(self.config.as_deref())?;
         self.lay_over(&mut config);
@@ -111,7 +111,7 @@ impl Globals {
         Ok(config)
     }
 
-    /// The same for a command that does not need all of it. Logging starts, and stderr has what is wrong.
+    /// The same for a command that does not need all settings. Logging starts, and the faults are logged.
     pub(super) fn start_leniently(&self) -> Result<(Config, Vec<Fault>), ConfigError> {
         let (config, faults) = self.load_leniently()?;
         telemetry::init_command(&config.log)?;
@@ -121,7 +121,7 @@ impl Globals {
     }
 }
 
-/// Logs, once, what a command goes on without.
+/// Logs the faults that a command ignores, once.
 fn warn_of_faults(faults: &[Fault]) {
     static WARNED: AtomicBool = AtomicBool::new(false);
     if WARNED.swap(true, Ordering::Relaxed) {
@@ -142,12 +142,12 @@ fn warn_of_faults(faults: &[Fault]) {
     }
 }
 
-/// Reads a path, and shows it wherever it is shown as one that is true everywhere.
+/// Reads a path and makes it absolute, so that messages name the same file for every reader.
 fn absolute() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(std::path::absolute)
 }
 
-/// Reads a limit for waiting.
+/// Reads the value of `--timeout`.
 fn limit(text: &str) -> Result<Duration, String> {
     match duration::parse(text)? {
         Duration::ZERO => Err("nothing is answered in no time; give a time such as 5s".to_owned()),

@@ -11,19 +11,16 @@ mod delete;
 mod demo;
 mod doctor;
 mod export;
-mod frozen;
 mod globals;
 mod import;
 mod len;
-mod lines;
+mod line_reader;
 mod list;
 mod man;
 mod markdown;
 mod migrate;
 mod move_items;
-mod named;
 mod ndjson;
-mod number;
 mod output;
 mod page;
 mod pause;
@@ -34,13 +31,13 @@ mod push;
 mod recount;
 mod reload;
 mod requeue;
-mod resume;
 mod run;
 mod status;
+mod synonyms;
 mod target;
 mod token;
 mod top;
-mod words;
+mod values;
 
 use std::{io::ErrorKind, panic::AssertUnwindSafe};
 
@@ -78,8 +75,8 @@ enum Command {
     Len(len::Args),
     List(list::Args),
     Delete(delete::Args),
-    Pause(pause::Args),
-    Resume(resume::Args),
+    Pause(pause::PauseArgs),
+    Resume(pause::ResumeArgs),
     Recount(recount::Args),
     Requeue(requeue::Args),
     Move(move_items::Args),
@@ -166,7 +163,7 @@ pub fn main_as(name: &'static str, version: &'static str, register: impl FnOnce(
     let mut cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => {
-            let error = words::with_ours(error);
+            let error = synonyms::suggest(error);
             // Without a stderr to print to, the code has to do.
             let _ = error.print();
             return if error.use_stderr() { Exit::Usage } else { Exit::Done };

@@ -9,11 +9,11 @@ use serde_json::{Map, Value, json};
 use super::{
     UsageError,
     client::Client,
-    frozen,
     globals::Globals,
-    number, output,
+    output,
     progress::{Progress, Size},
     target::{Destination, Target},
+    values,
 };
 use crate::{database::NoAnswer, exit::Exit};
 
@@ -34,7 +34,7 @@ pub(super) struct Args {
     #[command(flatten)]
     destination: Destination,
     /// The most items to move
-    #[arg(short, group = "many", value_parser = number::items, allow_negative_numbers = true)]
+    #[arg(short, group = "many", value_parser = values::items, allow_negative_numbers = true)]
     n: Option<NonZeroUsize>,
     /// All that are there now
     #[arg(long, group = "many")]
@@ -56,8 +56,8 @@ impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let client = Client::open(globals)?;
         let (from, to) = (self.target.find_there(&client)?, self.destination.open(&client)?);
-        frozen::check(&client, &from)?;
-        frozen::check(&client, &to)?;
+        client.check_not_frozen(&from)?;
+        client.check_not_frozen(&to)?;
         let from = if self.all { from.in_order_for(&to) } else { from };
         let what = if self.dead { Movable::Dead } else { Movable::Ready };
         let mut mover =

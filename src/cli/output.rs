@@ -1,12 +1,17 @@
-//! Data on stdout: text lines, or JSON objects one per line.
+//! What commands print: data on stdout, as text or as one JSON object per line; notes on stderr.
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    mem,
+};
 
-use kvqueue_queue::Item;
-use serde_json::Value;
+use anyhow::{anyhow, bail};
+use kvqueue_queue::{Item, ItemId};
+use serde_json::{Value, json};
+
+use crate::{exit::Exit, telemetry};
 
 pub(super) use crate::json::{about, counts, insert_bytes, item, time};
-use crate::telemetry;
 
 /// Prints `text` and a newline, or `object` as JSON.
 pub(super) fn line(json: bool, text: &[u8], object: &Value) -> io::Result<()> {
@@ -70,5 +75,51 @@ fn write_line(out: &mut impl Write, json: bool, text: &[u8], object: &Value) -> 
     } else {
         out.write_all(text)?;
         out.write_all(b"\n")
+    }
+}
+
+/// Prints a line for each item that a command names by its id. The command goes on if a line could not be printed.
+pub(super) struct Named {
+    /// The plural noun, such as "items".
+    what: &'static str,
+    /// The participle, as in "ID is not requeued".
+    done: &'static str,
+    json: bool,
+    all: usize,
+    left: usize,
+    told: io::Result<()>,
+}
+
+impl Named {
+    pub(super) fn new(what: &'static str, done: &'static str, json: bool) -> Self {
+        Self { what, done, json, all: 0, left: 0, told: Ok(()) }
+    }
+
+    /// Prints the result for an item; `why` is the reason if the item was refused.
+    pub(super) fn tell(&mut self, id: &ItemId, why: Option<&str>) {
+        self.all += 1;
+        self.left += usize::from(why.is_some());
+        let mut object = json!({ "id": id.to_string(), self.done: why.is_none() });
+        if let Some(why) = why {
+            object["why"] = why.into();
+            if !self.json {
+                note(format_args!("kvqueue: {id} is not {}: {why}", self.done));
+                return;
+            }
+        }
+        let line = line(self.json, format!("{} {id}", self.done).as_bytes(), &object);
+        self.told = mem::replace(&mut self.told, Ok(())).and(line);
+    }
+
+    pub(super) fn exit(self) -> anyhow::Result<Exit> {
+        let Self { what, done, all, left, .. } = self;
+        if left > 0 {
+            bail!("{what} not {done}: {left} of {all}");
+        }
+        // Not an io::Error outside: the reader that closed the pipe does not know what was done.
+        let items = items_of(all);
+        self.told
+            .map(|()| Exit::Done)
+            .map_err(|error| anyhow!("{done} {items}, which could not be printed: {error}"))
     }
 }

@@ -1,6 +1,6 @@
-//! `kvqueue pause`
+//! `kvqueue pause` and `kvqueue resume`.
 
-use std::{ffi::OsString, os::unix::ffi::OsStrExt};
+use std::{ffi::OsString, os::unix::ffi::OsStrExt, time::Duration};
 
 use anyhow::bail;
 use foundationdb::Transaction;
@@ -12,7 +12,7 @@ use super::{
     api_client::{ApiClient, At},
     client::Client,
     globals::Globals,
-    output,
+    output, status,
 };
 use crate::{consumer::clock, exit::Exit};
 
@@ -21,7 +21,7 @@ use crate::{consumer::clock, exit::Exit};
 #[command(long_about = "Pause a queue: all daemons leave its items where they are, until it is resumed.\n\n\
     Pushes go on. So does what is in hand: items that a handler has, or that wait for it, are handled and settled, and delayed items become ready \
     at their time. The pause is kept in the database, and outlives daemons. `pop` takes items all the same. A queue that is paused already gets the new reason.")]
-pub(super) struct Args {
+pub(super) struct PauseArgs {
     /// The queue
     #[arg(add = super::completions::queue())]
     queue: OsString,
@@ -35,7 +35,7 @@ pub(super) struct Args {
     at: At,
 }
 
-impl Args {
+impl PauseArgs {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         if self.local {
             let answer = ApiClient::find(globals, &self.at)?.pause_locally(&self.queue, true)?;
@@ -59,19 +59,18 @@ impl Args {
 }
 
 /// Prints the result of pausing or resuming in one daemon.
-pub(super) fn print_local(globals: &Globals, answer: &Value, text: &str) -> anyhow::Result<Exit> {
+fn print_local(globals: &Globals, answer: &Value, text: &str) -> anyhow::Result<Exit> {
     output::line(globals.json, text.as_bytes(), answer)?;
     Ok(Exit::Done)
 }
 
-/// The queue of a name. Whether it is paused is kept where its layout does not matter.
-pub(super) fn open(client: &Client, name: &OsString) -> Result<Queue, UsageError> {
+/// The queue of a name. Its pause has the same key in every layout.
+fn open(client: &Client, name: &OsString) -> Result<Queue, UsageError> {
     Queue::new(client.prefix(), name.as_bytes()).map_err(|error| UsageError(error.to_string()))
 }
 
-/// Changes a pause, and returns what it was before. One that holds sweepers back, too, stays as it is unless that is said: then something
-/// moves the queue, or has.
-pub(super) fn change(
+/// Changes a pause, and returns the one before. Leaves the pause of a migration alone unless `also_frozen`.
+fn change(
     client: &Client,
     queue: &Queue,
     also_frozen: bool,
@@ -91,6 +90,76 @@ pub(super) fn change(
 }
 
 /// The reason of a pause, in a message.
-pub(super) fn why(reason: &str) -> &str {
+fn why(reason: &str) -> &str {
     if reason.is_empty() { "no reason given" } else { reason }
+}
+
+/// How long a daemon may take to report whether it has paused the queue for itself. The queue is already resumed then.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Resume a paused queue: all daemons take its items again
+#[derive(Debug, clap::Args)]
+pub(super) struct ResumeArgs {
+    /// The queue
+    #[arg(add = super::completions::queue())]
+    queue: OsString,
+    /// Also if it is frozen: if `migrate` moves its items, or has moved them
+    #[arg(long)]
+    frozen: bool,
+    /// Only for the running daemon: end its own pause
+    #[arg(long, conflicts_with = "frozen")]
+    local: bool,
+    #[command(flatten)]
+    at: At,
+}
+
+impl ResumeArgs {
+    pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
+        if self.local {
+            let answer = ApiClient::find(globals, &self.at)?.pause_locally(&self.queue, false)?;
+            return print_local(
+                globals,
+                &answer,
+                &format!("resumed {} in this daemon", self.queue.display()),
+            );
+        }
+        self.at.only_with_here()?;
+        let client = Client::open(globals)?;
+        let queue = open(&client, &self.queue)?;
+        let name = self.queue.display();
+        let before = change(&client, &queue, self.frozen, |tr| queue.resume(tr))?;
+        if let Some(Pause { frozen: true, reason, .. }) = &before
+            && !self.frozen
+        {
+            bail!("queue {name:?} is frozen: {}; to take its items all the same, add --frozen", why(reason));
+        }
+        if before.is_none() {
+            client.remark_if_absent(&queue)?;
+        }
+        let local = self.paused_locally(globals, &client);
+        let text = match (&before, &local) {
+            (Some(_), _) => format!("resumed {name}"),
+            (None, Some(_)) => format!("{name} was not paused for all daemons"),
+            (None, None) => format!("{name} was not paused"),
+        };
+        let mut object = output::about(queue.name(), "paused", false);
+        object["was_paused"] = json!(before.is_some());
+        if let Some(daemon) = local {
+            object["paused_locally"] = json!(true);
+            output::note(format_args!(
+                "kvqueue: the daemon at {daemon} alone has it paused; to have that take its items: kvqueue resume {name} --local"
+            ));
+        }
+        output::line(globals.json, text.as_bytes(), &object)?;
+        Ok(Exit::Done)
+    }
+
+    /// The running daemon, if it has paused the queue for itself.
+    fn paused_locally(&self, globals: &Globals, client: &Client) -> Option<ApiClient> {
+        let patience = globals.timeout().map_or(PATIENCE, |limit| limit.min(PATIENCE));
+        let daemon = ApiClient::of(globals, client.config()).ok()?.within(patience);
+        let (_, figures) = status::ask(&daemon).ok()?;
+        let is_paused = figures.queues.iter().any(|it| it.paused_locally && *it.queue == *self.queue);
+        is_paused.then_some(daemon)
+    }
 }

@@ -5,11 +5,14 @@ use std::num::NonZeroUsize;
 use anyhow::{Context, anyhow};
 use kvqueue_queue::{Item, Session};
 
-use super::{client::Client, frozen, globals::Globals, number, output, target::Target};
+use super::{
+    client::{Client, MAX_READ},
+    globals::Globals,
+    output,
+    target::Target,
+    values,
+};
 use crate::exit::Exit;
-
-/// The most items of one transaction. More could be too much to read within its five seconds.
-const GROUP: usize = 250;
 
 /// Take the first items out of a queue and print them
 #[derive(Debug, clap::Args)]
@@ -22,7 +25,7 @@ pub(super) struct Args {
     #[command(flatten)]
     target: Target,
     /// The most items to pop
-    #[arg(short, default_value = "1", value_parser = number::items, allow_negative_numbers = true)]
+    #[arg(short, default_value = "1", value_parser = values::items, allow_negative_numbers = true)]
     k: NonZeroUsize,
 }
 
@@ -30,8 +33,8 @@ impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let client = Client::open(globals)?;
         let queue = self.target.find(&client)?;
-        frozen::check(&client, &queue)?;
-        let mut session = Client::session(queue);
+        client.check_not_frozen(&queue)?;
+        let mut session = Session::new(queue);
         let popped = self.pop(&client, &mut session, globals.json);
         let is_empty = matches!(popped, Ok(0));
         let closed = client.ask(session.close(client.db()));
@@ -50,7 +53,7 @@ impl Args {
     /// Returns how many items it has printed.
     fn pop(&self, client: &Client, session: &mut Session, json: bool) -> anyhow::Result<usize> {
         let mut wanted = self.k.get();
-        while let Some(k) = NonZeroUsize::new(wanted.min(GROUP)) {
+        while let Some(k) = NonZeroUsize::new(wanted.min(MAX_READ)) {
             let taken = client.ask(session.take(client.db(), k))?;
             if taken.items.is_empty() {
                 break;

@@ -4,7 +4,7 @@ use anyhow::bail;
 use kvqueue_queue::{Counted, Recount, RetryPolicy};
 use serde_json::{Value, json};
 
-use super::{client::Client, frozen, globals::Globals, output, target::Target};
+use super::{client::Client, globals::Globals, output, target::Target};
 use crate::exit::Exit;
 
 /// Compare a queue's counters with its items, and correct them
@@ -30,7 +30,7 @@ impl Args {
         let found = if self.dry_run {
             client.ask(queue.compare(client.db(), &policy))?
         } else {
-            frozen::check(&client, &queue)?;
+            client.check_not_frozen(&queue)?;
             client.ask(queue.recount(client.db(), &policy))?
         };
         let name = self.target.queue.display();

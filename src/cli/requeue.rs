@@ -13,7 +13,12 @@ use kvqueue_queue::{
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::{client::Client, frozen, globals::Globals, named::Named, output, target::Target};
+use super::{
+    client::Client,
+    globals::Globals,
+    output::{self, Named},
+    target::Target,
+};
 use crate::{config::QueueConfig, consumer::clock::version_history, exit::Exit, sweep};
 
 /// Make items ready now: waiting ones, dead letters, those whose daemon died
@@ -80,7 +85,7 @@ impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let client = Client::open(globals)?;
         let queue = self.target.find_there(&client)?;
-        frozen::check(&client, &queue)?;
+        client.check_not_frozen(&queue)?;
         if !self.ids.is_empty() {
             return self.some(&client, &queue, globals.json);
         }

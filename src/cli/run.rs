@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     globals::{Globals, warn_of_ignored_variables},
-    number, output,
+    output, values,
 };
 use crate::{
     config::{Config, ConfigError, LogFormat, QueueConfig},
@@ -35,10 +35,10 @@ pub(super) struct Args {
     #[arg(long, requires = "queue")]
     handler: Option<String>,
     /// The number of consumers
-    #[arg(long, value_name = "N", requires = "queue", value_parser = number::items, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", requires = "queue", value_parser = values::items, allow_negative_numbers = true)]
     consumers: Option<NonZeroUsize>,
     /// Items per take
-    #[arg(short, requires = "queue", value_parser = number::items, allow_negative_numbers = true)]
+    #[arg(short, requires = "queue", value_parser = values::items, allow_negative_numbers = true)]
     k: Option<NonZeroUsize>,
     /// Stop when nothing is left to be done
     #[arg(long)]

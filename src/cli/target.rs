@@ -1,4 +1,4 @@
-//! Which queue, and what is it like: options of all commands about one queue.
+//! The options by which a command names a queue and its layout.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -11,7 +11,7 @@ use kvqueue_queue::{Kind, Queue};
 use super::{UsageError, client::Client, completions};
 use crate::config::{KindName, QueueConfig, TakeEnd, Values};
 
-/// A queue by its name. What its options do not say, the configuration does if it has a queue of that name.
+/// A queue by its name. The configuration has the layout if the options do not.
 #[derive(Debug, clap::Args)]
 pub(super) struct Target {
     /// The queue; one that was never pushed to is empty
@@ -21,7 +21,7 @@ pub(super) struct Target {
     layout: Layout,
 }
 
-// Said for each option: a heading for all of them would go on over the command's own.
+// Each option has the heading: a heading for all of them would also be that of the command's own options.
 const HEADING: &str = "The queue's layout, where the configuration does not say it";
 
 /// How the items are laid out.
@@ -112,7 +112,7 @@ fn settings<'c>(client: &'c Client, name: &OsStr) -> Option<&'c QueueConfig> {
     client.config().queues.get(name.to_str()?)
 }
 
-/// A queue that items are added to: of the kind that the configuration says, since a daemon finds none of another.
+/// A queue that items are added to. Its kind must be the configured one, because a daemon finds no items of another kind.
 fn to_add(client: &Client, name: &OsStr, layout: &Layout, dashes: &str) -> anyhow::Result<Queue> {
     if let (Some(config), Some(kind)) = (settings(client, name), layout.kind)
         && config.kind != kind
@@ -134,7 +134,7 @@ fn open(client: &Client, name: &OsStr, layout: &Layout, dashes: &str) -> anyhow:
 }
 
 impl Layout {
-    /// The layout that the options say, and where they say nothing, the configuration.
+    /// The layout by the options, and otherwise by the configuration.
     fn over(&self, config: Option<&QueueConfig>, dashes: &str) -> Result<Kind, UsageError> {
         let mut config = config.cloned().unwrap_or_else(|| QueueConfig::new(""));
         config.kind = self.kind.unwrap_or(config.kind);

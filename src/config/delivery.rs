@@ -21,7 +21,7 @@ pub enum Delivery {
     ExactlyOnce,
 }
 
-/// Where a take looks for items while others take too.
+/// Where a fetch looks for items while other processes fetch too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
@@ -55,7 +55,7 @@ pub struct Retry {
 }
 
 impl Retry {
-    /// The rules that the queue layer goes by.
+    /// The rules for the queue layer.
     pub(crate) fn rules(&self) -> RetryRules {
         let Self { max_attempts, base, max, jitter } = *self;
         RetryRules { max_attempts, base, max, jitter }

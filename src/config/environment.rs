@@ -1,4 +1,5 @@
-//! `KVQUEUE_LOG__LEVEL` is `log.level`: two underscores separate, one is a hyphen.
+//! Settings in environment variables: `KVQUEUE_LOG__LEVEL` is `log.level`. Two underscores separate the parts of a key,
+//! and one stands for a hyphen.
 //!
 //! Other software sets variables that begin with `KVQUEUE_`, too: Kubernetes does for each Service named `kvqueue`. A
 //! variable is a setting only if its first part names one of the configuration's top-level keys. Every other variable
@@ -10,8 +11,8 @@ use super::Config;
 
 const PREFIX: &str = "KVQUEUE_";
 
-/// Variables that begin alike and are not settings: the file's name, a token, and what the `exec` handler tells its
-/// commands (which may well call `kvqueue push`).
+/// Variables that begin with the prefix and are not settings: the file's name, a token, and the variables that the `exec`
+/// handler sets for its commands (which may call `kvqueue push`).
 const RESERVED: [&str; 9] = [
     "KVQUEUE_CONFIG",
     "KVQUEUE_TOKEN",
@@ -24,10 +25,10 @@ const RESERVED: [&str; 9] = [
     "KVQUEUE_RUN",
 ];
 
-/// Set by test runs; no setting starts so.
+/// The prefix of variables that test runs set. No setting has it.
 const RESERVED_PREFIX: &str = "KVQUEUE_TEST_";
 
-/// Where systemd has a service keep its data (`StateDirectory=`): directories, separated by colons.
+/// The variable in which systemd names a service's data directories (`StateDirectory=`), separated by colons.
 const STATE_DIRECTORY: &str = "STATE_DIRECTORY";
 
 /// The settings among environment variables, and which variable gave each.
@@ -108,7 +109,7 @@ fn first_part(key: &str) -> &str {
     key.split('.').next().unwrap_or(key)
 }
 
-/// Whether a variable is no setting although it begins like one.
+/// Whether a variable begins with the prefix and is not a setting.
 pub(crate) fn is_reserved(name: &str) -> bool {
     RESERVED.contains(&name) || name.starts_with(RESERVED_PREFIX)
 }

@@ -39,7 +39,7 @@ pub enum ConfigError {
         key: String,
         /// The value as given.
         value: String,
-        /// Why it cannot be.
+        /// The reason.
         problem: String,
         /// The fix.
         fix: String,
@@ -65,7 +65,7 @@ impl ConfigError {
         }
     }
 
-    /// A value that cannot be, with the reason and the fix.
+    /// A value that is not permitted, with the reason and the fix.
     pub(crate) fn value(
         key: impl Into<String>,
         value: impl std::fmt::Display,
@@ -88,7 +88,7 @@ pub(super) fn with_suggestion(problem: &str) -> String {
     }
 }
 
-/// The one of `names` that `wrong` is likely to have been meant as.
+/// The one of `names` that the user may have meant by `wrong`.
 pub(crate) fn nearest<'n>(wrong: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let distances = names.map(|name| (strsim::damerau_levenshtein(wrong, name), name));
     distances.filter(|(distance, name)| *distance * 3 <= name.len()).min().map(|(_, name)| name)

@@ -1,37 +1,38 @@
-//! Faults of a configuration that a command may pass over, because it does not need what is wrong.
+//! Faults of a configuration that a command can ignore, because it does not need the settings at fault.
 
 use serde_path_to_error::{Path, Segment};
 
 use super::{Config, ConfigError, Log, nearest};
 
-/// The keys of a queue that commands about it need: how its items are laid out, and how large they may be. Only the daemon needs the others.
+/// The keys of a queue that commands about it need: the layout of its items, and their largest size. Only the daemon
+/// needs the others.
 const OF_THE_QUEUE: [&str; 4] = ["kind", "values", "end", "max-payload"];
 
-/// Something that is wrong with a configuration, and that only some commands need.
+/// A fault in a setting that only some commands need.
 #[derive(Debug)]
 pub(crate) struct Fault {
     pub(crate) error: ConfigError,
     pub(crate) place: Place,
 }
 
-/// Which commands need what is wrong.
+/// Which commands need the setting at fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// None but the daemon.
+    /// Only the daemon.
     Daemon,
-    /// The commands that ask a daemon.
+    /// Commands that ask a daemon.
     Http,
-    /// Those about this queue.
+    /// Commands about this queue.
     Queue(String),
 }
 
 impl Place {
-    /// The place of a key; none for a key that says where items are, or that may be meant to.
+    /// The place of a key. `None` if the key, or one that it resembles, determines where items are.
     fn of(keys: &[&str]) -> Option<Self> {
         match keys {
             ["http", ..] => Some(Self::Http),
             ["log" | "shutdown-timeout" | "min-free-space", ..] => Some(Self::Daemon),
-            // An unknown key may be meant to be the one that it resembles.
+            // An unknown key may be a misspelt one.
             ["queues", _, key, ..] if nearest(key, OF_THE_QUEUE.into_iter()).is_none() => Some(Self::Daemon),
             ["queues", name, ..] => Some(Self::Queue((*name).to_owned())),
             _ => None,
@@ -39,7 +40,8 @@ impl Place {
     }
 }
 
-/// Takes what is wrong at `path` out of a configuration, so that the rest can be read. Nothing happens if no command could do without it.
+/// Removes the setting at `path` from a configuration, so that the rest can be read. Does nothing if every command needs
+/// the setting.
 pub(super) fn pass_over(merged: &mut toml::Table, path: &Path) -> Option<Place> {
     let key = |segment: &'_ Segment| match segment {
         Segment::Map { key } => Some(key.clone()),
@@ -62,7 +64,7 @@ pub(super) fn pass_over(merged: &mut toml::Table, path: &Path) -> Option<Place> 
 }
 
 impl Config {
-    /// As [`Self::validate`], but faults that not every command minds are returned.
+    /// As [`Self::validate`], but returns the faults that some commands can ignore.
     pub(crate) fn validate_leniently(&mut self) -> Result<Vec<Fault>, ConfigError> {
         self.validate_database()?;
         let mut faults = Vec::new();

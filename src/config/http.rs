@@ -1,4 +1,4 @@
-//! The keys of `[http]`: where the daemon is asked and told, and by whom.
+//! The settings of HTTP: keys, defaults and checks.
 
 use std::{
     fmt,
@@ -11,19 +11,19 @@ use serde::{Deserialize, Serialize};
 
 use super::{ConfigError, number, size};
 
-/// Where it listens without a word about it.
+/// The address of [`Listen::Auto`].
 pub(crate) const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7420);
 
 /// The name of the file that the daemon makes for the operator's secret.
 const TOKEN_FILE: &str = "http-token";
 
 /// The prefix of a Unix socket's path.
-const UNIX: &str = "unix:";
+pub(super) const UNIX: &str = "unix:";
 
-/// The longest body that can be allowed: payloads have to fit into a transaction, and in base 64 they are longer by a third.
+/// The largest `max-body`: payloads have to fit into a transaction, and in base 64 they are longer by a third.
 const MAX_BODY: u64 = 16 << 20;
 
-/// Fewer would not do for a page and a client; more are not served well by one thread.
+/// The range of `max-connections`. A page and a client need a few, and one thread does not serve more than the most.
 const CONNECTIONS: std::ops::RangeInclusive<usize> = 8..=10_000;
 
 /// HTTP: the API, the metrics, the page.
@@ -31,7 +31,7 @@ const CONNECTIONS: std::ops::RangeInclusive<usize> = 8..=10_000;
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct Http {
-    /// Where it listens.
+    /// Where the daemon listens.
     pub listen: Listen,
     /// The file with the operator's secret; the daemon makes it if it does not exist. `None`: a file of its own, in the
     /// database's directory if that is embedded.
@@ -48,7 +48,7 @@ pub struct Http {
     /// A PEM file with the private key of that certificate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_key: Option<PathBuf>,
-    /// Nothing can be changed by HTTP.
+    /// Whether requests that change something are refused.
     pub read_only: bool,
     /// The longest body of a request, in bytes.
     #[serde(with = "size")]
@@ -56,7 +56,7 @@ pub struct Http {
     /// The most connections at a time.
     #[serde(deserialize_with = "number::deserialize")]
     pub max_connections: usize,
-    /// Other origins whose pages may change something, as in `https://queues.example`.
+    /// Other origins whose pages may send requests that change something, as in `https://queues.example`.
     pub origins: Vec<String>,
 }
 
@@ -184,7 +184,7 @@ impl Http {
     }
 }
 
-/// Whether only this machine reaches it.
+/// Whether only this machine reaches the address.
 pub(crate) fn is_loopback(address: &SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }
@@ -205,7 +205,7 @@ fn validate_origin(index: usize, origin: &str) -> Result<(), ConfigError> {
     ))
 }
 
-/// Where HTTP is spoken.
+/// Where the daemon listens for HTTP.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 #[non_exhaustive]

@@ -1,4 +1,4 @@
-//! File and environment merged into a [`Config`].
+//! Loading a configuration: defaults, file and environment are merged into a [`Config`].
 
 use std::path::Path;
 
@@ -20,8 +20,8 @@ pub fn load(file: Option<&Path>) -> Result<Config, ConfigError> {
     load_from(file, Environment::of_process(), None)
 }
 
-/// The same for a command that does not need all of it: what is wrong elsewhere is left out and returned. Keys that say where items are
-/// have to be right.
+/// The same for a command that does not need all settings: faults in others are left out and returned. Keys that
+/// determine where items are must be right.
 pub(crate) fn load_leniently(file: Option<&Path>) -> Result<(Config, Vec<Fault>), ConfigError> {
     let mut faults = Vec::new();
     let config = load_from(file, Environment::of_process(), Some(&mut faults))?;

@@ -15,9 +15,9 @@ pub struct Config {
     pub database: String,
     /// How much of the disk of an embedded database must stay free, so that pushes are accepted.
     pub min_free_space: MinFreeSpace,
-    /// Put before every key, so that several installations can share one database.
+    /// The prefix of every key, so that several installations can share one database.
     pub prefix: String,
-    /// How long a stop waits for the items in hand.
+    /// How long a stop waits for running items.
     #[serde(with = "duration")]
     pub shutdown_timeout: Duration,
     /// The log's level and format.
@@ -111,7 +111,7 @@ impl Default for Log {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum LogFormat {
-    /// The journal where stderr goes there, and else lines for people.
+    /// The journal if stderr goes there, and lines for people otherwise.
     Auto,
     /// One readable line, coloured at a terminal.
     Human,

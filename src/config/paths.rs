@@ -1,12 +1,11 @@
-//! Relative paths made absolute, so that what is shown of them is true wherever it is read.
+//! Makes relative paths of a configuration absolute, so that messages and the status name the same file for every reader.
 
 use std::path::Path;
 
 use fdb_embedded::SCHEME;
 use toml::{Table, Value};
 
-/// The prefix of a Unix socket's path.
-const UNIX: &str = "unix:";
+use super::http::UNIX;
 
 /// The base of paths that are relative to the working directory.
 pub(super) const WORKING_DIRECTORY: &str = "";
@@ -45,7 +44,7 @@ fn program(queue: &mut Value) -> Option<&mut Value> {
     queue.get_mut("handler-config")?.get_mut("command")?.as_array_mut()?.first_mut()
 }
 
-/// The name of a database on the command line, with its path made absolute.
+/// Makes the path in a database's name absolute, relative to the working directory.
 pub fn absolute_database(url: &str) -> String {
     database(url, Path::new(WORKING_DIRECTORY))
 }

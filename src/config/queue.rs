@@ -11,19 +11,20 @@ use serde::{
 use super::{ConfigError, Delivery, FetchStrategy, KindName, Retry, TakeEnd, Values, duration, number, size};
 use crate::handlers::PULL;
 
-/// A shorter lease would run out while a commit is slow: it is extended at a third of it.
+/// The shortest lease. A lease is extended after a third of its length, so a shorter one could expire during a slow commit.
 const MIN_LEASE: Duration = Duration::from_secs(1);
 
-/// A longer one only keeps a dead daemon's items from the others. A handler may take longer: its lease is extended.
+/// The longest lease: other daemons wait as long for a dead daemon's items. A handler may take longer, since its lease is
+/// extended.
 const MAX_LEASE: Duration = Duration::from_hours(24);
 
 /// The longest duration: a year.
 const YEAR: Duration = Duration::from_hours(365 * 24);
 
-/// More items in one take would not fit a transaction with payloads of their full size.
+/// The largest K: the most items of one transaction.
 const MAX_K: usize = 10_000;
 
-/// Consumers of one queue in one process; beyond it they only wait for each other.
+/// The most consumers of one queue in one process. More would only wait for each other.
 const MAX_CONSUMERS: usize = 1_000;
 
 /// One queue and how it is processed.
@@ -48,16 +49,16 @@ pub struct QueueConfig {
     /// How often an item may be handled.
     #[serde(default)]
     pub delivery: Delivery,
-    /// How long items stay with a daemon that does not say that it lives.
+    /// How long items stay leased to a daemon that does not extend their lease.
     #[serde(default = "QueueConfig::default_lease", with = "duration")]
     pub lease: Duration,
-    /// Where a take looks for items.
+    /// Where a fetch looks for items.
     #[serde(default)]
     pub fetch_strategy: FetchStrategy,
-    /// How long a call of the handler may take; none: as long as it likes.
+    /// How long a call of the handler may take; `None` is no limit.
     #[serde(default, with = "duration::optional", skip_serializing_if = "Option::is_none")]
     pub handler_timeout: Option<Duration>,
-    /// How often an idle consumer looks although no push woke it.
+    /// How often an idle fetcher looks without a wake-up.
     #[serde(default = "QueueConfig::default_poll_interval", with = "duration")]
     pub poll_interval: Duration,
     /// The longest payload that may be pushed, in bytes.
@@ -126,15 +127,15 @@ impl QueueConfig {
     }
 }
 
-/// Consumers that take the same number of items at a time.
+/// Consumers with the same batch size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct ConsumerGroup {
-    /// Items taken in one transaction.
+    /// The most items of a batch.
     #[serde(deserialize_with = "number::deserialize")]
     pub k: usize,
-    /// Consumers of this kind.
+    /// The number of such consumers.
     #[serde(deserialize_with = "number::deserialize")]
     pub count: usize,
 }
@@ -202,7 +203,7 @@ impl QueueConfig {
         self.retry.validate(key)
     }
 
-    /// A key that says something about another kind of queue is a misunderstanding.
+    /// Refuses a key that has no effect on a queue of this kind.
     fn validate_layout(&self, key: impl Fn(&str) -> String) -> Result<(), ConfigError> {
         if self.values == Values::Tuple && self.kind == KindName::Fifo {
             let problem = "the values of a fifo are raw";
@@ -217,7 +218,7 @@ impl QueueConfig {
         Ok(())
     }
 
-    /// Workers of other programs take the items, so what is said about consumers has no effect.
+    /// Refuses keys that have no effect with the handler `pull`, whose items other programs handle.
     fn validate_pull(&self, key: impl Fn(&str) -> String) -> Result<(), ConfigError> {
         if self.handler != PULL {
             return Ok(());

@@ -8,7 +8,7 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-use super::{loader::Loader, report::report, running::RunningQueues};
+use super::{reload::Loader, report::report, running::RunningQueues};
 use crate::{
     control::{Command, CommandError, Left, QueuedCommand, Reloaded, Reply},
     deadlines::{FINISHED, PREPARED, TURN},

@@ -1,10 +1,9 @@
 //! The daemon: from a configuration to running consumers. All parts are built and connected here.
 
-pub(crate) mod aside;
+pub(crate) mod background;
 pub(crate) mod configured;
 mod control_loop;
 mod error;
-mod loader;
 mod reload;
 mod report;
 mod running;
@@ -26,11 +25,11 @@ use tokio::{runtime, sync::mpsc, task::spawn_local};
 use self::{
     configured::{Configured, ConfiguredQueue},
     control_loop::ControlLoop,
-    loader::Loader,
+    reload::Loader,
     running::{NewQueues, RunningQueues},
 };
 use crate::{
-    absent,
+    absent_queues,
     actors::{self, ConsumerContext, Observer},
     config::{Config, ConfigError, Delivery, Http, Listen},
     control::{ActiveConfig, CommandSender, DaemonHandle, QueuedCommand},
@@ -258,7 +257,7 @@ impl Daemon {
         let (supervisor, mut exits) = actors::supervise(shared.clone());
         let _reporting = systemd::start(shared.status.clone(), supervisor.clone(), self.patience);
         let config = active.follow();
-        let space = || stats::space::Watch::new(shared.status.clone(), config.clone());
+        let space = || stats::disk_space::Watch::new(shared.status.clone(), config.clone());
         let mut running =
             RunningQueues::new(db.clone(), shared.clone(), supervisor.clone(), self.until_empty, active);
         let new = tokio::select! {
@@ -271,7 +270,7 @@ impl Daemon {
             stop = &mut stop => return Ok(stop.map_err(RunError::Signals)?),
         };
         space().begin().await;
-        absent::log(db, &self.config).await;
+        absent_queues::log(db, &self.config).await;
         running.run(&queues, new, None).await.map_err(RunError::from)?;
         // Before the log event: a reader of the log may ask for the status at once.
         shared.status.phase(Phase::Ready);
@@ -285,13 +284,13 @@ impl Daemon {
         if let Some(call) = self.on_ready.take() {
             call();
         }
-        let poller = aside::restarted("stats poller", || {
+        let poller = background::restarted("stats poller", || {
             spawn_local(stats::forever(db.clone(), shared.status.clone(), config.clone()))
         });
-        let space = aside::restarted("space", || spawn_local(space().forever()));
+        let space = background::restarted("space", || spawn_local(space().forever()));
         let control_loop = ControlLoop::new(running, self.loader, self.registry);
         // It owns the sweepers and pause followers.
-        let control = aside::watched(control_loop.run(commands, signals));
+        let control = background::watched(control_loop.run(commands, signals));
         let mut control = pin!(control);
         let stop = async {
             tokio::select! {

@@ -1,7 +1,7 @@
 //! The whole state in the log.
 
 use crate::{
-    status::{ConsumerJson, DaemonStatus, QueueJson},
+    status::{ConsumerJson, DaemonStatus, QueueJson, json_name},
     telemetry,
 };
 
@@ -14,7 +14,7 @@ pub(super) fn report(status: &DaemonStatus) {
     tracing::info!(
         event = "daemon_status",
         version = state.version,
-        phase = name(&state.phase),
+        phase = json_name(&state.phase),
         database = state.database.url,
         not_ready = state.not_ready.join("; "),
         configuration = state.config.path,
@@ -65,14 +65,9 @@ fn consumer(view: &ConsumerJson) {
         consumer = view.id,
         queue = view.queue,
         k = view.k,
-        state = name(&view.state),
+        state = json_name(&view.state),
         for_seconds = view.for_seconds,
         restarts = view.restarts,
         "consumer status"
     );
-}
-
-/// As JSON has it.
-fn name(value: &impl serde::Serialize) -> Option<String> {
-    Some(serde_json::to_value(value).ok()?.as_str()?.to_owned())
 }

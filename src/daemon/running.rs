@@ -6,26 +6,29 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use foundationdb::Database;
-use futures::future::join_all;
+use foundationdb::{Database, FdbError};
+use futures::{StreamExt, future::join_all, stream};
+use kvqueue_queue::{Counts, Queue, QueueError};
+use tokio::time::timeout;
 
 use super::{
     configured::{Configured, ConfiguredQueue},
-    loader::Prepared,
-    reload::{self, Plan},
+    reload::{Plan, Prepared},
 };
 use crate::{
     actors::{ConsumerContext, ConsumerSpec, DesiredConsumers, SupervisorExit, SupervisorHandle},
     config::Config,
     consumer::runtime::{NamedQueue, QueueRuntime},
     control::{ActiveConfig, CommandError, Left},
+    database::QUEUES_AT_A_TIME,
+    deadlines::LEFT,
     handlers::AnyHandler,
-    pause::Follower,
+    pause_follower::PauseFollower,
     sweep::Sweeping,
     telemetry,
 };
 
-/// Belongs to the actors' thread.
+/// The queues that the daemon works on. They belong to the actors' thread.
 pub(super) struct RunningQueues {
     db: Arc<Database>,
     pub(super) shared: Arc<ConsumerContext>,
@@ -36,16 +39,16 @@ pub(super) struct RunningQueues {
 }
 
 /// Queues that are about to start, by name. Their pauses are known and followed.
-pub(super) type NewQueues = BTreeMap<Arc<str>, (Arc<NamedQueue>, Follower)>;
+pub(super) type NewQueues = BTreeMap<Arc<str>, (Arc<NamedQueue>, PauseFollower)>;
 
 struct RunningQueue {
     runtime: Arc<QueueRuntime>,
     sweeping: Sweeping,
-    _follower: Follower,
+    _follower: PauseFollower,
 }
 
 impl RunningQueues {
-    /// Without queues; `active` has the first configuration already.
+    /// No queues yet; `active` already has the first configuration.
     pub(super) fn new(
         db: Arc<Database>,
         shared: Arc<ConsumerContext>,
@@ -70,7 +73,7 @@ impl RunningQueues {
 
     /// The queues of the configuration before that are removed and have items.
     pub(super) async fn left(&self, before: &Config) -> Vec<Left> {
-        reload::left(&self.db, before, &self.config()).await
+        left(&self.db, before, &self.config()).await
     }
 
     /// The handlers in use.
@@ -106,7 +109,8 @@ impl RunningQueues {
         let new = queues.iter().filter(|queue| !self.queues.contains_key(&queue.name));
         let prepared = new.map(async |queue| {
             let named = queue.named(&self.db, &self.shared);
-            let follower = Follower::start(named.clone(), self.shared.status.clone(), self.until_empty).await;
+            let follower =
+                PauseFollower::start(named.clone(), self.shared.status.clone(), self.until_empty).await;
             (queue.name.clone(), (named, follower))
         });
         join_all(prepared).await.into_iter().collect()
@@ -166,4 +170,32 @@ impl RunningQueues {
         }
         Ok(())
     }
+}
+
+/// The removed queues that have items. A queue is left out if the database does not answer in time.
+async fn left(db: &Database, old: &Config, new: &Config) -> Vec<Left> {
+    let removed = old.queues.iter().filter(|(name, _)| !new.queues.contains_key(*name));
+    let counted = removed.map(async |(name, settings)| {
+        let queue = Queue::of_kind(old.prefix.as_bytes(), name.as_bytes(), settings.layout()).ok()?;
+        let Counts { ready, waiting, .. } = counts(db, &queue).await.ok()?;
+        let items = u64::try_from(ready.max(0).saturating_add(waiting.max(0))).ok()?;
+        (items > 0).then(|| Left { queue: name.clone(), items })
+    });
+    let mut found = Vec::new();
+    let mut counted =
+        stream::iter(counted).buffered(QUEUES_AT_A_TIME).filter_map(std::future::ready).boxed_local();
+    let all = async {
+        while let Some(left) = counted.next().await {
+            found.push(left);
+        }
+    };
+    // The counts so far are reported.
+    let _ = timeout(LEFT, all).await;
+    drop(counted);
+    found
+}
+
+async fn counts(db: &Database, queue: &Queue) -> Result<Counts, QueueError> {
+    let tr = db.create_trx().map_err(|error| FdbError::from_code(error.code()))?;
+    queue.counts(&tr).await
 }

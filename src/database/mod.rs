@@ -1,7 +1,8 @@
 //! Opening the database that a configuration names, and waiting for its answers.
 
+mod identity;
+pub(crate) mod owner;
 mod space;
-pub(crate) mod users;
 
 use std::{
     fs::File,
@@ -16,12 +17,12 @@ use fdb_embedded::{doctor, space::Space};
 use foundationdb::Database;
 use tokio::time::timeout;
 
+pub(crate) use self::identity::identity;
 pub(crate) use self::space::{MAKE_SPACE, Refused, limit, limit_beyond_disk, origin, refusal, size};
 use crate::config::{duration, nearest};
 
-mod identity;
-
-pub(crate) use identity::identity;
+/// How many queues a process reads at a time.
+pub(crate) const QUEUES_AT_A_TIME: usize = 16;
 
 /// How long an answer of the database may take before it is logged.
 pub(crate) const SILENCE: Duration = Duration::from_secs(5);
@@ -106,7 +107,7 @@ fn database(url: &str) -> Result<Database, OpenError> {
     Database::from_path(url).map_err(|code| {
         let reason = fdb_embedded::open_error().unwrap_or_else(|| code.to_string());
         let obstacle =
-            fdb_embedded::embedded_directory(url).and_then(|directory| users::obstacle(&directory));
+            fdb_embedded::embedded_directory(url).and_then(|directory| owner::obstacle(&directory));
         error(obstacle.into_iter().fold(reason, |reason, obstacle| format!("{reason}; {obstacle}")))
     })
 }

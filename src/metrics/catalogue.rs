@@ -1,15 +1,18 @@
-//! All metrics: the only list of their names. Tests compare docs/METRICS.md, the dashboards and the alerts with it.
+//! All metrics: the only list of their names, and the meters of a queue that most of them read. Tests compare
+//! docs/METRICS.md, the dashboards and the alerts with it.
 
+use Figures::{Computed, Queue, Queues, Requests, Timed};
+use kvqueue_queue::{ItemOutcome, SweepCounts};
 use prometheus_client::metrics::{
-    MetricType::{self, Counter, Gauge, Histogram},
-    counter, histogram,
+    MetricType::{self, Gauge},
+    counter::Counter,
+    histogram::Histogram,
 };
 
 use super::{
-    QueueMeters, other,
+    InFlight, computed,
     scrape::{Samples, Scrape},
 };
-use Figures::{Other, Queue, Queues, Requests, Timed};
 
 /// One metric.
 pub(crate) struct Metric {
@@ -23,7 +26,7 @@ pub(crate) struct Metric {
 }
 
 /// A counter of a queue's meters.
-pub(super) type Read = fn(&QueueMeters) -> &counter::Counter;
+pub(super) type Read = fn(&QueueMeters) -> &Counter;
 
 /// The source of a metric's figures.
 pub(super) enum Figures {
@@ -32,11 +35,11 @@ pub(super) enum Figures {
     /// Several counters for each queue, by the value of the second label.
     Queues(&'static [(&'static str, Read)]),
     /// A histogram for each queue.
-    Timed(fn(&QueueMeters) -> &histogram::Histogram),
+    Timed(fn(&QueueMeters) -> &Histogram),
     /// The answers to HTTP requests.
     Requests,
-    /// A function.
-    Other(fn(&Scrape, &mut Samples<'_>)),
+    /// A function of `computed`, which reads the status or the process at each scrape.
+    Computed(fn(&Scrape, &mut Samples<'_>)),
 }
 
 /// All metrics, in the order in which they are written.
@@ -46,74 +49,74 @@ pub(crate) const CATALOGUE: &[Metric] = &[
         kind: Gauge,
         labels: &["version", "revision"],
         help: "1, with what this program was built from",
-        figures: Other(other::build),
+        figures: Computed(computed::build),
     },
     Metric {
         name: "kvqueue_ready",
         kind: Gauge,
         labels: &[],
         help: "1 while the daemon takes items: it has started, is not stopping, and its database answers",
-        figures: Other(other::ready),
+        figures: Computed(computed::ready),
     },
     Metric {
         name: "kvqueue_queue_items",
         kind: Gauge,
         labels: &["queue", "state"],
         help: "Items in the database, of all daemons, by what they are doing: state is ready, running, waiting (scheduled or retrying) or dead",
-        figures: Other(other::items),
+        figures: Computed(computed::items),
     },
     Metric {
         name: "kvqueue_queue_pushed_total",
-        kind: Counter,
+        kind: MetricType::Counter,
         labels: &["queue"],
         help: "Items ever pushed to the queue in the database, by all producers; each item once, however often it is tried",
-        figures: Other(other::pushed),
+        figures: Computed(computed::pushed),
     },
     Metric {
         name: "kvqueue_queue_oldest_ready_age_seconds",
         kind: Gauge,
         labels: &["queue"],
         help: "How long the first ready item has been in the queue; 0 if none is ready",
-        figures: Other(other::oldest),
+        figures: Computed(computed::oldest),
     },
     Metric {
         name: "kvqueue_queue_count_age_seconds",
         kind: Gauge,
         labels: &["queue"],
         help: "How long ago the database was asked for the figures of kvqueue_queue_items",
-        figures: Other(other::stats_age),
+        figures: Computed(computed::stats_age),
     },
     Metric {
         name: "kvqueue_queue_paused",
         kind: Gauge,
         labels: &["queue", "scope"],
         help: "1 while takes are held back: scope is all for all daemons, daemon for this one alone",
-        figures: Other(other::paused),
+        figures: Computed(computed::paused),
     },
     Metric {
         name: "kvqueue_handler_unavailable",
         kind: Gauge,
         labels: &["queue"],
         help: "1 while the handler cannot work in this daemon, as when its program is missing: items go back without an attempt, and one at a time is tried",
-        figures: Other(other::unavailable),
+        figures: Computed(computed::unavailable),
     },
     Metric {
         name: "kvqueue_items_in_flight",
         kind: Gauge,
         labels: &["queue"],
         help: "Items that handlers have now",
-        figures: Other(other::in_flight),
+        figures: Computed(computed::in_flight),
     },
     Metric {
         name: "kvqueue_items_fetched_total",
-        kind: Counter,
+        kind: MetricType::Counter,
         labels: &["queue"],
         help: "Items that takes brought",
         figures: Queue(|meters| &meters.fetched),
     },
     Metric {
         name: "kvqueue_items_finished_total",
-        kind: Counter,
+        kind: MetricType::Counter,
         labels: &["queue", "outcome"],
         help: "Items that were taken, by what became of them: outcome is done, retry, dead, released or lost",
         figures: Queues(&[
@@ -126,7 +129,7 @@ pub(crate) const CATALOGUE: &[Metric] = &[
     },
     Metric {
         name: "kvqueue_fetches_total",
-        kind: Counter,
+        kind: MetricType::Counter,
         labels: &["queue", "result"],
         help: "Takes, by what they found: result is items, empty or failed",
         figures: Queues(&[
@@ -137,49 +140,49 @@ pub(crate) const CATALOGUE: &[Metric] = &[
     },
     Metric {
         name: "kvqueue_fetch_conflicts_total",
-        kind: Counter,
+        kind: MetricType::Counter,
         labels: &["queue"],
         help: "Attempts of takes that lost against another process",
         figures: Queue(|meters| &meters.conflicts),
     },
     Metric {
         name: "kvqueue_fetch_duration_seconds",
-        kind: Histogram,
+        kind: MetricType::Histogram,
         labels: &["queue"],
         help: "Takes that brought items, from the first attempt to the commit",
-        figures: Timed(|meters| &meters.fetch_seconds),
+        figures: Timed(|meters| &meters.fetch_seconds.0),
     },
     Metric {
         name: "kvqueue_handle_duration_seconds",
-        kind: Histogram,
+        kind: MetricType::Histogram,
         labels: &["queue"],
         help: "Calls of the handler",
-        figures: Timed(|meters| &meters.handle_seconds),
+        figures: Timed(|meters| &meters.handle_seconds.0),
     },
     Metric {
         name: "kvqueue_acknowledge_duration_seconds",
-        kind: Histogram,
+        kind: MetricType::Histogram,
         labels: &["queue"],
         help: "Transactions that write down what became of items, retries included",
-        figures: Timed(|meters| &meters.acknowledge_seconds),
+        figures: Timed(|meters| &meters.acknowledge_seconds.0),
     },
     Metric {
         name: "kvqueue_start_latency_seconds",
-        kind: Histogram,
+        kind: MetricType::Histogram,
         labels: &["queue"],
         help: "From the push of an item to the first call of its handler, any delay it was pushed with included",
-        figures: Timed(|meters| &meters.start_seconds),
+        figures: Timed(|meters| &meters.start_seconds.0),
     },
     Metric {
         name: "kvqueue_watch_wakeups_total",
-        kind: Counter,
+        kind: MetricType::Counter,
         labels: &["queue"],
         help: "Watches of idle consumers that fired",
         figures: Queue(|meters| &meters.wakeups),
     },
     Metric {
         name: "kvqueue_leases_lost_total",
-        kind: Counter,
+        kind: MetricType::Counter,
         labels: &["queue"],
         help: "Leases that this daemon lost while it had their items",
         figures: Queue(|meters| &meters.leases_lost),
@@ -189,18 +192,18 @@ pub(crate) const CATALOGUE: &[Metric] = &[
         kind: Gauge,
         labels: &["queue", "state"],
         help: "Consumers, by what they do: state is fetching, paused, idle, handling, backoff, unavailable (its handler cannot work) or closing",
-        figures: Other(other::consumers),
+        figures: Computed(computed::consumers),
     },
     Metric {
         name: "kvqueue_consumer_restarts_total",
-        kind: Counter,
+        kind: MetricType::Counter,
         labels: &["queue"],
         help: "Consumers that failed and were replaced",
         figures: Queue(|meters| &meters.restarts),
     },
     Metric {
         name: "kvqueue_sweep_items_total",
-        kind: Counter,
+        kind: MetricType::Counter,
         labels: &["queue", "kind"],
         help: "Items that this daemon's sweeps moved: kind is promoted (their time came), returned or dead (their lease ran out), or orphaned (another program took them)",
         figures: Queues(&[
@@ -212,107 +215,210 @@ pub(crate) const CATALOGUE: &[Metric] = &[
     },
     Metric {
         name: "kvqueue_config_reloads_total",
-        kind: Counter,
+        kind: MetricType::Counter,
         labels: &["result"],
         help: "Configurations that were read while the daemon ran: result is applied or refused",
-        figures: Other(other::reloads),
+        figures: Computed(computed::reloads),
     },
     Metric {
         name: "kvqueue_config_last_reload_timestamp_seconds",
         kind: Gauge,
         labels: &[],
         help: "When the configuration in force was read, in seconds since 1970",
-        figures: Other(other::loaded),
+        figures: Computed(computed::loaded),
     },
     Metric {
         name: "kvqueue_config_refused",
         kind: Gauge,
         labels: &[],
         help: "1 while the last configuration that was read is not in force because it was refused",
-        figures: Other(other::refused),
+        figures: Computed(computed::refused),
     },
     Metric {
         name: "kvqueue_database_up",
         kind: Gauge,
         labels: &[],
         help: "1 while the database answers",
-        figures: Other(other::database),
+        figures: Computed(computed::database),
     },
     Metric {
         name: "kvqueue_database_probe_seconds",
         kind: Gauge,
         labels: &[],
         help: "How long the database's last answer to a read took",
-        figures: Other(other::probe),
+        figures: Computed(computed::probe),
     },
     Metric {
         name: "kvqueue_disk_free_bytes",
         kind: Gauge,
         labels: &[],
         help: "Free space on the disk of an embedded database",
-        figures: Other(other::disk_free),
+        figures: Computed(computed::disk_free),
     },
     Metric {
         name: "kvqueue_disk_min_free_bytes",
         kind: Gauge,
         labels: &[],
         help: "min-free-space: pushes are refused while less is free; 0 without a limit",
-        figures: Other(other::disk_min_free),
+        figures: Computed(computed::disk_min_free),
     },
     Metric {
         name: "kvqueue_disk_reusable_bytes",
         kind: Gauge,
         labels: &[],
         help: "Free space in the file of an embedded database, which counts as free for min-free-space; 0 if another process hosts it",
-        figures: Other(other::disk_reusable),
+        figures: Computed(computed::disk_reusable),
     },
     Metric {
         name: "kvqueue_pushes_refused",
         kind: Gauge,
         labels: &[],
         help: "1 while pushes are refused because an embedded database has too little disk space",
-        figures: Other(other::pushes_refused),
+        figures: Computed(computed::pushes_refused),
     },
     Metric {
         name: "kvqueue_http_requests_total",
-        kind: Counter,
+        kind: MetricType::Counter,
         labels: &["route", "code"],
         help: "Answers to HTTP requests",
         figures: Requests,
     },
     Metric {
         name: "kvqueue_log_dropped_total",
-        kind: Counter,
+        kind: MetricType::Counter,
         labels: &[],
         help: "Log messages that were dropped because the log's reader was too slow, or because writing failed",
-        figures: Other(other::log_dropped),
+        figures: Computed(computed::log_dropped),
     },
     Metric {
         name: "process_start_time_seconds",
         kind: Gauge,
         labels: &[],
         help: "When the process started, in seconds since 1970",
-        figures: Other(other::started),
+        figures: Computed(computed::started),
     },
     Metric {
         name: "process_cpu_seconds_total",
-        kind: Counter,
+        kind: MetricType::Counter,
         labels: &[],
         help: "CPU time of all threads, of the user and of the system",
-        figures: Other(other::cpu),
+        figures: Computed(computed::cpu),
     },
     Metric {
         name: "process_resident_memory_bytes",
         kind: Gauge,
         labels: &[],
         help: "Memory that is resident",
-        figures: Other(other::memory),
+        figures: Computed(computed::memory),
     },
     Metric {
         name: "process_open_fds",
         kind: Gauge,
         labels: &[],
         help: "Open file descriptors",
-        figures: Other(other::files),
+        figures: Computed(computed::files),
     },
 ];
+
+/// The upper bounds of the buckets of durations, in seconds: from a transaction of an embedded database to a minute's work.
+const BUCKETS: [f64; 16] =
+    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
+
+/// The meters of one queue since the process started. A queue keeps them when its settings change.
+#[derive(Debug, Default)]
+pub(crate) struct QueueMeters {
+    /// Items that fetches brought.
+    pub(crate) fetched: Counter,
+    /// Fetches that brought items.
+    pub(crate) fetches_items: Counter,
+    /// Fetches that found none.
+    pub(crate) fetches_empty: Counter,
+    /// Fetches that the database refused.
+    pub(crate) fetches_failed: Counter,
+    /// Attempts of fetches that conflicted with another process.
+    pub(crate) conflicts: Counter,
+    /// Items that are done.
+    pub(crate) done: Counter,
+    /// Items that failed and are tried again.
+    pub(crate) retried: Counter,
+    /// Items that failed for good by their handler. The sweeper's are not counted here.
+    pub(crate) dead: Counter,
+    /// Items that were released.
+    pub(crate) released: Counter,
+    /// Items whose outcome this process does not know: their lease was lost, or with at-most-once delivery their handler failed.
+    pub(crate) lost: Counter,
+    /// Watches that fired.
+    pub(crate) wakeups: Counter,
+    /// Consumers that failed and were replaced.
+    pub(crate) restarts: Counter,
+    /// Leases that were lost.
+    pub(crate) leases_lost: Counter,
+    /// Scheduled items that became ready.
+    pub(crate) promoted: Counter,
+    /// Items of expired leases that are ready again.
+    pub(crate) returned: Counter,
+    /// Items of expired leases that are dead after their last attempt.
+    pub(crate) swept_dead: Counter,
+    /// Items that another program took; this process cleared their records.
+    pub(crate) orphaned: Counter,
+    /// Items that handlers have now.
+    pub(crate) in_flight: InFlight,
+    /// A fetch that brought items, from its first attempt to its commit.
+    pub(crate) fetch_seconds: Seconds,
+    /// One call of the handler.
+    pub(crate) handle_seconds: Seconds,
+    /// A transaction that acknowledges items.
+    pub(crate) acknowledge_seconds: Seconds,
+    /// From the push of an item to the first call of its handler. For a scheduled item that includes the wait for its time.
+    pub(crate) start_seconds: Seconds,
+}
+
+/// Durations.
+#[derive(Debug)]
+pub(crate) struct Seconds(Histogram);
+
+impl Seconds {
+    pub(crate) fn observe(&self, seconds: f64) {
+        self.0.observe(seconds);
+    }
+}
+
+impl Default for Seconds {
+    fn default() -> Self {
+        Self(Histogram::new(BUCKETS))
+    }
+}
+
+impl QueueMeters {
+    /// Items are acknowledged, durably, with these outcomes.
+    pub(crate) fn acknowledged<'a>(&self, outcomes: impl Iterator<Item = &'a ItemOutcome>) {
+        let [mut done, mut retried, mut dead, mut released] = [0; 4];
+        for outcome in outcomes {
+            *match outcome {
+                ItemOutcome::Done => &mut done,
+                ItemOutcome::Retry { .. } => &mut retried,
+                ItemOutcome::Dead(_) => &mut dead,
+                ItemOutcome::Release => &mut released,
+            } += 1;
+        }
+        let cells = [&self.done, &self.retried, &self.dead, &self.released];
+        for (cell, more) in cells.into_iter().zip([done, retried, dead, released]) {
+            if more > 0 {
+                cell.inc_by(more);
+            }
+        }
+    }
+
+    /// A sweep moved items.
+    pub(crate) fn swept(&self, moved: &SweepCounts) {
+        self.promoted.inc_by(moved.promoted as u64);
+        self.returned.inc_by(moved.returned as u64);
+        self.swept_dead.inc_by(moved.dead as u64);
+        self.orphaned.inc_by(moved.orphans as u64);
+    }
+
+    /// Items that are done or dead.
+    pub(crate) fn finished(&self) -> u64 {
+        self.done.get() + self.dead.get()
+    }
+}

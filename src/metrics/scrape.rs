@@ -70,7 +70,7 @@ impl Collector for Scrape {
 impl Scrape {
     fn write(&self, samples: &mut Samples<'_>) {
         match &samples.metric.figures {
-            Figures::Other(write) => write(self, samples),
+            Figures::Computed(write) => write(self, samples),
             Figures::Requests => {}
             Figures::Queue(read) => {
                 self.queues.iter().for_each(|(name, meters)| samples.counter(&[name], read(meters).get()));

@@ -5,10 +5,9 @@
 //! recipe's layout, which has no counters, all keys. It conflicts with no other transaction. `schedule`
 //! bounds its cost, however many items the queue has.
 
+pub(crate) mod disk_space;
 mod poller;
-mod sample;
 mod schedule;
-pub(crate) mod space;
 #[cfg(test)]
 mod tests;
 

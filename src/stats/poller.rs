@@ -1,4 +1,5 @@
-//! The stats poller: its knowledge of the queues, and one round of reading.
+//! The stats poller: what it knows of the queues, and a round of reading them. Its reads conflict with no other
+//! transaction.
 
 use std::{
     collections::BTreeMap,
@@ -7,19 +8,16 @@ use std::{
 };
 
 use foundationdb::{Database, FdbError};
-use futures::{StreamExt, stream};
-use kvqueue_queue::{Queue, QueueError};
+use futures::{StreamExt, future::join3, stream};
+use kvqueue_queue::{Counts, ItemId, Queue, QueueError};
 use tokio::time::timeout;
 
-use super::{
-    sample,
-    schedule::{self, PERIOD, Reading, VIEWED_PERIOD},
-};
+use super::schedule::{self, PERIOD, Reading, VIEWED_PERIOD};
 use crate::{
     causes::with_causes,
     config::Config,
     database::{STORAGE_FAILED, storage_failure},
-    status::DaemonStatus,
+    status::{DaemonStatus, QueueStats},
 };
 
 /// A database that does not say its version within this time does not answer.
@@ -128,7 +126,7 @@ impl StatsPoller {
     /// wrong with it, or nothing if it does not answer.
     async fn read(&mut self, due: &[Arc<str>]) -> Result<Duration, Option<String>> {
         let began = Instant::now();
-        let version = match timeout(VERSION_TIMEOUT, sample::version(&self.db)).await {
+        let version = match timeout(VERSION_TIMEOUT, version(&self.db)).await {
             Ok(Ok(version)) => version,
             Ok(Err(error)) => return Err(Some(error.to_string())),
             Err(_) => return Err(None),
@@ -137,7 +135,7 @@ impl StatsPoller {
         let (db, queues) = (&self.db, &self.queues);
         let samples = due.iter().map(|name| async move {
             let began = Instant::now();
-            let sampled = timeout(SAMPLE_TIMEOUT, sample::sample(db, &queues[name].queue, version)).await;
+            let sampled = timeout(SAMPLE_TIMEOUT, sample(db, &queues[name].queue, version)).await;
             (name, sampled, Reading { began, took: began.elapsed() })
         });
         let samples: Vec<_> = stream::iter(samples).buffer_unordered(AT_ONCE).collect().await;
@@ -168,4 +166,54 @@ fn failed(queue: &str, error: &QueueError) -> Option<String> {
     );
     let is_storage = error.database().map(FdbError::code) == Some(STORAGE_FAILED);
     is_storage.then(|| format!("its storage failed: {}", storage_failure()))
+}
+
+/// Database versions in a second.
+const VERSIONS: u64 = 1_000_000;
+
+/// The version to read at. All queues of a round are read as of one.
+async fn version(db: &Database) -> Result<i64, FdbError> {
+    db.create_trx()?.get_read_version().await
+}
+
+/// The statistics of a queue at this version.
+async fn sample(db: &Database, queue: &Queue, version: i64) -> Result<QueueStats, QueueError> {
+    let tr = db.create_trx()?;
+    tr.set_read_version(version);
+    let (counts, oldest, versions) =
+        join3(queue.counts(&tr), queue.oldest(&tr), queue.check_versions(&tr)).await;
+    let (counts, oldest) = (counts?, oldest?);
+    let versions_went_back = match versions {
+        Err(QueueError::VersionsWentBack { .. }) => true,
+        versions => versions.map(|()| false)?,
+    };
+    let Counts { ready, running, waiting, dead, done, pushed } = counts;
+    let oldest = oldest.and_then(|id| age(&id, version));
+    Ok(QueueStats { ready, running, waiting, dead, done, pushed, oldest, versions_went_back })
+}
+
+/// How long ago an item was pushed, if its id has a stamp: a stamp is a version, and versions count
+/// microseconds.
+fn age(id: &ItemId, version: i64) -> Option<Duration> {
+    let pushed = id.stamp()?.version();
+    let versions = u64::try_from(version).ok()?.saturating_sub(pushed);
+    Some(Duration::from_secs_f64(versions as f64 / VERSIONS as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use kvqueue_queue::Stamp;
+
+    use super::*;
+
+    #[test]
+    fn the_age_of_an_item_comes_from_its_version() {
+        let mut stamp = [0; Stamp::LEN];
+        stamp[..8].copy_from_slice(&4_000_000_u64.to_be_bytes());
+        let id = ItemId::from(Stamp::from(stamp));
+        assert_eq!(age(&id, 5_500_000), Some(Duration::from_millis(1_500)));
+        // Read as of a moment before.
+        assert_eq!(age(&id, 1), Some(Duration::ZERO));
+        assert_eq!(age(&"x01".parse().unwrap(), 5_500_000), None);
+    }
 }

@@ -21,6 +21,11 @@ pub(crate) enum Phase {
     Draining,
 }
 
+/// The name of a phase or a state, as JSON has it.
+pub(crate) fn json_name(value: &impl Serialize) -> Option<String> {
+    Some(serde_json::to_value(value).ok()?.as_str()?.to_owned())
+}
+
 /// The daemon at one moment. Times of day are milliseconds since 1970, ages are in seconds, rates in items a second.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Snapshot {

@@ -2,7 +2,6 @@
 //! systemd's notifications and the log read it.
 
 mod consumer;
-mod heartbeat;
 mod history;
 mod json;
 mod liveness;
@@ -21,13 +20,13 @@ use kvqueue_queue::ItemId;
 use tokio::sync::watch;
 
 pub(crate) use consumer::{Activity, ConsumerState, ConsumerStatus};
-pub(crate) use heartbeat::Heartbeat;
 pub(crate) use history::Sample;
 #[cfg(test)]
 pub(crate) use json::QueueStatsJson;
 pub(crate) use json::{
-    ConfigJson, ConsumerJson, DatabaseJson, PauseJson, Phase, QueueJson, Snapshot, SpaceJson,
+    ConfigJson, ConsumerJson, DatabaseJson, PauseJson, Phase, QueueJson, Snapshot, SpaceJson, json_name,
 };
+pub(crate) use liveness::Heartbeat;
 pub(crate) use queue::QueueStats;
 pub(crate) use summary::Summary;
 pub(crate) use viewers::Viewers;

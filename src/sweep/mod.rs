@@ -4,9 +4,8 @@
 //! Every daemon sweeps its queues. They do not get in each other's way: [`kvqueue_queue::Sweeper`] sees to that, and
 //! each waits for a random moment before it acts.
 
-mod pause;
-mod queue;
-mod tokens;
+mod delay;
+mod sweeps;
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +14,7 @@ use kvqueue_queue::{RetryPolicy, SweepRules};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::{config::QueueConfig, consumer::runtime::NamedQueue, daemon::aside};
+use crate::{config::QueueConfig, consumer::runtime::NamedQueue, daemon::background};
 
 /// A transaction that takes longer is given up, and tried again later.
 const POLICY: RetryPolicy = RetryPolicy { max_attempts: None, timeout: Some(Duration::from_secs(60)) };
@@ -33,10 +32,11 @@ impl Sweeping {
         let (rules, follow) = watch::channel(rules);
         let stop = CancellationToken::new();
         let stopped = stop.clone();
-        tokio::spawn(aside::restarted("sweeper", move || {
+        tokio::spawn(background::restarted("sweeper", move || {
             let (queue, follow, stopped) = (queue.clone(), follow.clone(), stopped.clone());
             tokio::spawn(async move {
-                join(queue::sweep(&queue, follow, &stopped), tokens::sweep(&queue, &stopped)).await;
+                join(sweeps::sweep_items(&queue, follow, &stopped), sweeps::sweep_sessions(&queue, &stopped))
+                    .await;
             })
         }));
         Self { rules, _stop: stop.drop_guard() }

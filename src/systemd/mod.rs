@@ -12,7 +12,7 @@ mod liveness;
 mod notifier;
 mod probe;
 mod reporter;
-mod status;
+mod status_line;
 
 use std::{
     sync::Arc,

@@ -9,7 +9,7 @@ use sd_notify::NotifyState;
 
 use super::{
     notifier::{Notifier, OnFull},
-    status::{self, Rate},
+    status_line::{self, Rate},
 };
 use crate::{
     lifecycle::DRAIN_TAIL,
@@ -126,7 +126,7 @@ impl Reporter {
         let summary = self.status.summary();
         let rate = sent.rate.at(now, summary.finished);
         let drain_left = self.status.drain_ends().map(|ends| ends.saturating_duration_since(now));
-        status::line(&summary, rate, drain_left, stuck)
+        status_line::line(&summary, rate, drain_left, stuck)
     }
 
     /// In a drain, from time to time: a request to wait longer for the stop.

@@ -18,7 +18,7 @@ use tracing_subscriber::{
     layer::Layer,
 };
 
-use super::{Boxed, out::Out};
+use super::{Boxed, destination::Out};
 
 /// Writes lines to this, which is stderr.
 pub(super) fn layer(out: Out) -> Boxed {

@@ -1,24 +1,26 @@
 //! Logs, to stderr or to the journal, and a span for each item.
 
+mod destination;
 #[cfg(test)]
 mod events;
-mod fields;
 mod human;
 mod journal;
-mod json;
 mod level;
-mod list;
 #[cfg(feature = "otel")]
 pub(crate) mod otel;
-mod out;
-mod output;
 pub(crate) mod span;
+mod structured;
 #[cfg(test)]
 mod tests;
 mod traceparent;
 mod writer;
 
-use std::any::Any;
+use std::{
+    any::Any,
+    env, fs,
+    io::{self, IsTerminal},
+    os::{fd::AsFd, linux::fs::MetadataExt},
+};
 
 use kvqueue_queue::Item;
 use tracing_subscriber::{
@@ -27,20 +29,18 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
-pub(crate) use self::traceparent::{NO_TRACE_PARENT, is_trace_parent};
 use self::{
-    fields::Gathered,
-    json::Json,
-    out::{Out, to_stderr},
-    output::Output,
+    destination::{Out, to_stderr},
+    structured::{Gathered, Json},
     traceparent::TraceParent,
 };
-use crate::config::{ConfigError, Log};
+use crate::config::{ConfigError, Log, LogFormat};
 
+pub(crate) use self::traceparent::{NO_TRACE_PARENT, is_trace_parent};
+
+pub(crate) use destination::{dropped, flush, note};
 pub(crate) use level::parse as parse_level;
 pub use level::set as set_level;
-pub(crate) use list::listed;
-pub(crate) use out::{dropped, flush, note};
 pub use span::TARGET as SPAN_TARGET;
 
 /// A layer that gets events and spans.
@@ -162,4 +162,71 @@ fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {
 pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<&str>().copied();
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}
+
+/// Where events go.
+enum Output {
+    Human,
+    Json,
+    Journal,
+}
+
+impl Output {
+    /// The output of a setting. `auto` is the journal if stderr goes there anyway, and otherwise
+    /// lines for people.
+    fn of(format: LogFormat) -> Result<Self, ConfigError> {
+        match format {
+            LogFormat::Human => Ok(Self::Human),
+            LogFormat::Json => Ok(Self::Json),
+            LogFormat::Journald => journal::probe().map(|()| Self::Journal).map_err(|error| {
+                ConfigError::value(
+                    "log.format",
+                    "\"journald\"",
+                    format!("there is no journal to write to: {error}"),
+                    "use \"auto\", \"human\" or \"json\", or run it where systemd-journald runs",
+                )
+            }),
+            // A journal that takes lines and no messages is one of another kind.
+            LogFormat::Auto if is_journal() => Ok(journal::probe().map_or(Self::Human, |()| Self::Journal)),
+            LogFormat::Auto => Ok(Self::Human),
+        }
+    }
+}
+
+/// Whether stderr is the journal's: systemd names it in the environment, which may have been handed on to something that writes
+/// elsewhere.
+fn is_journal() -> bool {
+    let Some(named) = env::var("JOURNAL_STREAM").ok().and_then(|text| device_and_inode(&text)) else {
+        return false;
+    };
+    if io::stderr().is_terminal() {
+        return false;
+    }
+    let stderr = io::stderr().as_fd().try_clone_to_owned();
+    let there = stderr.and_then(|stderr| fs::File::from(stderr).metadata());
+    there.is_ok_and(|there| named == (there.st_dev(), there.st_ino()))
+}
+
+/// `8:1234`, in decimal.
+fn device_and_inode(text: &str) -> Option<(u64, u64)> {
+    let (device, inode) = text.split_once(':')?;
+    Some((device.parse().ok()?, inode.parse().ok()?))
+}
+
+/// A list is cut before it gets longer, in bytes. journald splits lines of more than 48 KiB.
+const LONGEST_LIST: usize = 4 << 10;
+
+/// Names with commas between them. A long list is cut: the first ones, and how many more there are.
+pub(crate) fn listed(names: &[impl AsRef<str>]) -> String {
+    let mut text = String::new();
+    for (at, name) in names.iter().map(AsRef::as_ref).enumerate() {
+        if at > 0 && text.len() + name.len() > LONGEST_LIST {
+            return format!("{text} and {} more", names.len() - at);
+        }
+        if at > 0 {
+            text.push_str(", ");
+        }
+        text.push_str(name);
+    }
+    text
 }

@@ -10,7 +10,10 @@ use tracing_subscriber::{
     layer::{Layer, SubscriberExt},
 };
 
-use super::{fields::Gathered, json::Json, level, span};
+use super::{
+    level, span,
+    structured::{Gathered, Json},
+};
 use crate::testing::Sample;
 
 /// A log in memory.
@@ -153,4 +156,23 @@ fn values_keep_their_type_and_the_event_s_own_fields_win() {
         "huge": u128::MAX.to_string(), "path": "\"a\\n\\\"b\\\"\"", "error": "it\tfailed",
     });
     assert_eq!(lines[0], wanted);
+}
+
+#[test]
+fn device_and_inode_name_the_stream_of_the_journal() {
+    assert_eq!(super::device_and_inode("8:1234"), Some((8, 1_234)));
+    for wrong in ["", "8", "8:", "a:b", "8:1:2", "-8:1"] {
+        assert_eq!(super::device_and_inode(wrong), None, "{wrong}");
+    }
+}
+
+#[test]
+fn a_long_list_is_cut_and_counted() {
+    assert_eq!(super::listed(&[""; 0]), "");
+    assert_eq!(super::listed(&["a", "b.c"]), "a, b.c");
+    let names: Vec<_> = (0..10_000).map(|number| format!("queues.number-{number}")).collect();
+    let text = super::listed(&names);
+    assert!(text.len() <= super::LONGEST_LIST + 32, "{}", text.len());
+    let shown = text.matches("queues.").count();
+    assert!(shown > 100 && text.ends_with(&format!(" and {} more", 10_000 - shown)), "{text}");
 }

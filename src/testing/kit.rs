@@ -1,16 +1,16 @@
-//! A handler in a test.
+//! A handler in a test: calls it as the daemon does, with a transaction for exactly-once delivery.
 
 use std::{
     sync::{Arc, LazyLock},
     time::Duration,
 };
 
-use foundationdb::Transaction;
+use foundationdb::{FdbError, Transaction};
 use kvqueue_queue::Item;
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
-use super::{Sample, TestDatabase, exactly_once};
+use super::{Sample, TestDatabase};
 use crate::{
     daemon::handler_pool,
     handlers::{AnyHandler, BatchHandler, Context, Handler, Outcome, StopRequest, call},
@@ -32,7 +32,7 @@ pub struct Kit {
     cancelled: CancellationToken,
     stop: StopRequest,
     database: Option<TestDatabase>,
-    pub(super) conflicts: u32,
+    conflicts: u32,
 }
 
 impl Kit {
@@ -132,7 +132,7 @@ impl Kit {
         let running = POOL.spawn(async move {
             match kit.database.clone() {
                 None => kit.call(&items, None).await,
-                Some(database) => exactly_once::run(&kit, &database, &items).await,
+                Some(database) => until_committed(&kit, &database, &items).await,
             }
         });
         running.await.expect("the handler's panics are contained")
@@ -156,5 +156,47 @@ impl Kit {
         };
         let ended = call(&self.handling, items.clone(), context, self.timeout).await;
         ended.outcomes(items.len(), &Outcome::Release)
+    }
+}
+
+/// How often a call is made again when its transaction does not commit.
+const MAX_RUNS: u32 = 100;
+
+/// FoundationDB's `not_committed`.
+const CONFLICT: i32 = 1020;
+
+/// With exactly-once delivery: calls the handler until the transaction of a call commits, or no item is done.
+async fn until_committed(kit: &Kit, database: &TestDatabase, items: &Arc<[Item]>) -> Vec<Outcome> {
+    let failed = |error: FdbError| vec![Outcome::retry(error); items.len()];
+    let mut tr = match database.create_trx() {
+        Ok(tr) => tr,
+        Err(error) => return failed(error),
+    };
+    for run in 0..MAX_RUNS {
+        let shared = Arc::new(tr);
+        let outcomes = kit.call(items, Some(shared.clone())).await;
+        if !outcomes.contains(&Outcome::Done) {
+            return outcomes;
+        }
+        let Some(own) = Arc::into_inner(shared) else {
+            return vec![Outcome::retry("the handler did not let go of its transaction"); items.len()];
+        };
+        tr = match commit(own, run < kit.conflicts).await {
+            Ok(None) => return outcomes,
+            Ok(Some(again)) => again,
+            Err(error) => return failed(error),
+        };
+    }
+    vec![Outcome::Retry(format!("its transaction did not commit in {MAX_RUNS} attempts")); items.len()]
+}
+
+/// Commits, or returns a transaction to try again with.
+async fn commit(tr: Transaction, conflict: bool) -> Result<Option<Transaction>, FdbError> {
+    if conflict {
+        return tr.on_error(FdbError::from_code(CONFLICT)).await.map(Some);
+    }
+    match tr.commit().await {
+        Ok(_) => Ok(None),
+        Err(error) => error.on_error().await.map(Some),
     }
 }

@@ -60,7 +60,6 @@
 //! ```
 
 mod database;
-mod exactly_once;
 mod kit;
 mod sample;
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::{
 use rustix::process::geteuid;
 
 use super::findings::Findings;
-use crate::{config::Config, database::users, http::OTHERS};
+use crate::{config::Config, database::owner, http::OTHERS};
 
 const ABOUT: &str = "access";
 
@@ -60,15 +60,15 @@ fn owner(directory: &Path, findings: &mut Findings) {
     if !directory.exists() {
         return;
     }
-    if let Some((text, mend)) = users::foreign_file(directory) {
+    if let Some((text, mend)) = owner::foreign_file(directory) {
         findings.problem(ABOUT, format!("{text}, whose programs cannot open it"), mend);
     }
-    match users::another_users(directory) {
+    match owner::another_users(directory) {
         Some(text) => findings.note(ABOUT, text, "a directory is one user's"),
         None => {
             findings.fine(
                 ABOUT,
-                format!("the database belongs to this user, {}", users::name(geteuid().as_raw())),
+                format!("the database belongs to this user, {}", owner::name(geteuid().as_raw())),
             );
         }
     }

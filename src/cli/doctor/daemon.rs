@@ -5,7 +5,7 @@ use crate::{
     cli::{
         api_client::{ApiClient, AskError, READ_TIMEOUT, rough},
         globals::Globals,
-        status::{self, Figures, QueueFigures, fitting},
+        status::{self, Figures, LONGEST_NAME, QueueFigures, fitting},
     },
     config::{Config, Listen},
 };
@@ -13,10 +13,7 @@ use crate::{
 const ABOUT: &str = "daemon";
 
 /// Longer texts of a daemon are cut.
-const TEXT: usize = 400;
-
-/// Longer names of queues are cut.
-const NAME: usize = 40;
+pub(super) const LONGEST_TEXT: usize = 400;
 
 /// The most paused queues that are named.
 const NAMED: usize = 5;
@@ -71,8 +68,8 @@ fn silent(error: &anyhow::Error, at: &str, findings: &mut Findings) {
             "look what listens there; http.listen gives the daemon another address",
         ),
         Some(AskError::Refused { message, fix, .. }) => {
-            let text = format!("the one at {at} does not say how it is: {}", fitting(message, TEXT));
-            findings.note(ABOUT, text, fitting(fix, TEXT));
+            let text = format!("the one at {at} does not say how it is: {}", fitting(message, LONGEST_TEXT));
+            findings.note(ABOUT, text, fitting(fix, LONGEST_TEXT));
         }
         Some(AskError::Elsewhere { theirs, ours, .. }) => findings.note(
             ABOUT,
@@ -92,31 +89,35 @@ fn judge(figures: &Figures, at: &str, findings: &mut Findings) {
     if not_ready.is_empty() {
         findings.fine(ABOUT, format!("{who}, is ready"));
     } else {
-        let why: Vec<_> = not_ready.iter().map(|why| fitting(why, TEXT)).collect();
+        let why: Vec<_> = not_ready.iter().map(|why| fitting(why, LONGEST_TEXT)).collect();
         let text = format!("{who}, is not ready: {}", why.join("; "));
         findings.note(ABOUT, text, "kvqueue status says more, and so do its messages");
     }
     if let Some(refused) = &figures.config.refused {
-        let text = format!("it has not taken up its configuration: {}", fitting(refused, TEXT));
+        let text = format!("it has not taken up its configuration: {}", fitting(refused, LONGEST_TEXT));
         findings.note(ABOUT, text, "mend it, and then: kvqueue reload");
     }
     for it in &figures.queues {
-        let name = fitting(&it.queue, NAME);
+        let name = fitting(&it.queue, LONGEST_NAME);
         if let Some(unavailable) = &it.unavailable {
             let text = format!(
                 "the handler of queue \"{name}\" cannot work: {}",
-                fitting(&unavailable.reason, TEXT)
+                fitting(&unavailable.reason, LONGEST_TEXT)
             );
             let advice = "mend it, as the daemon's user finds it, with its directory and PATH; the daemon goes on trying, and the items wait";
             findings.problem(ABOUT, text, advice);
         }
         if let Some(error) = &it.fetch_error {
-            let text = format!("takes from queue \"{name}\" fail: {}", fitting(error, TEXT));
+            let text = format!("takes from queue \"{name}\" fail: {}", fitting(error, LONGEST_TEXT));
             findings.problem(ABOUT, text, "the daemon goes on trying; its log says more");
         }
     }
     for it in figures.queues.iter().filter(|it| it.is_frozen()).take(NAMED) {
-        let text = format!("frozen: {}: {}", fitting(&it.queue, NAME), fitting(it.pause_reason(), TEXT));
+        let text = format!(
+            "frozen: {}: {}",
+            fitting(&it.queue, LONGEST_NAME),
+            fitting(it.pause_reason(), LONGEST_TEXT)
+        );
         let advice = "use the queue in the database that it was moved to, and set `database` to that for daemons and producers; while it is \
                       being moved, wait";
         findings.note(ABOUT, text, advice);
@@ -136,7 +137,8 @@ fn judge(figures: &Figures, at: &str, findings: &mut Findings) {
 
 /// Such queues, if there are some.
 fn paused(queues: &[QueueFigures], is_paused: impl Fn(&QueueFigures) -> bool) -> Option<String> {
-    let names: Vec<_> = queues.iter().filter(|it| is_paused(it)).map(|it| fitting(&it.queue, NAME)).collect();
+    let names: Vec<_> =
+        queues.iter().filter(|it| is_paused(it)).map(|it| fitting(&it.queue, LONGEST_NAME)).collect();
     let more = match names.len().saturating_sub(NAMED) {
         0 => String::new(),
         more => format!(" and {more} more"),

@@ -11,9 +11,8 @@ use tokio::{runtime, time::timeout};
 use super::{
     Deadline,
     clock::{self, Moment},
-    counters::Counters,
     findings::{Findings, Found},
-    pauses::Pauses,
+    queues::{Counters, Pauses},
 };
 use crate::{
     cli::api_client::rough,

@@ -2,7 +2,7 @@
 
 use fdb_embedded::space::Space;
 
-use super::findings::Findings;
+use super::{daemon::LONGEST_TEXT, findings::Findings};
 use crate::{
     cli::status::{self, Figures, fitting},
     config::Config,
@@ -12,9 +12,6 @@ use crate::{
 const ABOUT: &str = "disk";
 
 const ADVICE: &str = "kvqueue status shows the figures";
-
-/// Longer texts of a daemon are cut.
-const TEXT: usize = 400;
 
 /// Looks at it. A daemon that has answered knows more: what is reusable in the database's file, and whether pushes are refused.
 pub(super) fn look(config: &Config, told: Option<Figures>, findings: &mut Findings) {
@@ -29,7 +26,11 @@ pub(super) fn look(config: &Config, told: Option<Figures>, findings: &mut Findin
     if let Some(space) = told.and_then(|figures| figures.database.space) {
         return match &space.pushes_refused {
             Some(why) => {
-                findings.problem(ABOUT, format!("pushes are refused: {}", fitting(why, TEXT)), ADVICE);
+                findings.problem(
+                    ABOUT,
+                    format!("pushes are refused: {}", fitting(why, LONGEST_TEXT)),
+                    ADVICE,
+                );
             }
             None => findings.fine(ABOUT, status::disk_figures(&space)),
         };

@@ -2,21 +2,26 @@
 
 mod access;
 mod clock;
-mod configuration;
-mod counters;
 mod daemon;
 mod database;
 mod disk;
 mod findings;
-mod pauses;
+mod queues;
 mod unit;
 
-use std::time::{Duration, Instant};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
+use self::{findings::Findings, queues::Pauses};
 use super::globals::Globals;
-use crate::{config::ConfigError, daemon::Daemon, exit::Exit, telemetry};
-use findings::Findings;
-use pauses::Pauses;
+use crate::{
+    config::{Config, ConfigError},
+    daemon::Daemon,
+    exit::Exit,
+    telemetry,
+};
 
 /// However little of `--timeout` is left, each party gets this long to answer.
 const LEAST: Duration = Duration::from_millis(250);
@@ -60,7 +65,7 @@ impl Args {
             Some(fault) => Err(fault.error),
             None => register(Daemon::new(config.clone())).warnings(),
         };
-        configuration::look(globals.config(), &config, checked.as_deref(), &mut findings);
+        look_at_configuration(globals.config(), &config, checked.as_deref(), &mut findings);
         // A level that is wrong has just been found.
         let _: Result<(), ConfigError> = telemetry::init_command(&config.log);
         let mut pauses = Pauses::default();
@@ -78,5 +83,37 @@ impl Args {
         unit::look(self.unit.as_deref(), globals.config(), config.shutdown_timeout, &mut findings);
         findings.print(globals.json)?;
         Ok(if findings.are_healthy() { Exit::Done } else { Exit::Failed })
+    }
+}
+
+/// Reports what `kvqueue config check` reports.
+fn look_at_configuration(
+    file: Option<&Path>,
+    config: &Config,
+    checked: Result<&[String], &ConfigError>,
+    findings: &mut Findings,
+) {
+    let from = file.map_or_else(
+        || "no file, only defaults and the environment".to_owned(),
+        |file| file.display().to_string(),
+    );
+    match checked {
+        Ok(warnings) => {
+            findings.fine("config", format!("{from}: valid, queues: {}", config.queues.len()));
+            for warning in warnings {
+                findings.note(
+                    "config",
+                    warning,
+                    "a daemon of another user, directory or PATH may see it differently",
+                );
+            }
+        }
+        Err(error) => {
+            findings.problem(
+                "config",
+                format!("{from}: {error}"),
+                "no daemon starts with it; kvqueue.toml(5) and `kvqueue config manual` have all keys",
+            );
+        }
     }
 }

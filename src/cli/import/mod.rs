@@ -16,17 +16,14 @@ use serde_json::Value;
 use self::{group::Groups, store::Account};
 use super::{
     client::Client,
-    frozen,
     globals::Globals,
+    line_reader::STDIN,
     ndjson::{Damage, Reader},
     output::{self, note},
     progress::{Progress, Size},
     target::Target,
 };
 use crate::exit::Exit;
-
-/// The name that stands for stdin.
-const STDIN: &str = "-";
 
 /// Add the items of an export to a queue
 #[derive(Debug, clap::Args)]
@@ -69,7 +66,7 @@ impl Args {
         let client = Client::open_or_create(globals)?;
         let queue = self.target.open(&client)?;
         // Before the input is checked, which may take long.
-        frozen::check(&client, &queue)?;
+        client.check_not_frozen(&queue)?;
         let size = self.size();
         let mut import = Import {
             client: &client,

@@ -7,7 +7,10 @@ use uuid::Uuid;
 
 use super::group::Group;
 use crate::{
-    cli::{client::Client, frozen, output},
+    cli::{
+        client::{Client, frozen},
+        output,
+    },
     database::Refused,
 };
 
@@ -52,7 +55,7 @@ pub(super) fn store(
         false => anyhow::Error::new(error).context("the database refused"),
     })?;
     let refused = |error: PushError| match error.frozen() {
-        Some(pause) => frozen::refused(queue, pause, "this group and those after it were not imported"),
+        Some(pause) => frozen(queue, pause, "this group and those after it were not imported"),
         None => error.into(),
     };
     let (placed, is_sure) = (done.value.map_err(refused)?, done.attempts.unknown == 0);

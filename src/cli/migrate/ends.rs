@@ -1,4 +1,5 @@
-//! The two databases that a queue is moved between, and transactions in them.
+//! The two databases that a queue is moved between, and transactions in them. The target's versions have to be as far as the
+//! source's: stamps of items are versions, and a queue is in their order.
 
 use std::{
     cell::Cell,
@@ -7,10 +8,10 @@ use std::{
 };
 
 use fdb_embedded::space::Space;
-use foundationdb::{Database, Transaction};
+use foundationdb::{Database, Transaction, options::TransactionOption};
 use kvqueue_queue::{QueueError, RetryPolicy, all_queues, retry};
 
-use super::error::MigrateError;
+use super::{error::MigrateError, report::Report};
 use crate::{
     cli::{client::created, globals::Globals},
     database::{Patience, Refused, Store, identity, missing, refusal},
@@ -24,17 +25,17 @@ pub(super) struct Ends {
     _store: Store,
 }
 
-/// One of them.
+/// One of the two databases.
 pub(super) struct End {
     pub(super) url: String,
     db: Arc<Database>,
     patience: Patience,
-    /// How long opening has taken: the first answer has so much less time.
+    /// How long opening has taken, which shortens the wait for the first answer.
     opening: Cell<Duration>,
 }
 
 impl Ends {
-    /// Opens both. Where there is no target yet it is created, if `creates` says so.
+    /// Opens both databases. Creates a missing target if `creates`.
     pub(super) fn open(
         globals: &Globals,
         from: &str,
@@ -89,7 +90,7 @@ impl End {
         Ok(self.patience().wait(&self.url, all_queues(&self.db, prefix, &policy)).await??)
     }
 
-    /// The version that it reads at now.
+    /// The current read version.
     pub(super) async fn version(&self) -> Result<i64, MigrateError> {
         self.transact(async |tr| Ok(tr.get_read_version().await?)).await
     }
@@ -115,5 +116,87 @@ impl End {
 
     pub(super) fn is_embedded(&self) -> bool {
         fdb_embedded::embedded_directory(&self.url).is_some()
+    }
+}
+
+/// FoundationDB's key for this, which `fdbcli`'s `advanceversion` sets too.
+const MIN_COMMIT_VERSION: &[u8] = b"\xff\xff/management/min_required_commit_version";
+
+/// How far ahead of the source the target is set, in versions: a minute of the source's.
+const LEAD: i64 = 60_000_000;
+
+/// How long a cluster may take to recover.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What to do about versions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Deed {
+    Nothing,
+    Advance(i64),
+    Refuse(i64),
+}
+
+fn decide(from: i64, to: i64, may_advance: bool) -> Deed {
+    let advance = from.saturating_add(LEAD);
+    match (from <= to, may_advance) {
+        (true, _) => Deed::Nothing,
+        (false, true) => Deed::Advance(advance),
+        (false, false) => Deed::Refuse(advance),
+    }
+}
+
+/// Returns a version of the source that the target has reached.
+///
+/// An embedded target is set ahead without an option: that takes no time, and only open transactions notice.
+pub(super) async fn ensure_versions(
+    ends: &Ends,
+    may_advance: bool,
+    report: &Report,
+) -> Result<i64, MigrateError> {
+    let (from, to) = (ends.from.version().await?, ends.to.version().await?);
+    match decide(from, to, may_advance || ends.to.is_embedded()) {
+        Deed::Nothing => {}
+        Deed::Advance(version) => {
+            report.note(format_args!(
+                "the target's versions go on from {version}, to be ahead of the source's"
+            ));
+            advance(&ends.to, version).await?;
+        }
+        Deed::Refuse(advance) => return Err(MigrateError::Behind { from, to, advance }),
+    }
+    Ok(from)
+}
+
+/// Makes versions go on from `version`, as `fdbcli` does. The commit's answer may be lost in the recovery that it causes,
+/// so the loop reads the version.
+async fn advance(end: &End, version: i64) -> Result<(), MigrateError> {
+    let began = Instant::now();
+    while end.version().await? < version {
+        if began.elapsed() > PATIENCE {
+            return Err(MigrateError::NotAdvanced(version));
+        }
+        end.transact(async |tr| {
+            tr.set_option(TransactionOption::SpecialKeySpaceEnableWrites)?;
+            if tr.get_read_version().await? < version {
+                tr.set(MIN_COMMIT_VERSION, version.to_string().as_bytes());
+            }
+            Ok(())
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_with_lower_versions_is_advanced_or_refused() {
+        assert_eq!(decide(5, 5, false), Deed::Nothing);
+        assert_eq!(decide(5, 6, true), Deed::Nothing);
+        assert_eq!(decide(6, 5, true), Deed::Advance(60_000_006));
+        assert_eq!(decide(6, 5, false), Deed::Refuse(60_000_006));
+        assert_eq!(decide(i64::MAX, 5, true), Deed::Advance(i64::MAX));
     }
 }

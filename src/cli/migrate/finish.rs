@@ -12,10 +12,10 @@ use tokio::time::sleep;
 use twox_hash::xxhash3_128;
 
 use super::{
-    compare::{self, Compared},
+    ends,
     error::MigrateError,
     moving::Moving,
-    versions,
+    rows::{self, Compared},
 };
 use crate::consumer::clock::now;
 
@@ -29,7 +29,7 @@ const PASSES: u32 = 4;
 async fn marks(moving: &Moving<'_>, tr: &Transaction, snapshot: bool) -> Result<Marks, QueueError> {
     let counters = migration::counters(&moving.queue, tr, snapshot).await?;
     let mut digest = xxhash3_128::Hasher::new();
-    let mut visit = |key: &[u8], value: &[u8]| compare::add_to(&mut digest, key, value);
+    let mut visit = |key: &[u8], value: &[u8]| rows::add_to(&mut digest, key, value);
     migration::visit_marks(&moving.queue, tr, snapshot, &mut visit).await?;
     Ok(Marks { counters, digest: digest.finish_128().to_be_bytes() })
 }
@@ -44,7 +44,7 @@ pub(super) async fn settle(
     for _ in 0..PASSES {
         if record.phase == Phase::Comparing {
             let marks = moving.ends.from.transact(async |tr| marks(moving, tr, true).await).await?;
-            let pass = compare::pass(moving, Some(&record)).await?;
+            let pass = rows::compare(moving, Some(&record)).await?;
             if pass.differing > 0 {
                 moving.report.mended(moving, pass.differing);
                 continue;
@@ -121,7 +121,7 @@ pub(super) async fn land(
 ) -> Result<(), MigrateError> {
     let queue = &moving.queue;
     // Whatever was pushed at the source since was not copied, so this is the last version that counts.
-    versions::ensure(moving.ends, may_advance, moving.report).await?;
+    ends::ensure_versions(moving.ends, may_advance, moving.report).await?;
     let source = moving.ends.from.transact(async |tr| migration::record(queue, tr).await).await?;
     let pause = source.and_then(|record| record.pause);
     let arrived = Record { phase: Phase::Arrived, marks: Marks::default(), ..record.clone() };

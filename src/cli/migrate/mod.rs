@@ -2,16 +2,13 @@
 //!
 //! `docs/MIGRATE.md` says how the phases make a move that a kill at any moment cannot turn into a loss.
 
-mod compare;
-mod copy;
+mod begin;
 mod ends;
 mod error;
 mod finish;
 mod moving;
-mod open;
 mod report;
-mod start;
-mod versions;
+mod rows;
 
 use std::{
     collections::BTreeSet, convert::Infallible, ffi::OsString, os::unix::ffi::OsStrExt, time::Duration,
@@ -25,11 +22,11 @@ use crate::{
     config::{Config, KindName, QueueConfig, absolute_database, duration},
     exit::Exit,
 };
+use begin::Start;
 use ends::Ends;
 pub(super) use error::MigrateError;
 use moving::Moving;
 use report::Report;
-use start::Start;
 
 /// Move queues to another database
 ///
@@ -103,7 +100,7 @@ impl Args {
         for queue in queues {
             if self.verify_only {
                 let moving = Moving { ends, queue, run: [0; 16], report, frozen_by: 0 };
-                let compared = compare::pass(&moving, None).await?;
+                let compared = rows::compare(&moving, None).await?;
                 report.finish();
                 if !report::compared(globals.json, &moving, &compared)? {
                     exit = Exit::Failed;
@@ -129,22 +126,22 @@ impl Args {
         ends: &Ends,
         report: &Report,
     ) -> anyhow::Result<()> {
-        let found = open::look(ends, &queue).await?;
-        let start = start::decide(&found, self.again, moving::printable(queue.name()))?;
+        let found = begin::look(ends, &queue).await?;
+        let start = begin::decide(&found, self.again, moving::printable(queue.name()))?;
         if !matches!(start, Start::Done(_)) {
-            versions::ensure(ends, self.advance_versions, report).await?;
+            ends::ensure_versions(ends, self.advance_versions, report).await?;
         }
-        let (moving, mut record) = open::claim(ends, queue, &found, (start, report)).await?;
+        let (moving, mut record) = begin::claim(ends, queue, &found, (start, report)).await?;
         let mut compared = None;
         if record.phase != Phase::Arrived {
             if record.rows > 0 {
                 report.note(format_args!("{}: going on behind {} rows", moving.name(), record.rows));
             }
             if record.phase != Phase::Equal {
-                open::wait_for_leases(&moving, self.wait).await?;
+                begin::wait_for_leases(&moving, self.wait).await?;
             }
             if record.phase == Phase::Copying {
-                record = copy::copy(&moving, record).await?;
+                record = rows::copy(&moving, record).await?;
             }
             (record, compared) = finish::settle(&moving, record).await?;
             finish::land(&moving, &record, self.advance_versions).await?;

@@ -11,7 +11,7 @@ use kvqueue_queue::migration::Tally;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::{compare::Compared, moving::Moving};
+use super::{moving::Moving, rows::Compared};
 use crate::cli::{globals::Globals, output};
 
 /// The shortest time that shows a progress bar.

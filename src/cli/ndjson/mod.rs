@@ -1,12 +1,10 @@
 //! A queue as lines of JSON: what `export` writes and `import` reads. `docs/TRANSFER.md` specifies it.
 
-mod end;
-mod header;
+mod frame;
 mod reader;
 mod record;
 
-pub(super) use end::Tally;
-pub(super) use header::Header;
+pub(super) use frame::{Header, Tally};
 pub(super) use reader::{Damage, Reader, Record};
 pub(super) use record::line;
 

@@ -4,8 +4,8 @@ use std::io::{self, BufRead};
 
 use kvqueue_queue::StoredItem;
 
-use super::{Header, MAX_LINE, Tally, end::End, record};
-use crate::cli::lines::{Line, next_line};
+use super::{Header, MAX_LINE, Tally, frame::End, record};
+use crate::cli::line_reader::{Line, next_line};
 
 /// An export cannot be read, or not to its end.
 #[derive(Debug, thiserror::Error)]

@@ -9,10 +9,7 @@ use std::{
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-use crate::cli::lines::{Line, next_line};
-
-/// The name that stands for stdin.
-pub(super) const STDIN: &str = "-";
+use crate::cli::line_reader::{Line, STDIN, next_line};
 
 /// Chunks read ahead.
 const AHEAD: usize = 4;

@@ -8,9 +8,11 @@ use std::{
 
 use kvqueue_queue::{Millis, NewItem, from_millis};
 
-use super::when::{self, When};
 use crate::{
-    cli::{UsageError, output},
+    cli::{
+        UsageError, output,
+        values::{self, When},
+    },
     telemetry,
 };
 
@@ -20,10 +22,10 @@ const HEADING: &str = "What goes with each item";
 #[derive(Debug, clap::Args)]
 pub(super) struct ItemOptions {
     /// Not before this delay is over, as in 5s or "1h 30m"
-    #[arg(long, help_heading = HEADING, value_name = "DURATION", allow_hyphen_values = true, value_parser = when::delay, conflicts_with = "at")]
+    #[arg(long, help_heading = HEADING, value_name = "DURATION", allow_hyphen_values = true, value_parser = values::delay, conflicts_with = "at")]
     delay: Option<When>,
     /// Not before this time: RFC 3339, or seconds since 1970
-    #[arg(long, help_heading = HEADING, value_name = "TIME", value_parser = when::at)]
+    #[arg(long, help_heading = HEADING, value_name = "TIME", value_parser = values::at)]
     at: Option<When>,
     /// Not if an item with this key waits, is delayed or is being handled; for a single item
     #[arg(long, help_heading = HEADING, value_name = "KEY")]

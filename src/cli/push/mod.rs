@@ -3,13 +3,10 @@
 //! A thread reads the input; the command groups what has arrived and pushes it, one transaction after the other, since
 //! their order is the order of the items. While a transaction is under way, the next group gathers.
 
-mod account;
 mod input;
 mod item_options;
-mod refusals;
-mod stream;
-mod when;
-mod whole;
+mod report;
+mod transactions;
 
 use std::{
     ffi::OsString,
@@ -22,21 +19,20 @@ use bytes::Bytes;
 use kvqueue_queue::{NewItem, PushError, PushOptions, Session};
 
 use self::{
-    account::Account,
     input::{Found, Input},
     item_options::ItemOptions,
-    refusals::Refusals,
+    report::{Account, Refusals},
 };
 use super::{
     DataError, UsageError,
-    client::Client,
-    frozen,
+    client::{Client, frozen},
     globals::Globals,
+    line_reader::STDIN,
     output,
     progress::{Progress, Size},
     target::Target,
 };
-use crate::{database::Refused, exit::Exit};
+use crate::{consumer::clock, database::Refused, exit::Exit};
 
 /// Push items onto a queue
 #[derive(Debug, clap::Args)]
@@ -74,7 +70,7 @@ impl Args {
             return Err(UsageError(help.to_owned()).into());
         }
         self.item_options.check()?;
-        if let Some(past) = self.item_options.past(when::now()).filter(|_| !globals.quiet) {
+        if let Some(past) = self.item_options.past(clock::now()).filter(|_| !globals.quiet) {
             output::note(format_args!("kvqueue: --at {past} is in the past, so the items are ready at once"));
         }
         let client = Client::open_or_create(globals)?;
@@ -93,9 +89,9 @@ impl Args {
         options.idempotency_key = self.idempotency_key.map(OsString::into_vec);
         let mut push = Push {
             client: &client,
-            session: Client::session(queue.clone()),
+            session: Session::new(queue.clone()),
             options,
-            template: self.item_options.template(when::now()),
+            template: self.item_options.template(clock::now()),
             account: Account::default(),
             refusals: Refusals::new(limit),
             progress: Progress::new(globals, "acknowledged", Size::Bytes(size)),
@@ -120,7 +116,7 @@ impl Args {
 
     /// How much there is to read, where that can be known.
     fn size(&self) -> Option<u64> {
-        let lines = self.lines.as_deref().filter(|path| *path != Path::new(input::STDIN))?;
+        let lines = self.lines.as_deref().filter(|path| *path != Path::new(STDIN))?;
         std::fs::metadata(lines).ok().filter(std::fs::Metadata::is_file).map(|found| found.len())
     }
 }
@@ -186,7 +182,7 @@ impl Push<'_> {
                 0 => "nothing was done".to_owned(),
                 _ => format!("{done} were pushed before, nothing since"),
             };
-            return frozen::refused(self.session.queue(), pause, &done);
+            return frozen(self.session.queue(), pause, &done);
         }
         if let Some(reused) = error.idempotency_key_reused() {
             return DataError(reused.to_string()).into();

@@ -2,9 +2,9 @@
 
 mod database;
 mod figures;
-mod others;
+mod format;
+mod other_queues;
 mod text;
-mod words;
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -22,9 +22,9 @@ use super::{
 use crate::{consumer::clock, exit::Exit};
 
 pub(super) use figures::{Figures, QueueFigures};
+use format::age;
+pub(super) use format::{LONGEST_NAME, fitting};
 pub(super) use text::{Line, Mood, Table, about, disk_figures};
-use words::age;
-pub(super) use words::fitting;
 
 /// The path of a daemon's figures.
 const STATUS: &str = "/api/v1/status";
@@ -55,7 +55,7 @@ impl Args {
             Ok((answer, figures, others)) => {
                 let exit = show(globals.json, &answer, &figures)?;
                 if !globals.json {
-                    print(others::line(&others).as_slice())?;
+                    print(other_queues::line(&others).as_slice())?;
                 }
                 Ok(exit)
             }
@@ -71,7 +71,7 @@ impl Args {
 /// The status of a daemon, and of the other queues in its database, or the reason why those are unknown.
 fn ask_all(daemon: &ApiClient) -> anyhow::Result<(Value, Figures, Vec<Value>)> {
     let (mut answer, figures) = ask(daemon)?;
-    let others = others::ask(daemon, &figures).unwrap_or_default();
+    let others = other_queues::ask(daemon, &figures).unwrap_or_default();
     answer["other_queues"] = others.as_slice().into();
     Ok((answer, figures, others))
 }

@@ -2,7 +2,7 @@
 
 use super::{
     figures::{Figures, QueueFigures, Space},
-    words::{UNKNOWN, age, fitting, rate},
+    format::{LONGEST_NAME, UNKNOWN, age, fitting, rate},
 };
 use crate::database::{limit, size};
 
@@ -64,8 +64,7 @@ const COLUMNS: [&str; 8] = ["READY", "OLDEST", "IN/S", "OUT/S", "RUNNING", "WAIT
 /// The columns that a narrow terminal omits, the least important one first.
 const SPARE: [&str; 5] = ["DONE", "IN/S", "OLDEST", "RUNNING", "OUT/S"];
 
-/// The longest name that is shown whole, and the shortest that names are cut to.
-const NAME: usize = 40;
+/// Names are not cut to fewer characters.
 const SHORT_NAME: usize = 12;
 
 /// The lines about the daemon itself. `now` is in milliseconds since 1970.
@@ -159,8 +158,12 @@ impl Table {
                     + 2
             })
             .collect();
-        let longest =
-            queues.iter().map(|queue| fitting(&queue.queue, NAME).chars().count()).max().unwrap_or(0).max(5);
+        let longest = queues
+            .iter()
+            .map(|queue| fitting(&queue.queue, LONGEST_NAME).chars().count())
+            .max()
+            .unwrap_or(0)
+            .max(5);
         let mut columns: Vec<_> = (0..COLUMNS.len()).collect();
         let all = |columns: &[usize]| columns.iter().map(|at| widths[*at]).sum::<usize>();
         for spare in SPARE {

@@ -5,16 +5,19 @@
 
 mod at_least_once;
 mod at_most_once;
-mod latency;
 pub(crate) mod outcome;
 
-use std::{ops::Range, sync::Arc, time::Instant};
+use std::{
+    ops::Range,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use foundationdb::Transaction;
 use kvqueue_queue::Item;
 use tokio_util::sync::CancellationToken;
 
-use super::{breaker::Tried, runtime::QueueRuntime};
+use super::{breaker::Tried, clock, fetch::VersionClock, runtime::QueueRuntime};
 use crate::{
     config::Delivery,
     handlers::{CallResult, Context, Interruption, Outcome, call},
@@ -105,8 +108,8 @@ impl Dispatcher {
     /// Measures how long new items have waited for the handler.
     fn begin(&self, items: &[Item]) {
         let now = Instant::now();
-        for item in items.iter().filter(|item| latency::is_new(item)) {
-            if let Some(waited) = latency::waited(item, &self.runtime.clock, now) {
+        for item in items.iter().filter(|item| is_new(item)) {
+            if let Some(waited) = waited(item, &self.runtime.clock, now) {
                 self.runtime.meters.start_seconds.observe(waited.as_secs_f64());
             }
         }
@@ -132,5 +135,32 @@ fn unavailable(outcome: &Outcome) -> Option<&str> {
     match outcome {
         Outcome::Unavailable(reason) => Some(reason),
         _ => None,
+    }
+}
+
+/// Whether this is the item's first attempt, and it never was a dead letter.
+fn is_new(item: &Item) -> bool {
+    item.attempt == 1 && item.meta.as_ref().is_none_or(|meta| meta.failures.is_empty() && meta.crashes == 0)
+}
+
+/// How long ago the item was pushed: by its stamp, or in a recipe's queue by the time that its
+/// producer stored, if it did.
+fn waited(item: &Item, clock: &VersionClock, now: Instant) -> Option<Duration> {
+    if let Some(stamp) = item.id.stamp() {
+        return clock.since(stamp.version(), now);
+    }
+    let pushed = item.meta.as_ref()?.enqueued_at?;
+    Some(Duration::from_millis(clock::now().saturating_sub(pushed)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Sample;
+
+    #[test]
+    fn pickup_latency_counts_only_first_attempts() {
+        let [first, second] = [1, 2].map(|attempt| Sample::new("").attempt(attempt).build());
+        assert!(is_new(&first) && !is_new(&second));
     }
 }

@@ -1,7 +1,6 @@
 //! Tests of the metrics, and of the documents that name them.
 
 mod counted;
-mod packaging;
-mod page;
+mod documents;
 mod sample;
 mod written;

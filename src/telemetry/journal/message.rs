@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 use tracing::{Level, Metadata};
 
-use crate::telemetry::fields::Fields;
+use crate::telemetry::structured::Fields;
 
 /// The longest value in bytes. Of a longer one the beginning is kept, with a mark.
 const LONGEST: usize = 16 << 10;
@@ -113,7 +113,7 @@ mod tests {
     use tracing_subscriber::layer::SubscriberExt;
 
     use super::*;
-    use crate::telemetry::fields::{Format, Gathered};
+    use crate::telemetry::structured::{Format, Gathered};
 
     /// Keeps the messages of events.
     #[derive(Clone, Default)]

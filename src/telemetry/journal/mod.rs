@@ -11,8 +11,8 @@ use tracing::Event;
 
 use self::{message::Message, socket::Socket};
 use super::{
-    fields::{Fields, Format},
-    out::Out,
+    destination::Out,
+    structured::{Fields, Format},
     writer::{Batch, Sink},
 };
 

@@ -1,0 +1,104 @@
+//! What a push reports: the acknowledged items on stdout, refused items on stderr.
+
+use kvqueue_queue::{ItemId, PushEffect, Pushed};
+use serde_json::{Value, json};
+
+use crate::{
+    cli::output::{self, note},
+    exit::Exit,
+};
+
+/// The most ids that are printed.
+const MAX_IDS: usize = 10_000;
+
+/// Counts what was pushed.
+#[derive(Debug, Default)]
+pub(super) struct Account {
+    /// Items that are stored by this command.
+    pub(super) acknowledged: u64,
+    /// Items that were not pushed since one of their unique key was there.
+    duplicates: u64,
+    /// The number of items that an earlier push with the same idempotency key added, if there was one.
+    repeated: Option<usize>,
+    /// The first ids, of duplicates too.
+    ids: Vec<ItemId>,
+}
+
+impl Account {
+    pub(super) fn add(&mut self, pushed: &Pushed) {
+        self.acknowledged += pushed.items as u64;
+        let each = || pushed.each();
+        self.duplicates += each().filter(|item| item.effect == PushEffect::Duplicate).count() as u64;
+        if pushed.repeated {
+            self.repeated = Some(each().count());
+        }
+        let room = MAX_IDS - self.ids.len();
+        self.ids.extend(each().filter_map(|item| item.id).take(room));
+    }
+
+    /// For people.
+    pub(super) fn text(&self) -> String {
+        let mut text = format!("pushed {}", output::items_of(self.acknowledged));
+        if self.duplicates > 0 {
+            text += &format!("; {} not pushed: an item with this key is there", self.duplicates);
+        }
+        if let Some(items) = self.repeated {
+            text += &format!("; a push with this key was done before, with {}", output::items_of(items));
+        }
+        text
+    }
+
+    /// For programs. `ids`: whether to print ids; a single item's is always printed.
+    pub(super) fn object(&self, queue: &[u8], refused: u64, ids: bool) -> Value {
+        let mut object = output::about(queue, "acknowledged", self.acknowledged);
+        object["duplicates"] = self.duplicates.into();
+        object["refused"] = refused.into();
+        object["repeated"] = self.repeated.is_some().into();
+        if let Some(items) = self.repeated {
+            object["acknowledged_before"] = items.into();
+        }
+        if ids || self.acknowledged + self.duplicates == 1 {
+            object["ids"] = json!(self.ids.iter().map(ItemId::to_string).collect::<Vec<_>>());
+        }
+        object
+    }
+}
+
+/// The most that are named one by one.
+const NAMED: u64 = 20;
+
+/// Counts refused items, and says which they are.
+#[derive(Debug)]
+pub(super) struct Refusals {
+    /// The longest item in bytes.
+    limit: usize,
+    count: u64,
+}
+
+impl Refusals {
+    pub(super) fn new(limit: usize) -> Self {
+        Self { limit, count: 0 }
+    }
+
+    /// Refuses an item.
+    pub(super) fn refuse(&mut self, what: &str, bytes: u64) {
+        self.count += 1;
+        if self.count <= NAMED {
+            let limit = self.limit;
+            note(format_args!("kvqueue: {what} not pushed: it has {bytes} bytes, an item at most {limit}"));
+        }
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Sums up; the exit code of a push that otherwise went well.
+    pub(super) fn exit(&self, rest: &str) -> Exit {
+        if self.count == 0 {
+            return Exit::Done;
+        }
+        note(format_args!("kvqueue: items refused: {}; {rest}", self.count));
+        Exit::Data
+    }
+}

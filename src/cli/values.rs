@@ -1,0 +1,101 @@
+//! How the values of options are read: numbers of items, and times.
+
+use std::{num::NonZeroUsize, time::Duration};
+
+use jiff::Timestamp;
+use kvqueue_queue::Millis;
+
+use crate::config::duration;
+
+/// Reads a number of items, 1 or more.
+pub(super) fn items(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse().map_err(|_| "write a whole number of 1 or more".to_owned())
+}
+
+/// The end of the year 9999. A later time is probably one in milliseconds.
+const LAST: Millis = 253_402_300_799_999;
+
+/// When an item is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum When {
+    After(Duration),
+    At(Millis),
+}
+
+impl When {
+    /// The time in milliseconds since 1970; `None` if it has come.
+    pub(super) fn due(self, now: Millis) -> Option<Millis> {
+        let due = self.time(now);
+        (due > now).then_some(due)
+    }
+
+    /// The time in milliseconds since 1970, also if it has come.
+    pub(super) fn time(self, now: Millis) -> Millis {
+        match self {
+            Self::After(delay) => {
+                now.saturating_add(Millis::try_from(delay.as_millis()).unwrap_or(Millis::MAX))
+            }
+            Self::At(due) => due,
+        }
+    }
+}
+
+/// Reads a delay, as in `5s`.
+pub(super) fn delay(text: &str) -> Result<When, String> {
+    duration::parse(text).map(When::After)
+}
+
+/// Reads a time: RFC 3339, or seconds since 1970.
+pub(super) fn at(text: &str) -> Result<When, String> {
+    let seconds = text.parse::<Millis>().ok().and_then(|seconds| seconds.checked_mul(1_000));
+    if seconds.is_some_and(|millis| millis > LAST) {
+        return Err(format!("{text:?} is after the year 9999; write seconds since 1970, not milliseconds"));
+    }
+    let stamp = || text.parse::<Timestamp>().ok().map(millis);
+    let wrong = "write it as in \"2030-01-31T08:00:00Z\", or in seconds since 1970";
+    seconds.or_else(stamp).map(When::At).ok_or_else(|| format!("{text:?} is not a time; {wrong}"))
+}
+
+/// Milliseconds since 1970; 0 before that.
+fn millis(time: Timestamp) -> Millis {
+    Millis::try_from(time.as_millisecond()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_of_items_below_one_is_refused() {
+        assert_eq!(items("7").map(usize::from), Ok(7));
+        for wrong in ["0", "-1", "", "many", "1.5", "99999999999999999999999"] {
+            assert_eq!(items(wrong).unwrap_err(), "write a whole number of 1 or more", "{wrong}");
+        }
+    }
+
+    #[test]
+    fn times_are_read_in_both_forms() {
+        assert_eq!(at("1700000000"), Ok(When::At(1_700_000_000_000)));
+        assert_eq!(at("2023-11-14T22:13:20Z"), Ok(When::At(1_700_000_000_000)));
+        assert_eq!(at("2023-11-14T23:13:20.5+01:00"), Ok(When::At(1_700_000_000_500)));
+        assert_eq!(at("1969-01-01T00:00:00Z"), Ok(When::At(0)));
+        for wrong in ["", "tomorrow", "-5", "2023-11-14", "2023-11-14T22:13:20", "99999999999999999999"] {
+            assert!(at(wrong).unwrap_err().ends_with("in seconds since 1970"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn milliseconds_are_not_taken_for_seconds() {
+        assert_eq!(at("253402300799"), Ok(When::At(LAST - 999)));
+        assert!(at("1700000000000").unwrap_err().ends_with("write seconds since 1970, not milliseconds"));
+    }
+
+    #[test]
+    fn an_item_due_in_the_past_is_ready_at_once() {
+        assert_eq!(When::At(7).due(7), None);
+        assert_eq!(When::At(8).due(7), Some(8));
+        assert_eq!(delay("0s").unwrap().due(7), None);
+        assert_eq!(delay("1m 5s").unwrap().due(7), Some(65_007));
+        assert_eq!(When::After(Duration::MAX).due(7), Some(Millis::MAX));
+    }
+}
