@@ -45,6 +45,9 @@ use crate::{
 
 pub use error::DaemonError;
 
+/// Gets the link to the page once HTTP answers.
+type OnListening = Box<dyn FnOnce(&str) + Send>;
+
 /// A daemon that can be run: a configuration, and the handlers that it may name.
 #[derive(Default)]
 #[must_use = "a daemon does nothing until it is run"]
@@ -57,7 +60,7 @@ pub struct Daemon {
     patience: Option<Duration>,
     first_answer: Patience,
     on_ready: Option<Box<dyn FnOnce() + Send>>,
-    on_listening: Option<Box<dyn FnOnce(&str) + Send>>,
+    on_listening: Option<OnListening>,
     loader: Option<Loader>,
 }
 
