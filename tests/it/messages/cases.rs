@@ -371,6 +371,16 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
         ],
     ),
     (
+        "page",
+        &[
+            Says("page"),
+            Says("page --at 127.0.0.1:1"),
+            LISTEN,
+            Says("page --at unix:http.sock"),
+            Says("page --at unix:http.sock --json"),
+        ],
+    ),
+    (
         "doctor",
         &[
             Before("push q one"),
