@@ -398,7 +398,7 @@ impl QueueMeters {
                 ItemOutcome::Done => &mut done,
                 ItemOutcome::Retry { .. } => &mut retried,
                 ItemOutcome::Dead(_) => &mut dead,
-                ItemOutcome::Release => &mut released,
+                ItemOutcome::Release | ItemOutcome::Postpone { .. } => &mut released,
             } += 1;
         }
         let cells = [&self.done, &self.retried, &self.dead, &self.released];

@@ -53,7 +53,7 @@ impl Dispatcher {
                         self.runtime.meters.done.inc();
                         span::outcome(Span::current, "done");
                     }
-                    Outcome::Unavailable(reason) => {
+                    Outcome::Unavailable(reason) | Outcome::UnavailableAfter(_, reason) => {
                         rest.push(item);
                         unavailable = Some(reason);
                     }

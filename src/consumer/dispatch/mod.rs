@@ -133,7 +133,7 @@ impl Drop for Trial<'_> {
 /// The reason why a handler could not work.
 fn unavailable(outcome: &Outcome) -> Option<&str> {
     match outcome {
-        Outcome::Unavailable(reason) => Some(reason),
+        Outcome::Unavailable(reason) | Outcome::UnavailableAfter(_, reason) => Some(reason),
         _ => None,
     }
 }
