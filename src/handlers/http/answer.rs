@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_told_by_its_type() {
+    fn the_content_type_tells_json() {
         assert!(is_json("application/json") && is_json("Application/JSON; charset=utf-8"));
         assert!(is_json("application/problem+json") && !is_json("text/html") && !is_json(""));
     }

@@ -45,7 +45,7 @@ impl Health {
     }
 
     /// The target got this item, or a batch that begins with it, and did not handle it. In an outage, the time for which the item should wait:
-    /// half of what the outage has lasted, so that it comes again when others have been tried.
+    /// a quarter of what the outage has lasted, so that others are tried before it is due.
     pub(super) fn fails(&self, item: &ItemId, now: Instant) -> Option<Duration> {
         let mut state = self.lock();
         if state.since.is_none() && self.after > 0 {
@@ -56,7 +56,7 @@ impl Health {
             }
         }
         let [shortest, longest] = POSTPONED;
-        state.since.map(|since| (now.saturating_duration_since(since) / 2).clamp(shortest, longest))
+        state.since.map(|since| (now.saturating_duration_since(since) / 4).clamp(shortest, longest))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -79,7 +79,7 @@ mod tests {
         let [shortest, longest] = POSTPONED;
         assert_eq!(health.fails(&item(3), now), Some(shortest));
         let after = |seconds| health.fails(&item(1), now + Duration::from_secs(seconds));
-        assert_eq!(after(60), Some(Duration::from_secs(30)), "the same item belongs to it, too");
+        assert_eq!(after(60), Some(Duration::from_secs(15)), "the same item belongs to it, too");
         assert_eq!(after(1_000_000), Some(longest));
         health.works();
         assert_eq!([1, 2].map(|number| health.fails(&item(number), now)), [None, None]);

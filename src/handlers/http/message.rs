@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::{handlers::Context, json, telemetry::trace_parent};
 
-/// In a header, a queue's name has these characters percent-encoded, and those that are not ASCII.
+/// In a header, a queue's name has these characters and all that are not ASCII percent-encoded.
 const ENCODED: &AsciiSet = &CONTROLS.add(b'%').add(b' ');
 
 /// The type of a payload whose producer named none.

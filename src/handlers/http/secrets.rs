@@ -43,7 +43,7 @@ impl Keys {
             1..=MOST_KEYS => Ok(Self(keys)),
             more => {
                 let problem = format!("it has {more} keys, more than {MOST_KEYS}");
-                Err(wrong(key, path, problem, "remove those that no receiver uses any more"))
+                Err(wrong(key, path, problem, "remove the ones without a receiver"))
             }
         }
     }
@@ -159,7 +159,7 @@ mod tests {
         insta::assert_snapshot!(keys("# none", 0o600), @r#"signing-key-file = "FILE": it has no key; make one with: echo whsec_$(openssl rand -base64 32)"#);
         insta::assert_snapshot!(keys("secret", 0o600), @r#"signing-key-file = "FILE": a line does not begin with whsec_; make one with: echo whsec_$(openssl rand -base64 32)"#);
         insta::assert_snapshot!(keys("whsec_c2hvcnQ=", 0o600), @r#"signing-key-file = "FILE": a key has 5 bytes; it needs 24 to 64; make one with: echo whsec_$(openssl rand -base64 32)"#);
-        insta::assert_snapshot!(keys(&format!("{KEY}\n").repeat(9), 0o600), @r#"signing-key-file = "FILE": it has 9 keys, more than 8; remove those that no receiver uses any more"#);
+        insta::assert_snapshot!(keys(&format!("{KEY}\n").repeat(9), 0o600), @r#"signing-key-file = "FILE": it has 9 keys, more than 8; remove the ones without a receiver"#);
         let value = |text: &str| read(text, 0o600, authorization).unwrap_err();
         insta::assert_snapshot!(value("\n"), @r#"authorization-file = "FILE": it is empty; write one line, as in: Bearer SECRET"#);
         insta::assert_snapshot!(value("Bearer a\nBearer b"), @r#"authorization-file = "FILE": it has characters that cannot be sent; write one line, as in: Bearer SECRET"#);
