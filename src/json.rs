@@ -28,7 +28,7 @@ pub(crate) fn item(item: &Item) -> Value {
 }
 
 /// An item of a lease: the same, with its attempt in any case.
-#[cfg(feature = "http")]
+#[cfg(any(feature = "http", feature = "webhook"))]
 pub(crate) fn leased(item: &Item) -> Value {
     let mut object = self::item(item);
     object["attempt"] = item.attempt.into();

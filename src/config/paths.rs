@@ -7,6 +7,10 @@ use toml::{Table, Value};
 
 use super::http::UNIX;
 
+/// The settings of the handler `http` that name files.
+const WEBHOOK_FILES: [&str; 5] =
+    ["signing-key-file", "authorization-file", "ca-file", "client-certificate", "client-key"];
+
 /// The base of paths that are relative to the working directory.
 pub(super) const WORKING_DIRECTORY: &str = "";
 
@@ -34,14 +38,24 @@ pub(super) fn resolve<'b>(merged: &mut Table, base_of: impl Fn(&str) -> &'b Path
         if let Some(program) = program(queue) {
             at(&format!("queues.{name}.handler-config.command"), program, command);
         }
+        for key in WEBHOOK_FILES {
+            if let Some(file) = settings_of("http", queue).and_then(|settings| settings.get_mut(key)) {
+                at(&format!("queues.{name}.handler-config.{key}"), file, absolute);
+            }
+        }
     }
 }
 
 /// The program that the handler `exec` of a queue starts.
 fn program(queue: &mut Value) -> Option<&mut Value> {
+    settings_of("exec", queue)?.get_mut("command")?.as_array_mut()?.first_mut()
+}
+
+/// The settings of a queue's handler, if it is this one.
+fn settings_of<'q>(handler: &str, queue: &'q mut Value) -> Option<&'q mut Value> {
     let queue =
-        queue.as_table_mut().filter(|queue| queue.get("handler").and_then(Value::as_str) == Some("exec"))?;
-    queue.get_mut("handler-config")?.get_mut("command")?.as_array_mut()?.first_mut()
+        queue.as_table_mut().filter(|queue| queue.get("handler").and_then(Value::as_str) == Some(handler))?;
+    queue.get_mut("handler-config")
 }
 
 /// Makes the path in a database's name absolute, relative to the working directory.
@@ -95,6 +109,15 @@ mod tests {
             [queues.'a.b']\nhandler = 'exec'\nhandler-config.command = ['/etc/q/bin/do', './as-it-is']\n";
         assert_eq!(resolved(text), expected.parse().unwrap());
         assert_eq!(resolved(expected), expected.parse().unwrap());
+    }
+
+    #[test]
+    fn files_of_a_webhook_are_paths() {
+        let text = |folder: &str| {
+            let files = WEBHOOK_FILES.map(|key| format!("handler-config.{key} = '{folder}{key}'\n")).concat();
+            format!("[queues.q]\nhandler = 'http'\nhandler-config.url = 'https://a/b'\n{files}")
+        };
+        assert_eq!(resolved(&text("./")), text("/etc/q/").parse().unwrap());
     }
 
     #[test]

@@ -41,6 +41,8 @@ struct State {
     newest: Option<Tried>,
     /// How often the settings have changed.
     resets: u64,
+    /// How many trials there have been.
+    trials: u64,
 }
 
 /// A handler, and the settings that it is from.
@@ -58,8 +60,17 @@ struct Open {
     since: Instant,
     /// The next trial may begin.
     next: Instant,
-    /// The consumer that has the trial.
-    trial: Option<u64>,
+    trial: Option<Trial>,
+}
+
+/// A trial, from the permission to fetch an item for it to the end of the item's batch.
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    consumer: u64,
+    /// No other trial of this breaker has it.
+    number: u64,
+    /// A dispatcher has the item. Until then the consumer may ask again, as after a fetch that failed.
+    has_begun: bool,
 }
 
 /// How long a handler has not been able to work, and why.
@@ -99,11 +110,12 @@ impl Breaker {
 
     /// Whether this consumer may not call the handler now.
     pub(crate) fn holds_back(&self, consumer: u64) -> bool {
-        self.is_open() && self.lock().open.as_ref().is_some_and(|open| open.trial != Some(consumer))
+        self.is_open() && self.lock().open.as_ref().is_some_and(|open| !open.is_tried_by(consumer))
     }
 
     /// Waits until this consumer may call the handler. If the breaker is still open then, the call is the trial, and no
-    /// other consumer gets one before [`fails`](Self::fails), [`works`](Self::works) or [`leave`](Self::leave).
+    /// other consumer gets one before [`fails`](Self::fails), [`works`](Self::works), [`leave`](Self::leave) or [`end`](Self::end).
+    /// A consumer that prefetches while it has the trial waits, too.
     pub(crate) async fn admit(&self, consumer: u64) {
         loop {
             // Before the question: a change after it wakes this consumer.
@@ -121,13 +133,14 @@ impl Breaker {
 
     fn ask(&self, consumer: u64) -> Answer {
         let mut state = self.lock();
-        let Some(open) = &mut state.open else { return Answer::Go };
+        let State { open: Some(open), trials, .. } = &mut *state else { return Answer::Go };
         match open.trial {
-            Some(trial) if trial == consumer => Answer::Go,
+            Some(trial) if trial.consumer == consumer && !trial.has_begun => Answer::Go,
             Some(_) => Answer::Wait,
             None if Instant::now() < open.next => Answer::WaitUntil(open.next),
             None => {
-                open.trial = Some(consumer);
+                *trials += 1;
+                open.trial = Some(Trial { consumer, number: *trials, has_begun: false });
                 Answer::Go
             }
         }
@@ -154,7 +167,7 @@ impl Breaker {
                 );
                 1
             }
-            Some(open) if open.trial == Some(consumer) => {
+            Some(open) if open.is_tried_by(consumer) => {
                 open.trial = None;
                 open.outage.tries = open.outage.tries.saturating_add(1);
                 reason.clone_into(&mut open.outage.reason);
@@ -175,11 +188,32 @@ impl Breaker {
         }
     }
 
-    /// Gives up this consumer's trial, if it has it, so that another consumer can have it.
+    /// Gives up this consumer's trial, if it has it and has no item for it, so that another consumer can have it.
     pub(crate) fn leave(&self, consumer: u64) {
+        self.give_up(|trial| trial.consumer == consumer && !trial.has_begun);
+    }
+
+    /// This consumer begins with a batch. Returns the trial's number, if the batch is one.
+    pub(crate) fn begin(&self, consumer: u64) -> Option<u64> {
+        if !self.is_open() {
+            return None;
+        }
+        let mut state = self.lock();
+        let trial = state.open.as_mut()?.trial.as_mut().filter(|trial| trial.consumer == consumer)?;
+        trial.has_begun = true;
+        Some(trial.number)
+    }
+
+    /// The batch of this trial has ended: another consumer can have the next trial. By then the same consumer may
+    /// have a later one.
+    pub(crate) fn end(&self, number: u64) {
+        self.give_up(|trial| trial.number == number);
+    }
+
+    fn give_up(&self, is_it: impl Fn(&Trial) -> bool) {
         if self.is_open()
             && let Some(open) = &mut self.lock().open
-            && open.trial == Some(consumer)
+            && open.trial.as_ref().is_some_and(is_it)
         {
             open.trial = None;
             self.changed.notify_waiters();
@@ -220,6 +254,12 @@ impl Breaker {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("nothing panics while it holds the lock")
+    }
+}
+
+impl Open {
+    fn is_tried_by(&self, consumer: u64) -> bool {
+        self.trial.is_some_and(|trial| trial.consumer == consumer)
     }
 }
 
@@ -268,6 +308,27 @@ mod tests {
         breaker.admit(1).await;
         tokio::join!(breaker.admit(2), async { breaker.leave(1) });
         assert!(breaker.holds_back(1) && !breaker.holds_back(2));
+    }
+
+    #[tokio::test]
+    async fn a_trial_that_has_begun_ends_with_its_own_batch_only() {
+        let (breaker, tried) = breaker();
+        assert_eq!(breaker.begin(1), None, "the batch in which the outage begins is no trial");
+        breaker.fails(1, &tried, "gone");
+        breaker.admit(1).await;
+        assert!(breaker.admit(1).now_or_never().is_some(), "its fetch may have failed");
+        let first = breaker.begin(1).unwrap();
+        assert_eq!(breaker.begin(2), None);
+        assert!(breaker.admit(1).now_or_never().is_none(), "it prefetches");
+        breaker.leave(1);
+        assert!(!breaker.holds_back(1), "that its prefetch found nothing is no end of its trial");
+        breaker.fails(1, &tried, "gone");
+        breaker.admit(1).await;
+        breaker.end(first);
+        assert!(!breaker.holds_back(1), "it has the next trial");
+        let second = breaker.begin(1).unwrap();
+        breaker.end(second);
+        assert!(breaker.holds_back(1) && breaker.admit(2).now_or_never().is_some());
     }
 
     #[tokio::test]

@@ -23,7 +23,7 @@ use crate::{
 const UNTIL_EMPTY_POLL: Duration = Duration::from_millis(200);
 
 /// Built-in handlers, which write nothing into an item's transaction.
-const WITHOUT_TRANSACTION: [&str; 4] = ["exec", "log", PULL, "stdout"];
+const WITHOUT_TRANSACTION: [&str; 5] = ["exec", "http", "log", PULL, "stdout"];
 
 /// One configured queue.
 pub(crate) struct ConfiguredQueue {

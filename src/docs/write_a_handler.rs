@@ -52,6 +52,7 @@
 //! | [`Dead`](crate::Outcome::Dead) | is a dead letter at once: no retry can help |
 //! | [`Release`](crate::Outcome::Release) | goes back to its place; no attempt is spent |
 //! | [`Unavailable`](crate::Outcome::Unavailable) | goes back, and the queue slows down until the handler works again |
+//! | [`UnavailableAfter`](crate::Outcome::UnavailableAfter) | the same, and the item waits for that time, so that others are tried |
 //!
 //! A panic and the end of `handler-timeout` are failed attempts, as `Retry` is.
 //!

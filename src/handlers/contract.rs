@@ -96,6 +96,10 @@ pub enum Outcome {
     /// 10 s. Any other outcome ends that, and [`Context::works`] does so before there is an outcome. With at-most-once delivery the item has left the queue: its
     /// consumer keeps it and tries it again.
     Unavailable(String),
+    /// As [`Unavailable`](Self::Unavailable), if the item itself may be the reason, as when a service behind the handler has failed for many items
+    /// in a row. The item is scheduled for after this time, and no attempt is spent, so that the next try has another item. With at-most-once
+    /// delivery it stays with its consumer.
+    UnavailableAfter(Duration, String),
 }
 
 impl Outcome {

@@ -23,6 +23,8 @@
 mod call;
 mod contract;
 pub(crate) mod exec;
+#[cfg(feature = "webhook")]
+pub(crate) mod http;
 mod json;
 mod log;
 mod pull;

@@ -44,6 +44,8 @@ impl Registry {
     pub fn builtin() -> Self {
         let mut registry = Self { builders: BTreeMap::new() };
         registry.add("exec", Exec::from_config);
+        #[cfg(feature = "webhook")]
+        registry.insert("http".to_owned(), super::http::build, |handler| handler);
         registry.add("log", Log::from_config);
         registry.add(PULL, Pull::from_config);
         registry.add("stdout", Stdout::from_config);
@@ -146,7 +148,7 @@ mod tests {
 
     #[test]
     fn messages_name_key_value_and_fix() {
-        insta::assert_snapshot!(problem("exce", ""), @r#"queues.emails.handler = "exce": there is no such handler; use one of exec, log, pull, stdout"#);
+        insta::assert_snapshot!(problem("exce", ""), @r#"queues.emails.handler = "exce": there is no such handler; use one of exec, http, log, pull, stdout"#);
         insta::assert_snapshot!(problem("log", "loud = true"), @r#"queues.emails.handler-config: handler "log": loud: this handler has no settings; remove it"#);
         insta::assert_snapshot!(problem("exec", ""), @r#"queues.emails.handler-config: handler "exec": missing field `command`; write command = ["program", "argument"] in handler-config"#);
         insta::assert_snapshot!(problem("exec", "command = []"), @r#"queues.emails.handler-config: handler "exec": command = []: it names no program; write command = ["program", "argument"] in handler-config"#);

@@ -97,7 +97,7 @@ pub(crate) const CATALOGUE: &[Metric] = &[
         name: "kvqueue_handler_unavailable",
         kind: Gauge,
         labels: &["queue"],
-        help: "1 while the handler cannot work in this daemon, as when its program is missing: items go back without an attempt, and one at a time is tried",
+        help: "1 while the handler cannot work in this daemon, as when its program is missing or its target is out: items go back without an attempt, and one at a time is tried",
         figures: Computed(computed::unavailable),
     },
     Metric {
@@ -398,7 +398,7 @@ impl QueueMeters {
                 ItemOutcome::Done => &mut done,
                 ItemOutcome::Retry { .. } => &mut retried,
                 ItemOutcome::Dead(_) => &mut dead,
-                ItemOutcome::Release => &mut released,
+                ItemOutcome::Release | ItemOutcome::Postpone { .. } => &mut released,
             } += 1;
         }
         let cells = [&self.done, &self.retried, &self.dead, &self.released];

@@ -30,6 +30,9 @@ pub(super) fn layer() -> Option<Boxed> {
     if !ENDPOINTS.iter().any(|name| env::var_os(name).is_some_and(|value| !value.is_empty())) {
         return None;
     }
+    // The exporter's client has TLS if the handler's has.
+    #[cfg(feature = "webhook")]
+    crate::handlers::http::install_provider();
     let exporter = match SpanExporter::builder().with_http().build() {
         Ok(exporter) => exporter,
         Err(error) => {

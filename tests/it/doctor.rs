@@ -213,7 +213,7 @@ fn doctor_reports_an_invalid_configuration() {
         assert_eq!(finding["verdict"], "problem");
         finding["text"].as_str().unwrap().replace(config.to_str().unwrap(), "FILE")
     };
-    insta::assert_snapshot!(text(&ran, "config"), @r#"FILE: queues.q.handler = "lgo": there is no such handler; use one of exec, log, pull, stdout"#);
+    insta::assert_snapshot!(text(&ran, "config"), @r#"FILE: queues.q.handler = "lgo": there is no such handler; use one of exec, http, log, pull, stdout"#);
     insta::assert_snapshot!(text(&ran, "access"), @"FILE has mode 0666: others may write in it, and so choose what the daemon runs");
     // The database is looked at all the same.
     assert_eq!(finding(&ran, "structure")["verdict"], "fine");

@@ -35,6 +35,12 @@ pub enum ItemOutcome {
     },
     /// The item is ready again, in its old place. The attempt does not count.
     Release,
+    /// The item is scheduled. A [`Sweeper`](crate::Sweeper) makes it ready again at `due`. The attempt does
+    /// not count.
+    Postpone {
+        /// When, by the sweeper's clock and to the millisecond.
+        due: SystemTime,
+    },
     /// The item becomes a dead letter.
     Dead(Failure),
 }

@@ -254,7 +254,9 @@ fn log(item: &Item, outcome: &ItemOutcome) {
     let item = (!is_named).then_some(tracing::field::display(&item.id));
     match outcome {
         ItemOutcome::Done => {}
-        ItemOutcome::Release => tracing::debug!(event = "item_released", item, attempt, "item released"),
+        ItemOutcome::Release | ItemOutcome::Postpone { .. } => {
+            tracing::debug!(event = "item_released", item, attempt, "item released");
+        }
         ItemOutcome::Retry { due, failure } => {
             let pause_ms = due.map_or(0, |due| millis(due).saturating_sub(failure.at));
             tracing::warn!(

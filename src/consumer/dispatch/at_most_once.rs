@@ -11,7 +11,6 @@ use crate::{consumer::claimed::Batch, handlers::Outcome, status::ConsumerState, 
 impl Dispatcher {
     /// Handles the items. After the shutdown timeout the rest is lost.
     pub(crate) async fn at_most_once(self, mut batch: Batch) {
-        let _trial = self.trial();
         for range in self.calls(batch.items().len()) {
             if self.runtime.shutdown.drain_timed_out.is_cancelled() {
                 break;
@@ -37,6 +36,7 @@ impl Dispatcher {
                 rest.iter().for_each(|item| self.lose(item, reason));
                 return;
             }
+            let _trial = self.trial();
             let called: Vec<Item> = rest.drain(..tried.handling.items_of_a_call(rest.len())).collect();
             let result = self.call(&tried, &called, &self.runtime.shutdown.drain_timed_out, None).await;
             if result.leaked_thread.is_some() {
@@ -53,7 +53,7 @@ impl Dispatcher {
                         self.runtime.meters.done.inc();
                         span::outcome(Span::current, "done");
                     }
-                    Outcome::Unavailable(reason) => {
+                    Outcome::Unavailable(reason) | Outcome::UnavailableAfter(_, reason) => {
                         rest.push(item);
                         unavailable = Some(reason);
                     }

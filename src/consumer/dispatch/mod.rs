@@ -46,9 +46,9 @@ impl Dispatcher {
         (0..items).step_by(size).map(move |first| first..first + size)
     }
 
-    /// When dropped, ends this consumer's trial of a handler that could not work.
+    /// Begins a batch, perhaps as the trial of a handler that could not work. The trial ends when this is dropped.
     fn trial(&self) -> Trial<'_> {
-        Trial(self)
+        Trial { dispatcher: self, number: self.runtime.breaker.begin(self.status.id) }
     }
 
     /// Calls a handler once.
@@ -122,18 +122,24 @@ impl Dispatcher {
 }
 
 /// A consumer that handles a batch, perhaps as the trial of an open circuit breaker.
-struct Trial<'a>(&'a Dispatcher);
+struct Trial<'a> {
+    dispatcher: &'a Dispatcher,
+    /// None if it is no trial.
+    number: Option<u64>,
+}
 
 impl Drop for Trial<'_> {
     fn drop(&mut self) {
-        self.0.runtime.breaker.leave(self.0.status.id);
+        if let Some(number) = self.number {
+            self.dispatcher.runtime.breaker.end(number);
+        }
     }
 }
 
 /// The reason why a handler could not work.
 fn unavailable(outcome: &Outcome) -> Option<&str> {
     match outcome {
-        Outcome::Unavailable(reason) => Some(reason),
+        Outcome::Unavailable(reason) | Outcome::UnavailableAfter(_, reason) => Some(reason),
         _ => None,
     }
 }

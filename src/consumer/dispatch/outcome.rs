@@ -20,6 +20,10 @@ pub(crate) fn of(
     let (pause, reason) = match outcome {
         Outcome::Done => return ItemOutcome::Done,
         Outcome::Release | Outcome::Unavailable(_) => return ItemOutcome::Release,
+        Outcome::UnavailableAfter(pause, _) => {
+            return due(now, pause)
+                .map_or(ItemOutcome::Release, |due| ItemOutcome::Postpone { due: from_millis(due) });
+        }
         Outcome::Dead(reason) => return ItemOutcome::Dead(failure(reason)),
         Outcome::Retry(reason) => (None, reason),
         Outcome::RetryAfter(pause, reason) => (Some(pause), reason),
@@ -38,7 +42,7 @@ pub(super) fn name(outcome: &ItemOutcome) -> &'static str {
     match outcome {
         ItemOutcome::Done => "done",
         ItemOutcome::Retry { .. } => "retry",
-        ItemOutcome::Release => "released",
+        ItemOutcome::Release | ItemOutcome::Postpone { .. } => "released",
         ItemOutcome::Dead(_) => "dead",
     }
 }
@@ -101,6 +105,8 @@ mod tests {
         assert_eq!(outcome_of(Outcome::Done, 3), ItemOutcome::Done);
         assert_eq!(outcome_of(Outcome::Release, 3), ItemOutcome::Release);
         assert_eq!(outcome_of(Outcome::unavailable("no"), 3), ItemOutcome::Release);
+        let postponed = outcome_of(Outcome::UnavailableAfter(Duration::from_secs(9), "no".to_owned()), 3);
+        assert_eq!(postponed, ItemOutcome::Postpone { due: from_millis(NOW + 9_000) });
         assert_eq!(outcome_of(Outcome::dead("no"), 1), ItemOutcome::Dead(Failure::new(NOW, 1, "no")));
     }
 }

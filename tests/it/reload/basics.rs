@@ -32,7 +32,7 @@ fn an_invalid_file_changes_nothing_and_the_error_names_the_reason() {
     let mut test = Reloading::start(Database::new(), &good, &["-v"]);
     for (text, why) in [
         ("[queues.q", "is not valid TOML"),
-        ("[queues.q]\nhandler = 'lag'", "there is no such handler; use one of exec, log, pull, stdout"),
+        ("[queues.q]\nhandler = 'lag'", "there is no such handler; use one of exec, http, log, pull, stdout"),
         ("[queues.q]\nhandler = 'stdout'\nlease = '1ms'", "queues.q.lease"),
         ("", "there is no queue to process"),
         ("[queues.q]\nhandler = 'exec'\nhandler-config = { command = [] }", "queues.q.handler-config"),

@@ -42,6 +42,10 @@ pub(crate) async fn acknowledge(
                 place::ready(space, tr, &row.id, &row.value, &row.meta);
                 counts.ready += 1;
             }
+            ItemOutcome::Postpone { due } => {
+                place::later(space, tr, &row.id, millis(*due), &row.value, &decode_meta(space, &row)?);
+                counts.later += 1;
+            }
             ItemOutcome::Retry { due: None, failure } => {
                 let meta = failed(space, &row, failure)?;
                 place::ready(space, tr, &row.id, &row.value, &meta::encode(&meta));
@@ -81,6 +85,8 @@ pub(crate) fn cost(space: &Space, held: &Held, outcome: &ItemOutcome) -> usize {
     match outcome {
         ItemOutcome::Done => cost::forget(space, id, meta),
         ItemOutcome::Release => cost::ready(space, id, value.len(), meta.len()),
+        // An item without a side record gets one.
+        ItemOutcome::Postpone { .. } => cost::aside(space, id, value.len(), meta.len() + cost::failure(0)),
         ItemOutcome::Retry { due: None, failure } => {
             cost::ready(space, id, value.len(), meta.len() + cost::failure(failure.reason.len()))
         }

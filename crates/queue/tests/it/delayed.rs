@@ -65,3 +65,29 @@ fn delayed_items_become_ready_complete_when_due() {
         }
     });
 }
+
+#[test]
+fn a_postponed_item_waits_and_keeps_its_attempts() {
+    on_database(async |t| {
+        for (i, kind) in KINDS.into_iter().enumerate() {
+            let q = t.queue_of(format!("q{i}"), kind);
+            t.push_items(&q, &[NewItem::new("first"), NewItem::new("second").with_attribute("k", "v")]).await;
+            let mut lease = t.lease(&q, 2).await.unwrap();
+            t.acknowledge(&mut lease, &ItemOutcome::Postpone { due: from_millis(5_000) }).await;
+            assert!(t.lease(&q, 1).await.is_none());
+            let counts = t.run(async |tr| q.counts(tr).await).await;
+            assert_eq!((counts.ready, counts.waiting, counts.running, counts.dead), (0, 2, 0, 0));
+            let mut sweeper = sweeper(&q);
+            assert!(t.sweep(&mut sweeper, 4_999, &rules()).await.moved.is_nothing());
+            assert!(!t.sweep(&mut sweeper, 5_000, &rules()).await.moved.is_nothing());
+            let mut lease = t.lease(&q, 2).await.unwrap();
+            let found = lease.items().iter().map(|it| (&it.payload[..], it.attempt, it.attribute("k")));
+            let mut found: Vec<_> = found.collect();
+            // A priority queue has no order of pushes.
+            found.sort_unstable();
+            assert_eq!(found, [(&b"first"[..], 1, None), (&b"second"[..], 1, Some("v"))]);
+            t.acknowledge(&mut lease, &ItemOutcome::Done).await;
+            assert!(t.lease(&q, 1).await.is_none());
+        }
+    });
+}

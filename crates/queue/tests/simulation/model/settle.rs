@@ -40,6 +40,7 @@ impl Model {
             }
             // As it was: the attempt does not count.
             ItemOutcome::Release => drop(self.moved(id, Place::Ready)?),
+            ItemOutcome::Postpone { due } => drop(self.moved(id, Place::Later(millis(*due)))?),
             ItemOutcome::Retry { due: None, failure } => self.moved(id, Place::Ready)?.failed(failure),
             ItemOutcome::Retry { due: Some(due), failure } => {
                 self.moved(id, Place::Later(millis(*due)))?.failed(failure);

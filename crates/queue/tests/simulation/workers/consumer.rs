@@ -208,16 +208,15 @@ fn settlement(desk: &Desk, item: &Item) -> ItemOutcome {
         return ItemOutcome::Done;
     }
     let failure = || Failure::new(desk.now(), item.attempt, "it was not to be");
+    let due = || from_millis(desk.now() + [0, 1_000, 100_000][desk.below(3)]);
     match desk.below(20) {
         0..=9 => ItemOutcome::Done,
-        10..=11 => ItemOutcome::Release,
+        10 => ItemOutcome::Release,
+        11 => ItemOutcome::Postpone { due: due() },
         12 => ItemOutcome::Dead(failure()),
         _ if item.attempt >= MAX_ATTEMPTS => ItemOutcome::Dead(failure()),
         13..=15 => ItemOutcome::Retry { due: None, failure: failure() },
-        _ => {
-            let due = desk.now() + [0, 1_000, 100_000][desk.below(3)];
-            ItemOutcome::Retry { due: Some(from_millis(due)), failure: failure() }
-        }
+        _ => ItemOutcome::Retry { due: Some(due()), failure: failure() },
     }
 }
 

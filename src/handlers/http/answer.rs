@@ -1,0 +1,194 @@
+//! An answer, and what it means for the item.
+
+use std::time::Duration;
+
+use jiff::fmt::rfc2822;
+use kvqueue_queue::Millis;
+use reqwest::{
+    Response, StatusCode,
+    header::{CONTENT_TYPE, HeaderMap, HeaderName, LOCATION, RETRY_AFTER},
+};
+
+use super::settings::HttpSettings;
+use crate::{consumer::clock, handlers::Outcome};
+
+/// The most bytes of a body that a reason has. A dead letter keeps 500 bytes of a reason.
+const SHOWN: usize = 400;
+
+/// The shortest and the longest pause that `Retry-After` can ask for.
+const PAUSE: [Duration; 2] = [Duration::from_secs(1), Duration::from_hours(1)];
+
+/// An answer of a target.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    /// How long the target wants to be left alone.
+    retry_after: Option<Duration>,
+    location: Option<String>,
+    pub(super) is_json: bool,
+    /// As much as may be read.
+    pub(super) body: Vec<u8>,
+    pub(super) ending: Ending,
+}
+
+/// How the body ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    Whole,
+    /// It has more bytes than `max-response`.
+    TooLong,
+    /// For this reason.
+    Broken(String),
+}
+
+/// What an answer that is not "done" means.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The target works, and this is the outcome.
+    Works(Outcome),
+    /// To be retried, for this reason and perhaps after this time.
+    Fails(String, Option<Duration>),
+}
+
+impl Answer {
+    /// Without a body.
+    pub(super) fn of(response: &Response) -> Self {
+        let headers = response.headers();
+        Self {
+            status: response.status(),
+            retry_after: text(headers, &RETRY_AFTER).and_then(|value| pause(value, clock::now())),
+            location: text(headers, &LOCATION).map(str::to_owned),
+            is_json: text(headers, &CONTENT_TYPE).is_some_and(is_json),
+            body: Vec::new(),
+            ending: Ending::Whole,
+        }
+    }
+
+    /// By its status alone.
+    pub(super) fn verdict(&self, settings: &HttpSettings) -> Verdict {
+        let status = self.status.as_u16();
+        if self.status.is_success() {
+            Verdict::Works(Outcome::Done)
+        } else if settings.dead_status.contains(&status) {
+            Verdict::Works(Outcome::Dead(self.reason()))
+        } else if settings.release_status.contains(&status) {
+            Verdict::Works(Outcome::Release)
+        } else {
+            Verdict::Fails(self.reason(), self.retry_after)
+        }
+    }
+
+    /// The status and the beginning of the body.
+    fn reason(&self) -> String {
+        let mut reason = format!("the target answered {}", self.status);
+        if let (true, Some(location)) = (self.status.is_redirection(), &self.location) {
+            reason +=
+                &format!(", a redirect to {location:?}, which is not followed: set url to where it leads");
+        }
+        // On one line, and without what could control a terminal.
+        let shown = String::from_utf8_lossy(&self.body[..self.body.len().min(SHOWN)]);
+        let words = shown.split(|it: char| it.is_whitespace() || it.is_control());
+        let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
+        if words.is_empty() { reason } else { format!("{reason}: {}", words.join(" ")) }
+    }
+}
+
+fn text<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
+    headers.get(name)?.to_str().ok()
+}
+
+fn is_json(content_type: &str) -> bool {
+    let media = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    media == "application/json" || (media.starts_with("application/") && media.ends_with("+json"))
+}
+
+/// The pause that a `Retry-After` asks for: seconds, or a date. None if it is neither.
+fn pause(value: &str, now: Millis) -> Option<Duration> {
+    let [shortest, longest] = PAUSE;
+    let value = value.trim();
+    let pause = if !value.is_empty() && value.bytes().all(|digit| digit.is_ascii_digit()) {
+        // More digits than fit are a long time, too.
+        value.parse().map_or(longest, Duration::from_secs)
+    } else {
+        let at = rfc2822::parse(value).ok()?.timestamp().as_millisecond();
+        Duration::from_millis(u64::try_from(at).unwrap_or(0).saturating_sub(now))
+    };
+    Some(pause.clamp(shortest, longest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(status: u16) -> Answer {
+        Answer {
+            status: StatusCode::from_u16(status).unwrap(),
+            retry_after: None,
+            location: None,
+            is_json: false,
+            body: Vec::new(),
+            ending: Ending::Whole,
+        }
+    }
+
+    fn verdict(answer: &Answer) -> Verdict {
+        let settings = "url = 'https://example'\nrelease-status = [423]".parse().unwrap();
+        answer.verdict(&HttpSettings::read(&settings).unwrap())
+    }
+
+    #[test]
+    fn a_status_is_an_outcome() {
+        for done in [200, 201, 204, 299] {
+            assert_eq!(verdict(&answer(done)), Verdict::Works(Outcome::Done));
+        }
+        let reason = "the target answered 410 Gone".to_owned();
+        assert_eq!(verdict(&answer(410)), Verdict::Works(Outcome::Dead(reason)));
+        assert_eq!(verdict(&answer(423)), Verdict::Works(Outcome::Release));
+        for failed in [302, 404, 429, 500, 503] {
+            assert!(matches!(verdict(&answer(failed)), Verdict::Fails(_, None)), "{failed}");
+        }
+    }
+
+    #[test]
+    fn a_reason_has_the_beginning_of_the_body() {
+        let mut answer = answer(500);
+        answer.body = format!("  no\troom\r\n\x1b[31m{}", "x".repeat(1_000)).into_bytes();
+        let Verdict::Fails(reason, None) = verdict(&answer) else { panic!("it fails") };
+        assert!(
+            reason.starts_with("the target answered 500 Internal Server Error: no room [31mxxx"),
+            "{reason}"
+        );
+        assert!(reason.len() < 500, "{}", reason.len());
+    }
+
+    #[test]
+    fn a_redirect_names_its_location() {
+        let mut answer = answer(301);
+        answer.location = Some("https://example/new".to_owned());
+        let reason = "the target answered 301 Moved Permanently, a redirect to \"https://example/new\", which is not \
+                      followed: set url to where it leads";
+        assert_eq!(verdict(&answer), Verdict::Fails(reason.to_owned(), None));
+    }
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date_within_bounds() {
+        let now = 784_111_777_000;
+        let seconds = |value| pause(value, now).map(|pause| pause.as_secs());
+        assert_eq!(seconds("120"), Some(120));
+        assert_eq!(seconds("Sun, 06 Nov 1994 08:50:37 GMT"), Some(60));
+        assert_eq!(seconds("0"), Some(1));
+        assert_eq!(seconds("Sun, 06 Nov 1994 08:00:00 GMT"), Some(1));
+        for long in ["86400", "99999999999999999999999", "Sun, 06 Nov 2044 08:50:37 GMT"] {
+            assert_eq!(seconds(long), Some(3_600), "{long}");
+        }
+        for wrong in ["", "soon", "-5", "1.5", "Sunday"] {
+            assert_eq!(seconds(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_content_type_tells_json() {
+        assert!(is_json("application/json") && is_json("Application/JSON; charset=utf-8"));
+        assert!(is_json("application/problem+json") && !is_json("text/html") && !is_json(""));
+    }
+}

@@ -1,0 +1,72 @@
+//! The outcomes in the answer to a batch.
+
+use std::{collections::HashMap, time::Duration};
+
+use kvqueue_queue::Item;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::answer::{Answer, Ending};
+use crate::handlers::Outcome;
+
+/// The longest pause before a retry, in milliseconds: a year.
+const LONGEST_PAUSE: u64 = 365 * 24 * 3_600 * 1_000;
+
+/// The outcome of one item, as in an acknowledgement over HTTP.
+#[derive(Debug, Deserialize)]
+struct OneOutcome {
+    outcome: String,
+    after_ms: Option<u64>,
+    reason: Option<String>,
+}
+
+/// The outcome of each item by a successful answer. `Err` if the answer cannot be understood, so that nothing is known.
+///
+/// An answer without `outcomes` means that all items are done.
+pub(super) fn outcomes(items: &[Item], answer: &Answer) -> Result<Vec<Outcome>, String> {
+    let all_done = || Ok(vec![Outcome::Done; items.len()]);
+    if !answer.is_json {
+        return all_done();
+    }
+    match &answer.ending {
+        Ending::Whole => {}
+        Ending::TooLong => return Err("the answer has more bytes than max-response".to_owned()),
+        Ending::Broken(why) => return Err(format!("the answer was cut off: {why}")),
+    }
+    if answer.body.trim_ascii().is_empty() {
+        return all_done();
+    }
+    let body: Value =
+        serde_json::from_slice(&answer.body).map_err(|error| format!("the answer is not JSON: {error}"))?;
+    let Some(listed) = body.get("outcomes") else { return all_done() };
+    let listed = listed.as_array().ok_or("the answer's \"outcomes\" is not a list")?;
+    let mut by_id: HashMap<String, Outcome> = listed.iter().filter_map(one).collect();
+    let missing = || Outcome::retry("the target's answer has no outcome for it");
+    Ok(items.iter().map(|item| by_id.remove(&item.id.to_string()).unwrap_or_else(missing)).collect())
+}
+
+/// None if it names no item.
+fn one(listed: &Value) -> Option<(String, Outcome)> {
+    let id = listed.get("id")?.as_str()?.to_owned();
+    let outcome = match OneOutcome::deserialize(listed) {
+        Ok(it) => outcome(it),
+        Err(error) => Outcome::retry(format_args!("the target's outcome for it cannot be read: {error}")),
+    };
+    Some((id, outcome))
+}
+
+fn outcome(OneOutcome { outcome, after_ms, reason }: OneOutcome) -> Outcome {
+    let reason = reason.unwrap_or_else(|| "the target gave no reason".to_owned());
+    match (&*outcome, after_ms) {
+        ("done", _) => Outcome::Done,
+        ("release", _) => Outcome::Release,
+        ("dead", _) => Outcome::Dead(reason),
+        ("retry", None) => Outcome::Retry(reason),
+        ("retry", Some(millis)) => {
+            Outcome::RetryAfter(Duration::from_millis(millis.min(LONGEST_PAUSE)), reason)
+        }
+        (other, _) => Outcome::retry(format_args!(
+            "the target's outcome for it is {other:?}, which is not done, retry, release or dead"
+        )),
+    }
+}

@@ -1,0 +1,206 @@
+//! `http`: posts each item, or each batch, to a URL.
+//!
+//! `docs/WORKERS.md` documents the requests and the answers, and `docs/decisions/0030-webhooks.md` when the target is
+//! said to be out.
+
+mod addresses;
+mod answer;
+mod batch;
+mod client;
+mod health;
+mod message;
+mod secrets;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod watched;
+
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+use kvqueue_queue::Item;
+use reqwest::{
+    Client, Url,
+    header::{AUTHORIZATION, CONTENT_LENGTH, HeaderName, HeaderValue},
+};
+
+use self::{
+    answer::Verdict,
+    client::{Reading, Reply, exchange},
+    health::Health,
+    message::Message,
+    secrets::Keys,
+    settings::HttpSettings,
+    watched::Watched,
+};
+use super::{AnyHandler, BatchHandler, Context, Handler, Outcome, Settings, SettingsError};
+use crate::consumer::clock;
+
+#[cfg(feature = "otel")]
+pub(crate) use client::install_provider;
+
+/// The longest time that is left, of a call with a time limit, for what comes after its request: a tenth of the limit, and
+/// not more than this. Without it the daemon would end the call, and not know that its target did not answer.
+const MARGIN: Duration = Duration::from_millis(500);
+
+/// Posts items to a URL. One value for all consumers of a queue.
+#[derive(Debug)]
+pub(crate) struct Webhook {
+    settings: HttpSettings,
+    url: Url,
+    client: Watched<Client>,
+    keys: Option<Watched<Keys>>,
+    authorization: Option<Watched<HeaderValue>>,
+    health: Health,
+}
+
+/// The handler of a queue with these settings.
+pub(crate) fn build(settings: &Settings) -> Result<AnyHandler, SettingsError> {
+    let webhook = Arc::new(Webhook::from_config(settings)?);
+    Ok(if webhook.settings.batch { AnyHandler::Batch(webhook) } else { AnyHandler::Each(webhook) })
+}
+
+impl Webhook {
+    fn from_config(settings: &Settings) -> Result<Self, SettingsError> {
+        let settings = HttpSettings::read(settings)?;
+        let keys = settings.signing_key_file.clone().map(|path| watch(path, Keys::read)).transpose()?;
+        let authorization = settings
+            .authorization_file
+            .clone()
+            .map(|path| watch(path, secrets::authorization))
+            .transpose()?;
+        let files = [&settings.ca_file, &settings.client_certificate, &settings.client_key];
+        let files: Vec<PathBuf> = files.into_iter().flatten().cloned().collect();
+        let of_client = settings.clone();
+        let client = Watched::new(files, move || client::build(&of_client))?;
+        let (url, health) = (settings.url()?, Health::new(settings.outage_after));
+        Ok(Self { settings, url, client, keys, authorization, health })
+    }
+
+    /// Sends a message and waits for the answer.
+    async fn post(&self, message: Message, context: &Context) -> Reply {
+        let Message { id, mut headers, body } = message;
+        let timestamp = (clock::now() / 1_000).to_string();
+        let signature = self.keys.as_ref().map(|keys| keys.get().sign(&id, &timestamp, &body));
+        // An empty body has no length otherwise, and some servers refuse that.
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
+        let standard = [
+            ("webhook-id", Some(id)),
+            ("webhook-timestamp", Some(timestamp)),
+            ("webhook-signature", signature),
+        ];
+        for (name, value) in standard {
+            if let Some(value) = value.and_then(|value| HeaderValue::try_from(value).ok()) {
+                headers.insert(HeaderName::from_static(name), value);
+            }
+        }
+        if let Some(authorization) = &self.authorization {
+            headers.insert(AUTHORIZATION, authorization.get());
+        }
+        let request = self.client.get().post(self.url.clone()).headers(headers).body(body);
+        let most = usize::try_from(self.settings.max_response).unwrap_or(usize::MAX);
+        let reading = Reading { until: self.until(context), most, whole: self.settings.batch };
+        exchange(request, &self.url, reading, |response| {
+            if response.status().is_success() {
+                self.health.works();
+                context.works();
+            }
+        })
+        .await
+    }
+
+    /// When a call that begins now gives up.
+    fn until(&self, context: &Context) -> Instant {
+        let now = Instant::now();
+        let left = context.deadline.map(|deadline| deadline.saturating_duration_since(now));
+        let left = left.map(|left| left - MARGIN.min(left / 10));
+        now + left.map_or(self.settings.timeout, |left| left.min(self.settings.timeout))
+    }
+
+    /// The outcome of a call about this item, or about a batch that begins with it.
+    fn outcome(&self, reply: &Reply, item: &Item) -> Outcome {
+        let answer = match reply {
+            Reply::NotReached(reason) => return Outcome::unavailable(reason),
+            Reply::NoAnswer(reason) => return self.failed(item, reason.clone(), None),
+            Reply::Answer(answer) => answer,
+        };
+        match answer.verdict(&self.settings) {
+            Verdict::Works(outcome) => {
+                self.health.works();
+                outcome
+            }
+            Verdict::Fails(reason, pause) => self.failed(item, reason, pause),
+        }
+    }
+
+    /// The outcome of an item that the target got and did not handle: a failed attempt, unless the target is out.
+    fn failed(&self, item: &Item, reason: String, pause: Option<Duration>) -> Outcome {
+        match (self.health.fails(&item.id, Instant::now()), pause) {
+            (Some(postponed), pause) => {
+                Outcome::UnavailableAfter(postponed.max(pause.unwrap_or_default()), reason)
+            }
+            (None, Some(pause)) => Outcome::RetryAfter(pause, reason),
+            (None, None) => Outcome::Retry(reason),
+        }
+    }
+
+    async fn handle_item(&self, item: &Item, context: &Context) -> Outcome {
+        let reply = self.post(Message::of_item(item, context), context).await;
+        self.outcome(&reply, item)
+    }
+
+    async fn handle_batch(&self, items: &[Item], context: &Context) -> Vec<Outcome> {
+        let Some(first) = items.first() else { return Vec::new() };
+        let reply = self.post(Message::of_batch(items, context), context).await;
+        let same = |outcome: Outcome| vec![outcome; items.len()];
+        match &reply {
+            Reply::Answer(answer) if answer.status.is_success() => {
+                batch::outcomes(items, answer).unwrap_or_else(|reason| same(self.failed(first, reason, None)))
+            }
+            _ => same(self.outcome(&reply, first)),
+        }
+    }
+}
+
+/// A secret, and the file that it comes from.
+fn watch<T: Clone + 'static>(
+    path: PathBuf,
+    read: fn(&std::path::Path) -> Result<T, SettingsError>,
+) -> Result<Watched<T>, SettingsError> {
+    Watched::new([path.clone()], move || read(&path))
+}
+
+#[async_trait]
+impl Handler for Webhook {
+    fn warning(&self) -> Option<String> {
+        self.settings.warning()
+    }
+
+    async fn handle(&self, item: &Item, context: &Context) -> Outcome {
+        // A request that is dropped closes its connection.
+        tokio::select! {
+            outcome = self.handle_item(item, context) => outcome,
+            () = context.cancelled.cancelled() => Outcome::retry("the connection was closed: the item was cancelled"),
+        }
+    }
+}
+
+#[async_trait]
+impl BatchHandler for Webhook {
+    fn warning(&self) -> Option<String> {
+        self.settings.warning()
+    }
+
+    async fn handle(&self, items: &[Item], context: &Context) -> Vec<Outcome> {
+        let closed =
+            || vec![Outcome::retry("the connection was closed: the items were cancelled"); items.len()];
+        tokio::select! {
+            outcomes = self.handle_batch(items, context) => outcomes,
+            () = context.cancelled.cancelled() => closed(),
+        }
+    }
+}
