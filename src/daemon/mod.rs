@@ -304,8 +304,13 @@ impl Daemon {
                 },
             }
         };
+        let served = async {
+            let ended = lifecycle::serve(&supervisor, &mut exits, shared, stop, &config).await;
+            shared.shutdown.processes.end().await;
+            ended
+        };
         tokio::select! {
-            ended = lifecycle::serve(&supervisor, &mut exits, shared, stop, &config) => Ok(ended?),
+            ended = served => Ok(ended?),
             never = poller => match never {},
             never = space => match never {},
         }
