@@ -18,7 +18,7 @@ heartbeat() {
     echo "{\"heartbeat\":\"$id\"}" >&3
 }
 
-# The text of a JSON string. Control characters that JSON writes as \u00.. stay as they are, newlines at the end are lost.
+# The text of a JSON string. Characters that JSON writes as \u.... stay as they are; newlines at the end are lost.
 text() {
     printf '%b' "$(printf '%s\n' "$1" | sed 's/\\"/"/g')"
 }

@@ -35,12 +35,12 @@ for line in sys.stdin:
     if item["attempt"] == 1:
         if payload.startswith("crash"):
             os._exit(3)
-        if payload.startswith("hang"):
-            time.sleep(1000)
         if payload.startswith("chat"):
             print("hello", flush=True)
         if payload.startswith("long"):
             say({"id": "x" * 100000})
+        if payload.startswith(("hang", "chat", "long")):
+            time.sleep(1000)
     if payload.startswith("large"):
         ballast = bytearray(os.urandom(1)) * (200 << 20)
     if payload.startswith("wait"):
@@ -156,7 +156,9 @@ fn each_way_of_breaking_costs_its_own_item_an_attempt_and_no_other() {
         assert_eq!(attempts, expected, "{payload}");
     }
     assert_eq!(failed, 16);
-    assert_eq!(work.lines("started").len(), 4 + 16, "each breaks one process");
+    // Each breaks one process. Of the ones that are left, each consumer has one at most.
+    let started = work.lines("started").len();
+    assert!((17..=20).contains(&started), "{started}");
     assert_eq!((work.count("dead"), work.running()), (0, Vec::new()));
 }
 
@@ -308,5 +310,7 @@ fn the_example_in_node() {
 
 #[test]
 fn the_example_for_shells() {
-    assert_eq!(example("['DIR/exec_worker.sh']"), PRINTED);
+    let printed = example("['DIR/exec_worker.sh']");
+    // It leaves escapes of other characters as they are.
+    assert_eq!(printed, PRINTED.map(|text| text.replace('\u{2028}', "\\u2028")));
 }
