@@ -275,6 +275,8 @@ impl Daemon {
         space().begin().await;
         absent_queues::log(db, &self.config).await;
         running.run(&queues, new, None).await.map_err(RunError::from)?;
+        // A reload drops handlers that it replaces, and the processes of such a handler end with it.
+        drop(queues);
         // Before the log event: a reader of the log may ask for the status at once.
         shared.status.phase(Phase::Ready);
         tracing::info!(

@@ -235,6 +235,28 @@ fn after_the_shutdown_timeout_an_item_is_cancelled_and_released() {
 }
 
 #[test]
+fn a_reload_with_another_command_replaces_the_processes() {
+    let work = Work::new("consumers = [{ k = 1, count = 2 }]", "");
+    work.push(["wait1".to_owned(), "wait2".to_owned()]);
+    let mut served = work.serve();
+    wait_until("each process has an item", || work.lines("waits").len() == 2);
+    let before = work.running();
+    let config = work.db.file("kvqueue.toml");
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, text.replace("'worker.py'", "'worker.py', 'other'")).unwrap();
+    served.daemon.signal(Signal::HUP);
+    served.daemon.wait_for_event("configuration_reloaded");
+    fs::write(work.db.file("go"), "").unwrap();
+    work.push(["later".to_owned()]);
+    wait_until("all items are done", || work.count("done") == 3);
+    wait_until("the processes of the old command have ended", || {
+        let now = work.running();
+        now.len() == 1 && !before.contains(&now[0])
+    });
+    assert!(work.noted().values().all(|attempts| *attempts == [1]));
+}
+
+#[test]
 fn no_process_outlives_a_daemon_that_is_killed() {
     let work = Work::new("consumers = [{ k = 1, count = 2 }]", "");
     work.push(["wait1".to_owned(), "wait2".to_owned()]);
