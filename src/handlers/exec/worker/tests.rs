@@ -173,15 +173,15 @@ fn a_process_that_has_too_much_memory_is_replaced() {
 #[test]
 fn a_process_that_does_not_end_with_its_input_is_killed_with_its_group() {
     let directory = tempfile::tempdir().unwrap();
-    let text = format!("trap '' TERM; {BEGIN} next; end done; read -r rest; sleep 1000 & echo $! > sleeper; wait");
+    let text =
+        format!("trap '' TERM; {BEGIN} next; end done; read -r rest; sleep 1000 & echo $! > sleeper; wait");
     let kit = script(directory.path(), &text, "");
     assert_eq!(block_on(kit.handle("1")), Outcome::Done);
     drop(kit);
     until("it goes on after the end of its input", || read(directory.path(), "sleeper").ends_with('\n'));
     let [shell, sleeper] = ["started", "sleeper"].map(|name| read(directory.path(), name).trim().to_owned());
-    let is_gone = |pid: &str| {
-        !fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
-    };
+    let is_gone =
+        |pid: &str| !fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
     until("both are gone", || is_gone(&shell) && is_gone(&sleeper));
 }
 
