@@ -27,8 +27,7 @@ pub(crate) fn item(item: &Item) -> Value {
     Value::Object(object)
 }
 
-/// An item of a lease: the same, with its attempt in any case.
-#[cfg(any(feature = "http", feature = "webhook"))]
+/// An item for a worker: the same, with its attempt in any case.
 pub(crate) fn leased(item: &Item) -> Value {
     let mut object = self::item(item);
     object["attempt"] = item.attempt.into();

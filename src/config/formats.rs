@@ -158,6 +158,24 @@ pub mod size {
             number: None,
         })
     }
+
+    /// The same for a size that may be absent; the field needs `#[serde(default)]`, too.
+    pub mod optional {
+        use super::{Deserializer, Serializer};
+
+        /// Writes the size, if there is one.
+        pub fn serialize<S: Serializer>(value: &Option<u64>, out: S) -> Result<S::Ok, S::Error> {
+            match value {
+                Some(value) => super::serialize(value, out),
+                None => out.serialize_none(),
+            }
+        }
+
+        /// A key that is absent takes its default, so a value that is there is a size.
+        pub fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Option<u64>, D::Error> {
+            super::deserialize(input).map(Some)
+        }
+    }
 }
 
 /// The word for the limit that the directory already has.

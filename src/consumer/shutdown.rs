@@ -4,7 +4,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::{database::storage_failure, handlers::StopRequest};
+use crate::{
+    database::storage_failure,
+    handlers::{Processes, StopRequest},
+};
 
 /// One per process.
 #[derive(Debug, Default)]
@@ -15,6 +18,8 @@ pub(crate) struct ShutdownTokens {
     pub(crate) drain_timed_out: CancellationToken,
     /// Fires when the daemon has to stop because of an error.
     pub(crate) stop: StopRequest,
+    /// Processes of handlers. They end after the last item.
+    pub(crate) processes: Processes,
     /// Items that a drain has neither finished nor released.
     left_behind: AtomicUsize,
     /// A failure of the storage is logged once.

@@ -275,6 +275,8 @@ impl Daemon {
         space().begin().await;
         absent_queues::log(db, &self.config).await;
         running.run(&queues, new, None).await.map_err(RunError::from)?;
+        // A reload drops handlers that it replaces, and the processes of such a handler end with it.
+        drop(queues);
         // Before the log event: a reader of the log may ask for the status at once.
         shared.status.phase(Phase::Ready);
         tracing::info!(
@@ -304,8 +306,13 @@ impl Daemon {
                 },
             }
         };
+        let served = async {
+            let ended = lifecycle::serve(&supervisor, &mut exits, shared, stop, &config).await;
+            shared.shutdown.processes.end().await;
+            ended
+        };
         tokio::select! {
-            ended = lifecycle::serve(&supervisor, &mut exits, shared, stop, &config) => Ok(ended?),
+            ended = served => Ok(ended?),
             never = poller => match never {},
             never = space => match never {},
         }

@@ -59,7 +59,7 @@ pub(crate) enum Interruption {
 /// Calls the handler and waits for its end. A handler of single items gets one item. Dropping the call
 /// drops the handler's future.
 ///
-/// The context's `deadline` is set here, from `limit`. Its `cancelled` should be a child of the token by which the caller cancels.
+/// The context's `deadline` and `limit` are set here. Its `cancelled` should be a child of the token by which the caller cancels.
 pub(crate) async fn call(
     handling: &AnyHandler,
     items: Arc<[Item]>,
@@ -67,6 +67,8 @@ pub(crate) async fn call(
     limit: Option<Duration>,
 ) -> CallResult {
     context.deadline = limit.map(|limit| Instant::now() + limit);
+    context.limit = limit;
+    let limit = handling.limit(limit);
     let cancelled = context.cancelled.clone();
     let handling = handling.clone();
     let handled = async move { handling.handle(&items, &context).await };
@@ -146,9 +148,7 @@ impl CallResult {
     pub(crate) fn outcomes(self, items: usize, cancelled: &Outcome) -> Vec<Outcome> {
         let otherwise = match &self.interruption {
             None => missing_outcome(),
-            Some(Interruption::TimeUp(limit)) => {
-                Outcome::Retry(format!("not done after {} ms (handler-timeout)", limit.as_millis()))
-            }
+            Some(Interruption::TimeUp(limit)) => Outcome::Retry(time_up_reason(*limit)),
             Some(Interruption::Cancelled) => cancelled.clone(),
             Some(Interruption::Panicked(text)) => Outcome::Retry(format!("the handler panicked: {text}")),
         };
@@ -158,6 +158,11 @@ impl CallResult {
         let returned = self.returned.into_iter().map(Some).chain(std::iter::repeat(None)).take(items);
         returned.map(|outcome| outcome.filter(counts).unwrap_or_else(|| otherwise.clone())).collect()
     }
+}
+
+/// Why an item failed whose time is up.
+pub(crate) fn time_up_reason(limit: Duration) -> String {
+    format!("not done after {} ms (handler-timeout)", limit.as_millis())
 }
 
 /// The outcome of an item for which the handler returned none.

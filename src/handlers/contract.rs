@@ -10,7 +10,7 @@ use foundationdb::Transaction;
 use kvqueue_queue::{Item, from_millis};
 use tokio_util::sync::CancellationToken;
 
-use crate::consumer::{breaker::Breaker, clock, fetch::VersionClock};
+use crate::consumer::{clock, runtime::QueueRuntime};
 
 /// Something that handles items one by one.
 ///
@@ -30,6 +30,12 @@ pub trait Handler: Send + Sync + 'static {
     /// `None`, the default, says nothing.
     fn warning(&self) -> Option<String> {
         None
+    }
+
+    /// Whether the handler itself ends a call whose time is up, as one does that first waits for something that is not the item's
+    /// fault. The daemon then does not end the call at the time limit, and [`Context::deadline`] is only a wish.
+    fn limits_itself(&self) -> bool {
+        false
     }
 
     /// Handles one item.
@@ -54,6 +60,10 @@ pub trait BatchHandler: Send + Sync + 'static {
 impl<H: Handler + ?Sized> Handler for Arc<H> {
     fn warning(&self) -> Option<String> {
         (**self).warning()
+    }
+
+    fn limits_itself(&self) -> bool {
+        (**self).limits_itself()
     }
 
     async fn handle(&self, item: &Item, context: &Context) -> Outcome {
@@ -133,10 +143,10 @@ pub struct Context {
     /// The transaction that finishes the item, with exactly-once delivery.
     pub(crate) transaction: Option<Arc<Transaction>>,
     pub(crate) stop: StopRequest,
+    /// The time limit of this call.
+    pub(crate) limit: Option<Duration>,
     /// The queue's; none in a test of a handler.
-    pub(crate) breaker: Option<Arc<Breaker>>,
-    /// Tells by an item's stamp when it was pushed; none in a test of a handler.
-    pub(crate) clock: Option<Arc<VersionClock>>,
+    pub(crate) runtime: Option<Arc<QueueRuntime>>,
 }
 
 impl Context {
@@ -154,7 +164,7 @@ impl Context {
     pub fn enqueued_at(&self, item: &Item) -> Option<SystemTime> {
         let written = item.meta.as_ref().and_then(|meta| meta.enqueued_at).map(from_millis);
         written.or_else(|| {
-            let age = self.clock.as_ref()?.since(item.id.stamp()?.version(), Instant::now())?;
+            let age = self.runtime.as_ref()?.clock.since(item.id.stamp()?.version(), Instant::now())?;
             from_millis(clock::now()).checked_sub(age)
         })
     }
@@ -162,8 +172,8 @@ impl Context {
     /// Tells the daemon that the handler can work, while it still does: after [`Outcome::Unavailable`] the other consumers go on at once. A
     /// handler whose calls take long should call it as soon as it knows. It costs nothing otherwise.
     pub fn works(&self) {
-        if let Some(breaker) = &self.breaker {
-            breaker.works(self.consumer);
+        if let Some(runtime) = &self.runtime {
+            runtime.breaker.works(self.consumer);
         }
     }
 

@@ -27,17 +27,22 @@ pub(crate) mod exec;
 pub(crate) mod http;
 mod json;
 mod log;
+mod outcome_line;
 mod pull;
 mod registry;
 mod settings;
 mod stdout;
 
-pub(crate) use call::{ABORT_DELAY, CallResult, Interruption, LeakedThread, call};
+pub(crate) use call::{ABORT_DELAY, CallResult, Interruption, LeakedThread, call, time_up_reason};
 pub(crate) use contract::StopRequest;
 pub use contract::{BatchHandler, Context, Handler, Outcome};
 pub use exec::Exec;
+pub(crate) use exec::Processes;
 pub use json::{Json, JsonBatchHandler, JsonHandler};
 pub use log::Log;
+pub(crate) use outcome_line::OutcomeLine;
+#[cfg(feature = "http")]
+pub(crate) use outcome_line::whole;
 pub(crate) use pull::PULL;
 pub(crate) use registry::AnyHandler;
 pub use registry::Registry;

@@ -1,6 +1,6 @@
 //! Handlers by name.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use super::{BatchHandler, Exec, Handler, Log, PULL, Settings, Stdout, pull::Pull};
 use crate::config::{ConfigError, QueueConfig};
@@ -20,6 +20,14 @@ impl AnyHandler {
         match self {
             Self::Each(handler) => handler.warning(),
             Self::Batch(handler) => handler.warning(),
+        }
+    }
+
+    /// The time limit at which the daemon ends a call.
+    pub(crate) fn limit(&self, configured: Option<Duration>) -> Option<Duration> {
+        match self {
+            Self::Each(handler) if handler.limits_itself() => None,
+            _ => configured,
         }
     }
 
@@ -153,7 +161,7 @@ mod tests {
         insta::assert_snapshot!(problem("exec", ""), @r#"queues.emails.handler-config: handler "exec": missing field `command`; write command = ["program", "argument"] in handler-config"#);
         insta::assert_snapshot!(problem("exec", "command = []"), @r#"queues.emails.handler-config: handler "exec": command = []: it names no program; write command = ["program", "argument"] in handler-config"#);
         insta::assert_snapshot!(problem("exec", "command = 'ls'"), @r#"queues.emails.handler-config: handler "exec": command: invalid type: string "ls", expected a sequence; write command = ["program", "argument"] in handler-config"#);
-        insta::assert_snapshot!(problem("exec", "command = ['ls']\nshell = true"), @r#"queues.emails.handler-config: handler "exec": shell: unknown field `shell`, expected one of `command`, `stderr-limit`, `dead-exit-codes`, `release-exit-codes`"#);
+        insta::assert_snapshot!(problem("exec", "command = ['ls']\nshell = true"), @r#"queues.emails.handler-config: handler "exec": shell: unknown field `shell`, expected one of `command`, `mode`, `stderr-limit`, `dead-exit-codes`, `release-exit-codes`, `max-items`, `max-memory`, `start-timeout`, `idle-timeout`, `heartbeat-timeout`"#);
     }
 
     #[test]

@@ -21,6 +21,11 @@ impl Settings {
         Self { table }
     }
 
+    /// The value of a key as it is written in TOML, if the table has it.
+    pub(crate) fn written(&self, key: &str) -> Option<String> {
+        self.table.get(key).map(toml::Value::to_string)
+    }
+
     /// Reads the whole table as `T`, which should be `#[serde(deny_unknown_fields)]`.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, SettingsError> {
         let value = toml::Value::Table(self.table.clone());

@@ -9,15 +9,15 @@ use actix_web::{
 use futures::StreamExt;
 use serde::{
     Deserialize, Deserializer,
-    de::{DeserializeOwned, Error, MapAccess, Visitor, value::MapAccessDeserializer},
+    de::{DeserializeOwned, MapAccess, Visitor, value::MapAccessDeserializer},
 };
-use serde_json::Number;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::timeout,
 };
 
 use super::error::ApiError;
+pub(super) use crate::handlers::whole;
 
 /// The longest time for reading a body.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -77,22 +77,6 @@ pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
     reader.end().map_err(|error| ApiError::Bad(format!("the body: {error}")))?;
     let Object(parsed) = parsed;
     Ok(parsed)
-}
-
-/// A whole number, also if it is written as 3.0, which JSON does not distinguish.
-pub(super) fn whole<'de, D: Deserializer<'de>, N: TryFrom<i128>>(input: D) -> Result<Option<N>, D::Error> {
-    let number = Number::deserialize(input)?;
-    let whole = match (number.as_i128(), number.as_f64()) {
-        (Some(whole), _) => Some(whole),
-        // A float holds every whole number up to this one.
-        (None, Some(float)) if float.fract() == 0.0 && float.abs() <= 9_007_199_254_740_992.0 => {
-            Some(float as i128)
-        }
-        _ => None,
-    };
-    let fits = whole.and_then(|whole| N::try_from(whole).ok());
-    fits.map(Some)
-        .ok_or_else(|| D::Error::custom(format_args!("{number} is not a whole number in the accepted range")))
 }
 
 /// A message that may quote a value of any length, shortened.

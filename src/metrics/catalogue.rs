@@ -108,6 +108,26 @@ pub(crate) const CATALOGUE: &[Metric] = &[
         figures: Computed(computed::in_flight),
     },
     Metric {
+        name: "kvqueue_exec_processes",
+        kind: Gauge,
+        labels: &["queue"],
+        help: "Processes of the handler exec that run, with mode = \"worker\"",
+        figures: Computed(computed::processes),
+    },
+    Metric {
+        name: "kvqueue_exec_process_restarts_total",
+        kind: MetricType::Counter,
+        labels: &["queue", "reason"],
+        help: "Processes of the handler exec that were replaced, with mode = \"worker\": reason is died, hung, protocol, max-items or max-memory",
+        figures: Queues(&[
+            ("died", |meters| &meters.processes.died),
+            ("hung", |meters| &meters.processes.hung),
+            ("protocol", |meters| &meters.processes.protocol),
+            ("max-items", |meters| &meters.processes.max_items),
+            ("max-memory", |meters| &meters.processes.max_memory),
+        ]),
+    },
+    Metric {
         name: "kvqueue_items_fetched_total",
         kind: MetricType::Counter,
         labels: &["queue"],
@@ -363,6 +383,8 @@ pub(crate) struct QueueMeters {
     pub(crate) orphaned: Counter,
     /// Items that handlers have now.
     pub(crate) in_flight: InFlight,
+    /// Processes of `exec` that stay.
+    pub(crate) processes: ProcessMeters,
     /// A fetch that brought items, from its first attempt to its commit.
     pub(crate) fetch_seconds: Seconds,
     /// One call of the handler.
@@ -371,6 +393,23 @@ pub(crate) struct QueueMeters {
     pub(crate) acknowledge_seconds: Seconds,
     /// From the push of an item to the first call of its handler. For a scheduled item that includes the wait for its time.
     pub(crate) start_seconds: Seconds,
+}
+
+/// The processes of one queue that take one item after the other.
+#[derive(Debug, Default)]
+pub(crate) struct ProcessMeters {
+    /// Processes that run now.
+    pub(crate) running: InFlight,
+    /// Replaced because they ended by themselves.
+    pub(crate) died: Counter,
+    /// Replaced because they did not end an item in time.
+    pub(crate) hung: Counter,
+    /// Replaced because they wrote something that is not of the protocol.
+    pub(crate) protocol: Counter,
+    /// Replaced after the configured number of items.
+    pub(crate) max_items: Counter,
+    /// Replaced because they had too much memory.
+    pub(crate) max_memory: Counter,
 }
 
 /// Durations.

@@ -75,6 +75,12 @@ pub(super) fn in_flight(scrape: &Scrape, samples: &mut Samples<'_>) {
     }
 }
 
+pub(super) fn processes(scrape: &Scrape, samples: &mut Samples<'_>) {
+    for (name, meters) in &scrape.queues {
+        samples.gauge(&[name], meters.processes.running.get());
+    }
+}
+
 pub(super) fn consumers(scrape: &Scrape, samples: &mut Samples<'_>) {
     let mut counts = HashMap::<&str, [usize; ConsumerState::ALL.len()]>::new();
     for consumer in &scrape.snapshot.consumers {

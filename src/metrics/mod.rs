@@ -60,7 +60,7 @@ impl Metrics {
     }
 }
 
-/// The number of items that handlers have.
+/// The number of items that handlers have, or of processes that run.
 #[derive(Debug, Default)]
 pub(crate) struct InFlight(Gauge);
 
@@ -78,7 +78,7 @@ impl InFlight {
     }
 }
 
-/// Items that a handler has.
+/// Items that a handler has, or processes that run.
 #[derive(Debug)]
 pub(crate) struct Held<'a> {
     gauge: &'a Gauge,

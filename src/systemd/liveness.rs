@@ -5,7 +5,7 @@
 //! | taking | while fetches of its queue end, with whatever result, and it gets its turn; while the queue is paused, or its handler cannot work |
 //! | paused, unavailable | ever |
 //! | idle | while its queue is fetched from at each poll interval; while the queue is paused |
-//! | handling | while the handler has items, if the lease is held or known to be lost, and until the handler is dropped after `handler-timeout`; then as long as a lease lasts, until the outcomes are acknowledged |
+//! | handling | while the handler has items, if the lease is held or known to be lost, and until the handler is dropped after `handler-timeout`, unless it limits itself; then as long as a lease lasts, until the outcomes are acknowledged |
 //! | backoff | as long as the longest pause lasts |
 //! | closing | as long as a lease and a fetch last |
 //!

@@ -100,7 +100,7 @@ impl Probe {
             held: holder.upgrade().map(|beat| age(beat.last())),
             lease: runtime.lease,
             poll_interval: runtime.poll_interval,
-            timeout: runtime.timeout,
+            timeout: runtime.tried.handling.limit(runtime.timeout),
         }
     }
 }

@@ -151,8 +151,8 @@ impl Kit {
             cancelled: self.cancelled.child_token(),
             transaction,
             stop: self.stop.clone(),
-            breaker: None,
-            clock: None,
+            limit: None,
+            runtime: None,
         };
         let ended = call(&self.handling, items.clone(), context, self.timeout).await;
         ended.outcomes(items.len(), &Outcome::Release)

@@ -18,6 +18,7 @@ mod doctor;
 mod elsewhere;
 mod exactly_once;
 mod exec;
+mod exec_worker;
 mod faults;
 mod full_disk;
 mod full_target;

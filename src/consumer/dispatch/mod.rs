@@ -68,8 +68,8 @@ impl Dispatcher {
             cancelled: cancelled.child_token(),
             transaction,
             stop: self.runtime.shutdown.stop.clone(),
-            breaker: Some(self.runtime.breaker.clone()),
-            clock: Some(self.runtime.clock.clone()),
+            limit: None,
+            runtime: Some(self.runtime.clone()),
         };
         let meters = &self.runtime.meters;
         let _in_flight = meters.in_flight.hold(items.len());

@@ -12,6 +12,20 @@ impl Group {
         Self(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)))
     }
 
+    /// Sends a signal to all its processes.
+    pub(super) fn signal(&self, signal: Signal) {
+        if let Some(group) = self.0 {
+            // It may have ended this instant.
+            let _ = kill_process_group(group, signal);
+        }
+    }
+
+    /// Kills them.
+    pub(super) fn kill(&mut self) {
+        self.signal(Signal::KILL);
+        self.0 = None;
+    }
+
     /// The command has ended. Processes that it left running go on.
     pub(super) fn ended(mut self) {
         self.0 = None;
@@ -20,9 +34,6 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        if let Some(group) = self.0 {
-            // It may have ended this instant; then there is nothing left to kill.
-            let _ = kill_process_group(group, Signal::KILL);
-        }
+        self.kill();
     }
 }

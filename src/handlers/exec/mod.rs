@@ -1,4 +1,4 @@
-//! `exec`: runs a command per item, with the payload on its standard input.
+//! `exec`: runs a command per item, with the payload on its standard input, or hands items to processes that stay (`worker`).
 
 mod group;
 mod lookup;
@@ -8,8 +8,9 @@ mod settings;
 #[cfg(test)]
 mod tests;
 mod variables;
+mod worker;
 
-use std::{io, process::Stdio, time::Duration};
+use std::{io, process::Stdio, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -20,8 +21,14 @@ use tokio::{
     time::timeout,
 };
 
-use self::{group::Group, settings::ExecSettings};
+use self::{
+    group::Group,
+    settings::{ExecSettings, Mode},
+    worker::Pool,
+};
 use super::{Context, Handler, Outcome, Settings, SettingsError};
+
+pub(crate) use worker::Processes;
 
 /// How long the error output of a command that has ended is waited for.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -29,44 +36,37 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Names the run that a process belongs to.
 const RUN: &str = "KVQUEUE_RUN";
 
-/// Runs a command per item.
+/// Runs a command per item, or hands items to processes that stay.
 ///
-/// `docs/CONFIG.md` documents the command's environment and its exit codes. Its output is not kept, except
-/// the beginning of what a failing command wrote to stderr. When the item is cancelled, the command and its child processes are killed.
+/// `docs/CONFIG.md` documents a command's environment and its exit codes, `docs/WORKERS.md` the lines that a process reads and
+/// writes. The output of a command for one item is not kept, except the beginning of what a failing one wrote to stderr. When the item is
+/// cancelled, the command and its child processes are killed.
 #[derive(Clone, Debug)]
 pub struct Exec {
-    settings: ExecSettings,
+    settings: Arc<ExecSettings>,
+    /// With `mode = "worker"`.
+    pool: Option<Arc<Pool>>,
 }
 
 impl Exec {
     /// Needs `command`, the program and its arguments.
     pub fn from_config(settings: &Settings) -> Result<Self, SettingsError> {
-        ExecSettings::read(settings).map(|settings| Self { settings })
+        let settings = Arc::new(ExecSettings::read(settings)?);
+        let pool = (settings.mode == Mode::Worker).then(|| Arc::new(Pool::new(settings.clone())));
+        Ok(Self { settings, pool })
     }
 
-    fn spawn(&self, item: &Item, context: &Context, run: Option<&str>) -> io::Result<Child> {
-        let mut command = Command::new(&self.settings.command[0]);
+    fn spawn(&self, item: &Item, context: &Context, run: Option<&Reaped>) -> io::Result<Child> {
+        let mut command = command(&self.settings, run);
         variables::set(&mut command, &context.queue, item, context.enqueued_at(item).map(millis));
-        match run {
-            Some(run) => command.env(RUN, run),
-            None => command.env_remove(RUN),
-        };
-        command
-            .args(&self.settings.command[1..])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            // A Ctrl-C at the terminal is for the daemon, which lets the commands in hand finish.
-            .process_group(0)
-            .spawn()
+        command.stdout(Stdio::null()).spawn()
     }
 
     async fn run(&self, item: &Item, context: &Context) -> Result<Outcome, String> {
         let program = &self.settings.command[0];
         // Until the command has ended, or was killed.
         let run = reaped();
-        let mut child = match self.spawn(item, context, run.as_ref().map(|(_, name)| &**name)) {
+        let mut child = match self.spawn(item, context, run.as_ref()) {
             Ok(child) => child,
             Err(error) => return Ok(not_started(program, &error)),
         };
@@ -94,7 +94,14 @@ impl Handler for Exec {
         lookup::problem(&self.settings.command[0])
     }
 
+    fn limits_itself(&self) -> bool {
+        self.pool.is_some()
+    }
+
     async fn handle(&self, item: &Item, context: &Context) -> Outcome {
+        if let Some(pool) = &self.pool {
+            return pool.handle(item, context).await;
+        }
         tokio::select! {
             result = self.run(item, context) => result.unwrap_or_else(Outcome::Retry),
             () = context.cancelled.cancelled() => Outcome::retry("the command was killed: the item was cancelled"),
@@ -102,16 +109,35 @@ impl Handler for Exec {
     }
 }
 
+/// The command, in a group of its own: a Ctrl-C at the terminal is for the daemon, which lets the commands in hand finish.
+fn command(settings: &ExecSettings, run: Option<&Reaped>) -> Command {
+    let mut command = Command::new(&settings.command[0]);
+    match run {
+        Some((_, name)) => command.env(RUN, name),
+        None => command.env_remove(RUN),
+    };
+    command.args(&settings.command[1..]).stdin(Stdio::piped()).stderr(Stdio::piped());
+    command.kill_on_drop(true).process_group(0);
+    command
+}
+
 /// A run that ends with the daemon, and its name.
 #[cfg(target_os = "linux")]
-fn reaped() -> Option<(reaper::Run, String)> {
+type Reaped = (reaper::Run, String);
+
+#[cfg(not(target_os = "linux"))]
+type Reaped = ((), String);
+
+/// A run that is about to begin; none where there is no reaper.
+#[cfg(target_os = "linux")]
+fn reaped() -> Option<Reaped> {
     let run = reaper::run()?;
     let name = run.name();
     Some((run, name))
 }
 
 #[cfg(not(target_os = "linux"))]
-fn reaped() -> Option<((), String)> {
+fn reaped() -> Option<Reaped> {
     None
 }
 

@@ -1,13 +1,35 @@
 //! The settings of a command.
 
-use std::process::ExitStatus;
+use std::{num::NonZeroU64, process::ExitStatus, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::size;
+use crate::config::{duration, size};
 use crate::handlers::{Outcome, Settings, SettingsError};
 
 const FIX: &str = "write command = [\"program\", \"argument\"] in handler-config";
+
+/// How long a process may take until it is ready.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long a process without an item stays.
+const IDLE_TIMEOUT: Duration = Duration::from_mins(10);
+
+/// Keys for one mode alone.
+const ITEM_KEYS: [&str; 2] = ["dead-exit-codes", "release-exit-codes"];
+const WORKER_KEYS: [&str; 5] =
+    ["max-items", "max-memory", "start-timeout", "idle-timeout", "heartbeat-timeout"];
+
+/// How items reach the command.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Mode {
+    /// One process for each item.
+    #[default]
+    Item,
+    /// Processes stay, and take one item after the other.
+    Worker,
+}
 
 /// The settings of `exec`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -15,7 +37,10 @@ const FIX: &str = "write command = [\"program\", \"argument\"] in handler-config
 pub(super) struct ExecSettings {
     /// The program and its arguments.
     pub(super) command: Vec<String>,
-    /// The most bytes that a reason has of a failing command's error output.
+    /// How items reach it.
+    #[serde(default)]
+    pub(super) mode: Mode,
+    /// The most bytes of error output that are kept: of a failing command, or of a process and one item.
     #[serde(default = "default_stderr_limit", with = "size")]
     pub(super) stderr_limit: u64,
     /// Exit codes that say that no retry helps.
@@ -24,6 +49,19 @@ pub(super) struct ExecSettings {
     /// Exit codes that give the item back.
     #[serde(default)]
     release_exit_codes: Vec<i32>,
+    /// A process is replaced after this number of items.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) max_items: Option<NonZeroU64>,
+    /// A process that has more resident memory is replaced after its item.
+    #[serde(default, with = "size::optional", skip_serializing_if = "Option::is_none")]
+    pub(super) max_memory: Option<u64>,
+    #[serde(default, with = "duration::optional", skip_serializing_if = "Option::is_none")]
+    start_timeout: Option<Duration>,
+    #[serde(default, with = "duration::optional", skip_serializing_if = "Option::is_none")]
+    idle_timeout: Option<Duration>,
+    /// The longest time without a heartbeat of a process that has an item; none: as long as it likes.
+    #[serde(default, with = "duration::optional", skip_serializing_if = "Option::is_none")]
+    pub(super) heartbeat_timeout: Option<Duration>,
 }
 
 fn default_stderr_limit() -> u64 {
@@ -44,6 +82,17 @@ impl ExecSettings {
         if read.command.first().is_none_or(String::is_empty) {
             return Err(SettingsError(format!("command = {:?}: it names no program; {FIX}", read.command)));
         }
+        let (wrong_keys, mode, reason) = match read.mode {
+            Mode::Item => (&WORKER_KEYS[..], "worker", "it is for processes that stay"),
+            Mode::Worker => (&ITEM_KEYS[..], "item", "a process that stays writes each outcome as a line"),
+        };
+        for key in wrong_keys {
+            if let Some(value) = settings.written(key) {
+                let fix = format!("remove it, or write mode = {mode:?}");
+                return Err(SettingsError(format!("{key} = {value}: {reason}; {fix}")));
+            }
+        }
+        read.check_worker()?;
         check_codes("dead-exit-codes", &read.dead_exit_codes)?;
         check_codes("release-exit-codes", &read.release_exit_codes)?;
         if let Some(code) = read.dead_exit_codes.iter().find(|code| read.release_exit_codes.contains(code)) {
@@ -51,6 +100,35 @@ impl ExecSettings {
             return Err(SettingsError(format!("release-exit-codes = {code}: {problem}")));
         }
         Ok(read)
+    }
+
+    fn check_worker(&self) -> Result<(), SettingsError> {
+        if self.max_memory == Some(0) {
+            let problem = "every process has more; write a size such as \"512MiB\", or leave the key out";
+            return Err(SettingsError(format!("max-memory = \"0B\": {problem}")));
+        }
+        let times = [
+            ("start-timeout", self.start_timeout),
+            ("idle-timeout", self.idle_timeout),
+            ("heartbeat-timeout", self.heartbeat_timeout),
+        ];
+        match times.iter().find(|(_, time)| *time == Some(Duration::ZERO)) {
+            None => Ok(()),
+            Some((key, _)) => {
+                let problem = "no process can keep that; write a time such as \"30s\", or leave the key out";
+                Err(SettingsError(format!("{key} = \"0s\": {problem}")))
+            }
+        }
+    }
+
+    /// How long a process may take until it is ready.
+    pub(super) fn start_timeout(&self) -> Duration {
+        self.start_timeout.unwrap_or(START_TIMEOUT)
+    }
+
+    /// How long a process without an item stays.
+    pub(super) fn idle_timeout(&self) -> Duration {
+        self.idle_timeout.unwrap_or(IDLE_TIMEOUT)
     }
 
     /// The outcome for an item whose command ended with this status and output.
@@ -113,6 +191,13 @@ mod tests {
         insta::assert_snapshot!(problem("command = ['x']\ndead-exit-codes = [0, 1]"), @"dead-exit-codes = 0: write codes from 1 to 255; 0 always means done");
         insta::assert_snapshot!(problem("command = ['x']\nrelease-exit-codes = [65]"), @"release-exit-codes = 65: it is one of dead-exit-codes, too; remove it from one of them");
         insta::assert_snapshot!(problem("command = ['x']\nrelease-exit-codes = [256]"), @"release-exit-codes = 256: write codes from 1 to 255; 0 always means done");
+        insta::assert_snapshot!(problem("command = ['x']\nmax-items = 5"), @r#"max-items = 5: it is for processes that stay; remove it, or write mode = "worker""#);
+        insta::assert_snapshot!(problem("command = ['x']\nmode = 'item'\nidle-timeout = '5s'"), @r#"idle-timeout = "5s": it is for processes that stay; remove it, or write mode = "worker""#);
+        insta::assert_snapshot!(problem("command = ['x']\nmode = 'worker'\ndead-exit-codes = [65]"), @r#"dead-exit-codes = [65]: a process that stays writes each outcome as a line; remove it, or write mode = "item""#);
+        insta::assert_snapshot!(problem("command = ['x']\nmode = 'works'"), @r#"mode: unknown variant `works`, expected `item` or `worker`"#);
+        insta::assert_snapshot!(problem("command = ['x']\nmode = 'worker'\nmax-items = 0"), @"max-items: invalid value: integer `0`, expected a nonzero u64");
+        insta::assert_snapshot!(problem("command = ['x']\nmode = 'worker'\nmax-memory = '0B'"), @r#"max-memory = "0B": every process has more; write a size such as "512MiB", or leave the key out"#);
+        insta::assert_snapshot!(problem("command = ['x']\nmode = 'worker'\nstart-timeout = '0s'"), @r#"start-timeout = "0s": no process can keep that; write a time such as "30s", or leave the key out"#);
         insta::assert_snapshot!(problem("command = ['x']\nstderr-limit = 4096"), @r#"stderr-limit: invalid type: integer `4096`, expected a size such as "8MiB""#);
     }
 
@@ -125,6 +210,14 @@ mod tests {
         let reference = include_str!("../../../docs/CONFIG.md");
         for (key, value) in defaults.iter().filter(|(key, _)| *key != "command") {
             let row = format!("| `{key}` | `{value}` |");
+            assert!(reference.contains(&row), "docs/CONFIG.md lacks {row}");
+        }
+        let settings = settings("command = ['./send-mail']\nmode = 'worker'");
+        let time = |time| format!("`{:?}`", duration::format(time));
+        let [start, idle] = [settings.start_timeout(), settings.idle_timeout()].map(time);
+        let none = "none".to_owned();
+        for (key, value) in WORKER_KEYS.iter().zip([&none, &none, &start, &idle, &none]) {
+            let row = format!("| `{key}` | {value} |");
             assert!(reference.contains(&row), "docs/CONFIG.md lacks {row}");
         }
     }

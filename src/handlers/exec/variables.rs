@@ -16,6 +16,18 @@ pub(super) const SYSTEMD: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDO
 /// They hold the daemon's secret for its collector of traces.
 const SECRETS: [&str; 2] = ["OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"];
 
+const QUEUE: &str = "KVQUEUE_QUEUE";
+
+/// The variables that are about one item.
+const OF_ITEM: [&str; 6] = [
+    "KVQUEUE_ITEM",
+    "KVQUEUE_ATTEMPT",
+    "KVQUEUE_ATTRIBUTES",
+    "KVQUEUE_CONTENT_TYPE",
+    "KVQUEUE_ENQUEUED_AT",
+    TRACE_PARENT,
+];
+
 /// The variables for an item, each with its value. One without a value is taken out of the environment: what the daemon itself was
 /// started with is about something else.
 pub(super) fn of(
@@ -26,7 +38,7 @@ pub(super) fn of(
     let nothing = Meta::default();
     let meta = item.meta.as_deref().unwrap_or(&nothing);
     vec![
-        ("KVQUEUE_QUEUE", Some(queue.to_owned())),
+        (QUEUE, Some(queue.to_owned())),
         ("KVQUEUE_ITEM", Some(item.id.to_string())),
         ("KVQUEUE_ATTEMPT", Some(item.attempt.to_string())),
         ("KVQUEUE_ATTRIBUTES", Some(json(&meta.attributes))),
@@ -34,6 +46,12 @@ pub(super) fn of(
         ("KVQUEUE_ENQUEUED_AT", meta.enqueued_at.or(enqueued_at).map(|millis| millis.to_string())),
         (TRACE_PARENT, trace_parent(item)),
     ]
+}
+
+/// Puts the queue into the environment of a command for many items.
+pub(super) fn set_queue(command: &mut Command, queue: &str) {
+    SYSTEMD.iter().chain(&SECRETS).chain(&OF_ITEM).for_each(|name| _ = command.env_remove(name));
+    command.env(QUEUE, queue);
 }
 
 /// Puts them into a command's environment.
@@ -104,6 +122,19 @@ mod tests {
             said.iter().filter(|(_, value)| value.is_none()).map(|(name, _)| *name).collect();
         assert_eq!(absent, ["KVQUEUE_CONTENT_TYPE", "KVQUEUE_ENQUEUED_AT", TRACE_PARENT]);
         assert!(said.contains(&("KVQUEUE_ATTRIBUTES", Some("{}".to_owned()))));
+    }
+
+    #[test]
+    fn a_command_for_many_items_gets_the_queue_and_no_item() {
+        let names: Vec<_> =
+            of("emails", &Sample::new("").build(), None).iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, [&[QUEUE][..], &OF_ITEM].concat());
+        let mut command = Command::new("true");
+        set_queue(&mut command, "emails");
+        let set: Vec<_> =
+            command.as_std().get_envs().filter_map(|(name, value)| Some((name, value?))).collect();
+        assert_eq!(set, [(QUEUE.as_ref(), "emails".as_ref())]);
+        assert!(command.as_std().get_envs().any(|(name, value)| name == "KVQUEUE_ITEM" && value.is_none()));
     }
 
     #[test]

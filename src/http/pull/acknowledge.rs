@@ -1,6 +1,6 @@
 //! `POST /api/v1/queues/{queue}/leases/{lease}/extend` and `/acknowledge`
 
-use std::{collections::HashMap, time::Duration};
+use std::collections::HashMap;
 
 use actix_web::HttpResponse;
 use kvqueue_queue::{ItemId, ItemOutcome, Lease, LeaseError, LeaseId, RetryRules};
@@ -10,46 +10,19 @@ use serde_json::json;
 use crate::{
     config::Retry,
     consumer::{clock, dispatch::outcome},
-    handlers::Outcome,
+    handlers::OutcomeLine,
     http::{
         api_request::{Answer, ApiRequest},
-        body::whole,
         database::POLICY,
         error::ApiError,
     },
 };
 
-/// The longest pause before a retry, in milliseconds: a year.
-const LONGEST_PAUSE: usize = 365 * 24 * 3_600 * 1_000;
-
-/// How an item's attempt ended.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Word {
-    Done,
-    Retry,
-    Release,
-    Dead,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct OneOutcome {
-    id: String,
-    outcome: Word,
-    /// With `retry`: when, in milliseconds from now; by the queue's rules if nothing is said.
-    #[serde(default, deserialize_with = "whole")]
-    after_ms: Option<usize>,
-    /// With `retry` and `dead`: why.
-    #[serde(default)]
-    reason: Option<String>,
-}
-
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Outcomes {
     #[serde(default)]
-    outcomes: Vec<OneOutcome>,
+    outcomes: Vec<OutcomeLine>,
     /// Everything else goes back to the queue, without an attempt spent.
     #[serde(default)]
     release_rest: bool,
@@ -94,35 +67,19 @@ pub(in crate::http) async fn acknowledge(mut request: ApiRequest) -> Answer {
 /// The outcomes by the indexes of the lease's items.
 fn matched(
     lease: &Lease,
-    outcomes: Vec<OneOutcome>,
+    outcomes: Vec<OutcomeLine>,
     release_rest: bool,
     rules: &RetryRules,
 ) -> Result<Vec<(usize, ItemOutcome)>, ApiError> {
     let items = lease.items().iter().enumerate().map(|(index, item)| (&item.id, (index, item.attempt)));
     let mut left: HashMap<&ItemId, (usize, u32)> = items.collect();
     let mut found = Vec::with_capacity(left.len());
-    for OneOutcome { id, outcome: word, after_ms, reason } in outcomes {
-        let id: ItemId = id.parse().map_err(|error| ApiError::Bad(format!("{error}")))?;
+    for line in outcomes {
+        let id: ItemId = line.id.parse().map_err(|error| ApiError::Bad(format!("{error}")))?;
         let Some((index, attempt)) = left.remove(&id) else {
             return Err(ApiError::NotFound(format!("item {id} is not in this lease, or is named twice")));
         };
-        if after_ms.is_some_and(|millis| millis > LONGEST_PAUSE) {
-            return Err(ApiError::Bad(format!("after_ms is at most {LONGEST_PAUSE}")));
-        }
-        if after_ms.is_some() && !matches!(word, Word::Retry) {
-            return Err(ApiError::Bad("after_ms is for the outcome retry".to_owned()));
-        }
-        let reason = reason.unwrap_or_else(|| "the worker gave no reason".to_owned());
-        let outcome = match (word, after_ms) {
-            (Word::Done, _) => Outcome::Done,
-            (Word::Release, _) => Outcome::Release,
-            (Word::Dead, _) => Outcome::Dead(reason),
-            (Word::Retry, None) => Outcome::Retry(reason),
-            (Word::Retry, Some(millis)) => {
-                let millis = u64::try_from(millis).unwrap_or(u64::MAX);
-                Outcome::RetryAfter(Duration::from_millis(millis), reason)
-            }
-        };
+        let outcome = line.outcome().map_err(ApiError::Bad)?;
         found.push((index, outcome::of(outcome, attempt, rules, clock::now(), clock::random())));
     }
     if release_rest {

@@ -1,0 +1,183 @@
+//! `mode = "worker"`: processes that stay, and take one item after the other.
+//!
+//! A call takes an idle process, or starts one if there is none. So there are as many processes as consumers have items at the same
+//! time. Each process has a task that owns it ([`process`]); the sender of its jobs is what a call holds while it uses the process.
+
+mod errors;
+mod limits;
+mod lines;
+mod process;
+mod protocol;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard},
+    time::{Duration, Instant},
+};
+
+use kvqueue_queue::Item;
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{sleep_until, timeout},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::Span;
+
+use self::process::{Ended, Job, Process};
+use super::settings::ExecSettings;
+use crate::{
+    consumer::backoff,
+    handlers::{Context, Outcome},
+};
+
+/// From the end of its input to the signal TERM for a process that is no longer needed.
+const END_GRACE: Duration = Duration::from_secs(2);
+
+/// From TERM to KILL then.
+const TERM_GRACE: Duration = Duration::from_secs(1);
+
+/// How long the daemon's end waits for all processes.
+const END_TIMEOUT: Duration = END_GRACE.saturating_add(TERM_GRACE).saturating_add(Duration::from_millis(500));
+
+/// The tasks of all processes of a daemon.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Processes {
+    tasks: TaskTracker,
+    end: CancellationToken,
+}
+
+impl Processes {
+    /// Ends them all. No item may be with them any more.
+    pub(crate) async fn end(&self) {
+        self.end.cancel();
+        self.tasks.close();
+        if timeout(END_TIMEOUT, self.tasks.wait()).await.is_err() {
+            let processes = self.tasks.len();
+            tracing::warn!(event = "workers_not_ended", processes, "worker processes did not end in time");
+        }
+    }
+}
+
+/// The processes of one queue.
+#[derive(Debug)]
+pub(super) struct Pool {
+    settings: Arc<ExecSettings>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Processes without an item; the last one was used last. A process ends when its sender is dropped.
+    idle: Vec<mpsc::Sender<Job>>,
+    /// How many processes in a row have broken at their first item.
+    broken: u32,
+    /// No process is started before.
+    pause: Option<Instant>,
+}
+
+impl Pool {
+    pub(super) fn new(settings: Arc<ExecSettings>) -> Self {
+        Self { settings, state: Mutex::default() }
+    }
+
+    /// Has an item handled by one of the processes.
+    pub(super) async fn handle(&self, item: &Item, context: &Context) -> Outcome {
+        let (line, id) = (protocol::item(item, context), item.id.to_string());
+        loop {
+            let (process, is_new) = match self.idle() {
+                Some(process) => (process, false),
+                None => match self.start(context).await {
+                    Ok(process) => (process, true),
+                    Err(outcome) => return outcome,
+                },
+            };
+            let (ended, end) = oneshot::channel();
+            let job = Job {
+                line: line.clone(),
+                id: id.clone(),
+                limit: context.limit,
+                cancelled: context.cancelled.clone(),
+                span: Span::current(),
+                ended,
+            };
+            // A task that has ended drops its jobs.
+            let ended = match process.try_send(job) {
+                Ok(()) => end.await.unwrap_or(Ended::NotBegun),
+                Err(_) => Ended::NotBegun,
+            };
+            match ended {
+                Ended::Outcome { outcome, goes_on } => {
+                    self.works(goes_on.then_some(process));
+                    return outcome;
+                }
+                Ended::Broken { outcome, is_first } => {
+                    if is_first {
+                        self.breaks();
+                    }
+                    return outcome;
+                }
+                Ended::NotBegun if is_new => {
+                    let program = &self.settings.command[0];
+                    return Outcome::unavailable(format_args!("{program} ended before it took an item"));
+                }
+                // It died while it was idle; the item goes to another one.
+                Ended::NotBegun => {}
+            }
+        }
+    }
+
+    /// The idle process that was used last.
+    fn idle(&self) -> Option<mpsc::Sender<Job>> {
+        let mut state = self.lock();
+        state.idle.retain(|process| !process.is_closed());
+        state.idle.pop()
+    }
+
+    /// A process has ended an item, and may go on.
+    fn works(&self, process: Option<mpsc::Sender<Job>>) {
+        let mut state = self.lock();
+        state.broken = 0;
+        state.pause = None;
+        state.idle.extend(process);
+    }
+
+    /// A process broke at its first item, which may be the program's fault. So the next ones start after a pause that grows.
+    fn breaks(&self) {
+        let mut state = self.lock();
+        state.broken = state.broken.saturating_add(1);
+        state.pause = Some(Instant::now() + backoff::pause(state.broken));
+    }
+
+    /// Starts a process and waits until it is ready.
+    async fn start(&self, context: &Context) -> Result<mpsc::Sender<Job>, Outcome> {
+        let pause = self.lock().pause;
+        let started = async {
+            if let Some(pause) = pause {
+                sleep_until(pause.into()).await;
+            }
+            let runtime = context.runtime.as_deref();
+            let meters = runtime.map(|runtime| runtime.meters.clone()).unwrap_or_default();
+            let processes = runtime.map(|runtime| runtime.shutdown.processes.clone()).unwrap_or_default();
+            let process = Process::start(&self.settings, &context.queue, meters)?;
+            let (sender, jobs) = mpsc::channel(1);
+            let (ready, is_ready) = oneshot::channel();
+            processes.tasks.spawn(process.run(ready, jobs, processes.end.clone()));
+            match is_ready.await {
+                Ok(Ok(())) => Ok(sender),
+                Ok(Err(reason)) => Err(Outcome::Unavailable(reason)),
+                Err(_) => Err(Outcome::unavailable("the daemon ends")),
+            }
+        };
+        let process = tokio::select! {
+            started = started => started?,
+            () = context.cancelled.cancelled() => return Err(Outcome::Release),
+        };
+        context.works();
+        Ok(process)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nothing panics while it holds the lock")
+    }
+}

@@ -1,0 +1,431 @@
+//! One process, and the task that owns it: from its start, through its items, to its end.
+
+use std::{
+    process::Stdio,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bytes::{Buf, Bytes};
+use futures::FutureExt;
+use rustix::process::Signal;
+use tokio::{
+    io::AsyncWriteExt,
+    process::{Child, ChildStdin, ChildStdout},
+    sync::{mpsc, oneshot},
+    time::{sleep, sleep_until, timeout},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::Span;
+
+use super::{
+    END_GRACE, TERM_GRACE,
+    errors::{AT_ONCE, Errors},
+    limits::{Act, Limits, Why},
+    lines::{Line, Lines},
+    protocol::{self, MAX_LINE, Said, VERSION},
+};
+use crate::{
+    handlers::{
+        Outcome,
+        exec::{self, LAST_WORDS, Reaped, group::Group, reaped, settings::ExecSettings, variables},
+    },
+    metrics::QueueMeters,
+};
+
+/// An item for a process.
+pub(super) struct Job {
+    pub(super) line: Bytes,
+    pub(super) id: String,
+    pub(super) limit: Option<Duration>,
+    pub(super) cancelled: CancellationToken,
+    pub(super) span: Span,
+    pub(super) ended: oneshot::Sender<Ended>,
+}
+
+/// How an item's time with a process ended.
+pub(super) enum Ended {
+    /// The process gave an outcome; whether it takes another item.
+    Outcome { outcome: Outcome, goes_on: bool },
+    /// The process is gone; whether it was its first item.
+    Broken { outcome: Outcome, is_first: bool },
+    /// The process had ended before it got anything of the item.
+    NotBegun,
+}
+
+/// Why a process broke.
+enum Fault {
+    /// It ended, or closed its standard output.
+    Died,
+    /// It ended before the first byte of the item was written.
+    NotBegun,
+    /// It wrote a line that is not of the protocol.
+    Line(String),
+    /// It did not end the item in time.
+    Hung(Why),
+    /// Nobody waits for the item.
+    Abandoned,
+}
+
+pub(super) struct Process {
+    program: String,
+    queue: Arc<str>,
+    settings: Arc<ExecSettings>,
+    meters: Arc<QueueMeters>,
+    child: Child,
+    input: ChildStdin,
+    output: Lines<ChildStdout>,
+    errors: Errors,
+    // Dropped in this order: the group is killed, then the reaper forgets it.
+    group: Group,
+    _reaped: Option<Reaped>,
+}
+
+impl Process {
+    /// Starts the program.
+    pub(super) fn start(
+        settings: &Arc<ExecSettings>,
+        queue: &Arc<str>,
+        meters: Arc<QueueMeters>,
+    ) -> Result<Self, Outcome> {
+        let program = settings.command[0].clone();
+        let reaped = reaped();
+        let mut command = exec::command(settings, reaped.as_ref());
+        variables::set_queue(&mut command, queue);
+        let spawned = command.stdout(Stdio::piped()).spawn();
+        let mut child = spawned.map_err(|error| exec::not_started(&program, &error))?;
+        let group = Group::of(&child);
+        let input = child.stdin.take().expect("stdin was asked for");
+        let output = Lines::new(child.stdout.take().expect("stdout was asked for"), MAX_LINE);
+        let errors = child.stderr.take().expect("stderr was asked for");
+        let errors = Errors::new(errors, queue.clone(), child.id(), settings.stderr_limit);
+        let (queue, settings) = (queue.clone(), settings.clone());
+        Ok(Self { program, queue, settings, meters, child, input, output, errors, group, _reaped: reaped })
+    }
+
+    /// Owns the process until it has ended. `ready` gets the result of the start.
+    pub(super) async fn run(
+        mut self,
+        ready: oneshot::Sender<Result<(), String>>,
+        mut jobs: mpsc::Receiver<Job>,
+        end: CancellationToken,
+    ) {
+        let meters = self.meters.clone();
+        let _running = meters.processes.running.hold(1);
+        if let Err(reason) = self.is_ready().await {
+            // Killed before the next one starts.
+            drop(self);
+            // A call that has gone does not need to know.
+            let _ = ready.send(Err(reason));
+            return;
+        }
+        let _ = ready.send(Ok(()));
+        tracing::debug!(event = "worker_ready", queue = %self.queue, pid = self.child.id(), "a worker process is ready");
+        let (idle_timeout, mut items) = (self.settings.idle_timeout(), 0);
+        loop {
+            let job = tokio::select! {
+                biased;
+                fault = self.fault() => return self.broke(fault, None).await,
+                () = end.cancelled() => break,
+                job = jobs.recv() => match job {
+                    Some(job) => job,
+                    None => break,
+                },
+                () = sleep(idle_timeout) => break,
+            };
+            let Some(goes_on) = self.item(job, &mut items).await else { return };
+            if !goes_on {
+                break;
+            }
+        }
+        // A job that was sent meanwhile is dropped, and goes to another process.
+        drop(jobs);
+        self.end().await;
+    }
+
+    /// Says hello, and waits for the answer; an error is a fragment for people.
+    async fn is_ready(&mut self) -> Result<(), String> {
+        let program = self.program.clone();
+        let limit = self.settings.start_timeout();
+        let hello = protocol::hello(&self.queue);
+        let answered = async {
+            // A program that has ended says so at the other end, too.
+            let _ = self.input.write_all(&hello).await;
+            loop {
+                tokio::select! {
+                    line = self.output.next() => return match line.map(|line| read(&line)) {
+                        None => Err(Fault::Died),
+                        Some(Ok(Said::Ready(VERSION))) => Ok(()),
+                        Some(Ok(Said::Ready(version))) => Err(Fault::Line(format!(
+                            "it speaks version {version} of the protocol, kvqueue speaks version {VERSION}"
+                        ))),
+                        Some(Ok(_)) => Err(Fault::Line("it has to write {\"kvqueue\": 1} first".to_owned())),
+                        Some(Err(problem)) => Err(Fault::Line(not_of_the_protocol(&problem))),
+                    },
+                    () = self.errors.next() => {}
+                }
+            }
+        };
+        let fault = match timeout(limit, answered).await {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(fault)) => fault,
+            Err(_) => {
+                let limit = limit.as_millis();
+                return Err(format!(
+                    "{program} was not ready within {limit} ms (start-timeout): with mode = \"worker\" it has to write the line {{\"kvqueue\": 1}}"
+                ));
+            }
+        };
+        Err(match fault {
+            Fault::Line(problem) => format!("{program} is not a worker: {problem}"),
+            _ => {
+                let status = self.last_words().await;
+                format!("{program} ended before it was ready: {status}{}", self.errors.said())
+            }
+        })
+    }
+
+    /// Waits for something that an idle process should not do.
+    async fn fault(&mut self) -> Fault {
+        loop {
+            tokio::select! {
+                line = self.output.next() => match line.map(|line| read(&line)) {
+                    None => return Fault::Died,
+                    // Of the item before.
+                    Some(Ok(Said::Heartbeat(_))) => {}
+                    Some(Ok(_)) => return Fault::Line("it wrote an outcome, and has no item".to_owned()),
+                    Some(Err(problem)) => return Fault::Line(not_of_the_protocol(&problem)),
+                },
+                () = self.errors.next() => {}
+                _ = self.child.wait() => return Fault::Died,
+            }
+        }
+    }
+
+    /// Has an item handled. Returns whether the process goes on; `None` if it broke.
+    async fn item(&mut self, mut job: Job, items: &mut u64) -> Option<bool> {
+        self.errors.begin(job.span.clone());
+        let (outcome, fault) = match self.attempt(&mut job).await {
+            Ok(outcome) => (Some(outcome), None),
+            Err(fault) => (None, Some(fault)),
+        };
+        // What it has written about the item, as far as it is here.
+        for _ in 0..AT_ONCE {
+            if !self.errors.is_open() || self.errors.next().now_or_never().is_none() {
+                break;
+            }
+        }
+        if let Some(fault) = fault {
+            self.broke(fault, Some((job, *items == 0))).await;
+            return None;
+        }
+        self.errors.begin(Span::none());
+        *items += 1;
+        let goes_on = !self.is_worn(*items);
+        let ended = Ended::Outcome { outcome: outcome?, goes_on };
+        // Nobody waits any more: then nobody has the sender of jobs either.
+        let _ = job.ended.send(ended);
+        Some(goes_on)
+    }
+
+    /// Hands the item over and waits for its outcome.
+    async fn attempt(&mut self, job: &mut Job) -> Result<Outcome, Fault> {
+        let now = Instant::now();
+        let mut limits = Limits::new(job.limit, self.settings.heartbeat_timeout, now);
+        let mut to_write = job.line.clone();
+        let (mut is_asked, mut exited) = (false, None);
+        loop {
+            // A process that has not read its item does not read this either.
+            if limits.why().is_some() && !is_asked && !to_write.has_remaining() {
+                to_write = protocol::cancel(&job.id);
+                is_asked = true;
+            }
+            tokio::select! {
+                written = self.input.write_buf(&mut to_write), if to_write.has_remaining() => {
+                    if written.is_err() {
+                        let is_begun = to_write.len() < job.line.len();
+                        return Err(if is_begun { Fault::Died } else { Fault::NotBegun });
+                    }
+                }
+                line = self.output.next() => {
+                    let Some(line) = line else { return Err(ended(&limits, Fault::Died)) };
+                    match read(&line).map_err(|problem| Fault::Line(not_of_the_protocol(&problem)))? {
+                        Said::Heartbeat(id) if id == job.id => limits.heartbeat(Instant::now()),
+                        Said::Heartbeat(_) => {}
+                        Said::Outcome(line) if line.id == job.id => {
+                            if to_write.has_remaining() && !is_asked {
+                                return Err(Fault::Line("it wrote an outcome before it had read the item".to_owned()));
+                            }
+                            let outcome = line.outcome().map_err(|problem| Fault::Line(not_of_the_protocol(&problem)))?;
+                            return Ok(counted(outcome, limits.why()));
+                        }
+                        Said::Outcome(_) => return Err(Fault::Line("it wrote the outcome of an item that it does not have".to_owned())),
+                        Said::Ready(_) => return Err(Fault::Line("it wrote the first line again".to_owned())),
+                    }
+                }
+                () = self.errors.next() => {}
+                _ = self.child.wait(), if exited.is_none() => exited = Some(Instant::now() + LAST_WORDS),
+                // Its outcome may be on the way, unless a process that it left running has the pipe.
+                () = until(exited) => return Err(ended(&limits, Fault::Died)),
+                () = job.cancelled.cancelled(), if limits.why().is_none() => {
+                    limits.cancel(Instant::now());
+                }
+                () = until(limits.next()) => match limits.due(Instant::now()) {
+                    Some(Act::Terminate) => self.group.signal(Signal::TERM),
+                    Some(Act::Kill) => return Err(ended(&limits, Fault::Abandoned)),
+                    None => {}
+                },
+                () = job.ended.closed() => return Err(Fault::Abandoned),
+            }
+        }
+    }
+
+    /// Whether the process is to be replaced after this many items.
+    fn is_worn(&self, items: u64) -> bool {
+        let processes = &self.meters.processes;
+        if self.settings.max_items.is_some_and(|most| items >= most.get()) {
+            processes.max_items.inc();
+            return true;
+        }
+        let Some(most) = self.settings.max_memory else { return false };
+        let memory = self.memory().unwrap_or(0);
+        if memory > most {
+            processes.max_memory.inc();
+            tracing::info!(
+                event = "worker_too_large",
+                queue = %self.queue,
+                pid = self.child.id(),
+                memory,
+                "a worker process has more memory than max-memory; it is replaced"
+            );
+        }
+        memory > most
+    }
+
+    /// Its resident memory in bytes.
+    fn memory(&self) -> Option<u64> {
+        let pid = i32::try_from(self.child.id()?).ok()?;
+        let pages = procfs::process::Process::new(pid).ok()?.statm().ok()?.resident;
+        Some(pages.saturating_mul(procfs::page_size()))
+    }
+
+    /// The process broke: kills what is left of it, and then reports that to the item that it had.
+    async fn broke(&mut self, fault: Fault, item: Option<(Job, bool)>) {
+        let meters = self.meters.clone();
+        let processes = &meters.processes;
+        let (counter, reason) = match &fault {
+            Fault::Died | Fault::NotBegun => {
+                let while_it = if item.is_some() { " while it had the item" } else { "" };
+                let status = self.last_words().await;
+                (&processes.died, format!("{} ended{while_it}: {status}{}", self.program, self.errors.said()))
+            }
+            Fault::Line(problem) => (&processes.protocol, format!("{}: {problem}", self.program)),
+            Fault::Hung(_) => (&processes.hung, format!("{} did not end its item", self.program)),
+            Fault::Abandoned => (&processes.hung, format!("{} was dropped by its call", self.program)),
+        };
+        counter.inc();
+        let pid = self.child.id();
+        self.group.kill();
+        // Another process gets the item only when this one is gone.
+        let _ = timeout(LAST_WORDS, self.child.wait()).await;
+        tracing::warn!(
+            event = "worker_broke",
+            queue = %self.queue,
+            pid,
+            reason,
+            "a worker process broke; it is replaced"
+        );
+        let Some((job, is_first)) = item else { return };
+        let ended = match fault {
+            Fault::NotBegun => Ended::NotBegun,
+            Fault::Hung(why) => {
+                Ended::Broken { outcome: why.outcome(), is_first: is_first && why != Why::Cancelled }
+            }
+            _ => Ended::Broken { outcome: Outcome::Retry(reason), is_first },
+        };
+        // Nobody may wait for it.
+        let _ = job.ended.send(ended);
+    }
+
+    /// Waits a moment for the status of a process that seems to have ended, and logs the rest of its error output.
+    async fn last_words(&mut self) -> String {
+        let Self { child, errors, .. } = self;
+        let rest = async {
+            while errors.is_open() {
+                errors.next().await;
+            }
+        };
+        let _ = timeout(LAST_WORDS, async { tokio::join!(rest, child.wait()) }).await;
+        match child.try_wait() {
+            Ok(Some(status)) => status.to_string(),
+            _ => "it closed its standard output".to_owned(),
+        }
+    }
+
+    /// Ends a process that has no item: closes its input, and waits until it has ended.
+    async fn end(self) {
+        let Self { input, mut output, mut errors, mut child, group, queue, _reaped, .. } = self;
+        drop(input);
+        let rest = async {
+            let output = async { while output.next().await.is_some() {} };
+            let errors = async {
+                while errors.is_open() {
+                    errors.next().await;
+                }
+            };
+            tokio::join!(output, errors);
+            std::future::pending::<()>().await;
+        };
+        let pid = child.id();
+        let ended = async {
+            if timeout(END_GRACE, child.wait()).await.is_err() {
+                group.signal(Signal::TERM);
+                if timeout(TERM_GRACE, child.wait()).await.is_err() {
+                    tracing::warn!(
+                        event = "worker_killed",
+                        %queue,
+                        pid,
+                        "a worker process did not end at the end of its input, nor at TERM; it is killed"
+                    );
+                }
+            }
+        };
+        tokio::select! {
+            () = ended => {}
+            () = rest => {}
+        }
+    }
+}
+
+/// The fault of a process that is gone: it may have been asked to end its item before.
+fn ended(limits: &Limits, otherwise: Fault) -> Fault {
+    limits.why().map_or(otherwise, Fault::Hung)
+}
+
+/// The outcome that counts: of an item that had to end, only the outcomes that cannot be a consequence of that.
+fn counted(outcome: Outcome, why: Option<Why>) -> Outcome {
+    match (why, outcome) {
+        (Some(why), outcome) if !matches!(outcome, Outcome::Done | Outcome::Dead(_)) => why.outcome(),
+        (_, outcome) => outcome,
+    }
+}
+
+/// Waits for a time, if there is one.
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Reads a line; an error is a fragment for people.
+fn read(Line { bytes, is_cut }: &Line) -> Result<Said, String> {
+    match is_cut {
+        true => Err(format!("{}: it is longer than {MAX_LINE} bytes", protocol::quoted(bytes))),
+        false => protocol::parse(bytes),
+    }
+}
+
+fn not_of_the_protocol(problem: &str) -> String {
+    format!("it wrote a line that is not of the protocol: {problem}")
+}

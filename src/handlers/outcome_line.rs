@@ -1,0 +1,110 @@
+//! How an attempt ended, as workers in any language write it: over HTTP, and on the standard output of a process.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, de::Error};
+use serde_json::Number;
+
+use super::Outcome;
+
+/// The longest pause before a retry, in milliseconds: a year.
+const LONGEST_PAUSE: u64 = 365 * 24 * 3_600 * 1_000;
+
+/// The word for an outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Word {
+    Done,
+    Retry,
+    Release,
+    Dead,
+}
+
+/// The outcome of one item.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OutcomeLine {
+    /// The item's id.
+    pub(crate) id: String,
+    outcome: Word,
+    /// With `retry`: when, in milliseconds from now; by the queue's rules if it is absent.
+    #[serde(default, deserialize_with = "whole")]
+    after_ms: Option<u64>,
+    /// With `retry` and `dead`: why.
+    #[serde(default)]
+    reason: Option<String>,
+}
+
+impl OutcomeLine {
+    /// The outcome; an error is a fragment for people.
+    pub(crate) fn outcome(self) -> Result<Outcome, String> {
+        let Self { outcome: word, after_ms, reason, .. } = self;
+        if after_ms.is_some_and(|millis| millis > LONGEST_PAUSE) {
+            return Err(format!("after_ms is at most {LONGEST_PAUSE}"));
+        }
+        if after_ms.is_some() && word != Word::Retry {
+            return Err("after_ms is for the outcome retry".to_owned());
+        }
+        let reason = reason.unwrap_or_else(|| "the worker gave no reason".to_owned());
+        Ok(match (word, after_ms) {
+            (Word::Done, _) => Outcome::Done,
+            (Word::Release, _) => Outcome::Release,
+            (Word::Dead, _) => Outcome::Dead(reason),
+            (Word::Retry, None) => Outcome::Retry(reason),
+            (Word::Retry, Some(millis)) => Outcome::RetryAfter(Duration::from_millis(millis), reason),
+        })
+    }
+}
+
+/// A whole number, also if it is written as 3.0, which JSON does not distinguish.
+pub(crate) fn whole<'de, D: Deserializer<'de>, N: TryFrom<i128>>(input: D) -> Result<Option<N>, D::Error> {
+    let number = Number::deserialize(input)?;
+    let whole = match (number.as_i128(), number.as_f64()) {
+        (Some(whole), _) => Some(whole),
+        // A float holds every whole number up to this one.
+        (None, Some(float)) if float.fract() == 0.0 && float.abs() <= 9_007_199_254_740_992.0 => {
+            Some(float as i128)
+        }
+        _ => None,
+    };
+    let fits = whole.and_then(|whole| N::try_from(whole).ok());
+    fits.map(Some)
+        .ok_or_else(|| D::Error::custom(format_args!("{number} is not a whole number in the accepted range")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(line: &str) -> Result<Outcome, String> {
+        let line: OutcomeLine = serde_json::from_str(line).map_err(|error| error.to_string())?;
+        line.outcome()
+    }
+
+    #[test]
+    fn words_are_outcomes() {
+        let no_reason = "the worker gave no reason";
+        for (line, expected) in [
+            (r#"{"id": "a", "outcome": "done"}"#, Outcome::Done),
+            (r#"{"id": "a", "outcome": "release", "reason": "no"}"#, Outcome::Release),
+            (r#"{"id": "a", "outcome": "dead", "reason": "no"}"#, Outcome::dead("no")),
+            (r#"{"id": "a", "outcome": "retry"}"#, Outcome::retry(no_reason)),
+            (
+                r#"{"id": "a", "outcome": "retry", "after_ms": 5.0, "reason": "no"}"#,
+                Outcome::RetryAfter(Duration::from_millis(5), "no".to_owned()),
+            ),
+        ] {
+            assert_eq!(outcome(line), Ok(expected), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_pause_is_for_retries_and_has_a_limit() {
+        let dead = r#"{"id": "a", "outcome": "dead", "after_ms": 5}"#;
+        assert_eq!(outcome(dead).unwrap_err(), "after_ms is for the outcome retry");
+        let long = r#"{"id": "a", "outcome": "retry", "after_ms": 31536000001}"#;
+        assert_eq!(outcome(long).unwrap_err(), "after_ms is at most 31536000000");
+        let half = r#"{"id": "a", "outcome": "retry", "after_ms": 0.5}"#;
+        assert!(outcome(half).unwrap_err().contains("is not a whole number"));
+    }
+}
