@@ -12,6 +12,14 @@ impl Group {
         Self(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)))
     }
 
+    /// Asks the command and all it started to end.
+    pub(super) fn terminate(&self) {
+        if let Some(group) = self.0 {
+            // It may have ended this instant.
+            let _ = kill_process_group(group, Signal::TERM);
+        }
+    }
+
     /// The command has ended. Processes that it left running go on.
     pub(super) fn ended(mut self) {
         self.0 = None;

@@ -26,13 +26,19 @@ use super::{Context, Handler, Outcome, Settings, SettingsError};
 /// How long the error output of a command that has ended is waited for.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// How long a cancelled command has between TERM and KILL: shorter than the call that cancels it waits.
+const TERM_DELAY: Duration = Duration::from_millis(500);
+
+const _: () = assert!(TERM_DELAY.as_millis() < super::ABORT_DELAY.as_millis());
+
 /// Names the run that a process belongs to.
 const RUN: &str = "KVQUEUE_RUN";
 
 /// Runs a command per item.
 ///
 /// `docs/CONFIG.md` documents the command's environment and its exit codes. Its output is not kept, except
-/// the beginning of what a failing command wrote to stderr. When the item is cancelled, the command and its child processes are killed.
+/// the beginning of what a failing command wrote to stderr. When the item is cancelled, the command and its
+/// child processes get TERM, and KILL half a second later.
 #[derive(Clone, Debug)]
 pub struct Exec {
     settings: ExecSettings,
@@ -78,7 +84,15 @@ impl Exec {
         // the command left running may hold the pipes open after it has ended.
         tokio::spawn(feed(input, item.payload.clone()));
         let said = tokio::spawn(beginning(errors, self.settings.stderr_limit));
-        let status = child.wait().await.map_err(|error| format!("cannot wait for {program}: {error}"))?;
+        let status = tokio::select! {
+            status = child.wait() => status.map_err(|error| format!("cannot wait for {program}: {error}"))?,
+            () = context.cancelled.cancelled() => {
+                group.terminate();
+                // It ends by itself, or with its group.
+                let _ = timeout(TERM_DELAY, child.wait()).await;
+                return Ok(Outcome::retry("the command was killed: the item was cancelled"));
+            }
+        };
         group.ended();
         let said = match status.success() {
             true => String::new(),
@@ -95,10 +109,7 @@ impl Handler for Exec {
     }
 
     async fn handle(&self, item: &Item, context: &Context) -> Outcome {
-        tokio::select! {
-            result = self.run(item, context) => result.unwrap_or_else(Outcome::Retry),
-            () = context.cancelled.cancelled() => Outcome::retry("the command was killed: the item was cancelled"),
-        }
+        self.run(item, context).await.unwrap_or_else(Outcome::Retry)
     }
 }
 
