@@ -59,4 +59,5 @@ mod traces;
 mod transfer;
 mod unavailable;
 mod units;
+mod work;
 mod work_off;
