@@ -22,6 +22,8 @@ pub enum Exit {
     Unavailable = 69,
     /// A bug in kvqueue itself.
     Internal = 70,
+    /// No item was ready.
+    Nothing = 75,
     /// The configuration is wrong.
     Config = 78,
 }
@@ -47,9 +49,10 @@ pub(crate) const TABLE: &[(&str, &str)] = &[
     ("66", "the directory of the embedded database was removed or moved away while `run` used it"),
     (
         "69",
-        "the database cannot be used: not there, client library missing, directory damaged, or held by a process that lets no other in; for `status`, `reload` and the like: no daemon answers, it is not ready, it does not accept the secret, or it uses another database",
+        "the database cannot be used: not there, client library missing, directory damaged, or held by a process that lets no other in; for `status`, `reload`, `work` and the like: no daemon answers, it is not ready, it does not accept the secret or token, or it uses another database",
     ),
     ("70", "a bug in kvqueue itself: a consumer keeps panicking"),
+    ("75", "no item was ready: `lease` has leased nothing"),
     ("78", "the configuration is wrong"),
     ("128 + n", "a second signal n stopped it at once"),
 ];
@@ -79,8 +82,8 @@ mod tests {
     #[test]
     fn exit_code_table_has_every_code() {
         let codes: Vec<_> = TABLE.iter().filter_map(|(code, _)| code.parse::<u8>().ok()).collect();
-        use Exit::{Config, Data, Done, Failed, Gone, Internal, Unavailable, Usage};
-        let exits = [Done, Failed, Usage, Data, Gone, Unavailable, Internal, Config];
+        use Exit::{Config, Data, Done, Failed, Gone, Internal, Nothing, Unavailable, Usage};
+        let exits = [Done, Failed, Usage, Data, Gone, Unavailable, Internal, Nothing, Config];
         assert_eq!(codes, exits.map(|exit| exit as u8));
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use clap::builder::{PathBufValueParser, TypedValueParser};
 
 use crate::{
-    config::{self, Config, ConfigError, Fault, Place, duration},
+    config::{self, Config, ConfigError, Fault, Log, Place, duration},
     database::Patience,
     telemetry,
 };
@@ -113,8 +113,20 @@ impl Globals {
 
     /// The same for a command that does not need all settings. Logging starts, and the faults are logged.
     pub(super) fn start_leniently(&self) -> Result<(Config, Vec<Fault>), ConfigError> {
+        self.start_with(telemetry::init_command)
+    }
+
+    /// The same for a command that goes on as a daemon does.
+    pub(super) fn start_worker(&self) -> Result<(Config, Vec<Fault>), ConfigError> {
+        self.start_with(telemetry::init_daemon)
+    }
+
+    fn start_with(
+        &self,
+        log: fn(&Log) -> Result<(), ConfigError>,
+    ) -> Result<(Config, Vec<Fault>), ConfigError> {
         let (config, faults) = self.load_leniently()?;
-        telemetry::init_command(&config.log)?;
+        log(&config.log)?;
         warn_of_ignored_variables();
         warn_of_faults(&faults);
         Ok((config, faults))

@@ -38,6 +38,7 @@ mod target;
 mod token;
 mod top;
 mod values;
+mod worker;
 
 use std::{io::ErrorKind, panic::AssertUnwindSafe};
 
@@ -90,6 +91,10 @@ enum Command {
     Top(top::Args),
     Page(page::Args),
     Reload(reload::Args),
+    Work(worker::Work),
+    Lease(worker::Lease),
+    Extend(worker::Extend),
+    Ack(worker::Ack),
     #[command(subcommand)]
     Token(token::Command),
     Doctor(doctor::Args),
@@ -204,6 +209,10 @@ impl Cli {
             Command::Top(args) => args.run(globals),
             Command::Page(args) => args.run(globals),
             Command::Reload(args) => args.run(globals),
+            Command::Work(args) => args.run(globals),
+            Command::Lease(args) => args.run(globals),
+            Command::Extend(args) => args.run(globals),
+            Command::Ack(args) => args.run(globals),
             Command::Token(command) => command.run(globals),
             Command::Doctor(args) => args.run(globals, register),
             Command::Backup(args) => args.run(globals),

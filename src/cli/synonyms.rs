@@ -10,7 +10,10 @@ const OTHERS: &[(&[&str], &[&str])] = &[
     (&["dequeue", "take", "get", "receive"], &["pop"]),
     (&["ls", "queues"], &["list"]),
     (&["stats", "info", "ps"], &["status", "len"]),
-    (&["start", "work", "worker", "daemon", "serve"], &["run"]),
+    (&["reserve"], &["lease"]),
+    (&["acknowledge", "complete", "finish"], &["ack"]),
+    (&["start", "daemon", "serve"], &["run"]),
+    (&["worker", "consume"], &["work", "run"]),
     (&["retry"], &["dead retry", "requeue"]),
 ];
 

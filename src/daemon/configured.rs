@@ -72,6 +72,19 @@ impl Configured {
         Ok(configured)
     }
 
+    /// Checks that the daemon works on a queue, so that it can find out that the queue is empty.
+    pub(super) fn can_become_empty(&self) -> Result<(), ConfigError> {
+        if self.queues.iter().any(|queue| queue.config.handler != PULL) {
+            return Ok(());
+        }
+        let key =
+            self.queues.first().map_or("queues".to_owned(), |queue| format!("queues.{}.handler", queue.name));
+        let problem = "with --until-empty the daemon would never end, because only workers over HTTP handle these items";
+        let fix =
+            "name a queue that has another handler with --queue, or run the daemon without --until-empty";
+        Err(ConfigError::value(key, format_args!("{PULL:?}"), problem, fix))
+    }
+
     /// Settings that are valid but probably a mistake.
     pub(super) fn warnings(&self) -> Vec<String> {
         self.queues.iter().flat_map(ConfiguredQueue::warnings).collect()

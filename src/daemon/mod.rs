@@ -215,6 +215,9 @@ impl Daemon {
 
     fn configured(&self) -> Result<Configured, ConfigError> {
         let configured = Configured::to_run(&self.config, &self.registry, &BTreeMap::new())?;
+        if self.until_empty {
+            configured.can_become_empty()?;
+        }
         configured.log_warnings();
         Ok(configured)
     }

@@ -61,4 +61,5 @@ mod transfer;
 mod unavailable;
 mod units;
 mod webhook;
+mod work;
 mod work_off;

@@ -221,16 +221,23 @@ mod tests {
         let at = || "127.0.0.1:7420".to_owned();
         let refused = AskError::Refused {
             at: at(),
+            status: 401,
             code: "unauthorized".to_owned(),
             message: "a secret is needed".to_owned(),
             fix: "send it".to_owned(),
         };
         let errors = [
-            AskError::Nobody { at: at(), error: std::io::ErrorKind::ConnectionRefused.into() }.into(),
+            AskError::Nobody {
+                at: at(),
+                option: "--at",
+                error: std::io::ErrorKind::ConnectionRefused.into(),
+            }
+            .into(),
             AskError::Silent { at: at(), silence: std::time::Duration::from_secs(15) }.into(),
             AskError::Garbled { at: at(), problem: "the answer is not HTTP" }.into(),
             AskError::Elsewhere {
                 at: at(),
+                option: "--at",
                 theirs: "embedded:/other".to_owned(),
                 ours: "embedded:/data".to_owned(),
             }

@@ -27,7 +27,7 @@ pub(super) use format::{LONGEST_NAME, fitting};
 pub(super) use text::{Line, Mood, Table, about, disk_figures};
 
 /// The path of a daemon's figures.
-const STATUS: &str = "/api/v1/status";
+pub(super) const STATUS: &str = "/api/v1/status";
 
 /// Figures that are older, in seconds, are from before the request.
 const JUST_NOW: f64 = 1.0;

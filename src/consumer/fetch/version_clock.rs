@@ -26,7 +26,7 @@ pub(crate) struct VersionClock {
 
 impl VersionClock {
     /// It is this version now.
-    pub(super) fn learn(&self, version: Option<u64>) {
+    pub(crate) fn learn(&self, version: Option<u64>) {
         let Some(version) = version.and_then(|version| i64::try_from(version).ok()) else { return };
         self.ahead.store(version - micros(Instant::now()), Relaxed);
     }

@@ -9,4 +9,5 @@ mod transaction;
 pub(crate) use self::{
     keeper::{LeaseKeeper, Leased},
     slice::{CommitOutcome, LeaseHandle, Slice},
+    timer::{LeaseTimer, Next},
 };

@@ -18,7 +18,7 @@ pub(super) const GATHER_SLICES: Duration = Duration::from_millis(1);
 
 /// The keeper's next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(crate) enum Next {
     /// Write the pending outcomes.
     Acknowledge,
     /// Extend the lease.
@@ -32,7 +32,7 @@ pub(super) enum Next {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct LeaseTimer {
+pub(crate) struct LeaseTimer {
     length: Duration,
     /// When the last successful change began.
     changed_at: Instant,
@@ -50,7 +50,7 @@ pub(super) struct LeaseTimer {
 
 impl LeaseTimer {
     /// For a lease from a fetch that began at `fetched_at`.
-    pub(super) fn new(length: Duration, fetched_at: Instant, age_unknown: bool, items: usize) -> Self {
+    pub(crate) fn new(length: Duration, fetched_at: Instant, age_unknown: bool, items: usize) -> Self {
         Self {
             length,
             changed_at: fetched_at,
@@ -63,19 +63,19 @@ impl LeaseTimer {
     }
 
     /// There are outcomes. They wait for `gather` at most.
-    pub(super) fn outcomes_pending(&mut self, now: Instant, gather: Duration) {
+    pub(crate) fn outcomes_pending(&mut self, now: Instant, gather: Duration) {
         self.transaction_out = false;
         let at = now + gather;
         self.acknowledge_at = Some(self.acknowledge_at.map_or(at, |before| before.min(at)));
     }
 
     /// The pending outcomes are written.
-    pub(super) fn outcomes_written(&mut self) {
+    pub(crate) fn outcomes_written(&mut self) {
         self.acknowledge_at = None;
     }
 
     /// A change that began at `began` has succeeded and acknowledged this number of items.
-    pub(super) fn changed(&mut self, began: Instant, acknowledged: usize) {
+    pub(crate) fn changed(&mut self, began: Instant, acknowledged: usize) {
         // A handler's transaction may have begun before the last extension. If it commits it has read
         // the lease after the extension, otherwise the two would have conflicted.
         self.changed_at = self.changed_at.max(began);
@@ -94,12 +94,12 @@ impl LeaseTimer {
     }
 
     /// All handles are gone: no more outcomes can come.
-    pub(super) fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         self.closed = true;
     }
 
     /// The deadline of the lease.
-    pub(super) fn held_until(&self) -> Instant {
+    pub(crate) fn held_until(&self) -> Instant {
         self.changed_at + self.length
     }
 
@@ -110,11 +110,11 @@ impl LeaseTimer {
     }
 
     /// Items without an acknowledgement.
-    pub(super) fn open(&self) -> usize {
+    pub(crate) fn open(&self) -> usize {
         self.open
     }
 
-    pub(super) fn next(&self, now: Instant) -> Next {
+    pub(crate) fn next(&self, now: Instant) -> Next {
         if self.open == 0 {
             return Next::End;
         }

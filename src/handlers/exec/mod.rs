@@ -15,6 +15,7 @@ use std::{io, process::Stdio, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use bytes::Bytes;
 use kvqueue_queue::{Item, millis};
+use rustix::process::Signal;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     process::{Child, ChildStdin, Command},
@@ -33,6 +34,11 @@ pub(crate) use worker::Processes;
 /// How long the error output of a command that has ended is waited for.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// How long a cancelled command has between TERM and KILL: shorter than the call that cancels it waits.
+const TERM_DELAY: Duration = Duration::from_millis(500);
+
+const _: () = assert!(TERM_DELAY.as_millis() < super::ABORT_DELAY.as_millis());
+
 /// Names the run that a process belongs to.
 const RUN: &str = "KVQUEUE_RUN";
 
@@ -40,7 +46,7 @@ const RUN: &str = "KVQUEUE_RUN";
 ///
 /// `docs/CONFIG.md` documents a command's environment and its exit codes, `docs/WORKERS.md` the lines that a process reads and
 /// writes. The output of a command for one item is not kept, except the beginning of what a failing one wrote to stderr. When the item is
-/// cancelled, the command and its child processes are killed.
+/// cancelled, the command and its child processes get TERM, and KILL half a second later.
 #[derive(Clone, Debug)]
 pub struct Exec {
     settings: Arc<ExecSettings>,
@@ -78,7 +84,15 @@ impl Exec {
         // the command left running may hold the pipes open after it has ended.
         tokio::spawn(feed(input, item.payload.clone()));
         let said = tokio::spawn(beginning(errors, self.settings.stderr_limit));
-        let status = child.wait().await.map_err(|error| format!("cannot wait for {program}: {error}"))?;
+        let status = tokio::select! {
+            status = child.wait() => status.map_err(|error| format!("cannot wait for {program}: {error}"))?,
+            () = context.cancelled.cancelled() => {
+                group.signal(Signal::TERM);
+                // It ends by itself, or with its group.
+                let _ = timeout(TERM_DELAY, child.wait()).await;
+                return Ok(Outcome::retry("the command was killed: the item was cancelled"));
+            }
+        };
         group.ended();
         let said = match status.success() {
             true => String::new(),
@@ -102,10 +116,7 @@ impl Handler for Exec {
         if let Some(pool) = &self.pool {
             return pool.handle(item, context).await;
         }
-        tokio::select! {
-            result = self.run(item, context) => result.unwrap_or_else(Outcome::Retry),
-            () = context.cancelled.cancelled() => Outcome::retry("the command was killed: the item was cancelled"),
-        }
+        self.run(item, context).await.unwrap_or_else(Outcome::Retry)
     }
 }
 

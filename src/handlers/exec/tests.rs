@@ -88,3 +88,30 @@ fn a_cancelled_command_is_killed_with_its_children() {
     assert_eq!(block_on(kit.handle("")), Outcome::Release);
     assert_eq!(watching.join().unwrap(), 0);
 }
+
+#[test]
+fn a_cancelled_command_can_clean_up_and_is_killed_if_it_does_not_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let cancelled = |name: &str, trap: &str| {
+        let fifo = directory.path().join(name);
+        assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        let kit = script(
+            directory.path(),
+            &format!("trap '{trap}' TERM; echo > {name}; sleep 1000 & wait; wait"),
+            "",
+        );
+        let token = kit.cancelled();
+        let cancelling = std::thread::spawn(move || {
+            // The trap is set once there is something to read.
+            std::fs::read(fifo).unwrap();
+            token.cancel();
+        });
+        assert_eq!(block_on(kit.handle("")), Outcome::Release);
+        cancelling.join().unwrap();
+    };
+    cancelled("tidy", "echo > cleaned; exit");
+    assert!(directory.path().join("cleaned").exists());
+    let began = std::time::Instant::now();
+    cancelled("stubborn", "");
+    assert!(began.elapsed() >= super::TERM_DELAY);
+}

@@ -13,8 +13,9 @@ const TRACE_PARENT: &str = "TRACEPARENT";
 /// Variables that systemd sets for the daemon alone: systemd would believe a command that used them, or warn.
 pub(super) const SYSTEMD: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"];
 
-/// They hold the daemon's secret for its collector of traces.
-const SECRETS: [&str; 2] = ["OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"];
+/// They hold a worker's token, and the daemon's secret for its collector of traces.
+const SECRETS: [&str; 3] =
+    ["KVQUEUE_TOKEN", "OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"];
 
 const QUEUE: &str = "KVQUEUE_QUEUE";
 

@@ -88,7 +88,7 @@ pub(in crate::http) async fn lease(mut request: ApiRequest) -> Answer {
     loop {
         let found = fetch(&request, &puller, max, length).await?;
         if let Found::Lease(lease) = found {
-            return Ok(answer(&lease.keep(), length));
+            return Ok(answer(&lease.keep(), length, &puller));
         }
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() || request.app.stopping.is_cancelled() || request.client_is_gone() {
@@ -167,10 +167,16 @@ impl Drop for Unanswered {
     }
 }
 
-fn answer(lease: &Option<Lease>, length: Duration) -> HttpResponse {
+fn answer(lease: &Option<Lease>, length: Duration, puller: &Puller) -> HttpResponse {
     let Some(lease) = lease else { return HttpResponse::Ok().json(json!({ "lease": null, "items": [] })) };
-    let open: Vec<Value> =
-        lease.open().filter_map(|index| lease.items().get(index)).map(json::leased).collect();
+    let shown = |item| {
+        let mut shown = json::leased(item);
+        if let Some(at) = puller.enqueued_at(item) {
+            shown["enqueued_at"] = json::time(at).into();
+        }
+        shown
+    };
+    let open: Vec<Value> = lease.open().filter_map(|index| lease.items().get(index)).map(shown).collect();
     let expires_in = length.as_millis();
     HttpResponse::Ok()
         .json(json!({ "lease": lease.id().to_string(), "expires_in_ms": expires_in, "items": open }))

@@ -7,17 +7,19 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use kvqueue_queue::{Approach, FetchError, FetchOptions, Lease, Queue, RetryPolicy, Session, Watch};
+use kvqueue_queue::{
+    Approach, FetchError, FetchOptions, Item, Lease, Millis, Queue, RetryPolicy, Session, Watch,
+};
 use tokio::{
     sync::{Mutex as AsyncMutex, Notify},
     time::sleep,
 };
 
 use crate::{
-    consumer::identity,
+    consumer::{clock, fetch::VersionClock, identity},
     http::{app_state::AppState, error::ApiError},
 };
 
@@ -43,6 +45,8 @@ pub(super) struct Puller {
     wake: Arc<Notify>,
     /// A watch of the queue is under way, which wakes one worker.
     is_watched: Arc<AtomicBool>,
+    /// The time that belongs to a version of the database.
+    clock: VersionClock,
 }
 
 impl Pullers {
@@ -63,6 +67,7 @@ impl Pullers {
             session: AsyncMutex::new(session),
             wake: Arc::default(),
             is_watched: Arc::default(),
+            clock: VersionClock::default(),
         });
         pullers.insert(queue.name().to_vec(), puller.clone());
         puller
@@ -87,6 +92,15 @@ impl Puller {
     /// The queue.
     pub(super) fn queue(&self) -> &Queue {
         &self.queue
+    }
+
+    /// When an item of the queue was pushed: as its producer wrote it down, or by its id.
+    pub(super) fn enqueued_at(&self, item: &Item) -> Option<Millis> {
+        let written = item.meta.as_ref().and_then(|meta| meta.enqueued_at);
+        written.or_else(|| {
+            let age = self.clock.since(item.id.stamp()?.version(), Instant::now())?;
+            Some(clock::now().saturating_sub(u64::try_from(age.as_millis()).ok()?))
+        })
     }
 
     /// Waits until something may be ready.
@@ -120,6 +134,7 @@ impl Turn<'_> {
         let is_watched = self.puller.is_watched.load(Ordering::Acquire);
         let mut options = FetchOptions::new(max, length, &mut approach).with_watch(!is_watched);
         let fetched = session.fetch(&app.daemon.db, &mut options).await.map_err(failure)?;
+        self.puller.clock.learn(fetched.version);
         if fetched.lease.is_none() {
             self.is_last = true;
             if let Some(watch) = fetched.watch {

@@ -58,6 +58,7 @@ fn http_workers_have_the_outcomes_of_handlers() {
     let (lease, items) = worker.leased(9);
     assert_eq!(payloads(&items), ["a", "b", "c", "d", "e"]);
     assert!(items.iter().all(|item| item["attempt"] == 1), "{items:?}");
+    assert!(items.iter().all(|item| item["enqueued_at"].is_string()), "{items:?}");
     assert_eq!(worker.leased(9).1, [] as [Value; 0]);
     assert_eq!(worker.extend(&lease).is(200), json!({"lease": lease, "open": 5}));
     let body = json!({"outcomes": [

@@ -44,6 +44,8 @@ pub(super) const FILES: &[(&str, &str)] = &[
         "dead.toml",
         "log.level = 'error'\n[queues.q]\nhandler = 'exec'\nhandler-config.command = ['sh', '-c', 'echo bad address >&2; exit 65']\n",
     ),
+    ("pull.toml", "[queues.q]\nhandler = 'pull'\n"),
+    ("working.toml", "http.listen = 'unix:http.sock'\n[queues.q]\nhandler = 'pull'\n"),
     (
         "listening.toml",
         "http.listen = 'unix:http.sock'\nshutdown-timeout = '1s'\n[queues.q]\nhandler = 'log'\n",
@@ -52,6 +54,9 @@ pub(super) const FILES: &[(&str, &str)] = &[
 
 /// The daemon of `listening.toml`.
 const LISTEN: Step = Running("run --config DIR/listening.toml");
+
+/// The daemon of `working.toml`.
+const WORK: Step = Running("run --config DIR/working.toml");
 
 const DIE: Step = Before("run --config DIR/dead.toml --until-empty");
 
@@ -67,6 +72,7 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
             Says("run --queue q --handler nothing"),
             Says("run --handler stdout"),
             Says("run --config DIR/missing.toml"),
+            Says("run --config DIR/pull.toml --until-empty"),
         ],
     ),
     (
@@ -314,6 +320,57 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
             Says("reload --at unix:http.sock"),
             Becomes("listening.toml", "http.listen = 'unix:other.sock'\n[queues.r]\nhandler = 'log'\n"),
             Says("reload --at unix:http.sock"),
+        ],
+    ),
+    (
+        "work",
+        &[
+            Says("work q"),
+            Says("work q -- ./nothing"),
+            Says("work q --dead-exit-codes 0 -- true"),
+            Says("work q --concurrency 0 -- true"),
+            Says("work q --url https://queues.example -- true"),
+            Says("work q --url queues.example -- true"),
+            Says("work q -- true"),
+            Says("work q --url unix:http.sock --timeout 200ms -- true"),
+        ],
+    ),
+    (
+        "lease",
+        &[
+            Before("push q one two three"),
+            Says("lease q"),
+            Says("lease q --url unix:http.sock"),
+            WORK,
+            Says("lease q --max 2 --url unix:http.sock"),
+            Says("lease q --json --url unix:http.sock"),
+            Says("lease q --url unix:http.sock"),
+            Says("lease q --json --url unix:http.sock"),
+            Says("lease q --max 1001 --url unix:http.sock"),
+            Says("lease q --wait 2m --url unix:http.sock"),
+            Says("lease q --lease soon"),
+            Says("lease"),
+        ],
+    ),
+    (
+        "extend",
+        &[
+            WORK,
+            Says("extend q nonsense"),
+            Says("extend q 00000000000000000000000000000000-1 --url unix:http.sock"),
+            Says("extend q"),
+        ],
+    ),
+    (
+        "ack",
+        &[
+            WORK,
+            Says("ack q nonsense --release-rest"),
+            Says("ack q 00000000000000000000000000000000-1 --release-rest --url unix:http.sock"),
+            Says("ack q 00000000000000000000000000000000-1"),
+            Says("ack q 00000000000000000000000000000000-1 --done nonsense"),
+            Says("ack q 00000000000000000000000000000000-1 --done 000000000000000000000000 --after 5s"),
+            Says("ack q 00000000000000000000000000000000-1 --done 000000000000000000000000 --reason no"),
         ],
     ),
     (

@@ -23,8 +23,10 @@ pub(super) fn names(text: &str, db: &Database) -> String {
 fn name(word: &str) -> String {
     let core = word.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
     let rest = &word[core.len()..];
-    if core.len() >= ID && core.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        format!("{}{rest}", "i".repeat(core.len()))
+    // Behind a hyphen a lease has its number.
+    let (id, number) = core.split_at(core.find('-').unwrap_or(core.len()));
+    if id.len() >= ID && id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        format!("{}{number}{rest}", "i".repeat(id.len()))
     } else if is_time(core) {
         format!("TIME{rest}")
     } else {
@@ -62,6 +64,7 @@ fn only_varying_parts_of_messages_are_masked() {
     let text = format!("{} has 0000530f5e8f5e8f00000000, since 2026-01-01T00:00:00.000Z.", db.url);
     assert_eq!(names(&text, &db), "embedded:DIR/data has iiiiiiiiiiiiiiiiiiiiiiii, since TIME.");
     assert_eq!(names("deadbeef, 2 of 3", &db), "deadbeef, 2 of 3");
+    assert_eq!(names("01a20fe84a6d800e-17 01a20fe8-17", &db), "iiiiiiiiiiiiiiii-17 01a20fe8-17");
     assert_eq!(numbers("12.5 ms   of 3"), "N s of N");
     assert_eq!(numbers("1.5 TiB of 3 KiB"), "N GiB of N GiB");
     assert_eq!(numbers("9.1e-5,0.2"), "N,N");

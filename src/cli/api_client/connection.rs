@@ -1,0 +1,193 @@
+//! A connection to a daemon: HTTP/1.1, one request after the other.
+
+use std::io;
+
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::{TcpStream, UnixStream},
+};
+
+use super::address::Address;
+
+/// The longest answer that is read, in bytes.
+const LONGEST_ANSWER: usize = 128 << 20;
+
+/// The longest head of an answer.
+const LONGEST_HEAD: usize = 64 << 10;
+
+/// The bytes of a connection, of whatever kind.
+pub(super) trait Bytes: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Bytes for T {}
+
+/// An open connection.
+pub(super) type Connection = Box<dyn Bytes>;
+
+/// An HTTP answer.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) body: Vec<u8>,
+    /// The connection can be used for another request.
+    pub(super) keeps_alive: bool,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The connection broke before any byte of the answer.
+    Broken(io::Error),
+    /// The answer is incomplete or not HTTP.
+    Garbled(&'static str),
+}
+
+/// Connects.
+pub(super) async fn open(address: &Address) -> io::Result<Connection> {
+    let stream = match address {
+        Address::Unix(path) => return Ok(Box::new(UnixStream::connect(path).await?)),
+        Address::Tcp(address) => TcpStream::connect(address).await?,
+        Address::Url(url) => TcpStream::connect((url.host.as_str(), url.port)).await?,
+    };
+    // A request is one write, so there is nothing to gather.
+    stream.set_nodelay(true)?;
+    Ok(Box::new(stream))
+}
+
+/// Sends a request and reads the answer.
+pub(super) async fn exchange(
+    connection: &mut (impl AsyncRead + AsyncWrite + Unpin + ?Sized),
+    request: &[u8],
+) -> Result<Answer, Failure> {
+    // A server may answer and close before it has read the whole request, so read even if the write
+    // failed.
+    let written = connection.write_all(request).await;
+    match (read(connection).await, written) {
+        (Err(Failure::Garbled(NO_HEAD)), Err(error)) => Err(Failure::Broken(error)),
+        (answer, _) => answer,
+    }
+}
+
+/// The answer ended before its head did.
+pub(super) const NO_HEAD: &str = "the answer has no head";
+
+async fn read(from: &mut (impl AsyncRead + Unpin + ?Sized)) -> Result<Answer, Failure> {
+    let mut bytes = Vec::new();
+    let end = loop {
+        let before = bytes.len();
+        match from.read_buf(&mut bytes).await {
+            Err(error) if bytes.is_empty() => return Err(Failure::Broken(error)),
+            Ok(0) | Err(_) => return Err(Failure::Garbled(NO_HEAD)),
+            Ok(_) => {}
+        }
+        // The end may have begun in what was read before.
+        let searched = before.saturating_sub(3);
+        if let Some(at) = bytes[searched..].windows(4).position(|it| it == b"\r\n\r\n") {
+            break searched + at;
+        }
+        if bytes.len() > LONGEST_HEAD {
+            return Err(Failure::Garbled("the head of the answer is too long"));
+        }
+    };
+    let head = Head::read(&bytes[..end]).map_err(Failure::Garbled)?;
+    let mut body = bytes.split_off(end + 4);
+    let length = head.length.unwrap_or(LONGEST_ANSWER);
+    if length > LONGEST_ANSWER {
+        return Err(Failure::Garbled("the answer is too long"));
+    }
+    let missing = length.saturating_sub(body.len());
+    let read = from.take(missing as u64).read_to_end(&mut body).await;
+    match (read, head.length) {
+        (Ok(_), None) => {}
+        (Ok(_), Some(length)) if length == body.len() => {}
+        _ => return Err(Failure::Garbled("the answer is cut off")),
+    }
+    Ok(Answer { status: head.status, body, keeps_alive: head.length.is_some() && !head.closes })
+}
+
+/// The head of an answer, as far as it matters.
+#[derive(Debug, PartialEq, Eq)]
+struct Head {
+    status: u16,
+    /// The body's. Without one the body ends with the connection.
+    length: Option<usize>,
+    /// The connection ends after the answer.
+    closes: bool,
+}
+
+impl Head {
+    fn read(head: &[u8]) -> Result<Self, &'static str> {
+        let head = std::str::from_utf8(head).map_err(|_| "the head of the answer is not text")?;
+        let mut lines = head.split("\r\n");
+        let status =
+            lines.next().and_then(|line| line.strip_prefix("HTTP/1.")?.split(' ').nth(1)?.parse().ok());
+        let status: u16 = status.ok_or("the answer is not HTTP")?;
+        // Such an answer has no body, whatever its head says.
+        let length = (status == 204).then_some(0);
+        let mut found = Self { status, length, closes: head.starts_with("HTTP/1.0") };
+        for (name, value) in lines.filter_map(|line| line.split_once(':')) {
+            let value = value.trim();
+            if name.eq_ignore_ascii_case("content-length") {
+                found.length = Some(value.parse().map_err(|_| "the answer is not HTTP")?);
+            } else if name.eq_ignore_ascii_case("transfer-encoding") {
+                return Err(
+                    "a proxy has replaced Content-Length by Transfer-Encoding; switch that off there",
+                );
+            } else if name.eq_ignore_ascii_case("connection") {
+                found.closes |= value.eq_ignore_ascii_case("close");
+            }
+        }
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::executor::block_on;
+
+    use super::*;
+
+    fn answer(mut text: &[u8]) -> Result<Answer, Failure> {
+        block_on(read(&mut text))
+    }
+
+    fn garbled(text: &'static str) -> &'static str {
+        match answer(text.as_bytes()) {
+            Err(Failure::Garbled(problem)) => problem,
+            other => panic!("{text:?}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_answer_says_whether_its_connection_goes_on() {
+        let read = |text: &'static str| {
+            let Answer { status, body, keeps_alive } = answer(text.as_bytes()).unwrap();
+            (status, body.len(), keeps_alive)
+        };
+        assert_eq!(read("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"), (200, 2, true));
+        assert_eq!(read("HTTP/1.1 204 No Content\r\n\r\n"), (204, 0, true));
+        assert_eq!(
+            read("HTTP/1.1 503 x\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}"),
+            (503, 2, false)
+        );
+        assert_eq!(read("HTTP/1.1 200 OK\r\n\r\n{}"), (200, 2, false));
+        assert_eq!(read("HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n"), (200, 0, false));
+    }
+
+    #[test]
+    fn incomplete_answers_are_errors() {
+        assert_eq!(garbled("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n{}"), "the answer is cut off");
+        assert_eq!(garbled("HTTP/1.1 200 OK\r\nContent-Length: 3"), NO_HEAD);
+        assert_eq!(garbled(""), NO_HEAD);
+        for other in
+            ["SSH-2.0-x\r\n\r\n", "HTTP/1.1 abc\r\n\r\n", "HTTP/1.1 200\r\nContent-Length: x\r\n\r\n"]
+        {
+            assert_eq!(garbled(other), "the answer is not HTTP", "{other:?}");
+        }
+        assert_eq!(
+            garbled("HTTP/1.1 200 OK\r\nContent-Length: 999999999999\r\n\r\n"),
+            "the answer is too long"
+        );
+        assert!(garbled("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").contains("proxy"));
+        let endless = vec![b'x'; LONGEST_HEAD + 1];
+        assert!(matches!(answer(&endless), Err(Failure::Garbled("the head of the answer is too long"))));
+    }
+}

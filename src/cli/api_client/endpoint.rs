@@ -1,0 +1,224 @@
+//! One daemon and the connections to it.
+
+use std::{
+    fmt,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use serde_json::Value;
+use tokio::time::timeout;
+
+use super::{
+    AskError,
+    address::Address,
+    connection::{self, Answer, Connection, Failure, NO_HEAD},
+};
+use crate::http::Token;
+
+/// How long connecting may take.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// The most connections that wait for the next request.
+const MOST_IDLE: usize = 16;
+
+/// A daemon that requests are sent to. Connections are kept for further requests.
+pub(in crate::cli) struct Endpoint {
+    pub(super) address: Address,
+    token: Option<Token>,
+    /// The option of the command that names an address.
+    pub(super) option: &'static str,
+    idle: Mutex<Vec<Connection>>,
+}
+
+impl Endpoint {
+    pub(in crate::cli) fn new(address: Address, token: Option<Token>, option: &'static str) -> Self {
+        Self { address, token, option, idle: Mutex::default() }
+    }
+
+    /// Sends a request. Dropping the future closes the connection, by which the daemon notices that
+    /// nobody waits.
+    pub(in crate::cli) async fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+        patience: Duration,
+    ) -> Result<Value, AskError> {
+        let request = self.request(method, path, body);
+        let kept = self.idle().pop();
+        if let Some(connection) = kept {
+            match self.exchange(connection, &request, patience).await? {
+                Ok(answer) => return self.read(&answer),
+                // The daemon may have closed it meanwhile, or be another process by now.
+                Err(Failure::Broken(_) | Failure::Garbled(NO_HEAD)) => self.idle().clear(),
+                Err(Failure::Garbled(problem)) => return Err(self.garbled(problem)),
+            }
+        }
+        let connection = self.connect(patience).await?;
+        match self.exchange(connection, &request, patience).await? {
+            Ok(answer) => self.read(&answer),
+            Err(Failure::Broken(error)) => {
+                Err(AskError::Nobody { at: self.to_string(), option: self.option, error })
+            }
+            Err(Failure::Garbled(problem)) => Err(self.garbled(problem)),
+        }
+    }
+
+    async fn connect(&self, patience: Duration) -> Result<Connection, AskError> {
+        let opened = timeout(CONNECT.min(patience), connection::open(&self.address)).await;
+        let error = match opened {
+            Ok(Ok(connection)) => return Ok(connection),
+            Ok(Err(error)) => error,
+            Err(elapsed) => elapsed.into(),
+        };
+        Err(AskError::Nobody { at: self.to_string(), option: self.option, error })
+    }
+
+    async fn exchange(
+        &self,
+        mut connection: Connection,
+        request: &[u8],
+        patience: Duration,
+    ) -> Result<Result<Answer, Failure>, AskError> {
+        let answer = timeout(patience, connection::exchange(&mut *connection, request)).await;
+        let Ok(answer) = answer else {
+            // The others may lead nowhere, too.
+            self.idle().clear();
+            return Err(AskError::Silent { at: self.to_string(), silence: patience });
+        };
+        if answer.as_ref().is_ok_and(|answer| answer.keeps_alive) {
+            let mut idle = self.idle();
+            if idle.len() < MOST_IDLE {
+                idle.push(connection);
+            }
+        }
+        Ok(answer)
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn request(&self, method: &str, path: &str, body: Option<&Value>) -> Vec<u8> {
+        let (host, base) = (self.address.host(), self.address.base());
+        let mut head = format!("{method} {base}{path} HTTP/1.1\r\nHost: {host}\r\n");
+        if let Some(token) = &self.token {
+            head += &format!("Authorization: {}\r\n", token.header());
+        }
+        let body = body.map(Value::to_string).unwrap_or_default();
+        if !body.is_empty() {
+            head += "Content-Type: application/json\r\n";
+        }
+        format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
+    }
+
+    /// The body of an answer. An error if it reports one.
+    fn read(&self, Answer { status, body, .. }: &Answer) -> Result<Value, AskError> {
+        let success = (200..300).contains(status);
+        if success && body.is_empty() {
+            return Ok(Value::Null);
+        }
+        let body: Value = serde_json::from_slice(body).map_err(|_| self.garbled("the answer is not JSON"))?;
+        // A status such as 503 from /readyz comes with a body that is not an error.
+        if success || body["error"].is_null() {
+            return Ok(body);
+        }
+        let text = |key: &str| body["error"][key].as_str().unwrap_or_default().to_owned();
+        let (code, message, fix) = (text("code"), text("message"), text("fix"));
+        Err(AskError::Refused { at: self.to_string(), status: *status, code, message, fix })
+    }
+
+    /// Its URL; none on a Unix socket.
+    pub(super) fn url(&self) -> Option<String> {
+        match &self.address {
+            Address::Tcp(address) => Some(format!("http://{address}")),
+            Address::Url(_) => Some(self.address.to_string()),
+            Address::Unix(_) => None,
+        }
+    }
+
+    /// The error for an answer that is not the API's.
+    pub(in crate::cli) fn garbled(&self, problem: &'static str) -> AskError {
+        AskError::Garbled { at: self.to_string(), problem }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.address.fmt(f)
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Endpoint").field(&self.address).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read, Write},
+        net::TcpListener,
+        thread,
+    };
+
+    use serde_json::json;
+    use tokio::runtime;
+
+    use super::*;
+
+    fn wait<T>(future: impl Future<Output = T>) -> T {
+        runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+    }
+
+    /// A server that answers this many requests on each connection and then closes it.
+    fn server(requests: usize) -> Address {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::spawn(move || {
+            for connection in 1.. {
+                let mut stream = listener.accept().unwrap().0;
+                for _ in 0..requests {
+                    // A request without a body comes in one piece here.
+                    if stream.read(&mut [0; 4_096]).unwrap_or(0) == 0 {
+                        break;
+                    }
+                    let head = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n";
+                    stream.write_all(format!("{head}{connection}").as_bytes()).unwrap();
+                }
+            }
+        });
+        Address::Tcp(address)
+    }
+
+    #[test]
+    fn a_connection_is_used_again_and_replaced_when_it_has_ended() {
+        let endpoint = Endpoint::new(server(2), None, "--url");
+        let patience = Duration::from_secs(60);
+        let answers = wait(async {
+            let mut answers = Vec::new();
+            for _ in 0..4 {
+                answers.push(endpoint.ask("POST", "/", None, patience).await.unwrap());
+            }
+            answers
+        });
+        assert_eq!(answers, [json!(1), json!(1), json!(2), json!(2)]);
+    }
+
+    #[test]
+    fn a_silent_daemon_and_a_missing_one_are_different_errors() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let endpoint = Endpoint::new(Address::Unix(path.clone()), None, "--at");
+        let ask = || wait(endpoint.ask("GET", "/", None, Duration::from_millis(50)));
+        assert!(matches!(ask(), Err(AskError::Nobody { .. })));
+        let _connections_wait_in_its_queue = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let silent = ask().unwrap_err();
+        assert!(matches!(silent, AskError::Silent { .. }), "{silent}");
+        let silent =
+            AskError::Silent { at: "127.0.0.1:7420".to_owned(), silence: super::super::READ_TIMEOUT };
+        insta::assert_snapshot!(silent, @"the daemon at 127.0.0.1:7420 has not answered for 15 s; its log may show why");
+    }
+}

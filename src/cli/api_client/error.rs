@@ -1,0 +1,96 @@
+//! Why a daemon has not done what it was asked for.
+
+use std::{io, time::Duration};
+
+use super::rough;
+use crate::exit::Exit;
+
+/// A request to a daemon failed.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::cli) enum AskError {
+    /// No connection.
+    #[error("no daemon answers at {at}; is it running? {option} ADDRESS names another address")]
+    Nobody {
+        at: String,
+        /// The option that names an address.
+        option: &'static str,
+        #[source]
+        error: io::Error,
+    },
+    /// Connected, but no answer in time.
+    #[error("the daemon at {at} has not answered for {}; its log may show why", rough(*silence))]
+    Silent { at: String, silence: Duration },
+    /// The answer is incomplete, or another program sent it.
+    #[error("the answer from {at} is incomplete, or from a program other than kvqueue: {problem}")]
+    Garbled { at: String, problem: &'static str },
+    /// The daemon uses another database.
+    #[error(
+        "the daemon at {at} uses the database {theirs}, not {ours}; give the configuration of the daemon that you mean, or name this one with {option} {at}"
+    )]
+    Elsewhere { at: String, option: &'static str, theirs: String, ours: String },
+    /// The daemon refused the request.
+    #[error("the daemon at {at} answers: {message}; {fix}")]
+    Refused { at: String, status: u16, code: String, message: String, fix: String },
+}
+
+impl AskError {
+    /// The command's exit code.
+    pub(in crate::cli) fn exit(&self) -> Exit {
+        match self {
+            Self::Nobody { .. } | Self::Silent { .. } | Self::Garbled { .. } | Self::Elsewhere { .. } => {
+                Exit::Unavailable
+            }
+            Self::Refused { code, .. } => match code.as_str() {
+                "refused" => Exit::Config,
+                // The daemon refuses every request of this kind, or every request at the moment.
+                "unauthorized" | "forbidden" | "host" | "busy" | "unavailable" => Exit::Unavailable,
+                _ => Exit::Failed,
+            },
+        }
+    }
+
+    /// Whether the same request may succeed later, or at another daemon.
+    pub(in crate::cli) fn is_transient(&self) -> bool {
+        match self {
+            Self::Nobody { .. } | Self::Silent { .. } | Self::Garbled { .. } => true,
+            Self::Elsewhere { .. } => false,
+            // A frozen queue is being moved; daemons then use another database.
+            Self::Refused { status, code, .. } => {
+                *status >= 500 || matches!(status, 408 | 429) || code == "frozen"
+            }
+        }
+    }
+
+    /// Whether the lease that the request was about is over.
+    pub(in crate::cli) fn is_lease_lost(&self) -> bool {
+        matches!(self, Self::Refused { code, .. } if code == "lease_lost")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(status: u16, code: &str) -> AskError {
+        let text = String::new;
+        AskError::Refused { at: text(), status, code: code.to_owned(), message: text(), fix: text() }
+    }
+
+    #[test]
+    fn a_worker_goes_on_after_errors_that_pass_and_ends_with_others() {
+        let nobody = AskError::Nobody {
+            at: String::new(),
+            option: "--url",
+            error: io::ErrorKind::ConnectionRefused.into(),
+        };
+        assert!(nobody.is_transient());
+        for (status, code) in [(429, "busy"), (503, "unavailable"), (408, "slow"), (409, "frozen")] {
+            assert!(refused(status, code).is_transient(), "{code}");
+        }
+        for (status, code) in [(401, "unauthorized"), (403, "forbidden"), (400, "bad_request")] {
+            assert!(!refused(status, code).is_transient(), "{code}");
+        }
+        assert!(refused(409, "lease_lost").is_lease_lost() && !refused(409, "lease_lost").is_transient());
+        assert_eq!(refused(403, "forbidden").exit(), Exit::Unavailable);
+    }
+}

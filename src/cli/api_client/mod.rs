@@ -1,0 +1,263 @@
+//! The client of a running daemon's HTTP API: `Endpoint` for one daemon and its connections, `ApiClient`
+//! for commands that ask it once.
+
+mod address;
+mod connection;
+mod endpoint;
+mod error;
+
+use std::{
+    ffi::OsStr,
+    fmt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
+use serde_json::{Value, json};
+use tokio::runtime;
+
+use super::{
+    UsageError,
+    globals::Globals,
+    output::about,
+    status::{self, Figures, fitting},
+};
+use crate::{
+    config::{Config, DEFAULT_ADDRESS, Fault, Listen, Place, reachable},
+    deadlines,
+    http::Token,
+};
+
+pub(super) use self::{address::Address, endpoint::Endpoint, error::AskError};
+
+/// How long a GET waits for the answer. The daemon itself waits six seconds for its database.
+pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The most characters that an error shows of a daemon's text.
+const LONGEST_TEXT: usize = 400;
+
+/// The option `--at`: the address of the daemon.
+#[derive(Debug, clap::Args)]
+pub(super) struct At {
+    /// Where the daemon listens: IP:PORT, or unix:PATH [default: what the configuration says in http.listen]
+    #[arg(long, value_name = "ADDRESS")]
+    at: Option<Listen>,
+}
+
+impl At {
+    /// Whether the command line has `--at`.
+    pub(super) fn is_given(&self) -> bool {
+        self.at.is_some()
+    }
+
+    /// An error if the command line has `--at`, for a command that asks no daemon.
+    pub(super) fn only_with_here(&self) -> Result<(), UsageError> {
+        match self.at {
+            None => Ok(()),
+            Some(_) => Err(UsageError("--at is for --local: otherwise no daemon is asked".to_owned())),
+        }
+    }
+}
+
+/// A client of one daemon's HTTP API.
+#[derive(Debug)]
+pub(super) struct ApiClient {
+    endpoint: Endpoint,
+    runtime: runtime::Runtime,
+    /// The configuration that the daemon must run with. None if `--at` names the daemon: then any configuration will do.
+    expected: Option<Expected>,
+    /// The value of `--timeout`: how long an answer may take.
+    timeout: Option<Duration>,
+}
+
+/// The parts of a command's configuration that identify the daemon that uses it.
+#[derive(Debug)]
+pub(super) struct Expected {
+    database: String,
+    /// The configuration file, unless the command line overrides its database. A service may have its database from systemd
+    /// alone, so the file identifies it too.
+    file: Option<PathBuf>,
+}
+
+impl Expected {
+    /// What a daemon of this configuration has.
+    pub(super) fn of(globals: &Globals, config: &Config) -> Self {
+        let file = globals.config().filter(|_| globals.database().is_none()).map(Path::to_owned);
+        Self { database: config.database.clone(), file }
+    }
+
+    /// An error if a daemon with these figures uses another database.
+    pub(super) fn check(&self, daemon: &Endpoint, figures: &Figures) -> Result<(), AskError> {
+        if figures.database.is(&self.database)
+            || self.file.as_ref().is_some_and(|file| figures.config.is(file))
+        {
+            return Ok(());
+        }
+        Err(AskError::Elsewhere {
+            at: daemon.to_string(),
+            option: daemon.option,
+            theirs: fitting(&figures.database.url, LONGEST_TEXT),
+            ours: self.database.clone(),
+        })
+    }
+}
+
+/// An error if the configuration does not say where its daemon listens.
+pub(super) fn need_http(faults: Vec<Fault>) -> anyhow::Result<()> {
+    match faults.into_iter().find(|fault| fault.place == Place::Http) {
+        Some(fault) => Err(fault.error.into()),
+        None => Ok(()),
+    }
+}
+
+impl ApiClient {
+    /// A client of the daemon that `--at` names, or else of the configuration's daemon.
+    pub(super) fn find(globals: &Globals, at: &At) -> anyhow::Result<Self> {
+        let (config, faults) = globals.start_leniently()?;
+        let daemon = match &at.at {
+            Some(address) => Self::new(endpoint(address, &config, AT)?)?,
+            None => {
+                need_http(faults)?;
+                Self::of(globals, &config)?
+            }
+        };
+        Ok(Self { timeout: globals.timeout(), ..daemon })
+    }
+
+    /// A client of the configuration's daemon. The configuration may be invalid.
+    pub(super) fn of(globals: &Globals, config: &Config) -> anyhow::Result<Self> {
+        let expected = Some(Expected::of(globals, config));
+        Ok(Self { expected, ..Self::new(endpoint(&config.http.listen, config, AT)?)? })
+    }
+
+    fn new(endpoint: Endpoint) -> anyhow::Result<Self> {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        Ok(Self { endpoint, runtime, expected: None, timeout: None })
+    }
+
+    /// An error if a daemon with these figures uses another database than this command.
+    pub(super) fn expect_own(&self, figures: &Figures) -> Result<(), AskError> {
+        self.expected.as_ref().map_or(Ok(()), |expected| expected.check(&self.endpoint, figures))
+    }
+
+    /// This client with a limit on the wait for an answer.
+    pub(super) fn within(self, limit: Duration) -> Self {
+        Self { timeout: Some(limit), ..self }
+    }
+
+    /// The URL of the daemon; none on a Unix socket.
+    pub(super) fn url(&self) -> Option<String> {
+        self.endpoint.url()
+    }
+
+    /// Sends a GET request.
+    pub(super) fn get(&self, path: &str) -> Result<Value, AskError> {
+        self.ask("GET", path, None)
+    }
+
+    /// Sends a request that changes something, after a check that the daemon uses the expected database.
+    pub(super) fn send(&self, method: &str, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
+        if self.expected.is_some() {
+            status::ask(self).map_err(|error| match error.downcast_ref() {
+                Some(AskError::Elsewhere { .. }) => error.context("nothing was changed"),
+                _ => error,
+            })?;
+        }
+        Ok(self.ask(method, path, body)?)
+    }
+
+    /// Pauses or resumes a queue in this daemon only.
+    pub(super) fn pause_locally(&self, queue: &OsStr, paused: bool) -> anyhow::Result<Value> {
+        let name = queue.to_str().ok_or_else(|| {
+            UsageError(format!(
+                "queue {:?} cannot be named over HTTP because it is not UTF-8",
+                queue.display()
+            ))
+        })?;
+        let path = format!("/api/v1/queues/{}/pause", encoded(name));
+        if paused {
+            self.send("PUT", &path, Some(&json!({ "local": true })))?;
+        } else {
+            self.send("DELETE", &(path + "?local=true"), None)?;
+        }
+        let mut answer = about(name.as_bytes(), "paused", paused);
+        answer["local"] = true.into();
+        Ok(answer)
+    }
+
+    fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, AskError> {
+        let patience =
+            self.timeout.unwrap_or(if method == "GET" { READ_TIMEOUT } else { deadlines::COMMAND });
+        self.runtime.block_on(self.endpoint.ask(method, path, body, patience))
+    }
+}
+
+/// The option of [`At`].
+const AT: &str = "--at";
+
+/// The daemon at an address of the configuration or of `option`.
+pub(super) fn endpoint(listen: &Listen, config: &Config, option: &'static str) -> anyhow::Result<Endpoint> {
+    let usage = |problem: &str| UsageError(format!("{problem}; say where the daemon listens with {option}"));
+    let address = match listen {
+        Listen::Off => return Err(usage("http.listen is \"off\"").into()),
+        Listen::Auto => Address::Tcp(DEFAULT_ADDRESS),
+        Listen::Tcp(address) if address.port() == 0 => {
+            return Err(usage("port 0 means any free port").into());
+        }
+        Listen::Tcp(address) => Address::Tcp(reachable(*address)),
+        Listen::Unix(path) => Address::Unix(path.clone()),
+    };
+    let token = secret(config)?;
+    let is_trusted = address.is_trusted(&config.http);
+    if token.is_some() && !is_trusted {
+        tracing::warn!(
+            event = "secret_withheld",
+            %listen,
+            "not sending KVQUEUE_TOKEN or the secret of http.token-file: the address is neither http.listen nor on this machine"
+        );
+    }
+    Ok(Endpoint::new(address, token.filter(|_| is_trusted), option))
+}
+
+/// The token that a command sends to its own daemon.
+pub(super) fn secret(config: &Config) -> anyhow::Result<Option<Token>> {
+    if let Some(token) = Token::of_environment()? {
+        return Ok(Some(token));
+    }
+    let path = config.http.token_path(&config.database);
+    Ok(path.as_deref().map(Token::read).transpose()?.flatten())
+}
+
+/// A duration for people: whole seconds, or milliseconds below one second.
+pub(super) fn rough(time: Duration) -> String {
+    match time.as_secs() {
+        0 => format!("{} ms", time.as_millis()),
+        seconds => format!("{seconds} s"),
+    }
+}
+
+/// The characters that are percent-encoded in a path. The dot is one, so that no name is `..`.
+const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'~');
+
+/// A name as a segment of a URL's path.
+pub(super) fn encoded(name: &str) -> PercentEncode<'_> {
+    utf8_percent_encode(name, IN_PATH)
+}
+
+impl fmt::Display for ApiClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.endpoint.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_percent_encoded_except_letters_digits_and_dashes() {
+        assert_eq!(encoded("a-b_9").to_string(), "a-b_9");
+        assert_eq!(encoded("../é?").to_string(), "%2E%2E%2F%C3%A9%3F");
+    }
+}

@@ -1,0 +1,283 @@
+//! The daemons that a worker may ask. They have the same database, so each of them will do.
+
+use std::{
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    time::Duration,
+};
+
+use serde_json::Value;
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    cli::{
+        UsageError,
+        api_client::{Address, AskError, Endpoint, Expected, READ_TIMEOUT, endpoint, need_http, secret},
+        globals::Globals,
+        status,
+    },
+    config::{Config, Fault},
+    consumer::backoff,
+    http::Token,
+};
+
+/// How long an answer to a worker may take, if the request does not wait for items.
+pub(super) const PATIENCE: Duration = READ_TIMEOUT;
+
+/// The option of [`Urls`].
+const URL: &str = "--url";
+
+/// The options of commands that ask daemons as a worker.
+#[derive(Debug, clap::Args)]
+pub(super) struct Urls {
+    /// A daemon, as in http://queues.example:7420 or unix:PATH. Repeat it for daemons of the same
+    /// database: if one does not answer, the next one is asked [default: where the configuration's
+    /// daemon listens]
+    #[arg(long = "url", value_name = "URL")]
+    urls: Vec<Address>,
+    /// Send the token in KVQUEUE_TOKEN to another machine although the connection is not encrypted
+    #[arg(long)]
+    plain_token: bool,
+}
+
+impl Urls {
+    /// The daemons that the command line or the configuration names.
+    pub(super) fn daemons(
+        &self,
+        globals: &Globals,
+        (config, faults): (Config, Vec<Fault>),
+    ) -> anyhow::Result<Daemons> {
+        if self.urls.is_empty() {
+            need_http(faults)?;
+            let endpoint = endpoint(&config.http.listen, &config, URL)?;
+            return Ok(Daemons::new(vec![endpoint], Some(Expected::of(globals, &config))));
+        }
+        let endpoint = |address: &Address| {
+            let token = self.token(address, &config)?;
+            Ok(Endpoint::new(address.clone(), token, URL))
+        };
+        let endpoints = self.urls.iter().map(endpoint).collect::<anyhow::Result<_>>()?;
+        Ok(Daemons::new(endpoints, None))
+    }
+
+    /// The token for an address. The secret of the configuration stays on this machine.
+    fn token(&self, address: &Address, config: &Config) -> anyhow::Result<Option<Token>> {
+        if address.is_trusted(&config.http) {
+            return secret(config);
+        }
+        match Token::of_environment()? {
+            Some(_) if !self.plain_token => {
+                let problem =
+                    format!("cannot send KVQUEUE_TOKEN to {address}: the connection is not encrypted");
+                let fix = "use a tunnel to the daemon, or allow it with --plain-token";
+                Err(UsageError(format!("{problem}; {fix}")).into())
+            }
+            token => Ok(token),
+        }
+    }
+}
+
+/// How long to go on if no daemon answers.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Until {
+    /// Each daemon has been asked once.
+    RoundEnds,
+    Time(Instant),
+    /// There is an answer.
+    Answer,
+}
+
+impl Until {
+    fn left(self) -> Duration {
+        match self {
+            Self::Time(last) => last.saturating_duration_since(Instant::now()),
+            Self::RoundEnds | Self::Answer => Duration::MAX,
+        }
+    }
+}
+
+/// One daemon or more of the same database.
+#[derive(Debug)]
+pub(super) struct Daemons {
+    endpoints: Vec<Endpoint>,
+    /// The one that is asked next, by its index.
+    current: AtomicUsize,
+    /// None of them answered the last request.
+    is_silent: AtomicBool,
+    /// The configuration that they must run with.
+    expected: Option<Expected>,
+}
+
+impl Daemons {
+    fn new(endpoints: Vec<Endpoint>, expected: Option<Expected>) -> Self {
+        Self { endpoints, current: AtomicUsize::new(0), is_silent: AtomicBool::new(false), expected }
+    }
+
+    /// Sends a request with a body.
+    pub(super) async fn post(
+        &self,
+        path: &str,
+        body: &Value,
+        patience: Duration,
+        until: Until,
+    ) -> Result<Value, AskError> {
+        self.ask("POST", path, Some(body), patience, until).await
+    }
+
+    /// Checks that a daemon answers, and that it has the configuration's database.
+    pub(super) async fn reach(&self, until: Until) -> Result<(), AskError> {
+        let Some(expected) = &self.expected else {
+            return self.ask("GET", "/livez", None, PATIENCE, until).await.map(drop);
+        };
+        match self.ask("GET", status::STATUS, None, PATIENCE, until).await {
+            Ok(answer) => match status::read(&answer) {
+                Ok(figures) => expected.check(self.endpoint().1, &figures),
+                Err(_) => Err(self.garbled("its status cannot be read")),
+            },
+            // A worker's token need not allow to read the status.
+            Err(AskError::Refused { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Lets the next request go to the next daemon.
+    pub(super) fn turn(&self) {
+        let at = self.endpoint().0;
+        self.turn_from(at);
+    }
+
+    /// The error for an answer that is not the API's.
+    pub(super) fn garbled(&self, problem: &'static str) -> AskError {
+        self.endpoint().1.garbled(problem)
+    }
+
+    fn endpoint(&self) -> (usize, &Endpoint) {
+        let at = self.current.load(Ordering::Relaxed) % self.endpoints.len();
+        (at, &self.endpoints[at])
+    }
+
+    /// Of several requests that fail at a daemon, one alone leads to the next.
+    fn turn_from(&self, at: usize) {
+        let next = (at + 1) % self.endpoints.len();
+        // Another request has led to the next one already.
+        let _ = self.current.compare_exchange(at, next, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    async fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+        patience: Duration,
+        until: Until,
+    ) -> Result<Value, AskError> {
+        let mut failures = 0;
+        loop {
+            let (at, endpoint) = self.endpoint();
+            let error = match endpoint.ask(method, path, body, patience.min(until.left())).await {
+                Err(error) if error.is_transient() => error,
+                answer => {
+                    self.report_answer();
+                    return answer;
+                }
+            };
+            self.turn_from(at);
+            failures += 1;
+            // All daemons are asked before the first pause.
+            let rounds = failures / self.endpoints.len();
+            let is_round_over = failures % self.endpoints.len() == 0;
+            let pause = backoff::pause(u32::try_from(rounds).unwrap_or(u32::MAX));
+            let pause = if is_round_over { pause } else { Duration::ZERO };
+            let is_over = match until {
+                Until::RoundEnds => is_round_over,
+                Until::Time(_) | Until::Answer => pause >= until.left(),
+            };
+            if is_over {
+                return Err(error);
+            }
+            self.report_silence(&error);
+            sleep(pause).await;
+        }
+    }
+
+    fn report_silence(&self, error: &AskError) {
+        if !self.is_silent.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                event = "daemon_unavailable",
+                error = error as &dyn std::error::Error,
+                "no answer from a daemon; trying again"
+            );
+        }
+    }
+
+    fn report_answer(&self) {
+        if self.is_silent.swap(false, Ordering::Relaxed) {
+            let daemon = self.endpoint().1;
+            tracing::info!(event = "daemon_available", %daemon, "a daemon answers again");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read, Write},
+        net::TcpListener,
+        thread,
+    };
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::cli::worker::runtime;
+
+    /// A daemon that answers one request on each connection.
+    fn daemon(status: &'static str, body: &'static str) -> Endpoint {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string().parse().unwrap();
+        thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let _ = stream.read(&mut [0; 4_096]);
+                let head = format!("HTTP/1.1 {status} x\r\nConnection: close\r\n");
+                let _ = write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len());
+            }
+        });
+        Endpoint::new(address, None, URL)
+    }
+
+    /// A daemon that is not there.
+    fn absent_daemon() -> Endpoint {
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        Endpoint::new(address.to_string().parse().unwrap(), None, URL)
+    }
+
+    const BUSY: &str = r#"{"error":{"code":"busy","message":"m","fix":"f"}}"#;
+    const DENIED: &str = r#"{"error":{"code":"forbidden","message":"m","fix":"f"}}"#;
+
+    #[test]
+    fn the_next_daemon_is_asked_when_one_does_not_answer() {
+        let endpoints = vec![absent_daemon(), daemon("429", BUSY), daemon("200", "7")];
+        let daemons = Daemons::new(endpoints, None);
+        let answer = runtime().unwrap().block_on(async {
+            let first = daemons.post("/", &json!({}), PATIENCE, Until::RoundEnds).await.unwrap();
+            // From here on the one that answers is asked first.
+            assert_eq!(daemons.endpoint().0, 2);
+            daemons.turn();
+            let second = daemons.post("/", &json!({}), PATIENCE, Until::Answer).await.unwrap();
+            (first, second)
+        });
+        assert_eq!(answer, (json!(7), json!(7)));
+    }
+
+    #[test]
+    fn a_refusal_is_not_repeated_and_silence_has_an_end() {
+        let wait = |endpoints: Vec<Endpoint>| {
+            let daemons = Daemons::new(endpoints, None);
+            let until = Until::Time(Instant::now() + Duration::from_millis(250));
+            runtime().unwrap().block_on(daemons.post("/", &json!({}), PATIENCE, until)).unwrap_err()
+        };
+        let refused = wait(vec![daemon("403", DENIED), daemon("200", "7")]);
+        assert!(matches!(refused, AskError::Refused { status: 403, .. }), "{refused}");
+        let silent = wait(vec![absent_daemon(), absent_daemon()]);
+        assert!(matches!(silent, AskError::Nobody { .. }), "{silent}");
+    }
+}

@@ -1,0 +1,37 @@
+//! `kvqueue extend`
+
+use kvqueue_queue::LeaseId;
+use serde_json::json;
+
+use super::{
+    daemons::{PATIENCE, Until, Urls},
+    queue_path, runtime,
+};
+use crate::{
+    cli::{completions, globals::Globals, output},
+    exit::Exit,
+};
+
+/// Extend a lease: it lasts its whole length from now on
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Args {
+    /// The queue
+    #[arg(add = completions::queue())]
+    queue: String,
+    /// The lease, as `kvqueue lease` prints it
+    lease: LeaseId,
+    #[command(flatten)]
+    urls: Urls,
+}
+
+impl Args {
+    pub(in crate::cli) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
+        let daemons = self.urls.daemons(globals, globals.start_leniently()?)?;
+        let path = format!("{}/leases/{}/extend", queue_path(&self.queue), self.lease);
+        let patience = globals.timeout().unwrap_or(PATIENCE);
+        let answer = runtime()?.block_on(daemons.post(&path, &json!({}), patience, Until::RoundEnds))?;
+        let open = output::items_of(&answer["open"]);
+        output::line(globals.json, format!("extended; {open} not acknowledged").as_bytes(), &answer)?;
+        Ok(Exit::Done)
+    }
+}

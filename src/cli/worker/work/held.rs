@@ -1,0 +1,264 @@
+//! One lease of a worker: its items are handled, and it is kept until each has been acknowledged.
+
+use std::{sync::Arc, time::Duration};
+
+use kvqueue_queue::{Item, ItemId};
+use serde_json::{Value, json};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep, sleep_until},
+};
+use tokio_util::{future::FutureExt, sync::CancellationToken};
+use tracing::{Instrument, Span};
+
+use super::worker::{Place, Worker};
+use crate::{
+    cli::{
+        api_client::AskError,
+        worker::{
+            daemons::{PATIENCE, Until},
+            leased::Leased,
+        },
+    },
+    consumer::lease::{LeaseTimer, Next},
+    handlers::{Context, Interruption, Outcome, StopRequest, call},
+    telemetry::span,
+};
+
+/// How long an outcome may wait for others to be acknowledged with.
+const GATHER: Duration = Duration::from_millis(20);
+
+/// The pause of a command's place after an item was released: the next lease may have that item
+/// again.
+const AFTER_RELEASE: Duration = Duration::from_millis(100);
+
+/// The shortest time that an answer about a lease is waited for, however short the lease is.
+const SHORTEST_PATIENCE: Duration = Duration::from_secs(1);
+
+/// The outcomes of a lease's items.
+type Outcomes = mpsc::Sender<(ItemId, Outcome)>;
+
+/// Handles the items of a lease. `place` is for the first of them, `number` is the number of the
+/// lease in this worker.
+pub(super) async fn handle(worker: Arc<Worker>, number: u64, leased: Leased, place: Place) {
+    let Leased { id, length, items } = leased;
+    // There is room for all, so that no command waits for the keeper.
+    let (sender, outcomes) = mpsc::channel(items.len().max(1));
+    let keeper = Keeper {
+        worker: worker.clone(),
+        timer: LeaseTimer::new(length, Instant::now(), false, items.len()),
+        path: format!("{}/leases/{id}", worker.path),
+        patience: (length / 3).clamp(SHORTEST_PATIENCE, PATIENCE),
+        pending: Vec::new(),
+        lost: worker.cancelled.child_token(),
+    };
+    let calls = Calls { worker: worker.clone(), number, lost: keeper.lost.clone(), outcomes: sender };
+    tokio::join!(calls.begin(items, place), keeper.run(outcomes));
+    worker.breaker.leave(number);
+}
+
+/// Calls the handler for the items of a lease.
+#[derive(Clone)]
+struct Calls {
+    worker: Arc<Worker>,
+    number: u64,
+    /// Fires when the lease is lost, and when commands are ended.
+    lost: CancellationToken,
+    outcomes: Outcomes,
+}
+
+impl Calls {
+    /// Begins the items in their order, as places become free. When the worker stops, or the
+    /// command cannot be started, the rest is released.
+    async fn begin(self, items: Vec<Item>, place: Place) {
+        let mut first = Some(place);
+        for item in items {
+            let place = match first.take() {
+                Some(place) => Some(place),
+                None => self.place().await,
+            };
+            let is_held_back = self.worker.stop.is_cancelled() || self.worker.breaker.holds_back(self.number);
+            match place.filter(|_| !is_held_back && !self.lost.is_cancelled()) {
+                Some(place) => drop(self.worker.tasks.spawn(self.clone().handle(item, place))),
+                None => self.report(item.id, Outcome::Release),
+            }
+        }
+    }
+
+    /// A place for the next item, unless the items that are left need none any more.
+    async fn place(&self) -> Option<Place> {
+        let place = self.worker.place().with_cancellation_token(&self.lost);
+        place.with_cancellation_token(&self.worker.stop).await.flatten()
+    }
+
+    /// One item.
+    async fn handle(self, item: Item, place: Place) {
+        let span = span::of(&self.worker.queue, "work", std::slice::from_ref(&item));
+        let outcome = self.call(&item).instrument(span.clone()).await;
+        span.in_scope(|| log(&outcome));
+        let is_released = matches!(outcome, Outcome::Release);
+        self.report(item.id, outcome);
+        // The keeper ends when it has all outcomes.
+        drop(self.outcomes);
+        if is_released {
+            let _ = sleep(AFTER_RELEASE).with_cancellation_token(&self.worker.stop).await;
+        }
+        drop(place);
+    }
+
+    async fn call(&self, item: &Item) -> Outcome {
+        let (worker, consumer) = (&self.worker, self.number);
+        let context = Context {
+            queue: worker.queue.clone(),
+            consumer,
+            deadline: None,
+            cancelled: self.lost.child_token(),
+            transaction: None,
+            stop: StopRequest::default(),
+            limit: None,
+            runtime: None,
+        };
+        let items: Arc<[Item]> = [item.clone()].into();
+        let result = call(&worker.tried.handling, items, context, worker.limits.handler_timeout).await;
+        match (&result.interruption, result.returned.first()) {
+            (None, Some(Outcome::Unavailable(reason))) => {
+                worker.breaker.fails(consumer, &worker.tried, reason);
+            }
+            // A cancelled call proves nothing about the command.
+            (Some(Interruption::Cancelled), _) => {}
+            _ => worker.breaker.works(consumer),
+        }
+        result.outcomes(1, &Outcome::Release).pop().expect("there is an outcome for each item")
+    }
+
+    fn report(&self, item: ItemId, outcome: Outcome) {
+        // A keeper that has lost the lease has ended.
+        let _ = self.outcomes.try_send((item, outcome));
+    }
+}
+
+/// Extends a lease and writes its acknowledgements, through whatever daemon answers.
+struct Keeper {
+    worker: Arc<Worker>,
+    timer: LeaseTimer,
+    /// The path of the lease in the API.
+    path: String,
+    /// How long one daemon may take to answer.
+    patience: Duration,
+    /// Outcomes to be acknowledged.
+    pending: Vec<Value>,
+    /// Cancels the calls for the lease's items.
+    lost: CancellationToken,
+}
+
+/// Why a keeper does not have its lease any more.
+enum Lost {
+    /// It was not extended in time.
+    Expired(Option<AskError>),
+    /// The daemons refuse this worker.
+    Refused(AskError),
+}
+
+impl Keeper {
+    async fn run(mut self, outcomes: mpsc::Receiver<(ItemId, Outcome)>) {
+        // In any case commands do not go on without a lease.
+        let _guard = self.lost.clone().drop_guard();
+        let error = match self.keep(outcomes).await {
+            Ok(()) => return,
+            Err(Lost::Expired(error)) => error,
+            Err(Lost::Refused(error)) => return self.worker.fail(error),
+        };
+        tracing::warn!(
+            event = "lease_lost",
+            queue = %self.worker.queue,
+            items = self.timer.open(),
+            reason = error.as_ref().map(|error| error as &dyn std::error::Error),
+            "lease lost; its unacknowledged items will be redelivered"
+        );
+    }
+
+    async fn keep(&mut self, mut outcomes: mpsc::Receiver<(ItemId, Outcome)>) -> Result<(), Lost> {
+        loop {
+            match self.timer.next(Instant::now()) {
+                Next::Acknowledge => self.acknowledge().await?,
+                Next::Extend => self.change("extend", &json!({}), 0).await?,
+                Next::Lost => return Err(Lost::Expired(None)),
+                Next::End => return Ok(()),
+                Next::Wait(until) => tokio::select! {
+                    biased;
+                    outcome = outcomes.recv() => self.on_outcome(outcome),
+                    () = sleep_until(until) => {}
+                },
+            }
+        }
+    }
+
+    fn on_outcome(&mut self, outcome: Option<(ItemId, Outcome)>) {
+        let Some((item, outcome)) = outcome else { return self.timer.close() };
+        self.pending.push(shown(&item, outcome));
+        let is_complete = self.pending.len() >= self.timer.open();
+        let gather = if is_complete { Duration::ZERO } else { GATHER };
+        self.timer.outcomes_pending(Instant::now(), gather);
+    }
+
+    async fn acknowledge(&mut self) -> Result<(), Lost> {
+        let outcomes = std::mem::take(&mut self.pending);
+        let items = outcomes.len();
+        self.change("acknowledge", &json!({ "outcomes": outcomes }), items).await?;
+        self.timer.outcomes_written();
+        Ok(())
+    }
+
+    /// A request that changes the lease and acknowledges this number of items. It is repeated while
+    /// the lease lasts.
+    async fn change(&mut self, what: &str, body: &Value, acknowledged: usize) -> Result<(), Lost> {
+        let path = format!("{}/{what}", self.path);
+        let began = Instant::now();
+        let until = Until::Time(self.timer.held_until());
+        match self.worker.daemons.post(&path, body, self.patience, until).await {
+            Ok(_) => {
+                self.timer.changed(began, acknowledged);
+                Ok(())
+            }
+            Err(error) if error.is_lease_lost() || error.is_transient() => Err(Lost::Expired(Some(error))),
+            Err(error) => Err(Lost::Refused(error)),
+        }
+    }
+}
+
+/// An outcome as the API reads it.
+fn shown(item: &ItemId, outcome: Outcome) -> Value {
+    let id = item.to_string();
+    match outcome {
+        Outcome::Done => json!({ "id": id, "outcome": "done" }),
+        Outcome::Retry(reason) => json!({ "id": id, "outcome": "retry", "reason": reason }),
+        Outcome::RetryAfter(pause, reason) => {
+            json!({ "id": id, "outcome": "retry", "after_ms": pause.as_millis(), "reason": reason })
+        }
+        Outcome::Dead(reason) => json!({ "id": id, "outcome": "dead", "reason": reason }),
+        Outcome::Release | Outcome::Unavailable(_) => json!({ "id": id, "outcome": "release" }),
+    }
+}
+
+/// Logs an outcome in its item's span. The daemon decides whether a failed item is tried again.
+fn log(outcome: &Outcome) {
+    match outcome {
+        Outcome::Done => span::outcome(Span::current, "done"),
+        Outcome::Retry(reason) | Outcome::RetryAfter(_, reason) => {
+            span::outcome(Span::current, "retry");
+            tracing::warn!(
+                event = "item_failed",
+                reason,
+                "item failed; it will be retried, unless that was its last attempt"
+            );
+        }
+        Outcome::Dead(reason) => {
+            span::outcome(Span::current, "dead");
+            tracing::error!(event = "item_dead", reason, "item failed for good; it is now a dead letter");
+        }
+        Outcome::Release | Outcome::Unavailable(_) => {
+            span::outcome(Span::current, "released");
+            tracing::debug!(event = "item_released", "item released");
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! Workers from the shell: `kvqueue work`, and scripts with `kvqueue lease`, `extend` and `ack`.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::Write,
+    net::TcpListener,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::support::{
+    Address, Background, Database, Ran, Served, clean, pipe, run, run_with_input, serve, wait_until,
+};
+
+const PULL: &str = "[queues.q]\nhandler = 'pull'\nretry = { max-attempts = 2, base = '10ms' }\n";
+
+/// A command that only knows where daemons are.
+fn at(db: &Database, urls: &[String], words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kvqueue"));
+    clean(&mut command, db);
+    command.args(words);
+    urls.iter().for_each(|url| _ = command.args(["--url", url]));
+    command.current_dir(db.directory.path());
+    command
+}
+
+fn url(served: &Served) -> String {
+    match &served.at {
+        Address::Tcp(address) => format!("http://{address}"),
+        Address::Unix(path) => format!("unix:{}", path.display()),
+    }
+}
+
+/// `kvqueue work q` with a shell script per item.
+fn work(db: &Database, urls: &[String], options: &[&str], script: &str) -> Background {
+    let words: Vec<_> = ["work", "q"].iter().chain(options).copied().collect();
+    let mut command = at(db, urls, &words);
+    command.args(["--", "sh", "-c", script]);
+    Background::start(command)
+}
+
+/// The lines that scripts have written into a file.
+fn lines(path: &Path) -> Vec<String> {
+    fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+fn push_numbers(db: &Database, count: usize) {
+    let items: String = (0..count).map(|number| format!("{number}\n")).collect();
+    run_with_input(db, &["push", "q", "--lines", "-"], items).ok();
+}
+
+fn length(db: &Database) -> String {
+    run(db, &["len", "q"]).ok().trim().to_owned()
+}
+
+/// The dead letters' payloads, attempts and reasons.
+fn dead(db: &Database) -> Vec<(String, u64, String)> {
+    let list = run(db, &["dead", "list", "q", "--json"]).ok();
+    let letters = list.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let text = |letter: &Value, key: &str| letter[key].as_str().unwrap().to_owned();
+    let id = |letter: &Value| text(letter, "id");
+    let payload = |letter: &Value| {
+        let shown = run(db, &["dead", "show", "q", &id(letter), "--json"]).ok();
+        text(&serde_json::from_str(&shown).unwrap(), "payload")
+    };
+    let mut found: Vec<_> = letters
+        .map(|letter| (payload(&letter), letter["attempts"].as_u64().unwrap(), text(&letter, "reason")))
+        .collect();
+    found.sort();
+    found
+}
+
+fn stopped(worker: Background) -> Ran {
+    worker.signal(Signal::TERM);
+    worker.end()
+}
+
+#[test]
+fn a_command_gets_each_of_500_items_with_its_variables() {
+    let db = Database::new();
+    run(&db, &["push", "q", "first", "--attr", "to=ann", "--content-type", "text/plain"]).ok();
+    push_numbers(&db, 500);
+    let served = serve(&db, PULL);
+    let script = "payload=$(cat); test $payload != first || env > variables; echo $payload >> out";
+    let worker = work(&db, &[url(&served)], &["--concurrency", "4"], script);
+    wait_until("all items are handled", || lines(&db.file("out")).len() >= 501);
+    stopped(worker).ok();
+    let handled: BTreeSet<_> = lines(&db.file("out")).into_iter().collect();
+    assert_eq!((handled.len(), lines(&db.file("out")).len()), (501, 501));
+    assert_eq!((&*length(&db), dead(&db)), ("0", vec![]));
+    let variables = lines(&db.file("variables"));
+    for expected in [
+        "KVQUEUE_QUEUE=q",
+        "KVQUEUE_ATTEMPT=1",
+        r#"KVQUEUE_ATTRIBUTES={"to":"ann"}"#,
+        "KVQUEUE_CONTENT_TYPE=text/plain",
+    ] {
+        assert!(variables.iter().any(|it| it == expected), "{expected} is not in {variables:?}");
+    }
+    for name in ["KVQUEUE_ITEM=", "KVQUEUE_ENQUEUED_AT=", "KVQUEUE_RUN="] {
+        assert!(variables.iter().any(|it| it.starts_with(name)), "{name} is not in {variables:?}");
+    }
+}
+
+/// A daemon at an address that stays the same.
+fn serve_at(db: &Database, port: u16) -> Served {
+    let queue = "[queues.q]\nhandler = 'pull'\nlease = '10s'\n";
+    serve(db, &format!("http.listen = '127.0.0.1:{port}'\n{queue}"))
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+#[test]
+fn a_worker_goes_on_when_its_daemon_is_killed_and_another_one_takes_over() {
+    let db = Database::new();
+    push_numbers(&db, 300);
+    let ports = [free_port(), free_port()];
+    let urls = ports.map(|port| format!("http://127.0.0.1:{port}"));
+    let mut daemon = serve_at(&db, ports[0]);
+    let script = "echo $(cat) $KVQUEUE_ATTEMPT >> out";
+    let mut worker = work(&db, &urls, &["--concurrency", "4", "-k", "10"], script);
+    let out = db.file("out");
+    for (handled, port) in [(50, ports[0]), (120, ports[1]), (190, ports[0])] {
+        wait_until("some items are handled", || lines(&out).len() >= handled);
+        daemon.daemon.signal(Signal::KILL);
+        drop(daemon);
+        worker.wait_for_event("daemon_unavailable");
+        daemon = serve_at(&db, port);
+    }
+    let handled = || lines(&out).iter().map(|line| line.split(' ').next().unwrap().to_owned()).collect();
+    wait_until("all items are handled", || {
+        let handled: BTreeSet<String> = handled();
+        handled.len() == 300
+    });
+    wait_until("all items are acknowledged", || length(&db) == "0");
+    // An item that was handled twice had lost its lease, so its attempt was another one.
+    assert_eq!(lines(&out).iter().collect::<BTreeSet<_>>().len(), lines(&out).len());
+    let ended = stopped(worker);
+    assert!(ended.events("daemon_available") >= 1, "{ended:?}");
+    ended.ok();
+    assert_eq!(dead(&db), []);
+}
+
+#[test]
+fn exit_codes_are_outcomes() {
+    let db = Database::new();
+    run(&db, &["push", "q", "0", "1", "3", "65", "66", "99"]).ok();
+    let served = serve(&db, PULL);
+    let script = "code=$(cat); echo $code >> out; test $code = 99 -a $(grep -c 99 out) = 2 && exit 0; \
+        echo code $code >&2; exit $code";
+    let options = ["--dead-exit-codes", "65,66", "--release-exit-codes", "99", "--stderr-limit", "6B"];
+    let worker = work(&db, &[url(&served)], &options, script);
+    wait_until("all items are handled", || dead(&db).len() == 4 && length(&db) == "0");
+    let ended = stopped(worker);
+    let letter = |code: u64, attempts| {
+        let said: String = format!("code {code}").chars().take(6).collect();
+        (code.to_string(), attempts, format!("sh failed with exit status: {code}: {said}"))
+    };
+    assert_eq!(dead(&db), [letter(1, 2), letter(3, 2), letter(65, 1), letter(66, 1)]);
+    assert_eq!((ended.events("item_failed"), ended.events("item_dead")), (4, 2), "{ended:?}");
+    ended.ok();
+    let mut handled = lines(&db.file("out"));
+    handled.sort();
+    assert_eq!(handled, ["0", "1", "1", "3", "3", "65", "66", "99", "99"]);
+}
+
+#[test]
+fn a_lease_is_extended_while_its_command_runs_and_a_command_has_a_time_limit() {
+    let db = Database::new();
+    run(&db, &["push", "q", "slow"]).ok();
+    let served = serve(&db, PULL);
+    let script = "cat; echo $KVQUEUE_ATTEMPT >> out; sleep 4; echo end >> out";
+    let worker = work(&db, &[url(&served)], &["--lease", "1s"], script);
+    wait_until("the item is handled", || lines(&db.file("out")).len() >= 2 && length(&db) == "0");
+    stopped(worker).ok();
+    assert_eq!(lines(&db.file("out")), ["1", "end"]);
+    run(&db, &["push", "q", "endless"]).ok();
+    let worker = work(&db, &[url(&served)], &["--handler-timeout", "200ms"], "sleep 1000");
+    wait_until("the item has failed twice", || !dead(&db).is_empty());
+    stopped(worker).ok();
+    let [(payload, 2, reason)] = &dead(&db)[..] else { panic!("{:?}", dead(&db)) };
+    assert_eq!((&**payload, &**reason), ("endless", "not done after 200 ms (handler-timeout)"));
+}
+
+#[test]
+fn a_stop_waits_for_commands_that_run_and_releases_other_items() {
+    let db = Database::new();
+    run(&db, &["push", "q", "a", "b", "c", "d", "e"]).ok();
+    let served = serve(&db, PULL);
+    pipe(&db, "go");
+    let script = "cat >> out; echo >> out; read word < go";
+    let mut worker = work(&db, &[url(&served)], &["--concurrency", "2", "-k", "5"], script);
+    wait_until("two commands run", || lines(&db.file("out")).len() == 2);
+    worker.signal(Signal::TERM);
+    worker.wait_for_event("draining");
+    wait_until("the other items are released", || length(&db) == "3");
+    // Open for reading too, so that it waits for no reader and no reader meets an end.
+    let mut go = fs::OpenOptions::new().read(true).write(true).open(db.file("go")).unwrap();
+    go.write_all(b"on\non\n").unwrap();
+    let ended = worker.end();
+    assert_eq!(ended.events("drained"), 1, "{ended:?}");
+    ended.ok();
+    let left = run(&db, &["peek", "q", "-k", "5", "--json"]).ok();
+    let left: Vec<Value> = left.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let shown = left.iter().map(|item| (item["payload"].as_str().unwrap(), item["attempt"].clone()));
+    assert_eq!(shown.collect::<Vec<_>>(), [("c", Value::Null), ("d", Value::Null), ("e", Value::Null)]);
+    assert_eq!(length(&db), "3");
+}
+
+#[test]
+fn a_second_signal_ends_commands_and_releases_their_items() {
+    let db = Database::new();
+    run(&db, &["push", "q", "a"]).ok();
+    let served = serve(&db, PULL);
+    let script = "trap 'echo told > told; exit 0' TERM; echo $$ > pid; sleep 1000 & wait";
+    let mut worker = work(&db, &[url(&served)], &[], script);
+    wait_until("the command runs", || !lines(&db.file("pid")).is_empty());
+    worker.signal(Signal::TERM);
+    worker.wait_for_event("draining");
+    worker.signal(Signal::INT);
+    let ended = worker.end();
+    assert_eq!(ended.code, Some(130), "{ended:?}");
+    assert_eq!(lines(&db.file("told")), ["told"]);
+    let pid = lines(&db.file("pid")).remove(0);
+    assert!(!Path::new(&format!("/proc/{pid}")).exists());
+    let left: Value = serde_json::from_str(&run(&db, &["peek", "q", "--json"]).ok()).unwrap();
+    assert_eq!((&left["payload"], &left["attempt"]), (&Value::from("a"), &Value::Null));
+}
+
+#[test]
+fn items_wait_unspent_while_the_command_cannot_be_started() {
+    let db = Database::new();
+    let served = serve(&db, PULL);
+    let task = db.file("task");
+    let install = || {
+        use std::os::unix::fs::PermissionsExt;
+        let new = db.file("new");
+        fs::write(&new, "#!/bin/sh\necho $KVQUEUE_ATTEMPT >> out\n").unwrap();
+        fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::rename(&new, &task).unwrap();
+    };
+    let start = || {
+        let mut command = at(&db, &[url(&served)], &["work", "q"]);
+        command.args(["--", "./task"]);
+        command
+    };
+    let refused: Ran = start().output().unwrap().into();
+    let said = refused.failed(2);
+    assert!(
+        said.contains("the command cannot be started: ") && said.contains("task: No such file"),
+        "{said}"
+    );
+    install();
+    let mut worker = Background::start(start());
+    worker.wait_for_event("worker_started");
+    fs::remove_file(&task).unwrap();
+    run(&db, &["push", "q", "a", "b"]).ok();
+    worker.wait_for_event("handler_unavailable");
+    install();
+    worker.wait_for_event("handler_available");
+    wait_until("both items are handled", || lines(&db.file("out")).len() == 2 && length(&db) == "0");
+    stopped(worker).ok();
+    assert_eq!(lines(&db.file("out")), ["1", "1"]);
+}
+
+#[test]
+fn a_worker_without_access_ends_and_says_why() {
+    let db = Database::new();
+    run(&db, &["push", "q", "a"]).ok();
+    let served = serve(&db, &format!("http.require-token = true\n{PULL}"));
+    let token = |name, scope| run(&db, &["token", "new", name, "--scope", scope]).ok().trim().to_owned();
+    let ended = |token: &str| -> Ran {
+        let mut command = at(&db, &[url(&served)], &["work", "q"]);
+        command.env("KVQUEUE_TOKEN", token).args(["--", "true"]);
+        command.stdin(Stdio::null()).output().unwrap().into()
+    };
+    let none = ended("").failed(69);
+    assert!(none.contains("a token is needed"), "{none}");
+    let other = ended(&token("other", "push")).failed(69);
+    assert!(other.contains("work"), "{other}");
+    let mut command = at(&db, &[url(&served)], &["work", "q"]);
+    let worker_token = token("worker", "work");
+    // The command gets the items, and not the token.
+    let script = "test -z \"$KVQUEUE_TOKEN\" && cat >> out";
+    command.env("KVQUEUE_TOKEN", &worker_token).args(["--", "sh", "-c", script]);
+    let worker = Background::start(command);
+    wait_until("the item is handled", || lines(&db.file("out")) == ["a"] && length(&db) == "0");
+    // It ends also if it loses the access while it waits.
+    run(&db, &["token", "revoke", "worker"]).ok();
+    let asked = served.at.request("POST", "/api/v1/queues/q/lease");
+    let asked = asked.header("Authorization", &format!("Bearer {worker_token}"));
+    wait_until("the token is refused", || asked.send().status == 401);
+    run(&db, &["push", "q", "b"]).ok();
+    let revoked = worker.end().failed(69);
+    assert!(revoked.contains("the daemon at"), "{revoked}");
+}
+
+#[test]
+fn a_worker_that_reaches_no_daemon_ends_after_its_timeout() {
+    let db = Database::new();
+    let absent = format!("http://127.0.0.1:{}", free_port());
+    let mut command = at(&db, &[absent], &["work", "q", "--timeout", "300ms"]);
+    let ended: Ran = command.args(["--", "true"]).output().unwrap().into();
+    let said = ended.failed(69);
+    assert!(said.contains("no daemon answers at http://127.0.0.1:"), "{said}");
+}
+
+#[test]
+fn a_token_is_not_sent_to_another_machine_unencrypted() {
+    let db = Database::new();
+    let mut command = at(&db, &["http://192.0.2.1:7420".to_owned()], &["lease", "q"]);
+    let refused: Ran = command.env("KVQUEUE_TOKEN", "kvq_secret").output().unwrap().into();
+    let said = refused.failed(2);
+    assert!(said.contains("the connection is not encrypted") && !said.contains("kvq_secret"), "{said}");
+}
+
+#[test]
+fn a_shell_script_leases_extends_and_acknowledges() {
+    let db = Database::new();
+    let one = db.file("one");
+    fs::write(&one, b"one\0\xff\n").unwrap();
+    run(&db, &["push", "q", "--file", one.to_str().unwrap()]).ok();
+    run(&db, &["push", "q", "two", "three", "four", "five"]).ok();
+    let served = serve(&db, PULL);
+    let script = r#"set -eu
+        kvqueue() { "$KVQUEUE" "$@" --url "$URL"; }
+        kvqueue lease q --max 5 --lease 1m > leased
+        { read -r lease
+          read -r one attempt payload
+          printf %s "$payload" | base64 -d > payload
+          read -r two attempt payload
+          read -r three attempt payload
+        } < leased
+        test $attempt = 1
+        kvqueue extend q $lease
+        kvqueue ack q $lease --done $one $two --dead $three --reason 'no such address'
+        kvqueue ack q $lease --release-rest --json
+        kvqueue lease q --max 2 > leased
+        { read -r lease; read -r four rest; read -r five rest; } < leased
+        kvqueue ack q $lease --retry $four $five --after 0s
+        kvqueue ack q $lease --done $five || echo over $?
+        kvqueue lease q --json > leased
+        grep -c '"attempt":2' leased
+        kvqueue lease q > last
+        kvqueue lease q || echo nothing $?
+    "#;
+    let mut command = Command::new("sh");
+    clean(&mut command, &db);
+    command.args(["-c", script]).env("URL", url(&served)).env("KVQUEUE", env!("CARGO_BIN_EXE_kvqueue"));
+    let ran: Ran = command.current_dir(db.directory.path()).output().unwrap().into();
+    assert_eq!(
+        ran.stdout,
+        "extended; 5 items not acknowledged\n\
+         acknowledged 3 items; 2 left\n\
+         {\"acknowledged\":2,\"open\":0}\n\
+         acknowledged 2 items; 0 left\n\
+         over 1\n1\nnothing 75\n",
+        "{ran:?}"
+    );
+    assert!(ran.stderr.contains("this lease is over") && ran.stderr.contains("nothing to lease"), "{ran:?}");
+    assert_eq!(fs::read(db.file("payload")).unwrap(), b"one\0\xff\n");
+    assert_eq!(lines(&db.file("last")).len(), 2);
+    let [(payload, 1, reason)] = &dead(&db)[..] else { panic!("{:?}", dead(&db)) };
+    assert_eq!((&**payload, &**reason), ("three", "no such address"));
+}
