@@ -1,4 +1,4 @@
-"""A worker for kvqueue queues, over HTTP. One file, no dependencies, Python 3.9 and later.
+"""Workers and pushes for kvqueue over HTTP. One file, no dependencies, Python 3.9 and later.
 
     from kvqueue_worker import work
 
@@ -7,35 +7,65 @@
 
     work("http://127.0.0.1:7420", "emails", handle)
 
-docs/WORKERS.md of kvqueue explains leases and outcomes.
+`work_async` is the same for asyncio, `Client.push` adds items. docs/clients/python.md of kvqueue is the page about it.
 """
 
+import asyncio
 import base64
+import collections
 import contextlib
 import dataclasses
+import datetime
 import http.client
+import inspect
 import json
 import logging
 import os
+import random
+import selectors
 import signal
 import socket
+import ssl
 import threading
 import time
-import typing
 import urllib.parse
+from typing import Any, Awaitable, Callable, Deque, Dict, Iterable, List, Mapping, Optional, Tuple, Union
+
+__all__ = [
+    "ApiError", "AsyncWorker", "Client", "Dead", "Item", "NewItem", "Pushed", "Release", "Retry", "Unreachable",
+    "Worker", "work", "work_async",
+]
+__version__ = "0.1.0"
 
 log = logging.getLogger("kvqueue")
 
-# How long a request for items waits at the daemon, in seconds.
-WAIT = 20
-# The pauses after a failure, in seconds: the first one, and the longest.
-PAUSES = (0.1, 10)
+# Times are in seconds.
+# How long a daemon may take to accept a connection, and to answer a request.
+CONNECT, TIMEOUT = 5.0, 30.0
+# The first and the longest pause after failures; the longest pause that a daemon may ask for.
+PAUSES, RETRY_AFTER = (0.1, 10.0), 60.0
+# How long outcomes wait for others of their lease, so that one request acknowledges them together.
+LINGER = 0.05
+# A worker leases items ahead: as many as it handles in this time, by the average of the last ones.
+AHEAD = 1.0
+# Items that were leased ahead go back if their handling has not begun by then.
+STUCK = 5.0
+# The most finished items that wait for their acknowledgement. With more, nothing is leased.
+UNACKNOWLEDGED = 1000
+# How long a worker that stops tries to acknowledge.
+STOP_PATIENCE = 30.0
+# The longest answer in bytes, and the longest reason in characters.
+LONGEST_ANSWER, LONGEST_REASON = 256 << 20, 1000
+# The longest pause before a retry: a year.
+LONGEST_AFTER = 365 * 24 * 3600.0
+
+Json = Dict[str, Any]
 
 
 class Retry(Exception):
     """The item failed. It is tried again after some seconds, or by the queue's rules."""
 
-    def __init__(self, reason="", after: typing.Optional[float] = None):
+    def __init__(self, reason: str = "", after: Optional[float] = None):
         super().__init__(reason)
         self.after = after
 
@@ -48,13 +78,16 @@ class Dead(Exception):
     """The item failed for good, and becomes a dead letter."""
 
 
-class ApiError(Exception):
-    """The daemon refused a request."""
+class Unreachable(OSError):
+    """There is no connection to the daemon, and nothing was sent."""
 
-    def __init__(self, status, code, message):
+
+class ApiError(Exception):
+    """A daemon refused a request. `code` is one of the table in docs/API.md."""
+
+    def __init__(self, status: int, code: str, message: str, retry_after: Optional[float] = None):
         super().__init__(f"{message} ({status} {code})")
-        self.status = status
-        self.code = code
+        self.status, self.code, self.retry_after = status, code, retry_after
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,246 +97,822 @@ class Item:
     id: str
     attempt: int
     payload: bytes
-    attributes: typing.Dict[str, str]
-    content_type: typing.Optional[str] = None
-    trace_parent: typing.Optional[str] = None
+    attributes: Mapping[str, str]
+    content_type: Optional[str] = None
+    trace_parent: Optional[str] = None
+    lease_lost: threading.Event = dataclasses.field(default_factory=threading.Event, repr=False, compare=False)
+    """Set when the lease has expired: then another worker handles the item, and this outcome does not count."""
 
-    def json(self):
+    def json(self) -> Any:
         """The payload as JSON."""
         return json.loads(self.payload)
 
 
-class Client:
-    """The API of a daemon for one queue. It keeps a connection; use one client in each thread."""
+@dataclasses.dataclass(frozen=True)
+class NewItem:
+    """An item to be pushed. `delay` is in seconds; `unique` is the item's unique key."""
 
-    def __init__(self, url: str, queue: str, token: typing.Optional[str] = None, timeout: float = 30):
-        parts = urllib.parse.urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"{url!r} is not the URL of a daemon, such as http://127.0.0.1:7420")
-        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        self._connection = kind(parts.hostname, parts.port, timeout=timeout)
-        self._base = f"{parts.path.rstrip('/')}/api/v1/queues/{urllib.parse.quote(queue, safe='')}"
-        token = token if token is not None else os.environ.get("KVQUEUE_TOKEN")
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+    payload: Union[bytes, str]
+    delay: Optional[float] = None
+    at: Optional[datetime.datetime] = None
+    unique: Optional[str] = None
+    attributes: Optional[Mapping[str, str]] = None
+    content_type: Optional[str] = None
+    trace_parent: Optional[str] = None
+    priority: Optional[int] = None
 
-    def call(self, path: str, body=None, timeout: float = 30):
-        """Sends a request. The daemon's answer as JSON, or an ApiError."""
-        headers, data = dict(self._headers), None
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-            data = json.dumps(body).encode()
+
+@dataclasses.dataclass(frozen=True)
+class Pushed:
+    """What came of a push: how many items were added, and the id and effect of each ("added", "duplicate", "repeated")."""
+
+    pushed: int
+    ids: List[Optional[str]]
+    effects: List[str]
+    already: bool
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str):
+        super().__init__("localhost")
+        self._path = path
+
+    def connect(self) -> None:
+        sock = socket.socket(socket.AF_UNIX)
         try:
-            self._connection.timeout = timeout
-            if self._connection.sock is not None:
-                self._connection.sock.settimeout(timeout)
-            self._connection.request("POST", self._base + path, data, headers)
-            response = self._connection.getresponse()
-            status, text = response.status, response.read()
+            sock.settimeout(self.timeout)
+            sock.connect(self._path)
         except BaseException:
-            # What comes next on this connection would be the answer to this request.
-            self._connection.close()
+            sock.close()
             raise
-        if status // 100 == 2:
-            return json.loads(text) if text else None
+        self.sock = sock
+
+
+def _connection(url: str, ca_file: Optional[str]) -> Tuple[http.client.HTTPConnection, str]:
+    """A connection that is not open yet, and the path before those of the API."""
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme == "unix" and parts.path:
+        return _UnixConnection(parts.path), ""
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"{url!r} is not the URL of a daemon, such as http://127.0.0.1:7420 or unix:/run/kvqueue/http.sock")
+    path = parts.path.rstrip("/")
+    if parts.scheme == "http":
+        return http.client.HTTPConnection(parts.hostname, parts.port), path
+    context = ssl.create_default_context(cafile=ca_file)
+    return http.client.HTTPSConnection(parts.hostname, parts.port, context=context), path
+
+
+class Client:
+    """The API of a daemon, or of several daemons of one database. Each thread needs a client of its own.
+
+    `url` is a URL or several; after a failure the next daemon is asked. `token` is an access token, by default the
+    one in KVQUEUE_TOKEN. `ca_file` has the certificates to trust for https, by default those of the system.
+    """
+
+    def __init__(self, url: Union[str, Iterable[str]], token: Optional[str] = None, ca_file: Optional[str] = None):
+        self._urls = [url] if isinstance(url, str) else list(url)
+        if not self._urls:
+            raise ValueError("there is no URL of a daemon")
+        self._connections = [_connection(each, ca_file) for each in self._urls]
+        self._turn = 0
+        self._is_interrupted = False
+        self._token = token if token is not None else os.environ.get("KVQUEUE_TOKEN", "")
+
+    def call(self, path: str, body: Json, timeout: float = TIMEOUT) -> Json:
+        """Sends one request to the daemon whose turn it is. After a failure it is the next one's turn."""
+        try:
+            return self._exchange(path, json.dumps(body).encode(), timeout)
+        except BaseException as error:
+            if _is_temporary(error):
+                self._turn = (self._turn + 1) % len(self._urls)
+            raise
+
+    def _exchange(self, path: str, body: bytes, timeout: float) -> Json:
+        connection, base = self._connections[self._turn]
+        headers = {"Content-Type": "application/json"}
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        try:
+            self._open(connection, timeout)
+            connection.request("POST", f"{base}/api/v1/queues/{path}", body, headers)
+            response = connection.getresponse()
+            text = _read(response)
+        except BaseException:
+            # The next answer on this connection would be the one to this request.
+            connection.close()
+            raise
+        if response.status // 100 == 2:
+            return dict(json.loads(text))
+        raise self._refusal(response.status, response.getheader("Retry-After"), text, path)
+
+    def _open(self, connection: http.client.HTTPConnection, timeout: float) -> None:
+        if connection.sock is not None and _is_readable(connection.sock):
+            # The daemon has closed it.
+            connection.close()
+        if connection.sock is None:
+            connection.timeout = min(timeout, CONNECT)
+            try:
+                connection.connect()
+            except OSError as error:
+                raise Unreachable(f"cannot connect to {self._urls[self._turn]}: {error}") from error
+        connection.sock.settimeout(timeout)
+        if self._is_interrupted:
+            raise Unreachable("interrupted")
+
+    def _refusal(self, status: int, retry_after: Optional[str], text: bytes, path: str) -> ApiError:
         try:
             error = json.loads(text)["error"]
+            code, message = error["code"], f"{error['message']}; {error['fix']}"
         except (ValueError, KeyError, TypeError):
-            raise ApiError(status, "unknown", text[:200].decode(errors="replace")) from None
-        raise ApiError(status, error["code"], f"{error['message']}; {error['fix']}")
+            # Another program has answered, such as a proxy.
+            code, message = "unknown", text[:200].decode(errors="replace")
+        if status == 401 or code == "forbidden":
+            queue = urllib.parse.unquote(path.split("/")[0])
+            scope = "push" if path.endswith("/items") else "work"
+            message += (
+                f"; {self._urls[self._turn]} refuses {self._named_token()}; get one with 'kvqueue token new NAME --scope"
+                f" {scope} --queue {queue}', and give it as token or in KVQUEUE_TOKEN"
+            )
+        return ApiError(status, code, message, float(retry_after) if retry_after and retry_after.isdigit() else None)
 
-    def lease(self, max: int = 1, wait: float = 0, lease: typing.Optional[float] = None):
+    def _named_token(self) -> str:
+        """The token without its secret."""
+        if not self._token:
+            return "requests without a token"
+        return f"the token {self._token[:12]}..." if self._token.startswith("kvq_") else "the token"
+
+    def push(
+        self,
+        queue: str,
+        items: Union[bytes, str, NewItem, Iterable[Union[bytes, str, NewItem]]],
+        idempotency_key: Optional[str] = None,
+        patience: float = TIMEOUT,
+    ) -> Pushed:
+        """Pushes an item, or up to 1000 items in one transaction. They are stored durably when it returns.
+
+        It tries for `patience` seconds. If the answer is lost, it repeats the push only with an idempotency key.
+        """
+        several = [items] if isinstance(items, (bytes, str, NewItem)) else items
+        body: Json = {"items": [_new_item(item) for item in several]}
+        if idempotency_key is not None:
+            body["idempotency_key"] = idempotency_key
+        pauses, until = _Pauses(len(self._urls)), time.monotonic() + patience
+        while True:
+            try:
+                found = self.call(f"{_quoted(queue)}/items", body)
+                return Pushed(found["pushed"], found["ids"], found["effects"], found["already"])
+            except Exception as error:
+                is_safe = idempotency_key is not None or isinstance(error, Unreachable)
+                is_safe = is_safe or (isinstance(error, ApiError) and error.status == 429)
+                pause = pauses.next(error)
+                if not (is_safe and _is_temporary(error)) or time.monotonic() + pause > until:
+                    raise
+                time.sleep(pause)
+
+    def lease(
+        self, queue: str, max: int = 1, wait: float = 0, lease: Optional[float] = None
+    ) -> Tuple[Optional[str], float, List[Item]]:
         """Leases items: the lease (None if nothing is ready), its length in seconds, the items."""
-        body = {"max": max, "wait_ms": int(wait * 1000)}
+        body: Json = {"max": max, "wait_ms": int(wait * 1000)}
         if lease is not None:
             body["lease_ms"] = int(lease * 1000)
-        answer = self.call("/lease", body, timeout=wait + 30)
-        return answer["lease"], answer.get("expires_in_ms", 0) / 1000, [_item(item) for item in answer["items"]]
+        answer = self.call(f"{_quoted(queue)}/lease", body, timeout=wait + TIMEOUT)
+        lost = threading.Event()
+        return answer["lease"], answer.get("expires_in_ms", 0) / 1000, [_item(item, lost) for item in answer["items"]]
 
-    def extend(self, lease: str):
+    def extend(self, queue: str, lease: str, timeout: float = TIMEOUT) -> None:
         """Extends a lease."""
-        return self.call(f"/leases/{lease}/extend")
+        self.call(f"{_quoted(queue)}/leases/{lease}/extend", {}, timeout)
 
-    def acknowledge(self, lease: str, outcomes: list, release_rest: bool = False):
+    def acknowledge(self, queue: str, lease: str, outcomes: List[Json], release_rest: bool = False) -> None:
         """Says how items of a lease ended."""
-        return self.call(f"/leases/{lease}/acknowledge", {"outcomes": outcomes, "release_rest": release_rest})
+        body = {"outcomes": outcomes, "release_rest": release_rest}
+        self.call(f"{_quoted(queue)}/leases/{lease}/acknowledge", body)
 
-    def interrupt(self):
-        """Ends a request that another thread waits for, with an error there."""
-        sock = self._connection.sock
-        if sock is not None:
-            with contextlib.suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
+    def interrupt(self) -> None:
+        """Ends the request that another thread waits for, and all later ones, with an error there."""
+        self._is_interrupted = True
+        for connection, _ in self._connections:
+            sock = connection.sock
+            if sock is not None:
+                with contextlib.suppress(OSError):
+                    # Not the method of SSLSocket: it takes the socket's state away from the thread that reads.
+                    socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
-    def close(self):
-        """Closes the connection. The next request opens another."""
-        self._connection.close()
+    def close(self) -> None:
+        """Closes the connections. The next request opens another one."""
+        for connection, _ in self._connections:
+            connection.close()
 
-    def __enter__(self):
+    def __enter__(self) -> "Client":
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
-def _item(found: dict) -> Item:
+def _read(response: http.client.HTTPResponse) -> bytes:
+    pieces: List[bytes] = []
+    size = 0
+    while True:
+        piece = response.read(1 << 16)
+        if not piece:
+            return b"".join(pieces)
+        pieces.append(piece)
+        size += len(piece)
+        if size > LONGEST_ANSWER:
+            raise ValueError(f"the answer is longer than {LONGEST_ANSWER} bytes")
+
+
+def _quoted(queue: str) -> str:
+    return urllib.parse.quote(queue, safe="")
+
+
+def _is_readable(sock: socket.socket) -> bool:
+    """Whether the other end has closed an idle connection."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(sock, selectors.EVENT_READ)
+        return bool(selector.select(0))
+
+
+def _is_temporary(error: BaseException) -> bool:
+    """Whether another attempt, or another daemon, may help."""
+    if isinstance(error, ApiError):
+        return error.status in (408, 429) or error.status >= 500
+    return isinstance(error, (OSError, http.client.HTTPException, ValueError))
+
+
+def _is_lost(error: BaseException) -> bool:
+    return isinstance(error, ApiError) and error.code == "lease_lost"
+
+
+def _new_item(item: Union[bytes, str, NewItem]) -> Json:
+    new = item if isinstance(item, NewItem) else NewItem(item)
+    found = {
+        "unique": new.unique,
+        "attributes": dict(new.attributes) if new.attributes is not None else None,
+        "content_type": new.content_type,
+        "trace_parent": new.trace_parent,
+        "priority": new.priority,
+        "delay_ms": int(new.delay * 1000) if new.delay is not None else None,
+        "at": new.at.astimezone(datetime.timezone.utc).isoformat() if new.at is not None else None,
+    }
+    try:
+        found["payload"] = new.payload if isinstance(new.payload, str) else new.payload.decode()
+    except UnicodeDecodeError:
+        found["payload_base64"] = base64.b64encode(bytes(new.payload)).decode()  # type: ignore[arg-type]
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _item(found: Json, lost: threading.Event) -> Item:
     text, encoded = found.get("payload"), found.get("payload_base64")
     payload = text.encode() if text is not None else base64.b64decode(encoded or "")
-    return Item(
-        found["id"], found["attempt"], payload, found.get("attributes", {}), found.get("content_type"), found.get("trace_parent")
-    )
+    attributes, content_type, trace_parent = found.get("attributes", {}), found.get("content_type"), found.get("trace_parent")
+    return Item(found["id"], found["attempt"], payload, attributes, content_type, trace_parent, lost)
 
 
-def outcome_of(handle, item: Item) -> dict:
-    """Handles an item. Its outcome, as the daemon reads it."""
-    try:
-        handle(item)
-    except Retry as retry:
-        outcome = {"outcome": "retry", "reason": str(retry)}
-        if retry.after is not None:
-            outcome["after_ms"] = int(retry.after * 1000)
-    except Release:
-        outcome = {"outcome": "release"}
-    except Dead as dead:
-        outcome = {"outcome": "dead", "reason": str(dead)}
-    except Exception as error:  # pylint: disable=broad-except
-        log.exception("item %s failed", item.id)
-        outcome = {"outcome": "retry", "reason": f"{type(error).__name__}: {error}"}
-    else:
-        outcome = {"outcome": "done"}
-    return {"id": item.id, **outcome}
+class _Pauses:
+    """The pauses between attempts: none until each daemon was asked, then growing ones."""
+
+    def __init__(self, daemons: int):
+        self._daemons, self.failures = daemons, 0
+
+    def next(self, error: BaseException) -> float:
+        self.failures += 1
+        if self.failures % self._daemons:
+            return 0.0
+        rounds = self.failures // self._daemons
+        pause = min(PAUSES[0] * 2.0 ** min(rounds - 1, 20), PAUSES[1]) * random.uniform(0.5, 1)
+        asked = error.retry_after if isinstance(error, ApiError) else None
+        return max(pause, min(asked or 0.0, RETRY_AFTER))
+
+    def reset(self) -> None:
+        self.failures = 0
 
 
-class Worker:
-    """Leases items and handles them in threads, until it is stopped."""
+def _outcome(item: Item, error: Optional[BaseException]) -> Json:
+    """The outcome of a handler that has returned, or has raised an error, as a daemon reads it."""
+    if error is None:
+        return {"id": item.id, "outcome": "done"}
+    if isinstance(error, Release):
+        return {"id": item.id, "outcome": "release"}
+    if isinstance(error, Dead):
+        return {"id": item.id, "outcome": "dead", "reason": str(error)[:LONGEST_REASON]}
+    if isinstance(error, Retry):
+        found = {"id": item.id, "outcome": "retry", "reason": str(error)[:LONGEST_REASON]}
+        after = {} if error.after is None else {"after_ms": int(min(max(error.after, 0), LONGEST_AFTER) * 1000)}
+        return {**found, **after}
+    log.error("item %s failed", item.id, exc_info=error)
+    return {"id": item.id, "outcome": "retry", "reason": f"{type(error).__name__}: {error}"[:LONGEST_REASON]}
+
+
+class _Lease:
+    """A lease with the items of it that are not acknowledged. The worker's lock guards it."""
+
+    def __init__(self, id: str, length: float, asked: float, items: List[Item]):
+        self.id, self.length, self.began = id, length, asked
+        self.open = len(items)
+        self.outcomes: List[Json] = []
+        # When the first of the outcomes came.
+        self.since = 0.0
+        self.lost = items[0].lease_lost
+        # The acknowledgement under way ends it.
+        self.is_ending = False
+        self.extended(asked)
+
+    def extended(self, asked: float) -> None:
+        """The daemon has extended it, after `asked`. So it does not end before the deadline."""
+        self.deadline = asked + self.length
+        self.extend_at = asked + self.length / 3
+
+
+class _Core:
+    """Leases items, extends leases and acknowledges outcomes, each in a thread of its own.
+
+    So a handler that blocks stops no extension. Subclasses run the handlers.
+    """
 
     def __init__(
         self,
-        url: str,
+        url: Union[str, Iterable[str]],
         queue: str,
-        handle: typing.Callable[[Item], None],
-        threads: int = 1,
-        batch: int = 10,
-        lease: typing.Optional[float] = None,
-        token: typing.Optional[str] = None,
+        concurrency: int,
+        batch: int,
+        lease: Optional[float],
+        wait: float,
+        token: Optional[str],
+        ca_file: Optional[str],
     ):
-        self._client = lambda timeout=30: Client(url, queue, token, timeout)
-        self._handle, self._threads, self._batch, self._lease = handle, threads, batch, lease
-        self._stopped = threading.Event()
-        self._failure = None
-        # Clients that wait for items.
-        self._waiting = set()
-        self._client()  # A wrong URL is an error here, not in a thread.
+        if concurrency < 1 or not 1 <= batch <= 1000:
+            raise ValueError("concurrency is 1 or more, and batch is 1 to 1000")
+        urls = [url] if isinstance(url, str) else list(url)
+        self._queue, self._concurrency, self._batch, self._length, self._wait = queue, concurrency, batch, lease, wait
+        self._fetcher, self._extender, self._acknowledger = (Client(urls, token, ca_file) for _ in range(3))
+        self._daemons = len(urls)
+        self._failure: Optional[BaseException] = None
+        self._stopping = threading.Event()
+        self._stopped_at = 0.0
+        self._is_fetching = True
+        self._lock = threading.Lock()
+        # Each thread waits for its own news.
+        self._news_items, self._news_room, self._news_leases, self._news_outcomes = (
+            threading.Condition(self._lock) for _ in range(4)
+        )
+        # Items that no handler has begun with.
+        self._waiting: Deque[Tuple[_Lease, Item]] = collections.deque()
+        self._running = 0
+        self._leases: Dict[str, _Lease] = {}
+        # How long a handler takes on average, in seconds; None before the first item.
+        self._average: Optional[float] = None
 
-    def stop(self):
-        """Lets it end: items that are being handled are finished, the others go back."""
-        self._stopped.set()
-        for client in tuple(self._waiting):
-            client.interrupt()
+    def stop(self) -> None:
+        """Lets the worker end: running items are finished, and the others go back. Any thread may call it."""
+        self._stopped_at = time.monotonic()
+        self._stopping.set()
+        self._fetcher.interrupt()
+        with self._lock:
+            self._give_back(self._waiting)
+            self._notify_all()
 
-    def run(self):
-        """Works until it is stopped. An ApiError if the daemon does not let this worker do so."""
-        threads = [threading.Thread(target=self._fetch, name=f"kvqueue-{n}") for n in range(self._threads)]
-        for thread in threads:
+    def _notify_all(self) -> None:
+        for news in (self._news_items, self._news_room, self._news_leases, self._news_outcomes):
+            news.notify_all()
+
+    def _items_came(self) -> None:
+        """Lets handlers begin. The lock is held."""
+        self._news_items.notify_all()
+
+    def _lease_ended(self, lease: _Lease) -> None:
+        """A lease is lost. The lock is held."""
+
+    def _start(self, *handlers: Callable[[], None]) -> List[threading.Thread]:
+        threads = []
+        for target in (self._fetch, self._extend, self._acknowledge, *handlers):
+            thread = threading.Thread(target=self._guarded, args=(target,), name=f"kvqueue{target.__name__}", daemon=True)
             thread.start()
-        for thread in threads:
+            threads.append(thread)
+        return threads
+
+    def _guarded(self, target: Callable[[], None]) -> None:
+        try:
+            target()
+        except BaseException as error:  # pylint: disable=broad-except
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """The worker ends with an error. What it has leased comes back when the leases expire."""
+        if self._failure is None:
+            self._failure = error
+        self.stop()
+        with self._lock:
+            leases = list(self._leases.values())
+        for lease in leases:
+            self._lose(lease)
+
+    # Leasing
+
+    def _fetch(self) -> None:
+        pauses = _Pauses(self._daemons)
+        try:
+            with self._fetcher as client:
+                while True:
+                    wanted = self._room()
+                    if not wanted:
+                        return
+                    asked = time.monotonic()
+                    try:
+                        found = client.lease(self._queue, wanted, self._wait, self._length)
+                    except Exception as error:
+                        if self._stopping.is_set():
+                            return
+                        if not _is_temporary(error):
+                            raise
+                        pause = pauses.next(error)
+                        log.warning("cannot lease items, trying again in %.1f s: %s", pause, error)
+                        self._stopping.wait(pause)
+                        continue
+                    if found[0] is not None:
+                        pauses.reset()
+                        self._add(_Lease(found[0], found[1], asked, found[2]), found[2])
+                    elif time.monotonic() - asked < min(1.0, max(0.1, self._wait / 2)):
+                        # A daemon that stops answers at once.
+                        self._stopping.wait(max(pauses.next(Unreachable()), PAUSES[0]))
+                    else:
+                        pauses.reset()
+        finally:
+            with self._lock:
+                self._is_fetching = False
+                self._notify_all()
+
+    def _room(self) -> int:
+        """How many items to lease, when there is room for some. 0 when the worker stops."""
+        with self._lock:
+            while not self._stopping.is_set():
+                ahead = 0
+                if self._average is not None:
+                    ahead = min(self._batch, int(self._concurrency * AHEAD / max(self._average, 1e-6)))
+                room = max(0, self._concurrency - self._running) + ahead
+                finished = sum(len(lease.outcomes) for lease in self._leases.values())
+                have = len(self._waiting)
+                if finished < UNACKNOWLEDGED and have < room and have * 2 <= room:
+                    return min(self._batch, room - have)
+                self._news_room.wait()
+            return 0
+
+    def _add(self, lease: _Lease, items: List[Item]) -> None:
+        with self._lock:
+            self._leases[lease.id] = lease
+            self._waiting.extend((lease, item) for item in items)
+            if self._stopping.is_set():
+                self._give_back(self._waiting)
+            self._news_leases.notify()
+            self._items_came()
+
+    def _give_back(self, waiting: Deque[Tuple[_Lease, Item]], begun_before: float = float("inf")) -> None:
+        """Releases items that no handler has begun with, if they were leased before some time. The lock is held."""
+        while waiting and waiting[0][0].began < begun_before:
+            lease, item = waiting.popleft()
+            self._record(lease, _outcome(item, Release()))
+
+    # Handling
+
+    def _take(self, waits: bool) -> Optional[Tuple[_Lease, Item]]:
+        """The next item. None if the worker stops, or if there is none and this does not wait."""
+        with self._lock:
+            while True:
+                while self._waiting:
+                    lease, item = self._waiting.popleft()
+                    if time.monotonic() < lease.deadline:
+                        self._running += 1
+                        return lease, item
+                    # Another worker may have it by now.
+                    self._record(lease, _outcome(item, Release()))
+                self._news_room.notify()
+                if self._stopping.is_set() or not waits:
+                    return None
+                self._news_items.wait()
+
+    def _finished(self, lease: _Lease, outcome: Json, took: float) -> None:
+        with self._lock:
+            self._running -= 1
+            self._average = took if self._average is None else self._average + (took - self._average) / 8
+            self._record(lease, outcome)
+            self._news_room.notify()
+
+    def _record(self, lease: _Lease, outcome: Json) -> None:
+        """Keeps an outcome to be acknowledged. The lock is held."""
+        if lease.lost.is_set():
+            return
+        if not lease.outcomes:
+            lease.since = time.monotonic()
+        lease.outcomes.append(outcome)
+        self._news_outcomes.notify()
+
+    # Extending
+
+    def _extend(self) -> None:
+        with self._extender as client:
+            while True:
+                lease = self._next_to_extend()
+                if lease is None:
+                    return
+                asked = time.monotonic()
+                try:
+                    client.extend(self._queue, lease.id, min(max(2.0, lease.length / 3), TIMEOUT))
+                except Exception as error:
+                    if _is_lost(error) and lease.is_ending:
+                        # The answer to its acknowledgement is on its way, and says how it ended.
+                        with self._lock:
+                            lease.extend_at = float("inf")
+                    elif _is_lost(error):
+                        self._lose(lease, "a lease expired; its items are handled again")
+                    elif isinstance(error, ApiError) and error.status in (401, 403):
+                        raise
+                    else:
+                        log.warning("cannot extend a lease: %s", error)
+                        with self._lock:
+                            lease.extend_at = time.monotonic() + min(max(0.1, lease.length / 10), 1.0)
+                else:
+                    with self._lock:
+                        lease.extended(asked)
+
+    def _next_to_extend(self) -> Optional[_Lease]:
+        """A lease whose time has come. None when the worker has stopped."""
+        with self._lock:
+            while not self._is_over():
+                now = time.monotonic()
+                if self._waiting and self._waiting[0][0].began <= now - STUCK:
+                    # The running items take longer than expected.
+                    self._average = max(self._average or 0.0, STUCK)
+                    self._give_back(self._waiting, now - STUCK + 0.001)
+                lease = min(self._leases.values(), key=lambda lease: lease.extend_at, default=None)
+                if lease is not None and lease.extend_at <= now:
+                    return lease
+                times = [lease.extend_at] if lease is not None else []
+                times += [self._waiting[0][0].began + STUCK] if self._waiting else []
+                first = min(times, default=float("inf"))
+                self._news_leases.wait(None if first == float("inf") else max(0.0, first - now))
+            return None
+
+    def _is_over(self) -> bool:
+        return self._stopping.is_set() and not self._is_fetching and not self._leases
+
+    def _lose(self, lease: _Lease, why: Optional[str] = None) -> None:
+        """Forgets a lease. Nobody can acknowledge its items any more."""
+        with self._lock:
+            if self._leases.pop(lease.id, None) is None:
+                return
+            if why is not None:
+                log.warning("%s", why)
+            lease.lost.set()
+            self._waiting = collections.deque(each for each in self._waiting if each[0] is not lease)
+            self._lease_ended(lease)
+            self._notify_all()
+
+    # Acknowledging
+
+    def _acknowledge(self) -> None:
+        with self._acknowledger as client:
+            while True:
+                found = self._next_outcomes()
+                if found is None:
+                    return
+                self._send(client, *found)
+
+    def _next_outcomes(self) -> Optional[Tuple[_Lease, List[Json]]]:
+        """A lease, and outcomes of it that need not wait any longer. None when the worker has stopped."""
+        with self._lock:
+            while not self._is_over():
+                now, first = time.monotonic(), None
+                for lease in self._leases.values():
+                    if not lease.outcomes:
+                        continue
+                    is_whole = len(lease.outcomes) == lease.open
+                    if is_whole or self._stopping.is_set() or now - lease.since >= LINGER:
+                        lease.is_ending = is_whole
+                        return lease, list(lease.outcomes)
+                    first = min(lease.since, first or lease.since)
+                self._news_outcomes.wait(None if first is None else max(0.0, first + LINGER - now))
+            return None
+
+    def _send(self, client: Client, lease: _Lease, outcomes: List[Json]) -> None:
+        """Acknowledges outcomes, however often it takes."""
+        pauses, began = _Pauses(self._daemons), time.monotonic()
+        while not lease.lost.is_set():
+            asked = time.monotonic()
+            try:
+                client.acknowledge(self._queue, lease.id, outcomes)
+                self._acknowledged(lease, len(outcomes), asked)
+                return
+            except Exception as error:
+                if _is_lost(error):
+                    # After a failure: an earlier request may have acknowledged the last items.
+                    is_new = pauses.failures == 0
+                    self._lose(lease, "a lease expired; its items are handled again" if is_new else None)
+                    return
+                if isinstance(error, ApiError) and error.status in (401, 403):
+                    raise
+                is_late = self._stopping.is_set() and asked - max(began, self._stopped_at) > STOP_PATIENCE
+                if is_late or not _is_temporary(error):
+                    self._lose(lease, f"cannot acknowledge {len(outcomes)} items; they are handled again: {error}")
+                    return
+                pause = pauses.next(error)
+                log.warning("cannot acknowledge, trying again in %.1f s: %s", pause, error)
+            time.sleep(pause)
+
+    def _acknowledged(self, lease: _Lease, count: int, asked: float) -> None:
+        with self._lock:
+            lease.open -= count
+            del lease.outcomes[:count]
+            lease.since = time.monotonic()
+            lease.extended(asked)
+            if lease.open == 0:
+                self._leases.pop(lease.id, None)
+                self._news_leases.notify()
+            self._news_room.notify()
+
+
+class Worker(_Core):
+    """Leases items and handles them in threads, until it is stopped.
+
+    `concurrency` items are handled at a time. `batch` is the most items of a lease; a worker leases as many as it
+    handles in about a second. `lease` is the length of a lease in seconds, by default the queue's. `wait` is how
+    long a request for items waits at the daemon. The other arguments are those of Client.
+    """
+
+    def __init__(
+        self,
+        url: Union[str, Iterable[str]],
+        queue: str,
+        handle: Callable[[Item], object],
+        *,
+        concurrency: int = 1,
+        batch: int = 100,
+        lease: Optional[float] = None,
+        wait: float = 20.0,
+        token: Optional[str] = None,
+        ca_file: Optional[str] = None,
+    ):
+        if inspect.iscoroutinefunction(handle):
+            raise TypeError("the handler is a coroutine function: use work_async or AsyncWorker")
+        super().__init__(url, queue, concurrency, batch, lease, wait, token, ca_file)
+        self._handle = handle
+
+    def run(self) -> None:
+        """Works until it is stopped. An ApiError if the daemon does not let this worker do so."""
+        for thread in self._start(*[self._work] * self._concurrency):
             # With a time limit, so that signals are handled meanwhile.
             while thread.is_alive():
-                thread.join(0.5)
+                thread.join(1)
         if self._failure is not None:
             raise self._failure
 
-    def _fetch(self):
-        with self._client() as client:
-            self._lease_and_work(client)
-
-    def _lease_and_work(self, client):
-        pause = PAUSES[0]
-        while not self._stopped.is_set():
-            self._waiting.add(client)
-            try:
-                lease, length, items = client.lease(self._batch, WAIT, self._lease)
-            except ApiError as error:
-                if error.status // 100 == 4 and error.status not in (408, 429):
-                    self._failure = error
-                    self.stop()
-                    return
-                pause = self._rest(pause, error)
-                continue
-            except (OSError, http.client.HTTPException, ValueError) as error:
-                pause = self._rest(pause, error)
-                continue
-            finally:
-                self._waiting.discard(client)
-            pause = PAUSES[0]
-            if lease is not None:
-                self._work(client, lease, length, items)
-
-    def _rest(self, pause, error):
-        if self._stopped.is_set():
-            return pause
-        log.warning("the daemon does not answer, trying again in %.1f s: %s", pause, error)
-        self._stopped.wait(pause)
-        return min(2 * pause, PAUSES[1])
-
-    def _work(self, client, lease, length, items):
-        """Handles the items of a lease one after the other. A thread of its own extends the lease."""
-        over = threading.Event()
-        lost = threading.Event()
-        extender = threading.Thread(target=self._extend, args=(lease, length, over, lost), name="kvqueue-extend")
-        extender.start()
-        outcomes = []
-        began = time.monotonic()
-        try:
-            for item in items:
-                if self._stopped.is_set() or lost.is_set():
-                    break
-                outcomes.append(outcome_of(self._handle, item))
-                # The outcomes of long work are not kept back.
-                if time.monotonic() - began > 1 and item is not items[-1]:
-                    self._acknowledge(client, lease, outcomes, False)
-                    outcomes, began = [], time.monotonic()
-        finally:
-            over.set()
-            extender.join()
-        if not lost.is_set():
-            self._acknowledge(client, lease, outcomes, True)
-
-    def _extend(self, lease, length, over, lost):
-        with self._client(max(1.0, length / 3)) as client:
-            while not over.wait(max(0.1, length / 3)):
-                try:
-                    client.extend(lease)
-                except ApiError as error:
-                    if error.code == "lease_lost":
-                        log.warning("a lease expired; its items are handled again")
-                        lost.set()
-                        return
-                    log.warning("cannot extend a lease: %s", error)
-                except (OSError, http.client.HTTPException, ValueError) as error:
-                    log.warning("cannot extend a lease: %s", error)
-
-    def _acknowledge(self, client, lease, outcomes, is_last):
-        pause = PAUSES[0]
-        for attempt in range(8):
-            try:
-                client.acknowledge(lease, outcomes, is_last)
+    def _work(self) -> None:
+        while True:
+            taken = self._take(waits=True)
+            if taken is None:
                 return
-            except ApiError as error:
-                if error.code == "lease_lost":
-                    if attempt == 0:
-                        log.warning("a lease expired before its items were acknowledged; they are handled again")
-                    return
-                failure = error
-            except (OSError, http.client.HTTPException, ValueError) as error:
-                failure = error
-            log.warning("cannot acknowledge, trying again in %.1f s: %s", pause, failure)
-            time.sleep(pause)
-            pause = min(2 * pause, PAUSES[1])
+            lease, item = taken
+            began, error = time.monotonic(), None
+            try:
+                self._handle(item)
+            except Exception as raised:  # pylint: disable=broad-except
+                error = raised
+            self._finished(lease, _outcome(item, error), time.monotonic() - began)
 
 
-def work(url: str, queue: str, handle: typing.Callable[[Item], None], **options):
-    """Handles the items of a queue until SIGTERM or SIGINT. The options are those of Worker."""
+def _resolve(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+class AsyncWorker(_Core):
+    """Leases items and handles them in tasks of the running event loop, until it is stopped. See Worker.
+
+    If a lease is lost, the tasks that handle its items are cancelled.
+    """
+
+    def __init__(
+        self,
+        url: Union[str, Iterable[str]],
+        queue: str,
+        handle: Callable[[Item], Awaitable[object]],
+        *,
+        concurrency: int = 10,
+        batch: int = 100,
+        lease: Optional[float] = None,
+        wait: float = 20.0,
+        token: Optional[str] = None,
+        ca_file: Optional[str] = None,
+    ):
+        super().__init__(url, queue, concurrency, batch, lease, wait, token, ca_file)
+        self._handle = handle
+        self._tasks: Dict["asyncio.Task[None]", _Lease] = {}
+
+    async def run(self) -> None:
+        """Works until it is stopped. An ApiError if the daemon does not let this worker do so."""
+        self._loop = asyncio.get_running_loop()
+        threads, ended = self._start(), self._loop.create_future()
+        threading.Thread(target=self._join, args=(threads, ended), name="kvqueue_join", daemon=True).start()
+        try:
+            await asyncio.shield(ended)
+        except asyncio.CancelledError:
+            self.stop()
+            await ended
+            raise
+        finally:
+            # Only tasks of lost leases are left.
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._failure is not None:
+            raise self._failure
+
+    def _join(self, threads: List[threading.Thread], ended: "asyncio.Future[None]") -> None:
+        for thread in threads:
+            thread.join()
+        # The loop may be closed by then, if the program ends early.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(_resolve, ended)
+
+    def _items_came(self) -> None:
+        self._loop.call_soon_threadsafe(self._begin)
+
+    def _lease_ended(self, lease: _Lease) -> None:
+        self._loop.call_soon_threadsafe(self._cancel, lease)
+
+    def _cancel(self, lease: _Lease) -> None:
+        for task, its_lease in tuple(self._tasks.items()):
+            if its_lease is lease:
+                task.cancel()
+
+    def _begin(self) -> None:
+        """Starts as many tasks as may run."""
+        while len(self._tasks) < self._concurrency:
+            taken = self._take(waits=False)
+            if taken is None:
+                return
+            task = self._loop.create_task(self._work(*taken))
+            self._tasks[task] = taken[0]
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        del self._tasks[task]
+        if not task.cancelled() and task.exception() is not None:
+            self._fail(task.exception() or RuntimeError())
+        self._begin()
+
+    async def _work(self, lease: _Lease, item: Item) -> None:
+        began, error = time.monotonic(), None
+        try:
+            await self._handle(item)
+        except (Exception, asyncio.CancelledError) as raised:  # pylint: disable=broad-except
+            error = raised
+        self._finished(lease, _outcome(item, error), time.monotonic() - began)
+
+
+def work(url: Union[str, Iterable[str]], queue: str, handle: Callable[[Item], object], **options: Any) -> None:
+    """Handles the items of a queue until SIGTERM or SIGINT. The options are those of Worker.
+
+    The first signal lets running items finish and gives the others back. A second one ends the program at once.
+    """
     worker = Worker(url, queue, handle, **options)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: worker.stop())
-    worker.run()
+    former = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def on_signal(*_: object) -> None:
+        restore()
+        # Not here: the main thread may hold the lock that this takes.
+        threading.Thread(target=worker.stop, name="kvqueue_stop").start()
+
+    def restore() -> None:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+    for number in former:
+        signal.signal(number, on_signal)
+    try:
+        worker.run()
+    finally:
+        restore()
+
+
+async def work_async(
+    url: Union[str, Iterable[str]], queue: str, handle: Callable[[Item], Awaitable[object]], **options: Any
+) -> None:
+    """The same as `work` with a handler that is a coroutine function. The options are those of AsyncWorker."""
+    worker = AsyncWorker(url, queue, handle, **options)
+    loop, numbers = asyncio.get_running_loop(), (signal.SIGTERM, signal.SIGINT)
+
+    def on_signal() -> None:
+        restore()
+        worker.stop()
+
+    def restore() -> None:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+    # A handler of the module `signal` would run only when something else wakes the loop.
+    for number in numbers:
+        loop.add_signal_handler(number, on_signal)
+    try:
+        await worker.run()
+    finally:
+        restore()

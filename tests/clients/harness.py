@@ -1,0 +1,228 @@
+"""What the tests of clients/ need: daemons that can be killed, worker programs, and an imitated daemon."""
+
+import collections
+import contextlib
+import http.server
+import json
+import os
+import pathlib
+import queue
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+HERE = pathlib.Path(__file__).parent
+CLIENTS = HERE.parents[1] / "clients"
+KVQUEUE = os.environ["KVQUEUE"]
+# No wait is longer, in seconds.
+LIMIT = 60
+
+# A Python with the package installed, a program of Node that imports the package, and the program of go/. Without them,
+# the files of clients/ are tested; Go always needs its program.
+PYTHON = os.environ.get("PYTHON_WORKER", sys.executable)
+COMMANDS = {
+    "python": [PYTHON, str(HERE / "worker.py")],
+    "asyncio": [PYTHON, str(HERE / "worker.py"), "async"],
+    "node": ["node", os.environ.get("NODE_WORKER", str(HERE / "worker.mjs"))],
+    "go": [os.environ.get("GO_WORKER", "")],
+}
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in ("KVQUEUE_TOKEN", "PYTHONPATH")}
+if PYTHON == sys.executable:
+    ENVIRONMENT["PYTHONPATH"] = str(CLIENTS / "python")
+
+
+def until(condition, what, program=None):
+    """Waits for a condition. If it does not come, the error has what the program said."""
+    end = time.monotonic() + LIMIT
+    while not condition():
+        has_ended = program is not None and program.process.poll() is not None
+        if has_ended or time.monotonic() > end:
+            said = program.said.decode() if program is not None else ""
+            raise AssertionError(f"{'the program has ended' if has_ended else f'after {LIMIT} s'}: {what}\n{said}")
+        time.sleep(0.02)
+
+
+def free_port():
+    """A port that no outgoing connection gets while a daemon is down."""
+    while True:
+        port = random.randrange(20000, 32000)
+        with contextlib.suppress(OSError), socket.socket() as free:
+            free.bind(("127.0.0.1", port))
+            return port
+
+
+class Database:
+    """An embedded database with queues for workers."""
+
+    def __init__(self, *queues, settings="http.require-token = false\n", attempts=3, lease="2s"):
+        self.directory = tempfile.TemporaryDirectory()
+        self.path = pathlib.Path(self.directory.name)
+        self.settings = settings + f'database = "embedded:{self.path}/data"\n'
+        self.queues = "".join(f'[queues."{name}"]\nhandler = "pull"\nlease = "{lease}"\nretry.max-attempts = {attempts}\n' for name in queues)
+
+    def daemon(self, **options):
+        return Daemon(self, **options)
+
+    def command(self, *arguments, stdin=None):
+        command = [KVQUEUE, "--database", f"embedded:{self.path}/data", *arguments]
+        done = subprocess.run(command, check=True, input=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        return done.stdout.decode()
+
+    def push(self, name, *items):
+        lines = "".join(json.dumps(item) + "\n" for item in items).encode()
+        self.command("push", name, "--lines", "-", stdin=lines)
+
+    def states(self, name):
+        return json.loads(self.command("len", name, "--json"))
+
+    def dead(self, name):
+        return [json.loads(line) for line in self.command("dead", "list", name, "--json").splitlines()]
+
+    def close(self):
+        self.directory.cleanup()
+
+
+class Daemon:
+    """A daemon, always on the same address."""
+
+    def __init__(self, database, listen=None, tls=None):
+        self.port = free_port()
+        self.url = listen or f"http://127.0.0.1:{self.port}"
+        self.address = listen or f"127.0.0.1:{self.port}"
+        settings = f'{database.settings}http.listen = "{self.address}"\n'
+        if tls is not None:
+            self.url = f"https://localhost:{self.port}"
+            settings += f'http.tls-certificate = "{tls[0]}"\nhttp.tls-key = "{tls[1]}"\n'
+        self.config = database.path / f"{self.port}.toml"
+        self.config.write_text(settings + database.queues, encoding="utf-8")
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen([KVQUEUE, "run", "--quiet", "--config", self.config])
+        until(self.is_listening, f"{self.url} does not answer")
+
+    def is_listening(self):
+        if self.process.poll() is not None:
+            raise AssertionError(f"the daemon has ended with {self.process.returncode}")
+        is_unix = self.address.startswith("unix:")
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX if is_unix else socket.AF_INET) as sock:
+            sock.connect(self.address[5:] if is_unix else ("127.0.0.1", self.port))
+            return True
+        return False
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+class Program:
+    """A worker program. Its lines are counted as they come."""
+
+    def __init__(self, name, urls, queue_name, token=None, **options):
+        environment = {**ENVIRONMENT, "URLS": " ".join(urls), "QUEUE": queue_name}
+        if token is not None:
+            environment["KVQUEUE_TOKEN"] = token
+        environment.update({option.upper(): str(value) for option, value in options.items()})
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        self.process = subprocess.Popen(COMMANDS[name], env=environment, **pipes)
+        self.begun, self.ended = collections.Counter(), collections.Counter()
+        self.said = b""
+        self._readers = [threading.Thread(target=read) for read in (self._count, self._keep)]
+        for reader in self._readers:
+            reader.start()
+
+    def _count(self):
+        for line in self.process.stdout:
+            word, number, attempt = line.split()
+            counter = self.begun if word == b"begin" else self.ended
+            counter[int(number), int(attempt)] += 1
+
+    def _keep(self):
+        for line in self.process.stderr:
+            self.said += line
+
+    def numbers(self):
+        """The items that are handled to the end."""
+        return {number for number, _ in list(self.ended)}
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def wait(self):
+        """Its exit code."""
+        code = self.process.wait(LIMIT)
+        for reader in self._readers:
+            reader.join(LIMIT)
+        return code
+
+    def stop(self):
+        self.signal(signal.SIGTERM)
+        return self.wait()
+
+    def close(self):
+        self.process.kill()
+        self.wait()
+        self.process.stdout.close()
+        self.process.stderr.close()
+
+
+def push(name, urls, wanted):
+    """What the client's push answers."""
+    command = [word for word in COMMANDS[name] if word != "async"] + ["push"]
+    environment = {**ENVIRONMENT, "URLS": " ".join(urls)}
+    done = subprocess.run(command, env=environment, input=json.dumps(wanted).encode(), stdout=subprocess.PIPE, check=True)
+    return json.loads(done.stdout)
+
+
+def certificate(directory):
+    """The files of a certificate for localhost, which is its own authority, and of its key."""
+    files = directory / "cert.pem", directory / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1"]
+    command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-out", files[0], "-keyout", files[1]]
+    subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+    return files
+
+
+class Imitation:
+    """A server with prepared answers to lease requests. After them, every answer has no items."""
+
+    def __init__(self, *answers):
+        self.times = []
+        self._answers = queue.SimpleQueue()
+        for answer in answers:
+            self._answers.put(answer)
+        imitation = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self):
+                self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                imitation.times.append(time.monotonic())
+                try:
+                    status, headers, body = imitation._answers.get_nowait()
+                except queue.Empty:
+                    status, headers, body = 200, {}, {"lease": None, "items": []}
+                text = json.dumps(body).encode()
+                self.send_response(status)
+                for header, value in {**headers, "Content-Length": str(len(text))}.items():
+                    self.send_header(header, value)
+                self.end_headers()
+                self.wfile.write(text)
+
+            def log_message(self, *_):
+                pass
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def close(self):
+        self._server.shutdown()
+        self._server.server_close()

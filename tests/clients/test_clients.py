@@ -1,0 +1,234 @@
+"""The clients of clients/ against real daemons, each with the same tests.
+
+    KVQUEUE=PROGRAM [COUNT=10000] python3 test_clients.py CLIENT [unittest's arguments]
+
+CLIENT is python, asyncio, node or go. COUNT is the number of items that are handled while daemons are killed.
+
+A worker program of each language handles items that are JSON: {"n": NUMBER}, and perhaps "sleep" and "block" (in
+seconds, of which "block" keeps an event loop from running), and "do": "dead", "fail", or "retry" or "release" the first
+time. It prints "begin N ATTEMPT", and "end N ATTEMPT" if the item is done. With the argument "push" it pushes what its
+standard input has.
+"""
+
+import collections
+import os
+import signal
+import sys
+import threading
+import time
+import unittest
+
+import harness
+from harness import Database, Imitation, Program, push, until
+
+NAME = sys.argv.pop(1) if __name__ == "__main__" else "python"
+QUEUES = ["outcomes", "idle", "slow", "stop", "long", "lost", "reached/by", "pushed"]
+
+
+def unfinished(database, queue):
+    """How many items are not finished, by their states."""
+    states = database.states(queue)
+    return {state: states[state] for state in ("ready", "waiting", "running", "dead") if states[state] > 0}
+
+
+class ClientTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.database = Database(*QUEUES)
+        cls.addClassCleanup(cls.database.close)
+        cls.daemon = cls.database.daemon()
+        cls.addClassCleanup(cls.daemon.kill)
+
+    def program(self, urls, queue, **options):
+        program = Program(NAME, urls, queue, **options)
+        self.addCleanup(program.close)
+        return program
+
+    def test_outcomes(self):
+        words = [None, "retry", "release", "dead", "fail", None]
+        self.database.push("outcomes", *({"n": n, "do": word} for n, word in enumerate(words)))
+        program = self.program([self.daemon.url], "outcomes", concurrency=2, batch=2)
+        until(lambda: program.numbers() == {0, 1, 2, 5} and len(self.database.dead("outcomes")) == 2, "not all are handled", program)
+        self.assertEqual(program.stop(), 0, program.said)
+        begun = collections.Counter()
+        for (number, _), times in program.begun.items():
+            begun[number] += times
+        self.assertEqual(begun, {0: 1, 1: 2, 2: 2, 3: 1, 4: 3, 5: 1})
+        self.assertEqual(program.begun[2, 1], 2, "a release spends no attempt")
+        reasons = {letter["reason"] for letter in self.database.dead("outcomes")}
+        self.assertEqual(len(reasons), 2)
+        self.assertIn("never", reasons)
+        self.assertTrue(any("always" in reason for reason in reasons), reasons)
+
+    def test_items_are_handled_while_daemons_are_killed(self):
+        count = int(os.environ.get("COUNT", "2000"))
+        # Each expired lease spends one.
+        database = Database("killed", attempts=100, lease="4s")
+        self.addCleanup(database.close)
+        daemons = [database.daemon(), database.daemon()]
+        for daemon in daemons:
+            self.addCleanup(daemon.kill)
+        database.push("killed", *({"n": n, "sleep": 0.01} for n in range(count)))
+        program = self.program([daemon.url for daemon in daemons], "killed", concurrency=4, batch=20)
+        for n in range(count // 300):
+            # It goes on with the other daemon.
+            done = min(count, len(program.ended) + 150)
+            until(lambda done=done: len(program.ended) >= done, "they are not handled", program)
+            killed = daemons if n % 3 == 2 else [daemons[n % 2]]
+            for daemon in killed:
+                daemon.kill()
+            for daemon in killed:
+                daemon.start()
+        until(lambda: len(program.numbers()) == count, "not all are handled", program)
+        # Items whose lease has expired are handled again.
+        until(lambda: not unfinished(database, "killed"), "not all are acknowledged", program)
+        self.assertEqual(program.stop(), 0, program.said)
+        if count > 2000:
+            repeated = sum(1 for _, attempt in program.ended if attempt > 1)
+            print(f"{count} items, {count // 300} kills, {repeated} handled again after an expired lease", file=sys.stderr)
+        self.assertEqual(unfinished(database, "killed"), {})
+        # An item is handled again only if its lease expired, which spends an attempt.
+        self.assertEqual([key for key, times in program.ended.items() if times > 1], [])
+
+    def test_a_stop_finishes_running_items_and_releases_the_others(self):
+        self.database.push("stop", *({"n": n, "sleep": 0.01} for n in range(20)))
+        program = self.program([self.daemon.url], "stop", concurrency=2)
+        until(lambda: len(program.ended) == 20, "not all are handled", program)
+        # The average of the first ones lets it lease many of these ahead.
+        self.database.push("stop", *({"n": n, "sleep": 1.5} for n in range(20, 30)))
+        until(lambda: len(program.begun) == 22, "nothing is running", program)
+        self.assertEqual(self.database.states("stop")["running"], 10)
+        self.assertEqual(program.stop(), 0, program.said)
+        self.assertEqual(program.begun, program.ended)
+        self.assertEqual(len(program.begun), 22)
+        states = self.database.states("stop")
+        self.assertEqual((states["ready"], states["running"]), (8, 0))
+        other = self.program([self.daemon.url], "stop", concurrency=8)
+        until(lambda: len(other.ended) == 8, "the released items are not handled", other)
+        self.assertEqual({attempt for _, attempt in other.ended}, {1})
+        self.assertEqual(other.stop(), 0, other.said)
+
+    def test_items_behind_a_slow_one_go_to_another_worker(self):
+        self.database.push("slow", *({"n": n, "sleep": 0.01} for n in range(20)))
+        program = self.program([self.daemon.url], "slow")
+        until(lambda: len(program.ended) == 20, "not all are handled", program)
+        # The average of the first ones lets it lease all of these at once.
+        self.database.push("slow", {"n": 20, "sleep": 20}, *({"n": n} for n in range(21, 25)))
+        until(lambda: (20, 1) in program.begun, "nothing is running", program)
+        self.assertEqual(self.database.states("slow")["running"], 5)
+        other = self.program([self.daemon.url], "slow")
+        until(lambda: len(other.ended) == 4, "they are not handled", other)
+        self.assertNotIn(20, program.numbers(), "the test is too slow")
+        self.assertEqual(other.ended, {(n, 1): 1 for n in range(21, 25)})
+        self.assertEqual(other.stop(), 0, other.said)
+        program.signal(signal.SIGTERM)
+        # A second signal ends it at once.
+        time.sleep(0.5)
+        program.signal(signal.SIGTERM)
+        self.assertNotEqual(program.wait(), 0)
+
+    def test_a_stop_of_an_idle_worker_is_quick(self):
+        self.database.push("idle", {"n": 1})
+        program = self.program([self.daemon.url], "idle")
+        until(lambda: program.ended, "it is not handled", program)
+        began = time.monotonic()
+        self.assertEqual(program.stop(), 0, program.said)
+        self.assertLess(time.monotonic() - began, 5)
+
+    def test_a_revoked_token_ends_the_worker(self):
+        database = Database("a/b", settings="")
+        self.addCleanup(database.close)
+        daemon = database.daemon()
+        self.addCleanup(daemon.kill)
+        none = self.program([daemon.url], "a/b")
+        self.assertNotEqual(none.wait(), 0)
+        self.assertIn(b"kvqueue token new NAME --scope work --queue a/b", none.said)
+        token = database.command("token", "new", "w", "--scope", "work", "--queue", "a/*").strip()
+        other = self.program([daemon.url], "b", token=token)
+        self.assertNotEqual(other.wait(), 0)
+        self.assertIn(b"403", other.said)
+        program = self.program([daemon.url], "a/b", token=token, wait=1)
+        database.push("a/b", {"n": 1})
+        until(lambda: program.ended, "nothing is handled", program)
+        database.command("token", "revoke", "w")
+        self.assertNotEqual(program.wait(), 0)
+        self.assertIn(b"401", program.said)
+        self.assertIn(b"refuses the token kvq_", program.said)
+        self.assertNotIn(token.encode(), program.said, "it prints the secret")
+
+    def test_a_handler_longer_than_the_lease_keeps_it(self):
+        # The handler also blocks the thread of an event loop.
+        self.database.push("long", {"n": 1, "block": 6}, {"n": 2, "sleep": 6})
+        program = self.program([self.daemon.url], "long", lease=2, concurrency=2)
+        until(lambda: program.numbers() == {1, 2}, "they are not handled", program)
+        self.assertEqual(program.stop(), 0, program.said)
+        self.assertEqual(program.begun, {(1, 1): 1, (2, 1): 1})
+        self.assertEqual(self.database.states("long")["running"], 0)
+
+    def test_a_worker_that_lost_its_lease_goes_on(self):
+        self.database.push("lost", {"n": 1, "sleep": 0.5})
+        program = self.program([self.daemon.url], "lost", lease=1)
+        until(lambda: program.begun, "nothing is running", program)
+        program.signal(signal.SIGSTOP)
+        other = self.program([self.daemon.url], "lost", lease=1)
+        until(lambda: other.numbers() == {1}, "the lease does not expire", other)
+        self.assertEqual(other.stop(), 0, other.said)
+        self.assertEqual(other.ended, {(1, 2): 1})
+        program.signal(signal.SIGCONT)
+        self.database.push("lost", {"n": 2})
+        until(lambda: 2 in program.numbers(), "it does not go on", program)
+        self.assertEqual(program.stop(), 0, program.said)
+        self.assertIn(b"lease expired", program.said)
+        states = self.database.states("lost")
+        self.assertEqual((states["ready"], states["running"], states["dead"]), (0, 0, 0))
+
+    def test_a_unix_socket_and_tls(self):
+        tls = harness.certificate(self.database.path)
+        local = self.database.daemon(listen=f"unix:{self.database.path}/http.sock")
+        self.addCleanup(local.kill)
+        secure = self.database.daemon(tls=tls)
+        self.addCleanup(secure.kill)
+        for number, (url, options) in enumerate([(local.url, {}), (secure.url, {"ca_file": tls[0]})]):
+            self.database.push("reached/by", {"n": number})
+            program = self.program([url], "reached/by", **options)
+            until(lambda number=number, program=program: program.numbers() == {number}, f"{url} is not used", program)
+            self.assertEqual(program.stop(), 0, program.said)
+        program = self.program([secure.url], "reached/by")
+        until(lambda: b"certificate" in program.said, "an unknown authority is trusted", program)
+        self.assertEqual(program.stop(), 0, program.said)
+
+    def test_pauses_after_refusals(self):
+        busy = {"error": {"code": "busy", "message": "busy at the moment", "fix": "retry later"}}
+        imitation = Imitation((429, {"Retry-After": "1"}, busy), (503, {}, busy), (502, {}, "no JSON of a daemon"))
+        self.addCleanup(imitation.close)
+        program = self.program([imitation.url], "q")
+        until(lambda: len(imitation.times) >= 4, "it does not go on", program)
+        self.assertGreaterEqual(imitation.times[1] - imitation.times[0], 0.99)
+        # From now on every answer comes at once and has no items, as those of a daemon that stops.
+        time.sleep(3)
+        self.assertLess(len(imitation.times), 20)
+        self.assertEqual(program.stop(), 0, program.said)
+
+    def test_push(self):
+        urls = [f"http://127.0.0.1:{harness.free_port()}", self.daemon.url]
+        items = [
+            {"payload": "\u00e4", "unique": "u", "attributes": {"customer": "ann"}, "content_type": "text/plain"},
+            {"payload": "later", "delay": 3600},
+            {"payload": "again", "unique": "u"},
+        ]
+        wanted = {"queue": "pushed", "items": items, "key": "k"}
+        pushed = push(NAME, urls, wanted)
+        self.assertEqual((pushed["pushed"], pushed["already"]), (2, False))
+        self.assertEqual(pushed["effects"], ["added", "added", "duplicate"])
+        self.assertEqual(pushed["ids"][0], pushed["ids"][2])
+        again = push(NAME, urls, wanted)
+        self.assertEqual((again["pushed"], again["already"], again["ids"][:2]), (0, True, pushed["ids"][:2]))
+        item = self.database.command("peek", "pushed", "-k", "5", "--json")
+        for text in ('"\u00e4"', '"customer":"ann"', '"text/plain"'):
+            self.assertIn(text, item)
+        states = self.database.states("pushed")
+        self.assertEqual((states["ready"], states["waiting"]), (1, 1))
+
+
+if __name__ == "__main__":
+    unittest.main()

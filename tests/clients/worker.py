@@ -1,0 +1,81 @@
+"""The program of the tests for Python: the protocol is in test_clients.py."""
+
+import asyncio
+import json
+import logging
+import os
+import sys
+import time
+
+from kvqueue_worker import ApiError, Client, Dead, NewItem, Release, Retry, work, work_async
+
+URLS = os.environ["URLS"].split()
+CA_FILE = os.environ.get("CA_FILE")
+seen = set()
+
+
+def say(*words):
+    # One call for each line: threads say something at the same time.
+    sys.stdout.write(" ".join(map(str, words)) + "\n")
+    sys.stdout.flush()
+
+
+def end(item, wanted):
+    is_first = wanted["n"] not in seen
+    seen.add(wanted["n"])
+    what = wanted.get("do")
+    if what == "dead":
+        raise Dead("never")
+    if what == "fail":
+        raise ValueError("always")
+    if what == "retry" and is_first:
+        raise Retry("once more", after=0)
+    if what == "release" and is_first:
+        raise Release
+    say("end", wanted["n"], item.attempt)
+
+
+def handle(item):
+    wanted = item.json()
+    say("begin", wanted["n"], item.attempt)
+    time.sleep(wanted.get("sleep", 0) + wanted.get("block", 0))
+    end(item, wanted)
+
+
+async def handle_async(item):
+    wanted = item.json()
+    say("begin", wanted["n"], item.attempt)
+    await asyncio.sleep(wanted.get("sleep", 0))
+    time.sleep(wanted.get("block", 0))
+    end(item, wanted)
+
+
+def push():
+    wanted = json.load(sys.stdin)
+    items = [NewItem(**item) for item in wanted["items"]]
+    with Client(URLS, ca_file=CA_FILE) as client:
+        say(json.dumps(vars(client.push(wanted["queue"], items, wanted.get("key")))))
+
+
+def main():
+    logging.basicConfig()
+    if sys.argv[1:] == ["push"]:
+        return push()
+    options = {
+        "concurrency": int(os.environ.get("CONCURRENCY", "1")),
+        "batch": int(os.environ.get("BATCH", "100")),
+        "lease": float(os.environ["LEASE"]) if "LEASE" in os.environ else None,
+        "wait": float(os.environ.get("WAIT", "20")),
+        "ca_file": CA_FILE,
+    }
+    if sys.argv[1:] == ["async"]:
+        asyncio.run(work_async(URLS, os.environ["QUEUE"], handle_async, **options))
+    else:
+        work(URLS, os.environ["QUEUE"], handle, **options)
+    return None
+
+
+try:
+    main()
+except ApiError as refused:
+    sys.exit(f"refused: {refused}")
