@@ -1,19 +1,208 @@
 /**
- * A worker for kvqueue queues, over HTTP. One file, no dependencies, Node 18 and later.
+ * Workers and pushes for kvqueue over HTTP. One file, no dependencies, Node 18 and later.
  *
  *     const { work } = require("./kvqueue-worker");
  *     await work("http://127.0.0.1:7420", "emails", async (item) => console.log(item.payload.toString()));
  *
- * docs/WORKERS.md of kvqueue explains leases and outcomes.
+ * docs/clients/node.md of kvqueue is the page about it. Times are in milliseconds.
  */
 "use strict";
 
-/** How long a request for items waits at the daemon, in milliseconds. */
-const WAIT = 20_000;
-/** How long other requests may take, in milliseconds. */
-const TIMEOUT = 30_000;
-/** The pauses after a failure, in milliseconds: the first one, and the longest. */
-const PAUSES = [100, 10_000];
+const { Worker: Thread } = require("node:worker_threads");
+
+/** The longest pause that a daemon may ask for. */
+const RETRY_AFTER = 60_000;
+/** How long outcomes wait for others of their lease, so that one request acknowledges them together. */
+const LINGER = 50;
+/** A worker leases items ahead: as many as it handles in this time, by the average of the last ones. */
+const AHEAD = 1_000;
+/** Items that were leased ahead go back if their handling has not begun by then. */
+const STUCK = 5_000;
+/** The most finished items that wait for their acknowledgement. With more, nothing is leased. */
+const UNACKNOWLEDGED = 1_000;
+/** How long a worker that stops tries to acknowledge. */
+const STOP_PATIENCE = 30_000;
+/** The longest reason in characters, and the longest pause before a retry: a year. */
+const [LONGEST_REASON, LONGEST_AFTER] = [1_000, 365 * 24 * 3_600_000];
+
+/**
+ * Everything that sends requests. The thread that extends leases runs it too, from its text. So it refers to
+ * nothing outside.
+ */
+function transport() {
+  const http = require("node:http");
+  const https = require("node:https");
+
+  /** How long a daemon may take to accept a connection, and to answer a request. */
+  const [CONNECT, TIMEOUT] = [5_000, 30_000];
+  /** The longest answer in bytes. */
+  const LONGEST_ANSWER = 256 << 20;
+
+  /** A daemon refused a request. `code` is one of the table in docs/API.md. */
+  class ApiError extends Error {
+    constructor(status, code, message, retryAfter) {
+      super(`${message} (${status} ${code})`);
+      Object.assign(this, { name: "ApiError", status, code, retryAfter });
+    }
+  }
+
+  /** There is no connection to the daemon, and nothing was sent. */
+  class Unreachable extends Error {}
+
+  /** Milliseconds of a clock that all threads share. */
+  const now = () => Number(process.hrtime.bigint()) / 1e6;
+
+  /** Whether another attempt, or another daemon, may help. */
+  const isTemporary = (error) =>
+    error instanceof ApiError ? [408, 429].includes(error.status) || error.status >= 500 : error.name !== "AbortError";
+
+  function daemonOf(url, ca) {
+    const options = { keepAlive: true, maxSockets: 8, ca };
+    if (String(url).startsWith("unix:")) {
+      return { url, module: http, agent: new http.Agent(options), target: { socketPath: String(url).slice(5) }, base: "" };
+    }
+    const { protocol, hostname, port, pathname } = new URL(url);
+    if (!["http:", "https:"].includes(protocol)) {
+      throw new TypeError(`${url} is not the URL of a daemon, such as http://127.0.0.1:7420 or unix:/run/kvqueue/http.sock`);
+    }
+    const module = protocol === "http:" ? http : https;
+    const target = { hostname: hostname.replace(/^\[|\]$/g, ""), port };
+    return { url, module, agent: new module.Agent(options), target, base: pathname.replace(/\/+$/, "") };
+  }
+
+  class Api {
+    constructor({ urls, token, ca }) {
+      this.token = token;
+      this.daemons = urls.map((url) => daemonOf(url, ca));
+      if (this.daemons.length === 0) throw new TypeError("there is no URL of a daemon");
+      this.turn = 0;
+    }
+
+    /** Sends one request to the daemon whose turn it is. After a failure it is the next one's turn. */
+    async call(path, body, { timeout = TIMEOUT, signal } = {}) {
+      const { turn } = this;
+      try {
+        return await this.exchange(this.daemons[turn], path, Buffer.from(JSON.stringify(body)), timeout, signal);
+      } catch (error) {
+        if (this.turn === turn && isTemporary(error)) this.turn = (turn + 1) % this.daemons.length;
+        throw error;
+      }
+    }
+
+    exchange({ url, module, agent, target, base }, path, body, timeout, signal) {
+      const headers = { "Content-Type": "application/json", "Content-Length": body.length };
+      if (this.token) headers.Authorization = `Bearer ${this.token}`;
+      return new Promise((resolve, reject) => {
+        let isConnected = false;
+        const options = { ...target, agent, headers, signal, method: "POST", path: `${base}/api/v1/queues/${path}` };
+        const request = module.request(options, (response) => {
+          const pieces = [];
+          let size = 0;
+          response.on("data", (piece) => {
+            pieces.push(piece);
+            size += piece.length;
+            if (size > LONGEST_ANSWER) request.destroy(new Error(`the answer is longer than ${LONGEST_ANSWER} bytes`));
+          });
+          response.on("error", failed);
+          response.on("end", () => {
+            clearTimeout(limit);
+            const text = Buffer.concat(pieces).toString();
+            try {
+              if (response.statusCode >= 200 && response.statusCode < 300) resolve(JSON.parse(text));
+              else reject(this.refusal(response.statusCode, response.headers["retry-after"], text, url, path));
+            } catch (error) {
+              reject(error);
+            }
+          });
+        });
+        const limit = setTimeout(() => request.destroy(new Error(`no answer within ${timeout} ms`)), timeout);
+        let connecting;
+        const failed = (error) => {
+          clearTimeout(limit);
+          clearTimeout(connecting);
+          const isSent = isConnected || error.name === "AbortError";
+          reject(isSent ? error : new Unreachable(`cannot connect to ${url}: ${error.message || error.code}`, { cause: error }));
+        };
+        request.on("error", failed);
+        request.on("socket", (socket) => {
+          const connected = () => {
+            isConnected = true;
+            clearTimeout(connecting);
+          };
+          if (!socket.connecting) return connected();
+          connecting = setTimeout(() => request.destroy(new Error(`no connection within ${CONNECT} ms`)), CONNECT);
+          socket.once(module === https ? "secureConnect" : "connect", connected);
+        });
+        request.end(body);
+      });
+    }
+
+    refusal(status, retryAfter, text, url, path) {
+      let code = "unknown";
+      let message = text.slice(0, 200);
+      try {
+        const { error } = JSON.parse(text);
+        [code, message] = [error.code, `${error.message}; ${error.fix}`];
+      } catch {
+        // Another program has answered, such as a proxy.
+      }
+      if (status === 401 || code === "forbidden") {
+        const secret = this.token?.startsWith("kvq_") ? `the token ${this.token.slice(0, 12)}...` : "the token";
+        const scope = path.endsWith("/items") ? "push" : "work";
+        message +=
+          `; ${url} refuses ${this.token ? secret : "requests without a token"}; get one with 'kvqueue token new NAME` +
+          ` --scope ${scope} --queue ${decodeURIComponent(path.split("/")[0])}', and give it as token or in KVQUEUE_TOKEN`;
+      }
+      return new ApiError(status, code, message, /^\d+$/.test(retryAfter ?? "") ? Number(retryAfter) * 1_000 : undefined);
+    }
+
+    close() {
+      for (const { agent } of this.daemons) agent.destroy();
+    }
+  }
+
+  return { Api, ApiError, TIMEOUT, Unreachable, isTemporary, now };
+}
+
+const { Api, ApiError, TIMEOUT, Unreachable, isTemporary, now } = transport();
+
+/** Extends leases, in a thread of its own that no handler can block. It runs from its text. */
+function extending({ Api, ApiError, TIMEOUT, now }) {
+  const { parentPort, workerData } = require("node:worker_threads");
+  const api = new Api(workerData.daemons);
+  const timers = new Map();
+
+  function schedule(lease, length, pause) {
+    timers.set(lease, setTimeout(extend, pause, lease, length));
+  }
+
+  async function extend(lease, length) {
+    const asked = now();
+    try {
+      const timeout = Math.min(Math.max(2_000, length / 3), TIMEOUT);
+      await api.call(`${workerData.queue}/leases/${lease}/extend`, {}, { timeout });
+      if (!timers.has(lease)) return;
+      parentPort.postMessage({ what: "extended", lease, asked });
+      schedule(lease, length, length / 3);
+    } catch (error) {
+      if (!timers.has(lease)) return;
+      if (error.code === "lease_lost") {
+        parentPort.postMessage({ what: "lost", lease });
+      } else if (error instanceof ApiError && [401, 403].includes(error.status)) {
+        parentPort.postMessage({ what: "refused", status: error.status, code: error.code, message: error.message });
+      } else {
+        parentPort.postMessage({ what: "failed", message: error.message });
+        schedule(lease, length, Math.min(Math.max(100, length / 10), 1_000));
+      }
+    }
+  }
+
+  parentPort.on("message", ({ lease, length }) => {
+    clearTimeout(timers.get(lease));
+    timers.delete(lease);
+    if (length !== undefined) schedule(lease, length, length / 3);
+  });
+}
 
 /** The item failed. It is tried again after some milliseconds, or by the queue's rules. */
 class Retry extends Error {
@@ -29,70 +218,86 @@ class Release extends Error {}
 /** The item failed for good, and becomes a dead letter. */
 class Dead extends Error {}
 
-/** The daemon refused a request. */
-class ApiError extends Error {
-  constructor(status, code, message) {
-    super(`${message} (${status} ${code})`);
-    this.status = status;
-    this.code = code;
+/** The pauses between attempts: none until each daemon was asked, then growing ones. */
+class Pauses {
+  constructor(daemons) {
+    Object.assign(this, { daemons, failures: 0 });
+  }
+
+  next(error) {
+    this.failures++;
+    if (this.failures % this.daemons) return 0;
+    const rounds = this.failures / this.daemons;
+    const pause = Math.min(100 * 2 ** Math.min(rounds - 1, 20), 10_000) * (0.5 + Math.random() / 2);
+    return Math.round(Math.max(pause, Math.min(error.retryAfter ?? 0, RETRY_AFTER)));
   }
 }
 
-/** The API of a daemon for one queue. */
+const daemonsOf = (url, { token = process.env.KVQUEUE_TOKEN, ca } = {}) => ({ urls: [url].flat().map(String), token, ca });
+
+/** The API of a daemon, or of several daemons of one database. After a failure the next daemon is asked. */
 class Client {
-  constructor(url, queue, { token = process.env.KVQUEUE_TOKEN } = {}) {
-    this.base = `${String(new URL(url)).replace(/\/$/, "")}/api/v1/queues/${encodeURIComponent(queue)}`;
-    this.headers = token ? { Authorization: `Bearer ${token}` } : {};
+  #api;
+
+  constructor(url, options) {
+    this.#api = new Api(daemonsOf(url, options));
   }
 
-  /** Sends a request. The daemon's answer as JSON, or an ApiError. */
-  async call(path, body = {}, { timeout = TIMEOUT, signal } = {}) {
-    const limit = AbortSignal.timeout(timeout);
-    const response = await fetch(this.base + path, {
-      method: "POST",
-      headers: { ...this.headers, "Content-Type": "application/json" },
-      body: JSON.stringify(body),
-      signal: signal ? either(signal, limit) : limit,
-    });
-    const text = await response.text();
-    if (response.ok) return text ? JSON.parse(text) : null;
-    let error;
-    try {
-      ({ error } = JSON.parse(text));
-    } catch {
-      // Another program has answered, such as a proxy.
+  /**
+   * Pushes an item, or up to 1000 items in one transaction. They are stored durably when it resolves.
+   *
+   * It tries for `patience`. If the answer is lost, it repeats the push only with an idempotency key.
+   */
+  async push(queue, items, { idempotencyKey, patience = TIMEOUT } = {}) {
+    const body = { items: [items].flat().map(newItem), idempotency_key: idempotencyKey };
+    const pauses = new Pauses(this.#api.daemons.length);
+    const until = now() + patience;
+    for (;;) {
+      try {
+        return await this.#api.call(`${encodeURIComponent(queue)}/items`, body);
+      } catch (error) {
+        const isSafe = idempotencyKey !== undefined || error instanceof Unreachable || error.status === 429;
+        const pause = pauses.next(error);
+        if (!isSafe || !isTemporary(error) || now() + pause > until) throw error;
+        await sleep(pause);
+      }
     }
-    throw error
-      ? new ApiError(response.status, error.code, `${error.message}; ${error.fix}`)
-      : new ApiError(response.status, "unknown", text.slice(0, 200));
   }
 
-  /** Leases items. `lease` is null if nothing is ready. Times are in milliseconds. */
-  async lease({ max = 1, wait = 0, lease, signal } = {}) {
-    const answer = await this.call("/lease", { max, wait_ms: wait, lease_ms: lease }, { timeout: wait + TIMEOUT, signal });
+  /** Leases items. `lease` is null if nothing is ready. */
+  async lease(queue, { max = 1, wait = 0, lease, signal } = {}) {
+    const body = { max, wait_ms: wait, lease_ms: lease };
+    const answer = await this.#api.call(`${encodeURIComponent(queue)}/lease`, body, { timeout: wait + TIMEOUT, signal });
     return { lease: answer.lease, expiresIn: answer.expires_in_ms ?? 0, items: answer.items.map(itemOf) };
   }
 
   /** Extends a lease. */
-  extend(lease, options) {
-    return this.call(`/leases/${lease}/extend`, {}, options);
+  async extend(queue, lease) {
+    await this.#api.call(`${encodeURIComponent(queue)}/leases/${lease}/extend`, {});
   }
 
   /** Says how items of a lease ended. */
-  acknowledge(lease, outcomes, releaseRest = false) {
-    return this.call(`/leases/${lease}/acknowledge`, { outcomes, release_rest: releaseRest });
+  async acknowledge(queue, lease, outcomes, { releaseRest = false } = {}) {
+    const body = { outcomes, release_rest: releaseRest };
+    await this.#api.call(`${encodeURIComponent(queue)}/leases/${lease}/acknowledge`, body);
+  }
+
+  /** Closes idle connections. */
+  close() {
+    this.#api.close();
   }
 }
 
-/** A signal that is aborted with the first of two. */
-function either(first, second) {
-  if (AbortSignal.any) return AbortSignal.any([first, second]);
-  const controller = new AbortController();
-  for (const signal of [first, second]) {
-    if (signal.aborted) controller.abort(signal.reason);
-    else signal.addEventListener("abort", () => controller.abort(signal.reason), { once: true });
+function newItem(item) {
+  const { payload, delay, at, unique, attributes, contentType, traceParent, priority } =
+    typeof item === "string" || item instanceof Uint8Array ? { payload: item } : item;
+  const rest = { unique, attributes, content_type: contentType, trace_parent: traceParent, priority, delay_ms: delay, at: at?.toISOString() };
+  if (typeof payload === "string") return { payload, ...rest };
+  try {
+    return { payload: new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(payload), ...rest };
+  } catch {
+    return { payload_base64: Buffer.from(payload).toString("base64"), ...rest };
   }
-  return controller.signal;
 }
 
 function itemOf({ id, attempt, payload, payload_base64, attributes = {}, content_type, trace_parent }) {
@@ -100,24 +305,18 @@ function itemOf({ id, attempt, payload, payload_base64, attributes = {}, content
   return { id, attempt, payload: bytes, attributes, contentType: content_type, traceParent: trace_parent };
 }
 
-/** Handles an item. Its outcome, as the daemon reads it. */
-async function outcomeOf(handle, item, signal) {
-  try {
-    await handle(item, signal);
-    return { id: item.id, outcome: "done" };
-  } catch (error) {
-    if (error instanceof Retry) {
-      return { id: item.id, outcome: "retry", after_ms: error.after, reason: error.message };
-    }
-    if (error instanceof Release) return { id: item.id, outcome: "release" };
-    if (error instanceof Dead) return { id: item.id, outcome: "dead", reason: error.message };
-    console.error(`item ${item.id} failed:`, error);
-    return { id: item.id, outcome: "retry", reason: String(error) };
-  }
+/** The outcome of a handler that has thrown an error, as a daemon reads it. */
+function outcomeOf(id, error, log) {
+  if (error instanceof Release) return { id, outcome: "release" };
+  const reason = String(error instanceof Retry || error instanceof Dead ? error.message : error).slice(0, LONGEST_REASON);
+  if (error instanceof Dead) return { id, outcome: "dead", reason };
+  if (!(error instanceof Retry)) log(`item ${id} failed`, error);
+  const after = error instanceof Retry ? error.after : undefined;
+  return { id, outcome: "retry", reason, after_ms: after === undefined ? undefined : Math.round(Math.min(Math.max(after, 0), LONGEST_AFTER)) };
 }
 
-const sleep = (milliseconds, signal) =>
-  new Promise((resolve) => {
+function sleep(milliseconds, signal) {
+  return new Promise((resolve) => {
     const over = () => {
       clearTimeout(timer);
       signal?.removeEventListener("abort", over);
@@ -125,122 +324,317 @@ const sleep = (milliseconds, signal) =>
     };
     const timer = setTimeout(over, milliseconds);
     signal?.addEventListener("abort", over);
+    if (signal?.aborted) over();
   });
+}
+
+/** Wakes a loop that waits for something to do. */
+class News {
+  #wake = () => {};
+
+  wait(milliseconds) {
+    return new Promise((resolve) => {
+      const timer = milliseconds === undefined ? undefined : setTimeout(resolve, milliseconds);
+      this.#wake = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+  }
+
+  notify() {
+    this.#wake();
+  }
+}
 
 /** Leases items and handles them, several at a time, until it is stopped. */
 class Worker {
-  /** `concurrency`: how many items are handled at a time. `batch`: the most items of one lease. `lease`: its length in milliseconds. */
-  constructor(url, queue, handle, { concurrency = 1, batch = 10, lease, token } = {}) {
-    this.client = new Client(url, queue, { token });
-    Object.assign(this, { handle, concurrency, batch, length: lease, stopping: new AbortController() });
+  #handle;
+  #options;
+  #queue;
+  #daemons;
+  #log;
+  #client;
+  #acknowledger;
+  #thread;
+  #failure;
+  #stopping = new AbortController();
+  #stoppedAt = 0;
+  #isFetching = true;
+  #room = new News();
+  #outcomes = new News();
+  /** Items that no handler has begun with, each with its lease. */
+  #waiting = [];
+  #running = 0;
+  /** By their ids. A lease has the number of its items that are not acknowledged (`open`), and outcomes to be acknowledged. */
+  #leases = new Map();
+  /** How long a handler takes on average; undefined before the first item. */
+  #average;
+
+  /**
+   * `concurrency` items are handled at a time. `batch` is the most items of a lease; a worker leases as many as it
+   * handles in about a second. `lease` is the length of a lease, by default the queue's. `wait` is how long a
+   * request for items waits at the daemon. `log` gets warnings.
+   */
+  constructor(url, queue, handle, { concurrency = 1, batch = 100, lease, wait = 20_000, token, ca, log = console.warn } = {}) {
+    if (!(concurrency >= 1) || !(batch >= 1 && batch <= 1_000)) {
+      throw new RangeError("concurrency is 1 or more, and batch is 1 to 1000");
+    }
+    this.#handle = handle;
+    this.#options = { concurrency, batch, lease, wait };
+    this.#queue = queue;
+    this.#daemons = daemonsOf(url, { token, ca });
+    this.#log = log;
+    this.#client = new Client(url, { token, ca });
+    this.#acknowledger = new Client(url, { token, ca });
   }
 
-  /** Lets it end: items that are being handled are finished, the others go back. */
+  /** Lets the worker end: running items are finished, and the others go back. */
   stop() {
-    this.stopping.abort();
+    this.#stoppedAt = now();
+    this.#stopping.abort();
+    this.#giveBack();
+    this.#room.notify();
+    this.#outcomes.notify();
   }
 
-  /** Works until it is stopped. Throws an ApiError if the daemon does not let this worker do so. */
+  /** Works until it is stopped. Rejects with an ApiError if the daemon does not let this worker do so. */
   async run() {
-    await Promise.all(Array.from({ length: this.concurrency }, () => this.#loop()));
-    if (this.failure) throw this.failure;
+    this.#startThread();
+    try {
+      await Promise.all([this.#guarded(this.#fetch()), this.#guarded(this.#acknowledge())]);
+      // Only handlers whose leases are lost are left.
+      while (this.#running > 0) await this.#room.wait();
+    } finally {
+      await this.#thread.terminate();
+      this.#client.close();
+      this.#acknowledger.close();
+    }
+    if (this.#failure) throw this.#failure;
   }
 
-  async #loop() {
-    const { signal } = this.stopping;
-    let pause = PAUSES[0];
-    while (!signal.aborted) {
-      let leased;
-      try {
-        leased = await this.client.lease({ max: this.batch, wait: WAIT, lease: this.length, signal });
-      } catch (error) {
-        if (signal.aborted) return;
-        if (error instanceof ApiError && error.status < 500 && ![408, 429].includes(error.status)) {
-          this.failure = error;
-          this.stop();
-          return;
+  async #guarded(loop) {
+    try {
+      await loop;
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
+  /** The worker ends with an error. What it has leased comes back when the leases expire. */
+  #fail(error) {
+    this.#failure ??= error;
+    this.stop();
+    for (const lease of [...this.#leases.values()]) this.#lose(lease);
+  }
+
+  #startThread() {
+    const code = `(${extending})((${transport})())`;
+    const workerData = { daemons: this.#daemons, queue: encodeURIComponent(this.#queue) };
+    this.#thread = new Thread(code, { eval: true, workerData, execArgv: [] });
+    this.#thread.on("error", (error) => this.#fail(error));
+    this.#thread.on("message", (found) => {
+      const lease = this.#leases.get(found.lease);
+      if (found.what === "extended" && lease) lease.deadline = found.asked + lease.length;
+      // If its acknowledgement is under way, the answer says how the lease ended.
+      if (found.what === "lost" && lease && !lease.isEnding) this.#lose(lease, "a lease expired; its items are handled again");
+      if (found.what === "failed") this.#log(`cannot extend a lease: ${found.message}`);
+      if (found.what === "refused") {
+        const error = new ApiError(found.status, found.code, "");
+        error.message = found.message;
+        this.#fail(error);
+      }
+    });
+  }
+
+  async #fetch() {
+    const { signal } = this.#stopping;
+    const { wait, lease: length } = this.#options;
+    const pauses = new Pauses(this.#daemons.urls.length);
+    try {
+      for (;;) {
+        const max = await this.#wanted();
+        if (max === 0) return;
+        const asked = now();
+        let found;
+        try {
+          found = await this.#client.lease(this.#queue, { max, wait, lease: length, signal });
+        } catch (error) {
+          if (signal.aborted) return;
+          if (!isTemporary(error)) throw error;
+          const pause = pauses.next(error);
+          this.#log(`cannot lease items, trying again in ${pause} ms: ${error.message}`);
+          await sleep(pause, signal);
+          continue;
         }
-        console.warn(`the daemon does not answer, trying again in ${pause} ms: ${causeOf(error)}`);
-        await sleep(pause, signal);
-        pause = Math.min(2 * pause, PAUSES[1]);
-        continue;
+        if (found.lease !== null) {
+          pauses.failures = 0;
+          this.#add(found, asked);
+        } else if (now() - asked < Math.min(1_000, Math.max(100, wait / 2))) {
+          // A daemon that stops answers at once.
+          await sleep(Math.max(pauses.next({}), 100), signal);
+        } else {
+          pauses.failures = 0;
+        }
       }
-      pause = PAUSES[0];
-      if (leased.lease) await this.#work(leased);
+    } finally {
+      this.#isFetching = false;
+      this.#outcomes.notify();
     }
   }
 
-  /** Handles the items of a lease one after the other, and extends the lease meanwhile. */
-  async #work({ lease, expiresIn, items }) {
-    const over = new AbortController();
-    const lost = new AbortController();
-    const extending = this.#extend(lease, expiresIn / 3, over.signal, lost);
-    let outcomes = [];
-    let began = Date.now();
-    for (const item of items) {
-      if (this.stopping.signal.aborted || lost.signal.aborted) break;
-      outcomes.push(await outcomeOf(this.handle, item, lost.signal));
-      // The outcomes of long work are not kept back.
-      if (Date.now() - began > 1_000 && item !== items.at(-1)) {
-        await this.#acknowledge(lease, outcomes, false);
-        [outcomes, began] = [[], Date.now()];
-      }
+  /** How many items to lease, when there is room for some. 0 when the worker stops. */
+  async #wanted() {
+    const { concurrency, batch } = this.#options;
+    while (!this.#stopping.signal.aborted) {
+      const average = Math.max(this.#average ?? Infinity, 0.001);
+      const ahead = Math.min(batch, Math.floor((concurrency * AHEAD) / average));
+      const room = Math.max(0, concurrency - this.#running) + ahead;
+      const have = this.#waiting.length;
+      let finished = 0;
+      for (const { outcomes } of this.#leases.values()) finished += outcomes.length;
+      if (finished < UNACKNOWLEDGED && have < room && have * 2 <= room) return Math.min(batch, room - have);
+      await this.#room.wait();
     }
-    over.abort();
-    await extending;
-    if (!lost.signal.aborted) await this.#acknowledge(lease, outcomes, true);
+    return 0;
   }
 
-  async #extend(lease, every, over, lost) {
-    for (;;) {
-      await sleep(every, over);
-      if (over.aborted) return;
+  #add({ lease: id, expiresIn: length, items }, asked) {
+    const lease = { id, length, asked, deadline: asked + length, open: items.length, outcomes: [], since: 0, lost: new AbortController() };
+    this.#leases.set(id, lease);
+    this.#thread.postMessage({ lease: id, length });
+    for (const item of items) this.#waiting.push({ lease, item });
+    if (this.#stopping.signal.aborted) return this.#giveBack();
+    this.#begin();
+    // The running items may take longer than expected.
+    if (this.#waiting.length > 0) setTimeout(() => this.#giveBack(now() - STUCK), STUCK + 1).unref();
+  }
+
+  /** Releases items that no handler has begun with, if they were leased before some time. */
+  #giveBack(before = Infinity) {
+    while (this.#waiting.length > 0 && this.#waiting[0].lease.asked <= before) {
+      const { lease, item } = this.#waiting.shift();
+      if (before !== Infinity) this.#average = Math.max(this.#average ?? 0, STUCK);
+      this.#record(lease, { id: item.id, outcome: "release" });
+    }
+  }
+
+  /** Starts as many handlers as may run. */
+  #begin() {
+    while (this.#running < this.#options.concurrency && this.#waiting.length > 0) {
+      const { lease, item } = this.#waiting.shift();
+      if (now() < lease.deadline) this.#work(lease, item);
+      // Another worker may have it by now.
+      else this.#record(lease, { id: item.id, outcome: "release" });
+    }
+    this.#room.notify();
+  }
+
+  async #work(lease, item) {
+    this.#running++;
+    const began = now();
+    let outcome = { id: item.id, outcome: "done" };
+    try {
+      await this.#handle(item, lease.lost.signal);
+    } catch (error) {
+      outcome = outcomeOf(item.id, error, this.#log);
+    }
+    const took = now() - began;
+    this.#running--;
+    this.#average = this.#average === undefined ? took : this.#average + (took - this.#average) / 8;
+    this.#record(lease, outcome);
+    this.#begin();
+  }
+
+  /** Keeps an outcome to be acknowledged. */
+  #record(lease, outcome) {
+    if (lease.lost.signal.aborted) return;
+    if (lease.outcomes.length === 0) lease.since = now();
+    lease.outcomes.push(outcome);
+    this.#outcomes.notify();
+  }
+
+  /** Forgets a lease. Nobody can acknowledge its items any more. */
+  #lose(lease, why) {
+    if (!this.#leases.delete(lease.id)) return;
+    if (why !== undefined) this.#log(why);
+    this.#thread.postMessage({ lease: lease.id });
+    this.#waiting = this.#waiting.filter((each) => each.lease !== lease);
+    lease.lost.abort();
+    this.#room.notify();
+    this.#outcomes.notify();
+  }
+
+  async #acknowledge() {
+    while (!(this.#stopping.signal.aborted && !this.#isFetching && this.#leases.size === 0)) {
+      let first = Infinity;
+      let ready;
+      for (const lease of this.#leases.values()) {
+        if (lease.outcomes.length === 0) continue;
+        const isWhole = lease.outcomes.length === lease.open;
+        if (isWhole || this.#stopping.signal.aborted || now() - lease.since >= LINGER) ready ??= lease;
+        if (ready === lease) lease.isEnding = isWhole;
+        first = Math.min(first, lease.since);
+      }
+      if (ready) await this.#send(ready, [...ready.outcomes]);
+      else await this.#outcomes.wait(first === Infinity ? undefined : Math.max(0, first + LINGER - now()));
+    }
+  }
+
+  /** Acknowledges outcomes, however often it takes. */
+  async #send(lease, outcomes) {
+    const pauses = new Pauses(this.#daemons.urls.length);
+    const began = now();
+    while (!lease.lost.signal.aborted) {
+      const asked = now();
       try {
-        await this.client.extend(lease, { timeout: Math.max(1_000, every) });
+        await this.#acknowledger.acknowledge(this.#queue, lease.id, outcomes);
+        return this.#acknowledged(lease, outcomes.length, asked);
       } catch (error) {
         if (error.code === "lease_lost") {
-          console.warn("a lease expired; its items are handled again");
-          lost.abort();
-          return;
+          // After a failure: an earlier request may have acknowledged the last items.
+          return this.#lose(lease, pauses.failures === 0 ? "a lease expired; its items are handled again" : undefined);
         }
-        console.warn(`cannot extend a lease: ${causeOf(error)}`);
-      }
-    }
-  }
-
-  async #acknowledge(lease, outcomes, isLast) {
-    for (let attempt = 0, pause = PAUSES[0]; attempt < 8; attempt++, pause = Math.min(2 * pause, PAUSES[1])) {
-      try {
-        await this.client.acknowledge(lease, outcomes, isLast);
-        return;
-      } catch (error) {
-        if (error.code === "lease_lost") {
-          // After a failure, the call before may have acknowledged the last items.
-          if (attempt === 0) console.warn("a lease expired before its items were acknowledged; they are handled again");
-          return;
+        if ([401, 403].includes(error.status)) throw error;
+        const isLate = this.#stopping.signal.aborted && asked - Math.max(began, this.#stoppedAt) > STOP_PATIENCE;
+        if (isLate || !isTemporary(error)) {
+          return this.#lose(lease, `cannot acknowledge ${outcomes.length} items; they are handled again: ${error.message}`);
         }
-        console.warn(`cannot acknowledge, trying again in ${pause} ms: ${causeOf(error)}`);
+        const pause = pauses.next(error);
+        this.#log(`cannot acknowledge, trying again in ${pause} ms: ${error.message}`);
         await sleep(pause);
       }
     }
   }
-}
 
-/** What `fetch` says of a failed connection is in its cause. */
-function causeOf(error) {
-  return error.cause?.message || error.message;
-}
-
-/** Handles the items of a queue until SIGTERM or SIGINT. The options are those of Worker. */
-async function work(url, queue, handle, options) {
-  const worker = new Worker(url, queue, handle, options);
-  const stop = () => worker.stop();
-  process.once("SIGTERM", stop).once("SIGINT", stop);
-  try {
-    await worker.run();
-  } finally {
-    process.off("SIGTERM", stop).off("SIGINT", stop);
+  #acknowledged(lease, count, asked) {
+    lease.open -= count;
+    lease.outcomes.splice(0, count);
+    lease.since = now();
+    lease.deadline = asked + lease.length;
+    if (lease.open === 0 && this.#leases.delete(lease.id)) this.#thread.postMessage({ lease: lease.id });
+    this.#room.notify();
   }
 }
 
-module.exports = { ApiError, Client, Dead, Release, Retry, Worker, outcomeOf, work };
+/**
+ * Handles the items of a queue until SIGTERM or SIGINT. The options are those of Worker.
+ *
+ * The first signal lets running items finish and gives the others back. A second one ends the program at once.
+ */
+async function work(url, queue, handle, options) {
+  const worker = new Worker(url, queue, handle, options);
+  const release = () => process.off("SIGTERM", stop).off("SIGINT", stop);
+  const stop = () => {
+    release();
+    worker.stop();
+  };
+  process.on("SIGTERM", stop).on("SIGINT", stop);
+  try {
+    await worker.run();
+  } finally {
+    release();
+  }
+}
+
+module.exports = { ApiError, Client, Dead, Release, Retry, Unreachable, Worker, work };

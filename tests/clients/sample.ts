@@ -1,0 +1,28 @@
+// The types of clients/node, as a program uses them. 45-clients checks it, and does not run it.
+import { ApiError, Client, Dead, Release, Retry, Worker, work } from "kvqueue-worker";
+import type { Handler, Item, NewItem, Options, Pushed } from "kvqueue-worker";
+
+const options: Options = { concurrency: 4, batch: 10, lease: 30_000, wait: 1_000, token: "t", ca: "pem", log: (message) => message };
+
+const handle: Handler = async (item: Item, signal) => {
+  const text: string = item.payload.toString();
+  if (signal.aborted) throw new Release();
+  if (item.attempt > 2 || item.attributes["kind"] === "x") throw new Dead(text);
+  throw new Retry("later", { after: 1_000 });
+};
+
+export async function main(): Promise<Pushed> {
+  const client = new Client(["http://127.0.0.1:7420", new URL("http://127.0.0.2:7420")], { token: "t" });
+  const item: NewItem = { payload: new Uint8Array(1), delay: 1_000, unique: "u", attributes: { customer: "ann" } };
+  const pushed = await client.push("emails", [item, "text"], { idempotencyKey: "k" });
+  const { lease, items } = await client.lease("emails", { max: 2 });
+  if (lease !== null) await client.acknowledge("emails", lease, items.map(({ id }) => ({ id, outcome: "done" })));
+  const worker = new Worker("unix:/run/kvqueue/http.sock", "emails", handle, options);
+  worker.stop();
+  await work("http://127.0.0.1:7420", "emails", (each) => console.log(each.id)).catch((error) => {
+    if (error instanceof ApiError) console.log(error.status, error.code);
+  });
+  // @ts-expect-error: times are numbers.
+  new Worker("http://127.0.0.1:7420", "emails", handle, { lease: "30s" });
+  return pushed;
+}

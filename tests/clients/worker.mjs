@@ -1,0 +1,47 @@
+/** The program of the tests for Node: the protocol is in test_clients.py. */
+import { readFileSync } from "node:fs";
+import { ApiError, Client, Dead, Release, Retry, work } from "../../clients/node/kvqueue-worker.js";
+
+const { URLS, QUEUE, CONCURRENCY, BATCH, LEASE, WAIT, CA_FILE } = process.env;
+const ca = CA_FILE ? readFileSync(CA_FILE) : undefined;
+const seen = new Set();
+const sleep = (seconds) => new Promise((resolve) => setTimeout(resolve, seconds * 1_000));
+
+async function handle(item) {
+  const wanted = JSON.parse(item.payload);
+  console.log("begin", wanted.n, item.attempt);
+  if (wanted.sleep) await sleep(wanted.sleep);
+  const until = Date.now() + (wanted.block ?? 0) * 1_000;
+  while (Date.now() < until);
+  const isFirst = !seen.has(wanted.n);
+  seen.add(wanted.n);
+  if (wanted.do === "dead") throw new Dead("never");
+  if (wanted.do === "fail") throw new RangeError("always");
+  if (wanted.do === "retry" && isFirst) throw new Retry("once more", { after: 0 });
+  if (wanted.do === "release" && isFirst) throw new Release();
+  console.log("end", wanted.n, item.attempt);
+}
+
+async function push() {
+  const wanted = JSON.parse(readFileSync(0));
+  const items = wanted.items.map(({ content_type, delay, ...item }) => ({
+    ...item,
+    contentType: content_type,
+    delay: delay && delay * 1_000,
+  }));
+  const client = new Client(URLS.split(" "), { ca });
+  console.log(JSON.stringify(await client.push(wanted.queue, items, { idempotencyKey: wanted.key })));
+  client.close();
+}
+
+const number = (text, unit = 1) => (text === undefined ? undefined : Number(text) * unit);
+const options = { concurrency: number(CONCURRENCY), batch: number(BATCH), lease: number(LEASE, 1_000), wait: number(WAIT, 1_000), ca };
+
+try {
+  if (process.argv[2] === "push") await push();
+  else await work(URLS.split(" "), QUEUE, handle, options);
+} catch (error) {
+  if (!(error instanceof ApiError)) throw error;
+  console.error(`refused: ${error.message}`);
+  process.exitCode = 1;
+}
