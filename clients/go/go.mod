@@ -1,0 +1,3 @@
+module kvqueue.example/kvqueue
+
+go 1.19

@@ -1,0 +1,991 @@
+// Package kvqueue has workers and pushes for kvqueue over HTTP: one file, no dependencies, Go 1.19 and later.
+//
+//	err := kvqueue.Work(ctx, kvqueue.Config{URLs: []string{"http://127.0.0.1:7420"}, Queue: "emails"},
+//		func(ctx context.Context, item *kvqueue.Item) error {
+//			fmt.Println(string(item.Payload))
+//			return nil
+//		})
+//
+// docs/clients/go.md of kvqueue is the page about it.
+package kvqueue
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"math/rand"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+)
+
+const (
+	// How long a daemon may take to accept a connection, and to answer a request.
+	connectTimeout, requestTimeout = 5 * time.Second, 30 * time.Second
+	// The first and the longest pause after failures; the longest pause that a daemon may ask for.
+	firstPause, longestPause, longestRetryAfter = 100 * time.Millisecond, 10 * time.Second, time.Minute
+	// How long outcomes wait for others of their lease, so that one request acknowledges them together.
+	linger = 50 * time.Millisecond
+	// A worker leases items ahead: as many as it handles in this time, by the average of the last ones.
+	ahead = time.Second
+	// Items that were leased ahead go back if their handling has not begun by then.
+	stuck = 5 * time.Second
+	// The most finished items that wait for their acknowledgement. With more, nothing is leased.
+	unacknowledged = 1000
+	// How long a worker that stops tries to acknowledge.
+	stopPatience = 30 * time.Second
+	// The longest answer and the longest reason in bytes.
+	longestAnswer, longestReason = 256 << 20, 1000
+	// The longest pause before a retry: a year.
+	longestAfter = 365 * 24 * time.Hour
+)
+
+// APIError says that a daemon refused a request. Code is one of the table in docs/API.md.
+type APIError struct {
+	Status     int
+	Code       string
+	Message    string
+	RetryAfter time.Duration
+}
+
+func (e *APIError) Error() string { return fmt.Sprintf("%s (%d %s)", e.Message, e.Status, e.Code) }
+
+// isTemporary says whether another attempt, or another daemon, may help.
+func isTemporary(err error) bool {
+	var refused *APIError
+	if errors.As(err, &refused) {
+		return refused.Status == http.StatusRequestTimeout || refused.Status == http.StatusTooManyRequests || refused.Status >= 500
+	}
+	return true
+}
+
+func isLost(err error) bool {
+	var refused *APIError
+	return errors.As(err, &refused) && refused.Code == "lease_lost"
+}
+
+func isDenied(err error) bool {
+	var refused *APIError
+	return errors.As(err, &refused) && (refused.Status == http.StatusUnauthorized || refused.Status == http.StatusForbidden)
+}
+
+// isUnsent says that there is no connection to the daemon, or that it was too busy: nothing was done.
+func isUnsent(err error) bool {
+	var network *net.OpError
+	if errors.As(err, &network) && network.Op == "dial" {
+		return true
+	}
+	var refused *APIError
+	return errors.As(err, &refused) && refused.Status == http.StatusTooManyRequests
+}
+
+// Item is an item to be handled.
+type Item struct {
+	ID          string
+	Attempt     int
+	Payload     []byte
+	Attributes  map[string]string
+	ContentType string
+	TraceParent string
+}
+
+// UnmarshalJSON reads an item of a daemon's answer.
+func (item *Item) UnmarshalJSON(text []byte) error {
+	var found struct {
+		ID          string            `json:"id"`
+		Attempt     int               `json:"attempt"`
+		Payload     *string           `json:"payload"`
+		Bytes       []byte            `json:"payload_base64"`
+		Attributes  map[string]string `json:"attributes"`
+		ContentType string            `json:"content_type"`
+		TraceParent string            `json:"trace_parent"`
+	}
+	if err := json.Unmarshal(text, &found); err != nil {
+		return err
+	}
+	*item = Item{found.ID, found.Attempt, found.Bytes, found.Attributes, found.ContentType, found.TraceParent}
+	if found.Payload != nil {
+		item.Payload = []byte(*found.Payload)
+	}
+	return nil
+}
+
+// NewItem is an item to be pushed. Unique is its unique key.
+type NewItem struct {
+	Payload     []byte
+	Delay       time.Duration
+	At          time.Time
+	Unique      string
+	Attributes  map[string]string
+	ContentType string
+	TraceParent string
+	Priority    int64
+}
+
+// MarshalJSON writes the item as a daemon reads it.
+func (item NewItem) MarshalJSON() ([]byte, error) {
+	found := map[string]any{}
+	if utf8.Valid(item.Payload) {
+		found["payload"] = string(item.Payload)
+	} else {
+		found["payload_base64"] = item.Payload
+	}
+	if item.Delay > 0 {
+		found["delay_ms"] = item.Delay.Milliseconds()
+	}
+	if !item.At.IsZero() {
+		found["at"] = item.At.UTC().Format(time.RFC3339Nano)
+	}
+	if item.Attributes != nil {
+		found["attributes"] = item.Attributes
+	}
+	if item.Priority != 0 {
+		found["priority"] = item.Priority
+	}
+	for name, value := range map[string]string{"unique": item.Unique, "content_type": item.ContentType, "trace_parent": item.TraceParent} {
+		if value != "" {
+			found[name] = value
+		}
+	}
+	return json.Marshal(found)
+}
+
+// Pushed is what came of a push: how many items were added, and of each its id and effect ("added", "duplicate",
+// "repeated"). Already says that a push with this idempotency key was done before.
+type Pushed struct {
+	Pushed  int      `json:"pushed"`
+	IDs     []string `json:"ids"`
+	Effects []string `json:"effects"`
+	Already bool     `json:"already"`
+}
+
+// Outcome is how a worker ends an item of a lease.
+type Outcome struct {
+	ID      string `json:"id"`
+	Outcome string `json:"outcome"`
+	Reason  string `json:"reason,omitempty"`
+	AfterMS *int64 `json:"after_ms,omitempty"`
+}
+
+// ending is an error that a handler returns to end an item in a certain way.
+type ending struct {
+	outcome, reason string
+	after           *time.Duration
+}
+
+func (e *ending) Error() string { return e.outcome + ": " + e.reason }
+
+// Retry is the error of an item that failed: it is tried again by the queue's rules. Any other error does the same.
+func Retry(reason string) error { return &ending{outcome: "retry", reason: reason} }
+
+// RetryAfter is the error of an item that failed and is tried again after a pause.
+func RetryAfter(after time.Duration, reason string) error {
+	return &ending{outcome: "retry", reason: reason, after: &after}
+}
+
+// Release is the error of an item that goes back to the queue. The attempt does not count.
+func Release() error { return &ending{outcome: "release"} }
+
+// Dead is the error of an item that failed for good. It becomes a dead letter.
+func Dead(reason string) error { return &ending{outcome: "dead", reason: reason} }
+
+func outcomeOf(id string, err error) Outcome {
+	if err == nil {
+		return Outcome{ID: id, Outcome: "done"}
+	}
+	var wanted *ending
+	if !errors.As(err, &wanted) {
+		wanted = &ending{outcome: "retry", reason: err.Error()}
+	}
+	found := Outcome{ID: id, Outcome: wanted.outcome, Reason: wanted.reason}
+	if len(found.Reason) > longestReason {
+		found.Reason = strings.ToValidUTF8(found.Reason[:longestReason], "")
+	}
+	if wanted.after != nil {
+		after := *wanted.after
+		if after < 0 {
+			after = 0
+		} else if after > longestAfter {
+			after = longestAfter
+		}
+		millis := after.Milliseconds()
+		found.AfterMS = &millis
+	}
+	return found
+}
+
+// Client is the API of a daemon, or of several daemons of one database. After a failure it asks the next daemon.
+// It may be used by many goroutines.
+type Client struct {
+	token   string
+	daemons []daemon
+	mutex   sync.Mutex
+	turn    int
+}
+
+type daemon struct {
+	url, base string
+	http      *http.Client
+}
+
+// NewClient makes a client. URLs are such as http://127.0.0.1:7420, https://HOST or unix:/run/kvqueue/http.sock. The
+// token is by default the one in KVQUEUE_TOKEN. TLS is for https; without it, the system's authorities are trusted.
+func NewClient(urls []string, token string, settings *tls.Config) (*Client, error) {
+	if len(urls) == 0 {
+		return nil, errors.New("there is no URL of a daemon")
+	}
+	if token == "" {
+		token = os.Getenv("KVQUEUE_TOKEN")
+	}
+	client := &Client{token: token}
+	for _, text := range urls {
+		found, err := newDaemon(text, settings)
+		if err != nil {
+			return nil, err
+		}
+		client.daemons = append(client.daemons, found)
+	}
+	return client, nil
+}
+
+func newDaemon(text string, settings *tls.Config) (daemon, error) {
+	dialer := &net.Dialer{Timeout: connectTimeout}
+	transport := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, TLSClientConfig: settings,
+		TLSHandshakeTimeout: connectTimeout, MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute,
+	}
+	base := strings.TrimRight(text, "/")
+	parsed, err := url.Parse(text)
+	switch {
+	case err == nil && parsed.Scheme == "unix":
+		path := strings.TrimPrefix(text, "unix:")
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "unix", path)
+		}
+		transport.Proxy = nil
+		base = "http://localhost"
+	case err != nil || (parsed.Scheme != "http" && parsed.Scheme != "https") || parsed.Host == "":
+		return daemon{}, fmt.Errorf("%q is not the URL of a daemon, such as http://127.0.0.1:7420 or unix:/run/kvqueue/http.sock", text)
+	}
+	noRedirects := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return daemon{text, base, &http.Client{Transport: transport, CheckRedirect: noRedirects}}, nil
+}
+
+// call sends one request to the daemon whose turn it is. After a failure it is the next one's turn.
+func (c *Client) call(ctx context.Context, timeout time.Duration, path string, body, answer any) error {
+	c.mutex.Lock()
+	turn := c.turn
+	c.mutex.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err := c.exchange(ctx, c.daemons[turn], path, body, answer)
+	if err != nil && isTemporary(err) {
+		c.mutex.Lock()
+		if c.turn == turn {
+			c.turn = (turn + 1) % len(c.daemons)
+		}
+		c.mutex.Unlock()
+	}
+	return err
+}
+
+func (c *Client) exchange(ctx context.Context, to daemon, path string, body, answer any) error {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, to.base+"/api/v1/queues/"+path, bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	if c.token != "" {
+		request.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	response, err := to.http.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	found, err := io.ReadAll(io.LimitReader(response.Body, longestAnswer))
+	if err != nil {
+		return err
+	}
+	if response.StatusCode/100 == 2 {
+		return json.Unmarshal(found, answer)
+	}
+	return c.refusal(response, found, to.url, path)
+}
+
+func (c *Client) refusal(response *http.Response, text []byte, daemon, path string) error {
+	var found struct {
+		Error *struct{ Code, Message, Fix string }
+	}
+	refused := &APIError{Status: response.StatusCode, Code: "unknown"}
+	if json.Unmarshal(text, &found) == nil && found.Error != nil {
+		refused.Code, refused.Message = found.Error.Code, found.Error.Message+"; "+found.Error.Fix
+	} else {
+		// Another program has answered, such as a proxy.
+		refused.Message = fmt.Sprintf("%.200s", text)
+	}
+	if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil && seconds >= 0 {
+		refused.RetryAfter = time.Duration(seconds) * time.Second
+	}
+	if refused.Status == http.StatusUnauthorized || refused.Code == "forbidden" {
+		token, scope := "requests without a token", "work"
+		if strings.HasPrefix(c.token, "kvq_") {
+			token = fmt.Sprintf("the token %.12s...", c.token)
+		} else if c.token != "" {
+			token = "the token"
+		}
+		if strings.HasSuffix(path, "/items") {
+			scope = "push"
+		}
+		queue, _ := url.PathUnescape(strings.Split(path, "/")[0])
+		refused.Message += fmt.Sprintf("; %s refuses %s; get one with 'kvqueue token new NAME --scope %s --queue %s', "+
+			"and give it as Token or in KVQUEUE_TOKEN", daemon, token, scope, queue)
+	}
+	return refused
+}
+
+// pauses are those between attempts: none until each daemon was asked, then growing ones.
+type pauses struct{ daemons, failures int }
+
+func (p *pauses) next(err error) time.Duration {
+	p.failures++
+	if p.failures%p.daemons != 0 {
+		return 0
+	}
+	pause := longestPause
+	if rounds := p.failures / p.daemons; rounds < 8 {
+		pause = firstPause << (rounds - 1)
+	}
+	if pause > longestPause {
+		pause = longestPause
+	}
+	pause = pause/2 + time.Duration(rand.Int63n(int64(pause/2)))
+	var refused *APIError
+	if errors.As(err, &refused) && refused.RetryAfter > pause {
+		pause = refused.RetryAfter
+		if pause > longestRetryAfter {
+			pause = longestRetryAfter
+		}
+	}
+	return pause
+}
+
+// sleep returns early if the context ends.
+func sleep(ctx context.Context, pause time.Duration) {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// Push pushes up to 1000 items in one transaction. They are stored durably when it returns. The idempotency key may
+// be empty.
+//
+// It tries until the context ends, for 30 s at most. If the answer is lost, it repeats the push only with an idempotency key.
+func (c *Client) Push(ctx context.Context, queue string, items []NewItem, idempotencyKey string) (Pushed, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	body := struct {
+		Items []NewItem `json:"items"`
+		Key   string    `json:"idempotency_key,omitempty"`
+	}{items, idempotencyKey}
+	between := pauses{daemons: len(c.daemons)}
+	for {
+		var pushed Pushed
+		err := c.call(ctx, requestTimeout, url.PathEscape(queue)+"/items", body, &pushed)
+		if err == nil {
+			return pushed, nil
+		}
+		isSafe := idempotencyKey != "" || isUnsent(err)
+		if !isSafe || !isTemporary(err) || ctx.Err() != nil {
+			return Pushed{}, err
+		}
+		sleep(ctx, between.next(err))
+		if ctx.Err() != nil {
+			return Pushed{}, err
+		}
+	}
+}
+
+// Leased is what a request for items returns. ID is empty if nothing was ready.
+type Leased struct {
+	ID        string  `json:"lease"`
+	ExpiresMS int64   `json:"expires_in_ms"`
+	Items     []*Item `json:"items"`
+}
+
+// Lease leases up to max items. It waits for them at the daemon. A lease of zero is as long as the queue's.
+func (c *Client) Lease(ctx context.Context, queue string, max int, wait, lease time.Duration) (Leased, error) {
+	body := struct {
+		Max   int   `json:"max"`
+		Wait  int64 `json:"wait_ms"`
+		Lease int64 `json:"lease_ms,omitempty"`
+	}{max, wait.Milliseconds(), lease.Milliseconds()}
+	var found Leased
+	err := c.call(ctx, wait+requestTimeout, url.PathEscape(queue)+"/lease", body, &found)
+	return found, err
+}
+
+// Extend extends a lease.
+func (c *Client) Extend(ctx context.Context, queue, lease string) error {
+	var found struct{}
+	return c.call(ctx, requestTimeout, url.PathEscape(queue)+"/leases/"+lease+"/extend", struct{}{}, &found)
+}
+
+// Acknowledge says how items of a lease ended. With releaseRest, all others go back.
+func (c *Client) Acknowledge(ctx context.Context, queue, lease string, outcomes []Outcome, releaseRest bool) error {
+	body := struct {
+		Outcomes    []Outcome `json:"outcomes"`
+		ReleaseRest bool      `json:"release_rest"`
+	}{outcomes, releaseRest}
+	var found struct{}
+	return c.call(ctx, requestTimeout, url.PathEscape(queue)+"/leases/"+lease+"/acknowledge", body, &found)
+}
+
+// Close closes idle connections.
+func (c *Client) Close() {
+	for _, each := range c.daemons {
+		each.http.CloseIdleConnections()
+	}
+}
+
+// Config is what a worker needs. URLs and Queue have to be set.
+type Config struct {
+	// Token and TLS are those of NewClient.
+	URLs  []string
+	Token string
+	TLS   *tls.Config
+	Queue string
+	// Concurrency is how many items are handled at a time: 1 by default.
+	Concurrency int
+	// Batch is the most items of a lease, 1 to 1000: 100 by default. A worker leases as many as it handles in about a second.
+	Batch int
+	// Lease is the length of a lease: by default the queue's.
+	Lease time.Duration
+	// Wait is how long a request for items waits at the daemon: 20 s by default.
+	Wait time.Duration
+	// Logf gets warnings: log.Printf by default.
+	Logf func(format string, arguments ...any)
+}
+
+// Handler handles an item. An error is a retry, unless it is one of Retry, RetryAfter, Release or Dead. The context ends
+// if the lease is lost: then another worker handles the item, and this outcome does not count.
+type Handler func(ctx context.Context, item *Item) error
+
+// Work handles the items of a queue until the context ends: then running items are finished, and the others go back.
+// Its error is an *APIError if the daemon does not let this worker do so.
+func Work(ctx context.Context, config Config, handle Handler) error {
+	if config.Concurrency == 0 {
+		config.Concurrency = 1
+	}
+	if config.Batch == 0 {
+		config.Batch = 100
+	}
+	if config.Wait == 0 {
+		config.Wait = 20 * time.Second
+	}
+	if config.Logf == nil {
+		config.Logf = log.Printf
+	}
+	if config.Concurrency < 1 || config.Batch < 1 || config.Batch > 1000 {
+		return errors.New("Concurrency is 1 or more, and Batch is 1 to 1000")
+	}
+	client, err := NewClient(config.URLs, config.Token, config.TLS)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	w := &worker{
+		Config: config, client: client, handle: handle, base: detached{ctx}, leases: map[string]*lease{}, isFetching: true,
+		average: -1, room: make(chan struct{}, 1), extensions: make(chan struct{}, 1), outcomes: make(chan struct{}, 1),
+	}
+	w.stopping, w.stop = context.WithCancel(ctx)
+	defer w.stop()
+	return w.run()
+}
+
+// detached has the values of a context, and goes on after its end.
+type detached struct{ context.Context }
+
+func (detached) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (detached) Done() <-chan struct{}       { return nil }
+func (detached) Err() error                  { return nil }
+
+// lease has items that are not acknowledged. The worker's mutex guards it.
+type lease struct {
+	id                               string
+	length                           time.Duration
+	began, deadline, extendAt, since time.Time
+	open                             int
+	outcomes                         []Outcome
+	// The acknowledgement under way ends it.
+	isEnding bool
+	// Ends when the lease is lost.
+	ctx  context.Context
+	lose context.CancelFunc
+}
+
+// extended: the daemon has extended it, after asked. So it does not end before the deadline.
+func (l *lease) extended(asked time.Time) {
+	l.deadline, l.extendAt = asked.Add(l.length), asked.Add(l.length/3)
+}
+
+type waiting struct {
+	lease *lease
+	item  *Item
+}
+
+// worker leases items, extends leases and acknowledges outcomes, each in a goroutine of its own.
+type worker struct {
+	Config
+	client   *Client
+	handle   Handler
+	base     context.Context
+	stopping context.Context
+	stop     context.CancelFunc
+	// Wake the three goroutines.
+	room, extensions, outcomes chan struct{}
+	handlers                   sync.WaitGroup
+
+	mutex      sync.Mutex
+	failure    error
+	isFetching bool
+	stoppedAt  time.Time
+	// Items that no handler has begun with.
+	waiting []waiting
+	running int
+	leases  map[string]*lease
+	// How long a handler takes on average; negative before the first item.
+	average time.Duration
+}
+
+func wake(news chan struct{}) {
+	select {
+	case news <- struct{}{}:
+	default:
+	}
+}
+
+// wait waits for news, or for a time unless it is zero.
+func wait(news chan struct{}, until time.Time) {
+	if until.IsZero() {
+		<-news
+		return
+	}
+	timer := time.NewTimer(time.Until(until))
+	defer timer.Stop()
+	select {
+	case <-news:
+	case <-timer.C:
+	}
+}
+
+func (w *worker) wakeAll() {
+	wake(w.room)
+	wake(w.extensions)
+	wake(w.outcomes)
+}
+
+func (w *worker) run() error {
+	var loops sync.WaitGroup
+	for _, loop := range []func() error{w.fetch, w.extend, w.acknowledge} {
+		loops.Add(1)
+		go func(loop func() error) {
+			defer loops.Done()
+			if err := loop(); err != nil {
+				w.fail(err)
+			}
+		}(loop)
+	}
+	<-w.stopping.Done()
+	w.mutex.Lock()
+	w.stoppedAt = time.Now()
+	w.giveBack(time.Time{})
+	w.wakeAll()
+	w.mutex.Unlock()
+	loops.Wait()
+	w.handlers.Wait()
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	return w.failure
+}
+
+// fail ends the worker with an error. What it has leased comes back when the leases expire.
+func (w *worker) fail(err error) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	if w.failure == nil {
+		w.failure = err
+	}
+	w.stop()
+	for _, each := range w.leases {
+		w.lose(each)
+	}
+}
+
+func (w *worker) fetch() error {
+	defer func() {
+		w.mutex.Lock()
+		w.isFetching = false
+		w.wakeAll()
+		w.mutex.Unlock()
+	}()
+	between := pauses{daemons: len(w.URLs)}
+	for {
+		max := w.wanted()
+		if max == 0 {
+			return nil
+		}
+		asked := time.Now()
+		found, err := w.client.Lease(w.stopping, w.Queue, max, w.Wait, w.Lease)
+		switch {
+		case err != nil && w.stopping.Err() != nil:
+			return nil
+		case err != nil && !isTemporary(err):
+			return err
+		case err != nil:
+			pause := between.next(err)
+			w.Logf("kvqueue: cannot lease items, trying again in %s: %v", pause.Round(time.Millisecond), err)
+			sleep(w.stopping, pause)
+		case found.ID != "":
+			between.failures = 0
+			w.add(found, asked)
+		case time.Since(asked) < time.Second && time.Since(asked) < w.Wait/2+firstPause:
+			// A daemon that stops answers at once.
+			pause := between.next(nil)
+			if pause < firstPause {
+				pause = firstPause
+			}
+			sleep(w.stopping, pause)
+		default:
+			between.failures = 0
+		}
+	}
+}
+
+// wanted says how many items to lease, when there is room for some: 0 when the worker stops.
+func (w *worker) wanted() int {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	for w.stopping.Err() == nil {
+		room, finished, have := 0, 0, len(w.waiting)
+		if w.average >= 0 {
+			room = int(time.Duration(w.Concurrency) * ahead / (w.average + time.Microsecond))
+			if room > w.Batch {
+				room = w.Batch
+			}
+		}
+		if w.running < w.Concurrency {
+			room += w.Concurrency - w.running
+		}
+		for _, each := range w.leases {
+			finished += len(each.outcomes)
+		}
+		if finished < unacknowledged && have < room && have*2 <= room {
+			if room-have > w.Batch {
+				return w.Batch
+			}
+			return room - have
+		}
+		w.mutex.Unlock()
+		wait(w.room, time.Time{})
+		w.mutex.Lock()
+	}
+	return 0
+}
+
+func (w *worker) add(found Leased, asked time.Time) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	added := &lease{id: found.ID, length: time.Duration(found.ExpiresMS) * time.Millisecond, began: asked, open: len(found.Items)}
+	added.extended(asked)
+	added.ctx, added.lose = context.WithCancel(w.base)
+	w.leases[found.ID] = added
+	for _, item := range found.Items {
+		w.waiting = append(w.waiting, waiting{added, item})
+	}
+	if w.stopping.Err() != nil {
+		w.giveBack(time.Time{})
+	}
+	w.begin()
+	wake(w.extensions)
+}
+
+// giveBack releases items that no handler has begun with, if they were leased before some time. The mutex is held.
+func (w *worker) giveBack(before time.Time) {
+	for len(w.waiting) > 0 && (before.IsZero() || w.waiting[0].lease.began.Before(before)) {
+		first := w.waiting[0]
+		w.waiting = w.waiting[1:]
+		w.record(first.lease, Outcome{ID: first.item.ID, Outcome: "release"})
+	}
+}
+
+// begin starts as many handlers as may run. The mutex is held.
+func (w *worker) begin() {
+	for w.running < w.Concurrency && len(w.waiting) > 0 {
+		first := w.waiting[0]
+		w.waiting = w.waiting[1:]
+		if time.Now().After(first.lease.deadline) {
+			// Another worker may have it by now.
+			w.record(first.lease, Outcome{ID: first.item.ID, Outcome: "release"})
+			continue
+		}
+		w.running++
+		w.handlers.Add(1)
+		go w.work(first.lease, first.item)
+	}
+	wake(w.room)
+}
+
+func (w *worker) work(its *lease, item *Item) {
+	defer w.handlers.Done()
+	began := time.Now()
+	err := w.call(its.ctx, item)
+	took := time.Since(began)
+	var wanted *ending
+	if err != nil && !errors.As(err, &wanted) {
+		w.Logf("kvqueue: item %s failed: %v", item.ID, err)
+	}
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	w.running--
+	if w.average < 0 {
+		w.average = took
+	} else {
+		w.average += (took - w.average) / 8
+	}
+	w.record(its, outcomeOf(item.ID, err))
+	w.begin()
+}
+
+// call runs the handler. A panic is its error.
+func (w *worker) call(ctx context.Context, item *Item) (err error) {
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			err = fmt.Errorf("panic: %v", panicked)
+		}
+	}()
+	return w.handle(ctx, item)
+}
+
+// record keeps an outcome to be acknowledged. The mutex is held.
+func (w *worker) record(its *lease, outcome Outcome) {
+	if its.ctx.Err() != nil {
+		return
+	}
+	if len(its.outcomes) == 0 {
+		its.since = time.Now()
+	}
+	its.outcomes = append(its.outcomes, outcome)
+	wake(w.outcomes)
+}
+
+// extend extends leases.
+func (w *worker) extend() error {
+	for {
+		due := w.nextToExtend()
+		if due == nil {
+			return nil
+		}
+		asked := time.Now()
+		timeout := due.length / 3
+		if timeout < 2*time.Second {
+			timeout = 2 * time.Second
+		}
+		ctx, cancel := context.WithTimeout(due.ctx, timeout)
+		err := w.client.Extend(ctx, w.Queue, due.id)
+		cancel()
+		if isDenied(err) {
+			return err
+		}
+		w.mutex.Lock()
+		switch {
+		case err == nil:
+			due.extended(asked)
+		case isLost(err) && due.isEnding:
+			// The answer to its acknowledgement is on its way, and says how it ended.
+			due.extendAt = asked.Add(longestAfter)
+		case isLost(err):
+			w.lost(due, "a lease expired; its items are handled again")
+		case due.ctx.Err() == nil:
+			w.Logf("kvqueue: cannot extend a lease: %v", err)
+			pause := due.length / 10
+			if pause > time.Second {
+				pause = time.Second
+			}
+			due.extendAt = time.Now().Add(pause)
+		}
+		w.mutex.Unlock()
+	}
+}
+
+// nextToExtend is a lease whose time has come; nil when the worker has stopped.
+func (w *worker) nextToExtend() *lease {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	for !w.isOver() {
+		now := time.Now()
+		if len(w.waiting) > 0 && !w.waiting[0].lease.began.After(now.Add(-stuck)) {
+			// The running items take longer than expected.
+			if w.average < stuck {
+				w.average = stuck
+			}
+			w.giveBack(now.Add(time.Millisecond - stuck))
+		}
+		var next *lease
+		var until time.Time
+		for _, each := range w.leases {
+			if next == nil || each.extendAt.Before(next.extendAt) {
+				next, until = each, each.extendAt
+			}
+		}
+		if next != nil && !next.extendAt.After(now) {
+			return next
+		}
+		if len(w.waiting) > 0 {
+			if late := w.waiting[0].lease.began.Add(stuck); until.IsZero() || late.Before(until) {
+				until = late
+			}
+		}
+		w.mutex.Unlock()
+		wait(w.extensions, until)
+		w.mutex.Lock()
+	}
+	return nil
+}
+
+// isOver: nothing is leased any more. The mutex is held.
+func (w *worker) isOver() bool {
+	return w.stopping.Err() != nil && !w.isFetching && len(w.leases) == 0
+}
+
+// lose forgets a lease. Nobody can acknowledge its items any more. The mutex is held.
+func (w *worker) lose(its *lease) {
+	delete(w.leases, its.id)
+	its.lose()
+	var left []waiting
+	for _, each := range w.waiting {
+		if each.lease != its {
+			left = append(left, each)
+		}
+	}
+	w.waiting = left
+	w.wakeAll()
+}
+
+// lost says why a lease is lost. The mutex is held.
+func (w *worker) lost(its *lease, why string) {
+	if w.leases[its.id] == its {
+		w.Logf("kvqueue: %s", why)
+		w.lose(its)
+	}
+}
+
+// acknowledge acknowledges outcomes.
+func (w *worker) acknowledge() error {
+	for {
+		its, outcomes := w.nextOutcomes()
+		if its == nil {
+			return nil
+		}
+		if err := w.send(its, outcomes); err != nil {
+			return err
+		}
+	}
+}
+
+// nextOutcomes is a lease with outcomes that need not wait any longer; nil when the worker has stopped.
+func (w *worker) nextOutcomes() (*lease, []Outcome) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	for !w.isOver() {
+		var until time.Time
+		for _, each := range w.leases {
+			if len(each.outcomes) == 0 {
+				continue
+			}
+			isWhole := len(each.outcomes) == each.open
+			late := each.since.Add(linger)
+			if isWhole || w.stopping.Err() != nil || !late.After(time.Now()) {
+				each.isEnding = isWhole
+				return each, append([]Outcome(nil), each.outcomes...)
+			}
+			if until.IsZero() || late.Before(until) {
+				until = late
+			}
+		}
+		w.mutex.Unlock()
+		wait(w.outcomes, until)
+		w.mutex.Lock()
+	}
+	return nil, nil
+}
+
+// send acknowledges outcomes, however often it takes.
+func (w *worker) send(its *lease, outcomes []Outcome) error {
+	between, began := pauses{daemons: len(w.URLs)}, time.Now()
+	for its.ctx.Err() == nil {
+		asked := time.Now()
+		err := w.client.Acknowledge(its.ctx, w.Queue, its.id, outcomes, false)
+		if isDenied(err) {
+			return err
+		}
+		w.mutex.Lock()
+		switch {
+		case err == nil:
+			w.acknowledged(its, len(outcomes), asked)
+			w.mutex.Unlock()
+			return nil
+		case isLost(err) && between.failures > 0:
+			// An earlier request may have acknowledged the last items.
+			w.lose(its)
+		case isLost(err):
+			w.lost(its, "a lease expired; its items are handled again")
+		case !isTemporary(err) || w.isLate(began):
+			w.lost(its, fmt.Sprintf("cannot acknowledge %d items; they are handled again: %v", len(outcomes), err))
+		}
+		w.mutex.Unlock()
+		if its.ctx.Err() == nil {
+			pause := between.next(err)
+			w.Logf("kvqueue: cannot acknowledge, trying again in %s: %v", pause.Round(time.Millisecond), err)
+			sleep(its.ctx, pause)
+		}
+	}
+	return nil
+}
+
+// isLate: the worker stops, and has tried for long enough. The mutex is held.
+func (w *worker) isLate(began time.Time) bool {
+	return !w.stoppedAt.IsZero() && time.Since(w.stoppedAt) > stopPatience && time.Since(began) > stopPatience
+}
+
+// acknowledged: a daemon has acknowledged the first outcomes. The mutex is held.
+func (w *worker) acknowledged(its *lease, count int, asked time.Time) {
+	its.open -= count
+	its.outcomes = append([]Outcome(nil), its.outcomes[count:]...)
+	its.since = time.Now()
+	its.extended(asked)
+	if its.open == 0 {
+		delete(w.leases, its.id)
+		its.lose()
+		wake(w.extensions)
+	}
+	wake(w.room)
+}

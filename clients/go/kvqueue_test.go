@@ -1,0 +1,147 @@
+package kvqueue
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func TestPayloadsThatAreNotTextAreBase64(t *testing.T) {
+	for _, payload := range [][]byte{[]byte("\xef\xbb\xbfä<>"), {0xff, 0}, {}} {
+		text, err := json.Marshal(NewItem{Payload: payload})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if isText := bytes.Contains(text, []byte(`"payload":`)); isText != (len(payload) != 2) {
+			t.Errorf("%s", text)
+		}
+		var item Item
+		if err := json.Unmarshal(text, &item); err != nil || !bytes.Equal(item.Payload, payload) {
+			t.Errorf("%q is %q, %v", payload, item.Payload, err)
+		}
+	}
+}
+
+func TestOutcomes(t *testing.T) {
+	for wanted, err := range map[string]error{
+		`{"id":"a","outcome":"done"}`:                                        nil,
+		`{"id":"a","outcome":"release"}`:                                     Release(),
+		`{"id":"a","outcome":"dead","reason":"never"}`:                       fmt.Errorf("it: %w", Dead("never")),
+		`{"id":"a","outcome":"retry","reason":"x"}`:                          errors.New("x"),
+		`{"id":"a","outcome":"retry","reason":"x","after_ms":1500}`:          RetryAfter(1500*time.Millisecond, "x"),
+		`{"id":"a","outcome":"retry","reason":"x","after_ms":0}`:             RetryAfter(-time.Second, "x"),
+		`{"id":"a","outcome":"retry","reason":"` + long(999) + `"}`:          Retry(long(999) + "ä"),
+		`{"id":"a","outcome":"dead","reason":"` + long(longestReason) + `"}`: Dead(long(longestReason + 1)),
+	} {
+		if found, _ := json.Marshal(outcomeOf("a", err)); string(found) != wanted {
+			t.Errorf("%v is %s, not %s", err, found, wanted)
+		}
+	}
+}
+
+func long(count int) string { return strings.Repeat("x", count) }
+
+func TestPausesBeginWhenEachDaemonWasAsked(t *testing.T) {
+	between := pauses{daemons: 2}
+	for n := 0; n < 100; n++ {
+		if pause := between.next(nil); (pause > 0) != (n%2 == 1) || pause > longestPause {
+			t.Fatalf("pause %d is %s", n, pause)
+		}
+	}
+	if pause := (&pauses{daemons: 1}).next(&APIError{Status: 429, RetryAfter: time.Hour}); pause != longestRetryAfter {
+		t.Errorf("it pauses for %s", pause)
+	}
+}
+
+func TestWrongConfigurationsAreErrors(t *testing.T) {
+	for _, config := range []Config{
+		{}, {URLs: []string{"127.0.0.1:7420"}}, {URLs: []string{"ftp://localhost"}},
+		{URLs: []string{"http://localhost"}, Batch: 1001}, {URLs: []string{"http://localhost"}, Concurrency: -1},
+	} {
+		if err := Work(context.Background(), config, nil); err == nil {
+			t.Errorf("%+v is accepted", config)
+		}
+	}
+}
+
+// daemon starts a daemon. KVQUEUE names the program.
+func startDaemon(t *testing.T) string {
+	program := os.Getenv("KVQUEUE")
+	if program == "" {
+		t.Skip("KVQUEUE names no program")
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	listener.Close()
+	config := filepath.Join(t.TempDir(), "kvqueue.toml")
+	text := fmt.Sprintf("database = \"embedded:%s/data\"\nhttp.listen = %q\nhttp.require-token = false\n[queues.work]\nhandler = \"pull\"\n", filepath.Dir(config), address)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	process := exec.Command(program, "run", "--quiet", "--config", config)
+	process.Stderr = os.Stderr
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = process.Process.Kill()
+		_ = process.Wait()
+	})
+	for n := 0; n < 300; n++ {
+		if answer, err := http.Get("http://" + address + "/readyz"); err == nil {
+			answer.Body.Close()
+			return "http://" + address
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Fatal("the daemon does not answer")
+	return ""
+}
+
+func TestItemsAreHandledConcurrentlyUntilTheContextEnds(t *testing.T) {
+	const count, concurrency = 1000, 16
+	url := startDaemon(t)
+	client, err := NewClient([]string{url}, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := client.Push(context.Background(), "work", make([]NewItem, count), ""); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var running, most, done int64
+	err = Work(ctx, Config{URLs: []string{url}, Queue: "work", Concurrency: concurrency}, func(context.Context, *Item) error {
+		now := atomic.AddInt64(&running, 1)
+		for before := atomic.LoadInt64(&most); now > before && !atomic.CompareAndSwapInt64(&most, before, now); {
+			before = atomic.LoadInt64(&most)
+		}
+		time.Sleep(time.Millisecond)
+		atomic.AddInt64(&running, -1)
+		if atomic.AddInt64(&done, 1) == count {
+			cancel()
+		}
+		return nil
+	})
+	if err != nil || done != count || most > concurrency || most < 2 {
+		t.Errorf("%d items are done, %d at a time, %v", done, most, err)
+	}
+	if left, err := client.Lease(context.Background(), "work", 1, 0, 0); err != nil || left.ID != "" {
+		t.Errorf("%+v is left, %v", left, err)
+	}
+}

@@ -1,0 +1,7 @@
+module worker
+
+go 1.19
+
+require kvqueue.example/kvqueue v0.0.0
+
+replace kvqueue.example/kvqueue => ../../../clients/go

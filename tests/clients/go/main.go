@@ -1,0 +1,132 @@
+// The program of the tests for Go: the protocol is in test_clients.py.
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"kvqueue.example/kvqueue"
+)
+
+var (
+	mutex sync.Mutex
+	seen  = map[int]bool{}
+)
+
+func isFirst(n int) bool {
+	mutex.Lock()
+	defer mutex.Unlock()
+	was := seen[n]
+	seen[n] = true
+	return !was
+}
+
+func seconds(number float64) time.Duration { return time.Duration(number * float64(time.Second)) }
+
+func handle(_ context.Context, item *kvqueue.Item) error {
+	var wanted struct {
+		N            int
+		Sleep, Block float64
+		Do           string
+	}
+	if err := json.Unmarshal(item.Payload, &wanted); err != nil {
+		return kvqueue.Dead(err.Error())
+	}
+	fmt.Printf("begin %d %d\n", wanted.N, item.Attempt)
+	time.Sleep(seconds(wanted.Sleep + wanted.Block))
+	first := isFirst(wanted.N)
+	switch {
+	case wanted.Do == "dead":
+		return fmt.Errorf("wrapped: %w", kvqueue.Dead("never"))
+	case wanted.Do == "fail":
+		panic("always")
+	case wanted.Do == "retry" && first:
+		return kvqueue.RetryAfter(0, "once more")
+	case wanted.Do == "release" && first:
+		return kvqueue.Release()
+	}
+	fmt.Printf("end %d %d\n", wanted.N, item.Attempt)
+	return nil
+}
+
+func push(urls []string) error {
+	var wanted struct {
+		Queue, Key string
+		Items      []struct {
+			Payload, Unique string
+			ContentType     string `json:"content_type"`
+			Attributes      map[string]string
+			Delay           float64
+		}
+	}
+	if err := json.NewDecoder(os.Stdin).Decode(&wanted); err != nil {
+		return err
+	}
+	var items []kvqueue.NewItem
+	for _, each := range wanted.Items {
+		items = append(items, kvqueue.NewItem{
+			Payload: []byte(each.Payload), Unique: each.Unique, ContentType: each.ContentType, Attributes: each.Attributes,
+			Delay: seconds(each.Delay),
+		})
+	}
+	client, err := kvqueue.NewClient(urls, "", nil)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	pushed, err := client.Push(context.Background(), wanted.Queue, items, wanted.Key)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(pushed)
+}
+
+func work(urls []string) error {
+	number := func(name string) float64 {
+		found, _ := strconv.ParseFloat(os.Getenv(name), 64)
+		return found
+	}
+	config := kvqueue.Config{
+		URLs: urls, Queue: os.Getenv("QUEUE"), Concurrency: int(number("CONCURRENCY")), Batch: int(number("BATCH")),
+		Lease: seconds(number("LEASE")), Wait: seconds(number("WAIT")),
+	}
+	if file := os.Getenv("CA_FILE"); file != "" {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		config.TLS = &tls.Config{RootCAs: x509.NewCertPool()}
+		config.TLS.RootCAs.AppendCertsFromPEM(text)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	go func() {
+		// A second signal ends the program at once.
+		<-ctx.Done()
+		stop()
+	}()
+	return kvqueue.Work(ctx, config, handle)
+}
+
+func main() {
+	urls, run := strings.Fields(os.Getenv("URLS")), work
+	if len(os.Args) > 1 && os.Args[1] == "push" {
+		run = push
+	}
+	if err := run(urls); err != nil {
+		var refused *kvqueue.APIError
+		fmt.Fprintln(os.Stderr, "refused:", err, errors.As(err, &refused))
+		os.Exit(1)
+	}
+}
