@@ -40,7 +40,7 @@ mod sign_in;
 mod slow_readers;
 mod status;
 mod ticker;
-mod tls;
+pub(crate) mod tls;
 mod token_cache;
 mod tokens;
 mod uri;

@@ -9,6 +9,9 @@ use crate::config::{Http, Listen, is_loopback};
 /// The port of `http://HOST`.
 const HTTP_PORT: u16 = 80;
 
+/// The port of `https://HOST`.
+const HTTPS_PORT: u16 = 443;
+
 /// Where a daemon answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::cli) enum Address {
@@ -17,9 +20,11 @@ pub(in crate::cli) enum Address {
     Url(Url),
 }
 
-/// `http://HOST:PORT/PATH`. A path is that of a proxy in front of the daemon.
+/// `http://HOST:PORT/PATH`, or the same with `https`. A path is that of a proxy in front of the daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::cli) struct Url {
+    /// With `https`.
+    is_tls: bool,
     /// Without the brackets of an IPv6 address.
     pub(super) host: String,
     pub(super) port: u16,
@@ -40,6 +45,20 @@ impl Address {
                 Ok(ip) => Self::Tcp(SocketAddr::new(ip, url.port)).is_trusted(http),
                 Err(_) => url.host == "localhost",
             },
+        }
+    }
+
+    /// Whether the connection is encrypted because the URL says so.
+    pub(in crate::cli) fn is_https(&self) -> bool {
+        matches!(self, Self::Url(Url { is_tls: true, .. }))
+    }
+
+    /// The name or the IP address of the host.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Tcp(address) => address.ip().to_string(),
+            Self::Unix(_) => "localhost".to_owned(),
+            Self::Url(url) => url.host.clone(),
         }
     }
 
@@ -69,15 +88,21 @@ impl Url {
 
     fn read(text: &str) -> Option<Self> {
         let uri: Uri = text.parse().ok()?;
-        let is_plain = uri.scheme_str() == Some("http") && uri.query().is_none();
+        let is_tls = match uri.scheme_str()? {
+            "http" => false,
+            "https" => true,
+            _ => return None,
+        };
+        let is_plain = uri.query().is_none();
         let authority = uri.authority().filter(|it| is_plain && !it.as_str().contains('@'))?;
         let host = authority.host().trim_start_matches('[').trim_end_matches(']');
         let port = match authority.port() {
             Some(port) => Some(port.as_u16()).filter(|port| *port > 0)?,
+            None if is_tls => HTTPS_PORT,
             None => HTTP_PORT,
         };
         let path = uri.path().trim_end_matches('/').to_owned();
-        (!host.is_empty()).then(|| Self { host: host.to_owned(), port, path })
+        (!host.is_empty()).then(|| Self { is_tls, host: host.to_owned(), port, path })
     }
 }
 
@@ -85,17 +110,12 @@ impl FromStr for Address {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if text.starts_with("https:") {
-            return Err("https is not supported here yet; use a tunnel to the daemon, as in \
-                ssh -L 7420:localhost:7420 HOST, and http://localhost:7420"
-                .to_owned());
-        }
         let listen = text.parse().ok();
         match listen {
             Some(Listen::Unix(path)) => Ok(Self::Unix(path)),
             Some(Listen::Tcp(address)) if address.port() > 0 => Ok(Self::Tcp(address)),
             _ => Url::read(text).map(Self::Url).ok_or_else(|| {
-                "write it as in http://queues.example:7420 or unix:/run/kvqueue/http.sock".to_owned()
+                "write it as in https://queues.example:7420 or unix:/run/kvqueue/http.sock".to_owned()
             }),
         }
     }
@@ -106,7 +126,10 @@ impl fmt::Display for Address {
         match self {
             Self::Tcp(address) => address.fmt(f),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
-            Self::Url(url) => write!(f, "http://{}{}", url.authority(), url.path),
+            Self::Url(url) => {
+                let scheme = if url.is_tls { "https" } else { "http" };
+                write!(f, "{scheme}://{}{}", url.authority(), url.path)
+            }
         }
     }
 }
@@ -144,6 +167,7 @@ mod tests {
             ("http://a.example", "http://a.example:80", "a.example:80", ""),
             ("http://a.example:7420/", "http://a.example:7420", "a.example:7420", ""),
             ("http://[::1]:7420/q/", "http://[::1]:7420/q", "[::1]:7420", "/q"),
+            ("https://a.example/q", "https://a.example:443/q", "a.example:443", "/q"),
             ("127.0.0.1:7420", "127.0.0.1:7420", "127.0.0.1:7420", ""),
             ("unix:/run/s", "unix:/run/s", "localhost", ""),
         ] {
@@ -153,6 +177,5 @@ mod tests {
         for wrong in ["", "a.example", "http://", "http://u:p@a.example", "http://a/?x=1", "ftp://a", "off"] {
             assert!(wrong.parse::<Address>().unwrap_err().starts_with("write it as in"), "{wrong}");
         }
-        assert!("https://a.example".parse::<Address>().unwrap_err().starts_with("https is not supported"));
     }
 }

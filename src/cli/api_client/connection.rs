@@ -1,13 +1,15 @@
 //! A connection to a daemon: HTTP/1.1, one request after the other.
 
-use std::io;
+use std::{io, sync::Arc};
 
+use rustls::{ClientConfig, pki_types::ServerName};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::{TcpStream, UnixStream},
 };
+use tokio_rustls::TlsConnector;
 
-use super::address::Address;
+use super::{address::Address, tls};
 
 /// The longest answer that is read, in bytes.
 const LONGEST_ANSWER: usize = 128 << 20;
@@ -40,8 +42,8 @@ pub(super) enum Failure {
     Garbled(&'static str),
 }
 
-/// Connects.
-pub(super) async fn open(address: &Address) -> io::Result<Connection> {
+/// Connects, with TLS if there are settings for it.
+pub(super) async fn open(address: &Address, tls: Option<&Arc<ClientConfig>>) -> io::Result<Connection> {
     let stream = match address {
         Address::Unix(path) => return Ok(Box::new(UnixStream::connect(path).await?)),
         Address::Tcp(address) => TcpStream::connect(address).await?,
@@ -49,7 +51,10 @@ pub(super) async fn open(address: &Address) -> io::Result<Connection> {
     };
     // A request is one write, so there is nothing to gather.
     stream.set_nodelay(true)?;
-    Ok(Box::new(stream))
+    let Some(tls) = tls else { return Ok(Box::new(stream)) };
+    let host = address.name();
+    let name = ServerName::try_from(host.clone()).map_err(|_| tls::no_name(&host))?;
+    Ok(Box::new(TlsConnector::from(tls.clone()).connect(name, stream).await?))
 }
 
 /// Sends a request and reads the answer.

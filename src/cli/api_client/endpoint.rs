@@ -2,10 +2,11 @@
 
 use std::{
     fmt,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
+use rustls::ClientConfig;
 use serde_json::Value;
 use tokio::time::timeout;
 
@@ -13,6 +14,7 @@ use super::{
     AskError,
     address::Address,
     connection::{self, Answer, Connection, Failure, NO_HEAD},
+    tls,
 };
 use crate::http::Token;
 
@@ -28,12 +30,24 @@ pub(in crate::cli) struct Endpoint {
     token: Option<Token>,
     /// The option of the command that names an address.
     pub(super) option: &'static str,
+    /// With TLS.
+    pub(super) tls: Option<Arc<ClientConfig>>,
     idle: Mutex<Vec<Connection>>,
 }
 
 impl Endpoint {
-    pub(in crate::cli) fn new(address: Address, token: Option<Token>, option: &'static str) -> Self {
-        Self { address, token, option, idle: Mutex::default() }
+    pub(in crate::cli) fn new(
+        address: Address,
+        token: Option<Token>,
+        option: &'static str,
+    ) -> anyhow::Result<Self> {
+        let tls = address.is_https().then(tls::of_url).transpose()?;
+        Ok(Self { address, token, option, tls, idle: Mutex::default() })
+    }
+
+    /// The same daemon by TLS with these settings.
+    pub(super) fn with_tls(self, tls: Arc<ClientConfig>) -> Self {
+        Self { tls: Some(tls), ..self }
     }
 
     /// Sends a request. Dropping the future closes the connection, by which the daemon notices that
@@ -66,7 +80,7 @@ impl Endpoint {
     }
 
     async fn connect(&self, patience: Duration) -> Result<Connection, AskError> {
-        let opened = timeout(CONNECT.min(patience), connection::open(&self.address)).await;
+        let opened = timeout(CONNECT.min(patience), connection::open(&self.address, self.tls.as_ref())).await;
         let error = match opened {
             Ok(Ok(connection)) => return Ok(connection),
             Ok(Err(error)) => error,
@@ -132,6 +146,7 @@ impl Endpoint {
     /// Its URL; none on a Unix socket.
     pub(super) fn url(&self) -> Option<String> {
         match &self.address {
+            Address::Tcp(address) if self.tls.is_some() => Some(format!("https://{address}")),
             Address::Tcp(address) => Some(format!("http://{address}")),
             Address::Url(_) => Some(self.address.to_string()),
             Address::Unix(_) => None,
@@ -195,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_connection_is_used_again_and_replaced_when_it_has_ended() {
-        let endpoint = Endpoint::new(server(2), None, "--url");
+        let endpoint = Endpoint::new(server(2), None, "--url").unwrap();
         let patience = Duration::from_secs(60);
         let answers = wait(async {
             let mut answers = Vec::new();
@@ -211,7 +226,7 @@ mod tests {
     fn a_silent_daemon_and_a_missing_one_are_different_errors() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");
-        let endpoint = Endpoint::new(Address::Unix(path.clone()), None, "--at");
+        let endpoint = Endpoint::new(Address::Unix(path.clone()), None, "--at").unwrap();
         let ask = || wait(endpoint.ask("GET", "/", None, Duration::from_millis(50)));
         assert!(matches!(ask(), Err(AskError::Nobody { .. })));
         let _connections_wait_in_its_queue = std::os::unix::net::UnixListener::bind(&path).unwrap();

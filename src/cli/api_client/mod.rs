@@ -5,6 +5,7 @@ mod address;
 mod connection;
 mod endpoint;
 mod error;
+mod tls;
 
 use std::{
     ffi::OsStr,
@@ -217,7 +218,13 @@ pub(super) fn endpoint(listen: &Listen, config: &Config, option: &'static str) -
             "not sending KVQUEUE_TOKEN or the secret of http.token-file: the address is neither http.listen nor on this machine"
         );
     }
-    Ok(Endpoint::new(address, token.filter(|_| is_trusted), option))
+    let certificate = config.http.tls_certificate.as_ref().filter(|_| matches!(address, Address::Tcp(_)));
+    let tls = certificate.map(|certificate| tls::of_own_daemon(certificate)).transpose()?;
+    let daemon = Endpoint::new(address, token.filter(|_| is_trusted), option)?;
+    Ok(match tls {
+        Some(tls) => daemon.with_tls(tls),
+        None => daemon,
+    })
 }
 
 /// The token that a command sends to its own daemon.

@@ -29,7 +29,7 @@ const URL: &str = "--url";
 /// The options of commands that ask daemons as a worker.
 #[derive(Debug, clap::Args)]
 pub(super) struct Urls {
-    /// A daemon, as in http://queues.example:7420 or unix:PATH. Repeat it for daemons of the same
+    /// A daemon, as in https://queues.example:7420 or unix:PATH. Repeat it for daemons of the same
     /// database: if one does not answer, the next one is asked [default: where the configuration's
     /// daemon listens]
     #[arg(long = "url", value_name = "URL")]
@@ -53,7 +53,7 @@ impl Urls {
         }
         let endpoint = |address: &Address| {
             let token = self.token(address, &config)?;
-            Ok(Endpoint::new(address.clone(), token, URL))
+            Endpoint::new(address.clone(), token, URL)
         };
         let endpoints = self.urls.iter().map(endpoint).collect::<anyhow::Result<_>>()?;
         Ok(Daemons::new(endpoints, None))
@@ -65,10 +65,10 @@ impl Urls {
             return secret(config);
         }
         match Token::of_environment()? {
-            Some(_) if !self.plain_token => {
+            Some(_) if !self.plain_token && !address.is_https() => {
                 let problem =
                     format!("cannot send KVQUEUE_TOKEN to {address}: the connection is not encrypted");
-                let fix = "use a tunnel to the daemon, or allow it with --plain-token";
+                let fix = "use https, or a tunnel to the daemon, or allow it with --plain-token";
                 Err(UsageError(format!("{problem}; {fix}")).into())
             }
             token => Ok(token),
@@ -241,13 +241,13 @@ mod tests {
                 let _ = write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len());
             }
         });
-        Endpoint::new(address, None, URL)
+        Endpoint::new(address, None, URL).unwrap()
     }
 
     /// A daemon that is not there.
     fn absent_daemon() -> Endpoint {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        Endpoint::new(address.to_string().parse().unwrap(), None, URL)
+        Endpoint::new(address.to_string().parse().unwrap(), None, URL).unwrap()
     }
 
     const BUSY: &str = r#"{"error":{"code":"busy","message":"m","fix":"f"}}"#;

@@ -14,7 +14,7 @@ use rustls::{
 };
 
 use super::LOG;
-use crate::support::{Database, PATIENCE, Served, serve};
+use crate::support::{Database, PATIENCE, Ran, Served, kvqueue, run, serve};
 
 /// Writes a new certificate for localhost, which is its own authority, and its key.
 fn write_certificate(db: &Database) {
@@ -86,4 +86,45 @@ fn a_reload_reads_the_certificate_again() {
     let line = served.daemon.wait_for_event("configuration_refused");
     assert!(line.contains("http.tls-key"), "{line}");
     assert!(ask(&served, &old, "/livez").is_err());
+}
+
+#[test]
+fn commands_reach_a_daemon_over_tls() {
+    let db = Database::new();
+    write_certificate(&db);
+    let served = serve(&db, &config(&db));
+    let path = db.file("client.toml");
+    fs::write(&path, config(&db)).unwrap();
+    let ask = |words: &[&str]| -> Ran {
+        let mut command = kvqueue(&db, words);
+        command.args(["--config", path.to_str().unwrap()]);
+        command.env("KVQUEUE_HTTP__LISTEN", served.at.tcp()).output().unwrap().into()
+    };
+    ask(&["status"]).ok();
+    let link = ask(&["page"]).ok();
+    assert!(link.starts_with(&format!("https://{}/sign-in/", served.at.tcp())), "{link}");
+    // A program with another certificate is not the daemon.
+    write_certificate(&db);
+    let other = ask(&["status"]);
+    assert!(other.code == Some(69) && other.stderr.contains("http.tls-certificate"), "{other:?}");
+}
+
+#[test]
+fn a_worker_trusts_the_authorities_that_its_environment_names() {
+    let db = Database::new();
+    write_certificate(&db);
+    let served = serve(&db, &config(&db));
+    run(&db, &["push", "q2", "one"]).ok();
+    let token = run(&db, &["token", "new", "w", "--scope", "work"]).ok();
+    let url = format!("https://localhost:{}", served.at.tcp().rsplit(':').next().unwrap());
+    let lease = |authorities: &Path| -> Ran {
+        let mut command = kvqueue(&db, &["lease", "q2", "--url", &url]);
+        command.env("KVQUEUE_TOKEN", token.trim()).env("SSL_CERT_FILE", authorities).output().unwrap().into()
+    };
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    fs::write(db.file("other.crt"), made.cert.pem()).unwrap();
+    let refused = lease(&db.file("other.crt"));
+    assert_eq!(refused.code, Some(69), "{refused:?}");
+    let leased = lease(&db.file("tls.crt")).ok();
+    assert_eq!(leased.lines().count(), 2, "{leased}");
 }
