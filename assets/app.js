@@ -1,6 +1,7 @@
 // The page: which part of it is shown, and what the daemon's events change in it.
 
 import { onTokenNeeded } from "./api.js";
+import { audit } from "./audit.js";
 import { consumers } from "./consumers.js";
 import { daemon } from "./daemon.js";
 import { h, keyed, text } from "./dom.js";
@@ -25,6 +26,7 @@ function route() {
     return { key: `queue ${queue}`, make: (at) => queuePage(queue, at, app.server), part: PARTS.includes(part) ? part : "ready" };
   }
   if (page === "consumers") return { key: page, make: consumers };
+  if (page === "audit") return { key: page, make: audit };
   if (page === "daemon") return { key: page, make: () => daemon(app.server) };
   return { key: "queues", make: overview };
 }

@@ -26,6 +26,7 @@ const FILES: &[File] = files![
     "index.html",
     "api.js",
     "app.js",
+    "audit.js",
     "chart.js",
     "consumers.js",
     "daemon.js",

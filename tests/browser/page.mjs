@@ -307,6 +307,26 @@ test("a queue is paused and resumed", async () => {
   await page.context().close();
 });
 
+test("who changed what is shown, the newest first", async () => {
+  const reason = "<b>the bank</b> is down";
+  await daemon.run("pause", HOSTILE, "--reason", reason);
+  await daemon.run("resume", HOSTILE);
+  const page = await open(browser, `${daemon.url}#/audit`);
+  await live(page);
+  const entries = page.locator(".entry");
+  await entries.first().getByText("queue.resume").waitFor();
+  const second = entries.nth(1);
+  await second.getByText("queue.pause").waitFor();
+  await second.getByText(HOSTILE, { exact: true }).waitFor();
+  await second.getByText("local user").waitFor();
+  await second.getByRole("button").click();
+  await second.getByText(reason, { exact: true }).waitFor();
+  await second.getByRole("link").click();
+  await page.getByRole("heading", { level: 1 }).getByText(HOSTILE, { exact: true }).waitFor();
+  assert.deepEqual(await wrong(page), []);
+  await page.context().close();
+});
+
 test("consumers and the daemon are shown", async () => {
   const page = await open(browser, `${daemon.url}#/consumers`);
   await page.getByText("50 consumers: ").waitFor();
