@@ -3,16 +3,8 @@
 import { h } from "./dom.js";
 import { moment, visible } from "./format.js";
 import { listing } from "./listing.js";
-import { queueLink } from "./queue-parts.js";
+import { queueLink, who } from "./queue-parts.js";
 
-const WHO = {
-  token: ({ name }) => `token ${name}`,
-  operator: () => "operator",
-  local: ({ name, uid }) => (name ? `local user ${name} (uid ${uid})` : `local user with uid ${uid}`),
-  anyone: () => "anyone",
-};
-
-const who = ({ who: it }) => visible(WHO[it.kind](it));
 const queue = (it) => it.queue ?? (it.queue_base64 && `${it.queue_base64} (base 64)`);
 
 export function audit() {
@@ -34,7 +26,7 @@ function row(it) {
   return [
     h("code", { class: "id" }, visible(it.action)),
     h("span", { class: "preview" }, h("bdi", null, visible(queue(it) ?? ""))),
-    h("span", { class: "meta" }, h("bdi", null, who(it)), ` · ${moment(it.at)}`),
+    h("span", { class: "meta" }, h("bdi", null, who(it.who)), ` · ${moment(it.at)}`),
   ];
 }
 
@@ -42,7 +34,7 @@ async function opened(it) {
   const shown = (value) => visible(typeof value === "string" ? value : Array.isArray(value) ? value.join(", ") : JSON.stringify(value));
   const facts = [
     ["When", it.at],
-    ["Who", who(it)],
+    ["Who", who(it.who)],
     ["Address", it.address && visible(it.address)],
     ["Queue", it.queue === undefined ? queue(it) : queueLink(it.queue)],
     ...Object.entries(it.details ?? {}).map(([name, value]) => [visible(name), shown(value)]),

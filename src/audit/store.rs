@@ -17,7 +17,7 @@ pub(crate) const MAX_RECORDS: u64 = 100_000;
 /// The most records that one transaction reads.
 const ROWS: usize = 1_000;
 
-/// Clocks of machines differ by less than this. A list of records since a time reads on for so long before it.
+/// Clocks of machines differ by less than this. A list of records since a time also reads records from so long before.
 const CLOCKS_DIFFER: Millis = 3_600_000;
 
 /// The records behind a prefix.
@@ -85,7 +85,7 @@ impl AuditStore {
     }
 
     /// Makes sure that [`Self::write`] replaces something. A database whose disk is full accepts this small change, and then
-    /// changes that replace something, so also those that make space.
+    /// changes that replace something; changes that make space are among them.
     pub(crate) async fn prepare(&self, tr: &Transaction) -> Result<(), QueueError> {
         if tr.get(&self.last, true).await?.is_none() {
             tr.set(&self.last, &0_u64.to_le_bytes());
@@ -102,7 +102,7 @@ impl AuditStore {
         tr.set(&self.last, &record.at.to_le_bytes());
     }
 
-    /// Up to `limit` records before a place, the newest first. Those that a newer version wrote, and that cannot be read, are
+    /// Up to `limit` records before a place, the newest first. Records of a newer version that cannot be read are
     /// left out.
     pub(crate) async fn page(
         &self,

@@ -50,7 +50,7 @@ impl ApiRequest {
     }
 
     /// Where the request came from: an address, or the user at the other end of a Unix socket.
-    fn address(&self) -> Option<String> {
+    pub(super) fn address(&self) -> Option<String> {
         match self.http.peer_addr() {
             Some(address) => Some(address.to_string()),
             None => {

@@ -45,6 +45,7 @@ mod tls;
 mod token_cache;
 mod tokens;
 mod uri;
+mod workers;
 
 pub(crate) use files::HttpFiles;
 pub(crate) use guard::{OTHERS, Token};

@@ -43,6 +43,7 @@ const FILES: &[File] = files![
     "queue.js",
     "style.css",
     "ui.js",
+    "workers.js",
 ];
 
 /// `GET /`

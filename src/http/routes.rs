@@ -15,7 +15,7 @@ use super::{
     pull::{self, LONGEST_WAIT},
     push, queue, reload,
     serve::serve,
-    sign_in, status, tokens,
+    sign_in, status, tokens, workers,
 };
 use crate::{access::Scope, audit::Action, deadlines::REQUEST};
 
@@ -184,6 +184,7 @@ pub(super) const ROUTES: &[Route] = &[
     change(Action::QueueResume, Method::DELETE, "/api/v1/queues/{queue}/pause", &["local"], |request| {
         Box::pin(pause::resume(request))
     }),
+    get("/api/v1/workers", &["queue"], |request| Box::pin(workers::list(request))),
     get("/api/v1/consumers", &[], |request| Box::pin(status::consumers(request))),
     change(Action::DaemonReload, Method::POST, "/api/v1/reload", &[], |request| {
         Box::pin(reload::reload(request))
