@@ -25,7 +25,7 @@ const MOST_IDS: usize = 20;
 pub(crate) enum Who {
     /// A client with this access token.
     Token { name: String },
-    /// A client with the secret of `http.token-file`.
+    /// A client with the operator's secret.
     Operator,
     /// A user of a machine who ran a command, which changed the database itself.
     Local {
@@ -100,9 +100,10 @@ impl Record {
         self
     }
 
-    /// The same with a detail. A long text is cut.
+    /// The same with a detail. A long text is cut, and `false` is left out.
     pub(crate) fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
         let value = match value.into() {
+            Value::Bool(false) => return self,
             Value::String(text) => Value::String(cut(text)),
             value => value,
         };

@@ -17,7 +17,7 @@ pub(crate) const MAX_RECORDS: u64 = 100_000;
 /// The most records that one transaction reads.
 const ROWS: usize = 1_000;
 
-/// Clocks of machines differ by less than this. A list of records since a time also reads records from so long before.
+/// The most that clocks of machines differ. A list of records since a time reads older records, too, as far back as this.
 const CLOCKS_DIFFER: Millis = 3_600_000;
 
 /// The records behind a prefix.

@@ -153,7 +153,7 @@ impl Workers {
         counts
     }
 
-    /// Up to `most` workers by queue, those with leases first, and the number of those that are left out.
+    /// Up to `most` workers by queue, those with leases first, and the number of workers that are left out.
     pub(crate) fn list(&self, queue: Option<&str>, most: usize) -> (Vec<WorkerJson>, usize) {
         let now = Instant::now();
         let mut inner = self.lock();

@@ -51,6 +51,7 @@ const UNRECORDED: &[(&str, &str)] = &[
     ("status", ""),
     ("top", ""),
     ("reload", ""),
+    ("page", ""),
     ("doctor", ""),
     ("backup", ""),
     ("demo", ""),

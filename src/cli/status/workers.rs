@@ -108,8 +108,13 @@ mod tests {
         ];
         let all = [Counts { waiting: 30, working: 1 }];
         let shown = lines(&workers, all.into_iter());
-        let shown: String = shown.iter().map(|line| line.show(false, 200) + "\n").collect();
-        insta::assert_snapshot!(shown, @"");
+        let shown: String = shown[1..].iter().map(|line| line.show(false, 200) + "\n").collect();
+        insta::assert_snapshot!(shown, @r"
+        QUEUE  WORKER    ADDRESS        PROGRAM            LEASE         ITEMS  FOR   HEARTBEAT  EXPIRES
+        mail   token ci  10.0.0.7:5123  worker\u{1b}[2J/1  0193ab12…-57  10     12 s  2 s ago    in 28 s
+        mail   anyone    -              -                  waits         -      3 s   -          -
+        and 29 more workers
+        ");
         assert!(lines(&[], all.into_iter()).is_empty());
     }
 }

@@ -53,7 +53,7 @@ fn a_lease_is_shown_with_its_worker_until_it_is_over() {
     there("POST", &format!("/api/v1/queues/q/leases/{lease}/extend"));
     let heard = there("GET", "/api/v1/workers")["workers"][0].clone();
     assert!(heard["items"] == 2 && heard["expires_in_seconds"].as_f64() > Some(30.0), "{heard}");
-    // In a terminal nothing that it says turns the line around.
+    // A terminal shows the name of its program without the character that would turn the line around.
     let text = status(&db, &served, token.trim());
     let line = text.lines().find(|line| line.contains("token ci")).unwrap_or_else(|| panic!("{text}"));
     assert!(line.contains(shown) && !line.contains('\u{202e}'), "{line}");
