@@ -29,7 +29,7 @@ export function workerTable(queue) {
   function update(snapshot) {
     const shown = snapshot.workers.filter((it) => it.queue === queue);
     const of = snapshot.queues.find((it) => it.queue === queue)?.workers ?? { waiting: 0, working: 0 };
-    // Those that wait have no name but their place.
+    // A waiting worker has no lease to tell it by, only its place.
     keyed(body, shown.map((it, at) => ({ ...it, key: it.lease ?? `${at} ${it.address} ${it.user_agent}` })), (it) => it.key, row);
     table.hidden = shown.length === 0;
     empty.hidden = shown.length > 0;

@@ -90,7 +90,7 @@ impl Record {
     }
 
     /// The same with the address that the request came from.
-    pub(crate) fn from_address(self, address: Option<String>) -> Self {
+    pub(crate) fn with_address(self, address: Option<String>) -> Self {
         Self { address, ..self }
     }
 
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_line_says_who_did_what_when_and_where() {
-        let it = record().from_address(Some("127.0.0.1:5".to_owned())).about(b"mail").with("reason", "down");
+        let it = record().with_address(Some("127.0.0.1:5".to_owned())).about(b"mail").with("reason", "down");
         assert_eq!(
             it.line(),
             r#"2023-11-14T22:13:20.000Z queue.pause "mail" by token ci at 127.0.0.1:5: reason="down""#
@@ -244,14 +244,14 @@ mod tests {
         let evil = "a\" by operator\n2023-11-14T22:13:20.000Z queue.delete\u{202e}\u{1b}[2K\u{85}\u{2028}";
         let it = record().about(evil.as_bytes()).with("reason", evil).with(evil, true);
         let it = Record { who: Who::Token { name: evil.to_owned() }, ..it };
-        let it = it.from_address(Some(evil.to_owned()));
+        let it = it.with_address(Some(evil.to_owned()));
         let line = it.line();
         assert!(line.chars().all(|c| !c.is_control() && c != '\u{202e}' && c != '\u{2028}'), "{line:?}");
         assert!(line.contains(r#"queue.pause "a\" by operator\n2023"#), "{line}");
     }
 
     #[test]
-    fn what_is_stored_is_read_back_and_long_texts_are_cut() {
+    fn stored_records_are_read_back_and_long_texts_are_cut() {
         let it = record().about(b"q").with("reason", "ä".repeat(400)).with_items(&vec![id(); 30]);
         let stored = serde_json::to_vec(&it).unwrap();
         assert!(stored.len() < 2_000, "{}", stored.len());

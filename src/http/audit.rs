@@ -31,7 +31,7 @@ impl ApiRequest {
             self.route.audit.expect("the table of routes has the action of each endpoint with a record");
         self.audited.set(true);
         let who = self.caller.who();
-        let record = Record::new(action, who).from_address(self.address());
+        let record = Record::new(action, who).with_address(self.address());
         match self.value("queue") {
             queue if queue.is_empty() => record,
             queue => record.about(queue.as_bytes()),

@@ -37,7 +37,7 @@ fn a_stored_record_is_that_of_the_page() {
     assert!(PAGE.contains(&format!("`{stored}`")), "docs/KEYSPACE.md has no record {stored}");
     let record: Record = serde_json::from_str(stored).unwrap();
     let mut made = Record::new(Action::QueuePause, Who::Token { name: "ci".to_owned() })
-        .from_address(Some("127.0.0.1:5".to_owned()))
+        .with_address(Some("127.0.0.1:5".to_owned()))
         .about(b"q")
         .with("reason", "no");
     (made.id, made.at) = (record.id.clone(), record.at);
