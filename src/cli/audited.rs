@@ -28,6 +28,7 @@ impl Command {
             Self::Token(token::Command::Revoke(_)) => Some(Action::TokenRevoke),
             // They push and work.
             Self::Run(_) | Self::Push(_) | Self::Pop(_) => None,
+            Self::Work(_) | Self::Lease(_) | Self::Extend(_) | Self::Ack(_) => None,
             // The daemon that they ask writes the record, if there is one.
             Self::Reload(_) | Self::Page(_) => None,
             // They read.
