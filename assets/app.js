@@ -1,6 +1,7 @@
 // The page: which part of it is shown, and what the daemon's events change in it.
 
 import { onTokenNeeded } from "./api.js";
+import { audit } from "./audit.js";
 import { consumers } from "./consumers.js";
 import { daemon } from "./daemon.js";
 import { h, keyed, text } from "./dom.js";
@@ -13,7 +14,7 @@ import { askForToken } from "./ui.js";
 const main = document.getElementById("main");
 const feed = document.getElementById("feed");
 const notices = document.getElementById("notices");
-const PARTS = ["ready", "scheduled", "retrying", "running", "dead", "consumers"];
+const PARTS = ["ready", "scheduled", "retrying", "running", "dead", "consumers", "workers"];
 
 const app = { view: null, route: "", snapshot: null, server: { read_only: false }, state: "connecting", about: {} };
 
@@ -25,6 +26,7 @@ function route() {
     return { key: `queue ${queue}`, make: (at) => queuePage(queue, at, app.server), part: PARTS.includes(part) ? part : "ready" };
   }
   if (page === "consumers") return { key: page, make: consumers };
+  if (page === "audit") return { key: page, make: audit };
   if (page === "daemon") return { key: page, make: () => daemon(app.server) };
   return { key: "queues", make: overview };
 }

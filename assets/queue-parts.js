@@ -24,6 +24,16 @@ export function badges(queue) {
   return all;
 }
 
+const WHO = {
+  token: ({ name }) => `token ${name}`,
+  operator: () => "operator",
+  local: ({ name, uid }) => (name ? `local user ${name} (uid ${uid})` : `local user with uid ${uid}`),
+  anyone: () => "anyone",
+};
+
+// Who sent a request, or ran a command.
+export const who = (it) => visible(WHO[it.kind](it));
+
 // What a consumer is doing, for people.
 export const CONSUMER_STATES = {
   fetching: ["Fetching", "A fetch is under way, or waits for the one before it"],

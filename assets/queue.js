@@ -1,4 +1,4 @@
-// One queue: its figures, its last hour, its items by what they are doing, its consumers.
+// One queue: its figures, its last hour, its items by what they are doing, its consumers and workers.
 
 import { call, get, path } from "./api.js";
 import { chart } from "./chart.js";
@@ -9,6 +9,7 @@ import { compact, moment, rate, roughly, since, visible } from "./format.js";
 import { items } from "./items.js";
 import { badges, queueHref } from "./queue-parts.js";
 import { action, ask, tabs, tile, toast } from "./ui.js";
+import { workerTable } from "./workers.js";
 
 const EVERY = 10000; // a sample of the hour
 
@@ -23,9 +24,9 @@ const TILES = [
   ["Done", "Items finished since the queue was made", (it) => compact(it.done)],
 ];
 
-// What can be seen of a queue: its items by what they are doing, and its consumers.
+// What can be seen of a queue: its items by what they are doing, its consumers, and workers of other programs.
 const PARTS = [
-  ["ready", "Ready"], ["scheduled", "Scheduled"], ["retrying", "Retrying"], ["running", "Running"], ["dead", "Dead"], ["consumers", "Consumers"],
+  ["ready", "Ready"], ["scheduled", "Scheduled"], ["retrying", "Retrying"], ["running", "Running"], ["dead", "Dead"], ["consumers", "Consumers"], ["workers", "Workers"],
 ];
 
 export function queuePage(name, part, server) {
@@ -52,7 +53,7 @@ export function queuePage(name, part, server) {
   function show(chosen) {
     shown?.close?.();
     parts.show(chosen);
-    const others = { dead: () => dead(name, server), consumers: () => of(consumerTable(name)) };
+    const others = { dead: () => dead(name, server), consumers: () => of(consumerTable(name)), workers: () => of(workerTable(name)) };
     shown = others[chosen]?.() ?? items(name, chosen, server);
     panel.replaceChildren(shown.element);
     shown.load?.();
@@ -71,6 +72,8 @@ export function queuePage(name, part, server) {
     text(parts.button("ready"), it.ready > 0 ? `Ready (${compact(it.ready)})` : "Ready");
     text(parts.button("running"), it.running > 0 ? `Running (${compact(it.running)})` : "Running");
     text(parts.button("dead"), it.dead > 0 ? `Dead (${compact(it.dead)})` : "Dead");
+    const workers = it.workers.waiting + it.workers.working;
+    text(parts.button("workers"), workers > 0 ? `Workers (${compact(workers)})` : "Workers");
     text(parts.button("consumers"), `Consumers (${it.consumers})`);
     paused.hidden = !it.paused && !it.paused_locally;
     text(paused, whyPaused(it));

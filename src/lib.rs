@@ -37,6 +37,7 @@ mod absent_queues;
 #[cfg(feature = "http")]
 mod access;
 mod actors;
+mod audit;
 mod causes;
 #[cfg(feature = "cli")]
 pub mod cli;

@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::{QueuePattern, Scope, scope::listed};
+use crate::audit::Record;
 
 /// Tokens begin with it, so that programs that search for leaked secrets find them.
 const MARK: &str = "kvq_";
@@ -101,6 +102,13 @@ impl AccessToken {
     /// The id in the text of a token.
     pub(crate) fn id_of(text: &str) -> &str {
         text.get(MARK.len()..MARK.len() + 2 * ID).unwrap_or_default()
+    }
+
+    /// The record of making it.
+    pub(crate) fn audited(&self, record: Record) -> Record {
+        let queues = self.queues.iter().map(QueuePattern::to_string).collect::<Vec<_>>().join(", ");
+        let record = record.with("name", self.name.as_str()).with("scopes", listed(&self.scopes));
+        record.with("queues", queues)
     }
 
     /// Whether the text is this token. How long that takes does not tell how much of it was right.

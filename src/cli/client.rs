@@ -14,11 +14,13 @@ use kvqueue_queue::{Pause, Queue, QueueError, RetryPolicy, all_queues, retry};
 use tokio::runtime;
 
 use super::{
+    audited::Audited,
     globals::Globals,
     output::{self, time},
 };
 use crate::{
     absent_queues,
+    audit::{AuditStore, Record},
     config::{Config, ConfigError, Fault, Place, nearest},
     database::{NoAnswer, OpenError, Patience, Store, missing},
 };
@@ -44,6 +46,7 @@ pub(super) struct Client {
     /// How long opening has taken, which shortens the wait for the first answer.
     opening: Cell<Duration>,
     quiet: bool,
+    audited: Audited,
 }
 
 impl Client {
@@ -76,7 +79,8 @@ impl Client {
         let store = Store::open_within(&config.database, patience.after(spent))?;
         let faults = RefCell::new(faults);
         let opening = Cell::new(spent + began.elapsed());
-        Ok(Self { store, runtime, config, faults, patience, opening, quiet: globals.quiet })
+        let (quiet, audited) = (globals.quiet, globals.audited.clone());
+        Ok(Self { store, runtime, config, faults, patience, opening, quiet, audited })
     }
 
     pub(super) fn db(&self) -> &Database {
@@ -100,6 +104,26 @@ impl Client {
 
     pub(super) fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// The audit trail in the database, and the record of this command, which is to be stored in the transaction of the change.
+    pub(super) fn record(&self) -> anyhow::Result<(AuditStore, Record)> {
+        let store = AuditStore::new(self.prefix());
+        self.transact(|tr| async {
+            let prepared = store.prepare(&tr).await;
+            (tr, prepared)
+        })?;
+        Ok((store, self.audited.record()))
+    }
+
+    /// Stores the record of a command that changes something in several transactions, before the first of them.
+    pub(super) fn store(&self, fill: impl FnOnce(Record) -> Record) -> anyhow::Result<()> {
+        let (audit, record) = self.record()?;
+        let (audit, record) = (&audit, &fill(record));
+        self.transact(|tr| async move {
+            audit.write(&tr, record);
+            (tr, Ok(()))
+        })
     }
 
     /// Waits for an answer of the database, as long as `--timeout` allows.

@@ -249,6 +249,10 @@ impl Which {
         let client = Client::open(globals)?;
         let queue = self.target.find_there(&client)?;
         client.check_not_frozen(&queue)?;
+        client.store(|record| match self.all {
+            true => record.about(queue.name()).with("all", true),
+            false => record.about(queue.name()).with_items(&self.ids),
+        })?;
         if self.all {
             all(&client, &queue, decision, globals.json)
         } else {

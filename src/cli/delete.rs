@@ -11,7 +11,7 @@ use super::{
     output::{self, Named},
     target::Target,
 };
-use crate::exit::Exit;
+use crate::{audit::Action, exit::Exit};
 
 /// Delete a queue: its items and its counters; or only some of its items
 #[derive(Debug, clap::Args)]
@@ -27,6 +27,10 @@ pub(super) struct Args {
 }
 
 impl Args {
+    pub(super) fn audited(&self) -> Action {
+        if self.items.is_empty() { Action::QueueDelete } else { Action::ItemDelete }
+    }
+
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         if !self.yes {
             let name = self.target.queue.display();
@@ -48,6 +52,7 @@ impl Args {
     /// Deletes each item by itself: if one is refused, the others go on.
     fn some(&self, client: &Client, queue: &Queue, globals: &Globals) -> anyhow::Result<Exit> {
         client.check_not_frozen(queue)?;
+        client.store(|record| record.about(queue.name()).with_items(&self.items))?;
         let policy = RetryPolicy::default();
         let mut named = Named::new("items", "deleted", globals.json);
         for id in &self.items {
@@ -68,8 +73,11 @@ impl Args {
 }
 
 fn whole(client: &Client, queue: &Queue, globals: &Globals) -> anyhow::Result<Exit> {
-    let counts = client.transact(|tr| async {
+    let (audit, record) = client.record()?;
+    let (audit, record) = (&audit, &record.about(queue.name()));
+    let counts = client.transact(|tr| async move {
         let counts = queue.delete_counted(&tr).await;
+        audit.write(&tr, record);
         (tr, counts)
     })?;
     let Counts { ready, running, waiting, dead, .. } = counts;

@@ -8,6 +8,7 @@ use std::{
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
 
+use super::audited::Audited;
 use crate::{
     config::{self, Config, ConfigError, Fault, Log, Place, duration},
     database::Patience,
@@ -35,6 +36,8 @@ pub(super) struct Globals {
     /// Tell nothing but errors on stderr
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub(super) quiet: bool,
+    #[arg(skip)]
+    pub(super) audited: Audited,
 }
 
 /// Names the configuration file where `--config` does not. Empty is as good as unset.

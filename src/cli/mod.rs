@@ -1,6 +1,8 @@
 //! The commands, one file or directory each. Data goes to stdout, everything else to stderr; [`Exit`] defines the exit codes.
 
 mod api_client;
+mod audit;
+mod audited;
 mod backup;
 mod bench;
 mod client;
@@ -97,6 +99,7 @@ enum Command {
     Ack(worker::Ack),
     #[command(subcommand)]
     Token(token::Command),
+    Audit(audit::Args),
     Doctor(doctor::Args),
     Backup(backup::Args),
     Migrate(migrate::Args),
@@ -175,9 +178,13 @@ pub fn main_as(name: &'static str, version: &'static str, register: impl FnOnce(
         }
     };
     cli.globals.read_environment();
+    cli.command.note_action(&mut cli.globals);
+    let audited = cli.globals.audited.clone();
     let exit = match std::panic::catch_unwind(AssertUnwindSafe(|| cli.run(register))) {
-        Ok(Ok(exit)) => exit,
-        Ok(Err(error)) => report(&error),
+        Ok(ran) => {
+            audited.check(&ran);
+            ran.unwrap_or_else(|error| report(&error))
+        }
         // The panic has been printed, or logged.
         Err(_) => Exit::Internal,
     };
@@ -214,6 +221,7 @@ impl Cli {
             Command::Extend(args) => args.run(globals),
             Command::Ack(args) => args.run(globals),
             Command::Token(command) => command.run(globals),
+            Command::Audit(args) => args.run(globals),
             Command::Doctor(args) => args.run(globals, register),
             Command::Backup(args) => args.run(globals),
             Command::Migrate(args) => args.run(globals),

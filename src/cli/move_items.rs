@@ -62,6 +62,11 @@ impl Args {
         let what = if self.dead { Movable::Dead } else { Movable::Ready };
         let mut mover =
             Mover::new(from.clone(), to.clone(), what).map_err(|error| UsageError(error.to_string()))?;
+        client.store(|record| {
+            let (how_many, number) = self.n.map_or(("all", json!(true)), |n| ("limit", json!(n)));
+            let record = record.about(from.name()).with_name("to", to.name());
+            record.with(how_many, number).with("dead", self.dead)
+        })?;
         let counts = client.transact(|tr| async {
             let counts = from.counts(&tr).await;
             (tr, counts)

@@ -14,7 +14,11 @@ use super::{
     globals::Globals,
     output, status,
 };
-use crate::{consumer::clock, exit::Exit};
+use crate::{
+    audit::{Action, Record},
+    consumer::clock,
+    exit::Exit,
+};
 
 /// Pause a queue: all daemons leave its items where they are, until it is resumed
 #[derive(Debug, clap::Args)]
@@ -36,6 +40,11 @@ pub(super) struct PauseArgs {
 }
 
 impl PauseArgs {
+    /// A daemon that pauses the queue for itself writes the record.
+    pub(super) fn audited(&self) -> Option<Action> {
+        (!self.local).then_some(Action::QueuePause)
+    }
+
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         if self.local {
             let answer = ApiClient::find(globals, &self.at)?.pause_locally(&self.queue, true)?;
@@ -46,7 +55,15 @@ impl PauseArgs {
         let queue = open(&client, &self.queue)?;
         client.remark_if_absent(&queue)?;
         let pause = Pause { at: clock::now(), frozen: false, reason: self.reason.clone() };
-        let before = change(&client, &queue, false, |tr| queue.pause(tr, &pause))?;
+        let before = change(
+            &client,
+            &queue,
+            false,
+            |tr| queue.pause(tr, &pause),
+            |record| {
+                if pause.reason.is_empty() { record } else { record.with("reason", pause.reason.as_str()) }
+            },
+        )?;
         if let Some(Pause { frozen: true, reason, .. }) = before {
             bail!("queue {:?} is frozen already: {}", self.queue.display(), why(&reason));
         }
@@ -75,7 +92,10 @@ fn change(
     queue: &Queue,
     also_frozen: bool,
     write: impl Fn(&Transaction),
+    fill: impl FnOnce(Record) -> Record,
 ) -> anyhow::Result<Option<Pause>> {
+    let (audit, record) = client.record()?;
+    let (audit, record) = (&audit, &fill(record.about(queue.name())));
     client.transact(|tr| {
         let write = &write;
         async move {
@@ -83,6 +103,7 @@ fn change(
             let is_frozen = matches!(before, Ok(Some(Pause { frozen: true, .. })));
             if also_frozen || !is_frozen {
                 write(&tr);
+                audit.write(&tr, record);
             }
             (tr, before)
         }
@@ -114,6 +135,11 @@ pub(super) struct ResumeArgs {
 }
 
 impl ResumeArgs {
+    /// A daemon that ends its own pause writes the record.
+    pub(super) fn audited(&self) -> Option<Action> {
+        (!self.local).then_some(Action::QueueResume)
+    }
+
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         if self.local {
             let answer = ApiClient::find(globals, &self.at)?.pause_locally(&self.queue, false)?;
@@ -127,7 +153,13 @@ impl ResumeArgs {
         let client = Client::open(globals)?;
         let queue = open(&client, &self.queue)?;
         let name = self.queue.display();
-        let before = change(&client, &queue, self.frozen, |tr| queue.resume(tr))?;
+        let before = change(
+            &client,
+            &queue,
+            self.frozen,
+            |tr| queue.resume(tr),
+            |record| record.with("frozen", self.frozen),
+        )?;
         if let Some(Pause { frozen: true, reason, .. }) = &before
             && !self.frozen
         {

@@ -5,7 +5,7 @@ use kvqueue_queue::{Counted, Recount, RetryPolicy};
 use serde_json::{Value, json};
 
 use super::{client::Client, globals::Globals, output, target::Target};
-use crate::exit::Exit;
+use crate::{audit::Action, exit::Exit};
 
 /// Compare a queue's counters with its items, and correct them
 #[derive(Debug, clap::Args)]
@@ -23,6 +23,10 @@ pub(super) struct Args {
 }
 
 impl Args {
+    pub(super) fn audited(&self) -> Option<Action> {
+        (!self.dry_run).then_some(Action::QueueRecount)
+    }
+
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let client = Client::open(globals)?;
         let queue = self.target.find_there(&client)?;
@@ -31,6 +35,7 @@ impl Args {
             client.ask(queue.compare(client.db(), &policy))?
         } else {
             client.check_not_frozen(&queue)?;
+            client.store(|record| record.about(queue.name()))?;
             client.ask(queue.recount(client.db(), &policy))?
         };
         let name = self.target.queue.display();

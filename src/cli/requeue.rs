@@ -19,7 +19,7 @@ use super::{
     output::{self, Named},
     target::Target,
 };
-use crate::{config::QueueConfig, consumer::clock::version_history, exit::Exit, sweep};
+use crate::{audit::Action, config::QueueConfig, consumer::clock::version_history, exit::Exit, sweep};
 
 /// Make items ready now: waiting ones, dead letters, those whose daemon died
 #[derive(Debug, clap::Args)]
@@ -82,13 +82,22 @@ impl Fate {
 }
 
 impl Args {
+    pub(super) fn audited(&self) -> Action {
+        if self.ids.is_empty() { Action::QueueRequeue } else { Action::ItemRequeue }
+    }
+
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let client = Client::open(globals)?;
         let queue = self.target.find_there(&client)?;
         client.check_not_frozen(&queue)?;
         if !self.ids.is_empty() {
+            client.store(|record| record.about(queue.name()).with_items(&self.ids))?;
             return self.some(&client, &queue, globals.json);
         }
+        client.store(|record| {
+            let record = record.about(queue.name()).with("waiting", self.waiting).with("dead", self.dead);
+            record.with("expired", self.expired)
+        })?;
         let mut account = Account::default();
         if self.expired {
             account.add_swept(give_back(&client, &queue, &self.target.settings(&client))?);

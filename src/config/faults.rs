@@ -31,7 +31,7 @@ impl Place {
     fn of(keys: &[&str]) -> Option<Self> {
         match keys {
             ["http", ..] => Some(Self::Http),
-            ["log" | "shutdown-timeout" | "min-free-space", ..] => Some(Self::Daemon),
+            ["log" | "shutdown-timeout" | "min-free-space" | "audit-retention", ..] => Some(Self::Daemon),
             // An unknown key may be a misspelt one.
             ["queues", _, key, ..] if nearest(key, OF_THE_QUEUE.into_iter()).is_none() => Some(Self::Daemon),
             ["queues", name, ..] => Some(Self::Queue((*name).to_owned())),
@@ -71,6 +71,9 @@ impl Config {
         let mut add = |error, place| faults.push(Fault { error, place });
         if let Err(error) = crate::telemetry::parse_level(&self.log.level) {
             self.log = Log::default();
+            add(error, Place::Daemon);
+        }
+        if let Err(error) = self.validate_audit() {
             add(error, Place::Daemon);
         }
         if let Err(error) = self.http.validate() {

@@ -56,11 +56,11 @@ pub(super) mod number {
     }
 }
 
-/// Durations as people write them: `"30s"`, `"500ms"`, `"1h 30m"`.
+/// Durations as people write them: `"30s"`, `"500ms"`, `"1h 30m"`, `"90d"`. A day has 24 hours.
 pub mod duration {
     use std::time::Duration;
 
-    use jiff::SignedDuration;
+    use jiff::{SignedDuration, Span, SpanRelativeTo};
 
     use super::{Deserializer, ScalarVisitor, Serializer};
 
@@ -72,9 +72,9 @@ pub mod duration {
 
     /// Reads a duration; the error is a fragment that shows the accepted form.
     pub(crate) fn parse(text: &str) -> Result<Duration, String> {
-        let signed: SignedDuration = text
-            .parse()
-            .map_err(|_| format!("{text:?} is not a duration; write it as in \"30s\" or \"500ms\""))?;
+        let wrong = || format!("{text:?} is not a duration; write it as in \"30s\" or \"500ms\"");
+        let span: Span = text.parse().map_err(|_| wrong())?;
+        let signed = span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|_| wrong())?;
         Duration::try_from(signed).map_err(|_| format!("{text:?} is negative; a duration starts at \"0s\""))
     }
 
@@ -90,6 +90,24 @@ pub mod duration {
             text: Some(parse),
             number: None,
         })
+    }
+
+    /// The same for a duration that is written in whole days if it has only such.
+    pub(crate) mod days {
+        pub(crate) use super::deserialize;
+        use super::{Duration, Serializer};
+
+        /// The seconds of a day.
+        const DAY: u64 = 24 * 3_600;
+
+        /// Writes it as [`deserialize`] reads it.
+        pub(crate) fn serialize<S: Serializer>(value: &Duration, out: S) -> Result<S::Ok, S::Error> {
+            let days = value.as_secs() / DAY;
+            if days == 0 || *value != Duration::from_secs(days * DAY) {
+                return super::serialize(value, out);
+            }
+            out.serialize_str(&format!("{days}d"))
+        }
     }
 
     /// The same for a duration that may be absent; the field needs `#[serde(default)]`, too.
@@ -229,6 +247,11 @@ mod tests {
             assert_eq!(duration::parse(&duration::format(value)), Ok(value), "{millis} ms");
         }
         assert_eq!(duration::format(Duration::from_secs(30)), "30s");
+        for text in ["90d", "1d", "23h", "25h"] {
+            let value = duration::parse(text).unwrap();
+            assert_eq!(duration::days::serialize(&value, serde_json::value::Serializer).unwrap(), text);
+        }
+        assert_eq!(duration::parse("2w 1d"), Ok(Duration::from_hours(15 * 24)));
     }
 
     #[test]

@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{ConfigError, Http, MinFreeSpace, QueueConfig, duration};
 
+/// The shortest and the longest time that records of the audit trail are kept: a day, and ten years.
+const AUDIT_RETENTION: [Duration; 2] = [Duration::from_hours(24), Duration::from_hours(24 * 3_650)];
+
 /// All settings of the daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
@@ -20,6 +23,9 @@ pub struct Config {
     /// How long a stop waits for running items.
     #[serde(with = "duration")]
     pub shutdown_timeout: Duration,
+    /// How long the records of the audit trail are kept.
+    #[serde(with = "duration::days")]
+    pub audit_retention: Duration,
     /// The log's level and format.
     pub log: Log,
     /// The API, the metrics and the page.
@@ -35,6 +41,7 @@ impl Default for Config {
             min_free_space: MinFreeSpace::Auto,
             prefix: String::new(),
             shutdown_timeout: Duration::from_secs(30),
+            audit_retention: Duration::from_hours(90 * 24),
             log: Log::default(),
             http: Http::default(),
             queues: BTreeMap::new(),
@@ -70,8 +77,22 @@ impl Config {
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.validate_database()?;
         crate::telemetry::parse_level(&self.log.level)?;
+        self.validate_audit()?;
         self.http.validate()?;
         self.queues.iter().try_for_each(|(name, queue)| queue.validate(name, self.shutdown_timeout))
+    }
+
+    pub(super) fn validate_audit(&self) -> Result<(), ConfigError> {
+        let [shortest, longest] = AUDIT_RETENTION;
+        let value = format_args!("{:?}", duration::format(self.audit_retention)).to_string();
+        let wrong = |problem, fix| Err(ConfigError::value("audit-retention", &value, problem, fix));
+        match self.audit_retention {
+            time if time < shortest => {
+                wrong("nobody could read what was done yesterday", "set it to \"1d\" or more")
+            }
+            time if time > longest => wrong("that is longer than ten years", "set it to \"3650d\" or less"),
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn validate_database(&self) -> Result<(), ConfigError> {
@@ -161,6 +182,8 @@ mod tests {
         let queue = |line: &str| format!("[queues.emails]\nhandler = 'log'\n{line}");
         insta::assert_snapshot!(problem("database = ''"), @r#"database = "": no database is named; write embedded:DIRECTORY or the path of a cluster file"#);
         insta::assert_snapshot!(problem("database = 'embedded:'"), @r#"database = "embedded:": no directory is named; write embedded:DIRECTORY or the path of a cluster file"#);
+        insta::assert_snapshot!(problem("audit-retention = '23h'"), @r#"audit-retention = "23h": nobody could read what was done yesterday; set it to "1d" or more"#);
+        insta::assert_snapshot!(problem("audit-retention = '3651d'"), @r#"audit-retention = "87624h": that is longer than ten years; set it to "3650d" or less"#);
         insta::assert_snapshot!(problem("log.level = 'loud'"), @r#"log.level = "loud": "loud" is not a level; use error, warn, info, debug or trace, alone or by target as in "info,kvqueue::actors=debug""#);
         insta::assert_snapshot!(problem("log.level = 'info,'"), @r#"log.level = "info,": "" is not a level; use error, warn, info, debug or trace, alone or by target as in "info,kvqueue::actors=debug""#);
         insta::assert_snapshot!(problem("http.listen = '0.0.0.0:7420'"), @r#"http.listen = "0.0.0.0:7420": tokens would be sent to it unencrypted; set http.tls-certificate and http.tls-key; or http.allow-plaintext = true if a proxy or a tunnel encrypts the connections"#);

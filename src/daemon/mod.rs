@@ -40,7 +40,7 @@ use crate::{
     metrics::QueueMeters,
     stats,
     status::{DaemonStatus, Phase},
-    systemd, telemetry,
+    sweep, systemd, telemetry,
 };
 
 pub use error::DaemonError;
@@ -295,6 +295,9 @@ impl Daemon {
         let poller = background::restarted("stats poller", || {
             spawn_local(stats::forever(db.clone(), shared.status.clone(), config.clone()))
         });
+        let audit = background::restarted("audit sweeper", || {
+            spawn_local(sweep::audit::forever(db.clone(), config.clone()))
+        });
         let space = background::restarted("space", || spawn_local(space().forever()));
         let control_loop = ControlLoop::new(running, self.loader, self.registry);
         // It owns the sweepers and pause followers.
@@ -318,6 +321,7 @@ impl Daemon {
             ended = served => Ok(ended?),
             never = poller => match never {},
             never = space => match never {},
+            never = audit => match never {},
         }
     }
 }

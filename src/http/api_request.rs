@@ -1,6 +1,6 @@
 //! A request that has passed the guards.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, cell::Cell, rc::Rc, sync::Arc};
 
 use actix_web::{HttpRequest, HttpResponse, http::header, web::Payload};
 use futures::future::LocalBoxFuture;
@@ -8,7 +8,9 @@ use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 use tokio::{sync::OwnedSemaphorePermit, task::spawn_blocking};
 
-use super::{app_state::AppState, body, error::ApiError, guard::Caller, pull::Client, uri::Query};
+use super::{
+    app_state::AppState, body, error::ApiError, guard::Caller, pull::Client, routes::Route, uri::Query,
+};
 
 /// The result of an endpoint.
 pub(crate) type Answer = Result<HttpResponse, ApiError>;
@@ -26,7 +28,10 @@ const SHORT: usize = 64 << 10;
 pub(crate) struct ApiRequest {
     pub(super) app: Arc<AppState>,
     pub(super) http: HttpRequest,
+    pub(super) route: &'static Route,
     pub(super) caller: Caller,
+    /// Whether the endpoint has taken the record of this request.
+    pub(super) audited: Rc<Cell<bool>>,
     pub(super) query: Query,
     pub(super) payload: Payload,
     /// The memory for bodies that this request holds.
@@ -45,9 +50,14 @@ impl ApiRequest {
         path_value(&self.http, name).unwrap_or_default()
     }
 
+    /// The client at the other end of the connection.
+    pub(super) fn client(&self) -> Option<&Client> {
+        self.http.conn_data::<Client>()
+    }
+
     /// Whether the client has closed its connection.
     pub(super) fn client_is_gone(&self) -> bool {
-        self.http.conn_data::<Client>().is_some_and(Client::is_gone)
+        self.client().is_some_and(Client::is_gone)
     }
 
     /// The body of a push, read as JSON.

@@ -1,6 +1,6 @@
 //! Dead letters: listing, retrying and purging them.
 
-use std::num::NonZeroUsize;
+use std::{num::NonZeroUsize, slice};
 
 use actix_web::HttpResponse;
 use kvqueue_queue::{AllDead, DeadLetterEffect, ItemId};
@@ -52,6 +52,7 @@ pub(super) async fn one(request: ApiRequest) -> Answer {
 /// `POST /api/v1/queues/{queue}/dead/{id}/retry`
 pub(super) async fn retry(request: ApiRequest) -> Answer {
     let (queue, id) = (request.unfrozen_queue().await?, request.id()?);
+    request.store(request.record().with_items(slice::from_ref(&id))).await?;
     let _place = request.app.place()?;
     told(&id, queue.retry_dead(&request.app.daemon.db, &POLICY, &id).await?)
 }
@@ -59,6 +60,7 @@ pub(super) async fn retry(request: ApiRequest) -> Answer {
 /// `DELETE /api/v1/queues/{queue}/dead/{id}`
 pub(super) async fn purge(request: ApiRequest) -> Answer {
     let (queue, id) = (request.unfrozen_queue().await?, request.id()?);
+    request.store(request.record().with_items(slice::from_ref(&id))).await?;
     let _place = request.app.place()?;
     told(&id, queue.purge_dead(&request.app.daemon.db, &POLICY, &id).await?)
 }
@@ -87,6 +89,7 @@ fn gone(id: &ItemId) -> ApiError {
 /// `POST /api/v1/queues/{queue}/dead/retry`
 pub(super) async fn retry_all(request: ApiRequest) -> Answer {
     let queue = request.unfrozen_queue().await?;
+    request.store(request.record().with("all", true)).await?;
     let _place = request.app.place()?;
     Ok(all(queue.retry_all_dead(&request.app.daemon.db, &POLICY).await?))
 }
@@ -104,6 +107,7 @@ pub(super) async fn purge_all(mut request: ApiRequest) -> Answer {
     let Purge { confirm } = request.json().await?;
     request.confirmed(&confirm, "all dead letters of")?;
     let queue = request.unfrozen_queue().await?;
+    request.store(request.record().with("all", true)).await?;
     let _place = request.app.place()?;
     let AllDead { moved: purged, unreadable, .. } =
         queue.purge_all_dead(&request.app.daemon.db, &POLICY).await?;

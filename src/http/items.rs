@@ -1,6 +1,6 @@
 //! Items: listing them by state; deleting one, and making one ready.
 
-use std::{collections::HashMap, num::NonZeroUsize};
+use std::{collections::HashMap, num::NonZeroUsize, slice};
 
 use actix_web::HttpResponse;
 use kvqueue_queue::{Cursor, ItemEffect, ItemId, ItemPage, ItemState, ItemView};
@@ -96,6 +96,7 @@ pub(super) async fn one(request: ApiRequest) -> Answer {
 /// `DELETE /api/v1/queues/{queue}/items/{id}`
 pub(super) async fn delete(request: ApiRequest) -> Answer {
     let (queue, id) = (request.unfrozen_queue().await?, request.id()?);
+    request.store(request.record().with_items(slice::from_ref(&id))).await?;
     let _place = request.app.place()?;
     told(&id, queue.delete_item(&request.app.daemon.db, &POLICY, &id).await?)
 }
@@ -103,6 +104,7 @@ pub(super) async fn delete(request: ApiRequest) -> Answer {
 /// `POST /api/v1/queues/{queue}/items/{id}/requeue`
 pub(super) async fn requeue(request: ApiRequest) -> Answer {
     let (queue, id) = (request.unfrozen_queue().await?, request.id()?);
+    request.store(request.record().with_items(slice::from_ref(&id))).await?;
     let _place = request.app.place()?;
     told(&id, queue.requeue_item(&request.app.daemon.db, &POLICY, &id).await?)
 }

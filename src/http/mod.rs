@@ -8,10 +8,11 @@
 //!
 //! Connections: `http.max-connections`; those beyond wait in the system's queue. A head has to come within 5 s and a body within 10, a
 //! connection may be silent for 15 s, or leave an answer unread for 20. Bodies have `http.max-body` bytes each and 64 MiB together. At most 16 requests are at the database at
-//! a time, for up to 5 s each; an answer takes at most 30 s.
+//! a time, for up to 5 s each; an answer takes at most 36 s.
 
 mod api_request;
 mod app_state;
+mod audit;
 mod body;
 mod database;
 mod dead;
@@ -44,6 +45,7 @@ pub(crate) mod tls;
 mod token_cache;
 mod tokens;
 mod uri;
+mod workers;
 
 pub(crate) use files::HttpFiles;
 pub(crate) use guard::{OTHERS, Token};

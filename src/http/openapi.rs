@@ -38,7 +38,8 @@ mod tests {
                 let is_open = operation["security"] == serde_json::json!([]);
                 let scope = operation["x-kvqueue-scope"].as_str().map(str::to_owned);
                 assert_eq!(is_open, scope.is_none(), "{method} {path}");
-                described.insert((path.as_str(), method.to_uppercase()), (query, scope));
+                let audit = operation["x-kvqueue-audit"].as_str().map(str::to_owned);
+                described.insert((path.as_str(), method.to_uppercase()), (query, scope, audit));
             }
         }
         let routes: BTreeMap<_, _> = ROUTES
@@ -50,7 +51,7 @@ mod tests {
                     Access::Open | Access::AnyToken => None,
                     Access::Scope(scope) => Some(scope.to_string()),
                 };
-                ((route.path, route.method.to_string()), (query, scope))
+                ((route.path, route.method.to_string()), (query, scope, route.audit.map(|it| it.to_string())))
             })
             .collect();
         assert_eq!(described, routes);

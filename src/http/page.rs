@@ -26,6 +26,7 @@ const FILES: &[File] = files![
     "index.html",
     "api.js",
     "app.js",
+    "audit.js",
     "chart.js",
     "consumers.js",
     "daemon.js",
@@ -42,6 +43,7 @@ const FILES: &[File] = files![
     "queue.js",
     "style.css",
     "ui.js",
+    "workers.js",
 ];
 
 /// `GET /`

@@ -10,7 +10,7 @@ use super::{
     frozen,
     status::no_queue,
 };
-use crate::{consumer::clock, control::CommandError, status::Phase};
+use crate::{audit::this_daemon, consumer::clock, control::CommandError, status::Phase};
 
 /// The body of a pause.
 #[derive(Debug, Default, Deserialize)]
@@ -48,6 +48,12 @@ pub(super) async fn resume(request: ApiRequest) -> Answer {
 
 /// Writes or clears the record, unless the queue is frozen.
 async fn change(request: &ApiRequest, queue: &Queue, pause: Option<&Pause>) -> Answer {
+    let record = request.record();
+    let record = match pause {
+        Some(Pause { reason, .. }) if !reason.is_empty() => record.with("reason", reason.as_str()),
+        _ => record,
+    };
+    let (audit, record) = (&request.app.audit(), &record);
     let frozen = request
         .app
         .transact(|tr| async move {
@@ -59,6 +65,9 @@ async fn change(request: &ApiRequest, queue: &Queue, pause: Option<&Pause>) -> A
                 (Some(_), _) => {}
                 (None, Some(pause)) => queue.pause(&tr, pause),
                 (None, None) => queue.resume(&tr),
+            }
+            if found.is_none() {
+                audit.write(&tr, record);
             }
             (tr, Ok(found))
         })
@@ -74,6 +83,7 @@ async fn pause_locally(request: &ApiRequest, paused: bool) -> Answer {
     if !app.config().queues.contains_key(&*name) {
         return Err(no_queue(&name));
     }
+    request.store(request.record().with("local", true).with("daemon", this_daemon())).await?;
     match app.daemon.commands.pause_locally(&name, paused).await {
         Ok(()) => Ok(HttpResponse::NoContent().finish()),
         Err(refused) => Err(refuse(request, refused)),

@@ -20,13 +20,16 @@ use crate::access::Scope;
 pub(super) async fn delete(request: ApiRequest) -> Answer {
     request.confirmed(request.query.text("confirm").unwrap_or_default(), "all items of")?;
     let queue = request.unfrozen_queue().await?;
-    let queue = &queue;
+    let (queue, audit, record) = (&queue, &request.app.audit(), &request.record());
     let counts = request
         .app
         .transact(|tr| async move {
             let counts = match queue.delete_counted(&tr).await {
                 Err(other @ QueueError::OtherKind { .. }) => Ok(Err(other.to_string())),
-                counts => counts.map(Ok),
+                counts => counts.map(|counts| {
+                    audit.write(&tr, record);
+                    Ok(counts)
+                }),
             };
             (tr, counts)
         })
@@ -60,6 +63,7 @@ pub(super) async fn requeue(mut request: ApiRequest) -> Answer {
         return Err(ApiError::Bad(problem.to_owned()));
     }
     let queue = request.unfrozen_queue().await?;
+    request.store(request.record().with("waiting", waiting).with("dead", dead)).await?;
     let _place = request.app.place()?;
     let (db, mut done) = (&request.app.daemon.db, AllDead::default());
     if waiting {
@@ -107,6 +111,8 @@ pub(super) async fn move_items(mut request: ApiRequest) -> Answer {
         return Err(ApiError::Bad(problem.to_owned()));
     }
     request.caller.check(Scope::Admin, Some(&to))?;
+    let (how_many, number) = limit.map_or(("all", json!(true)), |limit| ("limit", json!(limit)));
+    let record = request.record().with_name("to", to.as_bytes()).with(how_many, number).with("dead", dead);
     let (from, to) = (request.unfrozen_queue().await?, request.unfrozen(&to).await?);
     let from = if all { from.in_order_for(&to) } else { from };
     let what = if dead { Movable::Dead } else { Movable::Ready };
@@ -115,6 +121,7 @@ pub(super) async fn move_items(mut request: ApiRequest) -> Answer {
         message: error.to_string(),
         fix: "name another queue",
     })?;
+    request.store(record).await?;
     let _place = request.app.place()?;
     let (db, began) = (&request.app.daemon.db, Instant::now());
     let (mut moved, mut refused, mut unreadable, mut more) = (0, 0, 0, true);

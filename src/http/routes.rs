@@ -11,13 +11,13 @@ use actix_web::{
 use super::{
     api_request::Handler,
     app_state::AppState,
-    dead, events, health, items, metrics, openapi, pause,
+    audit, dead, events, health, items, metrics, openapi, pause,
     pull::{self, LONGEST_WAIT},
     push, queue, reload,
     serve::serve,
-    sign_in, status, tokens,
+    sign_in, status, tokens, workers,
 };
-use crate::{access::Scope, deadlines::REQUEST};
+use crate::{access::Scope, audit::Action, deadlines::REQUEST};
 
 /// Who may use a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +40,8 @@ pub(super) struct Route {
     pub(super) query: &'static [&'static str],
     /// How long its answer may take.
     pub(super) time_limit: Duration,
+    /// The action in its record in the audit trail. A route of operators that changes something has one.
+    pub(super) audit: Option<Action>,
     pub(super) handler: Handler,
 }
 
@@ -51,12 +53,20 @@ impl Route {
 }
 
 const fn open(path: &'static str, handler: Handler) -> Route {
-    Route { method: Method::GET, path, access: Access::Open, query: &[], time_limit: REQUEST, handler }
+    Route {
+        method: Method::GET,
+        path,
+        access: Access::Open,
+        query: &[],
+        time_limit: REQUEST,
+        audit: None,
+        handler,
+    }
 }
 
 /// A route of browsers that sign in.
 const fn browser(method: Method, path: &'static str, handler: Handler) -> Route {
-    Route { method, path, access: Access::AnyToken, query: &[], time_limit: REQUEST, handler }
+    Route { method, path, access: Access::AnyToken, query: &[], time_limit: REQUEST, audit: None, handler }
 }
 
 const fn get(path: &'static str, query: &'static [&'static str], handler: Handler) -> Route {
@@ -66,23 +76,27 @@ const fn get(path: &'static str, query: &'static [&'static str], handler: Handle
         access: Access::Scope(Scope::Read),
         query,
         time_limit: REQUEST,
+        audit: None,
         handler,
     }
 }
 
-/// A route of operators.
+/// A route of operators that changes something, and leaves a record of this action.
 const fn change(
+    audit: Action,
     method: Method,
     path: &'static str,
     query: &'static [&'static str],
     handler: Handler,
 ) -> Route {
-    Route { method, path, access: Access::Scope(Scope::Admin), query, time_limit: REQUEST, handler }
+    let access = Access::Scope(Scope::Admin);
+    Route { method, path, access, query, time_limit: REQUEST, audit: Some(audit), handler }
 }
 
-/// A route about access tokens, which operators alone may see.
-const fn tokens(method: Method, path: &'static str, handler: Handler) -> Route {
-    Route { method, path, access: Access::Scope(Scope::Admin), query: &[], time_limit: REQUEST, handler }
+/// A route that operators alone may read.
+const fn operators(path: &'static str, query: &'static [&'static str], handler: Handler) -> Route {
+    let access = Access::Scope(Scope::Admin);
+    Route { method: Method::GET, path, access, query, time_limit: REQUEST, audit: None, handler }
 }
 
 /// A route of programs that put items in.
@@ -93,13 +107,15 @@ const fn push(path: &'static str, handler: Handler) -> Route {
         access: Access::Scope(Scope::Push),
         query: &[],
         time_limit: REQUEST,
+        audit: None,
         handler,
     }
 }
 
 /// A route of workers.
 const fn work(path: &'static str, time_limit: Duration, handler: Handler) -> Route {
-    Route { method: Method::POST, path, access: Access::Scope(Scope::Work), query: &[], time_limit, handler }
+    let access = Access::Scope(Scope::Work);
+    Route { method: Method::POST, path, access, query: &[], time_limit, audit: None, handler }
 }
 
 /// Every route.
@@ -118,11 +134,15 @@ pub(super) const ROUTES: &[Route] = &[
     get("/api/v1/status", &[], |request| Box::pin(status::whole(request))),
     get("/api/v1/queues", &["all"], |request| Box::pin(status::list(request))),
     get("/api/v1/queues/{queue}", &[], |request| Box::pin(status::queue(request))),
-    change(Method::DELETE, "/api/v1/queues/{queue}", &["confirm"], |request| {
+    change(Action::QueueDelete, Method::DELETE, "/api/v1/queues/{queue}", &["confirm"], |request| {
         Box::pin(queue::delete(request))
     }),
-    change(Method::POST, "/api/v1/queues/{queue}/requeue", &[], |request| Box::pin(queue::requeue(request))),
-    change(Method::POST, "/api/v1/queues/{queue}/move", &[], |request| Box::pin(queue::move_items(request))),
+    change(Action::QueueRequeue, Method::POST, "/api/v1/queues/{queue}/requeue", &[], |request| {
+        Box::pin(queue::requeue(request))
+    }),
+    change(Action::QueueMove, Method::POST, "/api/v1/queues/{queue}/move", &[], |request| {
+        Box::pin(queue::move_items(request))
+    }),
     get("/api/v1/queues/{queue}/history", &[], |request| Box::pin(status::history(request))),
     get("/api/v1/events", &[], |request| Box::pin(events::follow(request))),
     get("/api/v1/queues/{queue}/items", &["state", "after", "limit", "bytes"], |request| {
@@ -137,34 +157,46 @@ pub(super) const ROUTES: &[Route] = &[
         Box::pin(pull::acknowledge(request))
     }),
     get("/api/v1/queues/{queue}/items/{id}", &[], |request| Box::pin(items::one(request))),
-    change(Method::DELETE, "/api/v1/queues/{queue}/items/{id}", &[], |request| {
+    change(Action::ItemDelete, Method::DELETE, "/api/v1/queues/{queue}/items/{id}", &[], |request| {
         Box::pin(items::delete(request))
     }),
-    change(Method::POST, "/api/v1/queues/{queue}/items/{id}/requeue", &[], |request| {
+    change(Action::ItemRequeue, Method::POST, "/api/v1/queues/{queue}/items/{id}/requeue", &[], |request| {
         Box::pin(items::requeue(request))
     }),
     get("/api/v1/queues/{queue}/dead", &["after", "limit"], |request| Box::pin(dead::list(request))),
     // Before the routes of one letter: `retry` and `purge` are not ids.
-    change(Method::POST, "/api/v1/queues/{queue}/dead/retry", &[], |request| {
+    change(Action::DeadRetry, Method::POST, "/api/v1/queues/{queue}/dead/retry", &[], |request| {
         Box::pin(dead::retry_all(request))
     }),
-    change(Method::POST, "/api/v1/queues/{queue}/dead/purge", &[], |request| {
+    change(Action::DeadPurge, Method::POST, "/api/v1/queues/{queue}/dead/purge", &[], |request| {
         Box::pin(dead::purge_all(request))
     }),
     get("/api/v1/queues/{queue}/dead/{id}", &[], |request| Box::pin(dead::one(request))),
-    change(Method::DELETE, "/api/v1/queues/{queue}/dead/{id}", &[], |request| Box::pin(dead::purge(request))),
-    change(Method::POST, "/api/v1/queues/{queue}/dead/{id}/retry", &[], |request| {
+    change(Action::DeadPurge, Method::DELETE, "/api/v1/queues/{queue}/dead/{id}", &[], |request| {
+        Box::pin(dead::purge(request))
+    }),
+    change(Action::DeadRetry, Method::POST, "/api/v1/queues/{queue}/dead/{id}/retry", &[], |request| {
         Box::pin(dead::retry(request))
     }),
-    change(Method::PUT, "/api/v1/queues/{queue}/pause", &[], |request| Box::pin(pause::pause(request))),
-    change(Method::DELETE, "/api/v1/queues/{queue}/pause", &["local"], |request| {
+    change(Action::QueuePause, Method::PUT, "/api/v1/queues/{queue}/pause", &[], |request| {
+        Box::pin(pause::pause(request))
+    }),
+    change(Action::QueueResume, Method::DELETE, "/api/v1/queues/{queue}/pause", &["local"], |request| {
         Box::pin(pause::resume(request))
     }),
+    get("/api/v1/workers", &["queue"], |request| Box::pin(workers::list(request))),
     get("/api/v1/consumers", &[], |request| Box::pin(status::consumers(request))),
-    change(Method::POST, "/api/v1/reload", &[], |request| Box::pin(reload::reload(request))),
-    tokens(Method::GET, "/api/v1/tokens", |request| Box::pin(tokens::list(request))),
-    tokens(Method::POST, "/api/v1/tokens", |request| Box::pin(tokens::create(request))),
-    tokens(Method::DELETE, "/api/v1/tokens/{name}", |request| Box::pin(tokens::revoke(request))),
+    change(Action::DaemonReload, Method::POST, "/api/v1/reload", &[], |request| {
+        Box::pin(reload::reload(request))
+    }),
+    operators("/api/v1/audit", &["after", "limit", "queue"], |request| Box::pin(audit::list(request))),
+    operators("/api/v1/tokens", &[], |request| Box::pin(tokens::list(request))),
+    change(Action::TokenNew, Method::POST, "/api/v1/tokens", &[], |request| {
+        Box::pin(tokens::create(request))
+    }),
+    change(Action::TokenRevoke, Method::DELETE, "/api/v1/tokens/{name}", &[], |request| {
+        Box::pin(tokens::revoke(request))
+    }),
     get("/api/v1/openapi.json", &[], |request| Box::pin(openapi::document(request))),
 ];
 
@@ -241,6 +273,14 @@ mod tests {
         assert_eq!(allow("/livez"), "GET, HEAD");
         assert_eq!(allow("/api/v1/queues/{queue}/dead/retry"), "POST");
         assert_eq!(allow("/api/v1/queues/{queue}"), "DELETE, GET, HEAD");
+    }
+
+    #[test]
+    fn routes_of_operators_that_change_something_leave_a_record_and_no_others() {
+        for route in ROUTES {
+            let changes = route.access == Access::Scope(Scope::Admin) && route.writes();
+            assert_eq!(route.audit.is_some(), changes, "{} {}", route.method, route.path);
+        }
     }
 
     #[test]

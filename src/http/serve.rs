@@ -1,6 +1,8 @@
 //! Serving a request: the guards, the route, the endpoint, and the headers of every answer.
 
 use std::{
+    cell::Cell,
+    rc::Rc,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -96,16 +98,32 @@ async fn carry_out(
     request: HttpRequest,
     payload: Payload,
     app: &Arc<AppState>,
-    route: &Route,
+    route: &'static Route,
     caller: Caller,
 ) -> Answer {
     let query = Query::read(request.query_string(), route.query)?;
-    let request = ApiRequest { app: app.clone(), http: request, caller, query, payload, held: None };
+    let audited = Rc::new(Cell::new(false));
+    let request = ApiRequest {
+        app: app.clone(),
+        http: request,
+        route,
+        caller,
+        audited: audited.clone(),
+        query,
+        payload,
+        held: None,
+    };
     // The time limit does not apply to sending the answer: a stream of events goes on until the client closes it.
     let late = |_| {
         ApiError::Unavailable(format!("the answer was not there within {} s", route.time_limit.as_secs()))
     };
-    timeout(route.time_limit, (route.handler)(request)).await.map_err(late)?
+    let answer = timeout(route.time_limit, (route.handler)(request)).await.map_err(late)?;
+    debug_assert!(
+        answer.is_err() || route.audit.is_none() || audited.get(),
+        "{} leaves no record",
+        route.path
+    );
+    answer
 }
 
 /// Finds out who sends the request: by its token, or by the session of its browser.

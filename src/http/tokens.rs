@@ -65,11 +65,15 @@ impl New {
 pub(super) async fn create(mut request: ApiRequest) -> Answer {
     let new = request.json::<New>().await?.with_time()?;
     let (text, token) = new.issue(clock::now()).map_err(ApiError::Bad)?;
+    let (audit, made) = (&request.app.audit(), &token.audited(request.record()));
     let (store, record) = (&request.app.token_store(), &token);
     let created = request
         .app
         .transact(|tr| async move {
             let created = store.create(&tr, record).await;
+            if matches!(created, Ok(Created::Done)) {
+                audit.write(&tr, made);
+            }
             (tr, created)
         })
         .await?;
@@ -95,10 +99,14 @@ pub(super) async fn create(mut request: ApiRequest) -> Answer {
 /// `DELETE /api/v1/tokens/{name}`
 pub(super) async fn revoke(request: ApiRequest) -> Answer {
     let (store, name) = (&request.app.token_store(), &*request.value("name"));
+    let (audit, record) = (&request.app.audit(), &request.record().with("name", name));
     let revoked = request
         .app
         .transact(|tr| async move {
             let revoked = store.revoke(&tr, name).await;
+            if matches!(revoked, Ok(true)) {
+                audit.write(&tr, record);
+            }
             (tr, revoked)
         })
         .await?;

@@ -215,6 +215,13 @@ pub(crate) const CATALOGUE: &[Metric] = &[
         figures: Computed(computed::consumers),
     },
     Metric {
+        name: "kvqueue_remote_workers",
+        kind: Gauge,
+        labels: &["queue", "state"],
+        help: "Workers of other programs at this daemon's HTTP: state is waiting (requests that wait for items) or working (leases)",
+        figures: Computed(computed::workers),
+    },
+    Metric {
         name: "kvqueue_consumer_restarts_total",
         kind: MetricType::Counter,
         labels: &["queue"],

@@ -81,6 +81,13 @@ pub(super) fn processes(scrape: &Scrape, samples: &mut Samples<'_>) {
     }
 }
 
+pub(super) fn workers(scrape: &Scrape, samples: &mut Samples<'_>) {
+    for queue in scrape.configured() {
+        samples.gauge(&[&queue.queue, "waiting"], queue.workers.waiting);
+        samples.gauge(&[&queue.queue, "working"], queue.workers.working);
+    }
+}
+
 pub(super) fn consumers(scrape: &Scrape, samples: &mut Samples<'_>) {
     let mut counts = HashMap::<&str, [usize; ConsumerState::ALL.len()]>::new();
     for consumer in &scrape.snapshot.consumers {

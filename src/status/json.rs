@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use kvqueue_queue::Pause;
 use serde::Serialize;
 
-use super::ConsumerState;
+use super::{ConsumerState, WorkerCounts, WorkerJson};
 
 /// The phase of the daemon between its start and its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -39,6 +39,8 @@ pub(crate) struct Snapshot {
     pub(crate) config: ConfigJson,
     pub(crate) queues: Vec<QueueJson>,
     pub(crate) consumers: Vec<ConsumerJson>,
+    /// Some of the workers of other programs that this daemon knows.
+    pub(crate) workers: Vec<WorkerJson>,
 }
 
 /// The database as last seen.
@@ -107,6 +109,8 @@ pub(crate) struct QueueJson {
     /// Items that this daemon finished, done or dead, since it started.
     pub(crate) finished: u64,
     pub(crate) consumers: usize,
+    /// Workers of other programs that lease its items from this daemon.
+    pub(crate) workers: WorkerCounts,
 }
 
 /// Since when and why a queue is paused.

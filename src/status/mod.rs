@@ -8,6 +8,7 @@ mod liveness;
 mod queue;
 mod summary;
 mod viewers;
+mod workers;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -30,6 +31,7 @@ pub(crate) use liveness::Heartbeat;
 pub(crate) use queue::QueueStats;
 pub(crate) use summary::Summary;
 pub(crate) use viewers::Viewers;
+pub(crate) use workers::{Wait, Worker, WorkerCounts, WorkerJson, Workers};
 
 use self::{liveness::Liveness, queue::Entry};
 use crate::{
@@ -39,6 +41,9 @@ use crate::{
     metrics::Metrics,
 };
 
+/// The most workers in a snapshot.
+const SHOWN_WORKERS: usize = 100;
+
 /// The status of a daemon. A process has one.
 #[derive(Debug)]
 pub(crate) struct DaemonStatus {
@@ -46,6 +51,8 @@ pub(crate) struct DaemonStatus {
     pub(crate) metrics: Metrics,
     /// Its viewers.
     pub(crate) viewers: Arc<Viewers>,
+    /// Workers of other programs, which lease items over HTTP.
+    pub(crate) workers: Arc<Workers>,
     started_at: u64,
     inner: Mutex<Inner>,
     changes: watch::Sender<u64>,
@@ -103,6 +110,7 @@ impl DaemonStatus {
         Arc::new(Self {
             metrics: Metrics::default(),
             viewers: Arc::default(),
+            workers: Arc::default(),
             started_at: clock::now(),
             inner: Mutex::new(inner),
             changes: watch::Sender::new(0),
@@ -299,6 +307,8 @@ impl DaemonStatus {
 
     /// The whole status.
     pub(crate) fn snapshot(&self) -> Snapshot {
+        let mut workers = self.workers.counts();
+        let (shown_workers, _) = self.workers.list(None, SHOWN_WORKERS);
         let inner = self.lock();
         let consumers: Vec<_> =
             inner.consumers.values().map(|status| consumer(status, &inner.pause_states)).collect();
@@ -307,7 +317,10 @@ impl DaemonStatus {
         let crew = |name: &str| crews.get(name).copied().unwrap_or_default();
         let mut take_errors = take_errors(&inner);
         let queues = inner.queues.iter();
-        let queues = queues.map(|(name, entry)| entry.view(name, crew(name), take_errors.remove(name)));
+        let queues = queues.map(|(name, entry)| QueueJson {
+            workers: workers.remove(name).unwrap_or_default(),
+            ..entry.view(name, crew(name), take_errors.remove(name))
+        });
         let queues = queues.collect();
         Snapshot {
             pid: std::process::id(),
@@ -319,6 +332,7 @@ impl DaemonStatus {
             config: inner.config.clone(),
             queues,
             consumers,
+            workers: shown_workers,
         }
     }
 

@@ -6,6 +6,7 @@ use std::{
 };
 
 use super::{
+    WorkerCounts,
     history::History,
     json::{OutageJson, PauseJson, QueueJson, QueueStatsJson},
 };
@@ -118,6 +119,7 @@ impl Entry {
             in_flight: self.meters.in_flight.get(),
             finished: self.meters.finished(),
             consumers,
+            workers: WorkerCounts::default(),
         }
     }
 

@@ -1,9 +1,10 @@
 //! The sweeper of a queue: it returns items whose lease expired, makes scheduled items ready when they are due, and
 //! removes old records.
 //!
-//! Every daemon sweeps its queues. They do not get in each other's way: [`kvqueue_queue::Sweeper`] sees to that, and
+//! Every daemon sweeps its queues, and old records of the audit trail. They do not get in each other's way: [`kvqueue_queue::Sweeper`] sees to that, and
 //! each waits for a random moment before it acts.
 
+pub(crate) mod audit;
 mod delay;
 mod sweeps;
 

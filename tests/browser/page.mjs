@@ -307,6 +307,43 @@ test("a queue is paused and resumed", async () => {
   await page.context().close();
 });
 
+test("who changed what is shown, the newest first", async () => {
+  const reason = "<b>the bank</b> is down";
+  await daemon.run("pause", HOSTILE, "--reason", reason);
+  await daemon.run("resume", HOSTILE);
+  const page = await open(browser, `${daemon.url}#/audit`);
+  await live(page);
+  const entries = page.locator(".entry");
+  await entries.first().getByText("queue.resume").waitFor();
+  const second = entries.nth(1);
+  await second.getByText("queue.pause").waitFor();
+  await second.getByText(HOSTILE, { exact: true }).waitFor();
+  await second.getByText("local user").waitFor();
+  await second.getByRole("button").click();
+  await second.getByText(reason, { exact: true }).waitFor();
+  await second.getByRole("link").click();
+  await page.getByRole("heading", { level: 1 }).getByText(HOSTILE, { exact: true }).waitFor();
+  assert.deepEqual(await wrong(page), []);
+  await page.context().close();
+});
+
+test("workers of other programs are shown", async () => {
+  const lease = (body, agent) => fetch(`${daemon.url}api/v1/queues/quick/lease`, {
+    method: "POST", headers: { "Content-Type": "application/json", "User-Agent": agent }, body: JSON.stringify(body) });
+  const page = await open(browser, `${daemon.url}#/queue/quick/workers`);
+  await live(page);
+  await page.getByText("No worker leases items").waitFor();
+  // It waits until there is an item, which its consumer may get.
+  const waiting = lease({ wait_ms: 10000, lease_ms: 60000 }, "a <b>worker</b>/1.0");
+  await page.getByRole("cell", { name: "Waits for items" }).waitFor();
+  await page.getByText("a <b>worker</b>/1.0").waitFor();
+  await page.getByRole("tab", { name: "Workers (1)" }).waitFor();
+  assert.equal((await (await waiting).json()).lease, null);
+  await page.getByText("No worker leases items").waitFor();
+  assert.deepEqual(await wrong(page), []);
+  await page.context().close();
+});
+
 test("consumers and the daemon are shown", async () => {
   const page = await open(browser, `${daemon.url}#/consumers`);
   await page.getByText("50 consumers: ").waitFor();

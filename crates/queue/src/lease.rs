@@ -1,7 +1,7 @@
 //! A lease: the items of a fetch, and the right to acknowledge them.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use foundationdb::{Database, FdbError, Transaction, TransactionCommitted};
 use futures::future::try_join;
@@ -134,6 +134,11 @@ impl Lease {
     /// The database version until which the lease lasts.
     pub fn deadline(&self) -> u64 {
         self.deadline
+    }
+
+    /// How long it lasts after each change, as long as the database's versions advance by 10^6 a second.
+    pub fn length(&self) -> Duration {
+        Duration::from_micros(self.length)
     }
 
     /// Prolongs the lease: it lasts its length from now on. Does nothing if all items are acknowledged.

@@ -85,6 +85,8 @@ impl Args {
             note(format_args!("kvqueue: {damage}; nothing was imported"));
             return Ok(Exit::Data);
         }
+        let input = self.input.display().to_string();
+        client.store(|record| record.about(queue.name()).with("input", input).with("again", self.again))?;
         let done = import.run(self.reader()?, globals.quiet);
         import.progress.finish();
         let Import { account, .. } = import;

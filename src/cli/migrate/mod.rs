@@ -19,6 +19,7 @@ use tokio::runtime;
 
 use super::{UsageError, globals::Globals};
 use crate::{
+    audit::{Action, AuditStore},
     config::{Config, KindName, QueueConfig, absolute_database, duration},
     exit::Exit,
 };
@@ -74,6 +75,10 @@ fn url(text: &str) -> Result<String, Infallible> {
 }
 
 impl Args {
+    pub(super) fn audited(&self) -> Option<Action> {
+        (!self.verify_only).then_some(Action::QueueMigrate)
+    }
+
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let config = globals.start()?;
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
@@ -96,6 +101,9 @@ impl Args {
         if queues.is_empty() {
             report.note(format_args!("there are no queues at the source"));
         }
+        if !self.verify_only {
+            self.store_record(globals, config, ends, &queues).await?;
+        }
         let (mut exit, count) = (Exit::Done, queues.len());
         for queue in queues {
             if self.verify_only {
@@ -117,6 +125,34 @@ impl Args {
             ));
         }
         Ok(exit)
+    }
+
+    /// Stores the record of the command at both ends, before anything changes.
+    async fn store_record(
+        &self,
+        globals: &Globals,
+        config: &Config,
+        ends: &Ends,
+        queues: &[Queue],
+    ) -> Result<(), MigrateError> {
+        let names: Vec<_> = queues.iter().map(|queue| moving::printable(queue.name())).collect();
+        let record = globals.audited.record().with("from", ends.from.url.as_str());
+        let record = record.with("to", ends.to.url.as_str()).with("queues", names.join(", "));
+        let audit = AuditStore::new(self.prefix(config));
+        for end in [&ends.from, &ends.to] {
+            end.transact(async |tr| audit.prepare(tr).await).await?;
+            let written = end.transact(async |tr| {
+                audit.write(tr, &record);
+                Ok(())
+            });
+            written.await?;
+        }
+        Ok(())
+    }
+
+    /// The prefix of the keys, at both ends.
+    fn prefix<'a>(&'a self, config: &'a Config) -> &'a [u8] {
+        self.prefix.as_deref().unwrap_or(&config.prefix).as_bytes()
     }
 
     async fn move_one(
@@ -154,7 +190,7 @@ impl Args {
 
     /// The queues that were named; or all that there are, and those of the configuration that foreign programs may have filled.
     async fn queues(&self, config: &Config, ends: &Ends) -> anyhow::Result<Vec<Queue>> {
-        let prefix = self.prefix.as_deref().unwrap_or(&config.prefix).as_bytes();
+        let prefix = self.prefix(config);
         let open = |name: &[u8]| {
             let configured = std::str::from_utf8(name).ok().and_then(|name| config.queues.get(name));
             let mut layout = configured.cloned().unwrap_or_else(|| QueueConfig::new(""));

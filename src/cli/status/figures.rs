@@ -5,6 +5,7 @@ use std::path::Path;
 use kvqueue_queue::{Counts, Pause};
 use serde::Deserialize;
 
+use super::workers::{Counts as WorkerCounts, Worker};
 use crate::database::identity;
 
 /// A daemon at one moment: `/api/v1/status`.
@@ -20,6 +21,7 @@ pub(in crate::cli) struct Figures {
     pub(in crate::cli) config: Configuration,
     pub(in crate::cli) queues: Vec<QueueFigures>,
     pub(super) consumers: Vec<Consumer>,
+    pub(super) workers: Vec<Worker>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -76,6 +78,7 @@ pub(in crate::cli) struct QueueFigures {
     pub(super) in_rate: Option<f64>,
     pub(in crate::cli) out_rate: Option<f64>,
     pub(super) looked: f64,
+    pub(super) workers: WorkerCounts,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -5,6 +5,7 @@ mod figures;
 mod format;
 mod other_queues;
 mod text;
+mod workers;
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -95,6 +96,7 @@ pub(super) fn show(json: bool, answer: &Value, figures: &Figures) -> anyhow::Res
             vec![Line::default()],
             Table::new(&figures.queues, width).lines(),
             older(&figures.queues),
+            workers::lines(&figures.workers, figures.queues.iter().map(|queue| queue.workers)),
         ];
         print(&lines.concat())?;
     }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use anyhow::bail;
-use jiff::{Span, SpanRelativeTo};
 
 use crate::{
     access::{Created, MAX_TOKENS, NewToken, QueuePattern, Scope, TokenStore},
     cli::{UsageError, client::Client, globals::Globals, output},
+    config::duration,
     consumer::clock,
     exit::Exit,
     json,
@@ -33,7 +33,7 @@ pub(in crate::cli) struct Args {
     #[arg(long = "queue", value_name = "PATTERN")]
     queues: Vec<QueuePattern>,
     /// When it ends, as in 90d or 12h [default: never]
-    #[arg(long, value_name = "DURATION", value_parser = lifetime)]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     expires: Option<Duration>,
 }
 
@@ -50,9 +50,14 @@ impl Args {
         };
         let (text, token) = new.issue(now).map_err(UsageError)?;
         let client = Client::open_or_create(globals)?;
+        let (audit, made) = client.record()?;
+        let (audit, made) = (&audit, &token.audited(made));
         let (store, record) = (&TokenStore::new(client.prefix()), &token);
         let created = client.transact(|tr| async move {
             let created = store.create(&tr, record).await;
+            if matches!(created, Ok(Created::Done)) {
+                audit.write(&tr, made);
+            }
             (tr, created)
         })?;
         match created {
@@ -72,12 +77,4 @@ impl Args {
         output::line(globals.json, text.as_bytes(), &object)?;
         Ok(Exit::Done)
     }
-}
-
-/// Reads a lifetime, in which a day has 24 hours.
-fn lifetime(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is not a duration; write it as in 90d or 12h");
-    let span: Span = text.parse().map_err(|_| wrong())?;
-    let length = span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|_| wrong())?;
-    Duration::try_from(length).map_err(|_| wrong())
 }

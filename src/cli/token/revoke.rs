@@ -20,8 +20,13 @@ impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let client = Client::open(globals)?;
         let (store, name) = (&TokenStore::new(client.prefix()), self.name.as_str());
+        let (audit, record) = client.record()?;
+        let (audit, record) = (&audit, &record.with("name", name));
         let revoked = client.transact(|tr| async move {
             let revoked = store.revoke(&tr, name).await;
+            if matches!(revoked, Ok(true)) {
+                audit.write(&tr, record);
+            }
             (tr, revoked)
         })?;
         if !revoked {

@@ -6,6 +6,7 @@ use actix_web::http::header::{self, HeaderMap};
 
 use crate::{
     access::{AccessToken, Scope},
+    audit::Who,
     http::error::ApiError,
 };
 
@@ -21,6 +22,15 @@ pub(in crate::http) enum Caller {
 }
 
 impl Caller {
+    /// The client, for the audit trail.
+    pub(in crate::http) fn who(&self) -> Who {
+        match self {
+            Self::Anyone => Who::Anyone,
+            Self::Operator => Who::Operator,
+            Self::Token(token) => Who::Token { name: token.name.clone() },
+        }
+    }
+
     /// An error if the client may not do this with a queue, or with all of them.
     pub(in crate::http) fn check(&self, scope: Scope, queue: Option<&str>) -> Result<(), ApiError> {
         match self {

@@ -39,7 +39,10 @@ async fn held(request: &ApiRequest) -> Result<Lease, ApiError> {
             (tr, found)
         })
         .await?;
-    found.ok_or_else(over)
+    found.ok_or_else(|| {
+        request.forget_lease(id);
+        over()
+    })
 }
 
 /// `POST .../extend`
@@ -47,6 +50,7 @@ pub(in crate::http) async fn extend(request: ApiRequest) -> Answer {
     let mut lease = held(&request).await?;
     let _place = request.app.place()?;
     lease.extend(&request.app.daemon.db, &POLICY).await.map_err(failure)?;
+    request.note_lease(&lease);
     Ok(HttpResponse::Ok().json(json!({ "lease": lease.id().to_string(), "open": lease.open().count() })))
 }
 
@@ -60,6 +64,7 @@ pub(in crate::http) async fn acknowledge(mut request: ApiRequest) -> Answer {
     let outcomes = matched(&lease, outcomes, release_rest, &rules.rules())?;
     let _place = request.app.place()?;
     lease.acknowledge(&request.app.daemon.db, &POLICY, &outcomes).await.map_err(failure)?;
+    request.note_lease(&lease);
     let open = lease.open().count();
     Ok(HttpResponse::Ok().json(json!({ "acknowledged": before - open, "open": open })))
 }

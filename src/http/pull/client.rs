@@ -2,7 +2,10 @@
 
 use std::{io, os::fd::OwnedFd};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    net::sockopt::socket_peercred,
+};
 
 /// A connection of a client.
 #[derive(Debug)]
@@ -12,6 +15,11 @@ impl Client {
     /// The client at the other end of a connection.
     pub(in crate::http) fn of(connection: impl std::os::fd::AsFd) -> io::Result<Self> {
         Ok(Self(connection.as_fd().try_clone_to_owned()?))
+    }
+
+    /// The user's number of the process that has connected to a Unix socket.
+    pub(in crate::http) fn user(&self) -> Option<u32> {
+        socket_peercred(&self.0).ok().map(|process| process.uid.as_raw())
     }
 
     /// Whether it has closed its end, or the connection is broken.

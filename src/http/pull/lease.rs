@@ -85,15 +85,19 @@ pub(in crate::http) async fn lease(mut request: ApiRequest) -> Answer {
     let length = wanted.lease(configured.unwrap_or_else(|| QueueConfig::new("").lease))?;
     let puller = request.app.pullers.puller(&request.app, &request.queue()?);
     let until = Instant::now() + wait;
+    let mut waiting = None;
     loop {
         let found = fetch(&request, &puller, max, length).await?;
         if let Found::Lease(lease) = found {
-            return Ok(answer(&lease.keep(), length, &puller));
+            let lease = lease.keep();
+            lease.iter().for_each(|lease| request.note_lease(lease));
+            return Ok(answer(&lease, length, &puller));
         }
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() || request.app.stopping.is_cancelled() || request.client_is_gone() {
             return Ok(HttpResponse::Ok().json(json!({ "lease": null, "items": [] })));
         }
+        waiting.get_or_insert_with(|| request.wait());
         let look = if matches!(found, Found::Paused) { PAUSED.min(left) } else { left };
         tokio::select! {
             () = puller.woken() => {}

@@ -60,6 +60,7 @@ fn metrics_have_their_labels() {
         r#"kvqueue_queue_paused{queue="a \"b\" \\c\nd",scope="daemon"} 1"#,
         r#"kvqueue_queue_paused{queue="a \"b\" \\c\nd",scope="all"} 0"#,
         r#"kvqueue_consumers{queue="a \"b\" \\c\nd",state="fetching"} 1"#,
+        r#"kvqueue_remote_workers{queue="quiet",state="waiting"} 0"#,
         r#"kvqueue_handle_duration_seconds_bucket{le="0.0005",queue="a \"b\" \\c\nd"} 1"#,
         r#"kvqueue_handle_duration_seconds_bucket{le="60.0",queue="a \"b\" \\c\nd"} 2"#,
         r#"kvqueue_handle_duration_seconds_bucket{le="+Inf",queue="a \"b\" \\c\nd"} 3"#,

@@ -206,6 +206,10 @@ fn openapi_document_matches_the_served_responses() {
     get(tokens, &[]);
     ask(200, "DELETE", "/api/v1/tokens/{name}", &["n"], None);
     ask(404, "DELETE", "/api/v1/tokens/{name}", &["n"], None);
+    get("/api/v1/audit", &[]);
+    get("/api/v1/workers?queue=work", &[]);
+    get("/api/v1/audit?queue=q&limit=2", &[]);
+    ask(404, "GET", "/api/v1/audit?after=x", &[], None);
 
     ask(204, "PUT", "/api/v1/queues/{queue}/pause", &["idle"], None);
     ask(204, "PUT", "/api/v1/queues/{queue}/pause", &["idle"], Some(json!({"reason": "why"})));

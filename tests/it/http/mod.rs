@@ -1,6 +1,7 @@
 //! The daemon over HTTP.
 
 mod api;
+mod audit;
 mod changes;
 mod document;
 mod guards;
@@ -12,6 +13,7 @@ mod pull;
 mod sign_in;
 mod tls;
 mod tokens;
+mod workers;
 
 use crate::support::{Database, Served, run, serve};
 
@@ -19,7 +21,7 @@ use crate::support::{Database, Served, run, serve};
 const LOG: &str = "[queues.q]\nhandler = 'log'\n";
 
 /// A queue with a dead letter for each of these items.
-fn with_dead(db: &Database, items: &[&str]) {
+pub(crate) fn with_dead(db: &Database, items: &[&str]) {
     let push = [&["push", "dead"], items].concat();
     run(db, &push).ok();
     let config = db.file("dead.toml");

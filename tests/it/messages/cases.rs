@@ -303,6 +303,22 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
         ],
     ),
     (
+        "audit",
+        &[
+            Before("push q one"),
+            Says("audit"),
+            Before("pause q --reason bills"),
+            Before("move q r --all"),
+            Before("token new shop --scope push --queue orders-*"),
+            Before("resume q --json"),
+            Says("audit"),
+            Says("audit -n 2"),
+            Says("audit --queue r --since 2h"),
+            Says("audit --queue r --json"),
+            Says("audit --since yesterday"),
+        ],
+    ),
+    (
         "reload",
         &[
             Says("reload"),

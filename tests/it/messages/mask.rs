@@ -15,8 +15,21 @@ pub(super) fn names(text: &str, db: &Database) -> String {
         }
         None => text,
     };
+    let text = masked_between(&text, "local user ", ")", "USER (uid N");
+    let text = masked_between(&text, r#""who":{"#, "}", "WHO");
     let words = text.split_inclusive(|c: char| !c.is_ascii_alphanumeric() && !"-:.+".contains(c));
     words.map(name).collect()
+}
+
+/// A text with other words wherever it has something between `begin` and `end`.
+fn masked_between(text: &str, begin: &str, end: &str, mask: &str) -> String {
+    let mut parts = text.split(begin);
+    let mut masked = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (_, rest) = part.split_once(end).unwrap_or_default();
+        masked += &format!("{begin}{mask}{end}{rest}");
+    }
+    masked
 }
 
 /// A word, and the character that ends it.
@@ -63,6 +76,7 @@ fn only_varying_parts_of_messages_are_masked() {
     let db = Database::embedded();
     let text = format!("{} has 0000530f5e8f5e8f00000000, since 2026-01-01T00:00:00.000Z.", db.url);
     assert_eq!(names(&text, &db), "embedded:DIR/data has iiiiiiiiiiiiiiiiiiiiiiii, since TIME.");
+    assert_eq!(names("by local user ann (uid 7).", &db), "by local user USER (uid N).");
     assert_eq!(names("deadbeef, 2 of 3", &db), "deadbeef, 2 of 3");
     assert_eq!(names("01a20fe84a6d800e-17 01a20fe8-17", &db), "iiiiiiiiiiiiiiii-17 01a20fe8-17");
     assert_eq!(numbers("12.5 ms   of 3"), "N s of N");

@@ -1,0 +1,103 @@
+//! The actions that leave a record.
+
+use std::fmt;
+
+/// A change of a queue or of a daemon, other than pushing and working.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Nothing is fetched from a queue any more.
+    QueuePause,
+    /// A paused queue goes on.
+    QueueResume,
+    /// A queue and its items are deleted.
+    QueueDelete,
+    /// All items of some states are made ready.
+    QueueRequeue,
+    /// Items go to another queue.
+    QueueMove,
+    /// Counters are compared with the items, and corrected.
+    QueueRecount,
+    /// The items of an export are added.
+    QueueImport,
+    /// Queues are moved to another database.
+    QueueMigrate,
+    /// Items that are named are deleted.
+    ItemDelete,
+    /// Items that are named are made ready.
+    ItemRequeue,
+    /// Dead letters are tried again.
+    DeadRetry,
+    /// Dead letters are deleted.
+    DeadPurge,
+    /// A daemon reloads its configuration.
+    DaemonReload,
+    /// An access token is made.
+    TokenNew,
+    /// An access token is revoked.
+    TokenRevoke,
+}
+
+impl Action {
+    /// Every action.
+    #[cfg(test)]
+    pub(crate) const ALL: [Self; 15] = [
+        Self::QueuePause,
+        Self::QueueResume,
+        Self::QueueDelete,
+        Self::QueueRequeue,
+        Self::QueueMove,
+        Self::QueueRecount,
+        Self::QueueImport,
+        Self::QueueMigrate,
+        Self::ItemDelete,
+        Self::ItemRequeue,
+        Self::DeadRetry,
+        Self::DeadPurge,
+        Self::DaemonReload,
+        Self::TokenNew,
+        Self::TokenRevoke,
+    ];
+
+    /// The code in records. It stays the same from version to version.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::QueuePause => "queue.pause",
+            Self::QueueResume => "queue.resume",
+            Self::QueueDelete => "queue.delete",
+            Self::QueueRequeue => "queue.requeue",
+            Self::QueueMove => "queue.move",
+            Self::QueueRecount => "queue.recount",
+            Self::QueueImport => "queue.import",
+            Self::QueueMigrate => "queue.migrate",
+            Self::ItemDelete => "item.delete",
+            Self::ItemRequeue => "item.requeue",
+            Self::DeadRetry => "dead.retry",
+            Self::DeadPurge => "dead.purge",
+            Self::DaemonReload => "daemon.reload",
+            Self::TokenNew => "token.new",
+            Self::TokenRevoke => "token.revoke",
+        }
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manual_explains_every_action() {
+        let manual = include_str!("../../docs/SECURITY.md");
+        for action in Action::ALL {
+            assert!(
+                manual.contains(&format!("| `{action}` |")),
+                "docs/SECURITY.md does not explain {action}"
+            );
+        }
+    }
+}

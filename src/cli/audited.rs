@@ -1,0 +1,77 @@
+//! Which commands leave a record in the audit trail, and of which action.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use super::{Command, Exit, dead, globals::Globals, token};
+use crate::audit::{Action, Record, local_user};
+
+impl Command {
+    /// The action of this command's record. A command that changes a queue other than by pushing and working has one.
+    ///
+    /// Every command has its place here, so that a new one cannot be forgotten.
+    fn audited(&self) -> Option<Action> {
+        match self {
+            Self::Delete(args) => Some(args.audited()),
+            Self::Pause(args) => args.audited(),
+            Self::Resume(args) => args.audited(),
+            Self::Recount(args) => args.audited(),
+            Self::Requeue(args) => Some(args.audited()),
+            Self::Move(_) => Some(Action::QueueMove),
+            Self::Import(_) => Some(Action::QueueImport),
+            Self::Migrate(args) => args.audited(),
+            Self::Dead(dead::Command::Retry(_)) => Some(Action::DeadRetry),
+            Self::Dead(dead::Command::Purge(_)) => Some(Action::DeadPurge),
+            Self::Token(token::Command::New(_)) => Some(Action::TokenNew),
+            Self::Token(token::Command::Revoke(_)) => Some(Action::TokenRevoke),
+            // They push and work.
+            Self::Run(_) | Self::Push(_) | Self::Pop(_) => None,
+            Self::Work(_) | Self::Lease(_) | Self::Extend(_) | Self::Ack(_) => None,
+            // The daemon that they ask writes the record, if there is one.
+            Self::Reload(_) | Self::Page(_) => None,
+            // They read.
+            Self::Dead(dead::Command::List(_) | dead::Command::Show(_)) => None,
+            Self::Token(token::Command::List(_)) => None,
+            Self::Peek(_) | Self::Len(_) | Self::List(_) | Self::Export(_) | Self::Audit(_) => None,
+            Self::Config(_) | Self::Status(_) | Self::Top(_) | Self::Doctor(_) | Self::Backup(_) => None,
+            Self::Completions(_) | Self::Man(_) => None,
+            // They have databases, or queues, of their own.
+            Self::Demo(_) | Self::Bench(_) => None,
+        }
+    }
+
+    /// Notes the action for the record.
+    pub(super) fn note_action(&self, globals: &mut Globals) {
+        globals.audited.action = self.audited();
+    }
+}
+
+/// What is known of the record of the command that runs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Audited {
+    action: Option<Action>,
+    /// Whether the command has made its record.
+    is_made: Arc<AtomicBool>,
+}
+
+impl Audited {
+    /// The record of this command, which the user who runs it makes.
+    pub(super) fn record(&self) -> Record {
+        let action =
+            self.action.expect("`Command::audited` has the action of each command that asks for a record");
+        self.is_made.store(true, Ordering::Relaxed);
+        Record::new(action, local_user(rustix::process::getuid().as_raw()))
+    }
+
+    /// Fails a test whose command forgot its record.
+    pub(super) fn check(&self, exit: &anyhow::Result<Exit>) {
+        let is_done = matches!(exit, Ok(Exit::Done));
+        debug_assert!(
+            !is_done || self.action.is_none() || self.is_made.load(Ordering::Relaxed),
+            "{:?} has no record",
+            self.action
+        );
+    }
+}

@@ -1,0 +1,80 @@
+//! The audit trail: the records of requests that change something, and `GET /api/v1/audit`.
+//!
+//! The table of routes names the action of each such route. Its endpoint takes the record from its request and stores it
+//! with the change, or before the first one.
+
+use actix_web::HttpResponse;
+use serde_json::{Value, json};
+
+use super::{
+    api_request::{Answer, ApiRequest},
+    app_state::AppState,
+    error::ApiError,
+};
+use crate::audit::{AuditStore, Cursor, Filter, Record};
+
+/// The most records of a page, and how many if nothing is said.
+const PAGE: [usize; 2] = [1, 1_000];
+const SOME: usize = 100;
+
+impl AppState {
+    /// The audit trail in the database.
+    pub(super) fn audit(&self) -> AuditStore {
+        AuditStore::new(self.config().prefix.as_bytes())
+    }
+}
+
+impl ApiRequest {
+    /// The record of this request, about the queue that the path names. It is to be stored in the transaction of the change.
+    pub(super) fn record(&self) -> Record {
+        let action =
+            self.route.audit.expect("the table of routes has the action of each endpoint with a record");
+        self.audited.set(true);
+        let who = self.caller.who();
+        let record = Record::new(action, who).with_address(self.address());
+        match self.value("queue") {
+            queue if queue.is_empty() => record,
+            queue => record.about(queue.as_bytes()),
+        }
+    }
+
+    /// Stores the record of a change that takes several transactions, or none, before the first of them.
+    pub(super) async fn store(&self, record: Record) -> Result<(), ApiError> {
+        let (audit, record) = (&self.app.audit(), &record);
+        self.app
+            .transact(|tr| async move {
+                audit.write(&tr, record);
+                (tr, Ok(()))
+            })
+            .await
+    }
+
+    /// Where the request came from: an address, or the user at the other end of a Unix socket.
+    pub(super) fn address(&self) -> Option<String> {
+        match self.http.peer_addr() {
+            Some(address) => Some(address.to_string()),
+            None => {
+                self.client().and_then(|client| client.user()).map(|uid| format!("Unix socket, uid {uid}"))
+            }
+        }
+    }
+}
+
+/// `GET /api/v1/audit`
+pub(super) async fn list(request: ApiRequest) -> Answer {
+    let after = request.query.text("after").map(str::parse::<Cursor>).transpose();
+    let after = after.map_err(|error| ApiError::NotFound(format!("parameter after: {error}")))?;
+    let limit = request.query.number("limit", PAGE, SOME)?;
+    let queue = request.query.text("queue").map(|queue| queue.as_bytes().to_vec());
+    let (audit, filter) = (&request.app.audit(), &Filter { queue, since: None });
+    let page = request
+        .app
+        .transact(|tr| async move {
+            let page = audit.page(&tr, after, filter, limit).await;
+            (tr, page)
+        })
+        .await?;
+    let records: Vec<Value> = page.records.iter().map(Record::json).collect();
+    let next = page.next.map(|next| next.to_string());
+    Ok(HttpResponse::Ok().json(json!({ "records": records, "next": next })))
+}

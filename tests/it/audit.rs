@@ -1,0 +1,176 @@
+//! The audit trail by the commands: which of them leave a record, and how it is shown.
+
+use std::{collections::BTreeSet, fs};
+
+use serde_json::Value;
+
+use crate::{
+    http::with_dead,
+    support::{Database, commands, run},
+};
+
+/// Commands that leave a record, with an example and the action of its record. `ITEM` is the id of an item that waits, `LETTER`
+/// that of a dead letter, `DIR` the test's directory.
+const RECORDED: &[(&str, &str, &str)] = &[
+    ("pause", "pause q --reason why", "queue.pause"),
+    ("resume", "resume q", "queue.resume"),
+    ("recount", "recount q", "queue.recount"),
+    ("requeue", "requeue later ITEM", "item.requeue"),
+    ("requeue", "requeue q --waiting --dead", "queue.requeue"),
+    ("move", "move q moved -n 1", "queue.move"),
+    ("import", "import imported --input DIR/q.ndjson", "queue.import"),
+    ("dead retry", "dead retry dead LETTER", "dead.retry"),
+    ("dead retry", "dead retry dead --all", "dead.retry"),
+    ("dead purge", "dead purge dead --all --yes", "dead.purge"),
+    ("delete", "delete later --item ITEM --yes", "item.delete"),
+    ("delete", "delete moved --yes", "queue.delete"),
+    ("token new", "token new shop --scope push", "token.new"),
+    ("token revoke", "token revoke shop", "token.revoke"),
+    ("migrate", "migrate --from URL --to embedded:DIR/new --queue q", "queue.migrate"),
+];
+
+/// Commands that leave none, with an example that goes well on every database. Where there is none, the command asks a daemon, or uses
+/// a database of its own.
+const UNRECORDED: &[(&str, &str)] = &[
+    ("run", "run --queue empty --handler log --until-empty"),
+    ("push", "push q one"),
+    ("pop", "pop q"),
+    ("peek", "peek q"),
+    ("len", "len q"),
+    ("list", "list"),
+    ("export", "export q"),
+    ("dead list", "dead list dead"),
+    ("dead show", "dead show dead LETTER"),
+    ("token list", "token list"),
+    ("audit", "audit"),
+    ("recount", "recount q --dry-run"),
+    ("config check", "config check"),
+    ("config show", "config show"),
+    ("config manual", "config manual"),
+    ("completions", "completions bash"),
+    ("status", ""),
+    ("top", ""),
+    ("reload", ""),
+    ("page", ""),
+    ("work", ""),
+    ("lease", ""),
+    ("extend", ""),
+    ("ack", ""),
+    ("doctor", ""),
+    ("backup", ""),
+    ("demo", ""),
+    ("bench", ""),
+];
+
+/// The records, the oldest first.
+fn records(db: &Database) -> Vec<Value> {
+    let text = run(db, &["audit", "--json", "-n", "1000"]).ok();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// A database with items in each state that the examples need.
+fn prepared() -> Database {
+    let db = Database::embedded();
+    with_dead(&db, &["1", "2", "3"]);
+    run(&db, &["push", "q", "one", "two", "three"]).ok();
+    run(&db, &["push", "later", "four", "five", "--delay", "1h"]).ok();
+    run(&db, &["export", "q", "--output", db.file("q.ndjson").to_str().unwrap()]).ok();
+    db
+}
+
+/// The words of an example.
+fn words(db: &Database, line: &str) -> Vec<String> {
+    let first = |args: &[&str]| {
+        let text = run(db, args).ok();
+        let first: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+        first["id"].as_str().unwrap().to_owned()
+    };
+    let word = |word: &str| match word {
+        "ITEM" => first(&["peek", "later", "--state", "scheduled", "--json"]),
+        "LETTER" => first(&["dead", "list", "dead", "--json"]),
+        "URL" => db.url.clone(),
+        _ => word.replace("DIR", db.directory.path().to_str().unwrap()),
+    };
+    line.split(' ').map(word).collect()
+}
+
+fn run_line(db: &Database, line: &str) {
+    let words = words(db, line);
+    run(db, &words.iter().map(String::as_str).collect::<Vec<_>>()).ok();
+}
+
+#[test]
+fn each_command_that_changes_something_leaves_one_record() {
+    let db = prepared();
+    let uid = u64::from(rustix::process::getuid().as_raw());
+    for (number, (_, line, action)) in RECORDED.iter().enumerate() {
+        run_line(&db, line);
+        let records = records(&db);
+        assert_eq!(records.len(), number + 1, "{line}: {records:?}");
+        let record = &records[number];
+        assert_eq!(record["action"], *action, "{line}");
+        assert_eq!((&record["who"]["kind"], record["who"]["uid"].as_u64()), (&"local".into(), Some(uid)));
+        assert!(record["address"].is_null());
+        let about = line.split(' ').nth(if line.starts_with("dead") { 2 } else { 1 }).unwrap();
+        if !line.starts_with("token") && !line.starts_with("migrate") {
+            assert_eq!(record["queue"], about, "{line}");
+        }
+    }
+    // A migration has one at its target, too, and the items have none.
+    let target = Database::at(format!("embedded:{}/new", db.directory.path().display()), String::new());
+    let [record] = &records(&target)[..] else { panic!("the target has one record") };
+    assert_eq!((&record["action"], &record["details"]["queues"]), (&"queue.migrate".into(), &"\"q\"".into()));
+}
+
+#[test]
+fn other_commands_leave_none() {
+    let db = prepared();
+    for (_, line) in UNRECORDED.iter().filter(|(_, line)| !line.is_empty()) {
+        run_line(&db, line);
+    }
+    assert_eq!(records(&db), Vec::<Value>::new());
+    // What is refused changes nothing, and leaves none.
+    for refused in
+        ["delete q", "delete none --yes", "dead purge dead --all", "token revoke nobody", "token new a"]
+    {
+        let ran = run(&db, &refused.split(' ').collect::<Vec<_>>());
+        assert_ne!(ran.code, Some(0), "{refused}");
+    }
+    assert_eq!(records(&db), Vec::<Value>::new());
+}
+
+/// A command that is not here is one of which nobody has said whether it leaves a record.
+#[test]
+fn no_command_is_left_out() {
+    let commands = commands();
+    let inner = |command: &&String| commands.iter().any(|it| it.starts_with(&format!("{command} ")));
+    let leaves = commands.iter().filter(|command| !inner(command) || *command == "kvqueue bench");
+    let leaves = leaves.map(|command| command.trim_start_matches("kvqueue "));
+    let leaves: BTreeSet<_> = leaves.filter(|command| !command.starts_with("bench ")).collect();
+    let listed = RECORDED.iter().map(|(command, ..)| *command);
+    let listed: BTreeSet<_> = listed.chain(UNRECORDED.iter().map(|(command, _)| *command)).collect();
+    assert_eq!(listed, leaves);
+}
+
+#[test]
+fn names_cannot_forge_lines() {
+    let db = Database::new();
+    let queue = "q\" by operator\n2026-01-01T00:00:00.000Z queue.delete \u{1b}[2K\u{202e}";
+    run(&db, &["pause", queue, "--reason", "a\nb\u{9b}"]).ok();
+    let text = run(&db, &["audit"]).ok();
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(text.trim_end().chars().all(|c| !c.is_control() && c != '\u{202e}'), "{text:?}");
+    assert!(text.contains(r#"queue.pause "q\" by operator\n2026-01"#), "{text}");
+    let found = |queue: &str| run(&db, &["audit", "--queue", queue]).ok().lines().count();
+    assert_eq!([found(queue), found("q")], [1, 0]);
+    assert_eq!(run(&db, &["audit", "--since", "1h", "-n", "1"]).ok(), text);
+}
+
+#[test]
+fn a_configuration_with_a_wrong_retention_starts_no_daemon() {
+    let db = Database::new();
+    let file = db.file("kvqueue.toml");
+    fs::write(&file, "audit-retention = '1h'\n[queues.q]\nhandler = 'log'\n").unwrap();
+    let ran = run(&db, &["config", "check", "--config", file.to_str().unwrap()]);
+    assert!(ran.code == Some(78) && ran.stderr.contains("set it to \"1d\" or more"), "{ran:?}");
+}
