@@ -109,7 +109,7 @@ impl World<'_> {
                         done.push(String::from_utf8(lease.items()[index].payload.to_vec()).unwrap());
                     }
                     ItemOutcome::Dead(_) => dead += 1,
-                    ItemOutcome::Retry { .. } | ItemOutcome::Release => {}
+                    ItemOutcome::Retry { .. } | ItemOutcome::Release | ItemOutcome::Postpone { .. } => {}
                 }
             }
         }
@@ -126,6 +126,7 @@ impl World<'_> {
                 ItemOutcome::Retry { due: Some(from_millis(self.clock.load(Ordering::Relaxed) + 5)), failure }
             }
             3 => ItemOutcome::Dead(failure),
+            4 => ItemOutcome::Postpone { due: from_millis(self.clock.load(Ordering::Relaxed) + 5) },
             _ => ItemOutcome::Done,
         }
     }
