@@ -113,7 +113,7 @@ impl Args {
         let name = bench.ground.queue_name("")?;
         let mut config = Config::new(bench.ground.url()).with_queue(name, QueueConfig::new("pull"));
         config.prefix = bench.ground.prefix().to_owned();
-        config.http.listen = Listen::Tcp(at);
+        (config.http.listen, config.http.require_token) = (Listen::Tcp(at), Some(false));
         config.http.max_connections = usize::from(self.workers) + SPARE;
         Ok(config)
     }
