@@ -418,7 +418,7 @@ fn fitting(leases: &[(Lease, Vec<(usize, ItemOutcome)>)]) -> usize {
 /// A transaction that changes several leases.
 struct Together<'a> {
     changes: Vec<Change<'a>>,
-    /// The results of those that have ended.
+    /// The results of the changes that have ended.
     ended: Vec<Option<Result<(), LeaseError>>>,
 }
 

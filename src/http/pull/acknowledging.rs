@@ -1,4 +1,4 @@
-//! The acknowledgements of one queue's leases: one transaction writes those that come while another one is under way.
+//! The acknowledgements of one queue's leases. Acknowledgements that arrive during a transaction share the next one.
 
 use std::sync::Arc;
 

@@ -29,7 +29,7 @@ const LOOK: Duration = Duration::from_secs(30);
 /// How often a paused queue is looked at.
 const PAUSED: Duration = Duration::from_secs(1);
 
-/// How often those who wait are checked for workers that have gone: their connections count.
+/// How often the task looks for waiting workers that have closed their connections.
 const CHECK: Duration = Duration::from_secs(5);
 
 /// The most workers that one transaction fetches for, and the most items.
@@ -82,7 +82,7 @@ pub(super) struct Fetching {
     watch: Option<Watch>,
     /// When to fetch again though nobody asked and the watch has not fired.
     look_at: Instant,
-    /// When to check whether those who wait are still there.
+    /// When to look for waiting workers that have gone.
     check_at: Instant,
 }
 
@@ -138,7 +138,7 @@ impl Fetching {
         }
     }
 
-    /// Fetches for those who wait, until nothing is ready or nobody waits.
+    /// Fetches for the waiting workers, until nothing is ready or no worker waits.
     async fn serve(&mut self) {
         self.look_at = Instant::now() + LOOK;
         while !self.app.stopping.is_cancelled() {
@@ -218,7 +218,7 @@ impl Fetching {
         }
     }
 
-    /// Answers workers that have waited as long as they wanted, and now and then drops those that have gone.
+    /// Answers workers whose waiting time is over. Now and then it also drops requests of workers that have gone.
     fn dismiss(&mut self) {
         let now = Instant::now();
         let checks = self.check_at <= now;

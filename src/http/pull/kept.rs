@@ -22,7 +22,7 @@ const OVERHEAD: usize = 256;
 #[derive(Debug, Default)]
 pub(super) struct KeptLeases {
     open: HashMap<LeaseId, Entry>,
-    /// Their ids, and some of those that were there before.
+    /// The ids in the order in which the leases were kept, each with its number. An id may be here more than once.
     order: VecDeque<(LeaseId, u64)>,
     bytes: usize,
     /// How many were kept so far.

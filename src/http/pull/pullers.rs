@@ -77,7 +77,7 @@ impl Pullers {
         self.places.acquire().await.ok()
     }
 
-    /// Takes a lease of a queue out of those that are kept.
+    /// Removes a lease of a queue from the kept leases, and returns it.
     pub(super) fn take(&self, queue: &str, id: LeaseId) -> Known {
         self.leases.lock().unwrap_or_else(PoisonError::into_inner).take(queue.as_bytes(), id)
     }

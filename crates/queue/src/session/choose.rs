@@ -119,7 +119,7 @@ impl Session {
         if suspicion > Suspicion::None
             && let Some(first) = take.first
         {
-            // A group of suspects is a part of what one worker gets, whoever else asks.
+            // The number of suspects in a group depends on what one worker asks for, not on all shares together.
             (picked, _) = pick(&space, &rows, first, |_| true, || self.allows(on_lease))?;
         }
         if rows.is_empty() {
