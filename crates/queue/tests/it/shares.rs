@@ -8,7 +8,7 @@ use kvqueue_queue::{
     FetchedFor, ItemOutcome, Lease, LeaseError, RetryPolicy, Session, Share, acknowledge_together,
 };
 
-use crate::common::{TestDb, k, on_database, payloads};
+use crate::common::{SHORT, TestDb, k, on_database, payloads, rules, sweeper};
 
 fn shares(of: &[usize]) -> Vec<Share> {
     of.iter().map(|n| Share { k: k(*n), lease: Duration::from_secs(30) }).collect()
@@ -24,12 +24,11 @@ fn items(leases: &[Lease]) -> Vec<Vec<String>> {
 
 /// Each lease with the same outcome for all of its items.
 fn all(leases: Vec<Lease>, outcome: &ItemOutcome) -> Vec<(Lease, Vec<(usize, ItemOutcome)>)> {
-    let outcomes = |lease: &Lease| lease.open().map(|index| (index, outcome.clone())).collect();
-    leases
-        .into_iter()
-        .map(|lease| (outcomes(&lease), lease))
-        .map(|(outcomes, lease)| (lease, outcomes))
-        .collect()
+    let with_outcomes = |lease: Lease| {
+        let outcomes = lease.open().map(|index| (index, outcome.clone())).collect();
+        (lease, outcomes)
+    };
+    leases.into_iter().map(with_outcomes).collect()
 }
 
 const ONCE: RetryPolicy = RetryPolicy { max_attempts: Some(1), timeout: None };
@@ -182,5 +181,20 @@ fn outcomes_of_many_large_items_take_several_transactions() {
             result.unwrap();
         }
         assert_eq!(t.len(&q).await, 20);
+    });
+}
+
+/// Items that may have killed a worker go to one worker, in a group of the size that its own fetch would get.
+#[test]
+fn suspects_go_to_the_first_share_alone() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let names: Vec<String> = (0..48).map(|n| format!("{n:02}")).collect();
+        t.push(&q, &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+        t.lease_for(&q, 48, SHORT).await.unwrap();
+        let mut sweeper = sweeper(&q);
+        while t.sweep(&mut sweeper, 0, &rules()).await.moved.leases == 0 {}
+        let fetched = fetch(t, &mut t.session(&q), &[16, 16, 16]).await;
+        assert_eq!(items(&fetched.leases), [["00"]]);
     });
 }
