@@ -158,8 +158,13 @@ impl Session {
         shares: &[Share],
         watch: bool,
     ) -> Result<FetchedFor, FetchError> {
-        let none =
-            FetchedFor { leases: Vec::new(), watch: None, recovered: false, version: None, attempts: Attempts::default() };
+        let none = FetchedFor {
+            leases: Vec::new(),
+            watch: None,
+            recovered: false,
+            version: None,
+            attempts: Attempts::default(),
+        };
         let Some(k) = shares.iter().map(|share| share.k).reduce(|k, more| k.saturating_add(more.get()))
         else {
             return Ok(none);
