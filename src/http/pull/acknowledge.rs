@@ -70,7 +70,7 @@ async fn find(request: &ApiRequest, id: LeaseId) -> Result<Lease, ApiError> {
 pub(in crate::http) async fn extend(request: ApiRequest) -> Answer {
     let id = id(&request)?;
     let mut lease = match request.app.pullers.take(&request.value("queue"), id) {
-        Known::Open(lease) => lease,
+        Known::Open(lease) => *lease,
         Known::Over => return Err(over()),
         Known::Nothing => find(&request, id).await?,
     };
@@ -103,7 +103,7 @@ async fn write(request: &ApiRequest, outcomes: Vec<OutcomeLine>, release_rest: b
     let (id, queue) = (id(request)?, &*request.value("queue"));
     let puller = request.app.pullers.puller(&request.app, queue)?;
     let lease = match request.app.pullers.take(queue, id) {
-        Known::Open(lease) => lease,
+        Known::Open(lease) => *lease,
         // The answer to an earlier call was lost.
         Known::Over => return Ok((0, 0)),
         Known::Nothing => find(request, id).await?,

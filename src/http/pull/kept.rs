@@ -41,7 +41,7 @@ struct Entry {
 
 /// What is known of a lease.
 pub(super) enum Known {
-    Open(Lease),
+    Open(Box<Lease>),
     /// All of its items were acknowledged.
     Over,
     Nothing,
@@ -57,7 +57,7 @@ impl KeptLeases {
             Some(entry) if *entry.queue == *queue => {}
             _ => return Known::Nothing,
         }
-        self.remove(id).map_or(Known::Nothing, Known::Open)
+        self.remove(id).map_or(Known::Nothing, |lease| Known::Open(Box::new(lease)))
     }
 
     /// Whether all items of a lease were acknowledged.
