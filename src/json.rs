@@ -4,6 +4,8 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use jiff::Timestamp;
 use kvqueue_queue::{Counts, DeadLetter, Failure, Item, ItemState, ItemView, LeaseView, Meta, Millis, Pause};
+#[cfg(feature = "http")]
+use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::{Map, Value, json};
 
 #[cfg(feature = "http")]
@@ -32,6 +34,40 @@ pub(crate) fn leased(item: &Item) -> Value {
     let mut object = self::item(item);
     object["attempt"] = item.attempt.into();
     object
+}
+
+/// The same with the time of its push, for an answer to a worker over HTTP.
+#[cfg(feature = "http")]
+pub(crate) struct LeasedItem {
+    pub(crate) item: Item,
+    pub(crate) enqueued_at: Option<Millis>,
+}
+
+/// Written straight, without a [`Value`] in between: workers want many.
+#[cfg(feature = "http")]
+impl Serialize for LeasedItem {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { item: Item { id, payload, attempt, meta }, enqueued_at } = self;
+        let mut object = serializer.serialize_map(None)?;
+        object.serialize_entry("id", &id.to_string())?;
+        object.serialize_entry("attempt", attempt)?;
+        match std::str::from_utf8(payload) {
+            Ok(text) => object.serialize_entry("payload", text)?,
+            Err(_) => object.serialize_entry("payload_base64", &BASE64_STANDARD.encode(payload))?,
+        }
+        if let Some(at) = enqueued_at {
+            object.serialize_entry("enqueued_at", &time(*at))?;
+        }
+        if let Some(meta) = meta {
+            let mut more = Map::new();
+            insert_meta(&mut more, meta);
+            let more = more.iter().filter(|(key, _)| enqueued_at.is_none() || *key != "enqueued_at");
+            for (key, value) in more {
+                object.serialize_entry(key, value)?;
+            }
+        }
+        object.end()
+    }
 }
 
 /// Adds what a producer gave an item in addition to its payload.
@@ -299,6 +335,8 @@ mod tests {
             "unique_base64": "/w==",
         });
         assert_eq!(super::item(&item), expected);
+        #[cfg(feature = "http")]
+        assert_eq!(serde_json::to_value(LeasedItem { item, enqueued_at: None }).unwrap(), expected);
         assert_eq!(time(u64::MAX), u64::MAX.to_string());
     }
 

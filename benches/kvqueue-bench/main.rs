@@ -22,6 +22,7 @@ mod options;
 mod pacer;
 mod pickup;
 mod producers;
+mod pull;
 mod push;
 mod report;
 mod signals;
@@ -75,6 +76,7 @@ enum Cell {
     Sustained(sustained::Args),
     Flood(flood::Args),
     Pickup(pickup::Args),
+    Pull(pull::Args),
     Idle(idle::Args),
 }
 
@@ -191,6 +193,7 @@ impl Cell {
             Self::Sustained(args) => args.measure(bench).await,
             Self::Flood(args) => args.measure(bench).await,
             Self::Pickup(args) => args.measure(bench).await,
+            Self::Pull(args) => args.measure(bench).await,
             Self::Idle(args) => args.measure(bench).await,
         }
     }

@@ -13,7 +13,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-/// The bytes of a payload that hold its number.
+/// The digits of a payload that are its number: text, since a payload that is not is longer in JSON.
 pub(super) const NUMBER: usize = 8;
 
 /// The most items of a cell.
@@ -28,13 +28,17 @@ const PAGES: usize = 512;
 /// A payload of this many bytes that begins with a number.
 pub(super) fn payload(number: u64, bytes: usize) -> Vec<u8> {
     let mut payload = vec![b'.'; bytes.max(NUMBER)];
-    payload[..NUMBER].copy_from_slice(&number.to_be_bytes());
+    let mut rest = number;
+    for digit in payload[..NUMBER].iter_mut().rev() {
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
     payload
 }
 
 /// The number that a payload begins with.
 fn number(payload: &[u8]) -> Option<u64> {
-    Some(u64::from_be_bytes(*payload.first_chunk::<NUMBER>()?))
+    std::str::from_utf8(payload.first_chunk::<NUMBER>()?).ok()?.parse().ok()
 }
 
 /// A note per item. Pages are made as they are needed.

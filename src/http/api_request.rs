@@ -51,13 +51,8 @@ impl ApiRequest {
     }
 
     /// The client at the other end of the connection.
-    pub(super) fn client(&self) -> Option<&Client> {
-        self.http.conn_data::<Client>()
-    }
-
-    /// Whether the client has closed its connection.
-    pub(super) fn client_is_gone(&self) -> bool {
-        self.client().is_some_and(Client::is_gone)
+    pub(super) fn client(&self) -> Option<&Arc<Client>> {
+        self.http.conn_data::<Arc<Client>>()
     }
 
     /// The body of a push, read as JSON.

@@ -64,6 +64,10 @@ pub(super) fn is_json(headers: &HeaderMap) -> bool {
 
 /// Reads a JSON object; an error names the key.
 pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
+    // Following the keys takes as long again, and only an error needs them.
+    if let Ok(Object(parsed)) = serde_json::from_slice(body) {
+        return Ok(parsed);
+    }
     let mut reader = serde_json::Deserializer::from_slice(body);
     let parsed = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         // Either may quote a text as long as the body.

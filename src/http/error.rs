@@ -15,7 +15,7 @@ use crate::database::MAKE_SPACE;
 const AGAIN: u64 = 1;
 
 /// A request has failed.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum ApiError {
     /// The request is invalid.
     #[error("{0}")]

@@ -7,6 +7,7 @@ use tokio::time::timeout;
 
 use super::{
     api_request::ApiRequest,
+    app_state::AppState,
     database::{PATIENCE, POLICY, silent},
     error::ApiError,
 };
@@ -20,26 +21,28 @@ impl ApiRequest {
     /// The queue of this name, unless it is frozen.
     pub(super) async fn unfrozen(&self, name: &str) -> Result<Queue, ApiError> {
         let queue = self.app.queue(name)?;
-        match self.pause(name, &queue).await? {
+        match self.app.pause(name, &queue).await? {
             Some(pause) if pause.frozen => Err(failure(&pause)),
             _ => Ok(queue),
         }
     }
+}
 
-    /// Whether the queue that the path names is paused, for all daemons or for this one.
+impl AppState {
+    /// Whether a queue is paused, for all daemons or for this one.
     pub(super) async fn is_paused(&self, queue: &Queue) -> Result<bool, ApiError> {
-        let name = &*self.value("queue");
-        let is_paused_here = self.app.config().queues.contains_key(name)
-            && self.app.daemon.status.pause_state(&Arc::from(name)).is_paused_locally();
+        let name = &*String::from_utf8_lossy(queue.name());
+        let is_paused_here = self.config().queues.contains_key(name)
+            && self.daemon.status.pause_state(&Arc::from(name)).is_paused_locally();
         Ok(is_paused_here || self.pause(name, queue).await?.is_some())
     }
 
     /// The daemon follows the pauses of its own queues. This takes no database permit, because many clients push at a time.
     async fn pause(&self, name: &str, queue: &Queue) -> Result<Option<Pause>, ApiError> {
-        if self.app.config().queues.contains_key(name) {
-            return Ok(self.app.daemon.status.pause_state(&Arc::from(name)).global());
+        if self.config().queues.contains_key(name) {
+            return Ok(self.daemon.status.pause_state(&Arc::from(name)).global());
         }
-        let read = retry::run(&self.app.daemon.db, &POLICY, |tr| async {
+        let read = retry::run(&self.daemon.db, &POLICY, |tr| async {
             let pause = queue.paused(&tr).await;
             (tr, pause)
         });

@@ -26,6 +26,7 @@ mod health;
 mod items;
 mod listener;
 mod metrics;
+mod open_files;
 mod openapi;
 #[cfg(feature = "page")]
 mod page;

@@ -120,6 +120,16 @@ const fn work(path: &'static str, time_limit: Duration, handler: Handler) -> Rou
 
 /// Every route.
 pub(super) const ROUTES: &[Route] = &[
+    // First: the router tries one path after the other, and workers ask most often.
+    work("/api/v1/queues/{queue}/lease", LONGEST_WAIT.saturating_add(REQUEST), |request| {
+        Box::pin(pull::lease(request))
+    }),
+    work("/api/v1/queues/{queue}/leases/{lease}/extend", REQUEST, |request| Box::pin(pull::extend(request))),
+    work(
+        "/api/v1/queues/{queue}/leases/{lease}/acknowledge",
+        LONGEST_WAIT.saturating_add(REQUEST),
+        |request| Box::pin(pull::acknowledge(request)),
+    ),
     #[cfg(feature = "page")]
     open("/", |request| Box::pin(super::page::index(request))),
     #[cfg(feature = "page")]
@@ -149,13 +159,6 @@ pub(super) const ROUTES: &[Route] = &[
         Box::pin(items::list(request))
     }),
     push("/api/v1/queues/{queue}/items", |request| Box::pin(push::push(request))),
-    work("/api/v1/queues/{queue}/lease", LONGEST_WAIT.saturating_add(REQUEST), |request| {
-        Box::pin(pull::lease(request))
-    }),
-    work("/api/v1/queues/{queue}/leases/{lease}/extend", REQUEST, |request| Box::pin(pull::extend(request))),
-    work("/api/v1/queues/{queue}/leases/{lease}/acknowledge", REQUEST, |request| {
-        Box::pin(pull::acknowledge(request))
-    }),
     get("/api/v1/queues/{queue}/items/{id}", &[], |request| Box::pin(items::one(request))),
     change(Action::ItemDelete, Method::DELETE, "/api/v1/queues/{queue}/items/{id}", &[], |request| {
         Box::pin(items::delete(request))

@@ -22,6 +22,7 @@ use super::{
     app_state::{AppState, Start},
     guard::{Caller, Hosts},
     listener::Listener,
+    open_files,
     pull::Client,
     routes,
     sign_in::Links,
@@ -110,6 +111,7 @@ pub(crate) fn start(http: &Http, daemon: DaemonHandle) -> Result<Option<Server>,
     let (stop, stopped) = oneshot::channel();
     let (tell, started) = mpsc::channel();
     let connections = http.max_connections;
+    open_files::allow(connections);
     let thread = thread::Builder::new()
         .name("kvqueue-http".to_owned())
         .spawn(move || {
@@ -213,7 +215,7 @@ fn give_up_on_slow_readers(stream: &TcpStream) {
 /// Lets requests of a connection find out whether their client still waits.
 fn know_client(stream: &impl AsFd, kept: &mut Extensions) {
     match Client::of(stream) {
-        Ok(client) => drop(kept.insert(client)),
+        Ok(client) => drop(kept.insert(Arc::new(client))),
         Err(error) => {
             tracing::debug!(event = "client_unwatched", %error, "cannot see whether a client closes its connection");
         }
@@ -227,6 +229,7 @@ async fn end(stopped: oneshot::Receiver<()>, server: ServerHandle, app: &AppStat
     app.stopping.cancel();
     server.stop(true).await;
     app.producers.clear();
+    app.pullers.clear();
     app.tasks.close();
     // A session that takes longer leaves its token to a sweeper.
     let _ = timeout(Duration::from_secs(LAST_ANSWERS), app.tasks.wait()).await;

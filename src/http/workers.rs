@@ -1,9 +1,9 @@
 //! Workers that lease items over HTTP, as this daemon sees them: `GET /api/v1/workers`.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use actix_web::{HttpResponse, http::header};
-use kvqueue_queue::{Lease, LeaseId};
+use kvqueue_queue::LeaseId;
 use serde_json::json;
 
 use super::api_request::{Answer, ApiRequest};
@@ -17,9 +17,9 @@ const USER_AGENT: usize = 200;
 
 impl ApiRequest {
     /// Notes a lease that this request got, extended or acknowledged.
-    pub(super) fn note_lease(&self, lease: &Lease) {
+    pub(super) fn note_lease(&self, id: LeaseId, open: usize, length: Duration) {
         let workers = &self.app.daemon.status.workers;
-        workers.seen(lease.id(), lease.open().count(), lease.length(), || (self.queue_name(), self.worker()));
+        workers.seen(id, open, length, || (self.queue_name(), self.worker()));
     }
 
     /// Notes that a lease is over.

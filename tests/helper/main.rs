@@ -91,6 +91,7 @@ const PROGRAMS: &[(&str, fn())] = programs![
     transfer::requeue::take_and_die,
     chaos::audit,
     chaos::daemon,
+    chaos::puller,
 ];
 
 fn main() {

@@ -36,7 +36,8 @@ pub(crate) fn daemon_with(config: &str) -> Daemon {
     (config.database, config.prefix) = (database, prefix);
     // As the variable says that its command was given, and a configuration that is reloaded.
     if config.http.listen == Listen::Auto {
-        config.http.listen = Listen::Off;
+        let given = std::env::var("KVQUEUE_HTTP__LISTEN");
+        config.http.listen = given.map_or(Listen::Off, |given| given.parse().unwrap());
     }
     kvqueue::telemetry::init(&config.log).unwrap();
     Daemon::new(config)

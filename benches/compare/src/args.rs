@@ -25,7 +25,7 @@ pub struct RunArgs {
     /// One short round, to see that everything works; its figures mean little
     #[arg(long)]
     pub quick: bool,
-    /// Only this cell, or family of cells: push, burn, burn-16x1, sustained, pickup, idle; may be repeated
+    /// Only this cell, or family of cells: push, burn, burn-16x1, pull, sustained, pickup, idle; may be repeated
     #[arg(long, value_name = "CELL")]
     pub only: Vec<Pattern>,
     /// Only these peers next to kvqueue, separated by commas; `none` for kvqueue alone

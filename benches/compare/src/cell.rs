@@ -23,6 +23,13 @@ pub enum Cell {
         /// Items in a take.
         k: u32,
     },
+    /// The same, and kvqueue's workers are other programs, which lease over HTTP.
+    Pull {
+        /// How many take at once.
+        workers: u32,
+        /// Items in a take.
+        k: u32,
+    },
     /// Producers at a fixed rate, whatever the answers, next to workers.
     Sustained,
     /// One item at a time to workers that wait.
@@ -59,7 +66,8 @@ pub fn next_to_peers() -> Vec<Cell> {
     let burns = [1, 4, 16]
         .into_iter()
         .flat_map(|workers| [1, 10, 100].into_iter().map(move |k| Cell::Burn { workers, k }));
-    pushes.chain(burns).chain([Cell::Sustained, Cell::Pickup, Cell::Idle]).collect()
+    let pulls = [10, 100].into_iter().map(|k| Cell::Pull { workers: 16, k });
+    pushes.chain(burns).chain(pulls).chain([Cell::Sustained, Cell::Pickup, Cell::Idle]).collect()
 }
 
 /// The cells in which kvqueue is next to the algorithm of the program it follows, on either engine.
@@ -75,6 +83,7 @@ impl Cell {
         match self {
             Self::Push { .. } => "push",
             Self::Burn { .. } => "burn",
+            Self::Pull { .. } => "pull",
             Self::Sustained => "sustained",
             Self::Pickup => "pickup",
             Self::Idle => "idle",
@@ -89,6 +98,7 @@ impl fmt::Display for Cell {
         match self {
             Self::Push { clients: one, batch: other }
             | Self::Burn { workers: one, k: other }
+            | Self::Pull { workers: one, k: other }
             | Self::Flood { workers: one, k: other } => write!(f, "{family}-{one}x{other}"),
             Self::Sustained | Self::Pickup | Self::Idle => f.write_str(family),
         }
@@ -119,7 +129,7 @@ impl FromStr for Pattern {
         let mut names: Vec<String> = all.iter().map(Cell::to_string).collect();
         names.sort();
         names.dedup();
-        Err(format!("no such cell; there are push, burn, flood, and {}", names.join(", ")))
+        Err(format!("no such cell; there are push, burn, pull, flood, and {}", names.join(", ")))
     }
 }
 
@@ -134,7 +144,7 @@ mod tests {
         names.sort();
         names.dedup();
         assert_eq!(names.len(), count);
-        assert_eq!(count, 6 + 9 + 3);
+        assert_eq!(count, 6 + 9 + 2 + 3);
     }
 
     #[test]

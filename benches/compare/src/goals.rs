@@ -73,6 +73,10 @@ const fn burn(k: u32) -> Cell {
     Cell::Burn { workers: 16, k }
 }
 
+const fn pull(k: u32) -> Cell {
+    Cell::Pull { workers: 16, k }
+}
+
 /// All bars.
 pub const GOALS: &[Goal] = &[
     goal(push(1, 1), "kvqueue", 0.65, Against::RawSync),
@@ -83,6 +87,7 @@ pub const GOALS: &[Goal] = &[
     goal(burn(1), "kvqueue", 2.0, Against::BestPeer),
     goal(burn(10), "kvqueue", 1.0, Against::BestPeer),
     goal(burn(100), "kvqueue", 1.0, Against::BestPeer),
+    goal(pull(10), "kvqueue", 2.0, Against::BestPeer),
     lower(Cell::Pickup, "kvqueue", START_P50, 0.7, Against::BestPeer),
     lower(Cell::Idle, "kvqueue", RESIDENT, 20_000.0, Against::Fixed),
     lower(Cell::Idle, "kvqueue", CPU, 0.5, Against::Fixed),

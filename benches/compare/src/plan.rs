@@ -67,7 +67,7 @@ impl Rates {
 
 /// What such a system does on a middling machine. Only the length of its first run depends on it.
 fn guess(cell: Cell, name: &str) -> f64 {
-    let Cell::Burn { workers, k } = cell else { return 1.0 };
+    let (Cell::Burn { workers, k } | Cell::Pull { workers, k }) = cell else { return 1.0 };
     let (workers, k) = (f64::from(workers), f64::from(k));
     match name {
         // A flush for each item, whatever the batch size.

@@ -82,7 +82,7 @@ pub fn run(
 
 /// One run; a second one if the first shows that it was far too short.
 fn once(system: &mut dyn System, step: Step, seconds: f64, rates: &mut Rates) -> Result<Outcome, Error> {
-    let is_burn = matches!(step.cell, Cell::Burn { .. });
+    let is_burn = matches!(step.cell, Cell::Burn { .. } | Cell::Pull { .. });
     let mut repeat = is_burn && step.round == 0;
     loop {
         let items = rates.items(step, system.name(), seconds);

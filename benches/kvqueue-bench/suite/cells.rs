@@ -22,6 +22,7 @@ pub(super) const CELLS: &[Cell] = &[
     cell("process, K = 100", &["burn", "--workers", "16", "--k", "100"]),
     cell("at most once, K = 10", &["burn", "--workers", "16", "--k", "10", "--delivery", "at-most-once"]),
     cell("exactly once, K = 10", &["burn", "--workers", "16", "--k", "10", "--delivery", "exactly-once"]),
+    cell("workers over HTTP, K = 10", &["pull"]),
     cell("process with 32 producers, K = 10", &["flood", "--producers", "32"]),
     cell("1000 items a second, K = 10", &["sustained"]),
     cell("one item every 200 ms", &["pickup"]),

@@ -19,7 +19,7 @@ flushes: items for each time that this disk flushed an append of 512 bytes, just
 ";
 
 /// Cells that are as fast as they can be.
-const FAST: [&str; 3] = ["push", "burn", "flood"];
+const FAST: [&str; 4] = ["push", "burn", "pull", "flood"];
 
 /// Cells whose figures are not those of the columns.
 const NOTED: [&str; 1] = ["idle"];

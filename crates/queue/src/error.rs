@@ -39,7 +39,7 @@ pub enum NameError {
 }
 
 /// An operation inside the caller's transaction failed.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueueError {
     /// The database refused; hand the error to the transaction's `on_error`.

@@ -14,11 +14,14 @@ use crate::meta::Failure;
 use crate::operation::{Operation, Step, complete};
 use crate::ops;
 use crate::ops::acknowledge::{acknowledge, cost, part};
-use crate::ops::cost::WHOLE;
+use crate::ops::cost::{PART, WHOLE};
 use crate::ops::version::now;
 use crate::retry::{RetryPolicy, maybe_committed};
 use crate::suspects::Ward;
 use crate::version_history::VersionHistory;
+
+/// The bytes of a change of a lease's header, about.
+const HEADER: usize = 8_192;
 
 /// The outcome of an attempt: what an acknowledgement does with the item.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -293,7 +296,7 @@ impl Lease {
         if self.is_acknowledged() {
             return Ok(());
         }
-        let mut change = Change { lease: self, outcomes, unsure_before: None, plan: None, began: None };
+        let mut change = Change::new(self, outcomes);
         match complete(db, policy, &mut change).await {
             Ok(done) => done.value,
             Err(error) => Err(LeaseError::refused(error, outcomes.len())),
@@ -317,6 +320,32 @@ impl Operation for Change<'_> {
     type Output = Result<(), LeaseError>;
 
     async fn prepare(&mut self, tr: &Transaction) -> Result<Step<Self::Output>, QueueError> {
+        let step = self.plan(tr).await?;
+        if matches!(step, Step::Commit) {
+            self.note();
+        }
+        Ok(step)
+    }
+
+    fn committed(&mut self, _: &TransactionCommitted) -> Option<Self::Output> {
+        self.has_committed();
+        Some(Ok(()))
+    }
+
+    fn failed(&mut self, error: FdbError) {
+        if !maybe_committed(error) {
+            self.lease.unsure = self.unsure_before.take();
+        }
+    }
+}
+
+impl<'a> Change<'a> {
+    fn new(lease: &'a mut Lease, outcomes: &'a [(usize, ItemOutcome)]) -> Self {
+        Change { lease, outcomes, unsure_before: None, plan: None, began: None }
+    }
+
+    /// Puts the change into a transaction, unless an earlier one has made it.
+    async fn plan(&mut self, tr: &Transaction) -> Result<Step<Result<(), LeaseError>>, QueueError> {
         let (lease, outcomes) = (&mut *self.lease, self.outcomes);
         self.began = lease.history.as_ref().map(VersionHistory::now);
         if lease.unsure.is_some() {
@@ -335,22 +364,129 @@ impl Operation for Change<'_> {
             Err(LeaseError::Queue(error)) => return Err(error),
             Err(error) => return Ok(Step::End(Err(error))),
         };
-        self.unsure_before.clone_from(&lease.unsure);
-        lease.note_tried(outcomes);
         Ok(Step::Commit)
     }
 
-    fn committed(&mut self, _: &TransactionCommitted) -> Option<Self::Output> {
+    /// Notes what the transaction does that is about to commit.
+    fn note(&mut self) {
+        self.unsure_before.clone_from(&self.lease.unsure);
+        self.lease.note_tried(self.outcomes);
+    }
+
+    fn has_committed(&mut self) {
         if let Some(plan) = self.plan.take() {
             self.lease.acknowledged(plan);
         }
         self.lease.since = self.began.or(self.lease.since);
-        Some(Ok(()))
+    }
+}
+
+/// Acknowledges items of several leases as [`Lease::acknowledge`] does, in as few transactions as hold them. The outcomes of each lease are written
+/// in one transaction if they fit. Returns the result of each.
+///
+/// A lease that is lost does not keep the others. An error of the database is the error of all leases of a transaction.
+pub async fn acknowledge_together(
+    db: &Database,
+    policy: &RetryPolicy,
+    leases: &mut [(Lease, Vec<(usize, ItemOutcome)>)],
+) -> Vec<Result<(), LeaseError>> {
+    let mut results = Vec::with_capacity(leases.len());
+    let mut rest = leases;
+    while !rest.is_empty() {
+        let (group, more) = rest.split_at_mut(fitting(rest));
+        match group {
+            [(lease, outcomes)] => results.push(lease.acknowledge(db, policy, outcomes).await),
+            group => results.extend(Together::acknowledge(db, policy, group).await),
+        }
+        rest = more;
+    }
+    results
+}
+
+/// How many of the first leases' outcomes go into one transaction: one does, whatever it takes.
+fn fitting(leases: &[(Lease, Vec<(usize, ItemOutcome)>)]) -> usize {
+    let mut bytes = 0;
+    let fit = leases.iter().take_while(|(lease, outcomes)| {
+        let held = |index: usize| lease.held.get(index);
+        let costs = outcomes.iter().filter_map(|(index, to)| Some(cost(&lease.space, held(*index)?, to)));
+        bytes += HEADER + costs.sum::<usize>();
+        bytes <= PART
+    });
+    fit.count().max(1)
+}
+
+/// A transaction that changes several leases.
+struct Together<'a> {
+    changes: Vec<Change<'a>>,
+    /// The results of the changes that have ended.
+    ended: Vec<Option<Result<(), LeaseError>>>,
+}
+
+impl<'a> Together<'a> {
+    async fn acknowledge(
+        db: &Database,
+        policy: &RetryPolicy,
+        leases: &'a mut [(Lease, Vec<(usize, ItemOutcome)>)],
+    ) -> Vec<Result<(), LeaseError>> {
+        let first = |(lease, outcomes): &(Lease, Vec<_>)| match lease.check(outcomes) {
+            Ok(()) if lease.is_acknowledged() => Some(Ok(())),
+            Ok(()) => None,
+            Err(error) => Some(Err(error)),
+        };
+        let ended = leases.iter().map(first).collect();
+        let changes = leases.iter_mut().map(|(lease, outcomes)| Change::new(lease, outcomes)).collect();
+        let mut together = Together { changes, ended };
+        match complete(db, policy, &mut together).await {
+            Ok(done) => done.value,
+            Err(error) => {
+                let Together { changes, ended } = together;
+                let failed =
+                    |change: &Change<'_>| Err(LeaseError::refused(error.clone(), change.outcomes.len()));
+                ended
+                    .into_iter()
+                    .zip(&changes)
+                    .map(|(ended, change)| ended.unwrap_or_else(|| failed(change)))
+                    .collect()
+            }
+        }
+    }
+
+    /// The changes that have not ended, with their results.
+    fn open(&mut self) -> impl Iterator<Item = (&mut Change<'a>, &mut Option<Result<(), LeaseError>>)> {
+        self.changes.iter_mut().zip(&mut self.ended).filter(|(_, ended)| ended.is_none())
+    }
+
+    fn results(&mut self) -> Vec<Result<(), LeaseError>> {
+        std::mem::take(&mut self.ended).into_iter().flatten().collect()
+    }
+}
+
+impl Operation for Together<'_> {
+    type Output = Vec<Result<(), LeaseError>>;
+
+    async fn prepare(&mut self, tr: &Transaction) -> Result<Step<Self::Output>, QueueError> {
+        for (change, ended) in self.open() {
+            if let Step::End(result) = change.plan(tr).await? {
+                *ended = Some(result);
+            }
+        }
+        // Only now: until all are planned, nothing is about to commit.
+        self.open().for_each(|(change, _)| change.note());
+        let is_over = self.open().next().is_none();
+        Ok(if is_over { Step::End(self.results()) } else { Step::Commit })
+    }
+
+    fn committed(&mut self, _: &TransactionCommitted) -> Option<Self::Output> {
+        for (change, ended) in self.open() {
+            change.has_committed();
+            *ended = Some(Ok(()));
+        }
+        Some(self.results())
     }
 
     fn failed(&mut self, error: FdbError) {
         if !maybe_committed(error) {
-            self.lease.unsure = self.unsure_before.take();
+            self.open().for_each(|(change, _)| change.lease.unsure = change.unsure_before.take());
         }
     }
 }

@@ -36,7 +36,7 @@ pub struct Attempts {
 }
 
 /// An operation was given up.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub struct RetryError {
     /// The error of the last attempt.
     #[source]

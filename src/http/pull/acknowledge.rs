@@ -3,16 +3,22 @@
 use std::collections::HashMap;
 
 use actix_web::HttpResponse;
-use kvqueue_queue::{ItemId, ItemOutcome, Lease, LeaseError, LeaseId, RetryRules};
-use serde::Deserialize;
+use kvqueue_queue::{ItemId, ItemOutcome, Lease, LeaseError, LeaseId, RetryRules, retry};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::{
+    acknowledging::Written,
+    kept::Known,
+    lease::{Given, Wanted, fetch},
+};
 use crate::{
     config::Retry,
     consumer::{clock, dispatch::outcome},
     handlers::OutcomeLine,
     http::{
         api_request::{Answer, ApiRequest},
+        body::Object,
         database::POLICY,
         error::ApiError,
     },
@@ -26,20 +32,35 @@ struct Outcomes {
     /// Everything else goes back to the queue, without an attempt spent.
     #[serde(default)]
     release_rest: bool,
+    /// The next lease, which the answer then has: a worker needs one request for each batch.
+    #[serde(default)]
+    next: Option<Object<Wanted>>,
+}
+
+/// What an acknowledgement is answered with.
+#[derive(Serialize)]
+struct Acknowledged {
+    acknowledged: usize,
+    open: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<Given>,
 }
 
 /// The lease that the path names.
-async fn held(request: &ApiRequest) -> Result<Lease, ApiError> {
-    let queue = request.queue()?;
-    let id: LeaseId = request.value("lease").parse().map_err(|error| ApiError::Bad(format!("{error}")))?;
-    let found = request
-        .app
-        .transact(|tr| async {
-            let found = queue.lease(&tr, id).await;
-            (tr, found)
-        })
-        .await?;
-    found.ok_or_else(|| {
+fn id(request: &ApiRequest) -> Result<LeaseId, ApiError> {
+    request.value("lease").parse().map_err(|error| ApiError::Bad(format!("{error}")))
+}
+
+/// A lease that this daemon has not kept.
+async fn find(request: &ApiRequest, id: LeaseId) -> Result<Lease, ApiError> {
+    let _place = request.app.pullers.place().await;
+    let queue = &request.queue()?;
+    let policy = &POLICY;
+    let read = retry::run(&request.app.daemon.db, policy, |tr| async move {
+        let found = queue.lease(&tr, id).await;
+        (tr, found)
+    });
+    read.await?.value.ok_or_else(|| {
         request.forget_lease(id);
         over()
     })
@@ -47,26 +68,63 @@ async fn held(request: &ApiRequest) -> Result<Lease, ApiError> {
 
 /// `POST .../extend`
 pub(in crate::http) async fn extend(request: ApiRequest) -> Answer {
-    let mut lease = held(&request).await?;
-    let _place = request.app.place()?;
+    let id = id(&request)?;
+    let mut lease = match request.app.pullers.take(&request.value("queue"), id) {
+        Known::Open(lease) => *lease,
+        Known::Over => return Err(over()),
+        Known::Nothing => find(&request, id).await?,
+    };
+    let place = request.app.pullers.place().await;
     lease.extend(&request.app.daemon.db, &POLICY).await.map_err(failure)?;
-    request.note_lease(&lease);
-    Ok(HttpResponse::Ok().json(json!({ "lease": lease.id().to_string(), "open": lease.open().count() })))
+    drop(place);
+    let open = lease.open().count();
+    request.note_lease(id, open, lease.length());
+    request.app.pullers.keep(&request.value("queue"), lease);
+    Ok(HttpResponse::Ok().json(json!({ "lease": id.to_string(), "open": open })))
 }
 
 /// `POST .../acknowledge`
 pub(in crate::http) async fn acknowledge(mut request: ApiRequest) -> Answer {
-    let Outcomes { outcomes, release_rest } = request.json().await?;
-    let config = request.app.config();
-    let rules = config.queues.get(&*request.value("queue")).map_or_else(Retry::default, |queue| queue.retry);
-    let mut lease = held(&request).await?;
-    let before = lease.open().count();
-    let outcomes = matched(&lease, outcomes, release_rest, &rules.rules())?;
-    let _place = request.app.place()?;
-    lease.acknowledge(&request.app.daemon.db, &POLICY, &outcomes).await.map_err(failure)?;
-    request.note_lease(&lease);
-    let open = lease.open().count();
-    Ok(HttpResponse::Ok().json(json!({ "acknowledged": before - open, "open": open })))
+    let Outcomes { outcomes, release_rest, next } = request.json().await?;
+    let next = next.map(|Object(wanted)| wanted.terms(&request)).transpose()?;
+    let (acknowledged, open) = write(&request, outcomes, release_rest).await?;
+    let next = match next {
+        None => None,
+        // The outcomes are written. A worker that has no lease asks again, and gets the error if there still is one.
+        Some(terms) => Some(
+            fetch(&request, &terms).await.map_or_else(|_| Given::nothing(), |leased| leased.given(&request)),
+        ),
+    };
+    Ok(HttpResponse::Ok().json(Acknowledged { acknowledged, open, next }))
+}
+
+/// Writes outcomes. Returns how many items were acknowledged, and how many of the lease are left.
+async fn write(request: &ApiRequest, outcomes: Vec<OutcomeLine>, release_rest: bool) -> Written {
+    let (id, queue) = (id(request)?, &*request.value("queue"));
+    let puller = request.app.pullers.puller(&request.app, queue)?;
+    let lease = match request.app.pullers.take(queue, id) {
+        Known::Open(lease) => *lease,
+        // The answer to an earlier call was lost.
+        Known::Over => return Ok((0, 0)),
+        Known::Nothing => find(request, id).await?,
+    };
+    let rules = request.app.config().queues.get(queue).map_or_else(Retry::default, |queue| queue.retry);
+    match matched(&lease, outcomes, release_rest, &rules.rules()) {
+        Ok(outcomes) => {
+            let length = lease.length();
+            let written = puller.acknowledge(lease, outcomes).await;
+            match written {
+                Ok((_, open)) if open > 0 => request.note_lease(id, open, length),
+                Ok(_) | Err(ApiError::Conflict { .. }) => request.forget_lease(id),
+                Err(_) => {}
+            }
+            written
+        }
+        Err(problem) => {
+            request.app.pullers.keep(queue, lease);
+            Err(problem)
+        }
+    }
 }
 
 /// The outcomes by the indexes of the lease's items.
@@ -95,7 +153,7 @@ fn matched(
     Ok(found)
 }
 
-fn over() -> ApiError {
+pub(super) fn over() -> ApiError {
     ApiError::Conflict {
         code: "lease_lost",
         message: "this lease is over: all of its items were acknowledged, or it has expired".to_owned(),
@@ -103,7 +161,7 @@ fn over() -> ApiError {
     }
 }
 
-fn failure(error: LeaseError) -> ApiError {
+pub(super) fn failure(error: LeaseError) -> ApiError {
     match error {
         LeaseError::Lost => over(),
         LeaseError::Retry(error) => ApiError::of(&error),

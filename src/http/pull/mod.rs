@@ -4,9 +4,13 @@
 //! the database can extend and acknowledge it, and a worker goes on when its daemon dies.
 
 mod acknowledge;
+mod acknowledging;
 mod client;
+mod fetching;
+mod kept;
 mod lease;
 mod pullers;
+mod unanswered;
 
 pub(super) use acknowledge::{acknowledge, extend};
 pub(super) use client::Client;

@@ -64,7 +64,7 @@ fn treatment(name: Name) -> Treatment {
 
 #[derive(Debug, serde::Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct Recorder {
+pub(super) struct Recorder {
     /// The directory of the records: a file for each process.
     records: PathBuf,
     /// Whether items can fail, and can be given back.
@@ -82,15 +82,20 @@ impl Recorder {
         settings.parse()
     }
 
+    /// That of a worker over HTTP, for slow items that take about so long.
+    pub(super) fn of_worker(records: PathBuf, slow_ms: u64) -> Self {
+        Self { records, leased: true, poison: false, slow_ms, calls: AtomicU64::new(0) }
+    }
+
     /// Written at once, in one piece: what was written before a kill stays.
-    fn note(&self, record: &Record) {
+    pub(super) fn note(&self, record: &Record) {
         let path = self.records.join(format!("{}", getpid().as_raw_pid()));
         let mut file = File::options().create(true).append(true).open(path).unwrap();
         file.write_all(format!("{record}\n").as_bytes()).unwrap();
     }
 
     /// The outcome of an item, and the time before it.
-    fn decide(&self, name: Name, attempt: u32) -> (Act, Duration) {
+    pub(super) fn decide(&self, name: Name, attempt: u32) -> (Act, Duration) {
         let slow = Duration::from_millis(self.slow_ms);
         let odd = self.calls.fetch_add(1, Ordering::Relaxed) % 2 == 1;
         let act = match treatment(name) {

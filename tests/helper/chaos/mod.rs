@@ -4,8 +4,9 @@ mod audit;
 mod daemon;
 #[path = "../../it/chaos/payload.rs"]
 mod payload;
+mod puller;
 #[expect(dead_code, reason = "the test itself uses the rest")]
 #[path = "../../it/chaos/records.rs"]
 mod records;
 
-pub(crate) use self::{audit::audit, daemon::daemon};
+pub(crate) use self::{audit::audit, daemon::daemon, puller::puller};

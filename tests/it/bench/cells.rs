@@ -150,6 +150,20 @@ fn pickup_cell_reports_latency() {
 }
 
 #[test]
+fn pull_cell_processes_all_items() {
+    for separate in [&[][..], &["--separate"]] {
+        let cell = [&["pull", "--items", "300", "--workers", "3", "--k", "7"], separate].concat();
+        everywhere(&cell, |report| {
+            assert_eq!(
+                (&report["items"], &report["k"], &report["workers"]),
+                (&300.into(), &7.into(), &3.into())
+            );
+            assert!(number(report, "daemon_cpu_us_per_item") > 0.0, "{report}");
+        });
+    }
+}
+
+#[test]
 fn idle_cell_reports_cpu_time_and_memory() {
     everywhere(&["idle", "--queues", "3", "--workers", "2", "--seconds", "0.2"], |report| {
         assert!(number(report, "cpu_seconds_per_second") < 1.0, "{report}");

@@ -8,11 +8,11 @@ use std::{
 
 use super::{
     payload::Name,
-    plan::{Mood, Queue, Worker, config, layouts},
+    plan::{Crew, Mood, Queue, Worker, config, layouts},
     process::Process,
     records::{Record, printed, recorded},
 };
-use crate::support::{Database, helper, kvqueue};
+use crate::support::{Database, Ran, helper, kvqueue};
 
 /// The database and the files of a run. Kept when the test fails.
 pub(super) struct Arena {
@@ -23,7 +23,7 @@ pub(super) struct Arena {
 impl Arena {
     pub(super) fn new(queues: Vec<Queue>) -> Self {
         let arena = Self { db: Database::new(), queues };
-        for directory in [arena.records(), arena.prints()] {
+        for directory in [arena.records(), arena.prints(), arena.sockets()] {
             std::fs::create_dir(directory).unwrap();
         }
         Worker::ALL.into_iter().for_each(|worker| arena.configure(worker, Mood::FIRST));
@@ -46,6 +46,11 @@ impl Arena {
     /// The items that the program has handled.
     fn prints(&self) -> PathBuf {
         self.db.file("prints")
+    }
+
+    /// Where daemons listen for workers over HTTP.
+    fn sockets(&self) -> PathBuf {
+        self.db.file("http")
     }
 
     fn config(&self, worker: Worker) -> PathBuf {
@@ -76,9 +81,20 @@ impl Arena {
                 command.stdout(Process::log(&self.prints().join(&name)));
                 command
             }
+            Worker::Puller => {
+                let queue = self.queues.iter().find(|queue| queue.crew == Crew::Pullers).unwrap();
+                let mut command = helper(&self.db, "chaos::puller");
+                command.arg(self.sockets()).arg(&queue.name).arg(queue.lease.as_millis().to_string());
+                command.arg(self.records()).arg(number.to_string()).stdout(Stdio::null());
+                command
+            }
             Worker::Helper | Worker::Keeper | Worker::Steady => {
                 let mut command = helper(&self.db, "chaos::daemon");
                 command.arg(config).args(until_empty.then_some("until-empty"));
+                if worker == Worker::Helper {
+                    let socket = self.sockets().join(number.to_string());
+                    command.env("KVQUEUE_HTTP__LISTEN", format!("unix:{}", socket.display()));
+                }
                 command.stdout(Stdio::null());
                 command
             }
@@ -128,6 +144,14 @@ impl Arena {
         command.stdin(Stdio::null()).stdout(Stdio::null());
         command.stderr(self.log("commands.log"));
         command
+    }
+
+    /// Whether nothing is left of a queue but dead letters.
+    pub(super) fn is_at_rest(&self, queue: &str) -> bool {
+        let mut command = self.command(&["len", queue, "--json"]);
+        let ran: Ran = command.stdout(Stdio::piped()).stderr(Stdio::piped()).output().unwrap().into();
+        let counts: serde_json::Value = serde_json::from_str(&ran.ok()).unwrap();
+        ["ready", "running", "waiting"].iter().all(|state| counts[state] == 0)
     }
 
     /// The process that hosts an embedded database.

@@ -22,13 +22,18 @@ mod producers;
 mod records;
 mod storm;
 
-use std::time::{Duration, Instant};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::Signal;
 
 use self::{
     arena::Arena,
     ledger::{Account, Books},
     payload::Name,
-    plan::{Crew, Queue, Worker},
+    plan::{Crew, PULLED, Queue, Worker},
     process::End,
     records::Record,
     storm::Storm,
@@ -56,6 +61,7 @@ fn chaos_loses_and_invents_no_items() {
 
 /// Processes the rest.
 fn drain(arena: &Arena, patience: Duration) {
+    drain_pulled(arena, patience);
     let mut daemons = Worker::ALL.map(|worker| arena.daemon(worker, 0, true));
     for daemon in &mut daemons {
         // A poisonous item may have been left.
@@ -66,6 +72,23 @@ fn drain(arena: &Arena, patience: Duration) {
         }
         assert_eq!(end, End::Done, "{} did not process what was left", daemon.name);
     }
+}
+
+/// Processes the rest of the queue of workers over HTTP.
+fn drain_pulled(arena: &Arena, patience: Duration) {
+    let mut daemon = arena.daemon(Worker::Helper, 0, false);
+    let _pullers = [1, 2].map(|number| arena.daemon(Worker::Puller, number, false));
+    let deadline = Instant::now() + patience;
+    while !arena.is_at_rest(PULLED) {
+        assert!(Instant::now() < deadline, "{PULLED} was not processed");
+        // A poisonous item of another queue may have been left.
+        if daemon.ended().is_some() {
+            daemon = arena.daemon(Worker::Helper, 0, false);
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    daemon.signal(Signal::TERM);
+    daemon.wait();
 }
 
 fn close(arena: &Arena, storm: &Storm<'_>, began: Instant) {

@@ -9,6 +9,9 @@ use crate::support::Random;
 pub(super) const DELIVERIES: [Delivery; 3] =
     [Delivery::AtLeastOnce, Delivery::AtMostOnce, Delivery::ExactlyOnce];
 
+/// The queue of workers over HTTP.
+pub(super) const PULLED: &str = "pulled";
+
 /// One queue.
 #[derive(Clone, Debug)]
 pub(super) struct Queue {
@@ -33,6 +36,8 @@ pub(super) enum Crew {
     Keepers,
     /// Helpers, which are killed and stopped, and steady daemons, whose leases must not be lost meanwhile.
     Steady,
+    /// Workers over HTTP, of which any helper answers each request.
+    Pullers,
 }
 
 /// The lease of the steady daemons' queue: longer than any stop of the host and any recovery of the cluster.
@@ -81,12 +86,15 @@ pub(super) enum Worker {
     /// The same, for the queue that is left to it. It is stopped, terminated, and loses its database like others, but is never killed: so
     /// what is handled at most once is handled.
     Keeper,
+    /// A worker over HTTP. Terminated, it is killed.
+    Puller,
     /// The same, for the queue that it shares with helpers. It is terminated, but neither killed nor stopped, so it extends its leases in
     /// time and must never lose one.
     Steady,
 }
 
 impl Worker {
+    /// All daemons.
     pub(super) const ALL: [Self; 4] = [Self::Program, Self::Helper, Self::Keeper, Self::Steady];
 
     /// Whether it is the program itself.
@@ -96,8 +104,8 @@ impl Worker {
 }
 
 impl Queue {
-    /// One queue of each delivery in commit order, and one of another kind; one more that is handled at most once, for keepers; and one
-    /// with long leases, for steady daemons. All ways to take occur.
+    /// One queue of each delivery in commit order, and one of another kind; one more that is handled at most once, for keepers; one
+    /// with long leases, for steady daemons; and one for workers over HTTP. All ways to take occur.
     pub(super) fn draw(random: &mut Random) -> Vec<Self> {
         let mut takes = vec!["spread", "spread", "spread", "staged", "staged", "front"];
         let mut take = |random: &mut Random| takes.swap_remove(random.below(takes.len() as u64) as usize);
@@ -118,6 +126,9 @@ impl Queue {
         let take = random.choose(&["spread", "staged", "front"]);
         let steady = Self::new(Delivery::AtLeastOnce, "fifo", take, random);
         queues.push(Self { name: "steady".to_owned(), crew: Crew::Steady, lease: STEADY_LEASE, ..steady });
+        let kind = random.choose(&["fifo", "priority", "recipe"]);
+        let pulled = Self::new(Delivery::AtLeastOnce, kind, "front", random);
+        queues.push(Self { name: PULLED.to_owned(), crew: Crew::Pullers, ..pulled });
         queues
     }
 
@@ -146,6 +157,7 @@ impl Queue {
             Worker::Helper => self.crew != Crew::Keepers,
             Worker::Keeper => self.crew == Crew::Keepers,
             Worker::Steady => self.crew == Crew::Steady,
+            Worker::Puller => false,
         }
     }
 
@@ -167,6 +179,10 @@ pub(super) fn layouts(queues: &[Queue]) -> String {
     queues.iter().map(|queue| queue.layout() + "handler = \"log\"\n").collect()
 }
 
+fn retry(max_attempts: u32) -> String {
+    format!("retry = {{ max-attempts = {max_attempts}, base = \"20ms\", max = \"200ms\" }}\n")
+}
+
 /// The configuration of such a daemon. All but the program keep their records in a directory.
 pub(super) fn config(queues: &[Queue], worker: Worker, records: &Path, mood: Mood) -> String {
     let Mood { consumers, k, poll_interval_ms, .. } = mood;
@@ -179,12 +195,16 @@ pub(super) fn config(queues: &[Queue], worker: Worker, records: &Path, mood: Moo
         let (delivery, lease) = (toml::Value::try_from(delivery).unwrap(), lease.as_millis());
         let handler = if worker.is_program() { "stdout" } else { "record" };
         text += &queue.layout();
+        if *crew == Crew::Pullers {
+            write!(text, "handler = \"pull\"\nlease = \"{lease}ms\"\n{}", retry(*max_attempts)).unwrap();
+            continue;
+        }
         write!(
             text,
             "handler = \"{handler}\"\ndelivery = {delivery}\nlease = \"{lease}ms\"\n\
              fetch-strategy = \"{take}\"\npoll-interval = \"{poll_interval_ms}ms\"\n\
-             consumers = [ {{ k = {k}, count = {consumers} }} ]\n\
-             retry = {{ max-attempts = {max_attempts}, base = \"20ms\", max = \"200ms\" }}\n"
+             consumers = [ {{ k = {k}, count = {consumers} }} ]\n{}",
+            retry(*max_attempts)
         )
         .unwrap();
         if !worker.is_program() {
@@ -210,5 +230,5 @@ fn every_delivery_has_a_queue_in_commit_order_and_one_of_another_kind() {
     }
     let number = |text: String| toml::from_str::<kvqueue::Config>(&text).unwrap().queues.len();
     let of = |worker| number(config(&queues, worker, Path::new("/records"), Mood::FIRST));
-    assert_eq!((Worker::ALL.map(of), number(layouts(&queues))), ([4, 7, 1, 1], 8));
+    assert_eq!((Worker::ALL.map(of), number(layouts(&queues))), ([4, 8, 1, 1], 9));
 }

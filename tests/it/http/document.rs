@@ -197,7 +197,13 @@ fn openapi_document_matches_the_served_responses() {
     let acknowledge = "/api/v1/queues/{queue}/leases/{lease}/acknowledge";
     let done = json!({"outcomes": [{"id": id, "outcome": "done"}], "release_rest": true});
     ask(200, "POST", acknowledge, &["work", held], Some(done.clone()));
-    ask(409, "POST", acknowledge, &["work", held], Some(done));
+    ask(200, "POST", acknowledge, &["work", held], Some(done));
+    let none = format!("{}-1", "0".repeat(32));
+    ask(409, "POST", acknowledge, &["work", &none], Some(json!({})));
+    let leased = ask(200, "POST", lease, &["work"], None);
+    let both = json!({"release_rest": true, "next": {"max": 1}});
+    let next = ask(200, "POST", acknowledge, &["work", leased["lease"].as_str().unwrap()], Some(both));
+    assert_eq!(next["next"]["items"], leased["items"]);
 
     let tokens = "/api/v1/tokens";
     let new = json!({"name": "n", "scopes": ["push"], "expires_in": 60});

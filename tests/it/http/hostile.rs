@@ -136,6 +136,29 @@ fn garbage(at: &str, random: &mut Random, stream: &mut TcpStream) -> bool {
     false
 }
 
+/// Workers that wait for leases of many queues and give up, and changes of leases that never were.
+fn false_worker(at: &str, random: &mut Random, stream: &mut TcpStream) -> bool {
+    let queue = format!("/api/v1/queues/none-{}", random.below(2_000));
+    let lease = format!("{:032x}-{}", random.below(u64::MAX), 1 + random.below(1_000));
+    let outcomes = vec!["{\"id\":\"00004b1dd04f5c8000000000\",\"outcome\":\"done\"}"; 1_000].join(",");
+    let wait = "{\"max\":1000,\"wait_ms\":60000}";
+    let (path, body) = match random.below(8) {
+        0 => (format!("{queue}/lease"), wait.to_owned()),
+        1 => (format!("{queue}/lease"), "{\"max\":1e300,\"lease_ms\":-1}".to_owned()),
+        2 => (format!("{queue}/leases/{lease}/acknowledge"), format!("{{\"outcomes\":[{outcomes}]}}")),
+        3 => (format!("{queue}/leases/{lease}/acknowledge"), format!("{{\"next\":{wait}}}")),
+        4 => (format!("{queue}/leases/{}/acknowledge", "9".repeat(4_000)), "{}".to_owned()),
+        5 => (format!("{queue}/leases/..%2f..%2fitems/extend"), "{}".to_owned()),
+        6 => (format!("{queue}/../q/lease"), wait.to_owned()),
+        _ => (format!("{queue}/leases/{lease}/extend"), "[".repeat(30_000)),
+    };
+    let head = head(at, &format!("POST {path}"))
+        + &format!("Content-Type: application/json\r\nContent-Length: {}\r\n\r\n", body.len());
+    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
+    let _ = stream.read(&mut [0; 100]);
+    false
+}
+
 /// Whether the other end of a connection over IPv4 is still in a process's hands: the system's table gives its inode.
 fn is_held(stream: &TcpStream) -> bool {
     let port = |address: std::net::SocketAddr| format!(":{:04X}", address.port());
@@ -164,8 +187,9 @@ fn besieged<T>(at: &str, random: &mut Random, watch: impl FnOnce() -> T) -> T {
             scope.spawn(move || attack(at, stop, ms(20), endless_body(at)));
             scope.spawn(move || attack(at, stop, ms(100), |stream| unread(at, stream)));
             scope.spawn(move || attack(at, stop, ms(100), |stream| tiny_items(at, stream)));
-            let mut random = random.branch();
-            scope.spawn(move || attack(at, stop, ms(10), |stream| garbage(at, &mut random, stream)));
+            let (mut one, mut other) = (random.branch(), random.branch());
+            scope.spawn(move || attack(at, stop, ms(10), |stream| garbage(at, &mut one, stream)));
+            scope.spawn(move || attack(at, stop, ms(10), |stream| false_worker(at, &mut other, stream)));
         }
         scope.spawn(move || silent(at, stop));
         let watched = watch();

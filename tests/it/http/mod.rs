@@ -13,6 +13,7 @@ mod pull;
 mod sign_in;
 mod tls;
 mod tokens;
+mod waiting;
 mod workers;
 
 use crate::support::{Database, Served, run, serve};

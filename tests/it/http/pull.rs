@@ -71,7 +71,8 @@ fn http_workers_have_the_outcomes_of_handlers() {
     assert_eq!(worker.acknowledge(&lease, &body).is(200), json!({"acknowledged": 0, "open": 2}));
     let rest = json!({"outcomes": [outcome(&items[3], "done")], "release_rest": true});
     assert_eq!(worker.acknowledge(&lease, &rest).is(200), json!({"acknowledged": 2, "open": 0}));
-    assert_eq!(worker.acknowledge(&lease, &rest).error(409), "lease_lost");
+    // So does a worker that did not hear of the end.
+    assert_eq!(worker.acknowledge(&lease, &rest).is(200), json!({"acknowledged": 0, "open": 0}));
     assert_eq!(worker.extend(&lease).error(409), "lease_lost");
     let (lease, items) = worker.leased(9);
     assert_eq!(payloads(&items), ["b", "e"]);
@@ -85,6 +86,39 @@ fn http_workers_have_the_outcomes_of_handlers() {
     reasons.sort_unstable();
     assert_eq!(reasons, ["never", "the worker gave no reason"]);
     assert_eq!(run(&db, &["len", "q"]).ok(), "0\n");
+}
+
+#[test]
+fn an_acknowledgement_has_the_next_lease() {
+    let db = Database::new();
+    run(&db, &["push", "q", "a", "b", "c"]).ok();
+    let served = serve(&db, PULL);
+    let worker = Worker::at(&served);
+    let (lease, items) = worker.leased(1);
+    let next = json!({"max": 5, "lease_ms": 30_000});
+    for wrong in [json!({"max": 0}), json!({"wait_ms": 60_001}), json!({"items": 1}), json!(5)] {
+        let body = json!({"outcomes": [outcome(&items[0], "done")], "next": wrong});
+        assert_eq!(worker.acknowledge(&lease, &body).error(400), "bad_request", "{wrong}");
+    }
+    let body = json!({"outcomes": [outcome(&items[0], "done")], "next": next});
+    let answer = worker.acknowledge(&lease, &body).is(200);
+    assert_eq!((&answer["acknowledged"], &answer["open"]), (&json!(1), &json!(0)));
+    let (lease, items) =
+        (answer["next"]["lease"].as_str().unwrap(), answer["next"]["items"].as_array().unwrap());
+    assert_eq!((payloads(items), &answer["next"]["expires_in_ms"]), (vec!["b", "c"], &json!(30_000)));
+    // It waits for the next item; the outcomes do not.
+    thread::scope(|scope| {
+        let body = json!({"outcomes": [outcome(&items[0], "done"), outcome(&items[1], "done")],
+            "next": {"wait_ms": 20_000}});
+        let waiting = scope.spawn(move || worker.acknowledge(lease, &body).is(200));
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !run(&db, &["len", "q", "--json"]).ok().contains("\"done\":3") {
+            assert!(Instant::now() < deadline, "the outcomes were not written");
+            thread::sleep(Duration::from_millis(50));
+        }
+        run(&db, &["push", "q", "d"]).ok();
+        assert_eq!(waiting.join().unwrap()["next"]["items"][0]["payload"], "d");
+    });
 }
 
 #[test]

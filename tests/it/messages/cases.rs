@@ -469,6 +469,7 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
     ("bench sustained", &[Says("bench sustained --rate none")]),
     ("bench flood", &[Says("bench flood --limit never")]),
     ("bench pickup", &[Says("bench pickup --limit never")]),
+    ("bench pull", &[Says("bench pull --limit never")]),
     ("bench idle", &[Says("bench idle --limit never")]),
     ("completions", &[Says("completions"), Says("completions csh")]),
     ("man", &[Says("man"), Says("man --out DIR/good.toml/man")]),

@@ -59,6 +59,8 @@ impl System for Threads {
     fn runs(&self, cell: Cell) -> bool {
         match cell {
             Cell::Burn { .. } => true,
+            // PostgreSQL's clients are those of the burn-down.
+            Cell::Pull { .. } => ["beanstalkd", "redis-list", "redis-stream"].contains(&self.peer.name()),
             Cell::Flood { .. } => false,
             // How PostgreSQL's rows are taken makes no difference there; the sustained cell and the rest are the lease's.
             _ => self.peer.name() != "postgres-held",
@@ -70,7 +72,7 @@ impl System for Threads {
         let peer = self.peer.as_ref();
         Processes::limited(&[peer.server()], LIMIT, || match cell {
             Cell::Push { clients, batch } => push::run(peer, clients, batch, size.seconds),
-            Cell::Burn { workers, k } => burn::run(peer, workers, k, size.items),
+            Cell::Burn { workers, k } | Cell::Pull { workers, k } => burn::run(peer, workers, k, size.items),
             Cell::Sustained => sustained::run(peer, sustained_seconds(size.seconds)),
             Cell::Pickup => pickup::run(peer, pickup_count(size.seconds)),
             Cell::Idle => idle::run(peer, &self.processes, size.seconds),

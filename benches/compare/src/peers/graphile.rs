@@ -142,7 +142,7 @@ fn question(cell: Cell, size: Size) -> Value {
             "cell": "sustained", "rate": SUSTAINED_RATE, "producers": SUSTAINED_EACH, "workers": SUSTAINED_EACH,
             "k": SUSTAINED_K, "seconds": cells::sustained_seconds(seconds), "payload": PAYLOAD,
         }),
-        Cell::Pickup | Cell::Idle | Cell::Flood { .. } => json!({
+        Cell::Pull { .. } | Cell::Pickup | Cell::Idle | Cell::Flood { .. } => json!({
             "cell": "pickup", "every_ms": PICKUP_EVERY_MS, "count": cells::pickup_count(seconds), "payload": PAYLOAD,
         }),
     }
@@ -164,7 +164,7 @@ impl System for Graphile {
     }
 
     fn runs(&self, cell: Cell) -> bool {
-        !matches!(cell, Cell::Flood { .. })
+        !matches!(cell, Cell::Flood { .. } | Cell::Pull { .. })
     }
 
     fn run(&mut self, cell: Cell, size: Size) -> Result<Outcome, Error> {

@@ -72,7 +72,7 @@ impl KvQueue {
             Cell::Push { clients, batch } => {
                 vec![("--clients", clients.to_string()), ("--batch", batch.to_string())]
             }
-            Cell::Burn { workers, k } => {
+            Cell::Burn { workers, k } | Cell::Pull { workers, k } => {
                 vec![
                     ("--workers", workers.to_string()),
                     ("--k", k.to_string()),

@@ -22,6 +22,7 @@ impl Report<'_> {
             self.head(),
             self.rates("Push: acknowledged items a second (clients x items a transaction)", "push", &peers),
             self.rates("Burn-down: finished items a second (workers x K)", "burn", &peers),
+            self.rates("Pull: the same, by workers that are other programs (workers x K)", "pull", &peers),
             self.each(
                 "Sustained: 1,000 items a second; microseconds from when the push was due",
                 Cell::Sustained,

@@ -1,7 +1,5 @@
 //! Which items a take gets: those at the place that its approach names, or what it is served with.
 
-use std::num::NonZeroUsize;
-
 use foundationdb::Transaction;
 use futures::future::try_join;
 
@@ -63,7 +61,7 @@ impl Session {
             let place = take.approach.place(take.k.get(), &mut self.rng);
             let found = self.find(tr, take, &place, on_lease).await?;
             if place.is_front() || !found.0.is_empty() {
-                match self.claim(tr, take.k, found, place.is_front(), on_lease)? {
+                match self.claim(tr, take, found, place.is_front(), on_lease)? {
                     Some(chosen) => return Ok(chosen),
                     None => continue,
                 }
@@ -104,12 +102,12 @@ impl Session {
     fn claim(
         &mut self,
         tr: &Transaction,
-        k: NonZeroUsize,
+        take: &FetchOptions<'_>,
         (rows, mut seen): (Vec<Row>, Extent),
         at_front: bool,
         on_lease: bool,
     ) -> Result<Option<Chosen>, QueueError> {
-        let space = self.queue.space().clone();
+        let (space, k) = (self.queue.space().clone(), take.k);
         if seen == Extent::Unknown {
             seen = match is_full(&space, &rows, k) {
                 true => Extent::Long,
@@ -117,7 +115,13 @@ impl Session {
                 false => Extent::Unknown,
             };
         }
-        let (picked, suspicion) = pick(&space, &rows, k, |_| true, || self.allows(on_lease))?;
+        let (mut picked, suspicion) = pick(&space, &rows, k, |_| true, || self.allows(on_lease))?;
+        if suspicion > Suspicion::None
+            && let Some(first) = take.first
+        {
+            // The number of suspects in a group depends on what one worker asks for, not on all shares together.
+            (picked, _) = pick(&space, &rows, first, |_| true, || self.allows(on_lease))?;
+        }
         if rows.is_empty() {
             return Ok(Some(Chosen::Empty));
         }
@@ -185,7 +189,7 @@ impl Session {
                 self.ask(tr, take, length).await?;
                 return Ok(Chosen::Steps(RequestStep::Asks));
             }
-            if let Some(chosen) = self.claim(tr, take.k, found, true, on_lease)? {
+            if let Some(chosen) = self.claim(tr, take, found, true, on_lease)? {
                 return Ok(chosen);
             }
         }

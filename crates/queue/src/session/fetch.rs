@@ -32,12 +32,14 @@ pub struct FetchOptions<'a> {
     pub approach: &'a mut Approach,
     /// Whether to watch an empty queue. The default is not to.
     pub watch: bool,
+    /// Of several that it fetches for: how many items the first asks for, who alone gets suspects.
+    pub(super) first: Option<NonZeroUsize>,
 }
 
 impl<'a> FetchOptions<'a> {
     /// Up to `k` items, for this time, without a watch.
     pub fn new(k: NonZeroUsize, lease: Duration, approach: &'a mut Approach) -> FetchOptions<'a> {
-        FetchOptions { k, lease, approach, watch: false }
+        FetchOptions { k, lease, approach, watch: false, first: None }
     }
 
     /// The same with a watch of an empty queue, or without one.
@@ -82,6 +84,34 @@ pub struct Fetched {
     pub attempts: Attempts,
 }
 
+/// What one of several workers asks for; see [`Session::fetch_for`].
+#[derive(Debug, Clone, Copy)]
+pub struct Share {
+    /// The most items.
+    pub k: NonZeroUsize,
+    /// The length of the lease, in the database's versions: to a microsecond.
+    pub lease: Duration,
+}
+
+/// The result of [`Session::fetch_for`].
+#[derive(Debug)]
+#[non_exhaustive]
+#[must_use = "the items stay on their leases until these expire"]
+pub struct FetchedFor {
+    /// A lease for each of the first shares. There are fewer than shares if there are too few items, or if they do not fit into one
+    /// transaction.
+    pub leases: Vec<Lease>,
+    /// Resolves after the next push. Only if there were no items, and a watch was asked for.
+    pub watch: Option<Watch>,
+    /// Whether an earlier fetch of the session made the lease, for a share of that fetch. There is one lease then, and the next
+    /// fetch may return another such one.
+    pub recovered: bool,
+    /// The database version of the commit. `None` if there are no items, or if an earlier fetch made the lease.
+    pub version: Option<u64>,
+    /// The transactions of the fetch.
+    pub attempts: Attempts,
+}
+
 /// The result of [`Session::take`].
 #[derive(Debug)]
 #[must_use = "the items have left the queue: dropping them loses them"]
@@ -110,14 +140,46 @@ impl Session {
         db: &Database,
         options: &mut FetchOptions<'_>,
     ) -> Result<Fetched, FetchError> {
-        let length = versions(options.lease).max(1);
-        let Done { value, attempts } = self.run_fetch(db, options, Goal::Lease(length)).await?;
+        let shares = [(options.k, versions(options.lease).max(1))];
+        let Done { value, attempts } = self.run_fetch(db, options, Goal::Lease(&shares)).await?;
         let (lease, watch, recovered, version) = match value {
             End::Empty(watch) => (None, watch, false, None),
-            End::Leased(lease, version) => (Some(*lease), None, version.is_none(), version),
+            End::Leased(mut leases, version) => (leases.pop(), None, version.is_none(), version),
             End::Recovered | End::Removed(..) => unreachable!("a fetch on a lease removes nothing"),
         };
         Ok(Fetched { lease, watch, recovered, version, attempts })
+    }
+
+    /// As [`Session::fetch`], for several workers in one transaction: each share gets a lease of its own, the first share the first
+    /// items. It begins at the front. Items that may have killed a worker go to the first share alone.
+    pub async fn fetch_for(
+        &mut self,
+        db: &Database,
+        shares: &[Share],
+        watch: bool,
+    ) -> Result<FetchedFor, FetchError> {
+        let none = FetchedFor {
+            leases: Vec::new(),
+            watch: None,
+            recovered: false,
+            version: None,
+            attempts: Attempts::default(),
+        };
+        let Some(k) = shares.iter().map(|share| share.k).reduce(|k, more| k.saturating_add(more.get()))
+        else {
+            return Ok(none);
+        };
+        let lengths: Vec<_> = shares.iter().map(|share| (share.k, versions(share.lease).max(1))).collect();
+        let mut approach = Approach::Front;
+        let options = FetchOptions::new(k, Duration::ZERO, &mut approach).with_watch(watch);
+        let mut options = FetchOptions { first: Some(shares[0].k), ..options };
+        let Done { value, attempts } = self.run_fetch(db, &mut options, Goal::Lease(&lengths)).await?;
+        let (leases, watch, recovered, version) = match value {
+            End::Empty(watch) => (Vec::new(), watch, false, None),
+            End::Leased(leases, version) => (leases, None, version.is_none(), version),
+            End::Recovered | End::Removed(..) => unreachable!("a fetch on leases removes nothing"),
+        };
+        Ok(FetchedFor { leases, watch, recovered, version, attempts })
     }
 
     /// Removes and returns the first `k` items, or all if there are fewer. If there are none, returns a watch.
@@ -153,7 +215,7 @@ impl Session {
         &mut self,
         db: &Database,
         options: &mut FetchOptions<'_>,
-        goal: Goal,
+        goal: Goal<'_>,
     ) -> Result<Done<End>, FetchError> {
         let (policy, k) = (self.policy, options.k.get());
         let mut fetch = Fetch { session: self, db, options, goal, aside: Vec::new(), plan: Plan::Read(None) };
@@ -167,11 +229,11 @@ impl Session {
 
 /// Where a fetch puts the items.
 #[derive(Debug, Clone, Copy)]
-enum Goal {
+enum Goal<'s> {
     /// They leave the queue.
     Remove,
-    /// They move to a lease of this length, in versions.
-    Lease(u64),
+    /// They move to leases: of each the most items, and the length in versions.
+    Lease(&'s [(NonZeroUsize, u64)]),
 }
 
 /// Where the items of a fetch come from.
@@ -192,7 +254,7 @@ enum Plan {
     Request(RequestStep),
     /// It removes the items that the session has noted.
     Remove(Source),
-    Lease(Box<Lease>, Source),
+    Lease(Vec<Lease>, Source),
 }
 
 /// How a fetch ends.
@@ -203,15 +265,15 @@ enum End {
     Recovered,
     /// The items, and the version of the commit.
     Removed(Vec<Item>, Option<u64>),
-    /// The lease, and the version of the commit. Without a version, an earlier fetch has committed it.
-    Leased(Box<Lease>, Option<u64>),
+    /// The leases, and the version of the commit. Without a version, an earlier fetch has committed them.
+    Leased(Vec<Lease>, Option<u64>),
 }
 
 struct Fetch<'s, 'o, 'a> {
     session: &'s mut Session,
     db: &'s Database,
     options: &'o mut FetchOptions<'a>,
-    goal: Goal,
+    goal: Goal<'o>,
     /// The unreadable items that it has made dead letters.
     aside: Vec<ItemId>,
     plan: Plan,
@@ -253,12 +315,12 @@ impl Operation for Fetch<'_, '_, '_> {
                 options.won(&items, source);
                 Some(End::Removed(items, committed_at(committed)))
             }
-            Plan::Lease(lease, source) => {
+            Plan::Lease(leases, source) => {
                 // Earlier attempts have not committed, and will not.
                 session.unsure.clear();
                 session.asked.clear();
-                options.won(lease.items(), source);
-                Some(End::Leased(lease, committed_at(committed)))
+                options.won(leases.last().map(Lease::items).unwrap_or_default(), source);
+                Some(End::Leased(leases, committed_at(committed)))
             }
         }
     }
@@ -274,7 +336,7 @@ impl Operation for Fetch<'_, '_, '_> {
             }
             Plan::Lease(_, source) => {
                 if !maybe_committed(error) {
-                    self.session.unsure.pop_back();
+                    self.session.forget_last_attempt();
                 }
                 source
             }
@@ -298,11 +360,11 @@ impl Fetch<'_, '_, '_> {
                 }
                 0
             }
-            Goal::Lease(length) => {
+            Goal::Lease(shares) => {
                 if let Some(lease) = session.find_unsure(tr).await? {
-                    return Ok(Step::End(End::Leased(Box::new(lease), None)));
+                    return Ok(Step::End(End::Leased(vec![lease], None)));
                 }
-                length
+                shares.first().map_or(0, |(_, length)| *length)
             }
         };
         self.plan = match (session.choose(tr, options, length).await?, *goal) {
@@ -315,17 +377,17 @@ impl Fetch<'_, '_, '_> {
                 session.remove(tr, &rows).await?;
                 Plan::Remove(Source::Queue { seen })
             }
-            (Chosen::Rows(rows, seen), Goal::Lease(length)) => {
-                let lease = session.put_lease(tr, length, rows, began).await?;
-                Plan::Lease(Box::new(lease), Source::Queue { seen })
+            (Chosen::Rows(rows, seen), Goal::Lease(shares)) => {
+                let leases = session.put_leases(tr, shares, rows, began).await?;
+                Plan::Lease(leases, Source::Queue { seen })
             }
             (Chosen::Served(id, header, held), Goal::Remove) => {
                 session.remove_served(tr, id, header, &held).await?;
                 Plan::Remove(Source::Others)
             }
             (Chosen::Served(id, header, held), Goal::Lease(_)) => {
-                let lease = session.take_up(tr, id, header, held, began).await?;
-                Plan::Lease(Box::new(lease), Source::Others)
+                let leases = session.take_up(tr, id, header, held, began).await?;
+                Plan::Lease(leases, Source::Others)
             }
         };
         Ok(Step::Commit)

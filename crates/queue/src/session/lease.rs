@@ -1,5 +1,7 @@
 //! Writing the lease of a fetch.
 
+use std::num::NonZeroUsize;
+
 use foundationdb::Transaction;
 use foundationdb::options::TransactionOption;
 
@@ -14,33 +16,54 @@ use crate::ops::version::now;
 use crate::ops::{lease, scan};
 use crate::suspects::{Suspicion, Ward};
 
-/// How many attempts of unknown outcome are remembered. Each attempt looks for those before it.
-const MAX_UNSURE: usize = 64;
+/// How many leases of unknown outcome are remembered. Each attempt looks for those before it.
+const MAX_UNSURE: usize = 256;
 
-/// A fetch that may have committed.
+/// A lease of a fetch that may have committed.
 #[derive(Debug)]
 pub(super) struct Unsure {
     pub(super) id: LeaseId,
     items: Vec<Item>,
     held: Vec<Held>,
+    /// The number of its attempt's first lease.
+    attempt: u64,
+}
+
+/// A lease that a transaction makes if it commits.
+struct Made {
+    id: LeaseId,
+    header: Header,
+    items: Vec<Item>,
+    held: Vec<Held>,
 }
 
 impl Session {
-    /// Writes the lease of rows that the transaction removes. `began` is a time before it, by the session's history.
-    pub(super) async fn put_lease(
+    /// Writes the leases of rows that the transaction removes: of each share the most items, and the length. `began` is a time before it, by
+    /// the session's history.
+    pub(super) async fn put_leases(
         &mut self,
         tr: &Transaction,
-        length: u64,
+        shares: &[(NonZeroUsize, u64)],
         rows: Vec<Row>,
         began: Option<u64>,
-    ) -> Result<Lease, QueueError> {
+    ) -> Result<Vec<Lease>, QueueError> {
         let space = self.queue.space().clone();
-        let items = scan::items(&space, tr, &rows).await?;
-        let held = lease::hold(rows);
-        let id = LeaseId { session: self.id, number: self.next_attempt() };
-        let deadline = now(tr).await?.saturating_add(length);
-        let header = lease::put(&space, tr, id, (deadline, length), &held);
-        Ok(self.hold(tr, id, &header, items, held)?.changed_since(began))
+        let mut items = scan::items(&space, tr, &rows).await?;
+        let mut held = lease::hold(rows);
+        let version = now(tr).await?;
+        let mut made = Vec::new();
+        for (k, length) in shares {
+            if held.is_empty() {
+                break;
+            }
+            let n = k.get().min(held.len());
+            let (more_items, more_held) = (items.split_off(n), held.split_off(n));
+            let id = LeaseId { session: self.id, number: self.next_attempt() };
+            let header = lease::put(&space, tr, id, (version.saturating_add(*length), *length), &held);
+            made.push(Made { id, header, items, held });
+            (items, held) = (more_items, more_held);
+        }
+        self.hold(tr, made, began)
     }
 
     /// Takes over a lease that another session has written for this one. Its time begins now, and so does the attempt.
@@ -51,36 +74,50 @@ impl Session {
         header: Header,
         held: Vec<Held>,
         began: Option<u64>,
-    ) -> Result<Lease, QueueError> {
+    ) -> Result<Vec<Lease>, QueueError> {
         let space = self.queue.space().clone();
         let rows: Vec<Row> = held.iter().map(row).collect();
         let items = scan::items(&space, tr, &rows).await?;
         let deadline = now(tr).await?.saturating_add(header.length);
         let header = Header { served: false, deadline, ..header };
         lease::update(&space, tr, id, &header);
-        Ok(self.hold(tr, id, &header, items, held)?.changed_since(began))
+        self.hold(tr, vec![Made { id, header, items, held }], began)
     }
 
-    /// The lease that a transaction makes if it commits.
+    /// The leases that a transaction makes if it commits.
     fn hold(
         &mut self,
         tr: &Transaction,
-        id: LeaseId,
-        header: &Header,
-        items: Vec<Item>,
-        held: Vec<Held>,
-    ) -> Result<Lease, QueueError> {
+        made: Vec<Made>,
+        began: Option<u64>,
+    ) -> Result<Vec<Lease>, QueueError> {
         let space = self.queue.space().clone();
         // If a power failure undoes the lease, its items are ready, as after its end. So it need not be on the disk before they
         // are handled; their outcomes are written after it. A cluster ignores the option.
         tr.set_option(TransactionOption::DurabilityRisky)?;
         lease::fence(&space, tr, self.id)?;
-        if self.unsure.len() == MAX_UNSURE {
-            self.unsure.pop_front();
+        let attempt = made.first().map_or(0, |made| made.id.number);
+        for Made { id, items, held, .. } in &made {
+            if self.unsure.len() == MAX_UNSURE {
+                self.unsure.pop_front();
+            }
+            let (items, held) = (items.clone(), held.clone());
+            self.unsure.push_back(Unsure { id: *id, items, held, attempt });
         }
-        self.unsure.push_back(Unsure { id, items: items.clone(), held: held.clone() });
-        let ward = self.ward.take().or_else(|| self.enter(&items));
-        Ok(Lease::new(space, id, header, items, held, ward).with_history(self.history.as_ref()))
+        let leases = made.into_iter().map(|Made { id, header, items, held }| {
+            let ward = self.ward.take().or_else(|| self.enter(&items));
+            Lease::new(space.clone(), id, &header, items, held, ward)
+                .with_history(self.history.as_ref())
+                .changed_since(began)
+        });
+        Ok(leases.collect())
+    }
+
+    /// The attempt that was prepared last has not committed.
+    pub(super) fn forget_last_attempt(&mut self) {
+        if let Some(last) = self.unsure.back().map(|unsure| unsure.attempt) {
+            self.unsure.retain(|unsure| unsure.attempt != last);
+        }
     }
 
     /// Enters the suspects among the items into the quarantine, if it is empty.
@@ -90,15 +127,16 @@ impl Session {
         (suspicion > Suspicion::None).then(|| self.quarantine.enter(&self.queue.space().ready, suspicion))?
     }
 
-    /// The lease of an earlier fetch of unknown outcome, if that has committed and the lease is not lost.
+    /// A lease of an earlier fetch of unknown outcome, if that has committed and the lease is not lost. The other leases of that fetch
+    /// are found later.
     pub(super) async fn find_unsure(&mut self, tr: &Transaction) -> Result<Option<Lease>, QueueError> {
         for at in 0..self.unsure.len() {
             let id = self.unsure[at].id;
             let header = lease::header(self.queue.space(), tr, id).await?;
             // A lease that another session wrote for this one is not taken up yet.
             if let Some(header) = header.filter(|header| !header.served) {
-                let Some(Unsure { id, items, held }) = self.unsure.remove(at) else { continue };
-                self.unsure.clear();
+                let Some(Unsure { id, items, held, attempt }) = self.unsure.remove(at) else { continue };
+                self.unsure.retain(|unsure| unsure.attempt == attempt);
                 self.asked.clear();
                 let ward = self.enter(&items);
                 let lease = Lease::new(self.queue.space().clone(), id, &header, items, held, ward);

@@ -25,7 +25,7 @@ use std::fmt;
 
 use uuid::Uuid;
 
-pub use fetch::{FetchOptions, Fetched, Taken};
+pub use fetch::{FetchOptions, Fetched, FetchedFor, Share, Taken};
 pub use push::Pushed;
 
 use crate::item::Item;
@@ -86,7 +86,7 @@ pub struct Session {
     unfrozen: Option<u64>,
     /// Items of a take that turned out to have committed, still to be handed out.
     recovered: VecDeque<Item>,
-    /// Takes on a lease that may have committed, oldest first. At most one of them did.
+    /// Leases of takes that may have committed, oldest first. At most one of the takes did.
     unsure: VecDeque<Unsure>,
     /// Requests to be served that may stand in the line.
     asked: Asked,

@@ -47,6 +47,7 @@ mod recount;
 mod restored;
 mod retries;
 mod sessions;
+mod shares;
 mod single;
 mod staged;
 mod stranded;

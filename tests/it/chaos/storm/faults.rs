@@ -8,7 +8,7 @@ use std::{
 
 use super::Storm;
 use crate::chaos::{
-    plan::{Mood, Worker},
+    plan::{Crew, Mood, Worker},
     process::Process,
 };
 
@@ -134,7 +134,9 @@ impl Storm<'_> {
     }
 
     fn retry_dead(&mut self) {
-        let queues: Vec<&str> = self.arena.queues.iter().map(|queue| queue.name.as_str()).collect();
+        // Attempts of a retried item begin again, and a worker over HTTP is not told of the failures before.
+        let queues = self.arena.queues.iter().filter(|queue| queue.crew != Crew::Pullers);
+        let queues: Vec<&str> = queues.map(|queue| queue.name.as_str()).collect();
         let queue = self.random.choose(&queues);
         let mut command = self.arena.command(&["dead", "retry", queue, "--all"]);
         self.commands.push(Process::start("retry of dead letters".to_owned(), &mut command));

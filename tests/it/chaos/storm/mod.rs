@@ -22,7 +22,7 @@ use super::{
 use crate::support::{PATIENCE, Random};
 
 /// Who takes part.
-const DAEMONS: [Worker; 8] = [
+const WORKERS: [Worker; 11] = [
     Worker::Helper,
     Worker::Program,
     Worker::Helper,
@@ -31,6 +31,9 @@ const DAEMONS: [Worker; 8] = [
     Worker::Keeper,
     Worker::Steady,
     Worker::Steady,
+    Worker::Puller,
+    Worker::Puller,
+    Worker::Puller,
 ];
 const PRODUCERS: usize = 3;
 
@@ -69,7 +72,7 @@ impl<'a> Storm<'a> {
         Self {
             arena,
             random,
-            slots: DAEMONS.map(Some).into_iter().chain([None; PRODUCERS]).map(Slot::new).collect(),
+            slots: WORKERS.map(Some).into_iter().chain([None; PRODUCERS]).map(Slot::new).collect(),
             commands: Vec::new(),
             restart_at: command_of(RESTART).map(|_| Instant::now() + RESTARTS.0 / 2),
             recover_at: command_of(RECOVER).map(|_| Instant::now() + RECOVERIES.0),
@@ -188,6 +191,7 @@ impl<'a> Storm<'a> {
             End::Done | End::Killed => {}
         }
         match actor {
+            Actor::Daemon(_) if slot.worker == Some(Worker::Puller) => {}
             Actor::Daemon(_) => self.killed_daemons += u64::from(end == End::Killed),
             Actor::Producer(producer) => match producer.pushed(end) {
                 Ok(pushed) => self.pushed.push(pushed),

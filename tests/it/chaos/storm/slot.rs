@@ -52,7 +52,7 @@ impl Slot {
             actor: None,
             // The first process hosts an embedded database, so it should be one that can be killed.
             start_at: Instant::now()
-                + if matches!(worker, Some(Worker::Keeper | Worker::Steady)) {
+                + if matches!(worker, Some(Worker::Keeper | Worker::Steady | Worker::Puller)) {
                     LATER
                 } else {
                     Duration::ZERO
@@ -115,6 +115,9 @@ impl Slot {
 
     /// Lets a daemon drain.
     pub(super) fn terminate(&mut self) -> bool {
+        if self.worker == Some(Worker::Puller) {
+            return self.kill();
+        }
         // A second signal would end it at once.
         let Some(Actor::Daemon(process)) = self.actor.as_ref().filter(|_| !self.is_terminated) else {
             return false;

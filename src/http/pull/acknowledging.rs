@@ -1,0 +1,72 @@
+//! The acknowledgements of one queue's leases. Acknowledgements that arrive during a transaction share the next one.
+
+use std::sync::Arc;
+
+use kvqueue_queue::{ItemOutcome, Lease, acknowledge_together};
+use tokio::sync::{
+    mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    oneshot,
+};
+
+use super::acknowledge::{failure, over};
+use crate::http::{app_state::AppState, database::POLICY, error::ApiError};
+
+/// The most leases of a transaction.
+const MOST: usize = 64;
+
+/// How many items were acknowledged, and how many of the lease are left.
+pub(super) type Written = Result<(usize, usize), ApiError>;
+
+/// A worker acknowledges items of a lease.
+pub(super) struct Change {
+    pub(super) lease: Lease,
+    /// By the indexes of the items.
+    pub(super) outcomes: Vec<(usize, ItemOutcome)>,
+    pub(super) answer: oneshot::Sender<Written>,
+}
+
+/// A task that writes acknowledgements, whether or not their workers wait for the answers. It ends when nobody can send any more.
+pub(super) struct Acknowledging {
+    app: Arc<AppState>,
+    queue: String,
+    /// Bounded by the number of connections.
+    changes: UnboundedReceiver<Change>,
+}
+
+impl Acknowledging {
+    /// Writes those of a queue. The sender is how they come.
+    pub(super) fn new(app: &Arc<AppState>, queue: &str) -> (Self, UnboundedSender<Change>) {
+        let (sender, changes) = unbounded_channel();
+        (Self { app: app.clone(), queue: queue.to_owned(), changes }, sender)
+    }
+
+    pub(super) async fn run(mut self) {
+        let mut group = Vec::new();
+        while self.changes.recv_many(&mut group, MOST).await > 0 {
+            self.write(std::mem::take(&mut group)).await;
+        }
+    }
+
+    async fn write(&self, group: Vec<Change>) {
+        let (mut leases, mut answers) = (Vec::new(), Vec::new());
+        for Change { lease, outcomes, answer } in group {
+            answers.push((lease.open().count(), answer));
+            leases.push((lease, outcomes));
+        }
+        let results = acknowledge_together(&self.app.daemon.db, &POLICY, &mut leases).await;
+        for (((lease, _), result), (before, answer)) in leases.into_iter().zip(results).zip(answers) {
+            let open = lease.open().count();
+            let written = match result.map_err(failure) {
+                // Another call for the same items was first.
+                Err(ApiError::Conflict { .. }) if self.app.pullers.is_over(lease.id()) => Ok((0, 0)),
+                Err(ApiError::Conflict { .. }) => Err(over()),
+                written => {
+                    self.app.pullers.keep(&self.queue, lease);
+                    written.map(|()| (before - open, open))
+                }
+            };
+            // Its worker may have gone.
+            let _ = answer.send(written);
+        }
+    }
+}
