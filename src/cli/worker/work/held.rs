@@ -236,7 +236,9 @@ fn shown(item: &ItemId, outcome: Outcome) -> Value {
             json!({ "id": id, "outcome": "retry", "after_ms": pause.as_millis(), "reason": reason })
         }
         Outcome::Dead(reason) => json!({ "id": id, "outcome": "dead", "reason": reason }),
-        Outcome::Release | Outcome::Unavailable(_) => json!({ "id": id, "outcome": "release" }),
+        Outcome::Release | Outcome::Unavailable(_) | Outcome::UnavailableAfter(..) => {
+            json!({ "id": id, "outcome": "release" })
+        }
     }
 }
 
@@ -256,7 +258,7 @@ fn log(outcome: &Outcome) {
             span::outcome(Span::current, "dead");
             tracing::error!(event = "item_dead", reason, "item failed for good; it is now a dead letter");
         }
-        Outcome::Release | Outcome::Unavailable(_) => {
+        Outcome::Release | Outcome::Unavailable(_) | Outcome::UnavailableAfter(..) => {
             span::outcome(Span::current, "released");
             tracing::debug!(event = "item_released", "item released");
         }
