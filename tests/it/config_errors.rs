@@ -134,6 +134,7 @@ fn config_show_prints_the_merged_layers() {
         min-free-space = "auto"
         prefix = ""
         shutdown-timeout = "1s"
+        audit-retention = "90d"
 
         [log]
         format = "auto"

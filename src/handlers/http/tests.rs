@@ -23,7 +23,7 @@ use rustls::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::*;
+use super::{client::install_provider, *};
 use crate::testing::{Kit, Sample};
 
 /// Nothing takes that long, unless it hangs.
@@ -434,7 +434,7 @@ impl Authority {
     }
 
     fn of_server(asks_client: bool) -> (Self, Arc<ServerConfig>) {
-        client::install_provider();
+        install_provider();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();

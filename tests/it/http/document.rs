@@ -203,7 +203,7 @@ fn openapi_document_matches_the_served_responses() {
     let leased = ask(200, "POST", lease, &["work"], None);
     let both = json!({"release_rest": true, "next": {"max": 1}});
     let next = ask(200, "POST", acknowledge, &["work", leased["lease"].as_str().unwrap()], Some(both));
-    assert_eq!(next["next"]["items"], leased["items"]);
+    assert_eq!(next["next"]["items"][0]["id"], leased["items"][0]["id"]);
 
     let tokens = "/api/v1/tokens";
     let new = json!({"name": "n", "scopes": ["push"], "expires_in": 60});

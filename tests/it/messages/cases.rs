@@ -345,7 +345,6 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
             Says("work q -- ./nothing"),
             Says("work q --dead-exit-codes 0 -- true"),
             Says("work q --concurrency 0 -- true"),
-            Says("work q --url https://queues.example -- true"),
             Says("work q --url queues.example -- true"),
             Says("work q -- true"),
             Says("work q --url unix:http.sock --timeout 200ms -- true"),

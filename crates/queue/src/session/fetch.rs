@@ -151,7 +151,8 @@ impl Session {
     }
 
     /// As [`Session::fetch`], for several workers in one transaction: each share gets a lease of its own, the first share the first
-    /// items. It begins at the front. Items that may have killed a worker go to the first share alone.
+    /// items. It begins at the front. Items that may have killed a worker go to the first share alone. The workers are other processes, so
+    /// these leases keep nobody from fetching more such items ([`Lease::is_in_quarantine`]).
     pub async fn fetch_for(
         &mut self,
         db: &Database,
@@ -174,11 +175,12 @@ impl Session {
         let options = FetchOptions::new(k, Duration::ZERO, &mut approach).with_watch(watch);
         let mut options = FetchOptions { first: Some(shares[0].k), ..options };
         let Done { value, attempts } = self.run_fetch(db, &mut options, Goal::Lease(&lengths)).await?;
-        let (leases, watch, recovered, version) = match value {
+        let (mut leases, watch, recovered, version) = match value {
             End::Empty(watch) => (Vec::new(), watch, false, None),
             End::Leased(leases, version) => (leases, None, version.is_none(), version),
             End::Recovered | End::Removed(..) => unreachable!("a fetch on leases removes nothing"),
         };
+        leases.iter_mut().for_each(Lease::leave_quarantine);
         Ok(FetchedFor { leases, watch, recovered, version, attempts })
     }
 

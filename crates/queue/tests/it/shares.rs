@@ -194,7 +194,12 @@ fn suspects_go_to_the_first_share_alone() {
         t.lease_for(&q, 48, SHORT).await.unwrap();
         let mut sweeper = sweeper(&q);
         while t.sweep(&mut sweeper, 0, &rules()).await.moved.leases == 0 {}
-        let fetched = fetch(t, &mut t.session(&q), &[16, 16, 16]).await;
+        let mut session = t.session(&q);
+        let fetched = fetch(t, &mut session, &[16, 16, 16]).await;
         assert_eq!(items(&fetched.leases), [["00"]]);
+        // The worker that has it may have died: that keeps the others from no items.
+        let next = fetch(t, &mut session, &[16, 16, 16]).await;
+        assert_eq!(items(&next.leases), [["01"]]);
+        drop(fetched);
     });
 }
