@@ -17,7 +17,8 @@ use crate::{
     testing::TestDatabase,
 };
 
-const ONE: &str = "[queues.q]\nhandler = 'log'";
+// Without HTTP: for that, a reload would make a secret in the working directory.
+const ONE: &str = "http.listen = 'off'\n[queues.q]\nhandler = 'log'";
 
 /// A daemon at work on its own database.
 struct AtWork {
@@ -94,13 +95,13 @@ fn a_reload_is_answered_after_all_consumers_are_replaced() {
     AtWork::run(async |daemon| {
         let put = |text: &str| text.clone_into(&mut daemon.next.lock().unwrap());
         put(
-            "shutdown-timeout = '9s'\n[queues.q]\nhandler = 'log'\nlease = '9s'\nconsumers = [ { count = 3 } ]",
+            "http.listen = 'off'\nshutdown-timeout = '9s'\n[queues.q]\nhandler = 'log'\nlease = '9s'\nconsumers = [ { count = 3 } ]",
         );
         let reloaded = daemon.control.reload().await.unwrap();
         assert_eq!(reloaded.changed, ["queues.q.consumers", "queues.q.lease", "shutdown-timeout"]);
         assert!(reloaded.finishing.is_empty());
         assert_eq!(daemon.shared.consumers(), 3);
-        put("[queues.q]\nhandler = 'none'");
+        put("http.listen = 'off'\n[queues.q]\nhandler = 'none'");
         let refused = daemon.control.reload().await.unwrap_err();
         assert!(refused.to_string().contains("there is no such handler"), "{refused}");
         let status = &daemon.shared.status;
