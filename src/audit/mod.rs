@@ -5,13 +5,11 @@
 //! the bytes.
 
 mod action;
-mod local_user;
 mod record;
 mod store;
 mod this_daemon;
 
 pub(crate) use action::Action;
-pub(crate) use local_user::local_user;
 pub(crate) use record::{Record, Who};
 pub(crate) use store::{AuditStore, Cursor, Filter, MAX_RECORDS};
 pub(crate) use this_daemon::this_daemon;

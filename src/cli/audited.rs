@@ -6,7 +6,12 @@ use std::sync::{
 };
 
 use super::{Command, Exit, dead, globals::Globals, token};
-use crate::audit::{Action, Record, local_user};
+use rustix::process::getuid;
+
+use crate::{
+    audit::{Action, Record, Who},
+    users,
+};
 
 impl Command {
     /// The action of this command's record. A command that changes a queue other than by pushing and working has one.
@@ -62,7 +67,8 @@ impl Audited {
         let action =
             self.action.expect("`Command::audited` has the action of each command that asks for a record");
         self.is_made.store(true, Ordering::Relaxed);
-        Record::new(action, local_user(rustix::process::getuid().as_raw()))
+        let uid = getuid().as_raw();
+        Record::new(action, Who::Local { uid, name: users::name(uid) })
     }
 
     /// Fails a test whose command forgot its record.

@@ -8,8 +8,7 @@ use rustix::{
     process::geteuid,
 };
 
-/// Where the system keeps its users' names.
-const USERS: &str = "/etc/passwd";
+use crate::users::name_or_number;
 
 /// Why this process may not open a directory, and the fix. `None` if its owner is not the reason.
 pub(crate) fn obstacle(directory: &Path) -> Option<String> {
@@ -27,11 +26,11 @@ pub(crate) fn obstacle(directory: &Path) -> Option<String> {
 pub(crate) fn another_users(directory: &Path) -> Option<String> {
     let (owner, me) = (fs::metadata(directory).ok()?.uid(), geteuid().as_raw());
     (owner != me).then(|| {
-        let owner = name(owner);
+        let owner = name_or_number(owner);
         format!(
             "{} belongs to {owner}, and this is {}: run commands on it as its user, as in runuser -u {owner} -- kvqueue list",
             directory.display(),
-            name(me)
+            name_or_number(me)
         )
     })
 }
@@ -42,23 +41,11 @@ pub(crate) fn foreign_file(directory: &Path) -> Option<(String, String)> {
     let mut entries = fs::read_dir(directory).ok()?.flatten();
     let uid = |entry: &fs::DirEntry| Some(entry.metadata().ok()?.uid()).filter(|uid| *uid != owner);
     let (file, uid) = entries.find_map(|entry| Some((entry.path(), uid(&entry)?)))?;
-    let owner = name(owner);
+    let owner = name_or_number(owner);
     Some((
-        format!("{} belongs to {}, and its directory to {owner}", file.display(), name(uid)),
+        format!("{} belongs to {}, and its directory to {owner}", file.display(), name_or_number(uid)),
         format!("stop what uses it, and run chown -R {owner}: {}", directory.display()),
     ))
-}
-
-/// A user's name, or the number if the system has none for it.
-pub(crate) fn name(uid: u32) -> String {
-    let users = fs::read_to_string(USERS).unwrap_or_default();
-    named(&users, uid).unwrap_or_else(|| uid.to_string())
-}
-
-fn named(users: &str, uid: u32) -> Option<String> {
-    let uid = uid.to_string();
-    let mut fields = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
-    fields.find(|fields| fields.get(2) == Some(&uid.as_str())).map(|fields| fields[0].to_owned())
 }
 
 #[cfg(test)]
@@ -66,13 +53,6 @@ mod tests {
     use std::os::unix::fs::chown;
 
     use super::*;
-
-    #[test]
-    fn user_names_are_read_from_passwd() {
-        let users = "root:x:0:0:root:/root:/bin/sh\nkvqueue:x:997:997::/:/bin/false\n";
-        assert_eq!(named(users, 997).as_deref(), Some("kvqueue"));
-        assert_eq!(named(users, 99), None);
-    }
 
     #[test]
     fn a_foreign_owner_is_reported_with_the_fixing_command() {
@@ -85,7 +65,7 @@ mod tests {
         if chown(&lock, Some(12_345), None).is_err() {
             return;
         }
-        let me = name(geteuid().as_raw());
+        let me = name_or_number(geteuid().as_raw());
         let text = obstacle(path).unwrap();
         assert!(text.contains(&format!("lock belongs to 12345, and its directory to {me}")), "{text}");
         assert!(text.ends_with(&format!("chown -R {me}: {}", path.display())), "{text}");

@@ -14,9 +14,11 @@ use super::{
     AskError,
     address::Address,
     connection::{self, Answer, Connection, Failure, NO_HEAD},
+    listener,
+    secret::Secret,
     tls,
 };
-use crate::http::Token;
+use crate::users;
 
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -27,7 +29,7 @@ const MOST_IDLE: usize = 16;
 /// A daemon that requests are sent to. Connections are kept for further requests.
 pub(in crate::cli) struct Endpoint {
     pub(super) address: Address,
-    token: Option<Token>,
+    secret: Option<Secret>,
     /// The option of the command that names an address.
     pub(super) option: &'static str,
     /// With TLS.
@@ -38,11 +40,11 @@ pub(in crate::cli) struct Endpoint {
 impl Endpoint {
     pub(in crate::cli) fn new(
         address: Address,
-        token: Option<Token>,
+        secret: Option<Secret>,
         option: &'static str,
     ) -> anyhow::Result<Self> {
         let tls = address.is_https().then(tls::of_url).transpose()?;
-        Ok(Self { address, token, option, tls, idle: Mutex::default() })
+        Ok(Self { address, secret, option, tls, idle: Mutex::default() })
     }
 
     /// The same daemon by TLS with these settings.
@@ -82,11 +84,28 @@ impl Endpoint {
     async fn connect(&self, patience: Duration) -> Result<Connection, AskError> {
         let opened = timeout(CONNECT.min(patience), connection::open(&self.address, self.tls.as_ref())).await;
         let error = match opened {
-            Ok(Ok(connection)) => return Ok(connection),
+            Ok(Ok(connection)) => return self.check_listener().map(|()| connection),
             Ok(Err(error)) => error,
             Err(elapsed) => elapsed.into(),
         };
         Err(AskError::Nobody { at: self.to_string(), option: self.option, error })
+    }
+
+    /// An error if another user would get the operator's secret. With TLS the certificate tells who listens.
+    fn check_listener(&self) -> Result<(), AskError> {
+        let Some(Secret { readers: Some(readers), .. }) = self.secret.as_ref().filter(|_| self.tls.is_none())
+        else {
+            return Ok(());
+        };
+        match listener::foreign(&self.address, *readers) {
+            None => Ok(()),
+            Some(uid) => Err(AskError::Foreign {
+                at: self.to_string(),
+                user: users::name_or_number(uid),
+                owner: users::name_or_number(readers.owner),
+                option: self.option,
+            }),
+        }
     }
 
     async fn exchange(
@@ -117,7 +136,7 @@ impl Endpoint {
     fn request(&self, method: &str, path: &str, body: Option<&Value>) -> Vec<u8> {
         let (host, base) = (self.address.host(), self.address.base());
         let mut head = format!("{method} {base}{path} HTTP/1.1\r\nHost: {host}\r\n");
-        if let Some(token) = &self.token {
+        if let Some(Secret { token, .. }) = &self.secret {
             head += &format!("Authorization: {}\r\n", token.header());
         }
         let body = body.map(Value::to_string).unwrap_or_default();

@@ -17,6 +17,11 @@ pub(in crate::cli) enum AskError {
         #[source]
         error: io::Error,
     },
+    /// Another user listens there, who would get the operator's secret.
+    #[error(
+        "the user {user} listens at {at}, and may not read the operator's secret, so nothing was sent; if that is your daemon, set KVQUEUE_TOKEN to the secret, which is {owner}'s, or else name another address with {option}"
+    )]
+    Foreign { at: String, user: String, owner: String, option: &'static str },
     /// Connected, but no answer in time.
     #[error("the daemon at {at} has not answered for {}; its log may show why", rough(*silence))]
     Silent { at: String, silence: Duration },
@@ -37,9 +42,11 @@ impl AskError {
     /// The command's exit code.
     pub(in crate::cli) fn exit(&self) -> Exit {
         match self {
-            Self::Nobody { .. } | Self::Silent { .. } | Self::Garbled { .. } | Self::Elsewhere { .. } => {
-                Exit::Unavailable
-            }
+            Self::Nobody { .. }
+            | Self::Foreign { .. }
+            | Self::Silent { .. }
+            | Self::Garbled { .. }
+            | Self::Elsewhere { .. } => Exit::Unavailable,
             Self::Refused { code, .. } => match code.as_str() {
                 "refused" => Exit::Config,
                 // The daemon refuses every request of this kind, or every request at the moment.
@@ -53,7 +60,7 @@ impl AskError {
     pub(in crate::cli) fn is_transient(&self) -> bool {
         match self {
             Self::Nobody { .. } | Self::Silent { .. } | Self::Garbled { .. } => true,
-            Self::Elsewhere { .. } => false,
+            Self::Foreign { .. } | Self::Elsewhere { .. } => false,
             // A frozen queue is being moved; daemons then use another database.
             Self::Refused { status, code, .. } => {
                 *status >= 500 || matches!(status, 408 | 429) || code == "frozen"

@@ -5,6 +5,8 @@ mod address;
 mod connection;
 mod endpoint;
 mod error;
+mod listener;
+mod secret;
 mod tls;
 
 use std::{
@@ -27,10 +29,14 @@ use super::{
 use crate::{
     config::{Config, DEFAULT_ADDRESS, Fault, Listen, Place, reachable},
     deadlines,
-    http::Token,
 };
 
-pub(super) use self::{address::Address, endpoint::Endpoint, error::AskError};
+pub(super) use self::{
+    address::Address,
+    endpoint::Endpoint,
+    error::AskError,
+    secret::{Secret, secret},
+};
 
 /// How long a GET waits for the answer. The daemon itself waits six seconds for its database.
 pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(15);
@@ -209,9 +215,9 @@ pub(super) fn endpoint(listen: &Listen, config: &Config, option: &'static str) -
         Listen::Tcp(address) => Address::Tcp(reachable(*address)),
         Listen::Unix(path) => Address::Unix(path.clone()),
     };
-    let token = secret(config)?;
+    let secret = secret(config)?;
     let is_trusted = address.is_trusted(&config.http);
-    if token.is_some() && !is_trusted {
+    if secret.is_some() && !is_trusted {
         tracing::warn!(
             event = "secret_withheld",
             %listen,
@@ -220,20 +226,11 @@ pub(super) fn endpoint(listen: &Listen, config: &Config, option: &'static str) -
     }
     let certificate = config.http.tls_certificate.as_ref().filter(|_| matches!(address, Address::Tcp(_)));
     let tls = certificate.map(|certificate| tls::of_own_daemon(certificate)).transpose()?;
-    let daemon = Endpoint::new(address, token.filter(|_| is_trusted), option)?;
+    let daemon = Endpoint::new(address, secret.filter(|_| is_trusted), option)?;
     Ok(match tls {
         Some(tls) => daemon.with_tls(tls),
         None => daemon,
     })
-}
-
-/// The token that a command sends to its own daemon.
-pub(super) fn secret(config: &Config) -> anyhow::Result<Option<Token>> {
-    if let Some(token) = Token::of_environment()? {
-        return Ok(Some(token));
-    }
-    let path = config.http.token_path(&config.database);
-    Ok(path.as_deref().map(Token::read).transpose()?.flatten())
 }
 
 /// A duration for people: whole seconds, or milliseconds below one second.

@@ -9,7 +9,7 @@ use std::{
 use rustix::process::geteuid;
 
 use super::findings::Findings;
-use crate::{config::Config, database::owner, http::OTHERS};
+use crate::{config::Config, database::owner, http::OTHERS, users};
 
 const ABOUT: &str = "access";
 
@@ -68,7 +68,7 @@ fn owner(directory: &Path, findings: &mut Findings) {
         None => {
             findings.fine(
                 ABOUT,
-                format!("the database belongs to this user, {}", owner::name(geteuid().as_raw())),
+                format!("the database belongs to this user, {}", users::name_or_number(geteuid().as_raw())),
             );
         }
     }

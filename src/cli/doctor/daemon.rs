@@ -62,6 +62,11 @@ fn silent(error: &anyhow::Error, at: &str, findings: &mut Findings) {
             format!("the one at {at} has said nothing for {}", rough(*silence)),
             "its log may say why; if it is stuck, restart it, as with systemctl restart kvqueue",
         ),
+        Some(AskError::Foreign { user, .. }) => findings.problem(
+            ABOUT,
+            format!("the user {user} listens at {at}, and may not read the operator's secret"),
+            "look what listens there; http.listen gives the daemon another address",
+        ),
         Some(AskError::Garbled { problem, .. }) => findings.note(
             ABOUT,
             format!("what answers at {at} is no kvqueue, or was cut off: {problem}"),

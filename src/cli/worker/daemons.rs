@@ -11,13 +11,14 @@ use tokio::time::{Instant, sleep};
 use crate::{
     cli::{
         UsageError,
-        api_client::{Address, AskError, Endpoint, Expected, READ_TIMEOUT, endpoint, need_http, secret},
+        api_client::{
+            Address, AskError, Endpoint, Expected, READ_TIMEOUT, Secret, endpoint, need_http, secret,
+        },
         globals::Globals,
         status,
     },
     config::{Config, Fault},
     consumer::backoff,
-    http::Token,
 };
 
 /// How long an answer to a worker may take, if the request does not wait for items.
@@ -60,11 +61,11 @@ impl Urls {
     }
 
     /// The token for an address. The secret of the configuration stays on this machine.
-    fn token(&self, address: &Address, config: &Config) -> anyhow::Result<Option<Token>> {
+    fn token(&self, address: &Address, config: &Config) -> anyhow::Result<Option<Secret>> {
         if address.is_trusted(&config.http) {
             return secret(config);
         }
-        match Token::of_environment()? {
+        match Secret::of_environment()? {
             Some(_) if !self.plain_token && !address.is_https() => {
                 let problem =
                     format!("cannot send KVQUEUE_TOKEN to {address}: the connection is not encrypted");

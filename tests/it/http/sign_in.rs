@@ -1,6 +1,14 @@
 //! The operator's secret, which a daemon makes by itself, and the sessions of browsers.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf};
+use std::{
+    fs::{self, Permissions},
+    io::Read,
+    os::unix::{
+        fs::{PermissionsExt, chown},
+        net::UnixListener,
+    },
+    path::PathBuf,
+};
 
 use serde_json::{Value, json};
 
@@ -73,6 +81,37 @@ fn a_daemon_makes_a_secret_that_commands_find_by_themselves() {
     daemon.signal(rustix::process::Signal::TERM);
     let ended = daemon.end();
     assert!(!ended.stderr.contains(secret.trim()), "the log does not have the secret");
+}
+
+#[test]
+fn a_command_does_not_send_the_secret_to_another_user_s_listener() {
+    let db = Database::embedded();
+    let (socket, secret) = (db.file("socket"), db.file("secret"));
+    fs::write(&secret, "0123456789abcdef").unwrap();
+    fs::set_permissions(&secret, Permissions::from_mode(0o640)).unwrap();
+    let listener = UnixListener::bind(&socket).unwrap();
+    let ask = |token: &str| -> Ran {
+        let mut command = kvqueue(&db, &["status", "--timeout", "100ms"]);
+        command.env("KVQUEUE_HTTP__LISTEN", format!("unix:{}", socket.display()));
+        command.env("KVQUEUE_HTTP__TOKEN_FILE", &secret).env("KVQUEUE_TOKEN", token);
+        command.output().unwrap().into()
+    };
+    let received = || {
+        let mut received = [0; 1_000];
+        let length = listener.accept().unwrap().0.read(&mut received).unwrap();
+        String::from_utf8_lossy(&received[..length]).into_owned()
+    };
+    assert!(ask("").failed(69).contains("has not answered"));
+    assert!(received().contains("Bearer 0123456789abcdef"));
+    // Only root can give files away.
+    if chown(&socket, Some(12_345), None).is_err() {
+        return;
+    }
+    let refused = ask("").failed(69);
+    assert!(refused.contains("the user 12345 listens") && refused.contains("nothing was sent"), "{refused}");
+    assert_eq!(received(), "");
+    assert!(ask("0123456789abcdef").failed(69).contains("has not answered"));
+    assert!(received().contains("Bearer 0123456789abcdef"));
 }
 
 #[test]
