@@ -34,3 +34,4 @@ pub(crate) use load::load_leniently;
 pub use model::{Config, Log, LogFormat};
 pub use paths::absolute_database;
 pub use queue::{ConsumerGroup, QueueConfig};
+pub(crate) use queue::{MAX_LEASE, MIN_LEASE};

@@ -12,11 +12,11 @@ use super::{ConfigError, Delivery, FetchStrategy, KindName, Retry, TakeEnd, Valu
 use crate::handlers::PULL;
 
 /// The shortest lease. A lease is extended after a third of its length, so a shorter one could expire during a slow commit.
-const MIN_LEASE: Duration = Duration::from_secs(1);
+pub(crate) const MIN_LEASE: Duration = Duration::from_secs(1);
 
 /// The longest lease: other daemons wait as long for a dead daemon's items. A handler may take longer, since its lease is
 /// extended.
-const MAX_LEASE: Duration = Duration::from_hours(24);
+pub(crate) const MAX_LEASE: Duration = Duration::from_hours(24);
 
 /// The longest duration: a year.
 const YEAR: Duration = Duration::from_hours(365 * 24);

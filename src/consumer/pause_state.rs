@@ -9,31 +9,31 @@ use kvqueue_queue::Pause;
 use tokio::sync::watch;
 
 /// The pauses of one queue. There is one for each queue name, and it survives changes of the queue's
-/// settings. Clones share their state.
+/// settings. Clones share their state. Nothing is fetched before the database has answered, because a pause has to be reliable.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PauseState {
     pauses: Arc<watch::Sender<Pauses>>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 struct Pauses {
     /// In the database, for all daemons.
     global: Option<Pause>,
     /// Of this daemon.
     local: bool,
-    /// The database has not answered yet whether there is a global pause.
-    unknown: bool,
+    /// The database has answered whether there is a global pause.
+    is_known: bool,
     /// When the first of the present pauses began.
     since: Option<Instant>,
 }
 
 impl Pauses {
     fn allow_fetches(&self) -> bool {
-        self.global.is_none() && !self.local && !self.unknown
+        self.is_known && self.global.is_none() && !self.local
     }
 
     fn is_frozen(&self) -> bool {
-        self.unknown || self.global.as_ref().is_some_and(|pause| pause.frozen)
+        !self.is_known || self.global.as_ref().is_some_and(|pause| pause.frozen)
     }
 
     /// To be called after each change.
@@ -68,7 +68,13 @@ impl PauseState {
         let _ = pauses.wait_for(wanted).await;
     }
 
-    /// The pause for all daemons.
+    /// The pause for all daemons, or that there is none; `None` if that is not known.
+    pub(crate) fn known(&self) -> Option<Option<Pause>> {
+        let pauses = self.pauses.borrow();
+        pauses.is_known.then(|| pauses.global.clone())
+    }
+
+    /// The last known pause for all daemons.
     pub(crate) fn global(&self) -> Option<Pause> {
         self.pauses.borrow().global.clone()
     }
@@ -81,19 +87,18 @@ impl PauseState {
     /// Sets the pause that the database has. Returns whether that is a change.
     pub(crate) fn set_global(&self, pause: Option<Pause>) -> bool {
         self.pauses.send_if_modified(|pauses| {
-            let known = !std::mem::take(&mut pauses.unknown);
-            let same = known && pauses.global == pause;
+            let was_known = std::mem::replace(&mut pauses.is_known, true);
+            let same = was_known && pauses.global == pause;
             pauses.global = pause;
             pauses.update_since();
             !same
         })
     }
 
-    /// The database does not answer. Until it does nothing is fetched, because a pause has to be
-    /// reliable.
+    /// The database does not answer.
     pub(crate) fn mark_unknown(&self) {
         self.pauses.send_modify(|pauses| {
-            pauses.unknown = true;
+            pauses.is_known = false;
             pauses.update_since();
         });
     }
@@ -120,7 +125,9 @@ mod tests {
     fn fetches_are_allowed_without_any_pause() {
         let state = PauseState::default();
         let pause = Pause { at: 1, reason: "why".to_owned(), frozen: false };
-        assert!(state.allows_fetches());
+        assert!(!state.allows_fetches() && state.known().is_none(), "nobody has asked the database");
+        assert!(state.set_global(None) && state.allows_fetches());
+        assert_eq!(state.known(), Some(None));
         assert!(state.set_global(Some(pause.clone())) && !state.set_global(Some(pause)));
         assert!(state.pause_locally(true));
         let since = state.pauses.borrow().since;
@@ -134,8 +141,11 @@ mod tests {
     #[test]
     fn an_unknown_pause_and_a_freeze_stop_sweepers_too() {
         let state = PauseState::default();
+        state.set_global(None);
         state.mark_unknown();
-        assert!(!state.allows_fetches() && state.unfrozen().now_or_never().is_none());
+        assert!(
+            state.known().is_none() && !state.allows_fetches() && state.unfrozen().now_or_never().is_none()
+        );
         assert!(state.set_global(None) && !state.set_global(None));
         assert!(state.allows_fetches() && state.unfrozen().now_or_never().is_some());
         let pause = Pause { at: 1, ..Pause::default() };

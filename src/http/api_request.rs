@@ -21,7 +21,7 @@ pub(crate) type Handler = fn(ApiRequest) -> LocalBoxFuture<'static, Answer>;
 /// A longer body, in bytes, is parsed on another thread: parsing megabytes would delay all other requests.
 const LONG: usize = 64 << 10;
 
-/// The longest body in bytes, except for pushes.
+/// The longest body in bytes, except for those that have items or their outcomes.
 const SHORT: usize = 64 << 10;
 
 /// A request that has passed the guards.
@@ -55,7 +55,7 @@ impl ApiRequest {
         self.http.conn_data::<Arc<Client>>()
     }
 
-    /// The body of a push, read as JSON.
+    /// A body with items or their outcomes, read as JSON.
     pub(super) async fn long_json<T: DeserializeOwned + Send + 'static>(&mut self) -> Result<T, ApiError> {
         let limit = usize::try_from(self.app.config().http.max_body).unwrap_or(usize::MAX);
         self.read(limit).await

@@ -33,11 +33,16 @@ impl AppState {
         R: Future<Output = (Transaction, Result<T, QueueError>)>,
     {
         let _place = self.place()?;
+        self.run(body).await
+    }
+
+    /// The same without a database permit, for what is bounded in another way.
+    pub(super) async fn run<T, R>(&self, body: impl FnMut(Transaction) -> R) -> Result<T, ApiError>
+    where
+        R: Future<Output = (Transaction, Result<T, QueueError>)>,
+    {
         let done = timeout(PATIENCE + LAST_MOMENT, retry::run(&self.daemon.db, &POLICY, body)).await;
-        match done {
-            Ok(done) => Ok(done?.value),
-            Err(_) => Err(silent()),
-        }
+        Ok(done.map_err(|_| silent())??.value)
     }
 
     /// A database that accepts no more data may have too much to do, and space enough.

@@ -2,15 +2,9 @@
 
 use std::sync::Arc;
 
-use kvqueue_queue::{Pause, Queue, retry};
-use tokio::time::timeout;
+use kvqueue_queue::{Pause, Queue};
 
-use super::{
-    api_request::ApiRequest,
-    app_state::AppState,
-    database::{PATIENCE, POLICY, silent},
-    error::ApiError,
-};
+use super::{api_request::ApiRequest, app_state::AppState, error::ApiError};
 
 impl ApiRequest {
     /// The queue that the path names, unless it is frozen.
@@ -37,16 +31,19 @@ impl AppState {
         Ok(is_paused_here || self.pause(name, queue).await?.is_some())
     }
 
-    /// The daemon follows the pauses of its own queues. This takes no database permit, because many clients push at a time.
+    /// The daemon follows the pauses of its own queues. The database is asked for those of others, and without a database permit, because
+    /// many clients push at a time.
     async fn pause(&self, name: &str, queue: &Queue) -> Result<Option<Pause>, ApiError> {
-        if self.config().queues.contains_key(name) {
-            return Ok(self.daemon.status.pause_state(&Arc::from(name)).global());
+        if self.config().queues.contains_key(name)
+            && let Some(pause) = self.daemon.status.pause_state(&Arc::from(name)).known()
+        {
+            return Ok(pause);
         }
-        let read = retry::run(&self.daemon.db, &POLICY, |tr| async {
+        let read = self.run(|tr| async {
             let pause = queue.paused(&tr).await;
             (tr, pause)
         });
-        Ok(timeout(PATIENCE, read).await.map_err(|_| silent())??.value)
+        read.await
     }
 }
 

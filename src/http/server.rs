@@ -1,6 +1,8 @@
 //! The thread that serves HTTP.
 
 use std::{
+    convert::Infallible,
+    future::pending,
     io,
     os::fd::AsFd,
     sync::{Arc, mpsc},
@@ -11,7 +13,7 @@ use std::{
 use actix_tls::accept::rustls_0_23::TlsStream;
 use actix_web::{
     App, HttpServer,
-    dev::{Extensions, ServerHandle},
+    dev::{self, Extensions, ServerHandle},
     rt::net::{TcpStream, UnixStream},
     web,
 };
@@ -191,8 +193,8 @@ fn run(
             return;
         }
         tokio::select! {
-            // It does not end by itself.
-            ended = server => drop(ended),
+            // `end` goes on after the server has ended, and nothing else ends it.
+            never = until_never(server) => match never {},
             () = end(stopped, handle, &app) => {}
             never = app.ticker.run(&app.daemon.status) => match never {},
             never = unix.end_slow_readers(UNREAD) => match never {},
@@ -220,6 +222,12 @@ fn know_client(stream: &impl AsFd, kept: &mut Extensions) {
             tracing::debug!(event = "client_unwatched", %error, "cannot see whether a client closes its connection");
         }
     }
+}
+
+/// Drives the server, and does not return after its end.
+async fn until_never(server: dev::Server) -> Infallible {
+    drop(server.await);
+    pending().await
 }
 
 /// Waits for the end, and lets answers that have begun be finished.

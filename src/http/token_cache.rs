@@ -31,6 +31,8 @@ struct Known {
     /// The database's count of changes at that time.
     changes: Vec<u8>,
     by_id: HashMap<String, Arc<AccessToken>>,
+    /// Why the last attempt to read them failed, and when. It is not repeated at once for each of the requests that waited for it.
+    failed: Option<(Instant, ApiError)>,
     /// When the use of a token was last stored.
     stored: HashMap<String, Instant>,
 }
@@ -62,7 +64,7 @@ impl TokenCache {
     ) -> Result<Option<Arc<AccessToken>>, ApiError> {
         let mut known = self.0.lock().await;
         if known.read_at.is_none_or(|at| at.elapsed() >= FRESH) {
-            known.refresh(app).await?;
+            known.refresh_unless_it_just_failed(app).await?;
         }
         let now = clock::now();
         let found = known.by_id.get(id).filter(|token| is(token) && !token.is_over(now)).cloned();
@@ -75,21 +77,30 @@ impl TokenCache {
 }
 
 impl Known {
+    async fn refresh_unless_it_just_failed(&mut self, app: &Arc<AppState>) -> Result<(), ApiError> {
+        if let Some((_, error)) = self.failed.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
+            return Err(error.clone());
+        }
+        let refreshed = self.refresh(app).await;
+        self.failed = refreshed.as_ref().err().map(|error| (Instant::now(), error.clone()));
+        refreshed
+    }
+
+    /// Takes no database permit: one request does this for all, and must not be refused because others push.
     async fn refresh(&mut self, app: &Arc<AppState>) -> Result<(), ApiError> {
         let (store, before) = (&app.token_store(), &self.changes);
         let is_first = self.read_at.is_none();
         let read_at = Instant::now();
-        let (changes, tokens) = app
-            .transact(|tr| async move {
-                let read = async {
-                    let changes = store.changes(&tr).await?;
-                    let is_same = !is_first && changes == *before;
-                    Ok((changes, if is_same { None } else { Some(store.list(&tr).await?) }))
-                };
-                let read = read.await;
-                (tr, read)
-            })
-            .await?;
+        let read = app.run(|tr| async move {
+            let read = async {
+                let changes = store.changes(&tr).await?;
+                let is_same = !is_first && changes == *before;
+                Ok((changes, if is_same { None } else { Some(store.list(&tr).await?) }))
+            };
+            let read = read.await;
+            (tr, read)
+        });
+        let (changes, tokens) = read.await?;
         (self.read_at, self.changes) = (Some(read_at), changes);
         if let Some(tokens) = tokens {
             self.by_id = tokens.into_iter().map(|token| (token.id.clone(), Arc::new(token))).collect();

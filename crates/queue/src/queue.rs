@@ -259,8 +259,7 @@ impl Queue {
         ops::pause::resume(&self.space, tr);
     }
 
-    /// The pause there is; one that a later version wrote, and that cannot be read, is frozen and has no reason. A snapshot read: it
-    /// conflicts with nothing.
+    /// The pause there is; one that a later version wrote, and that cannot be read, is frozen and has no reason.
     pub async fn paused(&self, tr: &Transaction) -> Result<Option<Pause>, QueueError> {
         ops::pause::paused(&self.space, tr).await
     }

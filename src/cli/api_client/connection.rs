@@ -42,19 +42,26 @@ pub(super) enum Failure {
     Garbled(&'static str),
 }
 
-/// Connects, with TLS if there are settings for it.
-pub(super) async fn open(address: &Address, tls: Option<&Arc<ClientConfig>>) -> io::Result<Connection> {
+/// Connects, with TLS if there are settings for it. Returns the user at the other end of a Unix socket, too.
+pub(super) async fn open(
+    address: &Address,
+    tls: Option<&Arc<ClientConfig>>,
+) -> io::Result<(Connection, Option<u32>)> {
     let stream = match address {
-        Address::Unix(path) => return Ok(Box::new(UnixStream::connect(path).await?)),
+        Address::Unix(path) => {
+            let stream = UnixStream::connect(path).await?;
+            let user = stream.peer_cred()?.uid();
+            return Ok((Box::new(stream), Some(user)));
+        }
         Address::Tcp(address) => TcpStream::connect(address).await?,
         Address::Url(url) => TcpStream::connect((url.host.as_str(), url.port)).await?,
     };
     // A request is one write, so there is nothing to gather.
     stream.set_nodelay(true)?;
-    let Some(tls) = tls else { return Ok(Box::new(stream)) };
+    let Some(tls) = tls else { return Ok((Box::new(stream), None)) };
     let host = address.name();
     let name = ServerName::try_from(host.clone()).map_err(|_| tls::no_name(&host))?;
-    Ok(Box::new(TlsConnector::from(tls.clone()).connect(name, stream).await?))
+    Ok((Box::new(TlsConnector::from(tls.clone()).connect(name, stream).await?), None))
 }
 
 /// Sends a request and reads the answer.

@@ -1,7 +1,7 @@
 //! One daemon and the connections to it.
 
 use std::{
-    fmt,
+    fmt, io,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -14,7 +14,7 @@ use super::{
     AskError,
     address::Address,
     connection::{self, Answer, Connection, Failure, NO_HEAD},
-    listener,
+    listener::{self, Receiver},
     secret::Secret,
     tls,
 };
@@ -74,9 +74,7 @@ impl Endpoint {
         let connection = self.connect(patience).await?;
         match self.exchange(connection, &request, patience).await? {
             Ok(answer) => self.read(&answer),
-            Err(Failure::Broken(error)) => {
-                Err(AskError::Nobody { at: self.to_string(), option: self.option, error })
-            }
+            Err(Failure::Broken(error)) => Err(self.nobody(error)),
             Err(Failure::Garbled(problem)) => Err(self.garbled(problem)),
         }
     }
@@ -84,27 +82,32 @@ impl Endpoint {
     async fn connect(&self, patience: Duration) -> Result<Connection, AskError> {
         let opened = timeout(CONNECT.min(patience), connection::open(&self.address, self.tls.as_ref())).await;
         let error = match opened {
-            Ok(Ok(connection)) => return self.check_listener().map(|()| connection),
+            Ok(Ok((connection, peer))) => return self.check_receiver(peer).map(|()| connection),
             Ok(Err(error)) => error,
             Err(elapsed) => elapsed.into(),
         };
-        Err(AskError::Nobody { at: self.to_string(), option: self.option, error })
+        Err(self.nobody(error))
+    }
+
+    fn nobody(&self, error: io::Error) -> AskError {
+        AskError::Nobody { at: self.to_string(), option: self.option, error }
     }
 
     /// An error if another user would get the operator's secret. With TLS the certificate tells who listens.
-    fn check_listener(&self) -> Result<(), AskError> {
+    fn check_receiver(&self, peer: Option<u32>) -> Result<(), AskError> {
         let Some(Secret { readers: Some(readers), .. }) = self.secret.as_ref().filter(|_| self.tls.is_none())
         else {
             return Ok(());
         };
-        match listener::foreign(&self.address, *readers) {
-            None => Ok(()),
-            Some(uid) => Err(AskError::Foreign {
+        match listener::receiver(&self.address, peer, *readers) {
+            Receiver::Expected => Ok(()),
+            Receiver::Foreign(uid) => Err(AskError::Foreign {
                 at: self.to_string(),
                 user: users::name_or_number(uid),
                 owner: users::name_or_number(readers.owner),
                 option: self.option,
             }),
+            Receiver::Gone => Err(self.nobody(io::ErrorKind::ConnectionAborted.into())),
         }
     }
 

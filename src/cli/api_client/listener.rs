@@ -1,27 +1,48 @@
-//! Who listens where the operator's secret would be sent to. While the daemon is down, another user of this machine could listen
-//! at its address and get the secret.
+//! Who would get the operator's secret. While the daemon is down, another user of this machine could listen at its address.
 
-use std::{fs, net::IpAddr, os::unix::fs::MetadataExt};
+use std::net::IpAddr;
 
 use procfs::net::{TcpNetEntry, TcpState, tcp, tcp6};
 
 use super::{address::Address, secret::Readers};
 
-/// The user id of a listener at an address of this machine that may not have the secret.
-pub(super) fn foreign(address: &Address, readers: Readers) -> Option<u32> {
-    listeners(address).into_iter().find(|uid| !readers.contain(*uid))
+/// Who gets what is sent on a connection.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Receiver {
+    /// Somebody who may have the secret, or another machine.
+    Expected,
+    /// A user who may not have it, by the user id.
+    Foreign(u32),
+    /// Nobody listens any more, so the other end of the connection is not known.
+    Gone,
 }
 
-/// The user ids of the listeners at an address. Empty if the address is on another machine, and where the kernel does not tell.
-fn listeners(address: &Address) -> Vec<u32> {
+/// Who gets what is sent on an open connection; `peer` is the user at its other end, if it is a Unix socket.
+pub(super) fn receiver(address: &Address, peer: Option<u32>, readers: Readers) -> Receiver {
+    let Some(users) = peer.map(|uid| vec![uid]).or_else(|| listeners(address)) else {
+        return Receiver::Expected;
+    };
+    match users.iter().find(|uid| !readers.contain(**uid)) {
+        Some(uid) => Receiver::Foreign(*uid),
+        None if users.is_empty() => Receiver::Gone,
+        None => Receiver::Expected,
+    }
+}
+
+/// The users that listen at an address. `None` if it is on another machine, or the kernel does not tell.
+fn listeners(address: &Address) -> Option<Vec<u32>> {
     let (host, port) = match address {
-        Address::Unix(path) => return fs::metadata(path).map(|found| found.uid()).into_iter().collect(),
+        Address::Unix(_) => return None,
         Address::Tcp(address) => (Some(address.ip()), address.port()),
         // Without an IP address it is `localhost`, which may be any of this machine.
-        Address::Url(url) => (url.host.parse().ok(), url.port),
+        Address::Url(url) => (url.host.parse::<IpAddr>().ok(), url.port),
     };
-    let sockets = [tcp(), tcp6()].into_iter().flatten().flatten();
-    sockets.filter(|socket| accepts(socket, host, port)).map(|socket| socket.uid).collect()
+    // Without IPv6 there is no second table.
+    let sockets = tcp().ok()?.into_iter().chain(tcp6().unwrap_or_default());
+    let users = sockets.filter(|socket| accepts(socket, host, port)).map(|socket| socket.uid);
+    let users: Vec<_> = users.collect();
+    let is_here = host.is_none_or(|host| host.to_canonical().is_loopback());
+    (is_here || !users.is_empty()).then_some(users)
 }
 
 /// Whether it is a listener that gets connections to a host and port.
@@ -34,7 +55,7 @@ fn accepts(socket: &TcpNetEntry, host: Option<IpAddr>, port: u16) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::{net::TcpListener, os::unix::net::UnixListener};
+    use std::net::TcpListener;
 
     use rustix::process::geteuid;
 
@@ -42,7 +63,6 @@ mod tests {
 
     #[test]
     fn listeners_of_all_kinds_are_found() {
-        let own = geteuid().as_raw();
         for (at, name) in [
             ("127.0.0.1:0", "http://127.0.0.1:"),
             ("127.0.0.1:0", "http://localhost:"),
@@ -53,13 +73,22 @@ mod tests {
             let listener = TcpListener::bind(at).unwrap();
             let port = listener.local_addr().unwrap().port();
             let address: Address = format!("{name}{port}").parse().unwrap();
-            assert_eq!(listeners(&address), [own], "{at} {address}");
+            assert_eq!(listeners(&address), Some(vec![geteuid().as_raw()]), "{at} {address}");
             drop(listener);
-            assert!(listeners(&address).is_empty(), "{address}");
+            assert_eq!(listeners(&address), Some(Vec::new()), "{address}");
         }
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("socket");
-        let _listener = UnixListener::bind(&path).unwrap();
-        assert_eq!(listeners(&Address::Unix(path)), [own]);
+        assert_eq!(listeners(&"http://192.0.2.1:7420".parse().unwrap()), None);
+    }
+
+    #[test]
+    fn only_readers_of_the_secret_s_file_are_expected() {
+        let readers = Readers::of(std::path::Path::new("/proc/self/exe")).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address: Address = listener.local_addr().unwrap().to_string().parse().unwrap();
+        assert_eq!(receiver(&address, None, readers), Receiver::Expected);
+        assert_eq!(receiver(&address, Some(0), readers), Receiver::Expected);
+        assert_eq!(receiver(&address, Some(4_000_000_000), readers), Receiver::Foreign(4_000_000_000));
+        drop(listener);
+        assert_eq!(receiver(&address, None, readers), Receiver::Gone);
     }
 }

@@ -42,7 +42,7 @@ pub(super) struct Readers {
 }
 
 impl Readers {
-    fn of(file: &Path) -> io::Result<Self> {
+    pub(super) fn of(file: &Path) -> io::Result<Self> {
         let found = fs::metadata(file)?;
         Ok(Self { owner: found.uid(), group: (found.mode() & GROUP_READS != 0).then(|| found.gid()) })
     }

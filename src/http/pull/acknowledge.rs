@@ -85,7 +85,7 @@ pub(in crate::http) async fn extend(request: ApiRequest) -> Answer {
 
 /// `POST .../acknowledge`
 pub(in crate::http) async fn acknowledge(mut request: ApiRequest) -> Answer {
-    let Outcomes { outcomes, release_rest, next } = request.json().await?;
+    let Outcomes { outcomes, release_rest, next } = request.long_json().await?;
     let next = next.map(|Object(wanted)| wanted.terms(&request)).transpose()?;
     let (acknowledged, open) = write(&request, outcomes, release_rest).await?;
     let next = match next {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{pullers::Puller, unanswered::Unanswered};
 use crate::{
-    config::QueueConfig,
+    config::{MAX_LEASE, MIN_LEASE, QueueConfig},
     http::{
         api_request::{Answer, ApiRequest},
         body::whole,
@@ -21,9 +21,6 @@ const MAX: usize = 1_000;
 
 /// The longest time that a request may wait for items.
 pub(in crate::http) const LONGEST_WAIT: Duration = Duration::from_secs(60);
-
-/// The shortest and the longest lease.
-const LEASE: [Duration; 2] = [Duration::from_secs(1), Duration::from_hours(12)];
 
 /// What a worker asks for.
 #[derive(Debug, Default, Deserialize)]
@@ -60,11 +57,13 @@ impl Wanted {
     }
 
     fn lease(&self, configured: Duration) -> Result<Duration, ApiError> {
-        let [shortest, longest] = LEASE;
-        let length = self.lease_ms.map_or(configured, millis);
-        let problem =
-            || ApiError::Bad(format!("lease_ms is {} to {}", shortest.as_millis(), longest.as_millis()));
-        Some(length).filter(|length| (shortest..=longest).contains(length)).ok_or_else(problem)
+        let Some(length) = self.lease_ms.map(millis) else { return Ok(configured) };
+        let allowed = MIN_LEASE..=MAX_LEASE;
+        let problem = || {
+            let (shortest, longest) = (allowed.start().as_millis(), allowed.end().as_millis());
+            ApiError::Bad(format!("lease_ms is {shortest} to {longest}"))
+        };
+        Some(length).filter(|length| allowed.contains(length)).ok_or_else(problem)
     }
 }
 

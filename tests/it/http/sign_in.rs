@@ -3,10 +3,8 @@
 use std::{
     fs::{self, Permissions},
     io::Read,
-    os::unix::{
-        fs::{PermissionsExt, chown},
-        net::UnixListener,
-    },
+    net::TcpListener,
+    os::unix::fs::{PermissionsExt, fchown},
     path::PathBuf,
 };
 
@@ -86,13 +84,13 @@ fn a_daemon_makes_a_secret_that_commands_find_by_themselves() {
 #[test]
 fn a_command_does_not_send_the_secret_to_another_user_s_listener() {
     let db = Database::embedded();
-    let (socket, secret) = (db.file("socket"), db.file("secret"));
+    let secret = db.file("secret");
     fs::write(&secret, "0123456789abcdef").unwrap();
     fs::set_permissions(&secret, Permissions::from_mode(0o640)).unwrap();
-    let listener = UnixListener::bind(&socket).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let ask = |token: &str| -> Ran {
         let mut command = kvqueue(&db, &["status", "--timeout", "100ms"]);
-        command.env("KVQUEUE_HTTP__LISTEN", format!("unix:{}", socket.display()));
+        command.env("KVQUEUE_HTTP__LISTEN", listener.local_addr().unwrap().to_string());
         command.env("KVQUEUE_HTTP__TOKEN_FILE", &secret).env("KVQUEUE_TOKEN", token);
         command.output().unwrap().into()
     };
@@ -103,8 +101,8 @@ fn a_command_does_not_send_the_secret_to_another_user_s_listener() {
     };
     assert!(ask("").failed(69).contains("has not answered"));
     assert!(received().contains("Bearer 0123456789abcdef"));
-    // Only root can give files away.
-    if chown(&socket, Some(12_345), None).is_err() {
+    // Only root can give sockets away.
+    if fchown(&listener, Some(12_345), None).is_err() {
         return;
     }
     let refused = ask("").failed(69);

@@ -18,9 +18,9 @@ pub(crate) fn resume(space: &Space, tr: &Transaction) {
     tr.clear(&space.pause);
 }
 
-/// Looks without a conflict.
+/// Reads it. A transaction that changes something because of it fails if another changes it first.
 pub(crate) async fn paused(space: &Space, tr: &Transaction) -> Result<Option<Pause>, QueueError> {
-    Ok(tr.get(&space.pause, true).await?.map(|value| Pause::decode(&value)))
+    Ok(tr.get(&space.pause, false).await?.map(|value| Pause::decode(&value)))
 }
 
 /// For how many versions (10^6 a second) a session relies on what it has read: that its queue is not frozen.
