@@ -1,6 +1,6 @@
 //! A request that has passed the guards.
 
-use std::{borrow::Cow, cell::Cell, rc::Rc, sync::Arc};
+use std::{borrow::Cow, cell::Cell, rc::Rc, sync::Arc, time::Instant};
 
 use actix_web::{HttpRequest, HttpResponse, http::header, web::Payload};
 use futures::future::LocalBoxFuture;
@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use tokio::{sync::OwnedSemaphorePermit, task::spawn_blocking};
 
 use super::{
-    app_state::AppState, body, error::ApiError, guard::Caller, pull::Client, routes::Route, uri::Query,
+    app_state::AppState, body, error::ApiError, guard::Caller, peer::Peer, routes::Route, uri::Query,
 };
 
 /// The result of an endpoint.
@@ -28,6 +28,8 @@ const SHORT: usize = 64 << 10;
 pub(crate) struct ApiRequest {
     pub(super) app: Arc<AppState>,
     pub(super) http: HttpRequest,
+    /// When its head had been read.
+    pub(super) began: Instant,
     pub(super) route: &'static Route,
     pub(super) caller: Caller,
     /// Whether the endpoint has taken the record of this request.
@@ -50,9 +52,9 @@ impl ApiRequest {
         path_value(&self.http, name).unwrap_or_default()
     }
 
-    /// The client at the other end of the connection.
-    pub(super) fn client(&self) -> Option<&Arc<Client>> {
-        self.http.conn_data::<Arc<Client>>()
+    /// The other end of the connection.
+    pub(super) fn peer(&self) -> Option<&Arc<Peer>> {
+        self.http.conn_data::<Arc<Peer>>()
     }
 
     /// A body with items or their outcomes, read as JSON.

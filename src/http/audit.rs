@@ -53,17 +53,14 @@ impl ApiRequest {
     pub(super) fn address(&self) -> Option<String> {
         match self.http.peer_addr() {
             Some(address) => Some(address.to_string()),
-            None => {
-                self.client().and_then(|client| client.user()).map(|uid| format!("Unix socket, uid {uid}"))
-            }
+            None => self.peer().and_then(|peer| peer.user()).map(|uid| format!("Unix socket, uid {uid}")),
         }
     }
 }
 
 /// `GET /api/v1/audit`
 pub(super) async fn list(request: ApiRequest) -> Answer {
-    let after = request.query.text("after").map(str::parse::<Cursor>).transpose();
-    let after = after.map_err(|error| ApiError::NotFound(format!("parameter after: {error}")))?;
+    let after = request.query.parsed::<Cursor>("after")?;
     let limit = request.query.number("limit", PAGE, SOME)?;
     let queue = request.query.text("queue").map(|queue| queue.as_bytes().to_vec());
     let (audit, filter) = (&request.app.audit(), &Filter { queue, since: None });

@@ -31,6 +31,7 @@ mod openapi;
 #[cfg(feature = "page")]
 mod page;
 mod pause;
+mod peer;
 mod pull;
 mod push;
 mod queue;

@@ -1,6 +1,6 @@
 //! A whole queue: deleting it, making its items ready, moving them to another queue.
 
-use std::{num::NonZeroUsize, time::Instant};
+use std::{cell::Cell, num::NonZeroUsize, time::Instant};
 
 use actix_web::HttpResponse;
 use kvqueue_queue::{AllDead, Counts, Movable, Mover, QueueError};
@@ -21,6 +21,8 @@ pub(super) async fn delete(request: ApiRequest) -> Answer {
     request.confirmed(request.query.text("confirm").unwrap_or_default(), "all items of")?;
     let queue = request.unfrozen_queue().await?;
     let (queue, audit, record) = (&queue, &request.app.audit(), &request.record());
+    // A commit whose outcome is unknown is repeated, and may find nothing then.
+    let first = &Cell::new(None);
     let counts = request
         .app
         .transact(|tr| async move {
@@ -28,9 +30,12 @@ pub(super) async fn delete(request: ApiRequest) -> Answer {
                 Err(other @ QueueError::OtherKind { .. }) => Ok(Err(other.to_string())),
                 counts => counts.map(|counts| {
                     audit.write(&tr, record);
-                    Ok(counts)
+                    Ok(first.get().filter(|_| counts == Counts::default()).unwrap_or(counts))
                 }),
             };
+            if let Ok(Ok(counts)) = counts {
+                first.set(Some(counts));
+            }
             (tr, counts)
         })
         .await?;

@@ -41,7 +41,7 @@ pub(super) async fn serve(
 ) -> HttpResponse {
     let began = Instant::now();
     let method = request.method().clone();
-    let answer = answer(request, payload, &app, target).await;
+    let answer = answer(request, payload, &app, target, began).await;
     let mut response = match answer {
         Ok(response) => response,
         Err(failure) => app.explain(failure).await.response(),
@@ -62,7 +62,13 @@ pub(super) async fn serve(
     response
 }
 
-async fn answer(request: HttpRequest, payload: Payload, app: &Arc<AppState>, target: Target) -> Answer {
+async fn answer(
+    request: HttpRequest,
+    payload: Payload,
+    app: &Arc<AppState>,
+    target: Target,
+    began: Instant,
+) -> Answer {
     let config = app.config();
     let heads = request.headers();
     app.hosts.check(heads, &config.http.origins)?;
@@ -91,7 +97,7 @@ async fn answer(request: HttpRequest, payload: Payload, app: &Arc<AppState>, tar
             return Err(ApiError::ContentType);
         }
     }
-    carry_out(request, payload, app, route, caller).await
+    carry_out(request, payload, app, route, (caller, began)).await
 }
 
 async fn carry_out(
@@ -99,13 +105,14 @@ async fn carry_out(
     payload: Payload,
     app: &Arc<AppState>,
     route: &'static Route,
-    caller: Caller,
+    (caller, began): (Caller, Instant),
 ) -> Answer {
     let query = Query::read(request.query_string(), route.query)?;
     let audited = Rc::new(Cell::new(false));
     let request = ApiRequest {
         app: app.clone(),
         http: request,
+        began,
         route,
         caller,
         audited: audited.clone(),

@@ -25,7 +25,7 @@ use super::{
     guard::{Caller, Hosts},
     listener::Listener,
     open_files,
-    pull::Client,
+    peer::Peer,
     routes,
     sign_in::Links,
     slow_readers::Connections,
@@ -108,7 +108,8 @@ pub(crate) fn start(http: &Http, daemon: DaemonHandle) -> Result<Option<Server>,
     let mut session_secret = [0; 32];
     getrandom::fill(&mut session_secret).map_err(|error| HttpError::Thread(io::Error::other(error)))?;
     let links = Arc::<Links>::default();
-    let start = Start { hosts: Hosts::of(listener.address()), is_tls, session_secret, links: links.clone() };
+    let start =
+        Start { hosts: Hosts::of(listener.address(), is_tls), is_tls, session_secret, links: links.clone() };
     let url = listener.address().map(|address| format!("{}://{}", scheme(is_tls), reachable(address)));
     let (stop, stopped) = oneshot::channel();
     let (tell, started) = mpsc::channel();
@@ -160,20 +161,12 @@ fn run(
                 let encrypted = io.downcast_ref::<TlsStream<TcpStream>>().map(|stream| stream.get_ref().0);
                 if let Some(stream) = io.downcast_ref::<TcpStream>().or(encrypted) {
                     give_up_on_slow_readers(stream);
-                    know_client(stream, kept);
+                    know_peer(stream, kept);
                 }
-                if let Some(stream) = io.downcast_ref::<UnixStream>() {
-                    know_client(stream, kept);
-                    match opened.add(stream) {
-                        Ok(watched) => drop(kept.insert(watched)),
-                        Err(error) => {
-                            tracing::debug!(
-                                event = "slow_reader_unlimited",
-                                %error,
-                                "cannot limit how slowly this connection is read"
-                            );
-                        }
-                    }
+                if let Some(stream) = io.downcast_ref::<UnixStream>()
+                    && let Some(peer) = know_peer(stream, kept)
+                {
+                    opened.add(&peer);
                 }
             })
             .shutdown_timeout(LAST_ANSWERS);
@@ -214,12 +207,17 @@ fn give_up_on_slow_readers(stream: &TcpStream) {
     }
 }
 
-/// Lets requests of a connection find out whether their client still waits.
-fn know_client(stream: &impl AsFd, kept: &mut Extensions) {
-    match Client::of(stream) {
-        Ok(client) => drop(kept.insert(Arc::new(client))),
+/// Lets the requests of a connection know who sends them, and whether their client still waits.
+fn know_peer(stream: &impl AsFd, kept: &mut Extensions) -> Option<Arc<Peer>> {
+    match Peer::of(stream) {
+        Ok(peer) => {
+            let peer = Arc::new(peer);
+            kept.insert(peer.clone());
+            Some(peer)
+        }
         Err(error) => {
             tracing::debug!(event = "client_unwatched", %error, "cannot see whether a client closes its connection");
+            None
         }
     }
 }

@@ -25,8 +25,8 @@ use crate::{access::random_text, consumer::clock};
 /// How long a link works.
 const LIFE: Duration = Duration::from_secs(300);
 
-/// The most links at a time. The oldest makes room for a new one.
-const MOST: usize = 64;
+/// The most links of a caller at a time. The oldest makes room for a new one.
+const MOST: usize = 16;
 
 /// The random bytes of a link.
 const RANDOM: usize = 24;
@@ -42,11 +42,11 @@ impl Links {
         let path = format!("/sign-in/{code}");
         let mut links = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         links.retain(|_, (_, made)| made.elapsed() < LIFE);
-        if links.len() >= MOST
-            && let Some(oldest) =
-                links.iter().min_by_key(|(_, (_, made))| *made).map(|(code, _)| code.clone())
-        {
-            links.remove(&oldest);
+        let own = links.iter().filter(|(_, (owner, _))| owner.who() == caller.who());
+        let mut own: Vec<_> = own.map(|(code, (_, made))| (*made, code.clone())).collect();
+        if own.len() >= MOST {
+            own.sort_unstable();
+            links.remove(&own[0].1);
         }
         links.insert(code, (caller, Instant::now()));
         Ok(path)
@@ -60,7 +60,18 @@ impl Links {
 }
 
 fn cookie(request: &ApiRequest, caller: &Caller) -> Option<Cookie<'static>> {
-    request.app.session_key().cookie(caller, clock::now(), request.app.is_tls)
+    request.app.session_key().cookie(caller, clock::now(), request.is_secure())
+}
+
+impl ApiRequest {
+    /// Whether the browser reaches the daemon by TLS: the daemon's own, or that of a proxy under an address in `http.origins`.
+    fn is_secure(&self) -> bool {
+        let host = self.http.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+        let is_of_host = |origin: &String| {
+            origin.split_once("://").is_some_and(|(scheme, name)| scheme == "https" && host == Some(name))
+        };
+        self.app.is_tls || self.app.config().http.origins.iter().any(is_of_host)
+    }
 }
 
 /// `POST /sign-in`: a session for the client that sends a token.
@@ -74,7 +85,7 @@ pub(super) async fn sign_in(request: ApiRequest) -> Answer {
 
 /// `DELETE /sign-in`
 pub(super) async fn sign_out(request: ApiRequest) -> Answer {
-    let cookie = request.app.session_key().over(request.app.is_tls);
+    let cookie = request.app.session_key().over(request.is_secure());
     Ok(HttpResponse::NoContent().cookie(cookie).finish())
 }
 

@@ -4,15 +4,11 @@
 //! connection now and then: one that has taken nothing for a while is shut down.
 
 use std::{
-    os::fd::{AsFd, OwnedFd},
     sync::{Arc, Mutex, PoisonError, Weak},
     time::{Duration, Instant},
 };
 
-use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
-    net::{Shutdown, shutdown},
-};
+use super::peer::Peer;
 
 /// How often the connections are looked at.
 const LOOK: Duration = Duration::from_secs(1);
@@ -21,25 +17,17 @@ const LOOK: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Connections(Arc<Mutex<Vec<Connection>>>);
 
-/// Keeps a connection in the list that is checked. It ends with the connection.
-#[derive(Debug)]
-pub(super) struct Watched {
-    _stream: Arc<OwnedFd>,
-}
-
 #[derive(Debug)]
 struct Connection {
-    stream: Weak<OwnedFd>,
+    peer: Weak<Peer>,
     /// Since when its client has left answers unread.
     stuck: Option<Instant>,
 }
 
 impl Connections {
-    /// Adds a connection. What this returns has to live as long as the connection, and no longer.
-    pub(super) fn add(&self, stream: impl AsFd) -> std::io::Result<Watched> {
-        let stream = Arc::new(stream.as_fd().try_clone_to_owned()?);
-        self.lock().push(Connection { stream: Arc::downgrade(&stream), stuck: None });
-        Ok(Watched { _stream: stream })
+    /// Adds a connection. It is left out again when its peer is dropped.
+    pub(super) fn add(&self, peer: &Arc<Peer>) {
+        self.lock().push(Connection { peer: Arc::downgrade(peer), stuck: None });
     }
 
     /// Ends each connection whose client has left an answer unread for `patience`. Never returns.
@@ -52,16 +40,15 @@ impl Connections {
 
     fn look(&self, now: Instant, patience: Duration) {
         self.lock().retain_mut(|connection| {
-            let Some(stream) = connection.stream.upgrade() else { return false };
-            if is_writable(&stream) {
+            let Some(peer) = connection.peer.upgrade() else { return false };
+            if peer.is_writable() {
                 connection.stuck = None;
                 return true;
             }
             let since = *connection.stuck.get_or_insert(now);
             let is_over = now.duration_since(since) >= patience;
             if is_over {
-                // Its task learns of it as if the client had gone.
-                let _ = shutdown(&*stream, Shutdown::Both);
+                peer.cut_off();
             }
             !is_over
         });
@@ -70,14 +57,6 @@ impl Connections {
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Whether the client has read so much that there is room for more.
-fn is_writable(stream: &OwnedFd) -> bool {
-    let mut polled = [PollFd::new(stream, PollFlags::OUT)];
-    // An error says nothing about the client.
-    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut polled, Some(&at_once)).map_or(true, |_| !polled[0].revents().is_empty())
 }
 
 #[cfg(test)]
@@ -94,8 +73,10 @@ mod tests {
         let connections = Connections::default();
         let pair = || UnixStream::pair().unwrap();
         let ((mut slow, mut client), (mut quick, mut reader), (gone, _other)) = (pair(), pair(), pair());
-        let watched = [&slow, &quick].map(|stream| connections.add(stream).unwrap());
-        drop(connections.add(&gone).unwrap());
+        let peers = [&slow, &quick, &gone].map(|stream| Arc::new(Peer::of(stream).unwrap()));
+        peers.iter().for_each(|peer| connections.add(peer));
+        let [slow_peer, quick_peer, gone_peer] = peers;
+        drop(gone_peer);
         let fill = |stream: &mut UnixStream| {
             stream.set_nonblocking(true).unwrap();
             while stream.write(&[0; 4096]).is_ok() {}
@@ -114,7 +95,7 @@ mod tests {
         let mut rest = Vec::new();
         client.read_to_end(&mut rest).expect("its end is shut down");
         assert!(quick.write(&[0; 1]).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock));
-        drop(watched);
+        drop((slow_peer, quick_peer));
         connections.look(began, patience);
         assert!(connections.lock().is_empty());
     }

@@ -1,6 +1,6 @@
 //! TLS: the certificate of `http.tls-certificate`, which a reload reads again.
 
-use std::{fmt, path::Path, sync::Arc};
+use std::{fmt, fs, os::unix::fs::MetadataExt, path::Path, sync::Arc};
 
 use rustls::{
     ServerConfig,
@@ -11,6 +11,7 @@ use rustls::{
 };
 use tokio::sync::watch;
 
+use super::OTHERS;
 use crate::config::ConfigError;
 
 /// A certificate with its private key.
@@ -31,6 +32,10 @@ impl Certificate {
             let fix = "name a PEM file with the certificate's private key, which the daemon may read";
             wrong("http.tls-key", key, problem, fix)
         };
+        if fs::metadata(key).is_ok_and(|found| found.mode() & OTHERS != 0) {
+            let fix = "take that away with chmod o=, and get a certificate with a new key";
+            return Err(wrong("http.tls-key", key, &"other users of this machine may read it", fix));
+        }
         let private = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong_key(&error))?;
         let provider = ring::default_provider();
         let certified =

@@ -24,7 +24,7 @@ impl ApiRequest {
 
     /// Notes that a lease is over.
     pub(super) fn forget_lease(&self, id: LeaseId) {
-        self.app.daemon.status.workers.forget(id);
+        self.app.daemon.status.workers.forget(&self.value("queue"), id);
     }
 
     /// Notes that the worker waits, until the result is dropped.

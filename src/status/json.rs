@@ -41,6 +41,8 @@ pub(crate) struct Snapshot {
     pub(crate) consumers: Vec<ConsumerJson>,
     /// Some of the workers of other programs that this daemon knows.
     pub(crate) workers: Vec<WorkerJson>,
+    /// How many more there are.
+    pub(crate) omitted_workers: usize,
 }
 
 /// The database as last seen.

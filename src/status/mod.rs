@@ -308,7 +308,7 @@ impl DaemonStatus {
     /// The whole status.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let mut workers = self.workers.counts();
-        let (shown_workers, _) = self.workers.list(None, SHOWN_WORKERS);
+        let (shown_workers, omitted_workers) = self.workers.list(None, SHOWN_WORKERS);
         let inner = self.lock();
         let consumers: Vec<_> =
             inner.consumers.values().map(|status| consumer(status, &inner.pause_states)).collect();
@@ -333,6 +333,7 @@ impl DaemonStatus {
             queues,
             consumers,
             workers: shown_workers,
+            omitted_workers,
         }
     }
 

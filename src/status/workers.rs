@@ -129,9 +129,12 @@ impl Workers {
         }
     }
 
-    /// Forgets a lease that is over.
-    pub(crate) fn forget(&self, id: LeaseId) {
-        self.lock().leases.remove(&id);
+    /// Forgets a lease that is over, if it is of this queue.
+    pub(crate) fn forget(&self, queue: &str, id: LeaseId) {
+        let mut inner = self.lock();
+        if inner.leases.get(&id).is_some_and(|held| *held.queue == *queue) {
+            inner.leases.remove(&id);
+        }
     }
 
     /// Notes a worker that waits, until the result is dropped. Their number is bounded by that of the connections.
@@ -205,7 +208,7 @@ impl Drop for Wait {
     }
 }
 
-/// As much of a lease's id as tells leases of a daemon apart. The whole id would let a reader acknowledge its items.
+/// As much of a lease's id as tells leases of a daemon apart.
 fn beginning(id: LeaseId) -> String {
     let session = format!("{:?}", id.session);
     let session = session.get(..SESSION_DIGITS).unwrap_or_default();
@@ -243,7 +246,9 @@ mod tests {
         assert_eq!((&first["who"]["name"], &first["address"]), (&json!("ci"), &json!("127.0.0.1:5")));
         assert!(first["expires_in_seconds"].as_f64() > Some(50.0), "{first}");
         workers.seen(id(1), 0, LONG, worker);
-        workers.forget(id(2));
+        workers.forget("other", id(2));
+        assert_eq!(workers.counts()["q"].working, 1);
+        workers.forget("q", id(2));
         assert_eq!(workers.counts(), HashMap::new());
         // One that has expired goes by itself.
         workers.seen(id(3), 1, Duration::ZERO, worker);
@@ -269,7 +274,7 @@ mod tests {
         (0..MOST_LEASES as u64).for_each(|number| workers.seen(id(number), 1, LONG, worker));
         workers.seen(id(u64::MAX), 1, LONG, worker);
         assert_eq!(workers.counts()["q"].working, MOST_LEASES);
-        workers.forget(id(0));
+        workers.forget("q", id(0));
         workers.seen(id(u64::MAX), 1, LONG, worker);
         assert!(workers.lock().leases.contains_key(&id(u64::MAX)));
     }

@@ -18,7 +18,10 @@ use super::{
     secret::Secret,
     tls,
 };
-use crate::users;
+use crate::{cli::status::fitting, users};
+
+/// The most characters that are shown of an error's message, and of its fix.
+const LONGEST_MESSAGE: usize = 4_000;
 
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -160,7 +163,7 @@ impl Endpoint {
         if success || body["error"].is_null() {
             return Ok(body);
         }
-        let text = |key: &str| body["error"][key].as_str().unwrap_or_default().to_owned();
+        let text = |key: &str| fitting(body["error"][key].as_str().unwrap_or_default(), LONGEST_MESSAGE);
         let (code, message, fix) = (text("code"), text("message"), text("fix"));
         Err(AskError::Refused { at: self.to_string(), status: *status, code, message, fix })
     }

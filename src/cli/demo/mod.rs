@@ -130,7 +130,10 @@ fn runtime(
     let config = QueueConfig { lease: PATIENCE, poll_interval: PATIENCE, ..QueueConfig::new("demo") };
     let handler = AnyHandler::Each(Arc::new(ledger.clone()));
     let configured = ConfiguredQueue::new("", QUEUE, &config, handler)?;
-    Ok(configured.runtime(configured.named(&store.db, shared), shared, false))
+    let named = configured.named(&store.db, shared);
+    // Nobody else knows this database, so nobody can pause the queue.
+    named.pause.set_global(None);
+    Ok(configured.runtime(named, shared, false))
 }
 
 async fn start(

@@ -19,8 +19,11 @@ pub(super) fn look(file: Option<&Path>, config: &Config, findings: &mut Findings
     if let Some(file) = file {
         configuration(file, findings);
     }
-    if let Some(file) = &config.http.token_file {
-        secret(file, findings);
+    if let Some(file) = config.http.token_path(&config.database) {
+        secret(&file, "http.token-file", findings);
+    }
+    if let Some(file) = &config.http.tls_key {
+        secret(file, "http.tls-key", findings);
     }
     match fdb_embedded::embedded_directory(&config.database) {
         Some(directory) => owner(&directory, findings),
@@ -41,7 +44,7 @@ fn configuration(file: &Path, findings: &mut Findings) {
     }
 }
 
-fn secret(file: &Path, findings: &mut Findings) {
+fn secret(file: &Path, setting: &str, findings: &mut Findings) {
     // That there is none is said of the configuration.
     let Ok(metadata) = fs::metadata(file) else { return };
     let mode = metadata.permissions().mode() & 0o7777;
@@ -50,7 +53,7 @@ fn secret(file: &Path, findings: &mut Findings) {
         findings.fine(ABOUT, text);
     } else {
         let text =
-            format!("{text}: everybody on this machine may use it, and it has the secret of http.token-file");
+            format!("{text}: other users of this machine may use it, and it has the secret of {setting}");
         findings.problem(ABOUT, text, format!("chmod o= {}, and change the secret", file.display()));
     }
 }
@@ -111,7 +114,7 @@ mod tests {
         for (mode, healthy) in [(0o600, true), (0o640, true), (0o644, false), (0o601, false)] {
             fs::set_permissions(file.path(), fs::Permissions::from_mode(mode)).unwrap();
             let mut findings = Findings::default();
-            secret(file.path(), &mut findings);
+            secret(file.path(), "http.token-file", &mut findings);
             assert_eq!(findings.are_healthy(), healthy, "{mode:o}: {}", findings.lines());
             let named = findings.lines().contains(&format!("{} has mode {mode:04o}", file.path().display()));
             assert!(named, "{}", findings.lines());

@@ -22,6 +22,7 @@ pub(in crate::cli) struct Figures {
     pub(in crate::cli) queues: Vec<QueueFigures>,
     pub(super) consumers: Vec<Consumer>,
     pub(super) workers: Vec<Worker>,
+    pub(super) omitted_workers: usize,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

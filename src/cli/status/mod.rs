@@ -96,7 +96,7 @@ pub(super) fn show(json: bool, answer: &Value, figures: &Figures) -> anyhow::Res
             vec![Line::default()],
             Table::new(&figures.queues, width).lines(),
             older(&figures.queues),
-            workers::lines(&figures.workers, figures.queues.iter().map(|queue| queue.workers)),
+            workers::lines(&figures.workers, figures.omitted_workers),
         ];
         print(&lines.concat())?;
     }

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use kvqueue_queue::{Item, Meta, Millis};
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::time::Instant;
 
 /// Leased items.
 #[derive(Debug)]
@@ -16,6 +17,8 @@ pub(super) struct Leased {
     pub(super) id: String,
     /// How long the lease lasts without an extension.
     pub(super) length: Duration,
+    /// When its fetch began, or earlier.
+    pub(super) fetched_at: Instant,
     pub(super) items: Vec<Item>,
 }
 
@@ -24,6 +27,8 @@ struct Answer {
     lease: Option<String>,
     #[serde(default)]
     expires_in_ms: u64,
+    #[serde(default)]
+    waited_ms: u64,
     items: Vec<LeasedItem>,
 }
 
@@ -41,13 +46,14 @@ struct LeasedItem {
 }
 
 impl Leased {
-    /// Reads an answer. `None` inside if nothing was leased; `None` outside if it is not the API's.
-    pub(super) fn read(answer: &Value) -> Option<Option<Self>> {
-        let Answer { lease, expires_in_ms, items } = Answer::deserialize(answer).ok()?;
+    /// Reads an answer to a request that was sent at `asked_at`. `None` inside if nothing was leased; `None` outside if it is not the API's.
+    pub(super) fn read(answer: &Value, asked_at: Instant) -> Option<Option<Self>> {
+        let Answer { lease, expires_in_ms, waited_ms, items } = Answer::deserialize(answer).ok()?;
         let Some(id) = lease else { return Some(None) };
         let length = Duration::from_millis(expires_in_ms);
         let items = items.into_iter().map(LeasedItem::item).collect::<Option<Vec<_>>>()?;
-        Some(Some(Self { id, length, items }))
+        let fetched_at = asked_at + Duration::from_millis(waited_ms);
+        Some(Some(Self { id, length, fetched_at, items }))
     }
 }
 
@@ -93,8 +99,11 @@ mod tests {
         let full = full.trace_parent("t").enqueued_at(time).build();
         let plain = Sample::new("hello").build();
         for item in [full, plain] {
-            let answer = json!({ "lease": "l", "expires_in_ms": 1_500, "items": [leased(&item)] });
-            let read = Leased::read(&answer).unwrap().unwrap();
+            let answer =
+                json!({ "lease": "l", "expires_in_ms": 1_500, "waited_ms": 70, "items": [leased(&item)] });
+            let now = Instant::now();
+            let read = Leased::read(&answer, now).unwrap().unwrap();
+            assert_eq!(read.fetched_at, now + Duration::from_millis(70));
             assert_eq!((&*read.id, read.length), ("l", Duration::from_millis(1_500)));
             let [found] = &read.items[..] else { panic!("{read:?}") };
             assert_eq!((&found.id, &found.payload, found.attempt), (&item.id, &item.payload, item.attempt));
@@ -105,14 +114,14 @@ mod tests {
 
     #[test]
     fn other_answers_are_not_taken_for_leases() {
-        assert!(matches!(Leased::read(&json!({ "lease": null, "items": [] })), Some(None)));
+        assert!(matches!(Leased::read(&json!({ "lease": null, "items": [] }), Instant::now()), Some(None)));
         for wrong in [
             json!({}),
             json!([]),
             json!({ "lease": "l", "items": [{ "id": "x01", "attempt": 1 }] }),
             json!({ "lease": "l", "items": [{ "id": "?", "attempt": 1, "payload": "" }] }),
         ] {
-            assert!(Leased::read(&wrong).is_none(), "{wrong}");
+            assert!(Leased::read(&wrong, Instant::now()).is_none(), "{wrong}");
         }
     }
 }

@@ -9,8 +9,8 @@ use actix_web::http::header::{self, HeaderMap};
 
 use crate::{config::is_loopback, http::error::ApiError};
 
-/// The port that is not written.
-const HTTP: u16 = 80;
+/// The ports that browsers do not write, without and with TLS.
+const DEFAULT_PORTS: [u16; 2] = [80, 443];
 
 /// The names by which it may be reached.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(in crate::http) enum Hosts {
 }
 
 impl Hosts {
-    pub(in crate::http) fn of(address: Option<SocketAddr>) -> Self {
+    pub(in crate::http) fn of(address: Option<SocketAddr>, is_tls: bool) -> Self {
         let Some(address) = address.filter(is_loopback) else { return Self::Any };
         let port = address.port();
         let own = match address.ip().to_canonical() {
@@ -31,7 +31,10 @@ impl Hosts {
         };
         let names = ["localhost", "127.0.0.1", "[::1]", &own];
         let with_port = names.iter().map(|name| format!("{name}:{port}"));
-        let without = names.iter().filter(|_| port == HTTP).map(|name| (*name).to_owned());
+        let without = names
+            .iter()
+            .filter(|_| port == DEFAULT_PORTS[usize::from(is_tls)])
+            .map(|name| (*name).to_owned());
         Self::Loopback(with_port.chain(without).collect())
     }
 
@@ -58,7 +61,7 @@ mod tests {
 
     #[test]
     fn only_loopback_host_names_are_accepted() {
-        let hosts = Hosts::of(Some("127.0.0.2:7420".parse().unwrap()));
+        let hosts = Hosts::of(Some("127.0.0.2:7420".parse().unwrap()), false);
         let check = |host: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::HOST, HeaderValue::from_static(host));
@@ -78,7 +81,7 @@ mod tests {
             assert!(!check(other), "{other}");
         }
         assert!(hosts.check(&HeaderMap::new(), &[]).is_ok());
-        assert!(matches!(Hosts::of(Some("192.0.2.1:80".parse().unwrap())), Hosts::Any));
-        assert!(matches!(Hosts::of(None), Hosts::Any));
+        assert!(matches!(Hosts::of(Some("192.0.2.1:80".parse().unwrap()), false), Hosts::Any));
+        assert!(matches!(Hosts::of(None, false), Hosts::Any));
     }
 }

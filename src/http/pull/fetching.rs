@@ -17,10 +17,10 @@ use tokio::{
     time::sleep_until,
 };
 
-use super::{Client, unanswered::Unanswered};
+use super::unanswered::Unanswered;
 use crate::{
     consumer::{fetch::VersionClock, identity},
-    http::{app_state::AppState, error::ApiError},
+    http::{app_state::AppState, error::ApiError, peer::Peer},
 };
 
 /// How often an empty queue is looked at although no push woke anybody.
@@ -51,14 +51,14 @@ pub(super) struct Request {
     /// Until when it waits. It gets what is ready in any case.
     pub(super) until: Instant,
     /// Its connection.
-    pub(super) client: Option<Arc<Client>>,
+    pub(super) peer: Option<Arc<Peer>>,
     pub(super) answer: oneshot::Sender<Fetched>,
 }
 
 impl Request {
     /// Whether nobody waits for the answer any more.
     fn is_gone(&self) -> bool {
-        self.answer.is_closed() || self.client.as_ref().is_some_and(|client| client.is_gone())
+        self.answer.is_closed() || self.peer.as_ref().is_some_and(|peer| peer.is_gone())
     }
 
     fn give(self, fetched: Fetched) {
@@ -207,10 +207,12 @@ impl Fetching {
                 return Ok(Vec::new());
             }
             let (db, watch) = (&self.app.daemon.db, self.watch.is_none());
+            let began = Instant::now();
             let fetched = self.session.fetch_for(db, &shares, watch).await.map_err(failure)?;
             self.clock.learn(fetched.version);
             self.watch = self.watch.take().or(fetched.watch);
-            let leases = fetched.leases.into_iter().map(|lease| Unanswered::new(&self.app, lease)).collect();
+            let leases =
+                fetched.leases.into_iter().map(|lease| Unanswered::new(&self.app, lease, began)).collect();
             // What an earlier fetch has got is released: its workers have been told that it failed.
             if !fetched.recovered {
                 return Ok(leases);

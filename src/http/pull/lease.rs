@@ -109,18 +109,23 @@ pub(super) struct Given {
     lease: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_in_ms: Option<u64>,
+    /// How long the request had waited when the fetch of this lease began, from which the lease's length counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waited_ms: Option<u64>,
     items: Vec<LeasedItem>,
 }
 
 impl Leased {
     /// Makes the answer. From now on the lease is the worker's.
     pub(super) fn given(self, request: &ApiRequest) -> Given {
-        let Some(lease) = self.lease.and_then(Unanswered::keep) else { return Given::nothing() };
+        let Some((lease, began)) = self.lease.and_then(Unanswered::keep) else { return Given::nothing() };
+        let waited = began.saturating_duration_since(request.began);
         let items = lease.open().filter_map(|index| lease.items().get(index)).cloned();
         let items = items.map(|item| LeasedItem { enqueued_at: self.puller.enqueued_at(&item), item });
         let given = Given {
             lease: Some(lease.id().to_string()),
             expires_in_ms: u64::try_from(self.length.as_millis()).ok(),
+            waited_ms: u64::try_from(waited.as_millis()).ok(),
             items: items.collect(),
         };
         request.note_lease(lease.id(), lease.open().count(), lease.length());
@@ -132,6 +137,6 @@ impl Leased {
 impl Given {
     /// No lease.
     pub(super) fn nothing() -> Self {
-        Self { lease: None, expires_in_ms: None, items: Vec::new() }
+        Self { lease: None, expires_in_ms: None, waited_ms: None, items: Vec::new() }
     }
 }

@@ -5,7 +5,6 @@
 
 mod acknowledge;
 mod acknowledging;
-mod client;
 mod fetching;
 mod kept;
 mod lease;
@@ -13,6 +12,5 @@ mod pullers;
 mod unanswered;
 
 pub(super) use acknowledge::{acknowledge, extend};
-pub(super) use client::Client;
 pub(super) use lease::{LONGEST_WAIT, lease};
 pub(super) use pullers::Pullers;

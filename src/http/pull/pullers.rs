@@ -118,7 +118,7 @@ impl Puller {
     ) -> Fetched {
         let (answer, answered) = oneshot::channel();
         let until = Instant::now() + wait;
-        let asked = Request { max, length, until, client: request.client().cloned(), answer };
+        let asked = Request { max, length, until, peer: request.peer().cloned(), answer };
         // Both fail when the daemon stops.
         match self.requests.send(asked) {
             Ok(()) => answered.await.unwrap_or(Ok(None)),

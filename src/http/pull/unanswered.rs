@@ -1,6 +1,6 @@
 //! A lease on its way to its worker.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use kvqueue_queue::{ItemOutcome, Lease};
 
@@ -9,17 +9,19 @@ use crate::http::{app_state::AppState, database::POLICY};
 /// A lease whose id no worker has. If it is dropped, its items become ready again, without an attempt spent.
 pub(super) struct Unanswered {
     lease: Option<Lease>,
+    /// When its fetch began.
+    began: Instant,
     app: Arc<AppState>,
 }
 
 impl Unanswered {
-    pub(super) fn new(app: &Arc<AppState>, lease: Lease) -> Self {
-        Self { lease: Some(lease), app: app.clone() }
+    pub(super) fn new(app: &Arc<AppState>, lease: Lease, began: Instant) -> Self {
+        Self { lease: Some(lease), began, app: app.clone() }
     }
 
-    /// The lease, which now goes to its worker.
-    pub(super) fn keep(mut self) -> Option<Lease> {
-        self.lease.take()
+    /// The lease, which now goes to its worker, and when its fetch began.
+    pub(super) fn keep(mut self) -> Option<(Lease, Instant)> {
+        Some((self.lease.take()?, self.began))
     }
 }
 

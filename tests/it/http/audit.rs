@@ -132,7 +132,7 @@ fn refused_requests_leave_none_and_pages_go_on() {
     assert_eq!((last["records"].as_array().unwrap().len(), &last["next"]), (1, &Value::Null));
     assert_eq!(last["records"][0]["who"], json!({"kind": "anyone"}));
     assert_eq!(page("?queue=r")["records"].as_array().unwrap().len(), 1);
-    assert_eq!(served.at.get("/api/v1/audit?after=soon").error(404), "not_found");
+    assert_eq!(served.at.get("/api/v1/audit?after=soon").error(400), "bad_request");
     assert_eq!(served.at.get("/api/v1/audit?limit=0").error(400), "bad_request");
 }
 

@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::support::{Address, Database, Reply, Served, run, serve};
+use crate::support::{Address, Database, Reply, Served, run, run_with_input, serve};
 
 const PULL: &str = "[queues.q]\nhandler = 'pull'\nretry.max-attempts = 2\nlease = '1s'\n";
 
@@ -122,6 +122,33 @@ fn an_acknowledgement_has_the_next_lease() {
 }
 
 #[test]
+fn an_acknowledgement_may_be_as_long_as_a_push() {
+    let db = Database::new();
+    let lines: String = (0..100).map(|number| format!("{number}\n")).collect();
+    run_with_input(&db, &["push", "q", "--lines", "-"], lines).ok();
+    let served = serve(&db, PULL);
+    let worker = Worker::at(&served);
+    let (lease, items) = worker.leased(100);
+    let reason = "ä".repeat(900);
+    let dead = |item: &Value| json!({"id": item["id"], "outcome": "dead", "reason": reason});
+    let body = json!({"outcomes": items.iter().map(dead).collect::<Vec<_>>()});
+    assert!(body.to_string().len() > 150_000);
+    assert_eq!(worker.acknowledge(&lease, &body).is(200), json!({"acknowledged": 100, "open": 0}));
+}
+
+#[test]
+fn a_lease_is_as_long_as_configured() {
+    let db = Database::new();
+    run(&db, &["push", "q", "a", "b"]).ok();
+    let served = serve(&db, "[queues.q]\nhandler = 'pull'\nlease = '13h'\n");
+    let worker = Worker::at(&served);
+    let answer = worker.lease(&json!({})).is(200);
+    assert_eq!(answer["expires_in_ms"], 13 * 3_600_000);
+    assert!(answer["waited_ms"].as_u64() < Some(5_000), "{answer}");
+    assert_eq!(worker.lease(&json!({"lease_ms": 86_400_001})).error(400), "bad_request");
+}
+
+#[test]
 fn a_push_wakes_a_worker_that_waits() {
     let db = Database::new();
     run(&db, &["push", "q", "first"]).ok();
@@ -222,7 +249,7 @@ fn wrong_requests_of_workers_are_refused() {
         json!({"max": 1_001}),
         json!({"wait_ms": 60_001}),
         json!({"lease_ms": 999}),
-        json!({"lease_ms": 43_200_001}),
+        json!({"lease_ms": 86_400_001}),
         json!({"items": 1}),
     ] {
         assert_eq!(worker.lease(&wrong).error(400), "bad_request", "{wrong}");

@@ -4,6 +4,7 @@ use std::{
     fs,
     io::{Read, Write},
     net::TcpStream,
+    os::unix::fs::PermissionsExt,
     path::Path,
     sync::Arc,
 };
@@ -20,7 +21,9 @@ use crate::support::{Database, PATIENCE, Ran, Served, kvqueue, run, serve};
 fn write_certificate(db: &Database) {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
     fs::write(db.file("tls.crt"), made.cert.pem()).unwrap();
-    fs::write(db.file("tls.key"), made.signing_key.serialize_pem()).unwrap();
+    let key = db.file("tls.key");
+    fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
 fn config(db: &Database) -> String {

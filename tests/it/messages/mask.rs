@@ -17,6 +17,7 @@ pub(super) fn names(text: &str, db: &Database) -> String {
     };
     let text = masked_between(&text, "local user ", ")", "USER (uid N");
     let text = masked_between(&text, r#""who":{"#, "}", "WHO");
+    let text = masked_between(&text, r#""waited_ms":"#, "}", "N");
     let words = text.split_inclusive(|c: char| !c.is_ascii_alphanumeric() && !"-:.+".contains(c));
     words.map(name).collect()
 }

@@ -41,12 +41,12 @@ type Outcomes = mpsc::Sender<(ItemId, Outcome)>;
 /// Handles the items of a lease. `place` is for the first of them, `number` is the number of the
 /// lease in this worker.
 pub(super) async fn handle(worker: Arc<Worker>, number: u64, leased: Leased, place: Place) {
-    let Leased { id, length, items } = leased;
+    let Leased { id, length, fetched_at, items } = leased;
     // There is room for all, so that no command waits for the keeper.
     let (sender, outcomes) = mpsc::channel(items.len().max(1));
     let keeper = Keeper {
         worker: worker.clone(),
-        timer: LeaseTimer::new(length, Instant::now(), false, items.len()),
+        timer: LeaseTimer::new(length, fetched_at, false, items.len()),
         path: format!("{}/leases/{id}", worker.path),
         patience: (length / 3).clamp(SHORTEST_PATIENCE, PATIENCE),
         pending: Vec::new(),

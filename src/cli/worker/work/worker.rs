@@ -189,7 +189,8 @@ impl Worker {
         let patience = WAIT.saturating_add(PATIENCE);
         let answer =
             self.daemons.post(&(self.path.clone() + "/lease"), &body, patience, Until::Answer).await?;
-        let leased = Leased::read(&answer).ok_or_else(|| self.daemons.garbled("it is not a lease"))?;
+        let leased =
+            Leased::read(&answer, asked_at).ok_or_else(|| self.daemons.garbled("it is not a lease"))?;
         if leased.is_none() && asked_at.elapsed() < EMPTY {
             self.daemons.turn();
             sleep(EMPTY).await;
