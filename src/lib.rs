@@ -65,6 +65,7 @@ mod sweep;
 mod systemd;
 pub mod telemetry;
 pub mod testing;
+mod text;
 mod users;
 
 pub use async_trait::async_trait;

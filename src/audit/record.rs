@@ -11,6 +11,7 @@ use super::Action;
 use crate::{
     consumer::clock,
     json::{insert_bytes, time},
+    text::visible,
 };
 
 /// The most bytes of a text in a record. Longer ones are cut.
@@ -198,23 +199,6 @@ fn cut(mut text: String) -> String {
 /// A value as JSON writes it, so a text is between quotes.
 fn quoted(value: &Value) -> String {
     visible(&value.to_string())
-}
-
-/// A text in which everything is visible: what would be hidden, or turn the line around, is shown as its code.
-fn visible(text: &str) -> String {
-    let is_hidden = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
-            || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}')
-    };
-    text.chars().fold(String::new(), |mut shown, c| {
-        if is_hidden(c) {
-            shown.extend(c.escape_unicode());
-        } else {
-            shown.push(c);
-        }
-        shown
-    })
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use anyhow::{anyhow, bail};
 use kvqueue_queue::{Item, ItemId};
 use serde_json::{Value, json};
 
-use crate::{exit::Exit, telemetry};
+use crate::{exit::Exit, telemetry, text::visible};
 
 pub(super) use crate::json::{about, counts, insert_bytes, item, time};
 
@@ -49,19 +49,14 @@ pub(super) fn items_of(number: impl std::fmt::Display) -> String {
     format!("{number} item{plural}")
 }
 
-/// The beginning of a text's first line, without control characters. `most` counts characters.
+/// The beginning of a text's first line, with hidden characters as codes. `most` counts characters of the text.
 pub(super) fn one_line(text: &str, most: usize) -> String {
     let line = text.lines().next().unwrap_or_default();
-    let mut short: String = line.chars().take(most).flat_map(shown).collect();
+    let mut short = visible(&line.chars().take(most).collect::<String>());
     if line.chars().count() > most {
         short.push('…');
     }
     short
-}
-
-/// A control character as its code.
-fn shown(c: char) -> Vec<char> {
-    if c.is_control() { c.escape_default().collect() } else { vec![c] }
 }
 
 /// Prints a message on stderr. A failure to print is ignored.
