@@ -117,7 +117,7 @@ impl AccessToken {
     }
 
     /// Whether it has expired.
-    pub(crate) fn is_over(&self, now: Millis) -> bool {
+    pub(crate) fn is_expired(&self, now: Millis) -> bool {
         self.expires_at.is_some_and(|at| at <= now)
     }
 
@@ -192,7 +192,7 @@ mod tests {
             "the token would have ended already; write how long it lasts, as in 90d"
         );
         let (_, record) = over.issue(4).unwrap();
-        assert!(!record.is_over(4) && record.is_over(5));
+        assert!(!record.is_expired(4) && record.is_expired(5));
     }
 
     #[test]

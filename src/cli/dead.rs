@@ -279,13 +279,13 @@ impl Which {
 
 fn one(client: &Client, queue: &Queue, decision: Decision, id: &ItemId) -> anyhow::Result<DeadLetterEffect> {
     let (db, policy) = (client.db(), RetryPolicy::default());
-    let fate = client.answer(async {
+    let effect = client.answer(async {
         match decision {
             Decision::Retry => queue.retry_dead(db, &policy, id).await,
             Decision::Purge => queue.purge_dead(db, &policy, id).await,
         }
     });
-    client.wait(fate)?.context("the database refused")
+    client.wait(effect)?.context("the database refused")
 }
 
 fn all(client: &Client, queue: &Queue, decision: Decision, json: bool) -> anyhow::Result<Exit> {

@@ -209,7 +209,7 @@ mod tests {
         insta::assert_snapshot!(problem(&queue("delivery = 'at-most-once'\nhandler-timeout = '1m'")), @r#"queues.emails.handler-timeout = "1m": an item may take longer than a stop waits (shutdown-timeout = "30s"), so with at-most-once delivery a stop would lose it; raise shutdown-timeout or lower the timeout"#);
         insta::assert_snapshot!(problem(&queue("values = 'tuple'")), @r#"queues.emails.values = "tuple": the values of a fifo are raw; leave the key out, or set kind to "recipe" or "priority""#);
         insta::assert_snapshot!(problem(&queue("kind = 'recipe'\nend = 'max'")), @r#"queues.emails.end = "max": only a priority queue can be processed from either end; leave the key out, or set kind to "priority""#);
-        insta::assert_snapshot!(problem(&queue("lease = '999ms'")), @r#"queues.emails.lease = "999ms": it could run out while a commit is slow; set it to "1s" or more"#);
+        insta::assert_snapshot!(problem(&queue("lease = '999ms'")), @r#"queues.emails.lease = "999ms": it could expire while a commit is slow; set it to "1s" or more"#);
         insta::assert_snapshot!(problem(&queue("lease = '25h'")), @r#"queues.emails.lease = "25h": the items of a daemon that died would wait as long; set it to "24h" or less; it is extended for as long as a handler takes"#);
         insta::assert_snapshot!(problem(&queue("max-payload = '0B'")), @r#"queues.emails.max-payload = "0B": nothing could be pushed; write a size such as "8MiB", or leave the key out"#);
         insta::assert_snapshot!(problem(&queue("max-payload = '10MB'")), @r#"queues.emails.max-payload = "10MB": an item has to fit into one transaction of FoundationDB; set it to "9MB" or less"#);

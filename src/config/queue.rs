@@ -236,7 +236,7 @@ impl QueueConfig {
 
     fn validate_lease(&self, key: String) -> Result<(), ConfigError> {
         if self.lease < MIN_LEASE {
-            let problem = "it could run out while a commit is slow";
+            let problem = "it could expire while a commit is slow";
             let fix = format!("set it to {:?} or more", duration::format(MIN_LEASE));
             return Err(ConfigError::value(key, quoted(self.lease), problem, fix));
         }

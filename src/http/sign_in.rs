@@ -74,7 +74,7 @@ pub(super) async fn sign_in(request: ApiRequest) -> Answer {
 
 /// `DELETE /sign-in`
 pub(super) async fn sign_out(request: ApiRequest) -> Answer {
-    let cookie = request.app.session_key().over(request.app.is_tls);
+    let cookie = request.app.session_key().expired(request.app.is_tls);
     Ok(HttpResponse::NoContent().cookie(cookie).finish())
 }
 

@@ -113,7 +113,7 @@ fn judge(figures: &Figures, at: &str, findings: &mut Findings) {
             findings.problem(ABOUT, text, advice);
         }
         if let Some(error) = &it.fetch_error {
-            let text = format!("takes from queue \"{name}\" fail: {}", fitting(error, LONGEST_TEXT));
+            let text = format!("fetches from queue \"{name}\" fail: {}", fitting(error, LONGEST_TEXT));
             findings.problem(ABOUT, text, "the daemon goes on trying; its log says more");
         }
     }
@@ -202,7 +202,7 @@ mod tests {
         insta::assert_snapshot!(findings.lines(), @r#"
         daemon    fine     the one at 127.0.0.1:7420, process 7, version 1.2.3, is ready
         daemon    PROBLEM  the handler of queue "mails" cannot work: its command cannot be started: no\u{1b}[2J; mend it, as the daemon's user finds it, with its directory and PATH; the daemon goes on trying, and the items wait
-        daemon    PROBLEM  takes from queue "bills" fail: transaction too old; the daemon goes on trying; its log says more
+        daemon    PROBLEM  fetches from queue "bills" fail: transaction too old; the daemon goes on trying; its log says more
         "#);
     }
 
