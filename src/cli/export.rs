@@ -85,16 +85,16 @@ impl Args {
         };
         let written = export.write(&queue, self.state);
         export.progress.finish();
-        let Export { written: account, out, .. } = export;
+        let Export { written: exported, out, .. } = export;
         drop(out);
         written?;
-        let total = account.ready + account.waiting + account.dead;
+        let total = exported.ready + exported.waiting + exported.dead;
         if let Some(path) = &self.output {
             place.keep()?;
             let mut object = output::about(queue.name(), "exported", total);
-            object["ready"] = json!(account.ready);
-            object["waiting"] = json!(account.waiting);
-            object["dead"] = json!(account.dead);
+            object["ready"] = json!(exported.ready);
+            object["waiting"] = json!(exported.waiting);
+            object["dead"] = json!(exported.dead);
             object["running"] = json!(counts.running);
             output::line(
                 globals.json,
@@ -105,7 +105,7 @@ impl Args {
         if counts.running > 0 && !globals.quiet {
             output::note(format_args!("kvqueue: running items, which are not exported: {}", counts.running));
         }
-        match account.unreadable {
+        match exported.unreadable {
             0 => Ok(Exit::Done),
             unreadable => {
                 bail!("items not exported, since they cannot be read: {unreadable}; the others are exported")
