@@ -84,7 +84,7 @@ impl Config {
 
     pub(super) fn validate_audit(&self) -> Result<(), ConfigError> {
         let [shortest, longest] = AUDIT_RETENTION;
-        let value = format_args!("{:?}", duration::format(self.audit_retention)).to_string();
+        let value = format_args!("{:?}", duration::days::format(self.audit_retention)).to_string();
         let wrong = |problem, fix| Err(ConfigError::value("audit-retention", &value, problem, fix));
         match self.audit_retention {
             time if time < shortest => {
@@ -183,7 +183,7 @@ mod tests {
         insta::assert_snapshot!(problem("database = ''"), @r#"database = "": no database is named; write embedded:DIRECTORY or the path of a cluster file"#);
         insta::assert_snapshot!(problem("database = 'embedded:'"), @r#"database = "embedded:": no directory is named; write embedded:DIRECTORY or the path of a cluster file"#);
         insta::assert_snapshot!(problem("audit-retention = '23h'"), @r#"audit-retention = "23h": nobody could read what was done yesterday; set it to "1d" or more"#);
-        insta::assert_snapshot!(problem("audit-retention = '3651d'"), @r#"audit-retention = "87624h": that is longer than ten years; set it to "3650d" or less"#);
+        insta::assert_snapshot!(problem("audit-retention = '3651d'"), @r#"audit-retention = "3651d": that is longer than ten years; set it to "3650d" or less"#);
         insta::assert_snapshot!(problem("log.level = 'loud'"), @r#"log.level = "loud": "loud" is not a level; use error, warn, info, debug or trace, alone or by target as in "info,kvqueue::actors=debug""#);
         insta::assert_snapshot!(problem("log.level = 'info,'"), @r#"log.level = "info,": "" is not a level; use error, warn, info, debug or trace, alone or by target as in "info,kvqueue::actors=debug""#);
         insta::assert_snapshot!(problem("http.listen = '0.0.0.0:7420'"), @r#"http.listen = "0.0.0.0:7420": tokens would be sent to it unencrypted; set http.tls-certificate and http.tls-key; or http.allow-plaintext = true if a proxy or a tunnel encrypts the connections"#);
