@@ -58,6 +58,8 @@ mod http;
 mod json;
 pub mod lifecycle;
 mod metrics;
+#[cfg(feature = "http")]
+mod pause_change;
 mod pause_follower;
 mod stats;
 mod status;

@@ -124,6 +124,16 @@ impl Record {
         self.with("items", ids.len()).with("ids", first)
     }
 
+    /// The same with the details of a move: where the items go, how many of them, and whether they are dead letters.
+    pub(crate) fn with_move(self, to: &[u8], limit: Option<usize>, dead: bool) -> Self {
+        let record = self.with_name("to", to);
+        let record = match limit {
+            Some(limit) => record.with("limit", limit),
+            None => record.with("all", true),
+        };
+        record.with("dead", dead)
+    }
+
     fn details_mut(&mut self) -> &mut Map<String, Value> {
         let details = self.rest.entry(DETAILS).or_insert_with(|| json!({}));
         if !details.is_object() {

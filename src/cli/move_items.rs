@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 
 use anyhow::{Context, anyhow, bail};
 use kvqueue_queue::{Counts, Movable, MoveCounts, Mover, Queue, RetryPolicy};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::{
     UsageError,
@@ -55,9 +55,7 @@ impl Args {
         let mut mover =
             Mover::new(from.clone(), to.clone(), what).map_err(|error| UsageError(error.to_string()))?;
         client.store(|record| {
-            let (how_many, number) = self.n.map_or(("all", json!(true)), |n| ("limit", json!(n)));
-            let record = record.about(from.name()).with_name("to", to.name());
-            record.with(how_many, number).with("dead", self.dead)
+            record.about(from.name()).with_move(to.name(), self.n.map(NonZeroUsize::get), self.dead)
         })?;
         let counts = client.transact(|tr| async {
             let counts = from.counts(&tr).await;

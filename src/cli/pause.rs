@@ -3,7 +3,6 @@
 use std::{ffi::OsString, os::unix::ffi::OsStrExt, time::Duration};
 
 use anyhow::bail;
-use foundationdb::Transaction;
 use kvqueue_queue::{Pause, Queue};
 use serde_json::{Value, json};
 
@@ -14,11 +13,7 @@ use super::{
     globals::Globals,
     output, status,
 };
-use crate::{
-    audit::{Action, Record},
-    consumer::clock,
-    exit::Exit,
-};
+use crate::{audit::Action, consumer::clock, exit::Exit, pause_change::PauseChange};
 
 /// Pause a queue: all daemons leave its items where they are, until it is resumed
 #[derive(Debug, clap::Args)]
@@ -55,15 +50,7 @@ impl PauseArgs {
         let queue = open(&client, &self.queue)?;
         client.remark_if_absent(&queue)?;
         let pause = Pause { at: clock::now(), frozen: false, reason: self.reason.clone() };
-        let before = change(
-            &client,
-            &queue,
-            false,
-            |tr| queue.pause(tr, &pause),
-            |record| {
-                if pause.reason.is_empty() { record } else { record.with("reason", pause.reason.as_str()) }
-            },
-        )?;
+        let before = make(&client, &queue, &PauseChange::Pause(pause.clone()))?;
         if let Some(Pause { frozen: true, reason, .. }) = before {
             bail!("queue {:?} is frozen already: {}", self.queue.display(), why(&reason));
         }
@@ -86,27 +73,13 @@ fn open(client: &Client, name: &OsString) -> Result<Queue, UsageError> {
     Queue::new(client.prefix(), name.as_bytes()).map_err(|error| UsageError(error.to_string()))
 }
 
-/// Changes a pause, and returns the one before. Leaves the pause of a migration alone unless `also_frozen`.
-fn change(
-    client: &Client,
-    queue: &Queue,
-    also_frozen: bool,
-    write: impl Fn(&Transaction),
-    fill: impl FnOnce(Record) -> Record,
-) -> anyhow::Result<Option<Pause>> {
+/// Makes the change with its record, and returns the pause before.
+fn make(client: &Client, queue: &Queue, change: &PauseChange) -> anyhow::Result<Option<Pause>> {
     let (audit, record) = client.record()?;
-    let (audit, record) = (&audit, &fill(record.about(queue.name())));
-    client.transact(|tr| {
-        let write = &write;
-        async move {
-            let before = queue.paused(&tr).await;
-            let is_frozen = matches!(before, Ok(Some(Pause { frozen: true, .. })));
-            if also_frozen || !is_frozen {
-                write(&tr);
-                audit.write(&tr, record);
-            }
-            (tr, before)
-        }
+    let (audit, record) = (&audit, &change.audited(record.about(queue.name())));
+    client.transact(|tr| async move {
+        let before = change.write(&tr, queue, audit, record).await;
+        (tr, before)
     })
 }
 
@@ -153,13 +126,7 @@ impl ResumeArgs {
         let client = Client::open(globals)?;
         let queue = open(&client, &self.queue)?;
         let name = self.queue.display();
-        let before = change(
-            &client,
-            &queue,
-            self.frozen,
-            |tr| queue.resume(tr),
-            |record| record.with("frozen", self.frozen),
-        )?;
+        let before = make(&client, &queue, &PauseChange::Resume { also_frozen: self.frozen })?;
         if let Some(Pause { frozen: true, reason, .. }) = &before
             && !self.frozen
         {

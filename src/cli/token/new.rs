@@ -54,10 +54,7 @@ impl Args {
         let (audit, made) = (&audit, &token.audited(made));
         let (store, record) = (&TokenStore::new(client.prefix()), &token);
         let created = client.transact(|tr| async move {
-            let created = store.create(&tr, record).await;
-            if matches!(created, Ok(Created::Done)) {
-                audit.write(&tr, made);
-            }
+            let created = store.create(&tr, record, audit, made).await;
             (tr, created)
         })?;
         match created {
