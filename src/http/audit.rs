@@ -13,7 +13,7 @@ use super::{
 };
 use crate::audit::{AuditStore, Cursor, Filter, Record};
 
-/// The most records of a page, and how many if nothing is said.
+/// The range of `limit`, the most records of a page, and its default.
 const PAGE: [usize; 2] = [1, 1_000];
 const SOME: usize = 100;
 
