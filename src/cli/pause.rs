@@ -18,8 +18,8 @@ use crate::{audit::Action, consumer::clock, exit::Exit, pause_change::PauseChang
 /// Pause a queue: all daemons leave its items where they are, until it is resumed
 #[derive(Debug, clap::Args)]
 #[command(long_about = "Pause a queue: all daemons leave its items where they are, until it is resumed.\n\n\
-    Pushes go on. So does what is in hand: items that a handler has, or that wait for it, are handled and settled, and delayed items become ready \
-    at their time. The pause is kept in the database, and outlives daemons. `pop` takes items all the same. A queue that is paused already gets the new reason.")]
+    Pushes go on. Items that were fetched before are still handled and acknowledged. Scheduled items become ready when they are due. The pause is kept in the database, and outlives daemons. `pop` takes items all the same. A queue that is paused already \
+    gets the new reason.")]
 pub(super) struct PauseArgs {
     /// The queue
     #[arg(add = super::completions::queue())]

@@ -26,8 +26,8 @@ use crate::{audit::Action, config::QueueConfig, consumer::clock::version_history
 #[command(
     long_about = "Make items ready now, each at its own place: waiting ones (scheduled or retrying) before their time, dead letters with all their attempts \
     before them. Items are named by their ids, or all of a state are meant; several states may be given.\n\n\
-    With --expired, items are given back whose lease has expired, with the attempt spent, as daemons do at their next look. What a \
-    living daemon is running is left to it: leases that are past their deadline are watched for their length."
+    With --expired, items are given back whose lease has expired, with the attempt spent, as daemons do at their next look. Items that a \
+    running daemon has are not touched: leases that are past their deadline are watched for their length."
 )]
 #[command(override_usage = "kvqueue requeue [OPTIONS] <QUEUE> <ID>...\n       \
     kvqueue requeue [OPTIONS] <QUEUE> [--dead] [--waiting] [--expired]")]

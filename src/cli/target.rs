@@ -22,7 +22,7 @@ pub(super) struct Target {
 }
 
 // Each option has the heading: a heading for all of them would also be that of the command's own options.
-const HEADING: &str = "The queue's layout, where the configuration does not say it";
+const HEADING: &str = "Layout of the queue (default: as configured)";
 
 /// How the items are laid out.
 #[derive(Debug, clap::Args)]

@@ -31,7 +31,7 @@ use crate::exit::Exit;
     long_about = "Add the items of an export to a queue, with their attempts, failures and attributes: ready ones, delayed ones, and dead letters. \
     They get new ids, in the order of the file.\n\n\
     An import that was interrupted may be repeated, and so may one that was not: items that are already in are not added again, as long as the \
-    queue remembers them (idempotency-window). With --again it does.\n\n\
+    queue remembers them (idempotency-window). --again adds them a second time.\n\n\
     A file is looked through first, and if a line is damaged nothing is imported; what comes through a pipe goes in as far as it is whole. \
     Either way the exit code is 65, as it is where items stay out because others have their unique keys."
 )]
