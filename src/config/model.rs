@@ -194,9 +194,9 @@ mod tests {
         insta::assert_snapshot!(problem("http.listen = 'unix:s'\nhttp.tls-certificate = 'c'\nhttp.tls-key = 'k'"), @r#"http.tls-certificate = "c": a Unix socket does not use TLS; remove http.tls-certificate and http.tls-key, or set http.listen to an IP address"#);
         insta::assert_snapshot!(problem("http.max-body = '17MiB'"), @r#"http.max-body = "17MiB": that is too much to hold; write a size of up to "16MiB", or leave the key out"#);
         insta::assert_snapshot!(problem("http.max-body = '0B'"), @r#"http.max-body = "0B": nothing could be pushed; write a size of up to "16MiB", or leave the key out"#);
-        insta::assert_snapshot!(problem("http.max-connections = 2"), @r#"http.max-connections = 2: that is not a sensible number of connections; set it to 8 or more, and at most 10000"#);
-        insta::assert_snapshot!(problem("http.origins = ['https://a.example/x']"), @r#"http.origins[0] = "https://a.example/x": that is no origin; write it as browsers send it, as in "https://queues.example": lower case, without a path"#);
-        insta::assert_snapshot!(problem(&queue("consumers = []")), @"queues.emails.consumers = []: nothing would work the queue off; add a group such as { k = 10, count = 1 }, or leave the key out");
+        insta::assert_snapshot!(problem("http.max-connections = 2"), @r#"http.max-connections = 2: it must be 8 to 10000; change it, or leave the key out for 256"#);
+        insta::assert_snapshot!(problem("http.origins = ['https://a.example/x']"), @r#"http.origins[0] = "https://a.example/x": this is not an origin; write it as browsers send it, as in "https://queues.example": lower case, without a path"#);
+        insta::assert_snapshot!(problem(&queue("consumers = []")), @"queues.emails.consumers = []: no consumer would process the queue; add a group such as { k = 10, count = 1 }, or leave the key out");
         insta::assert_snapshot!(problem(&queue("consumers = [ { k = 0 } ]")), @"queues.emails.consumers[0].k = 0: a consumer has to take at least one item at a time; set it to 1 or more");
         insta::assert_snapshot!(problem(&queue("consumers = [ { k = 1000000 } ]")), @"queues.emails.consumers[0].k = 1000000: one transaction takes at most 10000 items; lower it");
         insta::assert_snapshot!(problem(&queue("consumers = [ { count = 0 } ]")), @"queues.emails.consumers[0].count = 0: the group has no consumers; set it to 1 or more, or remove the group");
