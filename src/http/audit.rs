@@ -38,7 +38,7 @@ impl ApiRequest {
         }
     }
 
-    /// Stores the record of a change that takes several transactions, or none, before the first of them.
+    /// Stores the record before a change that needs several transactions, or that is not in the database.
     pub(super) async fn store(&self, record: Record) -> Result<(), ApiError> {
         let (audit, record) = (&self.app.audit(), &record);
         self.app
