@@ -264,7 +264,7 @@ impl Which {
     fn some(&self, client: &Client, queue: &Queue, decision: Decision, json: bool) -> anyhow::Result<Exit> {
         let mut named = Named::new("dead letters", decision.past(), json);
         for id in &self.ids {
-            named.tell(
+            named.print(
                 id,
                 match one(client, queue, decision, id)? {
                     DeadLetterEffect::Moved => None,

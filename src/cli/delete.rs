@@ -57,7 +57,7 @@ impl Args {
         let mut named = Named::new("items", "deleted", globals.json);
         for id in &self.items {
             let effect = client.ask_partly(queue.delete_item(client.db(), &policy, id))?;
-            named.tell(
+            named.print(
                 id,
                 match effect {
                     ItemEffect::Done => None,

@@ -146,7 +146,7 @@ struct Export<'a> {
 impl Export<'_> {
     fn write(&mut self, queue: &Queue, which: Which) -> anyhow::Result<()> {
         let header = Header::line(queue, which.states(), &output::time(now()));
-        self.tally.header(header.as_bytes());
+        self.tally.add_line(header.as_bytes());
         writeln!(self.out, "{header}")?;
         // In this order one whose time comes meanwhile is there twice, and not missing.
         if which.has(Which::Waiting) {
@@ -194,7 +194,7 @@ impl Export<'_> {
             for Item { id, payload, meta, .. } in page {
                 self.item(&id, payload, meta, State::Ready)?;
             }
-            self.told();
+            self.show_progress();
         }
     }
 
@@ -217,7 +217,7 @@ impl Export<'_> {
                     Err(why) => self.pass_over("waiting item", &id, &why),
                 }
             }
-            self.told();
+            self.show_progress();
         }
     }
 
@@ -238,7 +238,7 @@ impl Export<'_> {
                 self.written.dead += 1;
                 self.item(&id, payload.unwrap_or_default(), Some(meta), State::Dead)?;
             }
-            self.told();
+            self.show_progress();
         }
     }
 
@@ -257,11 +257,11 @@ impl Export<'_> {
         let meta = meta.map(Arc::unwrap_or_clone).unwrap_or_default();
         let item = StoredItem { payload, meta, state, priority: self.queue.priority(id) };
         let line = ndjson::line(id, &item).context("an item cannot be written as JSON")?;
-        self.tally.item(line.as_bytes());
+        self.tally.add_item(line.as_bytes());
         Ok(writeln!(self.out, "{line}")?)
     }
 
-    fn told(&mut self) {
+    fn show_progress(&mut self) {
         self.progress.done(self.tally.items(), 0);
     }
 }

@@ -69,14 +69,14 @@ impl Args {
         let left = if self.all && done.is_ok() { left(&client, &from)? } else { String::new() };
         let text = text + &left;
         // Not an io::Error outside: the reader that closed the pipe does not know what was moved.
-        let told = output::line(globals.json, text.as_bytes(), &object(&moved, &from, &to))
+        let printed = output::line(globals.json, text.as_bytes(), &object(&moved, &from, &to))
             .map_err(|error| anyhow!("{text}, which could not be printed: {error}"));
         done.map_err(|error| {
             let what = if error.is::<NoAnswer>() { "" } else { ", and then the database refused" };
             error.context(format!("moved {}{what}", output::items_of(moved.moved)))
         })?;
         client.ask(mover.close(client.db(), &RetryPolicy::default())).context("moved, but a mark is left")?;
-        told?;
+        printed?;
         self.exit(&moved)
     }
 

@@ -48,7 +48,7 @@ impl PauseArgs {
         self.at.only_with_here()?;
         let client = Client::open_or_create(globals)?;
         let queue = open(&client, &self.queue)?;
-        client.remark_if_absent(&queue)?;
+        client.note_if_absent(&queue)?;
         let pause = Pause { at: clock::now(), frozen: false, reason: self.reason.clone() };
         let before = make(&client, &queue, &PauseChange::Pause(pause.clone()))?;
         if let Some(Pause { frozen: true, reason, .. }) = before {
@@ -133,7 +133,7 @@ impl ResumeArgs {
             bail!("queue {name:?} is frozen: {}; to take its items all the same, add --frozen", why(reason));
         }
         if before.is_none() {
-            client.remark_if_absent(&queue)?;
+            client.note_if_absent(&queue)?;
         }
         let local = self.paused_locally(globals, &client);
         let text = match (&before, &local) {

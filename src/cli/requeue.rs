@@ -114,7 +114,7 @@ impl Args {
             counts.refused += done.refused;
             counts.unreadable += done.unreadable;
         }
-        counts.tell(&queue, globals.json)
+        counts.print(&queue, globals.json)
     }
 
     /// Each by itself: if one cannot be requeued, the others are all the same.
@@ -122,7 +122,7 @@ impl Args {
         let effects = effects(client, queue, &self.ids)?;
         let mut named = Named::new("items", "requeued", json);
         for id in &self.ids {
-            named.tell(id, effects.get(id).copied().unwrap_or(Effect::Unknown).why());
+            named.print(id, effects.get(id).copied().unwrap_or(Effect::Unknown).why());
         }
         named.exit()
     }
@@ -190,7 +190,7 @@ fn give_back(client: &Client, queue: &Queue, settings: &QueueConfig) -> anyhow::
     let retry = RetryRules { base: Duration::ZERO, ..rules.retry };
     let rules = rules.with_lease(Duration::ZERO).with_policy(RetryPolicy::default()).with_retry(retry);
     let mut sweeper = Sweeper::new(queue.clone(), version_history());
-    let (mut moved, mut told) = (SweepCounts::default(), false);
+    let (mut moved, mut is_noted) = (SweepCounts::default(), false);
     client.wait(async {
         loop {
             // In 1970 no scheduled item is due.
@@ -203,7 +203,7 @@ fn give_back(client: &Client, queue: &Queue, settings: &QueueConfig) -> anyhow::
                 return Ok(moved);
             }
             if swept.moved.is_nothing() {
-                if swept.next >= WORTH_A_WORD && !std::mem::replace(&mut told, true) {
+                if swept.next >= WORTH_A_WORD && !std::mem::replace(&mut is_noted, true) {
                     output::note(format_args!(
                         "kvqueue: waiting to see whether daemons extend leases that are past their deadline: {}, {} s or more",
                         swept.doubtful,
@@ -222,7 +222,7 @@ impl RequeueCounts {
         self.died += moved.dead;
     }
 
-    fn tell(&self, queue: &Queue, json: bool) -> anyhow::Result<Exit> {
+    fn print(&self, queue: &Queue, json: bool) -> anyhow::Result<Exit> {
         let mut object = output::about(queue.name(), "requeued", self.requeued);
         object["refused"] = json!(self.refused);
         object["unreadable"] = json!(self.unreadable);

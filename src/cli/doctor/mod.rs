@@ -75,10 +75,10 @@ impl Args {
             findings.print(globals.json)?;
             pauses = database::look(&config, deadline, &mut findings)?;
         }
-        let told = daemon::look(globals, &config, deadline, &mut findings);
-        pauses.tell(told.as_ref(), &mut findings);
+        let answer = daemon::look(globals, &config, deadline, &mut findings);
+        pauses.add_to(answer.as_ref(), &mut findings);
         if config.validate_database().is_ok() {
-            disk::look(&config, told, &mut findings);
+            disk::look(&config, answer, &mut findings);
         }
         unit::look(self.unit.as_deref(), globals.config(), config.shutdown_timeout, &mut findings);
         findings.print(globals.json)?;

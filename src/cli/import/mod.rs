@@ -90,13 +90,13 @@ impl Args {
         let done = import.run(self.reader()?, globals.quiet);
         import.progress.finish();
         let Import { counts, .. } = import;
-        let told = self.tell(&counts, &queue, globals.json);
+        let printed = self.print(&counts, &queue, globals.json);
         let damage = match done {
             Ok(()) => None,
             Err(Problem::Damage(damage)) => Some(damage.of_the_data()?),
             Err(Problem::Database(error)) => return Err(error),
         };
-        told?;
+        printed?;
         Ok(self.exit(damage.as_ref(), &counts))
     }
 
@@ -115,7 +115,7 @@ impl Args {
         Ok((Box::new(BufReader::new(file)), name))
     }
 
-    fn tell(&self, counts: &ImportCounts, queue: &Queue, json: bool) -> anyhow::Result<()> {
+    fn print(&self, counts: &ImportCounts, queue: &Queue, json: bool) -> anyhow::Result<()> {
         let text = counts.text();
         let object: Value = counts.object(queue.name());
         // Not an io::Error outside: the reader that closed the pipe does not know what was imported.

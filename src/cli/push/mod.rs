@@ -100,7 +100,7 @@ impl Args {
         let pushed =
             client.wait(async { if whole { push.whole(input).await } else { push.stream(input).await } });
         push.progress.finish();
-        let told = match &pushed {
+        let printed = match &pushed {
             Err(error) if error.is::<UsageError>() => Ok(()),
             _ => {
                 let object = push.counts.object(queue.name(), push.refusals.count(), ids);
@@ -110,7 +110,7 @@ impl Args {
         pushed?;
         client.ask(push.session.close(client.db())).context("pushed, but the session is not closed")?;
         // Not an io::Error outside: the reader that closed the pipe does not know what was pushed.
-        told.map_err(|error| anyhow!("{}, which could not be printed: {error}", push.counts.text()))?;
+        printed.map_err(|error| anyhow!("{}, which could not be printed: {error}", push.counts.text()))?;
         Ok(push.refusals.exit(if whole { "nothing was pushed" } else { "everything else was pushed" }))
     }
 
