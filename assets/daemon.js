@@ -21,7 +21,7 @@ export function daemon(server) {
     const { changed, finishing, left } = await call("POST", "reload", {});
     const still = finishing.length ? ` Items taken before are finished as they were: ${finishing.join(", ")}.` : "";
     const idle = left.length ? ` Removed, with items that this daemon does not process any more: ${left.map((it) => `${it.queue} (${it.items})`).join(", ")}.` : "";
-    toast(changed.length ? `Changed: ${changed.join(", ")}.${still}${idle}` : "Nothing differs from what is in force.");
+    toast(changed.length ? `Changed: ${changed.join(", ")}.${still}${idle}` : "Nothing differs from the active configuration.");
   });
   const leave = action("Sign out", async () => {
     await signOut();

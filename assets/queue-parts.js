@@ -19,7 +19,7 @@ export function badges(queue) {
     const { reason, since: began } = queue.unavailable;
     all.push(["Handler cannot work", "bad", `In this daemon, since ${since(began)}: ${visible(reason)}`]);
   }
-  if (queue.fetch_error) all.push(["Takes fail", "bad", `In this daemon: ${visible(queue.fetch_error)}`]);
+  if (queue.fetch_error) all.push(["Fetches fail", "bad", `In this daemon: ${visible(queue.fetch_error)}`]);
   if (queue.ready === undefined) all.push(["Not read yet", "", "The database has not said what is in it"]);
   return all;
 }

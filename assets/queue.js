@@ -78,7 +78,7 @@ export function queuePage(name, part, server) {
     paused.hidden = !it.paused && !it.paused_locally;
     text(paused, whyPaused(it));
     broken.hidden = !it.unavailable && !it.fetch_error;
-    text(broken, it.unavailable ? whyBroken(it.unavailable) : visible(`Takes fail: ${it.fetch_error}`));
+    text(broken, it.unavailable ? whyBroken(it.unavailable) : visible(`Fetches fail: ${it.fetch_error}`));
     const now = `${it.paused !== null} ${it.paused_locally} ${server.read_only}`;
     if (now !== state) pausing.replaceChildren(...(server.read_only ? [] : pauseButtons(name, it)));
     state = now;

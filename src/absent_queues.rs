@@ -39,7 +39,7 @@ async fn names(tr: &Transaction, prefix: &[u8]) -> Result<Vec<String>, QueueErro
 }
 
 /// The text about a queue that a command names, if neither the database nor the configuration has it.
-pub(crate) async fn remark(
+pub(crate) async fn note(
     tr: &Transaction,
     config: &Config,
     queue: &Queue,
@@ -63,13 +63,13 @@ pub(crate) async fn remark(
 /// commands that need the database report them.
 pub(crate) async fn log(db: &Database, config: &Config) {
     let policy = RetryPolicy::default();
-    let told = retry::run(db, &policy, |tr| async {
-        let told = absent(&tr, config).await;
-        (tr, told)
+    let found = retry::run(db, &policy, |tr| async {
+        let found = absent(&tr, config).await;
+        (tr, found)
     });
-    let Ok(Ok(told)) = timeout(PATIENCE, told).await else { return };
-    if !told.value.is_empty() {
-        let queues = listed(&told.value);
+    let Ok(Ok(found)) = timeout(PATIENCE, found).await else { return };
+    if !found.value.is_empty() {
+        let queues = listed(&found.value);
         tracing::info!(event = "queues_absent", queues, "nothing has been pushed to these queues yet");
     }
 }
@@ -91,9 +91,9 @@ async fn absent(tr: &Transaction, config: &Config) -> Result<Vec<String>, QueueE
     }
     let mut names = names(tr, config.prefix.as_bytes()).await?;
     names.retain(|name| !config.queues.contains_key(name));
-    let told = |name: &String| match nearest(name, names.iter().map(String::as_str)) {
+    let described = |name: &String| match nearest(name, names.iter().map(String::as_str)) {
         Some(near) => format!("{name} (did you mean {near:?}?)"),
         None => name.clone(),
     };
-    Ok(absent.into_iter().map(told).collect())
+    Ok(absent.into_iter().map(described).collect())
 }

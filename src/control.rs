@@ -123,7 +123,7 @@ fn stopping() -> CommandError {
     CommandError("the daemon is stopping".to_owned())
 }
 
-/// The configuration in force. The control loop changes it; others follow it.
+/// The active configuration. The control loop changes it; others follow it.
 pub(crate) struct ActiveConfig {
     config: watch::Sender<Arc<Config>>,
     token: watch::Sender<Option<Token>>,
@@ -181,7 +181,7 @@ pub(crate) struct DaemonHandle {
     pub(crate) db: Arc<Database>,
     /// The clock that leases are measured by.
     pub(crate) history: VersionHistory,
-    /// The configuration in force.
+    /// The active configuration.
     pub(crate) config: watch::Receiver<Arc<Config>>,
     /// The secret that clients must send, if there is one.
     pub(crate) token: watch::Sender<Option<Token>>,

@@ -100,7 +100,7 @@ pub(crate) fn access_token(token: &AccessToken, last_used: Option<Millis>) -> Va
         "queues": token.queues,
         "created_at": time(token.created_at),
         "expires_at": token.expires_at.map(time),
-        "expired": token.is_over(clock::now()),
+        "expired": token.is_expired(clock::now()),
         "last_used": last_used.map(time),
     })
 }

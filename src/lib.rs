@@ -58,6 +58,8 @@ mod http;
 mod json;
 pub mod lifecycle;
 mod metrics;
+#[cfg(feature = "http")]
+mod pause_change;
 mod pause_follower;
 mod stats;
 mod status;
@@ -65,6 +67,7 @@ mod sweep;
 mod systemd;
 pub mod telemetry;
 pub mod testing;
+mod text;
 mod users;
 
 pub use async_trait::async_trait;

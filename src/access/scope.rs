@@ -43,7 +43,7 @@ impl FromStr for Scope {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let found = Self::ALL.into_iter().find(|scope| scope.as_str() == text);
-        found.ok_or_else(|| format!("there is no scope {text:?}, but push, work, read and admin"))
+        found.ok_or_else(|| format!("unknown scope {text:?}; use push, work, read or admin"))
     }
 }
 

@@ -10,6 +10,7 @@ use foundationdb::{
 use kvqueue_queue::{Millis, QueueError};
 
 use super::AccessToken;
+use crate::audit::{AuditStore, Record};
 
 /// The most tokens: a daemon has all of them in memory.
 pub(crate) const MAX_TOKENS: usize = 1_000;
@@ -67,11 +68,21 @@ impl TokenStore {
         Ok(parsed.collect())
     }
 
-    /// Stores a new token. Repeating it after an unknown outcome does no harm.
-    pub(crate) async fn create(&self, tr: &Transaction, token: &AccessToken) -> Result<Created, QueueError> {
+    /// Stores a new token, with this record in the audit trail. Repeating it after an unknown outcome does no harm.
+    pub(crate) async fn create(
+        &self,
+        tr: &Transaction,
+        token: &AccessToken,
+        audit: &AuditStore,
+        record: &Record,
+    ) -> Result<Created, QueueError> {
         let others = self.list(tr).await?;
         if let Some(other) = others.iter().find(|other| other.name == token.name) {
-            return Ok(if other == token { Created::Done } else { Created::NameTaken });
+            if other != token {
+                return Ok(Created::NameTaken);
+            }
+            audit.write(tr, record);
+            return Ok(Created::Done);
         }
         if others.len() >= MAX_TOKENS {
             return Ok(Created::TooMany);
@@ -79,16 +90,24 @@ impl TokenStore {
         let value = serde_json::to_vec(token).expect("a record has texts and numbers only");
         tr.set(&self.tokens.pack(&(token.id.as_str(),)), &value);
         self.note_change(tr);
+        audit.write(tr, record);
         Ok(Created::Done)
     }
 
-    /// Removes the token of this name. False if there is none.
-    pub(crate) async fn revoke(&self, tr: &Transaction, name: &str) -> Result<bool, QueueError> {
+    /// Removes the token of this name, with this record in the audit trail. False if there is none.
+    pub(crate) async fn revoke(
+        &self,
+        tr: &Transaction,
+        name: &str,
+        audit: &AuditStore,
+        record: &Record,
+    ) -> Result<bool, QueueError> {
         let found = self.list(tr).await?.into_iter().find(|token| token.name == name);
         let Some(token) = found else { return Ok(false) };
         tr.clear(&self.tokens.pack(&(token.id.as_str(),)));
         tr.clear(&self.used.pack(&(token.id.as_str(),)));
         self.note_change(tr);
+        audit.write(tr, record);
         Ok(true)
     }
 

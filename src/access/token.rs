@@ -24,6 +24,9 @@ const LONGEST_NAME: usize = 64;
 /// The most patterns of a token.
 const MAX_PATTERNS: usize = 32;
 
+/// The longest life of a token that expires, in milliseconds: a hundred years.
+const LONGEST_LIFE: Millis = 100 * 365 * 24 * 3_600 * 1_000;
+
 /// What somebody asks for.
 #[derive(Clone, Debug)]
 pub(crate) struct NewToken {
@@ -81,6 +84,12 @@ impl NewToken {
         if self.expires_at.is_some_and(|at| at <= now) {
             return Err("the token would have ended already; write how long it lasts, as in 90d".to_owned());
         }
+        if self.expires_at.is_some_and(|at| at > now.saturating_add(LONGEST_LIFE)) {
+            return Err(
+                "a token that expires lasts at most a hundred years; write a shorter time, or leave it out"
+                    .to_owned(),
+            );
+        }
         Ok(())
     }
 
@@ -117,7 +126,7 @@ impl AccessToken {
     }
 
     /// Whether it has expired.
-    pub(crate) fn is_over(&self, now: Millis) -> bool {
+    pub(crate) fn is_expired(&self, now: Millis) -> bool {
         self.expires_at.is_some_and(|at| at <= now)
     }
 
@@ -185,14 +194,18 @@ mod tests {
         }
         assert!(new("a", &[], &["*"]).issue(5).is_err());
         assert!(new("a", &[Scope::Push], &[]).issue(5).is_err());
-        let mut over = new("a", &[Scope::Push], &["*"]);
-        over.expires_at = Some(5);
+        let mut ending = new("a", &[Scope::Push], &["*"]);
+        ending.expires_at = Some(5);
         assert_eq!(
-            over.clone().issue(5).unwrap_err(),
+            ending.clone().issue(5).unwrap_err(),
             "the token would have ended already; write how long it lasts, as in 90d"
         );
-        let (_, record) = over.issue(4).unwrap();
-        assert!(!record.is_over(4) && record.is_over(5));
+        ending.expires_at = Some(5 + LONGEST_LIFE);
+        assert!(ending.clone().issue(4).unwrap_err().contains("a hundred years"));
+        assert!(ending.clone().issue(5).is_ok());
+        ending.expires_at = Some(5);
+        let (_, record) = ending.issue(4).unwrap();
+        assert!(!record.is_expired(4) && record.is_expired(5));
     }
 
     #[test]

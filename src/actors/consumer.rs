@@ -202,7 +202,7 @@ impl Consumer {
         let handled = match claimed {
             Claimed::Taken(batch) => work.spawn_on(dispatcher.at_most_once(batch), pool),
             Claimed::Leased(Slice { items, handle, heartbeat, acknowledged }) => {
-                status.held_by(heartbeat);
+                status.set_lease_keeper(heartbeat);
                 self.acknowledging.push(acknowledged);
                 work.spawn_on(dispatcher.at_least_once(items, handle), pool)
             }

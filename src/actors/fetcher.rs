@@ -280,7 +280,7 @@ impl Fetcher {
                 );
                 for request in self.state.fetching() {
                     if let Some(ask) = self.asks.get(&request.consumer) {
-                        ask.status.take_failed(root_cause(&error));
+                        ask.status.fetch_failed(root_cause(&error));
                     }
                 }
                 Event::Failed

@@ -11,6 +11,7 @@ use super::Action;
 use crate::{
     consumer::clock,
     json::{insert_bytes, time},
+    text::visible,
 };
 
 /// The most bytes of a text in a record. Longer ones are cut.
@@ -123,6 +124,16 @@ impl Record {
         self.with("items", ids.len()).with("ids", first)
     }
 
+    /// The same with the details of a move: where the items go, how many of them, and whether they are dead letters.
+    pub(crate) fn with_move(self, to: &[u8], limit: Option<usize>, dead: bool) -> Self {
+        let record = self.with_name("to", to);
+        let record = match limit {
+            Some(limit) => record.with("limit", limit),
+            None => record.with("all", true),
+        };
+        record.with("dead", dead)
+    }
+
     fn details_mut(&mut self) -> &mut Map<String, Value> {
         let details = self.rest.entry(DETAILS).or_insert_with(|| json!({}));
         if !details.is_object() {
@@ -198,23 +209,6 @@ fn cut(mut text: String) -> String {
 /// A value as JSON writes it, so a text is between quotes.
 fn quoted(value: &Value) -> String {
     visible(&value.to_string())
-}
-
-/// A text in which everything is visible: what would be hidden, or turn the line around, is shown as its code.
-fn visible(text: &str) -> String {
-    let is_hidden = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
-            || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}')
-    };
-    text.chars().fold(String::new(), |mut shown, c| {
-        if is_hidden(c) {
-            shown.extend(c.escape_unicode());
-        } else {
-            shown.push(c);
-        }
-        shown
-    })
 }
 
 #[cfg(test)]

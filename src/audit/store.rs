@@ -48,7 +48,7 @@ pub(crate) struct Page {
     pub(crate) next: Option<Cursor>,
 }
 
-/// The place of a record: its stamp.
+/// The position of a record: its stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cursor([u8; 12]);
 
@@ -62,7 +62,7 @@ impl FromStr for Cursor {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let wrong = || format!("{text:?} is no place in the audit trail; take `next` of a page");
+        let wrong = || format!("{text:?} is not a cursor; use `next` of the previous page");
         if text.len() != 24 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Err(wrong());
         }

@@ -1,4 +1,4 @@
-//! Which commands leave a record in the audit trail, and of which action.
+//! Which commands write a record to the audit trail, and of which action.
 
 use std::sync::{
     Arc,
@@ -14,9 +14,9 @@ use crate::{
 };
 
 impl Command {
-    /// The action of this command's record. A command that changes a queue other than by pushing and working has one.
+    /// The action of this command's record. Commands that change a queue or a token write an audit record; push, pop and workers do not.
     ///
-    /// Every command has its place here, so that a new one cannot be forgotten.
+    /// Every command is listed here, so that a new one cannot be forgotten.
     fn audited(&self) -> Option<Action> {
         match self {
             Self::Delete(args) => Some(args.audited()),

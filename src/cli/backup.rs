@@ -77,7 +77,7 @@ impl Args {
             signal_hook::flag::register(signal, Arc::clone(&stop))?;
         }
         let mut progress = Progress::new(!globals.quiet && std::io::stderr().is_terminal());
-        let mut silence = Silence { url, limit: globals.timeout(), since: None, told: Duration::ZERO };
+        let mut silence = Silence { url, limit: globals.timeout(), since: None, noted: Duration::ZERO };
         let mut is_over = false;
         let copied = fdb_embedded::backup(from, &self.to, &mut |step| {
             if let BackupStep::Copying(copied) = step {
@@ -112,7 +112,7 @@ struct Silence<'u> {
     url: &'u str,
     limit: Option<Duration>,
     since: Option<Instant>,
-    told: Duration,
+    noted: Duration,
 }
 
 impl Silence<'_> {
@@ -124,11 +124,11 @@ impl Silence<'_> {
         }
         // The first call comes when the wait has begun.
         let lasted = self.since.get_or_insert_with(Instant::now).elapsed();
-        if lasted < self.told {
-            self.told = Duration::ZERO;
+        if lasted < self.noted {
+            self.noted = Duration::ZERO;
         }
-        if lasted >= self.told + SILENCE {
-            self.told = lasted;
+        if lasted >= self.noted + SILENCE {
+            self.noted = lasted;
             still_waiting(self.url);
         }
         self.limit.is_some_and(|limit| lasted >= limit)

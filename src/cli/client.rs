@@ -163,17 +163,17 @@ impl Client {
     }
 
     /// Prints a note if there is no such queue, which is not an error.
-    pub(super) fn remark_if_absent(&self, queue: &Queue) -> anyhow::Result<()> {
+    pub(super) fn note_if_absent(&self, queue: &Queue) -> anyhow::Result<()> {
         if !self.quiet
-            && let Some(remark) = self.remark(queue)?
+            && let Some(note) = self.note(queue)?
         {
-            output::note(format_args!("kvqueue: {remark}"));
+            output::note(format_args!("kvqueue: {note}"));
         }
         Ok(())
     }
 
     /// Warns on stderr that a new queue gets items, but the configuration has other queues only.
-    pub(super) fn remark_if_new(&self, queue: &Queue) -> anyhow::Result<()> {
+    pub(super) fn note_if_new(&self, queue: &Queue) -> anyhow::Result<()> {
         let name = String::from_utf8_lossy(queue.name());
         let queues = &self.config.queues;
         if self.quiet || queues.is_empty() || queues.contains_key(&*name) {
@@ -195,10 +195,10 @@ impl Client {
     }
 
     /// The text for a queue that neither the database nor the configuration has.
-    pub(super) fn remark(&self, queue: &Queue) -> anyhow::Result<Option<String>> {
+    pub(super) fn note(&self, queue: &Queue) -> anyhow::Result<Option<String>> {
         self.transact(|tr| async {
-            let remark = absent_queues::remark(&tr, &self.config, queue).await;
-            (tr, remark)
+            let note = absent_queues::note(&tr, &self.config, queue).await;
+            (tr, note)
         })
     }
 

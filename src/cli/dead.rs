@@ -264,7 +264,7 @@ impl Which {
     fn some(&self, client: &Client, queue: &Queue, decision: Decision, json: bool) -> anyhow::Result<Exit> {
         let mut named = Named::new("dead letters", decision.past(), json);
         for id in &self.ids {
-            named.tell(
+            named.print(
                 id,
                 match one(client, queue, decision, id)? {
                     DeadLetterEffect::Moved => None,
@@ -279,13 +279,13 @@ impl Which {
 
 fn one(client: &Client, queue: &Queue, decision: Decision, id: &ItemId) -> anyhow::Result<DeadLetterEffect> {
     let (db, policy) = (client.db(), RetryPolicy::default());
-    let fate = client.answer(async {
+    let effect = client.answer(async {
         match decision {
             Decision::Retry => queue.retry_dead(db, &policy, id).await,
             Decision::Purge => queue.purge_dead(db, &policy, id).await,
         }
     });
-    client.wait(fate)?.context("the database refused")
+    client.wait(effect)?.context("the database refused")
 }
 
 fn all(client: &Client, queue: &Queue, decision: Decision, json: bool) -> anyhow::Result<Exit> {

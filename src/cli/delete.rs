@@ -56,10 +56,10 @@ impl Args {
         let policy = RetryPolicy::default();
         let mut named = Named::new("items", "deleted", globals.json);
         for id in &self.items {
-            let fate = client.ask_partly(queue.delete_item(client.db(), &policy, id))?;
-            named.tell(
+            let effect = client.ask_partly(queue.delete_item(client.db(), &policy, id))?;
+            named.print(
                 id,
-                match fate {
+                match effect {
                     ItemEffect::Done => None,
                     ItemEffect::Running => Some("it is running"),
                     ItemEffect::Ready | ItemEffect::Refused | ItemEffect::Gone => {

@@ -85,16 +85,16 @@ impl Args {
         };
         let written = export.write(&queue, self.state);
         export.progress.finish();
-        let Export { written: account, out, .. } = export;
+        let Export { written: exported, out, .. } = export;
         drop(out);
         written?;
-        let total = account.ready + account.waiting + account.dead;
+        let total = exported.ready + exported.waiting + exported.dead;
         if let Some(path) = &self.output {
             place.keep()?;
             let mut object = output::about(queue.name(), "exported", total);
-            object["ready"] = json!(account.ready);
-            object["waiting"] = json!(account.waiting);
-            object["dead"] = json!(account.dead);
+            object["ready"] = json!(exported.ready);
+            object["waiting"] = json!(exported.waiting);
+            object["dead"] = json!(exported.dead);
             object["running"] = json!(counts.running);
             output::line(
                 globals.json,
@@ -105,7 +105,7 @@ impl Args {
         if counts.running > 0 && !globals.quiet {
             output::note(format_args!("kvqueue: running items, which are not exported: {}", counts.running));
         }
-        match account.unreadable {
+        match exported.unreadable {
             0 => Ok(Exit::Done),
             unreadable => {
                 bail!("items not exported, since they cannot be read: {unreadable}; the others are exported")
@@ -146,7 +146,7 @@ struct Export<'a> {
 impl Export<'_> {
     fn write(&mut self, queue: &Queue, which: Which) -> anyhow::Result<()> {
         let header = Header::line(queue, which.states(), &output::time(now()));
-        self.tally.header(header.as_bytes());
+        self.tally.add_line(header.as_bytes());
         writeln!(self.out, "{header}")?;
         // In this order one whose time comes meanwhile is there twice, and not missing.
         if which.has(Which::Waiting) {
@@ -194,7 +194,7 @@ impl Export<'_> {
             for Item { id, payload, meta, .. } in page {
                 self.item(&id, payload, meta, State::Ready)?;
             }
-            self.told();
+            self.show_progress();
         }
     }
 
@@ -217,7 +217,7 @@ impl Export<'_> {
                     Err(why) => self.pass_over("waiting item", &id, &why),
                 }
             }
-            self.told();
+            self.show_progress();
         }
     }
 
@@ -238,7 +238,7 @@ impl Export<'_> {
                 self.written.dead += 1;
                 self.item(&id, payload.unwrap_or_default(), Some(meta), State::Dead)?;
             }
-            self.told();
+            self.show_progress();
         }
     }
 
@@ -257,11 +257,11 @@ impl Export<'_> {
         let meta = meta.map(Arc::unwrap_or_clone).unwrap_or_default();
         let item = StoredItem { payload, meta, state, priority: self.queue.priority(id) };
         let line = ndjson::line(id, &item).context("an item cannot be written as JSON")?;
-        self.tally.item(line.as_bytes());
+        self.tally.add_item(line.as_bytes());
         Ok(writeln!(self.out, "{line}")?)
     }
 
-    fn told(&mut self) {
+    fn show_progress(&mut self) {
         self.progress.done(self.tally.items(), 0);
     }
 }

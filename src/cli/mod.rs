@@ -239,8 +239,8 @@ fn command() -> clap::Command {
 }
 
 fn report(error: &anyhow::Error) -> Exit {
-    // The reader of the output has closed the pipe, which is no error. Commands that change something do not let
-    // it come to this, but say what they have done.
+    // The reader of the output has closed the pipe, which is no error. Commands that change something do not return this error:
+    // they return an anyhow error that says what was done.
     if error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe) {
         return Exit::Done;
     }

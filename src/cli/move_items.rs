@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 
 use anyhow::{Context, anyhow, bail};
 use kvqueue_queue::{Counts, Movable, MoveCounts, Mover, Queue, RetryPolicy};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::{
     UsageError,
@@ -44,14 +44,6 @@ pub(super) struct Args {
     dead: bool,
 }
 
-/// The result.
-#[derive(Default)]
-struct Account {
-    moved: u64,
-    refused: u64,
-    unreadable: u64,
-}
-
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let client = Client::open(globals)?;
@@ -63,31 +55,29 @@ impl Args {
         let mut mover =
             Mover::new(from.clone(), to.clone(), what).map_err(|error| UsageError(error.to_string()))?;
         client.store(|record| {
-            let (how_many, number) = self.n.map_or(("all", json!(true)), |n| ("limit", json!(n)));
-            let record = record.about(from.name()).with_name("to", to.name());
-            record.with(how_many, number).with("dead", self.dead)
+            record.about(from.name()).with_move(to.name(), self.n.map(NonZeroUsize::get), self.dead)
         })?;
         let counts = client.transact(|tr| async {
             let counts = from.counts(&tr).await;
             (tr, counts)
         })?;
         let mut progress = Progress::new(globals, "moved", Size::Items(self.size(&counts)));
-        let mut account = Account::default();
-        let done = client.wait(self.pages(&client, &mut mover, &mut account, &mut progress));
+        let mut moved = MoveCounts::default();
+        let done = client.wait(self.pages(&client, &mut mover, &mut moved, &mut progress));
         progress.finish();
-        let text = format!("moved {} to {}", output::items_of(account.moved), self.destination.to.display());
+        let text = format!("moved {} to {}", output::items_of(moved.moved), self.destination.to.display());
         let left = if self.all && done.is_ok() { left(&client, &from)? } else { String::new() };
         let text = text + &left;
         // Not an io::Error outside: the reader that closed the pipe does not know what was moved.
-        let told = output::line(globals.json, text.as_bytes(), &account.object(&from, &to))
+        let printed = output::line(globals.json, text.as_bytes(), &object(&moved, &from, &to))
             .map_err(|error| anyhow!("{text}, which could not be printed: {error}"));
         done.map_err(|error| {
             let what = if error.is::<NoAnswer>() { "" } else { ", and then the database refused" };
-            error.context(format!("moved {}{what}", output::items_of(account.moved)))
+            error.context(format!("moved {}{what}", output::items_of(moved.moved)))
         })?;
         client.ask(mover.close(client.db(), &RetryPolicy::default())).context("moved, but a mark is left")?;
-        told?;
-        account.exit(&self.destination)
+        printed?;
+        self.exit(&moved)
     }
 
     /// How many there are to move.
@@ -100,20 +90,37 @@ impl Args {
         &self,
         client: &Client,
         mover: &mut Mover,
-        account: &mut Account,
+        moved: &mut MoveCounts,
         progress: &mut Progress,
     ) -> anyhow::Result<()> {
         let policy = RetryPolicy::default();
         loop {
-            let left = self.n.map_or(u64::MAX, |n| (n.get() as u64).saturating_sub(account.moved));
-            let Some(limit) = NonZeroUsize::new(usize::try_from(left).unwrap_or(usize::MAX)) else {
+            let left = self.n.map_or(usize::MAX, |n| n.get().saturating_sub(moved.moved));
+            let Some(limit) = NonZeroUsize::new(left) else {
                 return Ok(());
             };
             let Some(page) = client.answer(mover.page(client.db(), &policy, limit)).await?? else {
                 return Ok(());
             };
-            account.add(page);
-            progress.done(account.moved, 0);
+            add(moved, page);
+            progress.done(moved.moved as u64, 0);
+        }
+    }
+
+    fn exit(&self, counts: &MoveCounts) -> anyhow::Result<Exit> {
+        let to = self.destination.to.display();
+        match (counts.refused, counts.unreadable) {
+            (0, 0) => Ok(Exit::Done),
+            (refused, 0) => {
+                bail!("items not moved, since others have their unique keys in queue {to}: {refused}")
+            }
+            (0, unreadable) => {
+                bail!("dead letters not moved, since what is known of them cannot be read: {unreadable}")
+            }
+            (refused, unreadable) => bail!(
+                "items not moved: {refused}, since others have their unique keys in queue {to}; and {unreadable}, since what is known of \
+                 them cannot be read"
+            ),
         }
     }
 }
@@ -134,37 +141,18 @@ fn left(client: &Client, from: &Queue) -> anyhow::Result<String> {
     Ok(if there.is_empty() { String::new() } else { format!("; left: {}", there.join(", ")) })
 }
 
-impl Account {
-    fn add(&mut self, page: MoveCounts) {
-        self.moved += page.moved as u64;
-        self.refused += page.refused as u64;
-        self.unreadable += page.unreadable as u64;
-    }
+fn add(counts: &mut MoveCounts, page: MoveCounts) {
+    counts.moved += page.moved;
+    counts.refused += page.refused;
+    counts.unreadable += page.unreadable;
+}
 
-    fn object(&self, from: &Queue, to: &Queue) -> Value {
-        let mut object = Map::new();
-        output::insert_bytes(&mut object, "queue", from.name());
-        output::insert_bytes(&mut object, "to", to.name());
-        object.insert("moved".to_owned(), self.moved.into());
-        object.insert("refused".to_owned(), self.refused.into());
-        object.insert("unreadable".to_owned(), json!(self.unreadable));
-        Value::Object(object)
-    }
-
-    fn exit(&self, destination: &Destination) -> anyhow::Result<Exit> {
-        let to = destination.to.display();
-        match (self.refused, self.unreadable) {
-            (0, 0) => Ok(Exit::Done),
-            (refused, 0) => {
-                bail!("items not moved, since others have their unique keys in queue {to}: {refused}")
-            }
-            (0, unreadable) => {
-                bail!("dead letters not moved, since what is known of them cannot be read: {unreadable}")
-            }
-            (refused, unreadable) => bail!(
-                "items not moved: {refused}, since others have their unique keys in queue {to}; and {unreadable}, since what is known of \
-                 them cannot be read"
-            ),
-        }
-    }
+fn object(counts: &MoveCounts, from: &Queue, to: &Queue) -> Value {
+    let mut object = Map::new();
+    output::insert_bytes(&mut object, "queue", from.name());
+    output::insert_bytes(&mut object, "to", to.name());
+    object.insert("moved".to_owned(), counts.moved.into());
+    object.insert("refused".to_owned(), counts.refused.into());
+    object.insert("unreadable".to_owned(), counts.unreadable.into());
+    Value::Object(object)
 }

@@ -9,7 +9,7 @@ use anyhow::{anyhow, bail};
 use kvqueue_queue::{Item, ItemId};
 use serde_json::{Value, json};
 
-use crate::{exit::Exit, telemetry};
+use crate::{exit::Exit, telemetry, text::visible};
 
 pub(super) use crate::json::{about, counts, insert_bytes, item, time};
 
@@ -49,19 +49,14 @@ pub(super) fn items_of(number: impl std::fmt::Display) -> String {
     format!("{number} item{plural}")
 }
 
-/// The beginning of a text's first line, without control characters. `most` counts characters.
+/// The beginning of a text's first line, with hidden characters as codes. `most` counts characters of the text.
 pub(super) fn one_line(text: &str, most: usize) -> String {
     let line = text.lines().next().unwrap_or_default();
-    let mut short: String = line.chars().take(most).flat_map(shown).collect();
+    let mut short = visible(&line.chars().take(most).collect::<String>());
     if line.chars().count() > most {
         short.push('…');
     }
     short
-}
-
-/// A control character as its code.
-fn shown(c: char) -> Vec<char> {
-    if c.is_control() { c.escape_default().collect() } else { vec![c] }
 }
 
 /// Prints a message on stderr. A failure to print is ignored.
@@ -87,16 +82,16 @@ pub(super) struct Named {
     json: bool,
     all: usize,
     left: usize,
-    told: io::Result<()>,
+    printed: io::Result<()>,
 }
 
 impl Named {
     pub(super) fn new(what: &'static str, done: &'static str, json: bool) -> Self {
-        Self { what, done, json, all: 0, left: 0, told: Ok(()) }
+        Self { what, done, json, all: 0, left: 0, printed: Ok(()) }
     }
 
     /// Prints the result for an item; `why` is the reason if the item was refused.
-    pub(super) fn tell(&mut self, id: &ItemId, why: Option<&str>) {
+    pub(super) fn print(&mut self, id: &ItemId, why: Option<&str>) {
         self.all += 1;
         self.left += usize::from(why.is_some());
         let mut object = json!({ "id": id.to_string(), self.done: why.is_none() });
@@ -108,7 +103,7 @@ impl Named {
             }
         }
         let line = line(self.json, format!("{} {id}", self.done).as_bytes(), &object);
-        self.told = mem::replace(&mut self.told, Ok(())).and(line);
+        self.printed = mem::replace(&mut self.printed, Ok(())).and(line);
     }
 
     pub(super) fn exit(self) -> anyhow::Result<Exit> {
@@ -118,7 +113,7 @@ impl Named {
         }
         // Not an io::Error outside: the reader that closed the pipe does not know what was done.
         let items = items_of(all);
-        self.told
+        self.printed
             .map(|()| Exit::Done)
             .map_err(|error| anyhow!("{done} {items}, which could not be printed: {error}"))
     }

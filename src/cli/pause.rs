@@ -3,7 +3,6 @@
 use std::{ffi::OsString, os::unix::ffi::OsStrExt, time::Duration};
 
 use anyhow::bail;
-use foundationdb::Transaction;
 use kvqueue_queue::{Pause, Queue};
 use serde_json::{Value, json};
 
@@ -14,17 +13,13 @@ use super::{
     globals::Globals,
     output, status,
 };
-use crate::{
-    audit::{Action, Record},
-    consumer::clock,
-    exit::Exit,
-};
+use crate::{audit::Action, consumer::clock, exit::Exit, pause_change::PauseChange};
 
 /// Pause a queue: all daemons leave its items where they are, until it is resumed
 #[derive(Debug, clap::Args)]
 #[command(long_about = "Pause a queue: all daemons leave its items where they are, until it is resumed.\n\n\
-    Pushes go on. So does what is in hand: items that a handler has, or that wait for it, are handled and settled, and delayed items become ready \
-    at their time. The pause is kept in the database, and outlives daemons. `pop` takes items all the same. A queue that is paused already gets the new reason.")]
+    Pushes go on. Items that were fetched before are still handled and acknowledged. Scheduled items become ready when they are due. The pause is kept in the database, and outlives daemons. `pop` takes items all the same. A queue that is paused already \
+    gets the new reason.")]
 pub(super) struct PauseArgs {
     /// The queue
     #[arg(add = super::completions::queue())]
@@ -53,17 +48,9 @@ impl PauseArgs {
         self.at.only_with_here()?;
         let client = Client::open_or_create(globals)?;
         let queue = open(&client, &self.queue)?;
-        client.remark_if_absent(&queue)?;
+        client.note_if_absent(&queue)?;
         let pause = Pause { at: clock::now(), frozen: false, reason: self.reason.clone() };
-        let before = change(
-            &client,
-            &queue,
-            false,
-            |tr| queue.pause(tr, &pause),
-            |record| {
-                if pause.reason.is_empty() { record } else { record.with("reason", pause.reason.as_str()) }
-            },
-        )?;
+        let before = make(&client, &queue, &PauseChange::Pause(pause.clone()))?;
         if let Some(Pause { frozen: true, reason, .. }) = before {
             bail!("queue {:?} is frozen already: {}", self.queue.display(), why(&reason));
         }
@@ -86,27 +73,13 @@ fn open(client: &Client, name: &OsString) -> Result<Queue, UsageError> {
     Queue::new(client.prefix(), name.as_bytes()).map_err(|error| UsageError(error.to_string()))
 }
 
-/// Changes a pause, and returns the one before. Leaves the pause of a migration alone unless `also_frozen`.
-fn change(
-    client: &Client,
-    queue: &Queue,
-    also_frozen: bool,
-    write: impl Fn(&Transaction),
-    fill: impl FnOnce(Record) -> Record,
-) -> anyhow::Result<Option<Pause>> {
+/// Makes the change with its record, and returns the pause before.
+fn make(client: &Client, queue: &Queue, change: &PauseChange) -> anyhow::Result<Option<Pause>> {
     let (audit, record) = client.record()?;
-    let (audit, record) = (&audit, &fill(record.about(queue.name())));
-    client.transact(|tr| {
-        let write = &write;
-        async move {
-            let before = queue.paused(&tr).await;
-            let is_frozen = matches!(before, Ok(Some(Pause { frozen: true, .. })));
-            if also_frozen || !is_frozen {
-                write(&tr);
-                audit.write(&tr, record);
-            }
-            (tr, before)
-        }
+    let (audit, record) = (&audit, &change.audited(record.about(queue.name())));
+    client.transact(|tr| async move {
+        let before = change.write(&tr, queue, audit, record).await;
+        (tr, before)
     })
 }
 
@@ -153,20 +126,14 @@ impl ResumeArgs {
         let client = Client::open(globals)?;
         let queue = open(&client, &self.queue)?;
         let name = self.queue.display();
-        let before = change(
-            &client,
-            &queue,
-            self.frozen,
-            |tr| queue.resume(tr),
-            |record| record.with("frozen", self.frozen),
-        )?;
+        let before = make(&client, &queue, &PauseChange::Resume { also_frozen: self.frozen })?;
         if let Some(Pause { frozen: true, reason, .. }) = &before
             && !self.frozen
         {
             bail!("queue {name:?} is frozen: {}; to take its items all the same, add --frozen", why(reason));
         }
         if before.is_none() {
-            client.remark_if_absent(&queue)?;
+            client.note_if_absent(&queue)?;
         }
         let local = self.paused_locally(globals, &client);
         let text = match (&before, &local) {

@@ -12,7 +12,7 @@ use crate::{audit::Action, exit::Exit};
 #[command(
     long_about = "Compare a queue's counters with its items, and correct them. Counters go wrong where a program pushes without counting, or counts \
     items that it does not push; `len`, the page and the metrics show what the counters say. Producers and consumers may go on meanwhile.\n\n\
-    Items are counted in one transaction, which has five seconds: some ten million can be. If there are more, nothing is changed, and the exit code is 1."
+    Items are counted in one transaction, which has five seconds: about ten million items fit. If there are more, nothing is changed, and the exit code is 1."
 )]
 pub(super) struct Args {
     #[command(flatten)]

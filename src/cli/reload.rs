@@ -65,12 +65,12 @@ mod tests {
 
     #[test]
     fn reload_reports_changes_and_consumers_still_finishing() {
-        let told = |changed: &[&str], finishing: &[&str]| {
+        let printed = |changed: &[&str], finishing: &[&str]| {
             text(&json!({ "changed": changed, "finishing": finishing }))
         };
-        assert_eq!(told(&[], &[]), "reloaded; nothing has changed");
+        assert_eq!(printed(&[], &[]), "reloaded; nothing has changed");
         assert_eq!(
-            told(&["shutdown-timeout", "queues.a"], &[]),
+            printed(&["shutdown-timeout", "queues.a"], &[]),
             "reloaded; changed: shutdown-timeout, queues.a"
         );
         let left =
@@ -80,7 +80,7 @@ mod tests {
         queue a is removed and has 2 items, which this daemon does not process any more
         ");
         assert!(
-            told(&["queues.a"], &["a"]).ends_with("\nitems are still finished under earlier settings: a")
+            printed(&["queues.a"], &["a"]).ends_with("\nitems are still finished under earlier settings: a")
         );
     }
 }

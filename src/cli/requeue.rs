@@ -26,8 +26,8 @@ use crate::{audit::Action, config::QueueConfig, consumer::clock::version_history
 #[command(
     long_about = "Make items ready now, each at its own place: waiting ones (scheduled or retrying) before their time, dead letters with all their attempts \
     before them. Items are named by their ids, or all of a state are meant; several states may be given.\n\n\
-    With --expired, items are given back whose lease has expired, with the attempt spent, as daemons do at their next look. What a \
-    living daemon is running is left to it: leases that are past their deadline are watched for their length."
+    With --expired, items are given back whose lease has expired, with the attempt spent, as daemons do at their next look. Items that a \
+    running daemon has are not touched: leases that are past their deadline are watched for their length."
 )]
 #[command(override_usage = "kvqueue requeue [OPTIONS] <QUEUE> <ID>...\n       \
     kvqueue requeue [OPTIONS] <QUEUE> [--dead] [--waiting] [--expired]")]
@@ -51,17 +51,17 @@ pub(super) struct Args {
 
 /// The result for all items of some states.
 #[derive(Default)]
-struct Account {
+struct RequeueCounts {
     requeued: usize,
     refused: usize,
     unreadable: usize,
-    /// Items whose lease ran out on their last attempt.
+    /// Items whose lease expired on their last attempt.
     died: usize,
 }
 
 /// The result for an item that was named.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum Effect {
     Requeued,
     Refused,
     Ready,
@@ -69,7 +69,7 @@ enum Fate {
     Unknown,
 }
 
-impl Fate {
+impl Effect {
     fn why(self) -> Option<&'static str> {
         match self {
             Self::Requeued => None,
@@ -98,31 +98,31 @@ impl Args {
             let record = record.about(queue.name()).with("waiting", self.waiting).with("dead", self.dead);
             record.with("expired", self.expired)
         })?;
-        let mut account = Account::default();
+        let mut counts = RequeueCounts::default();
         if self.expired {
-            account.add_swept(give_back(&client, &queue, &self.target.settings(&client))?);
+            counts.add_swept(give_back(&client, &queue, &self.target.settings(&client))?);
         }
         if self.waiting {
             let done = hasten(&client, &queue, None)?;
-            account.requeued += done.moved;
-            account.unreadable += done.unreadable;
+            counts.requeued += done.moved;
+            counts.unreadable += done.unreadable;
         }
         if self.dead {
             let policy = RetryPolicy::default();
             let done = client.ask_partly(queue.retry_all_dead(client.db(), &policy))?;
-            account.requeued += done.moved;
-            account.refused += done.refused;
-            account.unreadable += done.unreadable;
+            counts.requeued += done.moved;
+            counts.refused += done.refused;
+            counts.unreadable += done.unreadable;
         }
-        account.tell(&queue, globals.json)
+        counts.print(&queue, globals.json)
     }
 
     /// Each by itself: if one cannot be requeued, the others are all the same.
     fn some(&self, client: &Client, queue: &Queue, json: bool) -> anyhow::Result<Exit> {
-        let fates = fates(client, queue, &self.ids)?;
+        let effects = effects(client, queue, &self.ids)?;
         let mut named = Named::new("items", "requeued", json);
         for id in &self.ids {
-            named.tell(id, fates.get(id).copied().unwrap_or(Fate::Unknown).why());
+            named.print(id, effects.get(id).copied().unwrap_or(Effect::Unknown).why());
         }
         named.exit()
     }
@@ -137,38 +137,38 @@ const WORTH_A_WORD: Duration = Duration::from_secs(2);
 
 const REFUSED: &str = "the database refused; some of them may be done";
 
-fn fates(client: &Client, queue: &Queue, ids: &[ItemId]) -> anyhow::Result<BTreeMap<ItemId, Fate>> {
+fn effects(client: &Client, queue: &Queue, ids: &[ItemId]) -> anyhow::Result<BTreeMap<ItemId, Effect>> {
     let policy = RetryPolicy::default();
-    let (mut fates, mut others) = (BTreeMap::new(), BTreeSet::new());
+    let (mut effects, mut others) = (BTreeMap::new(), BTreeSet::new());
     for id in ids.iter().collect::<BTreeSet<_>>() {
-        let fate = client.ask_partly(queue.retry_dead(client.db(), &policy, id))?;
-        match fate {
-            DeadLetterEffect::Moved => drop(fates.insert(id.clone(), Fate::Requeued)),
-            DeadLetterEffect::Refused => drop(fates.insert(id.clone(), Fate::Refused)),
+        let effect = client.ask_partly(queue.retry_dead(client.db(), &policy, id))?;
+        match effect {
+            DeadLetterEffect::Moved => drop(effects.insert(id.clone(), Effect::Requeued)),
+            DeadLetterEffect::Refused => drop(effects.insert(id.clone(), Effect::Refused)),
             DeadLetterEffect::Gone => drop(others.insert(id.clone())),
         }
     }
     if others.is_empty() {
-        return Ok(fates);
+        return Ok(effects);
     }
     let hastened = hasten(client, queue, Some(&others))?.ids;
     for id in others {
-        let fate = if hastened.contains(&id) {
-            Fate::Requeued
+        let effect = if hastened.contains(&id) {
+            Effect::Requeued
         } else {
             let found = client.transact(|tr| async {
                 let found = queue.view_item(&tr, &id).await;
                 (tr, found)
             })?;
             match found.map(|found| found.state) {
-                Some(ItemState::Ready) => Fate::Ready,
-                Some(ItemState::Running) => Fate::Running,
-                _ => Fate::Unknown,
+                Some(ItemState::Ready) => Effect::Ready,
+                Some(ItemState::Running) => Effect::Running,
+                _ => Effect::Unknown,
             }
         };
-        fates.insert(id, fate);
+        effects.insert(id, effect);
     }
-    Ok(fates)
+    Ok(effects)
 }
 
 fn hasten(
@@ -180,9 +180,9 @@ fn hasten(
     client.ask_partly(queue.requeue_scheduled(client.db(), &policy, wanted))
 }
 
-/// Does what a daemon's sweeper does about leases that have run out. Where another sweeper is at it, that one does it.
+/// Does what a daemon's sweeper does about leases that have expired. Where another sweeper is at it, that one does it.
 ///
-/// Versions may have jumped, so it watches leases that seem to have run out for their length: if nobody extends them, their holders
+/// Versions may have jumped, so it watches leases that seem to have expired for their length: if nobody extends them, their holders
 /// are gone.
 fn give_back(client: &Client, queue: &Queue, settings: &QueueConfig) -> anyhow::Result<SweepCounts> {
     let rules = sweep::rules(settings);
@@ -190,7 +190,7 @@ fn give_back(client: &Client, queue: &Queue, settings: &QueueConfig) -> anyhow::
     let retry = RetryRules { base: Duration::ZERO, ..rules.retry };
     let rules = rules.with_lease(Duration::ZERO).with_policy(RetryPolicy::default()).with_retry(retry);
     let mut sweeper = Sweeper::new(queue.clone(), version_history());
-    let (mut moved, mut told) = (SweepCounts::default(), false);
+    let (mut moved, mut is_noted) = (SweepCounts::default(), false);
     client.wait(async {
         loop {
             // In 1970 no scheduled item is due.
@@ -203,7 +203,7 @@ fn give_back(client: &Client, queue: &Queue, settings: &QueueConfig) -> anyhow::
                 return Ok(moved);
             }
             if swept.moved.is_nothing() {
-                if swept.next >= WORTH_A_WORD && !std::mem::replace(&mut told, true) {
+                if swept.next >= WORTH_A_WORD && !std::mem::replace(&mut is_noted, true) {
                     output::note(format_args!(
                         "kvqueue: waiting to see whether daemons extend leases that are past their deadline: {}, {} s or more",
                         swept.doubtful,
@@ -216,13 +216,13 @@ fn give_back(client: &Client, queue: &Queue, settings: &QueueConfig) -> anyhow::
     })
 }
 
-impl Account {
+impl RequeueCounts {
     fn add_swept(&mut self, moved: SweepCounts) {
         self.requeued += moved.returned;
         self.died += moved.dead;
     }
 
-    fn tell(&self, queue: &Queue, json: bool) -> anyhow::Result<Exit> {
+    fn print(&self, queue: &Queue, json: bool) -> anyhow::Result<Exit> {
         let mut object = output::about(queue.name(), "requeued", self.requeued);
         object["refused"] = json!(self.refused);
         object["unreadable"] = json!(self.unreadable);

@@ -22,7 +22,7 @@ use crate::{
 #[command(
     long_about = "Run the daemon: process the configured queues, or the one that options describe.\n\n\
     With --queue only that queue is processed; other options override what the configuration says about it. TERM or \
-    INT lets the handlers at work finish, for as long as `shutdown-timeout` says, and gives other items back; a second one ends the \
+    INT lets the running handlers finish, for as long as `shutdown-timeout` says, and gives other items back; a second one ends the \
     daemon at once. HUP makes it reload its configuration, USR1 makes it log its state.\n\n\
     With --until-empty it ends when nothing is left to be done: nothing is ready, nothing is running, in this daemon or \
     another, and nothing waits for its time, such as items that are to be tried again. It waits for a paused queue."
@@ -31,13 +31,13 @@ pub(super) struct Args {
     /// Only this queue
     #[arg(long, add = super::completions::queue())]
     queue: Option<String>,
-    /// The handler of the items: log, stdout, exec, or one that this program adds
+    /// The handler of the items: log, stdout, exec, http, pull, or one that this program adds
     #[arg(long, requires = "queue")]
     handler: Option<String>,
     /// The number of consumers
     #[arg(long, value_name = "N", requires = "queue", value_parser = values::items, allow_negative_numbers = true)]
     consumers: Option<NonZeroUsize>,
-    /// Items per take
+    /// The most items of one fetch
     #[arg(short, requires = "queue", value_parser = values::items, allow_negative_numbers = true)]
     k: Option<NonZeroUsize>,
     /// Stop when nothing is left to be done

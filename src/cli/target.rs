@@ -22,7 +22,7 @@ pub(super) struct Target {
 }
 
 // Each option has the heading: a heading for all of them would also be that of the command's own options.
-const HEADING: &str = "The queue's layout, where the configuration does not say it";
+const HEADING: &str = "Layout of the queue (default: as configured)";
 
 /// How the items are laid out.
 #[derive(Debug, clap::Args)]
@@ -42,14 +42,14 @@ impl Target {
     /// For a command that adds items, and so makes the queue if it is not there.
     pub(super) fn open(&self, client: &Client) -> anyhow::Result<Queue> {
         let queue = to_add(client, &self.queue, &self.layout, "--")?;
-        client.remark_if_new(&queue)?;
+        client.note_if_new(&queue)?;
         Ok(queue)
     }
 
     /// For a command that looks at the queue. If there is none, stderr says so.
     pub(super) fn find(&self, client: &Client) -> anyhow::Result<Queue> {
         let queue = open(client, &self.queue, &self.layout, "--")?;
-        client.remark_if_absent(&queue)?;
+        client.note_if_absent(&queue)?;
         client.check_kind(&queue)?;
         Ok(queue)
     }
@@ -57,8 +57,8 @@ impl Target {
     /// For a command that acts on what the queue has. It is an error if there is none.
     pub(super) fn find_there(&self, client: &Client) -> anyhow::Result<Queue> {
         let queue = open(client, &self.queue, &self.layout, "--")?;
-        if let Some(remark) = client.remark(&queue)? {
-            bail!(remark);
+        if let Some(note) = client.note(&queue)? {
+            bail!(note);
         }
         client.check_kind(&queue)?;
         Ok(queue)

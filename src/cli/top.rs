@@ -102,9 +102,9 @@ fn screen(figures: &Figures, error: Option<&str>, width: usize, height: usize) -
         Some(error) => vec![Line::new(format!("{error}; the last known status:"), Mood::Bad)],
         None => status::about(figures, clock::now()),
     };
-    let Table { head, mut rows, mut remarks } = Table::new(&figures.queues, width);
-    remarks.truncate(height / 4);
-    let room = height.saturating_sub(lines.len() + remarks.len() + 4).max(1);
+    let Table { head, mut rows, mut notes } = Table::new(&figures.queues, width);
+    notes.truncate(height / 4);
+    let room = height.saturating_sub(lines.len() + notes.len() + 4).max(1);
     let omitted = rows.len().saturating_sub(room);
     rows.truncate(room);
     lines.extend([Line::default(), head]);
@@ -112,7 +112,7 @@ fn screen(figures: &Figures, error: Option<&str>, width: usize, height: usize) -
     if omitted > 0 {
         lines.push(Line::new(format!("{omitted} more; kvqueue status shows all queues"), Mood::Quiet));
     }
-    lines.append(&mut remarks);
+    lines.append(&mut notes);
     lines
 }
 

@@ -100,13 +100,18 @@ pub mod duration {
         /// The seconds of a day.
         const DAY: u64 = 24 * 3_600;
 
+        /// Renders `value` in whole days if it has only such.
+        pub(crate) fn format(value: Duration) -> String {
+            let days = value.as_secs() / DAY;
+            if days == 0 || value != Duration::from_secs(days * DAY) {
+                return super::format(value);
+            }
+            format!("{days}d")
+        }
+
         /// Writes it as [`deserialize`] reads it.
         pub(crate) fn serialize<S: Serializer>(value: &Duration, out: S) -> Result<S::Ok, S::Error> {
-            let days = value.as_secs() / DAY;
-            if days == 0 || *value != Duration::from_secs(days * DAY) {
-                return super::serialize(value, out);
-            }
-            out.serialize_str(&format!("{days}d"))
+            out.serialize_str(&format(*value))
         }
     }
 

@@ -133,8 +133,8 @@ impl Http {
             return Err(ConfigError::value("http.max-body", value, problem, fix));
         }
         if !CONNECTIONS.contains(&self.max_connections) {
-            let fix = format!("set it to {} or more, and at most {}", CONNECTIONS.start(), CONNECTIONS.end());
-            let problem = "that is not a sensible number of connections";
+            let problem = format!("it must be {} to {}", CONNECTIONS.start(), CONNECTIONS.end());
+            let fix = "change it, or leave the key out for 256";
             return Err(ConfigError::value("http.max-connections", self.max_connections, problem, fix));
         }
         self.origins.iter().enumerate().try_for_each(|(index, origin)| validate_origin(index, origin))
@@ -200,7 +200,7 @@ fn validate_origin(index: usize, origin: &str) -> Result<(), ConfigError> {
     Err(ConfigError::value(
         format!("http.origins[{index}]"),
         format_args!("{origin:?}"),
-        "that is no origin",
+        "this is not an origin",
         fix,
     ))
 }

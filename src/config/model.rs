@@ -84,7 +84,7 @@ impl Config {
 
     pub(super) fn validate_audit(&self) -> Result<(), ConfigError> {
         let [shortest, longest] = AUDIT_RETENTION;
-        let value = format_args!("{:?}", duration::format(self.audit_retention)).to_string();
+        let value = format_args!("{:?}", duration::days::format(self.audit_retention)).to_string();
         let wrong = |problem, fix| Err(ConfigError::value("audit-retention", &value, problem, fix));
         match self.audit_retention {
             time if time < shortest => {
@@ -183,7 +183,7 @@ mod tests {
         insta::assert_snapshot!(problem("database = ''"), @r#"database = "": no database is named; write embedded:DIRECTORY or the path of a cluster file"#);
         insta::assert_snapshot!(problem("database = 'embedded:'"), @r#"database = "embedded:": no directory is named; write embedded:DIRECTORY or the path of a cluster file"#);
         insta::assert_snapshot!(problem("audit-retention = '23h'"), @r#"audit-retention = "23h": nobody could read what was done yesterday; set it to "1d" or more"#);
-        insta::assert_snapshot!(problem("audit-retention = '3651d'"), @r#"audit-retention = "87624h": that is longer than ten years; set it to "3650d" or less"#);
+        insta::assert_snapshot!(problem("audit-retention = '3651d'"), @r#"audit-retention = "3651d": that is longer than ten years; set it to "3650d" or less"#);
         insta::assert_snapshot!(problem("log.level = 'loud'"), @r#"log.level = "loud": "loud" is not a level; use error, warn, info, debug or trace, alone or by target as in "info,kvqueue::actors=debug""#);
         insta::assert_snapshot!(problem("log.level = 'info,'"), @r#"log.level = "info,": "" is not a level; use error, warn, info, debug or trace, alone or by target as in "info,kvqueue::actors=debug""#);
         insta::assert_snapshot!(problem("http.listen = '0.0.0.0:7420'"), @r#"http.listen = "0.0.0.0:7420": tokens would be sent to it unencrypted; set http.tls-certificate and http.tls-key; or http.allow-plaintext = true if a proxy or a tunnel encrypts the connections"#);
@@ -194,9 +194,9 @@ mod tests {
         insta::assert_snapshot!(problem("http.listen = 'unix:s'\nhttp.tls-certificate = 'c'\nhttp.tls-key = 'k'"), @r#"http.tls-certificate = "c": a Unix socket does not use TLS; remove http.tls-certificate and http.tls-key, or set http.listen to an IP address"#);
         insta::assert_snapshot!(problem("http.max-body = '17MiB'"), @r#"http.max-body = "17MiB": that is too much to hold; write a size of up to "16MiB", or leave the key out"#);
         insta::assert_snapshot!(problem("http.max-body = '0B'"), @r#"http.max-body = "0B": nothing could be pushed; write a size of up to "16MiB", or leave the key out"#);
-        insta::assert_snapshot!(problem("http.max-connections = 2"), @r#"http.max-connections = 2: that is not a sensible number of connections; set it to 8 or more, and at most 10000"#);
-        insta::assert_snapshot!(problem("http.origins = ['https://a.example/x']"), @r#"http.origins[0] = "https://a.example/x": that is no origin; write it as browsers send it, as in "https://queues.example": lower case, without a path"#);
-        insta::assert_snapshot!(problem(&queue("consumers = []")), @"queues.emails.consumers = []: nothing would work the queue off; add a group such as { k = 10, count = 1 }, or leave the key out");
+        insta::assert_snapshot!(problem("http.max-connections = 2"), @r#"http.max-connections = 2: it must be 8 to 10000; change it, or leave the key out for 256"#);
+        insta::assert_snapshot!(problem("http.origins = ['https://a.example/x']"), @r#"http.origins[0] = "https://a.example/x": this is not an origin; write it as browsers send it, as in "https://queues.example": lower case, without a path"#);
+        insta::assert_snapshot!(problem(&queue("consumers = []")), @"queues.emails.consumers = []: no consumer would process the queue; add a group such as { k = 10, count = 1 }, or leave the key out");
         insta::assert_snapshot!(problem(&queue("consumers = [ { k = 0 } ]")), @"queues.emails.consumers[0].k = 0: a consumer has to take at least one item at a time; set it to 1 or more");
         insta::assert_snapshot!(problem(&queue("consumers = [ { k = 1000000 } ]")), @"queues.emails.consumers[0].k = 1000000: one transaction takes at most 10000 items; lower it");
         insta::assert_snapshot!(problem(&queue("consumers = [ { count = 0 } ]")), @"queues.emails.consumers[0].count = 0: the group has no consumers; set it to 1 or more, or remove the group");
@@ -209,7 +209,7 @@ mod tests {
         insta::assert_snapshot!(problem(&queue("delivery = 'at-most-once'\nhandler-timeout = '1m'")), @r#"queues.emails.handler-timeout = "1m": an item may take longer than a stop waits (shutdown-timeout = "30s"), so with at-most-once delivery a stop would lose it; raise shutdown-timeout or lower the timeout"#);
         insta::assert_snapshot!(problem(&queue("values = 'tuple'")), @r#"queues.emails.values = "tuple": the values of a fifo are raw; leave the key out, or set kind to "recipe" or "priority""#);
         insta::assert_snapshot!(problem(&queue("kind = 'recipe'\nend = 'max'")), @r#"queues.emails.end = "max": only a priority queue can be processed from either end; leave the key out, or set kind to "priority""#);
-        insta::assert_snapshot!(problem(&queue("lease = '999ms'")), @r#"queues.emails.lease = "999ms": it could run out while a commit is slow; set it to "1s" or more"#);
+        insta::assert_snapshot!(problem(&queue("lease = '999ms'")), @r#"queues.emails.lease = "999ms": it could expire while a commit is slow; set it to "1s" or more"#);
         insta::assert_snapshot!(problem(&queue("lease = '25h'")), @r#"queues.emails.lease = "25h": the items of a daemon that died would wait as long; set it to "24h" or less; it is extended for as long as a handler takes"#);
         insta::assert_snapshot!(problem(&queue("max-payload = '0B'")), @r#"queues.emails.max-payload = "0B": nothing could be pushed; write a size such as "8MiB", or leave the key out"#);
         insta::assert_snapshot!(problem(&queue("max-payload = '10MB'")), @r#"queues.emails.max-payload = "10MB": an item has to fit into one transaction of FoundationDB; set it to "9MB" or less"#);

@@ -236,7 +236,7 @@ impl QueueConfig {
 
     fn validate_lease(&self, key: String) -> Result<(), ConfigError> {
         if self.lease < MIN_LEASE {
-            let problem = "it could run out while a commit is slow";
+            let problem = "it could expire while a commit is slow";
             let fix = format!("set it to {:?} or more", duration::format(MIN_LEASE));
             return Err(ConfigError::value(key, quoted(self.lease), problem, fix));
         }
@@ -302,7 +302,7 @@ fn validate_consumers(groups: &[ConsumerGroup], key: &str) -> Result<(), ConfigE
     let total = groups.iter().map(|group| group.count).sum::<usize>();
     if total == 0 {
         let fix = "add a group such as { k = 10, count = 1 }, or leave the key out";
-        return Err(ConfigError::value(key, "[]", "nothing would work the queue off", fix));
+        return Err(ConfigError::value(key, "[]", "no consumer would process the queue", fix));
     }
     if total > MAX_CONSUMERS {
         let problem = format!("a process may hold {MAX_CONSUMERS} consumers of one queue");

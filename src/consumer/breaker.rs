@@ -37,7 +37,7 @@ pub(crate) struct Breaker {
 #[derive(Debug, Default)]
 struct State {
     open: Option<Open>,
-    /// The handler of the queue's settings in force; none before [`Breaker::reset`].
+    /// The handler of the queue's active settings; none before [`Breaker::reset`].
     newest: Option<Tried>,
     /// How often the settings have changed.
     resets: u64,
@@ -232,7 +232,7 @@ impl Breaker {
         tried
     }
 
-    /// The handler of the settings in force. Items that have left the queue wait for it if their own cannot work.
+    /// The handler of the active settings. Items that have left the queue wait for it if their own cannot work.
     pub(crate) fn newest(&self) -> Option<Tried> {
         self.lock().newest.clone()
     }

@@ -96,7 +96,7 @@ impl AppState {
         self.tasks.spawn_on(task, &self.runtime)
     }
 
-    /// The configuration in force.
+    /// The active configuration.
     pub(super) fn config(&self) -> Arc<Config> {
         self.daemon.config.borrow().clone()
     }

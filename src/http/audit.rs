@@ -13,7 +13,7 @@ use super::{
 };
 use crate::audit::{AuditStore, Cursor, Filter, Record};
 
-/// The most records of a page, and how many if nothing is said.
+/// The range of `limit`, the most records of a page, and its default.
 const PAGE: [usize; 2] = [1, 1_000];
 const SOME: usize = 100;
 
@@ -38,7 +38,7 @@ impl ApiRequest {
         }
     }
 
-    /// Stores the record of a change that takes several transactions, or none, before the first of them.
+    /// Stores the record before a change that needs several transactions, or that is not in the database.
     pub(super) async fn store(&self, record: Record) -> Result<(), ApiError> {
         let (audit, record) = (&self.app.audit(), &record);
         self.app

@@ -65,8 +65,8 @@ pub(super) async fn purge(request: ApiRequest) -> Answer {
     told(&id, queue.purge_dead(&request.app.daemon.db, &POLICY, &id).await?)
 }
 
-fn told(id: &ItemId, fate: DeadLetterEffect) -> Answer {
-    match fate {
+fn told(id: &ItemId, effect: DeadLetterEffect) -> Answer {
+    match effect {
         DeadLetterEffect::Moved => Ok(HttpResponse::Ok().json(json!({ "id": id.to_string() }))),
         DeadLetterEffect::Gone => Err(gone(id)),
         DeadLetterEffect::Refused => Err(unique_taken(id)),

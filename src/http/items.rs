@@ -109,8 +109,8 @@ pub(super) async fn requeue(request: ApiRequest) -> Answer {
     told(&id, queue.requeue_item(&request.app.daemon.db, &POLICY, &id).await?)
 }
 
-fn told(id: &ItemId, fate: ItemEffect) -> Answer {
-    match fate {
+fn told(id: &ItemId, effect: ItemEffect) -> Answer {
+    match effect {
         ItemEffect::Done => Ok(HttpResponse::Ok().json(json!({ "id": id.to_string() }))),
         ItemEffect::Gone => Err(gone(id)),
         ItemEffect::Refused => Err(unique_taken(id)),

@@ -50,7 +50,7 @@ fn file(path: &Path) -> io::Result<(u64, u64)> {
 }
 
 impl Listener {
-    /// Listens; `None` if the configuration wants no HTTP, or has no wish and the default cannot be had.
+    /// Listens; `None` if the configuration wants no HTTP, or is `auto` and the default address is in use.
     pub(super) fn open(listen: &Listen) -> io::Result<Option<Self>> {
         match listen {
             Listen::Off => Ok(None),

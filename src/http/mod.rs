@@ -6,9 +6,22 @@
 //!
 //! # Bounds
 //!
-//! Connections: `http.max-connections`; those beyond wait in the system's queue. A head has to come within 5 s and a body within 10, a
-//! connection may be silent for 15 s, or leave an answer unread for 20. Bodies have `http.max-body` bytes each and 64 MiB together. At most 16 requests are at the database at
-//! a time, for up to 5 s each; an answer takes at most 36 s.
+//! | what | limit | where |
+//! |---|---|---|
+//! | connections; more wait in the system's queue | `http.max-connections` | `config/http.rs` |
+//! | time for a request's head | 5 s | `server::HEAD` |
+//! | time for its body | 10 s | `body::PATIENCE` |
+//! | time without a request on a connection | 15 s | `server::SILENCE` |
+//! | time in which a client reads nothing of an answer | 20 s | `server::UNREAD` |
+//! | a body | `http.max-body`, or 64 KiB for short requests | `api_request` |
+//! | all bodies together | 64 MiB | `body::HELD` |
+//! | requests at the database, except those of the next two lines | 16 | `app_state::AT_THE_DATABASE` |
+//! | pushes of one item, fetches for workers, and looks whether another daemon's queue is paused | connections | |
+//! | changes of leases by workers | 64 | `pull/pullers.rs` |
+//! | acknowledgements in one transaction | 64 | `pull/acknowledging.rs` |
+//! | time at the database of one operation | 5 s, and 1 s until it is given up | `database` |
+//! | time until an answer begins, after its client is known | 36 s | `deadlines::REQUEST` |
+//! | the same of `lease` and `acknowledge`, which wait for items | 96 s | `pull::LONGEST_WAIT` and `deadlines::REQUEST` |
 
 mod api_request;
 mod app_state;

@@ -10,7 +10,9 @@ use super::{
     frozen,
     status::no_queue,
 };
-use crate::{audit::this_daemon, consumer::clock, control::CommandError, status::Phase};
+use crate::{
+    audit::this_daemon, consumer::clock, control::CommandError, pause_change::PauseChange, status::Phase,
+};
 
 /// The body of a pause.
 #[derive(Debug, Default, Deserialize)]
@@ -33,8 +35,8 @@ pub(super) async fn pause(mut request: ApiRequest) -> Answer {
     if local {
         return pause_locally(&request, true).await;
     }
-    let record = Pause { at: clock::now(), frozen: false, reason };
-    change(&request, &queue, Some(&record)).await
+    let pause = Pause { at: clock::now(), frozen: false, reason };
+    change(&request, &queue, PauseChange::Pause(pause)).await
 }
 
 /// `DELETE /api/v1/queues/{queue}/pause`
@@ -43,38 +45,23 @@ pub(super) async fn resume(request: ApiRequest) -> Answer {
     if request.query.flag("local")? {
         return pause_locally(&request, false).await;
     }
-    change(&request, &queue, None).await
+    change(&request, &queue, PauseChange::Resume { also_frozen: false }).await
 }
 
 /// Writes or clears the record, unless the queue is frozen.
-async fn change(request: &ApiRequest, queue: &Queue, pause: Option<&Pause>) -> Answer {
-    let record = request.record();
-    let record = match pause {
-        Some(Pause { reason, .. }) if !reason.is_empty() => record.with("reason", reason.as_str()),
-        _ => record,
-    };
-    let (audit, record) = (&request.app.audit(), &record);
-    let frozen = request
+async fn change(request: &ApiRequest, queue: &Queue, change: PauseChange) -> Answer {
+    let (audit, record) = (&request.app.audit(), &change.audited(request.record()));
+    let change = &change;
+    let before = request
         .app
         .transact(|tr| async move {
-            let found = match queue.paused(&tr).await {
-                Ok(found) => found.filter(|found| found.frozen),
-                Err(error) => return (tr, Err(error)),
-            };
-            match (&found, pause) {
-                (Some(_), _) => {}
-                (None, Some(pause)) => queue.pause(&tr, pause),
-                (None, None) => queue.resume(&tr),
-            }
-            if found.is_none() {
-                audit.write(&tr, record);
-            }
-            (tr, Ok(found))
+            let before = change.write(&tr, queue, audit, record).await;
+            (tr, before)
         })
         .await?;
-    match frozen {
-        None => Ok(HttpResponse::NoContent().finish()),
-        Some(pause) => Err(frozen::failure(&pause)),
+    match before {
+        Some(pause) if !change.is_allowed(Some(&pause)) => Err(frozen::failure(&pause)),
+        _ => Ok(HttpResponse::NoContent().finish()),
     }
 }
 

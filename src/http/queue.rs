@@ -116,8 +116,7 @@ pub(super) async fn move_items(mut request: ApiRequest) -> Answer {
         return Err(ApiError::Bad(problem.to_owned()));
     }
     request.caller.check(Scope::Admin, Some(&to))?;
-    let (how_many, number) = limit.map_or(("all", json!(true)), |limit| ("limit", json!(limit)));
-    let record = request.record().with_name("to", to.as_bytes()).with(how_many, number).with("dead", dead);
+    let record = request.record().with_move(to.as_bytes(), limit, dead);
     let (from, to) = (request.unfrozen_queue().await?, request.unfrozen(&to).await?);
     let from = if all { from.in_order_for(&to) } else { from };
     let what = if dead { Movable::Dead } else { Movable::Ready };

@@ -52,33 +52,26 @@ impl Route {
     }
 }
 
+/// A route without a query and a record, whose answer may take as long as most.
+const fn route(method: Method, path: &'static str, access: Access, handler: Handler) -> Route {
+    Route { method, path, access, query: &[], time_limit: REQUEST, audit: None, handler }
+}
+
 const fn open(path: &'static str, handler: Handler) -> Route {
-    Route {
-        method: Method::GET,
-        path,
-        access: Access::Open,
-        query: &[],
-        time_limit: REQUEST,
-        audit: None,
-        handler,
-    }
+    route(Method::GET, path, Access::Open, handler)
 }
 
 /// A route of browsers that sign in.
 const fn browser(method: Method, path: &'static str, handler: Handler) -> Route {
-    Route { method, path, access: Access::AnyToken, query: &[], time_limit: REQUEST, audit: None, handler }
+    route(method, path, Access::AnyToken, handler)
 }
 
+// Fields are assigned below, since a constant function cannot drop the rest of a route that it takes apart.
+
 const fn get(path: &'static str, query: &'static [&'static str], handler: Handler) -> Route {
-    Route {
-        method: Method::GET,
-        path,
-        access: Access::Scope(Scope::Read),
-        query,
-        time_limit: REQUEST,
-        audit: None,
-        handler,
-    }
+    let mut route = route(Method::GET, path, Access::Scope(Scope::Read), handler);
+    route.query = query;
+    route
 }
 
 /// A route of operators that changes something, and leaves a record of this action.
@@ -89,33 +82,29 @@ const fn change(
     query: &'static [&'static str],
     handler: Handler,
 ) -> Route {
-    let access = Access::Scope(Scope::Admin);
-    Route { method, path, access, query, time_limit: REQUEST, audit: Some(audit), handler }
+    let mut route = route(method, path, Access::Scope(Scope::Admin), handler);
+    route.query = query;
+    route.audit = Some(audit);
+    route
 }
 
 /// A route that operators alone may read.
 const fn operators(path: &'static str, query: &'static [&'static str], handler: Handler) -> Route {
-    let access = Access::Scope(Scope::Admin);
-    Route { method: Method::GET, path, access, query, time_limit: REQUEST, audit: None, handler }
+    let mut route = route(Method::GET, path, Access::Scope(Scope::Admin), handler);
+    route.query = query;
+    route
 }
 
 /// A route of programs that put items in.
 const fn push(path: &'static str, handler: Handler) -> Route {
-    Route {
-        method: Method::POST,
-        path,
-        access: Access::Scope(Scope::Push),
-        query: &[],
-        time_limit: REQUEST,
-        audit: None,
-        handler,
-    }
+    route(Method::POST, path, Access::Scope(Scope::Push), handler)
 }
 
 /// A route of workers.
 const fn work(path: &'static str, time_limit: Duration, handler: Handler) -> Route {
-    let access = Access::Scope(Scope::Work);
-    Route { method: Method::POST, path, access, query: &[], time_limit, audit: None, handler }
+    let mut route = route(Method::POST, path, Access::Scope(Scope::Work), handler);
+    route.time_limit = time_limit;
+    route
 }
 
 /// Every route.

@@ -177,7 +177,7 @@ async fn by_token(headers: &HeaderMap, app: &Arc<AppState>) -> Result<Caller, Ap
         (None, None) => return Ok(Caller::Anyone),
     };
     let Ok(_place) = app.waiting.try_acquire() else {
-        return Err(ApiError::Busy("too many clients do not know the secret"));
+        return Err(ApiError::Busy("too many requests with a wrong token are waiting"));
     };
     // After the second pause, file and tokens were read after the request arrived: a new secret is known now.
     for pause in [Duration::ZERO, WRONG_SECRET] {

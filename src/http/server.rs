@@ -53,7 +53,7 @@ const LAST_ANSWERS: u64 = 2;
 pub enum HttpError {
     /// The address cannot be had.
     #[error(
-        "cannot listen on {listen}, where another kvqueue may run: `kvqueue status` with its configuration tells; set http.listen to another address, or to \"off\""
+        "cannot listen on {listen}: another kvqueue may use the address (`kvqueue status` shows it); set http.listen to another address, or to \"off\""
     )]
     Listen {
         /// The address.
@@ -122,7 +122,7 @@ pub(crate) fn start(http: &Http, daemon: DaemonHandle) -> Result<Option<Server>,
             run(listener, tls, connections, app, &tell, stopped);
         })
         .map_err(HttpError::Thread)?;
-    // A thread that ends without a word has panicked, and that was logged.
+    // A thread that ends without a message has panicked, and that was logged.
     let started = started.recv().unwrap_or_else(|_| Err(io::Error::other("it ended at once")));
     started.map_err(HttpError::Thread)?;
     tracing::info!(event = "listening", address, tls = is_tls, "listening for HTTP");

@@ -85,7 +85,7 @@ pub(super) async fn sign_in(request: ApiRequest) -> Answer {
 
 /// `DELETE /sign-in`
 pub(super) async fn sign_out(request: ApiRequest) -> Answer {
-    let cookie = request.app.session_key().over(request.is_secure());
+    let cookie = request.app.session_key().expired(request.is_secure());
     Ok(HttpResponse::NoContent().cookie(cookie).finish())
 }
 

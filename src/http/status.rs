@@ -1,5 +1,4 @@
-//! What the status shows. Only who wants to know of all queues asks the database; but for each the stats poller looks, if it has not looked a
-//! moment ago.
+//! What the status shows. Only `?all=true` reads the database here. Every request asks the stats poller for fresh figures.
 
 use std::time::Duration;
 

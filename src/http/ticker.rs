@@ -11,13 +11,14 @@ use tokio::{
 
 use crate::status::DaemonStatus;
 
-/// So far apart are two events at least...
+/// The shortest time between two events.
 const LEAST: Duration = Duration::from_millis(500);
 
-/// ...and at most: what consumers are at, and for how long, changes without a word. It also tells a client that the daemon lives.
+/// The longest time between two events. The durations in the status grow without a change that wakes the viewers, and an event also
+/// shows a client that the daemon is alive.
 const MOST: Duration = Duration::from_secs(2);
 
-/// Holds the newest event. Who is slow misses those before.
+/// Holds the newest event. A slow client misses older events.
 #[derive(Debug)]
 pub(super) struct Ticker {
     newest: watch::Sender<Bytes>,
@@ -30,7 +31,7 @@ impl Default for Ticker {
 }
 
 impl Ticker {
-    /// Those from now on.
+    /// Receives events from now on.
     pub(super) fn events(&self) -> watch::Receiver<Bytes> {
         self.newest.subscribe()
     }

@@ -67,7 +67,7 @@ impl TokenCache {
             known.refresh_unless_it_just_failed(app).await?;
         }
         let now = clock::now();
-        let found = known.by_id.get(id).filter(|token| is(token) && !token.is_over(now)).cloned();
+        let found = known.by_id.get(id).filter(|token| is(token) && !token.is_expired(now)).cloned();
         if found.is_some() && known.stored.get(id).is_none_or(|at| at.elapsed() >= USE_STORED_EVERY) {
             known.stored.insert(id.to_owned(), Instant::now());
             note_use(app, id.to_owned());

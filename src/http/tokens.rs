@@ -32,48 +32,39 @@ pub(super) async fn list(request: ApiRequest) -> Answer {
     Ok(HttpResponse::Ok().json(json!({ "tokens": tokens.iter().map(shown).collect::<Vec<Value>>() })))
 }
 
-/// The longest life of a token that ends, in seconds: a hundred years.
-const LONGEST: u64 = 100 * 365 * 24 * 3_600;
-
 /// The token that is to be made.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct New {
     name: String,
     scopes: BTreeSet<Scope>,
-    /// All queues if nothing is said.
+    /// Default: all queues.
     queues: Option<Vec<QueuePattern>>,
-    /// When it ends, in seconds from now; never if nothing is said.
+    /// When it expires, in seconds from now. Default: it does not expire.
     #[serde(default, deserialize_with = "whole")]
     expires_in: Option<u64>,
 }
 
 impl New {
-    fn with_time(self) -> Result<NewToken, ApiError> {
+    fn with_time(self) -> NewToken {
         let Self { name, scopes, queues, expires_in } = self;
-        if expires_in.is_some_and(|seconds| seconds > LONGEST) {
-            return Err(ApiError::Bad(format!("expires_in is at most {LONGEST} seconds, a hundred years")));
-        }
         let millis = |seconds| u64::try_from(Duration::from_secs(seconds).as_millis()).unwrap_or(u64::MAX);
         let expires_at = expires_in.map(|seconds| clock::now().saturating_add(millis(seconds)));
         let queues = queues.unwrap_or_else(|| vec![QueuePattern::all()]);
-        Ok(NewToken { name, scopes, queues, expires_at })
+        NewToken { name, scopes, queues, expires_at }
     }
 }
 
 /// `POST /api/v1/tokens`
 pub(super) async fn create(mut request: ApiRequest) -> Answer {
-    let new = request.json::<New>().await?.with_time()?;
+    let new = request.json::<New>().await?.with_time();
     let (text, token) = new.issue(clock::now()).map_err(ApiError::Bad)?;
     let (audit, made) = (&request.app.audit(), &token.audited(request.record()));
     let (store, record) = (&request.app.token_store(), &token);
     let created = request
         .app
         .transact(|tr| async move {
-            let created = store.create(&tr, record).await;
-            if matches!(created, Ok(Created::Done)) {
-                audit.write(&tr, made);
-            }
+            let created = store.create(&tr, record, audit, made).await;
             (tr, created)
         })
         .await?;
@@ -103,10 +94,7 @@ pub(super) async fn revoke(request: ApiRequest) -> Answer {
     let revoked = request
         .app
         .transact(|tr| async move {
-            let revoked = store.revoke(&tr, name).await;
-            if matches!(revoked, Ok(true)) {
-                audit.write(&tr, record);
-            }
+            let revoked = store.revoke(&tr, name, audit, record).await;
             (tr, revoked)
         })
         .await?;

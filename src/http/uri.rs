@@ -35,7 +35,7 @@ impl Query {
             let name = form_decoded(name)?;
             let Some(known) = allowed.iter().find(|known| **known == name) else {
                 let known = if allowed.is_empty() { "none".to_owned() } else { allowed.join(", ") };
-                return Err(ApiError::Bad(format!("there is no parameter {name:?} here, but {known}")));
+                return Err(ApiError::Bad(format!("unknown parameter {name:?}; allowed: {known}")));
             };
             if query.0.insert(known, form_decoded(value)?).is_some() {
                 return Err(ApiError::Bad(format!("parameter {known} is given twice")));
@@ -53,7 +53,7 @@ impl Query {
     pub(super) fn number(&self, name: &str, range: [usize; 2], default: usize) -> Result<usize, ApiError> {
         let Some(text) = self.text(name) else { return Ok(default) };
         let [least, most] = range;
-        // No sign, no empty text: what `parse` takes, but for a plus.
+        // `parse` also accepts a plus sign.
         let number = text.parse().ok().filter(|_| !text.starts_with('+'));
         number.filter(|number| (least..=most).contains(number)).ok_or_else(|| {
             ApiError::Bad(format!("parameter {name} is {text:?}, not a whole number from {least} to {most}"))
@@ -118,7 +118,7 @@ mod tests {
     fn errors_of_a_query_name_the_parameter() {
         let wrong = |text| Query::read(text, &["limit", "after"]).unwrap_err().to_string();
         assert_eq!(wrong("limit=1&limit=2"), "parameter limit is given twice");
-        assert_eq!(wrong("n=1"), "there is no parameter \"n\" here, but limit, after");
+        assert_eq!(wrong("n=1"), "unknown parameter \"n\"; allowed: limit, after");
         assert_eq!(wrong("limit=%f"), "the query has a % without two hexadecimal digits behind it");
         assert_eq!(wrong("limit=%ff"), "the query is not UTF-8");
         let query = Query::read("&limit=007&after=a+b%2b", &["limit", "after"]).unwrap();

@@ -251,14 +251,14 @@ pub(crate) const CATALOGUE: &[Metric] = &[
         name: "kvqueue_config_last_reload_timestamp_seconds",
         kind: Gauge,
         labels: &[],
-        help: "When the configuration in force was read, in seconds since 1970",
+        help: "When the active configuration was read, in seconds since 1970",
         figures: Computed(computed::loaded),
     },
     Metric {
         name: "kvqueue_config_refused",
         kind: Gauge,
         labels: &[],
-        help: "1 while the last configuration that was read is not in force because it was refused",
+        help: "1 while the last configuration that was read is not active because it was refused",
         figures: Computed(computed::refused),
     },
     Metric {

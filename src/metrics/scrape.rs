@@ -88,7 +88,7 @@ impl Scrape {
         }
     }
 
-    /// The queues of the configuration in force.
+    /// The queues of the active configuration.
     pub(super) fn configured(&self) -> impl Iterator<Item = &QueueJson> {
         self.snapshot.queues.iter()
     }

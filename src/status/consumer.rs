@@ -72,7 +72,7 @@ pub(crate) struct Activity {
     /// When the handler was done with all its items: the rest of this state is up to the consumer.
     pub(crate) handled: Option<Instant>,
     /// The heartbeat of the lease keeper of the handler's items; gone when the lease is.
-    pub(crate) holder: Weak<Heartbeat>,
+    pub(crate) lease_keeper: Weak<Heartbeat>,
     /// Why its last fetch failed, until one succeeds.
     pub(crate) fetch_error: Option<String>,
 }
@@ -85,7 +85,7 @@ impl Activity {
             called: None,
             items: None,
             handled: None,
-            holder: Weak::new(),
+            lease_keeper: Weak::new(),
             fetch_error: None,
         }
     }
@@ -108,13 +108,13 @@ impl ConsumerStatus {
     }
 
     /// Notes that a fetch failed, for this reason.
-    pub(crate) fn take_failed(&self, error: String) {
+    pub(crate) fn fetch_failed(&self, error: String) {
         self.lock().fetch_error = Some(error);
     }
 
     /// Notes the heartbeat of the lease keeper of the handler's items.
-    pub(crate) fn held_by(&self, holder: Weak<Heartbeat>) {
-        self.lock().holder = holder;
+    pub(crate) fn set_lease_keeper(&self, heartbeat: Weak<Heartbeat>) {
+        self.lock().lease_keeper = heartbeat;
     }
 
     /// Notes that the handler is called for these items.

@@ -275,9 +275,9 @@ impl DaemonStatus {
             let reason = entry.outage()?.reason;
             Some(format!("the handler of queue {name:?} cannot work: {reason}"))
         };
-        let takes = take_errors(&inner).into_iter();
-        let takes = takes.map(|(queue, error)| format!("takes from queue {queue:?} fail: {error}"));
-        refused.into_iter().chain(inner.queues.iter().filter_map(outage)).chain(takes).collect()
+        let fetches = fetch_errors(&inner).into_iter();
+        let fetches = fetches.map(|(queue, error)| format!("fetches from queue {queue:?} fail: {error}"));
+        refused.into_iter().chain(inner.queues.iter().filter_map(outage)).chain(fetches).collect()
     }
 
     /// Wakes the viewers: something has changed that the status only refers to, such as a pause.
@@ -312,14 +312,14 @@ impl DaemonStatus {
         let inner = self.lock();
         let consumers: Vec<_> =
             inner.consumers.values().map(|status| consumer(status, &inner.pause_states)).collect();
-        let mut crews = HashMap::<&str, usize>::new();
-        consumers.iter().for_each(|it| *crews.entry(&it.queue).or_default() += 1);
-        let crew = |name: &str| crews.get(name).copied().unwrap_or_default();
-        let mut take_errors = take_errors(&inner);
+        let mut by_queue = HashMap::<&str, usize>::new();
+        consumers.iter().for_each(|it| *by_queue.entry(&it.queue).or_default() += 1);
+        let consumers_of = |name: &str| by_queue.get(name).copied().unwrap_or_default();
+        let mut fetch_errors = fetch_errors(&inner);
         let queues = inner.queues.iter();
         let queues = queues.map(|(name, entry)| QueueJson {
             workers: workers.remove(name).unwrap_or_default(),
-            ..entry.view(name, crew(name), take_errors.remove(name))
+            ..entry.view(name, consumers_of(name), fetch_errors.remove(name))
         });
         let queues = queues.collect();
         Snapshot {
@@ -353,7 +353,7 @@ fn breaker(breakers: &mut BTreeMap<Arc<str>, Arc<Breaker>>, queue: &Arc<str>) ->
 }
 
 /// Why fetches fail, by their queues.
-fn take_errors(inner: &Inner) -> BTreeMap<Arc<str>, String> {
+fn fetch_errors(inner: &Inner) -> BTreeMap<Arc<str>, String> {
     let failing = |status: &Arc<ConsumerStatus>| Some((status.queue.clone(), status.activity().fetch_error?));
     inner.consumers.values().filter_map(failing).collect()
 }

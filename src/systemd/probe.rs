@@ -74,7 +74,8 @@ impl Probe {
         consumers: u64,
         now: Instant,
     ) -> Observation {
-        let Activity { state, since, called, handled, holder, items: _, fetch_error: _ } = status.activity();
+        let Activity { state, since, called, handled, lease_keeper, items: _, fetch_error: _ } =
+            status.activity();
         let age = |at: Instant| now.saturating_duration_since(at);
         let fetches = runtime.fetches.count();
         let seen = self.states.entry(status.id).or_insert(Seen { since, fetches });
@@ -97,7 +98,7 @@ impl Probe {
             consumers,
             called: called.map(age),
             handled: handled.map(age),
-            held: holder.upgrade().map(|beat| age(beat.last())),
+            held: lease_keeper.upgrade().map(|beat| age(beat.last())),
             lease: runtime.lease,
             poll_interval: runtime.poll_interval,
             timeout: runtime.tried.handling.limit(runtime.timeout),

@@ -282,7 +282,7 @@ fn doctor_asks_the_running_daemon() {
     let alone = looked();
     assert!(alone.len() == 1 && alone[0].0 == "note", "{alone:?}");
     assert!(
-        alone[0].1.starts_with(&format!("none answers at unix:{}: ", db.file("http.sock").display())),
+        alone[0].1.starts_with(&format!("no daemon answers at unix:{}: ", db.file("http.sock").display())),
         "{alone:?}"
     );
 
@@ -290,7 +290,7 @@ fn doctor_asks_the_running_daemon() {
     let well = looked();
     assert!(well.len() == 1 && well[0].0 == "fine", "{well:?}");
     let process = format!(
-        "the one at unix:{}, process {}, version ",
+        "the daemon at unix:{}, process {}, version ",
         db.file("http.sock").display(),
         served.daemon.pid()
     );

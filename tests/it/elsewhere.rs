@@ -208,8 +208,10 @@ fn status_does_not_show_another_database() {
     told.failed(69);
     assert!(ask(&other, &["top"]).failed(69).contains(&uses));
     let told = ask(&other, &["doctor"]).ok();
-    let noted =
-        format!("daemon    note     the one at {listen} uses the database {}, not {}; ", db.url, other.url);
+    let noted = format!(
+        "daemon    note     the daemon at {listen} uses the database {}, not {}; ",
+        db.url, other.url
+    );
     assert!(told.contains(&noted) && !told.contains("is ready"), "{told}");
     for words in [["status"], ["top"]] {
         assert!(ask(&db, &words).ok().contains("\ntheirs "));

@@ -92,7 +92,7 @@ fn a_daemon_reports_items_of_another_kind_everywhere() {
         wait_until("it warns of it", || {
             let warnings = warnings(&served);
             let warning = warnings[0].as_str().unwrap_or_default();
-            warning.contains("takes from queue \"q\" fail: ") && warning.contains(&why)
+            warning.contains("fetches from queue \"q\" fail: ") && warning.contains(&why)
         });
         let queue = served.at.get("/api/v1/status").is(200)["queues"][0].clone();
         assert!(queue["fetch_error"].as_str().is_some_and(|error| error.contains(&why)), "{queue}");

@@ -1,6 +1,6 @@
 //! `kvqueue demo`: the KvQueue tutorial, live, through the daemon's own supervisor, consumers and queue layer.
 
-mod account;
+mod report;
 
 use std::{
     num::NonZeroUsize,
@@ -14,7 +14,7 @@ use futures::future::try_join_all;
 use kvqueue_queue::{Queue, RetryPolicy, Session, retry};
 use tokio::time::{sleep, timeout};
 
-use self::account::{Ledger, Report};
+use self::report::{Recorder, Report};
 use super::globals::Globals;
 use crate::{
     actors::{self, ConsumerContext, ConsumerSpec, SupervisorHandle},
@@ -42,9 +42,9 @@ impl Args {
         let url = format!("embedded:{}", directory.path().display());
         let store = Store::open(&url)?;
         let pool = daemon::handler_pool().context("cannot start the handlers' threads")?;
-        let ledger = Ledger::new();
+        let recorder = Recorder::new();
         let shared = ConsumerContext::new(pool.handle().clone(), None, DaemonStatus::new(&url));
-        let report = actors::run(run(&store, &shared, &ledger))?;
+        let report = actors::run(run(&store, &shared, &recorder))?;
         pool.shutdown_background();
         report.print(globals.json)?;
         Ok(if report.is_clean() { Exit::Done } else { Exit::Failed })
@@ -79,9 +79,9 @@ const LOOK: Duration = Duration::from_millis(2);
 /// Far more than it takes anywhere.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-async fn run(store: &Store, shared: &Arc<ConsumerContext>, ledger: &Ledger) -> anyhow::Result<Report> {
+async fn run(store: &Store, shared: &Arc<ConsumerContext>, recorder: &Recorder) -> anyhow::Result<Report> {
     let queue = Queue::new(b"", QUEUE.as_bytes())?;
-    let runtime = runtime(store, shared, ledger)?;
+    let runtime = runtime(store, shared, recorder)?;
     let (supervisor, mut exits) = actors::supervise(shared.clone());
     let mut consumers = Vec::new();
     for k in EARLY {
@@ -106,11 +106,11 @@ async fn run(store: &Store, shared: &Arc<ConsumerContext>, ledger: &Ledger) -> a
     // Items that are lost show in the report, when patience has run out.
     let all = consumers.len();
     let done = async {
-        ledger.until(|page| page.items() >= ITEMS).await;
+        recorder.until(|consumed| consumed.items() >= ITEMS).await;
         idle(shared, all).await;
     };
     let _ = timeout(PATIENCE, done).await;
-    let page = ledger.page().clone();
+    let consumed = recorder.consumed().clone();
     let total_time = started.elapsed();
     for (consumer, _) in &consumers {
         supervisor.stop(*consumer).await.map_err(|end| anyhow!("no consumer can be stopped: {end:?}"))?;
@@ -118,17 +118,17 @@ async fn run(store: &Store, shared: &Arc<ConsumerContext>, ledger: &Ledger) -> a
     supervisor.drain();
     timeout(PATIENCE, exits.next()).await.map_err(|_| anyhow!("the consumers do not stop"))?;
     let left = delete(&store.db, &queue).await?;
-    Ok(Report { consumers, page, left, push_time, total_time })
+    Ok(Report { consumers, consumed, left, push_time, total_time })
 }
 
 fn runtime(
     store: &Store,
     shared: &ConsumerContext,
-    ledger: &Ledger,
+    recorder: &Recorder,
 ) -> Result<Arc<QueueRuntime>, ConfigError> {
     // Long enough that every fetch is due to a push.
     let config = QueueConfig { lease: PATIENCE, poll_interval: PATIENCE, ..QueueConfig::new("demo") };
-    let handler = AnyHandler::Each(Arc::new(ledger.clone()));
+    let handler = AnyHandler::Each(Arc::new(recorder.clone()));
     let configured = ConfiguredQueue::new("", QUEUE, &config, handler)?;
     let named = configured.named(&store.db, shared);
     // Nobody else knows this database, so nobody can pause the queue.

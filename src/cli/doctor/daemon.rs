@@ -55,11 +55,11 @@ pub(super) fn look(
 fn silent(error: &anyhow::Error, at: &str, findings: &mut Findings) {
     match error.downcast_ref() {
         Some(AskError::Nobody { error, .. }) => {
-            findings.note(ABOUT, format!("none answers at {at}: {error}"), START);
+            findings.note(ABOUT, format!("no daemon answers at {at}: {error}"), START);
         }
         Some(AskError::Silent { silence, .. }) => findings.note(
             ABOUT,
-            format!("the one at {at} has said nothing for {}", rough(*silence)),
+            format!("the daemon at {at} has not answered for {}", rough(*silence)),
             "its log may say why; if it is stuck, restart it, as with systemctl restart kvqueue",
         ),
         Some(AskError::Foreign { user, .. }) => findings.problem(
@@ -69,20 +69,23 @@ fn silent(error: &anyhow::Error, at: &str, findings: &mut Findings) {
         ),
         Some(AskError::Garbled { problem, .. }) => findings.note(
             ABOUT,
-            format!("what answers at {at} is no kvqueue, or was cut off: {problem}"),
+            format!("the answer at {at} is not that of a kvqueue, or was cut off: {problem}"),
             "look what listens there; http.listen gives the daemon another address",
         ),
         Some(AskError::Refused { message, fix, .. }) => {
-            let text = format!("the one at {at} does not say how it is: {}", fitting(message, LONGEST_TEXT));
+            let text = format!(
+                "cannot read the status of the daemon at {at}: {}",
+                fitting(message, LONGEST_TEXT)
+            );
             findings.note(ABOUT, text, fitting(fix, LONGEST_TEXT));
         }
         Some(AskError::Elsewhere { theirs, ours, .. }) => findings.note(
             ABOUT,
-            format!("the one at {at} uses the database {theirs}, not {ours}"),
+            format!("the daemon at {at} uses the database {theirs}, not {ours}"),
             "give doctor the configuration of the daemon that is meant, and http.listen an address of its own",
         ),
         None => {
-            findings.note(ABOUT, format!("the one at {at}: {error:#}"), "restart it with this version");
+            findings.note(ABOUT, format!("the daemon at {at}: {error:#}"), "restart it with this version");
         }
     }
 }
@@ -90,7 +93,7 @@ fn silent(error: &anyhow::Error, at: &str, findings: &mut Findings) {
 /// The findings from the status of a daemon.
 fn judge(figures: &Figures, at: &str, findings: &mut Findings) {
     let Figures { pid, version, not_ready, .. } = figures;
-    let who = format!("the one at {at}, process {pid}, version {}", fitting(version, 20));
+    let who = format!("the daemon at {at}, process {pid}, version {}", fitting(version, 20));
     if not_ready.is_empty() {
         findings.fine(ABOUT, format!("{who}, is ready"));
     } else {
@@ -100,7 +103,7 @@ fn judge(figures: &Figures, at: &str, findings: &mut Findings) {
     }
     if let Some(refused) = &figures.config.refused {
         let text = format!("it has not taken up its configuration: {}", fitting(refused, LONGEST_TEXT));
-        findings.note(ABOUT, text, "mend it, and then: kvqueue reload");
+        findings.note(ABOUT, text, "correct it, and then: kvqueue reload");
     }
     for it in &figures.queues {
         let name = fitting(&it.queue, LONGEST_NAME);
@@ -109,11 +112,11 @@ fn judge(figures: &Figures, at: &str, findings: &mut Findings) {
                 "the handler of queue \"{name}\" cannot work: {}",
                 fitting(&unavailable.reason, LONGEST_TEXT)
             );
-            let advice = "mend it, as the daemon's user finds it, with its directory and PATH; the daemon goes on trying, and the items wait";
+            let advice = "check the command as the daemon's user, in its working directory and with its PATH; the daemon goes on trying, and the items wait";
             findings.problem(ABOUT, text, advice);
         }
         if let Some(error) = &it.fetch_error {
-            let text = format!("takes from queue \"{name}\" fail: {}", fitting(error, LONGEST_TEXT));
+            let text = format!("fetches from queue \"{name}\" fail: {}", fitting(error, LONGEST_TEXT));
             findings.problem(ABOUT, text, "the daemon goes on trying; its log says more");
         }
     }
@@ -167,7 +170,7 @@ mod tests {
     #[test]
     fn a_working_daemon_is_reported_as_fine() {
         let figures = json!({ "pid": 7, "version": "1.2.3", "database": { "url": "embedded:/data" }, "queues": [{ "queue": "a" }] });
-        insta::assert_snapshot!(judged(&figures), @"daemon    fine     the one at 127.0.0.1:7420, process 7, version 1.2.3, is ready");
+        insta::assert_snapshot!(judged(&figures), @"daemon    fine     the daemon at 127.0.0.1:7420, process 7, version 1.2.3, is ready");
     }
 
     #[test]
@@ -182,8 +185,8 @@ mod tests {
             "config": { "refused": "shutdown-timeout = 0: too short" }, "queues": queues,
         });
         insta::assert_snapshot!(judged(&figures), @r"
-        daemon    note     the one at 127.0.0.1:7420, process 7, version 1.2.3, is not ready: the database does not answer; it is stopping; kvqueue status says more, and so do its messages
-        daemon    note     it has not taken up its configuration: shutdown-timeout = 0: too short; mend it, and then: kvqueue reload
+        daemon    note     the daemon at 127.0.0.1:7420, process 7, version 1.2.3, is not ready: the database does not answer; it is stopping; kvqueue status says more, and so do its messages
+        daemon    note     it has not taken up its configuration: shutdown-timeout = 0: too short; correct it, and then: kvqueue reload
         daemon    note     paused: a, b, c, d, e\u{1b}[2J and 1 more; kvqueue resume QUEUE has a queue's items taken again
         daemon    note     paused for this daemon alone: b; kvqueue resume --local QUEUE has it take a queue's items again
         ");
@@ -200,9 +203,9 @@ mod tests {
         judge(&status::read(&figures).unwrap(), "127.0.0.1:7420", &mut findings);
         assert!(!findings.are_healthy());
         insta::assert_snapshot!(findings.lines(), @r#"
-        daemon    fine     the one at 127.0.0.1:7420, process 7, version 1.2.3, is ready
-        daemon    PROBLEM  the handler of queue "mails" cannot work: its command cannot be started: no\u{1b}[2J; mend it, as the daemon's user finds it, with its directory and PATH; the daemon goes on trying, and the items wait
-        daemon    PROBLEM  takes from queue "bills" fail: transaction too old; the daemon goes on trying; its log says more
+        daemon    fine     the daemon at 127.0.0.1:7420, process 7, version 1.2.3, is ready
+        daemon    PROBLEM  the handler of queue "mails" cannot work: its command cannot be started: no\u{1b}[2J; check the command as the daemon's user, in its working directory and with its PATH; the daemon goes on trying, and the items wait
+        daemon    PROBLEM  fetches from queue "bills" fail: transaction too old; the daemon goes on trying; its log says more
         "#);
     }
 
@@ -254,12 +257,12 @@ mod tests {
         errors.iter().for_each(|error| silent(error, &at(), &mut findings));
         assert!(findings.are_healthy());
         insta::assert_snapshot!(findings.lines(), @r"
-        daemon    note     none answers at 127.0.0.1:7420: connection refused; start it if it should run, as with systemctl start kvqueue
-        daemon    note     the one at 127.0.0.1:7420 has said nothing for 15 s; its log may say why; if it is stuck, restart it, as with systemctl restart kvqueue
-        daemon    note     what answers at 127.0.0.1:7420 is no kvqueue, or was cut off: the answer is not HTTP; look what listens there; http.listen gives the daemon another address
-        daemon    note     the one at 127.0.0.1:7420 uses the database embedded:/other, not embedded:/data; give doctor the configuration of the daemon that is meant, and http.listen an address of its own
-        daemon    note     the one at 127.0.0.1:7420 does not say how it is: a secret is needed; send it
-        daemon    note     the one at 127.0.0.1:7420: the daemon's figures cannot be read; restart it with this version
+        daemon    note     no daemon answers at 127.0.0.1:7420: connection refused; start it if it should run, as with systemctl start kvqueue
+        daemon    note     the daemon at 127.0.0.1:7420 has not answered for 15 s; its log may say why; if it is stuck, restart it, as with systemctl restart kvqueue
+        daemon    note     the answer at 127.0.0.1:7420 is not that of a kvqueue, or was cut off: the answer is not HTTP; look what listens there; http.listen gives the daemon another address
+        daemon    note     the daemon at 127.0.0.1:7420 uses the database embedded:/other, not embedded:/data; give doctor the configuration of the daemon that is meant, and http.listen an address of its own
+        daemon    note     cannot read the status of the daemon at 127.0.0.1:7420: a secret is needed; send it
+        daemon    note     the daemon at 127.0.0.1:7420: the daemon's figures cannot be read; restart it with this version
         ");
     }
 }

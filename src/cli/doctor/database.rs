@@ -60,15 +60,15 @@ pub(super) fn look(config: &Config, deadline: Deadline, findings: &mut Findings)
         rows.show(key, value);
         pauses.show(prefix, key);
     });
-    let tells_of = |about| report.findings.iter().any(|finding| finding.about == about);
+    let is_about = |about| report.findings.iter().any(|finding| finding.about == about);
     let (is_read, is_used) =
-        (tells_of("rows"), tells_of("pages") && !tells_of("host") && !tells_of("structure"));
+        (is_about("rows"), is_about("pages") && !is_about("host") && !is_about("structure"));
     for finding in report.findings {
         findings.add(finding.into());
     }
     clock::directory(&directory, findings);
     if is_read {
-        Counters::of_rows(&rows, config).tell(findings);
+        Counters::of_rows(&rows, config).add_to(findings);
     } else if is_used {
         // As a guest of the process that holds it.
         match Store::open_within(&config.database, Patience::new(Some(deadline.left(PATIENCE)))) {
@@ -93,7 +93,7 @@ fn paused(runtime: &runtime::Runtime, db: &Database, config: &Config, deadline: 
     found.ok().and_then(Result::ok).unwrap_or_default()
 }
 
-/// Of a database that is used. That it does not answer is said elsewhere.
+/// Of a database that is used. Another finding says that it does not answer.
 fn counters(
     runtime: &runtime::Runtime,
     db: &Database,
@@ -104,7 +104,7 @@ fn counters(
     let patience = deadline.left(PATIENCE);
     let found = runtime.block_on(async { timeout(2 * patience, Counters::of(db, config, patience)).await });
     if let Ok(Ok(found)) = found {
-        found.tell(findings);
+        found.add_to(findings);
     } else {
         let why = found.map_or_else(
             |_| "the database does not answer in time".to_owned(),

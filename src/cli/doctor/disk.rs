@@ -14,7 +14,7 @@ const ABOUT: &str = "disk";
 const ADVICE: &str = "kvqueue status shows the figures";
 
 /// Looks at it. A daemon that has answered knows more: what is reusable in the database's file, and whether pushes are refused.
-pub(super) fn look(config: &Config, told: Option<Figures>, findings: &mut Findings) {
+pub(super) fn look(config: &Config, daemon: Option<Figures>, findings: &mut Findings) {
     let Some(directory) = fdb_embedded::embedded_directory(&config.database) else { return };
     if let Some(problem) = limit_beyond_disk(config) {
         findings.problem(ABOUT, problem, "see kvqueue config show");
@@ -23,7 +23,7 @@ pub(super) fn look(config: &Config, told: Option<Figures>, findings: &mut Findin
     if let Some(problem) = known.as_ref().ok().and_then(|space| space.origin.problem(&directory)) {
         findings.problem(ABOUT, problem, ADVICE);
     }
-    if let Some(space) = told.and_then(|figures| figures.database.space) {
+    if let Some(space) = daemon.and_then(|figures| figures.database.space) {
         return match &space.pushes_refused {
             Some(why) => {
                 findings.problem(

@@ -43,7 +43,7 @@ impl Deadline {
 /// An embedded directory that no process holds is read through: every page's checksum, its structure, every row. Nobody
 /// can open it meanwhile. A directory in use is checked from outside. For a cluster it reports whether it answers, what
 /// runs there, and how its clock goes. A daemon is asked over HTTP whether it is ready, and whether its handlers and
-/// takes work; that none answers is no problem. Of a systemd unit, whether it fits the configuration. Exits with 1 if
+/// fetches work; that no daemon answers is not a problem. Of a systemd unit, whether it fits the configuration. Exits with 1 if
 /// something has to be done.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -75,10 +75,10 @@ impl Args {
             findings.print(globals.json)?;
             pauses = database::look(&config, deadline, &mut findings)?;
         }
-        let told = daemon::look(globals, &config, deadline, &mut findings);
-        pauses.tell(told.as_ref(), &mut findings);
+        let answer = daemon::look(globals, &config, deadline, &mut findings);
+        pauses.add_to(answer.as_ref(), &mut findings);
         if config.validate_database().is_ok() {
-            disk::look(&config, told, &mut findings);
+            disk::look(&config, answer, &mut findings);
         }
         unit::look(self.unit.as_deref(), globals.config(), config.shutdown_timeout, &mut findings);
         findings.print(globals.json)?;

@@ -99,7 +99,7 @@ impl Counters {
         }
     }
 
-    pub(super) fn tell(self, findings: &mut Findings) {
+    pub(super) fn add_to(self, findings: &mut Findings) {
         let wrong: Vec<_> = self.compared.iter().filter(|(_, found)| !found.is_right()).collect();
         for (name, found) in wrong.iter().take(NAMED) {
             let text = format!("queue \"{name}\": {}", differences(found));
@@ -205,13 +205,15 @@ impl Pauses {
     }
 
     /// Adds a note about paused queues that the daemon has not reported.
-    pub(super) fn tell(self, told: Option<&Figures>, findings: &mut Findings) {
+    pub(super) fn add_to(self, daemon: Option<&Figures>, findings: &mut Findings) {
         let names = self.0.iter().map(|name| String::from_utf8_lossy(name));
-        let is_told = |name: &str| {
-            told.is_some_and(|told| told.queues.iter().any(|it| it.queue == *name && it.paused.is_some()))
+        let is_reported = |name: &str| {
+            daemon.is_some_and(|figures| {
+                figures.queues.iter().any(|it| it.queue == *name && it.paused.is_some())
+            })
         };
         let names: Vec<_> =
-            names.filter(|name| !is_told(name)).map(|name| fitting(&name, LONGEST_NAME)).collect();
+            names.filter(|name| !is_reported(name)).map(|name| fitting(&name, LONGEST_NAME)).collect();
         if !names.is_empty() {
             let text = format!("paused, or frozen by a migration: {}", listed(&names));
             findings.note(

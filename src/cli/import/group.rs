@@ -37,7 +37,7 @@ pub(super) struct Groups<'a, R> {
     damage: Option<Damage>,
 }
 
-/// Makes sure that a queue can hold an item; what is wrong with it, if it cannot.
+/// Makes sure that a queue can hold an item. The error is the reason why it cannot.
 pub(super) fn fit(record: Record, queue: &Queue, max_payload: usize) -> Result<Record, String> {
     let mut record = record;
     if !matches!(queue.kind(), Kind::Priority(..)) {

@@ -13,7 +13,7 @@ use anyhow::{Context, anyhow};
 use kvqueue_queue::Queue;
 use serde_json::Value;
 
-use self::{group::Groups, store::Account};
+use self::{group::Groups, store::ImportCounts};
 use super::{
     client::Client,
     globals::Globals,
@@ -31,7 +31,7 @@ use crate::exit::Exit;
     long_about = "Add the items of an export to a queue, with their attempts, failures and attributes: ready ones, delayed ones, and dead letters. \
     They get new ids, in the order of the file.\n\n\
     An import that was interrupted may be repeated, and so may one that was not: items that are already in are not added again, as long as the \
-    queue remembers them (idempotency-window). With --again it does.\n\n\
+    queue remembers them (idempotency-window). --again adds them a second time.\n\n\
     A file is looked through first, and if a line is damaged nothing is imported; what comes through a pipe goes in as far as it is whole. \
     Either way the exit code is 65, as it is where items stay out because others have their unique keys."
 )]
@@ -57,7 +57,7 @@ struct Import<'a> {
     partial: bool,
     /// Makes the names of groups others than before.
     again: bool,
-    account: Account,
+    counts: ImportCounts,
     progress: Progress,
 }
 
@@ -74,7 +74,7 @@ impl Args {
             max_payload: self.target.max_payload(&client),
             partial: self.partial,
             again: self.again,
-            account: Account::default(),
+            counts: ImportCounts::default(),
             progress: Progress::new(globals, "imported", Size::Bytes(size)),
         };
         if size.is_some()
@@ -89,15 +89,15 @@ impl Args {
         client.store(|record| record.about(queue.name()).with("input", input).with("again", self.again))?;
         let done = import.run(self.reader()?, globals.quiet);
         import.progress.finish();
-        let Import { account, .. } = import;
-        let told = self.tell(&account, &queue, globals.json);
+        let Import { counts, .. } = import;
+        let printed = self.print(&counts, &queue, globals.json);
         let damage = match done {
             Ok(()) => None,
             Err(Problem::Damage(damage)) => Some(damage.of_the_data()?),
             Err(Problem::Database(error)) => return Err(error),
         };
-        told?;
-        Ok(self.exit(damage.as_ref(), &account))
+        printed?;
+        Ok(self.exit(damage.as_ref(), &counts))
     }
 
     /// How long a file is that can be read twice.
@@ -115,21 +115,21 @@ impl Args {
         Ok((Box::new(BufReader::new(file)), name))
     }
 
-    fn tell(&self, account: &Account, queue: &Queue, json: bool) -> anyhow::Result<()> {
-        let text = account.text();
-        let object: Value = account.object(queue.name());
+    fn print(&self, counts: &ImportCounts, queue: &Queue, json: bool) -> anyhow::Result<()> {
+        let text = counts.text();
+        let object: Value = counts.object(queue.name());
         // Not an io::Error outside: the reader that closed the pipe does not know what was imported.
         output::line(json, text.as_bytes(), &object)
             .map_err(|error| anyhow!("{text}, which could not be printed: {error}"))
     }
 
-    fn exit(&self, damage: Option<&Damage>, account: &Account) -> Exit {
+    fn exit(&self, damage: Option<&Damage>, counts: &ImportCounts) -> Exit {
         match damage {
             None => {}
             Some(damage) if self.partial => {
                 note(format_args!("kvqueue: {damage}; what comes before is imported"));
             }
-            Some(damage) if account.imported + account.before == 0 => {
+            Some(damage) if counts.imported + counts.before == 0 => {
                 note(format_args!("kvqueue: {damage}; nothing was imported"));
                 return Exit::Data;
             }
@@ -140,12 +140,12 @@ impl Args {
                 return Exit::Data;
             }
         }
-        if account.duplicates == 0 {
+        if counts.duplicates == 0 {
             return Exit::Done;
         }
         note(format_args!(
             "kvqueue: items left out, since others have their unique keys: {}",
-            account.duplicates
+            counts.duplicates
         ));
         Exit::Data
     }
@@ -183,8 +183,8 @@ impl Import<'_> {
         let mut groups = Groups::new(reader, self.queue, self.max_payload, self.partial, self.again);
         while let Some(group) = groups.next()? {
             let stored = store::store(self.client, self.queue, &group, self.max_payload);
-            self.account.add(&group, stored.map_err(|error| Problem::Database(self.account.failure(error)))?);
-            self.progress.done(self.account.imported + self.account.before, group.bytes);
+            self.counts.add(&group, stored.map_err(|error| Problem::Database(self.counts.failure(error)))?);
+            self.progress.done(self.counts.imported + self.counts.before, group.bytes);
         }
         groups.end().map_or(Ok(()), |damage| Err(Problem::Damage(damage)))
     }

@@ -67,7 +67,7 @@ pub(super) fn store(
 
 /// The result of an import.
 #[derive(Debug, Default)]
-pub(super) struct Account {
+pub(super) struct ImportCounts {
     /// Items that this import stored.
     pub(super) imported: u64,
     /// Items that were in by an earlier import of the same export.
@@ -76,7 +76,7 @@ pub(super) struct Account {
     pub(super) duplicates: u64,
 }
 
-impl Account {
+impl ImportCounts {
     pub(super) fn add(&mut self, group: &Group, stored: Stored) {
         let added = stored.added as u64;
         if stored.before {

@@ -160,7 +160,7 @@ async fn arrive(moving: &Moving<'_>) -> Result<Record, MigrateError> {
 /// Waits until there are no leases at the source, but no longer than `patience`.
 pub(super) async fn wait_for_leases(moving: &Moving<'_>, patience: Duration) -> Result<(), MigrateError> {
     let began = Instant::now();
-    let mut is_said = false;
+    let mut is_printed = false;
     loop {
         let live: Result<usize, _> =
             moving.ends.from.transact(async |tr| migration::live_leases(&moving.queue, tr).await).await;
@@ -175,8 +175,8 @@ pub(super) async fn wait_for_leases(moving: &Moving<'_>, patience: Duration) -> 
             ));
             return Ok(());
         }
-        if !is_said {
-            is_said = true;
+        if !is_printed {
+            is_printed = true;
             moving.report.note(format_args!("waiting for {live} running batches of {}", moving.name()));
         }
         sleep(LOOK.min(patience)).await;

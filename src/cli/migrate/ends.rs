@@ -128,20 +128,21 @@ const LEAD: i64 = 60_000_000;
 /// How long a cluster may take to recover.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What to do about versions.
+/// Whether the target's versions are set ahead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Deed {
-    Nothing,
-    Advance(i64),
-    Refuse(i64),
+enum Advance {
+    NotNeeded,
+    To(i64),
+    /// It would have to be to this version, which needs an option.
+    NotAllowed(i64),
 }
 
-fn decide(from: i64, to: i64, may_advance: bool) -> Deed {
+fn decide(from: i64, to: i64, may_advance: bool) -> Advance {
     let advance = from.saturating_add(LEAD);
     match (from <= to, may_advance) {
-        (true, _) => Deed::Nothing,
-        (false, true) => Deed::Advance(advance),
-        (false, false) => Deed::Refuse(advance),
+        (true, _) => Advance::NotNeeded,
+        (false, true) => Advance::To(advance),
+        (false, false) => Advance::NotAllowed(advance),
     }
 }
 
@@ -155,14 +156,14 @@ pub(super) async fn ensure_versions(
 ) -> Result<i64, MigrateError> {
     let (from, to) = (ends.from.version().await?, ends.to.version().await?);
     match decide(from, to, may_advance || ends.to.is_embedded()) {
-        Deed::Nothing => {}
-        Deed::Advance(version) => {
+        Advance::NotNeeded => {}
+        Advance::To(version) => {
             report.note(format_args!(
                 "the target's versions go on from {version}, to be ahead of the source's"
             ));
             advance(&ends.to, version).await?;
         }
-        Deed::Refuse(advance) => return Err(MigrateError::Behind { from, to, advance }),
+        Advance::NotAllowed(advance) => return Err(MigrateError::Behind { from, to, advance }),
     }
     Ok(from)
 }
@@ -193,10 +194,10 @@ mod tests {
 
     #[test]
     fn a_target_with_lower_versions_is_advanced_or_refused() {
-        assert_eq!(decide(5, 5, false), Deed::Nothing);
-        assert_eq!(decide(5, 6, true), Deed::Nothing);
-        assert_eq!(decide(6, 5, true), Deed::Advance(60_000_006));
-        assert_eq!(decide(6, 5, false), Deed::Refuse(60_000_006));
-        assert_eq!(decide(i64::MAX, 5, true), Deed::Advance(i64::MAX));
+        assert_eq!(decide(5, 5, false), Advance::NotNeeded);
+        assert_eq!(decide(5, 6, true), Advance::NotNeeded);
+        assert_eq!(decide(6, 5, true), Advance::To(60_000_006));
+        assert_eq!(decide(6, 5, false), Advance::NotAllowed(60_000_006));
+        assert_eq!(decide(i64::MAX, 5, true), Advance::To(i64::MAX));
     }
 }

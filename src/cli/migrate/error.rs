@@ -44,8 +44,8 @@ pub(crate) enum MigrateError {
     #[error("the target's versions have not advanced to {0} within a minute")]
     NotAdvanced(i64),
     #[error(
-        "queue {queue} is used at the target, where it is still being copied to: somebody pushed or took there. Stop who does; take out what was \
-         pushed there, delete the queue there with `kvqueue delete`, and begin again"
+        "queue {queue} is used at the target, where it is still being copied to: another program pushed to it or fetched from it there. Stop that \
+         program, take out the items that it pushed there, delete the queue there with `kvqueue delete`, and begin again"
     )]
     TargetUsed { queue: String },
     #[error(

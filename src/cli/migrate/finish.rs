@@ -22,7 +22,8 @@ use crate::consumer::clock::now;
 /// Between two attempts to fence a queue that was frozen a moment ago.
 const EARLY: Duration = Duration::from_millis(20);
 
-/// Passes over both ends before it is said that the source does not rest. The first mends what changed while it was copied.
+/// Passes over both ends before an error says that the source is still written to. The first pass corrects rows that changed while they were
+/// copied.
 const PASSES: u32 = 4;
 
 /// The change to the source.
@@ -34,9 +35,9 @@ async fn marks(moving: &Moving<'_>, tr: &Transaction, snapshot: bool) -> Result<
     Ok(Marks { counters, digest: digest.finish_128().to_be_bytes() })
 }
 
-/// Compares until both ends are the same, and the source has not changed since; then nobody holds anything there any more. Returns the record, and what
-/// was compared if that was now.
-pub(super) async fn settle(
+/// Compares until both ends are equal and the source has not changed since. The source has no leases then. Returns the record, and the
+/// rows that were compared if that was now.
+pub(super) async fn compare_until_equal(
     moving: &Moving<'_>,
     mut record: Record,
 ) -> Result<(Record, Option<Compared>), MigrateError> {
@@ -77,7 +78,7 @@ enum Fenced {
     Gone,
 }
 
-/// Takes what is in hand away from its holders, unless the source has changed. True if that is done, or was before.
+/// Takes all leases away, unless the source has changed. True if that is done, or was before.
 async fn fence(moving: &Moving<'_>, expected: &Marks) -> Result<bool, MigrateError> {
     loop {
         match try_fence(moving, expected).await? {
@@ -113,8 +114,8 @@ async fn try_fence(moving: &Moving<'_>, expected: &Marks) -> Result<Fenced, Migr
     fenced.await
 }
 
-/// Lets the queue live at the target: its counters are added to what has been counted there, and it is paused only if it was at the source before.
-pub(super) async fn land(
+/// Opens the queue at the target: its counters are added to what has been counted there, and it is paused only if it was at the source before.
+pub(super) async fn publish_target(
     moving: &Moving<'_>,
     record: &Record,
     may_advance: bool,
@@ -137,8 +138,8 @@ pub(super) async fn land(
         .await
 }
 
-/// Says at the source that the queue lives elsewhere.
-pub(super) async fn leave_behind(moving: &Moving<'_>) -> Result<(), MigrateError> {
+/// Notes at the source that the queue was moved, and where to.
+pub(super) async fn mark_source_left(moving: &Moving<'_>) -> Result<(), MigrateError> {
     let queue = &moving.queue;
     let pause = paused(moving, "moved it");
     let left = moving.ends.from.transact(async |tr| {

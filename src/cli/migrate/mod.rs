@@ -179,10 +179,10 @@ impl Args {
             if record.phase == Phase::Copying {
                 record = rows::copy(&moving, record).await?;
             }
-            (record, compared) = finish::settle(&moving, record).await?;
-            finish::land(&moving, &record, self.advance_versions).await?;
+            (record, compared) = finish::compare_until_equal(&moving, record).await?;
+            finish::publish_target(&moving, &record, self.advance_versions).await?;
         }
-        finish::leave_behind(&moving).await?;
+        finish::mark_source_left(&moving).await?;
         report.finish();
         report::moved(globals.json, &moving, compared.as_ref())?;
         Ok(())

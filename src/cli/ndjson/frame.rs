@@ -57,7 +57,7 @@ pub(in crate::cli) struct Tally {
     items: u64,
 }
 
-/// The line.
+/// The last line of an export.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct End {
@@ -71,15 +71,15 @@ impl Tally {
         Self { hash: Hasher::new(), items: 0 }
     }
 
-    /// The header, without its newline.
-    pub(in crate::cli) fn header(&mut self, line: &[u8]) {
+    /// A line that is not an item's, such as the header, without its newline.
+    pub(in crate::cli) fn add_line(&mut self, line: &[u8]) {
         self.hash.write(line);
         self.hash.write(b"\n");
     }
 
     /// An item's line, without its newline.
-    pub(in crate::cli) fn item(&mut self, line: &[u8]) {
-        self.header(line);
+    pub(in crate::cli) fn add_item(&mut self, line: &[u8]) {
+        self.add_line(line);
         self.items += 1;
     }
 
@@ -115,7 +115,7 @@ impl Tally {
 }
 
 impl End {
-    /// The end that a line is; `None` if it is something else.
+    /// Reads the last line; `None` if the line is an item.
     pub(super) fn parse(line: &[u8]) -> Option<Self> {
         serde_json::from_slice::<Self>(line).ok().filter(|end| end.end)
     }
@@ -142,8 +142,8 @@ mod tests {
     fn missing_or_changed_lines_are_detected_by_the_end_line() {
         let tally = |header: &str, items: &[&str]| {
             let mut tally = Tally::new();
-            tally.header(header.as_bytes());
-            items.iter().for_each(|item| tally.item(item.as_bytes()));
+            tally.add_line(header.as_bytes());
+            items.iter().for_each(|item| tally.add_item(item.as_bytes()));
             tally
         };
         let end = End::parse(tally("h", &["a", "b"]).end().as_bytes()).unwrap();

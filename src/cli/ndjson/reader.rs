@@ -58,7 +58,7 @@ impl<R: BufRead> Reader<R> {
             return Err(Damage::Cut { name: reader.name, line: 0 });
         };
         reader.header = Header::parse(&text).map_err(|problem| reader.wrong(problem))?;
-        reader.tally.header(&text);
+        reader.tally.add_line(&text);
         reader.header_text = text;
         Ok(reader)
     }
@@ -81,7 +81,7 @@ impl<R: BufRead> Reader<R> {
             return Ok(None);
         }
         let item = record::parse(&text).map_err(|problem| self.wrong(problem))?;
-        self.tally.item(&text);
+        self.tally.add_item(&text);
         Ok(Some(Record { item, text }))
     }
 
@@ -115,11 +115,11 @@ mod tests {
     /// An export of these items.
     fn export(payloads: &[&str]) -> String {
         let (header, mut tally) = ("{\"kvqueue_export\":1,\"kind\":\"fifo\"}", Tally::new());
-        tally.header(header.as_bytes());
+        tally.add_line(header.as_bytes());
         let mut text = format!("{header}\n");
         for payload in payloads {
             let line = format!("{{\"state\":\"ready\",\"payload\":\"{payload}\"}}");
-            tally.item(line.as_bytes());
+            tally.add_item(line.as_bytes());
             text += &format!("{line}\n");
         }
         text + &tally.end() + "\n"

@@ -113,7 +113,7 @@ pub(in crate::cli) fn line(id: &ItemId, item: &StoredItem) -> serde_json::Result
     })
 }
 
-/// Reads a line; what is wrong with it, if it is none.
+/// Reads an item's line. The error is the reason why it cannot be read.
 pub(super) fn parse(text: &[u8]) -> Result<StoredItem, String> {
     let line: Line = serde_json::from_slice(text).map_err(|error| explain(text, &error))?;
     let payload = bytes("payload", line.payload, line.payload_base64)?

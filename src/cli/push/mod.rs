@@ -21,7 +21,7 @@ use kvqueue_queue::{NewItem, PushError, PushOptions, Session};
 use self::{
     input::{Found, Input},
     item_options::ItemOptions,
-    report::{Account, Refusals},
+    report::{PushCounts, Refusals},
 };
 use super::{
     DataError, UsageError,
@@ -92,7 +92,7 @@ impl Args {
             session: Session::new(queue.clone()),
             options,
             template: self.item_options.template(clock::now()),
-            account: Account::default(),
+            counts: PushCounts::default(),
             refusals: Refusals::new(limit),
             progress: Progress::new(globals, "acknowledged", Size::Bytes(size)),
         };
@@ -100,17 +100,17 @@ impl Args {
         let pushed =
             client.wait(async { if whole { push.whole(input).await } else { push.stream(input).await } });
         push.progress.finish();
-        let told = match &pushed {
+        let printed = match &pushed {
             Err(error) if error.is::<UsageError>() => Ok(()),
             _ => {
-                let object = push.account.object(queue.name(), push.refusals.count(), ids);
-                output::line(globals.json, push.account.text().as_bytes(), &object)
+                let object = push.counts.object(queue.name(), push.refusals.count(), ids);
+                output::line(globals.json, push.counts.text().as_bytes(), &object)
             }
         };
         pushed?;
         client.ask(push.session.close(client.db())).context("pushed, but the session is not closed")?;
         // Not an io::Error outside: the reader that closed the pipe does not know what was pushed.
-        told.map_err(|error| anyhow!("{}, which could not be printed: {error}", push.account.text()))?;
+        printed.map_err(|error| anyhow!("{}, which could not be printed: {error}", push.counts.text()))?;
         Ok(push.refusals.exit(if whole { "nothing was pushed" } else { "everything else was pushed" }))
     }
 
@@ -127,7 +127,7 @@ struct Push<'a> {
     options: PushOptions,
     /// The fields that all items share.
     template: NewItem,
-    account: Account,
+    counts: PushCounts,
     refusals: Refusals,
     progress: Progress,
 }
@@ -155,7 +155,7 @@ impl Push<'_> {
         let pushed =
             self.client.answer(self.session.push_items(self.client.db(), items, &self.options)).await;
         match pushed {
-            Ok(Ok(pushed)) => self.account.add(&pushed),
+            Ok(Ok(pushed)) => self.counts.add(&pushed),
             Ok(Err(error)) => return Err(self.failure(error, items.len())),
             Err(error) => return Err(anyhow::Error::new(error).context(self.unsure(items.len()))),
         }
@@ -164,7 +164,7 @@ impl Push<'_> {
 
     /// This number of items, and what was pushed before them.
     fn behind(&self, items: usize) -> String {
-        match self.account.acknowledged {
+        match self.counts.acknowledged {
             0 => output::items_of(items),
             done => format!("{} after the {done} pushed before", output::items_of(items)),
         }
@@ -176,7 +176,7 @@ impl Push<'_> {
     }
 
     fn failure(&self, error: PushError, items: usize) -> anyhow::Error {
-        let done = self.account.acknowledged;
+        let done = self.counts.acknowledged;
         if let Some(pause) = error.frozen().filter(|_| !error.is_maybe_committed()) {
             let done = match done {
                 0 => "nothing was done".to_owned(),

@@ -11,9 +11,9 @@ use crate::{
 /// The most ids that are printed.
 const MAX_IDS: usize = 10_000;
 
-/// Counts what was pushed.
+/// What was pushed, in numbers, and the first ids.
 #[derive(Debug, Default)]
-pub(super) struct Account {
+pub(super) struct PushCounts {
     /// Items that are stored by this command.
     pub(super) acknowledged: u64,
     /// Items that were not pushed since one of their unique key was there.
@@ -24,7 +24,7 @@ pub(super) struct Account {
     ids: Vec<ItemId>,
 }
 
-impl Account {
+impl PushCounts {
     pub(super) fn add(&mut self, pushed: &Pushed) {
         self.acknowledged += pushed.items as u64;
         let each = || pushed.each();

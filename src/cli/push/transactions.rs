@@ -46,7 +46,7 @@ impl Push<'_> {
                 let bytes = batch.iter().map(|item| item.payload.len()).sum::<usize>();
                 waiting.payloads.drain(..batch.len());
                 waiting.bytes -= bytes;
-                self.progress.done(self.account.acknowledged, bytes + batch.len());
+                self.progress.done(self.counts.acknowledged, bytes + batch.len());
             }
         }
     }
@@ -80,7 +80,7 @@ impl Push<'_> {
             return Ok(());
         }
         self.push(&items).await?;
-        self.progress.done(self.account.acknowledged, bytes);
+        self.progress.done(self.counts.acknowledged, bytes);
         Ok(())
     }
 

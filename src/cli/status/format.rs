@@ -1,5 +1,7 @@
 //! Numbers, times and names as people read them. Pure.
 
+use crate::text::visible;
+
 /// The text of an unknown value.
 pub(super) const UNKNOWN: &str = "-";
 
@@ -37,7 +39,7 @@ pub(in crate::cli) const LONGEST_NAME: usize = 40;
 
 /// A text in one line that leaves the terminal as it is, and no longer than this. Of long ones both ends are shown.
 pub(in crate::cli) fn fitting(text: &str, most: usize) -> String {
-    let plain: String = text.chars().flat_map(|it| shown(it).collect::<Vec<_>>()).collect();
+    let plain = visible(text);
     let length = plain.chars().count();
     if length <= most {
         return plain;
@@ -45,15 +47,6 @@ pub(in crate::cli) fn fitting(text: &str, most: usize) -> String {
     let (front, back) = ((most.saturating_sub(1)).div_ceil(2), most.saturating_sub(1) / 2);
     let ends = plain.chars().take(front).chain(['…']).chain(plain.chars().skip(length - back));
     ends.take(most).collect()
-}
-
-/// A character that does nothing to a terminal.
-fn shown(it: char) -> impl Iterator<Item = char> {
-    // Characters other than controls that reverse the line or are invisible.
-    let hidden = it.is_control()
-        || matches!(it, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
-    let (plain, escaped) = if hidden { (None, Some(it.escape_unicode())) } else { (Some(it), None) };
-    plain.into_iter().chain(escaped.into_iter().flatten())
 }
 
 #[cfg(test)]

@@ -144,8 +144,8 @@ pub(in crate::cli) struct Table {
     pub(in crate::cli) head: Line,
     /// One for each queue.
     pub(in crate::cli) rows: Vec<Line>,
-    /// The remarks about a queue that have no room in its row.
-    pub(in crate::cli) remarks: Vec<Line>,
+    /// The notes about a queue that have no room in its row.
+    pub(in crate::cli) notes: Vec<Line>,
 }
 
 impl Table {
@@ -175,25 +175,25 @@ impl Table {
         let cell = |text: &str, at: usize| format!("{text:>width$}", width = widths[at]);
         let titles = columns.iter().map(|at| cell(COLUMNS[*at], *at)).collect::<String>();
         let head = Line::new(format!("{:widest$}{titles}", "QUEUE"), Mood::Quiet);
-        let (mut rows, mut remarks) = (Vec::new(), Vec::new());
+        let (mut rows, mut notes) = (Vec::new(), Vec::new());
         for (queue, row) in queues.iter().zip(&cells) {
             let name = fitting(&queue.queue, widest);
             let mut parts = vec![(format!("{name:widest$}"), Mood::Head)];
             parts.extend(columns.iter().map(|at| (cell(&row[*at].0, *at), row[*at].1)));
-            match remark(queue) {
-                Some(remark) if widest + all(&columns) + 2 + remark.chars().count() <= width => {
-                    parts.push((format!("  {remark}"), Mood::Warn));
+            match note(queue) {
+                Some(note) if widest + all(&columns) + 2 + note.chars().count() <= width => {
+                    parts.push((format!("  {note}"), Mood::Warn));
                 }
-                Some(remark) => remarks.push(Line::new(format!("{name}: {remark}"), Mood::Warn)),
+                Some(note) => notes.push(Line::new(format!("{name}: {note}"), Mood::Warn)),
                 None => {}
             }
             rows.push(Line(parts));
         }
-        Self { head, rows, remarks }
+        Self { head, rows, notes }
     }
 
     pub(super) fn lines(self) -> Vec<Line> {
-        [self.head].into_iter().chain(self.rows).chain(self.remarks).collect()
+        [self.head].into_iter().chain(self.rows).chain(self.notes).collect()
     }
 }
 
@@ -229,33 +229,33 @@ fn cells(queue: &QueueFigures) -> [(String, Mood); COLUMNS.len()] {
 /// Figures that are older are said to be.
 const OLD: f64 = 15.0;
 
-/// The remarks about a queue.
-fn remark(queue: &QueueFigures) -> Option<String> {
-    let mut remarks = Vec::new();
+/// The notes about a queue.
+fn note(queue: &QueueFigures) -> Option<String> {
+    let mut notes = Vec::new();
     if let Some(paused) = &queue.paused {
         let why = if paused.reason.is_empty() {
             String::new()
         } else {
             format!(": {}", fitting(&paused.reason, 80))
         };
-        remarks.push(format!("{}{why}", if paused.frozen { "frozen" } else { "paused" }));
+        notes.push(format!("{}{why}", if paused.frozen { "frozen" } else { "paused" }));
     }
     if queue.paused_locally {
-        remarks.push("paused locally".to_owned());
+        notes.push("paused locally".to_owned());
     }
     if let Some(unavailable) = &queue.unavailable {
-        remarks.push(format!("handler cannot work: {}", fitting(&unavailable.reason, 200)));
+        notes.push(format!("handler cannot work: {}", fitting(&unavailable.reason, 200)));
     }
     if let Some(error) = &queue.fetch_error {
-        remarks.push(format!("fetches fail: {}", fitting(error, 200)));
+        notes.push(format!("fetches fail: {}", fitting(error, 200)));
     }
     if queue.versions_went_back {
-        remarks.push("the database's versions went back: run kvqueue doctor".to_owned());
+        notes.push("the database's versions went back: run kvqueue doctor".to_owned());
     }
     if queue.looked > OLD {
-        remarks.push(format!("as of {} ago", age(queue.looked)));
+        notes.push(format!("as of {} ago", age(queue.looked)));
     }
-    (!remarks.is_empty()).then(|| remarks.join(", "))
+    (!notes.is_empty()).then(|| notes.join(", "))
 }
 
 #[cfg(test)]

@@ -60,7 +60,7 @@ fn table(tokens: impl Iterator<Item = (AccessToken, Option<Millis>)>) -> Table {
             listed(token.scopes.iter().map(ToString::to_string).collect()),
             listed(token.queues.iter().map(ToString::to_string).collect()),
             output::time(token.created_at),
-            if token.is_over(now) { format!("{expires} (over)") } else { expires },
+            if token.is_expired(now) { format!("{expires} (expired)") } else { expires },
             last_used.map_or_else(|| "never".to_owned(), output::time),
         ]);
     }

@@ -18,13 +18,14 @@ use crate::{
 #[command(
     long_about = "Make a token and print it; it is shown this once.\n\n\
     Programs send it to a daemon of this database as `Authorization: Bearer TOKEN`. The database has a hash of it, not the token itself. \
-    It is asked for where http.require-token or http.token-file is set.",
+    A daemon that listens on an IP address needs tokens, unless http.require-token is false. One on a Unix socket needs them if \
+    http.require-token is true or http.token-file is set.",
     after_help = "Examples:\n  \
     kvqueue token new web-shop --scope push --queue 'orders-*'\n  \
     kvqueue token new dashboard --scope read --expires 90d"
 )]
 pub(in crate::cli) struct Args {
-    /// A name to find it by: letters, digits, hyphens, underscores and full stops
+    /// The token's name: letters, digits, hyphens, underscores and full stops
     name: String,
     /// What it allows: push, work, read or admin, which is everything; may be repeated
     #[arg(long = "scope", value_name = "SCOPE", required = true, value_delimiter = ',')]
@@ -54,10 +55,7 @@ impl Args {
         let (audit, made) = (&audit, &token.audited(made));
         let (store, record) = (&TokenStore::new(client.prefix()), &token);
         let created = client.transact(|tr| async move {
-            let created = store.create(&tr, record).await;
-            if matches!(created, Ok(Created::Done)) {
-                audit.write(&tr, made);
-            }
+            let created = store.create(&tr, record, audit, made).await;
             (tr, created)
         })?;
         match created {

@@ -23,10 +23,7 @@ impl Args {
         let (audit, record) = client.record()?;
         let (audit, record) = (&audit, &record.with("name", name));
         let revoked = client.transact(|tr| async move {
-            let revoked = store.revoke(&tr, name).await;
-            if matches!(revoked, Ok(true)) {
-                audit.write(&tr, record);
-            }
+            let revoked = store.revoke(&tr, name, audit, record).await;
             (tr, revoked)
         })?;
         if !revoked {

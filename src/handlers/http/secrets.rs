@@ -93,8 +93,9 @@ pub(super) fn secret_file(key: &str, path: &Path) -> Result<String, SettingsErro
     let unreadable = |error: std::io::Error| unreadable(key, path, &error);
     let found = fs::metadata(path).map_err(unreadable)?;
     if found.mode() & OTHERS != 0 {
-        let problem = format!("everybody on this machine may use it (mode {:o})", found.mode() & 0o777);
-        return Err(wrong(key, path, problem, "take that away with chmod o= and change the secret"));
+        let problem = format!("other users can read or write it (mode {:o})", found.mode() & 0o777);
+        let fix = format!("run chmod o= {}, and change the secret", path.display());
+        return Err(wrong(key, path, problem, &fix));
     }
     if found.len() > LONGEST {
         let problem = format!("it has {} bytes", found.len());
@@ -155,7 +156,7 @@ mod tests {
     #[test]
     fn a_file_that_will_not_do_is_refused() {
         let keys = |text: &str, mode| read(text, mode, Keys::read).unwrap_err();
-        insta::assert_snapshot!(keys(KEY, 0o644), @r#"signing-key-file = "FILE": everybody on this machine may use it (mode 644); take that away with chmod o= and change the secret"#);
+        insta::assert_snapshot!(keys(KEY, 0o644), @r#"signing-key-file = "FILE": other users can read or write it (mode 644); run chmod o= FILE, and change the secret"#);
         insta::assert_snapshot!(keys("# none", 0o600), @r#"signing-key-file = "FILE": it has no key; make one with: echo whsec_$(openssl rand -base64 32)"#);
         insta::assert_snapshot!(keys("secret", 0o600), @r#"signing-key-file = "FILE": a line does not begin with whsec_; make one with: echo whsec_$(openssl rand -base64 32)"#);
         insta::assert_snapshot!(keys("whsec_c2hvcnQ=", 0o600), @r#"signing-key-file = "FILE": a key has 5 bytes; it needs 24 to 64; make one with: echo whsec_$(openssl rand -base64 32)"#);

@@ -1,7 +1,7 @@
 //! By which name the daemon was reached.
 //!
-//! A page of any app can be served under a name that turns to 127.0.0.1 a moment later; for the browser it then is of the same
-//! origin as the daemon. But it still sends that name.
+//! This check is against DNS rebinding: a site serves its page under a name, and then has the name resolve to 127.0.0.1. For the
+//! browser, page and daemon are of the same origin then. But the browser still sends the site's name as `Host`.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! A secret that changes while the daemon runs: its file is read again when a client sends another secret than the one in force.
+//! A secret that changes while the daemon runs: its file is read again when a client sends another secret than the active one.
 
 use std::{path::PathBuf, time::Duration};
 

@@ -59,12 +59,12 @@ impl SessionKey {
         Some(self.with_attributes(format!("{value}.{signature}"), LIFE, secure))
     }
 
-    /// A cookie that replaces the session's and is over.
-    pub(in crate::http) fn over(&self, secure: bool) -> Cookie<'static> {
+    /// An expired cookie, which replaces the session's.
+    pub(in crate::http) fn expired(&self, secure: bool) -> Cookie<'static> {
         self.with_attributes(String::new(), Duration::ZERO, secure)
     }
 
-    /// The client of a request's session, if it has one that is not over.
+    /// The client of a request's session, if it has one that has not expired.
     pub(in crate::http) fn signed_in(&self, headers: &HeaderMap, now: Millis) -> Option<SignedIn> {
         let name = self.name();
         let cookies = headers.get_all(header::COOKIE).filter_map(|value| value.to_str().ok());
@@ -75,8 +75,9 @@ impl SessionKey {
         // Its time does not depend on how much of the signature is right.
         self.mac("session", signed).verify_slice(&signature).ok()?;
         let (who, until) = signed.split_once('.')?;
-        let is_over = until.parse::<Millis>().ok()? <= now;
-        (!is_over).then(|| if who == OPERATOR { SignedIn::Operator } else { SignedIn::Token(who.to_owned()) })
+        let is_expired = until.parse::<Millis>().ok()? <= now;
+        (!is_expired)
+            .then(|| if who == OPERATOR { SignedIn::Operator } else { SignedIn::Token(who.to_owned()) })
     }
 
     /// Browsers send the cookies of a host to each of its ports. So daemons with different secrets have different names.
@@ -152,7 +153,7 @@ mod tests {
             assert!(shown(false).contains(attribute), "{}", shown(false));
         }
         assert!(!shown(false).contains("Secure") && shown(true).contains("Secure"));
-        assert!(key.over(false).to_string().contains("Max-Age=0"));
+        assert!(key.expired(false).to_string().contains("Max-Age=0"));
         assert_eq!(key.cookie(&Caller::Anyone, 0, false), None);
     }
 }

@@ -17,7 +17,7 @@ use crate::{access::random_text, config::ConfigError, http::error::ApiError};
 /// A shorter secret can be guessed.
 const SHORTEST: usize = 16;
 
-/// A longer one is none: some other file.
+/// A longer file is probably not a secret.
 const LONGEST: usize = 4_096;
 
 /// The permissions of users other than the owner and the group: these bits of the file's mode must not be set.
@@ -54,8 +54,9 @@ impl Token {
             Err(error) => return Err(unreadable(error)),
         };
         if found.mode() & OTHERS != 0 {
-            let problem = format!("everybody on this machine may use it (mode {:o})", found.mode() & 0o777);
-            return Err(wrong(problem, "take that away with chmod o= and change the secret"));
+            let problem = format!("other users can read or write it (mode {:o})", found.mode() & 0o777);
+            let fix = format!("run chmod o= {}, and change the secret", path.display());
+            return Err(wrong(problem, &fix));
         }
         if found.len() > LONGEST as u64 {
             let problem = format!("it has {} bytes", found.len());
@@ -171,7 +172,7 @@ mod tests {
 
     #[test]
     fn an_unsuitable_token_file_is_refused() {
-        insta::assert_snapshot!(read(b"0123456789abcdef", 0o644).unwrap_err(), @r#"http.token-file = "FILE": everybody on this machine may use it (mode 644); take that away with chmod o= and change the secret"#);
+        insta::assert_snapshot!(read(b"0123456789abcdef", 0o644).unwrap_err(), @r#"http.token-file = "FILE": other users can read or write it (mode 644); run chmod o= FILE, and change the secret"#);
         insta::assert_snapshot!(read(b" 0123456789abcde\n", 0o600).unwrap_err(), @r#"http.token-file = "FILE": the secret has 15 characters, fewer than 16; make one with: openssl rand -hex 32"#);
         insta::assert_snapshot!(read(b"0123456789 abcdef", 0o600).unwrap_err(), @r#"http.token-file = "FILE": the secret has characters that cannot be sent; make one with: openssl rand -hex 32"#);
         insta::assert_snapshot!(read(&[b'x'; 5_000], 0o600).unwrap_err(), @r#"http.token-file = "FILE": it has 5000 bytes; put the secret into it and nothing else"#);

@@ -34,7 +34,7 @@ pub(super) struct Acknowledging {
 }
 
 impl Acknowledging {
-    /// Writes those of a queue. The sender is how they come.
+    /// Returns the task for a queue, and the sender of its changes.
     pub(super) fn new(app: &Arc<AppState>, queue: &str) -> (Self, UnboundedSender<Change>) {
         let (sender, changes) = unbounded_channel();
         (Self { app: app.clone(), queue: queue.to_owned(), changes }, sender)

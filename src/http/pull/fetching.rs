@@ -87,7 +87,7 @@ pub(super) struct Fetching {
 }
 
 impl Fetching {
-    /// Fetches from a queue. The sender is how workers ask.
+    /// Returns the task for a queue, and the sender of its requests.
     pub(super) fn new(
         app: &Arc<AppState>,
         queue: Queue,

@@ -26,13 +26,13 @@ pub(in crate::http) const LONGEST_WAIT: Duration = Duration::from_secs(60);
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Wanted {
-    /// The most items; one if nothing is said.
+    /// The most items. Default: 1.
     #[serde(deserialize_with = "whole")]
     max: Option<usize>,
-    /// How long to wait if nothing is ready, in milliseconds.
+    /// How long to wait if nothing is ready, in milliseconds. Default: 0.
     #[serde(deserialize_with = "whole")]
     wait_ms: Option<usize>,
-    /// How long the lease lasts without an extension, in milliseconds; as configured if nothing is said.
+    /// How long the lease lasts without an extension, in milliseconds. Default: the queue's configured lease.
     #[serde(deserialize_with = "whole")]
     lease_ms: Option<usize>,
 }

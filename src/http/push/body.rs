@@ -203,7 +203,7 @@ fn due(delay: Option<u64>, at: Option<&str>, now: Millis) -> Result<Option<Milli
         (Some(delay), None) => Err(format!("delay_ms is {delay}, at most {LONGEST} are possible")),
         (None, Some(text)) => {
             let time: Timestamp = text.parse().map_err(|_| {
-                format!("at is {text:?}, and no time; write it as in \"2030-01-31T08:00:00Z\"")
+                format!("at is {text:?}, which is not a time; write it as in \"2030-01-31T08:00:00Z\"")
             })?;
             // Before 1970 is long past, too.
             Ok(Some(Millis::try_from(time.as_millisecond()).unwrap_or(0)))
@@ -275,7 +275,7 @@ mod tests {
         insta::assert_snapshot!(wrong(json!({"payload": "", "delay_ms": -1})), @"the body at items[0].delay_ms: -1 is not a whole number in the accepted range at line 1 column 24");
         insta::assert_snapshot!(wrong(json!({"payload": "", "delay_ms": 1, "at": "x"})), @"items[0]: it has both delay_ms and at; leave one out");
         insta::assert_snapshot!(wrong(json!({"payload": "", "delay_ms": u64::MAX})), @"items[0]: delay_ms is 18446744073709551615, at most 315360000000 are possible");
-        insta::assert_snapshot!(wrong(json!({"payload": "", "at": "tomorrow"})), @r#"items[0]: at is "tomorrow", and no time; write it as in "2030-01-31T08:00:00Z""#);
+        insta::assert_snapshot!(wrong(json!({"payload": "", "at": "tomorrow"})), @r#"items[0]: at is "tomorrow", which is not a time; write it as in "2030-01-31T08:00:00Z""#);
         insta::assert_snapshot!(wrong(json!({"payload": "", "attributes": {"k": 1}})), @"the body at items[0].attributes.k: invalid type: integer `1`, expected a string at line 1 column 30");
         insta::assert_snapshot!(wrong(json!({"playload": ""})), @"the body at items[0].playload: unknown field `playload`, expected one of `payload`, `payload_base64`, `payload_json`, `attributes`, `content_type`, `trace_parent`, `unique`, `delay_ms`, `at`, `priority` at line 1 column 21");
         insta::assert_snapshot!(items(&json!({"items": []})).unwrap_err(), @"there are no items; push 1 to 1000 at a time");

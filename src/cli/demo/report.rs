@@ -1,4 +1,4 @@
-//! The account of the demo: which consumer got which items, and the table at the end.
+//! What the demo reports: which consumer got which items, and the table at the end.
 
 use std::{
     collections::BTreeMap,
@@ -21,61 +21,61 @@ use crate::{
     handlers::{Context, Handler, Outcome},
 };
 
-/// The events of the demo so far.
+/// The items that were consumed so far.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Page {
+pub(super) struct Consumed {
     /// Payloads by consumer, in order.
-    pub(super) consumed: BTreeMap<u64, Vec<Bytes>>,
+    by_consumer: BTreeMap<u64, Vec<Bytes>>,
 }
 
-impl Page {
+impl Consumed {
     /// Items consumed by all.
     pub(super) fn items(&self) -> usize {
-        self.consumed.values().map(Vec::len).sum()
+        self.by_consumer.values().map(Vec::len).sum()
     }
 }
 
-/// The demo's handler writes in it.
+/// The demo's handler: it records the items that it gets.
 #[derive(Clone)]
-pub(super) struct Ledger {
-    page: Arc<Mutex<Page>>,
+pub(super) struct Recorder {
+    consumed: Arc<Mutex<Consumed>>,
     changed: watch::Sender<()>,
 }
 
-impl Ledger {
+impl Recorder {
     pub(super) fn new() -> Self {
-        Self { page: Arc::default(), changed: watch::Sender::new(()) }
+        Self { consumed: Arc::default(), changed: watch::Sender::new(()) }
     }
 
-    /// Waits until the page is as wanted, and returns it.
-    pub(super) async fn until(&self, mut wanted: impl FnMut(&Page) -> bool) -> Page {
+    /// Waits until the consumed items are as wanted, and returns them.
+    pub(super) async fn until(&self, mut wanted: impl FnMut(&Consumed) -> bool) -> Consumed {
         let mut changes = self.changed.subscribe();
         loop {
             {
-                let page = self.page();
-                if wanted(&page) {
-                    return page.clone();
+                let consumed = self.consumed();
+                if wanted(&consumed) {
+                    return consumed.clone();
                 }
             }
-            changes.changed().await.expect("the ledger holds the sender");
+            changes.changed().await.expect("the recorder holds the sender");
         }
     }
 
-    fn write<T>(&self, note: impl FnOnce(&mut Page) -> T) {
-        note(&mut self.page());
+    fn write<T>(&self, note: impl FnOnce(&mut Consumed) -> T) {
+        note(&mut self.consumed());
         self.changed.send_replace(());
     }
 
-    /// The page as it is now.
-    pub(super) fn page(&self) -> MutexGuard<'_, Page> {
-        self.page.lock().expect("nothing panics while it holds the page")
+    /// The items that were consumed until now.
+    pub(super) fn consumed(&self) -> MutexGuard<'_, Consumed> {
+        self.consumed.lock().expect("nothing panics while it holds the lock")
     }
 }
 
 #[async_trait]
-impl Handler for Ledger {
+impl Handler for Recorder {
     async fn handle(&self, item: &Item, context: &Context) -> Outcome {
-        self.write(|page| page.consumed.entry(context.consumer).or_default().push(item.payload.clone()));
+        self.write(|it| it.by_consumer.entry(context.consumer).or_default().push(item.payload.clone()));
         Outcome::Done
     }
 }
@@ -84,7 +84,7 @@ impl Handler for Ledger {
 pub(super) struct Report {
     /// Id and K of each consumer.
     pub(super) consumers: Vec<(u64, NonZeroUsize)>,
-    pub(super) page: Page,
+    pub(super) consumed: Consumed,
     /// Items left in the queue when it was deleted.
     pub(super) left: i64,
     pub(super) push_time: Duration,
@@ -95,7 +95,7 @@ pub(super) struct Report {
 impl Report {
     /// Every item consumed exactly once, none left.
     pub(super) fn is_clean(&self) -> bool {
-        self.page.items() == ITEMS && self.duplicates() == 0 && self.losses() == 0 && self.left == 0
+        self.consumed.items() == ITEMS && self.duplicates() == 0 && self.losses() == 0 && self.left == 0
     }
 
     pub(super) fn print(&self, json: bool) -> io::Result<()> {
@@ -106,7 +106,7 @@ impl Report {
     fn counts(&self) -> BTreeMap<Vec<u8>, usize> {
         let mut counts: BTreeMap<_, _> =
             (1..=ITEMS).map(|number| (number.to_string().into_bytes(), 0)).collect();
-        for payload in self.page.consumed.values().flatten() {
+        for payload in self.consumed.by_consumer.values().flatten() {
             *counts.entry(payload.to_vec()).or_default() += 1;
         }
         counts
@@ -121,7 +121,7 @@ impl Report {
     }
 
     fn consumed_by(&self, consumer: u64) -> usize {
-        self.page.consumed.get(&consumer).map_or(0, Vec::len)
+        self.consumed.by_consumer.get(&consumer).map_or(0, Vec::len)
     }
 
     fn table(&self) -> Table {
@@ -175,10 +175,16 @@ mod tests {
     use super::*;
 
     fn report(payloads: impl Iterator<Item = usize>) -> Report {
-        let mut page = Page::default();
-        page.consumed.insert(1, payloads.map(|number| Bytes::from(number.to_string())).collect());
+        let mut consumed = Consumed::default();
+        consumed.by_consumer.insert(1, payloads.map(|number| Bytes::from(number.to_string())).collect());
         let time = Duration::from_secs(1);
-        Report { consumers: vec![(1, NonZeroUsize::MIN)], page, left: 0, push_time: time, total_time: time }
+        Report {
+            consumers: vec![(1, NonZeroUsize::MIN)],
+            consumed,
+            left: 0,
+            push_time: time,
+            total_time: time,
+        }
     }
 
     #[test]
