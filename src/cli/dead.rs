@@ -292,8 +292,8 @@ fn all(client: &Client, queue: &Queue, decision: Decision, json: bool) -> anyhow
     let (db, policy) = (client.db(), RetryPolicy::default());
     let all = client.ask_partly(async {
         match decision {
-            Decision::Retry => queue.retry_all_dead(db, &policy).await,
-            Decision::Purge => queue.purge_all_dead(db, &policy).await,
+            Decision::Retry => queue.retry_all_dead(db, &policy, None).await,
+            Decision::Purge => queue.purge_all_dead(db, &policy, None).await,
         }
     });
     let all = all?;

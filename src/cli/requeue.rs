@@ -109,7 +109,7 @@ impl Args {
         }
         if self.dead {
             let policy = RetryPolicy::default();
-            let done = client.ask_partly(queue.retry_all_dead(client.db(), &policy))?;
+            let done = client.ask_partly(queue.retry_all_dead(client.db(), &policy, None))?;
             counts.requeued += done.moved;
             counts.refused += done.refused;
             counts.unreadable += done.unreadable;
@@ -177,7 +177,7 @@ fn hasten(
     wanted: Option<&BTreeSet<ItemId>>,
 ) -> anyhow::Result<kvqueue_queue::Requeued> {
     let policy = RetryPolicy::default();
-    client.ask_partly(queue.requeue_scheduled(client.db(), &policy, wanted))
+    client.ask_partly(queue.requeue_scheduled(client.db(), &policy, wanted, None))
 }
 
 /// Does what a daemon's sweeper does about leases that have expired. Where another sweeper is at it, that one does it.

@@ -1,6 +1,6 @@
 //! Dead letters: listing, retrying and purging them.
 
-use std::{num::NonZeroUsize, slice};
+use std::{num::NonZeroUsize, slice, time::Instant};
 
 use actix_web::HttpResponse;
 use kvqueue_queue::{AllDead, DeadLetterEffect, ItemId};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{
     api_request::{Answer, ApiRequest},
-    database::POLICY,
+    database::{PATIENCE, POLICY},
     error::ApiError,
     items::{PAGE, WHOLE},
 };
@@ -91,7 +91,7 @@ pub(super) async fn retry_all(request: ApiRequest) -> Answer {
     let queue = request.unfrozen_queue().await?;
     request.store(request.record().with("all", true)).await?;
     let _place = request.app.place()?;
-    Ok(all(queue.retry_all_dead(&request.app.daemon.db, &POLICY).await?))
+    Ok(all(queue.retry_all_dead(&request.app.daemon.db, &POLICY, until()).await?))
 }
 
 /// The confirmation of a purge.
@@ -109,12 +109,17 @@ pub(super) async fn purge_all(mut request: ApiRequest) -> Answer {
     let queue = request.unfrozen_queue().await?;
     request.store(request.record().with("all", true)).await?;
     let _place = request.app.place()?;
-    let AllDead { moved: purged, unreadable, .. } =
-        queue.purge_all_dead(&request.app.daemon.db, &POLICY).await?;
-    Ok(HttpResponse::Ok().json(json!({ "purged": purged, "unreadable": unreadable })))
+    let AllDead { moved: purged, unreadable, more, .. } =
+        queue.purge_all_dead(&request.app.daemon.db, &POLICY, until()).await?;
+    Ok(HttpResponse::Ok().json(json!({ "purged": purged, "unreadable": unreadable, "more": more })))
 }
 
-pub(super) fn all(all: AllDead) -> HttpResponse {
-    HttpResponse::Ok()
-        .json(json!({ "moved": all.moved, "refused": all.refused, "unreadable": all.unreadable }))
+/// When a request that changes many items stops, and leaves the rest to another one.
+pub(super) fn until() -> Option<Instant> {
+    Some(Instant::now() + PATIENCE)
+}
+
+pub(super) fn all(AllDead { moved, refused, unreadable, more }: AllDead) -> HttpResponse {
+    let done = json!({ "moved": moved, "refused": refused, "unreadable": unreadable, "more": more });
+    HttpResponse::Ok().json(done)
 }

@@ -11,7 +11,7 @@ use super::{
     api_request::{Answer, ApiRequest},
     body::whole,
     database::{PATIENCE, POLICY},
-    dead::all,
+    dead::{all, until},
     error::ApiError,
 };
 use crate::access::Scope;
@@ -70,17 +70,19 @@ pub(super) async fn requeue(mut request: ApiRequest) -> Answer {
     let queue = request.unfrozen_queue().await?;
     request.store(request.record().with("waiting", waiting).with("dead", dead)).await?;
     let _place = request.app.place()?;
-    let (db, mut done) = (&request.app.daemon.db, AllDead::default());
+    let (db, until, mut done) = (&request.app.daemon.db, until(), AllDead::default());
     if waiting {
-        let hastened = queue.requeue_scheduled(db, &POLICY, None).await?;
+        let hastened = queue.requeue_scheduled(db, &POLICY, None, until).await?;
         done.moved += hastened.moved;
         done.unreadable += hastened.unreadable;
+        done.more = hastened.more;
     }
-    if dead {
-        let retried = queue.retry_all_dead(db, &POLICY).await?;
+    if dead && !done.more {
+        let retried = queue.retry_all_dead(db, &POLICY, until).await?;
         done.moved += retried.moved;
         done.refused += retried.refused;
         done.unreadable += retried.unreadable;
+        done.more = retried.more;
     }
     Ok(all(done))
 }

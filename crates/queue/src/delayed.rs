@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
+use std::time::Instant;
 
 use foundationdb::{Database, Transaction};
 
@@ -38,6 +39,8 @@ pub struct Requeued {
     pub ids: BTreeSet<ItemId>,
     /// How many items cannot be read, and stay as they are.
     pub unreadable: usize,
+    /// The time was over before all items were looked at.
+    pub more: bool,
 }
 
 impl Queue {
@@ -66,12 +69,13 @@ impl Queue {
     /// when it begins. Items that wait for a retry are among them.
     ///
     /// In pages, a transaction each: what was done before an error stays done. Under an unknown outcome
-    /// no item is counted or made ready twice.
+    /// no item is counted or made ready twice. No page begins after `until`.
     pub async fn requeue_scheduled(
         &self,
         db: &Database,
         policy: &RetryPolicy,
         wanted: Option<&BTreeSet<ItemId>>,
+        until: Option<Instant>,
     ) -> Result<Requeued, RetryError> {
         let space = self.space();
         let all = range(&space.later);
@@ -93,6 +97,10 @@ impl Queue {
                 requeued.ids.extend(page.moved);
             }
             begin = page.next;
+            requeued.more = begin.is_some() && until.is_some_and(|until| Instant::now() >= until);
+            if requeued.more {
+                break;
+            }
         }
         marked.close(db, policy).await?;
         Ok(requeued)

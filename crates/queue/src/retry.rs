@@ -392,7 +392,7 @@ mod tests {
         is_send(session.push_items(db, &[NewItem::new("payload")], &PushOptions::default()));
         is_send(session.take(db, NonZeroUsize::MIN));
         is_send(sweep_tokens(db, queue, history, place, std::time::UNIX_EPOCH, Duration::ZERO, &policy));
-        is_send(queue.retry_all_dead(db, &policy));
+        is_send(queue.retry_all_dead(db, &policy, None));
         is_send(queue.delete_item(db, &policy, id));
         is_send(queue.requeue_item(db, &policy, id));
         is_send(mover.page(db, &policy, NonZeroUsize::MIN));

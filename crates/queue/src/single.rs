@@ -72,7 +72,7 @@ impl Queue {
             DeadLetterEffect::Gone => {}
         }
         let wanted = BTreeSet::from([id.clone()]);
-        if self.requeue_scheduled(db, policy, Some(&wanted)).await?.moved > 0 {
+        if self.requeue_scheduled(db, policy, Some(&wanted), None).await?.moved > 0 {
             return Ok(ItemEffect::Done);
         }
         let found = run(db, policy, |tr| async move {

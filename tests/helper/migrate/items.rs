@@ -237,7 +237,7 @@ async fn work_off(db: &Database) {
     assert!(producer.push_items(db, &[NewItem::new("other")], &options).await.is_err(), "of these items");
     producer.push(db, &[b"new"]).await.unwrap();
     pass_time(db).await;
-    queue.retry_all_dead(db, &RetryPolicy::default()).await.unwrap();
+    queue.retry_all_dead(db, &RetryPolicy::default(), None).await.unwrap();
     sweep(db, &queue).await;
     let items = all(db, &queue).await;
     assert_eq!(

@@ -1,6 +1,7 @@
 //! Retrying and purging dead letters in transactions of their own: one letter, or all of a queue.
 
 use std::collections::BTreeSet;
+use std::time::Instant;
 
 use foundationdb::{Database, Transaction};
 
@@ -24,6 +25,8 @@ pub struct AllDead {
     pub refused: usize,
     /// How many stay, because this version cannot read them. They can be purged.
     pub unreadable: usize,
+    /// The time was over before all letters were looked at.
+    pub more: bool,
 }
 
 /// The result of retrying or purging one dead letter.
@@ -71,14 +74,24 @@ impl Queue {
     /// Retries all dead letters, as [`Queue::dead_retry`] does one. Letters that cannot be retried stay.
     ///
     /// It works in pages of one transaction each. After an error, the pages before stay done. If the outcome of a commit is unknown,
-    /// it finds it out: no letter is counted or retried twice.
-    pub async fn retry_all_dead(&self, db: &Database, policy: &RetryPolicy) -> Result<AllDead, RetryError> {
-        self.all_dead(db, policy, DeadLetterAction::Retry).await
+    /// it finds it out: no letter is counted or retried twice. No page begins after `until`.
+    pub async fn retry_all_dead(
+        &self,
+        db: &Database,
+        policy: &RetryPolicy,
+        until: Option<Instant>,
+    ) -> Result<AllDead, RetryError> {
+        self.all_dead(db, policy, DeadLetterAction::Retry, until).await
     }
 
     /// Deletes all dead letters for good; otherwise as [`Queue::retry_all_dead`].
-    pub async fn purge_all_dead(&self, db: &Database, policy: &RetryPolicy) -> Result<AllDead, RetryError> {
-        self.all_dead(db, policy, DeadLetterAction::Purge).await
+    pub async fn purge_all_dead(
+        &self,
+        db: &Database,
+        policy: &RetryPolicy,
+        until: Option<Instant>,
+    ) -> Result<AllDead, RetryError> {
+        self.all_dead(db, policy, DeadLetterAction::Purge, until).await
     }
 
     async fn all_dead(
@@ -86,6 +99,7 @@ impl Queue {
         db: &Database,
         policy: &RetryPolicy,
         action: DeadLetterAction,
+        until: Option<Instant>,
     ) -> Result<AllDead, RetryError> {
         let (mut all, mut after) = (AllDead::default(), None);
         let mut one_by_one = BTreeSet::new();
@@ -97,12 +111,14 @@ impl Queue {
             all.refused += page.refused;
             all.unreadable += page.unreadable;
             one_by_one.extend(page.one_by_one);
-            if page.last.is_none() || one_by_one.len() >= ONE_BY_ONE {
+            all.more = page.last.is_some() && until.is_some_and(|until| Instant::now() >= until);
+            let is_last = page.last.is_none() || all.more;
+            if is_last || one_by_one.len() >= ONE_BY_ONE {
                 let ids = std::mem::take(&mut one_by_one);
                 all.moved += self.purge_one_by_one(&mut marked, db, policy, &ids).await?;
             }
             after = page.last;
-            if after.is_none() {
+            if is_last {
                 // The letters are moved, even if this fails: sweepers clear the mark later.
                 let _ = marked.close(db, policy).await;
                 return Ok(all);

@@ -77,7 +77,7 @@ fn a_returned_item_is_not_counted_as_a_push() {
         assert_eq!(pushed().await, Some(6), "a release, two retries, a death");
         t.sweep(&mut sweeper(&q), 10, &rules()).await;
         assert_eq!(pushed().await, Some(6), "items became due");
-        assert_eq!(q.retry_all_dead(&t.db, &RetryPolicy::default()).await.unwrap().moved, 1);
+        assert_eq!(q.retry_all_dead(&t.db, &RetryPolicy::default(), None).await.unwrap().moved, 1);
         assert_eq!(pushed().await, Some(6), "the dead letter is tried again");
 
         t.lease_for(&q, 3, SHORT).await.unwrap();

@@ -1,5 +1,7 @@
 //! Dead letters: looked at, retried, purged, one and all.
 
+use std::time::Instant;
+
 use fdb_embedded::Fault::{self, Conflict, TooOld, UnknownCommitted, UnknownNotCommitted};
 use fdb_embedded::Faults;
 use kvqueue_queue::{
@@ -118,8 +120,8 @@ fn a_dead_letter_is_not_retried_while_its_unique_key_is_taken() {
              one is finished, or purge one of them"
         );
         assert_eq!(q.retry_dead(&t.db, &policy(), &id(1)).await.unwrap(), DeadLetterEffect::Refused);
-        let all = q.retry_all_dead(&t.db, &policy()).await.unwrap();
-        assert_eq!(all, AllDead { moved: 0, refused: 1, unreadable: 0 });
+        let all = q.retry_all_dead(&t.db, &policy(), None).await.unwrap();
+        assert_eq!(all, AllDead { moved: 0, refused: 1, unreadable: 0, more: false });
         // Also while the other is in hand, and no longer when it has ended.
         let mut lease = t.lease(&q, 1).await.unwrap();
         assert!(retry(t, &q, &id(1)).await.is_err());
@@ -137,8 +139,8 @@ fn of_two_dead_letters_with_one_unique_key_the_first_is_retried() {
             t.store(&q, &id(number), "long", "key").await;
             bury(t, &q).await;
         }
-        let all = q.retry_all_dead(&t.db, &policy()).await.unwrap();
-        assert_eq!(all, AllDead { moved: 1, refused: 1, unreadable: 0 });
+        let all = q.retry_all_dead(&t.db, &policy(), None).await.unwrap();
+        assert_eq!(all, AllDead { moved: 1, refused: 1, unreadable: 0, more: false });
         assert_eq!(listed(t, &q, None, 10).await, [id(2)]);
     });
 }
@@ -150,14 +152,17 @@ fn any_number_of_dead_letters_is_retried_or_purged() {
         let refs: Vec<&str> = names.iter().map(String::as_str).collect();
         let (q, _) = dead(t, "q", &refs).await;
         assert_eq!(
-            q.retry_all_dead(&t.db, &policy()).await.unwrap(),
+            q.retry_all_dead(&t.db, &policy(), None).await.unwrap(),
             AllDead { moved: 1_300, ..AllDead::default() }
         );
         assert_eq!((t.list(&q).await, t.len(&q).await), (names, 1_300));
         bury(t, &q).await;
+        // Its time is over after the first page.
+        let part = q.purge_all_dead(&t.db, &policy(), Some(Instant::now())).await.unwrap();
+        assert!(part.more && (1..1_300).contains(&part.moved), "{part:?}");
         assert_eq!(
-            q.purge_all_dead(&t.db, &policy()).await.unwrap(),
-            AllDead { moved: 1_300, ..AllDead::default() }
+            q.purge_all_dead(&t.db, &policy(), None).await.unwrap(),
+            AllDead { moved: 1_300 - part.moved, ..AllDead::default() }
         );
         assert_eq!(counts(t, &q).await, Counts::default());
         for kind in ["dead", "body", "meta"] {
@@ -179,7 +184,7 @@ fn unreadable_dead_letters_do_not_block_others() {
         assert_eq!(listed(t, &q, None, 10).await, ids);
         let letters = t.run(async |tr| q.dead_list(tr, None, k(10)).await).await;
         assert!(letters[1].reason.contains("cannot read"), "{}", letters[1].reason);
-        let all = q.retry_all_dead(&t.db, &policy()).await.unwrap();
+        let all = q.retry_all_dead(&t.db, &policy(), None).await.unwrap();
         assert_eq!(all, AllDead { moved: 2, unreadable: 2, ..AllDead::default() });
         assert_eq!(t.list(&q).await, ["a", "d"]);
         // One that is asked for by its id says why not.
@@ -198,7 +203,7 @@ fn large_dead_letters_are_retried_a_few_at_a_time() {
         let payload = "x".repeat(90_000);
         let (q, _) = dead(t, "q", &[payload.as_str(); 45]).await;
         assert_eq!(
-            q.retry_all_dead(&t.db, &policy()).await.unwrap(),
+            q.retry_all_dead(&t.db, &policy(), None).await.unwrap(),
             AllDead { moved: 45, ..AllDead::default() }
         );
         assert_eq!(t.list(&q).await, vec![payload; 45]);
@@ -222,14 +227,14 @@ fn all_dead_letters_are_retried_once_under_unknown_outcomes() {
             if !t.install(Faults::script(script.clone())) {
                 return;
             }
-            let all = q.retry_all_dead(&t.db, &policy()).await.unwrap();
+            let all = q.retry_all_dead(&t.db, &policy(), None).await.unwrap();
             t.end_faults();
             assert_eq!(all, AllDead { moved: 3, ..AllDead::default() }, "{script:?}");
             assert_eq!(counts(t, &q).await, Counts { ready: 3, ..Counts::default() }, "{script:?}");
             assert_eq!(payloads(&t.run(async |tr| q.list(tr).await).await), ["a", "b", "c"]);
             bury(t, &q).await;
             assert!(t.install(Faults::script(script.clone())));
-            let all = q.purge_all_dead(&t.db, &policy()).await.unwrap();
+            let all = q.purge_all_dead(&t.db, &policy(), None).await.unwrap();
             t.end_faults();
             assert_eq!(all, AllDead { moved: 3, ..AllDead::default() }, "{script:?}");
             assert_eq!(counts(t, &q).await, Counts::default(), "{script:?}");

@@ -1,6 +1,7 @@
 //! Delayed items that are to be ready at once.
 
 use std::collections::BTreeSet;
+use std::time::Instant;
 
 use fdb_embedded::Faults;
 use kvqueue_queue::{ItemId, Queue, Requeued, RetryPolicy, State, StoredItem};
@@ -10,7 +11,7 @@ use crate::restored::{item, restore, stored};
 use crate::unknown::scripts;
 
 async fn hasten(t: &TestDb, queue: &Queue, wanted: Option<&BTreeSet<ItemId>>) -> Requeued {
-    queue.requeue_scheduled(&t.db, &RetryPolicy::default(), wanted).await.unwrap()
+    queue.requeue_scheduled(&t.db, &RetryPolicy::default(), wanted, None).await.unwrap()
 }
 
 fn later(payload: &str, due: u64) -> StoredItem {
@@ -47,7 +48,11 @@ fn more_than_a_page_of_waiting_items_become_ready() {
         let q = t.queue("q");
         let items: Vec<_> = (0..1_203).map(|n| later(&n.to_string(), 7)).collect();
         restore(t, &q, &items).await;
-        assert_eq!(hasten(t, &q, None).await.moved, 1_203);
+        // Its time is over after the first page.
+        let part =
+            q.requeue_scheduled(&t.db, &RetryPolicy::default(), None, Some(Instant::now())).await.unwrap();
+        assert!(part.more && (1..1_203).contains(&part.moved), "{part:?}");
+        assert_eq!(hasten(t, &q, None).await.moved, 1_203 - part.moved);
         assert_eq!(counts(t, &q).await, (0, 1_203));
         let in_order: Vec<_> = (0..1_203).map(|n| n.to_string()).collect();
         assert_eq!(t.list(&q).await, in_order);
@@ -63,7 +68,7 @@ fn only_named_items_become_ready() {
         let wanted: BTreeSet<_> = [ids[0].clone(), ids[2].clone(), ids[3].clone()].into();
         let done = hasten(t, &q, Some(&wanted)).await;
         let moved: BTreeSet<_> = [ids[0].clone(), ids[2].clone()].into();
-        assert_eq!(done, Requeued { moved: 2, ids: moved, unreadable: 0 });
+        assert_eq!(done, Requeued { moved: 2, ids: moved, unreadable: 0, more: false });
         assert_eq!(t.list(&q).await, ["a", "c"]);
         assert_eq!(counts(t, &q).await, (1, 2));
     });

@@ -113,7 +113,7 @@ fn as_many_dead_letters_are_purged_at_once_as_one_transaction_holds() {
         let q = far(t);
         let mut lease = leased(t, &q, 300).await;
         t.acknowledge(&mut lease, &ItemOutcome::Dead(Failure::new(1, 1, "no"))).await;
-        let purged = q.purge_all_dead(&t.db, &RetryPolicy::default()).await.unwrap();
+        let purged = q.purge_all_dead(&t.db, &RetryPolicy::default(), None).await.unwrap();
         assert_eq!((purged.moved, t.run(async |tr| q.counts(tr).await).await.dead), (300, 0));
     });
 }

@@ -259,7 +259,7 @@ fn an_unreadable_item_frees_its_unique_key_when_dead_or_purged() {
             garble().await;
             let policy = RetryPolicy::default();
             let (before, purged) = (t.records(&q, "unique").await.len(), async || match all {
-                true => q.purge_all_dead(&t.db, &policy).await.unwrap().moved,
+                true => q.purge_all_dead(&t.db, &policy, None).await.unwrap().moved,
                 false => usize::from(
                     q.purge_dead(&t.db, &policy, &id(1)).await.unwrap() == DeadLetterEffect::Moved,
                 ),

@@ -166,7 +166,7 @@ fn dead_letters_and_unique_keys_of_another_kind_are_unchanged() {
             for wrong in others(kind).map(|kind| t.queue_of("q", kind)) {
                 assert!(is_wrong_kind(&wrong.retry_dead(&t.db, &policy, &id).await.unwrap_err()));
                 // One such letter stops none of the others.
-                let all = wrong.retry_all_dead(&t.db, &policy).await.unwrap();
+                let all = wrong.retry_all_dead(&t.db, &policy, None).await.unwrap();
                 assert_eq!((all.moved, all.unreadable), (0, 1));
                 let tr = t.db.create_trx().unwrap();
                 let refused = wrong.dead_retry(&tr, &id).await;

@@ -76,7 +76,7 @@ pub(super) async fn work(desk: Rc<Desk>) {
         let (operation, decided) = match desk.below(4) {
             0 => {
                 desk.run(Intent::Revive(None), async {
-                    queue.retry_all_dead(db, &policy).await.map(|_| Claim::Done)
+                    queue.retry_all_dead(db, &policy, None).await.map(|_| Claim::Done)
                 })
                 .await
             }
