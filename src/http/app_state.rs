@@ -45,7 +45,7 @@ pub(crate) struct AppState {
     /// Links that sign browsers in.
     pub(super) links: Arc<Links>,
     /// Permits to use the database.
-    pub(super) places: Semaphore,
+    pub(super) permits: Semaphore,
     /// Permits of clients with a wrong secret.
     pub(super) waiting: Semaphore,
     /// Permits of clients that follow events.
@@ -75,7 +75,7 @@ impl AppState {
             hosts,
             rotation: Rotation::default(),
             tokens: TokenCache::default(),
-            places: Semaphore::new(AT_THE_DATABASE),
+            permits: Semaphore::new(AT_THE_DATABASE),
             waiting: Semaphore::new(KEPT_WAITING),
             followers: Arc::new(Semaphore::new(events::FOLLOWERS)),
             ticker: Ticker::default(),

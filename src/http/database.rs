@@ -22,9 +22,9 @@ const TIMED_OUT: i32 = 1031;
 pub(super) const POLICY: RetryPolicy = RetryPolicy { max_attempts: None, timeout: Some(PATIENCE) };
 
 impl AppState {
-    /// A place at the database.
-    pub(super) fn place(&self) -> Result<SemaphorePermit<'_>, ApiError> {
-        self.places.try_acquire().map_err(|_| ApiError::Busy("too many requests are at the database"))
+    /// A database permit, if there is one left.
+    pub(super) fn permit(&self) -> Result<SemaphorePermit<'_>, ApiError> {
+        self.permits.try_acquire().map_err(|_| ApiError::Busy("too many requests are at the database"))
     }
 
     /// Runs a transaction that may commit twice with the same result: a read, or plain writes.
@@ -32,7 +32,7 @@ impl AppState {
     where
         R: Future<Output = (Transaction, Result<T, QueueError>)>,
     {
-        let _place = self.place()?;
+        let _permit = self.permit()?;
         self.run(body).await
     }
 

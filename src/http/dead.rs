@@ -53,7 +53,7 @@ pub(super) async fn one(request: ApiRequest) -> Answer {
 pub(super) async fn retry(request: ApiRequest) -> Answer {
     let (queue, id) = (request.unfrozen_queue().await?, request.id()?);
     request.store(request.record().with_items(slice::from_ref(&id))).await?;
-    let _place = request.app.place()?;
+    let _permit = request.app.permit()?;
     told(&id, queue.retry_dead(&request.app.daemon.db, &POLICY, &id).await?)
 }
 
@@ -61,7 +61,7 @@ pub(super) async fn retry(request: ApiRequest) -> Answer {
 pub(super) async fn purge(request: ApiRequest) -> Answer {
     let (queue, id) = (request.unfrozen_queue().await?, request.id()?);
     request.store(request.record().with_items(slice::from_ref(&id))).await?;
-    let _place = request.app.place()?;
+    let _permit = request.app.permit()?;
     told(&id, queue.purge_dead(&request.app.daemon.db, &POLICY, &id).await?)
 }
 
@@ -90,7 +90,7 @@ fn gone(id: &ItemId) -> ApiError {
 pub(super) async fn retry_all(request: ApiRequest) -> Answer {
     let queue = request.unfrozen_queue().await?;
     request.store(request.record().with("all", true)).await?;
-    let _place = request.app.place()?;
+    let _permit = request.app.permit()?;
     Ok(all(queue.retry_all_dead(&request.app.daemon.db, &POLICY, until()).await?))
 }
 
@@ -108,7 +108,7 @@ pub(super) async fn purge_all(mut request: ApiRequest) -> Answer {
     request.confirmed(&confirm, "all dead letters of")?;
     let queue = request.unfrozen_queue().await?;
     request.store(request.record().with("all", true)).await?;
-    let _place = request.app.place()?;
+    let _permit = request.app.permit()?;
     let AllDead { moved: purged, unreadable, more, .. } =
         queue.purge_all_dead(&request.app.daemon.db, &POLICY, until()).await?;
     Ok(HttpResponse::Ok().json(json!({ "purged": purged, "unreadable": unreadable, "more": more })))

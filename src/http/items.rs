@@ -97,7 +97,7 @@ pub(super) async fn one(request: ApiRequest) -> Answer {
 pub(super) async fn delete(request: ApiRequest) -> Answer {
     let (queue, id) = (request.unfrozen_queue().await?, request.id()?);
     request.store(request.record().with_items(slice::from_ref(&id))).await?;
-    let _place = request.app.place()?;
+    let _permit = request.app.permit()?;
     told(&id, queue.delete_item(&request.app.daemon.db, &POLICY, &id).await?)
 }
 
@@ -105,7 +105,7 @@ pub(super) async fn delete(request: ApiRequest) -> Answer {
 pub(super) async fn requeue(request: ApiRequest) -> Answer {
     let (queue, id) = (request.unfrozen_queue().await?, request.id()?);
     request.store(request.record().with_items(slice::from_ref(&id))).await?;
-    let _place = request.app.place()?;
+    let _permit = request.app.permit()?;
     told(&id, queue.requeue_item(&request.app.daemon.db, &POLICY, &id).await?)
 }
 

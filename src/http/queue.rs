@@ -69,7 +69,7 @@ pub(super) async fn requeue(mut request: ApiRequest) -> Answer {
     }
     let queue = request.unfrozen_queue().await?;
     request.store(request.record().with("waiting", waiting).with("dead", dead)).await?;
-    let _place = request.app.place()?;
+    let _permit = request.app.permit()?;
     let (db, until, mut done) = (&request.app.daemon.db, until(), AllDead::default());
     if waiting {
         let hastened = queue.requeue_scheduled(db, &POLICY, None, until).await?;
@@ -128,7 +128,7 @@ pub(super) async fn move_items(mut request: ApiRequest) -> Answer {
         fix: "name another queue",
     })?;
     request.store(record).await?;
-    let _place = request.app.place()?;
+    let _permit = request.app.permit()?;
     let (db, began) = (&request.app.daemon.db, Instant::now());
     let (mut moved, mut refused, mut unreadable, mut more) = (0, 0, 0, true);
     while more && began.elapsed() < PATIENCE {

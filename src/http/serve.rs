@@ -176,7 +176,7 @@ async fn by_token(headers: &HeaderMap, app: &Arc<AppState>) -> Result<Caller, Ap
         (None, Some(failure)) => failure,
         (None, None) => return Ok(Caller::Anyone),
     };
-    let Ok(_place) = app.waiting.try_acquire() else {
+    let Ok(_permit) = app.waiting.try_acquire() else {
         return Err(ApiError::Busy("too many requests with a wrong token are waiting"));
     };
     // After the second pause, file and tokens were read after the request arrived: a new secret is known now.

@@ -48,7 +48,7 @@ pub(in crate::cli) struct Args {
     /// How long to wait if nothing is ready, up to 60s
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = duration::parse)]
     wait: Duration,
-    /// How long the lease lasts without an extension, 1s to 12h [default: as the queue is
+    /// How long the lease lasts without an extension, 1s to 24h [default: as the queue is
     /// configured]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     lease: Option<Duration>,

@@ -53,7 +53,7 @@ fn id(request: &ApiRequest) -> Result<LeaseId, ApiError> {
 
 /// A lease that this daemon has not kept.
 async fn find(request: &ApiRequest, id: LeaseId) -> Result<Lease, ApiError> {
-    let _place = request.app.pullers.place().await;
+    let _permit = request.app.pullers.permit().await;
     let queue = &request.queue()?;
     let policy = &POLICY;
     let read = retry::run(&request.app.daemon.db, policy, |tr| async move {
@@ -74,9 +74,9 @@ pub(in crate::http) async fn extend(request: ApiRequest) -> Answer {
         Known::Over => return Err(over()),
         Known::Nothing => find(&request, id).await?,
     };
-    let place = request.app.pullers.place().await;
+    let permit = request.app.pullers.permit().await;
     lease.extend(&request.app.daemon.db, &POLICY).await.map_err(failure)?;
-    drop(place);
+    drop(permit);
     let open = lease.open().count();
     request.note_lease(id, open, lease.length());
     request.app.pullers.keep(&request.value("queue"), lease);

@@ -53,7 +53,9 @@ impl Acknowledging {
             answers.push((lease.open().count(), answer));
             leases.push((lease, outcomes));
         }
+        let permit = self.app.pullers.permit().await;
         let results = acknowledge_together(&self.app.daemon.db, &POLICY, &mut leases).await;
+        drop(permit);
         for (((lease, _), result), (before, answer)) in leases.into_iter().zip(results).zip(answers) {
             let open = lease.open().count();
             let written = match result.map_err(failure) {

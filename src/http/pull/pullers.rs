@@ -24,7 +24,7 @@ use crate::{
 /// The most queues with a puller. When there are more, the ones at which nobody waits are dropped.
 const MOST: usize = 1_024;
 
-/// The most changes of leases that are at the database at a time. Further ones wait.
+/// The most transactions that change leases at a time. Further ones wait.
 const CHANGES: usize = 64;
 
 /// The pullers there are, by their queues' names; and the leases that workers have from them.
@@ -32,12 +32,12 @@ const CHANGES: usize = 64;
 pub(in crate::http) struct Pullers {
     pullers: Mutex<HashMap<String, Arc<Puller>>>,
     leases: Mutex<KeptLeases>,
-    places: Semaphore,
+    permits: Semaphore,
 }
 
 impl Default for Pullers {
     fn default() -> Self {
-        Self { pullers: Mutex::default(), leases: Mutex::default(), places: Semaphore::new(CHANGES) }
+        Self { pullers: Mutex::default(), leases: Mutex::default(), permits: Semaphore::new(CHANGES) }
     }
 }
 
@@ -72,9 +72,9 @@ impl Pullers {
         Ok(puller)
     }
 
-    /// Waits for a place at the database. `None`: it is given to nobody any more.
-    pub(super) async fn place(&self) -> Option<SemaphorePermit<'_>> {
-        self.places.acquire().await.ok()
+    /// Waits for a database permit for a change of leases.
+    pub(super) async fn permit(&self) -> SemaphorePermit<'_> {
+        self.permits.acquire().await.expect("nothing closes the semaphore")
     }
 
     /// Removes a lease of a queue from the kept leases, and returns it.

@@ -119,7 +119,7 @@ async fn several(
     items: Vec<NewItem>,
     options: PushOptions,
 ) -> Result<Vec<PushedItem>, ApiError> {
-    let _place = request.app.place()?;
+    let _permit = request.app.permit()?;
     let (db, held) = (request.app.daemon.db.clone(), request.held.clone());
     let pushing = request.app.spawn(async move {
         let mut session = Session::new(queue).with_policy(POLICY);
