@@ -21,7 +21,7 @@ pub(crate) type Handler = fn(ApiRequest) -> LocalBoxFuture<'static, Answer>;
 /// A longer body, in bytes, is parsed on another thread: parsing megabytes would delay all other requests.
 const LONG: usize = 64 << 10;
 
-/// The longest body in bytes, except for those that have items or their outcomes.
+/// The longest body in bytes, except for bodies with items or their outcomes.
 const SHORT: usize = 64 << 10;
 
 /// A request that has passed the guards.

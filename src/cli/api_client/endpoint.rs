@@ -77,7 +77,7 @@ impl Endpoint {
         let connection = self.connect(patience).await?;
         match self.exchange(connection, &request, patience).await? {
             Ok(answer) => self.read(&answer),
-            Err(Failure::Broken(error)) => Err(self.nobody(error)),
+            Err(Failure::Broken(error)) => Err(self.no_listener(error)),
             Err(Failure::Garbled(problem)) => Err(self.garbled(problem)),
         }
     }
@@ -89,10 +89,10 @@ impl Endpoint {
             Ok(Err(error)) => error,
             Err(elapsed) => elapsed.into(),
         };
-        Err(self.nobody(error))
+        Err(self.no_listener(error))
     }
 
-    fn nobody(&self, error: io::Error) -> AskError {
+    fn no_listener(&self, error: io::Error) -> AskError {
         AskError::Nobody { at: self.to_string(), option: self.option, error }
     }
 
@@ -110,7 +110,7 @@ impl Endpoint {
                 owner: users::name_or_number(readers.owner),
                 option: self.option,
             }),
-            Receiver::Gone => Err(self.nobody(io::ErrorKind::ConnectionAborted.into())),
+            Receiver::Gone => Err(self.no_listener(io::ErrorKind::ConnectionAborted.into())),
         }
     }
 
