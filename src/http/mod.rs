@@ -16,7 +16,7 @@
 //! | a body | `http.max-body`, or 64 KiB for short requests | `api_request` |
 //! | all bodies together | 64 MiB | `body::HELD` |
 //! | requests at the database, except those of the next two lines | 16 | `app_state::AT_THE_DATABASE` |
-//! | pushes of one item, fetches for workers, and looks whether another daemon's queue is paused | connections | |
+//! | pushes of one item, fetches for workers, and looks whether a queue is paused | connections | |
 //! | changes of leases by workers | 64 | `pull/pullers.rs` |
 //! | acknowledgements in one transaction | 64 | `pull/acknowledging.rs` |
 //! | time at the database of one operation | 5 s, and 1 s until it is given up | `database` |

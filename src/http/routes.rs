@@ -52,7 +52,7 @@ impl Route {
     }
 }
 
-/// A route without a query and a record, whose answer may take as long as most.
+/// A route without query parameters and without an audit record, with the usual time limit.
 const fn route(method: Method, path: &'static str, access: Access, handler: Handler) -> Route {
     Route { method, path, access, query: &[], time_limit: REQUEST, audit: None, handler }
 }
@@ -66,7 +66,7 @@ const fn browser(method: Method, path: &'static str, handler: Handler) -> Route 
     route(method, path, Access::AnyToken, handler)
 }
 
-// Fields are assigned below, since a constant function cannot drop the rest of a route that it takes apart.
+// The functions below assign fields: a constant function cannot use `Route { query, ..route(..) }`, which drops a part of a `Route`.
 
 const fn get(path: &'static str, query: &'static [&'static str], handler: Handler) -> Route {
     let mut route = route(Method::GET, path, Access::Scope(Scope::Read), handler);
