@@ -542,9 +542,9 @@ type lease struct {
 	lose context.CancelFunc
 }
 
-// extended: the daemon has extended it, after asked. So it does not end before the deadline.
-func (l *lease) extended(asked time.Time) {
-	l.deadline, l.extendAt = asked.Add(l.length), asked.Add(l.length/3)
+// extended: the daemon has extended it. Since is the time of the request, so it does not end before the deadline.
+func (l *lease) extended(since time.Time) {
+	l.deadline, l.extendAt = since.Add(l.length), since.Add(l.length/3)
 }
 
 type waiting struct {
@@ -666,7 +666,7 @@ func (w *worker) fetch() error {
 			sleep(w.stopping, pause)
 		case found.ID != "":
 			between.failures = 0
-			w.add(found, asked)
+			w.add(found)
 		case time.Since(asked) < time.Second && time.Since(asked) < w.Wait/2+firstPause:
 			// A daemon that stops answers at once.
 			pause := between.next(nil)
@@ -711,11 +711,12 @@ func (w *worker) wanted() int {
 	return 0
 }
 
-func (w *worker) add(found Leased, asked time.Time) {
+func (w *worker) add(found Leased) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	added := &lease{id: found.ID, length: time.Duration(found.ExpiresMS) * time.Millisecond, began: asked, open: len(found.Items)}
-	added.extended(asked)
+	added := &lease{id: found.ID, length: time.Duration(found.ExpiresMS) * time.Millisecond, began: time.Now(), open: len(found.Items)}
+	// Not the time of the request: that may have waited at the daemon for longer than a lease.
+	added.extended(added.began)
 	added.ctx, added.lose = context.WithCancel(w.base)
 	w.leases[found.ID] = added
 	for _, item := range found.Items {

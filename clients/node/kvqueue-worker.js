@@ -469,7 +469,7 @@ class Worker {
         }
         if (found.lease !== null) {
           pauses.failures = 0;
-          this.#add(found, asked);
+          this.#add(found);
         } else if (now() - asked < Math.min(1_000, Math.max(100, wait / 2))) {
           // A daemon that stops answers at once.
           await sleep(Math.max(pauses.next({}), 100), signal);
@@ -499,8 +499,10 @@ class Worker {
     return 0;
   }
 
-  #add({ lease: id, expiresIn: length, items }, asked) {
-    const lease = { id, length, asked, deadline: asked + length, open: items.length, outcomes: [], since: 0, lost: new AbortController() };
+  #add({ lease: id, expiresIn: length, items }) {
+    // Not the time of the request: that may have waited at the daemon for longer than a lease.
+    const began = now();
+    const lease = { id, length, began, deadline: began + length, open: items.length, outcomes: [], since: 0, lost: new AbortController() };
     this.#leases.set(id, lease);
     this.#thread.postMessage({ lease: id, length });
     for (const item of items) this.#waiting.push({ lease, item });
@@ -512,7 +514,7 @@ class Worker {
 
   /** Releases items that no handler has begun with, if they were leased before some time. */
   #giveBack(before = Infinity) {
-    while (this.#waiting.length > 0 && this.#waiting[0].lease.asked <= before) {
+    while (this.#waiting.length > 0 && this.#waiting[0].lease.began <= before) {
       const { lease, item } = this.#waiting.shift();
       if (before !== Infinity) this.#average = Math.max(this.#average ?? 0, STUCK);
       this.#record(lease, { id: item.id, outcome: "release" });

@@ -409,8 +409,9 @@ def _outcome(item: Item, error: Optional[BaseException]) -> Json:
 class _Lease:
     """A lease with the items of it that are not acknowledged. The worker's lock guards it."""
 
-    def __init__(self, id: str, length: float, asked: float, items: List[Item]):
-        self.id, self.length, self.began = id, length, asked
+    def __init__(self, id: str, length: float, items: List[Item]):
+        # Not the time of the request: that may have waited at the daemon for longer than a lease.
+        self.id, self.length, self.began = id, length, time.monotonic()
         self.open = len(items)
         self.outcomes: List[Json] = []
         # When the first of the outcomes came.
@@ -418,12 +419,12 @@ class _Lease:
         self.lost = items[0].lease_lost
         # The acknowledgement under way ends it.
         self.is_ending = False
-        self.extended(asked)
+        self.extended(self.began)
 
-    def extended(self, asked: float) -> None:
-        """The daemon has extended it, after `asked`. So it does not end before the deadline."""
-        self.deadline = asked + self.length
-        self.extend_at = asked + self.length / 3
+    def extended(self, since: float) -> None:
+        """The daemon has extended it. `since` is the time of the request, so it does not end before the deadline."""
+        self.deadline = since + self.length
+        self.extend_at = since + self.length / 3
 
 
 class _Core:
@@ -533,7 +534,7 @@ class _Core:
                         continue
                     if found[0] is not None:
                         pauses.reset()
-                        self._add(_Lease(found[0], found[1], asked, found[2]), found[2])
+                        self._add(_Lease(found[0], found[1], found[2]), found[2])
                     elif time.monotonic() - asked < min(1.0, max(0.1, self._wait / 2)):
                         # A daemon that stops answers at once.
                         self._stopping.wait(max(pauses.next(Unreachable()), PAUSES[0]))

@@ -202,18 +202,17 @@ class Imitation:
             protocol_version = "HTTP/1.1"
 
             def do_POST(self):
-                self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                request = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
                 imitation.times.append(time.monotonic())
-                try:
-                    status, headers, body = imitation._answers.get_nowait()
-                except queue.Empty:
-                    status, headers, body = 200, {}, {"lease": None, "items": []}
+                status, headers, body = imitation.answer(self.path, request)
                 text = json.dumps(body).encode()
-                self.send_response(status)
-                for header, value in {**headers, "Content-Length": str(len(text))}.items():
-                    self.send_header(header, value)
-                self.end_headers()
-                self.wfile.write(text)
+                # A client may have given up.
+                with contextlib.suppress(OSError):
+                    self.send_response(status)
+                    for header, value in {**headers, "Content-Length": str(len(text))}.items():
+                        self.send_header(header, value)
+                    self.end_headers()
+                    self.wfile.write(text)
 
             def log_message(self, *_):
                 pass
@@ -223,6 +222,58 @@ class Imitation:
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
+    def answer(self, _path, _request):
+        try:
+            return self._answers.get_nowait()
+        except queue.Empty:
+            return 200, {}, {"lease": None, "items": []}
+
     def close(self):
         self._server.shutdown()
         self._server.server_close()
+
+
+class FakeDaemon(Imitation):
+    """A server that hands out leases of items, named a, b and so on, and keeps what workers answer.
+
+    `on` gets the kind of a request ("lease", "extend", "acknowledge") and the lease's name. It may take its time, and
+    returns an error's status and code, or nothing. `length` is that of the leases, in seconds.
+    """
+
+    def __init__(self, *leases, length=30, on=lambda kind, lease: None):
+        self.acknowledged, self.extended = [], []
+        self._on, self._length, self._leases = on, length, dict(zip("abcdefgh", leases))
+        self._closed, self._lock = threading.Event(), threading.Lock()
+        super().__init__()
+
+    def outcomes(self):
+        """The outcomes that were acknowledged, by the numbers of the items."""
+        return {int(each["id"]): each for _, outcomes in list(self.acknowledged) for each in outcomes}
+
+    def answer(self, path, request):
+        *_, lease, kind = path.split("/")
+        arrived = time.monotonic()
+        refusal = self._on(kind, None if kind == "lease" else lease)
+        if refusal:
+            return refusal[0], {}, {"error": {"code": refusal[1], "message": "refused", "fix": "none"}}
+        if kind == "lease":
+            return self._lease(request)
+        if kind == "extend":
+            self.extended.append((lease, arrived))
+        else:
+            self.acknowledged.append((lease, request["outcomes"]))
+        return 200, {}, {}
+
+    def _lease(self, request):
+        with self._lock:
+            name = next(iter(self._leases), None)
+            items = self._leases.pop(name, [])
+        if name is None:
+            self._closed.wait(request["wait_ms"] / 1000)
+            return 200, {}, {"lease": None, "items": []}
+        items = [{"id": str(item["n"]), "attempt": 1, "payload": json.dumps(item)} for item in items]
+        return 200, {}, {"lease": name, "expires_in_ms": self._length * 1000, "items": items}
+
+    def close(self):
+        self._closed.set()
+        super().close()

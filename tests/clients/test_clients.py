@@ -19,7 +19,7 @@ import time
 import unittest
 
 import harness
-from harness import Database, Imitation, Program, push, until
+from harness import Database, FakeDaemon, Imitation, Program, push, until
 
 NAME = sys.argv.pop(1) if __name__ == "__main__" else "python"
 QUEUES = ["outcomes", "idle", "slow", "stop", "long", "lost", "reached/by", "pushed"]
@@ -228,6 +228,28 @@ class ClientTest(unittest.TestCase):
             self.assertIn(text, item)
         states = self.database.states("pushed")
         self.assertEqual((states["ready"], states["waiting"]), (1, 1))
+
+
+class FakeDaemonTest(unittest.TestCase):
+    """What a real daemon does too rarely."""
+
+    def daemon(self, *leases, **options):
+        daemon = FakeDaemon(*leases, **options)
+        self.addCleanup(daemon.close)
+        return daemon
+
+    def program(self, *daemons, **options):
+        program = Program(NAME, [daemon.url for daemon in daemons], "q", **options)
+        self.addCleanup(program.close)
+        return program
+
+    def test_items_that_come_after_a_long_wait_are_handled(self):
+        # The wait is longer than a lease, and longer than items that were leased ahead are kept.
+        daemon = self.daemon([{"n": n, "sleep": 0.02} for n in range(10)], length=5, on=lambda kind, _: kind == "lease" and time.sleep(6))
+        program = self.program(daemon)
+        until(lambda: len(daemon.outcomes()) == 10, "not all are handled", program)
+        self.assertEqual(program.stop(), 0, program.said)
+        self.assertEqual({each["outcome"] for each in daemon.outcomes().values()}, {"done"})
 
 
 if __name__ == "__main__":
