@@ -206,7 +206,8 @@ func outcomeOf(id string, err error) Outcome {
 	}
 	var wanted *ending
 	if !errors.As(err, &wanted) {
-		wanted = &ending{outcome: "retry", reason: err.Error()}
+		// Not err.Error(), which may panic.
+		wanted = &ending{outcome: "retry", reason: fmt.Sprint(err)}
 	}
 	found := Outcome{ID: id, Outcome: wanted.outcome, Reason: wanted.reason}
 	if len(found.Reason) > longestReason {

@@ -208,7 +208,8 @@ function extending({ Api, ApiError, TIMEOUT, now }) {
 class Retry extends Error {
   constructor(reason = "", { after } = {}) {
     super(reason);
-    this.after = after;
+    if (Number.isNaN(Number(after ?? 0))) throw new TypeError("after is not a number of milliseconds");
+    this.after = after ?? undefined;
   }
 }
 
@@ -308,11 +309,22 @@ function itemOf({ id, attempt, payload, payload_base64, attributes = {}, content
 /** The outcome of a handler that has thrown an error, as a daemon reads it. */
 function outcomeOf(id, error, log) {
   if (error instanceof Release) return { id, outcome: "release" };
-  const reason = String(error instanceof Retry || error instanceof Dead ? error.message : error).slice(0, LONGEST_REASON);
+  const reason = reasonOf(error instanceof Retry || error instanceof Dead ? error.message : error);
   if (error instanceof Dead) return { id, outcome: "dead", reason };
   if (!(error instanceof Retry)) log(`item ${id} failed`, error);
   const after = error instanceof Retry ? error.after : undefined;
   return { id, outcome: "retry", reason, after_ms: after === undefined ? undefined : Math.round(Math.min(Math.max(after, 0), LONGEST_AFTER)) };
+}
+
+function reasonOf(error) {
+  let text;
+  try {
+    text = String(error);
+  } catch {
+    text = "the error has no text";
+  }
+  // Half a surrogate pair is no text for a daemon. A buffer replaces it, also the one where the text is cut.
+  return Buffer.from(text.slice(0, LONGEST_REASON)).toString();
 }
 
 function sleep(milliseconds, signal) {

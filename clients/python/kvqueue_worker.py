@@ -20,6 +20,7 @@ import http.client
 import inspect
 import json
 import logging
+import math
 import os
 import random
 import selectors
@@ -63,11 +64,15 @@ Json = Dict[str, Any]
 
 
 class Retry(Exception):
-    """The item failed. It is tried again after some seconds, or by the queue's rules."""
+    """The item failed. It is tried again after some seconds (or a timedelta), or by the queue's rules."""
 
-    def __init__(self, reason: str = "", after: Optional[float] = None):
+    after: Optional[float] = None
+
+    def __init__(self, reason: str = "", after: Union[float, datetime.timedelta, None] = None):
         super().__init__(reason)
-        self.after = after
+        self.after = after.total_seconds() if isinstance(after, datetime.timedelta) else after
+        if self.after is not None and math.isnan(self.after):
+            raise ValueError("after is not a number of seconds")
 
 
 class Release(Exception):
@@ -397,13 +402,23 @@ def _outcome(item: Item, error: Optional[BaseException]) -> Json:
     if isinstance(error, Release):
         return {"id": item.id, "outcome": "release"}
     if isinstance(error, Dead):
-        return {"id": item.id, "outcome": "dead", "reason": str(error)[:LONGEST_REASON]}
-    if isinstance(error, Retry):
-        found = {"id": item.id, "outcome": "retry", "reason": str(error)[:LONGEST_REASON]}
-        after = {} if error.after is None else {"after_ms": int(min(max(error.after, 0), LONGEST_AFTER) * 1000)}
-        return {**found, **after}
-    log.error("item %s failed", item.id, exc_info=error)
-    return {"id": item.id, "outcome": "retry", "reason": f"{type(error).__name__}: {error}"[:LONGEST_REASON]}
+        return {"id": item.id, "outcome": "dead", "reason": _reason(error)}
+    found = {"id": item.id, "outcome": "retry", "reason": _reason(error)}
+    if not isinstance(error, Retry):
+        log.error("item %s failed", item.id, exc_info=error)
+        found["reason"] = f"{type(error).__name__}: {found['reason']}"[:LONGEST_REASON]
+    elif error.after is not None:
+        found["after_ms"] = int(min(max(error.after, 0), LONGEST_AFTER) * 1000)
+    return found
+
+
+def _reason(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception:  # pylint: disable=broad-except
+        text = "its text cannot be shown"
+    # Half a surrogate pair, as of a file name that is not UTF-8, is no text for a daemon.
+    return text.encode("utf-8", "replace").decode()[:LONGEST_REASON]
 
 
 class _Lease:

@@ -251,6 +251,18 @@ class FakeDaemonTest(unittest.TestCase):
         self.assertEqual(program.stop(), 0, program.said)
         self.assertEqual({each["outcome"] for each in daemon.outcomes().values()}, {"done"})
 
+    def test_wrong_errors_of_handlers_are_outcomes(self):
+        words = ["half a pair", "dead with half a pair", "no text", "not a number", "text for a number"]
+        daemon = self.daemon([{"n": n, "do": word} for n, word in enumerate(words)])
+        program = self.program(daemon)
+        until(lambda: len(daemon.outcomes()) == len(words), "not all are handled", program)
+        self.assertEqual(program.stop(), 0, program.said)
+        self.assertEqual([daemon.outcomes()[n]["outcome"] for n in range(len(words))], ["retry", "dead", "retry", "retry", "retry"])
+        for outcome in daemon.outcomes().values():
+            self.assertNotRegex(outcome["reason"], "[\ud800-\udfff]")
+            self.assertLessEqual(len(outcome["reason"]), 1000)
+            self.assertIsInstance(outcome.get("after_ms", 0), int)
+
 
 if __name__ == "__main__":
     unittest.main()

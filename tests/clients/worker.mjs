@@ -7,6 +7,15 @@ const ca = CA_FILE ? readFileSync(CA_FILE) : undefined;
 const seen = new Set();
 const sleep = (seconds) => new Promise((resolve) => setTimeout(resolve, seconds * 1_000));
 
+/** What handlers do wrong. The fake daemon accepts only what a daemon does. */
+const wrong = {
+  "half a pair": () => new RangeError("x".repeat(987) + "\u{1f600}"),
+  "dead with half a pair": () => new Dead("\ud83d"),
+  "no text": () => Object.create(null),
+  "not a number": () => new Retry("x", { after: NaN }),
+  "text for a number": () => new Retry("x", { after: "five seconds" }),
+};
+
 async function handle(item) {
   const wanted = JSON.parse(item.payload);
   console.log("begin", wanted.n, item.attempt);
@@ -19,6 +28,7 @@ async function handle(item) {
   if (wanted.do === "fail") throw new RangeError("always");
   if (wanted.do === "retry" && isFirst) throw new Retry("once more", { after: 0 });
   if (wanted.do === "release" && isFirst) throw new Release();
+  if (wrong[wanted.do]) throw wrong[wanted.do]();
   console.log("end", wanted.n, item.attempt);
 }
 

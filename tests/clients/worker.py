@@ -20,6 +20,21 @@ def say(*words):
     sys.stdout.flush()
 
 
+class NoText(Exception):
+    def __str__(self):
+        raise TypeError("no text")
+
+
+# What handlers do wrong. The fake daemon accepts only what a daemon does.
+WRONG = {
+    "half a pair": lambda: ValueError("x" * 999 + "\udcff"),
+    "dead with half a pair": lambda: Dead("\ud83d"),
+    "no text": NoText,
+    "not a number": lambda: Retry("x", after=float("nan")),
+    "text for a number": lambda: Retry("x", after="five seconds"),
+}
+
+
 def end(item, wanted):
     is_first = wanted["n"] not in seen
     seen.add(wanted["n"])
@@ -32,6 +47,8 @@ def end(item, wanted):
         raise Retry("once more", after=0)
     if what == "release" and is_first:
         raise Release
+    if what in WRONG:
+        raise WRONG[what]()
     say("end", wanted["n"], item.attempt)
 
 

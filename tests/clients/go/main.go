@@ -34,6 +34,19 @@ func isFirst(n int) bool {
 
 func seconds(number float64) time.Duration { return time.Duration(number * float64(time.Second)) }
 
+type noText struct{}
+
+func (noText) Error() string { panic("no text") }
+
+// What handlers do wrong. The fake daemon accepts only what a daemon does.
+var wrong = map[string]error{
+	"half a pair":           errors.New(strings.Repeat("x", 999) + "\xed\xb3\xbf"),
+	"dead with half a pair": kvqueue.Dead("\xed\xa0\xbd"),
+	"no text":               noText{},
+	"not a number":          kvqueue.RetryAfter(time.Duration(-1<<63), "x"),
+	"text for a number":     kvqueue.Retry("x"),
+}
+
 func handle(_ context.Context, item *kvqueue.Item) error {
 	var wanted struct {
 		N            int
@@ -55,6 +68,8 @@ func handle(_ context.Context, item *kvqueue.Item) error {
 		return kvqueue.RetryAfter(0, "once more")
 	case wanted.Do == "release" && first:
 		return kvqueue.Release()
+	case wrong[wanted.Do] != nil:
+		return wrong[wanted.Do]
 	}
 	fmt.Printf("end %d %d\n", wanted.N, item.Attempt)
 	return nil
