@@ -179,6 +179,21 @@ def push(name, urls, wanted):
     return json.loads(done.stdout)
 
 
+def exec_worker(name, body):
+    """The outcome of an item that a worker process of examples/workers handles with this body of `handle`."""
+    program = (HERE.parents[1] / "examples/workers" / name).read_text(encoding="utf-8")
+    # The examples' handlers are one line.
+    lines = [body if line.lstrip().startswith(("print(item", "console.log(item")) else line for line in program.splitlines()]
+    with tempfile.NamedTemporaryFile("w", suffix=name, encoding="utf-8") as file:
+        file.write("\n".join(lines))
+        file.flush()
+        command = [sys.executable if name.endswith("py") else "node", file.name]
+        text = b'{"kvqueue":1,"queue":"q"}\n{"id":"1","payload":"","attempt":1}\n'
+        done = subprocess.run(command, input=text, stdout=subprocess.PIPE, check=True)
+    assert all(len(line) < 65536 for line in done.stdout.splitlines()), "a line is too long"
+    return json.loads(done.stdout.splitlines()[-1])
+
+
 def certificate(directory):
     """The files of a certificate for localhost, which is its own authority, and of its key."""
     files = directory / "cert.pem", directory / "key.pem"

@@ -230,6 +230,39 @@ class ClientTest(unittest.TestCase):
         self.assertEqual((states["ready"], states["waiting"]), (1, 1))
 
 
+@unittest.skipUnless(NAME in ("python", "node"), "there are two such examples")
+class ExecWorkerTest(unittest.TestCase):
+    """The examples of worker processes write lines that a daemon accepts."""
+
+    def outcome(self, python, node):
+        body = f"    raise {python}" if NAME == "python" else f"  throw {node};"
+        return harness.exec_worker("exec_worker.py" if NAME == "python" else "exec_worker.js", body)
+
+    def test_a_reason_is_short_text(self):
+        for python, node in [
+            ("ValueError('x' * 100_000)", "new Error('x'.repeat(100_000))"),
+            ("Dead('\\udcff')", "new Dead('\\ud83d')"),
+            ("OSError('x' * 999 + '\\udcff')", "new Error('x'.repeat(999) + '\\u{1f600}')"),
+        ]:
+            outcome = self.outcome(python, node)
+            self.assertLessEqual(len(outcome["reason"]), 1000)
+            self.assertNotRegex(outcome["reason"], "[\ud800-\udfff]")
+
+    def test_a_pause_is_a_whole_number_of_at_most_a_year(self):
+        for python, node, wanted in [("1.2345", "1234.5", (1234, 1235)), ("-1", "-1", (0,)), ("1e12", "1e15", (365 * 24 * 3_600_000,))]:
+            outcome = self.outcome(f"Retry('x', after={python})", f"new Retry('x', {{ after: {node} }})")
+            self.assertIn(outcome["after_ms"], wanted)
+            self.assertIsInstance(outcome["after_ms"], int)
+
+    def test_a_pause_that_is_none_is_left_out(self):
+        for python, node in [
+            ("Retry('x', after=float('nan'))", "new Retry('x', { after: NaN })"),
+            ("OSError('x')", "Object.assign(new Error('x'), { after: 'x' })"),
+        ]:
+            outcome = self.outcome(python, node)
+            self.assertEqual((outcome["outcome"], outcome.get("after_ms", "none")), ("retry", "none"))
+
+
 class FakeDaemonTest(unittest.TestCase):
     """What a real daemon does too rarely."""
 
