@@ -249,7 +249,11 @@ func NewClient(urls []string, token string, settings *tls.Config) (*Client, erro
 	if token == "" {
 		token = os.Getenv("KVQUEUE_TOKEN")
 	}
-	client := &Client{token: token}
+	// Files with a token end with a newline.
+	client := &Client{token: strings.TrimSpace(token)}
+	if strings.IndexFunc(client.token, func(r rune) bool { return r < '!' || r > '~' }) >= 0 {
+		return nil, errors.New("the token has a character that cannot be sent; give the token alone")
+	}
 	for _, text := range urls {
 		found, err := newDaemon(text, settings)
 		if err != nil {

@@ -147,7 +147,7 @@ function transport() {
         // Another program has answered, such as a proxy.
       }
       if (status === 401 || code === "forbidden") {
-        const secret = this.token?.startsWith("kvq_") ? `the token ${this.token.slice(0, 12)}...` : "the token";
+        const secret = this.token.startsWith("kvq_") ? `the token ${this.token.slice(0, 12)}...` : "the token";
         const scope = path.endsWith("/items") ? "push" : "work";
         message +=
           `; ${url} refuses ${this.token ? secret : "requests without a token"}; get one with 'kvqueue token new NAME` +
@@ -234,7 +234,14 @@ class Pauses {
   }
 }
 
-const daemonsOf = (url, { token = process.env.KVQUEUE_TOKEN, ca } = {}) => ({ urls: [url].flat().map(String), token, ca });
+function daemonsOf(url, { token = process.env.KVQUEUE_TOKEN ?? "", ca } = {}) {
+  // Files with a token end with a newline.
+  token = token.trim();
+  if (!/^[!-~]*$/.test(token)) {
+    throw new TypeError("the token has a character that cannot be sent; give the token alone");
+  }
+  return { urls: [url].flat().map(String), token, ca };
+}
 
 /** The API of a daemon, or of several daemons of one database. After a failure the next daemon is asked. */
 class Client {

@@ -181,7 +181,10 @@ class Client:
         self._connections = [_connection(each, ca_file) for each in self._urls]
         self._turn = 0
         self._is_interrupted = False
-        self._token = token if token is not None else os.environ.get("KVQUEUE_TOKEN", "")
+        # Files with a token end with a newline.
+        self._token = (token if token is not None else os.environ.get("KVQUEUE_TOKEN", "")).strip()
+        if not all("!" <= character <= "~" for character in self._token):
+            raise ValueError("the token has a character that cannot be sent; give the token alone")
 
     def call(self, path: str, body: Json, timeout: float = TIMEOUT) -> Json:
         """Sends one request to the daemon whose turn it is. After a failure it is the next one's turn."""
@@ -207,7 +210,10 @@ class Client:
             connection.close()
             raise
         if response.status // 100 == 2:
-            return dict(json.loads(text))
+            try:
+                return dict(json.loads(text))
+            except (TypeError, ValueError) as error:
+                raise http.client.HTTPException(f"the answer is not a daemon's: {error}") from error
         raise self._refusal(response.status, response.getheader("Retry-After"), text, path)
 
     def _open(self, connection: http.client.HTTPConnection, timeout: float) -> None:
@@ -326,7 +332,7 @@ def _read(response: http.client.HTTPResponse) -> bytes:
         pieces.append(piece)
         size += len(piece)
         if size > LONGEST_ANSWER:
-            raise ValueError(f"the answer is longer than {LONGEST_ANSWER} bytes")
+            raise http.client.HTTPException(f"the answer is longer than {LONGEST_ANSWER} bytes")
 
 
 def _quoted(queue: str) -> str:
@@ -344,7 +350,7 @@ def _is_temporary(error: BaseException) -> bool:
     """Whether another attempt, or another daemon, may help."""
     if isinstance(error, ApiError):
         return error.status in (408, 429) or error.status >= 500
-    return isinstance(error, (OSError, http.client.HTTPException, ValueError))
+    return isinstance(error, (OSError, http.client.HTTPException))
 
 
 def _is_lost(error: BaseException) -> bool:

@@ -207,7 +207,7 @@ class Imitation:
     """A server with prepared answers to lease requests. After them, every answer has no items."""
 
     def __init__(self, *answers):
-        self.times = []
+        self.times, self.tokens = [], set()
         self._answers = queue.SimpleQueue()
         for answer in answers:
             self._answers.put(answer)
@@ -219,6 +219,7 @@ class Imitation:
             def do_POST(self):
                 request = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
                 imitation.times.append(time.monotonic())
+                imitation.tokens.add(self.headers.get("Authorization"))
                 status, headers, body = imitation.answer(self.path, request)
                 text = json.dumps(body).encode()
                 # A client may have given up.

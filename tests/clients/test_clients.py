@@ -296,6 +296,21 @@ class FakeDaemonTest(unittest.TestCase):
             self.assertLessEqual(len(outcome["reason"]), 1000)
             self.assertIsInstance(outcome.get("after_ms", 0), int)
 
+    def test_a_token_that_ends_with_a_newline_works(self):
+        daemon = self.daemon([{"n": 1}])
+        program = self.program(daemon, token="kvq_0123456789abcdef\r\n")
+        until(lambda: 1 in daemon.outcomes(), "it is not handled", program)
+        self.assertEqual(program.stop(), 0, program.said)
+        self.assertEqual(daemon.tokens, {"Bearer kvq_0123456789abcdef"})
+
+    def test_a_token_that_cannot_be_sent_ends_the_program(self):
+        for token in "kvq_0123456789abcdef\nX", "kvq_0123456789abcd\u00e4f":
+            program = self.program(self.daemon(), token=token)
+            until(lambda program=program: program.process.poll() is not None, "it goes on")
+            self.assertNotEqual(program.wait(), 0)
+            self.assertIn(b"the token has a character", program.said)
+            self.assertNotIn(b"0123456789abc", program.said, "it prints the secret")
+
 
 if __name__ == "__main__":
     unittest.main()
