@@ -26,6 +26,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 )
@@ -35,6 +36,8 @@ const (
 	connectTimeout, requestTimeout = 5 * time.Second, 30 * time.Second
 	// The first and the longest pause after failures; the longest pause that a daemon may ask for.
 	firstPause, longestPause, longestRetryAfter = 100 * time.Millisecond, 10 * time.Second, time.Minute
+	// The pause after an answer that had no items and did not wait for them, as those of a daemon that stops.
+	emptyPause = time.Second
 	// How long outcomes wait for others of their lease, so that one request acknowledges them together.
 	linger = 50 * time.Millisecond
 	// A worker leases items ahead: as many as it handles in this time, by the average of the last ones.
@@ -231,8 +234,8 @@ func outcomeOf(id string, err error) Outcome {
 type Client struct {
 	token   string
 	daemons []daemon
-	mutex   sync.Mutex
-	turn    int
+	// Counts, modulo the number of daemons.
+	turn atomic.Uint32
 }
 
 type daemon struct {
@@ -289,18 +292,12 @@ func newDaemon(text string, settings *tls.Config) (daemon, error) {
 
 // call sends one request to the daemon whose turn it is. After a failure it is the next one's turn.
 func (c *Client) call(ctx context.Context, timeout time.Duration, path string, body, answer any) error {
-	c.mutex.Lock()
-	turn := c.turn
-	c.mutex.Unlock()
+	turn := c.turn.Load()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	err := c.exchange(ctx, c.daemons[turn], path, body, answer)
+	err := c.exchange(ctx, c.daemons[turn%uint32(len(c.daemons))], path, body, answer)
 	if err != nil && isTemporary(err) {
-		c.mutex.Lock()
-		if c.turn == turn {
-			c.turn = (turn + 1) % len(c.daemons)
-		}
-		c.mutex.Unlock()
+		c.turn.CompareAndSwap(turn, turn+1)
 	}
 	return err
 }
@@ -658,7 +655,7 @@ func (w *worker) fetch() error {
 		if max == 0 {
 			return nil
 		}
-		asked := time.Now()
+		asked, turn := time.Now(), w.client.turn.Load()
 		found, err := w.client.Lease(w.stopping, w.Queue, max, w.Wait, w.Lease)
 		switch {
 		case err != nil && w.stopping.Err() != nil:
@@ -673,12 +670,9 @@ func (w *worker) fetch() error {
 			between.failures = 0
 			w.add(found)
 		case time.Since(asked) < time.Second && time.Since(asked) < w.Wait/2+firstPause:
-			// A daemon that stops answers at once.
-			pause := between.next(nil)
-			if pause < firstPause {
-				pause = firstPause
-			}
-			sleep(w.stopping, pause)
+			between.failures = 0
+			w.client.turn.CompareAndSwap(turn, turn+1)
+			sleep(w.stopping, emptyPause)
 		default:
 			between.failures = 0
 		}

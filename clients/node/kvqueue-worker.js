@@ -12,6 +12,8 @@ const { Worker: Thread } = require("node:worker_threads");
 
 /** The longest pause that a daemon may ask for. */
 const RETRY_AFTER = 60_000;
+/** The pause after an answer that had no items and did not wait for them, as those of a daemon that stops. */
+const EMPTY_PAUSE = 1_000;
 /** How long outcomes wait for others of their lease, so that one request acknowledges them together. */
 const LINGER = 50;
 /** A worker leases items ahead: as many as it handles in this time, by the average of the last ones. */
@@ -84,9 +86,14 @@ function transport() {
       try {
         return await this.exchange(this.daemons[turn], path, Buffer.from(JSON.stringify(body)), timeout, signal);
       } catch (error) {
-        if (this.turn === turn && isTemporary(error)) this.turn = (turn + 1) % this.daemons.length;
+        if (isTemporary(error)) this.askNext(turn);
         throw error;
       }
+    }
+
+    /** Another request may have done so already. */
+    askNext(turn) {
+      if (this.turn === turn) this.turn = (turn + 1) % this.daemons.length;
     }
 
     exchange({ url, module, agent, target, base }, path, body, timeout, signal) {
@@ -243,9 +250,16 @@ function daemonsOf(url, { token = process.env.KVQUEUE_TOKEN ?? "", ca } = {}) {
   return { urls: [url].flat().map(String), token, ca };
 }
 
+/** Sends the next request of a client to the next daemon. */
+let askNext;
+
 /** The API of a daemon, or of several daemons of one database. After a failure the next daemon is asked. */
 class Client {
   #api;
+
+  static {
+    askNext = (client) => client.#api.askNext(client.#api.turn);
+  }
 
   constructor(url, options) {
     this.#api = new Api(daemonsOf(url, options));
@@ -486,14 +500,12 @@ class Worker {
           await sleep(pause, signal);
           continue;
         }
+        pauses.failures = 0;
         if (found.lease !== null) {
-          pauses.failures = 0;
           this.#add(found);
         } else if (now() - asked < Math.min(1_000, Math.max(100, wait / 2))) {
-          // A daemon that stops answers at once.
-          await sleep(Math.max(pauses.next({}), 100), signal);
-        } else {
-          pauses.failures = 0;
+          askNext(this.#client);
+          await sleep(EMPTY_PAUSE, signal);
         }
       }
     } finally {

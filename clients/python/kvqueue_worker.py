@@ -45,6 +45,8 @@ log = logging.getLogger("kvqueue")
 CONNECT, TIMEOUT = 5.0, 30.0
 # The first and the longest pause after failures; the longest pause that a daemon may ask for.
 PAUSES, RETRY_AFTER = (0.1, 10.0), 60.0
+# The pause after an answer that had no items and did not wait for them, as those of a daemon that stops.
+EMPTY_PAUSE = 1.0
 # How long outcomes wait for others of their lease, so that one request acknowledges them together.
 LINGER = 0.05
 # A worker leases items ahead: as many as it handles in this time, by the average of the last ones.
@@ -192,8 +194,11 @@ class Client:
             return self._exchange(path, json.dumps(body).encode(), timeout)
         except BaseException as error:
             if _is_temporary(error):
-                self._turn = (self._turn + 1) % len(self._urls)
+                self._ask_next()
             raise
+
+    def _ask_next(self) -> None:
+        self._turn = (self._turn + 1) % len(self._urls)
 
     def _exchange(self, path: str, body: bytes, timeout: float) -> Json:
         connection, base = self._connections[self._turn]
@@ -553,14 +558,12 @@ class _Core:
                         log.warning("cannot lease items, trying again in %.1f s: %s", pause, error)
                         self._stopping.wait(pause)
                         continue
+                    pauses.reset()
                     if found[0] is not None:
-                        pauses.reset()
                         self._add(_Lease(found[0], found[1], found[2]), found[2])
                     elif time.monotonic() - asked < min(1.0, max(0.1, self._wait / 2)):
-                        # A daemon that stops answers at once.
-                        self._stopping.wait(max(pauses.next(Unreachable()), PAUSES[0]))
-                    else:
-                        pauses.reset()
+                        client._ask_next()
+                        self._stopping.wait(EMPTY_PAUSE)
         finally:
             with self._lock:
                 self._is_fetching = False

@@ -258,8 +258,9 @@ class FakeDaemon(Imitation):
 
     def __init__(self, *leases, length=30, on=lambda kind, lease: None):
         self.acknowledged, self.extended = [], []
-        self._on, self._length, self._leases = on, length, dict(zip("abcdefgh", leases))
-        self._closed, self._lock = threading.Event(), threading.Lock()
+        self._on, self._length, self.leases = on, length, dict(zip("abcdefgh", leases))
+        # Set when requests for items wait no longer.
+        self.has_waited, self._lock = threading.Event(), threading.Lock()
         super().__init__()
 
     def outcomes(self):
@@ -282,14 +283,14 @@ class FakeDaemon(Imitation):
 
     def _lease(self, request):
         with self._lock:
-            name = next(iter(self._leases), None)
-            items = self._leases.pop(name, [])
+            name = next(iter(self.leases), None)
+            items = self.leases.pop(name, [])
         if name is None:
-            self._closed.wait(request["wait_ms"] / 1000)
+            self.has_waited.wait(request["wait_ms"] / 1000)
             return 200, {}, {"lease": None, "items": []}
         items = [{"id": str(item["n"]), "attempt": 1, "payload": json.dumps(item)} for item in items]
         return 200, {}, {"lease": name, "expires_in_ms": self._length * 1000, "items": items}
 
     def close(self):
-        self._closed.set()
+        self.has_waited.set()
         super().close()

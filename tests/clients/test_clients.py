@@ -311,6 +311,25 @@ class FakeDaemonTest(unittest.TestCase):
             self.assertIn(b"the token has a character", program.said)
             self.assertNotIn(b"0123456789abc", program.said, "it prints the secret")
 
+    def test_a_worker_that_polls_finds_a_new_item_soon(self):
+        daemon = self.daemon()
+        # An answer at once, whatever the wait.
+        daemon.has_waited.set()
+        program = self.program(daemon, wait=0)
+        time.sleep(6)
+        daemon.leases["a"] = [{"n": 1}]
+        added = time.monotonic()
+        until(lambda: 1 in daemon.outcomes(), "it is not handled", program)
+        self.assertLess(time.monotonic() - added, 2)
+        self.assertEqual(program.stop(), 0, program.said)
+
+    def test_the_next_daemon_is_asked_after_one_that_stops(self):
+        stopping, other = self.daemon(), self.daemon([{"n": 1}])
+        stopping.has_waited.set()
+        program = self.program(stopping, other)
+        until(lambda: 1 in {**stopping.outcomes(), **other.outcomes()}, "it is not handled", program)
+        self.assertEqual(program.stop(), 0, program.said)
+
 
 if __name__ == "__main__":
     unittest.main()
