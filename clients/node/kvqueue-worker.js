@@ -8,8 +8,15 @@
  */
 "use strict";
 
-const { Worker: Thread } = require("node:worker_threads");
+const http = require("node:http");
+const https = require("node:https");
+const { basename } = require("node:path");
+const { Worker: Thread, parentPort, workerData } = require("node:worker_threads");
 
+/** How long a daemon may take to accept a connection, and to answer a request. */
+const [CONNECT, TIMEOUT] = [5_000, 30_000];
+/** The longest answer in bytes. */
+const LONGEST_ANSWER = 256 << 20;
 /** The longest pause that a daemon may ask for. */
 const RETRY_AFTER = 60_000;
 /** The pause after an answer that had no items and did not wait for them, as those of a daemon that stops. */
@@ -27,156 +34,137 @@ const STOP_PATIENCE = 30_000;
 /** The longest reason in characters, and the longest pause before a retry: a year. */
 const [LONGEST_REASON, LONGEST_AFTER] = [1_000, 365 * 24 * 3_600_000];
 
-/**
- * Everything that sends requests. The thread that extends leases runs it too, from its text. So it refers to
- * nothing outside.
- */
-function transport() {
-  const http = require("node:http");
-  const https = require("node:https");
-
-  /** How long a daemon may take to accept a connection, and to answer a request. */
-  const [CONNECT, TIMEOUT] = [5_000, 30_000];
-  /** The longest answer in bytes. */
-  const LONGEST_ANSWER = 256 << 20;
-
-  /** A daemon refused a request. `code` is one of the table in docs/API.md. */
-  class ApiError extends Error {
-    constructor(status, code, message, retryAfter) {
-      super(`${message} (${status} ${code})`);
-      Object.assign(this, { name: "ApiError", status, code, retryAfter });
-    }
+/** A daemon refused a request. `code` is one of the table in docs/API.md. */
+class ApiError extends Error {
+  constructor(status, code, message, retryAfter) {
+    super(`${message} (${status} ${code})`);
+    Object.assign(this, { name: "ApiError", status, code, retryAfter });
   }
-
-  /** There is no connection to the daemon, and nothing was sent. */
-  class Unreachable extends Error {}
-
-  /** Milliseconds of a clock that all threads share. */
-  const now = () => Number(process.hrtime.bigint()) / 1e6;
-
-  /** Whether another attempt, or another daemon, may help. */
-  const isTemporary = (error) =>
-    error instanceof ApiError ? [408, 429].includes(error.status) || error.status >= 500 : error.name !== "AbortError";
-
-  function daemonOf(url, ca) {
-    const options = { keepAlive: true, maxSockets: 8, ca };
-    if (String(url).startsWith("unix:")) {
-      return { url, module: http, agent: new http.Agent(options), target: { socketPath: String(url).slice(5) }, base: "" };
-    }
-    const { protocol, hostname, port, pathname } = new URL(url);
-    if (!["http:", "https:"].includes(protocol)) {
-      throw new TypeError(`${url} is not the URL of a daemon, such as http://127.0.0.1:7420 or unix:/run/kvqueue/http.sock`);
-    }
-    const module = protocol === "http:" ? http : https;
-    const target = { hostname: hostname.replace(/^\[|\]$/g, ""), port };
-    return { url, module, agent: new module.Agent(options), target, base: pathname.replace(/\/+$/, "") };
-  }
-
-  class Api {
-    constructor({ urls, token, ca }) {
-      this.token = token;
-      this.daemons = urls.map((url) => daemonOf(url, ca));
-      if (this.daemons.length === 0) throw new TypeError("there is no URL of a daemon");
-      this.turn = 0;
-    }
-
-    /** Sends one request to the daemon whose turn it is. After a failure it is the next one's turn. */
-    async call(path, body, { timeout = TIMEOUT, signal } = {}) {
-      const { turn } = this;
-      try {
-        return await this.exchange(this.daemons[turn], path, Buffer.from(JSON.stringify(body)), timeout, signal);
-      } catch (error) {
-        if (isTemporary(error)) this.askNext(turn);
-        throw error;
-      }
-    }
-
-    /** Another request may have done so already. */
-    askNext(turn) {
-      if (this.turn === turn) this.turn = (turn + 1) % this.daemons.length;
-    }
-
-    exchange({ url, module, agent, target, base }, path, body, timeout, signal) {
-      const headers = { "Content-Type": "application/json", "Content-Length": body.length };
-      if (this.token) headers.Authorization = `Bearer ${this.token}`;
-      return new Promise((resolve, reject) => {
-        let isConnected = false;
-        const options = { ...target, agent, headers, signal, method: "POST", path: `${base}/api/v1/queues/${path}` };
-        const request = module.request(options, (response) => {
-          const pieces = [];
-          let size = 0;
-          response.on("data", (piece) => {
-            pieces.push(piece);
-            size += piece.length;
-            if (size > LONGEST_ANSWER) request.destroy(new Error(`the answer is longer than ${LONGEST_ANSWER} bytes`));
-          });
-          response.on("error", failed);
-          response.on("end", () => {
-            clearTimeout(limit);
-            const text = Buffer.concat(pieces).toString();
-            try {
-              if (response.statusCode >= 200 && response.statusCode < 300) resolve(JSON.parse(text));
-              else reject(this.refusal(response.statusCode, response.headers["retry-after"], text, url, path));
-            } catch (error) {
-              reject(error);
-            }
-          });
-        });
-        const limit = setTimeout(() => request.destroy(new Error(`no answer within ${timeout} ms`)), timeout);
-        let connecting;
-        const failed = (error) => {
-          clearTimeout(limit);
-          clearTimeout(connecting);
-          const isSent = isConnected || error.name === "AbortError";
-          reject(isSent ? error : new Unreachable(`cannot connect to ${url}: ${error.message || error.code}`, { cause: error }));
-        };
-        request.on("error", failed);
-        request.on("socket", (socket) => {
-          const connected = () => {
-            isConnected = true;
-            clearTimeout(connecting);
-          };
-          if (!socket.connecting) return connected();
-          connecting = setTimeout(() => request.destroy(new Error(`no connection within ${CONNECT} ms`)), CONNECT);
-          socket.once(module === https ? "secureConnect" : "connect", connected);
-        });
-        request.end(body);
-      });
-    }
-
-    refusal(status, retryAfter, text, url, path) {
-      let code = "unknown";
-      let message = text.slice(0, 200);
-      try {
-        const { error } = JSON.parse(text);
-        [code, message] = [error.code, `${error.message}; ${error.fix}`];
-      } catch {
-        // Another program has answered, such as a proxy.
-      }
-      if (status === 401 || code === "forbidden") {
-        const secret = this.token.startsWith("kvq_") ? `the token ${this.token.slice(0, 12)}...` : "the token";
-        const scope = path.endsWith("/items") ? "push" : "work";
-        message +=
-          `; ${url} refuses ${this.token ? secret : "requests without a token"}; get one with 'kvqueue token new NAME` +
-          ` --scope ${scope} --queue ${decodeURIComponent(path.split("/")[0])}', and give it as token or in KVQUEUE_TOKEN`;
-      }
-      return new ApiError(status, code, message, /^\d+$/.test(retryAfter ?? "") ? Number(retryAfter) * 1_000 : undefined);
-    }
-
-    close() {
-      for (const { agent } of this.daemons) agent.destroy();
-    }
-  }
-
-  return { Api, ApiError, TIMEOUT, Unreachable, isTemporary, now };
 }
 
-const { Api, ApiError, TIMEOUT, Unreachable, isTemporary, now } = transport();
+/** There is no connection to the daemon, and nothing was sent. */
+class Unreachable extends Error {}
 
-/** Extends leases, in a thread of its own that no handler can block. It runs from its text. */
-function extending({ Api, ApiError, TIMEOUT, now }) {
-  const { parentPort, workerData } = require("node:worker_threads");
-  const api = new Api(workerData.daemons);
+/** Milliseconds of a clock that all threads share. */
+const now = () => Number(process.hrtime.bigint()) / 1e6;
+
+/** Whether another attempt, or another daemon, may help. */
+const isTemporary = (error) =>
+  error instanceof ApiError ? [408, 429].includes(error.status) || error.status >= 500 : error.name !== "AbortError";
+
+function daemonOf(url, ca) {
+  const options = { keepAlive: true, maxSockets: 8, ca };
+  if (String(url).startsWith("unix:")) {
+    return { url, module: http, agent: new http.Agent(options), target: { socketPath: String(url).slice(5) }, base: "" };
+  }
+  const { protocol, hostname, port, pathname } = new URL(url);
+  if (!["http:", "https:"].includes(protocol)) {
+    throw new TypeError(`${url} is not the URL of a daemon, such as http://127.0.0.1:7420 or unix:/run/kvqueue/http.sock`);
+  }
+  const module = protocol === "http:" ? http : https;
+  const target = { hostname: hostname.replace(/^\[|\]$/g, ""), port };
+  return { url, module, agent: new module.Agent(options), target, base: pathname.replace(/\/+$/, "") };
+}
+
+class Api {
+  constructor({ urls, token, ca }) {
+    this.token = token;
+    this.daemons = urls.map((url) => daemonOf(url, ca));
+    if (this.daemons.length === 0) throw new TypeError("there is no URL of a daemon");
+    this.turn = 0;
+  }
+
+  /** Sends one request to the daemon whose turn it is. After a failure it is the next one's turn. */
+  async call(path, body, { timeout = TIMEOUT, signal } = {}) {
+    const { turn } = this;
+    try {
+      return await this.exchange(this.daemons[turn], path, Buffer.from(JSON.stringify(body)), timeout, signal);
+    } catch (error) {
+      if (isTemporary(error)) this.askNext(turn);
+      throw error;
+    }
+  }
+
+  /** Another request may have done so already. */
+  askNext(turn) {
+    if (this.turn === turn) this.turn = (turn + 1) % this.daemons.length;
+  }
+
+  exchange({ url, module, agent, target, base }, path, body, timeout, signal) {
+    const headers = { "Content-Type": "application/json", "Content-Length": body.length };
+    if (this.token) headers.Authorization = `Bearer ${this.token}`;
+    return new Promise((resolve, reject) => {
+      let isConnected = false;
+      const options = { ...target, agent, headers, signal, method: "POST", path: `${base}/api/v1/queues/${path}` };
+      const request = module.request(options, (response) => {
+        const pieces = [];
+        let size = 0;
+        response.on("data", (piece) => {
+          pieces.push(piece);
+          size += piece.length;
+          if (size > LONGEST_ANSWER) request.destroy(new Error(`the answer is longer than ${LONGEST_ANSWER} bytes`));
+        });
+        response.on("error", failed);
+        response.on("end", () => {
+          clearTimeout(limit);
+          const text = Buffer.concat(pieces).toString();
+          try {
+            if (response.statusCode >= 200 && response.statusCode < 300) resolve(JSON.parse(text));
+            else reject(this.refusal(response.statusCode, response.headers["retry-after"], text, url, path));
+          } catch (error) {
+            reject(error);
+          }
+        });
+      });
+      const limit = setTimeout(() => request.destroy(new Error(`no answer within ${timeout} ms`)), timeout);
+      let connecting;
+      const failed = (error) => {
+        clearTimeout(limit);
+        clearTimeout(connecting);
+        const isSent = isConnected || error.name === "AbortError";
+        reject(isSent ? error : new Unreachable(`cannot connect to ${url}: ${error.message || error.code}`, { cause: error }));
+      };
+      request.on("error", failed);
+      request.on("socket", (socket) => {
+        const connected = () => {
+          isConnected = true;
+          clearTimeout(connecting);
+        };
+        if (!socket.connecting) return connected();
+        connecting = setTimeout(() => request.destroy(new Error(`no connection within ${CONNECT} ms`)), CONNECT);
+        socket.once(module === https ? "secureConnect" : "connect", connected);
+      });
+      request.end(body);
+    });
+  }
+
+  refusal(status, retryAfter, text, url, path) {
+    let code = "unknown";
+    let message = text.slice(0, 200);
+    try {
+      const { error } = JSON.parse(text);
+      [code, message] = [error.code, `${error.message}; ${error.fix}`];
+    } catch {
+      // Another program has answered, such as a proxy.
+    }
+    if (status === 401 || code === "forbidden") {
+      const secret = this.token.startsWith("kvq_") ? `the token ${this.token.slice(0, 12)}...` : "the token";
+      const scope = path.endsWith("/items") ? "push" : "work";
+      message +=
+        `; ${url} refuses ${this.token ? secret : "requests without a token"}; get one with 'kvqueue token new NAME` +
+        ` --scope ${scope} --queue ${decodeURIComponent(path.split("/")[0])}', and give it as token or in KVQUEUE_TOKEN`;
+    }
+    return new ApiError(status, code, message, /^\d+$/.test(retryAfter ?? "") ? Number(retryAfter) * 1_000 : undefined);
+  }
+
+  close() {
+    for (const { agent } of this.daemons) agent.destroy();
+  }
+}
+
+/** Extends leases, in a thread of its own that no handler can block. */
+function extending({ daemons, queue }) {
+  const api = new Api(daemons);
   const timers = new Map();
 
   function schedule(lease, length, pause) {
@@ -187,7 +175,7 @@ function extending({ Api, ApiError, TIMEOUT, now }) {
     const asked = now();
     try {
       const timeout = Math.min(Math.max(2_000, length / 3), TIMEOUT);
-      await api.call(`${workerData.queue}/leases/${lease}/extend`, {}, { timeout });
+      await api.call(`${queue}/leases/${lease}/extend`, {}, { timeout });
       if (!timers.has(lease)) return;
       parentPort.postMessage({ what: "extended", lease, asked });
       schedule(lease, length, length / 3);
@@ -462,9 +450,11 @@ class Worker {
   }
 
   #startThread() {
-    const code = `(${extending})((${transport})())`;
-    const workerData = { daemons: this.#daemons, queue: encodeURIComponent(this.#queue) };
-    this.#thread = new Thread(code, { eval: true, workerData, execArgv: [] });
+    if (!basename(__filename).startsWith("kvqueue-worker.")) {
+      throw new Error("kvqueue-worker.js has to be a file of its own with this name, not a part of a bundle: a thread runs it");
+    }
+    const kvqueueExtending = { daemons: this.#daemons, queue: encodeURIComponent(this.#queue) };
+    this.#thread = new Thread(__filename, { workerData: { kvqueueExtending }, execArgv: [] });
     this.#thread.on("error", (error) => this.#fail(error));
     this.#thread.on("message", (found) => {
       const lease = this.#leases.get(found.lease);
@@ -671,3 +661,6 @@ async function work(url, queue, handle, options) {
 }
 
 module.exports = { ApiError, Client, Dead, Release, Retry, Unreachable, Worker, work };
+
+// This file is also the program of the thread.
+if (workerData?.kvqueueExtending) extending(workerData.kvqueueExtending);

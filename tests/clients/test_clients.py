@@ -13,7 +13,9 @@ standard input has.
 import collections
 import os
 import signal
+import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -329,6 +331,34 @@ class FakeDaemonTest(unittest.TestCase):
         program = self.program(stopping, other)
         until(lambda: 1 in {**stopping.outcomes(), **other.outcomes()}, "it is not handled", program)
         self.assertEqual(program.stop(), 0, program.said)
+
+    @unittest.skipUnless(NAME == "node", "Node's leases are extended in a thread")
+    def test_a_thread_extends_leases_also_if_a_tool_has_rewritten_the_functions(self):
+        daemon = self.daemon([{"n": 1, "block": 2}], length=3)
+        with tempfile.NamedTemporaryFile("w", suffix=".cjs") as hook:
+            # As tools that measure coverage do: each function counts its calls.
+            hook.write(
+                "const { readFileSync } = require('fs');"
+                "require('module')._extensions['.js'] = (module, file) => {"
+                "  const text = readFileSync(file, 'utf8').replace(/\\) \\{$/gm, ') { counted();');"
+                "  module._compile('const counted = () => {};' + text, file);"
+                "};"
+            )
+            hook.flush()
+            program = self.program(daemon, node_options=f"--require={hook.name}")
+            until(lambda: 1 in daemon.outcomes(), "it is not handled", program)
+        self.assertTrue(daemon.extended)
+        self.assertEqual(program.stop(), 0, program.said)
+
+    @unittest.skipUnless(NAME == "node", "Node's leases are extended in a thread")
+    def test_a_bundle_is_refused_at_the_start(self):
+        program = (harness.CLIENTS / "node" / "kvqueue-worker.js").read_text(encoding="utf-8")
+        with tempfile.NamedTemporaryFile("w", suffix=".cjs", encoding="utf-8") as bundle:
+            bundle.write(program + "\nwork('http://127.0.0.1:1', 'q', () => {});")
+            bundle.flush()
+            done = subprocess.run(["node", bundle.name], stderr=subprocess.PIPE)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn(b"has to be a file of its own", done.stderr)
 
 
 if __name__ == "__main__":
