@@ -27,6 +27,8 @@ const LINGER = 50;
 const AHEAD = 1_000;
 /** Items that were leased ahead go back if their handling has not begun by then. */
 const STUCK = 5_000;
+/** The most outcomes in one request, so that their reasons fit into it. */
+const MOST_OUTCOMES = 100;
 /** The most finished items that wait for their acknowledgement. With more, nothing is leased. */
 const UNACKNOWLEDGED = 1_000;
 /** How long a worker that stops tries to acknowledge. */
@@ -51,6 +53,8 @@ const now = () => Number(process.hrtime.bigint()) / 1e6;
 /** Whether another attempt, or another daemon, may help. */
 const isTemporary = (error) =>
   error instanceof ApiError ? [408, 429].includes(error.status) || error.status >= 500 : error.name !== "AbortError";
+
+const isDenied = (error) => error instanceof ApiError && [401, 403].includes(error.status);
 
 function daemonOf(url, ca) {
   const options = { keepAlive: true, maxSockets: 8, ca };
@@ -167,27 +171,28 @@ function extending({ daemons, queue }) {
   const api = new Api(daemons);
   const timers = new Map();
 
-  function schedule(lease, length, pause) {
-    timers.set(lease, setTimeout(extend, pause, lease, length));
+  function schedule(lease, length, deadline, pause) {
+    timers.set(lease, setTimeout(extend, pause, lease, length, deadline));
   }
 
-  async function extend(lease, length) {
+  async function extend(lease, length, deadline) {
     const asked = now();
     try {
       const timeout = Math.min(Math.max(2_000, length / 3), TIMEOUT);
       await api.call(`${queue}/leases/${lease}/extend`, {}, { timeout });
       if (!timers.has(lease)) return;
       parentPort.postMessage({ what: "extended", lease, asked });
-      schedule(lease, length, length / 3);
+      schedule(lease, length, asked + length, length / 3);
     } catch (error) {
       if (!timers.has(lease)) return;
       if (error.code === "lease_lost") {
         parentPort.postMessage({ what: "lost", lease });
-      } else if (error instanceof ApiError && [401, 403].includes(error.status)) {
+      } else if (isDenied(error)) {
         parentPort.postMessage({ what: "refused", status: error.status, code: error.code, message: error.message });
       } else {
-        parentPort.postMessage({ what: "failed", message: error.message });
-        schedule(lease, length, Math.min(Math.max(100, length / 10), 1_000));
+        parentPort.postMessage({ what: "failed", lease, message: error.message });
+        if (now() >= deadline) parentPort.postMessage({ what: "expired", lease });
+        else schedule(lease, length, deadline, Math.min(Math.max(100, length / 10), 1_000));
       }
     }
   }
@@ -195,7 +200,7 @@ function extending({ daemons, queue }) {
   parentPort.on("message", ({ lease, length }) => {
     clearTimeout(timers.get(lease));
     timers.delete(lease);
-    if (length !== undefined) schedule(lease, length, length / 3);
+    if (length !== undefined) schedule(lease, length, now() + length, length / 3);
   });
 }
 
@@ -286,7 +291,7 @@ class Client {
     await this.#api.call(`${encodeURIComponent(queue)}/leases/${lease}/extend`, {});
   }
 
-  /** Says how items of a lease ended. */
+  /** Acknowledges items of a lease. */
   async acknowledge(queue, lease, outcomes, { releaseRest = false } = {}) {
     const body = { outcomes, release_rest: releaseRest };
     await this.#api.call(`${encodeURIComponent(queue)}/leases/${lease}/acknowledge`, body);
@@ -381,9 +386,7 @@ class Worker {
   #failure;
   #stopping = new AbortController();
   #stoppedAt = 0;
-  #isFetching = true;
   #room = new News();
-  #outcomes = new News();
   /** Items that no handler has begun with, each with its lease. */
   #waiting = [];
   #running = 0;
@@ -416,16 +419,16 @@ class Worker {
     this.#stopping.abort();
     this.#giveBack();
     this.#room.notify();
-    this.#outcomes.notify();
+    for (const lease of this.#leases.values()) lease.changed.notify();
   }
 
   /** Works until it is stopped. Rejects with an ApiError if the daemon does not let this worker do so. */
   async run() {
     this.#startThread();
     try {
-      await Promise.all([this.#guarded(this.#fetch()), this.#guarded(this.#acknowledge())]);
-      // Only handlers whose leases are lost are left.
-      while (this.#running > 0) await this.#room.wait();
+      await this.#fetch().catch((error) => this.#fail(error));
+      // Also for handlers whose leases are lost.
+      while (this.#running > 0 || this.#leases.size > 0) await this.#room.wait();
     } finally {
       await this.#thread.terminate();
       this.#client.close();
@@ -434,19 +437,16 @@ class Worker {
     if (this.#failure) throw this.#failure;
   }
 
-  async #guarded(loop) {
-    try {
-      await loop;
-    } catch (error) {
-      this.#fail(error);
-    }
-  }
-
-  /** The worker ends with an error. What it has leased comes back when the leases expire. */
+  /** The worker stops, and ends with an error. */
   #fail(error) {
     this.#failure ??= error;
     this.stop();
-    for (const lease of [...this.#leases.values()]) this.#lose(lease);
+  }
+
+  /** The worker ends with an error that keeps it from acknowledging. What it has leased comes back when the leases expire. */
+  #abandon(error) {
+    this.#fail(error);
+    for (const lease of [...this.#leases.values()]) this.#forget(lease);
   }
 
   #startThread() {
@@ -455,17 +455,22 @@ class Worker {
     }
     const kvqueueExtending = { daemons: this.#daemons, queue: encodeURIComponent(this.#queue) };
     this.#thread = new Thread(__filename, { workerData: { kvqueueExtending }, execArgv: [] });
-    this.#thread.on("error", (error) => this.#fail(error));
+    this.#thread.on("error", (error) => this.#abandon(error));
     this.#thread.on("message", (found) => {
       const lease = this.#leases.get(found.lease);
       if (found.what === "extended" && lease) lease.deadline = found.asked + lease.length;
-      // If its acknowledgement is under way, the answer says how the lease ended.
-      if (found.what === "lost" && lease && !lease.isEnding) this.#lose(lease, "a lease expired; its items are handled again");
-      if (found.what === "failed") this.#log(`cannot extend a lease: ${found.message}`);
+      if (found.what === "failed") this.#log(`queue ${this.#queue}: lease ${found.lease}: cannot extend it: ${found.message}`);
+      // An acknowledgement may have extended it meanwhile.
+      if (found.what === "expired" && lease && now() >= lease.deadline) this.#expire(lease);
+      // If its last acknowledgement is under way, the answer says how the lease ended.
+      if (found.what === "lost" && lease && !lease.isEnding) {
+        this.#expire(lease);
+        this.#forget(lease);
+      }
       if (found.what === "refused") {
         const error = new ApiError(found.status, found.code, "");
         error.message = found.message;
-        this.#fail(error);
+        this.#abandon(error);
       }
     });
   }
@@ -474,33 +479,28 @@ class Worker {
     const { signal } = this.#stopping;
     const { wait, lease: length } = this.#options;
     const pauses = new Pauses(this.#daemons.urls.length);
-    try {
-      for (;;) {
-        const max = await this.#wanted();
-        if (max === 0) return;
-        const asked = now();
-        let found;
-        try {
-          found = await this.#client.lease(this.#queue, { max, wait, lease: length, signal });
-        } catch (error) {
-          if (signal.aborted) return;
-          if (!isTemporary(error)) throw error;
-          const pause = pauses.next(error);
-          this.#log(`cannot lease items, trying again in ${pause} ms: ${error.message}`);
-          await sleep(pause, signal);
-          continue;
-        }
-        pauses.failures = 0;
-        if (found.lease !== null) {
-          this.#add(found);
-        } else if (now() - asked < Math.min(1_000, Math.max(100, wait / 2))) {
-          askNext(this.#client);
-          await sleep(EMPTY_PAUSE, signal);
-        }
+    for (;;) {
+      const max = await this.#wanted();
+      if (max === 0) return;
+      const asked = now();
+      let found;
+      try {
+        found = await this.#client.lease(this.#queue, { max, wait, lease: length, signal });
+      } catch (error) {
+        if (signal.aborted) return;
+        if (!isTemporary(error)) throw error;
+        const pause = pauses.next(error);
+        this.#log(`cannot lease items, trying again in ${pause} ms: ${error.message}`);
+        await sleep(pause, signal);
+        continue;
       }
-    } finally {
-      this.#isFetching = false;
-      this.#outcomes.notify();
+      pauses.failures = 0;
+      if (found.lease !== null) {
+        this.#add(found);
+      } else if (now() - asked < Math.min(1_000, Math.max(100, wait / 2))) {
+        askNext(this.#client);
+        await sleep(EMPTY_PAUSE, signal);
+      }
     }
   }
 
@@ -523,8 +523,12 @@ class Worker {
   #add({ lease: id, expiresIn: length, items }) {
     // Not the time of the request: that may have waited at the daemon for longer than a lease.
     const began = now();
-    const lease = { id, length, began, deadline: began + length, open: items.length, outcomes: [], since: 0, lost: new AbortController() };
+    const lease = {
+      ...{ id, length, began, deadline: began + length, open: items.length, outcomes: [], since: 0 },
+      ...{ changed: new News(), lost: new AbortController() },
+    };
     this.#leases.set(id, lease);
+    this.#acknowledge(lease).catch((error) => this.#abandon(error));
     this.#thread.postMessage({ lease: id, length });
     for (const item of items) this.#waiting.push({ lease, item });
     if (this.#stopping.signal.aborted) return this.#giveBack();
@@ -546,7 +550,7 @@ class Worker {
   #begin() {
     while (this.#running < this.#options.concurrency && this.#waiting.length > 0) {
       const { lease, item } = this.#waiting.shift();
-      if (now() < lease.deadline) this.#work(lease, item);
+      if (now() < lease.deadline && !lease.lost.signal.aborted) this.#work(lease, item);
       // Another worker may have it by now.
       else this.#record(lease, { id: item.id, outcome: "release" });
     }
@@ -560,7 +564,9 @@ class Worker {
     try {
       await this.#handle(item, lease.lost.signal);
     } catch (error) {
-      outcome = outcomeOf(item.id, error, this.#log);
+      // A handler that has been aborted is not the item's fault.
+      const isAborted = lease.lost.signal.aborted && error?.name === "AbortError";
+      outcome = isAborted ? { id: item.id, outcome: "release" } : outcomeOf(item.id, error, this.#log);
     }
     const took = now() - began;
     this.#running--;
@@ -571,63 +577,83 @@ class Worker {
 
   /** Keeps an outcome to be acknowledged. */
   #record(lease, outcome) {
-    if (lease.lost.signal.aborted) return;
+    if (!this.#leases.has(lease.id)) return;
     if (lease.outcomes.length === 0) lease.since = now();
     lease.outcomes.push(outcome);
-    this.#outcomes.notify();
+    lease.changed.notify();
   }
 
-  /** Forgets a lease. Nobody can acknowledge its items any more. */
-  #lose(lease, why) {
+  /**
+   * Tells the handlers that other workers may have the items of a lease. Its outcomes are still tried: they count if no
+   * daemon has noticed.
+   */
+  #expire(lease) {
+    if (lease.lost.signal.aborted) return;
+    this.#log(`queue ${this.#queue}: lease ${lease.id} expired; its unacknowledged items will be redelivered`);
+    this.#endHandlers(lease);
+  }
+
+  /** Ends a lease: all of its items are acknowledged, or nobody can do so any more. */
+  #forget(lease) {
     if (!this.#leases.delete(lease.id)) return;
-    if (why !== undefined) this.#log(why);
     this.#thread.postMessage({ lease: lease.id });
+    if (lease.open > 0) this.#endHandlers(lease);
+    lease.changed.notify();
+    this.#room.notify();
+  }
+
+  /** Aborts the handlers of a lease, and releases the items that none has begun with. */
+  #endHandlers(lease) {
+    const waiting = this.#waiting.filter((each) => each.lease === lease);
     this.#waiting = this.#waiting.filter((each) => each.lease !== lease);
+    for (const { item } of waiting) this.#record(lease, { id: item.id, outcome: "release" });
     lease.lost.abort();
     this.#room.notify();
-    this.#outcomes.notify();
   }
 
-  async #acknowledge() {
-    while (!(this.#stopping.signal.aborted && !this.#isFetching && this.#leases.size === 0)) {
-      let first = Infinity;
-      let ready;
-      for (const lease of this.#leases.values()) {
-        if (lease.outcomes.length === 0) continue;
-        const isWhole = lease.outcomes.length === lease.open;
-        if (isWhole || this.#stopping.signal.aborted || now() - lease.since >= LINGER) ready ??= lease;
-        if (ready === lease) lease.isEnding = isWhole;
-        first = Math.min(first, lease.since);
-      }
-      if (ready) await this.#send(ready, [...ready.outcomes]);
-      else await this.#outcomes.wait(first === Infinity ? undefined : Math.max(0, first + LINGER - now()));
-    }
-  }
-
-  /** Acknowledges outcomes, however often it takes. */
-  async #send(lease, outcomes) {
+  /** Acknowledges the outcomes of a lease, until none of its items is left. No other lease waits for it. */
+  async #acknowledge(lease) {
     const pauses = new Pauses(this.#daemons.urls.length);
-    const began = now();
-    while (!lease.lost.signal.aborted) {
+    let failingSince;
+    while (this.#leases.has(lease.id)) {
+      const pause = this.#untilDue(lease);
+      if (!(pause <= 0)) {
+        await lease.changed.wait(pause);
+        continue;
+      }
+      const outcomes = lease.outcomes.slice(0, MOST_OUTCOMES);
       const asked = now();
+      lease.isEnding = outcomes.length === lease.open;
       try {
         await this.#acknowledger.acknowledge(this.#queue, lease.id, outcomes);
-        return this.#acknowledged(lease, outcomes.length, asked);
+        this.#acknowledged(lease, outcomes.length, asked);
+        pauses.failures = 0;
       } catch (error) {
+        if (isDenied(error)) throw error;
+        if (pauses.failures === 0) failingSince = asked;
+        const isLate = this.#stopping.signal.aborted && asked - Math.max(failingSince, this.#stoppedAt) > STOP_PATIENCE;
         if (error.code === "lease_lost") {
           // After a failure: an earlier request may have acknowledged the last items.
-          return this.#lose(lease, pauses.failures === 0 ? "a lease expired; its items are handled again" : undefined);
+          if (!(pauses.failures > 0 && lease.isEnding)) this.#expire(lease);
+          this.#forget(lease);
+        } else if (isLate || !isTemporary(error)) {
+          const what = `cannot acknowledge ${outcomes.length} items; they will be redelivered`;
+          this.#log(`queue ${this.#queue}: lease ${lease.id}: ${what}: ${error.message}`);
+          this.#forget(lease);
+        } else {
+          const pause = pauses.next(error);
+          this.#log(`queue ${this.#queue}: lease ${lease.id}: cannot acknowledge, trying again in ${pause} ms: ${error.message}`);
+          await sleep(pause);
         }
-        if ([401, 403].includes(error.status)) throw error;
-        const isLate = this.#stopping.signal.aborted && asked - Math.max(began, this.#stoppedAt) > STOP_PATIENCE;
-        if (isLate || !isTemporary(error)) {
-          return this.#lose(lease, `cannot acknowledge ${outcomes.length} items; they are handled again: ${error.message}`);
-        }
-        const pause = pauses.next(error);
-        this.#log(`cannot acknowledge, trying again in ${pause} ms: ${error.message}`);
-        await sleep(pause);
       }
     }
+  }
+
+  /** How long the outcomes of a lease wait for others; undefined without outcomes. */
+  #untilDue({ outcomes, open, since }) {
+    if (outcomes.length === 0) return undefined;
+    const isFull = outcomes.length === open || outcomes.length >= MOST_OUTCOMES;
+    return isFull || this.#stopping.signal.aborted ? 0 : since + LINGER - now();
   }
 
   #acknowledged(lease, count, asked) {
@@ -635,7 +661,7 @@ class Worker {
     lease.outcomes.splice(0, count);
     lease.since = now();
     lease.deadline = asked + lease.length;
-    if (lease.open === 0 && this.#leases.delete(lease.id)) this.#thread.postMessage({ lease: lease.id });
+    if (lease.open === 0) this.#forget(lease);
     this.#room.notify();
   }
 }

@@ -180,7 +180,7 @@ class ClientTest(unittest.TestCase):
         self.database.push("lost", {"n": 2})
         until(lambda: 2 in program.numbers(), "it does not go on", program)
         self.assertEqual(program.stop(), 0, program.said)
-        self.assertIn(b"lease expired", program.said)
+        self.assertRegex(program.said, b"queue lost: lease [0-9a-f-]+ expired")
         states = self.database.states("lost")
         self.assertEqual((states["ready"], states["running"], states["dead"]), (0, 0, 0))
 
@@ -280,7 +280,8 @@ class FakeDaemonTest(unittest.TestCase):
 
     def test_items_that_come_after_a_long_wait_are_handled(self):
         # The wait is longer than a lease, and longer than items that were leased ahead are kept.
-        daemon = self.daemon([{"n": n, "sleep": 0.02} for n in range(10)], length=5, on=lambda kind, _: kind == "lease" and time.sleep(6))
+        items = [{"n": n, "sleep": 0.02} for n in range(10)]
+        daemon = self.daemon(items, length=5, on=lambda kind, _: kind == "lease" and time.sleep(6))
         program = self.program(daemon)
         until(lambda: len(daemon.outcomes()) == 10, "not all are handled", program)
         self.assertEqual(program.stop(), 0, program.said)
@@ -359,6 +360,78 @@ class FakeDaemonTest(unittest.TestCase):
             done = subprocess.run(["node", bundle.name], stderr=subprocess.PIPE)
         self.assertNotEqual(done.returncode, 0)
         self.assertIn(b"has to be a file of its own", done.stderr)
+
+    def test_an_acknowledgement_has_at_most_100_outcomes(self):
+        daemon = self.daemon([{"n": n, "do": "dead"} for n in range(250)])
+        program = self.program(daemon, concurrency=20)
+        until(lambda: len(daemon.outcomes()) == 250, "not all are handled", program)
+        self.assertEqual(program.stop(), 0, program.said)
+        self.assertLessEqual(max(len(outcomes) for _, outcomes in daemon.acknowledged), 100)
+        self.assertEqual(sum(len(outcomes) for _, outcomes in daemon.acknowledged), 250)
+
+    def test_a_failing_acknowledgement_holds_up_no_other_lease(self):
+        failures = []
+
+        def on(kind, lease):
+            if (kind, lease) == ("acknowledge", "a") and len(failures) < 6:
+                failures.append(lease)
+                return 500, "unreadable"
+            return None
+
+        daemon = self.daemon([{"n": 1}], [{"n": 2, "sleep": 0.2}], on=on)
+        program = self.program(daemon)
+        until(lambda: len(daemon.outcomes()) == 2, "not all are acknowledged", program)
+        self.assertEqual([lease for lease, _ in daemon.acknowledged], ["b", "a"])
+        self.assertEqual(len(failures), 6)
+        self.assertEqual(program.stop(), 0, program.said)
+
+    def test_a_request_that_hangs_holds_up_no_other_lease(self):
+        def on(kind, lease):
+            if kind != "lease" and lease == "a":
+                time.sleep(5)
+
+        daemon = self.daemon([{"n": 1, "sleep": 4}], [{"n": 2, "sleep": 4}], length=3, on=on)
+        program = self.program(daemon, concurrency=2)
+        until(lambda: 2 in daemon.outcomes(), "it is not acknowledged", program)
+        acknowledged, leased = time.monotonic(), daemon.times[0]
+        self.assertEqual(daemon.outcomes()[2]["outcome"], "done")
+        self.assertLess(next(at for lease, at in daemon.extended if lease == "b") - leased, 2)
+        self.assertLess(acknowledged - leased, 6)
+        self.assertNotIn(b"lease b", program.said)
+
+    def test_a_handler_learns_that_no_daemon_extends_its_lease(self):
+        leased = [{"n": 1, "do": "until lost"}, {"n": 2}]
+        daemon = self.daemon(leased, length=2, on=lambda kind, _: kind == "extend" and (503, "stopping"))
+        program = self.program(daemon)
+        until(lambda: len(daemon.outcomes()) == 2, "not all are acknowledged", program)
+        until(lambda: program.ended == {(1, 1): 1}, "it did not learn that its lease is lost", program)
+        # An outcome still counts if no daemon has noticed. A handler that is cancelled spends no attempt.
+        self.assertEqual(daemon.outcomes()[1]["outcome"], "done" if NAME == "python" else "release")
+        self.assertEqual(daemon.outcomes()[2]["outcome"], "release")
+        self.assertEqual(program.said.count(b"lease a expired"), 1)
+        self.assertEqual(program.stop(), 0, program.said)
+
+    def test_a_refused_request_for_items_ends_the_worker_after_its_items(self):
+        refused = threading.Event()
+
+        def on(kind, _):
+            if kind == "lease" and refused.is_set():
+                return 404, "no_such_queue"
+            return refused.set() if kind == "lease" else None
+
+        daemon = self.daemon([{"n": 1, "sleep": 1}, {"n": 2}], on=on)
+        program = self.program(daemon, concurrency=3)
+        self.assertNotEqual(program.wait(), 0)
+        self.assertIn(b"404", program.said)
+        self.assertEqual({n: each["outcome"] for n, each in daemon.outcomes().items()}, {1: "done", 2: "done"})
+
+    @unittest.skipUnless(NAME == "python", "only such a handler ends a thread and no event loop")
+    def test_a_handler_that_exits_lets_the_others_finish(self):
+        daemon = self.daemon([{"n": 1, "sleep": 1}, {"n": 2, "do": "exit"}, {"n": 3}])
+        program = self.program(daemon, concurrency=2)
+        self.assertNotEqual(program.wait(), 0)
+        self.assertIn(b"the handler ends the program", program.said)
+        self.assertEqual({n: each["outcome"] for n, each in daemon.outcomes().items()}, {1: "done", 2: "retry", 3: "release"})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
 /** The program of the tests for Node: the protocol is in test_clients.py. */
+import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { ApiError, Client, Dead, Release, Retry, work } from "../../clients/node/kvqueue-worker.js";
 
@@ -16,9 +17,14 @@ const wrong = {
   "text for a number": () => new Retry("x", { after: "five seconds" }),
 };
 
-async function handle(item) {
+async function handle(item, signal) {
   const wanted = JSON.parse(item.payload);
   console.log("begin", wanted.n, item.attempt);
+  if (wanted.do === "until lost") {
+    await once(signal, "abort", { signal: AbortSignal.timeout(20_000) });
+    console.log("end", wanted.n, item.attempt);
+    signal.throwIfAborted();
+  }
   if (wanted.sleep) await sleep(wanted.sleep);
   const until = Date.now() + (wanted.block ?? 0) * 1_000;
   while (Date.now() < until);

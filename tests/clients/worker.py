@@ -47,6 +47,8 @@ def end(item, wanted):
         raise Retry("once more", after=0)
     if what == "release" and is_first:
         raise Release
+    if what == "exit":
+        sys.exit("the handler ends the program")
     if what in WRONG:
         raise WRONG[what]()
     say("end", wanted["n"], item.attempt)
@@ -55,6 +57,8 @@ def end(item, wanted):
 def handle(item):
     wanted = item.json()
     say("begin", wanted["n"], item.attempt)
+    if wanted.get("do") == "until lost" and not item.lease_lost.wait(20):
+        raise Dead("its lease is not lost")
     time.sleep(wanted.get("sleep", 0) + wanted.get("block", 0))
     end(item, wanted)
 
@@ -62,6 +66,12 @@ def handle(item):
 async def handle_async(item):
     wanted = item.json()
     say("begin", wanted["n"], item.attempt)
+    if wanted.get("do") == "until lost":
+        try:
+            await asyncio.sleep(20)
+            raise Dead("its lease is not lost")
+        finally:
+            end(item, wanted)
     await asyncio.sleep(wanted.get("sleep", 0))
     time.sleep(wanted.get("block", 0))
     end(item, wanted)

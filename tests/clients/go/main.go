@@ -47,7 +47,7 @@ var wrong = map[string]error{
 	"text for a number":     kvqueue.Retry("x"),
 }
 
-func handle(_ context.Context, item *kvqueue.Item) error {
+func handle(ctx context.Context, item *kvqueue.Item) error {
 	var wanted struct {
 		N            int
 		Sleep, Block float64
@@ -57,6 +57,15 @@ func handle(_ context.Context, item *kvqueue.Item) error {
 		return kvqueue.Dead(err.Error())
 	}
 	fmt.Printf("begin %d %d\n", wanted.N, item.Attempt)
+	if wanted.Do == "until lost" {
+		select {
+		case <-ctx.Done():
+			fmt.Printf("end %d %d\n", wanted.N, item.Attempt)
+			return fmt.Errorf("wrapped: %w", ctx.Err())
+		case <-time.After(20 * time.Second):
+			return kvqueue.Dead("its lease is not lost")
+		}
+	}
 	time.Sleep(seconds(wanted.Sleep + wanted.Block))
 	first := isFirst(wanted.N)
 	switch {
