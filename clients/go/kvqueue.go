@@ -26,6 +26,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 )
@@ -35,12 +36,18 @@ const (
 	connectTimeout, requestTimeout = 5 * time.Second, 30 * time.Second
 	// The first and the longest pause after failures; the longest pause that a daemon may ask for.
 	firstPause, longestPause, longestRetryAfter = 100 * time.Millisecond, 10 * time.Second, time.Minute
+	// The pause after an answer that had no items and did not wait for them, as those of a daemon that stops.
+	emptyPause = time.Second
 	// How long outcomes wait for others of their lease, so that one request acknowledges them together.
 	linger = 50 * time.Millisecond
 	// A worker leases items ahead: as many as it handles in this time, by the average of the last ones.
 	ahead = time.Second
 	// Items that were leased ahead go back if their handling has not begun by then.
 	stuck = 5 * time.Second
+	// The most requests at a time that acknowledge and extend leases.
+	mostRequests = 8
+	// The most outcomes in one request, so that their reasons fit into it.
+	mostOutcomes = 100
 	// The most finished items that wait for their acknowledgement. With more, nothing is leased.
 	unacknowledged = 1000
 	// How long a worker that stops tries to acknowledge.
@@ -80,7 +87,7 @@ func isDenied(err error) bool {
 	return errors.As(err, &refused) && (refused.Status == http.StatusUnauthorized || refused.Status == http.StatusForbidden)
 }
 
-// isUnsent says that there is no connection to the daemon, or that it was too busy: nothing was done.
+// isUnsent reports whether the daemon certainly did not do what was asked: there is no connection, or it was too busy.
 func isUnsent(err error) bool {
 	var network *net.OpError
 	if errors.As(err, &network) && network.Op == "dial" {
@@ -161,7 +168,7 @@ func (item NewItem) MarshalJSON() ([]byte, error) {
 	return json.Marshal(found)
 }
 
-// Pushed is what came of a push: how many items were added, and of each its id and effect ("added", "duplicate",
+// Pushed is the result of a push: how many items were added, and of each its id and effect ("added", "duplicate",
 // "repeated"). Already says that a push with this idempotency key was done before.
 type Pushed struct {
 	Pushed  int      `json:"pushed"`
@@ -206,7 +213,8 @@ func outcomeOf(id string, err error) Outcome {
 	}
 	var wanted *ending
 	if !errors.As(err, &wanted) {
-		wanted = &ending{outcome: "retry", reason: err.Error()}
+		// Not err.Error(), which may panic.
+		wanted = &ending{outcome: "retry", reason: fmt.Sprint(err)}
 	}
 	found := Outcome{ID: id, Outcome: wanted.outcome, Reason: wanted.reason}
 	if len(found.Reason) > longestReason {
@@ -230,8 +238,8 @@ func outcomeOf(id string, err error) Outcome {
 type Client struct {
 	token   string
 	daemons []daemon
-	mutex   sync.Mutex
-	turn    int
+	// Counts, modulo the number of daemons.
+	turn atomic.Uint32
 }
 
 type daemon struct {
@@ -248,7 +256,11 @@ func NewClient(urls []string, token string, settings *tls.Config) (*Client, erro
 	if token == "" {
 		token = os.Getenv("KVQUEUE_TOKEN")
 	}
-	client := &Client{token: token}
+	// Files with a token end with a newline.
+	client := &Client{token: strings.TrimSpace(token)}
+	if strings.IndexFunc(client.token, func(r rune) bool { return r < '!' || r > '~' }) >= 0 {
+		return nil, errors.New("the token has a character that cannot be sent; give the token alone")
+	}
 	for _, text := range urls {
 		found, err := newDaemon(text, settings)
 		if err != nil {
@@ -284,18 +296,12 @@ func newDaemon(text string, settings *tls.Config) (daemon, error) {
 
 // call sends one request to the daemon whose turn it is. After a failure it is the next one's turn.
 func (c *Client) call(ctx context.Context, timeout time.Duration, path string, body, answer any) error {
-	c.mutex.Lock()
-	turn := c.turn
-	c.mutex.Unlock()
+	turn := c.turn.Load()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	err := c.exchange(ctx, c.daemons[turn], path, body, answer)
+	err := c.exchange(ctx, c.daemons[turn%uint32(len(c.daemons))], path, body, answer)
 	if err != nil && isTemporary(err) {
-		c.mutex.Lock()
-		if c.turn == turn {
-			c.turn = (turn + 1) % len(c.daemons)
-		}
-		c.mutex.Unlock()
+		c.turn.CompareAndSwap(turn, turn+1)
 	}
 	return err
 }
@@ -449,7 +455,7 @@ func (c *Client) Extend(ctx context.Context, queue, lease string) error {
 	return c.call(ctx, requestTimeout, url.PathEscape(queue)+"/leases/"+lease+"/extend", struct{}{}, &found)
 }
 
-// Acknowledge says how items of a lease ended. With releaseRest, all others go back.
+// Acknowledge acknowledges items of a lease. With releaseRest, all others go back.
 func (c *Client) Acknowledge(ctx context.Context, queue, lease string, outcomes []Outcome, releaseRest bool) error {
 	body := struct {
 		Outcomes    []Outcome `json:"outcomes"`
@@ -486,7 +492,7 @@ type Config struct {
 }
 
 // Handler handles an item. An error is a retry, unless it is one of Retry, RetryAfter, Release or Dead. The context ends
-// if the lease is lost: then another worker handles the item, and this outcome does not count.
+// if the lease has expired: then another worker may handle the item.
 type Handler func(ctx context.Context, item *Item) error
 
 // Work handles the items of a queue until the context ends: then running items are finished, and the others go back.
@@ -513,9 +519,11 @@ func Work(ctx context.Context, config Config, handle Handler) error {
 	}
 	defer client.Close()
 	w := &worker{
-		Config: config, client: client, handle: handle, base: detached{ctx}, leases: map[string]*lease{}, isFetching: true,
-		average: -1, room: make(chan struct{}, 1), extensions: make(chan struct{}, 1), outcomes: make(chan struct{}, 1),
+		Config: config, client: client, handle: handle, leases: map[string]*lease{}, average: -1,
+		room: make(chan struct{}, 1), requests: make(chan struct{}, mostRequests),
 	}
+	w.base, w.abandon = context.WithCancel(detached{ctx})
+	defer w.abandon()
 	w.stopping, w.stop = context.WithCancel(ctx)
 	defer w.stop()
 	return w.run()
@@ -535,16 +543,34 @@ type lease struct {
 	began, deadline, extendAt, since time.Time
 	open                             int
 	outcomes                         []Outcome
-	// The acknowledgement under way ends it.
-	isEnding bool
-	// Ends when the lease is lost.
-	ctx  context.Context
-	lose context.CancelFunc
+	// Acknowledgements that failed: since when, and when to try again.
+	pauses                pauses
+	failingSince, retryAt time.Time
+	// Wakes the goroutine that keeps it.
+	changed chan struct{}
+	// The handlers' context. It ends when the lease has expired.
+	ctx        context.Context
+	endHandler context.CancelFunc
 }
 
-// extended: the daemon has extended it, after asked. So it does not end before the deadline.
-func (l *lease) extended(asked time.Time) {
-	l.deadline, l.extendAt = asked.Add(l.length), asked.Add(l.length/3)
+// extended: the daemon has extended it. Since is the time of the request, so it does not end before the deadline.
+func (l *lease) extended(since time.Time) {
+	l.deadline, l.extendAt = since.Add(l.length), since.Add(l.length/3)
+}
+
+// isWhole reports whether the next acknowledgement ends it.
+func (l *lease) isWhole() bool { return len(l.outcomes) == l.open }
+
+// acknowledgeAt is when its outcomes need not wait for others any longer. There are some.
+func (l *lease) acknowledgeAt(isStopping bool) time.Time {
+	at := l.since
+	if !isStopping && !l.isWhole() && len(l.outcomes) < mostOutcomes {
+		at = at.Add(linger)
+	}
+	if l.retryAt.After(at) {
+		return l.retryAt
+	}
+	return at
 }
 
 type waiting struct {
@@ -552,22 +578,26 @@ type waiting struct {
 	item  *Item
 }
 
-// worker leases items, extends leases and acknowledges outcomes, each in a goroutine of its own.
+// worker leases items in one goroutine. Each lease has another one, which acknowledges and extends it.
 type worker struct {
 	Config
-	client   *Client
-	handle   Handler
+	client *Client
+	handle Handler
+	// Ends when the leases are abandoned.
 	base     context.Context
+	abandon  context.CancelFunc
 	stopping context.Context
 	stop     context.CancelFunc
-	// Wake the three goroutines.
-	room, extensions, outcomes chan struct{}
-	handlers                   sync.WaitGroup
+	// Wakes the goroutine that leases items.
+	room chan struct{}
+	// Has an entry for each request of a lease that is under way.
+	requests chan struct{}
+	loops    sync.WaitGroup
+	handlers sync.WaitGroup
 
-	mutex      sync.Mutex
-	failure    error
-	isFetching bool
-	stoppedAt  time.Time
+	mutex     sync.Mutex
+	failure   error
+	stoppedAt time.Time
 	// Items that no handler has begun with.
 	waiting []waiting
 	running int
@@ -597,37 +627,28 @@ func wait(news chan struct{}, until time.Time) {
 	}
 }
 
-func (w *worker) wakeAll() {
-	wake(w.room)
-	wake(w.extensions)
-	wake(w.outcomes)
-}
-
 func (w *worker) run() error {
-	var loops sync.WaitGroup
-	for _, loop := range []func() error{w.fetch, w.extend, w.acknowledge} {
-		loops.Add(1)
-		go func(loop func() error) {
-			defer loops.Done()
-			if err := loop(); err != nil {
-				w.fail(err)
-			}
-		}(loop)
-	}
+	w.loops.Add(1)
+	go func() {
+		defer w.loops.Done()
+		if err := w.fetch(); err != nil {
+			w.fail(err)
+		}
+	}()
 	<-w.stopping.Done()
 	w.mutex.Lock()
 	w.stoppedAt = time.Now()
 	w.giveBack(time.Time{})
 	w.wakeAll()
 	w.mutex.Unlock()
-	loops.Wait()
+	w.loops.Wait()
 	w.handlers.Wait()
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	return w.failure
 }
 
-// fail ends the worker with an error. What it has leased comes back when the leases expire.
+// fail stops the worker, which ends with an error.
 func (w *worker) fail(err error) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -635,25 +656,24 @@ func (w *worker) fail(err error) {
 		w.failure = err
 	}
 	w.stop()
+	w.wakeAll()
+}
+
+func (w *worker) wakeAll() {
+	wake(w.room)
 	for _, each := range w.leases {
-		w.lose(each)
+		wake(each.changed)
 	}
 }
 
 func (w *worker) fetch() error {
-	defer func() {
-		w.mutex.Lock()
-		w.isFetching = false
-		w.wakeAll()
-		w.mutex.Unlock()
-	}()
 	between := pauses{daemons: len(w.URLs)}
 	for {
 		max := w.wanted()
 		if max == 0 {
 			return nil
 		}
-		asked := time.Now()
+		asked, turn := time.Now(), w.client.turn.Load()
 		found, err := w.client.Lease(w.stopping, w.Queue, max, w.Wait, w.Lease)
 		switch {
 		case err != nil && w.stopping.Err() != nil:
@@ -666,14 +686,11 @@ func (w *worker) fetch() error {
 			sleep(w.stopping, pause)
 		case found.ID != "":
 			between.failures = 0
-			w.add(found, asked)
+			w.add(found)
 		case time.Since(asked) < time.Second && time.Since(asked) < w.Wait/2+firstPause:
-			// A daemon that stops answers at once.
-			pause := between.next(nil)
-			if pause < firstPause {
-				pause = firstPause
-			}
-			sleep(w.stopping, pause)
+			between.failures = 0
+			w.client.turn.CompareAndSwap(turn, turn+1)
+			sleep(w.stopping, emptyPause)
 		default:
 			between.failures = 0
 		}
@@ -711,12 +728,14 @@ func (w *worker) wanted() int {
 	return 0
 }
 
-func (w *worker) add(found Leased, asked time.Time) {
+func (w *worker) add(found Leased) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	added := &lease{id: found.ID, length: time.Duration(found.ExpiresMS) * time.Millisecond, began: asked, open: len(found.Items)}
-	added.extended(asked)
-	added.ctx, added.lose = context.WithCancel(w.base)
+	added := &lease{id: found.ID, length: time.Duration(found.ExpiresMS) * time.Millisecond, began: time.Now(), open: len(found.Items)}
+	// Not the time of the request: that may have waited at the daemon for longer than a lease.
+	added.extended(added.began)
+	added.pauses.daemons, added.changed = len(w.URLs), make(chan struct{}, 1)
+	added.ctx, added.endHandler = context.WithCancel(w.base)
 	w.leases[found.ID] = added
 	for _, item := range found.Items {
 		w.waiting = append(w.waiting, waiting{added, item})
@@ -725,7 +744,24 @@ func (w *worker) add(found Leased, asked time.Time) {
 		w.giveBack(time.Time{})
 	}
 	w.begin()
-	wake(w.extensions)
+	w.loops.Add(1)
+	go w.keep(added)
+	if len(w.waiting) > 0 {
+		time.AfterFunc(stuck+time.Millisecond, w.giveBackStuck)
+	}
+}
+
+// giveBackStuck releases items that wait for longer than expected, because the running ones take longer.
+func (w *worker) giveBackStuck() {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	before := time.Now().Add(-stuck)
+	if len(w.waiting) > 0 && w.waiting[0].lease.began.Before(before) {
+		if w.average < stuck {
+			w.average = stuck
+		}
+		w.giveBack(before)
+	}
 }
 
 // giveBack releases items that no handler has begun with, if they were leased before some time. The mutex is held.
@@ -742,7 +778,7 @@ func (w *worker) begin() {
 	for w.running < w.Concurrency && len(w.waiting) > 0 {
 		first := w.waiting[0]
 		w.waiting = w.waiting[1:]
-		if time.Now().After(first.lease.deadline) {
+		if first.lease.ctx.Err() != nil || time.Now().After(first.lease.deadline) {
 			// Another worker may have it by now.
 			w.record(first.lease, Outcome{ID: first.item.ID, Outcome: "release"})
 			continue
@@ -760,7 +796,10 @@ func (w *worker) work(its *lease, item *Item) {
 	err := w.call(its.ctx, item)
 	took := time.Since(began)
 	var wanted *ending
-	if err != nil && !errors.As(err, &wanted) {
+	if its.ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		// Not the item's fault.
+		err = Release()
+	} else if err != nil && !errors.As(err, &wanted) {
 		w.Logf("kvqueue: item %s failed: %v", item.ID, err)
 	}
 	w.mutex.Lock()
@@ -787,205 +826,168 @@ func (w *worker) call(ctx context.Context, item *Item) (err error) {
 
 // record keeps an outcome to be acknowledged. The mutex is held.
 func (w *worker) record(its *lease, outcome Outcome) {
-	if its.ctx.Err() != nil {
+	if w.leases[its.id] != its {
 		return
 	}
 	if len(its.outcomes) == 0 {
 		its.since = time.Now()
 	}
 	its.outcomes = append(its.outcomes, outcome)
-	wake(w.outcomes)
+	wake(its.changed)
 }
 
-// extend extends leases.
-func (w *worker) extend() error {
+// keep acknowledges the outcomes of a lease and extends it, until none of its items is left.
+func (w *worker) keep(its *lease) {
+	defer w.loops.Done()
+	timeout := its.length / 3
+	if timeout < 2*time.Second {
+		timeout = 2 * time.Second
+	}
 	for {
-		due := w.nextToExtend()
-		if due == nil {
-			return nil
+		outcomes, isKept := w.nextDue(its)
+		if !isKept {
+			return
 		}
+		w.requests <- struct{}{}
 		asked := time.Now()
-		timeout := due.length / 3
-		if timeout < 2*time.Second {
-			timeout = 2 * time.Second
+		ctx, cancel := context.WithTimeout(w.base, timeout)
+		var err error
+		if len(outcomes) > 0 {
+			err = w.client.Acknowledge(ctx, w.Queue, its.id, outcomes, false)
+		} else {
+			err = w.client.Extend(ctx, w.Queue, its.id)
 		}
-		ctx, cancel := context.WithTimeout(due.ctx, timeout)
-		err := w.client.Extend(ctx, w.Queue, due.id)
 		cancel()
+		<-w.requests
 		if isDenied(err) {
-			return err
+			w.abandon()
+			w.fail(err)
 		}
 		w.mutex.Lock()
-		switch {
-		case err == nil:
-			due.extended(asked)
-		case isLost(err) && due.isEnding:
-			// The answer to its acknowledgement is on its way, and says how it ended.
-			due.extendAt = asked.Add(longestAfter)
-		case isLost(err):
-			w.lost(due, "a lease expired; its items are handled again")
-		case due.ctx.Err() == nil:
-			w.Logf("kvqueue: cannot extend a lease: %v", err)
-			pause := due.length / 10
-			if pause > time.Second {
-				pause = time.Second
-			}
-			due.extendAt = time.Now().Add(pause)
+		if err == nil {
+			w.accepted(its, len(outcomes), asked)
+		} else {
+			w.refused(its, len(outcomes), err)
 		}
 		w.mutex.Unlock()
 	}
 }
 
-// nextToExtend is a lease whose time has come; nil when the worker has stopped.
-func (w *worker) nextToExtend() *lease {
+// nextDue waits until there is something to do for a lease: to acknowledge some outcomes, or without them, to extend it.
+// It is false if the lease has ended.
+func (w *worker) nextDue(its *lease) ([]Outcome, bool) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	for !w.isOver() {
-		now := time.Now()
-		if len(w.waiting) > 0 && !w.waiting[0].lease.began.After(now.Add(-stuck)) {
-			// The running items take longer than expected.
-			if w.average < stuck {
-				w.average = stuck
+	for w.leases[its.id] == its && w.base.Err() == nil {
+		now, until := time.Now(), its.extendAt
+		if count := len(its.outcomes); count > 0 {
+			at := its.acknowledgeAt(w.stopping.Err() != nil)
+			if !at.After(now) {
+				if count > mostOutcomes {
+					count = mostOutcomes
+				}
+				return append([]Outcome(nil), its.outcomes[:count]...), true
 			}
-			w.giveBack(now.Add(time.Millisecond - stuck))
-		}
-		var next *lease
-		var until time.Time
-		for _, each := range w.leases {
-			if next == nil || each.extendAt.Before(next.extendAt) {
-				next, until = each, each.extendAt
+			if at.Before(until) {
+				until = at
 			}
 		}
-		if next != nil && !next.extendAt.After(now) {
-			return next
-		}
-		if len(w.waiting) > 0 {
-			if late := w.waiting[0].lease.began.Add(stuck); until.IsZero() || late.Before(until) {
-				until = late
-			}
+		if !its.extendAt.After(now) {
+			return nil, true
 		}
 		w.mutex.Unlock()
-		wait(w.extensions, until)
+		wait(its.changed, until)
 		w.mutex.Lock()
 	}
-	return nil
+	return nil, false
 }
 
-// isOver: nothing is leased any more. The mutex is held.
-func (w *worker) isOver() bool {
-	return w.stopping.Err() != nil && !w.isFetching && len(w.leases) == 0
-}
-
-// lose forgets a lease. Nobody can acknowledge its items any more. The mutex is held.
-func (w *worker) lose(its *lease) {
-	delete(w.leases, its.id)
-	its.lose()
-	var left []waiting
-	for _, each := range w.waiting {
-		if each.lease != its {
-			left = append(left, each)
-		}
-	}
-	w.waiting = left
-	w.wakeAll()
-}
-
-// lost says why a lease is lost. The mutex is held.
-func (w *worker) lost(its *lease, why string) {
-	if w.leases[its.id] == its {
-		w.Logf("kvqueue: %s", why)
-		w.lose(its)
-	}
-}
-
-// acknowledge acknowledges outcomes.
-func (w *worker) acknowledge() error {
-	for {
-		its, outcomes := w.nextOutcomes()
-		if its == nil {
-			return nil
-		}
-		if err := w.send(its, outcomes); err != nil {
-			return err
-		}
-	}
-}
-
-// nextOutcomes is a lease with outcomes that need not wait any longer; nil when the worker has stopped.
-func (w *worker) nextOutcomes() (*lease, []Outcome) {
-	w.mutex.Lock()
-	defer w.mutex.Unlock()
-	for !w.isOver() {
-		var until time.Time
-		for _, each := range w.leases {
-			if len(each.outcomes) == 0 {
-				continue
-			}
-			isWhole := len(each.outcomes) == each.open
-			late := each.since.Add(linger)
-			if isWhole || w.stopping.Err() != nil || !late.After(time.Now()) {
-				each.isEnding = isWhole
-				return each, append([]Outcome(nil), each.outcomes...)
-			}
-			if until.IsZero() || late.Before(until) {
-				until = late
-			}
-		}
-		w.mutex.Unlock()
-		wait(w.outcomes, until)
-		w.mutex.Lock()
-	}
-	return nil, nil
-}
-
-// send acknowledges outcomes, however often it takes.
-func (w *worker) send(its *lease, outcomes []Outcome) error {
-	between, began := pauses{daemons: len(w.URLs)}, time.Now()
-	for its.ctx.Err() == nil {
-		asked := time.Now()
-		err := w.client.Acknowledge(its.ctx, w.Queue, its.id, outcomes, false)
-		if isDenied(err) {
-			return err
-		}
-		w.mutex.Lock()
-		switch {
-		case err == nil:
-			w.acknowledged(its, len(outcomes), asked)
-			w.mutex.Unlock()
-			return nil
-		case isLost(err) && between.failures > 0:
-			// An earlier request may have acknowledged the last items.
-			w.lose(its)
-		case isLost(err):
-			w.lost(its, "a lease expired; its items are handled again")
-		case !isTemporary(err) || w.isLate(began):
-			w.lost(its, fmt.Sprintf("cannot acknowledge %d items; they are handled again: %v", len(outcomes), err))
-		}
-		w.mutex.Unlock()
-		if its.ctx.Err() == nil {
-			pause := between.next(err)
-			w.Logf("kvqueue: cannot acknowledge, trying again in %s: %v", pause.Round(time.Millisecond), err)
-			sleep(its.ctx, pause)
-		}
-	}
-	return nil
-}
-
-// isLate: the worker stops, and has tried for long enough. The mutex is held.
-func (w *worker) isLate(began time.Time) bool {
-	return !w.stoppedAt.IsZero() && time.Since(w.stoppedAt) > stopPatience && time.Since(began) > stopPatience
-}
-
-// acknowledged: a daemon has acknowledged the first outcomes. The mutex is held.
-func (w *worker) acknowledged(its *lease, count int, asked time.Time) {
-	its.open -= count
-	its.outcomes = append([]Outcome(nil), its.outcomes[count:]...)
-	its.since = time.Now()
+// accepted: a daemon has acknowledged the first outcomes, which also extends the lease. The mutex is held.
+func (w *worker) accepted(its *lease, count int, asked time.Time) {
 	its.extended(asked)
+	if count > 0 {
+		its.open -= count
+		its.outcomes = append([]Outcome(nil), its.outcomes[count:]...)
+		its.since, its.retryAt, its.pauses.failures = time.Now(), time.Time{}, 0
+	}
 	if its.open == 0 {
-		delete(w.leases, its.id)
-		its.lose()
-		wake(w.extensions)
+		w.forget(its)
+	}
+	wake(w.room)
+}
+
+// refused: an acknowledgement of some outcomes has failed, or without outcomes, an extension. The mutex is held.
+func (w *worker) refused(its *lease, count int, err error) {
+	now, hasFailed := time.Now(), its.pauses.failures > 0
+	switch {
+	case w.base.Err() != nil:
+		// The worker has ended with an error.
+		return
+	case isLost(err) && hasFailed && its.isWhole():
+		// An earlier request may have acknowledged its last items: the next answer to an acknowledgement tells.
+		its.extendAt = now.Add(longestAfter)
+		if count > 0 {
+			w.forget(its)
+		}
+	case isLost(err):
+		w.expire(its)
+		w.forget(its)
+	case count == 0:
+		w.Logf("kvqueue: queue %s: lease %s: cannot extend it: %v", w.Queue, its.id, err)
+		pause := its.length / 10
+		if pause > time.Second {
+			pause = time.Second
+		}
+		its.extendAt = now.Add(pause)
+	case !isTemporary(err) || w.isLate(its):
+		w.Logf("kvqueue: queue %s: lease %s: cannot acknowledge %d items; they will be redelivered: %v", w.Queue, its.id, count, err)
+		w.forget(its)
+	default:
+		if !hasFailed {
+			its.failingSince = now
+		}
+		pause := its.pauses.next(err)
+		its.retryAt = now.Add(pause)
+		w.Logf("kvqueue: queue %s: lease %s: cannot acknowledge, trying again in %s: %v", w.Queue, its.id, pause.Round(time.Millisecond), err)
+	}
+	if now.After(its.deadline) {
+		w.expire(its)
+	}
+}
+
+// isLate reports whether the worker stops, and has tried for long enough. The mutex is held.
+func (w *worker) isLate(its *lease) bool {
+	isFailing := its.pauses.failures > 0 && time.Since(its.failingSince) > stopPatience
+	return isFailing && !w.stoppedAt.IsZero() && time.Since(w.stoppedAt) > stopPatience
+}
+
+// expire tells the handlers that other workers may have the items of a lease. Its outcomes are still tried: they count if
+// no daemon has noticed. The mutex is held.
+func (w *worker) expire(its *lease) {
+	if w.leases[its.id] == its && its.ctx.Err() == nil {
+		w.Logf("kvqueue: queue %s: lease %s expired; its unacknowledged items will be redelivered", w.Queue, its.id)
+		w.endHandlers(its)
+	}
+}
+
+// forget ends a lease: all of its items are acknowledged, or nobody can do so any more. The mutex is held.
+func (w *worker) forget(its *lease) {
+	delete(w.leases, its.id)
+	w.endHandlers(its)
+}
+
+// endHandlers ends the handlers' context, and releases the items that no handler has begun with. The mutex is held.
+func (w *worker) endHandlers(its *lease) {
+	its.extendAt = time.Now().Add(longestAfter)
+	its.endHandler()
+	all := w.waiting
+	w.waiting = nil
+	for _, each := range all {
+		if each.lease == its {
+			w.record(its, Outcome{ID: each.item.ID, Outcome: "release"})
+		} else {
+			w.waiting = append(w.waiting, each)
+		}
 	}
 	wake(w.room)
 }

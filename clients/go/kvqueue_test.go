@@ -50,6 +50,16 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
+type panicking struct{}
+
+func (panicking) Error() string { panic("no text") }
+
+func TestAnErrorWithoutTextIsARetry(t *testing.T) {
+	if found := outcomeOf("a", panicking{}); found.Outcome != "retry" || found.Reason == "" {
+		t.Errorf("%+v", found)
+	}
+}
+
 func long(count int) string { return strings.Repeat("x", count) }
 
 func TestPausesBeginWhenEachDaemonWasAsked(t *testing.T) {

@@ -25,7 +25,7 @@ export interface NewItem {
   priority?: number;
 }
 
-/** What came of a push: how many items were added, and the id and effect of each. */
+/** The result of a push: how many items were added, and the id and effect of each. */
 export interface Pushed {
   pushed: number;
   ids: (string | null)[];
@@ -65,7 +65,7 @@ export type Url = string | URL | readonly (string | URL)[];
 
 /**
  * Handles an item. What it throws is a retry, unless it is Retry, Release or Dead. The signal is aborted if the lease
- * is lost: then another worker handles the item, and this outcome does not count.
+ * has expired: then another worker may handle the item.
  */
 export type Handler = (item: Item, signal: AbortSignal) => unknown;
 
@@ -109,7 +109,9 @@ export class Client {
     queue: string,
     options?: { max?: number; wait?: number; lease?: number; signal?: AbortSignal },
   ): Promise<{ lease: string | null; expiresIn: number; items: Item[] }>;
+  /** Extends a lease. */
   extend(queue: string, lease: string): Promise<void>;
+  /** Acknowledges items of a lease. */
   acknowledge(queue: string, lease: string, outcomes: readonly Outcome[], options?: { releaseRest?: boolean }): Promise<void>;
   /** Closes idle connections. */
   close(): void;

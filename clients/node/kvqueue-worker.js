@@ -8,16 +8,27 @@
  */
 "use strict";
 
-const { Worker: Thread } = require("node:worker_threads");
+const http = require("node:http");
+const https = require("node:https");
+const { basename } = require("node:path");
+const { Worker: Thread, parentPort, workerData } = require("node:worker_threads");
 
+/** How long a daemon may take to accept a connection, and to answer a request. */
+const [CONNECT, TIMEOUT] = [5_000, 30_000];
+/** The longest answer in bytes. */
+const LONGEST_ANSWER = 256 << 20;
 /** The longest pause that a daemon may ask for. */
 const RETRY_AFTER = 60_000;
+/** The pause after an answer that had no items and did not wait for them, as those of a daemon that stops. */
+const EMPTY_PAUSE = 1_000;
 /** How long outcomes wait for others of their lease, so that one request acknowledges them together. */
 const LINGER = 50;
 /** A worker leases items ahead: as many as it handles in this time, by the average of the last ones. */
 const AHEAD = 1_000;
 /** Items that were leased ahead go back if their handling has not begun by then. */
 const STUCK = 5_000;
+/** The most outcomes in one request, so that their reasons fit into it. */
+const MOST_OUTCOMES = 100;
 /** The most finished items that wait for their acknowledgement. With more, nothing is leased. */
 const UNACKNOWLEDGED = 1_000;
 /** How long a worker that stops tries to acknowledge. */
@@ -25,174 +36,163 @@ const STOP_PATIENCE = 30_000;
 /** The longest reason in characters, and the longest pause before a retry: a year. */
 const [LONGEST_REASON, LONGEST_AFTER] = [1_000, 365 * 24 * 3_600_000];
 
-/**
- * Everything that sends requests. The thread that extends leases runs it too, from its text. So it refers to
- * nothing outside.
- */
-function transport() {
-  const http = require("node:http");
-  const https = require("node:https");
-
-  /** How long a daemon may take to accept a connection, and to answer a request. */
-  const [CONNECT, TIMEOUT] = [5_000, 30_000];
-  /** The longest answer in bytes. */
-  const LONGEST_ANSWER = 256 << 20;
-
-  /** A daemon refused a request. `code` is one of the table in docs/API.md. */
-  class ApiError extends Error {
-    constructor(status, code, message, retryAfter) {
-      super(`${message} (${status} ${code})`);
-      Object.assign(this, { name: "ApiError", status, code, retryAfter });
-    }
+/** A daemon refused a request. `code` is one of the table in docs/API.md. */
+class ApiError extends Error {
+  constructor(status, code, message, retryAfter) {
+    super(`${message} (${status} ${code})`);
+    Object.assign(this, { name: "ApiError", status, code, retryAfter });
   }
-
-  /** There is no connection to the daemon, and nothing was sent. */
-  class Unreachable extends Error {}
-
-  /** Milliseconds of a clock that all threads share. */
-  const now = () => Number(process.hrtime.bigint()) / 1e6;
-
-  /** Whether another attempt, or another daemon, may help. */
-  const isTemporary = (error) =>
-    error instanceof ApiError ? [408, 429].includes(error.status) || error.status >= 500 : error.name !== "AbortError";
-
-  function daemonOf(url, ca) {
-    const options = { keepAlive: true, maxSockets: 8, ca };
-    if (String(url).startsWith("unix:")) {
-      return { url, module: http, agent: new http.Agent(options), target: { socketPath: String(url).slice(5) }, base: "" };
-    }
-    const { protocol, hostname, port, pathname } = new URL(url);
-    if (!["http:", "https:"].includes(protocol)) {
-      throw new TypeError(`${url} is not the URL of a daemon, such as http://127.0.0.1:7420 or unix:/run/kvqueue/http.sock`);
-    }
-    const module = protocol === "http:" ? http : https;
-    const target = { hostname: hostname.replace(/^\[|\]$/g, ""), port };
-    return { url, module, agent: new module.Agent(options), target, base: pathname.replace(/\/+$/, "") };
-  }
-
-  class Api {
-    constructor({ urls, token, ca }) {
-      this.token = token;
-      this.daemons = urls.map((url) => daemonOf(url, ca));
-      if (this.daemons.length === 0) throw new TypeError("there is no URL of a daemon");
-      this.turn = 0;
-    }
-
-    /** Sends one request to the daemon whose turn it is. After a failure it is the next one's turn. */
-    async call(path, body, { timeout = TIMEOUT, signal } = {}) {
-      const { turn } = this;
-      try {
-        return await this.exchange(this.daemons[turn], path, Buffer.from(JSON.stringify(body)), timeout, signal);
-      } catch (error) {
-        if (this.turn === turn && isTemporary(error)) this.turn = (turn + 1) % this.daemons.length;
-        throw error;
-      }
-    }
-
-    exchange({ url, module, agent, target, base }, path, body, timeout, signal) {
-      const headers = { "Content-Type": "application/json", "Content-Length": body.length };
-      if (this.token) headers.Authorization = `Bearer ${this.token}`;
-      return new Promise((resolve, reject) => {
-        let isConnected = false;
-        const options = { ...target, agent, headers, signal, method: "POST", path: `${base}/api/v1/queues/${path}` };
-        const request = module.request(options, (response) => {
-          const pieces = [];
-          let size = 0;
-          response.on("data", (piece) => {
-            pieces.push(piece);
-            size += piece.length;
-            if (size > LONGEST_ANSWER) request.destroy(new Error(`the answer is longer than ${LONGEST_ANSWER} bytes`));
-          });
-          response.on("error", failed);
-          response.on("end", () => {
-            clearTimeout(limit);
-            const text = Buffer.concat(pieces).toString();
-            try {
-              if (response.statusCode >= 200 && response.statusCode < 300) resolve(JSON.parse(text));
-              else reject(this.refusal(response.statusCode, response.headers["retry-after"], text, url, path));
-            } catch (error) {
-              reject(error);
-            }
-          });
-        });
-        const limit = setTimeout(() => request.destroy(new Error(`no answer within ${timeout} ms`)), timeout);
-        let connecting;
-        const failed = (error) => {
-          clearTimeout(limit);
-          clearTimeout(connecting);
-          const isSent = isConnected || error.name === "AbortError";
-          reject(isSent ? error : new Unreachable(`cannot connect to ${url}: ${error.message || error.code}`, { cause: error }));
-        };
-        request.on("error", failed);
-        request.on("socket", (socket) => {
-          const connected = () => {
-            isConnected = true;
-            clearTimeout(connecting);
-          };
-          if (!socket.connecting) return connected();
-          connecting = setTimeout(() => request.destroy(new Error(`no connection within ${CONNECT} ms`)), CONNECT);
-          socket.once(module === https ? "secureConnect" : "connect", connected);
-        });
-        request.end(body);
-      });
-    }
-
-    refusal(status, retryAfter, text, url, path) {
-      let code = "unknown";
-      let message = text.slice(0, 200);
-      try {
-        const { error } = JSON.parse(text);
-        [code, message] = [error.code, `${error.message}; ${error.fix}`];
-      } catch {
-        // Another program has answered, such as a proxy.
-      }
-      if (status === 401 || code === "forbidden") {
-        const secret = this.token?.startsWith("kvq_") ? `the token ${this.token.slice(0, 12)}...` : "the token";
-        const scope = path.endsWith("/items") ? "push" : "work";
-        message +=
-          `; ${url} refuses ${this.token ? secret : "requests without a token"}; get one with 'kvqueue token new NAME` +
-          ` --scope ${scope} --queue ${decodeURIComponent(path.split("/")[0])}', and give it as token or in KVQUEUE_TOKEN`;
-      }
-      return new ApiError(status, code, message, /^\d+$/.test(retryAfter ?? "") ? Number(retryAfter) * 1_000 : undefined);
-    }
-
-    close() {
-      for (const { agent } of this.daemons) agent.destroy();
-    }
-  }
-
-  return { Api, ApiError, TIMEOUT, Unreachable, isTemporary, now };
 }
 
-const { Api, ApiError, TIMEOUT, Unreachable, isTemporary, now } = transport();
+/** There is no connection to the daemon, and nothing was sent. */
+class Unreachable extends Error {}
 
-/** Extends leases, in a thread of its own that no handler can block. It runs from its text. */
-function extending({ Api, ApiError, TIMEOUT, now }) {
-  const { parentPort, workerData } = require("node:worker_threads");
-  const api = new Api(workerData.daemons);
-  const timers = new Map();
+/** Milliseconds of a clock that all threads share. */
+const now = () => Number(process.hrtime.bigint()) / 1e6;
 
-  function schedule(lease, length, pause) {
-    timers.set(lease, setTimeout(extend, pause, lease, length));
+/** Whether another attempt, or another daemon, may help. */
+const isTemporary = (error) =>
+  error instanceof ApiError ? [408, 429].includes(error.status) || error.status >= 500 : error.name !== "AbortError";
+
+const isDenied = (error) => error instanceof ApiError && [401, 403].includes(error.status);
+
+function daemonOf(url, ca) {
+  const options = { keepAlive: true, maxSockets: 8, ca };
+  if (String(url).startsWith("unix:")) {
+    return { url, module: http, agent: new http.Agent(options), target: { socketPath: String(url).slice(5) }, base: "" };
+  }
+  const { protocol, hostname, port, pathname } = new URL(url);
+  if (!["http:", "https:"].includes(protocol)) {
+    throw new TypeError(`${url} is not the URL of a daemon, such as http://127.0.0.1:7420 or unix:/run/kvqueue/http.sock`);
+  }
+  const module = protocol === "http:" ? http : https;
+  const target = { hostname: hostname.replace(/^\[|\]$/g, ""), port };
+  return { url, module, agent: new module.Agent(options), target, base: pathname.replace(/\/+$/, "") };
+}
+
+class Api {
+  constructor({ urls, token, ca }) {
+    this.token = token;
+    this.daemons = urls.map((url) => daemonOf(url, ca));
+    if (this.daemons.length === 0) throw new TypeError("there is no URL of a daemon");
+    this.turn = 0;
   }
 
-  async function extend(lease, length) {
+  /** Sends one request to the daemon whose turn it is. After a failure it is the next one's turn. */
+  async call(path, body, { timeout = TIMEOUT, signal } = {}) {
+    const { turn } = this;
+    try {
+      return await this.exchange(this.daemons[turn], path, Buffer.from(JSON.stringify(body)), timeout, signal);
+    } catch (error) {
+      if (isTemporary(error)) this.askNext(turn);
+      throw error;
+    }
+  }
+
+  /** Another request may have done so already. */
+  askNext(turn) {
+    if (this.turn === turn) this.turn = (turn + 1) % this.daemons.length;
+  }
+
+  exchange({ url, module, agent, target, base }, path, body, timeout, signal) {
+    const headers = { "Content-Type": "application/json", "Content-Length": body.length };
+    if (this.token) headers.Authorization = `Bearer ${this.token}`;
+    return new Promise((resolve, reject) => {
+      let isConnected = false;
+      const options = { ...target, agent, headers, signal, method: "POST", path: `${base}/api/v1/queues/${path}` };
+      const request = module.request(options, (response) => {
+        const pieces = [];
+        let size = 0;
+        response.on("data", (piece) => {
+          pieces.push(piece);
+          size += piece.length;
+          if (size > LONGEST_ANSWER) request.destroy(new Error(`the answer is longer than ${LONGEST_ANSWER} bytes`));
+        });
+        response.on("error", failed);
+        response.on("end", () => {
+          clearTimeout(limit);
+          const text = Buffer.concat(pieces).toString();
+          try {
+            if (response.statusCode >= 200 && response.statusCode < 300) resolve(JSON.parse(text));
+            else reject(this.refusal(response.statusCode, response.headers["retry-after"], text, url, path));
+          } catch (error) {
+            reject(error);
+          }
+        });
+      });
+      const limit = setTimeout(() => request.destroy(new Error(`no answer within ${timeout} ms`)), timeout);
+      let connecting;
+      const failed = (error) => {
+        clearTimeout(limit);
+        clearTimeout(connecting);
+        const isSent = isConnected || error.name === "AbortError";
+        reject(isSent ? error : new Unreachable(`cannot connect to ${url}: ${error.message || error.code}`, { cause: error }));
+      };
+      request.on("error", failed);
+      request.on("socket", (socket) => {
+        const connected = () => {
+          isConnected = true;
+          clearTimeout(connecting);
+        };
+        if (!socket.connecting) return connected();
+        connecting = setTimeout(() => request.destroy(new Error(`no connection within ${CONNECT} ms`)), CONNECT);
+        socket.once(module === https ? "secureConnect" : "connect", connected);
+      });
+      request.end(body);
+    });
+  }
+
+  refusal(status, retryAfter, text, url, path) {
+    let code = "unknown";
+    let message = text.slice(0, 200);
+    try {
+      const { error } = JSON.parse(text);
+      [code, message] = [error.code, `${error.message}; ${error.fix}`];
+    } catch {
+      // Another program has answered, such as a proxy.
+    }
+    if (status === 401 || code === "forbidden") {
+      const secret = this.token.startsWith("kvq_") ? `the token ${this.token.slice(0, 12)}...` : "the token";
+      const scope = path.endsWith("/items") ? "push" : "work";
+      message +=
+        `; ${url} refuses ${this.token ? secret : "requests without a token"}; get one with 'kvqueue token new NAME` +
+        ` --scope ${scope} --queue ${decodeURIComponent(path.split("/")[0])}', and give it as token or in KVQUEUE_TOKEN`;
+    }
+    return new ApiError(status, code, message, /^\d+$/.test(retryAfter ?? "") ? Number(retryAfter) * 1_000 : undefined);
+  }
+
+  close() {
+    for (const { agent } of this.daemons) agent.destroy();
+  }
+}
+
+/** Extends leases, in a thread of its own that no handler can block. */
+function extending({ daemons, queue }) {
+  const api = new Api(daemons);
+  const timers = new Map();
+
+  function schedule(lease, length, deadline, pause) {
+    timers.set(lease, setTimeout(extend, pause, lease, length, deadline));
+  }
+
+  async function extend(lease, length, deadline) {
     const asked = now();
     try {
       const timeout = Math.min(Math.max(2_000, length / 3), TIMEOUT);
-      await api.call(`${workerData.queue}/leases/${lease}/extend`, {}, { timeout });
+      await api.call(`${queue}/leases/${lease}/extend`, {}, { timeout });
       if (!timers.has(lease)) return;
       parentPort.postMessage({ what: "extended", lease, asked });
-      schedule(lease, length, length / 3);
+      schedule(lease, length, asked + length, length / 3);
     } catch (error) {
       if (!timers.has(lease)) return;
       if (error.code === "lease_lost") {
         parentPort.postMessage({ what: "lost", lease });
-      } else if (error instanceof ApiError && [401, 403].includes(error.status)) {
+      } else if (isDenied(error)) {
         parentPort.postMessage({ what: "refused", status: error.status, code: error.code, message: error.message });
       } else {
-        parentPort.postMessage({ what: "failed", message: error.message });
-        schedule(lease, length, Math.min(Math.max(100, length / 10), 1_000));
+        parentPort.postMessage({ what: "failed", lease, message: error.message });
+        if (now() >= deadline) parentPort.postMessage({ what: "expired", lease });
+        else schedule(lease, length, deadline, Math.min(Math.max(100, length / 10), 1_000));
       }
     }
   }
@@ -200,7 +200,7 @@ function extending({ Api, ApiError, TIMEOUT, now }) {
   parentPort.on("message", ({ lease, length }) => {
     clearTimeout(timers.get(lease));
     timers.delete(lease);
-    if (length !== undefined) schedule(lease, length, length / 3);
+    if (length !== undefined) schedule(lease, length, now() + length, length / 3);
   });
 }
 
@@ -208,7 +208,8 @@ function extending({ Api, ApiError, TIMEOUT, now }) {
 class Retry extends Error {
   constructor(reason = "", { after } = {}) {
     super(reason);
-    this.after = after;
+    if (Number.isNaN(Number(after ?? 0))) throw new TypeError("after is not a number of milliseconds");
+    this.after = after ?? undefined;
   }
 }
 
@@ -233,11 +234,25 @@ class Pauses {
   }
 }
 
-const daemonsOf = (url, { token = process.env.KVQUEUE_TOKEN, ca } = {}) => ({ urls: [url].flat().map(String), token, ca });
+function daemonsOf(url, { token = process.env.KVQUEUE_TOKEN ?? "", ca } = {}) {
+  // Files with a token end with a newline.
+  token = token.trim();
+  if (!/^[!-~]*$/.test(token)) {
+    throw new TypeError("the token has a character that cannot be sent; give the token alone");
+  }
+  return { urls: [url].flat().map(String), token, ca };
+}
+
+/** Sends the next request of a client to the next daemon. */
+let askNext;
 
 /** The API of a daemon, or of several daemons of one database. After a failure the next daemon is asked. */
 class Client {
   #api;
+
+  static {
+    askNext = (client) => client.#api.askNext(client.#api.turn);
+  }
 
   constructor(url, options) {
     this.#api = new Api(daemonsOf(url, options));
@@ -276,7 +291,7 @@ class Client {
     await this.#api.call(`${encodeURIComponent(queue)}/leases/${lease}/extend`, {});
   }
 
-  /** Says how items of a lease ended. */
+  /** Acknowledges items of a lease. */
   async acknowledge(queue, lease, outcomes, { releaseRest = false } = {}) {
     const body = { outcomes, release_rest: releaseRest };
     await this.#api.call(`${encodeURIComponent(queue)}/leases/${lease}/acknowledge`, body);
@@ -308,11 +323,22 @@ function itemOf({ id, attempt, payload, payload_base64, attributes = {}, content
 /** The outcome of a handler that has thrown an error, as a daemon reads it. */
 function outcomeOf(id, error, log) {
   if (error instanceof Release) return { id, outcome: "release" };
-  const reason = String(error instanceof Retry || error instanceof Dead ? error.message : error).slice(0, LONGEST_REASON);
+  const reason = reasonOf(error instanceof Retry || error instanceof Dead ? error.message : error);
   if (error instanceof Dead) return { id, outcome: "dead", reason };
   if (!(error instanceof Retry)) log(`item ${id} failed`, error);
   const after = error instanceof Retry ? error.after : undefined;
   return { id, outcome: "retry", reason, after_ms: after === undefined ? undefined : Math.round(Math.min(Math.max(after, 0), LONGEST_AFTER)) };
+}
+
+function reasonOf(error) {
+  let text;
+  try {
+    text = String(error);
+  } catch {
+    text = "the error has no text";
+  }
+  // Half a surrogate pair is no text for a daemon. A buffer replaces it, also the one where the text is cut.
+  return Buffer.from(text.slice(0, LONGEST_REASON)).toString();
 }
 
 function sleep(milliseconds, signal) {
@@ -360,9 +386,7 @@ class Worker {
   #failure;
   #stopping = new AbortController();
   #stoppedAt = 0;
-  #isFetching = true;
   #room = new News();
-  #outcomes = new News();
   /** Items that no handler has begun with, each with its lease. */
   #waiting = [];
   #running = 0;
@@ -395,16 +419,16 @@ class Worker {
     this.#stopping.abort();
     this.#giveBack();
     this.#room.notify();
-    this.#outcomes.notify();
+    for (const lease of this.#leases.values()) lease.changed.notify();
   }
 
   /** Works until it is stopped. Rejects with an ApiError if the daemon does not let this worker do so. */
   async run() {
     this.#startThread();
     try {
-      await Promise.all([this.#guarded(this.#fetch()), this.#guarded(this.#acknowledge())]);
-      // Only handlers whose leases are lost are left.
-      while (this.#running > 0) await this.#room.wait();
+      await this.#fetch().catch((error) => this.#fail(error));
+      // Also for handlers whose leases are lost.
+      while (this.#running > 0 || this.#leases.size > 0) await this.#room.wait();
     } finally {
       await this.#thread.terminate();
       this.#client.close();
@@ -413,36 +437,40 @@ class Worker {
     if (this.#failure) throw this.#failure;
   }
 
-  async #guarded(loop) {
-    try {
-      await loop;
-    } catch (error) {
-      this.#fail(error);
-    }
-  }
-
-  /** The worker ends with an error. What it has leased comes back when the leases expire. */
+  /** The worker stops, and ends with an error. */
   #fail(error) {
     this.#failure ??= error;
     this.stop();
-    for (const lease of [...this.#leases.values()]) this.#lose(lease);
+  }
+
+  /** The worker ends with an error that keeps it from acknowledging. What it has leased comes back when the leases expire. */
+  #abandon(error) {
+    this.#fail(error);
+    for (const lease of [...this.#leases.values()]) this.#forget(lease);
   }
 
   #startThread() {
-    const code = `(${extending})((${transport})())`;
-    const workerData = { daemons: this.#daemons, queue: encodeURIComponent(this.#queue) };
-    this.#thread = new Thread(code, { eval: true, workerData, execArgv: [] });
-    this.#thread.on("error", (error) => this.#fail(error));
+    if (!basename(__filename).startsWith("kvqueue-worker.")) {
+      throw new Error("kvqueue-worker.js has to be a file of its own with this name, not a part of a bundle: a thread runs it");
+    }
+    const kvqueueExtending = { daemons: this.#daemons, queue: encodeURIComponent(this.#queue) };
+    this.#thread = new Thread(__filename, { workerData: { kvqueueExtending }, execArgv: [] });
+    this.#thread.on("error", (error) => this.#abandon(error));
     this.#thread.on("message", (found) => {
       const lease = this.#leases.get(found.lease);
       if (found.what === "extended" && lease) lease.deadline = found.asked + lease.length;
-      // If its acknowledgement is under way, the answer says how the lease ended.
-      if (found.what === "lost" && lease && !lease.isEnding) this.#lose(lease, "a lease expired; its items are handled again");
-      if (found.what === "failed") this.#log(`cannot extend a lease: ${found.message}`);
+      if (found.what === "failed") this.#log(`queue ${this.#queue}: lease ${found.lease}: cannot extend it: ${found.message}`);
+      // An acknowledgement may have extended it meanwhile.
+      if (found.what === "expired" && lease && now() >= lease.deadline) this.#expire(lease);
+      // If its last acknowledgement is under way, the answer says how the lease ended.
+      if (found.what === "lost" && lease && !lease.isEnding) {
+        this.#expire(lease);
+        this.#forget(lease);
+      }
       if (found.what === "refused") {
         const error = new ApiError(found.status, found.code, "");
         error.message = found.message;
-        this.#fail(error);
+        this.#abandon(error);
       }
     });
   }
@@ -451,35 +479,28 @@ class Worker {
     const { signal } = this.#stopping;
     const { wait, lease: length } = this.#options;
     const pauses = new Pauses(this.#daemons.urls.length);
-    try {
-      for (;;) {
-        const max = await this.#wanted();
-        if (max === 0) return;
-        const asked = now();
-        let found;
-        try {
-          found = await this.#client.lease(this.#queue, { max, wait, lease: length, signal });
-        } catch (error) {
-          if (signal.aborted) return;
-          if (!isTemporary(error)) throw error;
-          const pause = pauses.next(error);
-          this.#log(`cannot lease items, trying again in ${pause} ms: ${error.message}`);
-          await sleep(pause, signal);
-          continue;
-        }
-        if (found.lease !== null) {
-          pauses.failures = 0;
-          this.#add(found, asked);
-        } else if (now() - asked < Math.min(1_000, Math.max(100, wait / 2))) {
-          // A daemon that stops answers at once.
-          await sleep(Math.max(pauses.next({}), 100), signal);
-        } else {
-          pauses.failures = 0;
-        }
+    for (;;) {
+      const max = await this.#wanted();
+      if (max === 0) return;
+      const asked = now();
+      let found;
+      try {
+        found = await this.#client.lease(this.#queue, { max, wait, lease: length, signal });
+      } catch (error) {
+        if (signal.aborted) return;
+        if (!isTemporary(error)) throw error;
+        const pause = pauses.next(error);
+        this.#log(`cannot lease items, trying again in ${pause} ms: ${error.message}`);
+        await sleep(pause, signal);
+        continue;
       }
-    } finally {
-      this.#isFetching = false;
-      this.#outcomes.notify();
+      pauses.failures = 0;
+      if (found.lease !== null) {
+        this.#add(found);
+      } else if (now() - asked < Math.min(1_000, Math.max(100, wait / 2))) {
+        askNext(this.#client);
+        await sleep(EMPTY_PAUSE, signal);
+      }
     }
   }
 
@@ -499,9 +520,15 @@ class Worker {
     return 0;
   }
 
-  #add({ lease: id, expiresIn: length, items }, asked) {
-    const lease = { id, length, asked, deadline: asked + length, open: items.length, outcomes: [], since: 0, lost: new AbortController() };
+  #add({ lease: id, expiresIn: length, items }) {
+    // Not the time of the request: that may have waited at the daemon for longer than a lease.
+    const began = now();
+    const lease = {
+      ...{ id, length, began, deadline: began + length, open: items.length, outcomes: [], since: 0 },
+      ...{ changed: new News(), lost: new AbortController() },
+    };
     this.#leases.set(id, lease);
+    this.#acknowledge(lease).catch((error) => this.#abandon(error));
     this.#thread.postMessage({ lease: id, length });
     for (const item of items) this.#waiting.push({ lease, item });
     if (this.#stopping.signal.aborted) return this.#giveBack();
@@ -512,7 +539,7 @@ class Worker {
 
   /** Releases items that no handler has begun with, if they were leased before some time. */
   #giveBack(before = Infinity) {
-    while (this.#waiting.length > 0 && this.#waiting[0].lease.asked <= before) {
+    while (this.#waiting.length > 0 && this.#waiting[0].lease.began <= before) {
       const { lease, item } = this.#waiting.shift();
       if (before !== Infinity) this.#average = Math.max(this.#average ?? 0, STUCK);
       this.#record(lease, { id: item.id, outcome: "release" });
@@ -523,7 +550,7 @@ class Worker {
   #begin() {
     while (this.#running < this.#options.concurrency && this.#waiting.length > 0) {
       const { lease, item } = this.#waiting.shift();
-      if (now() < lease.deadline) this.#work(lease, item);
+      if (now() < lease.deadline && !lease.lost.signal.aborted) this.#work(lease, item);
       // Another worker may have it by now.
       else this.#record(lease, { id: item.id, outcome: "release" });
     }
@@ -537,7 +564,9 @@ class Worker {
     try {
       await this.#handle(item, lease.lost.signal);
     } catch (error) {
-      outcome = outcomeOf(item.id, error, this.#log);
+      // A handler that has been aborted is not the item's fault.
+      const isAborted = lease.lost.signal.aborted && error?.name === "AbortError";
+      outcome = isAborted ? { id: item.id, outcome: "release" } : outcomeOf(item.id, error, this.#log);
     }
     const took = now() - began;
     this.#running--;
@@ -548,63 +577,83 @@ class Worker {
 
   /** Keeps an outcome to be acknowledged. */
   #record(lease, outcome) {
-    if (lease.lost.signal.aborted) return;
+    if (!this.#leases.has(lease.id)) return;
     if (lease.outcomes.length === 0) lease.since = now();
     lease.outcomes.push(outcome);
-    this.#outcomes.notify();
+    lease.changed.notify();
   }
 
-  /** Forgets a lease. Nobody can acknowledge its items any more. */
-  #lose(lease, why) {
+  /**
+   * Tells the handlers that other workers may have the items of a lease. Its outcomes are still tried: they count if no
+   * daemon has noticed.
+   */
+  #expire(lease) {
+    if (lease.lost.signal.aborted) return;
+    this.#log(`queue ${this.#queue}: lease ${lease.id} expired; its unacknowledged items will be redelivered`);
+    this.#endHandlers(lease);
+  }
+
+  /** Ends a lease: all of its items are acknowledged, or nobody can do so any more. */
+  #forget(lease) {
     if (!this.#leases.delete(lease.id)) return;
-    if (why !== undefined) this.#log(why);
     this.#thread.postMessage({ lease: lease.id });
+    if (lease.open > 0) this.#endHandlers(lease);
+    lease.changed.notify();
+    this.#room.notify();
+  }
+
+  /** Aborts the handlers of a lease, and releases the items that none has begun with. */
+  #endHandlers(lease) {
+    const waiting = this.#waiting.filter((each) => each.lease === lease);
     this.#waiting = this.#waiting.filter((each) => each.lease !== lease);
+    for (const { item } of waiting) this.#record(lease, { id: item.id, outcome: "release" });
     lease.lost.abort();
     this.#room.notify();
-    this.#outcomes.notify();
   }
 
-  async #acknowledge() {
-    while (!(this.#stopping.signal.aborted && !this.#isFetching && this.#leases.size === 0)) {
-      let first = Infinity;
-      let ready;
-      for (const lease of this.#leases.values()) {
-        if (lease.outcomes.length === 0) continue;
-        const isWhole = lease.outcomes.length === lease.open;
-        if (isWhole || this.#stopping.signal.aborted || now() - lease.since >= LINGER) ready ??= lease;
-        if (ready === lease) lease.isEnding = isWhole;
-        first = Math.min(first, lease.since);
-      }
-      if (ready) await this.#send(ready, [...ready.outcomes]);
-      else await this.#outcomes.wait(first === Infinity ? undefined : Math.max(0, first + LINGER - now()));
-    }
-  }
-
-  /** Acknowledges outcomes, however often it takes. */
-  async #send(lease, outcomes) {
+  /** Acknowledges the outcomes of a lease, until none of its items is left. No other lease waits for it. */
+  async #acknowledge(lease) {
     const pauses = new Pauses(this.#daemons.urls.length);
-    const began = now();
-    while (!lease.lost.signal.aborted) {
+    let failingSince;
+    while (this.#leases.has(lease.id)) {
+      const pause = this.#untilDue(lease);
+      if (!(pause <= 0)) {
+        await lease.changed.wait(pause);
+        continue;
+      }
+      const outcomes = lease.outcomes.slice(0, MOST_OUTCOMES);
       const asked = now();
+      lease.isEnding = outcomes.length === lease.open;
       try {
         await this.#acknowledger.acknowledge(this.#queue, lease.id, outcomes);
-        return this.#acknowledged(lease, outcomes.length, asked);
+        this.#acknowledged(lease, outcomes.length, asked);
+        pauses.failures = 0;
       } catch (error) {
+        if (isDenied(error)) throw error;
+        if (pauses.failures === 0) failingSince = asked;
+        const isLate = this.#stopping.signal.aborted && asked - Math.max(failingSince, this.#stoppedAt) > STOP_PATIENCE;
         if (error.code === "lease_lost") {
           // After a failure: an earlier request may have acknowledged the last items.
-          return this.#lose(lease, pauses.failures === 0 ? "a lease expired; its items are handled again" : undefined);
+          if (!(pauses.failures > 0 && lease.isEnding)) this.#expire(lease);
+          this.#forget(lease);
+        } else if (isLate || !isTemporary(error)) {
+          const what = `cannot acknowledge ${outcomes.length} items; they will be redelivered`;
+          this.#log(`queue ${this.#queue}: lease ${lease.id}: ${what}: ${error.message}`);
+          this.#forget(lease);
+        } else {
+          const pause = pauses.next(error);
+          this.#log(`queue ${this.#queue}: lease ${lease.id}: cannot acknowledge, trying again in ${pause} ms: ${error.message}`);
+          await sleep(pause);
         }
-        if ([401, 403].includes(error.status)) throw error;
-        const isLate = this.#stopping.signal.aborted && asked - Math.max(began, this.#stoppedAt) > STOP_PATIENCE;
-        if (isLate || !isTemporary(error)) {
-          return this.#lose(lease, `cannot acknowledge ${outcomes.length} items; they are handled again: ${error.message}`);
-        }
-        const pause = pauses.next(error);
-        this.#log(`cannot acknowledge, trying again in ${pause} ms: ${error.message}`);
-        await sleep(pause);
       }
     }
+  }
+
+  /** How long the outcomes of a lease wait for others; undefined without outcomes. */
+  #untilDue({ outcomes, open, since }) {
+    if (outcomes.length === 0) return undefined;
+    const isFull = outcomes.length === open || outcomes.length >= MOST_OUTCOMES;
+    return isFull || this.#stopping.signal.aborted ? 0 : since + LINGER - now();
   }
 
   #acknowledged(lease, count, asked) {
@@ -612,7 +661,7 @@ class Worker {
     lease.outcomes.splice(0, count);
     lease.since = now();
     lease.deadline = asked + lease.length;
-    if (lease.open === 0 && this.#leases.delete(lease.id)) this.#thread.postMessage({ lease: lease.id });
+    if (lease.open === 0) this.#forget(lease);
     this.#room.notify();
   }
 }
@@ -638,3 +687,6 @@ async function work(url, queue, handle, options) {
 }
 
 module.exports = { ApiError, Client, Dead, Release, Retry, Unreachable, Worker, work };
+
+// This file is also the program of the thread.
+if (workerData?.kvqueueExtending) extending(workerData.kvqueueExtending);

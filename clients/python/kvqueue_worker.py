@@ -20,6 +20,7 @@ import http.client
 import inspect
 import json
 import logging
+import math
 import os
 import random
 import selectors
@@ -44,12 +45,18 @@ log = logging.getLogger("kvqueue")
 CONNECT, TIMEOUT = 5.0, 30.0
 # The first and the longest pause after failures; the longest pause that a daemon may ask for.
 PAUSES, RETRY_AFTER = (0.1, 10.0), 60.0
+# The pause after an answer that had no items and did not wait for them, as those of a daemon that stops.
+EMPTY_PAUSE = 1.0
 # How long outcomes wait for others of their lease, so that one request acknowledges them together.
 LINGER = 0.05
 # A worker leases items ahead: as many as it handles in this time, by the average of the last ones.
 AHEAD = 1.0
 # Items that were leased ahead go back if their handling has not begun by then.
 STUCK = 5.0
+# How many threads acknowledge and extend leases: a request that hangs holds up no other lease.
+KEEPERS = 4
+# The most outcomes in one request, so that their reasons fit into it.
+MOST_OUTCOMES = 100
 # The most finished items that wait for their acknowledgement. With more, nothing is leased.
 UNACKNOWLEDGED = 1000
 # How long a worker that stops tries to acknowledge.
@@ -63,11 +70,15 @@ Json = Dict[str, Any]
 
 
 class Retry(Exception):
-    """The item failed. It is tried again after some seconds, or by the queue's rules."""
+    """The item failed. It is tried again after some seconds (or a timedelta), or by the queue's rules."""
 
-    def __init__(self, reason: str = "", after: Optional[float] = None):
+    after: Optional[float] = None
+
+    def __init__(self, reason: str = "", after: Union[float, datetime.timedelta, None] = None):
         super().__init__(reason)
-        self.after = after
+        self.after = after.total_seconds() if isinstance(after, datetime.timedelta) else after
+        if self.after is not None and math.isnan(self.after):
+            raise ValueError("after is not a number of seconds")
 
 
 class Release(Exception):
@@ -101,7 +112,7 @@ class Item:
     content_type: Optional[str] = None
     trace_parent: Optional[str] = None
     lease_lost: threading.Event = dataclasses.field(default_factory=threading.Event, repr=False, compare=False)
-    """Set when the lease has expired: then another worker handles the item, and this outcome does not count."""
+    """Set when the lease has expired: then another worker may handle the item."""
 
     def json(self) -> Any:
         """The payload as JSON."""
@@ -124,7 +135,7 @@ class NewItem:
 
 @dataclasses.dataclass(frozen=True)
 class Pushed:
-    """What came of a push: how many items were added, and the id and effect of each ("added", "duplicate", "repeated")."""
+    """The result of a push: how many items were added, and the id and effect of each ("added", "duplicate", "repeated")."""
 
     pushed: int
     ids: List[Optional[str]]
@@ -176,7 +187,10 @@ class Client:
         self._connections = [_connection(each, ca_file) for each in self._urls]
         self._turn = 0
         self._is_interrupted = False
-        self._token = token if token is not None else os.environ.get("KVQUEUE_TOKEN", "")
+        # Files with a token end with a newline.
+        self._token = (token if token is not None else os.environ.get("KVQUEUE_TOKEN", "")).strip()
+        if not all("!" <= character <= "~" for character in self._token):
+            raise ValueError("the token has a character that cannot be sent; give the token alone")
 
     def call(self, path: str, body: Json, timeout: float = TIMEOUT) -> Json:
         """Sends one request to the daemon whose turn it is. After a failure it is the next one's turn."""
@@ -184,8 +198,11 @@ class Client:
             return self._exchange(path, json.dumps(body).encode(), timeout)
         except BaseException as error:
             if _is_temporary(error):
-                self._turn = (self._turn + 1) % len(self._urls)
+                self._ask_next()
             raise
+
+    def _ask_next(self) -> None:
+        self._turn = (self._turn + 1) % len(self._urls)
 
     def _exchange(self, path: str, body: bytes, timeout: float) -> Json:
         connection, base = self._connections[self._turn]
@@ -202,7 +219,10 @@ class Client:
             connection.close()
             raise
         if response.status // 100 == 2:
-            return dict(json.loads(text))
+            try:
+                return dict(json.loads(text))
+            except (TypeError, ValueError) as error:
+                raise http.client.HTTPException(f"the answer is not a daemon's: {error}") from error
         raise self._refusal(response.status, response.getheader("Retry-After"), text, path)
 
     def _open(self, connection: http.client.HTTPConnection, timeout: float) -> None:
@@ -284,10 +304,12 @@ class Client:
         """Extends a lease."""
         self.call(f"{_quoted(queue)}/leases/{lease}/extend", {}, timeout)
 
-    def acknowledge(self, queue: str, lease: str, outcomes: List[Json], release_rest: bool = False) -> None:
-        """Says how items of a lease ended."""
+    def acknowledge(
+        self, queue: str, lease: str, outcomes: List[Json], release_rest: bool = False, timeout: float = TIMEOUT
+    ) -> None:
+        """Acknowledges items of a lease."""
         body = {"outcomes": outcomes, "release_rest": release_rest}
-        self.call(f"{_quoted(queue)}/leases/{lease}/acknowledge", body)
+        self.call(f"{_quoted(queue)}/leases/{lease}/acknowledge", body, timeout)
 
     def interrupt(self) -> None:
         """Ends the request that another thread waits for, and all later ones, with an error there."""
@@ -321,7 +343,7 @@ def _read(response: http.client.HTTPResponse) -> bytes:
         pieces.append(piece)
         size += len(piece)
         if size > LONGEST_ANSWER:
-            raise ValueError(f"the answer is longer than {LONGEST_ANSWER} bytes")
+            raise http.client.HTTPException(f"the answer is longer than {LONGEST_ANSWER} bytes")
 
 
 def _quoted(queue: str) -> str:
@@ -339,7 +361,11 @@ def _is_temporary(error: BaseException) -> bool:
     """Whether another attempt, or another daemon, may help."""
     if isinstance(error, ApiError):
         return error.status in (408, 429) or error.status >= 500
-    return isinstance(error, (OSError, http.client.HTTPException, ValueError))
+    return isinstance(error, (OSError, http.client.HTTPException))
+
+
+def _is_denied(error: BaseException) -> bool:
+    return isinstance(error, ApiError) and error.status in (401, 403)
 
 
 def _is_lost(error: BaseException) -> bool:
@@ -397,37 +423,62 @@ def _outcome(item: Item, error: Optional[BaseException]) -> Json:
     if isinstance(error, Release):
         return {"id": item.id, "outcome": "release"}
     if isinstance(error, Dead):
-        return {"id": item.id, "outcome": "dead", "reason": str(error)[:LONGEST_REASON]}
-    if isinstance(error, Retry):
-        found = {"id": item.id, "outcome": "retry", "reason": str(error)[:LONGEST_REASON]}
-        after = {} if error.after is None else {"after_ms": int(min(max(error.after, 0), LONGEST_AFTER) * 1000)}
-        return {**found, **after}
-    log.error("item %s failed", item.id, exc_info=error)
-    return {"id": item.id, "outcome": "retry", "reason": f"{type(error).__name__}: {error}"[:LONGEST_REASON]}
+        return {"id": item.id, "outcome": "dead", "reason": _reason(error)}
+    found: Json = {"id": item.id, "outcome": "retry", "reason": _reason(error)}
+    if not isinstance(error, Retry):
+        log.error("item %s failed", item.id, exc_info=error)
+        found["reason"] = f"{type(error).__name__}: {found['reason']}"[:LONGEST_REASON]
+    elif error.after is not None:
+        found["after_ms"] = int(min(max(error.after, 0), LONGEST_AFTER) * 1000)
+    return found
+
+
+def _reason(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception:  # pylint: disable=broad-except
+        text = "its text cannot be shown"
+    # Half a surrogate pair, as of a file name that is not UTF-8, is no text for a daemon.
+    return text.encode("utf-8", "replace").decode()[:LONGEST_REASON]
 
 
 class _Lease:
     """A lease with the items of it that are not acknowledged. The worker's lock guards it."""
 
-    def __init__(self, id: str, length: float, asked: float, items: List[Item]):
-        self.id, self.length, self.began = id, length, asked
+    def __init__(self, id: str, length: float, items: List[Item], daemons: int):
+        # Not the time of the request: that may have waited at the daemon for longer than a lease.
+        self.id, self.length, self.began = id, length, time.monotonic()
         self.open = len(items)
         self.outcomes: List[Json] = []
         # When the first of the outcomes came.
         self.since = 0.0
+        # Set for the handlers: the lease has expired.
         self.lost = items[0].lease_lost
-        # The acknowledgement under way ends it.
-        self.is_ending = False
-        self.extended(asked)
+        # A thread has a request for this lease under way.
+        self.is_busy = False
+        # Acknowledgements that failed: since when, and when to try again.
+        self.pauses, self.failing_since, self.retry_at = _Pauses(daemons), 0.0, 0.0
+        self.extended(self.began)
 
-    def extended(self, asked: float) -> None:
-        """The daemon has extended it, after `asked`. So it does not end before the deadline."""
-        self.deadline = asked + self.length
-        self.extend_at = asked + self.length / 3
+    def extended(self, since: float) -> None:
+        """The daemon has extended it. `since` is the time of the request, so it does not end before the deadline."""
+        self.deadline = since + self.length
+        self.extend_at = since + self.length / 3
+
+    def is_whole(self) -> bool:
+        """Whether the next acknowledgement ends it."""
+        return len(self.outcomes) == self.open
+
+    def acknowledge_at(self, is_stopping: bool) -> float:
+        """When its outcomes need not wait for others any longer."""
+        if not self.outcomes:
+            return math.inf
+        is_full = self.is_whole() or len(self.outcomes) >= MOST_OUTCOMES
+        return max(self.retry_at, self.since + (0.0 if is_full or is_stopping else LINGER))
 
 
 class _Core:
-    """Leases items, extends leases and acknowledges outcomes, each in a thread of its own.
+    """Leases items in one thread, and acknowledges and extends leases in some others.
 
     So a handler that blocks stops no extension. Subclasses run the handlers.
     """
@@ -447,17 +498,15 @@ class _Core:
             raise ValueError("concurrency is 1 or more, and batch is 1 to 1000")
         urls = [url] if isinstance(url, str) else list(url)
         self._queue, self._concurrency, self._batch, self._length, self._wait = queue, concurrency, batch, lease, wait
-        self._fetcher, self._extender, self._acknowledger = (Client(urls, token, ca_file) for _ in range(3))
+        self._fetcher, *self._keepers = (Client(urls, token, ca_file) for _ in range(1 + KEEPERS))
         self._daemons = len(urls)
         self._failure: Optional[BaseException] = None
         self._stopping = threading.Event()
         self._stopped_at = 0.0
         self._is_fetching = True
         self._lock = threading.Lock()
-        # Each thread waits for its own news.
-        self._news_items, self._news_room, self._news_leases, self._news_outcomes = (
-            threading.Condition(self._lock) for _ in range(4)
-        )
+        # One condition for each kind of thread, on the same lock.
+        self._news_items, self._news_room, self._news_leases = (threading.Condition(self._lock) for _ in range(3))
         # Items that no handler has begun with.
         self._waiting: Deque[Tuple[_Lease, Item]] = collections.deque()
         self._running = 0
@@ -475,7 +524,7 @@ class _Core:
             self._notify_all()
 
     def _notify_all(self) -> None:
-        for news in (self._news_items, self._news_room, self._news_leases, self._news_outcomes):
+        for news in (self._news_items, self._news_room, self._news_leases):
             news.notify_all()
 
     def _items_came(self) -> None:
@@ -483,11 +532,11 @@ class _Core:
         self._news_items.notify_all()
 
     def _lease_ended(self, lease: _Lease) -> None:
-        """A lease is lost. The lock is held."""
+        """A lease has expired or is lost. The lock is held."""
 
     def _start(self, *handlers: Callable[[], None]) -> List[threading.Thread]:
         threads = []
-        for target in (self._fetch, self._extend, self._acknowledge, *handlers):
+        for target in (self._fetch, *[self._keep] * KEEPERS, *handlers):
             thread = threading.Thread(target=self._guarded, args=(target,), name=f"kvqueue{target.__name__}", daemon=True)
             thread.start()
             threads.append(thread)
@@ -500,14 +549,10 @@ class _Core:
             self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
-        """The worker ends with an error. What it has leased comes back when the leases expire."""
+        """The worker stops, and ends with an error."""
         if self._failure is None:
             self._failure = error
         self.stop()
-        with self._lock:
-            leases = list(self._leases.values())
-        for lease in leases:
-            self._lose(lease)
 
     # Leasing
 
@@ -531,14 +576,12 @@ class _Core:
                         log.warning("cannot lease items, trying again in %.1f s: %s", pause, error)
                         self._stopping.wait(pause)
                         continue
+                    pauses.reset()
                     if found[0] is not None:
-                        pauses.reset()
-                        self._add(_Lease(found[0], found[1], asked, found[2]), found[2])
+                        self._add(_Lease(found[0], found[1], found[2], self._daemons), found[2])
                     elif time.monotonic() - asked < min(1.0, max(0.1, self._wait / 2)):
-                        # A daemon that stops answers at once.
-                        self._stopping.wait(max(pauses.next(Unreachable()), PAUSES[0]))
-                    else:
-                        pauses.reset()
+                        client._ask_next()
+                        self._stopping.wait(EMPTY_PAUSE)
         finally:
             with self._lock:
                 self._is_fetching = False
@@ -582,7 +625,7 @@ class _Core:
             while True:
                 while self._waiting:
                     lease, item = self._waiting.popleft()
-                    if time.monotonic() < lease.deadline:
+                    if time.monotonic() < lease.deadline and not lease.lost.is_set():
                         self._running += 1
                         return lease, item
                     # Another worker may have it by now.
@@ -601,135 +644,140 @@ class _Core:
 
     def _record(self, lease: _Lease, outcome: Json) -> None:
         """Keeps an outcome to be acknowledged. The lock is held."""
-        if lease.lost.is_set():
+        if lease.id not in self._leases:
             return
         if not lease.outcomes:
             lease.since = time.monotonic()
         lease.outcomes.append(outcome)
-        self._news_outcomes.notify()
+        if len(lease.outcomes) in (1, MOST_OUTCOMES, lease.open):
+            # The time of its acknowledgement has changed.
+            self._news_leases.notify()
 
-    # Extending
+    # Acknowledging and extending
 
-    def _extend(self) -> None:
-        with self._extender as client:
+    def _keep(self) -> None:
+        with self._keepers.pop() as client:
             while True:
-                lease = self._next_to_extend()
-                if lease is None:
+                due = self._next_due()
+                if due is None:
                     return
-                asked = time.monotonic()
+                lease, outcomes = due
+                asked, timeout = time.monotonic(), min(max(2.0, lease.length / 3), TIMEOUT)
                 try:
-                    client.extend(self._queue, lease.id, min(max(2.0, lease.length / 3), TIMEOUT))
-                except Exception as error:
-                    if _is_lost(error) and lease.is_ending:
-                        # The answer to its acknowledgement is on its way, and says how it ended.
-                        with self._lock:
-                            lease.extend_at = float("inf")
-                    elif _is_lost(error):
-                        self._lose(lease, "a lease expired; its items are handled again")
-                    elif isinstance(error, ApiError) and error.status in (401, 403):
-                        raise
+                    if outcomes:
+                        client.acknowledge(self._queue, lease.id, outcomes, timeout=timeout)
                     else:
-                        log.warning("cannot extend a lease: %s", error)
-                        with self._lock:
-                            lease.extend_at = time.monotonic() + min(max(0.1, lease.length / 10), 1.0)
+                        client.extend(self._queue, lease.id, timeout)
+                except Exception as error:  # pylint: disable=broad-except
+                    if _is_denied(error):
+                        self._fail(error)
+                    with self._lock:
+                        self._refused(lease, len(outcomes), error)
                 else:
                     with self._lock:
-                        lease.extended(asked)
+                        self._accepted(lease, len(outcomes), asked)
 
-    def _next_to_extend(self) -> Optional[_Lease]:
-        """A lease whose time has come. None when the worker has stopped."""
+    def _next_due(self) -> Optional[Tuple[_Lease, List[Json]]]:
+        """A lease whose time has come: to acknowledge some outcomes, or without them, to extend it. None at the end."""
         with self._lock:
             while not self._is_over():
-                now = time.monotonic()
+                now, is_stopping = time.monotonic(), self._stopping.is_set()
                 if self._waiting and self._waiting[0][0].began <= now - STUCK:
                     # The running items take longer than expected.
                     self._average = max(self._average or 0.0, STUCK)
                     self._give_back(self._waiting, now - STUCK + 0.001)
-                lease = min(self._leases.values(), key=lambda lease: lease.extend_at, default=None)
-                if lease is not None and lease.extend_at <= now:
-                    return lease
-                times = [lease.extend_at] if lease is not None else []
-                times += [self._waiting[0][0].began + STUCK] if self._waiting else []
-                first = min(times, default=float("inf"))
-                self._news_leases.wait(None if first == float("inf") else max(0.0, first - now))
+                first, lease = self._waiting[0][0].began + STUCK if self._waiting else math.inf, None
+                for each in self._leases.values():
+                    at = math.inf if each.is_busy else min(each.extend_at, each.acknowledge_at(is_stopping))
+                    if at < first:
+                        first, lease = at, each
+                if lease is not None and first <= now:
+                    lease.is_busy = True
+                    # So that another thread waits for the next one meanwhile.
+                    self._news_leases.notify()
+                    return lease, lease.outcomes[:MOST_OUTCOMES] if lease.acknowledge_at(is_stopping) <= now else []
+                self._news_leases.wait(None if first == math.inf else max(0.0, first - now))
             return None
 
     def _is_over(self) -> bool:
         return self._stopping.is_set() and not self._is_fetching and not self._leases
 
-    def _lose(self, lease: _Lease, why: Optional[str] = None) -> None:
-        """Forgets a lease. Nobody can acknowledge its items any more."""
-        with self._lock:
-            if self._leases.pop(lease.id, None) is None:
-                return
-            if why is not None:
-                log.warning("%s", why)
-            lease.lost.set()
-            self._waiting = collections.deque(each for each in self._waiting if each[0] is not lease)
-            self._lease_ended(lease)
-            self._notify_all()
-
-    # Acknowledging
-
-    def _acknowledge(self) -> None:
-        with self._acknowledger as client:
-            while True:
-                found = self._next_outcomes()
-                if found is None:
-                    return
-                self._send(client, *found)
-
-    def _next_outcomes(self) -> Optional[Tuple[_Lease, List[Json]]]:
-        """A lease, and outcomes of it that need not wait any longer. None when the worker has stopped."""
-        with self._lock:
-            while not self._is_over():
-                now, first = time.monotonic(), None
-                for lease in self._leases.values():
-                    if not lease.outcomes:
-                        continue
-                    is_whole = len(lease.outcomes) == lease.open
-                    if is_whole or self._stopping.is_set() or now - lease.since >= LINGER:
-                        lease.is_ending = is_whole
-                        return lease, list(lease.outcomes)
-                    first = min(lease.since, first or lease.since)
-                self._news_outcomes.wait(None if first is None else max(0.0, first + LINGER - now))
-            return None
-
-    def _send(self, client: Client, lease: _Lease, outcomes: List[Json]) -> None:
-        """Acknowledges outcomes, however often it takes."""
-        pauses, began = _Pauses(self._daemons), time.monotonic()
-        while not lease.lost.is_set():
-            asked = time.monotonic()
-            try:
-                client.acknowledge(self._queue, lease.id, outcomes)
-                self._acknowledged(lease, len(outcomes), asked)
-                return
-            except Exception as error:
-                if _is_lost(error):
-                    # After a failure: an earlier request may have acknowledged the last items.
-                    is_new = pauses.failures == 0
-                    self._lose(lease, "a lease expired; its items are handled again" if is_new else None)
-                    return
-                if isinstance(error, ApiError) and error.status in (401, 403):
-                    raise
-                is_late = self._stopping.is_set() and asked - max(began, self._stopped_at) > STOP_PATIENCE
-                if is_late or not _is_temporary(error):
-                    self._lose(lease, f"cannot acknowledge {len(outcomes)} items; they are handled again: {error}")
-                    return
-                pause = pauses.next(error)
-                log.warning("cannot acknowledge, trying again in %.1f s: %s", pause, error)
-            time.sleep(pause)
-
-    def _acknowledged(self, lease: _Lease, count: int, asked: float) -> None:
-        with self._lock:
+    def _accepted(self, lease: _Lease, count: int, asked: float) -> None:
+        """A daemon has acknowledged `count` outcomes of a lease, which also extends it. The lock is held."""
+        lease.is_busy = False
+        lease.extended(asked)
+        if count:
             lease.open -= count
             del lease.outcomes[:count]
-            lease.since = time.monotonic()
-            lease.extended(asked)
-            if lease.open == 0:
-                self._leases.pop(lease.id, None)
-                self._news_leases.notify()
+            lease.since, lease.retry_at = time.monotonic(), 0.0
+            lease.pauses.reset()
             self._news_room.notify()
+        if lease.open == 0:
+            self._forget(lease)
+
+    def _refused(self, lease: _Lease, count: int, error: Exception) -> None:
+        """An acknowledgement of `count` outcomes has failed, or without outcomes, an extension. The lock is held."""
+        lease.is_busy = False
+        now, has_failed, name = time.monotonic(), lease.pauses.failures > 0, f"queue {self._queue}: lease {lease.id}"
+        if _is_denied(error):
+            for each in list(self._leases.values()):
+                self._forget(each)
+        elif _is_lost(error) and has_failed and lease.is_whole():
+            # An earlier request may have acknowledged its last items: the next answer to an acknowledgement tells.
+            lease.extend_at = math.inf
+            if count:
+                self._forget(lease)
+        elif _is_lost(error):
+            self._expire(lease)
+            self._forget(lease)
+        elif not count:
+            log.warning("%s: cannot extend it: %s", name, error)
+            lease.extend_at = now + min(max(0.1, lease.length / 10), 1.0)
+        elif not _is_temporary(error) or self._is_late(lease, now):
+            log.warning("%s: cannot acknowledge %d items; they will be redelivered: %s", name, count, error)
+            self._forget(lease)
+        else:
+            lease.failing_since = lease.failing_since if has_failed else now
+            pause = lease.pauses.next(error)
+            lease.retry_at = now + pause
+            log.warning("%s: cannot acknowledge, trying again in %.1f s: %s", name, pause, error)
+        if now >= lease.deadline:
+            self._expire(lease)
+
+    def _is_late(self, lease: _Lease, now: float) -> bool:
+        """Whether the worker stops, and has tried for long enough."""
+        is_failing = lease.pauses.failures > 0
+        return self._stopping.is_set() and is_failing and now - max(lease.failing_since, self._stopped_at) > STOP_PATIENCE
+
+    def _expire(self, lease: _Lease) -> None:
+        """Tells the handlers that other workers may have the items of a lease. The lock is held.
+
+        Its outcomes are still tried: they count if no daemon has noticed.
+        """
+        if lease.id in self._leases and not lease.lost.is_set():
+            log.warning("queue %s: lease %s expired; its unacknowledged items will be redelivered", self._queue, lease.id)
+            self._end_handlers(lease)
+
+    def _forget(self, lease: _Lease) -> None:
+        """Ends a lease: all of its items are acknowledged, or nobody can do so any more. The lock is held."""
+        if self._leases.pop(lease.id, None) is None:
+            return
+        if lease.open:
+            self._end_handlers(lease)
+        self._notify_all()
+
+    def _end_handlers(self, lease: _Lease) -> None:
+        """Tells the handlers of a lease, and releases the items that none has begun with. The lock is held."""
+        lease.extend_at = math.inf
+        lease.lost.set()
+        waiting, self._waiting = self._waiting, collections.deque()
+        for its, item in waiting:
+            if its is lease:
+                self._record(lease, _outcome(item, Release()))
+            else:
+                self._waiting.append((its, item))
+        self._news_room.notify()
+        self._lease_ended(lease)
 
 
 class Worker(_Core):
@@ -773,12 +821,16 @@ class Worker(_Core):
             if taken is None:
                 return
             lease, item = taken
-            began, error = time.monotonic(), None
+            began = time.monotonic()
+            error: Optional[BaseException] = None
             try:
                 self._handle(item)
-            except Exception as raised:  # pylint: disable=broad-except
+            except BaseException as raised:  # pylint: disable=broad-except
                 error = raised
             self._finished(lease, _outcome(item, error), time.monotonic() - began)
+            if error is not None and not isinstance(error, Exception):
+                # The handler wants to end the program.
+                raise error
 
 
 def _resolve(future: "asyncio.Future[None]") -> None:
@@ -789,7 +841,7 @@ def _resolve(future: "asyncio.Future[None]") -> None:
 class AsyncWorker(_Core):
     """Leases items and handles them in tasks of the running event loop, until it is stopped. See Worker.
 
-    If a lease is lost, the tasks that handle its items are cancelled.
+    If a lease expires, the tasks that handle its items are cancelled.
     """
 
     def __init__(
@@ -807,7 +859,7 @@ class AsyncWorker(_Core):
     ):
         super().__init__(url, queue, concurrency, batch, lease, wait, token, ca_file)
         self._handle = handle
-        self._tasks: Dict["asyncio.Task[None]", _Lease] = {}
+        self._tasks: Dict["asyncio.Task[None]", Tuple[_Lease, Item]] = {}
 
     async def run(self) -> None:
         """Works until it is stopped. An ApiError if the daemon does not let this worker do so."""
@@ -840,8 +892,8 @@ class AsyncWorker(_Core):
         self._loop.call_soon_threadsafe(self._cancel, lease)
 
     def _cancel(self, lease: _Lease) -> None:
-        for task, its_lease in tuple(self._tasks.items()):
-            if its_lease is lease:
+        for task, (its, _) in tuple(self._tasks.items()):
+            if its is lease:
                 task.cancel()
 
     def _begin(self) -> None:
@@ -851,22 +903,32 @@ class AsyncWorker(_Core):
             if taken is None:
                 return
             task = self._loop.create_task(self._work(*taken))
-            self._tasks[task] = taken[0]
+            self._tasks[task] = taken
             task.add_done_callback(self._ended)
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
-        del self._tasks[task]
-        if not task.cancelled() and task.exception() is not None:
+        lease, item = self._tasks.pop(task)
+        if task.cancelled():
+            # Before its first step.
+            self._finished(lease, _outcome(item, Release()), 0.0)
+        elif task.exception() is not None:
             self._fail(task.exception() or RuntimeError())
         self._begin()
 
     async def _work(self, lease: _Lease, item: Item) -> None:
-        began, error = time.monotonic(), None
+        began = time.monotonic()
+        error: Optional[BaseException] = None
         try:
             await self._handle(item)
-        except (Exception, asyncio.CancelledError) as raised:  # pylint: disable=broad-except
+        except asyncio.CancelledError as raised:
+            # Not the item's fault if its lease has expired.
+            error = Release() if lease.lost.is_set() else raised
+        except BaseException as raised:  # pylint: disable=broad-except
             error = raised
         self._finished(lease, _outcome(item, error), time.monotonic() - began)
+        if error is not None and not isinstance(error, (Exception, asyncio.CancelledError)):
+            # The handler wants to end the program.
+            raise error
 
 
 def work(url: Union[str, Iterable[str]], queue: str, handle: Callable[[Item], object], **options: Any) -> None:

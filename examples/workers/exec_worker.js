@@ -14,7 +14,8 @@ const readline = require("node:readline");
 class Retry extends Error {
   constructor(message, { after } = {}) {
     super(message);
-    this.after = after;
+    // At most a year.
+    if (Number.isFinite(after)) this.afterMs = Math.round(Math.min(Math.max(after, 0), 365 * 24 * 3_600_000));
   }
 }
 
@@ -43,9 +44,10 @@ async function outcome(item, tools) {
     return { outcome: "done" };
   } catch (error) {
     if (error instanceof Release) return { outcome: "release" };
-    const reason = String(error?.message || error);
+    // As a daemon reads it: short, and without halves of surrogate pairs.
+    const reason = Buffer.from(String(error?.message || error).slice(0, 1000)).toString();
     if (error instanceof Dead) return { outcome: "dead", reason };
-    return { outcome: "retry", reason, after_ms: error?.after };
+    return { outcome: "retry", reason, after_ms: error instanceof Retry ? error.afterMs : undefined };
   }
 }
 

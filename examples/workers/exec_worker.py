@@ -18,7 +18,8 @@ class Retry(Exception):
 
     def __init__(self, reason="", after=None):
         super().__init__(reason)
-        self.after = after
+        # At most a year.
+        self.after_ms = None if after is None else int(min(max(after, 0), 365 * 24 * 3600) * 1000)
 
 
 class Release(Exception):
@@ -41,13 +42,16 @@ def outcome(item, heartbeat):
     except Release:
         return {"outcome": "release"}
     except Dead as error:
-        return {"outcome": "dead", "reason": str(error)}
-    except Exception as error:  # whatever a handler does wrong is a failed attempt
-        fields = {"outcome": "retry", "reason": str(error) or type(error).__name__}
-        if getattr(error, "after", None) is not None:
-            fields["after_ms"] = int(error.after * 1000)
-        return fields
+        return {"outcome": "dead", "reason": reason(error)}
+    except Exception as error:  # an error of any kind is a failed attempt
+        after = {"after_ms": error.after_ms} if isinstance(error, Retry) and error.after_ms is not None else {}
+        return {"outcome": "retry", "reason": reason(error), **after}
     return {"outcome": "done"}
+
+
+def reason(error):
+    """The error's text as a daemon reads it: short, and without halves of surrogate pairs."""
+    return (str(error) or type(error).__name__).encode("utf-8", "replace").decode()[:1000]
 
 
 def main():

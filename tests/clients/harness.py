@@ -179,6 +179,21 @@ def push(name, urls, wanted):
     return json.loads(done.stdout)
 
 
+def exec_worker(name, body):
+    """The outcome of an item that a worker process of examples/workers handles with this body of `handle`."""
+    program = (HERE.parents[1] / "examples/workers" / name).read_text(encoding="utf-8")
+    # The examples' handlers are one line.
+    lines = [body if line.lstrip().startswith(("print(item", "console.log(item")) else line for line in program.splitlines()]
+    with tempfile.NamedTemporaryFile("w", suffix=name, encoding="utf-8") as file:
+        file.write("\n".join(lines))
+        file.flush()
+        command = [sys.executable if name.endswith("py") else "node", file.name]
+        text = b'{"kvqueue":1,"queue":"q"}\n{"id":"1","payload":"","attempt":1}\n'
+        done = subprocess.run(command, input=text, stdout=subprocess.PIPE, check=True)
+    assert all(len(line) < 65536 for line in done.stdout.splitlines()), "a line is too long"
+    return json.loads(done.stdout.splitlines()[-1])
+
+
 def certificate(directory):
     """The files of a certificate for localhost, which is its own authority, and of its key."""
     files = directory / "cert.pem", directory / "key.pem"
@@ -192,7 +207,7 @@ class Imitation:
     """A server with prepared answers to lease requests. After them, every answer has no items."""
 
     def __init__(self, *answers):
-        self.times = []
+        self.times, self.tokens = [], set()
         self._answers = queue.SimpleQueue()
         for answer in answers:
             self._answers.put(answer)
@@ -202,18 +217,18 @@ class Imitation:
             protocol_version = "HTTP/1.1"
 
             def do_POST(self):
-                self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                request = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
                 imitation.times.append(time.monotonic())
-                try:
-                    status, headers, body = imitation._answers.get_nowait()
-                except queue.Empty:
-                    status, headers, body = 200, {}, {"lease": None, "items": []}
+                imitation.tokens.add(self.headers.get("Authorization"))
+                status, headers, body = imitation.answer(self.path, request)
                 text = json.dumps(body).encode()
-                self.send_response(status)
-                for header, value in {**headers, "Content-Length": str(len(text))}.items():
-                    self.send_header(header, value)
-                self.end_headers()
-                self.wfile.write(text)
+                # A client may have given up.
+                with contextlib.suppress(OSError):
+                    self.send_response(status)
+                    for header, value in {**headers, "Content-Length": str(len(text))}.items():
+                        self.send_header(header, value)
+                    self.end_headers()
+                    self.wfile.write(text)
 
             def log_message(self, *_):
                 pass
@@ -223,6 +238,59 @@ class Imitation:
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
+    def answer(self, _path, _request):
+        try:
+            return self._answers.get_nowait()
+        except queue.Empty:
+            return 200, {}, {"lease": None, "items": []}
+
     def close(self):
         self._server.shutdown()
         self._server.server_close()
+
+
+class FakeDaemon(Imitation):
+    """A server that hands out leases of items, named a, b and so on, and keeps what workers answer.
+
+    `on` gets the kind of a request ("lease", "extend", "acknowledge") and the lease's name. It may take its time, and
+    returns an error's status and code, or nothing. `length` is that of the leases, in seconds.
+    """
+
+    def __init__(self, *leases, length=30, on=lambda kind, lease: None):
+        self.acknowledged, self.extended = [], []
+        self._on, self._length, self.leases = on, length, dict(zip("abcdefgh", leases))
+        # Set when requests for items wait no longer.
+        self.has_waited, self._lock = threading.Event(), threading.Lock()
+        super().__init__()
+
+    def outcomes(self):
+        """The outcomes that were acknowledged, by the numbers of the items."""
+        return {int(each["id"]): each for _, outcomes in list(self.acknowledged) for each in outcomes}
+
+    def answer(self, path, request):
+        *_, lease, kind = path.split("/")
+        arrived = time.monotonic()
+        refusal = self._on(kind, None if kind == "lease" else lease)
+        if refusal:
+            return refusal[0], {}, {"error": {"code": refusal[1], "message": "refused", "fix": "none"}}
+        if kind == "lease":
+            return self._lease(request)
+        if kind == "extend":
+            self.extended.append((lease, arrived))
+        else:
+            self.acknowledged.append((lease, request["outcomes"]))
+        return 200, {}, {}
+
+    def _lease(self, request):
+        with self._lock:
+            name = next(iter(self.leases), None)
+            items = self.leases.pop(name, [])
+        if name is None:
+            self.has_waited.wait(request["wait_ms"] / 1000)
+            return 200, {}, {"lease": None, "items": []}
+        items = [{"id": str(item["n"]), "attempt": 1, "payload": json.dumps(item)} for item in items]
+        return 200, {}, {"lease": name, "expires_in_ms": self._length * 1000, "items": items}
+
+    def close(self):
+        self.has_waited.set()
+        super().close()

@@ -13,13 +13,15 @@ standard input has.
 import collections
 import os
 import signal
+import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
 
 import harness
-from harness import Database, Imitation, Program, push, until
+from harness import Database, FakeDaemon, Imitation, Program, push, until
 
 NAME = sys.argv.pop(1) if __name__ == "__main__" else "python"
 QUEUES = ["outcomes", "idle", "slow", "stop", "long", "lost", "reached/by", "pushed"]
@@ -178,7 +180,7 @@ class ClientTest(unittest.TestCase):
         self.database.push("lost", {"n": 2})
         until(lambda: 2 in program.numbers(), "it does not go on", program)
         self.assertEqual(program.stop(), 0, program.said)
-        self.assertIn(b"lease expired", program.said)
+        self.assertRegex(program.said, b"queue lost: lease [0-9a-f-]+ expired")
         states = self.database.states("lost")
         self.assertEqual((states["ready"], states["running"], states["dead"]), (0, 0, 0))
 
@@ -228,6 +230,208 @@ class ClientTest(unittest.TestCase):
             self.assertIn(text, item)
         states = self.database.states("pushed")
         self.assertEqual((states["ready"], states["waiting"]), (1, 1))
+
+
+@unittest.skipUnless(NAME in ("python", "node"), "there are two such examples")
+class ExecWorkerTest(unittest.TestCase):
+    """The examples of worker processes write lines that a daemon accepts."""
+
+    def outcome(self, python, node):
+        body = f"    raise {python}" if NAME == "python" else f"  throw {node};"
+        return harness.exec_worker("exec_worker.py" if NAME == "python" else "exec_worker.js", body)
+
+    def test_a_reason_is_short_text(self):
+        for python, node in [
+            ("ValueError('x' * 100_000)", "new Error('x'.repeat(100_000))"),
+            ("Dead('\\udcff')", "new Dead('\\ud83d')"),
+            ("OSError('x' * 999 + '\\udcff')", "new Error('x'.repeat(999) + '\\u{1f600}')"),
+        ]:
+            outcome = self.outcome(python, node)
+            self.assertLessEqual(len(outcome["reason"]), 1000)
+            self.assertNotRegex(outcome["reason"], "[\ud800-\udfff]")
+
+    def test_a_pause_is_a_whole_number_of_at_most_a_year(self):
+        for python, node, wanted in [("1.2345", "1234.5", (1234, 1235)), ("-1", "-1", (0,)), ("1e12", "1e15", (365 * 24 * 3_600_000,))]:
+            outcome = self.outcome(f"Retry('x', after={python})", f"new Retry('x', {{ after: {node} }})")
+            self.assertIn(outcome["after_ms"], wanted)
+            self.assertIsInstance(outcome["after_ms"], int)
+
+    def test_a_pause_that_is_none_is_left_out(self):
+        for python, node in [
+            ("Retry('x', after=float('nan'))", "new Retry('x', { after: NaN })"),
+            ("OSError('x')", "Object.assign(new Error('x'), { after: 'x' })"),
+        ]:
+            outcome = self.outcome(python, node)
+            self.assertEqual((outcome["outcome"], outcome.get("after_ms", "none")), ("retry", "none"))
+
+
+class FakeDaemonTest(unittest.TestCase):
+    """What a real daemon does too rarely."""
+
+    def daemon(self, *leases, **options):
+        daemon = FakeDaemon(*leases, **options)
+        self.addCleanup(daemon.close)
+        return daemon
+
+    def program(self, *daemons, **options):
+        program = Program(NAME, [daemon.url for daemon in daemons], "q", **options)
+        self.addCleanup(program.close)
+        return program
+
+    def test_items_that_come_after_a_long_wait_are_handled(self):
+        # The wait is longer than a lease, and longer than items that were leased ahead are kept.
+        items = [{"n": n, "sleep": 0.02} for n in range(10)]
+        daemon = self.daemon(items, length=5, on=lambda kind, _: kind == "lease" and time.sleep(6))
+        program = self.program(daemon)
+        until(lambda: len(daemon.outcomes()) == 10, "not all are handled", program)
+        self.assertEqual(program.stop(), 0, program.said)
+        self.assertEqual({each["outcome"] for each in daemon.outcomes().values()}, {"done"})
+
+    def test_wrong_errors_of_handlers_are_outcomes(self):
+        words = ["half a pair", "dead with half a pair", "no text", "not a number", "text for a number"]
+        daemon = self.daemon([{"n": n, "do": word} for n, word in enumerate(words)])
+        program = self.program(daemon)
+        until(lambda: len(daemon.outcomes()) == len(words), "not all are handled", program)
+        self.assertEqual(program.stop(), 0, program.said)
+        self.assertEqual([daemon.outcomes()[n]["outcome"] for n in range(len(words))], ["retry", "dead", "retry", "retry", "retry"])
+        for outcome in daemon.outcomes().values():
+            self.assertNotRegex(outcome["reason"], "[\ud800-\udfff]")
+            self.assertLessEqual(len(outcome["reason"]), 1000)
+            self.assertIsInstance(outcome.get("after_ms", 0), int)
+
+    def test_a_token_that_ends_with_a_newline_works(self):
+        daemon = self.daemon([{"n": 1}])
+        program = self.program(daemon, token="kvq_0123456789abcdef\r\n")
+        until(lambda: 1 in daemon.outcomes(), "it is not handled", program)
+        self.assertEqual(program.stop(), 0, program.said)
+        self.assertEqual(daemon.tokens, {"Bearer kvq_0123456789abcdef"})
+
+    def test_a_token_that_cannot_be_sent_ends_the_program(self):
+        for token in "kvq_0123456789abcdef\nX", "kvq_0123456789abcd\u00e4f":
+            program = self.program(self.daemon(), token=token)
+            until(lambda program=program: program.process.poll() is not None, "it goes on")
+            self.assertNotEqual(program.wait(), 0)
+            self.assertIn(b"the token has a character", program.said)
+            self.assertNotIn(b"0123456789abc", program.said, "it prints the secret")
+
+    def test_a_worker_that_polls_finds_a_new_item_soon(self):
+        daemon = self.daemon()
+        # An answer at once, whatever the wait.
+        daemon.has_waited.set()
+        program = self.program(daemon, wait=0)
+        time.sleep(6)
+        daemon.leases["a"] = [{"n": 1}]
+        added = time.monotonic()
+        until(lambda: 1 in daemon.outcomes(), "it is not handled", program)
+        self.assertLess(time.monotonic() - added, 2)
+        self.assertEqual(program.stop(), 0, program.said)
+
+    def test_the_next_daemon_is_asked_after_one_that_stops(self):
+        stopping, other = self.daemon(), self.daemon([{"n": 1}])
+        stopping.has_waited.set()
+        program = self.program(stopping, other)
+        until(lambda: 1 in {**stopping.outcomes(), **other.outcomes()}, "it is not handled", program)
+        self.assertEqual(program.stop(), 0, program.said)
+
+    @unittest.skipUnless(NAME == "node", "Node's leases are extended in a thread")
+    def test_a_thread_extends_leases_also_if_a_tool_has_rewritten_the_functions(self):
+        daemon = self.daemon([{"n": 1, "block": 2}], length=3)
+        with tempfile.NamedTemporaryFile("w", suffix=".cjs") as hook:
+            # As tools that measure coverage do: each function counts its calls.
+            hook.write(
+                "const { readFileSync } = require('fs');"
+                "require('module')._extensions['.js'] = (module, file) => {"
+                "  const text = readFileSync(file, 'utf8').replace(/\\) \\{$/gm, ') { counted();');"
+                "  module._compile('const counted = () => {};' + text, file);"
+                "};"
+            )
+            hook.flush()
+            program = self.program(daemon, node_options=f"--require={hook.name}")
+            until(lambda: 1 in daemon.outcomes(), "it is not handled", program)
+        self.assertTrue(daemon.extended)
+        self.assertEqual(program.stop(), 0, program.said)
+
+    @unittest.skipUnless(NAME == "node", "Node's leases are extended in a thread")
+    def test_a_bundle_is_refused_at_the_start(self):
+        program = (harness.CLIENTS / "node" / "kvqueue-worker.js").read_text(encoding="utf-8")
+        with tempfile.NamedTemporaryFile("w", suffix=".cjs", encoding="utf-8") as bundle:
+            bundle.write(program + "\nwork('http://127.0.0.1:1', 'q', () => {});")
+            bundle.flush()
+            done = subprocess.run(["node", bundle.name], stderr=subprocess.PIPE)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn(b"has to be a file of its own", done.stderr)
+
+    def test_an_acknowledgement_has_at_most_100_outcomes(self):
+        daemon = self.daemon([{"n": n, "do": "dead"} for n in range(250)])
+        program = self.program(daemon, concurrency=20)
+        until(lambda: len(daemon.outcomes()) == 250, "not all are handled", program)
+        self.assertEqual(program.stop(), 0, program.said)
+        self.assertLessEqual(max(len(outcomes) for _, outcomes in daemon.acknowledged), 100)
+        self.assertEqual(sum(len(outcomes) for _, outcomes in daemon.acknowledged), 250)
+
+    def test_a_failing_acknowledgement_holds_up_no_other_lease(self):
+        failures = []
+
+        def on(kind, lease):
+            if (kind, lease) == ("acknowledge", "a") and len(failures) < 6:
+                failures.append(lease)
+                return 500, "unreadable"
+            return None
+
+        daemon = self.daemon([{"n": 1}], [{"n": 2, "sleep": 0.2}], on=on)
+        program = self.program(daemon)
+        until(lambda: len(daemon.outcomes()) == 2, "not all are acknowledged", program)
+        self.assertEqual([lease for lease, _ in daemon.acknowledged], ["b", "a"])
+        self.assertEqual(len(failures), 6)
+        self.assertEqual(program.stop(), 0, program.said)
+
+    def test_a_request_that_hangs_holds_up_no_other_lease(self):
+        def on(kind, lease):
+            if kind != "lease" and lease == "a":
+                time.sleep(5)
+
+        daemon = self.daemon([{"n": 1, "sleep": 4}], [{"n": 2, "sleep": 4}], length=3, on=on)
+        program = self.program(daemon, concurrency=2)
+        until(lambda: 2 in daemon.outcomes(), "it is not acknowledged", program)
+        acknowledged, leased = time.monotonic(), daemon.times[0]
+        self.assertEqual(daemon.outcomes()[2]["outcome"], "done")
+        self.assertLess(next(at for lease, at in daemon.extended if lease == "b") - leased, 2)
+        self.assertLess(acknowledged - leased, 6)
+        self.assertNotIn(b"lease b", program.said)
+
+    def test_a_handler_learns_that_no_daemon_extends_its_lease(self):
+        leased = [{"n": 1, "do": "until lost"}, {"n": 2}]
+        daemon = self.daemon(leased, length=2, on=lambda kind, _: kind == "extend" and (503, "stopping"))
+        program = self.program(daemon)
+        until(lambda: len(daemon.outcomes()) == 2, "not all are acknowledged", program)
+        until(lambda: program.ended == {(1, 1): 1}, "it did not learn that its lease is lost", program)
+        # An outcome still counts if no daemon has noticed. A handler that is cancelled spends no attempt.
+        self.assertEqual(daemon.outcomes()[1]["outcome"], "done" if NAME == "python" else "release")
+        self.assertEqual(daemon.outcomes()[2]["outcome"], "release")
+        self.assertEqual(program.said.count(b"lease a expired"), 1)
+        self.assertEqual(program.stop(), 0, program.said)
+
+    def test_a_refused_request_for_items_ends_the_worker_after_its_items(self):
+        refused = threading.Event()
+
+        def on(kind, _):
+            if kind == "lease" and refused.is_set():
+                return 404, "no_such_queue"
+            return refused.set() if kind == "lease" else None
+
+        daemon = self.daemon([{"n": 1, "sleep": 1}, {"n": 2}], on=on)
+        program = self.program(daemon, concurrency=3)
+        self.assertNotEqual(program.wait(), 0)
+        self.assertIn(b"404", program.said)
+        self.assertEqual({n: each["outcome"] for n, each in daemon.outcomes().items()}, {1: "done", 2: "done"})
+
+    @unittest.skipUnless(NAME == "python", "only such a handler ends a thread and no event loop")
+    def test_a_handler_that_exits_lets_the_others_finish(self):
+        daemon = self.daemon([{"n": 1, "sleep": 1}, {"n": 2, "do": "exit"}, {"n": 3}])
+        program = self.program(daemon, concurrency=2)
+        self.assertNotEqual(program.wait(), 0)
+        self.assertIn(b"the handler ends the program", program.said)
+        self.assertEqual({n: each["outcome"] for n, each in daemon.outcomes().items()}, {1: "done", 2: "retry", 3: "release"})
 
 
 if __name__ == "__main__":

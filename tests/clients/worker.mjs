@@ -1,4 +1,5 @@
 /** The program of the tests for Node: the protocol is in test_clients.py. */
+import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { ApiError, Client, Dead, Release, Retry, work } from "../../clients/node/kvqueue-worker.js";
 
@@ -7,9 +8,23 @@ const ca = CA_FILE ? readFileSync(CA_FILE) : undefined;
 const seen = new Set();
 const sleep = (seconds) => new Promise((resolve) => setTimeout(resolve, seconds * 1_000));
 
-async function handle(item) {
+/** What handlers do wrong. The fake daemon accepts only what a daemon does. */
+const wrong = {
+  "half a pair": () => new RangeError("x".repeat(987) + "\u{1f600}"),
+  "dead with half a pair": () => new Dead("\ud83d"),
+  "no text": () => Object.create(null),
+  "not a number": () => new Retry("x", { after: NaN }),
+  "text for a number": () => new Retry("x", { after: "five seconds" }),
+};
+
+async function handle(item, signal) {
   const wanted = JSON.parse(item.payload);
   console.log("begin", wanted.n, item.attempt);
+  if (wanted.do === "until lost") {
+    await once(signal, "abort", { signal: AbortSignal.timeout(20_000) });
+    console.log("end", wanted.n, item.attempt);
+    signal.throwIfAborted();
+  }
   if (wanted.sleep) await sleep(wanted.sleep);
   const until = Date.now() + (wanted.block ?? 0) * 1_000;
   while (Date.now() < until);
@@ -19,6 +34,7 @@ async function handle(item) {
   if (wanted.do === "fail") throw new RangeError("always");
   if (wanted.do === "retry" && isFirst) throw new Retry("once more", { after: 0 });
   if (wanted.do === "release" && isFirst) throw new Release();
+  if (wrong[wanted.do]) throw wrong[wanted.do]();
   console.log("end", wanted.n, item.attempt);
 }
 

@@ -20,6 +20,21 @@ def say(*words):
     sys.stdout.flush()
 
 
+class NoText(Exception):
+    def __str__(self):
+        raise TypeError("no text")
+
+
+# What handlers do wrong. The fake daemon accepts only what a daemon does.
+WRONG = {
+    "half a pair": lambda: ValueError("x" * 999 + "\udcff"),
+    "dead with half a pair": lambda: Dead("\ud83d"),
+    "no text": NoText,
+    "not a number": lambda: Retry("x", after=float("nan")),
+    "text for a number": lambda: Retry("x", after="five seconds"),
+}
+
+
 def end(item, wanted):
     is_first = wanted["n"] not in seen
     seen.add(wanted["n"])
@@ -32,12 +47,18 @@ def end(item, wanted):
         raise Retry("once more", after=0)
     if what == "release" and is_first:
         raise Release
+    if what == "exit":
+        sys.exit("the handler ends the program")
+    if what in WRONG:
+        raise WRONG[what]()
     say("end", wanted["n"], item.attempt)
 
 
 def handle(item):
     wanted = item.json()
     say("begin", wanted["n"], item.attempt)
+    if wanted.get("do") == "until lost" and not item.lease_lost.wait(20):
+        raise Dead("its lease is not lost")
     time.sleep(wanted.get("sleep", 0) + wanted.get("block", 0))
     end(item, wanted)
 
@@ -45,6 +66,12 @@ def handle(item):
 async def handle_async(item):
     wanted = item.json()
     say("begin", wanted["n"], item.attempt)
+    if wanted.get("do") == "until lost":
+        try:
+            await asyncio.sleep(20)
+            raise Dead("its lease is not lost")
+        finally:
+            end(item, wanted)
     await asyncio.sleep(wanted.get("sleep", 0))
     time.sleep(wanted.get("block", 0))
     end(item, wanted)

@@ -34,7 +34,20 @@ func isFirst(n int) bool {
 
 func seconds(number float64) time.Duration { return time.Duration(number * float64(time.Second)) }
 
-func handle(_ context.Context, item *kvqueue.Item) error {
+type noText struct{}
+
+func (noText) Error() string { panic("no text") }
+
+// What handlers do wrong. The fake daemon accepts only what a daemon does.
+var wrong = map[string]error{
+	"half a pair":           errors.New(strings.Repeat("x", 999) + "\xed\xb3\xbf"),
+	"dead with half a pair": kvqueue.Dead("\xed\xa0\xbd"),
+	"no text":               noText{},
+	"not a number":          kvqueue.RetryAfter(time.Duration(-1<<63), "x"),
+	"text for a number":     kvqueue.Retry("x"),
+}
+
+func handle(ctx context.Context, item *kvqueue.Item) error {
 	var wanted struct {
 		N            int
 		Sleep, Block float64
@@ -44,6 +57,15 @@ func handle(_ context.Context, item *kvqueue.Item) error {
 		return kvqueue.Dead(err.Error())
 	}
 	fmt.Printf("begin %d %d\n", wanted.N, item.Attempt)
+	if wanted.Do == "until lost" {
+		select {
+		case <-ctx.Done():
+			fmt.Printf("end %d %d\n", wanted.N, item.Attempt)
+			return fmt.Errorf("wrapped: %w", ctx.Err())
+		case <-time.After(20 * time.Second):
+			return kvqueue.Dead("its lease is not lost")
+		}
+	}
 	time.Sleep(seconds(wanted.Sleep + wanted.Block))
 	first := isFirst(wanted.N)
 	switch {
@@ -55,6 +77,8 @@ func handle(_ context.Context, item *kvqueue.Item) error {
 		return kvqueue.RetryAfter(0, "once more")
 	case wanted.Do == "release" && first:
 		return kvqueue.Release()
+	case wrong[wanted.Do] != nil:
+		return wrong[wanted.Do]
 	}
 	fmt.Printf("end %d %d\n", wanted.N, item.Attempt)
 	return nil
