@@ -78,7 +78,7 @@ pub(super) struct Process {
     errors: Errors,
     // Dropped in this order: the group is killed, then the reaper forgets it.
     group: Group,
-    _reaped: Option<Reaped>,
+    reaped: Option<Reaped>,
 }
 
 impl Process {
@@ -100,19 +100,25 @@ impl Process {
         let errors = child.stderr.take().expect("stderr was asked for");
         let errors = Errors::new(errors, queue.clone(), child.id(), settings.stderr_limit);
         let (queue, settings) = (queue.clone(), settings.clone());
-        Ok(Self { program, queue, settings, meters, child, input, output, errors, group, _reaped: reaped })
+        Ok(Self { program, queue, settings, meters, child, input, output, errors, group, reaped })
     }
 
     /// Owns the process until it has ended. `ready` gets the result of the start.
     pub(super) async fn run(
         mut self,
-        ready: oneshot::Sender<Result<(), String>>,
+        mut ready: oneshot::Sender<Result<(), String>>,
         mut jobs: mpsc::Receiver<Job>,
         end: CancellationToken,
     ) {
         let meters = self.meters.clone();
         let _running = meters.processes.running.hold(1);
-        if let Err(reason) = self.is_ready().await {
+        let started = tokio::select! {
+            started = self.is_ready() => started,
+            () = end.cancelled() => return self.end().await,
+            // The call was cancelled, and no other call knows of this process.
+            () = ready.closed() => return self.end().await,
+        };
+        if let Err(reason) = started {
             // Killed before the next one starts.
             drop(self);
             // A call that has gone does not need to know.
@@ -243,8 +249,13 @@ impl Process {
             tokio::select! {
                 written = self.input.write_buf(&mut to_write), if to_write.has_remaining() => {
                     if written.is_err() {
+                        if is_asked {
+                            // It does not read any more. TERM and KILL reach it all the same.
+                            to_write.clear();
+                            continue;
+                        }
                         let is_begun = to_write.len() < job.line.len();
-                        return Err(if is_begun { Fault::Died } else { Fault::NotBegun });
+                        return Err(if is_begun { ended(&limits, Fault::Died) } else { Fault::NotBegun });
                     }
                 }
                 line = self.output.next() => {
@@ -364,7 +375,7 @@ impl Process {
 
     /// Ends a process that has no item: closes its input, and waits until it has ended.
     async fn end(self) {
-        let Self { input, mut output, mut errors, mut child, group, queue, _reaped, .. } = self;
+        let Self { input, mut output, mut errors, mut child, group, queue, reaped, .. } = self;
         drop(input);
         let rest = async {
             let output = async { while output.next().await.is_some() {} };
@@ -394,6 +405,9 @@ impl Process {
             () = ended => {}
             () = rest => {}
         }
+        // In this order, as above: variables of one pattern are dropped in the reverse one.
+        drop(group);
+        drop(reaped);
     }
 }
 

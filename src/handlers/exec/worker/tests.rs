@@ -1,11 +1,13 @@
 //! Processes of all sorts, by the test kit.
 
-use std::{fs, path::Path, time::Duration};
+use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use futures::executor::block_on;
+use tokio::sync::{mpsc, oneshot};
 
+use super::{Process, Processes};
 use crate::{
-    handlers::{Exec, Outcome},
+    handlers::{Exec, Outcome, exec::settings::ExecSettings},
     testing::Kit,
 };
 
@@ -121,6 +123,49 @@ fn a_hung_process_is_asked_then_terminated_then_killed_with_its_group() {
     assert_eq!(read(directory.path(), "asked"), "{\"cancel\":\"000000000000000000000000\"}\n");
     let stat = format!("/proc/{}/stat", read(directory.path(), "sleeper").trim());
     until("its child is gone", || !fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z ")));
+}
+
+#[test]
+fn a_process_that_has_closed_its_input_is_terminated_and_its_item_has_its_time_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let items = "exec 0<&-; trap 'echo term > terminated; exit' TERM; sleep 1000 & wait;";
+    let kit = worker(directory.path(), items, "").handler_timeout(Duration::from_millis(300));
+    assert_eq!(block_on(kit.handle("one")), Outcome::retry("not done after 300 ms (handler-timeout)"));
+    assert_eq!(read(directory.path(), "terminated"), "term\n");
+}
+
+/// A worker that loads for ever, and ends at the end of its input.
+const LOADS: &str = "read -r hello; echo > begun; read -r rest; echo ended > ended";
+
+#[test]
+fn a_process_whose_call_is_cancelled_while_it_starts_gets_the_end_of_its_input() {
+    let directory = tempfile::tempdir().unwrap();
+    let kit = script(directory.path(), LOADS, "");
+    let (token, begun) = (kit.cancelled(), directory.path().join("begun"));
+    let cancels = std::thread::spawn(move || {
+        until("it starts", || begun.exists());
+        token.cancel();
+    });
+    assert_eq!(block_on(kit.handle("1")), Outcome::Release);
+    cancels.join().unwrap();
+    until("it ends", || read(directory.path(), "ended") == "ended\n");
+}
+
+#[tokio::test]
+async fn a_process_that_starts_when_the_daemon_ends_gets_the_end_of_its_input() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = format!("cd '{}'; {LOADS}", directory.path().display());
+    let settings = format!("command = ['sh', '-c', '{}']\nmode = 'worker'", text.replace('\'', ""));
+    let settings = Arc::new(ExecSettings::read(&settings.parse().unwrap()).unwrap());
+    let process = Process::start(&settings, &"q".into(), Arc::default()).unwrap();
+    let (processes, (_sender, items)) = (Processes::default(), mpsc::channel(1));
+    let (ready, _is_ready) = oneshot::channel();
+    processes.tasks.spawn(process.run(ready, items, processes.end.clone()));
+    while !directory.path().join("begun").exists() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    processes.end().await;
+    assert_eq!((processes.tasks.len(), &*read(directory.path(), "ended")), (0, "ended\n"));
 }
 
 #[test]
