@@ -120,6 +120,13 @@ impl Handler for Exec {
     }
 }
 
+/// How long a call with these settings may wait for a process to start, before `handler-timeout` begins. Zero if the settings
+/// are wrong, which [`Exec::from_config`] reports.
+pub(crate) fn start_timeout(settings: &Settings) -> Duration {
+    let settings = ExecSettings::read(settings).ok().filter(|settings| settings.mode == Mode::Worker);
+    settings.map_or(Duration::ZERO, |settings| settings.start_timeout())
+}
+
 /// The command, in a group of its own: a Ctrl-C at the terminal is for the daemon, which lets the commands in hand finish.
 fn command(settings: &ExecSettings, run: Option<&Reaped>) -> Command {
     let mut command = Command::new(&settings.command[0]);

@@ -64,6 +64,11 @@ pub(crate) fn build(settings: &Settings) -> Result<AnyHandler, SettingsError> {
     Ok(if webhook.settings.batch { AnyHandler::Batch(webhook) } else { AnyHandler::Each(webhook) })
 }
 
+/// `connect-timeout` of these settings; none if they are wrong, which [`build`] reports.
+pub(crate) fn connect_timeout(settings: &Settings) -> Option<Duration> {
+    HttpSettings::read(settings).ok().map(|settings| settings.connect_timeout)
+}
+
 impl Webhook {
     fn from_config(settings: &Settings) -> Result<Self, SettingsError> {
         let settings = HttpSettings::read(settings)?;

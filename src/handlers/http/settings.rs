@@ -177,9 +177,9 @@ impl HttpSettings {
                 return Err(quoted(key, &duration::format(value), "write 1ms to 1h"));
             }
         }
-        if self.connect_timeout > self.timeout {
+        if self.connect_timeout >= self.timeout {
             let problem = format!(
-                "it is longer than timeout ({}), which it is a part of; shorten it",
+                "it is not shorter than timeout ({}), which it is a part of; shorten it",
                 duration::format(self.timeout)
             );
             return Err(quoted("connect-timeout", &duration::format(self.connect_timeout), problem));
@@ -291,7 +291,8 @@ mod tests {
         insta::assert_snapshot!(problem("dead-status = [200]"), @"dead-status = 200: write statuses from 300 to 599; 200 to 299 always mean done");
         insta::assert_snapshot!(problem("release-status = [410]"), @"release-status = 410: it is in dead-status, too; remove it from one of them");
         insta::assert_snapshot!(problem("timeout = '0s'"), @r#"timeout = "0s": write 1ms to 1h"#);
-        insta::assert_snapshot!(problem("timeout = '1s'"), @r#"connect-timeout = "5s": it is longer than timeout (1s), which it is a part of; shorten it"#);
+        insta::assert_snapshot!(problem("timeout = '1s'"), @r#"connect-timeout = "5s": it is not shorter than timeout (1s), which it is a part of; shorten it"#);
+        insta::assert_snapshot!(problem("timeout = '5s'"), @r#"connect-timeout = "5s": it is not shorter than timeout (5s), which it is a part of; shorten it"#);
         insta::assert_snapshot!(problem("max-response = '1GiB'"), @r#"max-response = "1GiB": write 1B to 64MiB"#);
         insta::assert_snapshot!(problem("client-key = '/k'"), @r#"client-key = "/k": it needs its certificate; set client-certificate, too"#);
         insta::assert_snapshot!(problem("client-certificate = '/c'"), @r#"client-certificate = "/c": it needs its key; set client-key, too"#);

@@ -276,7 +276,7 @@ fn hanging() -> (String, Receiver<()>) {
 #[tokio::test]
 async fn a_target_that_hangs_is_given_up_and_its_connection_closed() {
     let (address, closed) = hanging();
-    let settings = "timeout = '100ms'\nconnect-timeout = '100ms'";
+    let settings = "timeout = '100ms'\nconnect-timeout = '50ms'";
     let reason = retried(kit(&address, settings).handle("").await);
     assert!(reason.starts_with("no answer in 1"), "{reason}");
     closed.recv_timeout(PATIENCE).unwrap();
