@@ -159,7 +159,8 @@ impl HttpSettings {
         if !url.username().is_empty() || url.password().is_some() {
             // Not the URL itself, which has a secret.
             return Err(SettingsError(
-                "url: it has a user name or a password, which settings show; put \"Basic BASE64\" into authorization-file"
+                "url: it contains a user name or a password, and `kvqueue config show` prints this setting; put \
+                 \"Basic BASE64\" into authorization-file"
                     .to_owned(),
             ));
         }
@@ -216,6 +217,12 @@ impl HttpSettings {
 
     fn check_proxy(&self) -> Result<(), SettingsError> {
         let Some(proxy) = &self.proxy else { return Ok(()) };
+        if proxy.contains('@') {
+            // Not the URL itself, which has a secret.
+            let problem = "it contains a user name or a password, and `kvqueue config show` prints this setting";
+            let fix = "write \"environment\", and put them into HTTPS_PROXY or HTTP_PROXY of the daemon's environment";
+            return Err(SettingsError(format!("proxy: {problem}; {fix}")));
+        }
         let is_url = |url: Url| ["http", "https"].contains(&url.scheme());
         if proxy != ENVIRONMENT && !proxy.parse().is_ok_and(is_url) {
             let fix = "it is not a URL of http or https; write \"http://HOST:PORT\", or \"environment\"";
@@ -286,7 +293,7 @@ mod tests {
         insta::assert_snapshot!(problem(""), @r#"missing field `url`; write url = "https://HOST/PATH" in handler-config"#);
         insta::assert_snapshot!(problem("url = 'example'"), @r#"url = "example": relative URL without a base; write url = "https://HOST/PATH" in handler-config"#);
         insta::assert_snapshot!(problem("url = 'ftp://example'"), @r#"url = "ftp://example": its scheme is not http or https; write url = "https://HOST/PATH" in handler-config"#);
-        insta::assert_snapshot!(problem("url = 'http://a:b@example'"), @r#"url: it has a user name or a password, which settings show; put "Basic BASE64" into authorization-file"#);
+        insta::assert_snapshot!(problem("url = 'http://a:b@example'"), @r#"url: it contains a user name or a password, and `kvqueue config show` prints this setting; put "Basic BASE64" into authorization-file"#);
         let problem = |more: &str| problem(&format!("url = 'https://example/hook'\n{more}"));
         insta::assert_snapshot!(problem("dead-status = [200]"), @"dead-status = 200: write statuses from 300 to 599; 200 to 299 always mean done");
         insta::assert_snapshot!(problem("release-status = [410]"), @"release-status = 410: it is in dead-status, too; remove it from one of them");
@@ -297,6 +304,11 @@ mod tests {
         insta::assert_snapshot!(problem("client-key = '/k'"), @r#"client-key = "/k": it needs its certificate; set client-certificate, too"#);
         insta::assert_snapshot!(problem("client-certificate = '/c'"), @r#"client-certificate = "/c": it needs its key; set client-key, too"#);
         insta::assert_snapshot!(problem("proxy = 'example:8080'"), @r#"proxy = "example:8080": it is not a URL of http or https; write "http://HOST:PORT", or "environment""#);
+        for secret in ["http://user:secret@proxy:3128", "user:secret@proxy:3128"] {
+            insta::allow_duplicates! {
+                insta::assert_snapshot!(problem(&format!("proxy = '{secret}'")), @r#"proxy: it contains a user name or a password, and `kvqueue config show` prints this setting; write "environment", and put them into HTTPS_PROXY or HTTP_PROXY of the daemon's environment"#);
+            }
+        }
         insta::assert_snapshot!(problem("proxy = 'environment'\nforbid-private-addresses = true"), @r#"proxy = "environment": the proxy finds the target's address, so forbid-private-addresses cannot be kept; remove one of them, and let the proxy refuse private addresses"#);
         insta::assert_snapshot!(problem("method = 'PUT'"), @"method: unknown field `method`, expected one of `url`, `batch`, `timeout`, `connect-timeout`, `dead-status`, `release-status`, `outage-after`, `max-response`, `forbid-private-addresses`, `signing-key-file`, `authorization-file`, `ca-file`, `client-certificate`, `client-key`, `proxy`");
         let plain = |more: &str| {
