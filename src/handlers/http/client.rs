@@ -8,6 +8,7 @@ use std::{
 };
 
 use reqwest::{Certificate, Client, Identity, Response, Url, redirect::Policy};
+use tokio_util::sync::CancellationToken;
 
 use super::{
     addresses::PublicOnly,
@@ -34,6 +35,8 @@ pub(super) enum Reply {
     NotReached(String),
     /// The target may have the item, and has not answered.
     NoAnswer(String),
+    /// The item was cancelled before its outcome was known.
+    Cancelled,
     Answer(Answer),
 }
 
@@ -105,16 +108,20 @@ fn identity(certificate: &Path, key: &Path) -> Result<Identity, SettingsError> {
     })
 }
 
-/// Sends a request and reads its answer, until this time at the latest.
+/// Sends a request and reads its answer, until this time at the latest, or until the item is cancelled. Then its connection is closed.
 pub(super) async fn exchange(
     request: reqwest::RequestBuilder,
     url: &Url,
-    read: Reading,
+    read: Reading<'_>,
     on_head: impl FnOnce(&Response),
 ) -> Reply {
     let began = Instant::now();
     let late = || Reply::NoAnswer(format!("no answer in {} ms", began.elapsed().as_millis()));
-    let response = match tokio::time::timeout_at(read.until.into(), request.send()).await {
+    let sent = tokio::select! {
+        sent = tokio::time::timeout_at(read.until.into(), request.send()) => sent,
+        () = read.cancelled.cancelled() => return Reply::Cancelled,
+    };
+    let response = match sent {
         Err(_) => return late(),
         Ok(Err(error)) if error.is_connect() || error.is_builder() => {
             let target = HttpSettings::target(url);
@@ -127,16 +134,28 @@ pub(super) async fn exchange(
     };
     on_head(&response);
     let mut answer = Answer::of(&response);
-    let is_drained = response.status().is_success() && !read.whole;
+    let is_success = response.status().is_success();
+    let is_drained = is_success && !read.whole;
     let until = if is_drained { read.until.min(Instant::now() + DRAIN) } else { read.until };
-    (answer.body, answer.ending) = body(response, read.most, until).await;
+    tokio::select! {
+        it = body(response, read.most, until) => (answer.body, answer.ending) = it,
+        () = read.cancelled.cancelled() => {
+            // The status alone decides, unless the body has the outcomes.
+            if is_success && read.whole {
+                return Reply::Cancelled;
+            }
+            answer.ending = Ending::Broken("the item was cancelled".to_owned());
+        }
+    }
     Reply::Answer(answer)
 }
 
 /// How much of an answer is read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reading {
+pub(super) struct Reading<'c> {
     pub(super) until: Instant,
+    /// Ends it earlier.
+    pub(super) cancelled: &'c CancellationToken,
     /// In bytes.
     pub(super) most: usize,
     /// Whether the body of a successful answer matters.

@@ -108,7 +108,8 @@ impl Webhook {
         }
         let request = self.client.get().post(self.url.clone()).headers(headers).body(body);
         let most = usize::try_from(self.settings.max_response).unwrap_or(usize::MAX);
-        let reading = Reading { until: self.until(context), most, whole: self.settings.batch };
+        let (until, cancelled) = (self.until(context), &context.cancelled);
+        let reading = Reading { until, cancelled, most, whole: self.settings.batch };
         exchange(request, &self.url, reading, |response| {
             if response.status().is_success() {
                 self.health.works();
@@ -131,6 +132,7 @@ impl Webhook {
         let answer = match reply {
             Reply::NotReached(reason) => return Outcome::unavailable(reason),
             Reply::NoAnswer(reason) => return self.failed(item, reason.clone(), None),
+            Reply::Cancelled => return Outcome::retry("the connection was closed: the item was cancelled"),
             Reply::Answer(answer) => answer,
         };
         match answer.verdict(&self.settings) {
@@ -152,23 +154,6 @@ impl Webhook {
             (None, None) => Outcome::Retry(reason),
         }
     }
-
-    async fn handle_item(&self, item: &Item, context: &Context) -> Outcome {
-        let reply = self.post(Message::of_item(item, context), context).await;
-        self.outcome(&reply, item)
-    }
-
-    async fn handle_batch(&self, items: &[Item], context: &Context) -> Vec<Outcome> {
-        let Some(first) = items.first() else { return Vec::new() };
-        let reply = self.post(Message::of_batch(items, context), context).await;
-        let same = |outcome: Outcome| vec![outcome; items.len()];
-        match &reply {
-            Reply::Answer(answer) if answer.status.is_success() => {
-                batch::outcomes(items, answer).unwrap_or_else(|reason| same(self.failed(first, reason, None)))
-            }
-            _ => same(self.outcome(&reply, first)),
-        }
-    }
 }
 
 /// A secret, and the file that it comes from.
@@ -186,11 +171,8 @@ impl Handler for Webhook {
     }
 
     async fn handle(&self, item: &Item, context: &Context) -> Outcome {
-        // A request that is dropped closes its connection.
-        tokio::select! {
-            outcome = self.handle_item(item, context) => outcome,
-            () = context.cancelled.cancelled() => Outcome::retry("the connection was closed: the item was cancelled"),
-        }
+        let reply = self.post(Message::of_item(item, context), context).await;
+        self.outcome(&reply, item)
     }
 }
 
@@ -201,11 +183,14 @@ impl BatchHandler for Webhook {
     }
 
     async fn handle(&self, items: &[Item], context: &Context) -> Vec<Outcome> {
-        let closed =
-            || vec![Outcome::retry("the connection was closed: the items were cancelled"); items.len()];
-        tokio::select! {
-            outcomes = self.handle_batch(items, context) => outcomes,
-            () = context.cancelled.cancelled() => closed(),
+        let Some(first) = items.first() else { return Vec::new() };
+        let reply = self.post(Message::of_batch(items, context), context).await;
+        let same = |outcome: Outcome| vec![outcome; items.len()];
+        match &reply {
+            Reply::Answer(answer) if answer.status.is_success() => {
+                batch::outcomes(items, answer).unwrap_or_else(|reason| same(self.failed(first, reason, None)))
+            }
+            _ => same(self.outcome(&reply, first)),
         }
     }
 }

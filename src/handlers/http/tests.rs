@@ -295,6 +295,28 @@ async fn a_cancelled_item_closes_its_connection() {
 }
 
 #[tokio::test]
+async fn an_item_that_is_cancelled_after_a_status_of_success_is_done() {
+    let (sender, answered) = channel();
+    let address = listen(move |mut stream| {
+        Request::read(&mut stream);
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n").unwrap();
+        let _ = sender.send(());
+        let _ = stream.read(&mut [0]);
+    });
+    let (kit, began) = (kit(&address, ""), Instant::now());
+    let token = kit.cancelled();
+    let cancels = thread::spawn(move || {
+        answered.recv_timeout(PATIENCE).unwrap();
+        // The client reads the head meanwhile; it waits for the body for a second.
+        thread::sleep(Duration::from_millis(200));
+        token.cancel();
+    });
+    assert_eq!(kit.handle("").await, Outcome::Done);
+    cancels.join().unwrap();
+    assert!(began.elapsed() < PATIENCE);
+}
+
+#[tokio::test]
 async fn without_a_connection_the_handler_cannot_work() {
     let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let reason = unavailable(kit(&unused.to_string(), "").handle("").await);
