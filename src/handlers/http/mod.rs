@@ -88,9 +88,13 @@ impl Webhook {
 
     /// Sends a message and waits for the answer.
     async fn post(&self, message: Message, context: &Context) -> Reply {
+        let until = self.until(context);
         let Message { id, mut headers, body } = message;
         let timestamp = (clock::now() / 1_000).to_string();
-        let signature = self.keys.as_ref().map(|keys| keys.get().sign(&id, &timestamp, &body));
+        let signature = match &self.keys {
+            Some(keys) => Some(keys.get().await.sign(&id, &timestamp, &body)),
+            None => None,
+        };
         // An empty body has no length otherwise, and some servers refuse that.
         headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
         let standard = [
@@ -104,12 +108,11 @@ impl Webhook {
             }
         }
         if let Some(authorization) = &self.authorization {
-            headers.insert(AUTHORIZATION, authorization.get());
+            headers.insert(AUTHORIZATION, authorization.get().await);
         }
-        let request = self.client.get().post(self.url.clone()).headers(headers).body(body);
+        let request = self.client.get().await.post(self.url.clone()).headers(headers).body(body);
         let most = usize::try_from(self.settings.max_response).unwrap_or(usize::MAX);
-        let (until, cancelled) = (self.until(context), &context.cancelled);
-        let reading = Reading { until, cancelled, most, whole: self.settings.batch };
+        let reading = Reading { until, cancelled: &context.cancelled, most, whole: self.settings.batch };
         exchange(request, &self.url, reading, |response| {
             if response.status().is_success() {
                 self.health.works();
@@ -157,7 +160,7 @@ impl Webhook {
 }
 
 /// A secret, and the file that it comes from.
-fn watch<T: Clone + 'static>(
+fn watch<T: Clone + Send + 'static>(
     path: PathBuf,
     read: fn(&std::path::Path) -> Result<T, SettingsError>,
 ) -> Result<Watched<T>, SettingsError> {
