@@ -32,8 +32,8 @@ pub trait Handler: Send + Sync + 'static {
         None
     }
 
-    /// Whether the handler itself ends a call whose time is up, as one does that first waits for something that is not the item's
-    /// fault. The daemon then does not end the call at the time limit, and [`Context::deadline`] is only a wish.
+    /// Whether the handler enforces `handler-timeout` itself, for example because a part of the call does not count. The daemon
+    /// then does not end the call when its time is up, and [`Context::deadline`] is only a hint.
     fn limits_itself(&self) -> bool {
         false
     }
@@ -48,6 +48,11 @@ pub trait BatchHandler: Send + Sync + 'static {
     /// As [`Handler::warning`].
     fn warning(&self) -> Option<String> {
         None
+    }
+
+    /// As [`Handler::limits_itself`].
+    fn limits_itself(&self) -> bool {
+        false
     }
 
     /// Handles 1 to K items, in the order of the queue, and returns their outcomes in the same order. Items without an outcome
@@ -75,6 +80,10 @@ impl<H: Handler + ?Sized> Handler for Arc<H> {
 impl<H: BatchHandler + ?Sized> BatchHandler for Arc<H> {
     fn warning(&self) -> Option<String> {
         (**self).warning()
+    }
+
+    fn limits_itself(&self) -> bool {
+        (**self).limits_itself()
     }
 
     async fn handle(&self, items: &[Item], context: &Context) -> Vec<Outcome> {

@@ -27,7 +27,8 @@ impl AnyHandler {
     pub(crate) fn limit(&self, configured: Option<Duration>) -> Option<Duration> {
         match self {
             Self::Each(handler) if handler.limits_itself() => None,
-            _ => configured,
+            Self::Batch(handler) if handler.limits_itself() => None,
+            Self::Each(_) | Self::Batch(_) => configured,
         }
     }
 

@@ -1,7 +1,7 @@
 //! `http`: posts each item, or each batch, to a URL.
 //!
-//! `docs/WORKERS.md` documents the requests and the answers, and `docs/decisions/0030-webhooks.md` when the target is
-//! said to be out.
+//! `docs/WORKERS.md` documents the requests and the answers, and `docs/decisions/0030-webhooks.md` when an outage of the
+//! target begins and ends.
 
 mod addresses;
 mod answer;
@@ -42,10 +42,6 @@ use crate::consumer::clock;
 
 #[cfg(feature = "otel")]
 pub(crate) use client::install_provider;
-
-/// The longest time that is left, of a call with a time limit, for what comes after its request: a tenth of the limit, and
-/// not more than this. Without it the daemon would end the call, and not know that its target did not answer.
-const MARGIN: Duration = Duration::from_millis(500);
 
 /// Posts items to a URL. One value for all consumers of a queue.
 #[derive(Debug)]
@@ -126,7 +122,6 @@ impl Webhook {
     fn until(&self, context: &Context) -> Instant {
         let now = Instant::now();
         let left = context.deadline.map(|deadline| deadline.saturating_duration_since(now));
-        let left = left.map(|left| left - MARGIN.min(left / 10));
         now + left.map_or(self.settings.timeout, |left| left.min(self.settings.timeout))
     }
 
@@ -173,6 +168,11 @@ impl Handler for Webhook {
         self.settings.warning()
     }
 
+    /// So that the reason of a call whose time is up names the target.
+    fn limits_itself(&self) -> bool {
+        true
+    }
+
     async fn handle(&self, item: &Item, context: &Context) -> Outcome {
         let reply = self.post(Message::of_item(item, context), context).await;
         self.outcome(&reply, item)
@@ -183,6 +183,10 @@ impl Handler for Webhook {
 impl BatchHandler for Webhook {
     fn warning(&self) -> Option<String> {
         self.settings.warning()
+    }
+
+    fn limits_itself(&self) -> bool {
+        true
     }
 
     async fn handle(&self, items: &[Item], context: &Context) -> Vec<Outcome> {

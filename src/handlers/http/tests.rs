@@ -280,7 +280,7 @@ async fn a_target_that_hangs_is_given_up_and_its_connection_closed() {
     let reason = retried(kit(&address, settings).handle("").await);
     assert!(reason.starts_with("no answer in 1"), "{reason}");
     closed.recv_timeout(PATIENCE).unwrap();
-    // The handler ends the call before the daemon does, whose reason would not be about the target.
+    // The handler ends the call, not the daemon, whose reason would not be about the target.
     let reason = retried(kit(&address, "").handler_timeout(Duration::from_millis(200)).handle("").await);
     assert!(reason.starts_with("no answer in "), "{reason}");
     closed.recv_timeout(PATIENCE).unwrap();
