@@ -7,10 +7,14 @@ use std::{
 
 use async_trait::async_trait;
 use foundationdb::Transaction;
-use kvqueue_queue::{Item, from_millis};
+use kvqueue_queue::{Item, from_millis, millis};
 use tokio_util::sync::CancellationToken;
 
-use crate::consumer::{clock, runtime::QueueRuntime};
+use crate::{
+    consumer::{clock, runtime::QueueRuntime},
+    json::LeasedItem,
+    telemetry::trace_parent,
+};
 
 /// Something that handles items one by one.
 ///
@@ -176,6 +180,12 @@ impl Context {
             let age = self.runtime.as_ref()?.clock.since(item.id.stamp()?.version(), Instant::now())?;
             from_millis(clock::now()).checked_sub(age)
         })
+    }
+
+    /// The item as a worker in another language gets it.
+    pub(crate) fn leased(&self, item: &Item) -> LeasedItem {
+        let enqueued_at = self.enqueued_at(item).map(millis);
+        LeasedItem { item: item.clone(), enqueued_at, trace_parent: trace_parent(item) }
     }
 
     /// Tells the daemon that the handler can work, while it still does: after [`Outcome::Unavailable`] the other consumers go on at once. A

@@ -84,7 +84,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{json::leased, testing::Sample};
+    use crate::{json, testing::Sample};
 
     #[test]
     fn an_item_is_read_as_the_api_writes_it() {
@@ -93,7 +93,8 @@ mod tests {
         let full = full.trace_parent("t").enqueued_at(time).build();
         let plain = Sample::new("hello").build();
         for item in [full, plain] {
-            let answer = json!({ "lease": "l", "expires_in_ms": 1_500, "items": [leased(&item)] });
+            let leased = json::LeasedItem { item: item.clone(), enqueued_at: None, trace_parent: None };
+            let answer = json!({ "lease": "l", "expires_in_ms": 1_500, "items": [leased] });
             let read = Leased::read(&answer).unwrap().unwrap();
             assert_eq!((&*read.id, read.length), ("l", Duration::from_millis(1_500)));
             let [found] = &read.items[..] else { panic!("{read:?}") };

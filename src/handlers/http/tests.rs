@@ -384,7 +384,9 @@ async fn a_batch_is_one_request_and_its_answer_has_the_outcomes() {
         json_answer(&json!({ "outcomes": outcomes })).into()
     });
     let kit = batch_kit(&address, "").queue("emails");
-    let outcomes = kit.handle_all(["a", "b", "c", "d", "e", "f", "g"]).await;
+    let first = Sample::new("a").enqueued_at(from_millis(1_700_000_000_000));
+    let more = ["b", "c", "d", "e", "f", "g"].map(Sample::new);
+    let outcomes = kit.handle_all([first].into_iter().chain(more)).await;
     assert_eq!(
         outcomes[..4],
         [
@@ -405,7 +407,12 @@ async fn a_batch_is_one_request_and_its_answer_has_the_outcomes() {
     );
     let body: Value = serde_json::from_slice(&request.body).unwrap();
     assert_eq!(body["queue"], "emails");
-    let first = json!({ "id": "000000000000000000000000", "attempt": 1, "payload": "a" });
+    let first = json!({
+        "id": "000000000000000000000000",
+        "attempt": 1,
+        "payload": "a",
+        "enqueued_at": "2023-11-14T22:13:20.000Z",
+    });
     assert_eq!((&body["items"][0], body["items"].as_array().unwrap().len()), (&first, 7));
 }
 

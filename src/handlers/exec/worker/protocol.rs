@@ -1,14 +1,13 @@
 //! The lines that the daemon and a process exchange. `docs/WORKERS.md` has them for people.
 
 use bytes::Bytes;
-use kvqueue_queue::{Item, millis};
-use serde::Deserialize;
+use kvqueue_queue::Item;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::{
     handlers::{Context, OutcomeLine},
-    json,
-    telemetry::trace_parent,
+    json::LeasedItem,
 };
 
 /// The version of the protocol.
@@ -71,29 +70,19 @@ pub(super) fn hello(queue: &str) -> Bytes {
     line(&json!({ "kvqueue": VERSION, "queue": queue }))
 }
 
-/// The line that hands an item to a process. Id and payload come first, so that a shell script can find them.
+/// The line that hands an item to a process.
 pub(super) fn item(item: &Item, context: &Context) -> Bytes {
-    let mut rest = json::leased(item);
-    if let Some(at) = context.enqueued_at(item) {
-        rest["enqueued_at"] = json::time(millis(at)).into();
-    }
-    if let Some(parent) = trace_parent(item) {
-        rest["trace_parent"] = parent.into();
-    }
-    if let Some(limit) = context.limit {
-        rest["timeout_ms"] = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX).into();
-    }
-    let mut text = String::with_capacity(item.payload.len() + 256);
-    for key in ["id", "payload", "payload_base64"] {
-        if let Some(value) = rest.as_object_mut().and_then(|object| object.remove(key)) {
-            text.push(if text.is_empty() { '{' } else { ',' });
-            text.push_str(&format!("\"{key}\":{value}"));
-        }
-    }
-    // What is left has at least the attempt.
-    text.push(',');
-    text.push_str(&rest.to_string()[1..]);
-    ended(text)
+    let limit = context.limit.map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
+    let text = serde_json::to_string(&ItemLine { item: context.leased(item), timeout_ms: limit });
+    ended(text.expect("texts and numbers are JSON"))
+}
+
+#[derive(Serialize)]
+struct ItemLine {
+    #[serde(flatten)]
+    item: LeasedItem,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timeout_ms: Option<u64>,
 }
 
 /// The line that asks a process to end an item.
