@@ -375,28 +375,29 @@ async fn a_batch_is_one_request_and_its_answer_has_the_outcomes() {
         let outcomes = json!([
             { "id": id(0), "outcome": "done" },
             { "id": id(1), "outcome": "dead", "reason": "bad" },
-            { "id": id(2), "outcome": "retry", "after_ms": 5_000 },
+            { "id": id(2), "outcome": "retry", "after_ms": 5_000.0 },
             { "id": id(3), "outcome": "release" },
             { "id": id(4), "outcome": "finished" },
             { "id": id(5), "outcome": 7 },
+            { "id": id(6), "outcome": "retry", "after_ms": 1e12 },
             { "id": "unknown", "outcome": "done" },
         ]);
         json_answer(&json!({ "outcomes": outcomes })).into()
     });
     let kit = batch_kit(&address, "").queue("emails");
     let first = Sample::new("a").enqueued_at(from_millis(1_700_000_000_000));
-    let more = ["b", "c", "d", "e", "f", "g"].map(Sample::new);
+    let more = ["b", "c", "d", "e", "f", "g", "h"].map(Sample::new);
     let outcomes = kit.handle_all([first].into_iter().chain(more)).await;
     assert_eq!(
         outcomes[..4],
         [
             Outcome::Done,
             Outcome::dead("bad"),
-            Outcome::RetryAfter(Duration::from_secs(5), "the target gave no reason".to_owned()),
+            Outcome::RetryAfter(Duration::from_secs(5), "the worker gave no reason".to_owned()),
             Outcome::Release
         ]
     );
-    for (outcome, part) in outcomes[4..].iter().zip(["\"finished\"", "cannot be read", "has no outcome"]) {
+    for (outcome, part) in outcomes[4..].iter().zip(["`finished`", "cannot be read", "after_ms is at most", "has no outcome"]) {
         let reason = retried(outcome.clone());
         assert!(reason.contains(part), "{reason}");
     }
@@ -413,7 +414,7 @@ async fn a_batch_is_one_request_and_its_answer_has_the_outcomes() {
         "payload": "a",
         "enqueued_at": "2023-11-14T22:13:20.000Z",
     });
-    assert_eq!((&body["items"][0], body["items"].as_array().unwrap().len()), (&first, 7));
+    assert_eq!((&body["items"][0], body["items"].as_array().unwrap().len()), (&first, 8));
 }
 
 #[tokio::test]
