@@ -47,4 +47,5 @@ pub(crate) use pull::PULL;
 pub(crate) use registry::AnyHandler;
 pub use registry::Registry;
 pub use settings::{Settings, SettingsError};
+pub(crate) use settings::check_lists;
 pub use stdout::Stdout;

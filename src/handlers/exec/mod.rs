@@ -127,9 +127,10 @@ pub(crate) fn start_timeout(settings: &Settings) -> Duration {
     settings.map_or(Duration::ZERO, |settings| settings.start_timeout())
 }
 
-/// The command, in a group of its own: a Ctrl-C at the terminal is for the daemon, which lets the commands in hand finish.
+/// The command, in a group of its own: a Ctrl-C at the terminal is for the daemon, which lets the running commands finish.
 fn command(settings: &ExecSettings, run: Option<&Reaped>) -> Command {
     let mut command = Command::new(&settings.command[0]);
+    variables::remove_own(&mut command);
     match run {
         Some((_, name)) => command.env(RUN, name),
         None => command.env_remove(RUN),

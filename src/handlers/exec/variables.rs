@@ -49,15 +49,19 @@ pub(super) fn of(
     ]
 }
 
+/// Takes the variables for the daemon alone out of the environment of a command.
+pub(super) fn remove_own(command: &mut Command) {
+    SYSTEMD.iter().chain(&SECRETS).for_each(|name| _ = command.env_remove(name));
+}
+
 /// Puts the queue into the environment of a command for many items.
 pub(super) fn set_queue(command: &mut Command, queue: &str) {
-    SYSTEMD.iter().chain(&SECRETS).chain(&OF_ITEM).for_each(|name| _ = command.env_remove(name));
+    OF_ITEM.iter().for_each(|name| _ = command.env_remove(name));
     command.env(QUEUE, queue);
 }
 
 /// Puts them into a command's environment.
 pub(super) fn set(command: &mut Command, queue: &str, item: &Item, enqueued_at: Option<Millis>) {
-    SYSTEMD.iter().chain(&SECRETS).for_each(|name| _ = command.env_remove(name));
     for (name, value) in of(queue, item, enqueued_at) {
         match value {
             // No variable can hold a NUL, and no content type or trace has one that is any good.

@@ -57,7 +57,8 @@ pub(super) fn build(settings: &HttpSettings) -> Result<Client, SettingsError> {
         Proxy::None => builder.no_proxy(),
         Proxy::At(url) => {
             let proxy = reqwest::Proxy::all(url).map_err(|error| {
-                SettingsError(format!("proxy = {url:?}: {}; write \"http://HOST:PORT\"", root_cause(&error)))
+                let problem = format!("{}; write \"http://HOST:PORT\"", root_cause(&error));
+                SettingsError::text("proxy", url, problem)
             })?;
             builder.no_proxy().proxy(proxy)
         }

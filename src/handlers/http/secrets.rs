@@ -12,7 +12,7 @@ use crate::handlers::SettingsError;
 /// The permissions of users other than the owner and the group.
 const OTHERS: u32 = 0o007;
 
-/// A longer file has something else than secrets.
+/// The largest file, in bytes. Secrets are shorter; a longer file is the wrong file.
 const LONGEST: u64 = 64 * 1024;
 
 /// The most keys of a file.
@@ -108,7 +108,7 @@ pub(super) fn unreadable(key: &str, path: &Path, error: &std::io::Error) -> Sett
 }
 
 pub(super) fn wrong(key: &str, path: &Path, problem: impl fmt::Display, fix: &str) -> SettingsError {
-    SettingsError(format!("{key} = \"{}\": {problem}; {fix}", path.display()))
+    SettingsError::text(key, path, format_args!("{problem}; {fix}"))
 }
 
 impl fmt::Debug for Keys {

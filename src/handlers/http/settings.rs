@@ -2,7 +2,7 @@
 
 use std::{
     net::IpAddr,
-    path::{Path, PathBuf},
+    path::PathBuf,
     time::Duration,
 };
 
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::addresses::is_private;
 use crate::{
     config::{duration, size},
-    handlers::{Settings, SettingsError},
+    handlers::{Settings, SettingsError, check_lists},
 };
 
 const FIX_URL: &str = "write url = \"https://HOST/PATH\" in handler-config";
@@ -111,15 +111,8 @@ impl HttpSettings {
         })?;
         read.check_url()?;
         read.check_times_and_bounds()?;
-        check_statuses("dead-status", &read.dead_status)?;
-        check_statuses("release-status", &read.release_status)?;
-        if let Some(status) = read.dead_status.iter().find(|status| read.release_status.contains(status)) {
-            return Err(wrong(
-                "release-status",
-                status,
-                "it is in dead-status, too; remove it from one of them",
-            ));
-        }
+        let lists = [("dead-status", &*read.dead_status), ("release-status", &*read.release_status)];
+        check_lists(lists, 300..=599, "write statuses from 300 to 599; 200 to 299 always mean done")?;
         read.check_tls()?;
         read.check_proxy()?;
         Ok(read)
@@ -127,7 +120,7 @@ impl HttpSettings {
 
     /// The URL; it was parsed before.
     pub(super) fn url(&self) -> Result<Url, SettingsError> {
-        self.url.parse().map_err(|error| quoted("url", &self.url, format_args!("{error}; {FIX_URL}")))
+        self.url.parse().map_err(|error| SettingsError::text("url", &self.url, format_args!("{error}; {FIX_URL}")))
     }
 
     /// The host and the port, as messages name the target.
@@ -154,7 +147,7 @@ impl HttpSettings {
     fn check_url(&self) -> Result<(), SettingsError> {
         let url = self.url()?;
         if !["http", "https"].contains(&url.scheme()) {
-            return Err(quoted("url", &self.url, format_args!("its scheme is not http or https; {FIX_URL}")));
+            return Err(SettingsError::text("url", &self.url, format_args!("its scheme is not http or https; {FIX_URL}")));
         }
         if !url.username().is_empty() || url.password().is_some() {
             // Not the URL itself, which has a secret.
@@ -167,7 +160,7 @@ impl HttpSettings {
         if self.forbid_private_addresses && literal(&url).is_some_and(is_private) {
             let problem = "it is a private address, which forbid-private-addresses forbids; remove that setting, or \
                            name a public target";
-            return Err(quoted("url", &self.url, problem));
+            return Err(SettingsError::text("url", &self.url, problem));
         }
         Ok(())
     }
@@ -175,7 +168,7 @@ impl HttpSettings {
     fn check_times_and_bounds(&self) -> Result<(), SettingsError> {
         for (key, value) in [("timeout", self.timeout), ("connect-timeout", self.connect_timeout)] {
             if value.is_zero() || value > LONGEST_TIMEOUT {
-                return Err(quoted(key, &duration::format(value), "write 1ms to 1h"));
+                return Err(SettingsError::text(key, &duration::format(value), "write 1ms to 1h"));
             }
         }
         if self.connect_timeout >= self.timeout {
@@ -183,12 +176,12 @@ impl HttpSettings {
                 "it is not shorter than timeout ({}), which it is a part of; shorten it",
                 duration::format(self.timeout)
             );
-            return Err(quoted("connect-timeout", &duration::format(self.connect_timeout), problem));
+            return Err(SettingsError::text("connect-timeout", &duration::format(self.connect_timeout), problem));
         }
         let [least, most] = RESPONSE;
         if !(least..=most).contains(&self.max_response) {
             let problem = format!("write {} to {}", size::format(least), size::format(most));
-            return Err(quoted("max-response", &size::format(self.max_response), problem));
+            return Err(SettingsError::text("max-response", &size::format(self.max_response), problem));
         }
         Ok(())
     }
@@ -202,14 +195,14 @@ impl HttpSettings {
         if let Some((key, Some(path))) = files.iter().find(|(_, file)| file.is_some())
             && !self.may_need_tls()
         {
-            return Err(at(key, path, "the url is http, without TLS; remove it, or use https"));
+            return Err(SettingsError::text(key, path, "the url is http, without TLS; remove it, or use https"));
         }
         match (&self.client_certificate, &self.client_key) {
             (Some(path), None) => {
-                Err(at("client-certificate", path, "it needs its key; set client-key, too"))
+                Err(SettingsError::text("client-certificate", path, "it needs its key; set client-key, too"))
             }
             (None, Some(path)) => {
-                Err(at("client-key", path, "it needs its certificate; set client-certificate, too"))
+                Err(SettingsError::text("client-key", path, "it needs its certificate; set client-certificate, too"))
             }
             _ => Ok(()),
         }
@@ -226,12 +219,12 @@ impl HttpSettings {
         let is_url = |url: Url| ["http", "https"].contains(&url.scheme());
         if proxy != ENVIRONMENT && !proxy.parse().is_ok_and(is_url) {
             let fix = "it is not a URL of http or https; write \"http://HOST:PORT\", or \"environment\"";
-            return Err(quoted("proxy", proxy, fix));
+            return Err(SettingsError::text("proxy", proxy, fix));
         }
         if self.forbid_private_addresses {
             let problem = "the proxy finds the target's address, so forbid-private-addresses cannot be kept; remove one \
                            of them, and let the proxy refuse private addresses";
-            return Err(quoted("proxy", proxy, problem));
+            return Err(SettingsError::text("proxy", proxy, problem));
         }
         Ok(())
     }
@@ -256,27 +249,6 @@ impl HttpSettings {
 /// The address in a URL that has no name.
 fn literal(url: &Url) -> Option<IpAddr> {
     url.host_str()?.trim_matches(['[', ']']).parse().ok()
-}
-
-fn check_statuses(key: &str, statuses: &[u16]) -> Result<(), SettingsError> {
-    match statuses.iter().find(|status| !(300..=599).contains(*status)) {
-        None => Ok(()),
-        Some(status) => {
-            Err(wrong(key, status, "write statuses from 300 to 599; 200 to 299 always mean done"))
-        }
-    }
-}
-
-fn wrong(key: &str, value: impl std::fmt::Display, problem: impl std::fmt::Display) -> SettingsError {
-    SettingsError(format!("{key} = {value}: {problem}"))
-}
-
-fn quoted(key: &str, value: &str, problem: impl std::fmt::Display) -> SettingsError {
-    wrong(key, format_args!("{value:?}"), problem)
-}
-
-fn at(key: &str, path: &Path, problem: &str) -> SettingsError {
-    quoted(key, &path.display().to_string(), problem)
 }
 
 #[cfg(test)]

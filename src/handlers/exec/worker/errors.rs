@@ -58,6 +58,13 @@ impl Errors {
         }
     }
 
+    /// Logs all lines up to the last one.
+    pub(super) async fn drain(&mut self) {
+        while self.is_open() {
+            self.next().await;
+        }
+    }
+
     /// Whether there may be more.
     pub(super) fn is_open(&self) -> bool {
         self.lines.is_some()

@@ -361,12 +361,7 @@ impl Process {
     /// Waits a moment for the status of a process that seems to have ended, and logs the rest of its error output.
     async fn last_words(&mut self) -> String {
         let Self { child, errors, .. } = self;
-        let rest = async {
-            while errors.is_open() {
-                errors.next().await;
-            }
-        };
-        let _ = timeout(LAST_WORDS, async { tokio::join!(rest, child.wait()) }).await;
+        let _ = timeout(LAST_WORDS, async { tokio::join!(errors.drain(), child.wait()) }).await;
         match child.try_wait() {
             Ok(Some(status)) => status.to_string(),
             _ => "it closed its standard output".to_owned(),
@@ -379,12 +374,7 @@ impl Process {
         drop(input);
         let rest = async {
             let output = async { while output.next().await.is_some() {} };
-            let errors = async {
-                while errors.is_open() {
-                    errors.next().await;
-                }
-            };
-            tokio::join!(output, errors);
+            tokio::join!(output, errors.drain());
             std::future::pending::<()>().await;
         };
         let pid = child.id();
