@@ -31,8 +31,8 @@ use super::{Context, Handler, Outcome, Settings, SettingsError};
 
 pub(crate) use worker::Processes;
 
-/// How long the error output of a command that has ended is waited for.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long the handler waits for the status and the error output of a command that seems to have ended.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long a cancelled command has between TERM and KILL: shorter than the call that cancels it waits.
 const TERM_DELAY: Duration = Duration::from_millis(500);
@@ -96,7 +96,7 @@ impl Exec {
         group.ended();
         let said = match status.success() {
             true => String::new(),
-            false => timeout(LAST_WORDS, said).await.ok().and_then(Result::ok).unwrap_or_default(),
+            false => timeout(EXIT_TIMEOUT, said).await.ok().and_then(Result::ok).unwrap_or_default(),
         };
         Ok(self.settings.outcome(status, &said))
     }

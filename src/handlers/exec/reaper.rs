@@ -44,7 +44,7 @@ const ARGUMENT: &str = "reap-commands-of";
 const NAME: &str = "reaper";
 
 /// How long a daemon that ends waits for its reaper to end.
-const ABORT_DELAY: Duration = Duration::from_secs(1);
+const REAPER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A reaper that ended while its daemon runs is replaced, but not more often than this.
 const REPLACED_AFTER: Duration = Duration::from_secs(10);
@@ -121,7 +121,7 @@ pub(crate) fn finish() {
     let child = reaper.process.lock().expect("nothing panics while it holds the lock").child.take();
     let Some(mut child) = child else { return };
     drop(child.stdin.take());
-    let last = Instant::now() + ABORT_DELAY;
+    let last = Instant::now() + REAPER_TIMEOUT;
     // One that lives on has commands to kill, or a command that is about to start.
     while matches!(child.try_wait(), Ok(None)) && Instant::now() < last {
         thread::sleep(Duration::from_millis(2));

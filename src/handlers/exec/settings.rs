@@ -102,8 +102,7 @@ impl ExecSettings {
 
     fn check_worker(&self) -> Result<(), SettingsError> {
         if self.max_memory == Some(0) {
-            let problem =
-                "every process uses more memory than that; write a size such as \"512MiB\", or leave the key out";
+            let problem = "every process uses more memory than that; write a size such as \"512MiB\", or leave the key out";
             return Err(SettingsError::text("max-memory", "0B", problem));
         }
         let times = [

@@ -21,7 +21,7 @@ const QUOTED: usize = 100;
 
 /// A line of a process.
 #[derive(Debug)]
-pub(super) enum Said {
+pub(super) enum WorkerMessage {
     /// It can take items, and speaks this version.
     Ready(u64),
     /// It still works on this item.
@@ -43,17 +43,17 @@ struct Heartbeat {
 }
 
 /// Reads a line of a process; an error is a fragment for people.
-pub(super) fn parse(line: &[u8]) -> Result<Said, String> {
-    let read = || -> serde_json::Result<Said> {
+pub(super) fn parse(line: &[u8]) -> Result<WorkerMessage, String> {
+    let read = || -> serde_json::Result<WorkerMessage> {
         let object: Map<String, Value> = serde_json::from_slice(line)?;
         let (is_ready, is_heartbeat) = (object.contains_key("kvqueue"), object.contains_key("heartbeat"));
         let value = Value::Object(object);
         Ok(if is_ready {
-            Said::Ready(Ready::deserialize(value)?.kvqueue)
+            WorkerMessage::Ready(Ready::deserialize(value)?.kvqueue)
         } else if is_heartbeat {
-            Said::Heartbeat(Heartbeat::deserialize(value)?.heartbeat)
+            WorkerMessage::Heartbeat(Heartbeat::deserialize(value)?.heartbeat)
         } else {
-            Said::Outcome(OutcomeLine::deserialize(value)?)
+            WorkerMessage::Outcome(OutcomeLine::deserialize(value)?)
         })
     };
     read().map_err(|error| format!("{}: {error}", quoted(line)))
@@ -179,7 +179,7 @@ mod tests {
                 2 => json!({ "id": id, "outcome": "release" }),
                 _ => json!({ "id": id, "outcome": "dead", "reason": reason }),
             };
-            let Ok(Said::Outcome(read)) = parse(written.to_string().as_bytes()) else {
+            let Ok(WorkerMessage::Outcome(read)) = parse(written.to_string().as_bytes()) else {
                 panic!("{written} is an outcome")
             };
             prop_assert_eq!(&read.id, &id);

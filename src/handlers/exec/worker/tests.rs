@@ -251,7 +251,7 @@ fn a_program_that_does_not_get_ready_is_unavailable() {
     let problem = "sh is not a worker: it wrote a line that is not of the protocol: \"welcome\": expected value at line 1 column 1";
     assert_eq!(chats, Outcome::unavailable(problem));
     let newer = outcome("echo '{\"kvqueue\": 2}'; read -r line", "");
-    let problem = "sh is not a worker: it speaks version 2 of the protocol, kvqueue speaks version 1";
+    let problem = "sh is not a worker: it speaks version 2 of the protocol, kvqueue speaks version 1; write {\"kvqueue\": 1}";
     assert_eq!(newer, Outcome::unavailable(problem));
     let silent = outcome("read -r line; read -r line", "start-timeout = '200ms'");
     let problem = "sh was not ready within 200 ms (start-timeout): with mode = \"worker\" it has to write the line {\"kvqueue\": 1}";
