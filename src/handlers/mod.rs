@@ -46,6 +46,6 @@ pub(crate) use outcome_line::whole;
 pub(crate) use pull::PULL;
 pub(crate) use registry::AnyHandler;
 pub use registry::Registry;
-pub use settings::{Settings, SettingsError};
 pub(crate) use settings::check_lists;
+pub use settings::{Settings, SettingsError};
 pub use stdout::Stdout;

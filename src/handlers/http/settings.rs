@@ -1,10 +1,6 @@
 //! The settings of a webhook.
 
-use std::{
-    net::IpAddr,
-    path::PathBuf,
-    time::Duration,
-};
+use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
@@ -120,7 +116,9 @@ impl HttpSettings {
 
     /// The URL; it was parsed before.
     pub(super) fn url(&self) -> Result<Url, SettingsError> {
-        self.url.parse().map_err(|error| SettingsError::text("url", &self.url, format_args!("{error}; {FIX_URL}")))
+        self.url
+            .parse()
+            .map_err(|error| SettingsError::text("url", &self.url, format_args!("{error}; {FIX_URL}")))
     }
 
     /// The host and the port, as messages name the target.
@@ -147,7 +145,11 @@ impl HttpSettings {
     fn check_url(&self) -> Result<(), SettingsError> {
         let url = self.url()?;
         if !["http", "https"].contains(&url.scheme()) {
-            return Err(SettingsError::text("url", &self.url, format_args!("its scheme is not http or https; {FIX_URL}")));
+            return Err(SettingsError::text(
+                "url",
+                &self.url,
+                format_args!("its scheme is not http or https; {FIX_URL}"),
+            ));
         }
         if !url.username().is_empty() || url.password().is_some() {
             // Not the URL itself, which has a secret.
@@ -176,7 +178,11 @@ impl HttpSettings {
                 "it is not shorter than timeout ({}), which it is a part of; shorten it",
                 duration::format(self.timeout)
             );
-            return Err(SettingsError::text("connect-timeout", &duration::format(self.connect_timeout), problem));
+            return Err(SettingsError::text(
+                "connect-timeout",
+                &duration::format(self.connect_timeout),
+                problem,
+            ));
         }
         let [least, most] = RESPONSE;
         if !(least..=most).contains(&self.max_response) {
@@ -195,15 +201,21 @@ impl HttpSettings {
         if let Some((key, Some(path))) = files.iter().find(|(_, file)| file.is_some())
             && !self.may_need_tls()
         {
-            return Err(SettingsError::text(key, path, "the url is http, without TLS; remove it, or use https"));
+            return Err(SettingsError::text(
+                key,
+                path,
+                "the url is http, without TLS; remove it, or use https",
+            ));
         }
         match (&self.client_certificate, &self.client_key) {
             (Some(path), None) => {
                 Err(SettingsError::text("client-certificate", path, "it needs its key; set client-key, too"))
             }
-            (None, Some(path)) => {
-                Err(SettingsError::text("client-key", path, "it needs its certificate; set client-certificate, too"))
-            }
+            (None, Some(path)) => Err(SettingsError::text(
+                "client-key",
+                path,
+                "it needs its certificate; set client-certificate, too",
+            )),
             _ => Ok(()),
         }
     }
@@ -212,7 +224,8 @@ impl HttpSettings {
         let Some(proxy) = &self.proxy else { return Ok(()) };
         if proxy.contains('@') {
             // Not the URL itself, which has a secret.
-            let problem = "it contains a user name or a password, and `kvqueue config show` prints this setting";
+            let problem =
+                "it contains a user name or a password, and `kvqueue config show` prints this setting";
             let fix = "write \"environment\", and put them into HTTPS_PROXY or HTTP_PROXY of the daemon's environment";
             return Err(SettingsError(format!("proxy: {problem}; {fix}")));
         }

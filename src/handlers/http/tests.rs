@@ -397,7 +397,9 @@ async fn a_batch_is_one_request_and_its_answer_has_the_outcomes() {
             Outcome::Release
         ]
     );
-    for (outcome, part) in outcomes[4..].iter().zip(["`finished`", "cannot be read", "after_ms is at most", "has no outcome"]) {
+    for (outcome, part) in
+        outcomes[4..].iter().zip(["`finished`", "cannot be read", "after_ms is at most", "has no outcome"])
+    {
         let reason = retried(outcome.clone());
         assert!(reason.contains(part), "{reason}");
     }

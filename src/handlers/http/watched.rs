@@ -80,8 +80,7 @@ impl<T> Inner<T> {
     /// Whether the caller has to look at the files.
     fn is_due(&self) -> bool {
         let mut state = self.lock();
-        let is_due =
-            !self.files.is_empty() && !state.is_looking && state.looked.elapsed() >= self.pause;
+        let is_due = !self.files.is_empty() && !state.is_looking && state.looked.elapsed() >= self.pause;
         state.is_looking |= is_due;
         is_due
     }
