@@ -44,8 +44,8 @@ impl Health {
         *self.lock() = State::default();
     }
 
-    /// The target got this item, or a batch that begins with it, and did not handle it. In an outage, the time for which the item should wait:
-    /// a quarter of what the outage has lasted, so that others are tried before it is due.
+    /// Notes that the target got this item, or a batch that begins with it, and did not handle it. In an outage, returns the time for
+    /// which the item should wait: a quarter of what the outage has lasted, so that the next trials use other items.
     pub(super) fn fails(&self, item: &ItemId, now: Instant) -> Option<Duration> {
         let mut state = self.lock();
         if state.since.is_none() && self.after > 0 {

@@ -29,7 +29,7 @@ use reqwest::{
 };
 
 use self::{
-    answer::Verdict,
+    answer::Failure,
     client::{Reading, Reply, exchange},
     health::Health,
     message::Message,
@@ -133,12 +133,12 @@ impl Webhook {
             Reply::Cancelled => return Outcome::retry("the connection was closed: the item was cancelled"),
             Reply::Answer(answer) => answer,
         };
-        match answer.verdict(&self.settings) {
-            Verdict::Works(outcome) => {
+        match answer.outcome(&self.settings) {
+            Ok(outcome) => {
                 self.health.works();
                 outcome
             }
-            Verdict::Fails(reason, pause) => self.failed(item, reason, pause),
+            Err(Failure { reason, pause }) => self.failed(item, reason, pause),
         }
     }
 
