@@ -30,8 +30,8 @@ use crate::{
 /// [`testing`](crate::testing) calls a handler in a unit test.
 #[async_trait]
 pub trait Handler: Send + Sync + 'static {
-    /// Why the handler is likely not to work, found without calling it: `config check`, `doctor` and the daemon's start tell people.
-    /// `None`, the default, says nothing.
+    /// Why the handler is likely not to work, found without calling it: `config check`, `doctor` and the daemon's start show it.
+    /// Return `None` (the default) if there is nothing to warn of.
     fn warning(&self) -> Option<String> {
         None
     }
@@ -46,7 +46,7 @@ pub trait Handler: Send + Sync + 'static {
     async fn handle(&self, item: &Item, context: &Context) -> Outcome;
 }
 
-/// Something that handles the items of one take together. For the rest, see [`Handler`].
+/// Something that handles the items of one fetch together. For the rest, see [`Handler`].
 #[async_trait]
 pub trait BatchHandler: Send + Sync + 'static {
     /// As [`Handler::warning`].
@@ -102,8 +102,8 @@ impl<H: BatchHandler + ?Sized> BatchHandler for Arc<H> {
 pub enum Outcome {
     /// The item is finished.
     Done,
-    /// Not handled: again after a while that grows with its attempts (`queues.NAME.retry`); after the last one it is a dead letter. The
-    /// reason is for people: a fragment for the log and the dead letter.
+    /// Not handled: again after a while that grows with its attempts (`queues.NAME.retry`). After the last attempt it is a dead
+    /// letter. The reason is for people: a fragment for the log and the dead letter.
     Retry(String),
     /// Not handled: again after this time. It counts as an attempt all the same.
     RetryAfter(Duration, String),
@@ -111,17 +111,17 @@ pub enum Outcome {
     Dead(String),
     /// Not handled, and not for a reason of its own: it goes back to its place in the queue, and no attempt is spent.
     Release,
-    /// Not handled, because the handler cannot work now, with this item or any other: its program is missing, the machine has no
-    /// memory, the service behind it is down. The reason is for people: a fragment for the log, `/readyz` and the page.
+    /// Not handled, because the handler cannot work now, with this item or any other: its program is missing, the machine has
+    /// no memory, the service behind it is down. The reason is for people: a fragment for the log, `/readyz` and the page.
     ///
-    /// The item goes back to its place in the queue, and no attempt is spent, however often this happens. The queue slows down in this daemon: all that
-    /// its consumers have not begun goes back too, and one of them tries one item at a time, after 100 ms, 200 ms and so on, at most
-    /// 10 s. Any other outcome ends that, and [`Context::works`] does so before there is an outcome. With at-most-once delivery the item has left the queue: its
-    /// consumer keeps it and tries it again.
+    /// The item goes back to its place in the queue, and no attempt is spent, however often this happens. This daemon's
+    /// consumers of the queue release all items that they have not begun. Then one consumer tries one item at a time, after
+    /// 100 ms, 200 ms and so on, at most 10 s. Any other outcome ends that; [`Context::works`] ends it before there is an
+    /// outcome. With at-most-once delivery the item has left the queue, so its consumer keeps it and tries it again.
     Unavailable(String),
-    /// As [`Unavailable`](Self::Unavailable), if the item itself may be the reason, as when a service behind the handler has failed for many items
-    /// in a row. The item is scheduled for after this time, and no attempt is spent, so that the next try has another item. With at-most-once
-    /// delivery it stays with its consumer.
+    /// As [`Unavailable`](Self::Unavailable), if the item itself may be the reason, as when a service behind the handler has
+    /// failed for many items in a row. The item is scheduled for after this time, and no attempt is spent. So the next try has
+    /// another item. With at-most-once delivery the item stays with its consumer.
     UnavailableAfter(Duration, String),
 }
 
@@ -147,7 +147,7 @@ impl Outcome {
 pub struct Context {
     /// The queue's name as configured.
     pub queue: Arc<str>,
-    /// The consumer that took the items; unique within the process.
+    /// The consumer that fetched the items; unique within the process.
     pub consumer: u64,
     /// When the time of this call is up (`handler-timeout`); `None`: never.
     pub deadline: Option<Instant>,
@@ -166,7 +166,7 @@ impl Context {
     /// With exactly-once delivery: the transaction that also finishes the item, so that what the handler writes into it happens
     /// exactly if, and when, the item is done. `None` with any other delivery.
     ///
-    /// It is the daemon's to commit. A batch's transaction settles all of its items; it is committed if at least one of them is done.
+    /// The daemon commits it. A batch's transaction acknowledges all of its items; the daemon commits it if at least one of them is done.
     /// It has FoundationDB's limits: 5 seconds from its first read, 10 MB. So do what takes long before the first read.
     pub fn transaction(&self) -> Option<&Transaction> {
         self.transaction.as_deref()
@@ -188,8 +188,8 @@ impl Context {
         LeasedItem { item: item.clone(), enqueued_at, trace_parent: trace_parent(item) }
     }
 
-    /// Tells the daemon that the handler can work, while it still does: after [`Outcome::Unavailable`] the other consumers go on at once. A
-    /// handler whose calls take long should call it as soon as it knows. It costs nothing otherwise.
+    /// Tells the daemon that the handler can work, before there is an outcome. After [`Outcome::Unavailable`] the other consumers then
+    /// go on at once. A handler whose calls take long should call it as soon as it knows. It costs nothing otherwise.
     pub fn works(&self) {
         if let Some(runtime) = &self.runtime {
             runtime.breaker.works(self.consumer);
@@ -203,7 +203,7 @@ impl Context {
     }
 }
 
-/// The way a wish to stop, a handler's or a consumer's, reaches the daemon. The first reason stands.
+/// A request to stop the daemon, from a handler or a consumer. The first reason stands.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StopRequest {
     reason: Arc<std::sync::OnceLock<String>>,

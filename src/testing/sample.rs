@@ -61,7 +61,7 @@ impl Sample {
         self
     }
 
-    /// The item, as a take would return it.
+    /// The item, as a fetch would return it.
     pub fn build(self) -> Item {
         self.build_at(0)
     }
