@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 
 use foundationdb::Transaction;
 use foundationdb::options::TransactionOption;
+use futures::future::try_join_all;
 
 use super::Session;
 use crate::error::QueueError;
@@ -16,7 +17,8 @@ use crate::ops::version::now;
 use crate::ops::{lease, scan};
 use crate::suspects::{Suspicion, Ward};
 
-/// How many leases of unknown outcome are remembered. Each attempt looks for those before it.
+/// How many leases of unknown outcome are remembered. Each attempt looks for the earlier ones, all at once. It has to look for
+/// every one: an attempt that was not found may still commit, and then the attempt that looked fails.
 const MAX_UNSURE: usize = 256;
 
 /// A lease of a fetch that may have committed.
@@ -130,19 +132,18 @@ impl Session {
     /// A lease of an earlier fetch of unknown outcome, if that has committed and the lease is not lost. The other leases of that fetch
     /// are found later.
     pub(super) async fn find_unsure(&mut self, tr: &Transaction) -> Result<Option<Lease>, QueueError> {
-        for at in 0..self.unsure.len() {
-            let id = self.unsure[at].id;
-            let header = lease::header(self.queue.space(), tr, id).await?;
-            // A lease that another session wrote for this one is not taken up yet.
-            if let Some(header) = header.filter(|header| !header.served) {
-                let Some(Unsure { id, items, held, attempt }) = self.unsure.remove(at) else { continue };
-                self.unsure.retain(|unsure| unsure.attempt == attempt);
-                self.asked.clear();
-                let ward = self.enter(&items);
-                let lease = Lease::new(self.queue.space().clone(), id, &header, items, held, ward);
-                return Ok(Some(lease.with_history(self.history.as_ref())));
-            }
-        }
-        Ok(None)
+        let space = self.queue.space().clone();
+        let headers =
+            try_join_all(self.unsure.iter().map(|unsure| lease::header(&space, tr, unsure.id))).await?;
+        // A lease that another session wrote for this one is not taken up yet.
+        let mut found =
+            (0..).zip(headers).filter_map(|(at, header)| Some((at, header.filter(|it| !it.served)?)));
+        let Some((at, header)) = found.next() else { return Ok(None) };
+        let Some(Unsure { id, items, held, attempt }) = self.unsure.remove(at) else { return Ok(None) };
+        self.unsure.retain(|unsure| unsure.attempt == attempt);
+        self.asked.clear();
+        let ward = self.enter(&items);
+        let lease = Lease::new(space, id, &header, items, held, ward);
+        Ok(Some(lease.with_history(self.history.as_ref())))
     }
 }
