@@ -3,6 +3,7 @@
 use foundationdb::Transaction;
 use futures::future::try_join;
 
+use super::fetch::Goal;
 use super::request::{RequestStep, Turn};
 use super::{FetchOptions, Session};
 use crate::approach::{Extent, Place};
@@ -28,18 +29,18 @@ pub(super) enum Chosen {
 }
 
 impl Session {
-    /// Chooses by the approach of the take, and removes what was chosen. `length` is what a lease is asked for; 0: none.
+    /// Chooses by the approach of the take, and removes what was chosen.
     pub(super) async fn choose(
         &mut self,
         tr: &Transaction,
         take: &mut FetchOptions<'_>,
-        length: u64,
+        goal: Goal<'_>,
     ) -> Result<Chosen, QueueError> {
         self.ward = None;
         take.approach.suit(self.queue.space().kind);
-        match self.turn(tr, take, length).await? {
-            Turn::Free if take.approach.is_staged() => self.choose_or_ask(tr, take, length).await,
-            Turn::Free => self.choose_at_place(tr, take, length > 0).await,
+        match self.turn(tr, take, goal.length()).await? {
+            Turn::Free if take.approach.is_staged() => self.choose_or_ask(tr, take, goal).await,
+            Turn::Free => self.choose_at_place(tr, take, goal).await,
             Turn::Own(rows, seen) => Ok(Chosen::Rows(rows, seen)),
             Turn::Served(id, header) => {
                 let held = lease::body(self.queue.space(), tr, id, &header, false).await?;
@@ -54,14 +55,14 @@ impl Session {
         &mut self,
         tr: &Transaction,
         take: &mut FetchOptions<'_>,
-        on_lease: bool,
+        goal: Goal<'_>,
     ) -> Result<Chosen, QueueError> {
         // Ends soon: where nothing was, the next place is nearer to the front, and at the latest where there is known to be something.
         loop {
             let place = take.approach.place(take.k.get(), &mut self.rng);
-            let found = self.find(tr, take, &place, on_lease).await?;
+            let found = self.find(tr, take, &place, goal.is_lease()).await?;
             if place.is_front() || !found.0.is_empty() {
-                match self.claim(tr, take, found, place.is_front(), on_lease)? {
+                match self.claim(tr, take, found, place.is_front(), goal)? {
                     Some(chosen) => return Ok(chosen),
                     None => continue,
                 }
@@ -105,9 +106,9 @@ impl Session {
         take: &FetchOptions<'_>,
         (rows, mut seen): (Vec<Row>, Extent),
         at_front: bool,
-        on_lease: bool,
+        goal: Goal<'_>,
     ) -> Result<Option<Chosen>, QueueError> {
-        let (space, k) = (self.queue.space().clone(), take.k);
+        let (space, k, on_lease) = (self.queue.space().clone(), take.k, goal.is_lease());
         if seen == Extent::Unknown {
             seen = match is_full(&space, &rows, k) {
                 true => Extent::Long,
@@ -117,7 +118,7 @@ impl Session {
         }
         let (mut picked, suspicion) = pick(&space, &rows, k, |_| true, || self.allows(on_lease))?;
         if suspicion > Suspicion::None
-            && let Some(first) = take.first
+            && let Some(first) = goal.first()
         {
             // The number of suspects in a group depends on what one worker asks for, not on all shares together.
             (picked, _) = pick(&space, &rows, first, |_| true, || self.allows(on_lease))?;
@@ -171,9 +172,9 @@ impl Session {
         &mut self,
         tr: &Transaction,
         take: &mut FetchOptions<'_>,
-        length: u64,
+        goal: Goal<'_>,
     ) -> Result<Chosen, QueueError> {
-        let (space, on_lease) = (self.queue.space().clone(), length > 0);
+        let (space, on_lease) = (self.queue.space().clone(), goal.is_lease());
         loop {
             let asks = match take.approach.asks() {
                 true => true,
@@ -186,10 +187,10 @@ impl Session {
             let allows = self.allows(on_lease);
             let (_, suspicion) = pick(&space, &found.0, take.k, |_| true, || allows)?;
             if asks && allows > Suspicion::None && suspicion < Suspicion::Often {
-                self.ask(tr, take, length).await?;
+                self.ask(tr, take, goal.length()).await?;
                 return Ok(Chosen::Steps(RequestStep::Asks));
             }
-            if let Some(chosen) = self.claim(tr, take, found, true, on_lease)? {
+            if let Some(chosen) = self.claim(tr, take, found, true, goal)? {
                 return Ok(chosen);
             }
         }

@@ -32,14 +32,12 @@ pub struct FetchOptions<'a> {
     pub approach: &'a mut Approach,
     /// Whether to watch an empty queue. The default is not to.
     pub watch: bool,
-    /// Of several that it fetches for: how many items the first asks for, who alone gets suspects.
-    pub(super) first: Option<NonZeroUsize>,
 }
 
 impl<'a> FetchOptions<'a> {
     /// Up to `k` items, for this time, without a watch.
     pub fn new(k: NonZeroUsize, lease: Duration, approach: &'a mut Approach) -> FetchOptions<'a> {
-        FetchOptions { k, lease, approach, watch: false, first: None }
+        FetchOptions { k, lease, approach, watch: false }
     }
 
     /// The same with a watch of an empty queue, or without one.
@@ -150,9 +148,12 @@ impl Session {
         Ok(Fetched { lease, watch, recovered, version, attempts })
     }
 
-    /// As [`Session::fetch`], for several workers in one transaction: each share gets a lease of its own, the first share the first
-    /// items. It begins at the front. Items that may have killed a worker go to the first share alone. The workers are other processes, so
-    /// these leases keep nobody from fetching more such items ([`Lease::is_in_quarantine`]).
+    /// Fetches for several workers in one transaction. A share is what one worker asks for, and gets a lease of its own: the first
+    /// share has the first items of the queue, and so on.
+    ///
+    /// The fetch begins at the front. Items that may have killed a worker go to the first share alone. The workers are other processes,
+    /// so these leases do not prevent this process from fetching more such items ([`Lease::is_in_quarantine`]). For the rest, see
+    /// [`Session::fetch`].
     pub async fn fetch_for(
         &mut self,
         db: &Database,
@@ -172,8 +173,7 @@ impl Session {
         };
         let lengths: Vec<_> = shares.iter().map(|share| (share.k, versions(share.lease).max(1))).collect();
         let mut approach = Approach::Front;
-        let options = FetchOptions::new(k, Duration::ZERO, &mut approach).with_watch(watch);
-        let mut options = FetchOptions { first: Some(shares[0].k), ..options };
+        let mut options = FetchOptions::new(k, Duration::ZERO, &mut approach).with_watch(watch);
         let Done { value, attempts } = self.run_fetch(db, &mut options, Goal::Lease(&lengths)).await?;
         let (mut leases, watch, recovered, version) = match value {
             End::Empty(watch) => (Vec::new(), watch, false, None),
@@ -231,11 +231,33 @@ impl Session {
 
 /// Where a fetch puts the items.
 #[derive(Debug, Clone, Copy)]
-enum Goal<'s> {
+pub(super) enum Goal<'s> {
     /// They leave the queue.
     Remove,
-    /// They move to leases: of each the most items, and the length in versions.
+    /// They move to leases: of each share the most items, and the length in versions.
     Lease(&'s [(NonZeroUsize, u64)]),
+}
+
+impl Goal<'_> {
+    /// The first share. Only that share gets suspects.
+    pub(super) fn first(self) -> Option<NonZeroUsize> {
+        match self {
+            Goal::Remove => None,
+            Goal::Lease(shares) => shares.first().map(|(k, _)| *k),
+        }
+    }
+
+    /// The length of the first share's lease, in versions; 0 if the items leave the queue.
+    pub(super) fn length(self) -> u64 {
+        match self {
+            Goal::Remove => 0,
+            Goal::Lease(shares) => shares.first().map_or(0, |(_, length)| *length),
+        }
+    }
+
+    pub(super) fn is_lease(self) -> bool {
+        matches!(self, Goal::Lease(_))
+    }
 }
 
 /// Where the items of a fetch come from.
@@ -354,22 +376,20 @@ impl Fetch<'_, '_, '_> {
     async fn plan(&mut self, tr: &Transaction) -> Result<Step<End>, QueueError> {
         let Fetch { session, options, goal, .. } = self;
         let began = session.history.as_ref().map(VersionHistory::now);
-        let length = match *goal {
+        match *goal {
             Goal::Remove => {
                 session.resolve(tr).await?;
                 if !session.recovered.is_empty() {
                     return Ok(Step::End(End::Recovered));
                 }
-                0
             }
-            Goal::Lease(shares) => {
+            Goal::Lease(_) => {
                 if let Some(lease) = session.find_unsure(tr).await? {
                     return Ok(Step::End(End::Leased(vec![lease], None)));
                 }
-                shares.first().map_or(0, |(_, length)| *length)
             }
-        };
-        self.plan = match (session.choose(tr, options, length).await?, *goal) {
+        }
+        self.plan = match (session.choose(tr, options, *goal).await?, *goal) {
             (Chosen::Waits(key), _) => return Ok(Step::Wait(key)),
             (Chosen::Steps(step), _) => Plan::Request(step),
             // The watch reads `npush`, so in a transaction that writes it would conflict with every push. Only a fetch that
