@@ -256,9 +256,9 @@ impl Lease {
 
     /// Whether it was this holder who cleared the lease that is gone at this version.
     ///
-    /// Before its deadline nobody else does but a migration and a deletion of the queue, nor before the holder's own clock has measured the lease's
-    /// length. So then it was us, if all that was left may have been acknowledged. A version before the lease's last change is of another life of the
-    /// database, in which neither says anything.
+    /// Until the deadline (by version, or by this holder's clock) nobody else clears the lease but a migration or the deletion of
+    /// the queue. So this holder cleared it, if it may have acknowledged all items that were left. If the current version is
+    /// before the lease's last change, the database was restored, and nothing can be concluded.
     fn was_ours(&self, version: u64) -> bool {
         let is_this_life = version >= self.deadline.saturating_sub(self.length);
         let tried = |index| self.unsure.as_ref().is_some_and(|unsure| unsure.contains(index));
@@ -389,7 +389,8 @@ impl<'a> Change<'a> {
 /// Acknowledges items of several leases as [`Lease::acknowledge`] does, in as few transactions as hold them. The outcomes of each lease are written
 /// in one transaction if they fit. Returns the result of each.
 ///
-/// A lease that is lost does not keep the others. An error of the database is the error of all leases of a transaction.
+/// A lease that is lost does not prevent the others from being acknowledged. An error of the database is the error of all leases of a
+/// transaction.
 pub async fn acknowledge_together(
     db: &Database,
     policy: &RetryPolicy,
