@@ -31,7 +31,8 @@ impl SettingsError {
     }
 }
 
-/// Checks two lists that give numbers a meaning each: all numbers are in the range, which `fix` names, and none is in both lists.
+/// Checks two lists that give numbers a meaning each: all numbers are in the range, which `fix`
+/// names, and none is in both lists.
 pub(crate) fn check_lists<N: PartialOrd + Display>(
     lists: [(&str, &[N]); 2],
     range: RangeInclusive<N>,

@@ -17,7 +17,8 @@ use crate::{
     handlers::{AnyHandler, BatchHandler, Context, Handler, Outcome, StopRequest, call},
 };
 
-/// Where handlers of tests run, as the daemon's do: not on the test's own runtime, which may have one thread only.
+/// Where handlers of tests run, as the daemon's do: not on the test's own runtime, which may have
+/// one thread only.
 static POOL: LazyLock<Runtime> =
     LazyLock::new(|| handler_pool().expect("a machine that runs tests has room for some threads"));
 
@@ -71,21 +72,23 @@ impl Kit {
         self
     }
 
-    /// Gives the handler transactions on this database. They are committed as the daemon does it: if the handler says of an item
-    /// that it is done. A call whose transaction does not commit for a reason that passes is made again.
+    /// Gives the handler transactions on this database. They are committed as the daemon does it:
+    /// if the handler says of an item that it is done. A call whose transaction does not commit for
+    /// a reason that passes is made again.
     pub fn exactly_once(mut self, database: &TestDatabase) -> Self {
         self.database = Some(database.clone());
         self
     }
 
-    /// Lets this number of transactions of each exactly-once call end with a conflict, so that it is made as often again.
+    /// Lets this number of transactions of each exactly-once call end with a conflict, so that it
+    /// is made as often again.
     pub fn conflicts(mut self, conflicts: u32) -> Self {
         self.conflicts = conflicts;
         self
     }
 
-    /// The token above those of the calls: cancelling it is what the daemon does when the shutdown timeout is over. An item that is
-    /// not done then is released.
+    /// The token above those of the calls: cancelling it is what the daemon does when the shutdown
+    /// timeout is over. An item that is not done then is released.
     pub fn cancelled(&self) -> CancellationToken {
         self.cancelled.clone()
     }
@@ -111,7 +114,8 @@ impl Kit {
         outcome.expect("a call gives one outcome per item")
     }
 
-    /// Has items handled: by a batch handler in one call, by a handler of single items one after the other.
+    /// Has items handled: by a batch handler in one call, by a handler of single items one after
+    /// the other.
     pub async fn handle_all<S: Into<Sample>>(&self, items: impl IntoIterator<Item = S>) -> Vec<Outcome> {
         let items =
             (0..=u16::MAX).zip(items).map(|(index, item)| item.into().build_at(index)).collect::<Vec<_>>();
@@ -159,7 +163,8 @@ impl Kit {
 /// FoundationDB's `not_committed`.
 const CONFLICT: i32 = 1020;
 
-/// With exactly-once delivery: calls the handler until the transaction of a call commits, or no item is done.
+/// With exactly-once delivery: calls the handler until the transaction of a call commits, or no
+/// item is done.
 async fn until_committed(kit: &Kit, database: &TestDatabase, items: &Arc<[Item]>) -> Vec<Outcome> {
     let failed = |error: FdbError| vec![Outcome::retry(error); items.len()];
     let mut tr = match database.create_trx() {

@@ -31,7 +31,8 @@ impl Sample {
         self
     }
 
-    /// Its place in the queue, from which its id is made. Without one it is its place in the call, from 0.
+    /// Its place in the queue, from which its id is made. Without one it is its place in the call,
+    /// from 0.
     pub fn place(mut self, place: u16) -> Self {
         self.place = Some(place);
         self

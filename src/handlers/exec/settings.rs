@@ -40,7 +40,8 @@ pub(super) struct ExecSettings {
     /// How items reach it.
     #[serde(default)]
     pub(super) mode: Mode,
-    /// The most bytes of error output that are kept: of a failing command, or of a process and one item.
+    /// The most bytes of error output that are kept: of a failing command, or of a process and one
+    /// item.
     #[serde(default = "default_stderr_limit", with = "size")]
     pub(super) stderr_limit: u64,
     /// Exit codes that say that no retry helps.
@@ -59,7 +60,8 @@ pub(super) struct ExecSettings {
     start_timeout: Option<Duration>,
     #[serde(default, with = "duration::optional", skip_serializing_if = "Option::is_none")]
     idle_timeout: Option<Duration>,
-    /// The longest time without a heartbeat of a process that has an item; none: as long as it likes.
+    /// The longest time without a heartbeat of a process that has an item; none: as long as it
+    /// likes.
     #[serde(default, with = "duration::optional", skip_serializing_if = "Option::is_none")]
     pub(super) heartbeat_timeout: Option<Duration>,
 }

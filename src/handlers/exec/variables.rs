@@ -10,7 +10,8 @@ use crate::telemetry::trace_parent;
 /// Names the item's trace in the way that tracing tools read it from an environment.
 const TRACE_PARENT: &str = "TRACEPARENT";
 
-/// Variables that systemd sets for the daemon alone: systemd would believe a command that used them, or warn.
+/// Variables that systemd sets for the daemon alone: systemd would believe a command that used
+/// them, or warn.
 pub(super) const SYSTEMD: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"];
 
 /// They hold a worker's token, and the daemon's secret for its collector of traces.
@@ -29,8 +30,8 @@ const OF_ITEM: [&str; 6] = [
     TRACE_PARENT,
 ];
 
-/// The variables for an item, each with its value. One without a value is taken out of the environment: what the daemon itself was
-/// started with is about something else.
+/// The variables for an item, each with its value. One without a value is taken out of the
+/// environment: what the daemon itself was started with is about something else.
 pub(super) fn of(
     queue: &str,
     item: &Item,

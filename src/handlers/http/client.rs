@@ -18,14 +18,15 @@ use super::{
 };
 use crate::{causes::root_cause, handlers::SettingsError};
 
-/// Idle connections are closed after this time. It is shorter than the time after which common servers close them
-/// (5 s and more), since a request on a connection that is being closed fails.
+/// Idle connections are closed after this time. It is shorter than the time after which common
+/// servers close them (5 s and more), since a request on a connection that is being closed fails.
 const IDLE: Duration = Duration::from_secs(4);
 
 /// The most idle connections that are kept.
 const MOST_IDLE: usize = 64;
 
-/// How long the rest of an answer that says "done" is read, so that its connection can be used again.
+/// How long the rest of an answer that says "done" is read, so that its connection can be used
+/// again.
 const DRAIN: Duration = Duration::from_secs(1);
 
 /// The end of a call.
@@ -109,7 +110,8 @@ fn identity(certificate: &Path, key: &Path) -> Result<Identity, SettingsError> {
     })
 }
 
-/// Sends a request and reads its answer, until this time at the latest, or until the item is cancelled. Then its connection is closed.
+/// Sends a request and reads its answer, until this time at the latest, or until the item is
+/// cancelled. Then its connection is closed.
 pub(super) async fn exchange(
     request: reqwest::RequestBuilder,
     url: &Url,

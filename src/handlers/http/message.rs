@@ -78,7 +78,8 @@ fn encoded(text: &str) -> String {
     utf8_percent_encode(text, ENCODED).to_string()
 }
 
-/// JSON in ASCII: other characters are escaped as `\uXXXX`, in UTF-16. So any text can stand in a header.
+/// JSON in ASCII: other characters are escaped as `\uXXXX`, in UTF-16. So any text can stand in a
+/// header.
 fn ascii(value: &Value) -> String {
     let mut text = String::new();
     for character in value.to_string().chars() {

@@ -1,7 +1,7 @@
 //! `http`: posts each item, or each batch, to a URL.
 //!
-//! `docs/WORKERS.md` documents the requests and the answers, and `docs/decisions/0030-webhooks.md` when an outage of the
-//! target begins and ends.
+//! `docs/WORKERS.md` documents the requests and the answers, and `docs/decisions/0030-webhooks.md`
+//! when an outage of the target begins and ends.
 
 mod addresses;
 mod answer;
@@ -142,7 +142,8 @@ impl Webhook {
         }
     }
 
-    /// The outcome of an item that the target got and did not handle: a failed attempt, unless the target is out.
+    /// The outcome of an item that the target got and did not handle: a failed attempt, unless the
+    /// target is out.
     fn failed(&self, item: &Item, reason: String, pause: Option<Duration>) -> Outcome {
         match (self.health.fails(&item.id, Instant::now()), pause) {
             (Some(postponed), pause) => {

@@ -123,7 +123,8 @@ mod tests {
 
     use super::*;
 
-    /// A file with this text and these permissions, read in this way. The error has FILE for its path.
+    /// A file with this text and these permissions, read in this way. The error has FILE for its
+    /// path.
     fn read<T>(text: &str, mode: u32, read: fn(&Path) -> Result<T, SettingsError>) -> Result<T, String> {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), text).unwrap();

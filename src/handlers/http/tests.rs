@@ -260,7 +260,8 @@ async fn no_more_of_an_answer_is_read_than_the_bound() {
     assert!(sent < 50_000_000, "{sent} bytes");
 }
 
-/// A server that reads a request and does nothing more. It reports when the client closes the connection.
+/// A server that reads a request and does nothing more. It reports when the client closes the
+/// connection.
 fn hanging() -> (String, Receiver<()>) {
     let (sender, closed) = channel();
     let address = listen(move |mut stream| {
@@ -460,7 +461,8 @@ struct Authority {
 }
 
 impl Authority {
-    /// With its certificate in the file `ca`, and the key of `localhost` and its certificate for a server.
+    /// With its certificate in the file `ca`, and the key of `localhost` and its certificate for a
+    /// server.
     fn new() -> (Self, Arc<ServerConfig>) {
         Self::of_server(false)
     }

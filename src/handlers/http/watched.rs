@@ -15,7 +15,8 @@ use crate::handlers::SettingsError;
 /// The files are looked at once in this time at most.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How long a call waits for the files. On a file system that hangs, it then uses the previous value.
+/// How long a call waits for the files. On a file system that hangs, it then uses the previous
+/// value.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(1);
 
 type Read<T> = Box<dyn Fn() -> Result<T, SettingsError> + Send + Sync>;
@@ -41,7 +42,8 @@ struct State<T> {
     refused: Option<String>,
 }
 
-/// What tells that a file has changed: its device, number, size, and the seconds and nanoseconds of its last change.
+/// What tells that a file has changed: its device, number, size, and the seconds and nanoseconds of
+/// its last change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Seen(u64, u64, u64, i64, i64);
 
@@ -65,7 +67,8 @@ impl<T: Clone + Send + 'static> Watched<T> {
         Ok(Self(Arc::new(Inner { files, read: Box::new(read), pause, state: Mutex::new(state) })))
     }
 
-    /// The value. If the files cannot be used since they have changed, it is the one that they had before.
+    /// The value. If the files cannot be used since they have changed, it is the one that they had
+    /// before.
     pub(super) async fn get(&self) -> T {
         if self.0.is_due() {
             let inner = self.0.clone();
@@ -85,7 +88,8 @@ impl<T> Inner<T> {
         is_due
     }
 
-    /// Reads the value again if the files have changed. It blocks its thread, and holds the lock only to store the result.
+    /// Reads the value again if the files have changed. It blocks its thread, and holds the lock
+    /// only to store the result.
     fn look(&self) {
         let seen = look(&self.files);
         let has_changed = seen != self.lock().seen;

@@ -57,7 +57,8 @@ impl Session {
         take: &mut FetchOptions<'_>,
         goal: Goal<'_>,
     ) -> Result<Chosen, QueueError> {
-        // Ends soon: where nothing was, the next place is nearer to the front, and at the latest where there is known to be something.
+        // Ends soon: where nothing was, the next place is nearer to the front, and at the latest
+        // where there is known to be something.
         loop {
             let place = take.approach.place(take.k.get(), &mut self.rng);
             let found = self.find(tr, take, &place, goal.is_lease()).await?;
@@ -71,7 +72,8 @@ impl Session {
         }
     }
 
-    /// The rows at a place that the fetch may have, and how long the queue is, if the approach needs that.
+    /// The rows at a place that the fetch may have, and how long the queue is, if the approach
+    /// needs that.
     async fn find(
         &mut self,
         tr: &Transaction,
@@ -99,7 +101,8 @@ impl Session {
         }
     }
 
-    /// Removes those of the rows found that one take gets; `None` if others of this process have got suspects meanwhile.
+    /// Removes those of the rows found that one take gets; `None` if others of this process have
+    /// got suspects meanwhile.
     fn claim(
         &mut self,
         tr: &Transaction,
@@ -120,7 +123,8 @@ impl Session {
         if suspicion > Suspicion::None
             && let Some(first) = goal.first()
         {
-            // The number of suspects in a group depends on what one worker asks for, not on all shares together.
+            // The number of suspects in a group depends on what one worker asks for, not on all
+            // shares together.
             (picked, _) = pick(&space, &rows, first, |_| true, || self.allows(on_lease))?;
         }
         if rows.is_empty() {
@@ -138,7 +142,8 @@ impl Session {
         Ok(Some(Chosen::Rows(take_picked(&space, tr, rows, &picked)?, seen)))
     }
 
-    /// Where a jump leads. A take that begins at the front, or goes on behind an item, stays where it is.
+    /// Where a jump leads. A take that begins at the front, or goes on behind an item, stays where
+    /// it is.
     async fn jump(&self, tr: &Transaction, place: &Place) -> Result<Place, QueueError> {
         match place.skip {
             0 => Ok(place.clone()),
@@ -164,10 +169,12 @@ impl Session {
         Ok(if is_long { Extent::Long } else { Extent::Short })
     }
 
-    /// Chooses the first items; or asks, where this take has lost against another, or others wait to be served.
+    /// Chooses the first items; or asks, where this take has lost against another, or others wait
+    /// to be served.
     ///
-    /// The server of a request does not know which leases the process of this session holds. So the session does not ask while its process holds suspects, nor for an item that
-    /// crashed more than once.
+    /// The server of a request does not know which leases the process of this session holds. So the
+    /// session does not ask while its process holds suspects, nor for an item that crashed more
+    /// than once.
     async fn choose_or_ask(
         &mut self,
         tr: &Transaction,

@@ -13,7 +13,8 @@ const MAX_LOGGED_LINE: usize = 4 << 10;
 /// How many lines are read at the end of an item without waiting for more.
 pub(super) const AT_ONCE: usize = 100;
 
-/// The error output of a process. Of each item, and of each time between two items, the log gets this many bytes.
+/// The error output of a process. Of each item, and of each time between two items, the log gets
+/// this many bytes.
 pub(super) struct Errors {
     /// None after its end.
     lines: Option<Lines<ChildStderr>>,
@@ -49,7 +50,8 @@ impl Errors {
         }
     }
 
-    /// Logs the next line. Never resolves after the last one. Nothing is lost if this is dropped half-way.
+    /// Logs the next line. Never resolves after the last one. Nothing is lost if this is dropped
+    /// half-way.
     pub(super) async fn next(&mut self) {
         let Some(lines) = &mut self.lines else { return std::future::pending().await };
         match lines.next().await {

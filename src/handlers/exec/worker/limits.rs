@@ -11,7 +11,8 @@ use crate::handlers::{Outcome, time_up_reason};
 /// From the line `cancel` to the signal TERM.
 const CANCEL_DELAY: Duration = Duration::from_millis(500);
 
-/// From TERM to KILL. Both together are shorter than the delay after which the daemon drops a cancelled call.
+/// From TERM to KILL. Both together are shorter than the delay after which the daemon drops a
+/// cancelled call.
 const ITEM_TERM_DELAY: Duration = Duration::from_millis(250);
 
 /// Why an item has to end.

@@ -1,7 +1,8 @@
 //! `mode = "worker"`: processes that stay, and take one item after the other.
 //!
-//! A call takes an idle process, or starts one if there is none. So there are as many processes as consumers have items at the same
-//! time. Each process has a task that owns it ([`process`]); the sender of its requests is what a call holds while it uses the process.
+//! A call takes an idle process, or starts one if there is none. So there are as many processes as
+//! consumers have items at the same time. Each process has a task that owns it ([`process`]); the
+//! sender of its requests is what a call holds while it uses the process.
 
 mod errors;
 mod limits;
@@ -69,7 +70,8 @@ pub(super) struct Pool {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Processes without an item; the last one was used last. A process ends when its sender is dropped.
+    /// Processes without an item; the last one was used last. A process ends when its sender is
+    /// dropped.
     idle: Vec<mpsc::Sender<ItemRequest>>,
     /// How many processes in a row have broken at their first item.
     broken: u32,
@@ -145,7 +147,8 @@ impl Pool {
         state.idle.extend(process);
     }
 
-    /// A process broke at its first item, which may be the program's fault. So the next ones start after a pause that grows.
+    /// A process broke at its first item, which may be the program's fault. So the next ones start
+    /// after a pause that grows.
     fn record_failure(&self) {
         let mut state = self.lock();
         state.broken = state.broken.saturating_add(1);

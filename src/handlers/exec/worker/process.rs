@@ -276,7 +276,8 @@ impl Process {
                 }
                 () = self.errors.next() => {}
                 _ = self.child.wait(), if exited.is_none() => exited = Some(Instant::now() + EXIT_TIMEOUT),
-                // Its outcome may be on the way, unless a process that it left running has the pipe.
+                // Its outcome may be on the way, unless a process that it left running has the
+                // pipe.
                 () = until(exited) => return Err(ended(&limits, Fault::Died)),
                 () = request.cancelled.cancelled(), if limits.why().is_none() => {
                     limits.cancel(Instant::now());
@@ -361,7 +362,8 @@ impl Process {
         let _ = request.ended.send(ended);
     }
 
-    /// Waits a moment for the status of a process that seems to have ended, and logs the rest of its error output.
+    /// Waits a moment for the status of a process that seems to have ended, and logs the rest of
+    /// its error output.
     async fn exit_status(&mut self) -> String {
         let Self { child, errors, .. } = self;
         let _ = timeout(EXIT_TIMEOUT, async { tokio::join!(errors.drain(), child.wait()) }).await;
@@ -409,7 +411,8 @@ fn ended(limits: &Limits, otherwise: Fault) -> Fault {
     limits.why().map_or(otherwise, Fault::Hung)
 }
 
-/// The outcome that counts: of an item that had to end, only the outcomes that cannot be a consequence of that.
+/// The outcome that counts: of an item that had to end, only the outcomes that cannot be a
+/// consequence of that.
 fn counted(outcome: Outcome, why: Option<EndReason>) -> Outcome {
     match (why, outcome) {
         (Some(why), outcome) if !matches!(outcome, Outcome::Done | Outcome::Dead(_)) => why.outcome(),

@@ -11,7 +11,8 @@ use crate::{
     testing::Kit,
 };
 
-/// What every worker of these tests begins with: it notes that it has started, says that it is ready, and ends an item with `end OUTCOME`.
+/// What every worker of these tests begins with: it notes that it has started, says that it is
+/// ready, and ends an item with `end OUTCOME`.
 const BEGIN: &str = r#"
     echo $$ >> started; read -r hello; echo '{"kvqueue": 1}'
     next() { read -r line || exit 0; id=${line#'{"id":"'}; id=${id%%'"'*}; }
