@@ -4,7 +4,6 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use jiff::Timestamp;
 use kvqueue_queue::{Counts, DeadLetter, Failure, Item, ItemState, ItemView, LeaseView, Meta, Millis, Pause};
-#[cfg(feature = "http")]
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::{Map, Value, json};
 
@@ -29,40 +28,44 @@ pub(crate) fn item(item: &Item) -> Value {
     Value::Object(object)
 }
 
-/// An item for a worker: the same, with its attempt in any case.
-pub(crate) fn leased(item: &Item) -> Value {
-    let mut object = self::item(item);
-    object["attempt"] = item.attempt.into();
-    object
-}
-
-/// The same with the time of its push, for an answer to a worker over HTTP.
-#[cfg(feature = "http")]
+/// An item for a worker: over HTTP, in a batch for a webhook, or on the standard input of a process.
+#[derive(Debug)]
 pub(crate) struct LeasedItem {
     pub(crate) item: Item,
+    /// If it is known, it replaces what the producer wrote.
     pub(crate) enqueued_at: Option<Millis>,
+    /// If there is one, it replaces what the producer wrote.
+    pub(crate) trace_parent: Option<String>,
 }
 
-/// Written straight, without a [`Value`] in between: workers want many.
-#[cfg(feature = "http")]
+/// Written straight, without a [`Value`] in between: workers want many. Id and payload come first, so that a shell script can
+/// find them.
 impl Serialize for LeasedItem {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { item: Item { id, payload, attempt, meta }, enqueued_at } = self;
+        let Self { item: Item { id, payload, attempt, meta }, enqueued_at, trace_parent } = self;
         let mut object = serializer.serialize_map(None)?;
         object.serialize_entry("id", &id.to_string())?;
-        object.serialize_entry("attempt", attempt)?;
         match std::str::from_utf8(payload) {
             Ok(text) => object.serialize_entry("payload", text)?,
             Err(_) => object.serialize_entry("payload_base64", &BASE64_STANDARD.encode(payload))?,
         }
+        object.serialize_entry("attempt", attempt)?;
         if let Some(at) = enqueued_at {
             object.serialize_entry("enqueued_at", &time(*at))?;
+        }
+        if let Some(parent) = trace_parent {
+            object.serialize_entry("trace_parent", parent)?;
         }
         if let Some(meta) = meta {
             let mut more = Map::new();
             insert_meta(&mut more, meta);
-            let more = more.iter().filter(|(key, _)| enqueued_at.is_none() || *key != "enqueued_at");
-            for (key, value) in more {
+            if enqueued_at.is_some() {
+                more.remove("enqueued_at");
+            }
+            if trace_parent.is_some() {
+                more.remove("trace_parent");
+            }
+            for (key, value) in &more {
                 object.serialize_entry(key, value)?;
             }
         }
@@ -335,8 +338,13 @@ mod tests {
             "unique_base64": "/w==",
         });
         assert_eq!(super::item(&item), expected);
-        #[cfg(feature = "http")]
-        assert_eq!(serde_json::to_value(LeasedItem { item, enqueued_at: None }).unwrap(), expected);
+        let mut leased = LeasedItem { item, enqueued_at: None, trace_parent: None };
+        assert_eq!(serde_json::to_value(&leased).unwrap(), expected);
+        (leased.enqueued_at, leased.trace_parent) = (Some(0), Some("t".to_owned()));
+        let text = serde_json::to_string(&leased).unwrap();
+        let start = r#"{"id":"x01","payload_base64":"/w==","attempt":2,"enqueued_at":"1970-01-01T00:00:00.000Z","trace_parent":"t","#;
+        assert!(text.starts_with(start), "{text}");
+        assert_eq!(text.matches("enqueued_at").count(), 1, "{text}");
         assert_eq!(time(u64::MAX), u64::MAX.to_string());
     }
 

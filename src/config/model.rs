@@ -207,6 +207,11 @@ mod tests {
         insta::assert_snapshot!(problem(&queue("handler-timeout = '10000h'")), @r#"queues.emails.handler-timeout = "10000h": that is longer than a year; set it to "8760h" or less"#);
         insta::assert_snapshot!(problem(&queue("handler-timeout = '0s'")), @r#"queues.emails.handler-timeout = "0s": no item could be handled in no time; write a time such as "10s", or leave the key out for no limit"#);
         insta::assert_snapshot!(problem(&queue("delivery = 'at-most-once'\nhandler-timeout = '1m'")), @r#"queues.emails.handler-timeout = "1m": an item may take longer than a stop waits (shutdown-timeout = "30s"), so with at-most-once delivery a stop would lose it; raise shutdown-timeout or lower the timeout"#);
+        let with =
+            |handler: &str, lines: &str| problem(&format!("[queues.emails]\nhandler = '{handler}'\n{lines}"));
+        insta::assert_snapshot!(with("exec", "delivery = 'at-most-once'\nhandler-timeout = '10s'\nhandler-config = { command = ['x'], mode = 'worker' }"), @r#"queues.emails.handler-timeout = "10s": an item may take longer with the start of a process (start-timeout = "30s") than a stop waits (shutdown-timeout = "30s"), so with at-most-once delivery a stop would lose it; raise shutdown-timeout, or lower the timeout or start-timeout"#);
+        #[cfg(feature = "webhook")]
+        insta::assert_snapshot!(with("http", "handler-timeout = '5s'\nhandler-config = { url = 'https://example' }"), @r#"queues.emails.handler-timeout = "5s": it is not longer than connect-timeout of the handler ("5s"), so an unreachable target would cost attempts; raise it, or lower connect-timeout"#);
         insta::assert_snapshot!(problem(&queue("values = 'tuple'")), @r#"queues.emails.values = "tuple": the values of a fifo are raw; leave the key out, or set kind to "recipe" or "priority""#);
         insta::assert_snapshot!(problem(&queue("kind = 'recipe'\nend = 'max'")), @r#"queues.emails.end = "max": only a priority queue can be processed from either end; leave the key out, or set kind to "priority""#);
         insta::assert_snapshot!(problem(&queue("lease = '999ms'")), @r#"queues.emails.lease = "999ms": it could expire while a commit is slow; set it to "1s" or more"#);

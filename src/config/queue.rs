@@ -9,7 +9,7 @@ use serde::{
 };
 
 use super::{ConfigError, Delivery, FetchStrategy, KindName, Retry, TakeEnd, Values, duration, number, size};
-use crate::handlers::PULL;
+use crate::handlers::{PULL, Settings, exec};
 
 /// The shortest lease. A lease is extended after a third of its length, so a shorter one could expire during a slow commit.
 pub(crate) const MIN_LEASE: Duration = Duration::from_secs(1);
@@ -259,19 +259,54 @@ impl QueueConfig {
             return Err(ConfigError::value(key, quoted(timeout), problem, fix));
         }
         at_most_a_year(key.clone(), timeout)?;
+        self.validate_connect_timeout(&key, timeout)?;
         // A stop that cannot wait for a leased item releases it.
-        if self.delivery == Delivery::AtMostOnce && timeout > shutdown_timeout {
+        let start = self.start_timeout();
+        if self.delivery == Delivery::AtMostOnce && timeout.saturating_add(start) > shutdown_timeout {
+            let (with, fix) = match start {
+                Duration::ZERO => (String::new(), "raise shutdown-timeout or lower the timeout"),
+                _ => (
+                    format!(" with the start of a process (start-timeout = {})", quoted(start)),
+                    "raise shutdown-timeout, or lower the timeout or start-timeout",
+                ),
+            };
             let problem = format!(
-                "an item may take longer than a stop waits (shutdown-timeout = {}), so with at-most-once delivery a stop would lose it",
+                "an item may take longer{with} than a stop waits (shutdown-timeout = {}), so with at-most-once delivery a stop would lose it",
                 quoted(shutdown_timeout)
             );
-            return Err(ConfigError::value(
-                key,
-                quoted(timeout),
-                problem,
-                "raise shutdown-timeout or lower the timeout",
-            ));
+            return Err(ConfigError::value(key, quoted(timeout), problem, fix));
         }
+        Ok(())
+    }
+
+    /// How long an item may wait for a process of the handler `exec`, before its time limit begins.
+    fn start_timeout(&self) -> Duration {
+        match &*self.handler {
+            "exec" => exec::start_timeout(&Settings::new(self.handler_config.clone())),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Refuses a time limit of the handler `http` that ends before its `connect-timeout`. A target without an answer to connections would
+    /// then look like one that got the item.
+    #[cfg(feature = "webhook")]
+    fn validate_connect_timeout(&self, key: &str, timeout: Duration) -> Result<(), ConfigError> {
+        let settings = Settings::new(self.handler_config.clone());
+        let connect = (self.handler == "http").then(|| crate::handlers::http::connect_timeout(&settings));
+        match connect.flatten() {
+            Some(connect) if timeout <= connect => {
+                let problem = format!(
+                    "it is not longer than connect-timeout of the handler ({}), so an unreachable target would cost attempts",
+                    quoted(connect)
+                );
+                Err(ConfigError::value(key, quoted(timeout), problem, "raise it, or lower connect-timeout"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    #[cfg(not(feature = "webhook"))]
+    fn validate_connect_timeout(&self, _: &str, _: Duration) -> Result<(), ConfigError> {
         Ok(())
     }
 

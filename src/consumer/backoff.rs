@@ -1,4 +1,4 @@
-//! Pauses between failed takes.
+//! Pauses between failed fetches.
 
 use std::time::Duration;
 

@@ -1,14 +1,14 @@
-//! Holds a queue's takes back while its handler cannot work: a circuit breaker.
+//! Holds a queue's fetches back while its handler cannot work: a circuit breaker.
 //!
 //! ```text
-//!   closed ── Outcome::Unavailable ──▶ open, pause of 100 ms ──▶ one consumer takes one item: the trial
+//!   closed ── Outcome::Unavailable ──▶ open, pause of 100 ms ──▶ one consumer fetches one item: the trial
 //!      ▲                                   ▲                        │ │
 //!      │                                   └── Unavailable: the ────┘ │
 //!      │                                       pause doubles, to 10 s │
 //!      └────────────── any other outcome, or Context::works ──────────┘
 //! ```
 //!
-//! Items that other consumers have taken and not begun when the breaker opens go back to the queue.
+//! Items that other consumers have fetched and not begun when the breaker opens go back to the queue.
 
 use std::{
     sync::{

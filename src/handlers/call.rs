@@ -1,4 +1,5 @@
-//! One call of a handler: in a task of its own, with a time limit, behind a boundary that panics do not cross.
+//! One call of a handler: in a task of its own, with a time limit, behind a boundary that panics do
+//! not cross.
 
 use std::{
     sync::Arc,
@@ -38,8 +39,8 @@ pub(crate) struct CallResult {
 pub(crate) struct LeakedThread(AbortOnDropHandle<Vec<Outcome>>);
 
 impl LeakedThread {
-    /// Waits until the handler returns, for its outcomes in the order of the items. There are none if
-    /// it panicked, or was dropped when it did not block its thread any more.
+    /// Waits until the handler returns, for its outcomes in the order of the items. There are none
+    /// if it panicked, or was dropped when it did not block its thread any more.
     pub(crate) async fn returned(self) -> Vec<Outcome> {
         self.0.await.unwrap_or_default()
     }
@@ -56,10 +57,11 @@ pub(crate) enum Interruption {
     Panicked(String),
 }
 
-/// Calls the handler and waits for its end. A handler of single items gets one item. Dropping the call
-/// drops the handler's future.
+/// Calls the handler and waits for its end. A handler of single items gets one item. Dropping the
+/// call drops the handler's future.
 ///
-/// The context's `deadline` and `limit` are set here. Its `cancelled` should be a child of the token by which the caller cancels.
+/// The context's `deadline` and `limit` are set here. Its `cancelled` should be a child of the
+/// token by which the caller cancels.
 pub(crate) async fn call(
     handling: &AnyHandler,
     items: Arc<[Item]>,
@@ -143,8 +145,8 @@ impl CallResult {
     /// The outcome of each item: the one that the handler returned, or `cancelled` if the call was
     /// cancelled first.
     ///
-    /// After an interruption only the outcomes `Done` and `Dead` count. Any other may be a consequence
-    /// of the interruption.
+    /// After an interruption only the outcomes `Done` and `Dead` count. Any other may be a
+    /// consequence of the interruption.
     pub(crate) fn outcomes(self, items: usize, cancelled: &Outcome) -> Vec<Outcome> {
         let otherwise = match &self.interruption {
             None => missing_outcome(),

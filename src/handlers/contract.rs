@@ -7,18 +7,24 @@ use std::{
 
 use async_trait::async_trait;
 use foundationdb::Transaction;
-use kvqueue_queue::{Item, from_millis};
+use kvqueue_queue::{Item, from_millis, millis};
 use tokio_util::sync::CancellationToken;
 
-use crate::consumer::{clock, runtime::QueueRuntime};
+use crate::{
+    consumer::{clock, runtime::QueueRuntime},
+    json::LeasedItem,
+    telemetry::trace_parent,
+};
 
 /// Something that handles items one by one.
 ///
-/// Called on a multi-threaded runtime; work that blocks a thread for long belongs in `tokio::task::spawn_blocking`. When
-/// [`Context::cancelled`] fires, the result is no longer wanted, or can no longer count; a second later the future is dropped.
+/// Called on a multi-threaded runtime; work that blocks a thread for long belongs in
+/// `tokio::task::spawn_blocking`. When [`Context::cancelled`] fires, the result is no longer
+/// wanted, or can no longer count; a second later the future is dropped.
 ///
-/// A handler may be called more than once for an item: after a crash, a lost lease, or a failure; and with exactly-once delivery
-/// whenever its transaction has to be run again. What it does outside the transaction should bear that.
+/// A handler may be called more than once for an item: after a crash, a lost lease, or a failure;
+/// and with exactly-once delivery whenever its transaction has to be run again. What it does
+/// outside the transaction should bear that.
 ///
 /// Its log events belong to the item's span, and its own calls can go on from there
 /// ([`trace_parent`](crate::telemetry::trace_parent)).
@@ -26,14 +32,15 @@ use crate::consumer::{clock, runtime::QueueRuntime};
 /// [`testing`](crate::testing) calls a handler in a unit test.
 #[async_trait]
 pub trait Handler: Send + Sync + 'static {
-    /// Why the handler is likely not to work, found without calling it: `config check`, `doctor` and the daemon's start tell people.
-    /// `None`, the default, says nothing.
+    /// Why the handler is likely not to work, found without calling it: `config check`, `doctor`
+    /// and the daemon's start show it. Return `None` (the default) if there is nothing to warn of.
     fn warning(&self) -> Option<String> {
         None
     }
 
-    /// Whether the handler itself ends a call whose time is up, as one does that first waits for something that is not the item's
-    /// fault. The daemon then does not end the call at the time limit, and [`Context::deadline`] is only a wish.
+    /// Whether the handler enforces `handler-timeout` itself, for example because a part of the
+    /// call does not count. The daemon then does not end the call when its time is up, and
+    /// [`Context::deadline`] is only a hint.
     fn limits_itself(&self) -> bool {
         false
     }
@@ -42,7 +49,7 @@ pub trait Handler: Send + Sync + 'static {
     async fn handle(&self, item: &Item, context: &Context) -> Outcome;
 }
 
-/// Something that handles the items of one take together. For the rest, see [`Handler`].
+/// Something that handles the items of one fetch together. For the rest, see [`Handler`].
 #[async_trait]
 pub trait BatchHandler: Send + Sync + 'static {
     /// As [`Handler::warning`].
@@ -50,8 +57,13 @@ pub trait BatchHandler: Send + Sync + 'static {
         None
     }
 
-    /// Handles 1 to K items, in the order of the queue, and returns their outcomes in the same order. Items without an outcome
-    /// are retried.
+    /// As [`Handler::limits_itself`].
+    fn limits_itself(&self) -> bool {
+        false
+    }
+
+    /// Handles 1 to K items, in the order of the queue, and returns their outcomes in the same
+    /// order. Items without an outcome are retried.
     async fn handle(&self, items: &[Item], context: &Context) -> Vec<Outcome>;
 }
 
@@ -77,6 +89,10 @@ impl<H: BatchHandler + ?Sized> BatchHandler for Arc<H> {
         (**self).warning()
     }
 
+    fn limits_itself(&self) -> bool {
+        (**self).limits_itself()
+    }
+
     async fn handle(&self, items: &[Item], context: &Context) -> Vec<Outcome> {
         (**self).handle(items, context).await
     }
@@ -89,26 +105,32 @@ impl<H: BatchHandler + ?Sized> BatchHandler for Arc<H> {
 pub enum Outcome {
     /// The item is finished.
     Done,
-    /// Not handled: again after a while that grows with its attempts (`queues.NAME.retry`); after the last one it is a dead letter. The
-    /// reason is for people: a fragment for the log and the dead letter.
+    /// Not handled: again after a while that grows with its attempts (`queues.NAME.retry`). After
+    /// the last attempt it is a dead letter. The reason is for people: a fragment for the log and
+    /// the dead letter.
     Retry(String),
     /// Not handled: again after this time. It counts as an attempt all the same.
     RetryAfter(Duration, String),
     /// It never will be handled: a dead letter at once, for this reason.
     Dead(String),
-    /// Not handled, and not for a reason of its own: it goes back to its place in the queue, and no attempt is spent.
+    /// Not handled, and not for a reason of its own: it goes back to its place in the queue, and no
+    /// attempt is spent.
     Release,
-    /// Not handled, because the handler cannot work now, with this item or any other: its program is missing, the machine has no
-    /// memory, the service behind it is down. The reason is for people: a fragment for the log, `/readyz` and the page.
+    /// Not handled, because the handler cannot work now, with this item or any other: its program
+    /// is missing, the machine has no memory, the service behind it is down. The reason is for
+    /// people: a fragment for the log, `/readyz` and the page.
     ///
-    /// The item goes back to its place in the queue, and no attempt is spent, however often this happens. The queue slows down in this daemon: all that
-    /// its consumers have not begun goes back too, and one of them tries one item at a time, after 100 ms, 200 ms and so on, at most
-    /// 10 s. Any other outcome ends that, and [`Context::works`] does so before there is an outcome. With at-most-once delivery the item has left the queue: its
-    /// consumer keeps it and tries it again.
+    /// The item goes back to its place in the queue, and no attempt is spent, however often this
+    /// happens. This daemon's consumers of the queue release all items that they have not begun.
+    /// Then one consumer tries one item at a time, after 100 ms, 200 ms and so on, at most 10 s.
+    /// Any other outcome ends that; [`Context::works`] ends it before there is an outcome. With
+    /// at-most-once delivery the item has left the queue, so its consumer keeps it and tries it
+    /// again.
     Unavailable(String),
-    /// As [`Unavailable`](Self::Unavailable), if the item itself may be the reason, as when a service behind the handler has failed for many items
-    /// in a row. The item is scheduled for after this time, and no attempt is spent, so that the next try has another item. With at-most-once
-    /// delivery it stays with its consumer.
+    /// As [`Unavailable`](Self::Unavailable), if the item itself may be the reason, as when a
+    /// service behind the handler has failed for many items in a row. The item is scheduled for
+    /// after this time, and no attempt is spent. So the next try has another item. With
+    /// at-most-once delivery the item stays with its consumer.
     UnavailableAfter(Duration, String),
 }
 
@@ -134,11 +156,12 @@ impl Outcome {
 pub struct Context {
     /// The queue's name as configured.
     pub queue: Arc<str>,
-    /// The consumer that took the items; unique within the process.
+    /// The consumer that fetched the items; unique within the process.
     pub consumer: u64,
     /// When the time of this call is up (`handler-timeout`); `None`: never.
     pub deadline: Option<Instant>,
-    /// Fires when the time is up, when the lease is lost, or when the daemon's shutdown timeout is over.
+    /// Fires when the time is up, when the lease is lost, or when the daemon's shutdown timeout is
+    /// over.
     pub cancelled: CancellationToken,
     /// The transaction that finishes the item, with exactly-once delivery.
     pub(crate) transaction: Option<Arc<Transaction>>,
@@ -150,17 +173,20 @@ pub struct Context {
 }
 
 impl Context {
-    /// With exactly-once delivery: the transaction that also finishes the item, so that what the handler writes into it happens
-    /// exactly if, and when, the item is done. `None` with any other delivery.
+    /// With exactly-once delivery: the transaction that also finishes the item, so that what the
+    /// handler writes into it happens exactly if, and when, the item is done. `None` with any other
+    /// delivery.
     ///
-    /// It is the daemon's to commit. A batch's transaction settles all of its items; it is committed if at least one of them is done.
-    /// It has FoundationDB's limits: 5 seconds from its first read, 10 MB. So do what takes long before the first read.
+    /// The daemon commits it. A batch's transaction acknowledges all of its items; the daemon
+    /// commits it if at least one of them is done. It has FoundationDB's limits: 5 seconds from its
+    /// first read, 10 MB. So do what takes long before the first read.
     pub fn transaction(&self) -> Option<&Transaction> {
         self.transaction.as_deref()
     }
 
-    /// When the item was pushed: as its producer wrote it down, or by its id, which has the version of the
-    /// database at the push. `None` if neither tells, as of a plain item in a queue of FoundationDB's recipes.
+    /// When the item was pushed: as its producer wrote it down, or by its id, which has the version
+    /// of the database at the push. `None` if neither tells, as of a plain item in a queue of
+    /// FoundationDB's recipes.
     pub fn enqueued_at(&self, item: &Item) -> Option<SystemTime> {
         let written = item.meta.as_ref().and_then(|meta| meta.enqueued_at).map(from_millis);
         written.or_else(|| {
@@ -169,22 +195,29 @@ impl Context {
         })
     }
 
-    /// Tells the daemon that the handler can work, while it still does: after [`Outcome::Unavailable`] the other consumers go on at once. A
-    /// handler whose calls take long should call it as soon as it knows. It costs nothing otherwise.
+    /// The item as a worker in another language gets it.
+    pub(crate) fn leased(&self, item: &Item) -> LeasedItem {
+        let enqueued_at = self.enqueued_at(item).map(millis);
+        LeasedItem { item: item.clone(), enqueued_at, trace_parent: trace_parent(item) }
+    }
+
+    /// Tells the daemon that the handler can work, before there is an outcome. After
+    /// [`Outcome::Unavailable`] the other consumers then go on at once. A handler whose calls take
+    /// long should call it as soon as it knows. It costs nothing otherwise.
     pub fn works(&self) {
         if let Some(runtime) = &self.runtime {
             runtime.breaker.works(self.consumer);
         }
     }
 
-    /// Asks the daemon to drain and exit with an error, because no further item can be handled (say, the output is
-    /// gone).
+    /// Asks the daemon to drain and exit with an error, because no further item can be handled
+    /// (say, the output is gone).
     pub fn stop_daemon(&self, reason: impl Into<String>) {
         self.stop.request(reason.into());
     }
 }
 
-/// The way a wish to stop, a handler's or a consumer's, reaches the daemon. The first reason stands.
+/// A request to stop the daemon, from a handler or a consumer. The first reason stands.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StopRequest {
     reason: Arc<std::sync::OnceLock<String>>,

@@ -55,8 +55,8 @@ use super::{BatchHandler, Context, Handler, Outcome, call::missing_outcome};
 /// ```
 #[async_trait]
 pub trait JsonHandler: Send + Sync + 'static {
-    /// The type that payloads are parsed to. A payload that does not parse becomes a dead letter, with serde's
-    /// error as its reason, and the handler does not get it.
+    /// The type that payloads are parsed to. A payload that does not parse becomes a dead letter,
+    /// with serde's error as its reason, and the handler does not get it.
     type Payload: DeserializeOwned + Send;
 
     /// As [`Handler::warning`].
@@ -68,8 +68,8 @@ pub trait JsonHandler: Send + Sync + 'static {
     async fn handle(&self, payload: Self::Payload, item: &Item, context: &Context) -> Outcome;
 }
 
-/// A handler for the items of one fetch, with payloads of JSON, parsed to a type. Wrap it in [`Json`]
-/// to make it a [`BatchHandler`].
+/// A handler for the items of one fetch, with payloads of JSON, parsed to a type. Wrap it in
+/// [`Json`] to make it a [`BatchHandler`].
 ///
 /// ```
 /// use kvqueue::{Context, Item, Json, JsonBatchHandler, Outcome, testing::Kit};
@@ -101,8 +101,8 @@ pub trait JsonBatchHandler: Send + Sync + 'static {
         None
     }
 
-    /// Handles the items whose payloads were parsed, one or more, in the order of the queue, and returns
-    /// the outcome of each in the same order. Items without an outcome are retried.
+    /// Handles the items whose payloads were parsed, one or more, in the order of the queue, and
+    /// returns the outcome of each in the same order. Items without an outcome are retried.
     async fn handle(&self, items: Vec<(Self::Payload, &Item)>, context: &Context) -> Vec<Outcome>;
 }
 

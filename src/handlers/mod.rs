@@ -1,14 +1,16 @@
 //! Handlers: code that processes items.
 //!
-//! A handler is a value behind [`Handler`], or [`BatchHandler`], made once per queue from its `handler-config` table. The daemon
-//! calls it on a pool of threads of its own, and never trusts it: every call has its own task, an optional time limit, and a
-//! boundary that panics do not cross.
+//! A handler is a value behind [`Handler`], or [`BatchHandler`], made once per queue from its
+//! `handler-config` table. The daemon calls it on a pool of threads of its own, and never trusts
+//! it: every call has its own task, an optional time limit, and a boundary that panics do not
+//! cross.
 //!
 //! # A handler in this tree
 //!
 //! `log.rs` is the shortest, and shows the whole pattern:
 //!
-//! 1. a file here, with a type and a constructor `from_config` that reads [`Settings`], or refuses them;
+//! 1. a file here, with a type and a constructor `from_config` that reads [`Settings`], or refuses
+//!    them;
 //! 2. `impl Handler`, or `impl BatchHandler`, for it;
 //! 3. its unit tests, with the kit of [`testing`](crate::testing);
 //! 4. `mod` and `pub use` below, and a line in [`Registry::builtin`], which is the list;
@@ -17,8 +19,8 @@
 //! # A handler in a crate of one's own
 //!
 //! The same without 4 and 5, registered under its name in a `main` of ten lines: see
-//! [`Daemon::handler`](crate::Daemon::handler), and `examples/greeter`, which also shows the kit, retries, dead letters, and
-//! writes that happen exactly once.
+//! [`Daemon::handler`](crate::Daemon::handler), and `examples/greeter`, which also shows the kit,
+//! retries, dead letters, and writes that happen exactly once.
 
 mod call;
 mod contract;
@@ -46,5 +48,6 @@ pub(crate) use outcome_line::whole;
 pub(crate) use pull::PULL;
 pub(crate) use registry::AnyHandler;
 pub use registry::Registry;
+pub(crate) use settings::check_lists;
 pub use settings::{Settings, SettingsError};
 pub use stdout::Stdout;

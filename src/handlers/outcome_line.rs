@@ -1,4 +1,5 @@
-//! How an attempt ended, as workers in any language write it: over HTTP, and on the standard output of a process.
+//! How an attempt ended, as workers in any language write it: over HTTP, and on the standard output
+//! of a process.
 
 use std::time::Duration;
 

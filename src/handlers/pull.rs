@@ -1,4 +1,5 @@
-//! `pull`: the items are for workers that lease them over HTTP. The daemon has no consumers for such a queue.
+//! `pull`: the items are for workers that lease them over HTTP. The daemon has no consumers for
+//! such a queue.
 
 use async_trait::async_trait;
 use kvqueue_queue::Item;

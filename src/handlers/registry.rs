@@ -10,7 +10,7 @@ use crate::config::{ConfigError, QueueConfig};
 pub(crate) enum AnyHandler {
     /// One call per item.
     Each(Arc<dyn Handler>),
-    /// One call per take.
+    /// One call for the items of one fetch.
     Batch(Arc<dyn BatchHandler>),
 }
 
@@ -27,7 +27,8 @@ impl AnyHandler {
     pub(crate) fn limit(&self, configured: Option<Duration>) -> Option<Duration> {
         match self {
             Self::Each(handler) if handler.limits_itself() => None,
-            _ => configured,
+            Self::Batch(handler) if handler.limits_itself() => None,
+            Self::Each(_) | Self::Batch(_) => configured,
         }
     }
 
@@ -72,7 +73,7 @@ impl Registry {
         self.insert(name.into(), build, |handler| AnyHandler::Each(Arc::new(handler)));
     }
 
-    /// As [`Registry::add`], for a handler of whole takes.
+    /// As [`Registry::add`], for a handler of all items of one fetch.
     pub fn add_batch<H, E>(
         &mut self,
         name: impl Into<String>,

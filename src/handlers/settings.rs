@@ -1,6 +1,10 @@
 //! A handler's own table, `queues.NAME.handler-config`, read into the handler's own type.
 
-use std::str::FromStr;
+use std::{
+    fmt::{Debug, Display},
+    ops::RangeInclusive,
+    str::FromStr,
+};
 
 use serde::de::DeserializeOwned;
 
@@ -14,6 +18,40 @@ pub struct Settings {
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct SettingsError(pub String);
+
+impl SettingsError {
+    /// A value that will not do. `problem` has the fix.
+    pub(crate) fn value(key: &str, value: impl Display, problem: impl Display) -> Self {
+        Self(format!("{key} = {value}: {problem}"))
+    }
+
+    /// The same for a text, which is quoted.
+    pub(crate) fn text(key: &str, value: &(impl Debug + ?Sized), problem: impl Display) -> Self {
+        Self::value(key, format_args!("{value:?}"), problem)
+    }
+}
+
+/// Checks two lists that give numbers a meaning each: all numbers are in the range, which `fix`
+/// names, and none is in both lists.
+pub(crate) fn check_lists<N: PartialOrd + Display>(
+    lists: [(&str, &[N]); 2],
+    range: RangeInclusive<N>,
+    fix: &str,
+) -> Result<(), SettingsError> {
+    for (key, list) in lists {
+        if let Some(wrong) = list.iter().find(|number| !range.contains(number)) {
+            return Err(SettingsError::value(key, wrong, fix));
+        }
+    }
+    let [(one, numbers), (other, more)] = lists;
+    match more.iter().find(|number| numbers.contains(number)) {
+        None => Ok(()),
+        Some(both) => {
+            let problem = format!("it is in {one}, too; remove it from one of them");
+            Err(SettingsError::value(other, both, problem))
+        }
+    }
+}
 
 impl Settings {
     /// The settings in `table`.

@@ -9,14 +9,16 @@ use std::{
 use foundationdb::{Database, FdbError};
 use tempfile::TempDir;
 
-/// The client network: one for all databases of a process, and for as long as it runs. None if the program has started one itself.
+/// The client network: one for all databases of a process, and for as long as it runs. None if the
+/// program has started one itself.
 static NETWORK: LazyLock<Option<fdb_embedded::Network>> =
     LazyLock::new(|| fdb_embedded::Network::start().ok());
 
 /// An embedded database in a temporary directory, empty, and gone with its last clone.
 ///
-/// The process's client network runs from the first one on, to the end of the process, so a [`Store`](crate::database::Store) can be
-/// opened before it and not after. It derefs to the `foundationdb` crate's `Database`, for what [`get`](Self::get) and [`set`](Self::set) do not do.
+/// The process's client network runs from the first one on, to the end of the process, so a
+/// [`Store`](crate::database::Store) can be opened before it and not after. It derefs to the
+/// `foundationdb` crate's `Database`, for what [`get`](Self::get) and [`set`](Self::set) do not do.
 #[derive(Clone)]
 pub struct TestDatabase {
     open: Arc<Open>,

@@ -12,11 +12,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Sample, TestDatabase};
 use crate::{
+    consumer::dispatch::{MAX_RUNS, not_committed},
     daemon::handler_pool,
     handlers::{AnyHandler, BatchHandler, Context, Handler, Outcome, StopRequest, call},
 };
 
-/// Where handlers of tests run, as the daemon's do: not on the test's own runtime, which may have one thread only.
+/// Where handlers of tests run, as the daemon's do: not on the test's own runtime, which may have
+/// one thread only.
 static POOL: LazyLock<Runtime> =
     LazyLock::new(|| handler_pool().expect("a machine that runs tests has room for some threads"));
 
@@ -41,7 +43,7 @@ impl Kit {
         Self::of(AnyHandler::Each(Arc::new(handler)))
     }
 
-    /// Of a handler of whole takes.
+    /// Of a handler of all items of one fetch.
     pub fn batch(handler: impl BatchHandler) -> Self {
         Self::of(AnyHandler::Batch(Arc::new(handler)))
     }
@@ -70,21 +72,23 @@ impl Kit {
         self
     }
 
-    /// Gives the handler transactions on this database. They are committed as the daemon does it: if the handler says of an item
-    /// that it is done. A call whose transaction does not commit for a reason that passes is made again.
+    /// Gives the handler transactions on this database. They are committed as the daemon does it:
+    /// if the handler says of an item that it is done. A call whose transaction does not commit for
+    /// a reason that passes is made again.
     pub fn exactly_once(mut self, database: &TestDatabase) -> Self {
         self.database = Some(database.clone());
         self
     }
 
-    /// Lets this number of transactions of each exactly-once call end with a conflict, so that it is made as often again.
+    /// Lets this number of transactions of each exactly-once call end with a conflict, so that it
+    /// is made as often again.
     pub fn conflicts(mut self, conflicts: u32) -> Self {
         self.conflicts = conflicts;
         self
     }
 
-    /// The token above those of the calls: cancelling it is what the daemon does when the shutdown timeout is over. An item that is
-    /// not done then is released.
+    /// The token above those of the calls: cancelling it is what the daemon does when the shutdown
+    /// timeout is over. An item that is not done then is released.
     pub fn cancelled(&self) -> CancellationToken {
         self.cancelled.clone()
     }
@@ -110,7 +114,8 @@ impl Kit {
         outcome.expect("a call gives one outcome per item")
     }
 
-    /// Has items handled: by a handler of whole takes in one call, by one of single items one after the other.
+    /// Has items handled: by a batch handler in one call, by a handler of single items one after
+    /// the other.
     pub async fn handle_all<S: Into<Sample>>(&self, items: impl IntoIterator<Item = S>) -> Vec<Outcome> {
         let items =
             (0..=u16::MAX).zip(items).map(|(index, item)| item.into().build_at(index)).collect::<Vec<_>>();
@@ -139,11 +144,7 @@ impl Kit {
     }
 
     /// Calls the handler once.
-    pub(super) async fn call(
-        &self,
-        items: &Arc<[Item]>,
-        transaction: Option<Arc<Transaction>>,
-    ) -> Vec<Outcome> {
+    async fn call(&self, items: &Arc<[Item]>, transaction: Option<Arc<Transaction>>) -> Vec<Outcome> {
         let context = Context {
             queue: self.queue.clone(),
             consumer: 1,
@@ -159,19 +160,18 @@ impl Kit {
     }
 }
 
-/// How often a call is made again when its transaction does not commit.
-const MAX_RUNS: u32 = 100;
-
 /// FoundationDB's `not_committed`.
 const CONFLICT: i32 = 1020;
 
-/// With exactly-once delivery: calls the handler until the transaction of a call commits, or no item is done.
+/// With exactly-once delivery: calls the handler until the transaction of a call commits, or no
+/// item is done.
 async fn until_committed(kit: &Kit, database: &TestDatabase, items: &Arc<[Item]>) -> Vec<Outcome> {
     let failed = |error: FdbError| vec![Outcome::retry(error); items.len()];
     let mut tr = match database.create_trx() {
         Ok(tr) => tr,
         Err(error) => return failed(error),
     };
+    let mut refused = None;
     for run in 0..MAX_RUNS {
         let shared = Arc::new(tr);
         let outcomes = kit.call(items, Some(shared.clone())).await;
@@ -179,24 +179,29 @@ async fn until_committed(kit: &Kit, database: &TestDatabase, items: &Arc<[Item]>
             return outcomes;
         }
         let Some(own) = Arc::into_inner(shared) else {
-            return vec![Outcome::retry("the handler did not let go of its transaction"); items.len()];
+            return vec![Outcome::retry("its transaction is still in use"); items.len()];
         };
-        tr = match commit(own, run < kit.conflicts).await {
+        let (next, cause) = match commit(own, run < kit.conflicts).await {
             Ok(None) => return outcomes,
             Ok(Some(again)) => again,
             Err(error) => return failed(error),
         };
+        (tr, refused) = (next, Some(cause));
     }
-    vec![Outcome::Retry(format!("its transaction did not commit in {MAX_RUNS} attempts")); items.len()]
+    vec![not_committed(refused); items.len()]
 }
 
-/// Commits, or returns a transaction to try again with.
-async fn commit(tr: Transaction, conflict: bool) -> Result<Option<Transaction>, FdbError> {
+/// Commits, or returns a transaction to try again with, and why.
+async fn commit(tr: Transaction, conflict: bool) -> Result<Option<(Transaction, FdbError)>, FdbError> {
     if conflict {
-        return tr.on_error(FdbError::from_code(CONFLICT)).await.map(Some);
+        let cause = FdbError::from_code(CONFLICT);
+        return tr.on_error(cause).await.map(|again| Some((again, cause)));
     }
     match tr.commit().await {
         Ok(_) => Ok(None),
-        Err(error) => error.on_error().await.map(Some),
+        Err(error) => {
+            let cause = *error;
+            error.on_error().await.map(|again| Some((again, cause)))
+        }
     }
 }

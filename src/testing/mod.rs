@@ -1,8 +1,9 @@
-//! Trying a handler out in a unit test: without a daemon, without a queue and, unless its writes are to be looked at, without a
-//! database.
+//! Trying a handler out in a unit test: without a daemon, without a queue and, unless its writes
+//! are to be looked at, without a database.
 //!
-//! A [`Kit`] holds the handler and calls it as the daemon would: on a multi-threaded runtime, in a task of its own, with a time
-//! limit, behind a boundary that panics do not cross. A [`Sample`] is an item to call it with.
+//! A [`Kit`] holds the handler and calls it as the daemon would: on a multi-threaded runtime, in a
+//! task of its own, with a time limit, behind a boundary that panics do not cross. A [`Sample`] is
+//! an item to call it with.
 //!
 //! ```
 //! use kvqueue::{Context, Handler, Item, Outcome, testing::{Kit, Sample}};
@@ -29,8 +30,9 @@
 //! # });
 //! ```
 //!
-//! With exactly-once delivery a handler writes into [`Context::transaction`](crate::Context::transaction). For that there is a
-//! [`TestDatabase`], which shows what was committed:
+//! With exactly-once delivery a handler writes into
+//! [`Context::transaction`](crate::Context::transaction). For that there is a [`TestDatabase`],
+//! which shows what was committed:
 //!
 //! ```
 //! # use kvqueue::{Context, Handler, Item, Outcome, testing::{Kit, TestDatabase}};

@@ -31,7 +31,8 @@ impl Sample {
         self
     }
 
-    /// Its place in the queue, from which its id is made. Without one it is its place in the call, from 0.
+    /// Its place in the queue, from which its id is made. Without one it is its place in the call,
+    /// from 0.
     pub fn place(mut self, place: u16) -> Self {
         self.place = Some(place);
         self
@@ -61,7 +62,7 @@ impl Sample {
         self
     }
 
-    /// The item, as a take would return it.
+    /// The item, as a fetch would return it.
     pub fn build(self) -> Item {
         self.build_at(0)
     }

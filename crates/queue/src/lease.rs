@@ -28,8 +28,8 @@ const HEADER: usize = 8_192;
 pub enum ItemOutcome {
     /// The item is finished and leaves the queue.
     Done,
-    /// The attempt failed. The item becomes ready again at once, or a [`Sweeper`](crate::Sweeper) makes it
-    /// ready at `due`. If no sweeper runs, it stays scheduled.
+    /// The attempt failed. The item becomes ready again at once, or a [`Sweeper`](crate::Sweeper)
+    /// makes it ready at `due`. If no sweeper runs, it stays scheduled.
     Retry {
         /// When, by the sweeper's clock and to the millisecond; `None`: now.
         due: Option<SystemTime>,
@@ -38,8 +38,8 @@ pub enum ItemOutcome {
     },
     /// The item is ready again, in its old place. The attempt does not count.
     Release,
-    /// The item is scheduled. A [`Sweeper`](crate::Sweeper) makes it ready again at `due`. The attempt does
-    /// not count.
+    /// The item is scheduled. A [`Sweeper`](crate::Sweeper) makes it ready again at `due`. The
+    /// attempt does not count.
     Postpone {
         /// When, by the sweeper's clock and to the millisecond.
         due: SystemTime,
@@ -50,10 +50,10 @@ pub enum ItemOutcome {
 
 /// Fetched items that are not acknowledged, and the right to acknowledge them.
 ///
-/// The right lasts until a sweeper finds that the lease has expired. [`extend`](Lease::extend) prolongs it.
-/// The key of the lease is the fencing token: if it is gone, the lease is lost, and its items cannot be
-/// acknowledged any more. Dropping a lease leaves its items to expire. A [`Sweeper`](crate::Sweeper) then
-/// returns them. If no sweeper runs, nobody gets them.
+/// The right lasts until a sweeper finds that the lease has expired. [`extend`](Lease::extend)
+/// prolongs it. The key of the lease is the fencing token: if it is gone, the lease is lost, and
+/// its items cannot be acknowledged any more. Dropping a lease leaves its items to expire. A
+/// [`Sweeper`](crate::Sweeper) then returns them. If no sweeper runs, nobody gets them.
 #[derive(Debug)]
 pub struct Lease {
     space: Arc<Space>,
@@ -62,7 +62,8 @@ pub struct Lease {
     /// How far the deadline is set ahead.
     length: u64,
     acknowledged: Acknowledged,
-    /// The items that attempts of unknown outcome may have acknowledged, until a later attempt has committed.
+    /// The items that attempts of unknown outcome may have acknowledged, until a later attempt has
+    /// committed.
     unsure: Option<Acknowledged>,
     items: Vec<Item>,
     held: Vec<Held>,
@@ -70,7 +71,8 @@ pub struct Lease {
     ward: Option<Ward>,
     /// The holder's clock.
     history: Option<VersionHistory>,
-    /// A time by that clock, in microseconds: the last change that is known began after it. `None`: that is not known.
+    /// A time by that clock, in microseconds: the last change that is known began after it. `None`:
+    /// that is not known.
     since: Option<u64>,
 }
 
@@ -128,8 +130,9 @@ impl Lease {
         self.acknowledged.open().next().is_none()
     }
 
-    /// Whether the lease keeps its session, and others that share the [`Quarantine`](crate::Quarantine), from
-    /// fetching more suspects: items that may have killed a worker.
+    /// Whether the lease keeps its session, and others that share the
+    /// [`Quarantine`](crate::Quarantine), from fetching more suspects: items that may have killed a
+    /// worker.
     pub fn is_in_quarantine(&self) -> bool {
         self.ward.is_some()
     }
@@ -144,12 +147,14 @@ impl Lease {
         self.deadline
     }
 
-    /// How long it lasts after each change, as long as the database's versions advance by 10^6 a second.
+    /// How long it lasts after each change, as long as the database's versions advance by 10^6 a
+    /// second.
     pub fn length(&self) -> Duration {
         Duration::from_micros(self.length)
     }
 
-    /// Prolongs the lease: it lasts its length from now on. Does nothing if all items are acknowledged.
+    /// Prolongs the lease: it lasts its length from now on. Does nothing if all items are
+    /// acknowledged.
     ///
     /// # Errors
     /// [`LeaseError::Lost`] if the lease has expired and a sweeper has returned its items.
@@ -157,16 +162,17 @@ impl Lease {
         self.change(db, policy, &[]).await
     }
 
-    /// Writes the outcomes of items, each by the item's index in [`items`](Lease::items), and prolongs the
-    /// lease of the rest. If one transaction cannot hold them all, there are several, and each has the time
-    /// and the attempts of the policy.
+    /// Writes the outcomes of items, each by the item's index in [`items`](Lease::items), and
+    /// prolongs the lease of the rest. If one transaction cannot hold them all, there are several,
+    /// and each has the time and the attempts of the policy.
     ///
-    /// If the outcome of a commit is unknown, the lease finds it out; no item is acknowledged twice. Items
-    /// that are acknowledged already are passed over, so a failed call can be repeated.
+    /// If the outcome of a commit is unknown, the lease finds it out; no item is acknowledged
+    /// twice. Items that are acknowledged already are passed over, so a failed call can be
+    /// repeated.
     ///
     /// # Errors
-    /// [`LeaseError::Lost`] if the lease has expired and a sweeper has returned its items. The items that
-    /// [`open`](Lease::open) does not name were acknowledged before.
+    /// [`LeaseError::Lost`] if the lease has expired and a sweeper has returned its items. The
+    /// items that [`open`](Lease::open) does not name were acknowledged before.
     pub async fn acknowledge(
         &mut self,
         db: &Database,
@@ -183,8 +189,8 @@ impl Lease {
         }
     }
 
-    /// As [`acknowledge`](Lease::acknowledge), but in one transaction: as many of the first outcomes as it
-    /// holds. Returns how many.
+    /// As [`acknowledge`](Lease::acknowledge), but in one transaction: as many of the first
+    /// outcomes as it holds. Returns how many.
     pub async fn acknowledge_some(
         &mut self,
         db: &Database,
@@ -196,13 +202,14 @@ impl Lease {
         Ok(part.len())
     }
 
-    /// Puts the outcomes into your own transaction, so that they are written together with its other writes
-    /// or not at all. Pass the result to [`acknowledged`](Lease::acknowledged) once the transaction has
-    /// committed. `None`: the lease is lost. Nothing was written then; do not commit the transaction.
+    /// Puts the outcomes into your own transaction, so that they are written together with its
+    /// other writes or not at all. Pass the result to [`acknowledged`](Lease::acknowledged) once
+    /// the transaction has committed. `None`: the lease is lost. Nothing was written then; do not
+    /// commit the transaction.
     ///
     /// # Errors
-    /// [`LeaseError::Queue`] and [`LeaseError::NoItem`]; and [`LeaseError::TooLarge`], since your transaction
-    /// cannot be split. Nothing was written.
+    /// [`LeaseError::Queue`] and [`LeaseError::NoItem`]; and [`LeaseError::TooLarge`], since your
+    /// transaction cannot be split. Nothing was written.
     pub async fn acknowledge_in(
         &self,
         tr: &Transaction,
@@ -226,8 +233,8 @@ impl Lease {
         }
     }
 
-    /// Finds out whether a transaction with an acknowledgement has committed, if the outcome of its commit is
-    /// unknown. `tr` is a new transaction.
+    /// Finds out whether a transaction with an acknowledgement has committed, if the outcome of its
+    /// commit is unknown. `tr` is a new transaction.
     pub async fn find_out(
         &mut self,
         tr: &Transaction,
@@ -256,9 +263,10 @@ impl Lease {
 
     /// Whether it was this holder who cleared the lease that is gone at this version.
     ///
-    /// Before its deadline nobody else does but a migration and a deletion of the queue, nor before the holder's own clock has measured the lease's
-    /// length. So then it was us, if all that was left may have been acknowledged. A version before the lease's last change is of another life of the
-    /// database, in which neither says anything.
+    /// Until the deadline (by version, or by this holder's clock) nobody else clears the lease but
+    /// a migration or the deletion of the queue. So this holder cleared it, if it may have
+    /// acknowledged all items that were left. If the current version is before the lease's last
+    /// change, the database was restored, and nothing can be concluded.
     fn was_ours(&self, version: u64) -> bool {
         let is_this_life = version >= self.deadline.saturating_sub(self.length);
         let tried = |index| self.unsure.as_ref().is_some_and(|unsure| unsure.contains(index));
@@ -267,7 +275,8 @@ impl Lease {
             && self.acknowledged.open().all(tried)
     }
 
-    /// Whether less than the lease's length has passed since before its last change, by the holder's clock. Versions may have jumped.
+    /// Whether less than the lease's length has passed since before its last change, by the
+    /// holder's clock. Versions may have jumped.
     fn is_held_by_clock(&self) -> bool {
         let age = |history: &VersionHistory, since| history.now().saturating_sub(since);
         self.history
@@ -386,10 +395,12 @@ impl<'a> Change<'a> {
     }
 }
 
-/// Acknowledges items of several leases as [`Lease::acknowledge`] does, in as few transactions as hold them. The outcomes of each lease are written
-/// in one transaction if they fit. Returns the result of each.
+/// Acknowledges items of several leases as [`Lease::acknowledge`] does, in as few transactions as
+/// hold them. The outcomes of each lease are written in one transaction if they fit. Returns the
+/// result of each.
 ///
-/// A lease that is lost does not keep the others. An error of the database is the error of all leases of a transaction.
+/// A lease that is lost does not prevent the others from being acknowledged. An error of the
+/// database is the error of all leases of a transaction.
 pub async fn acknowledge_together(
     db: &Database,
     policy: &RetryPolicy,
@@ -496,8 +507,8 @@ impl Operation for Together<'_> {
     }
 }
 
-/// Whether all leases of the queue may have been cleared before their deadlines: by a migration, which leaves the queue frozen, or with the queue, whose
-/// counters are then gone too.
+/// Whether all leases of the queue may have been cleared before their deadlines: by a migration,
+/// which leaves the queue frozen, or with the queue, whose counters are then gone too.
 async fn was_cleared_by_others(space: &Space, tr: &Transaction) -> Result<bool, QueueError> {
     let (pause, npop) =
         try_join(ops::pause::paused(space, tr), async { Ok(tr.get(&space.npop, true).await?) }).await?;
@@ -516,7 +527,7 @@ pub enum CommitStatus {
     Committed,
     /// It has not committed, and the lease is still held.
     NotCommitted,
-    /// The lease is gone. If it expired before the transaction could commit, the transaction did not
-    /// commit; nothing in the database tells any more.
+    /// The lease is gone. If it expired before the transaction could commit, the transaction did
+    /// not commit; nothing in the database tells any more.
     Lost,
 }

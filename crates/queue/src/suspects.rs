@@ -1,14 +1,18 @@
 //! Suspects: items whose lease once ran out, so that a worker may have died of them.
 //!
-//! When a process dies, the leases of all its items run out, and one of these items may be the cause. Such *poison* is found by group
-//! testing. After its first crash an item is taken only in a group with a sixteenth of the usual number of items; after its second crash
-//! it is taken alone. So an innocent item crashes twice at most because of one poisonous item: with the process in which the poison
-//! is taken for the first time, and in a group with it. That leaves the innocent item an attempt even where the rules allow three. More
-//! and smaller groups would take fewer transactions, and cost another attempt each.
+//! When a process dies, the leases of all its items run out, and one of these items may be the
+//! cause. Such *poison* is found by group testing. After its first crash an item is taken only in a
+//! group with a sixteenth of the usual number of items; after its second crash it is taken alone.
+//! So an innocent item crashes twice at most because of one poisonous item: with the process in
+//! which the poison is taken for the first time, and in a group with it. That leaves the innocent
+//! item an attempt even where the rules allow three. More and smaller groups would take fewer
+//! transactions, and cost another attempt each.
 //!
-//! Groups alone do not help where the consumers of one process hold several leases: the process dies with all of them. So the sessions of a
-//! process share a [`Quarantine`]: of each queue they hold one lease of suspects at a time, and of all queues together one lease
-//! of an item that crashed more than once. Takes pass over other suspects meanwhile, and go on with the items behind them.
+//! Groups alone do not help where the consumers of one process hold several leases: the process
+//! dies with all of them. So the sessions of a process share a [`Quarantine`]: of each queue they
+//! hold one lease of suspects at a time, and of all queues together one lease of an item that
+//! crashed more than once. Takes pass over other suspects meanwhile, and go on with the items
+//! behind them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -18,7 +22,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// After its first crash an item is fetched with this many times fewer items than others.
 const GROUPS: usize = 16;
 
-/// The sessions of one process share a quarantine, so that they hold one lease of suspects of each queue at a time.
+/// The sessions of one process share a quarantine, so that they hold one lease of suspects of each
+/// queue at a time.
 ///
 /// A [`Session`](crate::Session) has one of its own, unless it gets a common one by
 /// [`with_quarantine`](crate::Session::with_quarantine).
@@ -80,8 +85,8 @@ impl Suspicion {
 }
 
 impl Quarantine {
-    /// A quarantine that calls `freed` whenever a lease of suspects ends. Takes that found nothing because of that lease may
-    /// find items then.
+    /// A quarantine that calls `freed` whenever a lease of suspects ends. Takes that found nothing
+    /// because of that lease may find items then.
     pub fn notifying(freed: impl Fn() + Send + Sync + 'static) -> Quarantine {
         Quarantine(Arc::new(Shared { inside: Mutex::default(), freed: Some(Box::new(freed)) }))
     }

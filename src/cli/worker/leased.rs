@@ -90,7 +90,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{json::leased, testing::Sample};
+    use crate::{json, testing::Sample};
 
     #[test]
     fn an_item_is_read_as_the_api_writes_it() {
@@ -99,8 +99,8 @@ mod tests {
         let full = full.trace_parent("t").enqueued_at(time).build();
         let plain = Sample::new("hello").build();
         for item in [full, plain] {
-            let answer =
-                json!({ "lease": "l", "expires_in_ms": 1_500, "waited_ms": 70, "items": [leased(&item)] });
+            let leased = json::LeasedItem { item: item.clone(), enqueued_at: None, trace_parent: None };
+            let answer = json!({ "lease": "l", "expires_in_ms": 1_500, "waited_ms": 70, "items": [leased] });
             let now = Instant::now();
             let read = Leased::read(&answer, now).unwrap().unwrap();
             assert_eq!(read.fetched_at, now + Duration::from_millis(70));

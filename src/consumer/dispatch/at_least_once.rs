@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// How often a handler runs again because its transaction did not commit.
-const MAX_RUNS: u32 = 16;
+pub(crate) const MAX_RUNS: u32 = 16;
 
 /// A consumer pauses after its handler released an item, since its next fetch may get that item again.
 const AFTER_RELEASE: Duration = Duration::from_millis(100);
@@ -40,6 +40,12 @@ enum Run {
     Over,
     /// Run the handler again in this transaction.
     Again(Transaction, FdbError),
+}
+
+/// The outcome of items whose transaction did not commit in [`MAX_RUNS`] runs, the last time for this reason.
+pub(crate) fn not_committed(cause: Option<FdbError>) -> Outcome {
+    let cause = cause.map(|cause| cause.to_string()).unwrap_or_default();
+    Outcome::Retry(format!("its transaction did not commit in {MAX_RUNS} runs: {cause}"))
 }
 
 impl Dispatcher {
@@ -123,9 +129,7 @@ impl Dispatcher {
                 }
             }
         }
-        let cause = refused.map(|cause| cause.to_string()).unwrap_or_default();
-        let outcome = Outcome::Retry(format!("its transaction did not commit in {MAX_RUNS} runs: {cause}"));
-        self.all_same(items, range, &outcome)
+        self.all_same(items, range, &not_committed(refused))
     }
 
     async fn run(

@@ -7,6 +7,8 @@ mod at_least_once;
 mod at_most_once;
 pub(crate) mod outcome;
 
+pub(crate) use at_least_once::{MAX_RUNS, not_committed};
+
 use std::{
     ops::Range,
     sync::Arc,

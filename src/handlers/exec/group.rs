@@ -3,7 +3,8 @@
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::Child;
 
-/// The process group of a command that has not ended. Dropped, it kills the command and all it started.
+/// The process group of a command that has not ended. Dropped, it kills the command and all it
+/// started.
 pub(super) struct Group(Option<Pid>);
 
 impl Group {

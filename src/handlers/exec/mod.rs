@@ -1,4 +1,5 @@
-//! `exec`: runs a command per item, with the payload on its standard input, or hands items to processes that stay (`worker`).
+//! `exec`: runs a command per item, with the payload on its standard input, or hands items to
+//! processes that stay (`worker`).
 
 mod group;
 mod lookup;
@@ -31,10 +32,12 @@ use super::{Context, Handler, Outcome, Settings, SettingsError};
 
 pub(crate) use worker::Processes;
 
-/// How long the error output of a command that has ended is waited for.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long the handler waits for the status and the error output of a command that seems to have
+/// ended.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long a cancelled command has between TERM and KILL: shorter than the call that cancels it waits.
+/// How long a cancelled command has between TERM and KILL: shorter than the call that cancels it
+/// waits.
 const TERM_DELAY: Duration = Duration::from_millis(500);
 
 const _: () = assert!(TERM_DELAY.as_millis() < super::ABORT_DELAY.as_millis());
@@ -44,9 +47,10 @@ const RUN: &str = "KVQUEUE_RUN";
 
 /// Runs a command per item, or hands items to processes that stay.
 ///
-/// `docs/CONFIG.md` documents a command's environment and its exit codes, `docs/WORKERS.md` the lines that a process reads and
-/// writes. The output of a command for one item is not kept, except the beginning of what a failing one wrote to stderr. When the item is
-/// cancelled, the command and its child processes get TERM, and KILL half a second later.
+/// `docs/CONFIG.md` documents a command's environment and its exit codes, `docs/WORKERS.md` the
+/// lines that a process reads and writes. The output of a command for one item is not kept, except
+/// the beginning of what a failing one wrote to stderr. When the item is cancelled, the command and
+/// its child processes get TERM, and KILL half a second later.
 #[derive(Clone, Debug)]
 pub struct Exec {
     settings: Arc<ExecSettings>,
@@ -80,8 +84,8 @@ impl Exec {
         let group = Group::of(&child);
         let input = child.stdin.take().expect("stdin was asked for");
         let errors = child.stderr.take().expect("stderr was asked for");
-        // At the same time: a command may write before it has read everything. Tasks of their own, because what
-        // the command left running may hold the pipes open after it has ended.
+        // At the same time: a command may write before it has read everything. Tasks of their own,
+        // because what the command left running may hold the pipes open after it has ended.
         tokio::spawn(feed(input, item.payload.clone()));
         let said = tokio::spawn(beginning(errors, self.settings.stderr_limit));
         let status = tokio::select! {
@@ -96,7 +100,7 @@ impl Exec {
         group.ended();
         let said = match status.success() {
             true => String::new(),
-            false => timeout(LAST_WORDS, said).await.ok().and_then(Result::ok).unwrap_or_default(),
+            false => timeout(EXIT_TIMEOUT, said).await.ok().and_then(Result::ok).unwrap_or_default(),
         };
         Ok(self.settings.outcome(status, &said))
     }
@@ -120,9 +124,18 @@ impl Handler for Exec {
     }
 }
 
-/// The command, in a group of its own: a Ctrl-C at the terminal is for the daemon, which lets the commands in hand finish.
+/// How long a call with these settings may wait for a process to start, before `handler-timeout`
+/// begins. Zero if the settings are wrong, which [`Exec::from_config`] reports.
+pub(crate) fn start_timeout(settings: &Settings) -> Duration {
+    let settings = ExecSettings::read(settings).ok().filter(|settings| settings.mode == Mode::Worker);
+    settings.map_or(Duration::ZERO, |settings| settings.start_timeout())
+}
+
+/// The command, in a group of its own: a Ctrl-C at the terminal is for the daemon, which lets the
+/// running commands finish.
 fn command(settings: &ExecSettings, run: Option<&Reaped>) -> Command {
     let mut command = Command::new(&settings.command[0]);
+    variables::remove_own(&mut command);
     match run {
         Some((_, name)) => command.env(RUN, name),
         None => command.env_remove(RUN),
@@ -152,8 +165,9 @@ fn reaped() -> Option<Reaped> {
     None
 }
 
-/// That a command cannot be started is seldom its item's fault: a program is missing, or the machine has no room for a process.
-/// An item's variables can only be too long for a command's environment.
+/// That a command cannot be started is seldom its item's fault: a program is missing, or the
+/// machine has no room for a process. An item's variables can only be too long for a command's
+/// environment.
 fn not_started(program: &str, error: &io::Error) -> Outcome {
     let reason = format!("cannot start {program}: {error}");
     match error.kind() {
@@ -169,7 +183,8 @@ async fn feed(mut input: ChildStdin, payload: Bytes) {
     let _ = input.write_all(&payload).await;
 }
 
-/// Reads everything, so that the command never blocks on a full pipe, and keeps the first `limit` bytes.
+/// Reads everything, so that the command never blocks on a full pipe, and keeps the first `limit`
+/// bytes.
 async fn beginning(mut from: impl AsyncRead + Unpin, limit: u64) -> String {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut kept = Vec::new();

@@ -1,15 +1,17 @@
 //! Ends the commands of a daemon that was killed, which cannot do so itself.
 //!
-//! The daemon starts one more process, the reaper: this program again. The reaper reads from a pipe whose other end the
-//! daemon alone holds, so the pipe closes when the daemon is gone, however it ended. A command that is about to start holds it too until it has
-//! become its program, so none is missed.
+//! The daemon starts one more process, the reaper: this program again. The reaper reads from a pipe
+//! whose other end the daemon alone holds, so the pipe closes when the daemon is gone, however it
+//! ended. A command that is about to start holds it too until it has become its program, so none is
+//! missed.
 //!
-//! Each run of a command has a number, which is in the variable `KVQUEUE_RUN` of its environment and in that of all it starts. The
-//! numbers of the runs that have not ended are in a table in memory that both processes share. When the pipe closes, the reaper
-//! kills every process whose environment names one of them. A run costs two writes to the table and wakes nobody.
+//! Each run of a command has a number, which is in the variable `KVQUEUE_RUN` of its environment
+//! and in that of all it starts. The numbers of the runs that have not ended are in a table in
+//! memory that both processes share. When the pipe closes, the reaper kills every process whose
+//! environment names one of them. A run costs two writes to the table and wakes nobody.
 //!
-//! It does not find processes of another user, nor processes that have overwritten or dropped the variable. Elsewhere than on
-//! Linux there is no reaper.
+//! It does not find processes of another user, nor processes that have overwritten or dropped the
+//! variable. Elsewhere than on Linux there is no reaper.
 
 use std::{
     collections::HashSet,
@@ -44,7 +46,7 @@ const ARGUMENT: &str = "reap-commands-of";
 const NAME: &str = "reaper";
 
 /// How long a daemon that ends waits for its reaper to end.
-const ABORT_DELAY: Duration = Duration::from_secs(1);
+const REAPER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A reaper that ended while its daemon runs is replaced, but not more often than this.
 const REPLACED_AFTER: Duration = Duration::from_secs(10);
@@ -121,7 +123,7 @@ pub(crate) fn finish() {
     let child = reaper.process.lock().expect("nothing panics while it holds the lock").child.take();
     let Some(mut child) = child else { return };
     drop(child.stdin.take());
-    let last = Instant::now() + ABORT_DELAY;
+    let last = Instant::now() + REAPER_TIMEOUT;
     // One that lives on has commands to kill, or a command that is about to start.
     while matches!(child.try_wait(), Ok(None)) && Instant::now() < last {
         thread::sleep(Duration::from_millis(2));
@@ -163,7 +165,8 @@ impl Process {
 
     fn spawn(id: Uuid, table: &File) -> io::Result<Child> {
         let mut command = Command::new("/proc/self/exe");
-        // Neither name is the daemon's, so that a command that kills the daemon by its name spares the reaper.
+        // Neither name is the daemon's, so that a command that kills the daemon by its name spares
+        // the reaper.
         command.arg0(NAME).arg(ARGUMENT).arg(id.to_string());
         SYSTEMD.iter().chain(&[RUN]).for_each(|name| _ = command.env_remove(name));
         command

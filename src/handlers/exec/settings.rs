@@ -5,7 +5,7 @@ use std::{num::NonZeroU64, process::ExitStatus, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{duration, size};
-use crate::handlers::{Outcome, Settings, SettingsError};
+use crate::handlers::{Outcome, Settings, SettingsError, check_lists};
 
 const FIX: &str = "write command = [\"program\", \"argument\"] in handler-config";
 
@@ -40,7 +40,8 @@ pub(super) struct ExecSettings {
     /// How items reach it.
     #[serde(default)]
     pub(super) mode: Mode,
-    /// The most bytes of error output that are kept: of a failing command, or of a process and one item.
+    /// The most bytes of error output that are kept: of a failing command, or of a process and one
+    /// item.
     #[serde(default = "default_stderr_limit", with = "size")]
     pub(super) stderr_limit: u64,
     /// Exit codes that say that no retry helps.
@@ -59,7 +60,8 @@ pub(super) struct ExecSettings {
     start_timeout: Option<Duration>,
     #[serde(default, with = "duration::optional", skip_serializing_if = "Option::is_none")]
     idle_timeout: Option<Duration>,
-    /// The longest time without a heartbeat of a process that has an item; none: as long as it likes.
+    /// The longest time without a heartbeat of a process that has an item; none: as long as it
+    /// likes.
     #[serde(default, with = "duration::optional", skip_serializing_if = "Option::is_none")]
     pub(super) heartbeat_timeout: Option<Duration>,
 }
@@ -80,43 +82,41 @@ impl ExecSettings {
             SettingsError(if about_command { format!("{problem}; {FIX}") } else { problem })
         })?;
         if read.command.first().is_none_or(String::is_empty) {
-            return Err(SettingsError(format!("command = {:?}: it names no program; {FIX}", read.command)));
+            let problem = format!("it names no program; {FIX}");
+            return Err(SettingsError::text("command", &read.command, problem));
         }
         let (wrong_keys, mode, reason) = match read.mode {
-            Mode::Item => (&WORKER_KEYS[..], "worker", "it is for processes that stay"),
+            Mode::Item => (&WORKER_KEYS[..], "worker", "only mode = \"worker\" has this setting"),
             Mode::Worker => (&ITEM_KEYS[..], "item", "a process that stays writes each outcome as a line"),
         };
         for key in wrong_keys {
             if let Some(value) = settings.written(key) {
-                let fix = format!("remove it, or write mode = {mode:?}");
-                return Err(SettingsError(format!("{key} = {value}: {reason}; {fix}")));
+                let problem = format!("{reason}; remove it, or write mode = {mode:?}");
+                return Err(SettingsError::value(key, value, problem));
             }
         }
         read.check_worker()?;
-        check_codes("dead-exit-codes", &read.dead_exit_codes)?;
-        check_codes("release-exit-codes", &read.release_exit_codes)?;
-        if let Some(code) = read.dead_exit_codes.iter().find(|code| read.release_exit_codes.contains(code)) {
-            let problem = "it is one of dead-exit-codes, too; remove it from one of them";
-            return Err(SettingsError(format!("release-exit-codes = {code}: {problem}")));
-        }
+        let codes =
+            [("dead-exit-codes", &*read.dead_exit_codes), ("release-exit-codes", &*read.release_exit_codes)];
+        check_lists(codes, 1..=255, "write codes from 1 to 255; 0 always means done")?;
         Ok(read)
     }
 
     fn check_worker(&self) -> Result<(), SettingsError> {
         if self.max_memory == Some(0) {
-            let problem = "every process has more; write a size such as \"512MiB\", or leave the key out";
-            return Err(SettingsError(format!("max-memory = \"0B\": {problem}")));
+            let problem = "every process uses more memory than that; write a size such as \"512MiB\", or leave the key out";
+            return Err(SettingsError::text("max-memory", "0B", problem));
         }
         let times = [
-            ("start-timeout", self.start_timeout),
-            ("idle-timeout", self.idle_timeout),
-            ("heartbeat-timeout", self.heartbeat_timeout),
+            ("start-timeout", self.start_timeout, "become ready"),
+            ("idle-timeout", self.idle_timeout, "be idle"),
+            ("heartbeat-timeout", self.heartbeat_timeout, "send a heartbeat"),
         ];
-        match times.iter().find(|(_, time)| *time == Some(Duration::ZERO)) {
+        match times.iter().find(|(_, time, _)| *time == Some(Duration::ZERO)) {
             None => Ok(()),
-            Some((key, _)) => {
-                let problem = "no process can keep that; write a time such as \"30s\", or leave the key out";
-                Err(SettingsError(format!("{key} = \"0s\": {problem}")))
+            Some((key, _, what)) => {
+                let fix = "write a time such as \"30s\", or leave the key out";
+                Err(SettingsError::text(key, "0s", format_args!("a process cannot {what} in no time; {fix}")))
             }
         }
     }
@@ -146,15 +146,6 @@ impl ExecSettings {
             Outcome::Release
         } else {
             Outcome::Retry(reason())
-        }
-    }
-}
-
-fn check_codes(key: &str, codes: &[i32]) -> Result<(), SettingsError> {
-    match codes.iter().find(|code| !(1..=255).contains(*code)) {
-        None => Ok(()),
-        Some(code) => {
-            Err(SettingsError(format!("{key} = {code}: write codes from 1 to 255; 0 always means done")))
         }
     }
 }
@@ -189,15 +180,15 @@ mod tests {
     fn messages_name_key_value_and_fix() {
         let problem = |text: &str| ExecSettings::read(&text.parse().unwrap()).unwrap_err().to_string();
         insta::assert_snapshot!(problem("command = ['x']\ndead-exit-codes = [0, 1]"), @"dead-exit-codes = 0: write codes from 1 to 255; 0 always means done");
-        insta::assert_snapshot!(problem("command = ['x']\nrelease-exit-codes = [65]"), @"release-exit-codes = 65: it is one of dead-exit-codes, too; remove it from one of them");
+        insta::assert_snapshot!(problem("command = ['x']\nrelease-exit-codes = [65]"), @"release-exit-codes = 65: it is in dead-exit-codes, too; remove it from one of them");
         insta::assert_snapshot!(problem("command = ['x']\nrelease-exit-codes = [256]"), @"release-exit-codes = 256: write codes from 1 to 255; 0 always means done");
-        insta::assert_snapshot!(problem("command = ['x']\nmax-items = 5"), @r#"max-items = 5: it is for processes that stay; remove it, or write mode = "worker""#);
-        insta::assert_snapshot!(problem("command = ['x']\nmode = 'item'\nidle-timeout = '5s'"), @r#"idle-timeout = "5s": it is for processes that stay; remove it, or write mode = "worker""#);
+        insta::assert_snapshot!(problem("command = ['x']\nmax-items = 5"), @r#"max-items = 5: only mode = "worker" has this setting; remove it, or write mode = "worker""#);
+        insta::assert_snapshot!(problem("command = ['x']\nmode = 'item'\nidle-timeout = '5s'"), @r#"idle-timeout = "5s": only mode = "worker" has this setting; remove it, or write mode = "worker""#);
         insta::assert_snapshot!(problem("command = ['x']\nmode = 'worker'\ndead-exit-codes = [65]"), @r#"dead-exit-codes = [65]: a process that stays writes each outcome as a line; remove it, or write mode = "item""#);
         insta::assert_snapshot!(problem("command = ['x']\nmode = 'works'"), @r#"mode: unknown variant `works`, expected `item` or `worker`"#);
         insta::assert_snapshot!(problem("command = ['x']\nmode = 'worker'\nmax-items = 0"), @"max-items: invalid value: integer `0`, expected a nonzero u64");
-        insta::assert_snapshot!(problem("command = ['x']\nmode = 'worker'\nmax-memory = '0B'"), @r#"max-memory = "0B": every process has more; write a size such as "512MiB", or leave the key out"#);
-        insta::assert_snapshot!(problem("command = ['x']\nmode = 'worker'\nstart-timeout = '0s'"), @r#"start-timeout = "0s": no process can keep that; write a time such as "30s", or leave the key out"#);
+        insta::assert_snapshot!(problem("command = ['x']\nmode = 'worker'\nmax-memory = '0B'"), @r#"max-memory = "0B": every process uses more memory than that; write a size such as "512MiB", or leave the key out"#);
+        insta::assert_snapshot!(problem("command = ['x']\nmode = 'worker'\nstart-timeout = '0s'"), @r#"start-timeout = "0s": a process cannot become ready in no time; write a time such as "30s", or leave the key out"#);
         insta::assert_snapshot!(problem("command = ['x']\nstderr-limit = 4096"), @r#"stderr-limit: invalid type: integer `4096`, expected a size such as "8MiB""#);
     }
 

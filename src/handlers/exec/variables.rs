@@ -10,7 +10,8 @@ use crate::telemetry::trace_parent;
 /// Names the item's trace in the way that tracing tools read it from an environment.
 const TRACE_PARENT: &str = "TRACEPARENT";
 
-/// Variables that systemd sets for the daemon alone: systemd would believe a command that used them, or warn.
+/// Variables that systemd sets for the daemon alone: systemd would believe a command that used
+/// them, or warn.
 pub(super) const SYSTEMD: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"];
 
 /// They hold a worker's token, and the daemon's secret for its collector of traces.
@@ -29,8 +30,8 @@ const OF_ITEM: [&str; 6] = [
     TRACE_PARENT,
 ];
 
-/// The variables for an item, each with its value. One without a value is taken out of the environment: what the daemon itself was
-/// started with is about something else.
+/// The variables for an item, each with its value. One without a value is taken out of the
+/// environment: what the daemon itself was started with is about something else.
 pub(super) fn of(
     queue: &str,
     item: &Item,
@@ -49,15 +50,19 @@ pub(super) fn of(
     ]
 }
 
+/// Takes the variables for the daemon alone out of the environment of a command.
+pub(super) fn remove_own(command: &mut Command) {
+    SYSTEMD.iter().chain(&SECRETS).for_each(|name| _ = command.env_remove(name));
+}
+
 /// Puts the queue into the environment of a command for many items.
 pub(super) fn set_queue(command: &mut Command, queue: &str) {
-    SYSTEMD.iter().chain(&SECRETS).chain(&OF_ITEM).for_each(|name| _ = command.env_remove(name));
+    OF_ITEM.iter().for_each(|name| _ = command.env_remove(name));
     command.env(QUEUE, queue);
 }
 
 /// Puts them into a command's environment.
 pub(super) fn set(command: &mut Command, queue: &str, item: &Item, enqueued_at: Option<Millis>) {
-    SYSTEMD.iter().chain(&SECRETS).for_each(|name| _ = command.env_remove(name));
     for (name, value) in of(queue, item, enqueued_at) {
         match value {
             // No variable can hold a NUL, and no content type or trace has one that is any good.

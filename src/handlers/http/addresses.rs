@@ -1,4 +1,5 @@
-//! Addresses that are not on the public Internet, against requests that somebody forges through the daemon.
+//! Addresses that are not on the public Internet, against requests that somebody forges through the
+//! daemon.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -8,7 +9,8 @@ use tokio::net::lookup_host;
 /// The platform service of Azure, at an address that looks public.
 const AZURE: Ipv4Addr = Ipv4Addr::new(168, 63, 129, 16);
 
-/// Whether an address may belong to this machine, its network, or its cloud. Also of multicast and reserved ranges.
+/// Whether an address may belong to this machine, its network, or its cloud. Also of multicast and
+/// reserved ranges.
 pub(super) fn is_private(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_private_v4(address),
@@ -18,8 +20,9 @@ pub(super) fn is_private(address: IpAddr) -> bool {
 
 fn is_private_v4(address: Ipv4Addr) -> bool {
     let [a, b, c, _] = address.octets();
-    // The ranges without a test of the standard library's: this network, shared addresses of carriers (100.64.0.0/10), protocol
-    // assignments, relays of 6to4, benchmarks (198.18.0.0/15), and everything from 240.0.0.0 on.
+    // The ranges without a test of the standard library's: this network, shared addresses of
+    // carriers (100.64.0.0/10), protocol assignments, relays of 6to4, benchmarks (198.18.0.0/15),
+    // and everything from 240.0.0.0 on.
     let range = a == 0
         || (a == 100 && b & 0xc0 == 64)
         || (a == 192 && b == 0 && c == 0)
@@ -40,13 +43,15 @@ fn is_private_v6(address: Ipv6Addr) -> bool {
     let [_, _, _, _, _, _, high, low] = segments;
     let v4 = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
     match segments {
-        // An address of IPv4, mapped, compatible (with :: and ::1), or translated: its last 32 bits.
+        // An address of IPv4, mapped, compatible (with :: and ::1), or translated: its last 32
+        // bits.
         [0, 0, 0, 0, 0, 0xffff | 0, ..] | [0, 0, 0, 0, 0xffff, 0, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] => {
             is_private_v4(v4(high, low))
         }
         // 6to4.
         [0x2002, high, low, ..] => is_private_v4(v4(high, low)),
-        // Everything else outside of 2000::/3: local, multicast, reserved. Inside: Teredo, protocols, documentation.
+        // Everything else outside of 2000::/3: local, multicast, reserved. Inside: Teredo,
+        // protocols, documentation.
         [first, second, ..] => {
             first & 0xe000 != 0x2000
                 || (first == 0x2001 && (second < 0x200 || second == 0xdb8))
@@ -55,7 +60,8 @@ fn is_private_v6(address: Ipv6Addr) -> bool {
     }
 }
 
-/// Finds addresses of names as the system does, and leaves out the private ones. The connection is made to one of the others.
+/// Finds addresses of names as the system does, and leaves out the private ones. The connection is
+/// made to one of the others.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PublicOnly;
 

@@ -41,13 +41,12 @@ pub(super) enum Ending {
     Broken(String),
 }
 
-/// What an answer that is not "done" means.
+/// An answer by which the target has not handled the item, so that it is to be retried.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// The target works, and this is the outcome.
-    Works(Outcome),
-    /// To be retried, for this reason and perhaps after this time.
-    Fails(String, Option<Duration>),
+pub(super) struct Failure {
+    pub(super) reason: String,
+    /// The pause that the target asks for.
+    pub(super) pause: Option<Duration>,
 }
 
 impl Answer {
@@ -64,17 +63,17 @@ impl Answer {
         }
     }
 
-    /// By its status alone.
-    pub(super) fn verdict(&self, settings: &HttpSettings) -> Verdict {
+    /// The item's outcome by the status alone.
+    pub(super) fn outcome(&self, settings: &HttpSettings) -> Result<Outcome, Failure> {
         let status = self.status.as_u16();
         if self.status.is_success() {
-            Verdict::Works(Outcome::Done)
+            Ok(Outcome::Done)
         } else if settings.dead_status.contains(&status) {
-            Verdict::Works(Outcome::Dead(self.reason()))
+            Ok(Outcome::Dead(self.reason()))
         } else if settings.release_status.contains(&status) {
-            Verdict::Works(Outcome::Release)
+            Ok(Outcome::Release)
         } else {
-            Verdict::Fails(self.reason(), self.retry_after)
+            Err(Failure { reason: self.reason(), pause: self.retry_after })
         }
     }
 
@@ -131,21 +130,21 @@ mod tests {
         }
     }
 
-    fn verdict(answer: &Answer) -> Verdict {
+    fn outcome(answer: &Answer) -> Result<Outcome, Failure> {
         let settings = "url = 'https://example'\nrelease-status = [423]".parse().unwrap();
-        answer.verdict(&HttpSettings::read(&settings).unwrap())
+        answer.outcome(&HttpSettings::read(&settings).unwrap())
     }
 
     #[test]
     fn a_status_is_an_outcome() {
         for done in [200, 201, 204, 299] {
-            assert_eq!(verdict(&answer(done)), Verdict::Works(Outcome::Done));
+            assert_eq!(outcome(&answer(done)), Ok(Outcome::Done));
         }
         let reason = "the target answered 410 Gone".to_owned();
-        assert_eq!(verdict(&answer(410)), Verdict::Works(Outcome::Dead(reason)));
-        assert_eq!(verdict(&answer(423)), Verdict::Works(Outcome::Release));
+        assert_eq!(outcome(&answer(410)), Ok(Outcome::Dead(reason)));
+        assert_eq!(outcome(&answer(423)), Ok(Outcome::Release));
         for failed in [302, 404, 429, 500, 503] {
-            assert!(matches!(verdict(&answer(failed)), Verdict::Fails(_, None)), "{failed}");
+            assert!(matches!(outcome(&answer(failed)), Err(Failure { pause: None, .. })), "{failed}");
         }
     }
 
@@ -153,7 +152,7 @@ mod tests {
     fn a_reason_has_the_beginning_of_the_body() {
         let mut answer = answer(500);
         answer.body = format!("  no\troom\r\n\x1b[31m{}", "x".repeat(1_000)).into_bytes();
-        let Verdict::Fails(reason, None) = verdict(&answer) else { panic!("it fails") };
+        let Failure { reason, .. } = outcome(&answer).unwrap_err();
         assert!(
             reason.starts_with("the target answered 500 Internal Server Error: no room [31mxxx"),
             "{reason}"
@@ -167,7 +166,7 @@ mod tests {
         answer.location = Some("https://example/new".to_owned());
         let reason = "the target answered 301 Moved Permanently, a redirect to \"https://example/new\", which is not \
                       followed: set url to where it leads";
-        assert_eq!(verdict(&answer), Verdict::Fails(reason.to_owned(), None));
+        assert_eq!(outcome(&answer), Err(Failure { reason: reason.to_owned(), pause: None }));
     }
 
     #[test]

@@ -1,26 +1,16 @@
 //! The outcomes in the answer to a batch.
 
-use std::{collections::HashMap, time::Duration};
+use std::collections::HashMap;
 
 use kvqueue_queue::Item;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::answer::{Answer, Ending};
-use crate::handlers::Outcome;
+use crate::handlers::{Outcome, OutcomeLine};
 
-/// The longest pause before a retry, in milliseconds: a year.
-const LONGEST_PAUSE: u64 = 365 * 24 * 3_600 * 1_000;
-
-/// The outcome of one item, as in an acknowledgement over HTTP.
-#[derive(Debug, Deserialize)]
-struct OneOutcome {
-    outcome: String,
-    after_ms: Option<u64>,
-    reason: Option<String>,
-}
-
-/// The outcome of each item by a successful answer. `Err` if the answer cannot be understood, so that nothing is known.
+/// The outcome of each item by a successful answer. `Err` if the answer cannot be understood, so
+/// that nothing is known.
 ///
 /// An answer without `outcomes` means that all items are done.
 pub(super) fn outcomes(items: &[Item], answer: &Answer) -> Result<Vec<Outcome>, String> {
@@ -48,25 +38,9 @@ pub(super) fn outcomes(items: &[Item], answer: &Answer) -> Result<Vec<Outcome>, 
 /// None if it names no item.
 fn one(listed: &Value) -> Option<(String, Outcome)> {
     let id = listed.get("id")?.as_str()?.to_owned();
-    let outcome = match OneOutcome::deserialize(listed) {
-        Ok(it) => outcome(it),
-        Err(error) => Outcome::retry(format_args!("the target's outcome for it cannot be read: {error}")),
-    };
+    let line = OutcomeLine::deserialize(listed).map_err(|error| error.to_string());
+    let outcome = line.and_then(OutcomeLine::outcome).unwrap_or_else(|problem| {
+        Outcome::retry(format_args!("the target's outcome for it cannot be read: {problem}"))
+    });
     Some((id, outcome))
-}
-
-fn outcome(OneOutcome { outcome, after_ms, reason }: OneOutcome) -> Outcome {
-    let reason = reason.unwrap_or_else(|| "the target gave no reason".to_owned());
-    match (&*outcome, after_ms) {
-        ("done", _) => Outcome::Done,
-        ("release", _) => Outcome::Release,
-        ("dead", _) => Outcome::Dead(reason),
-        ("retry", None) => Outcome::Retry(reason),
-        ("retry", Some(millis)) => {
-            Outcome::RetryAfter(Duration::from_millis(millis.min(LONGEST_PAUSE)), reason)
-        }
-        (other, _) => Outcome::retry(format_args!(
-            "the target's outcome for it is {other:?}, which is not done, retry, release or dead"
-        )),
-    }
 }

@@ -8,6 +8,7 @@ use std::{
 };
 
 use reqwest::{Certificate, Client, Identity, Response, Url, redirect::Policy};
+use tokio_util::sync::CancellationToken;
 
 use super::{
     addresses::PublicOnly,
@@ -17,14 +18,15 @@ use super::{
 };
 use crate::{causes::root_cause, handlers::SettingsError};
 
-/// Idle connections are closed after this time. It is shorter than the time after which common servers close them
-/// (5 s and more), since a request on a connection that is being closed fails.
+/// Idle connections are closed after this time. It is shorter than the time after which common
+/// servers close them (5 s and more), since a request on a connection that is being closed fails.
 const IDLE: Duration = Duration::from_secs(4);
 
 /// The most idle connections that are kept.
 const MOST_IDLE: usize = 64;
 
-/// How long the rest of an answer that says "done" is read, so that its connection can be used again.
+/// How long the rest of an answer that says "done" is read, so that its connection can be used
+/// again.
 const DRAIN: Duration = Duration::from_secs(1);
 
 /// The end of a call.
@@ -34,6 +36,8 @@ pub(super) enum Reply {
     NotReached(String),
     /// The target may have the item, and has not answered.
     NoAnswer(String),
+    /// The item was cancelled before its outcome was known.
+    Cancelled,
     Answer(Answer),
 }
 
@@ -54,7 +58,8 @@ pub(super) fn build(settings: &HttpSettings) -> Result<Client, SettingsError> {
         Proxy::None => builder.no_proxy(),
         Proxy::At(url) => {
             let proxy = reqwest::Proxy::all(url).map_err(|error| {
-                SettingsError(format!("proxy = {url:?}: {}; write \"http://HOST:PORT\"", root_cause(&error)))
+                let problem = format!("{}; write \"http://HOST:PORT\"", root_cause(&error));
+                SettingsError::text("proxy", url, problem)
             })?;
             builder.no_proxy().proxy(proxy)
         }
@@ -105,16 +110,21 @@ fn identity(certificate: &Path, key: &Path) -> Result<Identity, SettingsError> {
     })
 }
 
-/// Sends a request and reads its answer, until this time at the latest.
+/// Sends a request and reads its answer, until this time at the latest, or until the item is
+/// cancelled. Then its connection is closed.
 pub(super) async fn exchange(
     request: reqwest::RequestBuilder,
     url: &Url,
-    read: Reading,
+    read: Reading<'_>,
     on_head: impl FnOnce(&Response),
 ) -> Reply {
     let began = Instant::now();
     let late = || Reply::NoAnswer(format!("no answer in {} ms", began.elapsed().as_millis()));
-    let response = match tokio::time::timeout_at(read.until.into(), request.send()).await {
+    let sent = tokio::select! {
+        sent = tokio::time::timeout_at(read.until.into(), request.send()) => sent,
+        () = read.cancelled.cancelled() => return Reply::Cancelled,
+    };
+    let response = match sent {
         Err(_) => return late(),
         Ok(Err(error)) if error.is_connect() || error.is_builder() => {
             let target = HttpSettings::target(url);
@@ -127,16 +137,28 @@ pub(super) async fn exchange(
     };
     on_head(&response);
     let mut answer = Answer::of(&response);
-    let is_drained = response.status().is_success() && !read.whole;
+    let is_success = response.status().is_success();
+    let is_drained = is_success && !read.whole;
     let until = if is_drained { read.until.min(Instant::now() + DRAIN) } else { read.until };
-    (answer.body, answer.ending) = body(response, read.most, until).await;
+    tokio::select! {
+        it = body(response, read.most, until) => (answer.body, answer.ending) = it,
+        () = read.cancelled.cancelled() => {
+            // The status alone decides, unless the body has the outcomes.
+            if is_success && read.whole {
+                return Reply::Cancelled;
+            }
+            answer.ending = Ending::Broken("the item was cancelled".to_owned());
+        }
+    }
     Reply::Answer(answer)
 }
 
 /// How much of an answer is read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reading {
+pub(super) struct Reading<'c> {
     pub(super) until: Instant,
+    /// Ends it earlier.
+    pub(super) cancelled: &'c CancellationToken,
     /// In bytes.
     pub(super) most: usize,
     /// Whether the body of a successful answer matters.

@@ -3,8 +3,9 @@
 //! The rule, which `docs/decisions/0030-webhooks.md` explains:
 //!
 //! - A call that reached no target says nothing about its item, and is not counted here.
-//! - A call that the target got, and that is to be retried, is a failure. `outage-after` failures of different items with no
-//!   success between them are an outage, and each failure from the last of them on belongs to it.
+//! - A call that the target got, and that is to be retried, is a failure. `outage-after` failures
+//!   of different items with no success between them are an outage, and each failure from the last
+//!   of them on belongs to it.
 //! - An answer that is no failure ends the outage, and the count begins again.
 
 use std::{
@@ -44,8 +45,9 @@ impl Health {
         *self.lock() = State::default();
     }
 
-    /// The target got this item, or a batch that begins with it, and did not handle it. In an outage, the time for which the item should wait:
-    /// a quarter of what the outage has lasted, so that others are tried before it is due.
+    /// Notes that the target got this item, or a batch that begins with it, and did not handle it.
+    /// In an outage, returns the time for which the item should wait: a quarter of what the outage
+    /// has lasted, so that the next trials use other items.
     pub(super) fn fails(&self, item: &ItemId, now: Instant) -> Option<Duration> {
         let mut state = self.lock();
         if state.since.is_none() && self.after > 0 {

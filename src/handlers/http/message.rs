@@ -6,10 +6,11 @@ use bytes::Bytes;
 use kvqueue_queue::{Item, millis};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use serde::Serialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::{handlers::Context, json, telemetry::trace_parent};
+use crate::{handlers::Context, json::LeasedItem, telemetry::trace_parent};
 
 /// In a header, a queue's name has these characters and all that are not ASCII percent-encoded.
 const ENCODED: &AsciiSet = &CONTROLS.add(b'%').add(b' ');
@@ -51,11 +52,19 @@ impl Message {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         insert(&mut headers, "kvqueue-queue", &encoded(&context.queue));
-        let items: Vec<Value> = items.iter().map(json::leased).collect();
-        let body = json!({ "queue": &*context.queue, "items": items });
+        let items = items.iter().map(|item| context.leased(item)).collect();
+        let body = serde_json::to_string(&Batch { queue: &context.queue, items });
+        let body = body.expect("texts and numbers are JSON").into();
         // A batch that is retried has other items than before, so its id is a new one.
-        Self { id: Uuid::now_v7().to_string(), headers, body: body.to_string().into() }
+        Self { id: Uuid::now_v7().to_string(), headers, body }
     }
+}
+
+/// The body of a request with all items of a fetch.
+#[derive(Serialize)]
+struct Batch<'q> {
+    queue: &'q str,
+    items: Vec<LeasedItem>,
 }
 
 /// Adds a header. Its value was made of characters that headers may have.
@@ -69,7 +78,8 @@ fn encoded(text: &str) -> String {
     utf8_percent_encode(text, ENCODED).to_string()
 }
 
-/// JSON in ASCII: other characters are escaped as `\uXXXX`, in UTF-16. So any text can stand in a header.
+/// JSON in ASCII: other characters are escaped as `\uXXXX`, in UTF-16. So any text can stand in a
+/// header.
 fn ascii(value: &Value) -> String {
     let mut text = String::new();
     for character in value.to_string().chars() {

@@ -1,7 +1,7 @@
 //! `http`: posts each item, or each batch, to a URL.
 //!
-//! `docs/WORKERS.md` documents the requests and the answers, and `docs/decisions/0030-webhooks.md` when the target is
-//! said to be out.
+//! `docs/WORKERS.md` documents the requests and the answers, and `docs/decisions/0030-webhooks.md`
+//! when an outage of the target begins and ends.
 
 mod addresses;
 mod answer;
@@ -29,7 +29,7 @@ use reqwest::{
 };
 
 use self::{
-    answer::Verdict,
+    answer::Failure,
     client::{Reading, Reply, exchange},
     health::Health,
     message::Message,
@@ -42,10 +42,6 @@ use crate::consumer::clock;
 
 #[cfg(feature = "otel")]
 pub(crate) use client::install_provider;
-
-/// The longest time that is left, of a call with a time limit, for what comes after its request: a tenth of the limit, and
-/// not more than this. Without it the daemon would end the call, and not know that its target did not answer.
-const MARGIN: Duration = Duration::from_millis(500);
 
 /// Posts items to a URL. One value for all consumers of a queue.
 #[derive(Debug)]
@@ -62,6 +58,11 @@ pub(crate) struct Webhook {
 pub(crate) fn build(settings: &Settings) -> Result<AnyHandler, SettingsError> {
     let webhook = Arc::new(Webhook::from_config(settings)?);
     Ok(if webhook.settings.batch { AnyHandler::Batch(webhook) } else { AnyHandler::Each(webhook) })
+}
+
+/// `connect-timeout` of these settings; none if they are wrong, which [`build`] reports.
+pub(crate) fn connect_timeout(settings: &Settings) -> Option<Duration> {
+    HttpSettings::read(settings).ok().map(|settings| settings.connect_timeout)
 }
 
 impl Webhook {
@@ -83,9 +84,13 @@ impl Webhook {
 
     /// Sends a message and waits for the answer.
     async fn post(&self, message: Message, context: &Context) -> Reply {
+        let until = self.until(context);
         let Message { id, mut headers, body } = message;
         let timestamp = (clock::now() / 1_000).to_string();
-        let signature = self.keys.as_ref().map(|keys| keys.get().sign(&id, &timestamp, &body));
+        let signature = match &self.keys {
+            Some(keys) => Some(keys.get().await.sign(&id, &timestamp, &body)),
+            None => None,
+        };
         // An empty body has no length otherwise, and some servers refuse that.
         headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
         let standard = [
@@ -99,11 +104,11 @@ impl Webhook {
             }
         }
         if let Some(authorization) = &self.authorization {
-            headers.insert(AUTHORIZATION, authorization.get());
+            headers.insert(AUTHORIZATION, authorization.get().await);
         }
-        let request = self.client.get().post(self.url.clone()).headers(headers).body(body);
+        let request = self.client.get().await.post(self.url.clone()).headers(headers).body(body);
         let most = usize::try_from(self.settings.max_response).unwrap_or(usize::MAX);
-        let reading = Reading { until: self.until(context), most, whole: self.settings.batch };
+        let reading = Reading { until, cancelled: &context.cancelled, most, whole: self.settings.batch };
         exchange(request, &self.url, reading, |response| {
             if response.status().is_success() {
                 self.health.works();
@@ -117,7 +122,6 @@ impl Webhook {
     fn until(&self, context: &Context) -> Instant {
         let now = Instant::now();
         let left = context.deadline.map(|deadline| deadline.saturating_duration_since(now));
-        let left = left.map(|left| left - MARGIN.min(left / 10));
         now + left.map_or(self.settings.timeout, |left| left.min(self.settings.timeout))
     }
 
@@ -126,18 +130,20 @@ impl Webhook {
         let answer = match reply {
             Reply::NotReached(reason) => return Outcome::unavailable(reason),
             Reply::NoAnswer(reason) => return self.failed(item, reason.clone(), None),
+            Reply::Cancelled => return Outcome::retry("the connection was closed: the item was cancelled"),
             Reply::Answer(answer) => answer,
         };
-        match answer.verdict(&self.settings) {
-            Verdict::Works(outcome) => {
+        match answer.outcome(&self.settings) {
+            Ok(outcome) => {
                 self.health.works();
                 outcome
             }
-            Verdict::Fails(reason, pause) => self.failed(item, reason, pause),
+            Err(Failure { reason, pause }) => self.failed(item, reason, pause),
         }
     }
 
-    /// The outcome of an item that the target got and did not handle: a failed attempt, unless the target is out.
+    /// The outcome of an item that the target got and did not handle: a failed attempt, unless the
+    /// target is out.
     fn failed(&self, item: &Item, reason: String, pause: Option<Duration>) -> Outcome {
         match (self.health.fails(&item.id, Instant::now()), pause) {
             (Some(postponed), pause) => {
@@ -147,27 +153,10 @@ impl Webhook {
             (None, None) => Outcome::Retry(reason),
         }
     }
-
-    async fn handle_item(&self, item: &Item, context: &Context) -> Outcome {
-        let reply = self.post(Message::of_item(item, context), context).await;
-        self.outcome(&reply, item)
-    }
-
-    async fn handle_batch(&self, items: &[Item], context: &Context) -> Vec<Outcome> {
-        let Some(first) = items.first() else { return Vec::new() };
-        let reply = self.post(Message::of_batch(items, context), context).await;
-        let same = |outcome: Outcome| vec![outcome; items.len()];
-        match &reply {
-            Reply::Answer(answer) if answer.status.is_success() => {
-                batch::outcomes(items, answer).unwrap_or_else(|reason| same(self.failed(first, reason, None)))
-            }
-            _ => same(self.outcome(&reply, first)),
-        }
-    }
 }
 
 /// A secret, and the file that it comes from.
-fn watch<T: Clone + 'static>(
+fn watch<T: Clone + Send + 'static>(
     path: PathBuf,
     read: fn(&std::path::Path) -> Result<T, SettingsError>,
 ) -> Result<Watched<T>, SettingsError> {
@@ -180,12 +169,14 @@ impl Handler for Webhook {
         self.settings.warning()
     }
 
+    /// So that the reason of a call whose time is up names the target.
+    fn limits_itself(&self) -> bool {
+        true
+    }
+
     async fn handle(&self, item: &Item, context: &Context) -> Outcome {
-        // A request that is dropped closes its connection.
-        tokio::select! {
-            outcome = self.handle_item(item, context) => outcome,
-            () = context.cancelled.cancelled() => Outcome::retry("the connection was closed: the item was cancelled"),
-        }
+        let reply = self.post(Message::of_item(item, context), context).await;
+        self.outcome(&reply, item)
     }
 }
 
@@ -195,12 +186,19 @@ impl BatchHandler for Webhook {
         self.settings.warning()
     }
 
+    fn limits_itself(&self) -> bool {
+        true
+    }
+
     async fn handle(&self, items: &[Item], context: &Context) -> Vec<Outcome> {
-        let closed =
-            || vec![Outcome::retry("the connection was closed: the items were cancelled"); items.len()];
-        tokio::select! {
-            outcomes = self.handle_batch(items, context) => outcomes,
-            () = context.cancelled.cancelled() => closed(),
+        let Some(first) = items.first() else { return Vec::new() };
+        let reply = self.post(Message::of_batch(items, context), context).await;
+        let same = |outcome: Outcome| vec![outcome; items.len()];
+        match &reply {
+            Reply::Answer(answer) if answer.status.is_success() => {
+                batch::outcomes(items, answer).unwrap_or_else(|reason| same(self.failed(first, reason, None)))
+            }
+            _ => same(self.outcome(&reply, first)),
         }
     }
 }

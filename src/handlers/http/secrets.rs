@@ -12,7 +12,7 @@ use crate::handlers::SettingsError;
 /// The permissions of users other than the owner and the group.
 const OTHERS: u32 = 0o007;
 
-/// A longer file has something else than secrets.
+/// The largest file, in bytes. Secrets are shorter; a longer file is the wrong file.
 const LONGEST: u64 = 64 * 1024;
 
 /// The most keys of a file.
@@ -109,7 +109,7 @@ pub(super) fn unreadable(key: &str, path: &Path, error: &std::io::Error) -> Sett
 }
 
 pub(super) fn wrong(key: &str, path: &Path, problem: impl fmt::Display, fix: &str) -> SettingsError {
-    SettingsError(format!("{key} = \"{}\": {problem}; {fix}", path.display()))
+    SettingsError::text(key, path, format_args!("{problem}; {fix}"))
 }
 
 impl fmt::Debug for Keys {
@@ -124,7 +124,8 @@ mod tests {
 
     use super::*;
 
-    /// A file with this text and these permissions, read in this way. The error has FILE for its path.
+    /// A file with this text and these permissions, read in this way. The error has FILE for its
+    /// path.
     fn read<T>(text: &str, mode: u32, read: fn(&Path) -> Result<T, SettingsError>) -> Result<T, String> {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), text).unwrap();

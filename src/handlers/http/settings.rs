@@ -1,10 +1,6 @@
 //! The settings of a webhook.
 
-use std::{
-    net::IpAddr,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
@@ -12,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::addresses::is_private;
 use crate::{
     config::{duration, size},
-    handlers::{Settings, SettingsError},
+    handlers::{Settings, SettingsError, check_lists},
 };
 
 const FIX_URL: &str = "write url = \"https://HOST/PATH\" in handler-config";
@@ -111,15 +107,8 @@ impl HttpSettings {
         })?;
         read.check_url()?;
         read.check_times_and_bounds()?;
-        check_statuses("dead-status", &read.dead_status)?;
-        check_statuses("release-status", &read.release_status)?;
-        if let Some(status) = read.dead_status.iter().find(|status| read.release_status.contains(status)) {
-            return Err(wrong(
-                "release-status",
-                status,
-                "it is in dead-status, too; remove it from one of them",
-            ));
-        }
+        let lists = [("dead-status", &*read.dead_status), ("release-status", &*read.release_status)];
+        check_lists(lists, 300..=599, "write statuses from 300 to 599; 200 to 299 always mean done")?;
         read.check_tls()?;
         read.check_proxy()?;
         Ok(read)
@@ -127,7 +116,9 @@ impl HttpSettings {
 
     /// The URL; it was parsed before.
     pub(super) fn url(&self) -> Result<Url, SettingsError> {
-        self.url.parse().map_err(|error| quoted("url", &self.url, format_args!("{error}; {FIX_URL}")))
+        self.url
+            .parse()
+            .map_err(|error| SettingsError::text("url", &self.url, format_args!("{error}; {FIX_URL}")))
     }
 
     /// The host and the port, as messages name the target.
@@ -154,19 +145,24 @@ impl HttpSettings {
     fn check_url(&self) -> Result<(), SettingsError> {
         let url = self.url()?;
         if !["http", "https"].contains(&url.scheme()) {
-            return Err(quoted("url", &self.url, format_args!("its scheme is not http or https; {FIX_URL}")));
+            return Err(SettingsError::text(
+                "url",
+                &self.url,
+                format_args!("its scheme is not http or https; {FIX_URL}"),
+            ));
         }
         if !url.username().is_empty() || url.password().is_some() {
             // Not the URL itself, which has a secret.
             return Err(SettingsError(
-                "url: it has a user name or a password, which settings show; put \"Basic BASE64\" into authorization-file"
+                "url: it contains a user name or a password, and `kvqueue config show` prints this setting; put \
+                 \"Basic BASE64\" into authorization-file"
                     .to_owned(),
             ));
         }
         if self.forbid_private_addresses && literal(&url).is_some_and(is_private) {
             let problem = "it is a private address, which forbid-private-addresses forbids; remove that setting, or \
                            name a public target";
-            return Err(quoted("url", &self.url, problem));
+            return Err(SettingsError::text("url", &self.url, problem));
         }
         Ok(())
     }
@@ -174,20 +170,24 @@ impl HttpSettings {
     fn check_times_and_bounds(&self) -> Result<(), SettingsError> {
         for (key, value) in [("timeout", self.timeout), ("connect-timeout", self.connect_timeout)] {
             if value.is_zero() || value > LONGEST_TIMEOUT {
-                return Err(quoted(key, &duration::format(value), "write 1ms to 1h"));
+                return Err(SettingsError::text(key, &duration::format(value), "write 1ms to 1h"));
             }
         }
-        if self.connect_timeout > self.timeout {
+        if self.connect_timeout >= self.timeout {
             let problem = format!(
-                "it is longer than timeout ({}), which it is a part of; shorten it",
+                "it is not shorter than timeout ({}), which it is a part of; shorten it",
                 duration::format(self.timeout)
             );
-            return Err(quoted("connect-timeout", &duration::format(self.connect_timeout), problem));
+            return Err(SettingsError::text(
+                "connect-timeout",
+                &duration::format(self.connect_timeout),
+                problem,
+            ));
         }
         let [least, most] = RESPONSE;
         if !(least..=most).contains(&self.max_response) {
             let problem = format!("write {} to {}", size::format(least), size::format(most));
-            return Err(quoted("max-response", &size::format(self.max_response), problem));
+            return Err(SettingsError::text("max-response", &size::format(self.max_response), problem));
         }
         Ok(())
     }
@@ -201,30 +201,43 @@ impl HttpSettings {
         if let Some((key, Some(path))) = files.iter().find(|(_, file)| file.is_some())
             && !self.may_need_tls()
         {
-            return Err(at(key, path, "the url is http, without TLS; remove it, or use https"));
+            return Err(SettingsError::text(
+                key,
+                path,
+                "the url is http, without TLS; remove it, or use https",
+            ));
         }
         match (&self.client_certificate, &self.client_key) {
             (Some(path), None) => {
-                Err(at("client-certificate", path, "it needs its key; set client-key, too"))
+                Err(SettingsError::text("client-certificate", path, "it needs its key; set client-key, too"))
             }
-            (None, Some(path)) => {
-                Err(at("client-key", path, "it needs its certificate; set client-certificate, too"))
-            }
+            (None, Some(path)) => Err(SettingsError::text(
+                "client-key",
+                path,
+                "it needs its certificate; set client-certificate, too",
+            )),
             _ => Ok(()),
         }
     }
 
     fn check_proxy(&self) -> Result<(), SettingsError> {
         let Some(proxy) = &self.proxy else { return Ok(()) };
+        if proxy.contains('@') {
+            // Not the URL itself, which has a secret.
+            let problem =
+                "it contains a user name or a password, and `kvqueue config show` prints this setting";
+            let fix = "write \"environment\", and put them into HTTPS_PROXY or HTTP_PROXY of the daemon's environment";
+            return Err(SettingsError(format!("proxy: {problem}; {fix}")));
+        }
         let is_url = |url: Url| ["http", "https"].contains(&url.scheme());
         if proxy != ENVIRONMENT && !proxy.parse().is_ok_and(is_url) {
             let fix = "it is not a URL of http or https; write \"http://HOST:PORT\", or \"environment\"";
-            return Err(quoted("proxy", proxy, fix));
+            return Err(SettingsError::text("proxy", proxy, fix));
         }
         if self.forbid_private_addresses {
             let problem = "the proxy finds the target's address, so forbid-private-addresses cannot be kept; remove one \
                            of them, and let the proxy refuse private addresses";
-            return Err(quoted("proxy", proxy, problem));
+            return Err(SettingsError::text("proxy", proxy, problem));
         }
         Ok(())
     }
@@ -251,27 +264,6 @@ fn literal(url: &Url) -> Option<IpAddr> {
     url.host_str()?.trim_matches(['[', ']']).parse().ok()
 }
 
-fn check_statuses(key: &str, statuses: &[u16]) -> Result<(), SettingsError> {
-    match statuses.iter().find(|status| !(300..=599).contains(*status)) {
-        None => Ok(()),
-        Some(status) => {
-            Err(wrong(key, status, "write statuses from 300 to 599; 200 to 299 always mean done"))
-        }
-    }
-}
-
-fn wrong(key: &str, value: impl std::fmt::Display, problem: impl std::fmt::Display) -> SettingsError {
-    SettingsError(format!("{key} = {value}: {problem}"))
-}
-
-fn quoted(key: &str, value: &str, problem: impl std::fmt::Display) -> SettingsError {
-    wrong(key, format_args!("{value:?}"), problem)
-}
-
-fn at(key: &str, path: &Path, problem: &str) -> SettingsError {
-    quoted(key, &path.display().to_string(), problem)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -286,16 +278,22 @@ mod tests {
         insta::assert_snapshot!(problem(""), @r#"missing field `url`; write url = "https://HOST/PATH" in handler-config"#);
         insta::assert_snapshot!(problem("url = 'example'"), @r#"url = "example": relative URL without a base; write url = "https://HOST/PATH" in handler-config"#);
         insta::assert_snapshot!(problem("url = 'ftp://example'"), @r#"url = "ftp://example": its scheme is not http or https; write url = "https://HOST/PATH" in handler-config"#);
-        insta::assert_snapshot!(problem("url = 'http://a:b@example'"), @r#"url: it has a user name or a password, which settings show; put "Basic BASE64" into authorization-file"#);
+        insta::assert_snapshot!(problem("url = 'http://a:b@example'"), @r#"url: it contains a user name or a password, and `kvqueue config show` prints this setting; put "Basic BASE64" into authorization-file"#);
         let problem = |more: &str| problem(&format!("url = 'https://example/hook'\n{more}"));
         insta::assert_snapshot!(problem("dead-status = [200]"), @"dead-status = 200: write statuses from 300 to 599; 200 to 299 always mean done");
         insta::assert_snapshot!(problem("release-status = [410]"), @"release-status = 410: it is in dead-status, too; remove it from one of them");
         insta::assert_snapshot!(problem("timeout = '0s'"), @r#"timeout = "0s": write 1ms to 1h"#);
-        insta::assert_snapshot!(problem("timeout = '1s'"), @r#"connect-timeout = "5s": it is longer than timeout (1s), which it is a part of; shorten it"#);
+        insta::assert_snapshot!(problem("timeout = '1s'"), @r#"connect-timeout = "5s": it is not shorter than timeout (1s), which it is a part of; shorten it"#);
+        insta::assert_snapshot!(problem("timeout = '5s'"), @r#"connect-timeout = "5s": it is not shorter than timeout (5s), which it is a part of; shorten it"#);
         insta::assert_snapshot!(problem("max-response = '1GiB'"), @r#"max-response = "1GiB": write 1B to 64MiB"#);
         insta::assert_snapshot!(problem("client-key = '/k'"), @r#"client-key = "/k": it needs its certificate; set client-certificate, too"#);
         insta::assert_snapshot!(problem("client-certificate = '/c'"), @r#"client-certificate = "/c": it needs its key; set client-key, too"#);
         insta::assert_snapshot!(problem("proxy = 'example:8080'"), @r#"proxy = "example:8080": it is not a URL of http or https; write "http://HOST:PORT", or "environment""#);
+        for secret in ["http://user:secret@proxy:3128", "user:secret@proxy:3128"] {
+            insta::allow_duplicates! {
+                insta::assert_snapshot!(problem(&format!("proxy = '{secret}'")), @r#"proxy: it contains a user name or a password, and `kvqueue config show` prints this setting; write "environment", and put them into HTTPS_PROXY or HTTP_PROXY of the daemon's environment"#);
+            }
+        }
         insta::assert_snapshot!(problem("proxy = 'environment'\nforbid-private-addresses = true"), @r#"proxy = "environment": the proxy finds the target's address, so forbid-private-addresses cannot be kept; remove one of them, and let the proxy refuse private addresses"#);
         insta::assert_snapshot!(problem("method = 'PUT'"), @"method: unknown field `method`, expected one of `url`, `batch`, `timeout`, `connect-timeout`, `dead-status`, `release-status`, `outage-after`, `max-response`, `forbid-private-addresses`, `signing-key-file`, `authorization-file`, `ca-file`, `client-certificate`, `client-key`, `proxy`");
         let plain = |more: &str| {

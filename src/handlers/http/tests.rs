@@ -260,7 +260,8 @@ async fn no_more_of_an_answer_is_read_than_the_bound() {
     assert!(sent < 50_000_000, "{sent} bytes");
 }
 
-/// A server that reads a request and does nothing more. It reports when the client closes the connection.
+/// A server that reads a request and does nothing more. It reports when the client closes the
+/// connection.
 fn hanging() -> (String, Receiver<()>) {
     let (sender, closed) = channel();
     let address = listen(move |mut stream| {
@@ -276,11 +277,11 @@ fn hanging() -> (String, Receiver<()>) {
 #[tokio::test]
 async fn a_target_that_hangs_is_given_up_and_its_connection_closed() {
     let (address, closed) = hanging();
-    let settings = "timeout = '100ms'\nconnect-timeout = '100ms'";
+    let settings = "timeout = '100ms'\nconnect-timeout = '50ms'";
     let reason = retried(kit(&address, settings).handle("").await);
     assert!(reason.starts_with("no answer in 1"), "{reason}");
     closed.recv_timeout(PATIENCE).unwrap();
-    // The handler ends the call before the daemon does, whose reason would not be about the target.
+    // The handler ends the call, not the daemon, whose reason would not be about the target.
     let reason = retried(kit(&address, "").handler_timeout(Duration::from_millis(200)).handle("").await);
     assert!(reason.starts_with("no answer in "), "{reason}");
     closed.recv_timeout(PATIENCE).unwrap();
@@ -292,6 +293,28 @@ async fn a_cancelled_item_closes_its_connection() {
     let kit = kit(&address, "").cancel_after(Duration::from_millis(100));
     assert_eq!(kit.handle("").await, Outcome::Release);
     closed.recv_timeout(PATIENCE).unwrap();
+}
+
+#[tokio::test]
+async fn an_item_that_is_cancelled_after_a_status_of_success_is_done() {
+    let (sender, answered) = channel();
+    let address = listen(move |mut stream| {
+        Request::read(&mut stream);
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n").unwrap();
+        let _ = sender.send(());
+        let _ = stream.read(&mut [0]);
+    });
+    let (kit, began) = (kit(&address, ""), Instant::now());
+    let token = kit.cancelled();
+    let cancels = thread::spawn(move || {
+        answered.recv_timeout(PATIENCE).unwrap();
+        // The client reads the head meanwhile; it waits for the body for a second.
+        thread::sleep(Duration::from_millis(200));
+        token.cancel();
+    });
+    assert_eq!(kit.handle("").await, Outcome::Done);
+    cancels.join().unwrap();
+    assert!(began.elapsed() < PATIENCE);
 }
 
 #[tokio::test]
@@ -353,26 +376,31 @@ async fn a_batch_is_one_request_and_its_answer_has_the_outcomes() {
         let outcomes = json!([
             { "id": id(0), "outcome": "done" },
             { "id": id(1), "outcome": "dead", "reason": "bad" },
-            { "id": id(2), "outcome": "retry", "after_ms": 5_000 },
+            { "id": id(2), "outcome": "retry", "after_ms": 5_000.0 },
             { "id": id(3), "outcome": "release" },
             { "id": id(4), "outcome": "finished" },
             { "id": id(5), "outcome": 7 },
+            { "id": id(6), "outcome": "retry", "after_ms": 1e12 },
             { "id": "unknown", "outcome": "done" },
         ]);
         json_answer(&json!({ "outcomes": outcomes })).into()
     });
     let kit = batch_kit(&address, "").queue("emails");
-    let outcomes = kit.handle_all(["a", "b", "c", "d", "e", "f", "g"]).await;
+    let first = Sample::new("a").enqueued_at(from_millis(1_700_000_000_000));
+    let more = ["b", "c", "d", "e", "f", "g", "h"].map(Sample::new);
+    let outcomes = kit.handle_all([first].into_iter().chain(more)).await;
     assert_eq!(
         outcomes[..4],
         [
             Outcome::Done,
             Outcome::dead("bad"),
-            Outcome::RetryAfter(Duration::from_secs(5), "the target gave no reason".to_owned()),
+            Outcome::RetryAfter(Duration::from_secs(5), "the worker gave no reason".to_owned()),
             Outcome::Release
         ]
     );
-    for (outcome, part) in outcomes[4..].iter().zip(["\"finished\"", "cannot be read", "has no outcome"]) {
+    for (outcome, part) in
+        outcomes[4..].iter().zip(["`finished`", "cannot be read", "after_ms is at most", "has no outcome"])
+    {
         let reason = retried(outcome.clone());
         assert!(reason.contains(part), "{reason}");
     }
@@ -383,8 +411,13 @@ async fn a_batch_is_one_request_and_its_answer_has_the_outcomes() {
     );
     let body: Value = serde_json::from_slice(&request.body).unwrap();
     assert_eq!(body["queue"], "emails");
-    let first = json!({ "id": "000000000000000000000000", "attempt": 1, "payload": "a" });
-    assert_eq!((&body["items"][0], body["items"].as_array().unwrap().len()), (&first, 7));
+    let first = json!({
+        "id": "000000000000000000000000",
+        "attempt": 1,
+        "payload": "a",
+        "enqueued_at": "2023-11-14T22:13:20.000Z",
+    });
+    assert_eq!((&body["items"][0], body["items"].as_array().unwrap().len()), (&first, 8));
 }
 
 #[tokio::test]
@@ -428,7 +461,8 @@ struct Authority {
 }
 
 impl Authority {
-    /// With its certificate in the file `ca`, and the key of `localhost` and its certificate for a server.
+    /// With its certificate in the file `ca`, and the key of `localhost` and its certificate for a
+    /// server.
     fn new() -> (Self, Arc<ServerConfig>) {
         Self::of_server(false)
     }

@@ -121,7 +121,11 @@ impl Leased {
         let Some((lease, began)) = self.lease.and_then(Unanswered::keep) else { return Given::nothing() };
         let waited = began.saturating_duration_since(request.began);
         let items = lease.open().filter_map(|index| lease.items().get(index)).cloned();
-        let items = items.map(|item| LeasedItem { enqueued_at: self.puller.enqueued_at(&item), item });
+        let items = items.map(|item| LeasedItem {
+            enqueued_at: self.puller.enqueued_at(&item),
+            trace_parent: None,
+            item,
+        });
         let given = Given {
             lease: Some(lease.id().to_string()),
             expires_in_ms: u64::try_from(self.length.as_millis()).ok(),

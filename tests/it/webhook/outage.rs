@@ -44,7 +44,7 @@ fn a_target_that_fails_for_a_while_costs_no_item() {
     // With three attempts at once, what an outage costs is seen soon.
     let queue = "consumers = [{ k = 10, count = 8 }]\nretry = { max-attempts = 3, base = '100ms' }";
     let mut hooks =
-        Webhooks::new(queue, "timeout = '300ms'\nconnect-timeout = '300ms'", |_| Deed::Answer(200));
+        Webhooks::new(queue, "timeout = '300ms'\nconnect-timeout = '200ms'", |_| Deed::Answer(200));
     hooks.push((0..items).map(|number| number.to_string()));
     let served = hooks.serve();
     wait_until("some are delivered", || hooks.target.calls() >= 100);

@@ -1,4 +1,4 @@
-//! Ending items of a lease: done, again later, given back, or dead.
+//! Ending items of a lease: done, retried, released, postponed or dead.
 
 use foundationdb::Transaction;
 use foundationdb::options::MutationType;
@@ -15,9 +15,10 @@ use crate::ops::version::now;
 use crate::ops::{cost, lease, place};
 use crate::time::millis;
 
-/// Acknowledges items of the lease `id`, by their index in `held`, and sets a new deadline for the others. Items acknowledged before
-/// are passed over, so an acknowledgement may be repeated. Returns the header as it then is; `None`, having written nothing, if the
-/// lease is lost. That it fits into a transaction is the caller's to see to: [`part`], [`cost`].
+/// Acknowledges items of the lease `id`, by their index in `held`, and sets a new deadline for the
+/// others. Items acknowledged before are passed over, so an acknowledgement may be repeated.
+/// Returns the header as it then is; `None`, having written nothing, if the lease is lost. The
+/// caller makes sure that it fits into a transaction: [`part`], [`cost`].
 pub(crate) async fn acknowledge(
     space: &Space,
     tr: &Transaction,

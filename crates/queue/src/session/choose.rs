@@ -3,6 +3,7 @@
 use foundationdb::Transaction;
 use futures::future::try_join;
 
+use super::fetch::Goal;
 use super::request::{RequestStep, Turn};
 use super::{FetchOptions, Session};
 use crate::approach::{Extent, Place};
@@ -28,18 +29,18 @@ pub(super) enum Chosen {
 }
 
 impl Session {
-    /// Chooses by the approach of the take, and removes what was chosen. `length` is what a lease is asked for; 0: none.
+    /// Chooses by the approach of the take, and removes what was chosen.
     pub(super) async fn choose(
         &mut self,
         tr: &Transaction,
         take: &mut FetchOptions<'_>,
-        length: u64,
+        goal: Goal<'_>,
     ) -> Result<Chosen, QueueError> {
         self.ward = None;
         take.approach.suit(self.queue.space().kind);
-        match self.turn(tr, take, length).await? {
-            Turn::Free if take.approach.is_staged() => self.choose_or_ask(tr, take, length).await,
-            Turn::Free => self.choose_at_place(tr, take, length > 0).await,
+        match self.turn(tr, take, goal.length()).await? {
+            Turn::Free if take.approach.is_staged() => self.choose_or_ask(tr, take, goal).await,
+            Turn::Free => self.choose_at_place(tr, take, goal).await,
             Turn::Own(rows, seen) => Ok(Chosen::Rows(rows, seen)),
             Turn::Served(id, header) => {
                 let held = lease::body(self.queue.space(), tr, id, &header, false).await?;
@@ -54,14 +55,15 @@ impl Session {
         &mut self,
         tr: &Transaction,
         take: &mut FetchOptions<'_>,
-        on_lease: bool,
+        goal: Goal<'_>,
     ) -> Result<Chosen, QueueError> {
-        // Ends soon: where nothing was, the next place is nearer to the front, and at the latest where there is known to be something.
+        // Ends soon: where nothing was, the next place is nearer to the front, and at the latest
+        // where there is known to be something.
         loop {
             let place = take.approach.place(take.k.get(), &mut self.rng);
-            let found = self.find(tr, take, &place, on_lease).await?;
+            let found = self.find(tr, take, &place, goal.is_lease()).await?;
             if place.is_front() || !found.0.is_empty() {
-                match self.claim(tr, take, found, place.is_front(), on_lease)? {
+                match self.claim(tr, take, found, place.is_front(), goal)? {
                     Some(chosen) => return Ok(chosen),
                     None => continue,
                 }
@@ -70,7 +72,8 @@ impl Session {
         }
     }
 
-    /// The rows at a place that the fetch may have, and how long the queue is, if the approach needs that.
+    /// The rows at a place that the fetch may have, and how long the queue is, if the approach
+    /// needs that.
     async fn find(
         &mut self,
         tr: &Transaction,
@@ -98,16 +101,17 @@ impl Session {
         }
     }
 
-    /// Removes those of the rows found that one take gets; `None` if others of this process have got suspects meanwhile.
+    /// Removes those of the rows found that one take gets; `None` if others of this process have
+    /// got suspects meanwhile.
     fn claim(
         &mut self,
         tr: &Transaction,
         take: &FetchOptions<'_>,
         (rows, mut seen): (Vec<Row>, Extent),
         at_front: bool,
-        on_lease: bool,
+        goal: Goal<'_>,
     ) -> Result<Option<Chosen>, QueueError> {
-        let (space, k) = (self.queue.space().clone(), take.k);
+        let (space, k, on_lease) = (self.queue.space().clone(), take.k, goal.is_lease());
         if seen == Extent::Unknown {
             seen = match is_full(&space, &rows, k) {
                 true => Extent::Long,
@@ -117,9 +121,10 @@ impl Session {
         }
         let (mut picked, suspicion) = pick(&space, &rows, k, |_| true, || self.allows(on_lease))?;
         if suspicion > Suspicion::None
-            && let Some(first) = take.first
+            && let Some(first) = goal.first()
         {
-            // The number of suspects in a group depends on what one worker asks for, not on all shares together.
+            // The number of suspects in a group depends on what one worker asks for, not on all
+            // shares together.
             (picked, _) = pick(&space, &rows, first, |_| true, || self.allows(on_lease))?;
         }
         if rows.is_empty() {
@@ -137,7 +142,8 @@ impl Session {
         Ok(Some(Chosen::Rows(take_picked(&space, tr, rows, &picked)?, seen)))
     }
 
-    /// Where a jump leads. A take that begins at the front, or goes on behind an item, stays where it is.
+    /// Where a jump leads. A take that begins at the front, or goes on behind an item, stays where
+    /// it is.
     async fn jump(&self, tr: &Transaction, place: &Place) -> Result<Place, QueueError> {
         match place.skip {
             0 => Ok(place.clone()),
@@ -163,17 +169,19 @@ impl Session {
         Ok(if is_long { Extent::Long } else { Extent::Short })
     }
 
-    /// Chooses the first items; or asks, where this take has lost against another, or others wait to be served.
+    /// Chooses the first items; or asks, where this take has lost against another, or others wait
+    /// to be served.
     ///
-    /// The server of a request does not know which leases the process of this session holds. So the session does not ask while its process holds suspects, nor for an item that
-    /// crashed more than once.
+    /// The server of a request does not know which leases the process of this session holds. So the
+    /// session does not ask while its process holds suspects, nor for an item that crashed more
+    /// than once.
     async fn choose_or_ask(
         &mut self,
         tr: &Transaction,
         take: &mut FetchOptions<'_>,
-        length: u64,
+        goal: Goal<'_>,
     ) -> Result<Chosen, QueueError> {
-        let (space, on_lease) = (self.queue.space().clone(), length > 0);
+        let (space, on_lease) = (self.queue.space().clone(), goal.is_lease());
         loop {
             let asks = match take.approach.asks() {
                 true => true,
@@ -186,10 +194,10 @@ impl Session {
             let allows = self.allows(on_lease);
             let (_, suspicion) = pick(&space, &found.0, take.k, |_| true, || allows)?;
             if asks && allows > Suspicion::None && suspicion < Suspicion::Often {
-                self.ask(tr, take, length).await?;
+                self.ask(tr, take, goal.length()).await?;
                 return Ok(Chosen::Steps(RequestStep::Asks));
             }
-            if let Some(chosen) = self.claim(tr, take, found, true, on_lease)? {
+            if let Some(chosen) = self.claim(tr, take, found, true, goal)? {
                 return Ok(chosen);
             }
         }

@@ -26,20 +26,19 @@ use crate::watch::Watch;
 pub struct FetchOptions<'a> {
     /// The most items.
     pub k: NonZeroUsize,
-    /// The length of the lease, in the database's versions: to a microsecond. `take_with` ignores it.
+    /// The length of the lease, in the database's versions: to a microsecond. `take_with` ignores
+    /// it.
     pub lease: Duration,
     /// Where to look for the items.
     pub approach: &'a mut Approach,
     /// Whether to watch an empty queue. The default is not to.
     pub watch: bool,
-    /// Of several that it fetches for: how many items the first asks for, who alone gets suspects.
-    pub(super) first: Option<NonZeroUsize>,
 }
 
 impl<'a> FetchOptions<'a> {
     /// Up to `k` items, for this time, without a watch.
     pub fn new(k: NonZeroUsize, lease: Duration, approach: &'a mut Approach) -> FetchOptions<'a> {
-        FetchOptions { k, lease, approach, watch: false, first: None }
+        FetchOptions { k, lease, approach, watch: false }
     }
 
     /// The same with a watch of an empty queue, or without one.
@@ -59,7 +58,8 @@ impl<'a> FetchOptions<'a> {
 
     /// The fetch has conflicted with another transaction.
     fn lost(&mut self, source: Source) {
-        // Items that others gave to this session are lost to a sweeper only, so the approach need not change.
+        // Items that others gave to this session are lost to a sweeper only, so the approach need
+        // not change.
         if let Source::Queue { seen } = source {
             self.approach.conflicted(seen);
         }
@@ -75,10 +75,12 @@ pub struct Fetched {
     pub lease: Option<Lease>,
     /// Resolves after the next push. Only if there were no items and the options ask for a watch.
     pub watch: Option<Watch>,
-    /// Whether an earlier fetch of the session made the lease. Its deadline may be near: extend the lease first. It has the
-    /// number of items and the length that the earlier fetch asked for; release the items that are too many.
+    /// Whether an earlier fetch of the session made the lease. Its deadline may be near: extend the
+    /// lease first. It has the number of items and the length that the earlier fetch asked for;
+    /// release the items that are too many.
     pub recovered: bool,
-    /// The database version of the commit. `None` if there are no items, or if an earlier fetch made the lease.
+    /// The database version of the commit. `None` if there are no items, or if an earlier fetch
+    /// made the lease.
     pub version: Option<u64>,
     /// The transactions of the fetch.
     pub attempts: Attempts,
@@ -98,15 +100,16 @@ pub struct Share {
 #[non_exhaustive]
 #[must_use = "the items stay on their leases until these expire"]
 pub struct FetchedFor {
-    /// A lease for each of the first shares. There are fewer than shares if there are too few items, or if they do not fit into one
-    /// transaction.
+    /// A lease for each of the first shares. There are fewer than shares if there are too few
+    /// items, or if they do not fit into one transaction.
     pub leases: Vec<Lease>,
     /// Resolves after the next push. Only if there were no items, and a watch was asked for.
     pub watch: Option<Watch>,
-    /// Whether an earlier fetch of the session made the lease, for a share of that fetch. There is one lease then, and the next
-    /// fetch may return another such one.
+    /// Whether an earlier fetch of the session made the lease, for a share of that fetch. There is
+    /// one lease then, and the next fetch may return another such one.
     pub recovered: bool,
-    /// The database version of the commit. `None` if there are no items, or if an earlier fetch made the lease.
+    /// The database version of the commit. `None` if there are no items, or if an earlier fetch
+    /// made the lease.
     pub version: Option<u64>,
     /// The transactions of the fetch.
     pub attempts: Attempts,
@@ -116,11 +119,13 @@ pub struct FetchedFor {
 #[derive(Debug)]
 #[must_use = "the items have left the queue: dropping them loses them"]
 pub struct Taken {
-    /// The items, in order. They have left the queue. There may be more than `k`, if an earlier take that failed had asked for more.
+    /// The items, in order. They have left the queue. There may be more than `k`, if an earlier
+    /// take that failed had asked for more.
     pub items: Vec<Item>,
     /// Resolves after the next push. Only if there were no items and the options ask for a watch.
     pub watch: Option<Watch>,
-    /// The database version at which the items left the queue. `None` if there are none, or if an earlier take removed them.
+    /// The database version at which the items left the queue. `None` if there are none, or if an
+    /// earlier take removed them.
     pub version: Option<u64>,
     /// The transactions of the take.
     pub attempts: Attempts,
@@ -129,12 +134,12 @@ pub struct Taken {
 impl Session {
     /// Moves up to `options.k` ready items to a lease.
     ///
-    /// If a fetch fails, or its future is dropped, it may have got items. The session's next fetch returns
-    /// them. Without a next fetch their lease expires.
+    /// If a fetch fails, or its future is dropped, it may have got items. The session's next fetch
+    /// returns them. Without a next fetch their lease expires.
     ///
-    /// On a cluster the lease is durable when this returns. The embedded engine has written it by then and
-    /// flushes it a moment later. So the lease survives the end of any process. After a power failure within
-    /// that moment the items are ready, as if the lease had expired.
+    /// On a cluster the lease is durable when this returns. The embedded engine has written it by
+    /// then and flushes it a moment later. So the lease survives the end of any process. After a
+    /// power failure within that moment the items are ready, as if the lease had expired.
     pub async fn fetch(
         &mut self,
         db: &Database,
@@ -150,9 +155,13 @@ impl Session {
         Ok(Fetched { lease, watch, recovered, version, attempts })
     }
 
-    /// As [`Session::fetch`], for several workers in one transaction: each share gets a lease of its own, the first share the first
-    /// items. It begins at the front. Items that may have killed a worker go to the first share alone. The workers are other processes, so
-    /// these leases keep nobody from fetching more such items ([`Lease::is_in_quarantine`]).
+    /// Fetches for several workers in one transaction. A share is what one worker asks for, and
+    /// gets a lease of its own: the first share has the first items of the queue, and so on.
+    ///
+    /// The fetch begins at the front. Items that may have killed a worker go to the first share
+    /// alone. The workers are other processes, so these leases do not prevent this process from
+    /// fetching more such items ([`Lease::is_in_quarantine`]). For the rest, see
+    /// [`Session::fetch`].
     pub async fn fetch_for(
         &mut self,
         db: &Database,
@@ -172,8 +181,7 @@ impl Session {
         };
         let lengths: Vec<_> = shares.iter().map(|share| (share.k, versions(share.lease).max(1))).collect();
         let mut approach = Approach::Front;
-        let options = FetchOptions::new(k, Duration::ZERO, &mut approach).with_watch(watch);
-        let mut options = FetchOptions { first: Some(shares[0].k), ..options };
+        let mut options = FetchOptions::new(k, Duration::ZERO, &mut approach).with_watch(watch);
         let Done { value, attempts } = self.run_fetch(db, &mut options, Goal::Lease(&lengths)).await?;
         let (mut leases, watch, recovered, version) = match value {
             End::Empty(watch) => (Vec::new(), watch, false, None),
@@ -184,10 +192,11 @@ impl Session {
         Ok(FetchedFor { leases, watch, recovered, version, attempts })
     }
 
-    /// Removes and returns the first `k` items, or all if there are fewer. If there are none, returns a watch.
+    /// Removes and returns the first `k` items, or all if there are fewer. If there are none,
+    /// returns a watch.
     ///
-    /// Two sessions that take at the same time conflict; pushes and takes do not. The watch begins in a
-    /// transaction that saw the queue empty, and that committed.
+    /// Two sessions that take at the same time conflict; pushes and takes do not. The watch begins
+    /// in a transaction that saw the queue empty, and that committed.
     pub async fn take(&mut self, db: &Database, k: NonZeroUsize) -> Result<Taken, FetchError> {
         let mut approach = Approach::Front;
         let mut options = FetchOptions::new(k, Duration::ZERO, &mut approach).with_watch(true);
@@ -231,11 +240,33 @@ impl Session {
 
 /// Where a fetch puts the items.
 #[derive(Debug, Clone, Copy)]
-enum Goal<'s> {
+pub(super) enum Goal<'s> {
     /// They leave the queue.
     Remove,
-    /// They move to leases: of each the most items, and the length in versions.
+    /// They move to leases: of each share the most items, and the length in versions.
     Lease(&'s [(NonZeroUsize, u64)]),
+}
+
+impl Goal<'_> {
+    /// The first share. Only that share gets suspects.
+    pub(super) fn first(self) -> Option<NonZeroUsize> {
+        match self {
+            Goal::Remove => None,
+            Goal::Lease(shares) => shares.first().map(|(k, _)| *k),
+        }
+    }
+
+    /// The length of the first share's lease, in versions; 0 if the items leave the queue.
+    pub(super) fn length(self) -> u64 {
+        match self {
+            Goal::Remove => 0,
+            Goal::Lease(shares) => shares.first().map_or(0, |(_, length)| *length),
+        }
+    }
+
+    pub(super) fn is_lease(self) -> bool {
+        matches!(self, Goal::Lease(_))
+    }
 }
 
 /// Where the items of a fetch come from.
@@ -267,7 +298,8 @@ enum End {
     Recovered,
     /// The items, and the version of the commit.
     Removed(Vec<Item>, Option<u64>),
-    /// The leases, and the version of the commit. Without a version, an earlier fetch has committed them.
+    /// The leases, and the version of the commit. Without a version, an earlier fetch has committed
+    /// them.
     Leased(Vec<Lease>, Option<u64>),
 }
 
@@ -302,7 +334,8 @@ impl Operation for Fetch<'_, '_, '_> {
         match std::mem::replace(&mut self.plan, Plan::Read(None)) {
             Plan::Read(watch) => {
                 if let Goal::Remove = self.goal {
-                    // No earlier take had committed by then, and none will: the items that it read are gone.
+                    // No earlier take had committed by then, and none will: the items that it read
+                    // are gone.
                     session.unresolved.void();
                 }
                 Some(End::Empty(watch.map(|watch| watch.paced(self.db))))
@@ -328,7 +361,8 @@ impl Operation for Fetch<'_, '_, '_> {
     }
 
     fn failed(&mut self, error: FdbError) {
-        // Not kept until the next attempt: a lease with suspects holds their place in the quarantine.
+        // Not kept until the next attempt: a lease with suspects holds their place in the
+        // quarantine.
         let source = match std::mem::replace(&mut self.plan, Plan::Read(None)) {
             Plan::Read(_) => return,
             Plan::Request(step) => return self.session.request_failed(step, error),
@@ -354,26 +388,24 @@ impl Fetch<'_, '_, '_> {
     async fn plan(&mut self, tr: &Transaction) -> Result<Step<End>, QueueError> {
         let Fetch { session, options, goal, .. } = self;
         let began = session.history.as_ref().map(VersionHistory::now);
-        let length = match *goal {
+        match *goal {
             Goal::Remove => {
                 session.resolve(tr).await?;
                 if !session.recovered.is_empty() {
                     return Ok(Step::End(End::Recovered));
                 }
-                0
             }
-            Goal::Lease(shares) => {
+            Goal::Lease(_) => {
                 if let Some(lease) = session.find_unsure(tr).await? {
                     return Ok(Step::End(End::Leased(vec![lease], None)));
                 }
-                shares.first().map_or(0, |(_, length)| *length)
             }
-        };
-        self.plan = match (session.choose(tr, options, length).await?, *goal) {
+        }
+        self.plan = match (session.choose(tr, options, *goal).await?, *goal) {
             (Chosen::Waits(key), _) => return Ok(Step::Wait(key)),
             (Chosen::Steps(step), _) => Plan::Request(step),
-            // The watch reads `npush`, so in a transaction that writes it would conflict with every push. Only a fetch that
-            // finds nothing, and so writes nothing, makes one.
+            // The watch reads `npush`, so in a transaction that writes it would conflict with every
+            // push. Only a fetch that finds nothing, and so writes nothing, makes one.
             (Chosen::Empty, _) => Plan::Read(session.watch_empty(tr, options).await?),
             (Chosen::Rows(rows, seen), Goal::Remove) => {
                 session.remove(tr, &rows).await?;

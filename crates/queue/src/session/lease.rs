@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 
 use foundationdb::Transaction;
 use foundationdb::options::TransactionOption;
+use futures::future::try_join_all;
 
 use super::Session;
 use crate::error::QueueError;
@@ -16,7 +17,9 @@ use crate::ops::version::now;
 use crate::ops::{lease, scan};
 use crate::suspects::{Suspicion, Ward};
 
-/// How many leases of unknown outcome are remembered. Each attempt looks for those before it.
+/// How many leases of unknown outcome are remembered. Each attempt looks for the earlier ones, all
+/// at once. It has to look for every one: an attempt that was not found may still commit, and then
+/// the attempt that looked fails.
 const MAX_UNSURE: usize = 256;
 
 /// A lease of a fetch that may have committed.
@@ -38,8 +41,8 @@ struct Made {
 }
 
 impl Session {
-    /// Writes the leases of rows that the transaction removes: of each share the most items, and the length. `began` is a time before it, by
-    /// the session's history.
+    /// Writes the leases of rows that the transaction removes: of each share the most items, and
+    /// the length. `began` is a time before it, by the session's history.
     pub(super) async fn put_leases(
         &mut self,
         tr: &Transaction,
@@ -66,7 +69,8 @@ impl Session {
         self.hold(tr, made, began)
     }
 
-    /// Takes over a lease that another session has written for this one. Its time begins now, and so does the attempt.
+    /// Takes over a lease that another session has written for this one. Its time begins now, and
+    /// so does the attempt.
     pub(super) async fn take_up(
         &mut self,
         tr: &Transaction,
@@ -92,8 +96,9 @@ impl Session {
         began: Option<u64>,
     ) -> Result<Vec<Lease>, QueueError> {
         let space = self.queue.space().clone();
-        // If a power failure undoes the lease, its items are ready, as after its end. So it need not be on the disk before they
-        // are handled; their outcomes are written after it. A cluster ignores the option.
+        // If a power failure undoes the lease, its items are ready, as after its end. So it need
+        // not be on the disk before they are handled; their outcomes are written after it. A
+        // cluster ignores the option.
         tr.set_option(TransactionOption::DurabilityRisky)?;
         lease::fence(&space, tr, self.id)?;
         let attempt = made.first().map_or(0, |made| made.id.number);
@@ -127,22 +132,21 @@ impl Session {
         (suspicion > Suspicion::None).then(|| self.quarantine.enter(&self.queue.space().ready, suspicion))?
     }
 
-    /// A lease of an earlier fetch of unknown outcome, if that has committed and the lease is not lost. The other leases of that fetch
-    /// are found later.
+    /// A lease of an earlier fetch of unknown outcome, if that has committed and the lease is not
+    /// lost. The other leases of that fetch are found later.
     pub(super) async fn find_unsure(&mut self, tr: &Transaction) -> Result<Option<Lease>, QueueError> {
-        for at in 0..self.unsure.len() {
-            let id = self.unsure[at].id;
-            let header = lease::header(self.queue.space(), tr, id).await?;
-            // A lease that another session wrote for this one is not taken up yet.
-            if let Some(header) = header.filter(|header| !header.served) {
-                let Some(Unsure { id, items, held, attempt }) = self.unsure.remove(at) else { continue };
-                self.unsure.retain(|unsure| unsure.attempt == attempt);
-                self.asked.clear();
-                let ward = self.enter(&items);
-                let lease = Lease::new(self.queue.space().clone(), id, &header, items, held, ward);
-                return Ok(Some(lease.with_history(self.history.as_ref())));
-            }
-        }
-        Ok(None)
+        let space = self.queue.space().clone();
+        let headers =
+            try_join_all(self.unsure.iter().map(|unsure| lease::header(&space, tr, unsure.id))).await?;
+        // A lease that another session wrote for this one is not taken up yet.
+        let mut found =
+            (0..).zip(headers).filter_map(|(at, header)| Some((at, header.filter(|it| !it.served)?)));
+        let Some((at, header)) = found.next() else { return Ok(None) };
+        let Some(Unsure { id, items, held, attempt }) = self.unsure.remove(at) else { return Ok(None) };
+        self.unsure.retain(|unsure| unsure.attempt == attempt);
+        self.asked.clear();
+        let ward = self.enter(&items);
+        let lease = Lease::new(space, id, &header, items, held, ward);
+        Ok(Some(lease.with_history(self.history.as_ref())))
     }
 }

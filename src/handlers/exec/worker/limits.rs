@@ -1,22 +1,23 @@
 //! When an item has to end, and what is done about a process that does not end it. Pure.
 //!
 //! ```text
-//!   working ── time limit, no heartbeat, cancelled ──▶ asked to end it ──▶ terminated ──▶ killed
+//!   working ── time limit, no heartbeat, cancelled ──▶ cancelled (the line `cancel`) ──▶ terminated ──▶ killed
 //! ```
 
 use std::time::{Duration, Instant};
 
 use crate::handlers::{Outcome, time_up_reason};
 
-/// From the request to end an item to the signal TERM.
-const CANCEL_GRACE: Duration = Duration::from_millis(500);
+/// From the line `cancel` to the signal TERM.
+const CANCEL_DELAY: Duration = Duration::from_millis(500);
 
-/// From TERM to KILL. Both together are shorter than the delay after which the daemon drops a cancelled call.
-const TERM_GRACE: Duration = Duration::from_millis(250);
+/// From TERM to KILL. Both together are shorter than the delay after which the daemon drops a
+/// cancelled call.
+const ITEM_TERM_DELAY: Duration = Duration::from_millis(250);
 
 /// Why an item has to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
+pub(super) enum EndReason {
     /// `handler-timeout` is over.
     TimeUp(Duration),
     /// There was no heartbeat within `heartbeat-timeout`.
@@ -25,7 +26,7 @@ pub(super) enum Why {
     Cancelled,
 }
 
-impl Why {
+impl EndReason {
     /// The outcome of the item.
     pub(super) fn outcome(self) -> Outcome {
         match self {
@@ -38,9 +39,9 @@ impl Why {
     }
 }
 
-/// What to do now.
+/// What to do with a process that has not ended its item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Act {
+pub(super) enum Step {
     /// Send TERM to its group.
     Terminate,
     /// Kill its group.
@@ -50,8 +51,16 @@ pub(super) enum Act {
 #[derive(Clone, Copy, Debug)]
 enum Stage {
     Working,
-    Asked { why: Why, until: Instant },
-    Terminated { why: Why, until: Instant },
+    /// The process gets the line `cancel`.
+    Cancelled {
+        why: EndReason,
+        until: Instant,
+    },
+    /// Its group got TERM.
+    Terminated {
+        why: EndReason,
+        until: Instant,
+    },
 }
 
 /// The limits of one item.
@@ -78,22 +87,22 @@ impl Limits {
         }
     }
 
-    /// Why the item has to end, if it has to: then the process is asked to end it.
-    pub(super) fn why(&self) -> Option<Why> {
+    /// Why the item has to end, if it has to: then the process gets the line `cancel`.
+    pub(super) fn why(&self) -> Option<EndReason> {
         match self.stage {
             Stage::Working => None,
-            Stage::Asked { why, .. } | Stage::Terminated { why, .. } => Some(why),
+            Stage::Cancelled { why, .. } | Stage::Terminated { why, .. } => Some(why),
         }
     }
 
     /// The item is cancelled.
     pub(super) fn cancel(&mut self, now: Instant) {
-        self.ask(Why::Cancelled, now);
+        self.begin_end(EndReason::Cancelled, now);
     }
 
-    fn ask(&mut self, why: Why, now: Instant) {
+    fn begin_end(&mut self, why: EndReason, now: Instant) {
         if self.why().is_none() {
-            self.stage = Stage::Asked { why, until: now + CANCEL_GRACE };
+            self.stage = Stage::Cancelled { why, until: now + CANCEL_DELAY };
         }
     }
 
@@ -104,27 +113,27 @@ impl Limits {
                 let ends = [self.total, self.silence].into_iter().flatten();
                 ends.map(|(_, end)| end).min()
             }
-            Stage::Asked { until, .. } | Stage::Terminated { until, .. } => Some(until),
+            Stage::Cancelled { until, .. } | Stage::Terminated { until, .. } => Some(until),
         }
     }
 
     /// What is due.
-    pub(super) fn due(&mut self, now: Instant) -> Option<Act> {
+    pub(super) fn due(&mut self, now: Instant) -> Option<Step> {
         match self.stage {
             Stage::Working => {
                 match (self.total, self.silence) {
-                    (Some((limit, end)), _) if end <= now => self.ask(Why::TimeUp(limit), now),
-                    (_, Some((limit, end))) if end <= now => self.ask(Why::Silent(limit), now),
+                    (Some((limit, end)), _) if end <= now => self.begin_end(EndReason::TimeUp(limit), now),
+                    (_, Some((limit, end))) if end <= now => self.begin_end(EndReason::Silent(limit), now),
                     _ => {}
                 }
                 None
             }
-            Stage::Asked { why, until } if until <= now => {
-                self.stage = Stage::Terminated { why, until: now + TERM_GRACE };
-                Some(Act::Terminate)
+            Stage::Cancelled { why, until } if until <= now => {
+                self.stage = Stage::Terminated { why, until: now + ITEM_TERM_DELAY };
+                Some(Step::Terminate)
             }
-            Stage::Terminated { until, .. } if until <= now => Some(Act::Kill),
-            Stage::Asked { .. } | Stage::Terminated { .. } => None,
+            Stage::Terminated { until, .. } if until <= now => Some(Step::Kill),
+            Stage::Cancelled { .. } | Stage::Terminated { .. } => None,
         }
     }
 }
@@ -143,11 +152,11 @@ mod tests {
         assert_eq!((limits.next(), limits.due(now), limits.why()), (Some(now + 5 * SECOND), None, None));
         assert_eq!(limits.due(now + 5 * SECOND), None);
         limits.cancel(now + 5 * SECOND);
-        assert_eq!(limits.why(), Some(Why::TimeUp(5 * SECOND)), "the first reason stands");
-        let asked = limits.next().unwrap();
-        assert_eq!((limits.due(now + 5 * SECOND), limits.due(asked)), (None, Some(Act::Terminate)));
+        assert_eq!(limits.why(), Some(EndReason::TimeUp(5 * SECOND)), "the first reason stands");
+        let cancelled = limits.next().unwrap();
+        assert_eq!((limits.due(now + 5 * SECOND), limits.due(cancelled)), (None, Some(Step::Terminate)));
         let terminated = limits.next().unwrap();
-        assert_eq!((limits.due(asked), limits.due(terminated)), (None, Some(Act::Kill)));
+        assert_eq!((limits.due(cancelled), limits.due(terminated)), (None, Some(Step::Kill)));
     }
 
     #[test]
@@ -161,7 +170,7 @@ mod tests {
         assert_eq!(limits.next(), Some(now + 5 * SECOND));
         let mut silent = Limits::new(None, Some(2 * SECOND), now);
         assert_eq!(silent.due(now + 2 * SECOND), None);
-        assert_eq!(silent.why(), Some(Why::Silent(2 * SECOND)));
+        assert_eq!(silent.why(), Some(EndReason::Silent(2 * SECOND)));
     }
 
     #[test]
@@ -173,6 +182,6 @@ mod tests {
         limits.due(limits.next().unwrap());
         let killed = limits.next().unwrap();
         assert!(killed < now + ABORT_DELAY);
-        assert_eq!((limits.due(killed), limits.why()), (Some(Act::Kill), Some(Why::Cancelled)));
+        assert_eq!((limits.due(killed), limits.why()), (Some(Step::Kill), Some(EndReason::Cancelled)));
     }
 }

@@ -24,7 +24,8 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         Self { from: BufReader::new(from), most, begun: Vec::new(), is_cut: false }
     }
 
-    /// The next line; `None` at the end. The last one need not have an end. Nothing is lost if this is dropped half-way.
+    /// The next line; `None` at the end. The last one need not have an end. Nothing is lost if this
+    /// is dropped half-way.
     pub(super) async fn next(&mut self) -> Option<Line> {
         loop {
             // An error of a pipe is its end.

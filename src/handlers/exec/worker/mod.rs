@@ -1,7 +1,8 @@
 //! `mode = "worker"`: processes that stay, and take one item after the other.
 //!
-//! A call takes an idle process, or starts one if there is none. So there are as many processes as consumers have items at the same
-//! time. Each process has a task that owns it ([`process`]); the sender of its jobs is what a call holds while it uses the process.
+//! A call takes an idle process, or starts one if there is none. So there are as many processes as
+//! consumers have items at the same time. Each process has a task that owns it ([`process`]); the
+//! sender of its requests is what a call holds while it uses the process.
 
 mod errors;
 mod limits;
@@ -24,7 +25,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Span;
 
-use self::process::{Ended, Job, Process};
+use self::process::{Ended, ItemRequest, Process};
 use super::settings::ExecSettings;
 use crate::{
     consumer::backoff,
@@ -32,13 +33,14 @@ use crate::{
 };
 
 /// From the end of its input to the signal TERM for a process that is no longer needed.
-const END_GRACE: Duration = Duration::from_secs(2);
+const EXIT_DELAY: Duration = Duration::from_secs(2);
 
-/// From TERM to KILL then.
-const TERM_GRACE: Duration = Duration::from_secs(1);
+/// From TERM to KILL for such a process.
+const EXIT_TERM_DELAY: Duration = Duration::from_secs(1);
 
 /// How long the daemon's end waits for all processes.
-const END_TIMEOUT: Duration = END_GRACE.saturating_add(TERM_GRACE).saturating_add(Duration::from_millis(500));
+const END_TIMEOUT: Duration =
+    EXIT_DELAY.saturating_add(EXIT_TERM_DELAY).saturating_add(Duration::from_millis(500));
 
 /// The tasks of all processes of a daemon.
 #[derive(Clone, Debug, Default)]
@@ -48,7 +50,7 @@ pub(crate) struct Processes {
 }
 
 impl Processes {
-    /// Ends them all. No item may be with them any more.
+    /// Ends all processes. Call it only after the last item has ended.
     pub(crate) async fn end(&self) {
         self.end.cancel();
         self.tasks.close();
@@ -68,11 +70,12 @@ pub(super) struct Pool {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Processes without an item; the last one was used last. A process ends when its sender is dropped.
-    idle: Vec<mpsc::Sender<Job>>,
+    /// Processes without an item; the last one was used last. A process ends when its sender is
+    /// dropped.
+    idle: Vec<mpsc::Sender<ItemRequest>>,
     /// How many processes in a row have broken at their first item.
     broken: u32,
-    /// No process is started before.
+    /// The time before which no process is started.
     pause: Option<Instant>,
 }
 
@@ -93,7 +96,7 @@ impl Pool {
                 },
             };
             let (ended, end) = oneshot::channel();
-            let job = Job {
+            let request = ItemRequest {
                 line: line.clone(),
                 id: id.clone(),
                 limit: context.limit,
@@ -101,25 +104,27 @@ impl Pool {
                 span: Span::current(),
                 ended,
             };
-            // A task that has ended drops its jobs.
-            let ended = match process.try_send(job) {
+            // A task that has ended drops its requests.
+            let ended = match process.try_send(request) {
                 Ok(()) => end.await.unwrap_or(Ended::NotBegun),
                 Err(_) => Ended::NotBegun,
             };
             match ended {
                 Ended::Outcome { outcome, goes_on } => {
-                    self.works(goes_on.then_some(process));
+                    self.give_back(goes_on.then_some(process));
                     return outcome;
                 }
                 Ended::Broken { outcome, is_first } => {
                     if is_first {
-                        self.breaks();
+                        self.record_failure();
                     }
                     return outcome;
                 }
                 Ended::NotBegun if is_new => {
                     let program = &self.settings.command[0];
-                    return Outcome::unavailable(format_args!("{program} ended before it took an item"));
+                    return Outcome::unavailable(format_args!(
+                        "{program} ended after it was ready and before it read an item"
+                    ));
                 }
                 // It died while it was idle; the item goes to another one.
                 Ended::NotBegun => {}
@@ -128,29 +133,30 @@ impl Pool {
     }
 
     /// The idle process that was used last.
-    fn idle(&self) -> Option<mpsc::Sender<Job>> {
+    fn idle(&self) -> Option<mpsc::Sender<ItemRequest>> {
         let mut state = self.lock();
         state.idle.retain(|process| !process.is_closed());
         state.idle.pop()
     }
 
     /// A process has ended an item, and may go on.
-    fn works(&self, process: Option<mpsc::Sender<Job>>) {
+    fn give_back(&self, process: Option<mpsc::Sender<ItemRequest>>) {
         let mut state = self.lock();
         state.broken = 0;
         state.pause = None;
         state.idle.extend(process);
     }
 
-    /// A process broke at its first item, which may be the program's fault. So the next ones start after a pause that grows.
-    fn breaks(&self) {
+    /// A process broke at its first item, which may be the program's fault. So the next ones start
+    /// after a pause that grows.
+    fn record_failure(&self) {
         let mut state = self.lock();
         state.broken = state.broken.saturating_add(1);
         state.pause = Some(Instant::now() + backoff::pause(state.broken));
     }
 
     /// Starts a process and waits until it is ready.
-    async fn start(&self, context: &Context) -> Result<mpsc::Sender<Job>, Outcome> {
+    async fn start(&self, context: &Context) -> Result<mpsc::Sender<ItemRequest>, Outcome> {
         let pause = self.lock().pause;
         let started = async {
             if let Some(pause) = pause {
@@ -160,9 +166,9 @@ impl Pool {
             let meters = runtime.map(|runtime| runtime.meters.clone()).unwrap_or_default();
             let processes = runtime.map(|runtime| runtime.shutdown.processes.clone()).unwrap_or_default();
             let process = Process::start(&self.settings, &context.queue, meters)?;
-            let (sender, jobs) = mpsc::channel(1);
+            let (sender, requests) = mpsc::channel(1);
             let (ready, is_ready) = oneshot::channel();
-            processes.tasks.spawn(process.run(ready, jobs, processes.end.clone()));
+            processes.tasks.spawn(process.run(ready, requests, processes.end.clone()));
             match is_ready.await {
                 Ok(Ok(())) => Ok(sender),
                 Ok(Err(reason)) => Err(Outcome::Unavailable(reason)),

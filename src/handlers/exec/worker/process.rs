@@ -19,22 +19,22 @@ use tokio_util::sync::CancellationToken;
 use tracing::Span;
 
 use super::{
-    END_GRACE, TERM_GRACE,
+    EXIT_DELAY, EXIT_TERM_DELAY,
     errors::{AT_ONCE, Errors},
-    limits::{Act, Limits, Why},
+    limits::{EndReason, Limits, Step},
     lines::{Line, Lines},
-    protocol::{self, MAX_LINE, Said, VERSION},
+    protocol::{self, MAX_LINE, VERSION, WorkerMessage},
 };
 use crate::{
     handlers::{
         Outcome,
-        exec::{self, LAST_WORDS, Reaped, group::Group, reaped, settings::ExecSettings, variables},
+        exec::{self, EXIT_TIMEOUT, Reaped, group::Group, reaped, settings::ExecSettings, variables},
     },
     metrics::QueueMeters,
 };
 
-/// An item for a process.
-pub(super) struct Job {
+/// An item for a process, and how its call gets the outcome.
+pub(super) struct ItemRequest {
     pub(super) line: Bytes,
     pub(super) id: String,
     pub(super) limit: Option<Duration>,
@@ -62,7 +62,7 @@ enum Fault {
     /// It wrote a line that is not of the protocol.
     Line(String),
     /// It did not end the item in time.
-    Hung(Why),
+    Hung(EndReason),
     /// Nobody waits for the item.
     Abandoned,
 }
@@ -78,7 +78,7 @@ pub(super) struct Process {
     errors: Errors,
     // Dropped in this order: the group is killed, then the reaper forgets it.
     group: Group,
-    _reaped: Option<Reaped>,
+    reaped: Option<Reaped>,
 }
 
 impl Process {
@@ -100,19 +100,25 @@ impl Process {
         let errors = child.stderr.take().expect("stderr was asked for");
         let errors = Errors::new(errors, queue.clone(), child.id(), settings.stderr_limit);
         let (queue, settings) = (queue.clone(), settings.clone());
-        Ok(Self { program, queue, settings, meters, child, input, output, errors, group, _reaped: reaped })
+        Ok(Self { program, queue, settings, meters, child, input, output, errors, group, reaped })
     }
 
     /// Owns the process until it has ended. `ready` gets the result of the start.
     pub(super) async fn run(
         mut self,
-        ready: oneshot::Sender<Result<(), String>>,
-        mut jobs: mpsc::Receiver<Job>,
+        mut ready: oneshot::Sender<Result<(), String>>,
+        mut requests: mpsc::Receiver<ItemRequest>,
         end: CancellationToken,
     ) {
         let meters = self.meters.clone();
         let _running = meters.processes.running.hold(1);
-        if let Err(reason) = self.is_ready().await {
+        let started = tokio::select! {
+            started = self.is_ready() => started,
+            () = end.cancelled() => return self.end().await,
+            // The call was cancelled, and no other call knows of this process.
+            () = ready.closed() => return self.end().await,
+        };
+        if let Err(reason) = started {
             // Killed before the next one starts.
             drop(self);
             // A call that has gone does not need to know.
@@ -123,23 +129,23 @@ impl Process {
         tracing::debug!(event = "worker_ready", queue = %self.queue, pid = self.child.id(), "a worker process is ready");
         let (idle_timeout, mut items) = (self.settings.idle_timeout(), 0);
         loop {
-            let job = tokio::select! {
+            let request = tokio::select! {
                 biased;
                 fault = self.fault() => return self.broke(fault, None).await,
                 () = end.cancelled() => break,
-                job = jobs.recv() => match job {
-                    Some(job) => job,
+                request = requests.recv() => match request {
+                    Some(request) => request,
                     None => break,
                 },
                 () = sleep(idle_timeout) => break,
             };
-            let Some(goes_on) = self.item(job, &mut items).await else { return };
+            let Some(goes_on) = self.item(request, &mut items).await else { return };
             if !goes_on {
                 break;
             }
         }
-        // A job that was sent meanwhile is dropped, and goes to another process.
-        drop(jobs);
+        // A request that was sent meanwhile is dropped, and goes to another process.
+        drop(requests);
         self.end().await;
     }
 
@@ -149,15 +155,15 @@ impl Process {
         let limit = self.settings.start_timeout();
         let hello = protocol::hello(&self.queue);
         let answered = async {
-            // A program that has ended says so at the other end, too.
+            // If the write fails, the program has ended; reading its output reports that.
             let _ = self.input.write_all(&hello).await;
             loop {
                 tokio::select! {
                     line = self.output.next() => return match line.map(|line| read(&line)) {
                         None => Err(Fault::Died),
-                        Some(Ok(Said::Ready(VERSION))) => Ok(()),
-                        Some(Ok(Said::Ready(version))) => Err(Fault::Line(format!(
-                            "it speaks version {version} of the protocol, kvqueue speaks version {VERSION}"
+                        Some(Ok(WorkerMessage::Ready(VERSION))) => Ok(()),
+                        Some(Ok(WorkerMessage::Ready(version))) => Err(Fault::Line(format!(
+                            "it speaks version {version} of the protocol, kvqueue speaks version {VERSION}; write {{\"kvqueue\": {VERSION}}}"
                         ))),
                         Some(Ok(_)) => Err(Fault::Line("it has to write {\"kvqueue\": 1} first".to_owned())),
                         Some(Err(problem)) => Err(Fault::Line(not_of_the_protocol(&problem))),
@@ -179,8 +185,8 @@ impl Process {
         Err(match fault {
             Fault::Line(problem) => format!("{program} is not a worker: {problem}"),
             _ => {
-                let status = self.last_words().await;
-                format!("{program} ended before it was ready: {status}{}", self.errors.said())
+                let status = self.exit_status().await;
+                format!("{program} ended before it was ready: {status}{}", self.errors.logged())
             }
         })
     }
@@ -191,8 +197,8 @@ impl Process {
             tokio::select! {
                 line = self.output.next() => match line.map(|line| read(&line)) {
                     None => return Fault::Died,
-                    // Of the item before.
-                    Some(Ok(Said::Heartbeat(_))) => {}
+                    // A late heartbeat of the previous item.
+                    Some(Ok(WorkerMessage::Heartbeat(_))) => {}
                     Some(Ok(_)) => return Fault::Line("it wrote an outcome, and has no item".to_owned()),
                     Some(Err(problem)) => return Fault::Line(not_of_the_protocol(&problem)),
                 },
@@ -203,85 +209,91 @@ impl Process {
     }
 
     /// Has an item handled. Returns whether the process goes on; `None` if it broke.
-    async fn item(&mut self, mut job: Job, items: &mut u64) -> Option<bool> {
-        self.errors.begin(job.span.clone());
-        let (outcome, fault) = match self.attempt(&mut job).await {
+    async fn item(&mut self, mut request: ItemRequest, items: &mut u64) -> Option<bool> {
+        self.errors.begin(request.span.clone());
+        let (outcome, fault) = match self.attempt(&mut request).await {
             Ok(outcome) => (Some(outcome), None),
             Err(fault) => (None, Some(fault)),
         };
-        // What it has written about the item, as far as it is here.
+        // Log the error lines that have arrived, while they still belong to the item.
         for _ in 0..AT_ONCE {
             if !self.errors.is_open() || self.errors.next().now_or_never().is_none() {
                 break;
             }
         }
         if let Some(fault) = fault {
-            self.broke(fault, Some((job, *items == 0))).await;
+            self.broke(fault, Some((request, *items == 0))).await;
             return None;
         }
         self.errors.begin(Span::none());
         *items += 1;
-        let goes_on = !self.is_worn(*items);
+        let goes_on = !self.needs_replacement(*items);
         let ended = Ended::Outcome { outcome: outcome?, goes_on };
-        // Nobody waits any more: then nobody has the sender of jobs either.
-        let _ = job.ended.send(ended);
+        // If the call was dropped, its sender was dropped with it, and this task ends.
+        let _ = request.ended.send(ended);
         Some(goes_on)
     }
 
     /// Hands the item over and waits for its outcome.
-    async fn attempt(&mut self, job: &mut Job) -> Result<Outcome, Fault> {
+    async fn attempt(&mut self, request: &mut ItemRequest) -> Result<Outcome, Fault> {
         let now = Instant::now();
-        let mut limits = Limits::new(job.limit, self.settings.heartbeat_timeout, now);
-        let mut to_write = job.line.clone();
-        let (mut is_asked, mut exited) = (false, None);
+        let mut limits = Limits::new(request.limit, self.settings.heartbeat_timeout, now);
+        let mut to_write = request.line.clone();
+        let (mut is_cancel_sent, mut exited) = (false, None);
         loop {
             // A process that has not read its item does not read this either.
-            if limits.why().is_some() && !is_asked && !to_write.has_remaining() {
-                to_write = protocol::cancel(&job.id);
-                is_asked = true;
+            if limits.why().is_some() && !is_cancel_sent && !to_write.has_remaining() {
+                to_write = protocol::cancel(&request.id);
+                is_cancel_sent = true;
             }
             tokio::select! {
                 written = self.input.write_buf(&mut to_write), if to_write.has_remaining() => {
                     if written.is_err() {
-                        let is_begun = to_write.len() < job.line.len();
-                        return Err(if is_begun { Fault::Died } else { Fault::NotBegun });
+                        if is_cancel_sent {
+                            // It does not read any more. TERM and KILL reach it all the same.
+                            to_write.clear();
+                            continue;
+                        }
+                        let is_begun = to_write.len() < request.line.len();
+                        return Err(if is_begun { ended(&limits, Fault::Died) } else { Fault::NotBegun });
                     }
                 }
                 line = self.output.next() => {
                     let Some(line) = line else { return Err(ended(&limits, Fault::Died)) };
                     match read(&line).map_err(|problem| Fault::Line(not_of_the_protocol(&problem)))? {
-                        Said::Heartbeat(id) if id == job.id => limits.heartbeat(Instant::now()),
-                        Said::Heartbeat(_) => {}
-                        Said::Outcome(line) if line.id == job.id => {
-                            if to_write.has_remaining() && !is_asked {
+                        WorkerMessage::Heartbeat(id) if id == request.id => limits.heartbeat(Instant::now()),
+                        WorkerMessage::Heartbeat(_) => {}
+                        WorkerMessage::Outcome(line) if line.id == request.id => {
+                            if to_write.has_remaining() && !is_cancel_sent {
                                 return Err(Fault::Line("it wrote an outcome before it had read the item".to_owned()));
                             }
                             let outcome = line.outcome().map_err(|problem| Fault::Line(not_of_the_protocol(&problem)))?;
                             return Ok(counted(outcome, limits.why()));
                         }
-                        Said::Outcome(_) => return Err(Fault::Line("it wrote the outcome of an item that it does not have".to_owned())),
-                        Said::Ready(_) => return Err(Fault::Line("it wrote the first line again".to_owned())),
+                        WorkerMessage::Outcome(_) => return Err(Fault::Line("it wrote the outcome of an item that it does not have".to_owned())),
+                        WorkerMessage::Ready(_) => return Err(Fault::Line("it wrote the first line again".to_owned())),
                     }
                 }
                 () = self.errors.next() => {}
-                _ = self.child.wait(), if exited.is_none() => exited = Some(Instant::now() + LAST_WORDS),
-                // Its outcome may be on the way, unless a process that it left running has the pipe.
+                _ = self.child.wait(), if exited.is_none() => exited = Some(Instant::now() + EXIT_TIMEOUT),
+                // Its outcome may be on the way, unless a process that it left running has the
+                // pipe.
                 () = until(exited) => return Err(ended(&limits, Fault::Died)),
-                () = job.cancelled.cancelled(), if limits.why().is_none() => {
+                () = request.cancelled.cancelled(), if limits.why().is_none() => {
                     limits.cancel(Instant::now());
                 }
                 () = until(limits.next()) => match limits.due(Instant::now()) {
-                    Some(Act::Terminate) => self.group.signal(Signal::TERM),
-                    Some(Act::Kill) => return Err(ended(&limits, Fault::Abandoned)),
+                    Some(Step::Terminate) => self.group.signal(Signal::TERM),
+                    Some(Step::Kill) => return Err(ended(&limits, Fault::Abandoned)),
                     None => {}
                 },
-                () = job.ended.closed() => return Err(Fault::Abandoned),
+                () = request.ended.closed() => return Err(Fault::Abandoned),
             }
         }
     }
 
     /// Whether the process is to be replaced after this many items.
-    fn is_worn(&self, items: u64) -> bool {
+    fn needs_replacement(&self, items: u64) -> bool {
         let processes = &self.meters.processes;
         if self.settings.max_items.is_some_and(|most| items >= most.get()) {
             processes.max_items.inc();
@@ -310,14 +322,17 @@ impl Process {
     }
 
     /// The process broke: kills what is left of it, and then reports that to the item that it had.
-    async fn broke(&mut self, fault: Fault, item: Option<(Job, bool)>) {
+    async fn broke(&mut self, fault: Fault, item: Option<(ItemRequest, bool)>) {
         let meters = self.meters.clone();
         let processes = &meters.processes;
         let (counter, reason) = match &fault {
             Fault::Died | Fault::NotBegun => {
                 let while_it = if item.is_some() { " while it had the item" } else { "" };
-                let status = self.last_words().await;
-                (&processes.died, format!("{} ended{while_it}: {status}{}", self.program, self.errors.said()))
+                let status = self.exit_status().await;
+                (
+                    &processes.died,
+                    format!("{} ended{while_it}: {status}{}", self.program, self.errors.logged()),
+                )
             }
             Fault::Line(problem) => (&processes.protocol, format!("{}: {problem}", self.program)),
             Fault::Hung(_) => (&processes.hung, format!("{} did not end its item", self.program)),
@@ -327,7 +342,7 @@ impl Process {
         let pid = self.child.id();
         self.group.kill();
         // Another process gets the item only when this one is gone.
-        let _ = timeout(LAST_WORDS, self.child.wait()).await;
+        let _ = timeout(EXIT_TIMEOUT, self.child.wait()).await;
         tracing::warn!(
             event = "worker_broke",
             queue = %self.queue,
@@ -335,27 +350,23 @@ impl Process {
             reason,
             "a worker process broke; it is replaced"
         );
-        let Some((job, is_first)) = item else { return };
+        let Some((request, is_first)) = item else { return };
         let ended = match fault {
             Fault::NotBegun => Ended::NotBegun,
             Fault::Hung(why) => {
-                Ended::Broken { outcome: why.outcome(), is_first: is_first && why != Why::Cancelled }
+                Ended::Broken { outcome: why.outcome(), is_first: is_first && why != EndReason::Cancelled }
             }
             _ => Ended::Broken { outcome: Outcome::Retry(reason), is_first },
         };
         // Nobody may wait for it.
-        let _ = job.ended.send(ended);
+        let _ = request.ended.send(ended);
     }
 
-    /// Waits a moment for the status of a process that seems to have ended, and logs the rest of its error output.
-    async fn last_words(&mut self) -> String {
+    /// Waits a moment for the status of a process that seems to have ended, and logs the rest of
+    /// its error output.
+    async fn exit_status(&mut self) -> String {
         let Self { child, errors, .. } = self;
-        let rest = async {
-            while errors.is_open() {
-                errors.next().await;
-            }
-        };
-        let _ = timeout(LAST_WORDS, async { tokio::join!(rest, child.wait()) }).await;
+        let _ = timeout(EXIT_TIMEOUT, async { tokio::join!(errors.drain(), child.wait()) }).await;
         match child.try_wait() {
             Ok(Some(status)) => status.to_string(),
             _ => "it closed its standard output".to_owned(),
@@ -364,23 +375,18 @@ impl Process {
 
     /// Ends a process that has no item: closes its input, and waits until it has ended.
     async fn end(self) {
-        let Self { input, mut output, mut errors, mut child, group, queue, _reaped, .. } = self;
+        let Self { input, mut output, mut errors, mut child, group, queue, reaped, .. } = self;
         drop(input);
         let rest = async {
             let output = async { while output.next().await.is_some() {} };
-            let errors = async {
-                while errors.is_open() {
-                    errors.next().await;
-                }
-            };
-            tokio::join!(output, errors);
+            tokio::join!(output, errors.drain());
             std::future::pending::<()>().await;
         };
         let pid = child.id();
         let ended = async {
-            if timeout(END_GRACE, child.wait()).await.is_err() {
+            if timeout(EXIT_DELAY, child.wait()).await.is_err() {
                 group.signal(Signal::TERM);
-                if timeout(TERM_GRACE, child.wait()).await.is_err() {
+                if timeout(EXIT_TERM_DELAY, child.wait()).await.is_err() {
                     tracing::warn!(
                         event = "worker_killed",
                         %queue,
@@ -394,6 +400,9 @@ impl Process {
             () = ended => {}
             () = rest => {}
         }
+        // In this order, as above: variables of one pattern are dropped in the reverse one.
+        drop(group);
+        drop(reaped);
     }
 }
 
@@ -402,8 +411,9 @@ fn ended(limits: &Limits, otherwise: Fault) -> Fault {
     limits.why().map_or(otherwise, Fault::Hung)
 }
 
-/// The outcome that counts: of an item that had to end, only the outcomes that cannot be a consequence of that.
-fn counted(outcome: Outcome, why: Option<Why>) -> Outcome {
+/// The outcome that counts: of an item that had to end, only the outcomes that cannot be a
+/// consequence of that.
+fn counted(outcome: Outcome, why: Option<EndReason>) -> Outcome {
     match (why, outcome) {
         (Some(why), outcome) if !matches!(outcome, Outcome::Done | Outcome::Dead(_)) => why.outcome(),
         (_, outcome) => outcome,
@@ -419,7 +429,7 @@ async fn until(time: Option<Instant>) {
 }
 
 /// Reads a line; an error is a fragment for people.
-fn read(Line { bytes, is_cut }: &Line) -> Result<Said, String> {
+fn read(Line { bytes, is_cut }: &Line) -> Result<WorkerMessage, String> {
     match is_cut {
         true => Err(format!("{}: it is longer than {MAX_LINE} bytes", protocol::quoted(bytes))),
         false => protocol::parse(bytes),

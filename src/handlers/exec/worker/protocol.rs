@@ -1,14 +1,13 @@
 //! The lines that the daemon and a process exchange. `docs/WORKERS.md` has them for people.
 
 use bytes::Bytes;
-use kvqueue_queue::{Item, millis};
-use serde::Deserialize;
+use kvqueue_queue::Item;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::{
     handlers::{Context, OutcomeLine},
-    json,
-    telemetry::trace_parent,
+    json::LeasedItem,
 };
 
 /// The version of the protocol.
@@ -22,7 +21,7 @@ const QUOTED: usize = 100;
 
 /// A line of a process.
 #[derive(Debug)]
-pub(super) enum Said {
+pub(super) enum WorkerMessage {
     /// It can take items, and speaks this version.
     Ready(u64),
     /// It still works on this item.
@@ -44,17 +43,17 @@ struct Heartbeat {
 }
 
 /// Reads a line of a process; an error is a fragment for people.
-pub(super) fn parse(line: &[u8]) -> Result<Said, String> {
-    let read = || -> serde_json::Result<Said> {
+pub(super) fn parse(line: &[u8]) -> Result<WorkerMessage, String> {
+    let read = || -> serde_json::Result<WorkerMessage> {
         let object: Map<String, Value> = serde_json::from_slice(line)?;
         let (is_ready, is_heartbeat) = (object.contains_key("kvqueue"), object.contains_key("heartbeat"));
         let value = Value::Object(object);
         Ok(if is_ready {
-            Said::Ready(Ready::deserialize(value)?.kvqueue)
+            WorkerMessage::Ready(Ready::deserialize(value)?.kvqueue)
         } else if is_heartbeat {
-            Said::Heartbeat(Heartbeat::deserialize(value)?.heartbeat)
+            WorkerMessage::Heartbeat(Heartbeat::deserialize(value)?.heartbeat)
         } else {
-            Said::Outcome(OutcomeLine::deserialize(value)?)
+            WorkerMessage::Outcome(OutcomeLine::deserialize(value)?)
         })
     };
     read().map_err(|error| format!("{}: {error}", quoted(line)))
@@ -71,29 +70,19 @@ pub(super) fn hello(queue: &str) -> Bytes {
     line(&json!({ "kvqueue": VERSION, "queue": queue }))
 }
 
-/// The line that hands an item to a process. Id and payload come first, so that a shell script can find them.
+/// The line that hands an item to a process.
 pub(super) fn item(item: &Item, context: &Context) -> Bytes {
-    let mut rest = json::leased(item);
-    if let Some(at) = context.enqueued_at(item) {
-        rest["enqueued_at"] = json::time(millis(at)).into();
-    }
-    if let Some(parent) = trace_parent(item) {
-        rest["trace_parent"] = parent.into();
-    }
-    if let Some(limit) = context.limit {
-        rest["timeout_ms"] = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX).into();
-    }
-    let mut text = String::with_capacity(item.payload.len() + 256);
-    for key in ["id", "payload", "payload_base64"] {
-        if let Some(value) = rest.as_object_mut().and_then(|object| object.remove(key)) {
-            text.push(if text.is_empty() { '{' } else { ',' });
-            text.push_str(&format!("\"{key}\":{value}"));
-        }
-    }
-    // What is left has at least the attempt.
-    text.push(',');
-    text.push_str(&rest.to_string()[1..]);
-    ended(text)
+    let limit = context.limit.map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
+    let text = serde_json::to_string(&ItemLine { item: context.leased(item), timeout_ms: limit });
+    ended(text.expect("texts and numbers are JSON"))
+}
+
+#[derive(Serialize)]
+struct ItemLine {
+    #[serde(flatten)]
+    item: LeasedItem,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timeout_ms: Option<u64>,
 }
 
 /// The line that asks a process to end an item.
@@ -190,7 +179,7 @@ mod tests {
                 2 => json!({ "id": id, "outcome": "release" }),
                 _ => json!({ "id": id, "outcome": "dead", "reason": reason }),
             };
-            let Ok(Said::Outcome(read)) = parse(written.to_string().as_bytes()) else {
+            let Ok(WorkerMessage::Outcome(read)) = parse(written.to_string().as_bytes()) else {
                 panic!("{written} is an outcome")
             };
             prop_assert_eq!(&read.id, &id);

@@ -1,15 +1,18 @@
 //! Processes of all sorts, by the test kit.
 
-use std::{fs, path::Path, time::Duration};
+use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use futures::executor::block_on;
+use tokio::sync::{mpsc, oneshot};
 
+use super::{Process, Processes};
 use crate::{
-    handlers::{Exec, Outcome},
+    handlers::{Exec, Outcome, exec::settings::ExecSettings},
     testing::Kit,
 };
 
-/// What every worker of these tests begins with: it notes that it has started, says that it is ready, and ends an item with `end OUTCOME`.
+/// What every worker of these tests begins with: it notes that it has started, says that it is
+/// ready, and ends an item with `end OUTCOME`.
 const BEGIN: &str = r#"
     echo $$ >> started; read -r hello; echo '{"kvqueue": 1}'
     next() { read -r line || exit 0; id=${line#'{"id":"'}; id=${id%%'"'*}; }
@@ -124,6 +127,49 @@ fn a_hung_process_is_asked_then_terminated_then_killed_with_its_group() {
 }
 
 #[test]
+fn a_process_that_has_closed_its_input_is_terminated_and_its_item_has_its_time_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let items = "exec 0<&-; trap 'echo term > terminated; exit' TERM; sleep 1000 & wait;";
+    let kit = worker(directory.path(), items, "").handler_timeout(Duration::from_millis(300));
+    assert_eq!(block_on(kit.handle("one")), Outcome::retry("not done after 300 ms (handler-timeout)"));
+    assert_eq!(read(directory.path(), "terminated"), "term\n");
+}
+
+/// A worker that loads for ever, and ends at the end of its input.
+const LOADS: &str = "read -r hello; echo > begun; read -r rest; echo ended > ended";
+
+#[test]
+fn a_process_whose_call_is_cancelled_while_it_starts_gets_the_end_of_its_input() {
+    let directory = tempfile::tempdir().unwrap();
+    let kit = script(directory.path(), LOADS, "");
+    let (token, begun) = (kit.cancelled(), directory.path().join("begun"));
+    let cancels = std::thread::spawn(move || {
+        until("it starts", || begun.exists());
+        token.cancel();
+    });
+    assert_eq!(block_on(kit.handle("1")), Outcome::Release);
+    cancels.join().unwrap();
+    until("it ends", || read(directory.path(), "ended") == "ended\n");
+}
+
+#[tokio::test]
+async fn a_process_that_starts_when_the_daemon_ends_gets_the_end_of_its_input() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = format!("cd '{}'; {LOADS}", directory.path().display());
+    let settings = format!("command = ['sh', '-c', '{}']\nmode = 'worker'", text.replace('\'', ""));
+    let settings = Arc::new(ExecSettings::read(&settings.parse().unwrap()).unwrap());
+    let process = Process::start(&settings, &"q".into(), Arc::default()).unwrap();
+    let (processes, (_sender, items)) = (Processes::default(), mpsc::channel(1));
+    let (ready, _is_ready) = oneshot::channel();
+    processes.tasks.spawn(process.run(ready, items, processes.end.clone()));
+    while !directory.path().join("begun").exists() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    processes.end().await;
+    assert_eq!((processes.tasks.len(), &*read(directory.path(), "ended")), (0, "ended\n"));
+}
+
+#[test]
 fn the_start_of_a_process_does_not_count_for_the_time_limit() {
     let directory = tempfile::tempdir().unwrap();
     let slow = format!("sleep 0.6; {BEGIN} while next; do end done; done");
@@ -206,7 +252,7 @@ fn a_program_that_does_not_get_ready_is_unavailable() {
     let problem = "sh is not a worker: it wrote a line that is not of the protocol: \"welcome\": expected value at line 1 column 1";
     assert_eq!(chats, Outcome::unavailable(problem));
     let newer = outcome("echo '{\"kvqueue\": 2}'; read -r line", "");
-    let problem = "sh is not a worker: it speaks version 2 of the protocol, kvqueue speaks version 1";
+    let problem = "sh is not a worker: it speaks version 2 of the protocol, kvqueue speaks version 1; write {\"kvqueue\": 1}";
     assert_eq!(newer, Outcome::unavailable(problem));
     let silent = outcome("read -r line; read -r line", "start-timeout = '200ms'");
     let problem = "sh was not ready within 200 ms (start-timeout): with mode = \"worker\" it has to write the line {\"kvqueue\": 1}";
