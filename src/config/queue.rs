@@ -231,6 +231,10 @@ impl QueueConfig {
             let fix = "remove it: workers acknowledge what they have handled";
             return Err(ConfigError::value(key("delivery"), "...", problem, fix));
         }
+        if let Some(timeout) = self.handler_timeout {
+            let fix = "remove it: an item's time ends with its lease, which its worker extends";
+            return Err(ConfigError::value(key("handler-timeout"), quoted(timeout), problem, fix));
+        }
         Ok(())
     }
 

@@ -37,6 +37,7 @@ fn a_config_path_that_is_not_utf_8_is_accepted() {
 
 #[test]
 fn wrong_handlers_and_handler_settings_are_reported() {
+    insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'pull'\nhandler-timeout = '5s'"), @r#"kvqueue: queues.emails.handler-timeout = "5s": handler "pull" leaves the items to workers of other programs; remove it: an item's time ends with its lease, which its worker extends"#);
     insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'exce'"), @r#"kvqueue: queues.emails.handler = "exce": there is no such handler; use one of exec, http, log, pull, stdout"#);
     insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'exec'"), @r#"kvqueue: queues.emails.handler-config: handler "exec": missing field `command`; write command = ["program", "argument"] in handler-config"#);
     insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'stdout'\nhandler-config = { colour = 'red' }"), @r#"kvqueue: queues.emails.handler-config: handler "stdout": colour: this handler has no settings; remove it"#);

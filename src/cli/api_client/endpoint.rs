@@ -86,6 +86,9 @@ impl Endpoint {
         let opened = timeout(CONNECT.min(patience), connection::open(&self.address, self.tls.as_ref())).await;
         let error = match opened {
             Ok(Ok((connection, peer))) => return self.check_receiver(peer).map(|()| connection),
+            Ok(Err(error)) if tls::is_refusal(&error) => {
+                return Err(AskError::Untrusted { at: self.to_string(), error });
+            }
             Ok(Err(error)) => error,
             Err(elapsed) => elapsed.into(),
         };

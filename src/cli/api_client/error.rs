@@ -17,6 +17,11 @@ pub(in crate::cli) enum AskError {
         #[source]
         error: io::Error,
     },
+    /// The connection cannot be encrypted, most often because the certificate is not trusted.
+    #[error(
+        "cannot trust what answers at {at}: {error}; name the certificate of its authority in SSL_CERT_FILE, or for your own daemon in http.tls-certificate"
+    )]
+    Untrusted { at: String, error: io::Error },
     /// Another user listens there, who would get the operator's secret.
     #[error(
         "the user {user} listens at {at}, and may not read the operator's secret, so nothing was sent; if that is your daemon, set KVQUEUE_TOKEN to the secret, which is {owner}'s, or else name another address with {option}"
@@ -43,6 +48,7 @@ impl AskError {
     pub(in crate::cli) fn exit(&self) -> Exit {
         match self {
             Self::Nobody { .. }
+            | Self::Untrusted { .. }
             | Self::Foreign { .. }
             | Self::Silent { .. }
             | Self::Garbled { .. }
@@ -59,7 +65,7 @@ impl AskError {
     /// Whether the same request may succeed later, or at another daemon.
     pub(in crate::cli) fn is_transient(&self) -> bool {
         match self {
-            Self::Nobody { .. } | Self::Silent { .. } | Self::Garbled { .. } => true,
+            Self::Nobody { .. } | Self::Untrusted { .. } | Self::Silent { .. } | Self::Garbled { .. } => true,
             Self::Foreign { .. } | Self::Elsewhere { .. } => false,
             // A frozen queue is being moved; daemons then use another database.
             Self::Refused { status, code, .. } => {

@@ -46,6 +46,11 @@ pub(super) fn of_url() -> anyhow::Result<Arc<ClientConfig>> {
     Ok(Arc::new(config.with_root_certificates(roots).with_no_client_auth()))
 }
 
+/// Whether the two ends could not agree, most often because the certificate is not trusted.
+pub(super) fn is_refusal(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|cause| cause.is::<Error>())
+}
+
 /// The error for a host that cannot be in a certificate.
 pub(super) fn no_name(host: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, format!("{host:?} is not a host name"))

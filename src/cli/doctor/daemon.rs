@@ -62,6 +62,11 @@ fn silent(error: &anyhow::Error, at: &str, findings: &mut Findings) {
             format!("the daemon at {at} has not answered for {}", rough(*silence)),
             "its log may say why; if it is stuck, restart it, as with systemctl restart kvqueue",
         ),
+        Some(AskError::Untrusted { error, .. }) => findings.note(
+            ABOUT,
+            format!("cannot trust what answers at {at}: {error}"),
+            "give doctor the configuration of the daemon, whose http.tls-certificate it trusts",
+        ),
         Some(AskError::Foreign { user, .. }) => findings.problem(
             ABOUT,
             format!("the user {user} listens at {at}, and may not read the operator's secret"),
