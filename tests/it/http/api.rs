@@ -221,8 +221,8 @@ fn dead_letters_are_listed_retried_and_purged_over_http() {
     let purge = |confirm| served.at.post("/api/v1/queues/dead/dead/purge", &json!({ "confirm": confirm }));
     assert_eq!(purge("other").error(409), "not_confirmed");
     let all = served.at.request("POST", "/api/v1/queues/dead/dead/retry").send().is(200);
-    assert_eq!(all, json!({"moved": 2, "refused": 0, "unreadable": 0}));
-    assert_eq!(purge("dead").is(200), json!({"purged": 0, "unreadable": 0}));
+    assert_eq!(all, json!({"moved": 2, "refused": 0, "unreadable": 0, "more": false}));
+    assert_eq!(purge("dead").is(200), json!({"purged": 0, "unreadable": 0, "more": false}));
     assert_eq!(run(&db, &["len", "dead"]).ok().trim(), "3");
 }
 

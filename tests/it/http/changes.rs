@@ -71,7 +71,7 @@ fn items_of_a_queue_are_requeued_and_moved() {
     assert_eq!(post("requeue", json!({})).error(400), "bad_request");
     assert_eq!(
         post("requeue", json!({"waiting": true})).is(200),
-        json!({"moved": 1, "refused": 0, "unreadable": 0})
+        json!({"moved": 1, "refused": 0, "unreadable": 0, "more": false})
     );
     let all = |moved: u64| json!({"moved": moved, "refused": 0, "unreadable": 0, "more": false});
     assert_eq!(post("move", json!({"to": "to", "limit": 2})).is(200), all(2));
