@@ -109,16 +109,17 @@ const fn work(path: &'static str, time_limit: Duration, handler: Handler) -> Rou
 
 /// Every route.
 pub(super) const ROUTES: &[Route] = &[
-    // First: the router tries one path after the other, and workers ask most often.
-    work("/api/v1/queues/{queue}/lease", LONGEST_WAIT.saturating_add(REQUEST), |request| {
-        Box::pin(pull::lease(request))
-    }),
-    work("/api/v1/queues/{queue}/leases/{lease}/extend", REQUEST, |request| Box::pin(pull::extend(request))),
+    // First: the router tries one path after the other, which takes as long as parsing the request. Workers ask most often, and most
+    // of their requests are acknowledgements, which have the next lease.
     work(
         "/api/v1/queues/{queue}/leases/{lease}/acknowledge",
         LONGEST_WAIT.saturating_add(REQUEST),
         |request| Box::pin(pull::acknowledge(request)),
     ),
+    work("/api/v1/queues/{queue}/lease", LONGEST_WAIT.saturating_add(REQUEST), |request| {
+        Box::pin(pull::lease(request))
+    }),
+    work("/api/v1/queues/{queue}/leases/{lease}/extend", REQUEST, |request| Box::pin(pull::extend(request))),
     #[cfg(feature = "page")]
     open("/", |request| Box::pin(super::page::index(request))),
     #[cfg(feature = "page")]

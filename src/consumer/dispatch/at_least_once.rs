@@ -245,8 +245,7 @@ impl Dispatcher {
     }
 
     fn outcome(&self, item: &Item, outcome: Outcome) -> ItemOutcome {
-        let random = if outcome == Outcome::Done { 0 } else { clock::random() };
-        outcome::of(outcome, item.attempt, &self.runtime.retry, clock::now(), random)
+        outcome::of(outcome, item.attempt, &self.runtime.retry, clock::now(), clock::random)
     }
 }
 

@@ -6,14 +6,14 @@ use kvqueue_queue::{Failure, ItemOutcome, Millis, RetryRules, from_millis};
 
 use crate::handlers::Outcome;
 
-/// For attempt number `attempt`, which ended with `outcome` at `now`. `random` is any number, for the
-/// backoff's jitter.
+/// For attempt number `attempt`, which ended with `outcome` at `now`. `random` makes the number for the
+/// backoff's jitter, if there is a backoff.
 pub(crate) fn of(
     outcome: Outcome,
     attempt: u32,
     rules: &RetryRules,
     now: Millis,
-    random: u64,
+    random: impl FnOnce() -> u64,
 ) -> ItemOutcome {
     // The whole reason, for the log. The queue stores the beginning of it.
     let failure = |reason| Failure { at: now, attempt, reason };
@@ -28,7 +28,7 @@ pub(crate) fn of(
         Outcome::Retry(reason) => (None, reason),
         Outcome::RetryAfter(pause, reason) => (Some(pause), reason),
     };
-    match rules.delay(attempt, random) {
+    match rules.delay(attempt, random()) {
         Some(delay) => ItemOutcome::Retry {
             due: due(now, pause.unwrap_or(delay)).map(from_millis),
             failure: failure(reason),
@@ -71,7 +71,7 @@ mod tests {
     };
 
     fn outcome_of(outcome: Outcome, attempt: u32) -> ItemOutcome {
-        of(outcome, attempt, &RULES, NOW, 0)
+        of(outcome, attempt, &RULES, NOW, || 0)
     }
 
     fn again(due: Option<Millis>, attempt: u32) -> ItemOutcome {

@@ -143,7 +143,7 @@ fn matched(
             return Err(ApiError::NotFound(format!("item {id} is not in this lease, or is named twice")));
         };
         let outcome = line.outcome().map_err(ApiError::Bad)?;
-        found.push((index, outcome::of(outcome, attempt, rules, clock::now(), clock::random())));
+        found.push((index, outcome::of(outcome, attempt, rules, clock::now(), clock::random)));
     }
     if release_rest {
         let open: Vec<usize> = lease.open().collect();
