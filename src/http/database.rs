@@ -6,7 +6,7 @@ use foundationdb::Transaction;
 use kvqueue_queue::{Queue, QueueError, RetryError, RetryPolicy, retry};
 use tokio::{sync::SemaphorePermit, task::spawn_blocking, time::timeout};
 
-use super::{api_request::ApiRequest, app_state::AppState, error::ApiError};
+use super::{api_request::ApiRequest, app_state::AppState, error::ApiError, frozen};
 use crate::{config::QueueConfig, database::Refused};
 
 /// How long one operation may take, retries and all.
@@ -95,6 +95,7 @@ impl ApiError {
             },
             QueueError::Database(_) if error.is_out_of_space() => Self::NoSpace,
             QueueError::Database(cause) => Self::Unavailable(format!("the database refused: {cause}{maybe}")),
+            QueueError::Frozen { pause, .. } => frozen::failure(pause),
             problem => Self::Unreadable(problem.to_string()),
         }
     }

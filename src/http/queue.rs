@@ -26,6 +26,9 @@ pub(super) async fn delete(request: ApiRequest) -> Answer {
     let counts = request
         .app
         .transact(|tr| async move {
+            if let Err(frozen) = queue.check_unfrozen(&tr).await {
+                return (tr, Err(frozen));
+            }
             let counts = match queue.delete_counted(&tr).await {
                 Err(other @ QueueError::OtherKind { .. }) => Ok(Err(other.to_string())),
                 counts => counts.map(|counts| {

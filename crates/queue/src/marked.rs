@@ -2,11 +2,14 @@
 //!
 //! Each attempt writes its number to a token slot of the operation. After a commit of unknown outcome, the next attempt
 //! reads the slot: if it has the number of an earlier attempt, that attempt has committed.
+//!
+//! They are refused if the queue is frozen, or is frozen before they commit: what they change could be left behind by a migration.
 
 use foundationdb::{Database, FdbError, Transaction, TransactionCommitted};
 
 use crate::error::QueueError;
 use crate::operation::{Operation, Step, complete};
+use crate::ops::pause::check_unfrozen;
 use crate::ops::token;
 use crate::queue::Queue;
 use crate::retry::{RetryError, RetryPolicy, maybe_committed, run};
@@ -94,6 +97,7 @@ impl<B: Body> Operation for MarkedTransaction<'_, B> {
         match self.body.fill(tr).await? {
             Act::Nothing(found) => Ok(Step::End(found)),
             Act::Write(doing) => {
+                check_unfrozen(space, tr).await?;
                 self.marked.attempt += 1;
                 token::mark(space, tr, self.marked.id, self.marked.attempt)?;
                 self.unsure.push((self.marked.attempt, doing));

@@ -259,6 +259,11 @@ impl Queue {
         ops::pause::resume(&self.space, tr);
     }
 
+    /// Makes sure that the queue is not frozen ([`QueueError::Frozen`]), and that the transaction fails if it is frozen before the commit.
+    pub async fn check_unfrozen(&self, tr: &Transaction) -> Result<(), QueueError> {
+        ops::pause::check_unfrozen(&self.space, tr).await
+    }
+
     /// The pause there is; one that a later version wrote, and that cannot be read, is frozen and has no reason.
     pub async fn paused(&self, tr: &Transaction) -> Result<Option<Pause>, QueueError> {
         ops::pause::paused(&self.space, tr).await

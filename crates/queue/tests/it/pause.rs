@@ -1,11 +1,13 @@
 //! Pausing a queue.
 
-use std::time::Duration;
+use std::num::NonZeroUsize;
+use std::time::{Duration, SystemTime};
 
 use foundationdb::Transaction;
 use futures::FutureExt;
 use kvqueue_queue::{
-    Kind, NewItem, Pause, ProduceError, Producer, PushOptions, Queue, Watch, migration, queues,
+    Failure, ItemOutcome, Kind, Movable, Mover, NewItem, Pause, ProduceError, Producer, PushOptions, Queue,
+    QueueError, RetryPolicy, Watch, migration, queues,
 };
 
 use crate::common::{KINDS, TestDb, kinds_of_records, on_database, record, session_id};
@@ -142,6 +144,40 @@ fn a_frozen_queue_refuses_every_push() {
             drop(producer);
             driver.await.unwrap().unwrap();
         }
+    });
+}
+
+#[test]
+fn a_frozen_queue_refuses_every_change_of_an_operator() {
+    on_database(async |t| {
+        let (q, other) = (t.queue("q"), t.queue("other"));
+        let mut session = t.session(&q);
+        session.push(&t.db, &["dead", "ready"]).await.unwrap();
+        let later = NewItem::new("later").with_due(SystemTime::now() + Duration::from_secs(3_600));
+        session.push_items(&t.db, &[later], &PushOptions::default()).await.unwrap();
+        let mut lease = t.lease(&q, 1).await.unwrap();
+        let id = lease.items()[0].id.clone();
+        t.acknowledge(&mut lease, &ItemOutcome::Dead(Failure::new(0, 1, "no"))).await;
+        freeze(t, &q, &Pause { frozen: true, ..Pause::default() }).await;
+        let (before, policy) = (t.rows().await, RetryPolicy::default());
+        let (db, p) = (&t.db, &policy);
+        let mut mover = Mover::new(q.clone(), other.clone(), Movable::Ready).unwrap();
+        for refused in [
+            q.retry_all_dead(db, p, None).await.map(drop),
+            q.purge_all_dead(db, p, None).await.map(drop),
+            q.requeue_scheduled(db, p, None, None).await.map(drop),
+            q.retry_dead(db, p, &id).await.map(drop),
+            q.purge_dead(db, p, &id).await.map(drop),
+            q.delete_item(db, p, &id).await.map(drop),
+            q.requeue_item(db, p, &id).await.map(drop),
+            mover.page(db, p, NonZeroUsize::MIN).await.map(drop),
+        ] {
+            let refused = refused.unwrap_err();
+            assert!(matches!(refused.error, QueueError::Frozen { .. }), "{refused:?}");
+        }
+        let tr = t.db.create_trx().unwrap();
+        assert!(q.check_unfrozen(&tr).await.unwrap_err().frozen().is_some());
+        assert_eq!(t.rows().await, before);
     });
 }
 
