@@ -32,7 +32,8 @@ pub(super) async fn list(request: ApiRequest) -> Answer {
     let limit = NonZeroUsize::new(limit).unwrap_or(NonZeroUsize::MIN);
     let bytes = request.query.number("bytes", BYTES, SOME_BYTES)?;
     let after = request.query.text("after").map(|text| Cursor::parse(state, text)).transpose();
-    let after = after.map_err(|error| ApiError::Bad(format!("parameter after: {error}")))?;
+    // Not a bad request: the cursor may be one of another state.
+    let after = after.map_err(|error| ApiError::NotFound(format!("parameter after: {error}")))?;
     let page: ItemPage = request
         .app
         .transact(|tr| async {

@@ -158,7 +158,7 @@ fn http_shows_items_of_each_state_and_which_consumer_has_one_since_when() {
     assert_eq!((&seen["id"], seen.get("handled_by")), (&running["id"], None));
     assert_eq!(seen["lease"]["session"], running["lease"]["session"]);
     assert_eq!(get("?state=later").error(400), "bad_request");
-    assert_eq!(get("?state=running&after=x00").error(400), "bad_request");
+    assert_eq!(get("?state=running&after=x00").error(404), "not_found");
     busy.end();
 }
 
