@@ -128,7 +128,9 @@ impl Queue {
         queues.push(Self { name: "steady".to_owned(), crew: Crew::Steady, lease: STEADY_LEASE, ..steady });
         let kind = random.choose(&["fifo", "priority", "recipe"]);
         let pulled = Self::new(Delivery::AtLeastOnce, kind, "front", random);
-        queues.push(Self { name: PULLED.to_owned(), crew: Crew::Pullers, ..pulled });
+        // A slow item outlives its lease at every attempt, since its worker extends that at most once: with a hundred attempts it would take
+        // minutes until it is a dead letter.
+        queues.push(Self { name: PULLED.to_owned(), crew: Crew::Pullers, max_attempts: 4, ..pulled });
         queues
     }
 
