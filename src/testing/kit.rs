@@ -73,8 +73,8 @@ impl Kit {
     }
 
     /// Gives the handler transactions on this database. They are committed as the daemon does it:
-    /// if the handler says of an item that it is done. A call whose transaction does not commit for
-    /// a reason that passes is made again.
+    /// if the outcome of an item is `Done`. A call whose transaction does not commit for a temporary
+    /// reason is made again.
     pub fn exactly_once(mut self, database: &TestDatabase) -> Self {
         self.database = Some(database.clone());
         self
