@@ -1,6 +1,6 @@
 //! The acknowledgements of one queue's leases. Acknowledgements that arrive during a transaction share the next one.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use kvqueue_queue::{ItemOutcome, Lease, acknowledge_together};
 use tokio::sync::{
@@ -43,7 +43,10 @@ impl Acknowledging {
     pub(super) async fn run(mut self) {
         let mut group = Vec::new();
         while self.changes.recv_many(&mut group, MOST).await > 0 {
-            self.write(std::mem::take(&mut group)).await;
+            while !group.is_empty() {
+                let first = group.drain(..without_repeats(&group)).collect();
+                self.write(first).await;
+            }
         }
     }
 
@@ -71,4 +74,11 @@ impl Acknowledging {
             let _ = answer.send(written);
         }
     }
+}
+
+/// How many of the first changes are of different leases. After an unknown outcome, each change of a transaction finds out by its lease
+/// whether it is written, which it could not if another one had changed the same lease.
+fn without_repeats(group: &[Change]) -> usize {
+    let mut leases = HashSet::new();
+    group.iter().take_while(|change| leases.insert(change.lease.id())).count()
 }
