@@ -54,7 +54,7 @@ pub(super) async fn retry(request: ApiRequest) -> Answer {
     let (queue, id) = (request.unfrozen_queue().await?, request.id()?);
     request.store(request.record().with_items(slice::from_ref(&id))).await?;
     let _permit = request.app.permit()?;
-    told(&id, queue.retry_dead(&request.app.daemon.db, &POLICY, &id).await?)
+    answer(&id, queue.retry_dead(&request.app.daemon.db, &POLICY, &id).await?)
 }
 
 /// `DELETE /api/v1/queues/{queue}/dead/{id}`
@@ -62,10 +62,10 @@ pub(super) async fn purge(request: ApiRequest) -> Answer {
     let (queue, id) = (request.unfrozen_queue().await?, request.id()?);
     request.store(request.record().with_items(slice::from_ref(&id))).await?;
     let _permit = request.app.permit()?;
-    told(&id, queue.purge_dead(&request.app.daemon.db, &POLICY, &id).await?)
+    answer(&id, queue.purge_dead(&request.app.daemon.db, &POLICY, &id).await?)
 }
 
-fn told(id: &ItemId, effect: DeadLetterEffect) -> Answer {
+fn answer(id: &ItemId, effect: DeadLetterEffect) -> Answer {
     match effect {
         DeadLetterEffect::Moved => Ok(HttpResponse::Ok().json(json!({ "id": id.to_string() }))),
         DeadLetterEffect::Gone => Err(gone(id)),

@@ -144,7 +144,9 @@ impl ApiError {
             Self::NotFound(_) => "GET /api/v1/openapi.json lists what exists".to_owned(),
             Self::Method { allow, .. } => format!("use {allow}"),
             Self::Conflict { fix, .. } => (*fix).to_owned(),
-            Self::TooLarge(_) => "send it in parts; a payload that is too large can be stored elsewhere, and its place be pushed".to_owned(),
+            Self::TooLarge(_) => {
+                "send it in parts; store a payload that is too large elsewhere, and push where it is".to_owned()
+            }
             Self::ContentType => "send \"Content-Type: application/json\"".to_owned(),
             Self::Refused(_) => "correct that, and send the request again".to_owned(),
             Self::Slow(_) => "send it faster, or in parts".to_owned(),

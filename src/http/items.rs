@@ -99,7 +99,7 @@ pub(super) async fn delete(request: ApiRequest) -> Answer {
     let (queue, id) = (request.unfrozen_queue().await?, request.id()?);
     request.store(request.record().with_items(slice::from_ref(&id))).await?;
     let _permit = request.app.permit()?;
-    told(&id, queue.delete_item(&request.app.daemon.db, &POLICY, &id).await?)
+    answer(&id, queue.delete_item(&request.app.daemon.db, &POLICY, &id).await?)
 }
 
 /// `POST /api/v1/queues/{queue}/items/{id}/requeue`
@@ -107,10 +107,10 @@ pub(super) async fn requeue(request: ApiRequest) -> Answer {
     let (queue, id) = (request.unfrozen_queue().await?, request.id()?);
     request.store(request.record().with_items(slice::from_ref(&id))).await?;
     let _permit = request.app.permit()?;
-    told(&id, queue.requeue_item(&request.app.daemon.db, &POLICY, &id).await?)
+    answer(&id, queue.requeue_item(&request.app.daemon.db, &POLICY, &id).await?)
 }
 
-fn told(id: &ItemId, effect: ItemEffect) -> Answer {
+fn answer(id: &ItemId, effect: ItemEffect) -> Answer {
     match effect {
         ItemEffect::Done => Ok(HttpResponse::Ok().json(json!({ "id": id.to_string() }))),
         ItemEffect::Gone => Err(gone(id)),

@@ -33,8 +33,8 @@ impl Certificate {
             wrong("http.tls-key", key, problem, fix)
         };
         if fs::metadata(key).is_ok_and(|found| found.mode() & OTHERS != 0) {
-            let fix = "take that away with chmod o=, and get a certificate with a new key";
-            return Err(wrong("http.tls-key", key, &"other users of this machine may read it", fix));
+            let fix = format!("run chmod o= {}, and get a certificate with a new key", key.display());
+            return Err(wrong("http.tls-key", key, &"other users can read or write it", &fix));
         }
         let private = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong_key(&error))?;
         let provider = ring::default_provider();
