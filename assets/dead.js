@@ -58,10 +58,11 @@ async function opened(queue, { id }, server, reload) {
     payload && payloadView(payload, { name: `${id}.bin` }), buttons);
 }
 
-// Repeats a request that stops after some seconds until it is done. `count` names what each has done.
-async function repeated(at, body, count) {
+// Repeats a request that stops after some seconds until it is done. `count` names what each has done. Letters that die
+// again meanwhile are not retried again: it ends when as many are changed as there were.
+async function repeated(at, body, count, known) {
   let [done, last] = [0, { more: true }];
-  while (last.more) {
+  while (last.more && done < known) {
     last = await call("POST", at, body);
     done += last[count];
     // The rest cannot be changed, and each request would begin with it again.
@@ -73,7 +74,7 @@ async function repeated(at, body, count) {
 async function retryAll(queue, known, reload) {
   const body = [h("p", null, "They become ready again, each at its own place in the queue, with all its attempts before it.")];
   if (!(await ask({ title: `Retry ${plural(known, "dead letter")}?`, body, confirm: "Retry all" }))) return;
-  const { moved, refused, unreadable } = await repeated(path(queue, "dead", "retry"), {}, "moved");
+  const { moved, refused, unreadable } = await repeated(path(queue, "dead", "retry"), {}, "moved", known);
   const kept = refused ? ` Left, as another item has the unique key: ${refused}.` : "";
   const damaged = unreadable ? ` Left, as they cannot be read: ${unreadable}.` : "";
   toast(`${plural(moved, "item")} ready again.${kept}${damaged}`);
@@ -88,7 +89,7 @@ async function purge(queue, known, reload) {
   ];
   const sure = await ask({ title: "Purge all dead letters?", body, confirm: "Purge all", danger: true, valid: () => input.value === queue });
   if (!sure) return;
-  const { purged } = await repeated(path(queue, "dead", "purge"), { confirm: queue }, "purged");
+  const { purged } = await repeated(path(queue, "dead", "purge"), { confirm: queue }, "purged", Infinity);
   toast(`${plural(purged, "dead letter")} deleted.`);
   await reload();
 }

@@ -61,6 +61,7 @@ mod metrics;
 #[cfg(feature = "http")]
 mod pause_change;
 mod pause_follower;
+mod queue_deletion;
 mod stats;
 mod status;
 mod sweep;

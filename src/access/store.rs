@@ -1,6 +1,6 @@
 //! The records of tokens in the database.
 
-use std::collections::HashMap;
+use std::{cell::Cell, collections::HashMap};
 
 use foundationdb::{
     RangeOption, Transaction,
@@ -95,15 +95,19 @@ impl TokenStore {
     }
 
     /// Removes the token of this name, with this record in the audit trail. False if there is none.
+    ///
+    /// `is_found` is kept over all attempts of the transaction: if the outcome of a commit is unknown,
+    /// the next attempt may find that the token is gone.
     pub(crate) async fn revoke(
         &self,
         tr: &Transaction,
         name: &str,
-        audit: &AuditStore,
-        record: &Record,
+        (audit, record): (&AuditStore, &Record),
+        is_found: &Cell<bool>,
     ) -> Result<bool, QueueError> {
         let found = self.list(tr).await?.into_iter().find(|token| token.name == name);
-        let Some(token) = found else { return Ok(false) };
+        let Some(token) = found else { return Ok(is_found.get()) };
+        is_found.set(true);
         tr.clear(&self.tokens.pack(&(token.id.as_str(),)));
         tr.clear(&self.used.pack(&(token.id.as_str(),)));
         self.note_change(tr);

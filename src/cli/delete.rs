@@ -11,7 +11,7 @@ use super::{
     output::{self, Named},
     target::Target,
 };
-use crate::{audit::Action, exit::Exit};
+use crate::{audit::Action, exit::Exit, queue_deletion::QueueDeletion};
 
 /// Delete a queue: its items and its counters; or only some of its items
 #[derive(Debug, clap::Args)]
@@ -75,9 +75,9 @@ impl Args {
 fn whole(client: &Client, queue: &Queue, globals: &Globals) -> anyhow::Result<Exit> {
     let (audit, record) = client.record()?;
     let (audit, record) = (&audit, &record.about(queue.name()));
+    let deletion = &QueueDeletion::new(queue, audit, record);
     let counts = client.transact(|tr| async move {
-        let counts = queue.delete_counted(&tr).await;
-        audit.write(&tr, record);
+        let counts = deletion.write(&tr).await;
         (tr, counts)
     })?;
     let Counts { ready, running, waiting, dead, .. } = counts;

@@ -64,6 +64,11 @@ pub trait JsonHandler: Send + Sync + 'static {
         None
     }
 
+    /// As [`Handler::limits_itself`].
+    fn limits_itself(&self) -> bool {
+        false
+    }
+
     /// Handles one item. `item` has the payload as it was pushed, and what goes with it.
     async fn handle(&self, payload: Self::Payload, item: &Item, context: &Context) -> Outcome;
 }
@@ -101,6 +106,11 @@ pub trait JsonBatchHandler: Send + Sync + 'static {
         None
     }
 
+    /// As [`Handler::limits_itself`].
+    fn limits_itself(&self) -> bool {
+        false
+    }
+
     /// Handles the items whose payloads were parsed, one or more, in the order of the queue, and
     /// returns the outcome of each in the same order. Items without an outcome are retried.
     async fn handle(&self, items: Vec<(Self::Payload, &Item)>, context: &Context) -> Vec<Outcome>;
@@ -116,6 +126,10 @@ impl<H: JsonHandler> Handler for Json<H> {
         self.0.warning()
     }
 
+    fn limits_itself(&self) -> bool {
+        self.0.limits_itself()
+    }
+
     async fn handle(&self, item: &Item, context: &Context) -> Outcome {
         match parse(item) {
             Ok(payload) => self.0.handle(payload, item, context).await,
@@ -128,6 +142,10 @@ impl<H: JsonHandler> Handler for Json<H> {
 impl<H: JsonBatchHandler> BatchHandler for Json<H> {
     fn warning(&self) -> Option<String> {
         self.0.warning()
+    }
+
+    fn limits_itself(&self) -> bool {
+        self.0.limits_itself()
     }
 
     async fn handle(&self, items: &[Item], context: &Context) -> Vec<Outcome> {

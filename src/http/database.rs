@@ -95,7 +95,10 @@ impl ApiError {
             },
             QueueError::Database(_) if error.is_out_of_space() => Self::NoSpace,
             QueueError::Database(cause) => Self::Unavailable(format!("the database refused: {cause}{maybe}")),
-            QueueError::Frozen { pause, .. } => frozen::failure(pause),
+            QueueError::Frozen { pause, .. } if maybe.is_empty() => frozen::failure(pause),
+            QueueError::Frozen { .. } => {
+                Self::Unavailable(format!("the queue was frozen during the change{maybe}"))
+            }
             problem => Self::Unreadable(problem.to_string()),
         }
     }

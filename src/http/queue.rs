@@ -1,6 +1,6 @@
 //! A whole queue: deleting it, making its items ready, moving them to another queue.
 
-use std::{cell::Cell, num::NonZeroUsize, time::Instant};
+use std::{num::NonZeroUsize, time::Instant};
 
 use actix_web::HttpResponse;
 use kvqueue_queue::{AllDead, Counts, Movable, Mover, QueueError};
@@ -14,31 +14,24 @@ use super::{
     dead::{all, until},
     error::ApiError,
 };
-use crate::access::Scope;
+use crate::{access::Scope, queue_deletion::QueueDeletion};
 
 /// `DELETE /api/v1/queues/{queue}`
 pub(super) async fn delete(request: ApiRequest) -> Answer {
     request.confirmed(request.query.text("confirm").unwrap_or_default(), "all items of")?;
     let queue = request.unfrozen_queue().await?;
     let (queue, audit, record) = (&queue, &request.app.audit(), &request.record());
-    // A commit whose outcome is unknown is repeated, and may find nothing then.
-    let first = &Cell::new(None);
+    let deletion = &QueueDeletion::new(queue, audit, record);
     let counts = request
         .app
         .transact(|tr| async move {
             if let Err(frozen) = queue.check_unfrozen(&tr).await {
                 return (tr, Err(frozen));
             }
-            let counts = match queue.delete_counted(&tr).await {
+            let counts = match deletion.write(&tr).await {
                 Err(other @ QueueError::OtherKind { .. }) => Ok(Err(other.to_string())),
-                counts => counts.map(|counts| {
-                    audit.write(&tr, record);
-                    Ok(first.get().filter(|_| counts == Counts::default()).unwrap_or(counts))
-                }),
+                counts => counts.map(Ok),
             };
-            if let Ok(Ok(counts)) = counts {
-                first.set(Some(counts));
-            }
             (tr, counts)
         })
         .await?;
@@ -143,6 +136,7 @@ pub(super) async fn move_items(mut request: ApiRequest) -> Answer {
         more = page.is_some();
         let page = page.unwrap_or_default();
         moved += page.moved;
+        more &= limit.is_none_or(|limit| moved < limit);
         refused += page.refused;
         unreadable += page.unreadable;
     }

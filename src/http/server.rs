@@ -224,7 +224,9 @@ fn know_peer(stream: &impl AsFd, kept: &mut Extensions) -> Option<Arc<Peer>> {
 
 /// Drives the server, and does not return after its end.
 async fn until_never(server: dev::Server) -> Infallible {
-    drop(server.await);
+    if let Err(error) = server.await {
+        tracing::error!(event = "http_ended", %error, "the HTTP server has ended; the daemon goes on without HTTP");
+    }
     pending().await
 }
 

@@ -25,8 +25,9 @@ use crate::{access::random_text, consumer::clock};
 /// How long a link works.
 const LIFE: Duration = Duration::from_secs(300);
 
-/// The most links of a caller at a time. The oldest makes room for a new one.
+/// The most links of a caller, and of all callers, at a time. The oldest makes room for a new one.
 const MOST: usize = 16;
+const MOST_IN_ALL: usize = 1_024;
 
 /// The random bytes of a link.
 const RANDOM: usize = 24;
@@ -42,11 +43,13 @@ impl Links {
         let path = format!("/sign-in/{code}");
         let mut links = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         links.retain(|_, (_, made)| made.elapsed() < LIFE);
-        let own = links.iter().filter(|(_, (owner, _))| owner.who() == caller.who());
-        let mut own: Vec<_> = own.map(|(code, (_, made))| (*made, code.clone())).collect();
-        if own.len() >= MOST {
-            own.sort_unstable();
-            links.remove(&own[0].1);
+        let who = caller.who();
+        let own = links.values().filter(|(owner, _)| owner.who() == who).count();
+        let is_removable = |owner: &Caller| links.len() >= MOST_IN_ALL || owner.who() == who;
+        if own >= MOST || links.len() >= MOST_IN_ALL {
+            let removable = links.iter().filter(|(_, (owner, _))| is_removable(owner));
+            let oldest = removable.min_by_key(|(_, (_, made))| *made).map(|(code, _)| code.clone());
+            oldest.and_then(|code| links.remove(&code));
         }
         links.insert(code, (caller, Instant::now()));
         Ok(path)

@@ -1,6 +1,6 @@
 //! Access tokens: making, listing and revoking them.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{cell::Cell, collections::BTreeSet, time::Duration};
 
 use actix_web::HttpResponse;
 use serde::Deserialize;
@@ -91,10 +91,11 @@ pub(super) async fn create(mut request: ApiRequest) -> Answer {
 pub(super) async fn revoke(request: ApiRequest) -> Answer {
     let (store, name) = (&request.app.token_store(), &*request.value("name"));
     let (audit, record) = (&request.app.audit(), &request.record().with("name", name));
+    let is_found = &Cell::new(false);
     let revoked = request
         .app
         .transact(|tr| async move {
-            let revoked = store.revoke(&tr, name, audit, record).await;
+            let revoked = store.revoke(&tr, name, (audit, record), is_found).await;
             (tr, revoked)
         })
         .await?;

@@ -17,7 +17,7 @@ use crate::audit::Who;
 /// The most leases that it knows. While there are more, others are not shown.
 const MOST_LEASES: usize = 10_000;
 
-/// The digits of a session that are shown of a lease.
+/// The digits of a session that are shown of a lease. The last ones are random; the first ones are a time.
 const SESSION_DIGITS: usize = 8;
 
 /// Who sends a worker's requests.
@@ -175,7 +175,7 @@ impl Workers {
             state,
             worker: worker.clone(),
             for_seconds: now.saturating_duration_since(since).as_secs_f64(),
-            lease: lease.map(|(id, _)| beginning(*id)),
+            lease: lease.map(|(id, _)| shortened(*id)),
             items: lease.map(|(_, held)| held.open),
             heartbeat_seconds: lease.map(|(_, held)| held.age(now).as_secs_f64()),
             expires_in_seconds: lease
@@ -208,11 +208,11 @@ impl Drop for Wait {
     }
 }
 
-/// As much of a lease's id as tells leases of a daemon apart.
-fn beginning(id: LeaseId) -> String {
+/// As much of a lease's id as tells it from other leases. It is not enough to acknowledge its items.
+fn shortened(id: LeaseId) -> String {
     let session = format!("{:?}", id.session);
-    let session = session.get(..SESSION_DIGITS).unwrap_or_default();
-    format!("{session}…-{}", id.number)
+    let at = session.len().saturating_sub(SESSION_DIGITS);
+    format!("…{}-{}", session.get(at..).unwrap_or_default(), id.number)
 }
 
 #[cfg(test)]
@@ -242,7 +242,7 @@ mod tests {
         let (listed, omitted) = workers.list(None, 1);
         assert_eq!((listed.len(), omitted), (1, 1));
         let first = json!(listed[0]);
-        assert_eq!((&first["lease"], &first["items"]), (&json!("abababab…-1"), &json!(2)));
+        assert_eq!((&first["lease"], &first["items"]), (&json!("…abababab-1"), &json!(2)));
         assert_eq!((&first["who"]["name"], &first["address"]), (&json!("ci"), &json!("127.0.0.1:5")));
         assert!(first["expires_in_seconds"].as_f64() > Some(50.0), "{first}");
         workers.seen(id(1), 0, LONG, worker);

@@ -102,7 +102,8 @@ impl Queue {
                 break;
             }
         }
-        marked.close(db, policy).await?;
+        // The items are ready, even if this fails: sweepers clear the mark later.
+        let _ = marked.close(db, policy).await;
         Ok(requeued)
     }
 }

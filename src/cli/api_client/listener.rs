@@ -39,15 +39,23 @@ fn listeners(address: &Address) -> Option<Vec<u32>> {
     };
     // Without IPv6 there is no second table.
     let sockets = tcp().ok()?.into_iter().chain(tcp6().unwrap_or_default());
-    let users = sockets.filter(|socket| accepts(socket, host, port)).map(|socket| socket.uid);
+    let sockets: Vec<_> = sockets.filter(|socket| accepts(socket, host, port)).collect();
+    // The kernel prefers a listener at the very address to one at all addresses.
+    let is_exact = |socket: &&TcpNetEntry| host.is_some_and(|host| own_ip(socket) == host.to_canonical());
+    let has_exact = sockets.iter().any(|socket| is_exact(&socket));
+    let users = sockets.iter().filter(|socket| !has_exact || is_exact(socket)).map(|socket| socket.uid);
     let users: Vec<_> = users.collect();
     let is_here = host.is_none_or(|host| host.to_canonical().is_loopback());
     (is_here || !users.is_empty()).then_some(users)
 }
 
+fn own_ip(socket: &TcpNetEntry) -> IpAddr {
+    socket.local_address.ip().to_canonical()
+}
+
 /// Whether it is a listener that gets connections to a host and port.
 fn accepts(socket: &TcpNetEntry, host: Option<IpAddr>, port: u16) -> bool {
-    let own = socket.local_address.ip().to_canonical();
+    let own = own_ip(socket);
     socket.state == TcpState::Listen
         && socket.local_address.port() == port
         && (own.is_unspecified() || host.is_none_or(|host| host.to_canonical() == own))

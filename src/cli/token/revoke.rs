@@ -1,5 +1,7 @@
 //! `kvqueue token revoke`
 
+use std::cell::Cell;
+
 use anyhow::bail;
 use serde_json::json;
 
@@ -22,8 +24,9 @@ impl Args {
         let (store, name) = (&TokenStore::new(client.prefix()), self.name.as_str());
         let (audit, record) = client.record()?;
         let (audit, record) = (&audit, &record.with("name", name));
+        let is_found = &Cell::new(false);
         let revoked = client.transact(|tr| async move {
-            let revoked = store.revoke(&tr, name, audit, record).await;
+            let revoked = store.revoke(&tr, name, (audit, record), is_found).await;
             (tr, revoked)
         })?;
         if !revoked {

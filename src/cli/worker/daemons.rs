@@ -121,6 +121,18 @@ impl Daemons {
         patience: Duration,
         until: Until,
     ) -> Result<Value, AskError> {
+        Ok(self.ask("POST", path, Some(body), patience, until).await?.0)
+    }
+
+    /// Asks for a lease. Returns the answer, and when the request that got it was sent: earlier
+    /// attempts may have waited for an absent daemon for longer than a lease.
+    pub(super) async fn post_timed(
+        &self,
+        path: &str,
+        body: &Value,
+        patience: Duration,
+        until: Until,
+    ) -> Result<(Value, Instant), AskError> {
         self.ask("POST", path, Some(body), patience, until).await
     }
 
@@ -130,7 +142,7 @@ impl Daemons {
             return self.ask("GET", "/livez", None, PATIENCE, until).await.map(drop);
         };
         match self.ask("GET", status::STATUS, None, PATIENCE, until).await {
-            Ok(answer) => match status::read(&answer) {
+            Ok((answer, _)) => match status::read(&answer) {
                 Ok(figures) => expected.check(self.endpoint().1, &figures),
                 Err(_) => Err(self.garbled("its status cannot be read")),
             },
@@ -170,15 +182,16 @@ impl Daemons {
         body: Option<&Value>,
         patience: Duration,
         until: Until,
-    ) -> Result<Value, AskError> {
+    ) -> Result<(Value, Instant), AskError> {
         let mut failures = 0;
         loop {
             let (at, endpoint) = self.endpoint();
+            let asked_at = Instant::now();
             let error = match endpoint.ask(method, path, body, patience.min(until.left())).await {
                 Err(error) if error.is_transient() => error,
                 answer => {
                     self.report_answer();
-                    return answer;
+                    return answer.map(|answer| (answer, asked_at));
                 }
             };
             self.turn_from(at);
@@ -267,6 +280,31 @@ mod tests {
             (first, second)
         });
         assert_eq!(answer, (json!(7), json!(7)));
+    }
+
+    #[test]
+    fn the_time_of_an_answer_is_that_of_its_own_request() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string().parse().unwrap();
+        let busy_until = thread::spawn(move || {
+            let mut busy_until = Instant::now();
+            for (status, body) in [("429", BUSY), ("200", "7")] {
+                let (mut stream, _) = listener.accept().unwrap();
+                if status == "429" {
+                    busy_until = Instant::now();
+                }
+                let _ = stream.read(&mut [0; 4_096]);
+                let head = format!("HTTP/1.1 {status} x\r\nConnection: close\r\n");
+                let _ = write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len());
+            }
+            busy_until
+        });
+        let daemons = Daemons::new(vec![Endpoint::new(address, None, URL).unwrap()], None);
+        let body = json!({});
+        let asked = daemons.post_timed("/", &body, PATIENCE, Until::Answer);
+        let (answer, asked_at) = runtime().unwrap().block_on(asked).unwrap();
+        assert_eq!(answer, json!(7));
+        assert!(asked_at > busy_until.join().unwrap(), "it is the time of the first request");
     }
 
     #[test]

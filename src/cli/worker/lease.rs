@@ -8,7 +8,6 @@ use std::{
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::json;
-use tokio::time::Instant;
 
 use super::{
     daemons::{PATIENCE, Until, Urls},
@@ -65,10 +64,9 @@ impl Args {
         }
         let patience = globals.timeout().unwrap_or(PATIENCE).saturating_add(self.wait);
         let path = queue_path(&self.queue) + "/lease";
-        let asked_at = Instant::now();
-        let answer = runtime()?.block_on(async {
+        let (answer, asked_at) = runtime()?.block_on(async {
             daemons.reach(Until::RoundEnds).await?;
-            daemons.post(&path, &wanted, patience, Until::RoundEnds).await
+            daemons.post_timed(&path, &wanted, patience, Until::RoundEnds).await
         })?;
         let leased = Leased::read(&answer, asked_at).ok_or_else(|| daemons.garbled("it is not a lease"))?;
         if globals.json {

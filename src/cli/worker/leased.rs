@@ -52,7 +52,7 @@ impl Leased {
         let Some(id) = lease else { return Some(None) };
         let length = Duration::from_millis(expires_in_ms);
         let items = items.into_iter().map(LeasedItem::item).collect::<Option<Vec<_>>>()?;
-        let fetched_at = asked_at + Duration::from_millis(waited_ms);
+        let fetched_at = asked_at.checked_add(Duration::from_millis(waited_ms))?.min(Instant::now());
         Some(Some(Self { id, length, fetched_at, items }))
     }
 }
@@ -101,7 +101,7 @@ mod tests {
         for item in [full, plain] {
             let leased = json::LeasedItem { item: item.clone(), enqueued_at: None, trace_parent: None };
             let answer = json!({ "lease": "l", "expires_in_ms": 1_500, "waited_ms": 70, "items": [leased] });
-            let now = Instant::now();
+            let now = Instant::now() - Duration::from_secs(1);
             let read = Leased::read(&answer, now).unwrap().unwrap();
             assert_eq!(read.fetched_at, now + Duration::from_millis(70));
             assert_eq!((&*read.id, read.length), ("l", Duration::from_millis(1_500)));

@@ -11,7 +11,12 @@ mod tests;
 mod variables;
 mod worker;
 
-use std::{io, process::Stdio, sync::Arc, time::Duration};
+use std::{
+    io,
+    process::Stdio,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -87,8 +92,11 @@ impl Exec {
         // At the same time: a command may write before it has read everything. Tasks of their own,
         // because what the command left running may hold the pipes open after it has ended.
         tokio::spawn(feed(input, item.payload.clone()));
-        let said = tokio::spawn(beginning(errors, self.settings.stderr_limit));
+        let said = Arc::<Mutex<Vec<u8>>>::default();
+        let reading = tokio::spawn(keep_beginning(errors, self.settings.stderr_limit, said.clone()));
         let status = tokio::select! {
+            // A command that has ended by itself was not killed.
+            biased;
             status = child.wait() => status.map_err(|error| format!("cannot wait for {program}: {error}"))?,
             () = context.cancelled.cancelled() => {
                 group.signal(Signal::TERM);
@@ -98,10 +106,11 @@ impl Exec {
             }
         };
         group.ended();
-        let said = match status.success() {
-            true => String::new(),
-            false => timeout(EXIT_TIMEOUT, said).await.ok().and_then(Result::ok).unwrap_or_default(),
-        };
+        if !status.success() {
+            // A process that the command left running may hold the pipe open.
+            let _ = timeout(EXIT_TIMEOUT, reading).await;
+        }
+        let said = String::from_utf8_lossy(&said.lock().unwrap_or_else(PoisonError::into_inner)).into_owned();
         Ok(self.settings.outcome(status, &said))
     }
 }
@@ -185,14 +194,13 @@ async fn feed(mut input: ChildStdin, payload: Bytes) {
 
 /// Reads everything, so that the command never blocks on a full pipe, and keeps the first `limit`
 /// bytes.
-async fn beginning(mut from: impl AsyncRead + Unpin, limit: u64) -> String {
+async fn keep_beginning(mut from: impl AsyncRead + Unpin, limit: u64, kept: Arc<Mutex<Vec<u8>>>) {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let mut kept = Vec::new();
     let mut buffer = [0; 4096];
     // A read error ends what can be said about a failure; the exit code has decided already.
     while let Ok(read @ 1..) = from.read(&mut buffer).await {
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
         let room = limit.saturating_sub(kept.len()).min(read);
         kept.extend_from_slice(&buffer[..room]);
     }
-    String::from_utf8_lossy(&kept).into_owned()
 }

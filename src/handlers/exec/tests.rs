@@ -1,6 +1,9 @@
 //! Commands of all sorts, by the test kit.
 
-use std::path::Path;
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use futures::executor::block_on;
 
@@ -52,6 +55,15 @@ fn a_failure_reason_has_the_beginning_of_the_commands_stderr() {
         "stderr-limit = '15B'",
     );
     assert_eq!(block_on(kit.handle("")), Outcome::retry("sh failed with exit status: 3: no such mailbox"));
+}
+
+#[test]
+fn a_failure_reason_does_not_wait_for_a_process_that_the_command_left_running() {
+    let directory = tempfile::tempdir().unwrap();
+    let kit = script(directory.path(), "sleep 1000 & echo 'no such host' >&2; exit 3", "");
+    let began = Instant::now();
+    assert_eq!(block_on(kit.handle("")), Outcome::retry("sh failed with exit status: 3: no such host"));
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
 }
 
 #[test]
@@ -111,7 +123,7 @@ fn a_cancelled_command_can_clean_up_and_is_killed_if_it_does_not_end() {
     };
     cancelled("tidy", "echo > cleaned; exit");
     assert!(directory.path().join("cleaned").exists());
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     cancelled("stubborn", "");
     assert!(began.elapsed() >= super::TERM_DELAY);
 }

@@ -110,12 +110,18 @@ impl Webhook {
         let most = usize::try_from(self.settings.max_response).unwrap_or(usize::MAX);
         let reading = Reading { until, cancelled: &context.cancelled, most, whole: self.settings.batch };
         exchange(request, &self.url, reading, |response| {
-            if response.status().is_success() {
-                self.health.works();
-                context.works();
+            // Of a batch, the answer's body has to be read first.
+            if response.status().is_success() && !self.settings.batch {
+                self.works(context);
             }
         })
         .await
+    }
+
+    /// The target works: an outage is over.
+    fn works(&self, context: &Context) {
+        self.health.works();
+        context.works();
     }
 
     /// When a call that begins now gives up.
@@ -195,9 +201,13 @@ impl BatchHandler for Webhook {
         let reply = self.post(Message::of_batch(items, context), context).await;
         let same = |outcome: Outcome| vec![outcome; items.len()];
         match &reply {
-            Reply::Answer(answer) if answer.status.is_success() => {
-                batch::outcomes(items, answer).unwrap_or_else(|reason| same(self.failed(first, reason, None)))
-            }
+            Reply::Answer(answer) if answer.status.is_success() => match batch::outcomes(items, answer) {
+                Ok(outcomes) => {
+                    self.works(context);
+                    outcomes
+                }
+                Err(reason) => same(self.failed(first, reason, None)),
+            },
             _ => same(self.outcome(&reply, first)),
         }
     }

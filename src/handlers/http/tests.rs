@@ -454,6 +454,15 @@ async fn a_batch_whose_outcomes_are_not_known_is_retried() {
     }
 }
 
+#[tokio::test]
+async fn batches_with_successful_answers_that_cannot_be_read_are_an_outage() {
+    let (address, _requests) = each_with(|_| json_answer(&json!({ "outcomes": 1 })).into());
+    let kit = batch_kit(&address, "outage-after = 2");
+    retried(kit.handle(Sample::new("").place(1)).await);
+    let outcome = kit.handle(Sample::new("").place(2)).await;
+    assert!(matches!(outcome, Outcome::UnavailableAfter(..)), "{outcome:?}");
+}
+
 /// An authority of certificates, and a folder with the files of its tests.
 struct Authority {
     folder: TempDir,

@@ -72,8 +72,11 @@ impl<T: Clone + Send + 'static> Watched<T> {
     pub(super) async fn get(&self) -> T {
         if self.0.is_due() {
             let inner = self.0.clone();
+            let looking = spawn_blocking(move || inner.look());
             // Both errors leave the previous value: the time-out, and a panic of the thread.
-            let _ = timeout(LOOK_TIMEOUT, spawn_blocking(move || inner.look())).await;
+            if let Ok(Err(_)) = timeout(LOOK_TIMEOUT, looking).await {
+                self.0.lock().is_looking = false;
+            }
         }
         self.0.lock().value.clone()
     }

@@ -1,9 +1,9 @@
 //! `POST /api/v1/queues/{queue}/leases/{lease}/extend` and `/acknowledge`
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use actix_web::HttpResponse;
-use kvqueue_queue::{ItemId, ItemOutcome, Lease, LeaseError, LeaseId, RetryRules, retry};
+use kvqueue_queue::{ItemId, ItemOutcome, Lease, LeaseError, LeaseId, RetryRules};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -55,12 +55,11 @@ fn id(request: &ApiRequest) -> Result<LeaseId, ApiError> {
 async fn find(request: &ApiRequest, id: LeaseId) -> Result<Lease, ApiError> {
     let _permit = request.app.pullers.permit().await;
     let queue = &request.queue()?;
-    let policy = &POLICY;
-    let read = retry::run(&request.app.daemon.db, policy, |tr| async move {
+    let read = request.app.run(|tr| async move {
         let found = queue.lease(&tr, id).await;
         (tr, found)
     });
-    read.await?.value.ok_or_else(|| {
+    read.await?.ok_or_else(|| {
         request.forget_lease(id);
         over()
     })
@@ -112,7 +111,7 @@ async fn write(request: &ApiRequest, outcomes: Vec<OutcomeLine>, release_rest: b
     match matched(&lease, outcomes, release_rest, &rules.rules()) {
         Ok(outcomes) => {
             let length = lease.length();
-            let written = puller.acknowledge(lease, outcomes).await;
+            let written = puller.acknowledge(request, lease, outcomes).await;
             match written {
                 Ok((_, open)) if open > 0 => request.note_lease(id, open, length),
                 Ok(_) | Err(ApiError::Conflict { .. }) => request.forget_lease(id),
@@ -146,9 +145,9 @@ fn matched(
         found.push((index, outcome::of(outcome, attempt, rules, clock::now(), clock::random)));
     }
     if release_rest {
-        let open: Vec<usize> = lease.open().collect();
-        let rest = left.into_values().filter(|(index, _)| open.contains(index));
-        found.extend(rest.map(|(index, _)| (index, ItemOutcome::Release)));
+        let left: HashSet<usize> = left.into_values().map(|(index, _)| index).collect();
+        let rest = lease.open().filter(|index| left.contains(index));
+        found.extend(rest.map(|index| (index, ItemOutcome::Release)));
     }
     Ok(found)
 }

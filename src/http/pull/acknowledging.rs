@@ -4,6 +4,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use kvqueue_queue::{ItemOutcome, Lease, acknowledge_together};
 use tokio::sync::{
+    OwnedSemaphorePermit,
     mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
     oneshot,
 };
@@ -23,13 +24,15 @@ pub(super) struct Change {
     /// By the indexes of the items.
     pub(super) outcomes: Vec<(usize, ItemOutcome)>,
     pub(super) answer: oneshot::Sender<Written>,
+    /// The memory permit of the request's body, which the outcomes are from.
+    pub(super) held: Option<Arc<OwnedSemaphorePermit>>,
 }
 
 /// A task that writes acknowledgements, whether or not their workers wait for the answers. It ends when nobody can send any more.
 pub(super) struct Acknowledging {
     app: Arc<AppState>,
     queue: String,
-    /// Bounded by the number of connections.
+    /// Bounded by the memory permits of bodies.
     changes: UnboundedReceiver<Change>,
 }
 
@@ -52,14 +55,14 @@ impl Acknowledging {
 
     async fn write(&self, group: Vec<Change>) {
         let (mut leases, mut answers) = (Vec::new(), Vec::new());
-        for Change { lease, outcomes, answer } in group {
-            answers.push((lease.open().count(), answer));
+        for Change { lease, outcomes, answer, held } in group {
+            answers.push((lease.open().count(), answer, held));
             leases.push((lease, outcomes));
         }
         let permit = self.app.pullers.permit().await;
         let results = acknowledge_together(&self.app.daemon.db, &POLICY, &mut leases).await;
         drop(permit);
-        for (((lease, _), result), (before, answer)) in leases.into_iter().zip(results).zip(answers) {
+        for (((lease, _), result), (before, answer, _held)) in leases.into_iter().zip(results).zip(answers) {
             let open = lease.open().count();
             let written = match result.map_err(failure) {
                 // Another call for the same items was first.
@@ -67,7 +70,8 @@ impl Acknowledging {
                 Err(ApiError::Conflict { .. }) => Err(over()),
                 written => {
                     self.app.pullers.keep(&self.queue, lease);
-                    written.map(|()| (before - open, open))
+                    // A restored database may have more open items than before.
+                    written.map(|()| (before.saturating_sub(open), open))
                 }
             };
             // Its worker may have gone.

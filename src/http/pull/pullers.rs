@@ -56,7 +56,12 @@ impl Pullers {
     pub(super) fn puller(&self, app: &Arc<AppState>, name: &str) -> Result<Arc<Puller>, ApiError> {
         let kind = app.config().queues.get(name).map(QueueConfig::layout).unwrap_or_default();
         let mut pullers = self.pullers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(puller) = pullers.get(name).filter(|puller| puller.queue.kind() == kind) {
+        let is_usable = |puller: &&Arc<Puller>| {
+            // A task that has panicked is replaced.
+            let has_tasks = !puller.requests.is_closed() && !puller.changes.is_closed();
+            puller.queue.kind() == kind && has_tasks
+        };
+        if let Some(puller) = pullers.get(name).filter(is_usable) {
             return Ok(puller.clone());
         }
         if pullers.len() >= MOST {
@@ -126,11 +131,16 @@ impl Puller {
         }
     }
 
-    /// Writes outcomes of a lease, by the indexes of its items.
-    pub(super) async fn acknowledge(&self, lease: Lease, outcomes: Vec<(usize, ItemOutcome)>) -> Written {
+    /// Writes outcomes of a lease, by the indexes of its items, for a worker's request.
+    pub(super) async fn acknowledge(
+        &self,
+        request: &ApiRequest,
+        lease: Lease,
+        outcomes: Vec<(usize, ItemOutcome)>,
+    ) -> Written {
         let stopping = || Err(ApiError::Unavailable("the daemon is stopping".to_owned()));
         let (answer, answered) = oneshot::channel();
-        match self.changes.send(Change { lease, outcomes, answer }) {
+        match self.changes.send(Change { lease, outcomes, answer, held: request.held.clone() }) {
             Ok(()) => answered.await.unwrap_or_else(|_| stopping()),
             Err(_) => stopping(),
         }

@@ -9,6 +9,7 @@ use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::marked::{Act, Body, Marked};
 use crate::ops::dead_page::{DeadLetterAction, DeadLetterPage, Which, free_keys, hides_key, page};
+use crate::ops::pause::check_unfrozen;
 use crate::queue::Queue;
 use crate::retry::{RetryError, RetryPolicy, run};
 use crate::session::SessionId;
@@ -111,14 +112,16 @@ impl Queue {
             all.refused += page.refused;
             all.unreadable += page.unreadable;
             one_by_one.extend(page.one_by_one);
-            all.more = page.last.is_some() && until.is_some_and(|until| Instant::now() >= until);
+            all.more = page.last.is_some() && is_over(until);
             let is_last = page.last.is_none() || all.more;
             if is_last || one_by_one.len() >= ONE_BY_ONE {
                 let ids = std::mem::take(&mut one_by_one);
-                all.moved += self.purge_one_by_one(&mut marked, db, policy, &ids).await?;
+                let (purged, more) = self.purge_one_by_one(&mut marked, db, policy, &ids, until).await?;
+                all.moved += purged;
+                all.more |= more;
             }
             after = page.last;
-            if is_last {
+            if is_last || all.more {
                 // The letters are moved, even if this fails: sweepers clear the mark later.
                 let _ = marked.close(db, policy).await;
                 return Ok(all);
@@ -126,25 +129,31 @@ impl Queue {
         }
     }
 
-    /// Purges letters that cannot be read. Returns how many there were.
+    /// Purges letters that cannot be read. Returns how many it purged, and whether `until` passed
+    /// before the last one.
     async fn purge_one_by_one(
         &self,
         marked: &mut Marked,
         db: &Database,
         policy: &RetryPolicy,
         ids: &BTreeSet<ItemId>,
-    ) -> Result<usize, RetryError> {
+        until: Option<Instant>,
+    ) -> Result<(usize, bool), RetryError> {
         if ids.is_empty() {
-            return Ok(0);
+            return Ok((0, false));
         }
         // First the keys: if this fails half-way, the letters can be purged again.
         self.free_keys(db, policy, ids).await?;
         let mut purged = 0;
-        for id in ids {
+        for (done, id) in ids.iter().enumerate() {
+            // One is purged in any case, so that calls that are repeated come to an end.
+            if done > 0 && is_over(until) {
+                return Ok((purged, true));
+            }
             purged +=
                 self.dead_page(marked, db, policy, DeadLetterAction::Purge, Which::One(id)).await?.moved;
         }
-        Ok(purged)
+        Ok((purged, false))
     }
 
     /// Frees the unique keys of these items, which are dead letters.
@@ -158,7 +167,11 @@ impl Queue {
         loop {
             let begin = from.as_deref();
             let page = run(db, policy, |tr| async move {
-                let next = free_keys(self.space(), &tr, begin, ids).await;
+                let next = async {
+                    check_unfrozen(self.space(), &tr).await?;
+                    free_keys(self.space(), &tr, begin, ids).await
+                };
+                let next = next.await;
                 (tr, next)
             });
             from = page.await?.value;
@@ -194,6 +207,10 @@ impl Queue {
     ) -> Result<DeadLetterPage, RetryError> {
         marked.run(db, policy, PageOf { queue: self, action, which }).await
     }
+}
+
+fn is_over(until: Option<Instant>) -> bool {
+    until.is_some_and(|until| Instant::now() >= until)
 }
 
 /// The transaction of one page.

@@ -31,8 +31,7 @@ pub(crate) const FREEZE_KNOWN: u64 = 100_000;
 
 /// Makes sure that the queue is not frozen, and that the transaction fails at commit if the queue is frozen before that.
 pub(crate) async fn check_unfrozen(space: &Space, tr: &Transaction) -> Result<(), QueueError> {
-    let pause = tr.get(&space.pause, false).await?.map(|value| Pause::decode(&value));
-    match pause {
+    match paused(space, tr).await? {
         Some(pause) if pause.frozen && !mutant("frozen-queue-accepts") => {
             Err(QueueError::Frozen { queue: space.name.escape_ascii().to_string(), pause })
         }

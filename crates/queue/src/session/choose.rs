@@ -119,13 +119,14 @@ impl Session {
                 false => Extent::Unknown,
             };
         }
-        let (mut picked, suspicion) = pick(&space, &rows, k, |_| true, || self.allows(on_lease))?;
+        let allows = self.allows(on_lease);
+        let (mut picked, mut suspicion) = pick(&space, &rows, k, |_| true, || allows)?;
         if suspicion > Suspicion::None
-            && let Some(first) = goal.first()
+            && let Some(first) = goal.first().filter(|first| *first < k)
         {
             // The number of suspects in a group depends on what one worker asks for, not on all
             // shares together.
-            (picked, _) = pick(&space, &rows, first, |_| true, || self.allows(on_lease))?;
+            (picked, suspicion) = pick(&space, &rows, first, |_| true, || allows)?;
         }
         if rows.is_empty() {
             return Ok(Some(Chosen::Empty));

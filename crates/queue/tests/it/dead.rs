@@ -5,8 +5,8 @@ use std::time::Instant;
 use fdb_embedded::Fault::{self, Conflict, TooOld, UnknownCommitted, UnknownNotCommitted};
 use fdb_embedded::Faults;
 use kvqueue_queue::{
-    AllDead, Counts, DeadLetterEffect, DeadLetterError, Failure, ItemId, ItemOutcome, Queue, QueueError,
-    RetryPolicy,
+    AllDead, Counts, DeadLetterEffect, DeadLetterError, Failure, ItemId, ItemOutcome, Pause, Queue,
+    QueueError, RetryPolicy,
 };
 
 use crate::common::{TestDb, id, k, on_database, payloads, record};
@@ -168,6 +168,44 @@ fn any_number_of_dead_letters_is_retried_or_purged() {
         for kind in ["dead", "body", "meta"] {
             assert_eq!(t.records(&q, kind).await.len(), 0, "{kind}");
         }
+    });
+}
+
+#[test]
+fn a_frozen_queue_keeps_the_unique_keys_of_unreadable_letters() {
+    on_database(async |t| {
+        let (q, ids) = dead(t, "q", &["a"]).await;
+        t.run(async |tr| {
+            tr.set(&record(&q, "dead", ids[0].as_bytes()), b"\x01garbage");
+            q.pause(tr, &Pause { frozen: true, ..Pause::default() });
+            Ok(())
+        })
+        .await;
+        let before = t.rows().await;
+        let one = q.purge_dead(&t.db, &policy(), &ids[0]).await.unwrap_err();
+        let all = q.purge_all_dead(&t.db, &policy(), None).await.unwrap_err();
+        assert!(matches!(one.error, QueueError::Frozen { .. }), "{one:?}");
+        assert!(matches!(all.error, QueueError::Frozen { .. }), "{all:?}");
+        assert_eq!(t.rows().await, before);
+    });
+}
+
+#[test]
+fn unreadable_letters_are_purged_one_by_one_until_the_time_is_over() {
+    on_database(async |t| {
+        let (q, ids) = dead(t, "q", &["a", "b", "c"]).await;
+        t.run(async |tr| {
+            ids.iter().for_each(|id| tr.set(&record(&q, "dead", id.as_bytes()), b"\x01garbage"));
+            Ok(())
+        })
+        .await;
+        for left in [2, 1, 0] {
+            let all = q.purge_all_dead(&t.db, &policy(), Some(Instant::now())).await.unwrap();
+            assert_eq!(all, AllDead { moved: 1, more: true, ..AllDead::default() });
+            assert_eq!(listed(t, &q, None, 10).await.len(), left);
+        }
+        let all = q.purge_all_dead(&t.db, &policy(), Some(Instant::now())).await.unwrap();
+        assert_eq!(all, AllDead::default());
     });
 }
 

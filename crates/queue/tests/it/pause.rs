@@ -158,6 +158,7 @@ fn a_frozen_queue_refuses_every_change_of_an_operator() {
         let mut lease = t.lease(&q, 1).await.unwrap();
         let id = lease.items()[0].id.clone();
         t.acknowledge(&mut lease, &ItemOutcome::Dead(Failure::new(0, 1, "no"))).await;
+        let ready = t.run(async |tr| q.peek_k(tr, NonZeroUsize::MIN).await).await[0].id.clone();
         freeze(t, &q, &Pause { frozen: true, ..Pause::default() }).await;
         let (before, policy) = (t.rows().await, RetryPolicy::default());
         let (db, p) = (&t.db, &policy);
@@ -168,7 +169,7 @@ fn a_frozen_queue_refuses_every_change_of_an_operator() {
             q.requeue_scheduled(db, p, None, None).await.map(drop),
             q.retry_dead(db, p, &id).await.map(drop),
             q.purge_dead(db, p, &id).await.map(drop),
-            q.delete_item(db, p, &id).await.map(drop),
+            q.delete_item(db, p, &ready).await.map(drop),
             q.requeue_item(db, p, &id).await.map(drop),
             mover.page(db, p, NonZeroUsize::MIN).await.map(drop),
         ] {

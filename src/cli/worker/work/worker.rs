@@ -9,7 +9,7 @@ use std::{
 use serde_json::json;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
-    time::{Instant, sleep, timeout},
+    time::{sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -185,10 +185,9 @@ impl Worker {
         if let Some(length) = self.limits.lease {
             body["lease_ms"] = json!(length.as_millis());
         }
-        let asked_at = Instant::now();
         let patience = WAIT.saturating_add(PATIENCE);
-        let answer =
-            self.daemons.post(&(self.path.clone() + "/lease"), &body, patience, Until::Answer).await?;
+        let path = self.path.clone() + "/lease";
+        let (answer, asked_at) = self.daemons.post_timed(&path, &body, patience, Until::Answer).await?;
         let leased =
             Leased::read(&answer, asked_at).ok_or_else(|| self.daemons.garbled("it is not a lease"))?;
         if leased.is_none() && asked_at.elapsed() < EMPTY {

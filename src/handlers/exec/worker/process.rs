@@ -169,6 +169,8 @@ impl Process {
                         Some(Err(problem)) => Err(Fault::Line(not_of_the_protocol(&problem))),
                     },
                     () = self.errors.next() => {}
+                    // A process that it left running may hold its output open.
+                    () = exited(&mut self.child) => return Err(Fault::Died),
                 }
             }
         };
@@ -434,6 +436,12 @@ fn read(Line { bytes, is_cut }: &Line) -> Result<WorkerMessage, String> {
         true => Err(format!("{}: it is longer than {MAX_LINE} bytes", protocol::quoted(bytes))),
         false => protocol::parse(bytes),
     }
+}
+
+/// Waits until the process has ended, and a while for the rest of its output.
+async fn exited(child: &mut Child) {
+    let _ = child.wait().await;
+    sleep(EXIT_TIMEOUT).await;
 }
 
 fn not_of_the_protocol(problem: &str) -> String {

@@ -248,6 +248,11 @@ fn a_program_that_does_not_get_ready_is_unavailable() {
     let outcome = |text: &str, more| block_on(script(directory.path(), text, more).handle("1"));
     let dies = outcome("echo no module >&2; exit 4", "");
     assert_eq!(dies, Outcome::unavailable("sh ended before it was ready: exit status: 4: no module"));
+    // Found long before start-timeout (30 s), although its child holds its output open.
+    let began = std::time::Instant::now();
+    let leaves_a_child = outcome("sleep 1000 & exit 5", "");
+    assert_eq!(leaves_a_child, Outcome::unavailable("sh ended before it was ready: exit status: 5"));
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     let chats = outcome("echo welcome; read -r line", "");
     let problem = "sh is not a worker: it wrote a line that is not of the protocol: \"welcome\": expected value at line 1 column 1";
     assert_eq!(chats, Outcome::unavailable(problem));
