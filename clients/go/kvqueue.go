@@ -430,10 +430,12 @@ func (c *Client) Push(ctx context.Context, queue string, items []NewItem, idempo
 	}
 }
 
-// Leased is what a request for items returns. ID is empty if nothing was ready.
+// Leased is what a request for items returns. ID is empty if nothing was ready. The lease's time began WaitedMS after the
+// request was sent; a daemon of an earlier version does not tell.
 type Leased struct {
 	ID        string  `json:"lease"`
 	ExpiresMS int64   `json:"expires_in_ms"`
+	WaitedMS  *int64  `json:"waited_ms"`
 	Items     []*Item `json:"items"`
 }
 
@@ -538,11 +540,11 @@ func (detached) Err() error                  { return nil }
 
 // lease has items that are not acknowledged. The worker's mutex guards it.
 type lease struct {
-	id                               string
-	length                           time.Duration
-	began, deadline, extendAt, since time.Time
-	open                             int
-	outcomes                         []Outcome
+	id                              string
+	length                          time.Duration
+	came, deadline, extendAt, since time.Time
+	open                            int
+	outcomes                        []Outcome
 	// Acknowledgements that failed: since when, and when to try again.
 	pauses                pauses
 	failingSince, retryAt time.Time
@@ -553,7 +555,7 @@ type lease struct {
 	endHandler context.CancelFunc
 }
 
-// extended: the daemon has extended it. Since is the time of the request, so it does not end before the deadline.
+// extended: its time begins at since, no later than the daemon's, so it does not end before the deadline.
 func (l *lease) extended(since time.Time) {
 	l.deadline, l.extendAt = since.Add(l.length), since.Add(l.length/3)
 }
@@ -686,7 +688,7 @@ func (w *worker) fetch() error {
 			sleep(w.stopping, pause)
 		case found.ID != "":
 			between.failures = 0
-			w.add(found)
+			w.add(found, asked)
 		case time.Since(asked) < time.Second && time.Since(asked) < w.Wait/2+firstPause:
 			between.failures = 0
 			w.client.turn.CompareAndSwap(turn, turn+1)
@@ -728,12 +730,15 @@ func (w *worker) wanted() int {
 	return 0
 }
 
-func (w *worker) add(found Leased) {
+func (w *worker) add(found Leased, asked time.Time) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	added := &lease{id: found.ID, length: time.Duration(found.ExpiresMS) * time.Millisecond, began: time.Now(), open: len(found.Items)}
-	// Not the time of the request: that may have waited at the daemon for longer than a lease.
-	added.extended(added.began)
+	added := &lease{id: found.ID, length: time.Duration(found.ExpiresMS) * time.Millisecond, came: time.Now(), open: len(found.Items)}
+	began := added.came
+	if found.WaitedMS != nil {
+		began = asked.Add(time.Duration(*found.WaitedMS) * time.Millisecond)
+	}
+	added.extended(began)
 	added.pauses.daemons, added.changed = len(w.URLs), make(chan struct{}, 1)
 	added.ctx, added.endHandler = context.WithCancel(w.base)
 	w.leases[found.ID] = added
@@ -756,7 +761,7 @@ func (w *worker) giveBackStuck() {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	before := time.Now().Add(-stuck)
-	if len(w.waiting) > 0 && w.waiting[0].lease.began.Before(before) {
+	if len(w.waiting) > 0 && w.waiting[0].lease.came.Before(before) {
 		if w.average < stuck {
 			w.average = stuck
 		}
@@ -766,7 +771,7 @@ func (w *worker) giveBackStuck() {
 
 // giveBack releases items that no handler has begun with, if they were leased before some time. The mutex is held.
 func (w *worker) giveBack(before time.Time) {
-	for len(w.waiting) > 0 && (before.IsZero() || w.waiting[0].lease.began.Before(before)) {
+	for len(w.waiting) > 0 && (before.IsZero() || w.waiting[0].lease.came.Before(before)) {
 		first := w.waiting[0]
 		w.waiting = w.waiting[1:]
 		w.record(first.lease, Outcome{ID: first.item.ID, Outcome: "release"})

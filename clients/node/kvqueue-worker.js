@@ -197,10 +197,10 @@ function extending({ daemons, queue }) {
     }
   }
 
-  parentPort.on("message", ({ lease, length }) => {
+  parentPort.on("message", ({ lease, length, began }) => {
     clearTimeout(timers.get(lease));
     timers.delete(lease);
-    if (length !== undefined) schedule(lease, length, now() + length, length / 3);
+    if (length !== undefined) schedule(lease, length, began + length, Math.max(0, began + length / 3 - now()));
   });
 }
 
@@ -279,11 +279,12 @@ class Client {
     }
   }
 
-  /** Leases items. `lease` is null if nothing is ready. */
+  /** Leases items. `lease` is null if nothing is ready. Its time began `waited` after the request was sent. */
   async lease(queue, { max = 1, wait = 0, lease, signal } = {}) {
     const body = { max, wait_ms: wait, lease_ms: lease };
     const answer = await this.#api.call(`${encodeURIComponent(queue)}/lease`, body, { timeout: wait + TIMEOUT, signal });
-    return { lease: answer.lease, expiresIn: answer.expires_in_ms ?? 0, items: answer.items.map(itemOf) };
+    const { lease: id, expires_in_ms: expiresIn = 0, waited_ms: waited } = answer;
+    return { lease: id, expiresIn, waited, items: answer.items.map(itemOf) };
   }
 
   /** Extends a lease. */
@@ -496,7 +497,7 @@ class Worker {
       }
       pauses.failures = 0;
       if (found.lease !== null) {
-        this.#add(found);
+        this.#add(found, asked);
       } else if (now() - asked < Math.min(1_000, Math.max(100, wait / 2))) {
         askNext(this.#client);
         await sleep(EMPTY_PAUSE, signal);
@@ -520,16 +521,18 @@ class Worker {
     return 0;
   }
 
-  #add({ lease: id, expiresIn: length, items }) {
-    // Not the time of the request: that may have waited at the daemon for longer than a lease.
-    const began = now();
+  #add({ lease: id, expiresIn: length, waited, items }, asked) {
+    // A handler may have blocked this thread for long since the answer came. A daemon of an earlier version does not
+    // tell how long the request has waited.
+    const came = now();
+    const began = waited === undefined ? came : asked + waited;
     const lease = {
-      ...{ id, length, began, deadline: began + length, open: items.length, outcomes: [], since: 0 },
+      ...{ id, length, came, deadline: began + length, open: items.length, outcomes: [], since: 0 },
       ...{ changed: new News(), lost: new AbortController() },
     };
     this.#leases.set(id, lease);
     this.#acknowledge(lease).catch((error) => this.#abandon(error));
-    this.#thread.postMessage({ lease: id, length });
+    this.#thread.postMessage({ lease: id, length, began });
     for (const item of items) this.#waiting.push({ lease, item });
     if (this.#stopping.signal.aborted) return this.#giveBack();
     this.#begin();
@@ -539,7 +542,7 @@ class Worker {
 
   /** Releases items that no handler has begun with, if they were leased before some time. */
   #giveBack(before = Infinity) {
-    while (this.#waiting.length > 0 && this.#waiting[0].lease.began <= before) {
+    while (this.#waiting.length > 0 && this.#waiting[0].lease.came <= before) {
       const { lease, item } = this.#waiting.shift();
       if (before !== Infinity) this.#average = Math.max(this.#average ?? 0, STUCK);
       this.#record(lease, { id: item.id, outcome: "release" });

@@ -287,6 +287,21 @@ class FakeDaemonTest(unittest.TestCase):
         self.assertEqual(program.stop(), 0, program.said)
         self.assertEqual({each["outcome"] for each in daemon.outcomes().values()}, {"done"})
 
+    def test_a_lease_whose_answer_comes_late_is_extended_at_once(self):
+        daemon = self.daemon([{"n": 1, "sleep": 3}], length=6, late=3)
+        program = self.program(daemon)
+        until(lambda: 1 in daemon.outcomes(), "it is not handled", program)
+        self.assertEqual(program.stop(), 0, program.said)
+        self.assertLess(daemon.extended[0][1] - daemon.times[0], 4.5)
+
+    def test_items_of_a_lease_that_has_expired_on_the_way_are_not_handled(self):
+        daemon = self.daemon([{"n": 1}, {"n": 2}], length=1, late=2, on=lambda kind, _: kind == "extend" and (503, "stopping"))
+        program = self.program(daemon)
+        until(lambda: len(daemon.outcomes()) == 2, "they do not go back", program)
+        self.assertEqual(program.stop(), 0, program.said)
+        self.assertEqual({each["outcome"] for each in daemon.outcomes().values()}, {"release"})
+        self.assertFalse(program.begun)
+
     def test_wrong_errors_of_handlers_are_outcomes(self):
         words = ["half a pair", "dead with half a pair", "no text", "not a number", "text for a number"]
         daemon = self.daemon([{"n": n, "do": word} for n, word in enumerate(words)])
