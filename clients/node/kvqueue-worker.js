@@ -191,8 +191,9 @@ function extending({ daemons, queue }) {
         parentPort.postMessage({ what: "refused", status: error.status, code: error.code, message: error.message });
       } else {
         parentPort.postMessage({ what: "failed", lease, message: error.message });
+        // An acknowledgement may have extended it: only the main thread knows, and ends the timer if none has.
         if (now() >= deadline) parentPort.postMessage({ what: "expired", lease });
-        else schedule(lease, length, deadline, Math.min(Math.max(100, length / 10), 1_000));
+        schedule(lease, length, deadline, Math.min(Math.max(100, length / 10), 1_000));
       }
     }
   }
@@ -593,6 +594,7 @@ class Worker {
   #expire(lease) {
     if (lease.lost.signal.aborted) return;
     this.#log(`queue ${this.#queue}: lease ${lease.id} expired; its unacknowledged items will be redelivered`);
+    this.#thread.postMessage({ lease: lease.id });
     this.#endHandlers(lease);
   }
 

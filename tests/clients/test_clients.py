@@ -426,6 +426,15 @@ class FakeDaemonTest(unittest.TestCase):
         self.assertEqual(program.said.count(b"lease a expired"), 1)
         self.assertEqual(program.stop(), 0, program.said)
 
+    def test_a_handler_learns_that_its_lease_expires_after_an_acknowledgement_has_extended_it(self):
+        leased = [{"n": 1, "do": "until lost"}, {"n": 2, "sleep": 1}]
+        daemon = self.daemon(leased, length=2, on=lambda kind, _: kind == "extend" and (503, "stopping"))
+        program = self.program(daemon, concurrency=2)
+        until(lambda: (1, 1) in program.ended, "it did not learn that its lease is lost", program)
+        self.assertGreater(time.monotonic() - daemon.times[0], 2.5)
+        self.assertEqual(program.said.count(b"lease a expired"), 1)
+        self.assertEqual(program.stop(), 0, program.said)
+
     def test_a_refused_request_for_items_ends_the_worker_after_its_items(self):
         refused = threading.Event()
 
