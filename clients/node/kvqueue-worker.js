@@ -310,6 +310,9 @@ function newItem(item) {
     typeof item === "string" || item instanceof Uint8Array ? { payload: item } : item;
   const rest = { unique, attributes, content_type: contentType, trace_parent: traceParent, priority, delay_ms: delay, at: at?.toISOString() };
   if (typeof payload === "string") return { payload, ...rest };
+  if (!(payload instanceof Uint8Array)) {
+    throw new TypeError("the payload is not a string or a Uint8Array; for JSON, push JSON.stringify(value)");
+  }
   try {
     return { payload: new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(payload), ...rest };
   } catch {

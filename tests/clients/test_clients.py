@@ -314,6 +314,13 @@ class FakeDaemonTest(unittest.TestCase):
             self.assertLessEqual(len(outcome["reason"]), 1000)
             self.assertIsInstance(outcome.get("after_ms", 0), int)
 
+    @unittest.skipUnless(NAME == "node", "the other clients have types or raise an error of their own")
+    def test_an_item_without_a_payload_is_not_pushed(self):
+        daemon = self.daemon()
+        with self.assertRaises(subprocess.CalledProcessError):
+            push(NAME, [daemon.url], {"queue": "q", "items": [{"to": "ann"}]})
+        self.assertEqual(daemon.times, [])
+
     def test_a_token_that_ends_with_a_newline_works(self):
         daemon = self.daemon([{"n": 1}])
         program = self.program(daemon, token="kvq_0123456789abcdef\r\n")
