@@ -34,6 +34,8 @@ import (
 const (
 	// How long a daemon may take to accept a connection, and to answer a request.
 	connectTimeout, requestTimeout = 5 * time.Second, 30 * time.Second
+	// How long a daemon may take to answer a push that is repeated, so that the next one is asked in time.
+	pushTimeout = 10 * time.Second
 	// The first and the longest pause after failures; the longest pause that a daemon may ask for.
 	firstPause, longestPause, longestRetryAfter = 100 * time.Millisecond, 10 * time.Second, time.Minute
 	// The pause after an answer that had no items and did not wait for them, as those of a daemon that stops.
@@ -412,10 +414,13 @@ func (c *Client) Push(ctx context.Context, queue string, items []NewItem, idempo
 		Items []NewItem `json:"items"`
 		Key   string    `json:"idempotency_key,omitempty"`
 	}{items, idempotencyKey}
-	between := pauses{daemons: len(c.daemons)}
+	between, timeout := pauses{daemons: len(c.daemons)}, requestTimeout
+	if idempotencyKey != "" {
+		timeout = pushTimeout
+	}
 	for {
 		var pushed Pushed
-		err := c.call(ctx, requestTimeout, url.PathEscape(queue)+"/items", body, &pushed)
+		err := c.call(ctx, timeout, url.PathEscape(queue)+"/items", body, &pushed)
 		if err == nil {
 			return pushed, nil
 		}

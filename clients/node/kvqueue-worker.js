@@ -15,6 +15,8 @@ const { Worker: Thread, parentPort, workerData } = require("node:worker_threads"
 
 /** How long a daemon may take to accept a connection, and to answer a request. */
 const [CONNECT, TIMEOUT] = [5_000, 30_000];
+/** How long a daemon may take to answer a push that is repeated, so that the next one is asked in time. */
+const PUSH_TIMEOUT = 10_000;
 /** The longest answer in bytes. */
 const LONGEST_ANSWER = 256 << 20;
 /** The longest pause that a daemon may ask for. */
@@ -268,9 +270,10 @@ class Client {
     const body = { items: [items].flat().map(newItem), idempotency_key: idempotencyKey };
     const pauses = new Pauses(this.#api.daemons.length);
     const until = now() + patience;
+    const timeout = idempotencyKey === undefined ? TIMEOUT : PUSH_TIMEOUT;
     for (;;) {
       try {
-        return await this.#api.call(`${encodeURIComponent(queue)}/items`, body);
+        return await this.#api.call(`${encodeURIComponent(queue)}/items`, body, { timeout });
       } catch (error) {
         const isSafe = idempotencyKey !== undefined || error instanceof Unreachable || error.status === 429;
         const pause = pauses.next(error);

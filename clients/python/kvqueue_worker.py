@@ -43,6 +43,8 @@ log = logging.getLogger("kvqueue")
 # Times are in seconds.
 # How long a daemon may take to accept a connection, and to answer a request.
 CONNECT, TIMEOUT = 5.0, 30.0
+# How long a daemon may take to answer a push that is repeated, so that the next one is asked in time.
+PUSH_TIMEOUT = 10.0
 # The first and the longest pause after failures; the longest pause that a daemon may ask for.
 PAUSES, RETRY_AFTER = (0.1, 10.0), 60.0
 # The pause after an answer that had no items and did not wait for them, as those of a daemon that stops.
@@ -277,9 +279,10 @@ class Client:
         if idempotency_key is not None:
             body["idempotency_key"] = idempotency_key
         pauses, until = _Pauses(len(self._urls)), time.monotonic() + patience
+        timeout = TIMEOUT if idempotency_key is None else PUSH_TIMEOUT
         while True:
             try:
-                found = self.call(f"{_quoted(queue)}/items", body)
+                found = self.call(f"{_quoted(queue)}/items", body, timeout)
                 return Pushed(found["pushed"], found["ids"], found["effects"], found["already"])
             except Exception as error:
                 is_safe = idempotency_key is not None or isinstance(error, Unreachable)

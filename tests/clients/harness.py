@@ -252,7 +252,7 @@ class Imitation:
 class FakeDaemon(Imitation):
     """A server that hands out leases of items, named a, b and so on, and keeps what workers answer.
 
-    `on` gets the kind of a request ("lease", "extend", "acknowledge") and the lease's name. It may take its time, and
+    `on` gets the kind of a request ("lease", "extend", "acknowledge", "items") and the lease's name. It may take its time, and
     returns an error's status and code, or nothing. `length` is that of the leases, in seconds; they come `late` seconds
     after their time has begun.
     """
@@ -276,6 +276,8 @@ class FakeDaemon(Imitation):
             return refusal[0], {}, {"error": {"code": refusal[1], "message": "refused", "fix": "none"}}
         if kind == "lease":
             return self._lease(request, arrived)
+        if kind == "items":
+            return 200, {}, {"pushed": 1, "ids": ["1"], "effects": ["added"], "already": False}
         if kind == "extend":
             self.extended.append((lease, arrived))
         else:

@@ -321,6 +321,13 @@ class FakeDaemonTest(unittest.TestCase):
             push(NAME, [daemon.url], {"queue": "q", "items": [{"to": "ann"}]})
         self.assertEqual(daemon.times, [])
 
+    def test_a_push_that_a_daemon_does_not_answer_goes_to_the_next_one(self):
+        hung = threading.Event()
+        self.addCleanup(hung.set)
+        hanging, other = self.daemon(on=lambda *_: hung.wait(harness.LIMIT) and None), self.daemon()
+        pushed = push(NAME, [hanging.url, other.url], {"queue": "q", "items": [{"payload": "x"}], "key": "k"})
+        self.assertEqual((pushed["pushed"], len(hanging.times), len(other.times)), (1, 1, 1))
+
     def test_a_token_that_ends_with_a_newline_works(self):
         daemon = self.daemon([{"n": 1}])
         program = self.program(daemon, token="kvq_0123456789abcdef\r\n")
