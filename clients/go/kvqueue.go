@@ -302,7 +302,8 @@ func (c *Client) call(ctx context.Context, timeout time.Duration, path string, b
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	err := c.exchange(ctx, c.daemons[turn%uint32(len(c.daemons))], path, body, answer)
-	if err != nil && isTemporary(err) {
+	// A caller that has given up says nothing about the daemon.
+	if err != nil && isTemporary(err) && !errors.Is(err, context.Canceled) {
 		c.turn.CompareAndSwap(turn, turn+1)
 	}
 	return err
@@ -525,8 +526,14 @@ func Work(ctx context.Context, config Config, handle Handler) error {
 		return err
 	}
 	defer client.Close()
+	// The requests for items have a turn of their own: an acknowledgement need not change its daemon with them.
+	fetcher, err := NewClient(config.URLs, config.Token, config.TLS)
+	if err != nil {
+		return err
+	}
+	defer fetcher.Close()
 	w := &worker{
-		Config: config, client: client, handle: handle, leases: map[string]*lease{}, average: -1,
+		Config: config, client: client, fetcher: fetcher, handle: handle, leases: map[string]*lease{}, average: -1,
 		room: make(chan struct{}, 1), requests: make(chan struct{}, mostRequests),
 	}
 	w.base, w.abandon = context.WithCancel(detached{ctx})
@@ -588,8 +595,9 @@ type waiting struct {
 // worker leases items in one goroutine. Each lease has another one, which acknowledges and extends it.
 type worker struct {
 	Config
-	client *Client
-	handle Handler
+	// One for the requests of leases, one for the requests for items.
+	client, fetcher *Client
+	handle          Handler
 	// Ends when the leases are abandoned.
 	base     context.Context
 	abandon  context.CancelFunc
@@ -680,8 +688,8 @@ func (w *worker) fetch() error {
 		if max == 0 {
 			return nil
 		}
-		asked, turn := time.Now(), w.client.turn.Load()
-		found, err := w.client.Lease(w.stopping, w.Queue, max, w.Wait, w.Lease)
+		asked, turn := time.Now(), w.fetcher.turn.Load()
+		found, err := w.fetcher.Lease(w.stopping, w.Queue, max, w.Wait, w.Lease)
 		switch {
 		case err != nil && w.stopping.Err() != nil:
 			return nil
@@ -696,7 +704,7 @@ func (w *worker) fetch() error {
 			w.add(found, asked)
 		case time.Since(asked) < time.Second && time.Since(asked) < w.Wait/2+firstPause:
 			between.failures = 0
-			w.client.turn.CompareAndSwap(turn, turn+1)
+			w.fetcher.turn.CompareAndSwap(turn, turn+1)
 			sleep(w.stopping, emptyPause)
 		default:
 			between.failures = 0

@@ -449,6 +449,15 @@ class FakeDaemonTest(unittest.TestCase):
         self.assertEqual(program.said.count(b"lease a expired"), 1)
         self.assertEqual(program.stop(), 0, program.said)
 
+    def test_the_acknowledgements_of_a_stop_go_to_the_daemon_that_works(self):
+        hung = threading.Event()
+        self.addCleanup(hung.set)
+        working, hanging = self.daemon([{"n": 1, "sleep": 2}]), self.daemon(on=lambda *_: hung.wait(harness.LIMIT) and None)
+        program = self.program(working, hanging, concurrency=2)
+        until(lambda: (1, 1) in program.begun and len(working.times) == 2, "nothing waits for items", program)
+        self.assertEqual(program.stop(), 0, program.said)
+        self.assertEqual((working.outcomes()[1]["outcome"], hanging.times), ("done", []))
+
     def test_a_refused_request_for_items_ends_the_worker_after_its_items(self):
         refused = threading.Event()
 
