@@ -74,7 +74,14 @@ func (e *APIError) Error() string { return fmt.Sprintf("%s (%d %s)", e.Message, 
 func isTemporary(err error) bool {
 	var refused *APIError
 	if errors.As(err, &refused) {
-		return refused.Status == http.StatusRequestTimeout || refused.Status == http.StatusTooManyRequests || refused.Status >= 500
+		switch refused.Status {
+		case http.StatusForbidden:
+			// A daemon may be read-only, and a proxy may refuse requests; another one need not.
+			return !isDenied(err)
+		case http.StatusRequestTimeout, http.StatusTooManyRequests:
+			return true
+		}
+		return refused.Status >= 500
 	}
 	return true
 }
@@ -84,19 +91,21 @@ func isLost(err error) bool {
 	return errors.As(err, &refused) && refused.Code == "lease_lost"
 }
 
+// isDenied reports whether the access token does not let this worker do so.
 func isDenied(err error) bool {
 	var refused *APIError
-	return errors.As(err, &refused) && (refused.Status == http.StatusUnauthorized || refused.Status == http.StatusForbidden)
+	return errors.As(err, &refused) && (refused.Status == http.StatusUnauthorized || refused.Code == "forbidden")
 }
 
-// isUnsent reports whether the daemon certainly did not do what was asked: there is no connection, or it was too busy.
+// isUnsent reports whether the daemon certainly did not do what was asked: there is no connection, or it
+// refused the request or was too busy.
 func isUnsent(err error) bool {
 	var network *net.OpError
 	if errors.As(err, &network) && network.Op == "dial" {
 		return true
 	}
 	var refused *APIError
-	return errors.As(err, &refused) && refused.Status == http.StatusTooManyRequests
+	return errors.As(err, &refused) && (refused.Status == http.StatusForbidden || refused.Status == http.StatusTooManyRequests)
 }
 
 // Item is an item to be handled.

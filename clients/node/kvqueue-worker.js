@@ -53,10 +53,14 @@ class Unreachable extends Error {}
 const now = () => Number(process.hrtime.bigint()) / 1e6;
 
 /** Whether another attempt, or another daemon, may help. */
-const isTemporary = (error) =>
-  error instanceof ApiError ? [408, 429].includes(error.status) || error.status >= 500 : error.name !== "AbortError";
+const isTemporary = (error) => {
+  if (!(error instanceof ApiError)) return error.name !== "AbortError";
+  // A daemon may be read-only, and a proxy may refuse requests; another one need not.
+  return ([403, 408, 429].includes(error.status) && !isDenied(error)) || error.status >= 500;
+};
 
-const isDenied = (error) => error instanceof ApiError && [401, 403].includes(error.status);
+/** Whether the access token does not let this worker do so. */
+const isDenied = (error) => error instanceof ApiError && (error.status === 401 || error.code === "forbidden");
 
 function daemonOf(url, ca) {
   const options = { keepAlive: true, maxSockets: 8, ca };
@@ -275,7 +279,7 @@ class Client {
       try {
         return await this.#api.call(`${encodeURIComponent(queue)}/items`, body, { timeout });
       } catch (error) {
-        const isSafe = idempotencyKey !== undefined || error instanceof Unreachable || error.status === 429;
+        const isSafe = idempotencyKey !== undefined || error instanceof Unreachable || [403, 429].includes(error.status);
         const pause = pauses.next(error);
         if (!isSafe || !isTemporary(error) || now() + pause > until) throw error;
         await sleep(pause);

@@ -286,7 +286,7 @@ class Client:
                 return Pushed(found["pushed"], found["ids"], found["effects"], found["already"])
             except Exception as error:
                 is_safe = idempotency_key is not None or isinstance(error, Unreachable)
-                is_safe = is_safe or (isinstance(error, ApiError) and error.status == 429)
+                is_safe = is_safe or (isinstance(error, ApiError) and error.status in (403, 429))
                 pause = pauses.next(error)
                 if not (is_safe and _is_temporary(error)) or time.monotonic() + pause > until:
                     raise
@@ -373,12 +373,14 @@ def _is_readable(sock: socket.socket) -> bool:
 def _is_temporary(error: BaseException) -> bool:
     """Whether another attempt, or another daemon, may help."""
     if isinstance(error, ApiError):
-        return error.status in (408, 429) or error.status >= 500
+        # A daemon may be read-only, and a proxy may refuse requests; another one need not.
+        return error.status in (403, 408, 429) and not _is_denied(error) or error.status >= 500
     return isinstance(error, (OSError, http.client.HTTPException))
 
 
 def _is_denied(error: BaseException) -> bool:
-    return isinstance(error, ApiError) and error.status in (401, 403)
+    """Whether the access token does not let this worker do so."""
+    return isinstance(error, ApiError) and (error.status == 401 or error.code == "forbidden")
 
 
 def _is_lost(error: BaseException) -> bool:

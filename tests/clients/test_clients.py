@@ -458,6 +458,17 @@ class FakeDaemonTest(unittest.TestCase):
         self.assertEqual(program.stop(), 0, program.said)
         self.assertEqual((working.outcomes()[1]["outcome"], hanging.times), ("done", []))
 
+    def test_a_daemon_that_is_read_only_loses_no_lease_and_the_next_one_is_asked(self):
+        refuses = lambda *_: (403, "read_only")
+        reader, other = self.daemon(on=refuses), self.daemon([{"n": 1, "sleep": 2}], length=3)
+        program = self.program(reader, other)
+        until(lambda: 1 in other.outcomes(), "it is not acknowledged", program)
+        self.assertEqual(program.stop(), 0, program.said)
+        self.assertEqual(other.outcomes()[1]["outcome"], "done")
+        self.assertIn(b"403 read_only", program.said)
+        pushed = push(NAME, [reader.url, other.url], {"queue": "q", "items": [{"payload": "x"}]})
+        self.assertEqual(pushed["pushed"], 1)
+
     def test_a_refused_request_for_items_ends_the_worker_after_its_items(self):
         refused = threading.Event()
 
