@@ -21,6 +21,7 @@ import (
 	"math/rand"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"os"
 	"strconv"
@@ -97,11 +98,16 @@ func isDenied(err error) bool {
 	return errors.As(err, &refused) && (refused.Status == http.StatusUnauthorized || refused.Code == "forbidden")
 }
 
+// unsentError is that of a request without a connection, such as one whose TLS handshake has failed.
+type unsentError struct{ error }
+
+func (e *unsentError) Unwrap() error { return e.error }
+
 // isUnsent reports whether the daemon certainly did not do what was asked: there is no connection, or it
 // refused the request or was too busy.
 func isUnsent(err error) bool {
-	var network *net.OpError
-	if errors.As(err, &network) && network.Op == "dial" {
+	var unsent *unsentError
+	if errors.As(err, &unsent) {
 		return true
 	}
 	var refused *APIError
@@ -323,6 +329,8 @@ func (c *Client) exchange(ctx context.Context, to daemon, path string, body, ans
 	if err != nil {
 		return err
 	}
+	var isConnected atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { isConnected.Store(true) }})
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, to.base+"/api/v1/queues/"+path, bytes.NewReader(text))
 	if err != nil {
 		return err
@@ -332,6 +340,9 @@ func (c *Client) exchange(ctx context.Context, to daemon, path string, body, ans
 		request.Header.Set("Authorization", "Bearer "+c.token)
 	}
 	response, err := to.http.Do(request)
+	if err != nil && !isConnected.Load() {
+		return &unsentError{err}
+	}
 	if err != nil {
 		return err
 	}
