@@ -291,7 +291,7 @@ func NewClient(urls []string, token string, settings *tls.Config) (*Client, erro
 func newDaemon(text string, settings *tls.Config) (daemon, error) {
 	dialer := &net.Dialer{Timeout: connectTimeout}
 	transport := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, TLSClientConfig: settings,
+		DialContext: dialer.DialContext, TLSClientConfig: settings,
 		TLSHandshakeTimeout: connectTimeout, MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute,
 	}
 	base := strings.TrimRight(text, "/")
@@ -302,7 +302,6 @@ func newDaemon(text string, settings *tls.Config) (daemon, error) {
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return dialer.DialContext(ctx, "unix", path)
 		}
-		transport.Proxy = nil
 		base = "http://localhost"
 	case err != nil || (parsed.Scheme != "http" && parsed.Scheme != "https") || parsed.Host == "":
 		return daemon{}, fmt.Errorf("%q is not the URL of a daemon, such as http://127.0.0.1:7420 or unix:/run/kvqueue/http.sock", text)
