@@ -21,6 +21,7 @@ import (
 	"math/rand"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"os"
 	"strconv"
@@ -34,6 +35,8 @@ import (
 const (
 	// How long a daemon may take to accept a connection, and to answer a request.
 	connectTimeout, requestTimeout = 5 * time.Second, 30 * time.Second
+	// How long a daemon may take to answer a push that is repeated, so that the next one is asked in time.
+	pushTimeout = 10 * time.Second
 	// The first and the longest pause after failures; the longest pause that a daemon may ask for.
 	firstPause, longestPause, longestRetryAfter = 100 * time.Millisecond, 10 * time.Second, time.Minute
 	// The pause after an answer that had no items and did not wait for them, as those of a daemon that stops.
@@ -72,7 +75,14 @@ func (e *APIError) Error() string { return fmt.Sprintf("%s (%d %s)", e.Message, 
 func isTemporary(err error) bool {
 	var refused *APIError
 	if errors.As(err, &refused) {
-		return refused.Status == http.StatusRequestTimeout || refused.Status == http.StatusTooManyRequests || refused.Status >= 500
+		switch refused.Status {
+		case http.StatusForbidden:
+			// A daemon may be read-only, and a proxy may refuse requests; another one need not.
+			return !isDenied(err)
+		case http.StatusRequestTimeout, http.StatusTooManyRequests:
+			return true
+		}
+		return refused.Status >= 500
 	}
 	return true
 }
@@ -82,19 +92,26 @@ func isLost(err error) bool {
 	return errors.As(err, &refused) && refused.Code == "lease_lost"
 }
 
+// isDenied reports whether the access token does not let this worker do so.
 func isDenied(err error) bool {
 	var refused *APIError
-	return errors.As(err, &refused) && (refused.Status == http.StatusUnauthorized || refused.Status == http.StatusForbidden)
+	return errors.As(err, &refused) && (refused.Status == http.StatusUnauthorized || refused.Code == "forbidden")
 }
 
-// isUnsent reports whether the daemon certainly did not do what was asked: there is no connection, or it was too busy.
+// unsentError is that of a request without a connection, such as one whose TLS handshake has failed.
+type unsentError struct{ error }
+
+func (e *unsentError) Unwrap() error { return e.error }
+
+// isUnsent reports whether the daemon certainly did not do what was asked: there is no connection, or it
+// refused the request or was too busy.
 func isUnsent(err error) bool {
-	var network *net.OpError
-	if errors.As(err, &network) && network.Op == "dial" {
+	var unsent *unsentError
+	if errors.As(err, &unsent) {
 		return true
 	}
 	var refused *APIError
-	return errors.As(err, &refused) && refused.Status == http.StatusTooManyRequests
+	return errors.As(err, &refused) && (refused.Status == http.StatusForbidden || refused.Status == http.StatusTooManyRequests)
 }
 
 // Item is an item to be handled.
@@ -274,7 +291,7 @@ func NewClient(urls []string, token string, settings *tls.Config) (*Client, erro
 func newDaemon(text string, settings *tls.Config) (daemon, error) {
 	dialer := &net.Dialer{Timeout: connectTimeout}
 	transport := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, TLSClientConfig: settings,
+		DialContext: dialer.DialContext, TLSClientConfig: settings,
 		TLSHandshakeTimeout: connectTimeout, MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute,
 	}
 	base := strings.TrimRight(text, "/")
@@ -285,7 +302,6 @@ func newDaemon(text string, settings *tls.Config) (daemon, error) {
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return dialer.DialContext(ctx, "unix", path)
 		}
-		transport.Proxy = nil
 		base = "http://localhost"
 	case err != nil || (parsed.Scheme != "http" && parsed.Scheme != "https") || parsed.Host == "":
 		return daemon{}, fmt.Errorf("%q is not the URL of a daemon, such as http://127.0.0.1:7420 or unix:/run/kvqueue/http.sock", text)
@@ -300,7 +316,8 @@ func (c *Client) call(ctx context.Context, timeout time.Duration, path string, b
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	err := c.exchange(ctx, c.daemons[turn%uint32(len(c.daemons))], path, body, answer)
-	if err != nil && isTemporary(err) {
+	// A caller that has given up says nothing about the daemon.
+	if err != nil && isTemporary(err) && !errors.Is(err, context.Canceled) {
 		c.turn.CompareAndSwap(turn, turn+1)
 	}
 	return err
@@ -311,6 +328,8 @@ func (c *Client) exchange(ctx context.Context, to daemon, path string, body, ans
 	if err != nil {
 		return err
 	}
+	var isConnected atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { isConnected.Store(true) }})
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, to.base+"/api/v1/queues/"+path, bytes.NewReader(text))
 	if err != nil {
 		return err
@@ -320,6 +339,9 @@ func (c *Client) exchange(ctx context.Context, to daemon, path string, body, ans
 		request.Header.Set("Authorization", "Bearer "+c.token)
 	}
 	response, err := to.http.Do(request)
+	if err != nil && !isConnected.Load() {
+		return &unsentError{err}
+	}
 	if err != nil {
 		return err
 	}
@@ -412,10 +434,13 @@ func (c *Client) Push(ctx context.Context, queue string, items []NewItem, idempo
 		Items []NewItem `json:"items"`
 		Key   string    `json:"idempotency_key,omitempty"`
 	}{items, idempotencyKey}
-	between := pauses{daemons: len(c.daemons)}
+	between, timeout := pauses{daemons: len(c.daemons)}, requestTimeout
+	if idempotencyKey != "" {
+		timeout = pushTimeout
+	}
 	for {
 		var pushed Pushed
-		err := c.call(ctx, requestTimeout, url.PathEscape(queue)+"/items", body, &pushed)
+		err := c.call(ctx, timeout, url.PathEscape(queue)+"/items", body, &pushed)
 		if err == nil {
 			return pushed, nil
 		}
@@ -430,10 +455,12 @@ func (c *Client) Push(ctx context.Context, queue string, items []NewItem, idempo
 	}
 }
 
-// Leased is what a request for items returns. ID is empty if nothing was ready.
+// Leased is what a request for items returns. ID is empty if nothing was ready. The lease's time began WaitedMS after the
+// request was sent; a daemon of an earlier version does not tell.
 type Leased struct {
 	ID        string  `json:"lease"`
 	ExpiresMS int64   `json:"expires_in_ms"`
+	WaitedMS  *int64  `json:"waited_ms"`
 	Items     []*Item `json:"items"`
 }
 
@@ -518,8 +545,14 @@ func Work(ctx context.Context, config Config, handle Handler) error {
 		return err
 	}
 	defer client.Close()
+	// The requests for items have a turn of their own: an acknowledgement need not change its daemon with them.
+	fetcher, err := NewClient(config.URLs, config.Token, config.TLS)
+	if err != nil {
+		return err
+	}
+	defer fetcher.Close()
 	w := &worker{
-		Config: config, client: client, handle: handle, leases: map[string]*lease{}, average: -1,
+		Config: config, client: client, fetcher: fetcher, handle: handle, leases: map[string]*lease{}, average: -1,
 		room: make(chan struct{}, 1), requests: make(chan struct{}, mostRequests),
 	}
 	w.base, w.abandon = context.WithCancel(detached{ctx})
@@ -538,11 +571,11 @@ func (detached) Err() error                  { return nil }
 
 // lease has items that are not acknowledged. The worker's mutex guards it.
 type lease struct {
-	id                               string
-	length                           time.Duration
-	began, deadline, extendAt, since time.Time
-	open                             int
-	outcomes                         []Outcome
+	id                              string
+	length                          time.Duration
+	came, deadline, extendAt, since time.Time
+	open                            int
+	outcomes                        []Outcome
 	// Acknowledgements that failed: since when, and when to try again.
 	pauses                pauses
 	failingSince, retryAt time.Time
@@ -553,7 +586,7 @@ type lease struct {
 	endHandler context.CancelFunc
 }
 
-// extended: the daemon has extended it. Since is the time of the request, so it does not end before the deadline.
+// extended: its time begins at since, no later than the daemon's, so it does not end before the deadline.
 func (l *lease) extended(since time.Time) {
 	l.deadline, l.extendAt = since.Add(l.length), since.Add(l.length/3)
 }
@@ -581,8 +614,9 @@ type waiting struct {
 // worker leases items in one goroutine. Each lease has another one, which acknowledges and extends it.
 type worker struct {
 	Config
-	client *Client
-	handle Handler
+	// One for the requests of leases, one for the requests for items.
+	client, fetcher *Client
+	handle          Handler
 	// Ends when the leases are abandoned.
 	base     context.Context
 	abandon  context.CancelFunc
@@ -673,8 +707,8 @@ func (w *worker) fetch() error {
 		if max == 0 {
 			return nil
 		}
-		asked, turn := time.Now(), w.client.turn.Load()
-		found, err := w.client.Lease(w.stopping, w.Queue, max, w.Wait, w.Lease)
+		asked, turn := time.Now(), w.fetcher.turn.Load()
+		found, err := w.fetcher.Lease(w.stopping, w.Queue, max, w.Wait, w.Lease)
 		switch {
 		case err != nil && w.stopping.Err() != nil:
 			return nil
@@ -686,10 +720,10 @@ func (w *worker) fetch() error {
 			sleep(w.stopping, pause)
 		case found.ID != "":
 			between.failures = 0
-			w.add(found)
+			w.add(found, asked)
 		case time.Since(asked) < time.Second && time.Since(asked) < w.Wait/2+firstPause:
 			between.failures = 0
-			w.client.turn.CompareAndSwap(turn, turn+1)
+			w.fetcher.turn.CompareAndSwap(turn, turn+1)
 			sleep(w.stopping, emptyPause)
 		default:
 			between.failures = 0
@@ -728,12 +762,15 @@ func (w *worker) wanted() int {
 	return 0
 }
 
-func (w *worker) add(found Leased) {
+func (w *worker) add(found Leased, asked time.Time) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	added := &lease{id: found.ID, length: time.Duration(found.ExpiresMS) * time.Millisecond, began: time.Now(), open: len(found.Items)}
-	// Not the time of the request: that may have waited at the daemon for longer than a lease.
-	added.extended(added.began)
+	added := &lease{id: found.ID, length: time.Duration(found.ExpiresMS) * time.Millisecond, came: time.Now(), open: len(found.Items)}
+	began := added.came
+	if found.WaitedMS != nil {
+		began = asked.Add(time.Duration(*found.WaitedMS) * time.Millisecond)
+	}
+	added.extended(began)
 	added.pauses.daemons, added.changed = len(w.URLs), make(chan struct{}, 1)
 	added.ctx, added.endHandler = context.WithCancel(w.base)
 	w.leases[found.ID] = added
@@ -756,7 +793,7 @@ func (w *worker) giveBackStuck() {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	before := time.Now().Add(-stuck)
-	if len(w.waiting) > 0 && w.waiting[0].lease.began.Before(before) {
+	if len(w.waiting) > 0 && w.waiting[0].lease.came.Before(before) {
 		if w.average < stuck {
 			w.average = stuck
 		}
@@ -766,7 +803,7 @@ func (w *worker) giveBackStuck() {
 
 // giveBack releases items that no handler has begun with, if they were leased before some time. The mutex is held.
 func (w *worker) giveBack(before time.Time) {
-	for len(w.waiting) > 0 && (before.IsZero() || w.waiting[0].lease.began.Before(before)) {
+	for len(w.waiting) > 0 && (before.IsZero() || w.waiting[0].lease.came.Before(before)) {
 		first := w.waiting[0]
 		w.waiting = w.waiting[1:]
 		w.record(first.lease, Outcome{ID: first.item.ID, Outcome: "release"})

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -85,7 +86,26 @@ func TestWrongConfigurationsAreErrors(t *testing.T) {
 	}
 }
 
-// daemon starts a daemon. KVQUEUE names the program.
+func TestAPushAsksTheNextDaemonIfTheCertificateOfTheFirstIsNotTrusted(t *testing.T) {
+	asked := int64(0)
+	answer := func(w http.ResponseWriter, _ *http.Request) {
+		atomic.AddInt64(&asked, 1)
+		fmt.Fprint(w, `{"pushed": 1}`)
+	}
+	untrusted, other := httptest.NewTLSServer(http.HandlerFunc(answer)), httptest.NewServer(http.HandlerFunc(answer))
+	defer untrusted.Close()
+	defer other.Close()
+	client, err := NewClient([]string{untrusted.URL, other.URL}, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if pushed, err := client.Push(context.Background(), "q", make([]NewItem, 1), ""); err != nil || pushed.Pushed != 1 || asked != 1 {
+		t.Errorf("%+v, %v, %d requests", pushed, err, asked)
+	}
+}
+
+// startDaemon starts a daemon. KVQUEUE names the program.
 func startDaemon(t *testing.T) string {
 	program := os.Getenv("KVQUEUE")
 	if program == "" {

@@ -108,7 +108,7 @@ export class Client {
   lease(
     queue: string,
     options?: { max?: number; wait?: number; lease?: number; signal?: AbortSignal },
-  ): Promise<{ lease: string | null; expiresIn: number; items: Item[] }>;
+  ): Promise<{ lease: string | null; expiresIn: number; waited?: number; items: Item[] }>;
   /** Extends a lease. */
   extend(queue: string, lease: string): Promise<void>;
   /** Acknowledges items of a lease. */

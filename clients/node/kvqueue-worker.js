@@ -15,6 +15,8 @@ const { Worker: Thread, parentPort, workerData } = require("node:worker_threads"
 
 /** How long a daemon may take to accept a connection, and to answer a request. */
 const [CONNECT, TIMEOUT] = [5_000, 30_000];
+/** How long a daemon may take to answer a push that is repeated, so that the next one is asked in time. */
+const PUSH_TIMEOUT = 10_000;
 /** The longest answer in bytes. */
 const LONGEST_ANSWER = 256 << 20;
 /** The longest pause that a daemon may ask for. */
@@ -51,10 +53,14 @@ class Unreachable extends Error {}
 const now = () => Number(process.hrtime.bigint()) / 1e6;
 
 /** Whether another attempt, or another daemon, may help. */
-const isTemporary = (error) =>
-  error instanceof ApiError ? [408, 429].includes(error.status) || error.status >= 500 : error.name !== "AbortError";
+const isTemporary = (error) => {
+  if (!(error instanceof ApiError)) return error.name !== "AbortError";
+  // A daemon may be read-only, and a proxy may refuse requests; another one need not.
+  return ([403, 408, 429].includes(error.status) && !isDenied(error)) || error.status >= 500;
+};
 
-const isDenied = (error) => error instanceof ApiError && [401, 403].includes(error.status);
+/** Whether the access token does not let this worker do so. */
+const isDenied = (error) => error instanceof ApiError && (error.status === 401 || error.code === "forbidden");
 
 function daemonOf(url, ca) {
   const options = { keepAlive: true, maxSockets: 8, ca };
@@ -191,16 +197,17 @@ function extending({ daemons, queue }) {
         parentPort.postMessage({ what: "refused", status: error.status, code: error.code, message: error.message });
       } else {
         parentPort.postMessage({ what: "failed", lease, message: error.message });
+        // An acknowledgement may have extended it: only the main thread knows, and ends the timer if none has.
         if (now() >= deadline) parentPort.postMessage({ what: "expired", lease });
-        else schedule(lease, length, deadline, Math.min(Math.max(100, length / 10), 1_000));
+        schedule(lease, length, deadline, Math.min(Math.max(100, length / 10), 1_000));
       }
     }
   }
 
-  parentPort.on("message", ({ lease, length }) => {
+  parentPort.on("message", ({ lease, length, began }) => {
     clearTimeout(timers.get(lease));
     timers.delete(lease);
-    if (length !== undefined) schedule(lease, length, now() + length, length / 3);
+    if (length !== undefined) schedule(lease, length, began + length, Math.max(0, began + length / 3 - now()));
   });
 }
 
@@ -267,11 +274,12 @@ class Client {
     const body = { items: [items].flat().map(newItem), idempotency_key: idempotencyKey };
     const pauses = new Pauses(this.#api.daemons.length);
     const until = now() + patience;
+    const timeout = idempotencyKey === undefined ? TIMEOUT : PUSH_TIMEOUT;
     for (;;) {
       try {
-        return await this.#api.call(`${encodeURIComponent(queue)}/items`, body);
+        return await this.#api.call(`${encodeURIComponent(queue)}/items`, body, { timeout });
       } catch (error) {
-        const isSafe = idempotencyKey !== undefined || error instanceof Unreachable || error.status === 429;
+        const isSafe = idempotencyKey !== undefined || error instanceof Unreachable || [403, 429].includes(error.status);
         const pause = pauses.next(error);
         if (!isSafe || !isTemporary(error) || now() + pause > until) throw error;
         await sleep(pause);
@@ -279,11 +287,12 @@ class Client {
     }
   }
 
-  /** Leases items. `lease` is null if nothing is ready. */
+  /** Leases items. `lease` is null if nothing is ready. Its time began `waited` after the request was sent. */
   async lease(queue, { max = 1, wait = 0, lease, signal } = {}) {
     const body = { max, wait_ms: wait, lease_ms: lease };
     const answer = await this.#api.call(`${encodeURIComponent(queue)}/lease`, body, { timeout: wait + TIMEOUT, signal });
-    return { lease: answer.lease, expiresIn: answer.expires_in_ms ?? 0, items: answer.items.map(itemOf) };
+    const { lease: id, expires_in_ms: expiresIn = 0, waited_ms: waited } = answer;
+    return { lease: id, expiresIn, waited, items: answer.items.map(itemOf) };
   }
 
   /** Extends a lease. */
@@ -308,6 +317,9 @@ function newItem(item) {
     typeof item === "string" || item instanceof Uint8Array ? { payload: item } : item;
   const rest = { unique, attributes, content_type: contentType, trace_parent: traceParent, priority, delay_ms: delay, at: at?.toISOString() };
   if (typeof payload === "string") return { payload, ...rest };
+  if (!(payload instanceof Uint8Array)) {
+    throw new TypeError("the payload is not a string or a Uint8Array; for JSON, push JSON.stringify(value)");
+  }
   try {
     return { payload: new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(payload), ...rest };
   } catch {
@@ -496,7 +508,7 @@ class Worker {
       }
       pauses.failures = 0;
       if (found.lease !== null) {
-        this.#add(found);
+        this.#add(found, asked);
       } else if (now() - asked < Math.min(1_000, Math.max(100, wait / 2))) {
         askNext(this.#client);
         await sleep(EMPTY_PAUSE, signal);
@@ -520,16 +532,18 @@ class Worker {
     return 0;
   }
 
-  #add({ lease: id, expiresIn: length, items }) {
-    // Not the time of the request: that may have waited at the daemon for longer than a lease.
-    const began = now();
+  #add({ lease: id, expiresIn: length, waited, items }, asked) {
+    // A handler may have blocked this thread for long since the answer came. A daemon of an earlier version does not
+    // tell how long the request has waited.
+    const came = now();
+    const began = waited === undefined ? came : asked + waited;
     const lease = {
-      ...{ id, length, began, deadline: began + length, open: items.length, outcomes: [], since: 0 },
+      ...{ id, length, came, deadline: began + length, open: items.length, outcomes: [], since: 0 },
       ...{ changed: new News(), lost: new AbortController() },
     };
     this.#leases.set(id, lease);
     this.#acknowledge(lease).catch((error) => this.#abandon(error));
-    this.#thread.postMessage({ lease: id, length });
+    this.#thread.postMessage({ lease: id, length, began });
     for (const item of items) this.#waiting.push({ lease, item });
     if (this.#stopping.signal.aborted) return this.#giveBack();
     this.#begin();
@@ -539,7 +553,7 @@ class Worker {
 
   /** Releases items that no handler has begun with, if they were leased before some time. */
   #giveBack(before = Infinity) {
-    while (this.#waiting.length > 0 && this.#waiting[0].lease.began <= before) {
+    while (this.#waiting.length > 0 && this.#waiting[0].lease.came <= before) {
       const { lease, item } = this.#waiting.shift();
       if (before !== Infinity) this.#average = Math.max(this.#average ?? 0, STUCK);
       this.#record(lease, { id: item.id, outcome: "release" });
@@ -590,6 +604,7 @@ class Worker {
   #expire(lease) {
     if (lease.lost.signal.aborted) return;
     this.#log(`queue ${this.#queue}: lease ${lease.id} expired; its unacknowledged items will be redelivered`);
+    this.#thread.postMessage({ lease: lease.id });
     this.#endHandlers(lease);
   }
 

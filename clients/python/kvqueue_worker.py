@@ -43,6 +43,8 @@ log = logging.getLogger("kvqueue")
 # Times are in seconds.
 # How long a daemon may take to accept a connection, and to answer a request.
 CONNECT, TIMEOUT = 5.0, 30.0
+# How long a daemon may take to answer a push that is repeated, so that the next one is asked in time.
+PUSH_TIMEOUT = 10.0
 # The first and the longest pause after failures; the longest pause that a daemon may ask for.
 PAUSES, RETRY_AFTER = (0.1, 10.0), 60.0
 # The pause after an answer that had no items and did not wait for them, as those of a daemon that stops.
@@ -277,13 +279,14 @@ class Client:
         if idempotency_key is not None:
             body["idempotency_key"] = idempotency_key
         pauses, until = _Pauses(len(self._urls)), time.monotonic() + patience
+        timeout = TIMEOUT if idempotency_key is None else PUSH_TIMEOUT
         while True:
             try:
-                found = self.call(f"{_quoted(queue)}/items", body)
+                found = self.call(f"{_quoted(queue)}/items", body, timeout)
                 return Pushed(found["pushed"], found["ids"], found["effects"], found["already"])
             except Exception as error:
                 is_safe = idempotency_key is not None or isinstance(error, Unreachable)
-                is_safe = is_safe or (isinstance(error, ApiError) and error.status == 429)
+                is_safe = is_safe or (isinstance(error, ApiError) and error.status in (403, 429))
                 pause = pauses.next(error)
                 if not (is_safe and _is_temporary(error)) or time.monotonic() + pause > until:
                     raise
@@ -293,12 +296,22 @@ class Client:
         self, queue: str, max: int = 1, wait: float = 0, lease: Optional[float] = None
     ) -> Tuple[Optional[str], float, List[Item]]:
         """Leases items: the lease (None if nothing is ready), its length in seconds, the items."""
+        return self._lease(queue, max, wait, lease)[:3]
+
+    def _lease(
+        self, queue: str, max: int, wait: float, lease: Optional[float]
+    ) -> Tuple[Optional[str], float, List[Item], float]:
+        """The same, and when the lease's time began: after the request has waited at the daemon."""
         body: Json = {"max": max, "wait_ms": int(wait * 1000)}
         if lease is not None:
             body["lease_ms"] = int(lease * 1000)
+        asked = time.monotonic()
         answer = self.call(f"{_quoted(queue)}/lease", body, timeout=wait + TIMEOUT)
-        lost = threading.Event()
-        return answer["lease"], answer.get("expires_in_ms", 0) / 1000, [_item(item, lost) for item in answer["items"]]
+        lost, waited = threading.Event(), answer.get("waited_ms")
+        # A daemon of an earlier version does not tell how long the request has waited.
+        began = time.monotonic() if waited is None else asked + waited / 1000
+        items = [_item(item, lost) for item in answer["items"]]
+        return answer["lease"], answer.get("expires_in_ms", 0) / 1000, items, began
 
     def extend(self, queue: str, lease: str, timeout: float = TIMEOUT) -> None:
         """Extends a lease."""
@@ -360,12 +373,14 @@ def _is_readable(sock: socket.socket) -> bool:
 def _is_temporary(error: BaseException) -> bool:
     """Whether another attempt, or another daemon, may help."""
     if isinstance(error, ApiError):
-        return error.status in (408, 429) or error.status >= 500
+        # A daemon may be read-only, and a proxy may refuse requests; another one need not.
+        return error.status in (403, 408, 429) and not _is_denied(error) or error.status >= 500
     return isinstance(error, (OSError, http.client.HTTPException))
 
 
 def _is_denied(error: BaseException) -> bool:
-    return isinstance(error, ApiError) and error.status in (401, 403)
+    """Whether the access token does not let this worker do so."""
+    return isinstance(error, ApiError) and (error.status == 401 or error.code == "forbidden")
 
 
 def _is_lost(error: BaseException) -> bool:
@@ -445,9 +460,9 @@ def _reason(error: BaseException) -> str:
 class _Lease:
     """A lease with the items of it that are not acknowledged. The worker's lock guards it."""
 
-    def __init__(self, id: str, length: float, items: List[Item], daemons: int):
-        # Not the time of the request: that may have waited at the daemon for longer than a lease.
-        self.id, self.length, self.began = id, length, time.monotonic()
+    def __init__(self, id: str, length: float, items: List[Item], began: float, daemons: int):
+        # Items that have waited in this process since it came go back, however late it came.
+        self.id, self.length, self.came = id, length, time.monotonic()
         self.open = len(items)
         self.outcomes: List[Json] = []
         # When the first of the outcomes came.
@@ -458,10 +473,10 @@ class _Lease:
         self.is_busy = False
         # Acknowledgements that failed: since when, and when to try again.
         self.pauses, self.failing_since, self.retry_at = _Pauses(daemons), 0.0, 0.0
-        self.extended(self.began)
+        self.extended(began)
 
     def extended(self, since: float) -> None:
-        """The daemon has extended it. `since` is the time of the request, so it does not end before the deadline."""
+        """Its time begins at `since`, no later than the daemon's, so it does not end before the deadline."""
         self.deadline = since + self.length
         self.extend_at = since + self.length / 3
 
@@ -566,7 +581,7 @@ class _Core:
                         return
                     asked = time.monotonic()
                     try:
-                        found = client.lease(self._queue, wanted, self._wait, self._length)
+                        found = client._lease(self._queue, wanted, self._wait, self._length)
                     except Exception as error:
                         if self._stopping.is_set():
                             return
@@ -578,7 +593,7 @@ class _Core:
                         continue
                     pauses.reset()
                     if found[0] is not None:
-                        self._add(_Lease(found[0], found[1], found[2], self._daemons), found[2])
+                        self._add(_Lease(found[0], found[1], found[2], found[3], self._daemons), found[2])
                     elif time.monotonic() - asked < min(1.0, max(0.1, self._wait / 2)):
                         client._ask_next()
                         self._stopping.wait(EMPTY_PAUSE)
@@ -611,9 +626,9 @@ class _Core:
             self._news_leases.notify()
             self._items_came()
 
-    def _give_back(self, waiting: Deque[Tuple[_Lease, Item]], begun_before: float = float("inf")) -> None:
+    def _give_back(self, waiting: Deque[Tuple[_Lease, Item]], came_before: float = float("inf")) -> None:
         """Releases items that no handler has begun with, if they were leased before some time. The lock is held."""
-        while waiting and waiting[0][0].began < begun_before:
+        while waiting and waiting[0][0].came < came_before:
             lease, item = waiting.popleft()
             self._record(lease, _outcome(item, Release()))
 
@@ -682,11 +697,11 @@ class _Core:
         with self._lock:
             while not self._is_over():
                 now, is_stopping = time.monotonic(), self._stopping.is_set()
-                if self._waiting and self._waiting[0][0].began <= now - STUCK:
+                if self._waiting and self._waiting[0][0].came <= now - STUCK:
                     # The running items take longer than expected.
                     self._average = max(self._average or 0.0, STUCK)
                     self._give_back(self._waiting, now - STUCK + 0.001)
-                first, lease = self._waiting[0][0].began + STUCK if self._waiting else math.inf, None
+                first, lease = self._waiting[0][0].came + STUCK if self._waiting else math.inf, None
                 for each in self._leases.values():
                     at = math.inf if each.is_busy else min(each.extend_at, each.acknowledge_at(is_stopping))
                     if at < first:

@@ -252,13 +252,14 @@ class Imitation:
 class FakeDaemon(Imitation):
     """A server that hands out leases of items, named a, b and so on, and keeps what workers answer.
 
-    `on` gets the kind of a request ("lease", "extend", "acknowledge") and the lease's name. It may take its time, and
-    returns an error's status and code, or nothing. `length` is that of the leases, in seconds.
+    `on` gets the kind of a request ("lease", "extend", "acknowledge", "items") and the lease's name. It may take its time, and
+    returns an error's status and code, or nothing. `length` is that of the leases, in seconds; they come `late` seconds
+    after their time has begun.
     """
 
-    def __init__(self, *leases, length=30, on=lambda kind, lease: None):
+    def __init__(self, *leases, length=30, late=0, on=lambda kind, lease: None):
         self.acknowledged, self.extended = [], []
-        self._on, self._length, self.leases = on, length, dict(zip("abcdefgh", leases))
+        self._on, self._length, self._late, self.leases = on, length, late, dict(zip("abcdefgh", leases))
         # Set when requests for items wait no longer.
         self.has_waited, self._lock = threading.Event(), threading.Lock()
         super().__init__()
@@ -274,14 +275,16 @@ class FakeDaemon(Imitation):
         if refusal:
             return refusal[0], {}, {"error": {"code": refusal[1], "message": "refused", "fix": "none"}}
         if kind == "lease":
-            return self._lease(request)
+            return self._lease(request, arrived)
+        if kind == "items":
+            return 200, {}, {"pushed": 1, "ids": ["1"], "effects": ["added"], "already": False}
         if kind == "extend":
             self.extended.append((lease, arrived))
         else:
             self.acknowledged.append((lease, request["outcomes"]))
         return 200, {}, {}
 
-    def _lease(self, request):
+    def _lease(self, request, arrived):
         with self._lock:
             name = next(iter(self.leases), None)
             items = self.leases.pop(name, [])
@@ -289,7 +292,9 @@ class FakeDaemon(Imitation):
             self.has_waited.wait(request["wait_ms"] / 1000)
             return 200, {}, {"lease": None, "items": []}
         items = [{"id": str(item["n"]), "attempt": 1, "payload": json.dumps(item)} for item in items]
-        return 200, {}, {"lease": name, "expires_in_ms": self._length * 1000, "items": items}
+        waited = int((time.monotonic() - arrived) * 1000)
+        time.sleep(self._late)
+        return 200, {}, {"lease": name, "expires_in_ms": self._length * 1000, "waited_ms": waited, "items": items}
 
     def close(self):
         self.has_waited.set()

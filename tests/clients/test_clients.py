@@ -287,6 +287,21 @@ class FakeDaemonTest(unittest.TestCase):
         self.assertEqual(program.stop(), 0, program.said)
         self.assertEqual({each["outcome"] for each in daemon.outcomes().values()}, {"done"})
 
+    def test_a_lease_whose_answer_comes_late_is_extended_at_once(self):
+        daemon = self.daemon([{"n": 1, "sleep": 3}], length=6, late=3)
+        program = self.program(daemon)
+        until(lambda: 1 in daemon.outcomes(), "it is not handled", program)
+        self.assertEqual(program.stop(), 0, program.said)
+        self.assertLess(daemon.extended[0][1] - daemon.times[0], 4.5)
+
+    def test_items_of_a_lease_that_has_expired_on_the_way_are_not_handled(self):
+        daemon = self.daemon([{"n": 1}, {"n": 2}], length=1, late=2, on=lambda kind, _: kind == "extend" and (503, "stopping"))
+        program = self.program(daemon)
+        until(lambda: len(daemon.outcomes()) == 2, "they do not go back", program)
+        self.assertEqual(program.stop(), 0, program.said)
+        self.assertEqual({each["outcome"] for each in daemon.outcomes().values()}, {"release"})
+        self.assertFalse(program.begun)
+
     def test_wrong_errors_of_handlers_are_outcomes(self):
         words = ["half a pair", "dead with half a pair", "no text", "not a number", "text for a number"]
         daemon = self.daemon([{"n": n, "do": word} for n, word in enumerate(words)])
@@ -298,6 +313,20 @@ class FakeDaemonTest(unittest.TestCase):
             self.assertNotRegex(outcome["reason"], "[\ud800-\udfff]")
             self.assertLessEqual(len(outcome["reason"]), 1000)
             self.assertIsInstance(outcome.get("after_ms", 0), int)
+
+    @unittest.skipUnless(NAME == "node", "the other clients have types or raise an error of their own")
+    def test_an_item_without_a_payload_is_not_pushed(self):
+        daemon = self.daemon()
+        with self.assertRaises(subprocess.CalledProcessError):
+            push(NAME, [daemon.url], {"queue": "q", "items": [{"to": "ann"}]})
+        self.assertEqual(daemon.times, [])
+
+    def test_a_push_that_a_daemon_does_not_answer_goes_to_the_next_one(self):
+        hung = threading.Event()
+        self.addCleanup(hung.set)
+        hanging, other = self.daemon(on=lambda *_: hung.wait(harness.LIMIT) and None), self.daemon()
+        pushed = push(NAME, [hanging.url, other.url], {"queue": "q", "items": [{"payload": "x"}], "key": "k"})
+        self.assertEqual((pushed["pushed"], len(hanging.times), len(other.times)), (1, 1, 1))
 
     def test_a_token_that_ends_with_a_newline_works(self):
         daemon = self.daemon([{"n": 1}])
@@ -410,6 +439,35 @@ class FakeDaemonTest(unittest.TestCase):
         self.assertEqual(daemon.outcomes()[2]["outcome"], "release")
         self.assertEqual(program.said.count(b"lease a expired"), 1)
         self.assertEqual(program.stop(), 0, program.said)
+
+    def test_a_handler_learns_that_its_lease_expires_after_an_acknowledgement_has_extended_it(self):
+        leased = [{"n": 1, "do": "until lost"}, {"n": 2, "sleep": 1}]
+        daemon = self.daemon(leased, length=2, on=lambda kind, _: kind == "extend" and (503, "stopping"))
+        program = self.program(daemon, concurrency=2)
+        until(lambda: (1, 1) in program.ended, "it did not learn that its lease is lost", program)
+        self.assertGreater(time.monotonic() - daemon.times[0], 2.5)
+        self.assertEqual(program.said.count(b"lease a expired"), 1)
+        self.assertEqual(program.stop(), 0, program.said)
+
+    def test_the_acknowledgements_of_a_stop_go_to_the_daemon_that_works(self):
+        hung = threading.Event()
+        self.addCleanup(hung.set)
+        working, hanging = self.daemon([{"n": 1, "sleep": 2}]), self.daemon(on=lambda *_: hung.wait(harness.LIMIT) and None)
+        program = self.program(working, hanging, concurrency=2)
+        until(lambda: (1, 1) in program.begun and len(working.times) == 2, "nothing waits for items", program)
+        self.assertEqual(program.stop(), 0, program.said)
+        self.assertEqual((working.outcomes()[1]["outcome"], hanging.times), ("done", []))
+
+    def test_a_daemon_that_is_read_only_loses_no_lease_and_the_next_one_is_asked(self):
+        refuses = lambda *_: (403, "read_only")
+        reader, other = self.daemon(on=refuses), self.daemon([{"n": 1, "sleep": 2}], length=3)
+        program = self.program(reader, other)
+        until(lambda: 1 in other.outcomes(), "it is not acknowledged", program)
+        self.assertEqual(program.stop(), 0, program.said)
+        self.assertEqual(other.outcomes()[1]["outcome"], "done")
+        self.assertIn(b"403 read_only", program.said)
+        pushed = push(NAME, [reader.url, other.url], {"queue": "q", "items": [{"payload": "x"}]})
+        self.assertEqual(pushed["pushed"], 1)
 
     def test_a_refused_request_for_items_ends_the_worker_after_its_items(self):
         refused = threading.Event()
