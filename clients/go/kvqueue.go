@@ -55,6 +55,8 @@ const (
 	unacknowledged = 1000
 	// How long a worker that stops tries to acknowledge.
 	stopPatience = 30 * time.Second
+	// The longest pause between its attempts then.
+	stopPause = time.Second
 	// The longest answer and the longest reason in bytes.
 	longestAnswer, longestReason = 256 << 20, 1000
 	// The longest pause before a retry: a year.
@@ -672,6 +674,11 @@ func (w *worker) run() error {
 	<-w.stopping.Done()
 	w.mutex.Lock()
 	w.stoppedAt = time.Now()
+	for _, each := range w.leases {
+		if soon := w.stoppedAt.Add(stopPause); each.retryAt.After(soon) {
+			each.retryAt = soon
+		}
+	}
 	w.giveBack(time.Time{})
 	w.wakeAll()
 	w.mutex.Unlock()
@@ -984,6 +991,9 @@ func (w *worker) refused(its *lease, count int, err error) {
 			its.failingSince = now
 		}
 		pause := its.pauses.next(err)
+		if !w.stoppedAt.IsZero() && pause > stopPause {
+			pause = stopPause
+		}
 		its.retryAt = now.Add(pause)
 		w.Logf("kvqueue: queue %s: lease %s: cannot acknowledge, trying again in %s: %v", w.Queue, its.id, pause.Round(time.Millisecond), err)
 	}
