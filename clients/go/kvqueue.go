@@ -63,7 +63,7 @@ const (
 	longestAfter = 365 * 24 * time.Hour
 )
 
-// APIError says that a daemon refused a request. Code is one of the table in docs/API.md.
+// APIError is the error of a request that a daemon refused. Code is one of the table in docs/API.md.
 type APIError struct {
 	Status     int
 	Code       string
@@ -73,7 +73,7 @@ type APIError struct {
 
 func (e *APIError) Error() string { return fmt.Sprintf("%s (%d %s)", e.Message, e.Status, e.Code) }
 
-// isTemporary says whether another attempt, or another daemon, may help.
+// isTemporary reports whether another attempt, or another daemon, may help.
 func isTemporary(err error) bool {
 	var refused *APIError
 	if errors.As(err, &refused) {
@@ -188,7 +188,7 @@ func (item NewItem) MarshalJSON() ([]byte, error) {
 }
 
 // Pushed is the result of a push: how many items were added, and of each its id and effect ("added", "duplicate",
-// "repeated"). Already says that a push with this idempotency key was done before.
+// "repeated"). Already reports whether a push with this idempotency key was done before.
 type Pushed struct {
 	Pushed  int      `json:"pushed"`
 	IDs     []string `json:"ids"`
@@ -738,7 +738,7 @@ func (w *worker) fetch() error {
 	}
 }
 
-// wanted says how many items to lease, when there is room for some: 0 when the worker stops.
+// wanted returns how many items to lease, when there is room for some: 0 when the worker stops.
 func (w *worker) wanted() int {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -968,7 +968,7 @@ func (w *worker) refused(its *lease, count int, err error) {
 		// The worker has ended with an error.
 		return
 	case isLost(err) && hasFailed && its.isWhole():
-		// An earlier request may have acknowledged its last items: the next answer to an acknowledgement tells.
+		// An earlier request may have acknowledged its last items: the answer to the next acknowledgement decides.
 		its.extendAt = now.Add(longestAfter)
 		if count > 0 {
 			w.forget(its)
@@ -1017,7 +1017,7 @@ func (w *worker) expire(its *lease) {
 	}
 }
 
-// forget ends a lease: all of its items are acknowledged, or nobody can do so any more. The mutex is held.
+// forget ends a lease: all of its items are acknowledged, or the lease is lost. The mutex is held.
 func (w *worker) forget(its *lease) {
 	delete(w.leases, its.id)
 	w.endHandlers(its)

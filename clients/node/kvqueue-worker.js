@@ -478,7 +478,7 @@ class Worker {
       if (found.what === "failed") this.#log(`queue ${this.#queue}: lease ${found.lease}: cannot extend it: ${found.message}`);
       // An acknowledgement may have extended it meanwhile.
       if (found.what === "expired" && lease && now() >= lease.deadline) this.#expire(lease);
-      // If its last acknowledgement is under way, the answer says how the lease ended.
+      // If its last acknowledgement is under way, the answer to that acknowledgement decides.
       if (found.what === "lost" && lease && !lease.isEnding) {
         this.#expire(lease);
         this.#forget(lease);
@@ -612,7 +612,7 @@ class Worker {
     this.#endHandlers(lease);
   }
 
-  /** Ends a lease: all of its items are acknowledged, or nobody can do so any more. */
+  /** Ends a lease: all of its items are acknowledged, or the lease is lost. */
   #forget(lease) {
     if (!this.#leases.delete(lease.id)) return;
     this.#thread.postMessage({ lease: lease.id });

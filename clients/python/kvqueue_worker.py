@@ -55,7 +55,7 @@ LINGER = 0.05
 AHEAD = 1.0
 # Items that were leased ahead go back if their handling has not begun by then.
 STUCK = 5.0
-# How many threads acknowledge and extend leases: a request that hangs holds up no other lease.
+# How many threads acknowledge and extend leases: up to three requests that hang hold up no other lease.
 KEEPERS = 4
 # The most outcomes in one request, so that their reasons fit into it.
 MOST_OUTCOMES = 100
@@ -708,7 +708,7 @@ class _Core:
                         self._accepted(lease, len(outcomes), asked)
 
     def _next_due(self) -> Optional[Tuple[_Lease, List[Json]]]:
-        """A lease whose time has come: to acknowledge some outcomes, or without them, to extend it. None at the end."""
+        """Waits for the next lease that is due: to acknowledge some outcomes, or without them, to extend it. None at the end."""
         with self._lock:
             while not self._is_over():
                 now, is_stopping = time.monotonic(), self._stopping.is_set()
@@ -753,7 +753,7 @@ class _Core:
             for each in list(self._leases.values()):
                 self._forget(each)
         elif _is_lost(error) and has_failed and lease.is_whole():
-            # An earlier request may have acknowledged its last items: the next answer to an acknowledgement tells.
+            # An earlier request may have acknowledged its last items: the answer to the next acknowledgement decides.
             lease.extend_at = math.inf
             if count:
                 self._forget(lease)
@@ -790,7 +790,7 @@ class _Core:
             self._end_handlers(lease)
 
     def _forget(self, lease: _Lease) -> None:
-        """Ends a lease: all of its items are acknowledged, or nobody can do so any more. The lock is held."""
+        """Ends a lease: all of its items are acknowledged, or the lease is lost. The lock is held."""
         if self._leases.pop(lease.id, None) is None:
             return
         if lease.open:
