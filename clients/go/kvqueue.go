@@ -55,13 +55,15 @@ const (
 	unacknowledged = 1000
 	// How long a worker that stops tries to acknowledge.
 	stopPatience = 30 * time.Second
+	// The longest pause between its attempts then.
+	stopPause = time.Second
 	// The longest answer and the longest reason in bytes.
 	longestAnswer, longestReason = 256 << 20, 1000
 	// The longest pause before a retry: a year.
 	longestAfter = 365 * 24 * time.Hour
 )
 
-// APIError says that a daemon refused a request. Code is one of the table in docs/API.md.
+// APIError is the error of a request that a daemon refused. Code is one of the table in docs/API.md.
 type APIError struct {
 	Status     int
 	Code       string
@@ -71,7 +73,7 @@ type APIError struct {
 
 func (e *APIError) Error() string { return fmt.Sprintf("%s (%d %s)", e.Message, e.Status, e.Code) }
 
-// isTemporary says whether another attempt, or another daemon, may help.
+// isTemporary reports whether another attempt, or another daemon, may help.
 func isTemporary(err error) bool {
 	var refused *APIError
 	if errors.As(err, &refused) {
@@ -186,7 +188,7 @@ func (item NewItem) MarshalJSON() ([]byte, error) {
 }
 
 // Pushed is the result of a push: how many items were added, and of each its id and effect ("added", "duplicate",
-// "repeated"). Already says that a push with this idempotency key was done before.
+// "repeated"). Already reports whether a push with this idempotency key was done before.
 type Pushed struct {
 	Pushed  int      `json:"pushed"`
 	IDs     []string `json:"ids"`
@@ -672,6 +674,11 @@ func (w *worker) run() error {
 	<-w.stopping.Done()
 	w.mutex.Lock()
 	w.stoppedAt = time.Now()
+	for _, each := range w.leases {
+		if soon := w.stoppedAt.Add(stopPause); each.retryAt.After(soon) {
+			each.retryAt = soon
+		}
+	}
 	w.giveBack(time.Time{})
 	w.wakeAll()
 	w.mutex.Unlock()
@@ -731,7 +738,7 @@ func (w *worker) fetch() error {
 	}
 }
 
-// wanted says how many items to lease, when there is room for some: 0 when the worker stops.
+// wanted returns how many items to lease, when there is room for some: 0 when the worker stops.
 func (w *worker) wanted() int {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -961,7 +968,7 @@ func (w *worker) refused(its *lease, count int, err error) {
 		// The worker has ended with an error.
 		return
 	case isLost(err) && hasFailed && its.isWhole():
-		// An earlier request may have acknowledged its last items: the next answer to an acknowledgement tells.
+		// An earlier request may have acknowledged its last items: the answer to the next acknowledgement decides.
 		its.extendAt = now.Add(longestAfter)
 		if count > 0 {
 			w.forget(its)
@@ -984,6 +991,9 @@ func (w *worker) refused(its *lease, count int, err error) {
 			its.failingSince = now
 		}
 		pause := its.pauses.next(err)
+		if !w.stoppedAt.IsZero() && pause > stopPause {
+			pause = stopPause
+		}
 		its.retryAt = now.Add(pause)
 		w.Logf("kvqueue: queue %s: lease %s: cannot acknowledge, trying again in %s: %v", w.Queue, its.id, pause.Round(time.Millisecond), err)
 	}
@@ -1007,7 +1017,7 @@ func (w *worker) expire(its *lease) {
 	}
 }
 
-// forget ends a lease: all of its items are acknowledged, or nobody can do so any more. The mutex is held.
+// forget ends a lease: all of its items are acknowledged, or the lease is lost. The mutex is held.
 func (w *worker) forget(its *lease) {
 	delete(w.leases, its.id)
 	w.endHandlers(its)

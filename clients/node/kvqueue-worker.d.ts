@@ -112,7 +112,7 @@ export class Client {
   /** Extends a lease. */
   extend(queue: string, lease: string): Promise<void>;
   /** Acknowledges items of a lease. */
-  acknowledge(queue: string, lease: string, outcomes: readonly Outcome[], options?: { releaseRest?: boolean }): Promise<void>;
+  acknowledge(queue: string, lease: string, outcomes: readonly Outcome[], options?: { releaseRest?: boolean; timeout?: number }): Promise<void>;
   /** Closes idle connections. */
   close(): void;
 }

@@ -35,6 +35,8 @@ const MOST_OUTCOMES = 100;
 const UNACKNOWLEDGED = 1_000;
 /** How long a worker that stops tries to acknowledge. */
 const STOP_PATIENCE = 30_000;
+/** The longest pause between its attempts then. */
+const STOP_PAUSE = 1_000;
 /** The longest reason in characters, and the longest pause before a retry: a year. */
 const [LONGEST_REASON, LONGEST_AFTER] = [1_000, 365 * 24 * 3_600_000];
 
@@ -172,6 +174,9 @@ class Api {
   }
 }
 
+/** How long a daemon may take to answer a request of a lease of this length. */
+const keepTimeout = (length) => Math.min(Math.max(2_000, length / 3), TIMEOUT);
+
 /** Extends leases, in a thread of its own that no handler can block. */
 function extending({ daemons, queue }) {
   const api = new Api(daemons);
@@ -184,8 +189,7 @@ function extending({ daemons, queue }) {
   async function extend(lease, length, deadline) {
     const asked = now();
     try {
-      const timeout = Math.min(Math.max(2_000, length / 3), TIMEOUT);
-      await api.call(`${queue}/leases/${lease}/extend`, {}, { timeout });
+      await api.call(`${queue}/leases/${lease}/extend`, {}, { timeout: keepTimeout(length) });
       if (!timers.has(lease)) return;
       parentPort.postMessage({ what: "extended", lease, asked });
       schedule(lease, length, asked + length, length / 3);
@@ -301,9 +305,9 @@ class Client {
   }
 
   /** Acknowledges items of a lease. */
-  async acknowledge(queue, lease, outcomes, { releaseRest = false } = {}) {
+  async acknowledge(queue, lease, outcomes, { releaseRest = false, timeout } = {}) {
     const body = { outcomes, release_rest: releaseRest };
-    await this.#api.call(`${encodeURIComponent(queue)}/leases/${lease}/acknowledge`, body);
+    await this.#api.call(`${encodeURIComponent(queue)}/leases/${lease}/acknowledge`, body, { timeout });
   }
 
   /** Closes idle connections. */
@@ -474,7 +478,7 @@ class Worker {
       if (found.what === "failed") this.#log(`queue ${this.#queue}: lease ${found.lease}: cannot extend it: ${found.message}`);
       // An acknowledgement may have extended it meanwhile.
       if (found.what === "expired" && lease && now() >= lease.deadline) this.#expire(lease);
-      // If its last acknowledgement is under way, the answer says how the lease ended.
+      // If its last acknowledgement is under way, the answer to that acknowledgement decides.
       if (found.what === "lost" && lease && !lease.isEnding) {
         this.#expire(lease);
         this.#forget(lease);
@@ -608,7 +612,7 @@ class Worker {
     this.#endHandlers(lease);
   }
 
-  /** Ends a lease: all of its items are acknowledged, or nobody can do so any more. */
+  /** Ends a lease: all of its items are acknowledged, or the lease is lost. */
   #forget(lease) {
     if (!this.#leases.delete(lease.id)) return;
     this.#thread.postMessage({ lease: lease.id });
@@ -640,7 +644,7 @@ class Worker {
       const asked = now();
       lease.isEnding = outcomes.length === lease.open;
       try {
-        await this.#acknowledger.acknowledge(this.#queue, lease.id, outcomes);
+        await this.#acknowledger.acknowledge(this.#queue, lease.id, outcomes, { timeout: keepTimeout(lease.length) });
         this.#acknowledged(lease, outcomes.length, asked);
         pauses.failures = 0;
       } catch (error) {
@@ -658,7 +662,10 @@ class Worker {
         } else {
           const pause = pauses.next(error);
           this.#log(`queue ${this.#queue}: lease ${lease.id}: cannot acknowledge, trying again in ${pause} ms: ${error.message}`);
-          await sleep(pause);
+          const until = now() + pause;
+          await sleep(pause, this.#stopping.signal);
+          // At a stop the rest of the pause is short.
+          await sleep(Math.min(Math.max(0, until - now()), STOP_PAUSE));
         }
       }
     }

@@ -30,7 +30,7 @@ import ssl
 import threading
 import time
 import urllib.parse
-from typing import Any, Awaitable, Callable, Deque, Dict, Iterable, List, Mapping, Optional, Tuple, Union
+from typing import Any, Awaitable, Callable, Deque, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
 
 __all__ = [
     "ApiError", "AsyncWorker", "Client", "Dead", "Item", "NewItem", "Pushed", "Release", "Retry", "Unreachable",
@@ -55,7 +55,7 @@ LINGER = 0.05
 AHEAD = 1.0
 # Items that were leased ahead go back if their handling has not begun by then.
 STUCK = 5.0
-# How many threads acknowledge and extend leases: a request that hangs holds up no other lease.
+# How many threads acknowledge and extend leases: up to three requests that hang hold up no other lease.
 KEEPERS = 4
 # The most outcomes in one request, so that their reasons fit into it.
 MOST_OUTCOMES = 100
@@ -63,6 +63,8 @@ MOST_OUTCOMES = 100
 UNACKNOWLEDGED = 1000
 # How long a worker that stops tries to acknowledge.
 STOP_PATIENCE = 30.0
+# The longest pause between its attempts then.
+STOP_PAUSE = 1.0
 # The longest answer in bytes, and the longest reason in characters.
 LONGEST_ANSWER, LONGEST_REASON = 256 << 20, 1000
 # The longest pause before a retry: a year.
@@ -79,8 +81,8 @@ class Retry(Exception):
     def __init__(self, reason: str = "", after: Union[float, datetime.timedelta, None] = None):
         super().__init__(reason)
         self.after = after.total_seconds() if isinstance(after, datetime.timedelta) else after
-        if self.after is not None and math.isnan(self.after):
-            raise ValueError("after is not a number of seconds")
+        if self.after is not None and (not isinstance(self.after, (int, float)) or math.isnan(self.after)):
+            raise TypeError("after is not a number of seconds")
 
 
 class Release(Exception):
@@ -283,7 +285,8 @@ class Client:
         while True:
             try:
                 found = self.call(f"{_quoted(queue)}/items", body, timeout)
-                return Pushed(found["pushed"], found["ids"], found["effects"], found["already"])
+                with _daemons_answer():
+                    return Pushed(found["pushed"], found["ids"], found["effects"], found["already"])
             except Exception as error:
                 is_safe = idempotency_key is not None or isinstance(error, Unreachable)
                 is_safe = is_safe or (isinstance(error, ApiError) and error.status in (403, 429))
@@ -310,8 +313,9 @@ class Client:
         lost, waited = threading.Event(), answer.get("waited_ms")
         # A daemon of an earlier version does not tell how long the request has waited.
         began = time.monotonic() if waited is None else asked + waited / 1000
-        items = [_item(item, lost) for item in answer["items"]]
-        return answer["lease"], answer.get("expires_in_ms", 0) / 1000, items, began
+        with _daemons_answer():
+            items = [_item(item, lost) for item in answer["items"]]
+            return answer["lease"], answer.get("expires_in_ms", 0) / 1000, items, began
 
     def extend(self, queue: str, lease: str, timeout: float = TIMEOUT) -> None:
         """Extends a lease."""
@@ -357,6 +361,15 @@ def _read(response: http.client.HTTPResponse) -> bytes:
         size += len(piece)
         if size > LONGEST_ANSWER:
             raise http.client.HTTPException(f"the answer is longer than {LONGEST_ANSWER} bytes")
+
+
+@contextlib.contextmanager
+def _daemons_answer() -> Iterator[None]:
+    """An answer that lacks a field is one of another program, such as a proxy."""
+    try:
+        yield
+    except KeyError as error:
+        raise http.client.HTTPException(f"the answer is not a daemon's: it has no {error}") from error
 
 
 def _quoted(queue: str) -> str:
@@ -535,6 +548,8 @@ class _Core:
         self._stopping.set()
         self._fetcher.interrupt()
         with self._lock:
+            for lease in self._leases.values():
+                lease.retry_at = min(lease.retry_at, self._stopped_at + STOP_PAUSE)
             self._give_back(self._waiting)
             self._notify_all()
 
@@ -693,7 +708,7 @@ class _Core:
                         self._accepted(lease, len(outcomes), asked)
 
     def _next_due(self) -> Optional[Tuple[_Lease, List[Json]]]:
-        """A lease whose time has come: to acknowledge some outcomes, or without them, to extend it. None at the end."""
+        """Waits for the next lease that is due: to acknowledge some outcomes, or without them, to extend it. None at the end."""
         with self._lock:
             while not self._is_over():
                 now, is_stopping = time.monotonic(), self._stopping.is_set()
@@ -738,7 +753,7 @@ class _Core:
             for each in list(self._leases.values()):
                 self._forget(each)
         elif _is_lost(error) and has_failed and lease.is_whole():
-            # An earlier request may have acknowledged its last items: the next answer to an acknowledgement tells.
+            # An earlier request may have acknowledged its last items: the answer to the next acknowledgement decides.
             lease.extend_at = math.inf
             if count:
                 self._forget(lease)
@@ -754,6 +769,7 @@ class _Core:
         else:
             lease.failing_since = lease.failing_since if has_failed else now
             pause = lease.pauses.next(error)
+            pause = min(pause, STOP_PAUSE) if self._stopping.is_set() else pause
             lease.retry_at = now + pause
             log.warning("%s: cannot acknowledge, trying again in %.1f s: %s", name, pause, error)
         if now >= lease.deadline:
@@ -774,7 +790,7 @@ class _Core:
             self._end_handlers(lease)
 
     def _forget(self, lease: _Lease) -> None:
-        """Ends a lease: all of its items are acknowledged, or nobody can do so any more. The lock is held."""
+        """Ends a lease: all of its items are acknowledged, or the lease is lost. The lock is held."""
         if self._leases.pop(lease.id, None) is None:
             return
         if lease.open:

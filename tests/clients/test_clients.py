@@ -458,6 +458,32 @@ class FakeDaemonTest(unittest.TestCase):
         self.assertEqual(program.stop(), 0, program.said)
         self.assertEqual((working.outcomes()[1]["outcome"], hanging.times), ("done", []))
 
+    def test_a_stop_shortens_the_pause_of_an_acknowledgement(self):
+        failures = []
+
+        def on(kind, _):
+            # The sixth pause is at least 1.6 s, the seventh 3.2 s.
+            if kind == "acknowledge" and len(failures) < 7:
+                failures.append(kind)
+                return 500, "unreadable"
+            return None
+
+        daemon = self.daemon([{"n": 1}], on=on)
+        program = self.program(daemon)
+        until(lambda: len(failures) == 7, "it is not acknowledged", program)
+        began = time.monotonic()
+        self.assertEqual(program.stop(), 0, program.said)
+        self.assertLess(time.monotonic() - began, 2.5)
+        self.assertEqual(daemon.outcomes()[1]["outcome"], "done")
+
+    def test_an_answer_of_another_program_does_not_end_the_worker(self):
+        daemon = self.daemon([{"n": 1}])
+        answers, answer = [(200, {}, {})], daemon.answer
+        daemon.answer = lambda path, request: answers.pop() if answers else answer(path, request)
+        program = self.program(daemon)
+        until(lambda: 1 in daemon.outcomes(), "it is not handled", program)
+        self.assertEqual(program.stop(), 0, program.said)
+
     def test_a_daemon_that_is_read_only_loses_no_lease_and_the_next_one_is_asked(self):
         refuses = lambda *_: (403, "read_only")
         reader, other = self.daemon(on=refuses), self.daemon([{"n": 1, "sleep": 2}], length=3)
