@@ -12,9 +12,9 @@ use crate::audit::{AuditStore, Record};
 /// If the outcome of a commit is unknown, the transaction runs again. It then finds nothing, if that commit has
 /// succeeded, so the counts of the earlier attempt are the answer.
 pub(crate) struct QueueDeletion<'a> {
-    pub(crate) queue: &'a Queue,
-    pub(crate) audit: &'a AuditStore,
-    pub(crate) record: &'a Record,
+    queue: &'a Queue,
+    audit: &'a AuditStore,
+    record: &'a Record,
     earlier: Cell<Option<Counts>>,
 }
 
@@ -41,7 +41,27 @@ fn is_nothing(counts: &Counts) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use kvqueue_queue::{RetryPolicy, Session};
+
     use super::*;
+    use crate::{
+        audit::{Action, Who},
+        testing::TestDatabase,
+    };
+
+    #[tokio::test]
+    async fn a_deletion_that_runs_again_after_its_commit_has_the_counts_of_the_first_time() {
+        let db = TestDatabase::new().unwrap();
+        let queue = Queue::new(b"", b"q").unwrap();
+        Session::new(queue.clone()).with_policy(RetryPolicy::default()).push(&db, &["a", "b"]).await.unwrap();
+        let (audit, record) = (AuditStore::new(b""), Record::new(Action::QueueDelete, Who::Operator));
+        let deletion = QueueDeletion::new(&queue, &audit, &record);
+        for _ in 0..3 {
+            let tr = db.create_trx().unwrap();
+            assert_eq!(deletion.write(&tr).await.unwrap().ready, 2);
+            tr.commit().await.unwrap();
+        }
+    }
 
     #[test]
     fn a_queue_without_items_and_pushes_is_nothing() {

@@ -139,3 +139,34 @@ impl TokenStore {
         Ok(rows)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        access::{NewToken, QueuePattern, Scope},
+        audit::{Action, Who},
+        testing::TestDatabase,
+    };
+
+    #[tokio::test]
+    async fn a_revocation_that_runs_again_after_its_commit_has_found_the_token() {
+        let db = TestDatabase::new().unwrap();
+        let (store, audit) = (TokenStore::new(b""), AuditStore::new(b""));
+        let record = Record::new(Action::TokenRevoke, Who::Operator);
+        let (scopes, queues) = ([Scope::Push].into(), vec![QueuePattern::all()]);
+        let new = NewToken { name: "ci".to_owned(), scopes, queues, expires_at: None };
+        let (_, token) = new.issue(0).unwrap();
+        let tr = db.create_trx().unwrap();
+        assert_eq!(store.create(&tr, &token, &audit, &record).await.unwrap(), Created::Done);
+        tr.commit().await.unwrap();
+        let is_found = Cell::new(false);
+        for _ in 0..2 {
+            let tr = db.create_trx().unwrap();
+            assert!(store.revoke(&tr, "ci", (&audit, &record), &is_found).await.unwrap());
+            tr.commit().await.unwrap();
+        }
+        let tr = db.create_trx().unwrap();
+        assert!(!store.revoke(&tr, "ci", (&audit, &record), &Cell::new(false)).await.unwrap());
+    }
+}

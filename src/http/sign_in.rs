@@ -43,11 +43,10 @@ impl Links {
         let path = format!("/sign-in/{code}");
         let mut links = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         links.retain(|_, (_, made)| made.elapsed() < LIFE);
-        let who = caller.who();
+        let (who, is_full) = (caller.who(), links.len() >= MOST_IN_ALL);
         let own = links.values().filter(|(owner, _)| owner.who() == who).count();
-        let is_removable = |owner: &Caller| links.len() >= MOST_IN_ALL || owner.who() == who;
-        if own >= MOST || links.len() >= MOST_IN_ALL {
-            let removable = links.iter().filter(|(_, (owner, _))| is_removable(owner));
+        if is_full || own >= MOST {
+            let removable = links.iter().filter(|(_, (owner, _))| is_full || owner.who() == who);
             let oldest = removable.min_by_key(|(_, (_, made))| *made).map(|(code, _)| code.clone());
             oldest.and_then(|code| links.remove(&code));
         }

@@ -63,9 +63,12 @@ fn accepts(socket: &TcpNetEntry, host: Option<IpAddr>, port: u16) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
+    use std::net::{Ipv6Addr, SocketAddr, TcpListener};
 
-    use rustix::process::geteuid;
+    use rustix::{
+        net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt},
+        process::geteuid,
+    };
 
     use super::*;
 
@@ -86,6 +89,24 @@ mod tests {
             assert_eq!(listeners(&address), Some(Vec::new()), "{address}");
         }
         assert_eq!(listeners(&"http://192.0.2.1:7420".parse().unwrap()), None);
+    }
+
+    #[test]
+    fn a_listener_at_the_very_address_counts_and_one_at_all_addresses_does_not() {
+        let exact = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = exact.local_addr().unwrap();
+        let all = socket_with(AddressFamily::INET6, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+        sockopt::set_ipv6_v6only(&all, true).unwrap();
+        bind(&all, &SocketAddr::from((Ipv6Addr::UNSPECIFIED, address.port()))).unwrap();
+        listen(&all, 1).unwrap();
+        let own = geteuid().as_raw();
+        assert_eq!(listeners(&address.to_string().parse().unwrap()), Some(vec![own]));
+        assert_eq!(
+            listeners(&format!("http://localhost:{}", address.port()).parse().unwrap()),
+            Some(vec![own; 2])
+        );
+        drop(exact);
+        assert_eq!(listeners(&address.to_string().parse().unwrap()), Some(vec![own]));
     }
 
     #[test]
