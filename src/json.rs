@@ -38,8 +38,8 @@ pub(crate) struct LeasedItem {
     pub(crate) trace_parent: Option<String>,
 }
 
-/// Written straight, without a [`Value`] in between: workers want many. Id and payload come first, so that a shell script can
-/// find them.
+/// Serialized without a [`Value`] in between, because leases have many items. Id and payload come
+/// first, so that a shell script can find them.
 impl Serialize for LeasedItem {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self { item: Item { id, payload, attempt, meta }, enqueued_at, trace_parent } = self;

@@ -7,7 +7,7 @@ use crate::audit::{AuditStore, Record};
 
 /// A change of a queue's pause.
 pub(crate) enum PauseChange {
-    /// Pauses the queue. A pause that there is already becomes this one.
+    /// Pauses the queue. It replaces an existing pause.
     Pause(Pause),
     /// Ends the pause.
     Resume {
@@ -26,12 +26,14 @@ impl PauseChange {
         }
     }
 
-    /// Whether a queue with this pause may be changed. The freeze of a migration stays otherwise.
+    /// Whether the change is allowed for a queue with this pause. Only `also_frozen` may end a
+    /// migration's freeze.
     pub(crate) fn is_allowed(&self, before: Option<&Pause>) -> bool {
         matches!(self, Self::Resume { also_frozen: true }) || !before.is_some_and(|pause| pause.frozen)
     }
 
-    /// Makes the change with its record, if it is allowed. Returns the pause before.
+    /// Makes the change with its record, if [`Self::is_allowed`]. Returns the pause that the queue
+    /// had.
     pub(crate) async fn write(
         &self,
         tr: &Transaction,

@@ -1,6 +1,7 @@
 //! Texts of clients, queues and other daemons, as they are shown to people.
 
-/// Shows every character of a text: one that is hidden, controls a terminal or turns the line around becomes its code.
+/// Shows every character of a text: invisible, control and bidirectional formatting characters are
+/// replaced by their escapes.
 pub(crate) fn visible(text: &str) -> String {
     let is_hidden = |c: char| {
         c.is_control()

@@ -24,7 +24,7 @@ const LONGEST_NAME: usize = 64;
 /// The most patterns of a token.
 const MAX_PATTERNS: usize = 32;
 
-/// The longest life of a token that expires, in milliseconds: a hundred years.
+/// The longest lifetime of a token, in milliseconds: a hundred years.
 const LONGEST_LIFE: Millis = 100 * 365 * 24 * 3_600 * 1_000;
 
 /// What somebody asks for.

@@ -214,8 +214,9 @@ impl Client {
         other.map_or(Ok(()), |other| Err(other.into()))
     }
 
-    /// An error if the queue is frozen, as it is while it is migrated, and afterwards at the source: a change there
-    /// could be left behind. Pushes need no such check, since the push itself is refused.
+    /// An error if the queue is frozen, as it is while it is migrated, and afterwards at the
+    /// source: a change there could be left behind. Most transactions check it again. This check
+    /// comes first, so that a refused command writes no audit record.
     pub(super) fn check_not_frozen(&self, queue: &Queue) -> anyhow::Result<()> {
         let pause = self.transact(|tr| async {
             let pause = queue.paused(&tr).await;

@@ -180,10 +180,11 @@ fn hasten(
     client.ask_partly(queue.requeue_scheduled(client.db(), &policy, wanted, None))
 }
 
-/// Does what a daemon's sweeper does about leases that have expired. Where another sweeper is at it, that one does it.
+/// Does what a daemon's sweeper does about leases that have expired. Where another sweeper is at
+/// it, that one does it.
 ///
-/// Versions may have jumped, so it watches leases that seem to have expired for their length: if nobody extends them, their holders
-/// are gone.
+/// Versions may have jumped, so it watches leases that seem to have expired for their length: if
+/// nobody extends them, their holders are gone.
 fn give_back(client: &Client, queue: &Queue, settings: &QueueConfig) -> anyhow::Result<SweepCounts> {
     let rules = sweep::rules(settings);
     // An operator does not wait for the pause of a crashed item.

@@ -100,7 +100,7 @@ pub mod duration {
         /// The seconds of a day.
         const DAY: u64 = 24 * 3_600;
 
-        /// Renders `value` in whole days if it has only such.
+        /// Renders `value` in days if it is a whole number of days.
         pub(crate) fn format(value: Duration) -> String {
             let days = value.as_secs() / DAY;
             if days == 0 || value != Duration::from_secs(days * DAY) {

@@ -291,8 +291,8 @@ impl QueueConfig {
         }
     }
 
-    /// Refuses a time limit of the handler `http` that ends before its `connect-timeout`. A target without an answer to connections would
-    /// then look like one that got the item.
+    /// Refuses a time limit of the handler `http` that ends before its `connect-timeout`. A target
+    /// without an answer to connections would then look like one that got the item.
     #[cfg(feature = "webhook")]
     fn validate_connect_timeout(&self, key: &str, timeout: Duration) -> Result<(), ConfigError> {
         let settings = Settings::new(self.handler_config.clone());

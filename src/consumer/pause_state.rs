@@ -9,7 +9,8 @@ use kvqueue_queue::Pause;
 use tokio::sync::watch;
 
 /// The pauses of one queue. There is one for each queue name, and it survives changes of the queue's
-/// settings. Clones share their state. Nothing is fetched before the database has answered, because a pause has to be reliable.
+/// settings. Clones share their state. Nothing is fetched before the database has answered, because
+/// a pause has to be reliable.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PauseState {
     pauses: Arc<watch::Sender<Pauses>>,

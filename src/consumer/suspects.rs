@@ -1,4 +1,5 @@
-//! The suspects of this process, for all its queues: items whose lease once expired, so that a worker may have died of them.
+//! The suspects of this process, for all its queues: items whose lease has expired before. One of
+//! them may have killed its worker.
 //!
 //! A fetch passes over suspects while this process has others. If there is nothing else, its consumer becomes idle, and no push
 //! wakes it when those suspects are done. So the end of each lease of suspects wakes an idle consumer of every queue

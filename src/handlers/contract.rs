@@ -106,12 +106,12 @@ pub enum Outcome {
     /// The item is finished.
     Done,
     /// Not handled: again after a while that grows with its attempts (`queues.NAME.retry`). After
-    /// the last attempt it is a dead letter. The reason is for people: a fragment for the log and
-    /// the dead letter.
+    /// the last attempt it is a dead letter. The reason, a lower-case fragment, is shown in the log
+    /// and in the dead letter.
     Retry(String),
     /// Not handled: again after this time. It counts as an attempt all the same.
     RetryAfter(Duration, String),
-    /// It never will be handled: a dead letter at once, for this reason.
+    /// The handler can never handle the item. It becomes a dead letter at once, with this reason.
     Dead(String),
     /// Not handled, and not for a reason of its own: it goes back to its place in the queue, and no
     /// attempt is spent.

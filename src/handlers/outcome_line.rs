@@ -37,7 +37,7 @@ pub(crate) struct OutcomeLine {
 }
 
 impl OutcomeLine {
-    /// The outcome; an error is a fragment for people.
+    /// The outcome. The error is a lower-case fragment for a log or a reason.
     pub(crate) fn outcome(self) -> Result<Outcome, String> {
         let Self { outcome: word, after_ms, reason, .. } = self;
         if after_ms.is_some_and(|millis| millis > LONGEST_PAUSE) {

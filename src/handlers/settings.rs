@@ -20,7 +20,7 @@ pub struct Settings {
 pub struct SettingsError(pub String);
 
 impl SettingsError {
-    /// A value that will not do. `problem` has the fix.
+    /// The error for an invalid value. `problem` has the fix.
     pub(crate) fn value(key: &str, value: impl Display, problem: impl Display) -> Self {
         Self(format!("{key} = {value}: {problem}"))
     }

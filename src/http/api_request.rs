@@ -28,7 +28,7 @@ const SHORT: usize = 64 << 10;
 pub(crate) struct ApiRequest {
     pub(super) app: Arc<AppState>,
     pub(super) http: HttpRequest,
-    /// When its head had been read.
+    /// When the daemon began to serve it.
     pub(super) began: Instant,
     pub(super) route: &'static Route,
     pub(super) caller: Caller,
@@ -57,7 +57,7 @@ impl ApiRequest {
         self.http.conn_data::<Arc<Peer>>()
     }
 
-    /// A body with items or their outcomes, read as JSON.
+    /// The body of a push or an acknowledgement, read as JSON.
     pub(super) async fn long_json<T: DeserializeOwned + Send + 'static>(&mut self) -> Result<T, ApiError> {
         let limit = usize::try_from(self.app.config().http.max_body).unwrap_or(usize::MAX);
         self.read(limit).await

@@ -36,7 +36,7 @@ impl AppState {
         self.run(body).await
     }
 
-    /// The same without a database permit, for what is bounded in another way.
+    /// As [`Self::transact`], without a database permit. The caller has another bound.
     pub(super) async fn run<T, R>(&self, body: impl FnMut(Transaction) -> R) -> Result<T, ApiError>
     where
         R: Future<Output = (Transaction, Result<T, QueueError>)>,

@@ -114,7 +114,7 @@ pub(super) async fn purge_all(mut request: ApiRequest) -> Answer {
     Ok(HttpResponse::Ok().json(json!({ "purged": purged, "unreadable": unreadable, "more": more })))
 }
 
-/// When a request that changes many items stops, and leaves the rest to another one.
+/// When a request that changes many items stops; the client sends another for the rest.
 pub(super) fn until() -> Option<Instant> {
     Some(Instant::now() + PATIENCE)
 }

@@ -1,4 +1,5 @@
-//! Frozen queues, in which nothing may change: a migration moves them, or has moved them. Pushes are refused in their own transaction.
+//! Frozen queues, in which nothing may change: a migration moves them, or has moved them. Pushes
+//! are refused in their own transaction.
 
 use std::sync::Arc;
 
@@ -31,8 +32,9 @@ impl AppState {
         Ok(is_paused_here || self.pause(name, queue).await?.is_some())
     }
 
-    /// The daemon follows the pauses of its own queues. The database is asked for those of others, and without a database permit, because
-    /// many clients push at a time.
+    /// The pause of a queue. The daemon follows the pauses of its own queues. For other queues, and
+    /// while a pause state is not known, it reads the database. That takes no database permit: many
+    /// clients push at a time.
     async fn pause(&self, name: &str, queue: &Queue) -> Result<Option<Pause>, ApiError> {
         if self.config().queues.contains_key(name)
             && let Some(pause) = self.daemon.status.pause_state(&Arc::from(name)).known()

@@ -1,8 +1,8 @@
 //! The HTTP API for operators, their tools, and programs.
 //!
 //! It has a thread of its own, so that clients never delay the actors. A request goes through
-//! `serve`: the guards, the route, the handler, the headers of every answer. `docs/API.md` has the endpoints, and `docs/openapi.json`
-//! in every detail; tests hold both to [`routes::ROUTES`].
+//! `serve`: the guards, the route, the handler, the headers of every answer. `docs/API.md` has the
+//! endpoints, and `docs/openapi.json` in every detail; tests hold both to [`routes::ROUTES`].
 //!
 //! # Bounds
 //!
@@ -15,13 +15,14 @@
 //! | time in which a client reads nothing of an answer | 20 s | `server::UNREAD` |
 //! | a body | `http.max-body`, or 64 KiB for short requests | `api_request` |
 //! | all bodies together | 64 MiB | `body::HELD` |
-//! | requests at the database, except those of the next two lines | 16 | `app_state::AT_THE_DATABASE` |
+//! | operations at the database, except those of the next three rows | 16 | `app_state` |
 //! | pushes of one item, fetches for workers, and looks whether a queue is paused | connections | |
+//! | reads of access tokens | 1 | `token_cache` |
 //! | changes of leases by workers | 64 | `pull/pullers.rs` |
 //! | acknowledgements in one transaction | 64 | `pull/acknowledging.rs` |
 //! | time at the database of one operation | 5 s, and 1 s until it is given up | `database` |
 //! | time until an answer begins, after its client is known | 36 s | `deadlines::REQUEST` |
-//! | the same of `lease` and `acknowledge`, which wait for items | 96 s | `pull::LONGEST_WAIT` and `deadlines::REQUEST` |
+//! | the same of `lease` and `acknowledge`: 60 s more, to wait for items | 96 s | `pull` |
 
 mod api_request;
 mod app_state;

@@ -28,10 +28,10 @@ impl Peer {
         poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
-    /// Whether it has read so much that there is room for more.
+    /// Whether the socket accepts more of an answer.
     pub(super) fn is_writable(&self) -> bool {
         let mut polled = [PollFd::new(&self.0, PollFlags::OUT)];
-        // An error says nothing about the client.
+        // If `poll` fails, the client is not to blame.
         poll(&mut polled, Some(&Timespec::default())).map_or(true, |_| !polled[0].revents().is_empty())
     }
 

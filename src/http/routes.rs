@@ -66,7 +66,8 @@ const fn browser(method: Method, path: &'static str, handler: Handler) -> Route 
     route(method, path, Access::AnyToken, handler)
 }
 
-// The functions below assign fields: a constant function cannot use `Route { query, ..route(..) }`, which drops a part of a `Route`.
+// The functions below assign fields: a constant function cannot use `Route { query, ..route(..) }`,
+// which drops a part of a `Route`.
 
 const fn get(path: &'static str, query: &'static [&'static str], handler: Handler) -> Route {
     let mut route = route(Method::GET, path, Access::Scope(Scope::Read), handler);
@@ -109,8 +110,9 @@ const fn work(path: &'static str, time_limit: Duration, handler: Handler) -> Rou
 
 /// Every route.
 pub(super) const ROUTES: &[Route] = &[
-    // First: the router tries one path after the other, which takes as long as parsing the request. Workers ask most often, and most
-    // of their requests are acknowledgements, which have the next lease.
+    // First: the router tries the paths in this order. To try all takes as long as to parse the
+    // request. Workers ask most often, and most of their requests are acknowledgements, which have
+    // the next lease.
     work(
         "/api/v1/queues/{queue}/leases/{lease}/acknowledge",
         LONGEST_WAIT.saturating_add(REQUEST),

@@ -186,7 +186,8 @@ fn run(
             return;
         }
         tokio::select! {
-            // `end` goes on after the server has ended, and nothing else ends it.
+            // `end` stops the server, and then still waits for tasks, so the end of the server must
+            // not end this.
             never = until_never(server) => match never {},
             () = end(stopped, handle, &app) => {}
             never = app.ticker.run(&app.daemon.status) => match never {},
@@ -195,7 +196,8 @@ fn run(
     });
 }
 
-/// Has the system end a connection whose client does not take what it asked for. Nothing else would: neither time limit is about answers.
+/// Has the system end a connection whose client does not read its answer. Nothing else would:
+/// neither time limit is about answers.
 fn give_up_on_slow_readers(stream: &TcpStream) {
     let millis = u32::try_from(UNREAD.as_millis()).unwrap_or(u32::MAX);
     if let Err(error) = sockopt::set_tcp_user_timeout(stream, millis) {

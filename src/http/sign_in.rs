@@ -66,7 +66,8 @@ fn cookie(request: &ApiRequest, caller: &Caller) -> Option<Cookie<'static>> {
 }
 
 impl ApiRequest {
-    /// Whether the browser reaches the daemon by TLS: the daemon's own, or that of a proxy under an address in `http.origins`.
+    /// Whether the browser reaches the daemon by TLS: the daemon's own, or that of a proxy under an
+    /// address in `http.origins`.
     fn is_secure(&self) -> bool {
         let host = self.http.headers().get(header::HOST).and_then(|host| host.to_str().ok());
         let is_of_host = |origin: &String| {

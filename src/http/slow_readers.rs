@@ -25,7 +25,7 @@ struct Connection {
 }
 
 impl Connections {
-    /// Adds a connection. It is left out again when its peer is dropped.
+    /// Adds a connection. The list drops it after its peer is dropped.
     pub(super) fn add(&self, peer: &Arc<Peer>) {
         self.lock().push(Connection { peer: Arc::downgrade(peer), stuck: None });
     }

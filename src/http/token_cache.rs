@@ -14,8 +14,8 @@ use crate::{
     consumer::clock,
 };
 
-/// How old the knowledge may be: a token that is revoked is refused after this time. A new one is known after it, too, for which
-/// its first request waits.
+/// How old the knowledge may be: a token that is revoked is refused after this time. A new one is
+/// known after it, too, for which its first request waits.
 const FRESH: Duration = guard::PAUSE;
 
 /// How often the last use of a token is stored.
@@ -31,7 +31,8 @@ struct Known {
     /// The database's count of changes at that time.
     changes: Vec<u8>,
     by_id: HashMap<String, Arc<AccessToken>>,
-    /// Why the last attempt to read them failed, and when. It is not repeated at once for each of the requests that waited for it.
+    /// Why the last attempt to read them failed, and when. Requests get this error until [`FRESH`]
+    /// has passed; then one of them reads again.
     failed: Option<(Instant, ApiError)>,
     /// When the use of a token was last stored.
     stored: HashMap<String, Instant>,
@@ -86,7 +87,8 @@ impl Known {
         refreshed
     }
 
-    /// Takes no database permit: one request does this for all, and must not be refused because others push.
+    /// Takes no database permit: one request at a time reads for all others, and pushes must not
+    /// make it fail.
     async fn refresh(&mut self, app: &Arc<AppState>) -> Result<(), ApiError> {
         let (store, before) = (&app.token_store(), &self.changes);
         let is_first = self.read_at.is_none();

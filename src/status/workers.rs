@@ -91,7 +91,7 @@ pub(crate) struct WorkerJson {
     worker: Worker,
     /// How long it has had the lease, as far as this daemon knows, or has waited.
     for_seconds: f64,
-    /// The beginning of the lease's session, and the lease's number.
+    /// The end of the lease's session, and the lease's number.
     lease: Option<String>,
     /// Items that are not acknowledged.
     items: Option<usize>,

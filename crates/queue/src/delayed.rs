@@ -39,7 +39,7 @@ pub struct Requeued {
     pub ids: BTreeSet<ItemId>,
     /// How many items cannot be read, and stay as they are.
     pub unreadable: usize,
-    /// The time was over before all items were looked at.
+    /// Whether `until` passed before the last item was read. Call it again for the rest.
     pub more: bool,
 }
 
@@ -69,7 +69,8 @@ impl Queue {
     /// when it begins. Items that wait for a retry are among them.
     ///
     /// In pages, a transaction each: what was done before an error stays done. Under an unknown outcome
-    /// no item is counted or made ready twice. No page begins after `until`.
+    /// no item is counted or made ready twice. After `until` no further page begins; `None`:
+    /// without a limit.
     pub async fn requeue_scheduled(
         &self,
         db: &Database,

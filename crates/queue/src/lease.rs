@@ -137,7 +137,8 @@ impl Lease {
         self.ward.is_some()
     }
 
-    /// Lets its session fetch more suspects: those of this lease cannot end this process.
+    /// Lets the session fetch more suspects. The items of this lease are handled in another
+    /// process, so they cannot kill this one.
     pub(crate) fn leave_quarantine(&mut self) {
         self.ward = None;
     }
@@ -261,7 +262,7 @@ impl Lease {
         Ok(CommitStatus::Committed)
     }
 
-    /// Whether it was this holder who cleared the lease that is gone at this version.
+    /// Whether this holder cleared the lease. The lease is gone at database version `version`.
     ///
     /// Until the deadline (by version, or by this holder's clock) nobody else clears the lease but
     /// a migration or the deletion of the queue. So this holder cleared it, if it may have

@@ -3,7 +3,8 @@
 //! Each attempt writes its number to a token slot of the operation. After a commit of unknown outcome, the next attempt
 //! reads the slot: if it has the number of an earlier attempt, that attempt has committed.
 //!
-//! They are refused if the queue is frozen, or is frozen before they commit: what they change could be left behind by a migration.
+//! An operation is refused if its queue is frozen before the commit. A migration could otherwise
+//! leave the change behind at the source.
 
 use foundationdb::{Database, FdbError, Transaction, TransactionCommitted};
 

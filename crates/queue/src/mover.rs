@@ -43,7 +43,7 @@ pub struct MoveCounts {
     pub moved: usize,
     /// Items that stay, because another item has their unique key there.
     pub refused: usize,
-    /// Dead letters that stay, because what is known of them cannot be read.
+    /// Dead letters that stay, because their records cannot be read.
     pub unreadable: usize,
 }
 

@@ -259,7 +259,8 @@ impl Queue {
         ops::pause::resume(&self.space, tr);
     }
 
-    /// Makes sure that the queue is not frozen ([`QueueError::Frozen`]), and that the transaction fails if it is frozen before the commit.
+    /// Makes sure that the queue is not frozen ([`QueueError::Frozen`]), and that the transaction
+    /// fails if it is frozen before the commit.
     pub async fn check_unfrozen(&self, tr: &Transaction) -> Result<(), QueueError> {
         ops::pause::check_unfrozen(&self.space, tr).await
     }

@@ -1,17 +1,17 @@
-//! Suspects: items whose lease once ran out, so that a worker may have died of them.
+//! Suspects: items whose lease has expired before. One of them may have killed its worker.
 //!
-//! When a process dies, the leases of all its items run out, and one of these items may be the
-//! cause. Such *poison* is found by group testing. After its first crash an item is taken only in a
-//! group with a sixteenth of the usual number of items; after its second crash it is taken alone.
-//! So an innocent item crashes twice at most because of one poisonous item: with the process in
-//! which the poison is taken for the first time, and in a group with it. That leaves the innocent
-//! item an attempt even where the rules allow three. More and smaller groups would take fewer
-//! transactions, and cost another attempt each.
+//! When a process dies, the leases of all its items expire, and one of these items may be the
+//! cause. Such *poison* is found by group testing. After its first crash an item is fetched only in
+//! a group with a sixteenth of the usual number of items; after its second crash it is fetched
+//! alone. So an innocent item crashes twice at most because of one poisonous item: with the process
+//! in which the poison is fetched for the first time, and in a group with it. That leaves the
+//! innocent item an attempt even where the rules allow three. More and smaller groups would take
+//! fewer transactions, and cost another attempt each.
 //!
 //! Groups alone do not help where the consumers of one process hold several leases: the process
 //! dies with all of them. So the sessions of a process share a [`Quarantine`]: of each queue they
 //! hold one lease of suspects at a time, and of all queues together one lease of an item that
-//! crashed more than once. Takes pass over other suspects meanwhile, and go on with the items
+//! crashed more than once. Fetches pass over other suspects meanwhile, and go on with the items
 //! behind them.
 
 use std::collections::BTreeSet;

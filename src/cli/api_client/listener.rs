@@ -1,4 +1,5 @@
-//! Who would get the operator's secret. While the daemon is down, another user of this machine could listen at its address.
+//! Finds the user that a command would send the operator's secret to. While the daemon is down,
+//! another user of this machine could listen at its address.
 
 use std::net::IpAddr;
 
@@ -9,15 +10,16 @@ use super::{address::Address, secret::Readers};
 /// Who gets what is sent on a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Receiver {
-    /// Somebody who may have the secret, or another machine.
+    /// A user who may read the secret, or another machine.
     Expected,
-    /// A user who may not have it, by the user id.
+    /// A user who may not read it, by the user id.
     Foreign(u32),
     /// Nobody listens any more, so the other end of the connection is not known.
     Gone,
 }
 
-/// Who gets what is sent on an open connection; `peer` is the user at its other end, if it is a Unix socket.
+/// Who gets what is sent on an open connection; `peer` is the user at its other end, if it is a
+/// Unix socket.
 pub(super) fn receiver(address: &Address, peer: Option<u32>, readers: Readers) -> Receiver {
     let Some(users) = peer.map(|uid| vec![uid]).or_else(|| listeners(address)) else {
         return Receiver::Expected;

@@ -13,7 +13,8 @@ const GROUP_READS: u32 = 0o040;
 #[derive(Clone, Debug)]
 pub(in crate::cli) struct Secret {
     pub(super) token: Token,
-    /// Who may read the file that it is from. None if it is from `KVQUEUE_TOKEN`.
+    /// The users who may read the file that the token comes from. `None` if it is from
+    /// `KVQUEUE_TOKEN`.
     pub(super) readers: Option<Readers>,
 }
 
@@ -34,7 +35,8 @@ pub(in crate::cli) fn secret(config: &Config) -> anyhow::Result<Option<Secret>> 
     Ok(Some(Secret { token, readers: Some(Readers::of(&path)?) }))
 }
 
-/// Who may read the operator's secret, and so may get it from a command: root, the owner of its file, and the file's group.
+/// The users who may read the operator's secret, and so may get it from a command: root, the owner
+/// of its file, and the file's group.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Readers {
     pub(super) owner: u32,

@@ -45,7 +45,7 @@ fn configuration(file: &Path, findings: &mut Findings) {
 }
 
 fn secret(file: &Path, setting: &str, findings: &mut Findings) {
-    // That there is none is said of the configuration.
+    // Another finding reports a file that is missing.
     let Ok(metadata) = fs::metadata(file) else { return };
     let mode = metadata.permissions().mode() & 0o7777;
     let text = format!("{} has mode {mode:04o}", file.display());

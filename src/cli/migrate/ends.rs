@@ -133,7 +133,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 enum Advance {
     NotNeeded,
     To(i64),
-    /// It would have to be to this version, which needs an option.
+    /// The target must be advanced to this version, but `--advance-versions` is not given.
     NotAllowed(i64),
 }
 

@@ -22,8 +22,8 @@ use crate::consumer::clock::now;
 /// Between two attempts to fence a queue that was frozen a moment ago.
 const EARLY: Duration = Duration::from_millis(20);
 
-/// Passes over both ends before an error says that the source is still written to. The first pass corrects rows that changed while they were
-/// copied.
+/// Passes over both ends before an error reports that the source is still written to. The first
+/// pass corrects rows that changed while they were copied.
 const PASSES: u32 = 4;
 
 /// The change to the source.
@@ -35,8 +35,8 @@ async fn marks(moving: &Moving<'_>, tr: &Transaction, snapshot: bool) -> Result<
     Ok(Marks { counters, digest: digest.finish_128().to_be_bytes() })
 }
 
-/// Compares until both ends are equal and the source has not changed since. The source has no leases then. Returns the record, and the
-/// rows that were compared if that was now.
+/// Compares until both ends are equal and the source has not changed since. The source has no
+/// leases then. Returns the record, and the rows that were compared if that was now.
 pub(super) async fn compare_until_equal(
     moving: &Moving<'_>,
     mut record: Record,
@@ -114,7 +114,8 @@ async fn try_fence(moving: &Moving<'_>, expected: &Marks) -> Result<Fenced, Migr
     fenced.await
 }
 
-/// Opens the queue at the target: its counters are added to what has been counted there, and it is paused only if it was at the source before.
+/// Opens the queue at the target: its counters are added to what has been counted there, and it is
+/// paused only if it was at the source before.
 pub(super) async fn publish_target(
     moving: &Moving<'_>,
     record: &Record,

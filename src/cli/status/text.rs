@@ -226,7 +226,7 @@ fn cells(queue: &QueueFigures) -> [(String, Mood); COLUMNS.len()] {
     ]
 }
 
-/// Figures that are older are said to be.
+/// Older figures are shown with their age, in seconds.
 const OLD: f64 = 15.0;
 
 /// The notes about a queue.

@@ -46,7 +46,8 @@ struct LeasedItem {
 }
 
 impl Leased {
-    /// Reads an answer to a request that was sent at `asked_at`. `None` inside if nothing was leased; `None` outside if it is not the API's.
+    /// Reads an answer to a request that was sent at `asked_at`. `None` inside if nothing was
+    /// leased; `None` outside if it is not the API's.
     pub(super) fn read(answer: &Value, asked_at: Instant) -> Option<Option<Self>> {
         let Answer { lease, expires_in_ms, waited_ms, items } = Answer::deserialize(answer).ok()?;
         let Some(id) = lease else { return Some(None) };

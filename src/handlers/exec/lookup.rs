@@ -17,8 +17,8 @@ const FIRST_LINE: u64 = 256;
 /// Linux starts a script whose interpreter is a script, and so on, this often.
 const MAX_SCRIPTS: u8 = 4;
 
-/// Says that this user cannot start `program`, from this working directory and with this `PATH`,
-/// and why; nothing if it can, as far as that can be seen.
+/// Returns why this user cannot start `program` from this working directory and `PATH`; `None` if
+/// no reason is found.
 pub(super) fn problem(program: &str) -> Option<String> {
     let why = look(program, env::var_os("PATH").as_deref())?;
     Some(format!("its command cannot be started: {why}"))

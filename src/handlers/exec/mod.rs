@@ -197,7 +197,7 @@ async fn feed(mut input: ChildStdin, payload: Bytes) {
 async fn keep_beginning(mut from: impl AsyncRead + Unpin, limit: u64, kept: Arc<Mutex<Vec<u8>>>) {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut buffer = [0; 4096];
-    // A read error ends what can be said about a failure; the exit code has decided already.
+    // After a read error the reason is shorter. The exit code decides the outcome.
     while let Ok(read @ 1..) = from.read(&mut buffer).await {
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
         let room = limit.saturating_sub(kept.len()).min(read);

@@ -8,7 +8,7 @@
 //! Each run of a command has a number, which is in the variable `KVQUEUE_RUN` of its environment
 //! and in that of all it starts. The numbers of the runs that have not ended are in a table in
 //! memory that both processes share. When the pipe closes, the reaper kills every process whose
-//! environment names one of them. A run costs two writes to the table and wakes nobody.
+//! environment names one of them. A run costs two writes to the table and wakes no process.
 //!
 //! It does not find processes of another user, nor processes that have overwritten or dropped the
 //! variable. Elsewhere than on Linux there is no reaper.

@@ -44,7 +44,7 @@ pub(super) struct ExecSettings {
     /// item.
     #[serde(default = "default_stderr_limit", with = "size")]
     pub(super) stderr_limit: u64,
-    /// Exit codes that say that no retry helps.
+    /// Exit codes that make the item a dead letter.
     #[serde(default = "default_dead_exit_codes")]
     dead_exit_codes: Vec<i32>,
     /// Exit codes that give the item back.
@@ -60,8 +60,7 @@ pub(super) struct ExecSettings {
     start_timeout: Option<Duration>,
     #[serde(default, with = "duration::optional", skip_serializing_if = "Option::is_none")]
     idle_timeout: Option<Duration>,
-    /// The longest time without a heartbeat of a process that has an item; none: as long as it
-    /// likes.
+    /// The longest time without a heartbeat of a process that has an item; `None`: without a limit.
     #[serde(default, with = "duration::optional", skip_serializing_if = "Option::is_none")]
     pub(super) heartbeat_timeout: Option<Duration>,
 }

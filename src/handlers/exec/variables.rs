@@ -65,7 +65,7 @@ pub(super) fn set_queue(command: &mut Command, queue: &str) {
 pub(super) fn set(command: &mut Command, queue: &str, item: &Item, enqueued_at: Option<Millis>) {
     for (name, value) in of(queue, item, enqueued_at) {
         match value {
-            // No variable can hold a NUL, and no content type or trace has one that is any good.
+            // A variable cannot contain NUL. A valid content type or trace has none.
             Some(value) if !value.contains('\0') => command.env(name, value),
             _ => command.env_remove(name),
         };

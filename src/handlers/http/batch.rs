@@ -9,8 +9,8 @@ use serde_json::Value;
 use super::answer::{Answer, Ending};
 use crate::handlers::{Outcome, OutcomeLine};
 
-/// The outcome of each item by a successful answer. `Err` if the answer cannot be understood, so
-/// that nothing is known.
+/// The outcome of each item by a successful answer. `Err` with the reason if the answer cannot be
+/// parsed.
 ///
 /// An answer without `outcomes` means that all items are done.
 pub(super) fn outcomes(items: &[Item], answer: &Answer) -> Result<Vec<Outcome>, String> {

@@ -25,8 +25,7 @@ const IDLE: Duration = Duration::from_secs(4);
 /// The most idle connections that are kept.
 const MOST_IDLE: usize = 64;
 
-/// How long the rest of an answer that says "done" is read, so that its connection can be used
-/// again.
+/// How long the rest of a successful answer is read, so that its connection can be used again.
 const DRAIN: Duration = Duration::from_secs(1);
 
 /// The end of a call.

@@ -1,8 +1,8 @@
-//! Whether the target is out, or only some of its items fail.
+//! Whether the target has an outage, or only some of its items fail.
 //!
 //! The rule, which `docs/decisions/0030-webhooks.md` explains:
 //!
-//! - A call that reached no target says nothing about its item, and is not counted here.
+//! - A call that reached no target has no effect on its item's attempts, and is not counted here.
 //! - A call that the target got, and that is to be retried, is a failure. `outage-after` failures
 //!   of different items with no success between them are an outage, and each failure from the last
 //!   of them on belongs to it.

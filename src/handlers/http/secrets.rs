@@ -31,7 +31,7 @@ const MAKE_KEY: &str = "make one with: echo whsec_$(openssl rand -base64 32)";
 pub(super) struct Keys(Vec<Vec<u8>>);
 
 impl Keys {
-    /// Reads them from a file that nobody else may read: one on each line.
+    /// Reads them from a file that only its owner and its group may read: one on each line.
     pub(super) fn read(path: &Path) -> Result<Self, SettingsError> {
         let key = "signing-key-file";
         let text = secret_file(key, path)?;
@@ -73,7 +73,8 @@ fn parse(line: &str) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Reads the value of the header `Authorization` from a file that nobody else may read.
+/// Reads the value of the header `Authorization` from a file that only its owner and its group may
+/// read.
 pub(super) fn authorization(path: &Path) -> Result<HeaderValue, SettingsError> {
     let key = "authorization-file";
     let text = secret_file(key, path)?;

@@ -37,7 +37,7 @@ pub(super) struct HttpSettings {
     /// How long a connection may take, with TLS.
     #[serde(default = "default_connect_timeout", with = "duration")]
     pub(super) connect_timeout: Duration,
-    /// Statuses that say that no retry helps.
+    /// Statuses that make the item a dead letter.
     #[serde(default = "default_dead_status")]
     pub(super) dead_status: Vec<u16>,
     /// Statuses that give the item back.
@@ -92,7 +92,7 @@ fn default_max_response() -> u64 {
 /// Which proxy requests go through.
 #[derive(Debug)]
 pub(super) enum Proxy<'s> {
-    /// None, whatever the environment says.
+    /// No proxy. The environment's proxy variables are ignored.
     None,
     /// The one that `HTTP_PROXY` and the like name.
     Environment,

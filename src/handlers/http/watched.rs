@@ -42,8 +42,8 @@ struct State<T> {
     refused: Option<String>,
 }
 
-/// What tells that a file has changed: its device, number, size, and the seconds and nanoseconds of
-/// its last change.
+/// The identity and version of a file: its device, inode, size, and the seconds and nanoseconds of
+/// its last change (ctime).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Seen(u64, u64, u64, i64, i64);
 

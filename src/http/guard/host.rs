@@ -1,7 +1,8 @@
 //! By which name the daemon was reached.
 //!
-//! This check is against DNS rebinding: a site serves its page under a name, and then has the name resolve to 127.0.0.1. For the
-//! browser, page and daemon are of the same origin then. But the browser still sends the site's name as `Host`.
+//! This check is against DNS rebinding: a site serves a page, and then lets its name resolve to
+//! 127.0.0.1. The browser now takes page and daemon for one origin. But it still sends the site's
+//! name as `Host`.
 
 use std::net::SocketAddr;
 

@@ -80,8 +80,9 @@ impl Acknowledging {
     }
 }
 
-/// How many of the first changes are of different leases. After an unknown outcome, each change of a transaction finds out by its lease
-/// whether it is written, which it could not if another one had changed the same lease.
+/// How many of the first changes are of different leases. After an unknown outcome, each change of
+/// a transaction finds out by its lease whether it is written, which it could not if another one
+/// had changed the same lease.
 fn without_repeats(group: &[Change]) -> usize {
     let mut leases = HashSet::new();
     group.iter().take_while(|change| leases.insert(change.lease.id())).count()

@@ -26,7 +26,7 @@ pub struct AllDead {
     pub refused: usize,
     /// How many stay, because this version cannot read them. They can be purged.
     pub unreadable: usize,
-    /// The time was over before all letters were looked at.
+    /// Whether `until` passed, so that letters may be left. Call it again for the rest.
     pub more: bool,
 }
 
@@ -74,8 +74,9 @@ impl Queue {
 
     /// Retries all dead letters, as [`Queue::dead_retry`] does one. Letters that cannot be retried stay.
     ///
-    /// It works in pages of one transaction each. After an error, the pages before stay done. If the outcome of a commit is unknown,
-    /// it finds it out: no letter is counted or retried twice. No page begins after `until`.
+    /// It works in pages of one transaction each. After an error, the pages before stay done. If
+    /// the outcome of a commit is unknown, it finds it out: no letter is counted or retried twice.
+    /// After `until` no further page begins; `None`: without a limit.
     pub async fn retry_all_dead(
         &self,
         db: &Database,

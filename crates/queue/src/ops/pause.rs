@@ -18,7 +18,8 @@ pub(crate) fn resume(space: &Space, tr: &Transaction) {
     tr.clear(&space.pause);
 }
 
-/// Reads it. A transaction that changes something because of it fails if another changes it first.
+/// Reads the pause, with a read conflict: the transaction fails at commit if the pause changes
+/// before that.
 pub(crate) async fn paused(space: &Space, tr: &Transaction) -> Result<Option<Pause>, QueueError> {
     Ok(tr.get(&space.pause, false).await?.map(|value| Pause::decode(&value)))
 }

@@ -1,4 +1,5 @@
-//! Which items a take gets: those at the place that its approach names, or what it is served with.
+//! Which items a fetch gets: the ones at the place that its approach names, or the items that
+//! another session has leased for it.
 
 use foundationdb::Transaction;
 use futures::future::try_join;
@@ -20,7 +21,7 @@ pub(super) enum Chosen {
     Rows(Vec<Row>, Extent),
     /// The take was served; this is its lease.
     Served(LeaseId, Header, Vec<Held>),
-    /// There is nothing to take. It has only read.
+    /// The queue has no item for it. The transaction has only read.
     Empty,
     /// It has only read, and the take has to wait until this key is there, or for its turn.
     Waits(Vec<u8>),

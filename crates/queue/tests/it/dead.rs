@@ -157,7 +157,7 @@ fn any_number_of_dead_letters_is_retried_or_purged() {
         );
         assert_eq!((t.list(&q).await, t.len(&q).await), (names, 1_300));
         bury(t, &q).await;
-        // Its time is over after the first page.
+        // `until` has passed after the first page.
         let part = q.purge_all_dead(&t.db, &policy(), Some(Instant::now())).await.unwrap();
         assert!(part.more && (1..1_300).contains(&part.moved), "{part:?}");
         assert_eq!(

@@ -48,7 +48,7 @@ fn more_than_a_page_of_waiting_items_become_ready() {
         let q = t.queue("q");
         let items: Vec<_> = (0..1_203).map(|n| later(&n.to_string(), 7)).collect();
         restore(t, &q, &items).await;
-        // Its time is over after the first page.
+        // `until` has passed after the first page.
         let part =
             q.requeue_scheduled(&t.db, &RetryPolicy::default(), None, Some(Instant::now())).await.unwrap();
         assert!(part.more && (1..1_203).contains(&part.moved), "{part:?}");

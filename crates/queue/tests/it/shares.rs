@@ -197,7 +197,7 @@ fn suspects_go_to_the_first_share_alone() {
         let mut session = t.session(&q);
         let fetched = fetch(t, &mut session, &[16, 16, 16]).await;
         assert_eq!(items(&fetched.leases), [["00"]]);
-        // The worker that has it may have died: that keeps the others from no items.
+        // The worker that has it may have died. The other workers still get suspects.
         let next = fetch(t, &mut session, &[16, 16, 16]).await;
         assert_eq!(items(&next.leases), [["01"]]);
         drop(fetched);

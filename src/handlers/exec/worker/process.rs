@@ -63,7 +63,7 @@ enum Fault {
     Line(String),
     /// It did not end the item in time.
     Hung(EndReason),
-    /// Nobody waits for the item.
+    /// The call was dropped.
     Abandoned,
 }
 
@@ -149,7 +149,8 @@ impl Process {
         self.end().await;
     }
 
-    /// Says hello, and waits for the answer; an error is a fragment for people.
+    /// Sends the first line and waits for the process to be ready. The error is the reason why it
+    /// is not.
     async fn is_ready(&mut self) -> Result<(), String> {
         let program = self.program.clone();
         let limit = self.settings.start_timeout();
@@ -360,7 +361,7 @@ impl Process {
             }
             _ => Ended::Broken { outcome: Outcome::Retry(reason), is_first },
         };
-        // Nobody may wait for it.
+        // Fails if the call was dropped.
         let _ = request.ended.send(ended);
     }
 
@@ -430,7 +431,7 @@ async fn until(time: Option<Instant>) {
     }
 }
 
-/// Reads a line; an error is a fragment for people.
+/// Reads a line. The error is a lower-case fragment for a log or a reason.
 fn read(Line { bytes, is_cut }: &Line) -> Result<WorkerMessage, String> {
     match is_cut {
         true => Err(format!("{}: it is longer than {MAX_LINE} bytes", protocol::quoted(bytes))),

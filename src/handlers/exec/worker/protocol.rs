@@ -42,7 +42,7 @@ struct Heartbeat {
     heartbeat: String,
 }
 
-/// Reads a line of a process; an error is a fragment for people.
+/// Reads a line of a process. The error is a lower-case fragment for a log or a reason.
 pub(super) fn parse(line: &[u8]) -> Result<WorkerMessage, String> {
     let read = || -> serde_json::Result<WorkerMessage> {
         let object: Map<String, Value> = serde_json::from_slice(line)?;
