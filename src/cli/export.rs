@@ -255,7 +255,7 @@ impl Export<'_> {
         state: State,
     ) -> anyhow::Result<()> {
         let meta = meta.map(Arc::unwrap_or_clone).unwrap_or_default();
-        let item = StoredItem { payload, meta, state, priority: self.queue.priority(id) };
+        let item = StoredItem { payload, meta, state, priority: self.queue.priority(id), key: id.key() };
         let line = ndjson::line(id, &item).context("an item cannot be written as JSON")?;
         self.tally.add_item(line.as_bytes());
         Ok(writeln!(self.out, "{line}")?)

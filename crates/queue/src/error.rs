@@ -6,8 +6,40 @@ use crate::id::ItemId;
 use crate::keys::Space;
 use crate::keys::pause::Pause;
 use crate::kind::Kind;
+use crate::ops::keyed::rules::MAX_RULES;
 use crate::retry::{Attempts, RetryError};
-use crate::{MAX_NAME, MAX_PREFIX};
+use crate::{MAX_ITEM_KEY, MAX_NAME, MAX_PREFIX};
+
+/// A rule of a keyed queue cannot be read or changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LimitError {
+    /// A pattern is empty, or longer than a key.
+    #[error("pattern has {len} bytes, 1 to {MAX_ITEM_KEY} are possible; shorten it")]
+    PatternLength {
+        /// Its length in bytes.
+        len: usize,
+    },
+    /// The queue has no keys.
+    #[error(
+        "cannot set limits of a queue of kind {kind}: only queues of kind keyed have keys; open it with `kind` keyed"
+    )]
+    NoKeys {
+        /// The kind that the queue was opened with.
+        kind: Kind,
+    },
+    /// The queue has as many rules as possible.
+    #[error(
+        "cannot add a rule: the queue has {MAX_RULES}, which is as many as possible; remove one, or use a pattern with `*`"
+    )]
+    TooManyRules,
+    /// The database refused, or a record cannot be read.
+    #[error("cannot read or change the limits of a queue")]
+    Queue(#[from] QueueError),
+    /// The database refused, or retries ran out.
+    #[error("cannot read or change the limits of a queue")]
+    Retry(#[from] RetryError),
+}
 
 /// A queue cannot have this name or prefix.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -280,6 +312,22 @@ pub enum PushError {
     NoPriorities {
         /// The item's priority.
         priority: i64,
+    },
+    /// An item has a key, and its queue has no keys. Nothing was written.
+    #[error(
+        "cannot push an item with a key to a queue of kind {kind}: it has no keys; leave the key out, or open the queue with `kind` keyed"
+    )]
+    NoKeys {
+        /// The kind that the queue was opened with.
+        kind: Kind,
+    },
+    /// An item's key is too long. Nothing was written.
+    #[error("key of an item has {len} bytes, at most {limit} are possible; shorten it")]
+    ItemKeyTooLong {
+        /// The key's length in bytes.
+        len: usize,
+        /// The longest possible key in bytes.
+        limit: usize,
     },
     /// Items of a recipe's queue have random bytes in their keys, and the pusher has none. Nothing was written.
     #[error(

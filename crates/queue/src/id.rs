@@ -6,12 +6,13 @@ use std::str::FromStr;
 use bytes::Bytes;
 
 use crate::item::Stamp;
-use crate::keys::items;
+use crate::keys::{items, keyed};
 
 /// An item's name in its queue, and its place in the order: what its key goes on with behind the queue's own part.
 ///
 /// In a FIFO queue that is the stamp of its push, which prints as 24 hexadecimal digits. In the recipes' queues it is the
-/// packed `(index, random)` or `(priority, count, random)`, which prints as `x` and the bytes in hexadecimal. Ids of one
+/// packed `(index, random)` or `(priority, count, random)`, in a keyed queue the packed `(key, stamp)`; these print as `x` and the
+/// bytes in hexadecimal. Ids of one
 /// queue sort as its items do.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ItemId(Bytes);
@@ -37,6 +38,22 @@ impl ItemId {
     /// The stamp, if that is what it is.
     pub fn stamp(&self) -> Option<Stamp> {
         items::suffix_stamp(&self.0)
+    }
+
+    /// The item's key, if it belongs to a keyed queue.
+    pub fn key(&self) -> Option<Vec<u8>> {
+        keyed::split_id(&self.0).map(|(key, _)| key)
+    }
+
+    /// The version at which the item was pushed, if the id tells.
+    pub(crate) fn pushed_at(&self) -> Option<u64> {
+        let stamp = self.stamp().or_else(|| keyed::split_id(&self.0).map(|(_, stamp)| stamp));
+        stamp.map(|stamp| stamp.version())
+    }
+
+    /// Whether it ends with a stamp that no other item of the queue has.
+    pub(crate) fn is_stamped(&self) -> bool {
+        self.pushed_at().is_some()
     }
 }
 

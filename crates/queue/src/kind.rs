@@ -19,6 +19,8 @@ pub enum Kind {
     Recipe(Packing),
     /// `(q, priority, count, random)`: FoundationDB's priority queue recipe, processed from one end.
     Priority(End, Packing),
+    /// `(q, "kval", key, stamp)`: a small FIFO queue for each key. Keys take turns, and have limits.
+    Keyed,
 }
 
 /// The packing of a recipe's values.
@@ -50,9 +52,14 @@ impl Kind {
     /// The packing of its values.
     pub(crate) fn packing(self) -> Packing {
         match self {
-            Kind::Fifo => Packing::Raw,
+            Kind::Fifo | Kind::Keyed => Packing::Raw,
             Kind::Recipe(packing) | Kind::Priority(_, packing) => packing,
         }
+    }
+
+    /// Whether its items have stamps, so that pushes come behind all items that there are: of the queue, or of their key.
+    pub(crate) fn is_stamped(self) -> bool {
+        matches!(self, Kind::Fifo | Kind::Keyed)
     }
 
     /// Whether a queue of this kind can have an item of this id.
@@ -63,8 +70,9 @@ impl Kind {
     pub(crate) fn owns(self, id: &ItemId) -> bool {
         match self {
             Kind::Fifo => id.stamp().is_some(),
-            Kind::Recipe(_) => id.stamp().is_none() && !is_priority_id(id.as_bytes()),
-            Kind::Priority(..) => id.stamp().is_none() && !is_queue_id(id.as_bytes()),
+            Kind::Recipe(_) => !id.is_stamped() && !is_priority_id(id.as_bytes()),
+            Kind::Priority(..) => !id.is_stamped() && !is_queue_id(id.as_bytes()),
+            Kind::Keyed => id.key().is_some(),
         }
     }
 }
@@ -74,6 +82,7 @@ impl Kind {
     pub(crate) fn of_id(id: &ItemId) -> Option<&'static str> {
         match id.as_bytes() {
             _ if id.stamp().is_some() => Some(FIFO),
+            _ if id.key().is_some() => Some(KEYED),
             bytes if is_queue_id(bytes) => Some(RECIPE),
             bytes if is_priority_id(bytes) => Some(PRIORITY),
             _ => None,
@@ -86,6 +95,7 @@ impl Kind {
             Kind::Fifo => FIFO,
             Kind::Recipe(_) => RECIPE,
             Kind::Priority(..) => PRIORITY,
+            Kind::Keyed => KEYED,
         }
     }
 }
@@ -93,6 +103,7 @@ impl Kind {
 const FIFO: &str = "fifo";
 const RECIPE: &str = "recipe";
 const PRIORITY: &str = "priority";
+const KEYED: &str = "keyed";
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -78,6 +78,7 @@ mod item;
 mod keys;
 mod kind;
 mod lease;
+mod limits;
 mod marked;
 mod meta;
 #[cfg(feature = "migration")]
@@ -112,13 +113,16 @@ pub use batch::{BatchLimits, Batches, batches, batches_by};
 pub use counts::{Counts, Unfinished};
 pub use dead::{AllDead, DeadLetter, DeadLetterEffect};
 pub use delayed::{Requeued, ScheduledItem};
-pub use error::{DeadLetterError, FetchError, LeaseError, MoveError, NameError, PushError, QueueError};
+pub use error::{
+    DeadLetterError, FetchError, LeaseError, LimitError, MoveError, NameError, PushError, QueueError,
+};
 pub use id::{ItemId, ParseIdError};
 pub use item::{Item, ParseStampError, Stamp};
 pub use keys::leases::{LeaseId, ParseLeaseIdError};
 pub use keys::pause::Pause;
 pub use kind::{End, Kind, Packing};
 pub use lease::{Acknowledgement, CommitStatus, ItemOutcome, Lease, acknowledge_together};
+pub use limits::{Limits, Pattern};
 pub use meta::{Failure, MAX_FAILURES, MAX_REASON, Meta, Millis};
 pub use mover::{MoveCounts, Mover};
 pub use new_item::{NewItem, PushOptions};
@@ -165,6 +169,9 @@ pub const MAX_KEY: usize = 1 << 10;
 /// The most bytes that one take gathers, since FoundationDB asks for transactions of at most 1 MB: payloads, side records, and what the database counts for removing them. A single item may
 /// have more.
 pub const MAX_TAKE_BYTES: usize = 1_000_000;
+
+/// The longest key of an item, and the longest pattern of a rule, in bytes.
+pub const MAX_ITEM_KEY: usize = 256;
 
 /// The longest queue name in bytes.
 pub const MAX_NAME: usize = 255;

@@ -9,7 +9,7 @@ use crate::error::PushError;
 use crate::kind::Kind;
 use crate::meta::Meta;
 use crate::time::millis;
-use crate::{MAX_ATTRIBUTES, MAX_KEY, MAX_PAYLOAD, MAX_TEXT, MAX_VALUE, PAYLOAD_CEILING};
+use crate::{MAX_ATTRIBUTES, MAX_ITEM_KEY, MAX_KEY, MAX_PAYLOAD, MAX_TEXT, MAX_VALUE, PAYLOAD_CEILING};
 
 /// The bytes that an attribute counts in addition to its name and value.
 const ATTRIBUTE_OVERHEAD: usize = 8;
@@ -51,6 +51,9 @@ pub struct NewItem {
     pub due: Option<SystemTime>,
     /// Its priority in a priority queue; 0 in any other.
     pub priority: i64,
+    /// Its key in a keyed queue, of up to [`MAX_ITEM_KEY`] bytes; `None` in any other. An item of a keyed
+    /// queue without a key has the empty one.
+    pub key: Option<Vec<u8>>,
 }
 
 impl NewItem {
@@ -102,10 +105,17 @@ impl NewItem {
         NewItem { priority, ..self }
     }
 
+    /// The same item with a [key](NewItem::key), for a keyed queue.
+    #[must_use]
+    pub fn with_key(self, key: impl Into<Vec<u8>>) -> NewItem {
+        NewItem { key: Some(key.into()), ..self }
+    }
+
     /// About how many bytes of a transaction it takes; see [`batches_by`](crate::batches_by).
     pub fn weight(&self) -> usize {
         let texts = self.content_type.iter().chain(&self.trace_parent).map(String::len).sum::<usize>();
-        let keys = self.unique.as_ref().map_or(0, |key| 2 * key.len() + RECORD_OVERHEAD);
+        let keys = self.unique.as_ref().map_or(0, |key| 2 * key.len() + RECORD_OVERHEAD)
+            + self.key.as_ref().map_or(0, |key| 8 * key.len() + 2 * RECORD_OVERHEAD);
         weight(self.payload.len()) + RECORD_OVERHEAD + attributes_len(&self.attributes) + texts + keys
     }
 
@@ -122,7 +132,7 @@ impl NewItem {
         if self.priority != 0 && !matches!(kind, Kind::Priority(..)) {
             return Err(PushError::NoPriorities { priority: self.priority });
         }
-        Ok(())
+        check_item_key(self.key.as_deref(), kind)
     }
 
     /// Its side record.
@@ -190,6 +200,18 @@ pub(crate) fn weight(payload_len: usize) -> usize {
 /// Whether a payload can be stored.
 pub(crate) fn check_payload(len: usize, limit: usize) -> Result<(), PushError> {
     if len > limit { Err(PushError::PayloadTooLarge { len, limit }) } else { Ok(()) }
+}
+
+/// Whether a queue of this kind can have an item of this key.
+fn check_item_key(key: Option<&[u8]>, kind: Kind) -> Result<(), PushError> {
+    match key {
+        None => Ok(()),
+        Some(_) if kind != Kind::Keyed => Err(PushError::NoKeys { kind }),
+        Some(key) if key.len() > MAX_ITEM_KEY => {
+            Err(PushError::ItemKeyTooLong { len: key.len(), limit: MAX_ITEM_KEY })
+        }
+        Some(_) => Ok(()),
+    }
 }
 
 fn check_text(what: &'static str, text: Option<&str>) -> Result<(), PushError> {

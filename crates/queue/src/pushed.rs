@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::id::ItemId;
 use crate::item::Stamp;
+use crate::keys::items;
 
 /// The result for one item of a push.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub enum PushEffect {
 pub(crate) enum Spot {
     /// Its push number in the transaction, whose stamp will be the item's id.
     User(u16),
+    /// The same in a keyed queue, with what stands before the stamp: the key as an element.
+    Keyed(Arc<[u8]>, u16),
     /// This is its id.
     Id(ItemId),
 }
@@ -39,6 +42,10 @@ impl Spot {
     pub(crate) fn id(&self, transaction: Option<[u8; 10]>) -> Option<ItemId> {
         match self {
             Spot::User(user) => Some(Stamp::new(transaction?, *user).into()),
+            Spot::Keyed(key, user) => {
+                let stamp = items::suffix(Stamp::new(transaction?, *user));
+                Some(ItemId::new([key, stamp.as_slice()].concat().into()))
+            }
             Spot::Id(id) => Some(id.clone()),
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use foundationdb::{Database, Transaction};
 
 use crate::counts::{Counts, Unfinished};
-use crate::error::{NameError, QueueError};
+use crate::error::{LimitError, NameError, QueueError};
 use crate::id::ItemId;
 use crate::item::Item;
 use crate::keys::Space;
@@ -16,6 +16,7 @@ use crate::keys::pause::Pause;
 use crate::keys::recipes::leading_integer;
 use crate::kind::{End, Kind};
 use crate::lease::Lease;
+use crate::limits::{Limits, Pattern};
 use crate::ops;
 use crate::ops::pop::Popped;
 use crate::ops::push::Pusher;
@@ -87,7 +88,7 @@ impl Queue {
     pub fn priority(&self, id: &ItemId) -> i64 {
         match self.kind() {
             Kind::Priority(..) => leading_integer(id.as_bytes()).unwrap_or(0),
-            Kind::Fifo | Kind::Recipe(_) => 0,
+            Kind::Fifo | Kind::Recipe(_) | Kind::Keyed => 0,
         }
     }
 
@@ -240,6 +241,31 @@ impl Queue {
         let rows: Vec<_> = held.iter().map(ops::lease::row).collect();
         let items = ops::scan::beginnings(&self.space, &rows)?;
         Ok(Some(Lease::new(self.space.clone(), id, &header, items, held, None)))
+    }
+
+    /// The rules of a keyed queue, by pattern; none for a queue of another kind. A snapshot read.
+    pub async fn rules(&self, tr: &Transaction) -> Result<Vec<(Pattern, Limits)>, QueueError> {
+        match &self.space.keyed {
+            Some(keyed) => ops::keyed::rules::read(keyed, tr).await,
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Sets the rule of a pattern; one that limits nothing removes it. Takes effect with the commit of `tr`: a fetch that has not seen
+    /// the rule fails and begins again. A lower limit ends no running items: fetches wait until there are few enough.
+    ///
+    /// # Errors
+    /// [`LimitError::NoKeys`], [`LimitError::TooManyRules`]. Nothing was written.
+    pub async fn set_rule(
+        &self,
+        tr: &Transaction,
+        pattern: &Pattern,
+        limits: &Limits,
+    ) -> Result<(), LimitError> {
+        match &self.space.keyed {
+            Some(keyed) => ops::keyed::rules::set(keyed, tr, pattern, limits).await,
+            None => Err(LimitError::NoKeys { kind: self.kind() }),
+        }
     }
 
     /// Watches for pushes, from the moment that `tr` reads at. Works if `tr` commits, which it can do without having

@@ -32,6 +32,8 @@ pub struct StoredItem {
     pub state: State,
     /// Its priority in a priority queue; 0 in any other.
     pub priority: i64,
+    /// Its key in a keyed queue; `None` in any other.
+    pub key: Option<Vec<u8>>,
 }
 
 impl StoredItem {
@@ -48,6 +50,7 @@ impl StoredItem {
             trace_parent: meta.trace_parent.clone(),
             unique: meta.unique.clone(),
             priority: self.priority,
+            key: self.key.clone(),
             ..NewItem::default()
         }
         .check(kind, max_payload)?;

@@ -146,7 +146,7 @@ pub(super) fn parse(text: &[u8]) -> Result<StoredItem, String> {
             return Err(format!("a field of tag {tag} has a name of its own; leave it out of `fields`"));
         }
     }
-    Ok(StoredItem { payload: Bytes::from(payload), meta, state, priority: line.priority })
+    Ok(StoredItem { payload: Bytes::from(payload), meta, state, priority: line.priority, key: None })
 }
 
 /// The error without its line number, which is always 1. A line that ends too early is cut off, even

@@ -5,6 +5,8 @@
 //! | (q, "npush"), (q, "npop"), (q, "ndone"), (q, "nlater"), (q, "ndue"), (q, "nback"), (q, "ndead") | number, little endian | `counters` |
 //! | (q, "val", stamp) | payload of a ready item | `items` |
 //! | text (q), then the recipes' | payload of a ready item | `recipes` |
+//! | (q, "kval", key, stamp) and the index of keys | payload of a ready item of a keyed queue | `keyed` |
+//! | (q, "rule", pattern) | limits of the scopes that match | `limits` |
 //! | (q, "meta", id) | side record of a ready item | `meta` |
 //! | (q, "chunk", id, n) | the rest of a long payload | `chunks` |
 //! | (q, "lease", session, number), (q, "held", session, number, i) | a batch in hand | `leases` |
@@ -26,8 +28,10 @@ pub(crate) mod claims;
 pub(crate) mod counters;
 pub(crate) mod element;
 pub(crate) mod items;
+pub(crate) mod keyed;
 pub(crate) mod later;
 pub(crate) mod leases;
+pub(crate) mod limits;
 pub(crate) mod meta;
 #[cfg(feature = "migration")]
 pub(crate) mod migration;

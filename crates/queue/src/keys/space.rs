@@ -3,6 +3,7 @@
 use crate::error::NameError;
 use crate::id::ItemId;
 use crate::keys::element::append_text;
+use crate::keys::keyed::{KVAL, KeyedSpace};
 use crate::keys::{
     append_bytes, chunks, claims, counters, items, later, leases, meta, operations, pause, times, tokens,
     wants,
@@ -28,10 +29,12 @@ pub(crate) struct Space {
     pub(crate) kind: Kind,
     /// Prefix and (q): what every key of the queue begins with, but a recipe's items.
     pub(crate) queue: Vec<u8>,
-    /// The prefix of every ready item's key: (q, "val"), or text (q).
+    /// The prefix of every ready item's key: (q, "val"), (q, "kval"), or text (q).
     pub(crate) ready: Vec<u8>,
-    /// The same of queues of this name that are of a kind whose items lie elsewhere; none where a name is no text.
-    pub(crate) elsewhere: Option<Vec<u8>>,
+    /// The same of queues of this name that are of a kind whose items lie elsewhere. A name that is no text has no recipes.
+    pub(crate) elsewhere: Vec<Vec<u8>>,
+    /// The records that only a keyed queue has.
+    pub(crate) keyed: Option<Box<KeyedSpace>>,
     pub(crate) npush: Vec<u8>,
     pub(crate) npop: Vec<u8>,
     pub(crate) ndone: Vec<u8>,
@@ -78,15 +81,18 @@ impl Space {
             append_bytes(&mut key, kind);
             key
         };
-        let fifo = record(items::VAL);
+        let (fifo, keyed) = (record(items::VAL), record(KVAL));
         let recipe = std::str::from_utf8(name).map(|text| {
             let mut subspace = prefix.to_vec();
             append_text(&mut subspace, text);
             subspace
         });
         let (ready, elsewhere) = match kind {
-            Kind::Fifo => (fifo, recipe.ok()),
-            Kind::Recipe(_) | Kind::Priority(..) => (recipe.map_err(|_| NameError::NotText)?, Some(fifo)),
+            Kind::Fifo => (fifo, [keyed].into_iter().chain(recipe.ok()).collect()),
+            Kind::Keyed => (keyed, [fifo].into_iter().chain(recipe.ok()).collect()),
+            Kind::Recipe(_) | Kind::Priority(..) => {
+                (recipe.map_err(|_| NameError::NotText)?, vec![fifo, keyed])
+            }
         };
         Ok(Space {
             name: name.to_vec(),
@@ -116,6 +122,7 @@ impl Space {
             times: record(times::TIMES),
             pause: record(pause::PAUSE),
             migrate: record(MIGRATE),
+            keyed: (kind == Kind::Keyed).then(|| Box::new(KeyedSpace::new(&queue))),
             queue,
         })
     }

@@ -9,6 +9,7 @@ use crate::keys::{Space, counters, meta};
 use crate::lease::ItemOutcome;
 use crate::meta::{Failure, Meta};
 use crate::ops::claim::forget;
+use crate::ops::keyed::changes::Changes;
 use crate::ops::lease::row;
 use crate::ops::scan::{Row, decode_meta};
 use crate::ops::version::now;
@@ -27,13 +28,17 @@ pub(crate) async fn acknowledge(
     outcomes: &[(usize, ItemOutcome)],
 ) -> Result<Option<Header>, QueueError> {
     let Some(mut header) = lease::header(space, tr, id).await? else { return Ok(None) };
-    let mut counts = OutcomeCounts::default();
+    let (mut counts, mut changes) = (OutcomeCounts::default(), Changes::default());
     for (index, outcome) in outcomes {
         if header.acknowledged.contains(*index) {
             continue;
         }
         header.acknowledged.insert(*index);
         let row = row(&held[*index]);
+        changes.left_lease(space, &row.id);
+        if outcome.makes_ready() {
+            changes.made_ready(space, &row.id);
+        }
         match outcome {
             ItemOutcome::Done => {
                 forget(space, tr, &row)?;
@@ -64,6 +69,7 @@ pub(crate) async fn acknowledge(
         }
     }
     counts.add(space, tr);
+    changes.write(space, tr).await?;
     header.served = false;
     header.deadline = now(tr).await?.saturating_add(header.length);
     lease::update(space, tr, id, &header);

@@ -14,7 +14,6 @@ use crate::MAX_TAKE_BYTES;
 use crate::approach::Place;
 use crate::error::QueueError;
 use crate::keys::{Space, after, counters};
-use crate::kind::Kind;
 use crate::meta::Meta;
 use crate::ops::scan::{Isolation, Row, Window, decode_meta, ends, first_metas, join_metas, rows};
 use crate::ops::{conflict, cost, parts};
@@ -46,7 +45,7 @@ pub(crate) async fn find(
 /// Removes rows that [`find`] has read one after the other, with their side records, and counts them as taken; fails at commit if
 /// another has taken one.
 ///
-/// Between items of a FIFO queue only those come that are given back, so there it is one range. Between items of a recipe's queue
+/// Between items of a FIFO queue, and between those of one key, only items come that are given back, so there it is one range. Between items of a recipe's queue
 /// pushes may come, so there every item is for itself. Each side record is for itself too: between them may be those of items that
 /// foreign programs took, and a sweep needs such a record to find that item's unique key and the rest of its payload.
 pub(crate) fn take(space: &Space, tr: &Transaction, rows: &[Row]) -> Result<(), QueueError> {
@@ -54,7 +53,7 @@ pub(crate) fn take(space: &Space, tr: &Transaction, rows: &[Row]) -> Result<(), 
     let (begin, end) = (space.ready_key(low), after(&space.ready_key(high)));
     let conflicts = !mutant("take-without-conflict");
     // Before the clear: a transaction does not conflict on what it has itself overwritten.
-    if space.kind == Kind::Fifo {
+    if space.kind.is_stamped() {
         if conflicts {
             tr.add_conflict_range(&begin, &end, ConflictRangeType::Read)?;
         }
@@ -166,7 +165,7 @@ pub(crate) fn take_picked(
 }
 
 /// The bytes that an item adds to a fetch: those of the transaction, and those of its payload that are stored elsewhere.
-fn size(space: &Space, row: &Row, meta: &Meta) -> usize {
+pub(crate) fn size(space: &Space, row: &Row, meta: &Meta) -> usize {
     let payload = meta.payload_len.and_then(|len| usize::try_from(len).ok()).unwrap_or(0);
     cost::take(space, row, meta).saturating_add(payload.saturating_sub(row.value.len()))
 }

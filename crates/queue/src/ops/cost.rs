@@ -20,6 +20,8 @@ pub(crate) const WHOLE: usize = 9_900_000;
 const MUTATION: usize = 44;
 /// The overhead of a conflict range, with the byte by which its end is longer than the key.
 const RANGE: usize = 25;
+/// How many rows of the index a fetch of one item of a key changes, at most.
+const INDEX_ROWS: usize = 6;
 /// The overhead of an item in a lease's body: three lengths.
 const HELD: usize = 12;
 /// The most bytes that a failure adds to a side record in addition to its text: itself, and the counts of attempts and crashes.
@@ -104,8 +106,13 @@ pub(crate) fn take(space: &Space, row: &Row, meta: &Meta) -> usize {
 /// The cost of fetching a row without a side record.
 pub(crate) fn take_plain(space: &Space, id: usize, value: usize) -> usize {
     let key = space.ready.len() + id;
-    // Of a FIFO queue all rows are cleared as one range.
-    let own = if space.kind == Kind::Fifo { 0 } else { conflict(key) + clear(key) };
+    let own = match space.kind {
+        // All rows are cleared as one range.
+        Kind::Fifo => 0,
+        Kind::Recipe(_) | Kind::Priority(..) => conflict(key) + clear(key),
+        // The key moves in the index, and its scopes count.
+        Kind::Keyed => INDEX_ROWS * (conflict(2 * key) + clear(2 * key)),
+    };
     HELD + id + value + own
 }
 
@@ -117,7 +124,7 @@ fn ending(space: &Space, id: &ItemId, meta: &Meta) -> usize {
 /// The cost of clearing the chunks of a payload of this length.
 fn chunks_of(space: &Space, id: &ItemId, payload_len: u64) -> usize {
     // A stamp's are cleared as a range.
-    let clears = if id.stamp().is_some() { 1 } else { chunks::count(payload_len) };
+    let clears = if id.is_stamped() { 1 } else { chunks::count(payload_len) };
     clear(key(space, id)).saturating_mul(usize::try_from(clears).unwrap_or(usize::MAX))
 }
 

@@ -9,7 +9,6 @@ use crate::counts::{Counts, Unfinished};
 use crate::error::QueueError;
 use crate::keys::leases::Header;
 use crate::keys::{Space, counters, range};
-use crate::kind::Kind;
 use crate::ops::find::first_key;
 use crate::ops::len::len;
 use crate::ops::look::first_due;
@@ -49,7 +48,7 @@ async fn counter(tr: &Transaction, key: &[u8], snapshot: bool) -> Result<u64, Qu
 
 /// How many items are ready, and the counter `npush` if all producers add to it.
 async fn ready(space: &Space, tr: &Transaction) -> Result<(i64, Option<u64>), QueueError> {
-    if space.kind != Kind::Fifo {
+    if !space.kind.is_stamped() {
         return Ok((len(space, tr).await?, None));
     }
     let (npush, npop) = try_join(counter(tr, &space.npush, false), counter(tr, &space.npop, false)).await?;

@@ -12,6 +12,7 @@ use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::keys::{Space, after, meta, range};
 use crate::ops::dead::{bury, count_gone, decode, records, revive, unique_holder};
+use crate::ops::keyed::changes::Changes;
 use crate::ops::{conflict, cost, place};
 
 /// The most letters of one transaction.
@@ -132,6 +133,7 @@ async fn retry(
     each: bool,
 ) -> Result<DeadLetterPage, QueueError> {
     let (mut page, mut bytes, mut keys) = (DeadLetterPage::default(), 0, BTreeSet::new());
+    let mut changes = Changes::default();
     for group in letters.chunks(TOGETHER) {
         let reads = group.iter().map(|(id, record)| {
             let meta = decode(space, id, record);
@@ -170,12 +172,14 @@ async fn retry(
                 continue;
             }
             page.moves(space, tr, id)?;
+            changes.made_ready(space, id);
             revive(space, tr, id, &value, meta);
         }
         if bytes >= PAGE_BYTES {
             break;
         }
     }
+    changes.write(space, tr).await?;
     place::count_back(space, tr, page.moved, 0);
     Ok(page)
 }

@@ -10,7 +10,7 @@ use crate::kind::Kind;
 /// The ranges of a queue's rows. A recipe's items have a range of their own, behind the others.
 pub(crate) fn ranges(space: &Space) -> Vec<(Vec<u8>, Vec<u8>)> {
     match space.kind {
-        Kind::Fifo => vec![space.queue_range()],
+        Kind::Fifo | Kind::Keyed => vec![space.queue_range()],
         Kind::Recipe(_) | Kind::Priority(..) => vec![space.queue_range(), space.item_range()],
     }
 }

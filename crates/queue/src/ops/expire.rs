@@ -7,6 +7,7 @@ use crate::keys::leases::{Held, LeaseId};
 use crate::keys::{Space, meta};
 use crate::meta::{Failure, Meta, Millis};
 use crate::ops::cost::PART;
+use crate::ops::keyed::changes::Changes;
 use crate::ops::version::now;
 use crate::ops::{cost, lease, place};
 use crate::rng::Rng;
@@ -66,15 +67,21 @@ pub(crate) async fn expire(
     items.iter().try_for_each(|held| place::check_kind(space, &held.id))?;
     let open: Vec<Held> = header.acknowledged.open().map(|index| items[index].clone()).collect();
     let mut parts = parts(space, open).into_iter();
-    let mut expired = Expired::default();
+    let (mut expired, mut changes) = (Expired::default(), Changes::default());
     for held in parts.next().unwrap_or_default() {
+        changes.left_lease(space, &held.id);
+        let ready = expired.returned - expired.later;
         if header.served {
             place::ready(space, tr, &held.id, &held.value, &held.meta);
             expired.returned += 1;
         } else {
             give_back(space, tr, &held, terms, rng.next(), &mut expired);
         }
+        if expired.returned - expired.later > ready {
+            changes.made_ready(space, &held.id);
+        }
     }
+    changes.write(space, tr).await?;
     place::count_back(space, tr, expired.returned - expired.later, expired.later);
     place::count_dead(space, tr, expired.dead);
     for (number, part) in (terms.spare.number..).zip(parts) {

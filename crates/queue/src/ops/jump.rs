@@ -58,7 +58,7 @@ pub(crate) async fn jump(
             queue_id(if number > last { first } else { number }, &[0; RANDOM])
         }),
         // Its items are taken from the front only.
-        Kind::Priority(..) => None,
+        Kind::Priority(..) | Kind::Keyed => None,
     };
     Ok(behind.map_or(front, |behind| Place { behind: Some(behind), skip: near }))
 }
@@ -72,7 +72,7 @@ pub(crate) async fn has_items(
     row_bytes: usize,
 ) -> Result<bool, QueueError> {
     match space.kind {
-        Kind::Fifo => Ok(between(tr, &space.npush, &space.npop, true).await? >= items as i64),
+        Kind::Fifo | Kind::Keyed => Ok(between(tr, &space.npush, &space.npop, true).await? >= items as i64),
         Kind::Recipe(_) | Kind::Priority(..) => {
             has_keys(tr, &space.item_range(), items.min(walk(row_bytes))).await
         }

@@ -4,8 +4,8 @@
 //! would find the queue empty, and what is pushed through it would never be found by the others.
 
 use bytes::Bytes;
-use foundationdb::Transaction;
-use futures::future::try_join4;
+use foundationdb::{RangeOption, Transaction};
+use futures::future::{try_join_all, try_join4};
 
 use crate::error::QueueError;
 use crate::id::ItemId;
@@ -27,9 +27,9 @@ fn check_id(space: &Space, id: &ItemId) -> Result<(), QueueError> {
 
 /// Makes sure that the first item in each state but running is not of another kind, before any is pushed. Reads that conflict with nothing.
 ///
-/// Of a FIFO queue it is enough to look where the others have their ready items. The transaction may have pushed to it, and could not read its keys.
+/// Of a FIFO or keyed queue it is enough to look where the others have their ready items. The transaction may have pushed to it, and could not read its keys.
 pub(crate) async fn check(space: &Space, tr: &Transaction) -> Result<(), QueueError> {
-    if space.kind == Kind::Fifo {
+    if space.kind.is_stamped() {
         return check_elsewhere(space, tr).await;
     }
     let (elsewhere, ready, aside, dead) = try_join4(
@@ -51,8 +51,13 @@ pub(crate) async fn check_elsewhere(space: &Space, tr: &Transaction) -> Result<(
 
 /// The first ready item where queues of this name have theirs that are of a kind of another layout.
 async fn first_elsewhere(space: &Space, tr: &Transaction) -> Result<Option<ItemId>, QueueError> {
-    let Some(elsewhere) = &space.elsewhere else { return Ok(None) };
-    Ok(behind(first_key(tr, &range(elsewhere)).await?, elsewhere))
+    let first = space.elsewhere.iter().map(async |elsewhere| {
+        // A range, and not a key selector: the transaction may have pushed to the keys behind it, and could not read those.
+        let option = RangeOption { limit: Some(1), ..RangeOption::from(range(elsewhere)) };
+        let found = tr.get_range(&option, 1, true).await?;
+        Ok::<_, QueueError>(behind(found.first().map(|row| row.key().to_vec()), elsewhere))
+    });
+    Ok(try_join_all(first).await?.into_iter().flatten().next())
 }
 
 fn behind(key: Option<Vec<u8>>, before: &[u8]) -> Option<ItemId> {

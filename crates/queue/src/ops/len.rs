@@ -14,7 +14,7 @@ use crate::ops::find::count_keys;
 /// counted; of more than 50 MB their number is estimated.
 pub(crate) async fn len(space: &Space, tr: &Transaction) -> Result<i64, QueueError> {
     match space.kind {
-        Kind::Fifo => between(tr, &space.npush, &space.npop, false).await,
+        Kind::Fifo | Kind::Keyed => between(tr, &space.npush, &space.npop, false).await,
         Kind::Recipe(_) | Kind::Priority(..) => Ok(count_keys(tr, space.item_range()).await?.cast_signed()),
     }
 }

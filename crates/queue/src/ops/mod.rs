@@ -17,6 +17,7 @@ pub(crate) mod expire;
 pub(crate) mod find;
 pub(crate) mod forget_operations;
 pub(crate) mod jump;
+pub(crate) mod keyed;
 pub(crate) mod kinds;
 pub(crate) mod lease;
 pub(crate) mod len;

@@ -8,7 +8,7 @@ use crate::keys::{Space, chunks, meta};
 /// Clears the chunks of an item whose side record gives its payload this length.
 pub(crate) fn clear(space: &Space, tr: &Transaction, id: &ItemId, payload_len: Option<u64>) {
     let Some(len) = payload_len else { return };
-    if id.stamp().is_some() {
+    if id.is_stamped() {
         let (begin, end) = chunks::range(&space.chunks, id);
         tr.clear_range(&begin, &end);
         return;

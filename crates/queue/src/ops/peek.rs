@@ -11,7 +11,6 @@ use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::item::Item;
 use crate::keys::Space;
-use crate::kind::Kind;
 use crate::ops::aside::{fitting, last_key};
 use crate::ops::find::first_key;
 use crate::ops::kinds;
@@ -76,5 +75,5 @@ async fn end_id(space: &Space, tr: &Transaction, last: bool) -> Result<Option<It
 
 /// Whether an item of the queue can have this id.
 pub(crate) fn possible(space: &Space, id: &ItemId) -> bool {
-    space.kind != Kind::Fifo || id.stamp().is_some()
+    !space.kind.is_stamped() || space.kind.owns(id)
 }

@@ -9,6 +9,7 @@ use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::keys::{Space, counters, later, range};
 use crate::meta::Millis;
+use crate::ops::keyed::changes::Changes;
 use crate::ops::{conflict, cost, place};
 use mutant::mutant;
 
@@ -34,7 +35,7 @@ struct Due {
 /// The error of the first unreadable item, if there is nothing else to do.
 pub(crate) async fn promote(space: &Space, tr: &Transaction, now: Millis) -> Result<usize, QueueError> {
     let (page, mut trouble) = page(space, tr, now).await?;
-    let (mut moved, mut bytes) = (Vec::new(), 0);
+    let (mut moved, mut bytes, mut changes) = (Vec::new(), 0, Changes::default());
     for group in page.chunks(TOGETHER) {
         let values = join_all(group.iter().map(|due| place::body(space, tr, &due.id))).await;
         for (due, value) in group.iter().zip(values) {
@@ -52,6 +53,7 @@ pub(crate) async fn promote(space: &Space, tr: &Transaction, now: Millis) -> Res
             bytes += cost::moving(space, &due.id, value.len(), &due.meta);
             place::ready(space, tr, &due.id, &value, &due.meta);
             tr.clear(&space.body_key(&due.id));
+            changes.made_ready(space, &due.id);
             moved.push(due.key.as_slice());
         }
         if bytes >= PAGE_BYTES {
@@ -68,6 +70,7 @@ pub(crate) async fn promote(space: &Space, tr: &Transaction, now: Millis) -> Res
     if mutant("promote-clears-a-range") {
         tr.clear_range(first, last);
     }
+    changes.write(space, tr).await?;
     place::count_ready(space, tr, moved.len());
     tr.atomic_op(&space.ndue, &counters::increment(moved.len()), MutationType::Add);
     Ok(moved.len())

@@ -51,7 +51,7 @@ impl Numbers {
         *last += 1;
         match space.kind {
             Kind::Priority(..) => recipes::priority_id(priority, *last, random),
-            Kind::Fifo | Kind::Recipe(_) => recipes::queue_id(*last, random),
+            Kind::Fifo | Kind::Keyed | Kind::Recipe(_) => recipes::queue_id(*last, random),
         }
     }
 }
@@ -60,7 +60,7 @@ impl Numbers {
 async fn last(space: &Space, tr: &Transaction, priority: i64) -> Result<i64, QueueError> {
     let last = match space.kind {
         Kind::Priority(..) => last_count(space, tr, priority).await?,
-        Kind::Fifo | Kind::Recipe(_) => last_index(space, tr).await?,
+        Kind::Fifo | Kind::Keyed | Kind::Recipe(_) => last_index(space, tr).await?,
     };
     // A number above all others can only come from a program that does not count.
     if last > i64::MAX - MAX_PUSHES as i64 {

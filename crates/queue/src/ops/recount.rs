@@ -21,7 +21,7 @@ const TEXTS: usize = 100;
 pub(crate) async fn compare(space: &Space, tr: &Transaction) -> Result<Recount, QueueError> {
     let ready = async {
         match space.kind {
-            Kind::Fifo => {
+            Kind::Fifo | Kind::Keyed => {
                 counted(tr, between(tr, &space.npush, &space.npop, true), space.item_range()).await.map(Some)
             }
             Kind::Recipe(_) | Kind::Priority(..) => Ok(None),

@@ -115,7 +115,7 @@ async fn dead(space: &Space, tr: &Transaction, stretch: Stretch<'_>) -> Result<F
 /// The same, to be pushed. Its priority is for the caller to say.
 fn stored(item: Item, change: impl FnOnce(Meta) -> Meta) -> StoredItem {
     let meta = change(item.meta.map(Arc::unwrap_or_clone).unwrap_or_default());
-    StoredItem { payload: item.payload, meta, state: State::Ready, priority: 0 }
+    StoredItem { payload: item.payload, meta, state: State::Ready, priority: 0, key: item.id.key() }
 }
 
 /// Removes rows that [`find`] has read, with all that goes with them; fails at commit if another has moved one.

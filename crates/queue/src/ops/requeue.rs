@@ -9,6 +9,7 @@ use futures::future::join_all;
 use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::keys::{Space, after, counters, later};
+use crate::ops::keyed::changes::Changes;
 use crate::ops::{conflict, cost, place};
 
 /// The most records that one transaction looks at.
@@ -45,7 +46,7 @@ pub(crate) async fn page(
         next: rows.last().filter(|_| more).map(|(key, _)| after(key)),
         ..RequeuePage::default()
     };
-    let mut bytes = 0;
+    let (mut bytes, mut changes) = (0, Changes::default());
     for group in rows.chunks(TOGETHER) {
         if bytes >= PAGE_BYTES {
             page.next = group.first().map(|(key, _)| key.clone());
@@ -80,10 +81,12 @@ pub(crate) async fn page(
             place::ready(space, tr, &id, &value, meta);
             tr.clear(key);
             tr.clear(&space.body_key(&id));
+            changes.made_ready(space, &id);
             page.moved.push(id);
         }
     }
     if !page.moved.is_empty() {
+        changes.write(space, tr).await?;
         place::count_ready(space, tr, page.moved.len());
         tr.atomic_op(&space.ndue, &counters::increment(page.moved.len()), MutationType::Add);
     }

@@ -15,7 +15,7 @@ use crate::approach::Place;
 use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::item::Item;
-use crate::keys::{Space, after, chunks, items, meta, recipes};
+use crate::keys::{Space, after, chunks, items, keyed, meta, recipes};
 use crate::kind::Kind;
 use crate::meta::Meta;
 use crate::ops::cost;
@@ -77,7 +77,7 @@ pub(crate) async fn rows(space: &Space, tr: &Transaction, window: Window) -> Res
         && let Some(page) = pages.try_next().await?
     {
         let page = shared(space, &page)?;
-        if space.kind != Kind::Fifo
+        if !space.kind.is_stamped()
             && let Some(row) = page.first()
         {
             kinds::check_ready(space, &row.id)?;
@@ -113,6 +113,7 @@ fn shared(space: &Space, page: &FdbValues) -> Result<Vec<Row>, QueueError> {
 pub(crate) fn suffix<'k>(space: &Space, key: &'k [u8]) -> Result<&'k [u8], QueueError> {
     let suffix = key.strip_prefix(space.ready.as_slice()).filter(|suffix| match space.kind {
         Kind::Fifo => items::suffix_stamp(suffix).is_some(),
+        Kind::Keyed => keyed::split_id(suffix).is_some(),
         Kind::Recipe(_) | Kind::Priority(..) => !suffix.is_empty(),
     });
     suffix.ok_or_else(|| QueueError::ForeignKey { key: key.escape_ascii().to_string() })

@@ -146,7 +146,7 @@ fn of_letter(letter: DeadLetter) -> ItemView {
 pub(crate) async fn tell_ages(tr: &Transaction, items: &mut [ItemView]) -> Result<(), QueueError> {
     let now = now(tr).await?;
     for item in items {
-        let pushed = item.id.stamp().map(|stamp| stamp.version());
+        let pushed = item.id.pushed_at();
         item.age = pushed.map(|pushed| Duration::from_micros(now.saturating_sub(pushed)));
     }
     Ok(())

@@ -5,9 +5,10 @@ use foundationdb::Transaction;
 use crate::keys::Space;
 use crate::watch::Watch;
 
-/// Watches `npush`, which every push changes and no pop does.
+/// Watches `npush`, which every push changes and no pop does; in a keyed queue `nactive`, which changes when a key becomes active.
 pub(crate) fn watch(space: &Space, tr: &Transaction) -> Watch {
-    Watch::new(tr.watch(&space.npush))
+    let key = space.keyed.as_ref().map_or(&space.npush, |keyed| &keyed.nactive);
+    Watch::new(tr.watch(key))
 }
 
 /// Watches `nlater`, which every item put aside changes, and no sweep does.

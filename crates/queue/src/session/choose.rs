@@ -25,6 +25,8 @@ pub(super) enum Chosen {
     Empty,
     /// It has only read, and the take has to wait until this key is there, or for its turn.
     Waits(Vec<u8>),
+    /// The queue has no item for it now. The transaction moves keys in the index, and another one is to look again.
+    Tidied,
     /// It is one of several that the take needs.
     Steps(RequestStep),
 }
@@ -38,6 +40,10 @@ impl Session {
         goal: Goal<'_>,
     ) -> Result<Chosen, QueueError> {
         self.ward = None;
+        let queue = self.queue.clone();
+        if let Some(keyed) = &queue.space().keyed {
+            return self.choose_by_key(keyed, tr, take, goal).await;
+        }
         take.approach.suit(self.queue.space().kind);
         match self.turn(tr, take, goal.length()).await? {
             Turn::Free if take.approach.is_staged() => self.choose_or_ask(tr, take, goal).await,

@@ -283,6 +283,8 @@ enum Source {
 enum Plan {
     /// It has found nothing.
     Read(Option<Watch>),
+    /// It moves keys in the index of a keyed queue, and has found no items.
+    Tidy,
     /// It is one of several transactions that a request needs.
     Request(RequestStep),
     /// It removes the items that the session has noted.
@@ -340,11 +342,13 @@ impl Operation for Fetch<'_, '_, '_> {
                 }
                 Some(End::Empty(watch.map(|watch| watch.paced(self.db))))
             }
+            Plan::Tidy => None,
             Plan::Request(step) => {
                 session.request_committed(step, options);
                 None
             }
             Plan::Remove(source) => {
+                session.avoidance.committed();
                 let items = session.taken();
                 session.asked.clear();
                 options.won(&items, source);
@@ -354,6 +358,7 @@ impl Operation for Fetch<'_, '_, '_> {
                 // Earlier attempts have not committed, and will not.
                 session.unsure.clear();
                 session.asked.clear();
+                session.avoidance.committed();
                 options.won(leases.last().map(Lease::items).unwrap_or_default(), source);
                 Some(End::Leased(leases, committed_at(committed)))
             }
@@ -364,7 +369,7 @@ impl Operation for Fetch<'_, '_, '_> {
         // Not kept until the next attempt: a lease with suspects holds their place in the
         // quarantine.
         let source = match std::mem::replace(&mut self.plan, Plan::Read(None)) {
-            Plan::Read(_) => return,
+            Plan::Read(_) | Plan::Tidy => return,
             Plan::Request(step) => return self.session.request_failed(step, error),
             Plan::Remove(source) => {
                 self.session.unresolved.failed(error);
@@ -378,6 +383,7 @@ impl Operation for Fetch<'_, '_, '_> {
             }
         };
         if error.code() == NOT_COMMITTED {
+            self.session.avoidance.conflicted();
             self.options.lost(source);
         }
     }
@@ -404,6 +410,7 @@ impl Fetch<'_, '_, '_> {
         self.plan = match (session.choose(tr, options, *goal).await?, *goal) {
             (Chosen::Waits(key), _) => return Ok(Step::Wait(key)),
             (Chosen::Steps(step), _) => Plan::Request(step),
+            (Chosen::Tidied, _) => Plan::Tidy,
             // The watch reads `npush`, so in a transaction that writes it would conflict with every
             // push. Only a fetch that finds nothing, and so writes nothing, makes one.
             (Chosen::Empty, _) => Plan::Read(session.watch_empty(tr, options).await?),

@@ -13,6 +13,7 @@ mod aside;
 mod choose;
 mod close;
 mod fetch;
+mod keyed;
 mod lease;
 mod push;
 mod request;
@@ -35,6 +36,7 @@ use crate::rng::Rng;
 use crate::suspects::{Quarantine, Ward};
 use crate::version_history::VersionHistory;
 use aside::MAX_ASIDE;
+use keyed::Avoidance;
 use lease::Unsure;
 use request::Asked;
 use suspects::Passed;
@@ -101,6 +103,8 @@ pub struct Session {
     passed: Option<Passed>,
     /// The clock that its leases are measured by.
     history: Option<VersionHistory>,
+    /// How its fetches from a keyed queue avoid conflicts.
+    avoidance: Avoidance,
     /// How long a row is that a take finds, key and value, on average. 0: not known yet.
     row_bytes: usize,
 }
@@ -131,6 +135,7 @@ impl Session {
             ward: None,
             passed: None,
             history: None,
+            avoidance: Avoidance::default(),
             row_bytes: 0,
         }
     }

@@ -21,8 +21,8 @@ fn same(found: &[u8], expected: &[u8]) {
 
 /// The keys that are left of all items: what neither counts nor is a session's.
 async fn left(t: &TestDb) -> usize {
-    let records =
-        ["npush", "npop", "ndone", "ndead", "nback", "token"].map(|name| [name.as_bytes(), &[0]].concat());
+    let records = ["npush", "npop", "ndone", "ndead", "nback", "nactive", "vtime", "token"]
+        .map(|name| [name.as_bytes(), &[0]].concat());
     let own = |key: &[u8]| records.iter().any(|name| key.windows(name.len()).any(|part| part == name));
     t.rows().await.iter().filter(|(key, _)| !own(key)).count()
 }

@@ -21,6 +21,7 @@ mod foreign;
 mod forgotten;
 mod hastened;
 mod interop;
+mod keyed;
 mod kinds;
 mod large;
 mod late;

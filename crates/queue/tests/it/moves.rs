@@ -57,8 +57,12 @@ fn ready_items_are_moved_with_all_their_records() {
                 let there = plain(stored(t, &to, 9).await);
                 assert!(there == taken(to_kind, order), "{from_kind:?} to {to_kind:?}");
                 assert_eq!((counts(t, &from).await.ready, counts(t, &to).await.ready), (0, 5));
-                let left: Vec<_> = kinds_of_records(t, &from).await.into_iter().collect();
-                assert_eq!(left, ["npop", "npush"], "{from_kind:?}");
+                let mut left = kinds_of_records(t, &from).await;
+                // The next fetch takes the key out of the index.
+                left.retain(|kind| {
+                    from_kind != Kind::Keyed || !matches!(&**kind, "active" | "listed" | "nactive")
+                });
+                assert_eq!(left.into_iter().collect::<Vec<_>>(), ["npop", "npush"], "{from_kind:?}");
             }
         }
     });

@@ -166,7 +166,8 @@ fn second_pusher_in_a_transaction_is_refused() {
 #[test]
 fn a_second_pusher_to_a_recipe_queue_continues_the_numbers() {
     on_database(async |t| {
-        for (i, kind) in KINDS.into_iter().filter(|kind| *kind != Kind::Fifo).enumerate() {
+        let recipes = |kind: &Kind| !matches!(kind, Kind::Fifo | Kind::Keyed);
+        for (i, kind) in KINDS.into_iter().filter(recipes).enumerate() {
             let q = t.queue_of(format!("q{i}"), kind);
             let tr = t.db.create_trx().unwrap();
             let seed = session_id().0;
@@ -177,5 +178,26 @@ fn a_second_pusher_to_a_recipe_queue_continues_the_numbers() {
             let counts = t.run(async |tr| q.counts(tr).await).await;
             assert_eq!((counts.ready, counts.waiting), (2, 1), "{kind:?}");
         }
+    });
+}
+
+/// In a keyed queue items of two keys have different ids, so pushers replace each other's items only within a key.
+#[test]
+fn a_second_pusher_of_a_key_is_refused_and_of_another_key_is_not() {
+    on_database(async |t| {
+        let q = t.queue_of("q", Kind::Keyed);
+        let item = |key: &str| [NewItem::new("x").with_key(key)];
+        let options = PushOptions::default();
+        let tr = t.db.create_trx().unwrap();
+        let (mut first, mut second) = (q.pusher(&tr), q.pusher(&tr));
+        first.push_items(&item("a"), &options).await.unwrap();
+        second.push_items(&item("b"), &options).await.unwrap();
+        first.push_items(&item("a"), &options).await.unwrap();
+        tr.commit().await.unwrap();
+        assert_eq!(t.len(&q).await, 3);
+        let tr = t.db.create_trx().unwrap();
+        q.pusher(&tr).push_items(&item("a"), &options).await.unwrap();
+        let refused = q.pusher(&tr).push_items(&item("a"), &options).await.unwrap_err();
+        assert!(matches!(refused, PushError::Queue(QueueError::SecondPusher { .. })), "{refused:?}");
     });
 }

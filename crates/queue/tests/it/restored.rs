@@ -22,7 +22,7 @@ pub(crate) fn item(payload: &str, state: State) -> StoredItem {
     if state == State::Dead {
         meta.death = Some(Failure::new(7, 2, "it is over"));
     }
-    StoredItem { payload: payload.to_owned().into(), meta, state, priority: 0 }
+    StoredItem { payload: payload.to_owned().into(), meta, state, priority: 0, key: None }
 }
 
 pub(crate) fn unique(item: StoredItem, key: &str) -> StoredItem {
@@ -47,7 +47,7 @@ pub(crate) async fn stored(t: &TestDb, queue: &Queue, page: usize) -> Vec<(ItemI
     let mut all = Vec::new();
     let of = |item: Item, state| {
         let meta = item.meta.map(Arc::unwrap_or_clone).unwrap_or_default();
-        (item.id, StoredItem { payload: item.payload, meta, state, priority: 0 })
+        (item.id, StoredItem { payload: item.payload, meta, state, priority: 0, key: None })
     };
     let mut after = None;
     loop {
@@ -73,7 +73,13 @@ pub(crate) async fn stored(t: &TestDb, queue: &Queue, page: usize) -> Vec<(ItemI
             let meta = Arc::unwrap_or_clone(letter.meta);
             (
                 letter.id,
-                StoredItem { payload: letter.payload.unwrap(), meta, state: State::Dead, priority: 0 },
+                StoredItem {
+                    payload: letter.payload.unwrap(),
+                    meta,
+                    state: State::Dead,
+                    priority: 0,
+                    key: None,
+                },
             )
         }));
     }
@@ -114,7 +120,7 @@ fn items_of_every_state_are_restored_as_they_were() {
                 items[..3].reverse();
             }
             let counts = t.run(async |tr| q.counts(tr).await).await;
-            let pushed = (kind == Kind::Fifo).then_some(5);
+            let pushed = matches!(kind, Kind::Fifo | Kind::Keyed).then_some(5);
             assert_eq!(
                 counts,
                 Counts { ready: 3, waiting: 2, dead: 2, done: 0, running: 0, pushed },

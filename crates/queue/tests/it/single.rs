@@ -62,7 +62,8 @@ fn an_item_of_any_state_is_found_by_id() {
                 let expected = of_state(t, &q, state).await.unwrap();
                 let found = view(t, &q, &expected.id).await.unwrap();
                 assert_eq!(found.lease.map(|it| it.id), expected.lease.map(|it| it.id));
-                assert_eq!(found.age.is_some(), kind == Kind::Fifo, "{kind:?}, {state}");
+                let tells_age = matches!(kind, Kind::Fifo | Kind::Keyed);
+                assert_eq!(found.age.is_some(), tells_age, "{kind:?}, {state}");
                 // Leases and items grow older.
                 let found = ItemView { lease: expected.lease, age: expected.age, ..found };
                 assert!(found == expected, "{kind:?}, {state}");

@@ -81,6 +81,16 @@ impl<'a> Entry<'a> {
         }
     }
 
+    /// Its key in a keyed queue.
+    pub(super) fn key(&self) -> &'a [u8] {
+        let key = match self.with {
+            With::Nothing => None,
+            With::New(item) => item.key.as_deref(),
+            With::Stored(item) => item.key.as_deref(),
+        };
+        key.unwrap_or_default()
+    }
+
     pub(super) fn state(&self) -> State {
         match self.with {
             With::Nothing => State::Ready,

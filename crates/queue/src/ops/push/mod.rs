@@ -8,7 +8,7 @@ mod once;
 mod open;
 mod put;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -18,10 +18,12 @@ use futures::future::try_join_all;
 
 use crate::error::{PushError, QueueError};
 use crate::id::ItemId;
+use crate::keys::keyed::key_element;
 use crate::keys::operations::Digest;
 use crate::keys::{Space, items, operations};
 use crate::kind::Kind;
 use crate::new_item::{NewItem, PushOptions, check_payload};
+use crate::ops::keyed::listing::{self, Unlisted};
 use crate::ops::place::{count_dead, count_later, count_ready};
 use crate::ops::recipe::Numbers;
 use crate::pushed::{PendingPush, PushEffect, Spot};
@@ -48,6 +50,8 @@ pub struct Pusher<'t> {
     operations: HashMap<Vec<u8>, (PendingPush, Digest)>,
     /// The checks of the queue and the transaction that were made.
     checked: Checked,
+    /// Keys of a keyed queue for which no other pusher has added items in the transaction.
+    checked_keys: BTreeSet<Vec<u8>>,
 }
 
 impl<'t> Pusher<'t> {
@@ -67,6 +71,7 @@ impl<'t> Pusher<'t> {
             unique: HashMap::new(),
             operations: HashMap::new(),
             checked: Checked::ALONE,
+            checked_keys: BTreeSet::new(),
         }
     }
 
@@ -97,11 +102,18 @@ impl<'t> Pusher<'t> {
     /// [`QueueError::SecondPusher`] if another pusher has pushed to the queue in this transaction; the transaction cannot commit then.
     pub async fn push(&mut self, payload: &[u8]) -> Result<(), PushError> {
         check_payload(payload.len(), MAX_PAYLOAD)?;
-        if self.space.kind != Kind::Fifo {
-            return Err(PushError::NotSeeded);
+        match self.space.kind {
+            Kind::Fifo => {}
+            Kind::Keyed => {
+                return self
+                    .push_items(&[NewItem::new(payload.to_vec())], &PushOptions::default())
+                    .await
+                    .map(drop);
+            }
+            Kind::Recipe(_) | Kind::Priority(..) => return Err(PushError::NotSeeded),
         }
         self.check_room(1)?;
-        self.open(false).await?;
+        self.open(false, &[]).await?;
         self.add(&payload.into());
         count_ready(&self.space, self.tr, 1);
         Ok(())
@@ -153,7 +165,7 @@ impl<'t> Pusher<'t> {
             return Ok(PendingPush::default());
         }
         self.check_room(items.len())?;
-        if self.space.kind != Kind::Fifo && self.rng.is_none() {
+        if !self.space.kind.is_stamped() && self.rng.is_none() {
             return Err(PushError::NotSeeded);
         }
         let entries: Vec<Entry<'_>> = items.iter().map(Entry::from).collect();
@@ -186,13 +198,17 @@ impl<'t> Pusher<'t> {
         {
             return Ok(earlier);
         }
-        self.open(operation.is_some()).await?;
+        self.open(operation.is_some(), entries).await?;
         let Running { items: mut running, orphans } = self.running(entries).await?;
-        if self.space.kind != Kind::Fifo {
+        if !self.space.kind.is_stamped() {
             let priorities = entries.iter().map(Entry::priority).collect();
             self.numbers.read(&self.space, self.tr, priorities).await?;
         }
+        let unlisted = self.unlisted(entries, &running).await?;
         // From here on nothing is read, and nothing can fail.
+        if let Some(keyed) = &self.space.keyed {
+            unlisted.list(keyed, self.tr);
+        }
         orphans.iter().for_each(|(id, meta)| once::clear_orphan(&self.space, self.tr, id, meta));
         let first = self.pushed;
         let (mut ready, mut later, mut dead) = (0, 0, 0);
@@ -268,10 +284,23 @@ impl<'t> Pusher<'t> {
         Ok(running)
     }
 
+    /// The keys of the entries that get ready items and have no place in the index.
+    async fn unlisted(
+        &self,
+        entries: &[Entry<'_>],
+        running: &HashMap<&[u8], Spot>,
+    ) -> Result<Unlisted, QueueError> {
+        let Some(keyed) = &self.space.keyed else { return Ok(Unlisted::default()) };
+        let is_new = |entry: &&Entry<'_>| entry.unique().is_none_or(|key| !running.contains_key(key));
+        let ready = entries.iter().filter(|entry| entry.state() == State::Ready).filter(is_new);
+        listing::unlisted(keyed, self.tr, ready.map(|entry| entry.key().to_vec()).collect()).await
+    }
+
     /// Writes an item, for which there is room, without counting it.
     fn add(&mut self, entry: &Entry<'_>) -> Spot {
         let spot = match self.space.kind {
             Kind::Fifo => Spot::User(user_version(self.pushed)),
+            Kind::Keyed => Spot::Keyed(key_element(entry.key()).into(), user_version(self.pushed)),
             Kind::Recipe(_) | Kind::Priority(..) => {
                 let random =
                     self.rng.as_mut().map(Rng::bytes).expect("pushers to a recipe's queue are seeded");
@@ -279,7 +308,7 @@ impl<'t> Pusher<'t> {
             }
         };
         put::put(&self.space, self.tr, &spot, entry);
-        if let (Some(key), Spot::User(_)) = (entry.unique(), &spot) {
+        if let (Some(key), Spot::User(_) | Spot::Keyed(..)) = (entry.unique(), &spot) {
             self.unique.insert(key.to_vec(), spot.clone());
         }
         self.pushed += 1;

@@ -48,8 +48,8 @@ pub(super) async fn earlier(
     let items = usize::try_from(operation.items).unwrap_or(MAX_PUSHES).min(MAX_PUSHES);
     let spots = (0..items).map(|n| match space.kind {
         Kind::Fifo => u16::try_from(n).ok().and_then(|n| first.checked_add(n)).map(Spot::User),
-        // Nobody keeps the random bytes in their keys.
-        Kind::Recipe(_) | Kind::Priority(..) => None,
+        // Nobody keeps the random bytes, or the keys, of these items.
+        Kind::Recipe(_) | Kind::Priority(..) | Kind::Keyed => None,
     });
     Ok(Some(PendingPush::repetition(bytes.first_chunk().copied(), spots)))
 }

@@ -1,12 +1,15 @@
 //! Whether a pusher may push: its queue is not frozen, and no other pusher has pushed to it in the transaction.
 
-use foundationdb::{FdbError, Transaction};
-use futures::future::{try_join, try_join3};
+use std::collections::BTreeSet;
 
-use super::Pusher;
+use foundationdb::{FdbError, Transaction};
+use futures::future::{try_join, try_join_all, try_join4};
+
 use super::once::ACCESSED_UNREADABLE;
+use super::{Entry, Pusher};
 use crate::error::QueueError;
 use crate::item::Stamp;
+use crate::keys::keyed::key_element;
 use crate::keys::{Space, items};
 use crate::kind::Kind;
 use crate::ops::kinds;
@@ -31,30 +34,64 @@ impl Checked {
 
 impl Pusher<'_> {
     /// Checks what has not been checked yet, before anything is written.
-    pub(super) async fn open(&mut self, with_operation: bool) -> Result<(), QueueError> {
+    ///
+    /// In a keyed queue pushers of different keys do not replace each other's items, so it is checked for each key.
+    pub(super) async fn open(
+        &mut self,
+        with_operation: bool,
+        entries: &[Entry<'_>],
+    ) -> Result<(), QueueError> {
         let (space, tr, checked) = (&*self.space, self.tr, self.checked);
         // Pushes to a recipe's queue read which numbers there are, those of the transaction itself included.
         let items = !checked.items && space.kind == Kind::Fifo;
         let operations = !checked.operations && with_operation;
-        let others = async {
-            let ready = check_first(space, tr, &space.ready, items);
-            let aside = check_first(space, tr, &space.bodies, items);
-            try_join3(ready, aside, check_first(space, tr, &space.oplog, operations)).await.map(drop)
-        };
-        match (checked.unfrozen, items || operations) {
-            (true, false) => {}
-            (false, false) => check_queue(space, tr).await?,
-            (true, true) => others.await?,
-            (false, true) => drop(try_join(check_queue(space, tr), others).await?),
+        let keys = self.unchecked_keys(entries);
+        {
+            let others = async {
+                let ready = check_first(space, tr, &space.ready, items);
+                let aside = check_first(space, tr, &space.bodies, items);
+                let operations = check_first(space, tr, &space.oplog, operations);
+                try_join4(ready, aside, operations, check_keys(space, tr, &keys)).await.map(drop)
+            };
+            match (checked.unfrozen, items || operations || !keys.is_empty()) {
+                (true, false) => {}
+                (false, false) => check_queue(space, tr).await?,
+                (true, true) => others.await?,
+                (false, true) => drop(try_join(check_queue(space, tr), others).await?),
+            }
         }
-        self.checked = Checked { unfrozen: true, items: true, operations: checked.operations || operations };
+        self.checked = Checked {
+            unfrozen: true,
+            items: checked.items || items,
+            operations: checked.operations || operations,
+        };
+        self.checked_keys.extend(keys);
         Ok(())
+    }
+
+    /// The keys of items, each as an element, that the pusher has not pushed to.
+    fn unchecked_keys(&self, entries: &[Entry<'_>]) -> BTreeSet<Vec<u8>> {
+        if self.checked.items || self.space.kind != Kind::Keyed {
+            return BTreeSet::new();
+        }
+        let keys = entries.iter().map(|entry| key_element(entry.key()));
+        keys.filter(|key| !self.checked_keys.contains(key)).collect()
     }
 }
 
 /// Makes sure that the queue is not frozen, and that its items are of its kind.
 async fn check_queue(space: &Space, tr: &Transaction) -> Result<(), QueueError> {
     try_join(check_unfrozen(space, tr), kinds::check(space, tr)).await.map(drop)
+}
+
+/// Makes sure that no other pusher has pushed to these keys in the transaction.
+async fn check_keys(space: &Space, tr: &Transaction, keys: &BTreeSet<Vec<u8>>) -> Result<(), QueueError> {
+    let checks = keys.iter().map(async |key| {
+        let within = |records: &[u8]| [records, key].concat();
+        let (ready, aside) = (within(&space.ready), within(&space.bodies));
+        try_join(check_first(space, tr, &ready, true), check_first(space, tr, &aside, true)).await
+    });
+    try_join_all(checks).await.map(drop)
 }
 
 /// Makes sure that the transaction has not yet written number 0 of the records behind `before`, whose keys get the stamp of its commit.

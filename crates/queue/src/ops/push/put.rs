@@ -68,6 +68,10 @@ fn set(tr: &Transaction, spot: &Spot, before: &[u8], after: &[u8], value: &[u8])
             let key = items::pending_record(before, *user, after);
             tr.atomic_op(&key, value, MutationType::SetVersionstampedKey);
         }
+        Spot::Keyed(element, user) => {
+            let key = items::pending_record(&[before, element].concat(), *user, after);
+            tr.atomic_op(&key, value, MutationType::SetVersionstampedKey);
+        }
         Spot::Id(id) => tr.set(&[before, id.as_bytes(), after].concat(), value),
     }
 }
@@ -78,6 +82,10 @@ fn set_id(tr: &Transaction, key: &[u8], spot: &Spot) {
         // The same parameter serves for a value that is nothing but the id.
         Spot::User(user) => {
             let value = items::pending_record(&[], *user, &[]);
+            tr.atomic_op(key, &value, MutationType::SetVersionstampedValue);
+        }
+        Spot::Keyed(element, user) => {
+            let value = items::pending_record(element, *user, &[]);
             tr.atomic_op(key, &value, MutationType::SetVersionstampedValue);
         }
         Spot::Id(id) => tr.set(key, id.as_bytes()),

@@ -7,13 +7,14 @@ use kvqueue_queue::{End, Kind, Packing, Queue, QueueError};
 use super::TestDb;
 
 /// Every kind, with every way to store values and both ends.
-pub(crate) const KINDS: [Kind; 6] = [
+pub(crate) const KINDS: [Kind; 7] = [
     Kind::Fifo,
     Kind::Recipe(Packing::Raw),
     Kind::Recipe(Packing::Tuple),
     Kind::Priority(End::Min, Packing::Raw),
     Kind::Priority(End::Max, Packing::Raw),
     Kind::Priority(End::Max, Packing::Tuple),
+    Kind::Keyed,
 ];
 
 /// A new random element: a UUID backwards, since it begins with the time.
@@ -40,7 +41,7 @@ impl TestDb {
     ) -> Result<(), QueueError> {
         let name = str::from_utf8(queue.name()).unwrap();
         match queue.kind() {
-            Kind::Fifo => queue.pusher(tr).push(payload.as_bytes()).await.unwrap(),
+            Kind::Fifo | Kind::Keyed => queue.pusher(tr).push(payload.as_bytes()).await.unwrap(),
             Kind::Recipe(packing) => {
                 let recipe = RecipeQueue::new(&self.prefix, name, packing).unwrap();
                 recipe.enqueue(tr, payload.as_bytes(), random()).await?;
@@ -56,7 +57,7 @@ impl TestDb {
     /// Adds one item to a queue of any kind.
     pub(crate) async fn push_by(&self, queue: &Queue, priority: i64, payload: &str) {
         match queue.kind() {
-            Kind::Fifo => self.push(queue, &[payload]).await,
+            Kind::Fifo | Kind::Keyed => self.push(queue, &[payload]).await,
             // Not twice, under unknown outcomes either: with the same random element there is one key only if the number is the
             // same, so tests with faults push before or after them.
             _ => self.run(async |tr| self.push_in(queue, tr, priority, payload).await).await,

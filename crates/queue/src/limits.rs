@@ -1,0 +1,263 @@
+//! The limits of a keyed queue: rules that give scopes a limit, a weight, an order.
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::MAX_ITEM_KEY;
+use crate::error::LimitError;
+
+/// The most scopes whose limits a rule book remembers.
+const MAX_KNOWN: usize = 10_000;
+
+/// What a rule sets for the scopes that match its pattern. What it leaves out, a less specific rule sets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// The most items of a scope that run at the same time, over all processes. `None`: any number.
+    pub running: Option<u32>,
+    /// The share of a key next to other keys: a key of weight 3 is served three items while one of weight 1 is
+    /// served one. `None`: 1.
+    pub weight: Option<NonZeroU32>,
+    /// Whether the items of a key run one at a time, in the order of their pushes. `None`: no.
+    pub ordered: Option<bool>,
+}
+
+impl Limits {
+    /// The same with a limit of [running](Limits::running) items.
+    #[must_use]
+    pub fn with_running(self, running: u32) -> Limits {
+        Limits { running: Some(running), ..self }
+    }
+
+    /// The same with a [weight](Limits::weight).
+    #[must_use]
+    pub fn with_weight(self, weight: NonZeroU32) -> Limits {
+        Limits { weight: Some(weight), ..self }
+    }
+
+    /// The same, with the items of a key in [order](Limits::ordered) or not.
+    #[must_use]
+    pub fn with_ordered(self, ordered: bool) -> Limits {
+        Limits { ordered: Some(ordered), ..self }
+    }
+
+    /// Whether the rule sets nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Limits::default()
+    }
+
+    /// The most items that run at the same time.
+    pub fn most_running(&self) -> Option<u32> {
+        if self.is_ordered() { Some(self.running.map_or(1, |running| running.min(1))) } else { self.running }
+    }
+
+    /// Whether the items of a key run one at a time and in order.
+    pub fn is_ordered(&self) -> bool {
+        self.ordered == Some(true)
+    }
+
+    /// The share of a key.
+    pub fn share(&self) -> u32 {
+        self.weight.map_or(1, NonZeroU32::get)
+    }
+
+    /// What is not set here is set by the other.
+    fn or(self, other: Limits) -> Limits {
+        Limits {
+            running: self.running.or(other.running),
+            weight: self.weight.or(other.weight),
+            ordered: self.ordered.or(other.ordered),
+        }
+    }
+}
+
+/// Which scopes a rule is for: the whole queue, or all keys that match a text in which `*` stands for any number of bytes.
+///
+/// A pattern without a slash matches keys without one, and what stands before the slash of the others. A pattern with a slash matches
+/// keys with one, part by part.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Pattern(Vec<u8>);
+
+impl Pattern {
+    /// The whole queue.
+    pub const QUEUE: Pattern = Pattern(Vec::new());
+
+    /// The keys that match `pattern`.
+    ///
+    /// # Errors
+    /// [`LimitError::PatternLength`] if it is empty or longer than a key.
+    pub fn keys(pattern: impl Into<Vec<u8>>) -> Result<Pattern, LimitError> {
+        let pattern = pattern.into();
+        match pattern.len() {
+            1..=MAX_ITEM_KEY => Ok(Pattern(pattern)),
+            len => Err(LimitError::PatternLength { len }),
+        }
+    }
+
+    pub(crate) fn stored(bytes: Vec<u8>) -> Pattern {
+        Pattern(bytes)
+    }
+
+    /// The text; empty for the whole queue.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Whether it is the whole queue.
+    pub fn is_queue(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn matches(&self, scope: &[u8]) -> bool {
+        if self.is_queue() || scope.is_empty() {
+            return self.0 == scope;
+        }
+        match (split(&self.0), split(scope)) {
+            ((pattern, None), (scope, None)) => glob(pattern, scope),
+            ((pattern, Some(more)), (scope, Some(rest))) => glob(pattern, scope) && glob(more, rest),
+            _ => false,
+        }
+    }
+
+    /// How much of it is not a wildcard.
+    fn precision(&self) -> usize {
+        self.0.iter().filter(|byte| **byte != b'*').count()
+    }
+}
+
+fn split(key: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match key.iter().position(|byte| *byte == b'/') {
+        Some(slash) => (&key[..slash], Some(&key[slash + 1..])),
+        None => (key, None),
+    }
+}
+
+/// Whether a text matches a pattern in which `*` stands for any number of bytes. Linear in the product of both at most.
+fn glob(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut at, mut from) = (0, 0);
+    // Where the last `*` stands, and the end of what it stands for.
+    let mut star: Option<(usize, usize)> = None;
+    while from < text.len() {
+        match pattern.get(at) {
+            Some(b'*') => {
+                star = Some((at, from));
+                at += 1;
+            }
+            Some(byte) if *byte == text[from] => (at, from) = (at + 1, from + 1),
+            _ => {
+                let Some((wildcard, end)) = star else { return false };
+                star = Some((wildcard, end + 1));
+                (at, from) = (wildcard + 1, end + 1);
+            }
+        }
+    }
+    pattern[at..].iter().all(|byte| *byte == b'*')
+}
+
+/// The rules of a queue at one time.
+#[derive(Debug, Default)]
+pub(crate) struct RuleBook {
+    /// The stamp of the last change. Empty if there was none.
+    pub(crate) version: Vec<u8>,
+    /// The most specific rules first.
+    rules: Vec<(Pattern, Limits)>,
+    /// Those of scopes that were asked for.
+    known: Mutex<HashMap<Vec<u8>, Limits>>,
+}
+
+impl RuleBook {
+    pub(crate) fn new(version: Vec<u8>, mut rules: Vec<(Pattern, Limits)>) -> RuleBook {
+        rules.sort_by(|(a, _), (b, _)| b.precision().cmp(&a.precision()).then_with(|| a.cmp(b)));
+        RuleBook { version, rules, known: Mutex::default() }
+    }
+
+    /// The limits of a scope.
+    pub(crate) fn limits(&self, scope: &[u8]) -> Limits {
+        if self.rules.is_empty() {
+            return Limits::default();
+        }
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(limits) = known.get(scope) {
+            return *limits;
+        }
+        let matching = self.rules.iter().filter(|(pattern, _)| pattern.matches(scope));
+        let limits = matching.fold(Limits::default(), |limits, (_, rule)| limits.or(*rule));
+        if known.len() >= MAX_KNOWN {
+            known.clear();
+        }
+        known.insert(scope.to_vec(), limits);
+        limits
+    }
+}
+
+/// The rule book that a process has read last, shared by all handles on a queue.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct KnownRules(Arc<Mutex<Arc<RuleBook>>>);
+
+impl KnownRules {
+    pub(crate) fn get(&self) -> Arc<RuleBook> {
+        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn set(&self, book: Arc<RuleBook>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = book;
+    }
+}
+
+/// What a process has read does not make two queues different.
+impl PartialEq for KnownRules {
+    fn eq(&self, _: &KnownRules) -> bool {
+        true
+    }
+}
+
+impl Eq for KnownRules {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(pattern: &str) -> Pattern {
+        Pattern::keys(pattern).unwrap()
+    }
+
+    #[test]
+    fn a_pattern_matches_level_by_level() {
+        let matches = |pattern: &str, scope: &str| keys(pattern).matches(scope.as_bytes());
+        assert!(matches("tenant-7", "tenant-7") && matches("tenant-*", "tenant-7") && matches("*", "x"));
+        assert!(matches("*a*b", "xaybb") && !matches("*a*b", "xayc"));
+        assert!(!matches("*", "tenant/host") && !matches("*", ""));
+        assert!(matches("*/example.org", "tenant/example.org") && !matches("*/example.org", "tenant"));
+        assert!(matches("*/*", "a/b/c") && !matches("a*", "a/b"));
+        assert!(Pattern::QUEUE.matches(b"") && !Pattern::QUEUE.matches(b"x"));
+    }
+
+    #[test]
+    fn the_most_specific_rule_sets_each_limit() {
+        let weight = NonZeroU32::new(3).unwrap();
+        let book = RuleBook::new(
+            Vec::new(),
+            vec![
+                (keys("*"), Limits::default().with_running(1).with_weight(weight)),
+                (keys("tenant-*"), Limits::default().with_running(4)),
+                (keys("tenant-vip"), Limits::default().with_running(50)),
+                (Pattern::QUEUE, Limits::default().with_running(100)),
+            ],
+        );
+        let of = |scope: &str| (book.limits(scope.as_bytes()).running, book.limits(scope.as_bytes()).share());
+        assert_eq!(of("tenant-vip"), (Some(50), 3));
+        assert_eq!(of("tenant-7"), (Some(4), 3));
+        assert_eq!(of("other"), (Some(1), 3));
+        assert_eq!(of("tenant-7/host"), (None, 1));
+        assert_eq!(of(""), (Some(100), 1));
+    }
+
+    #[test]
+    fn items_of_an_ordered_key_run_one_at_a_time() {
+        let ordered = Limits::default().with_ordered(true);
+        assert_eq!(ordered.most_running(), Some(1));
+        assert_eq!(ordered.with_running(9).most_running(), Some(1));
+        assert_eq!(ordered.with_running(0).most_running(), Some(0));
+    }
+}

@@ -1,0 +1,64 @@
+//! The index of a keyed queue: which keys may be served, and in which order.
+//!
+//! A key with ready items has exactly one place. It is *active*: the next fetches serve it. Or it is *parked* under a
+//! scope that has no free slot, and the acknowledgement that frees a slot makes it active again. `listed` says that a key has a place, so
+//! a push to a key that has one writes nothing to the index, and conflicts with no fetch.
+//!
+//! | transaction | reads with a conflict | so it fails after |
+//! |---|---|---|
+//! | push | `listed` of its keys | a fetch that found the key empty; another push that listed it |
+//! | fetch | the active rows that it moves, the items that it takes | another fetch of the same key |
+//! | ... that finds a key empty | the key's items behind those taken | a push to that key |
+//! | ... that parks a key | `running` of the scope | an acknowledgement that frees a slot of the scope |
+//! | acknowledgement | the parked keys of limited scopes | a fetch that parks a key there |
+//! | all | `rules` | a change of the rules |
+//!
+//! Fetches read `running` at snapshot isolation, although acknowledgements change it: they only lower it. Two fetches that raise it
+//! conflict on the scope's `gate`.
+
+pub(crate) mod changes;
+pub(crate) mod fetch;
+pub(crate) mod listing;
+pub(crate) mod rules;
+
+use foundationdb::Transaction;
+use foundationdb::options::MutationType;
+
+use crate::error::QueueError;
+use crate::keys::counters;
+use crate::keys::keyed::KeyedSpace;
+use crate::limits::Limits;
+
+/// How far a key of weight 1 moves ahead with each item, in positions.
+pub(crate) const ITEM: u64 = 1 << 20;
+
+/// How far a key moves ahead with each item.
+pub(crate) fn step(limits: Limits) -> u64 {
+    (ITEM / u64::from(limits.share())).max(1)
+}
+
+/// The virtual time. Read without a conflict: it is a hint where new keys begin.
+pub(crate) async fn virtual_time(keyed: &KeyedSpace, tr: &Transaction) -> Result<u64, QueueError> {
+    Ok(counters::decode(tr.get(&keyed.vtime, true).await?.as_deref()))
+}
+
+/// Makes a key active. Counting is the caller's: [`count_active`].
+pub(crate) fn activate(keyed: &KeyedSpace, tr: &Transaction, position: u64, key: &[u8]) {
+    tr.set(&keyed.active_key(position, key), &[]);
+}
+
+/// Counts keys as made active, which wakes idle consumers.
+pub(crate) fn count_active(keyed: &KeyedSpace, tr: &Transaction, n: usize) {
+    if n > 0 {
+        tr.atomic_op(&keyed.nactive, &counters::increment(n), MutationType::Add);
+    }
+}
+
+/// Adds to the running items of a scope, or subtracts from them. A scope without any has no row.
+pub(crate) fn count_running(keyed: &KeyedSpace, tr: &Transaction, scope: &[u8], by: i64) {
+    let key = keyed.running_key(scope);
+    tr.atomic_op(&key, &by.to_le_bytes(), MutationType::Add);
+    if by < 0 {
+        tr.atomic_op(&key, &0_u64.to_le_bytes(), MutationType::CompareAndClear);
+    }
+}

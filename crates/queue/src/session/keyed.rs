@@ -1,0 +1,117 @@
+//! Fetching from a keyed queue: from the keys that come first, within the limits of their scopes.
+
+use foundationdb::Transaction;
+
+use super::choose::Chosen;
+use super::fetch::Goal;
+use super::{FetchOptions, Session};
+use crate::approach::Extent;
+use crate::error::QueueError;
+use crate::keys::keyed::KeyedSpace;
+use crate::ops::keyed::fetch::{Wanted, choose};
+use crate::suspects::Suspicion;
+
+/// How many keys a fetch chooses from at random after a first conflict. Each further one doubles it.
+const FIRST_SCATTER: usize = 32;
+/// The most keys that a fetch chooses from at random.
+const MAX_SCATTER: usize = 1_024;
+/// After so many fetches without a conflict half as many keys are chosen from.
+const CALM: u32 = 64;
+
+/// How the session's fetches avoid conflicts.
+#[derive(Debug, Default)]
+pub(super) struct Avoidance {
+    /// From how many keys they choose at random, so that they conflict less with fetches of other processes.
+    scatter: usize,
+    /// Whether they leave keys in the index whose last items they take, so that they conflict less with pushes.
+    lazy: bool,
+    /// Whether the attempt under way takes keys out of the index.
+    ends_keys: bool,
+    /// Fetches without a conflict since it last changed.
+    calm: u32,
+}
+
+impl Avoidance {
+    /// The attempt under way has conflicted, with a push if it takes keys out of the index.
+    pub(super) fn conflicted(&mut self) {
+        if self.ends_keys {
+            self.lazy = true;
+        } else {
+            self.scatter = (self.scatter * 2).clamp(FIRST_SCATTER, MAX_SCATTER);
+        }
+        self.calm = 0;
+    }
+
+    pub(super) fn committed(&mut self) {
+        self.calm += 1;
+        if self.calm >= CALM {
+            self.scatter = if self.scatter > FIRST_SCATTER { self.scatter / 2 } else { 0 };
+            self.lazy = false;
+            self.calm = 0;
+        }
+    }
+}
+
+impl Session {
+    /// Chooses by the positions of keys, and removes what was chosen.
+    pub(super) async fn choose_by_key(
+        &mut self,
+        keyed: &KeyedSpace,
+        tr: &Transaction,
+        take: &FetchOptions<'_>,
+        goal: Goal<'_>,
+    ) -> Result<Chosen, QueueError> {
+        let (space, on_lease) = (self.queue.space().clone(), goal.is_lease());
+        loop {
+            let wanted = Wanted {
+                k: take.k,
+                suspects: goal.first().map_or(take.k, |first| first.min(take.k)),
+                allows: self.allows(on_lease),
+                lazy: self.avoidance.lazy,
+                scatter: self.avoidance.scatter,
+            };
+            let choice = choose(&space, keyed, tr, wanted, &mut self.rng).await?;
+            self.avoidance.ends_keys = choice.ends_keys();
+            if choice.is_empty() && !choice.tidies() {
+                return Ok(Chosen::Empty);
+            }
+            if on_lease && choice.suspicion() > Suspicion::None {
+                self.ward = self.quarantine.enter(&space.ready, choice.suspicion());
+                if self.ward.is_none() {
+                    // Others of this process have got suspects meanwhile.
+                    continue;
+                }
+            }
+            choice.write(&space, keyed, tr, on_lease).await?;
+            return Ok(match choice.is_empty() {
+                true => Chosen::Tidied,
+                false => Chosen::Rows(choice.into_rows(), Extent::Unknown),
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fetches_scatter_after_conflicts_and_return_to_the_front() {
+        let mut avoidance = Avoidance::default();
+        avoidance.conflicted();
+        assert_eq!((avoidance.scatter, avoidance.lazy), (FIRST_SCATTER, false));
+        (0..20).for_each(|_| avoidance.conflicted());
+        assert_eq!(avoidance.scatter, MAX_SCATTER);
+        (0..CALM * 6).for_each(|_| avoidance.committed());
+        assert_eq!(avoidance.scatter, 0);
+    }
+
+    #[test]
+    fn fetches_leave_empty_keys_in_the_index_after_conflicts_with_pushes() {
+        let mut avoidance = Avoidance { ends_keys: true, ..Avoidance::default() };
+        avoidance.conflicted();
+        assert_eq!((avoidance.scatter, avoidance.lazy), (0, true));
+        (0..CALM).for_each(|_| avoidance.committed());
+        assert!(!avoidance.lazy);
+    }
+}

@@ -1,0 +1,477 @@
+//! Keyed queues: keys take turns, and scopes have limits.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::pin::pin;
+use std::time::Duration;
+
+use fdb_embedded::{Fault, Faults, Gate};
+use foundationdb::tuple::{Bytes, Versionstamp, pack, unpack};
+use kvqueue_queue::{
+    Approach, Failure, FetchOptions, ItemOutcome, Kind, Lease, LimitError, Limits, NewItem, Pattern,
+    PushError, PushOptions, Queue, RetryPolicy, Session,
+};
+
+use crate::common::gate::{to_the_end, until_sent};
+use crate::common::{Rng, SHORT, TestDb, fetch_options, k, later, on_database, payloads, rules, seeds};
+
+fn keyed(t: &TestDb) -> Queue {
+    t.queue_of("q", Kind::Keyed)
+}
+
+/// Pushes items of one key with these payloads.
+async fn push(t: &TestDb, q: &Queue, key: &str, payloads: impl IntoIterator<Item = impl AsRef<str>>) {
+    let item = |payload: &str| NewItem::new(payload.to_owned()).with_key(key);
+    let items: Vec<_> = payloads.into_iter().map(|payload| item(payload.as_ref())).collect();
+    t.push_items(q, &items).await;
+}
+
+async fn limit(t: &TestDb, q: &Queue, pattern: &str, limits: Limits) {
+    let pattern = if pattern.is_empty() { Pattern::QUEUE } else { Pattern::keys(pattern).unwrap() };
+    t.run(async |tr| {
+        q.set_rule(tr, &pattern, &limits).await.map_err(|error| match error {
+            LimitError::Queue(error) => error,
+            error => panic!("{error}"),
+        })
+    })
+    .await;
+}
+
+fn running(n: u32) -> Limits {
+    Limits::default().with_running(n)
+}
+
+async fn fetch(t: &TestDb, session: &mut Session, n: usize) -> Option<Lease> {
+    let mut approach = Approach::Front;
+    let mut options = FetchOptions::new(k(n), Duration::from_secs(30), &mut approach);
+    session.fetch(&t.db, &mut options).await.unwrap().lease
+}
+
+fn names(lease: Option<&Lease>) -> Vec<String> {
+    lease.map(|lease| payloads(lease.items())).unwrap_or_default()
+}
+
+/// The rows under (q, `second`), each as what follows in its key.
+async fn index(t: &TestDb, q: &Queue, second: &str) -> Vec<Vec<u8>> {
+    t.records(q, second).await.into_iter().map(|(key, _)| key).collect()
+}
+
+/// How many rows there are of everything that belongs to keys with items.
+async fn index_rows(t: &TestDb, q: &Queue) -> usize {
+    let mut rows = 0;
+    for second in ["kval", "listed", "active", "parked", "running"] {
+        rows += index(t, q, second).await.len();
+    }
+    rows
+}
+
+#[test]
+fn keys_take_turns_and_items_of_a_key_stay_in_order() {
+    on_database(async |t| {
+        let q = keyed(t);
+        push(t, &q, "a", (0..20).map(|n| format!("a{n}"))).await;
+        let mut session = t.session(&q);
+        let mut first = fetch(t, &mut session, 6).await.unwrap();
+        assert_eq!(payloads(first.items()), ["a0", "a1", "a2", "a3", "a4", "a5"]);
+        // A key that comes later waits for one turn at most.
+        push(t, &q, "b", ["b0"]).await;
+        push(t, &q, "c", ["c0", "c1", "c2"]).await;
+        let mut second = fetch(t, &mut session, 6).await.unwrap();
+        assert_eq!(payloads(second.items()), ["a6", "a7", "a8", "b0", "c0", "c1"]);
+        assert_eq!(t.len(&q).await, 12);
+        t.acknowledge(&mut first, &ItemOutcome::Done).await;
+        t.acknowledge(&mut second, &ItemOutcome::Release).await;
+        // Released items come before those behind them.
+        let rest = payloads(fetch(t, &mut session, 100).await.unwrap().items());
+        let of = |key: &str| rest.iter().filter(|name| name.starts_with(key)).cloned().collect::<Vec<_>>();
+        assert_eq!(of("a"), (6..20).map(|n| format!("a{n}")).collect::<Vec<_>>());
+        assert_eq!((of("b"), of("c")), (vec!["b0".into()], vec!["c0".into(), "c1".into(), "c2".into()]));
+    });
+}
+
+#[test]
+fn a_key_without_items_has_no_rows() {
+    on_database(async |t| {
+        let q = keyed(t);
+        limit(t, &q, "*", running(3)).await;
+        for n in 0..50 {
+            push(t, &q, &format!("key {n}"), ["x", "y"]).await;
+        }
+        let mut session = t.session(&q);
+        let mut taken = 0;
+        while let Some(mut lease) = fetch(t, &mut session, 7).await {
+            taken += lease.items().len();
+            t.acknowledge(&mut lease, &ItemOutcome::Done).await;
+        }
+        assert_eq!((taken, index_rows(t, &q).await, t.len(&q).await), (100, 0, 0));
+    });
+}
+
+#[test]
+fn no_more_items_of_a_key_run_than_its_limit() {
+    on_database(async |t| {
+        let q = keyed(t);
+        limit(t, &q, "tenant-*", running(2)).await;
+        limit(t, &q, "tenant-vip", running(3)).await;
+        for key in ["tenant-1", "tenant-vip", "free"] {
+            push(t, &q, key, (0..5).map(|n| format!("{key} {n}"))).await;
+        }
+        let mut session = t.session(&q);
+        let mut lease = fetch(t, &mut session, 100).await.unwrap();
+        let of = |lease: &Lease, key: &str| {
+            payloads(lease.items()).iter().filter(|name| name.starts_with(key)).count()
+        };
+        assert_eq!(["tenant-1", "tenant-vip", "free"].map(|key| of(&lease, key)), [2, 3, 5]);
+        assert!(fetch(t, &mut session, 100).await.is_none());
+        // Each slot that becomes free lets one more item run.
+        let vip = payloads(lease.items()).iter().position(|name| name == "tenant-vip 0").unwrap();
+        lease.acknowledge(&t.db, &Default::default(), &[(vip, ItemOutcome::Done)]).await.unwrap();
+        let more = fetch(t, &mut session, 100).await.unwrap();
+        assert_eq!(payloads(more.items()), ["tenant-vip 3"]);
+        // A raised limit lets the others run, a lowered one none.
+        limit(t, &q, "tenant-1", running(4)).await;
+        limit(t, &q, "tenant-vip", running(1)).await;
+        let more = fetch(t, &mut session, 100).await.unwrap();
+        assert_eq!(payloads(more.items()), ["tenant-1 2", "tenant-1 3"]);
+        t.acknowledge(&mut lease, &ItemOutcome::Done).await;
+        let more = fetch(t, &mut session, 100).await.unwrap();
+        assert_eq!(payloads(more.items()), ["tenant-1 4"]);
+        // Without a rule nothing holds the last one back.
+        limit(t, &q, "tenant-vip", Limits::default()).await;
+        limit(t, &q, "tenant-*", Limits::default()).await;
+        let more = fetch(t, &mut session, 100).await.unwrap();
+        assert_eq!(payloads(more.items()), ["tenant-vip 4"]);
+    });
+}
+
+#[test]
+fn limits_of_the_queue_and_of_a_tenant_hold_over_all_their_keys() {
+    on_database(async |t| {
+        let q = keyed(t);
+        limit(t, &q, "", running(5)).await;
+        limit(t, &q, "a", running(3)).await;
+        limit(t, &q, "*/slow", running(1)).await;
+        for host in ["slow", "x", "y"] {
+            push(t, &q, &format!("a/{host}"), (0..4).map(|n| format!("a/{host} {n}"))).await;
+        }
+        push(t, &q, "b/slow", (0..4).map(|n| format!("b/slow {n}"))).await;
+        push(t, &q, "b/z", (0..4).map(|n| format!("b/z {n}"))).await;
+        let (mut session, mut leases) = (t.session(&q), Vec::new());
+        let (mut done, mut running) = (0, BTreeMap::<String, usize>::new());
+        let mut rng = Rng::new(1);
+        loop {
+            if let Some(lease) = fetch(t, &mut session, 2).await {
+                for name in payloads(lease.items()) {
+                    let (key, _) = name.split_once(' ').unwrap();
+                    let (tenant, _) = key.split_once('/').unwrap();
+                    for scope in ["", tenant, key] {
+                        *running.entry(scope.to_owned()).or_default() += 1;
+                    }
+                }
+                leases.push(lease);
+            } else if leases.is_empty() {
+                break;
+            }
+            let count = |scope: &str| running.get(scope).copied().unwrap_or_default();
+            assert!(count("") <= 5 && count("a") <= 3, "{running:?}");
+            assert!(count("a/slow") <= 1 && count("b/slow") <= 1, "{running:?}");
+            if rng.below(2) == 0 && !leases.is_empty() {
+                let mut lease = leases.swap_remove(rng.below(leases.len()));
+                t.acknowledge(&mut lease, &ItemOutcome::Done).await;
+                for name in payloads(lease.items()) {
+                    done += 1;
+                    let (key, _) = name.split_once(' ').unwrap();
+                    let (tenant, _) = key.split_once('/').unwrap();
+                    for scope in ["", tenant, key] {
+                        *running.get_mut(scope).unwrap() -= 1;
+                    }
+                }
+            }
+        }
+        assert_eq!((done, index_rows(t, &q).await), (20, 0));
+    });
+}
+
+#[test]
+fn keys_are_served_by_their_weights() {
+    on_database(async |t| {
+        let q = keyed(t);
+        limit(t, &q, "heavy", Limits::default().with_weight(NonZeroU32::new(3).unwrap())).await;
+        for key in ["heavy", "light"] {
+            push(t, &q, key, (0..1_000).map(|_| key)).await;
+        }
+        let (mut session, mut heavy) = (t.session(&q), 0);
+        for _ in 0..100 {
+            let mut lease = fetch(t, &mut session, 10).await.unwrap();
+            heavy += payloads(lease.items()).iter().filter(|name| *name == "heavy").count();
+            t.acknowledge(&mut lease, &ItemOutcome::Done).await;
+        }
+        assert!((735..=765).contains(&heavy), "{heavy} of 1000 were of the key of weight 3 beside one of 1");
+    });
+}
+
+#[test]
+fn slots_become_free_however_an_item_leaves_its_lease() {
+    on_database(async |t| {
+        let q = keyed(t);
+        limit(t, &q, "a", running(1)).await;
+        push(t, &q, "a", ["1", "2"]).await;
+        let failure = || Failure::new(1, 1, "no");
+        let outcomes = [
+            ItemOutcome::Release,
+            ItemOutcome::Retry { due: None, failure: failure() },
+            ItemOutcome::Postpone { due: kvqueue_queue::from_millis(5) },
+            ItemOutcome::Dead(failure()),
+        ];
+        let mut session = t.session(&q);
+        for outcome in outcomes {
+            let mut lease = fetch(t, &mut session, 5).await.unwrap();
+            assert_eq!(lease.items().len(), 1, "{outcome:?}");
+            assert!(fetch(t, &mut session, 5).await.is_none(), "{outcome:?}");
+            t.acknowledge(&mut lease, &outcome).await;
+        }
+        // The first is put aside, the second a dead letter.
+        assert!(fetch(t, &mut session, 5).await.is_none());
+        let mut sweeper = crate::common::sweeper(&q);
+        assert_eq!(t.sweep(&mut sweeper, 10, &rules()).await.moved.promoted, 1);
+        // An expired lease frees its slot too.
+        let mut approach = Approach::Front;
+        let mut options = fetch_options(5, SHORT, &mut approach, false);
+        assert!(session.fetch(&t.db, &mut options).await.unwrap().lease.is_some());
+        t.sweep_leases(&q, 1, &rules()).await;
+        let mut lease = fetch(t, &mut session, 5).await.unwrap();
+        assert_eq!(names(Some(&lease)), ["1"]);
+        t.acknowledge(&mut lease, &later(20)).await;
+        assert_eq!(index_rows(t, &q).await, 0);
+    });
+}
+
+#[test]
+fn keys_are_refused_where_a_queue_has_none_and_where_they_are_too_long() {
+    on_database(async |t| {
+        let refused = async |q: &Queue, item: NewItem| {
+            t.session(q).push_items(&t.db, &[item], &PushOptions::default()).await.unwrap_err()
+        };
+        let error = refused(&t.queue("plain"), NewItem::new("x").with_key("a")).await;
+        assert!(matches!(error, PushError::NoKeys { kind: Kind::Fifo }));
+        let error = refused(&keyed(t), NewItem::new("x").with_key([b'x'; 257])).await;
+        assert!(matches!(error, PushError::ItemKeyTooLong { len: 257, limit: 256 }));
+        assert!(matches!(Pattern::keys(""), Err(LimitError::PatternLength { len: 0 })));
+    });
+}
+
+/// Everybody at once, under random faults: never more running than allowed, and at the end every slot is free and every item was
+/// finished once.
+#[test]
+fn limits_hold_under_concurrency_and_faults() {
+    on_database(async |t| {
+        for seed in seeds(4) {
+            println!("KVQUEUE_TEST_SEED={seed} cargo test -p kvqueue-queue --test it keyed::");
+            let q = t.queue_of(format!("storm {seed}"), Kind::Keyed);
+            limit(t, &q, "key-*", running(2)).await;
+            limit(t, &q, "", running(6)).await;
+            let faults =
+                Faults::seeded(seed).unknown_committed(0.1).unknown_not_committed(0.1).conflict(0.05);
+            if seed % 2 == 1 && !t.install(faults) {
+                return;
+            }
+            let state = std::sync::Mutex::new((BTreeMap::<String, i32>::new(), 0));
+            let produce = async |of: usize| {
+                let (mut session, mut rng) = (t.session(&q), Rng::new(seed * 10 + of as u64));
+                for n in 0..60 {
+                    let key = format!("key-{}", rng.below(5));
+                    let item = NewItem::new(format!("{key} {of} {n}")).with_key(key.clone());
+                    session.push_items(&t.db, &[item], &PushOptions::default()).await.unwrap();
+                }
+            };
+            let consume = async |of: usize| {
+                let (mut session, mut rng) = (t.session(&q), Rng::new(seed * 100 + of as u64));
+                while state.lock().unwrap().1 < 3 * 60 {
+                    let Some(mut lease) = fetch(t, &mut session, 1 + rng.below(3)).await else {
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                        continue;
+                    };
+                    let keys: Vec<String> = payloads(lease.items())
+                        .iter()
+                        .map(|name| name.split_once(' ').unwrap().0.to_owned())
+                        .collect();
+                    {
+                        let running = &mut state.lock().unwrap().0;
+                        keys.iter().for_each(|key| *running.entry(key.clone()).or_default() += 1);
+                        assert!(running.values().all(|n| *n <= 2), "{running:?}");
+                        assert!(running.values().sum::<i32>() <= 6, "{running:?}");
+                    }
+                    tokio::task::yield_now().await;
+                    let done = rng.below(4) > 0;
+                    {
+                        // Before the commit: afterwards others may run.
+                        let running = &mut state.lock().unwrap().0;
+                        keys.iter().for_each(|key| *running.get_mut(key).unwrap() -= 1);
+                    }
+                    let outcome = if done { ItemOutcome::Done } else { ItemOutcome::Release };
+                    t.acknowledge(&mut lease, &outcome).await;
+                    if done {
+                        state.lock().unwrap().1 += keys.len();
+                    }
+                }
+            };
+            let work = async {
+                tokio::join!(
+                    produce(0),
+                    produce(1),
+                    produce(2),
+                    consume(3),
+                    consume(4),
+                    consume(5),
+                    consume(6)
+                )
+            };
+            tokio::time::timeout(Duration::from_secs(60), work).await.expect("no item is stuck");
+            t.end_faults();
+            // It takes keys out of the index that fetches have left there.
+            assert!(fetch(t, &mut t.session(&q), 1).await.is_none());
+            assert_eq!((index_rows(t, &q).await, t.len(&q).await), (0, 0));
+        }
+    });
+}
+
+/// The rows that a program in another language has to know.
+#[test]
+fn rows_of_a_keyed_queue_are_as_documented() {
+    on_database(async |t| {
+        let q = keyed(t);
+        limit(t, &q, "t-*", running(1)).await;
+        push(t, &q, "t-1/h", ["v"]).await;
+        push(t, &q, "t-1", ["w", "x"]).await;
+        let rows = t.rows().await;
+        let of = |second: &str| -> Vec<(Vec<u8>, Vec<u8>)> { crate::common::records(&rows, &q, second) };
+        let items = of("kval");
+        let (key, stamp): (Bytes<'_>, Versionstamp) = unpack(&items[0].0).unwrap();
+        assert_eq!((&*key, stamp.user_version(), items[0].1.as_slice()), (&b"t-1"[..], 0, &b"w"[..]));
+        let key = |key: &'static str| pack(&(Bytes::from(key.as_bytes()),));
+        assert_eq!(of("listed"), [(key("t-1"), vec![]), (key("t-1/h"), vec![])]);
+        let place = |position: u64, key: &'static str| pack(&(position, Bytes::from(key.as_bytes())));
+        assert_eq!(of("active"), [(place(1 << 20, "t-1"), vec![]), (place(1 << 20, "t-1/h"), vec![])]);
+        assert_eq!(of("rule"), [(key("t-*"), vec![1, 4, 0, 0, 0, 1, 0, 0, 0])]);
+        let mut session = t.session(&q);
+        let lease = fetch(t, &mut session, 9).await.unwrap();
+        assert_eq!(payloads(lease.items()), ["w"]);
+        let rows = t.rows().await;
+        let of = |second: &str| -> Vec<(Vec<u8>, Vec<u8>)> { crate::common::records(&rows, &q, second) };
+        let one = 1_u64.to_le_bytes().to_vec();
+        assert_eq!(of("running"), [(key(""), one.clone()), (key("t-1"), one)]);
+        let parked = |position: u64, of: &'static str| {
+            pack(&(Bytes::from(&b"t-1"[..]), position, Bytes::from(of.as_bytes())))
+        };
+        assert_eq!(of("parked"), [(parked(1 << 20, "t-1/h"), vec![]), (parked(2 << 20, "t-1"), vec![])]);
+        assert_eq!((of("active"), of("rules").len(), of("vtime").len()), (vec![], 1, 1));
+    });
+}
+
+/// Two transactions overlap: the first commit of `late` arrives after all of `early`. Returns whether it conflicted.
+async fn overlaps<A, B>(
+    gate: &Gate,
+    late: impl Future<Output = A>,
+    early: impl Future<Output = B>,
+) -> (bool, A, B) {
+    let mut late = pin!(late);
+    let commit = until_sent(gate, late.as_mut()).await;
+    let early = to_the_end(gate, pin!(early)).await;
+    let conflicted = commit.pass(Fault::None).is_err();
+    (conflicted, to_the_end(gate, late).await, early)
+}
+
+async fn push_one(t: &TestDb, q: &Queue, key: &str) {
+    let item = NewItem::new(key.to_owned()).with_key(key);
+    t.session(q).push_items(&t.db, &[item], &PushOptions::default()).await.unwrap();
+}
+
+async fn acknowledge(t: &TestDb, mut lease: Lease) {
+    lease.acknowledge(&t.db, &RetryPolicy::default(), &[(0, ItemOutcome::Done)]).await.unwrap();
+}
+
+#[test]
+fn a_key_is_not_parked_for_a_slot_that_becomes_free_meanwhile() {
+    on_database(async |t| {
+        let q = keyed(t);
+        limit(t, &q, "a", running(1)).await;
+        push_one(t, &q, "a").await;
+        let (mut session, mut other) = (t.session(&q), t.session(&q));
+        let lease = fetch(t, &mut session, 1).await.unwrap();
+        push_one(t, &q, "a").await;
+        let Some(gate) = t.close_gate() else { return };
+        let (conflicted, lease, ()) = overlaps(&gate, fetch(t, &mut other, 1), acknowledge(t, lease)).await;
+        assert!(conflicted && lease.is_some(), "the key is parked, and nobody makes it active again");
+    });
+}
+
+#[test]
+fn an_acknowledgement_sees_a_key_that_is_parked_meanwhile() {
+    on_database(async |t| {
+        let q = keyed(t);
+        limit(t, &q, "a", running(1)).await;
+        push_one(t, &q, "a").await;
+        let (mut session, mut other) = (t.session(&q), t.session(&q));
+        let lease = fetch(t, &mut session, 1).await.unwrap();
+        push_one(t, &q, "a").await;
+        let Some(gate) = t.close_gate() else { return };
+        let (conflicted, (), none) = overlaps(&gate, acknowledge(t, lease), fetch(t, &mut other, 1)).await;
+        assert!(conflicted && none.is_none());
+        drop(gate);
+        assert!(
+            fetch(t, &mut session, 1).await.is_some(),
+            "the key is parked, and nobody makes it active again"
+        );
+    });
+}
+
+#[test]
+fn an_item_pushed_while_its_key_is_found_empty_is_not_lost() {
+    on_database(async |t| {
+        let q = keyed(t);
+        let (mut session, mut other) = (t.session(&q), t.session(&q));
+        for push_is_late in [true, false] {
+            push_one(t, &q, "a").await;
+            let Some(gate) = t.close_gate() else { return };
+            let conflicted = match push_is_late {
+                true => overlaps(&gate, push_one(t, &q, "a"), fetch(t, &mut session, 1)).await.0,
+                false => overlaps(&gate, fetch(t, &mut session, 1), push_one(t, &q, "a")).await.0,
+            };
+            drop(gate);
+            assert!(conflicted);
+            assert!(fetch(t, &mut other, 1).await.is_some(), "the key has an item and no place");
+        }
+    });
+}
+
+#[test]
+fn fetches_of_two_keys_of_a_tenant_do_not_both_take_its_last_slot() {
+    on_database(async |t| {
+        let q = keyed(t);
+        limit(t, &q, "t", running(1)).await;
+        push_one(t, &q, "t/b").await;
+        let (mut session, mut other) = (t.session(&q), t.session(&q));
+        let Some(gate) = t.close_gate() else { return };
+        let early = async {
+            // It comes first, so that the two fetches want different keys.
+            push_one(t, &q, "t/a").await;
+            fetch(t, &mut other, 1).await
+        };
+        let (conflicted, late, early) = overlaps(&gate, fetch(t, &mut session, 1), early).await;
+        assert_eq!(names(early.as_ref()), ["t/a"]);
+        assert!(conflicted && late.is_none(), "two items of a tenant run, and one may");
+    });
+}
+
+#[test]
+fn a_fetch_does_not_go_by_rules_that_change_meanwhile() {
+    on_database(async |t| {
+        let q = keyed(t);
+        push_one(t, &q, "a").await;
+        let mut session = t.session(&q);
+        let Some(gate) = t.close_gate() else { return };
+        let (conflicted, lease, ()) =
+            overlaps(&gate, fetch(t, &mut session, 1), limit(t, &q, "a", running(0))).await;
+        assert!(conflicted && lease.is_none());
+    });
+}
