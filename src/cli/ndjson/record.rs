@@ -241,7 +241,7 @@ mod tests {
             priority: i64,
         ) {
             meta.death = death.filter(|_| state == State::Dead);
-            let item = StoredItem { payload: payload.into(), meta, state, priority };
+            let item = StoredItem { payload: payload.into(), meta, state, priority, key: None };
             let line = line(&"x01".parse().unwrap(), &item).unwrap();
             prop_assert!(!line.contains('\n'));
             prop_assert_eq!(parse(line.as_bytes()), Ok(item));
