@@ -65,6 +65,7 @@ impl Session {
         loop {
             let wanted = Wanted {
                 k: take.k,
+                on_lease,
                 suspects: goal.first().map_or(take.k, |first| first.min(take.k)),
                 allows: self.allows(on_lease),
                 lazy: self.avoidance.lazy,
@@ -82,7 +83,7 @@ impl Session {
                     continue;
                 }
             }
-            choice.write(&space, keyed, tr, on_lease).await?;
+            choice.write(&space, keyed, tr).await?;
             return Ok(match choice.is_empty() {
                 true => Chosen::Tidied,
                 false => Chosen::Rows(choice.into_rows(), Extent::Unknown),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 pub(crate) struct Coverage(BTreeMap<String, u64>);
 
 /// What has to happen in every thousand seeds, at least so often. Each happens two or three times as often, or more.
-const WANTED: &[(&str, u64)] = &[
+pub(crate) const WANTED: &[(&str, u64)] = &[
     // What is done.
     ("an item is added", 8_000),
     ("an item is not added, because its operation is known", 500),
@@ -83,6 +83,18 @@ const WANTED: &[(&str, u64)] = &[
     ("a worker goes idle", 2_500),
 ];
 
+/// The same of keyed queues.
+pub(crate) const WANTED_OF_KEYS: &[(&str, u64)] = &[
+    ("an item is added", 8_000),
+    ("items are leased", 6_000),
+    ("items are taken for good", 900),
+    ("an item is finished", 4_000),
+    ("a lease runs out", 1_000),
+    ("items become due", 500),
+    ("limit", 400),
+    ("a key waits for its scope", 5_000),
+];
+
 impl Coverage {
     pub(crate) fn count(&mut self, what: impl Into<String>) {
         self.count_many(what, 1);
@@ -99,11 +111,11 @@ impl Coverage {
     }
 
     /// Panics if something hardly happened in this many seeds.
-    pub(crate) fn check(&self, seeds: u64) {
+    pub(crate) fn check(&self, seeds: u64, wanted: &[(&str, u64)]) {
         for (what, n) in &self.0 {
             println!("{n:>9} {what}");
         }
-        for (what, per_thousand) in WANTED {
+        for (what, per_thousand) in wanted {
             let (n, least) = (self.0.get(*what).copied().unwrap_or(0), per_thousand * seeds / 1_000);
             assert!(
                 n >= least,

@@ -20,8 +20,8 @@ use crate::world::World;
 
 /// How much of a run that failed is printed.
 const LAST_LINES: usize = 60;
-/// The kinds of queues; half of all runs are on a FIFO.
-const KINDS: [Kind; 6] = [
+/// Kinds of queues; half of all runs are on a FIFO.
+pub(crate) const KINDS: [Kind; 6] = [
     Kind::Fifo,
     Kind::Fifo,
     Kind::Fifo,
@@ -64,10 +64,10 @@ impl Ground {
         Ground { db: Rc::new(db), url, _dir: dir }
     }
 
-    /// Runs a seed.
-    pub(crate) fn run(&self, seed: u64) -> Result<Run, Failed> {
+    /// Runs a seed on a queue of one of these kinds.
+    pub(crate) fn run(&self, seed: u64, kinds: &[Kind]) -> Result<Run, Failed> {
         let mut rng = Rng::new(seed);
-        let kind = KINDS[rng.below(KINDS.len())];
+        let kind = kinds[rng.below(kinds.len())];
         let world = Rc::new(World::new(Rc::clone(&self.db), seed, kind, &mut rng));
         let simulation = || Simulation::new(Rc::clone(&world), &self.url, rng).run();
         let ended = catch_unwind(AssertUnwindSafe(simulation));
@@ -101,7 +101,8 @@ impl Failed {
         let last = history[history.len().saturating_sub(LAST_LINES)..].join("\n  ");
         eprintln!(
             "seed {seed}, {kind:?}, failed:\n  {last}\nrepeat it with\n  \
-             KVQUEUE_TEST_SEED={seed} cargo test -p kvqueue-queue --test simulation one_thousand"
+             KVQUEUE_TEST_SEED={seed} cargo test -p kvqueue-queue --test simulation {}",
+            if kind == Kind::Keyed { "keyed" } else { "one_thousand" }
         );
         resume_unwind(panic)
     }

@@ -34,8 +34,9 @@ mod world;
 
 use std::sync::Mutex;
 
-use coverage::Coverage;
-use ground::Ground;
+use coverage::{Coverage, WANTED, WANTED_OF_KEYS};
+use ground::{Ground, KINDS};
+use kvqueue_queue::Kind;
 
 /// How many seeds are run where no other number is asked for.
 const SEEDS: u64 = 1_000;
@@ -46,6 +47,22 @@ const MAX_THREADS: usize = 8;
 
 #[test]
 fn one_thousand_simulated_runs_keep_every_promise() {
+    let (n, coverage) = run_all(&KINDS);
+    if n >= SEEDS {
+        coverage.check(n, WANTED);
+    }
+}
+
+#[test]
+fn one_thousand_simulated_runs_of_keyed_queues_keep_every_promise() {
+    let (n, coverage) = run_all(&[Kind::Keyed]);
+    if n >= SEEDS {
+        coverage.check(n, WANTED_OF_KEYS);
+    }
+}
+
+/// Runs all seeds on queues of these kinds; returns how many there were, and what happened.
+fn run_all(kinds: &[Kind]) -> (u64, Coverage) {
     let seeds = rng::seeds(SEEDS);
     let n = seeds.end - seeds.start;
     let (next, coverage) = (Mutex::new(seeds), Mutex::new(Coverage::default()));
@@ -57,7 +74,7 @@ fn one_thousand_simulated_runs_keep_every_promise() {
                 // A thread that fails takes the other threads' seeds away.
                 let take = || next.lock().unwrap().next();
                 while let Some(seed) = take() {
-                    let run = ground.run(seed).unwrap_or_else(|failed| {
+                    let run = ground.run(seed, kinds).unwrap_or_else(|failed| {
                         next.lock().unwrap().by_ref().for_each(drop);
                         failed.report()
                     });
@@ -66,20 +83,25 @@ fn one_thousand_simulated_runs_keep_every_promise() {
             });
         }
     });
-    if n >= SEEDS {
-        coverage.into_inner().unwrap().check(n);
-    }
+    (n, coverage.into_inner().unwrap())
 }
 
 #[test]
 fn the_same_seed_repeats_the_same_run() {
     let ground = Ground::new();
-    let run = |seed| ground.run(seed).unwrap_or_else(|failed| failed.report()).history;
-    for seed in rng::seeds(TWICE) {
-        let (first, second) = (run(seed), run(seed));
-        if let Some(at) = (0..first.len().max(second.len())).find(|at| first.get(*at) != second.get(*at)) {
-            let before = first[at.saturating_sub(20)..at].join("\n  ");
-            panic!("seed {seed} went on in two ways:\n  {before}\n{:?}\n{:?}", first.get(at), second.get(at));
+    for kinds in [&KINDS[..], &[Kind::Keyed]] {
+        let run = |seed| ground.run(seed, kinds).unwrap_or_else(|failed| failed.report()).history;
+        for seed in rng::seeds(TWICE) {
+            let (first, second) = (run(seed), run(seed));
+            if let Some(at) = (0..first.len().max(second.len())).find(|at| first.get(*at) != second.get(*at))
+            {
+                let before = first[at.saturating_sub(20)..at].join("\n  ");
+                panic!(
+                    "seed {seed} went on in two ways:\n  {before}\n{:?}\n{:?}",
+                    first.get(at),
+                    second.get(at)
+                );
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use kvqueue_queue::Kind;
 use crate::claims::{Claim, Claims};
 use crate::desk::Counter;
 use crate::history::History;
-use crate::image::{self, Ids, Image, Rows};
+use crate::image::{self, Ids, Image, Index, Rows};
 use crate::intent::Operation;
 use crate::model::{At, Event, Model, Verdict, promise};
 
@@ -17,6 +17,8 @@ pub(crate) struct Oracle {
     claims: Claims,
     /// The queue as the last commit has left it.
     image: Image,
+    /// The index of keys, as the last commit has left it.
+    index: Index,
     pub(crate) history: History,
     /// The version of the last commit.
     pub(crate) version: u64,
@@ -30,6 +32,7 @@ impl Oracle {
             model: Model::new(kind),
             claims: Claims::default(),
             image: Image::default(),
+            index: Index::default(),
             history: History::default(),
             version: 0,
         }
@@ -54,6 +57,11 @@ impl Oracle {
             "{counted} items are counted, {} are ready",
             after.ready.len()
         );
+        if self.kind == Kind::Keyed {
+            let index = Index::read(&rows.records)?;
+            index.check(&self.index, &after)?;
+            self.index = index;
+        }
         self.claims.committed(operation, &events, &self.model)?;
         (self.image, self.version) = (after, at.commit);
         Ok(events)
@@ -65,6 +73,11 @@ impl Oracle {
         self.claims.check(operation, claim, &self.model)
     }
 
+    /// Whether a key waits for its scope.
+    pub(crate) fn parks(&self) -> bool {
+        self.index.parks()
+    }
+
     /// How many takes passed items over.
     pub(crate) fn jumps(&self) -> u64 {
         self.model.jumps
@@ -73,6 +86,7 @@ impl Oracle {
     /// What a counter says.
     pub(crate) fn counted(&self, counter: Counter) -> u64 {
         match counter {
+            Counter::Ready if self.kind == Kind::Keyed => self.index.nactive,
             Counter::Ready => self.image.counters.npush,
             Counter::Later => self.image.counters.nlater,
         }

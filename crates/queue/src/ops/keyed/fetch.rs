@@ -35,6 +35,8 @@ const MAX_KEYS: usize = 2_000;
 pub(crate) struct Wanted {
     /// The most items.
     pub(crate) k: NonZeroUsize,
+    /// Whether the items go to leases.
+    pub(crate) on_lease: bool,
     /// The most items, if they are suspects.
     pub(crate) suspects: NonZeroUsize,
     /// How suspect the items may be.
@@ -50,6 +52,8 @@ pub(crate) struct Wanted {
 #[derive(Debug)]
 pub(crate) struct Choice {
     book: Arc<RuleBook>,
+    /// Whether the items go to leases, and so take slots.
+    on_lease: bool,
     vtime: u64,
     keys: Vec<Candidate>,
     /// Free slots of the limited scopes that the fetch has looked at, less those that it takes.
@@ -117,7 +121,14 @@ pub(crate) async fn choose(
     rng: &mut Rng,
 ) -> Result<Choice, QueueError> {
     let (book, vtime) = try_join(rules::book(keyed, tr), virtual_time(keyed, tr)).await?;
-    let mut choice = Choice { book, vtime, keys: Vec::new(), free: BTreeMap::new(), suspicion: None };
+    let mut choice = Choice {
+        book,
+        on_lease: wanted.on_lease,
+        vtime,
+        keys: Vec::new(),
+        free: BTreeMap::new(),
+        suspicion: None,
+    };
     let (mut begin, end) = keyed.active_range();
     let window = wanted.k.get().max(MIN_WINDOW).max(wanted.scatter);
     let (mut left, mut bytes) = (wanted.k.get(), 0);
@@ -244,7 +255,8 @@ impl Choice {
 
     /// Sets each key's quota: item by item, always to the key with the lowest position.
     fn share_out(&self, page: &mut [Candidate], left: usize) {
-        let mut free = self.free.clone();
+        // Items that are taken for good take no slots.
+        let mut free = if self.on_lease { self.free.clone() } else { BTreeMap::new() };
         let (mut turns, mut left) = (BinaryHeap::new(), left);
         for (at, candidate) in page.iter_mut().enumerate() {
             candidate.quota = candidate.rows.len();
@@ -313,20 +325,21 @@ impl Choice {
     }
 
     fn take_slots(&mut self, key: &[u8], n: usize) {
-        take_slots(&mut self.free, key, n as u64);
+        if self.on_lease {
+            take_slots(&mut self.free, key, n as u64);
+        }
     }
 
     fn full_scope(&self, key: &[u8]) -> Option<Vec<u8>> {
-        full_scope(&self.free, key)
+        if self.on_lease { full_scope(&self.free, key) } else { None }
     }
 
-    /// Writes the choice: takes the items, moves the keys. `on_lease`: the items go to leases, and take slots.
+    /// Writes the choice: takes the items, moves the keys.
     pub(crate) async fn write(
         &self,
         space: &Space,
         keyed: &KeyedSpace,
         tr: &Transaction,
-        on_lease: bool,
     ) -> Result<(), QueueError> {
         let passed_on = self.passed_on(keyed, tr).await?;
         let moving: Vec<_> = self.keys.iter().filter(|candidate| candidate.moves()).collect();
@@ -343,7 +356,7 @@ impl Choice {
             if n > 0 {
                 let last = candidate.position.saturating_sub(step(self.book.limits(&candidate.key)));
                 vtime = vtime.max(last);
-                for scope in scopes(&candidate.key).filter(|_| on_lease) {
+                for scope in scopes(&candidate.key).filter(|_| self.on_lease) {
                     *running.entry(scope).or_default() += i64::try_from(n).unwrap_or(i64::MAX);
                 }
             }
@@ -375,7 +388,7 @@ impl Choice {
         candidate: &Candidate,
     ) -> Result<(), QueueError> {
         conflict::as_reader(tr, &candidate.row)?;
-        if !candidate.rows.is_empty() {
+        if self.on_lease && !candidate.rows.is_empty() {
             for scope in scopes(&candidate.key).filter(|scope| self.free.contains_key(*scope)) {
                 let gate = keyed.gate_key(scope);
                 if !mutant("no-gate") {
@@ -386,8 +399,8 @@ impl Choice {
         }
         match &candidate.blocked {
             _ if candidate.is_over && !mutant("over-without-conflict") => {
-                let (first, end) = range(&[space.ready.as_slice(), &key_element(&candidate.key)].concat());
-                let begin = candidate.rows.last().map_or(first, |row| after(&space.ready_key(&row.id)));
+                // All items of the key: a returned item may come before those that are taken.
+                let (begin, end) = range(&[space.ready.as_slice(), &key_element(&candidate.key)].concat());
                 tr.add_conflict_range(&begin, &end, ConflictRangeType::Read)?;
             }
             Some(scope) if !candidate.is_over && !mutant("parks-without-conflict") => {
@@ -398,10 +411,12 @@ impl Choice {
         Ok(())
     }
 
-    /// Parked keys that get the slots which keys were made active for and do not use: they have no item, or another scope has no slot.
+    /// Parked keys that get the slots which keys were made active for and do not use: they have no item, their items are taken for good,
+    /// or another scope has no slot.
     async fn passed_on(&self, keyed: &KeyedSpace, tr: &Transaction) -> Result<Vec<Parked>, QueueError> {
         let mut unused: BTreeMap<&[u8], usize> = BTreeMap::new();
-        let idle = self.keys.iter().filter(|candidate| candidate.moves() && candidate.rows.is_empty());
+        let is_idle = |candidate: &&Candidate| candidate.rows.is_empty() || !self.on_lease;
+        let idle = self.keys.iter().filter(|candidate| candidate.moves()).filter(is_idle);
         for candidate in idle {
             let others = scopes(&candidate.key).filter(|scope| candidate.blocked.as_deref() != Some(*scope));
             for scope in others.filter(|scope| self.free.get(*scope).is_some_and(|free| *free > 0)) {

@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | push | `listed` of its keys | a fetch that found the key empty; another push that listed it |
 //! | fetch | the active rows that it moves, the items that it takes | another fetch of the same key |
-//! | ... that finds a key empty | the key's items behind those taken | a push to that key |
+//! | ... that finds a key empty | all items of the key | a push to that key, an item that is returned to it |
 //! | ... that parks a key | `running` of the scope | an acknowledgement that frees a slot of the scope |
 //! | acknowledgement | the parked keys of limited scopes | a fetch that parks a key there |
 //! | all | `rules` | a change of the rules |

@@ -170,7 +170,7 @@ impl Claims {
             }
             Claim::Nothing => {
                 promise!(
-                    model.was_empty_since(operation.begun, operation.intent.crashes()),
+                    model.has_limits() || model.was_empty_since(operation.begun, operation.intent.crashes()),
                     "{operation} found nothing, and there was something"
                 );
             }

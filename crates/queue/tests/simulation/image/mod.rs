@@ -3,6 +3,7 @@
 //! The model makes the same of what it knows, and both must be equal after every commit.
 
 mod element;
+mod index;
 mod lease;
 mod reader;
 mod side;
@@ -12,6 +13,7 @@ use std::collections::BTreeMap;
 use kvqueue_queue::{ItemId, LeaseId, Meta, Millis, Stamp};
 
 pub(crate) use element::{Ids, integers};
+pub(crate) use index::{Index, key_of};
 pub(crate) use reader::{Row, Rows, read};
 pub(crate) use side::essence;
 

@@ -86,7 +86,7 @@ impl Parts<'_> {
             (b"ndue", []) => counters.ndue = number(value),
             (b"nback", []) => counters.nback = number(value),
             (b"ndead", []) => counters.ndead = number(value),
-            (b"val", _) => drop(self.values.insert(self.ids.get(rest)?, value.to_vec())),
+            (b"val" | b"kval", _) => drop(self.values.insert(self.ids.get(rest)?, value.to_vec())),
             (b"meta", _) => drop(self.metas.insert(self.ids.get(rest)?, side::decode(value)?)),
             // In the order of their numbers, since that is how rows come.
             (b"chunk", _) => {
@@ -111,6 +111,11 @@ impl Parts<'_> {
             (b"oplog", _) => drop(self.logged.insert(value.to_vec())),
             (b"want", _) => drop(self.image.line.insert(split_stamp(rest)?.0, lease::want(value)?)),
             (b"pause", []) => self.image.frozen = true,
+            // The index of a keyed queue is read apart.
+            (
+                b"listed" | b"active" | b"parked" | b"running" | b"vtime" | b"nactive" | b"rule" | b"rules",
+                _,
+            ) => {}
             // What sessions and sweepers say to themselves.
             (b"token" | b"sweep" | b"times", _) => {}
             _ => return None,

@@ -58,6 +58,8 @@ pub(crate) enum Intent {
     Delete(ItemId),
     /// The queue is to be frozen, or to go on.
     Freeze(bool),
+    /// The rules of the queue's keys are to be changed.
+    Limit,
 }
 
 impl fmt::Display for Operation {
@@ -83,6 +85,7 @@ impl Intent {
             Intent::Delete(_) => "delete",
             Intent::Freeze(true) => "freeze",
             Intent::Freeze(false) => "resume",
+            Intent::Limit => "limit",
         }
     }
 
@@ -124,6 +127,7 @@ impl Intent {
             Intent::Sweep(by) => Ok(reading::swept(*by, before, after)),
             Intent::Revive(_) | Intent::Purge(_) => Ok(reading::letters(before, after)),
             Intent::Delete(id) => reading::deleted(id, before, after),
+            Intent::Limit => Ok(Vec::new()),
             Intent::Freeze(_) if before.frozen == after.frozen => Ok(Vec::new()),
             Intent::Freeze(_) => Ok(vec![Event::Froze(after.frozen)]),
         }

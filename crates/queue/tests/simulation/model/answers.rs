@@ -1,6 +1,6 @@
 //! The model's answers.
 
-use kvqueue_queue::{Item, ItemId, LeaseId, SessionId};
+use kvqueue_queue::{Item, ItemId, Kind, LeaseId, SessionId};
 
 use super::{Model, Place, Verdict, promise};
 use crate::image::{Stored, essence};
@@ -9,6 +9,11 @@ impl Model {
     /// Whether the queue is frozen.
     pub(crate) fn is_frozen(&self) -> bool {
         self.frozen.is_some()
+    }
+
+    /// Whether items may wait though nobody has passed them over: their key's scopes have limits.
+    pub(crate) fn has_limits(&self) -> bool {
+        self.kind == Kind::Keyed
     }
 
     /// Whether a lease is held.

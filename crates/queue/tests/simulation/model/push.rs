@@ -1,9 +1,11 @@
 //! What producers may do.
 
+use std::collections::BTreeMap;
+
 use kvqueue_queue::{ItemId, Kind, NewItem};
 
 use super::{At, Model, Verdict, promise};
-use crate::image::integers;
+use crate::image::{integers, key_of};
 use crate::model::life::{Item, Place};
 
 /// A session that has seen the queue unfrozen pushes on for this many versions.
@@ -47,10 +49,30 @@ impl Model {
 
     /// Items come behind all others: in a FIFO queue behind all that ever were, in the recipes' queues behind the ready ones.
     fn check_places(&self, items: &[(ItemId, NewItem)], at: At) -> Verdict {
-        let Kind::Fifo = self.kind else { return self.check_numbers(items, at) };
+        match self.kind {
+            Kind::Fifo => {}
+            Kind::Keyed => return self.check_stamps(items),
+            _ => return self.check_numbers(items, at),
+        }
         let ids: Vec<&ItemId> =
             self.items.keys().next_back().into_iter().chain(items.iter().map(|(id, _)| id)).collect();
         promise!(ids.is_sorted_by(|a, b| a < b), "items were pushed in the order {ids:?}");
+        Ok(())
+    }
+
+    /// In a keyed queue items come behind all others of their key.
+    fn check_stamps(&self, items: &[(ItemId, NewItem)]) -> Verdict {
+        let mut last: BTreeMap<Vec<u8>, &ItemId> = BTreeMap::new();
+        for (id, is_new) in
+            self.items.keys().map(|id| (id, false)).chain(items.iter().map(|(id, _)| (id, true)))
+        {
+            let before = last.insert(key_of(id)?, id);
+            promise!(!is_new || before.is_none_or(|before| before < id), "{id} was pushed before {before:?}");
+        }
+        for (id, new) in items {
+            let key = new.key.as_deref().unwrap_or_default();
+            promise!(key_of(id)? == key, "{id} was pushed with the key {}", key.escape_ascii());
+        }
         Ok(())
     }
 

@@ -1,10 +1,13 @@
 //! Which items a take may have.
 
+use std::collections::{BTreeMap, VecDeque};
+
 use kvqueue_queue::{End, ItemId, Kind, LeaseId, Stamp};
 
 use super::event::Terms;
 use super::line::PICK_UP;
 use super::{At, Lease, Model, Place, Seen, Verdict, promise};
+use crate::image::key_of;
 
 /// A ready item, as takes see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,6 +78,9 @@ impl Model {
     /// changed there when it commits.
     fn check_order(&mut self, items: &[ItemId], terms: Terms, at: At) -> Verdict {
         promise!(!items.is_empty(), "a take wrote, and took nothing");
+        if self.kind == Kind::Keyed {
+            return self.check_keys(items, terms, at);
+        }
         let seen = self.seen_at(at.read).waiting.iter().filter(|waiting| !self.taken.contains(&waiting.id));
         let then: Vec<&Waiting> = seen.collect();
         let skipped = then.iter().position(|waiting| waiting.id == items[0]);
@@ -104,6 +110,31 @@ impl Model {
             }
         }
         self.jumps += u64::from(skipped > 0);
+        self.taken.extend(items.iter().cloned());
+        Ok(())
+    }
+
+    /// Of each key the first items are taken, and none is passed over. All are equally suspect.
+    fn check_keys(&mut self, items: &[ItemId], terms: Terms, at: At) -> Verdict {
+        let seen = self.seen_at(at.read).waiting.iter().filter(|waiting| !self.taken.contains(&waiting.id));
+        let mut then: BTreeMap<Vec<u8>, VecDeque<&Waiting>> = BTreeMap::new();
+        for waiting in seen {
+            then.entry(key_of(&waiting.id)?).or_default().push_back(waiting);
+        }
+        let mut class = None;
+        for id in items {
+            let first = then.get_mut(&key_of(id)?).and_then(VecDeque::pop_front);
+            promise!(
+                first.is_some_and(|first| first.id == *id),
+                "{id} was taken, and {first:?} was the first of its key"
+            );
+            let crashes = first.map_or(0, |first| first.crashes);
+            promise!(crashes <= terms.crashes, "{id} was taken, which crashed {crashes} times");
+            let same = *class.get_or_insert(crashes.min(2));
+            promise!(same == crashes.min(2), "{id} was taken together with others that crashed {same} times");
+        }
+        let most = [terms.k, terms.k / 16, 1][class.unwrap_or(0) as usize].max(1);
+        promise!(items.len() <= most, "{} items were taken, and {most} may be", items.len());
         self.taken.extend(items.iter().cloned());
         Ok(())
     }

@@ -1,8 +1,8 @@
-//! An operator, who decides about dead letters, deletes items, and freezes the queue.
+//! An operator, who decides about dead letters, deletes items, freezes the queue, and limits its keys.
 
 use std::rc::Rc;
 
-use kvqueue_queue::{DeadLetterEffect, ItemEffect, ItemId, Pause, retry};
+use kvqueue_queue::{DeadLetterEffect, ItemEffect, ItemId, Kind, LimitError, Limits, Pattern, Pause, retry};
 
 use super::producer::failed;
 use crate::claims::Claim;
@@ -49,6 +49,33 @@ async fn delete(desk: &Desk) {
     }
 }
 
+/// Changes a rule of the queue's keys. No limit is 0, since everything is to be done in the end.
+async fn limit(desk: &Desk) {
+    let pattern = match desk.below(6) {
+        0 => Pattern::QUEUE,
+        n => Pattern::keys(["*", "a", "a/*", "*/x", "b"][n - 1]).unwrap(),
+    };
+    let limits = match desk.below(4) {
+        0 => Limits::default(),
+        n => Limits::default().with_running(n as u32),
+    };
+    let (queue, db, policy) = (&desk.world.queue, &desk.world.db, desk.policy());
+    let (pattern, limits) = (&pattern, &limits);
+    let doing = retry::run(db, &policy, |tr| async move {
+        let set = queue.set_rule(&tr, pattern, limits).await.map_err(|error| match error {
+            LimitError::Queue(error) => error,
+            error => panic!("{error}"),
+        });
+        (tr, set)
+    });
+    let (operation, done) = desk.run(Intent::Limit, doing).await;
+    match done {
+        Some(Ok(_)) => desk.told(&operation, &Claim::Done),
+        Some(Err(error)) => desk.told(&operation, &failed(&error)),
+        None => {}
+    }
+}
+
 /// Looks in a few times.
 pub(super) async fn work(desk: Rc<Desk>) {
     for _ in 0..1 + desk.below(5) {
@@ -56,6 +83,10 @@ pub(super) async fn work(desk: Rc<Desk>) {
         if is_frozen || desk.chance(10) {
             freeze(&desk, !is_frozen).await;
             desk.pause().await;
+            continue;
+        }
+        if desk.world.queue.kind() == Kind::Keyed && desk.chance(40) {
+            limit(&desk).await;
             continue;
         }
         if desk.chance(15) {

@@ -65,6 +65,10 @@ fn item(desk: &Desk, round: usize, at: usize) -> NewItem {
     if matches!(desk.world.queue.kind(), Kind::Priority(..)) {
         item.priority = desk.below(4) as i64 - 1;
     }
+    if desk.world.queue.kind() == Kind::Keyed {
+        let keys = ["", "a", "a/x", "a/y", "b", "b/x"];
+        item.key = Some(keys[desk.below(keys.len())].into());
+    }
     if desk.chance(20) {
         item.due = Some(from_millis(desk.now() + [0, 5_000, 100_000][desk.below(3)]));
     }
