@@ -103,6 +103,7 @@ mod sweeper;
 #[cfg(test)]
 mod testing;
 mod time;
+mod turn;
 mod version_history;
 mod view;
 mod watch;

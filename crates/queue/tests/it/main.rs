@@ -55,6 +55,7 @@ mod stress;
 mod sweep;
 mod sweepers;
 mod tokens;
+mod turns;
 mod unique;
 mod unknown;
 mod unreadable;
