@@ -1,11 +1,11 @@
-//! Pushes take turns: only so many of them use a database handle at a time.
+//! Pushes take turns: a limited number of them use a database handle at a time.
 //!
 //! All transactions of a process pass through one thread, the network thread of FoundationDB's client library. Each step of a
 //! transaction waits there for steps of all others. A thousand pushes at a time store no more items a second than a hundred do, but
 //! each step of a fetch, or of an extension of a lease, would wait for all thousand.
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use foundationdb::{Database, FdbError};
 use futures::future::{Either, select};
@@ -15,67 +15,26 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// The most pushes that use a database handle at a time. What other numbers give is in `docs/PERFORMANCE.md`.
 const PUSHES_AT_A_TIME: usize = 128;
 
-/// The handles to which pushes are under way: as few as the process has open.
-static HANDLES: Mutex<Vec<Handle>> = Mutex::new(Vec::new());
-
-/// A database handle, while pushes use it or wait for it. Each has turns of its own: a database that does not answer stops no pushes to
-/// others.
-#[derive(Debug)]
-struct Handle {
-    /// Its address in memory, which is its own for as long as a push borrows it.
-    address: usize,
-    /// Pushes that use it or wait.
-    pushes: usize,
-    turns: Arc<Semaphore>,
-}
-
-fn handles() -> MutexGuard<'static, Vec<Handle>> {
-    HANDLES.lock().unwrap_or_else(PoisonError::into_inner)
-}
+/// The turns of each database handle, by its address in memory. A database that does not answer stops no pushes to others.
+static HANDLES: Mutex<Vec<(usize, Arc<Semaphore>)>> = Mutex::new(Vec::new());
 
 /// A push's turn, which ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Turn {
     _permit: Option<OwnedSemaphorePermit>,
-    /// After the permit: the semaphore stays for those who wait.
-    _push: Pushing,
 }
 
-/// A push that uses the handle at this address or waits for it.
-#[derive(Debug)]
-struct Pushing {
-    address: usize,
-}
-
-impl Pushing {
-    fn begin(address: usize) -> (Pushing, Arc<Semaphore>) {
-        let mut handles = handles();
-        let known = handles.iter_mut().find(|handle| handle.address == address);
-        let turns = match known {
-            Some(handle) => {
-                handle.pushes += 1;
-                Arc::clone(&handle.turns)
-            }
-            None => {
-                let turns = Arc::new(Semaphore::new(PUSHES_AT_A_TIME));
-                handles.push(Handle { address, pushes: 1, turns: Arc::clone(&turns) });
-                turns
-            }
-        };
-        (Pushing { address }, turns)
+/// The turns of the handle at this address, which is its own for as long as a push borrows it.
+fn turns(address: usize) -> Arc<Semaphore> {
+    let mut handles = HANDLES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, turns)) = handles.iter().find(|(known, _)| *known == address) {
+        return Arc::clone(turns);
     }
-}
-
-impl Drop for Pushing {
-    fn drop(&mut self) {
-        let mut handles = handles();
-        if let Some(at) = handles.iter().position(|handle| handle.address == self.address) {
-            handles[at].pushes -= 1;
-            if handles[at].pushes == 0 {
-                handles.swap_remove(at);
-            }
-        }
-    }
+    // Handles without pushes may be closed.
+    handles.retain(|(_, turns)| Arc::strong_count(turns) > 1);
+    let turns = Arc::new(Semaphore::new(PUSHES_AT_A_TIME));
+    handles.push((address, Arc::clone(&turns)));
+    turns
 }
 
 /// Waits for the turn of a push. Turns begin in the order of the calls.
@@ -87,13 +46,17 @@ pub(crate) async fn turn(db: &Database, expired: impl Future<Output = FdbError>)
 }
 
 async fn turn_at(address: usize, expired: impl Future<Output = FdbError>) -> Result<Turn, FdbError> {
-    let (push, turns) = Pushing::begin(address);
     if mutant("pushes-take-no-turns") {
-        return Ok(Turn { _permit: None, _push: push });
+        return Ok(Turn { _permit: None });
+    }
+    let turns = turns(address);
+    // It overtakes nobody: a turn that ends goes to a push that waits.
+    if let Ok(permit) = Arc::clone(&turns).try_acquire_owned() {
+        return Ok(Turn { _permit: Some(permit) });
     }
     match select(pin!(turns.acquire_owned()), pin!(expired)).await {
         // Nobody closes the semaphore.
-        Either::Left((permit, _)) => Ok(Turn { _permit: permit.ok(), _push: push }),
+        Either::Left((permit, _)) => Ok(Turn { _permit: permit.ok() }),
         Either::Right((error, _)) => Err(error),
     }
 }
@@ -110,10 +73,6 @@ mod tests {
     fn take_all(address: usize) -> Vec<Turn> {
         let take = || turn_at(address, pending()).now_or_never();
         (0..PUSHES_AT_A_TIME).map(|_| take().expect("there is a turn left").expect("no limit")).collect()
-    }
-
-    fn is_known(address: usize) -> bool {
-        handles().iter().any(|handle| handle.address == address)
     }
 
     #[test]
@@ -144,12 +103,21 @@ mod tests {
     }
 
     #[test]
-    fn each_handle_has_turns_of_its_own_and_is_forgotten_after_its_last_push() {
-        let turns = take_all(3);
+    fn each_handle_has_turns_of_its_own() {
+        let _turns = take_all(3);
+        assert!(turn_at(3, pending()).now_or_never().is_none());
         assert!(turn_at(4, pending()).now_or_never().is_some());
-        assert!(is_known(3) && !is_known(4));
-        drop(turns);
-        assert!(!is_known(3));
+    }
+
+    #[test]
+    fn handles_without_pushes_are_forgotten() {
+        let _turn = turn_at(1_000, pending()).now_or_never();
+        for address in 1_001..2_000 {
+            drop(turn_at(address, pending()).now_or_never());
+        }
+        let known = HANDLES.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(known.iter().any(|(address, _)| *address == 1_000));
+        assert!(known.len() < 100, "{}", known.len());
     }
 
     #[test]
