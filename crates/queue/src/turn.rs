@@ -1,7 +1,7 @@
 //! Pushes take turns: a limited number of them use a database handle at a time.
 //!
 //! All transactions of a process pass through one thread, the network thread of FoundationDB's client library. Each step of a
-//! transaction waits there for steps of all others. A thousand pushes at a time store no more items a second than a hundred do, but
+//! transaction waits there for steps of all others. A thousand pushes at a time store no more items a second than 256 do, but
 //! each step of a fetch, or of an extension of a lease, would wait for all thousand.
 
 use std::pin::pin;
@@ -13,7 +13,7 @@ use mutant::mutant;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The most pushes that use a database handle at a time. What other numbers give is in `docs/PERFORMANCE.md`.
-const PUSHES_AT_A_TIME: usize = 128;
+const PUSHES_AT_A_TIME: usize = 256;
 
 /// The turns of each database handle, by its address in memory. A database that does not answer stops no pushes to others.
 static HANDLES: Mutex<Vec<(usize, Arc<Semaphore>)>> = Mutex::new(Vec::new());

@@ -70,7 +70,7 @@ impl fmt::Debug for SessionId {
 /// keep one and use it again, push through a [`Producer`](crate::Producer) that all requests share, or close each session.
 ///
 /// # Pushes of many sessions
-/// At most 128 pushes use a [`Database`](foundationdb::Database) at a time. The others wait for their turns, in order, within the time limit of their policy. All transactions of
+/// At most 256 pushes use a [`Database`](foundationdb::Database) at a time. The others wait for their turns, in order, within the time limit of their policy. All transactions of
 /// a process pass through one thread of FoundationDB's client library, so more pushes at a time would be no faster, and would delay every fetch of the process.
 /// A push keeps its turn until it has ended or is dropped: poll what you have begun. Many tasks push several times as many items a second through
 /// one [`Producer`](crate::Producer), which puts up to 1,000 items into a transaction.

@@ -11,10 +11,10 @@ use kvqueue_queue::{PushError, Pushed, Queue, RetryPolicy};
 use crate::common::{TestDb, on_database};
 
 /// Many more than have a turn at a time.
-const PUSHES: usize = 500;
+const PUSHES: usize = 600;
 
 /// How many of them commit at a time.
-const AT_A_TIME: usize = 128;
+const AT_A_TIME: usize = 256;
 
 /// How often pushes are polled after that, to see that they send no more commits.
 const POLLS: usize = 1_000;
