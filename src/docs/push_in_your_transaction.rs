@@ -66,8 +66,8 @@
 //! # What a transaction of your own costs
 //!
 //! A commit costs about as much with one item as with a hundred. So if nothing else is stored with an item, push it
-//! through a `Producer`: 1,000 tasks of a process push about 95,000 items a second to a cluster that way, and
-//! about 30,000 in a transaction each.
+//! through a `Producer`: 1,000 tasks of a process push about 88,000 items a second to a cluster that way, and
+//! about 24,000 in a transaction each.
 //!
 //! On a cluster all transactions of a process pass through one thread of FoundationDB's client library. A thousand
 //! at a time delay each fetch and each extension of a lease of the same process several times as much as 256 do.
