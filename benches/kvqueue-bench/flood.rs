@@ -10,7 +10,7 @@ use super::{
     Bench, UsageError,
     consumers::Consumers,
     options::{Common, Work},
-    producers::{produce, produce_shared},
+    producers::{produce, produce_like_baseline, produce_shared},
     report::{Report, rate},
     tally::Tally,
 };
@@ -56,9 +56,10 @@ impl Args {
         };
         let producers = async {
             let clients = self.producers as usize;
-            match self.shared {
-                true => produce_shared(&target, clients, stop.clone()).await,
-                false => produce(&target, clients, self.batch, stop.clone()).await,
+            match (self.shared, self.work.baseline) {
+                (true, _) => produce_shared(&target, clients, stop.clone()).await,
+                (_, true) => produce_like_baseline(&target, clients, self.batch, stop.clone()).await,
+                _ => produce(&target, clients, self.batch, stop.clone()).await,
             }
         };
         let (pushes, (popped, time)) = tokio::join!(producers, timer);

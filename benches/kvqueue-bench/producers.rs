@@ -6,8 +6,8 @@ use std::{
 };
 
 use anyhow::Context;
-use foundationdb::Database;
-use kvqueue_queue::{NewItem, Producer, Queue};
+use foundationdb::{Database, RetryableTransaction};
+use kvqueue_queue::{NewItem, Producer, PushOptions, Queue};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -82,6 +82,17 @@ pub(super) async fn produce(
     together((0..clients).map(|_| push())).await
 }
 
+/// Clients that push like the Erlang program: in plain transactions, all at the same time.
+pub(super) async fn produce_like_baseline(
+    target: &Target,
+    clients: usize,
+    batch: u32,
+    stop: CancellationToken,
+) -> anyhow::Result<Pushes> {
+    let push = || push_plain(target.clone(), u64::from(batch), stop.clone());
+    together((0..clients).map(|_| push())).await
+}
+
 /// Clients that push one item after the other, all through one producer.
 pub(super) async fn produce_shared(
     target: &Target,
@@ -124,6 +135,24 @@ async fn push(target: Target, batch: u64, stop: CancellationToken) -> anyhow::Re
         target.tally.pushed(first, batch);
     }
     // The session's token goes with the queue; clients that clear theirs one by one would be measured as well.
+    Ok(pushes)
+}
+
+async fn push_plain(target: Target, batch: u64, stop: CancellationToken) -> anyhow::Result<Pushes> {
+    let mut pushes = Pushes::default();
+    while !stop.is_cancelled() {
+        let Some(first) = target.tally.number(batch) else { break };
+        let items: Vec<_> =
+            (first..first + batch).map(|number| NewItem::new(payload(number, target.payload))).collect();
+        let called = Instant::now();
+        let push = |tr: RetryableTransaction, _maybe_committed| {
+            let (queue, items) = (target.queue.clone(), items.clone());
+            async move { Ok(queue.pusher(&tr).push_items(&items, &PushOptions::default()).await.map(drop)?) }
+        };
+        target.db.run(push).await?;
+        pushes.answered(called, batch);
+        target.tally.pushed(first, batch);
+    }
     Ok(pushes)
 }
 

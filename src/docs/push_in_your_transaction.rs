@@ -63,6 +63,18 @@
 //! process can die before it has the answer. Many tasks that push single items share transactions through one
 //! [`Producer`](crate::queue::Producer).
 //!
+//! # What a transaction of your own costs
+//!
+//! A commit costs about as much with one item as with a hundred. So if nothing else is stored with an item, push it
+//! through a `Producer`: 1,000 tasks of a process push about 88,000 items a second to a cluster that way, and
+//! about 24,000 in a transaction each.
+//!
+//! On a cluster all transactions of a process pass through one thread of FoundationDB's client library. A thousand
+//! at a time delay each fetch and each extension of a lease of the same process several times as much as 256 do.
+//! Sessions therefore limit their pushes to 256 at a time. Transactions of your own have no limit: if many
+//! tasks commit them at the same time in a process that also handles items, limit them in your program, for
+//! example by a semaphore with 256 permits.
+//!
 //! # Limits
 //!
 //! - One pusher per queue and transaction: a second one is refused with

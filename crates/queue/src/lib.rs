@@ -6,13 +6,18 @@
 //! unknown.
 //!
 //! ```no_run
-//! use std::num::NonZeroUsize;
+//! use std::{num::NonZeroUsize, sync::Arc};
 //!
 //! use foundationdb::Database;
-//! use kvqueue_queue::{NewItem, PushOptions, Queue, Session};
+//! use kvqueue_queue::{NewItem, Producer, PushOptions, Queue, Session};
 //!
-//! # async fn example(db: &Database) -> Result<(), Box<dyn std::error::Error>> {
+//! # async fn example(db: Arc<Database>) -> Result<(), Box<dyn std::error::Error>> {
 //! let queue = Queue::new(b"", b"emails")?;
+//!
+//! // One producer for all tasks of the process: items that they push at the same time share a transaction.
+//! let (producer, driver) = Producer::new(Session::new(queue.clone()), Arc::clone(&db));
+//! tokio::spawn(driver.run());
+//! producer.push(NewItem::new("welcome, ann")).await?;
 //!
 //! // In your own transaction: the order and the email about it are stored together, or neither is. If
 //! // the outcome of a commit is unknown, `run` repeats the transaction. The idempotency key makes sure
@@ -31,7 +36,7 @@
 //! // Or as a consumer: take what there is, and wait where there is nothing.
 //! let mut session = Session::new(queue);
 //! loop {
-//!     let taken = session.take(db, NonZeroUsize::MIN).await?;
+//!     let taken = session.take(&db, NonZeroUsize::MIN).await?;
 //!     for item in taken.items {
 //!         println!("{}: {:?}", item.id, item.payload);
 //!     }
@@ -104,6 +109,7 @@ mod sweeper;
 #[cfg(test)]
 mod testing;
 mod time;
+mod turn;
 mod version_history;
 mod view;
 mod watch;

@@ -7,6 +7,7 @@ use foundationdb::{Database, FdbError, Transaction, TransactionCommitted};
 
 use crate::error::QueueError;
 use crate::retry::{Done, Retry, RetryError, RetryPolicy};
+use crate::turn::turn;
 
 /// An operation, as [`complete`] runs it. Its state tells which attempts have an unknown outcome.
 pub(crate) trait Operation: Send {
@@ -52,13 +53,16 @@ pub(crate) async fn complete<O: Operation>(
     complete_begun(db, Retry::begin(db, policy)?, operation).await
 }
 
-/// The same for an operation that only adds data; see [`Retry::begin_adding`].
+/// The same for an operation that only adds data; see [`Retry::begin_adding`]. It waits for its [`turn`].
 pub(crate) async fn complete_adding<O: Operation>(
     db: &Database,
     policy: &RetryPolicy,
     operation: &mut O,
 ) -> Result<Done<O::Output>, RetryError> {
-    complete_begun(db, Retry::begin_adding(db, policy)?, operation).await
+    let (retry, tr) = Retry::begin_adding(db, policy)?;
+    let turn = turn(db, retry.expired(&tr)).await;
+    let _turn = turn.map_err(|error| retry.give_up(error.into()))?;
+    complete_begun(db, (retry, tr), operation).await
 }
 
 async fn complete_begun<O: Operation>(

@@ -6,14 +6,14 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 
 use foundationdb::Database;
 use futures::channel::{mpsc, oneshot};
-use futures::lock::Mutex;
-use futures::task::AtomicWaker;
 use futures::{FutureExt, StreamExt};
+use mutant::mutant;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::batch::BatchLimits;
 use crate::error::PushError;
@@ -22,7 +22,6 @@ use crate::new_item::{NewItem, PushOptions};
 use crate::pushed::PushedItem;
 use crate::retry::RetryError;
 use crate::session::Session;
-use mutant::mutant;
 
 /// The most items that a producer holds whose push has not ended: enough for the transaction under way and the next ones.
 const MAX_WAITING: usize = 4_000;
@@ -100,59 +99,42 @@ struct Request {
     place: ReservedRoom,
 }
 
-/// The limits of a producer's waiting pushes: [`MAX_WAITING`] items and [`MAX_WAITING_BYTES`]. Further pushes wait.
-#[derive(Debug, Default)]
+/// The limits of a producer's waiting pushes: [`MAX_WAITING`] items and [`MAX_WAITING_BYTES`]. Further pushes wait, and enter in
+/// the order in which they came.
+#[derive(Debug)]
 struct Room {
-    /// Whose turn it is to enter; the others wait in order.
-    door: Mutex<()>,
-    taken: std::sync::Mutex<UsedRoom>,
-    /// Wakes the callers that wait at the door.
-    freed: AtomicWaker,
-}
-
-#[derive(Debug, Default, Clone, Copy)]
-struct UsedRoom {
-    items: usize,
-    bytes: usize,
+    bytes: Arc<Semaphore>,
+    items: Arc<Semaphore>,
 }
 
 impl Room {
-    /// Waits until there is room for an item of this weight. One alone always has room.
-    async fn enter(self: &Arc<Room>, bytes: usize) -> ReservedRoom {
-        let _turn = self.door.lock().await;
-        poll_fn(|context| {
-            self.freed.register(context.waker());
-            if self.try_take(bytes) { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
-        ReservedRoom { room: Arc::clone(self), bytes }
+    fn new(items: usize, bytes: usize) -> Room {
+        let [items, bytes] = [items, bytes]
+            .map(|limit| if mutant("producer-unbounded") { Semaphore::MAX_PERMITS } else { limit })
+            .map(|limit| Arc::new(Semaphore::new(limit)));
+        Room { bytes, items }
     }
 
-    fn try_take(&self, bytes: usize) -> bool {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let fits = taken.items < MAX_WAITING && taken.bytes.saturating_add(bytes) <= MAX_WAITING_BYTES;
-        if !fits && taken.items > 0 && !mutant("producer-unbounded") {
-            return false;
-        }
-        *taken = UsedRoom { items: taken.items + 1, bytes: taken.bytes.saturating_add(bytes) };
-        true
+    /// Waits until there is room for an item of this weight. One alone always has room.
+    async fn enter(&self, bytes: usize) -> ReservedRoom {
+        let bytes = u32::try_from(bytes.min(MAX_WAITING_BYTES)).unwrap_or(u32::MAX);
+        // Nobody closes the semaphores. An item that waits for the second one has its bytes: both keep the order.
+        let bytes = Arc::clone(&self.bytes).acquire_many_owned(bytes).await.ok();
+        let item = Arc::clone(&self.items).acquire_owned().await.ok();
+        ReservedRoom { _item: item, _bytes: bytes }
+    }
+
+    /// How many items are in it.
+    fn held(&self) -> usize {
+        MAX_WAITING.saturating_sub(self.items.available_permits())
     }
 }
 
 /// The place of one item in a producer's room.
 #[derive(Debug)]
 struct ReservedRoom {
-    room: Arc<Room>,
-    bytes: usize,
-}
-
-impl Drop for ReservedRoom {
-    fn drop(&mut self) {
-        let mut taken = self.room.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        *taken = UsedRoom { items: taken.items - 1, bytes: taken.bytes.saturating_sub(self.bytes) };
-        drop(taken);
-        self.room.freed.wake();
-    }
+    _item: Option<OwnedSemaphorePermit>,
+    _bytes: Option<OwnedSemaphorePermit>,
 }
 
 impl Request {
@@ -175,13 +157,18 @@ impl Producer {
         let options = PushOptions { max_payload, ..PushOptions::default() };
         let (sender, requests) = mpsc::unbounded();
         let kind = session.queue().kind();
-        let producer = Producer { requests: sender, room: Arc::default(), kind, options: options.clone() };
+        let producer = Producer {
+            requests: sender,
+            room: Arc::new(Room::new(MAX_WAITING, MAX_WAITING_BYTES)),
+            kind,
+            options: options.clone(),
+        };
         (producer, Driver { session, db, options, requests, held: None })
     }
 
     /// How many items it holds whose push has not ended.
     pub fn held(&self) -> usize {
-        self.room.taken.lock().unwrap_or_else(PoisonError::into_inner).items
+        self.room.held()
     }
 
     /// Adds an item, exactly once; it is stored when this returns. Items of one task that awaits each push keep their order.
@@ -280,5 +267,41 @@ fn is_about_an_item(error: &PushError) -> bool {
         PushError::Retry(error) => error.error.database().is_none() && !error.is_maybe_committed(),
         PushError::Queue(error) => error.database().is_none(),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pushes_enter_a_full_room_in_the_order_in_which_they_came() {
+        let room = Room::new(1, MAX_WAITING_BYTES);
+        let enter = || Box::pin(room.enter(1));
+        let first = enter().now_or_never().expect("it is empty");
+        let (mut second, mut third, mut fourth) = (enter(), enter(), enter());
+        for waiting in [&mut second, &mut third, &mut fourth] {
+            assert!(waiting.as_mut().now_or_never().is_none());
+        }
+        drop(first);
+        let place = second.as_mut().now_or_never().expect("it is its turn");
+        assert!(third.as_mut().now_or_never().is_none());
+        // It comes last, and stays last although others have gone meanwhile.
+        let mut last = enter();
+        assert!(last.as_mut().now_or_never().is_none());
+        drop(place);
+        let place = third.as_mut().now_or_never().expect("it is its turn");
+        drop(place);
+        assert!(last.as_mut().now_or_never().is_none(), "another one came before it");
+        assert!(fourth.as_mut().now_or_never().is_some());
+    }
+
+    #[test]
+    fn the_heaviest_item_has_room_alone() {
+        let room = Room::new(2, MAX_WAITING_BYTES);
+        let place = room.enter(usize::MAX).now_or_never().expect("it is empty");
+        assert!(room.enter(1).now_or_never().is_none());
+        drop(place);
+        assert!(room.enter(1).now_or_never().is_some());
     }
 }

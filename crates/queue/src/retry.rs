@@ -201,6 +201,17 @@ impl Retry {
         tr.set_option(TransactionOption::Timeout(millis)).map_err(|error| self.give_up(error.into()))
     }
 
+    /// Ends with the error of the time limit when it passes before `tr` is used; without a limit it never ends.
+    pub(crate) async fn expired(&self, tr: &Transaction) -> FdbError {
+        if self.timeout.is_some() {
+            // The future of a stamp ends with the transaction. To ask for one costs the database nothing.
+            if let Err(error) = tr.get_versionstamp().await {
+                return error;
+            }
+        }
+        pending().await
+    }
+
     /// The transaction that goes on with an operation after one that is a part of it. It is no new attempt; its time begins again.
     pub(crate) fn go_on(&mut self, committed: TransactionCommitted) -> Result<Transaction, RetryError> {
         self.max_attempts = self.max_attempts.map(|max| max.saturating_add(1));
@@ -312,7 +323,7 @@ impl Retry {
         self.refusals = if cause.code() == OUT_OF_SPACE { self.refusals + 1 } else { 0 };
     }
 
-    fn give_up(&self, error: QueueError) -> RetryError {
+    pub(crate) fn give_up(&self, error: QueueError) -> RetryError {
         RetryError { error, attempts: self.attempts }
     }
 }

@@ -71,6 +71,12 @@ impl fmt::Debug for SessionId {
 /// leaves its slot for a day, until [`sweep_tokens`](crate::sweep_tokens) clears it. So do not make a session for each request:
 /// keep one and use it again, push through a [`Producer`](crate::Producer) that all requests share, or close each session.
 ///
+/// # Pushes of many sessions
+/// At most 256 pushes use a [`Database`](foundationdb::Database) at a time. The others wait for their turns, in order, within the time limit of their policy. All transactions of
+/// a process pass through one thread of FoundationDB's client library, so more pushes at a time would be no faster, and would delay every fetch of the process.
+/// A push keeps its turn until it has ended or is dropped: poll what you have begun. Many tasks push several times as many items a second through
+/// one [`Producer`](crate::Producer), which puts up to 1,000 items into a transaction.
+///
 /// # Dropping a future
 /// A push that is dropped before it is done may or may not have happened; the session forgets it. A take that is
 /// dropped is kept in mind: if it had removed items, the next take returns them, or [`Session::close`]. Items are

@@ -56,6 +56,7 @@ mod stress;
 mod sweep;
 mod sweepers;
 mod tokens;
+mod turns;
 mod unique;
 mod unknown;
 mod unreadable;
