@@ -39,7 +39,7 @@ enum Place {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Row {
     Rules,
-    /// The items of a key behind those that a fetch takes.
+    /// All items of a key.
     Items(Key),
     Listed(Key),
     Place(Key, Place),

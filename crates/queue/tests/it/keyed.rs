@@ -206,7 +206,10 @@ fn keys_are_served_by_their_weights() {
             heavy += payloads(lease.items()).iter().filter(|name| *name == "heavy").count();
             t.acknowledge(&mut lease, &ItemOutcome::Done).await;
         }
-        assert!((735..=765).contains(&heavy), "{heavy} of 1000 were of the key of weight 3 beside one of 1");
+        assert!(
+            (735..=765).contains(&heavy),
+            "{heavy} of 1000 were of the key of weight 3, next to one of weight 1"
+        );
     });
 }
 

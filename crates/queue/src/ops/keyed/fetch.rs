@@ -56,7 +56,7 @@ pub(crate) struct Choice {
     on_lease: bool,
     vtime: u64,
     keys: Vec<Candidate>,
-    /// Free slots of the limited scopes that the fetch has looked at, less those that it takes.
+    /// Free slots of the limited scopes that the fetch has looked at, less the slots that it takes.
     free: BTreeMap<Vec<u8>, u64>,
     suspicion: Option<Suspicion>,
 }
@@ -399,7 +399,7 @@ impl Choice {
         }
         match &candidate.blocked {
             _ if candidate.is_over && !mutant("over-without-conflict") => {
-                // All items of the key: a returned item may come before those that are taken.
+                // All items of the key: a returned item may come before the items that are taken.
                 let (begin, end) = range(&[space.ready.as_slice(), &key_element(&candidate.key)].concat());
                 tr.add_conflict_range(&begin, &end, ConflictRangeType::Read)?;
             }
