@@ -31,8 +31,10 @@ pub(crate) struct Space {
     pub(crate) queue: Vec<u8>,
     /// The prefix of every ready item's key: (q, "val"), (q, "kval"), or text (q).
     pub(crate) ready: Vec<u8>,
-    /// The same of queues of this name that are of a kind whose items lie elsewhere. A name that is no text has no recipes.
-    pub(crate) elsewhere: Vec<Vec<u8>>,
+    /// The same of a recipe's queue of this name, if this is not one. A name that is no text has none.
+    pub(crate) recipe: Option<Vec<u8>>,
+    /// The same of the FIFO and the keyed queue of this name, but for this one.
+    pub(crate) stamped: Vec<Vec<u8>>,
     /// The records that only a keyed queue has.
     pub(crate) keyed: Option<Box<KeyedSpace>>,
     pub(crate) npush: Vec<u8>,
@@ -87,18 +89,19 @@ impl Space {
             append_text(&mut subspace, text);
             subspace
         });
-        let (ready, elsewhere) = match kind {
-            Kind::Fifo => (fifo, [keyed].into_iter().chain(recipe.ok()).collect()),
-            Kind::Keyed => (keyed, [fifo].into_iter().chain(recipe.ok()).collect()),
+        let (ready, stamped, recipe) = match kind {
+            Kind::Fifo => (fifo, vec![keyed], recipe.ok()),
+            Kind::Keyed => (keyed, vec![fifo], recipe.ok()),
             Kind::Recipe(_) | Kind::Priority(..) => {
-                (recipe.map_err(|_| NameError::NotText)?, vec![fifo, keyed])
+                (recipe.map_err(|_| NameError::NotText)?, vec![fifo, keyed], None)
             }
         };
         Ok(Space {
             name: name.to_vec(),
             kind,
             ready,
-            elsewhere,
+            recipe,
+            stamped,
             npush: record(counters::NPUSH),
             npop: record(counters::NPOP),
             ndone: record(counters::NDONE),

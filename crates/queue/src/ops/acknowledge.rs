@@ -28,16 +28,19 @@ pub(crate) async fn acknowledge(
     outcomes: &[(usize, ItemOutcome)],
 ) -> Result<Option<Header>, QueueError> {
     let Some(mut header) = lease::header(space, tr, id).await? else { return Ok(None) };
-    let (mut counts, mut changes) = (OutcomeCounts::default(), Changes::default());
+    let mut counts = OutcomeCounts::default();
+    let mut changes = space.keyed.is_some().then(Changes::default);
     for (index, outcome) in outcomes {
         if header.acknowledged.contains(*index) {
             continue;
         }
         header.acknowledged.insert(*index);
         let row = row(&held[*index]);
-        changes.left_lease(space, &row.id);
-        if outcome.makes_ready() {
-            changes.made_ready(space, &row.id);
+        if let Some(changes) = &mut changes {
+            changes.left_lease(space, &row.id);
+            if outcome.makes_ready() {
+                changes.made_ready(space, &row.id);
+            }
         }
         match outcome {
             ItemOutcome::Done => {
@@ -69,7 +72,9 @@ pub(crate) async fn acknowledge(
         }
     }
     counts.add(space, tr);
-    changes.write(space, tr).await?;
+    if let Some(changes) = changes {
+        changes.write(space, tr).await?;
+    }
     header.served = false;
     header.deadline = now(tr).await?.saturating_add(header.length);
     lease::update(space, tr, id, &header);

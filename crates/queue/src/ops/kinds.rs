@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use foundationdb::{RangeOption, Transaction};
-use futures::future::{try_join_all, try_join4};
+use futures::future::{try_join, try_join_all, try_join4};
 
 use crate::error::QueueError;
 use crate::id::ItemId;
@@ -30,7 +30,7 @@ fn check_id(space: &Space, id: &ItemId) -> Result<(), QueueError> {
 /// Of a FIFO or keyed queue it is enough to look where the others have their ready items. The transaction may have pushed to it, and could not read its keys.
 pub(crate) async fn check(space: &Space, tr: &Transaction) -> Result<(), QueueError> {
     if space.kind.is_stamped() {
-        return check_elsewhere(space, tr).await;
+        return check_id_of(space, first_recipe(space, tr).await?);
     }
     let (elsewhere, ready, aside, dead) = try_join4(
         first_elsewhere(space, tr),
@@ -46,16 +46,38 @@ pub(crate) async fn check(space: &Space, tr: &Transaction) -> Result<(), QueueEr
 
 /// Makes sure that there is no ready item of a kind that has them elsewhere.
 pub(crate) async fn check_elsewhere(space: &Space, tr: &Transaction) -> Result<(), QueueError> {
-    first_elsewhere(space, tr).await?.map_or(Ok(()), |id| check_id(space, &id))
+    check_id_of(space, first_elsewhere(space, tr).await?)
 }
 
-/// The first ready item where queues of this name have theirs that are of a kind of another layout.
+/// Makes sure that a FIFO queue has no items with keys, and a keyed queue none without. The first push of a session or a pusher checks
+/// it.
+pub(crate) async fn check_stamped(space: &Space, tr: &Transaction) -> Result<(), QueueError> {
+    if space.kind.is_stamped() { check_id_of(space, first_stamped(space, tr).await?) } else { Ok(()) }
+}
+
+fn check_id_of(space: &Space, id: Option<ItemId>) -> Result<(), QueueError> {
+    id.map_or(Ok(()), |id| check_id(space, &id))
+}
+
+/// The first ready item where queues of this name and another kind have theirs.
 async fn first_elsewhere(space: &Space, tr: &Transaction) -> Result<Option<ItemId>, QueueError> {
-    let first = space.elsewhere.iter().map(async |elsewhere| {
+    let (stamped, recipe) = try_join(first_stamped(space, tr), first_recipe(space, tr)).await?;
+    Ok(stamped.or(recipe))
+}
+
+/// The first item of a recipe's queue of this name, if this is not one.
+async fn first_recipe(space: &Space, tr: &Transaction) -> Result<Option<ItemId>, QueueError> {
+    let Some(recipe) = &space.recipe else { return Ok(None) };
+    Ok(behind(first_key(tr, &range(recipe)).await?, recipe))
+}
+
+/// The first item of a FIFO or keyed queue of this name, if it is one of the other kind.
+async fn first_stamped(space: &Space, tr: &Transaction) -> Result<Option<ItemId>, QueueError> {
+    let first = space.stamped.iter().map(async |stamped| {
         // A range, and not a key selector: the transaction may have pushed to the keys behind it, and could not read those.
-        let option = RangeOption { limit: Some(1), ..RangeOption::from(range(elsewhere)) };
+        let option = RangeOption { limit: Some(1), ..RangeOption::from(range(stamped)) };
         let found = tr.get_range(&option, 1, true).await?;
-        Ok::<_, QueueError>(behind(found.first().map(|row| row.key().to_vec()), elsewhere))
+        Ok::<_, QueueError>(behind(found.first().map(|row| row.key().to_vec()), stamped))
     });
     Ok(try_join_all(first).await?.into_iter().flatten().next())
 }

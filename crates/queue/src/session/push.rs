@@ -1,7 +1,7 @@
 //! Pushing a group of items, exactly once.
 
 use foundationdb::{Database, FdbError, Transaction, TransactionCommitted};
-use futures::future::{BoxFuture, ready};
+use futures::future::{BoxFuture, ready, try_join};
 
 use super::{Session, unresolved::Effect};
 use crate::MAX_PUSHES;
@@ -12,7 +12,7 @@ use crate::operation::{Operation, Step, complete_adding};
 use crate::ops::pause::FREEZE_KNOWN;
 use crate::ops::push::{Entry, Pusher};
 use crate::ops::version::now;
-use crate::ops::{token, went_back};
+use crate::ops::{kinds, token, went_back};
 use crate::pushed::{PendingPush, PushEffect, PushedItem};
 use crate::retry::{Attempts, Done};
 
@@ -155,7 +155,8 @@ impl Operation for Push<'_> {
             return Ok(Step::End((placed, Some(Box::pin(ready(Some(stamp)))))));
         }
         if !session.knows_versions {
-            went_back::check(session.queue.space(), tr).await?;
+            let space = session.queue.space();
+            try_join(went_back::check(space, tr), kinds::check_stamped(space, tr)).await?;
             session.knows_versions = true;
         }
         let version = now(tr).await?;

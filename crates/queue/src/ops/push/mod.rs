@@ -23,7 +23,7 @@ use crate::keys::operations::Digest;
 use crate::keys::{Space, items, operations};
 use crate::kind::Kind;
 use crate::new_item::{NewItem, PushOptions, check_payload};
-use crate::ops::keyed::listing::{self, Unlisted};
+use crate::ops::keyed::listing;
 use crate::ops::place::{count_dead, count_later, count_ready};
 use crate::ops::recipe::Numbers;
 use crate::pushed::{PendingPush, PushEffect, Spot};
@@ -204,11 +204,10 @@ impl<'t> Pusher<'t> {
             let priorities = entries.iter().map(Entry::priority).collect();
             self.numbers.read(&self.space, self.tr, priorities).await?;
         }
-        let unlisted = self.unlisted(entries, &running).await?;
-        // From here on nothing is read, and nothing can fail.
-        if let Some(keyed) = &self.space.keyed {
-            unlisted.list(keyed, self.tr);
+        if self.space.kind == Kind::Keyed {
+            self.list(entries, &running).await?;
         }
+        // From here on nothing is read, and nothing can fail.
         orphans.iter().for_each(|(id, meta)| once::clear_orphan(&self.space, self.tr, id, meta));
         let first = self.pushed;
         let (mut ready, mut later, mut dead) = (0, 0, 0);
@@ -284,16 +283,14 @@ impl<'t> Pusher<'t> {
         Ok(running)
     }
 
-    /// The keys of the entries that get ready items and have no place in the index.
-    async fn unlisted(
-        &self,
-        entries: &[Entry<'_>],
-        running: &HashMap<&[u8], Spot>,
-    ) -> Result<Unlisted, QueueError> {
-        let Some(keyed) = &self.space.keyed else { return Ok(Unlisted::default()) };
+    /// Gives the keys of a keyed queue that get ready items a place in the index, if they have none.
+    async fn list(&self, entries: &[Entry<'_>], running: &HashMap<&[u8], Spot>) -> Result<(), QueueError> {
+        let Some(keyed) = &self.space.keyed else { return Ok(()) };
         let is_new = |entry: &&Entry<'_>| entry.unique().is_none_or(|key| !running.contains_key(key));
         let ready = entries.iter().filter(|entry| entry.state() == State::Ready).filter(is_new);
-        listing::unlisted(keyed, self.tr, ready.map(|entry| entry.key().to_vec()).collect()).await
+        let keys = ready.map(|entry| entry.key().to_vec()).collect();
+        listing::unlisted(keyed, self.tr, keys).await?.list(keyed, self.tr);
+        Ok(())
     }
 
     /// Writes an item, for which there is room, without counting it.

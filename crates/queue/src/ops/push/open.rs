@@ -48,6 +48,9 @@ impl Pusher<'_> {
         let keys = self.unchecked_keys(entries);
         {
             let others = async {
+                if !checked.items {
+                    kinds::check_stamped(space, tr).await?;
+                }
                 let ready = check_first(space, tr, &space.ready, items);
                 let aside = check_first(space, tr, &space.bodies, items);
                 let operations = check_first(space, tr, &space.oplog, operations);
