@@ -19,7 +19,8 @@ pub struct Limits {
     /// The share of a key next to other keys: a key of weight 3 is served three items while one of weight 1 is
     /// served one. `None`: 1.
     pub weight: Option<NonZeroU32>,
-    /// Whether the items of a key run one at a time, in the order of their pushes. `None`: no.
+    /// Whether the items of a key run one at a time, in the order of their pushes. An item that is scheduled again lets the items behind
+    /// it run first. `None`: no.
     pub ordered: Option<bool>,
 }
 
