@@ -30,7 +30,7 @@ fn check_id(space: &Space, id: &ItemId) -> Result<(), QueueError> {
 /// Of a FIFO or keyed queue it is enough to look where the others have their ready items. The transaction may have pushed to it, and could not read its keys.
 pub(crate) async fn check(space: &Space, tr: &Transaction) -> Result<(), QueueError> {
     if space.kind.is_stamped() {
-        return check_id_of(space, first_recipe(space, tr).await?);
+        return check_elsewhere(space, tr).await;
     }
     let (elsewhere, ready, aside, dead) = try_join4(
         first_elsewhere(space, tr),
@@ -42,6 +42,14 @@ pub(crate) async fn check(space: &Space, tr: &Transaction) -> Result<(), QueueEr
     behind(ready, &space.ready).map_or(Ok(()), |id| check_ready(space, &id))?;
     let aside = aside.and_then(|key| later::decode(&space.later, &key).map(|(_, id)| id));
     [elsewhere, aside, behind(dead, &space.dead)].iter().flatten().try_for_each(|id| check_id(space, id))
+}
+
+/// The same before a push to a queue of which [`check_stamped`] holds.
+pub(crate) async fn check_rest(space: &Space, tr: &Transaction) -> Result<(), QueueError> {
+    if space.kind.is_stamped() {
+        return check_id_of(space, first_recipe(space, tr).await?);
+    }
+    check(space, tr).await
 }
 
 /// Makes sure that there is no ready item of a kind that has them elsewhere.

@@ -84,7 +84,7 @@ impl Pusher<'_> {
 
 /// Makes sure that the queue is not frozen, and that its items are of its kind.
 async fn check_queue(space: &Space, tr: &Transaction) -> Result<(), QueueError> {
-    try_join(check_unfrozen(space, tr), kinds::check(space, tr)).await.map(drop)
+    try_join(check_unfrozen(space, tr), kinds::check_rest(space, tr)).await.map(drop)
 }
 
 /// Makes sure that no other pusher has pushed to these keys in the transaction.
