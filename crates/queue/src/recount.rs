@@ -7,7 +7,7 @@ use foundationdb::{Database, Transaction};
 use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::keys::element::{split_bytes, split_text};
-use crate::keys::{counters, items, later};
+use crate::keys::{counters, items, keyed, later};
 use crate::kind::Kind;
 use crate::ops::{kinds, recount as ops};
 use crate::queue::Queue;
@@ -117,6 +117,8 @@ pub struct RowCounter {
 #[derive(Debug, Default)]
 struct Rows {
     ready: i64,
+    /// Ready items of a keyed queue.
+    keyed: i64,
     later: i64,
     dead: i64,
     npush: u64,
@@ -155,6 +157,7 @@ impl RowCounter {
         let number = || counters::decode(Some(value));
         match (record.as_slice(), rest.is_empty()) {
             (items::VAL, false) => rows.ready += 1,
+            (keyed::KVAL, false) => rows.keyed += 1,
             (later::LATER, false) => rows.later += 1,
             (crate::keys::DEAD, false) => rows.dead += 1,
             (counters::NPUSH, true) => rows.npush = number(),
@@ -170,9 +173,11 @@ impl RowCounter {
     pub fn queues(&self) -> impl Iterator<Item = (&[u8], Recount)> {
         self.queues.iter().map(|(name, rows)| {
             let counted = |by_counters, by_rows| Counted { by_counters, by_rows };
-            let ready = counted(counters::difference(rows.npush, rows.npop), rows.ready);
+            // Items of both kinds are counted by the same counters.
+            let by_rows = rows.ready + rows.keyed;
+            let ready = counted(counters::difference(rows.npush, rows.npop), by_rows);
             // A recipe's items lie elsewhere, and nobody has to count them.
-            let is_recipe = self.recipes.contains_key(name) && rows.ready == 0;
+            let is_recipe = self.recipes.contains_key(name) && by_rows == 0;
             let recount = Recount {
                 ready: (!is_recipe).then_some(ready),
                 waiting: counted(counters::difference(rows.nlater, rows.ndue), rows.later),
@@ -184,8 +189,10 @@ impl RowCounter {
 
     /// The kinds, by their names, of which there are ready items under a queue's name.
     pub fn kinds(&self, name: &[u8]) -> impl Iterator<Item = &'static str> + use<> {
-        let fifo = self.queues.get(name).is_some_and(|rows| rows.ready > 0).then(|| Kind::Fifo.name());
-        fifo.into_iter().chain(self.recipes.get(name).copied().flatten())
+        let has = |items: fn(&Rows) -> i64| self.queues.get(name).is_some_and(|rows| items(rows) > 0);
+        let fifo = has(|rows| rows.ready).then(|| Kind::Fifo.name());
+        let keyed = has(|rows| rows.keyed).then(|| Kind::Keyed.name());
+        fifo.into_iter().chain(keyed).chain(self.recipes.get(name).copied().flatten())
     }
 
     /// As [`text_queues`].

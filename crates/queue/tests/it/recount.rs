@@ -6,8 +6,8 @@ use fdb_embedded::Faults;
 use foundationdb::options::MutationType;
 use foundationdb::tuple::{Bytes, pack};
 use kvqueue_queue::{
-    Counted, End, Failure, ItemOutcome, Kind, Packing, Queue, Recount, RetryPolicy, RowCounter, from_millis,
-    text_queues,
+    Counted, End, Failure, ItemOutcome, Kind, NewItem, Packing, Queue, Recount, RetryPolicy, RowCounter,
+    from_millis, text_queues,
 };
 
 use crate::common::{Rng, TestDb, k, on_database, record, seeds};
@@ -162,6 +162,23 @@ fn row_counter_agrees_with_recount() {
         let expected = [(q.name(), compared(t, &q).await), (r.name(), compared(t, &r).await)];
         assert_eq!(found, expected);
         assert!(!found[0].1.is_right() && found[1].1.is_right());
+    });
+}
+
+#[test]
+fn row_counter_counts_items_of_keyed_queues() {
+    on_database(async |t| {
+        let q = Queue::of_kind(&t.prefix, b"q", Kind::Keyed).unwrap();
+        t.push_items(&q, &[NewItem::new("a").with_key("k"), NewItem::new("b")]).await;
+        spoil(t, &q, &[("npush", 1)]).await;
+        let mut rows = RowCounter::new(&t.prefix);
+        for (key, value) in t.rows().await {
+            rows.show(&[t.prefix.as_slice(), &key].concat(), &value);
+        }
+        let found = compared(t, &q).await;
+        assert_eq!(found.ready, Some(Counted { by_counters: 3, by_rows: 2 }));
+        assert_eq!(rows.queues().collect::<Vec<_>>(), [(&b"q"[..], found)]);
+        assert_eq!(rows.kinds(b"q").collect::<Vec<_>>(), ["keyed"]);
     });
 }
 

@@ -78,6 +78,8 @@ pub(crate) async fn set(
     let option = RangeOption { limit: Some(1), ..RangeOption::from(keyed.all_parked()) };
     let parked = tr.get_range(&option, 1, false).await.map_err(QueueError::from)?;
     let first = parked.first().map(|row| row.key().to_vec());
+    // Wakes idle consumers: their next fetches look at the parked keys.
+    count_active(keyed, tr, parked.len());
     put_version(keyed, tr, &first.unwrap_or_default());
     Ok(())
 }
