@@ -1,16 +1,18 @@
 //! Keyed queues: keys take turns, and scopes have limits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::pin::pin;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use fdb_embedded::{Fault, Faults, Gate};
 use foundationdb::tuple::{Bytes, Versionstamp, pack, unpack};
 use kvqueue_queue::{
     Approach, Failure, FetchOptions, ItemOutcome, Kind, Lease, LimitError, Limits, NewItem, Pattern,
-    PushError, PushOptions, Queue, RetryPolicy, Session,
+    PushError, PushOptions, Queue, RetryPolicy, Session, Watch,
 };
+use tokio::sync::watch;
 
 use crate::common::gate::{to_the_end, until_sent};
 use crate::common::{Rng, SHORT, TestDb, fetch_options, k, later, on_database, payloads, rules, seeds};
@@ -263,8 +265,8 @@ fn keys_are_refused_where_a_queue_has_none_and_where_they_are_too_long() {
     });
 }
 
-/// Everybody at once, under random faults: never more running than allowed, and at the end every slot is free and every item was
-/// finished once.
+/// Producers and consumers at the same time, under random faults. Consumers without items wait on their watches alone, so a wake-up that is
+/// missing stops the test.
 #[test]
 fn limits_hold_under_concurrency_and_faults() {
     on_database(async |t| {
@@ -278,64 +280,92 @@ fn limits_hold_under_concurrency_and_faults() {
             if seed % 2 == 1 && !t.install(faults) {
                 return;
             }
-            let state = std::sync::Mutex::new((BTreeMap::<String, i32>::new(), 0));
-            let produce = async |of: usize| {
-                let (mut session, mut rng) = (t.session(&q), Rng::new(seed * 10 + of as u64));
-                for n in 0..60 {
-                    let key = format!("key-{}", rng.below(5));
-                    let item = NewItem::new(format!("{key} {of} {n}")).with_key(key.clone());
-                    session.push_items(&t.db, &[item], &PushOptions::default()).await.unwrap();
-                }
-            };
-            let consume = async |of: usize| {
-                let (mut session, mut rng) = (t.session(&q), Rng::new(seed * 100 + of as u64));
-                while state.lock().unwrap().1 < 3 * 60 {
-                    let Some(mut lease) = fetch(t, &mut session, 1 + rng.below(3)).await else {
-                        tokio::time::sleep(Duration::from_millis(1)).await;
-                        continue;
-                    };
-                    let keys: Vec<String> = payloads(lease.items())
-                        .iter()
-                        .map(|name| name.split_once(' ').unwrap().0.to_owned())
-                        .collect();
-                    {
-                        let running = &mut state.lock().unwrap().0;
-                        keys.iter().for_each(|key| *running.entry(key.clone()).or_default() += 1);
-                        assert!(running.values().all(|n| *n <= 2), "{running:?}");
-                        assert!(running.values().sum::<i32>() <= 6, "{running:?}");
-                    }
-                    tokio::task::yield_now().await;
-                    let done = rng.below(4) > 0;
-                    {
-                        // Before the commit: afterwards others may run.
-                        let running = &mut state.lock().unwrap().0;
-                        keys.iter().for_each(|key| *running.get_mut(key).unwrap() -= 1);
-                    }
-                    let outcome = if done { ItemOutcome::Done } else { ItemOutcome::Release };
-                    t.acknowledge(&mut lease, &outcome).await;
-                    if done {
-                        state.lock().unwrap().1 += keys.len();
-                    }
-                }
-            };
-            let work = async {
-                tokio::join!(
-                    produce(0),
-                    produce(1),
-                    produce(2),
-                    consume(3),
-                    consume(4),
-                    consume(5),
-                    consume(6)
-                )
-            };
+            let storm = Storm { t, q, seed, running: Mutex::default(), finished: watch::Sender::default() };
+            let producers = futures::future::join_all((0..PRODUCERS).map(|n| storm.produce(n)));
+            let consumers = futures::future::join_all((0..CONSUMERS).map(|n| storm.consume(n)));
+            let work = async { tokio::join!(producers, consumers) };
             tokio::time::timeout(Duration::from_secs(60), work).await.expect("no item is stuck");
             t.end_faults();
-            // It takes keys out of the index that fetches have left there.
-            assert!(fetch(t, &mut t.session(&q), 1).await.is_none());
-            assert_eq!((index_rows(t, &q).await, t.len(&q).await), (0, 0));
+            storm.check_end().await;
         }
     });
+}
+
+const PRODUCERS: u64 = 3;
+const CONSUMERS: u64 = 4;
+const ITEMS_OF_EACH: u64 = 60;
+
+struct Storm<'t> {
+    t: &'t TestDb,
+    q: Queue,
+    seed: u64,
+    /// How many items of a key run.
+    running: Mutex<BTreeMap<String, i32>>,
+    /// The payloads of finished items.
+    finished: watch::Sender<Vec<String>>,
+}
+
+impl Storm<'_> {
+    async fn produce(&self, n: u64) {
+        let (mut session, mut rng) = (self.t.session(&self.q), Rng::new(self.seed * 10 + n));
+        for item in 0..ITEMS_OF_EACH {
+            let key = format!("key-{}", rng.below(5));
+            let item = NewItem::new(format!("{key} {n} {item}")).with_key(key);
+            session.push_items(&self.t.db, &[item], &PushOptions::default()).await.unwrap();
+        }
+    }
+
+    async fn consume(&self, n: u64) {
+        let (mut session, mut rng) = (self.t.session(&self.q), Rng::new(self.seed * 100 + n));
+        let all_finished = |finished: &Vec<String>| finished.len() as u64 == PRODUCERS * ITEMS_OF_EACH;
+        let mut end = self.finished.subscribe();
+        while !all_finished(&self.finished.borrow()) {
+            let mut approach = Approach::Front;
+            let mut options = fetch_options(1 + rng.below(3), 30_000_000, &mut approach, true);
+            let fetched = session.fetch(&self.t.db, &mut options).await.unwrap();
+            match (fetched.lease, fetched.watch) {
+                (Some(lease), _) => self.handle(lease, rng.below(4) > 0).await,
+                (None, Some(watch)) => {
+                    tokio::select! {
+                        _ = watch => {}
+                        _ = end.wait_for(all_finished) => {}
+                    }
+                }
+                (None, None) => {}
+            }
+        }
+    }
+
+    async fn handle(&self, mut lease: Lease, is_done: bool) {
+        let names = payloads(lease.items());
+        let keys = || names.iter().map(|name| name.split_once(' ').unwrap().0);
+        {
+            let mut running = self.running.lock().unwrap();
+            keys().for_each(|key| *running.entry(key.to_owned()).or_default() += 1);
+            assert!(running.values().all(|n| *n <= 2), "{running:?}");
+            assert!(running.values().sum::<i32>() <= 6, "{running:?}");
+        }
+        tokio::task::yield_now().await;
+        {
+            // Before the commit: afterwards others may run.
+            let mut running = self.running.lock().unwrap();
+            keys().for_each(|key| *running.get_mut(key).unwrap() -= 1);
+        }
+        let outcome = if is_done { ItemOutcome::Done } else { ItemOutcome::Release };
+        self.t.acknowledge(&mut lease, &outcome).await;
+        if is_done {
+            self.finished.send_modify(|finished| finished.extend(names));
+        }
+    }
+
+    /// Each item was finished once, and every slot is free.
+    async fn check_end(&self) {
+        let finished: BTreeSet<String> = self.finished.borrow().iter().cloned().collect();
+        assert_eq!(finished.len() as u64, PRODUCERS * ITEMS_OF_EACH);
+        // It takes keys out of the index that fetches have left there.
+        assert!(fetch(self.t, &mut self.t.session(&self.q), 1).await.is_none());
+        assert_eq!((index_rows(self.t, &self.q).await, self.t.len(&self.q).await), (0, 0));
+    }
 }
 
 /// The rows that a program in another language has to know.
@@ -384,6 +414,15 @@ async fn overlaps<A, B>(
     (conflicted, to_the_end(gate, late).await, early)
 }
 
+/// One item of the key `a` runs, as many as may, and another one is ready.
+async fn one_of_two_runs(t: &TestDb, q: &Queue) -> Lease {
+    limit(t, q, "a", running(1)).await;
+    push_one(t, q, "a").await;
+    let lease = fetch(t, &mut t.session(q), 1).await.unwrap();
+    push_one(t, q, "a").await;
+    lease
+}
+
 async fn push_one(t: &TestDb, q: &Queue, key: &str) {
     let item = NewItem::new(key.to_owned()).with_key(key);
     t.session(q).push_items(&t.db, &[item], &PushOptions::default()).await.unwrap();
@@ -397,11 +436,8 @@ async fn acknowledge(t: &TestDb, mut lease: Lease) {
 fn a_key_is_not_parked_for_a_slot_that_becomes_free_meanwhile() {
     on_database(async |t| {
         let q = keyed(t);
-        limit(t, &q, "a", running(1)).await;
-        push_one(t, &q, "a").await;
-        let (mut session, mut other) = (t.session(&q), t.session(&q));
-        let lease = fetch(t, &mut session, 1).await.unwrap();
-        push_one(t, &q, "a").await;
+        let lease = one_of_two_runs(t, &q).await;
+        let mut other = t.session(&q);
         let Some(gate) = t.close_gate() else { return };
         let (conflicted, lease, ()) = overlaps(&gate, fetch(t, &mut other, 1), acknowledge(t, lease)).await;
         assert!(conflicted && lease.is_some(), "the key is parked, and nobody makes it active again");
@@ -412,17 +448,14 @@ fn a_key_is_not_parked_for_a_slot_that_becomes_free_meanwhile() {
 fn an_acknowledgement_sees_a_key_that_is_parked_meanwhile() {
     on_database(async |t| {
         let q = keyed(t);
-        limit(t, &q, "a", running(1)).await;
-        push_one(t, &q, "a").await;
-        let (mut session, mut other) = (t.session(&q), t.session(&q));
-        let lease = fetch(t, &mut session, 1).await.unwrap();
-        push_one(t, &q, "a").await;
+        let lease = one_of_two_runs(t, &q).await;
+        let mut other = t.session(&q);
         let Some(gate) = t.close_gate() else { return };
         let (conflicted, (), none) = overlaps(&gate, acknowledge(t, lease), fetch(t, &mut other, 1)).await;
         assert!(conflicted && none.is_none());
         drop(gate);
         assert!(
-            fetch(t, &mut session, 1).await.is_some(),
+            fetch(t, &mut other, 1).await.is_some(),
             "the key is parked, and nobody makes it active again"
         );
     });
@@ -476,5 +509,67 @@ fn a_fetch_does_not_go_by_rules_that_change_meanwhile() {
         let (conflicted, lease, ()) =
             overlaps(&gate, fetch(t, &mut session, 1), limit(t, &q, "a", running(0))).await;
         assert!(conflicted && lease.is_none());
+    });
+}
+
+/// The watch of a fetch that has found nothing.
+async fn idle(t: &TestDb, q: &Queue) -> Watch {
+    let mut approach = Approach::Front;
+    let mut options = fetch_options(9, 30_000_000, &mut approach, true);
+    let fetched = t.session(q).fetch(&t.db, &mut options).await.unwrap();
+    assert!(fetched.lease.is_none());
+    fetched.watch.unwrap()
+}
+
+async fn is_woken(watch: Watch) {
+    let woken = tokio::time::timeout(Duration::from_secs(10), watch).await;
+    woken.expect("an idle consumer is woken").unwrap();
+}
+
+#[test]
+fn an_idle_consumer_is_woken_when_a_key_can_be_served() {
+    on_database(async |t| {
+        let q = keyed(t);
+        let watch = idle(t, &q).await;
+        push_one(t, &q, "a").await;
+        is_woken(watch).await;
+        let mut session = t.session(&q);
+        let first = fetch(t, &mut session, 1).await.unwrap();
+        limit(t, &q, "a", running(1)).await;
+        push(t, &q, "a", ["2", "3"]).await;
+        // A slot becomes free.
+        let watch = idle(t, &q).await;
+        acknowledge(t, first).await;
+        is_woken(watch).await;
+        let _second = fetch(t, &mut session, 9).await.unwrap();
+        // The limit is raised.
+        let watch = idle(t, &q).await;
+        limit(t, &q, "a", running(2)).await;
+        is_woken(watch).await;
+        assert_eq!(names(fetch(t, &mut session, 9).await.as_ref()), ["3"]);
+    });
+}
+
+/// An item that cannot be read does not stop the others of its key.
+#[test]
+fn an_unreadable_item_of_a_key_becomes_a_dead_letter() {
+    on_database(async |t| {
+        let q = keyed(t);
+        let item = NewItem::new("bad").with_key("a").with_attribute("k", "v");
+        t.push_items(&q, &[item]).await;
+        push(t, &q, "a", ["good"]).await;
+        let (begin, end) = q.range();
+        let meta = t.rows().await.into_iter().map(|(key, _)| [t.prefix.clone(), key].concat());
+        let meta = meta.filter(|key| key.starts_with(&[&begin[..begin.len() - 1], b"\x01meta\x00"].concat()));
+        let keys: Vec<_> = meta.filter(|key| *key < end).collect();
+        assert_eq!(keys.len(), 1);
+        t.run(async |tr| {
+            tr.set(&keys[0], &[1]);
+            Ok(())
+        })
+        .await;
+        let lease = fetch(t, &mut t.session(&q), 9).await;
+        assert_eq!(names(lease.as_ref()), ["good"]);
+        assert_eq!(t.run(async |tr| q.counts(tr).await).await.dead, 1);
     });
 }
