@@ -6,40 +6,8 @@ use crate::id::ItemId;
 use crate::keys::Space;
 use crate::keys::pause::Pause;
 use crate::kind::Kind;
-use crate::ops::keyed::rules::MAX_RULES;
 use crate::retry::{Attempts, RetryError};
-use crate::{MAX_ITEM_KEY, MAX_NAME, MAX_PREFIX};
-
-/// A rule of a keyed queue cannot be read or changed.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum LimitError {
-    /// A pattern is empty, or longer than a key.
-    #[error("pattern has {len} bytes, 1 to {MAX_ITEM_KEY} are possible; shorten it")]
-    PatternLength {
-        /// Its length in bytes.
-        len: usize,
-    },
-    /// The queue has no keys.
-    #[error(
-        "cannot set limits of a queue of kind {kind}: only queues of kind keyed have keys; open it with `kind` keyed"
-    )]
-    NoKeys {
-        /// The kind that the queue was opened with.
-        kind: Kind,
-    },
-    /// The queue has as many rules as possible.
-    #[error(
-        "cannot add a rule: the queue has {MAX_RULES}, which is as many as possible; remove one, or use a pattern with `*`"
-    )]
-    TooManyRules,
-    /// The database refused, or a record cannot be read.
-    #[error("cannot read or change the limits of a queue")]
-    Queue(#[from] QueueError),
-    /// The database refused, or retries ran out.
-    #[error("cannot read or change the limits of a queue")]
-    Retry(#[from] RetryError),
-}
+use crate::{MAX_NAME, MAX_PREFIX};
 
 /// A queue cannot have this name or prefix.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

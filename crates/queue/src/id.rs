@@ -12,8 +12,7 @@ use crate::keys::{items, keyed};
 ///
 /// In a FIFO queue that is the stamp of its push, which prints as 24 hexadecimal digits. In the recipes' queues it is the
 /// packed `(index, random)` or `(priority, count, random)`, in a keyed queue the packed `(key, stamp)`; these print as `x` and the
-/// bytes in hexadecimal. Ids of one
-/// queue sort as its items do.
+/// bytes in hexadecimal. Ids of one queue sort as its items do; in a keyed queue that is so for the ids of one key.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ItemId(Bytes);
 

@@ -48,13 +48,6 @@ pub enum ItemOutcome {
     Dead(Failure),
 }
 
-impl ItemOutcome {
-    /// Whether the item is ready again at once.
-    pub(crate) fn makes_ready(&self) -> bool {
-        matches!(self, ItemOutcome::Release | ItemOutcome::Retry { due: None, .. })
-    }
-}
-
 /// Fetched items that are not acknowledged, and the right to acknowledge them.
 ///
 /// The right lasts until a sweeper finds that the lease has expired. [`extend`](Lease::extend)

@@ -60,6 +60,8 @@
 //!   also if the outcome of a commit is unknown. If a take is interrupted after it has removed items, the
 //!   session's next take returns them.
 //! * The transaction that armed a [`Watch`] has committed, so the watch notices every push after it.
+//! * At no version do more items of a keyed queue's scope run than its limit, unless the limit was lowered while they ran. A scope with free slots has no key that
+//!   waits for one.
 //! * `npush - npop` is the number of items in a FIFO queue at every committed version, and in a recipe's as long as its items come and
 //!   go by this layer alone. `npush + nlater - ndue - nback` is the number of items that were ever pushed.
 //!
@@ -119,16 +121,14 @@ pub use batch::{BatchLimits, Batches, batches, batches_by};
 pub use counts::{Counts, Unfinished};
 pub use dead::{AllDead, DeadLetter, DeadLetterEffect};
 pub use delayed::{Requeued, ScheduledItem};
-pub use error::{
-    DeadLetterError, FetchError, LeaseError, LimitError, MoveError, NameError, PushError, QueueError,
-};
+pub use error::{DeadLetterError, FetchError, LeaseError, MoveError, NameError, PushError, QueueError};
 pub use id::{ItemId, ParseIdError};
 pub use item::{Item, ParseStampError, Stamp};
 pub use keys::leases::{LeaseId, ParseLeaseIdError};
 pub use keys::pause::Pause;
 pub use kind::{End, Kind, Packing};
 pub use lease::{Acknowledgement, CommitStatus, ItemOutcome, Lease, acknowledge_together};
-pub use limits::{Limits, Pattern};
+pub use limits::{LimitError, Limits, Pattern};
 pub use meta::{Failure, MAX_FAILURES, MAX_REASON, Meta, Millis};
 pub use mover::{MoveCounts, Mover};
 pub use new_item::{NewItem, PushOptions};

@@ -5,7 +5,9 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::MAX_ITEM_KEY;
-use crate::error::LimitError;
+use crate::error::QueueError;
+use crate::kind::Kind;
+use crate::ops::keyed::rules::MAX_RULES;
 
 /// The most scopes whose limits a rule book remembers.
 const MAX_KNOWN: usize = 10_000;
@@ -71,6 +73,34 @@ impl Limits {
             ordered: self.ordered.or(other.ordered),
         }
     }
+}
+
+/// A rule of a keyed queue cannot be read or changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LimitError {
+    /// A pattern is empty, or longer than a key.
+    #[error("pattern has {len} bytes, 1 to {MAX_ITEM_KEY} are possible; shorten it")]
+    PatternLength {
+        /// Its length in bytes.
+        len: usize,
+    },
+    /// The queue has no keys.
+    #[error(
+        "cannot set limits of a queue of kind {kind}: only queues of kind keyed have keys; open it with `kind` keyed"
+    )]
+    NoKeys {
+        /// The kind that the queue was opened with.
+        kind: Kind,
+    },
+    /// The queue has as many rules as possible.
+    #[error(
+        "cannot add a rule: the queue has {MAX_RULES}, which is as many as possible; remove one, or use a pattern with `*`"
+    )]
+    TooManyRules,
+    /// The database refused, or a record cannot be read.
+    #[error("cannot read or change the limits of a queue")]
+    Queue(#[from] QueueError),
 }
 
 /// Which scopes a rule is for: the whole queue, or all keys that match a text in which `*` stands for any number of bytes.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use foundationdb::{Database, Transaction};
 
 use crate::counts::{Counts, Unfinished};
-use crate::error::{LimitError, NameError, QueueError};
+use crate::error::{NameError, QueueError};
 use crate::id::ItemId;
 use crate::item::Item;
 use crate::keys::Space;
@@ -16,7 +16,7 @@ use crate::keys::pause::Pause;
 use crate::keys::recipes::leading_integer;
 use crate::kind::{End, Kind};
 use crate::lease::Lease;
-use crate::limits::{Limits, Pattern};
+use crate::limits::{LimitError, Limits, Pattern};
 use crate::ops;
 use crate::ops::pop::Popped;
 use crate::ops::push::Pusher;
@@ -148,7 +148,8 @@ impl Queue {
     /// records are reached, but one at least if there is one. [`Popped::short`] tells whether there were fewer.
     ///
     /// Conflicts with whatever else removes one of these items before `tr` commits, and with nothing that is pushed meanwhile. Fails
-    /// with 1036 after a push in the same transaction: those items have no stamp yet.
+    /// with 1036 after a push in the same transaction: those items have no stamp yet. Of a keyed queue the first items are those of the key
+    /// that sorts first; a [`Session`](crate::Session) takes by turns.
     ///
     /// # Errors
     /// [`QueueError::UnreadableItem`] if one of them cannot be read; nothing was written. A session's take puts it aside.

@@ -9,7 +9,7 @@
 //! | (q, "running", scope) | u64, atomic ADD | how many items of a scope are on leases |
 //! | (q, "gate", scope) | never written | fetches of a limited scope conflict on it |
 //! | (q, "vtime") | u64, atomic MAX | the virtual time: the position of the key that was served last |
-//! | (q, "nactive") | u64, atomic ADD | how often a key became active; watched by idle consumers |
+//! | (q, "nactive") | u64, atomic ADD | grows when keys may be served that could not before; watched by idle consumers |
 //! | (q, "rule", pattern) | fields | the limits of the scopes that match the pattern |
 //! | (q, "rules") | stamp | the last change of the rules |
 

@@ -29,6 +29,7 @@ pub(crate) async fn acknowledge(
 ) -> Result<Option<Header>, QueueError> {
     let Some(mut header) = lease::header(space, tr, id).await? else { return Ok(None) };
     let mut counts = OutcomeCounts::default();
+    // Acknowledgements of queues without keys are not to pay for this.
     let mut changes = space.keyed.is_some().then(Changes::default);
     for (index, outcome) in outcomes {
         if header.acknowledged.contains(*index) {
@@ -38,7 +39,7 @@ pub(crate) async fn acknowledge(
         let row = row(&held[*index]);
         if let Some(changes) = &mut changes {
             changes.left_lease(space, &row.id);
-            if outcome.makes_ready() {
+            if matches!(outcome, ItemOutcome::Release | ItemOutcome::Retry { due: None, .. }) {
                 changes.made_ready(space, &row.id);
             }
         }

@@ -30,6 +30,13 @@ pub(crate) struct Expired {
     pub(crate) dead: usize,
 }
 
+impl Expired {
+    /// The returned items that are ready at once.
+    fn ready(self) -> usize {
+        self.returned - self.later
+    }
+}
+
 /// How items are given back.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terms {
@@ -70,19 +77,19 @@ pub(crate) async fn expire(
     let (mut expired, mut changes) = (Expired::default(), Changes::default());
     for held in parts.next().unwrap_or_default() {
         changes.left_lease(space, &held.id);
-        let ready = expired.returned - expired.later;
+        let before = expired;
         if header.served {
             place::ready(space, tr, &held.id, &held.value, &held.meta);
             expired.returned += 1;
         } else {
             give_back(space, tr, &held, terms, rng.next(), &mut expired);
         }
-        if expired.returned - expired.later > ready {
+        if expired.ready() > before.ready() {
             changes.made_ready(space, &held.id);
         }
     }
     changes.write(space, tr).await?;
-    place::count_back(space, tr, expired.returned - expired.later, expired.later);
+    place::count_back(space, tr, expired.ready(), expired.later);
     place::count_dead(space, tr, expired.dead);
     for (number, part) in (terms.spare.number..).zip(parts) {
         let id = LeaseId { number, ..terms.spare };

@@ -44,7 +44,7 @@ pub(crate) async fn check(space: &Space, tr: &Transaction) -> Result<(), QueueEr
     [elsewhere, aside, behind(dead, &space.dead)].iter().flatten().try_for_each(|id| check_id(space, id))
 }
 
-/// The same before a push to a queue of which [`check_stamped`] holds.
+/// What [`check`] makes sure of, except for what [`check_stamped`] does. For a push: its session or pusher has called that before.
 pub(crate) async fn check_rest(space: &Space, tr: &Transaction) -> Result<(), QueueError> {
     if space.kind.is_stamped() {
         return check_id_of(space, first_recipe(space, tr).await?);

@@ -411,7 +411,7 @@ impl Fetch<'_, '_, '_> {
             (Chosen::Waits(key), _) => return Ok(Step::Wait(key)),
             (Chosen::Steps(step), _) => Plan::Request(step),
             (Chosen::Tidied, _) => Plan::Tidy,
-            // The watch reads `npush`, so in a transaction that writes it would conflict with every
+            // The watch reads `npush` (or `nactive`), so in a transaction that writes it would conflict with every
             // push. Only a fetch that finds nothing, and so writes nothing, makes one.
             (Chosen::Empty, _) => Plan::Read(session.watch_empty(tr, options).await?),
             (Chosen::Rows(rows, seen), Goal::Remove) => {

@@ -48,7 +48,10 @@ impl Changes {
         let is_limited =
             |scope: &[u8]| book.as_ref().is_some_and(|book| book.limits(scope).most_running().is_some());
         let limited = freed.iter().filter(|(scope, _)| is_limited(scope));
-        let parked = try_join_all(limited.map(|(scope, n)| first_parked(keyed, tr, scope, *n))).await?;
+        let parked = try_join_all(
+            limited.map(|(scope, n)| first_parked(keyed, tr, scope, *n, mutant("parked-without-conflict"))),
+        )
+        .await?;
         listing::unlisted(keyed, tr, self.ready).await?.list(keyed, tr);
         for (scope, n) in &freed {
             count_running(keyed, tr, scope, -i64::try_from(*n).unwrap_or(i64::MAX));
@@ -82,19 +85,21 @@ impl Parked {
     }
 }
 
-/// The first keys that wait for a scope. Conflicts with a transaction that parks a key there, if there are fewer than `n`.
-async fn first_parked(
+/// The first `n` keys that wait for a scope. Without `snapshot` it conflicts with a transaction that parks a key there, if there are
+/// fewer.
+pub(crate) async fn first_parked(
     keyed: &KeyedSpace,
     tr: &Transaction,
     scope: &[u8],
     n: usize,
+    snapshot: bool,
 ) -> Result<Vec<Parked>, QueueError> {
     let option = RangeOption {
         limit: Some(n),
         mode: StreamingMode::WantAll,
         ..RangeOption::from(keyed.parked_range(scope))
     };
-    let rows = tr.get_range(&option, 1, mutant("parked-without-conflict")).await?;
+    let rows = tr.get_range(&option, 1, snapshot).await?;
     Ok(rows.iter().filter_map(|row| Parked::decode(keyed, row.key())).map(|(_, parked)| parked).collect())
 }
 

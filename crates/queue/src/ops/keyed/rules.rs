@@ -3,21 +3,20 @@
 //! A change of the rules may free slots that nobody has taken, so parked keys have to be looked at again. The value of `rules` holds the
 //! row at which that goes on; until it is through, every fetch does a page of it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use foundationdb::options::{MutationType, StreamingMode};
 use foundationdb::{RangeOption, Transaction};
 use futures::TryStreamExt;
-use std::collections::{BTreeMap, BTreeSet};
-
 use futures::future::try_join_all;
 
 use super::changes::Parked;
 use super::count_active;
-use crate::error::{LimitError, QueueError};
+use crate::error::QueueError;
 use crate::keys::keyed::KeyedSpace;
 use crate::keys::{after, counters, limits};
-use crate::limits::{Limits, Pattern, RuleBook};
+use crate::limits::{LimitError, Limits, Pattern, RuleBook};
 use crate::ops::conflict;
 
 /// The most rules of a queue.

@@ -1,29 +1,28 @@
-//! Choosing items of a keyed queue: from several keys, in the order of their positions.
+//! Choosing items of a keyed queue: from several keys, in the order of their positions. `write` then moves the items and their keys.
+
+mod items;
+mod write;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use foundationdb::options::{ConflictRangeType, MutationType, StreamingMode};
+use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
-use futures::TryStreamExt;
 use futures::future::{try_join, try_join_all};
-use mutant::mutant;
 
-use super::changes::Parked;
-use super::{activate, count_active, count_running, rules, step, virtual_time};
+use super::{rules, step, virtual_time};
 use crate::MAX_TAKE_BYTES;
 use crate::error::QueueError;
-use crate::id::ItemId;
-use crate::keys::keyed::{KeyedSpace, key_element, scopes};
-use crate::keys::{Space, after, range};
+use crate::keys::keyed::{KeyedSpace, scopes};
+use crate::keys::{Space, after};
 use crate::limits::RuleBook;
-use crate::ops::scan::{self, Row, decode_meta};
-use crate::ops::{claim, conflict};
+use crate::ops::claim;
+use crate::ops::scan::{Row, decode_meta};
 use crate::rng::Rng;
 use crate::suspects::Suspicion;
+use items::next_items;
 
 /// How many keys a fetch looks at in one page, at least.
 const MIN_WINDOW: usize = 16;
@@ -51,11 +50,13 @@ pub(crate) struct Wanted {
 /// What a fetch has found. Nothing is written yet.
 #[derive(Debug)]
 pub(crate) struct Choice {
+    wanted: Wanted,
     book: Arc<RuleBook>,
-    /// Whether the items go to leases, and so take slots.
-    on_lease: bool,
     vtime: u64,
     keys: Vec<Candidate>,
+    /// How many items it has, and their bytes.
+    items: usize,
+    bytes: usize,
     /// Free slots of the limited scopes that the fetch has looked at, less the slots that it takes.
     free: BTreeMap<Vec<u8>, u64>,
     suspicion: Option<Suspicion>,
@@ -122,16 +123,17 @@ pub(crate) async fn choose(
 ) -> Result<Choice, QueueError> {
     let (book, vtime) = try_join(rules::book(keyed, tr), virtual_time(keyed, tr)).await?;
     let mut choice = Choice {
+        wanted,
         book,
-        on_lease: wanted.on_lease,
         vtime,
         keys: Vec::new(),
+        items: 0,
+        bytes: 0,
         free: BTreeMap::new(),
         suspicion: None,
     };
     let (mut begin, end) = keyed.active_range();
     let window = wanted.k.get().max(MIN_WINDOW).max(wanted.scatter);
-    let (mut left, mut bytes) = (wanted.k.get(), 0);
     loop {
         let option = RangeOption {
             limit: Some(window),
@@ -144,13 +146,13 @@ pub(crate) async fn choose(
         drop(rows);
         let is_last = page.len() < window;
         if wanted.scatter > 0 {
-            scatter(&mut page, left, rng);
+            scatter(&mut page, choice.left(), rng);
         }
         choice.learn_free(keyed, tr, &page).await?;
-        choice.serve(space, tr, &mut page, &mut left, &mut bytes, wanted).await?;
+        choice.serve(space, tr, &mut page).await?;
         choice.keys.append(&mut page);
         match last {
-            Some(last) if left > 0 && !is_last && bytes < MAX_TAKE_BYTES && choice.keys.len() < MAX_KEYS => {
+            Some(last) if choice.left() > 0 && !is_last && choice.keys.len() < MAX_KEYS => {
                 begin = after(&last);
             }
             _ => return Ok(choice),
@@ -211,13 +213,10 @@ impl Choice {
         space: &Space,
         tr: &Transaction,
         page: &mut [Candidate],
-        left: &mut usize,
-        bytes: &mut usize,
-        wanted: Wanted,
     ) -> Result<(), QueueError> {
         // The second round gives away what keys with too few items have left.
         for _ in 0..2 {
-            self.share_out(page, *left);
+            self.share_out(page);
             let asked = page.iter().filter(|candidate| candidate.quota > candidate.rows.len()).count();
             if asked == 0 {
                 break;
@@ -225,20 +224,23 @@ impl Choice {
             let most = MAX_TAKE_BYTES / asked;
             let read = page.iter().map(async |candidate| {
                 let more = candidate.quota.saturating_sub(candidate.rows.len());
-                if more == 0 { Ok(None) } else { items_of(space, tr, candidate, more, most).await.map(Some) }
+                if more == 0 {
+                    Ok(None)
+                } else {
+                    next_items(space, tr, candidate, more, most).await.map(Some)
+                }
             });
             let read = try_join_all(read).await?;
             for (candidate, read) in page.iter_mut().zip(read) {
                 let Some((mut rows, is_over)) = read else { continue };
-                let fit = self.fitting(space, &rows, bytes, *left, wanted)?;
+                let fit = self.add_fitting(space, &rows)?;
                 candidate.is_over = is_over && fit == rows.len();
-                candidate.keeps_place = wanted.lazy && fit + candidate.rows.len() > 0;
+                candidate.keeps_place = self.wanted.lazy && fit + candidate.rows.len() > 0;
                 rows.truncate(fit);
-                *left = left.saturating_sub(rows.len());
                 self.take_slots(&candidate.key, rows.len());
                 candidate.rows.append(&mut rows);
             }
-            if *left == 0 || *bytes >= MAX_TAKE_BYTES {
+            if self.left() == 0 {
                 break;
             }
         }
@@ -254,10 +256,10 @@ impl Choice {
     }
 
     /// Sets each key's quota: item by item, always to the key with the lowest position.
-    fn share_out(&self, page: &mut [Candidate], left: usize) {
+    fn share_out(&self, page: &mut [Candidate]) {
         // Items that are taken for good take no slots.
-        let mut free = if self.on_lease { self.free.clone() } else { BTreeMap::new() };
-        let (mut turns, mut left) = (BinaryHeap::new(), left);
+        let mut free = if self.wanted.on_lease { self.free.clone() } else { BTreeMap::new() };
+        let (mut turns, mut left) = (BinaryHeap::new(), self.left());
         for (at, candidate) in page.iter_mut().enumerate() {
             candidate.quota = candidate.rows.len();
             if !candidate.is_over {
@@ -291,149 +293,55 @@ impl Choice {
         }
     }
 
-    /// How many of a key's next rows the fetch gets: as suspect as the first of all, and not too long together. Rows of a key are
-    /// never passed over.
-    fn fitting(
-        &mut self,
-        space: &Space,
-        rows: &[Row],
-        bytes: &mut usize,
-        left: usize,
-        wanted: Wanted,
-    ) -> Result<usize, QueueError> {
-        let got = wanted.k.get() - left;
+    /// How many more items it may have.
+    fn left(&self) -> usize {
+        if self.bytes >= MAX_TAKE_BYTES { 0 } else { self.most().saturating_sub(self.items) }
+    }
+
+    /// The most items: fewer if they are suspects.
+    fn most(&self) -> usize {
+        match self.suspicion() {
+            Suspicion::None => self.wanted.k.get(),
+            suspicion => suspicion.group(self.wanted.suspects.get()),
+        }
+    }
+
+    /// Adds the first of a key's next rows: as suspect as the first row of all, and not too long together. Returns how many. No row of a
+    /// key is passed over.
+    fn add_fitting(&mut self, space: &Space, rows: &[Row]) -> Result<usize, QueueError> {
         for (at, row) in rows.iter().enumerate() {
             let meta = decode_meta(space, row)?;
             let suspicion = Suspicion::of(meta.crashes);
-            let first = *self
-                .suspicion
-                .get_or_insert_with(|| if suspicion <= wanted.allows { suspicion } else { Suspicion::None });
-            let most =
-                if first > Suspicion::None { first.group(wanted.suspects.get()) } else { wanted.k.get() };
-            let size = claim::size(space, row, &meta);
-            let is_too_long = got + at > 0 && bytes.saturating_add(size) > MAX_TAKE_BYTES;
-            if suspicion != first || got + at >= most || is_too_long {
-                if got + at == 0 {
-                    self.suspicion = None;
-                }
-                *bytes = if is_too_long { MAX_TAKE_BYTES } else { *bytes };
+            let is_alike = match self.suspicion {
+                Some(first) => suspicion == first,
+                None => suspicion <= self.wanted.allows,
+            };
+            if !is_alike {
                 return Ok(at);
             }
-            *bytes = bytes.saturating_add(size);
+            let bytes = self.bytes.saturating_add(claim::size(space, row, &meta));
+            if self.items > 0 && bytes > MAX_TAKE_BYTES {
+                // It is full, though shorter rows of other keys might fit.
+                self.bytes = MAX_TAKE_BYTES;
+                return Ok(at);
+            }
+            self.suspicion = Some(suspicion);
+            if self.left() == 0 {
+                return Ok(at);
+            }
+            (self.items, self.bytes) = (self.items + 1, bytes);
         }
         Ok(rows.len())
     }
 
     fn take_slots(&mut self, key: &[u8], n: usize) {
-        if self.on_lease {
+        if self.wanted.on_lease {
             take_slots(&mut self.free, key, n as u64);
         }
     }
 
     fn full_scope(&self, key: &[u8]) -> Option<Vec<u8>> {
-        if self.on_lease { full_scope(&self.free, key) } else { None }
-    }
-
-    /// Writes the choice: takes the items, moves the keys.
-    pub(crate) async fn write(
-        &self,
-        space: &Space,
-        keyed: &KeyedSpace,
-        tr: &Transaction,
-    ) -> Result<(), QueueError> {
-        let passed_on = self.passed_on(keyed, tr).await?;
-        let moving: Vec<_> = self.keys.iter().filter(|candidate| candidate.moves()).collect();
-        // Conflicts come first: a transaction does not conflict on what it has itself overwritten.
-        for candidate in &moving {
-            self.add_conflicts(space, keyed, tr, candidate)?;
-        }
-        let mut running: BTreeMap<&[u8], i64> = BTreeMap::new();
-        let mut vtime = self.vtime;
-        for candidate in &moving {
-            tr.clear(&candidate.row);
-            claim::take(space, tr, &candidate.rows)?;
-            let n = candidate.rows.len();
-            if n > 0 {
-                let last = candidate.position.saturating_sub(step(self.book.limits(&candidate.key)));
-                vtime = vtime.max(last);
-                for scope in scopes(&candidate.key).filter(|_| self.on_lease) {
-                    *running.entry(scope).or_default() += i64::try_from(n).unwrap_or(i64::MAX);
-                }
-            }
-            match &candidate.blocked {
-                _ if candidate.is_over => tr.clear(&keyed.listed_key(&candidate.key)),
-                Some(scope) => {
-                    tr.set(&keyed.parked_key(scope, candidate.position, &candidate.key), &[]);
-                }
-                None => activate(keyed, tr, candidate.position, &candidate.key),
-            }
-        }
-        running.iter().for_each(|(scope, n)| count_running(keyed, tr, scope, *n));
-        if vtime > self.vtime {
-            tr.atomic_op(&keyed.vtime, &vtime.to_le_bytes(), MutationType::Max);
-        }
-        for parked in &passed_on {
-            conflict::as_reader(tr, &parked.row)?;
-            parked.unpark(keyed, tr);
-        }
-        count_active(keyed, tr, passed_on.len());
-        rules::unpark_page(keyed, tr, &self.book).await
-    }
-
-    fn add_conflicts(
-        &self,
-        space: &Space,
-        keyed: &KeyedSpace,
-        tr: &Transaction,
-        candidate: &Candidate,
-    ) -> Result<(), QueueError> {
-        conflict::as_reader(tr, &candidate.row)?;
-        if self.on_lease && !candidate.rows.is_empty() {
-            for scope in scopes(&candidate.key).filter(|scope| self.free.contains_key(*scope)) {
-                let gate = keyed.gate_key(scope);
-                if !mutant("no-gate") {
-                    conflict::as_reader(tr, &gate)?;
-                    conflict::as_writer(tr, &gate)?;
-                }
-            }
-        }
-        match &candidate.blocked {
-            _ if candidate.is_over && !mutant("over-without-conflict") => {
-                // All items of the key: a returned item may come before the items that are taken.
-                let (begin, end) = range(&[space.ready.as_slice(), &key_element(&candidate.key)].concat());
-                tr.add_conflict_range(&begin, &end, ConflictRangeType::Read)?;
-            }
-            Some(scope) if !candidate.is_over && !mutant("parks-without-conflict") => {
-                conflict::as_reader(tr, &keyed.running_key(scope))?;
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    /// Parked keys that get the slots which keys were made active for and do not use: they have no item, their items are taken for good,
-    /// or another scope has no slot.
-    async fn passed_on(&self, keyed: &KeyedSpace, tr: &Transaction) -> Result<Vec<Parked>, QueueError> {
-        let mut unused: BTreeMap<&[u8], usize> = BTreeMap::new();
-        let is_idle = |candidate: &&Candidate| candidate.rows.is_empty() || !self.on_lease;
-        let idle = self.keys.iter().filter(|candidate| candidate.moves()).filter(is_idle);
-        for candidate in idle {
-            let others = scopes(&candidate.key).filter(|scope| candidate.blocked.as_deref() != Some(*scope));
-            for scope in others.filter(|scope| self.free.get(*scope).is_some_and(|free| *free > 0)) {
-                *unused.entry(scope).or_default() += 1;
-            }
-        }
-        let first = unused.into_iter().map(async |(scope, n)| {
-            let option = RangeOption {
-                limit: Some(n),
-                mode: StreamingMode::WantAll,
-                ..RangeOption::from(keyed.parked_range(scope))
-            };
-            let rows = tr.get_range(&option, 1, true).await?;
-            let parked = rows.iter().filter_map(|row| Parked::decode(keyed, row.key()));
-            Ok::<Vec<_>, QueueError>(parked.map(|(_, parked)| parked).collect())
-        });
-        Ok(try_join_all(first).await?.into_iter().flatten().collect())
+        if self.wanted.on_lease { full_scope(&self.free, key) } else { None }
     }
 }
 
@@ -447,63 +355,4 @@ fn take_slots(free: &mut BTreeMap<Vec<u8>, u64>, key: &[u8], n: u64) {
             *free = free.saturating_sub(n);
         }
     }
-}
-
-/// The next items of a key, at most `n`, and whether there are no others.
-async fn items_of(
-    space: &Space,
-    tr: &Transaction,
-    candidate: &Candidate,
-    n: usize,
-    most_bytes: usize,
-) -> Result<(Vec<Row>, bool), QueueError> {
-    let element = key_element(&candidate.key);
-    let behind = candidate.rows.last().map(|row| &row.id);
-    let within = |records: &[u8]| {
-        let (first, end) = range(&[records, &element].concat());
-        let begin = behind.map_or(first, |id| after(&[records, id.as_bytes()].concat()));
-        (begin, end)
-    };
-    // One more tells whether there are more.
-    let (rows, metas) = try_join(
-        read(tr, within(&space.ready), n + 1, most_bytes),
-        read(tr, within(&space.meta), n, usize::MAX),
-    )
-    .await?;
-    let (found, is_end) = rows;
-    let is_over = is_end && found.len() <= n;
-    let row = |(key, value): (Vec<u8>, Vec<u8>)| {
-        let id = scan::suffix(space, &key)?.to_vec();
-        Ok(Row { id: ItemId::new(id.into()), value: value.into(), meta: Bytes::new() })
-    };
-    let mut rows: Vec<Row> = found.into_iter().take(n).map(row).collect::<Result<_, QueueError>>()?;
-    let metas = metas.0.iter().map(|(key, value)| scan::meta_row(space, key, value));
-    scan::attach(&mut rows, metas.collect());
-    Ok((rows, is_over))
-}
-
-type Rows = Vec<(Vec<u8>, Vec<u8>)>;
-
-/// The first rows of a range, at most `limit`, and a page more than `most_bytes`; and whether these are all.
-async fn read(
-    tr: &Transaction,
-    (begin, end): (Vec<u8>, Vec<u8>),
-    limit: usize,
-    most_bytes: usize,
-) -> Result<(Rows, bool), QueueError> {
-    let option =
-        RangeOption { limit: Some(limit), mode: StreamingMode::WantAll, ..RangeOption::from((begin, end)) };
-    let mut pages = tr.get_ranges(option, true);
-    let (mut rows, mut bytes): (Rows, _) = (Vec::new(), 0);
-    while let Some(page) = pages.try_next().await? {
-        for row in &page {
-            bytes += row.key().len() + row.value().len();
-            rows.push((row.key().to_vec(), row.value().to_vec()));
-        }
-        if bytes >= most_bytes && page.more() {
-            return Ok((rows, false));
-        }
-    }
-    let is_end = rows.len() < limit;
-    Ok((rows, is_end))
 }

@@ -1,0 +1,73 @@
+//! Reading the items of one key.
+
+use bytes::Bytes;
+use foundationdb::options::StreamingMode;
+use foundationdb::{RangeOption, Transaction};
+use futures::TryStreamExt;
+use futures::future::try_join;
+
+use super::Candidate;
+use crate::error::QueueError;
+use crate::id::ItemId;
+use crate::keys::keyed::key_element;
+use crate::keys::{Space, after, range};
+use crate::ops::scan::{self, Row};
+
+/// The next items of a key, at most `n`, and whether there are no others.
+pub(super) async fn next_items(
+    space: &Space,
+    tr: &Transaction,
+    candidate: &Candidate,
+    n: usize,
+    most_bytes: usize,
+) -> Result<(Vec<Row>, bool), QueueError> {
+    let element = key_element(&candidate.key);
+    let behind = candidate.rows.last().map(|row| &row.id);
+    let within = |records: &[u8]| {
+        let (first, end) = range(&[records, &element].concat());
+        let begin = behind.map_or(first, |id| after(&[records, id.as_bytes()].concat()));
+        (begin, end)
+    };
+    // One more tells whether there are more.
+    let (rows, metas) = try_join(
+        read(tr, within(&space.ready), n + 1, most_bytes),
+        read(tr, within(&space.meta), n, usize::MAX),
+    )
+    .await?;
+    let (found, is_end) = rows;
+    let is_over = is_end && found.len() <= n;
+    let row = |(key, value): (Vec<u8>, Vec<u8>)| {
+        let id = scan::suffix(space, &key)?.to_vec();
+        Ok(Row { id: ItemId::new(id.into()), value: value.into(), meta: Bytes::new() })
+    };
+    let mut rows: Vec<Row> = found.into_iter().take(n).map(row).collect::<Result<_, QueueError>>()?;
+    let metas = metas.0.iter().map(|(key, value)| scan::meta_row(space, key, value));
+    scan::attach(&mut rows, metas.collect());
+    Ok((rows, is_over))
+}
+
+type Rows = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// The first rows of a range, at most `limit`, and a page more than `most_bytes`; and whether these are all.
+async fn read(
+    tr: &Transaction,
+    (begin, end): (Vec<u8>, Vec<u8>),
+    limit: usize,
+    most_bytes: usize,
+) -> Result<(Rows, bool), QueueError> {
+    let option =
+        RangeOption { limit: Some(limit), mode: StreamingMode::WantAll, ..RangeOption::from((begin, end)) };
+    let mut pages = tr.get_ranges(option, true);
+    let (mut rows, mut bytes): (Rows, _) = (Vec::new(), 0);
+    while let Some(page) = pages.try_next().await? {
+        for row in &page {
+            bytes += row.key().len() + row.value().len();
+            rows.push((row.key().to_vec(), row.value().to_vec()));
+        }
+        if bytes >= most_bytes && page.more() {
+            return Ok((rows, false));
+        }
+    }
+    let is_end = rows.len() < limit;
+    Ok((rows, is_end))
+}
