@@ -3,7 +3,9 @@
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use jiff::Timestamp;
-use kvqueue_queue::{Counts, DeadLetter, Failure, Item, ItemState, ItemView, LeaseView, Meta, Millis, Pause};
+use kvqueue_queue::{
+    Counts, DeadLetter, Failure, Item, ItemId, ItemState, ItemView, LeaseView, Meta, Millis, Pause,
+};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::{Map, Value, json};
 
@@ -18,6 +20,7 @@ use crate::{
 pub(crate) fn item(item: &Item) -> Value {
     let mut object = Map::new();
     object.insert("id".to_owned(), json!(item.id.to_string()));
+    insert_key(&mut object, &item.id);
     insert_bytes(&mut object, "payload", &item.payload);
     if item.attempt > 1 {
         object.insert("attempt".to_owned(), item.attempt.into());
@@ -50,6 +53,8 @@ impl Serialize for LeasedItem {
             Err(_) => object.serialize_entry("payload_base64", &BASE64_STANDARD.encode(payload))?,
         }
         object.serialize_entry("attempt", attempt)?;
+        let mut more = Map::new();
+        insert_key(&mut more, id);
         if let Some(at) = enqueued_at {
             object.serialize_entry("enqueued_at", &time(*at))?;
         }
@@ -57,7 +62,6 @@ impl Serialize for LeasedItem {
             object.serialize_entry("trace_parent", parent)?;
         }
         if let Some(meta) = meta {
-            let mut more = Map::new();
             insert_meta(&mut more, meta);
             if enqueued_at.is_some() {
                 more.remove("enqueued_at");
@@ -65,11 +69,18 @@ impl Serialize for LeasedItem {
             if trace_parent.is_some() {
                 more.remove("trace_parent");
             }
-            for (key, value) in &more {
-                object.serialize_entry(key, value)?;
-            }
+        }
+        for (key, value) in &more {
+            object.serialize_entry(key, value)?;
         }
         object.end()
+    }
+}
+
+/// Adds the key of an item, if it is in a keyed queue.
+fn insert_key(object: &mut Map<String, Value>, id: &ItemId) {
+    if let Some(key) = id.key() {
+        insert_bytes(object, "key", &key);
     }
 }
 
@@ -170,6 +181,7 @@ pub(crate) fn letter(letter: &DeadLetter) -> Value {
         "failures": failures(meta).map(failure).collect::<Vec<_>>(),
     });
     let Value::Object(mut object) = known else { return known };
+    insert_key(&mut object, &letter.id);
     insert_meta(&mut object, meta);
     if let Some(payload) = &letter.payload {
         insert_bytes(&mut object, "payload", payload);
@@ -186,6 +198,7 @@ pub(crate) fn view(view: &ItemView) -> Value {
     let mut object = Map::new();
     object.insert("id".to_owned(), json!(view.id.to_string()));
     object.insert("state".to_owned(), json!(view.state.as_str()));
+    insert_key(&mut object, &view.id);
     if let Some(due) = view.due {
         object.insert("due".to_owned(), json!(time(due)));
     }
@@ -315,8 +328,6 @@ pub(crate) fn counts(queue: &[u8], key: &str, counts: Counts, pause: Option<Paus
 
 #[cfg(test)]
 mod tests {
-    use kvqueue_queue::ItemId;
-
     use super::*;
 
     #[test]

@@ -124,6 +124,8 @@ type Item struct {
 	Attributes  map[string]string
 	ContentType string
 	TraceParent string
+	// Key is its key in a keyed queue, and nil in any other.
+	Key []byte
 }
 
 // UnmarshalJSON reads an item of a daemon's answer.
@@ -136,18 +138,23 @@ func (item *Item) UnmarshalJSON(text []byte) error {
 		Attributes  map[string]string `json:"attributes"`
 		ContentType string            `json:"content_type"`
 		TraceParent string            `json:"trace_parent"`
+		Key         *string           `json:"key"`
+		KeyBytes    []byte            `json:"key_base64"`
 	}
 	if err := json.Unmarshal(text, &found); err != nil {
 		return err
 	}
-	*item = Item{found.ID, found.Attempt, found.Bytes, found.Attributes, found.ContentType, found.TraceParent}
+	*item = Item{found.ID, found.Attempt, found.Bytes, found.Attributes, found.ContentType, found.TraceParent, found.KeyBytes}
 	if found.Payload != nil {
 		item.Payload = []byte(*found.Payload)
+	}
+	if found.Key != nil {
+		item.Key = []byte(*found.Key)
 	}
 	return nil
 }
 
-// NewItem is an item to be pushed. Unique is its unique key.
+// NewItem is an item to be pushed. Unique is its unique key. Key is its key in a keyed queue; nil in any other.
 type NewItem struct {
 	Payload     []byte
 	Delay       time.Duration
@@ -157,6 +164,7 @@ type NewItem struct {
 	ContentType string
 	TraceParent string
 	Priority    int64
+	Key         []byte
 }
 
 // MarshalJSON writes the item as a daemon reads it.
@@ -166,6 +174,11 @@ func (item NewItem) MarshalJSON() ([]byte, error) {
 		found["payload"] = string(item.Payload)
 	} else {
 		found["payload_base64"] = item.Payload
+	}
+	if item.Key != nil && utf8.Valid(item.Key) {
+		found["key"] = string(item.Key)
+	} else if item.Key != nil {
+		found["key_base64"] = item.Key
 	}
 	if item.Delay > 0 {
 		found["delay_ms"] = item.Delay.Milliseconds()

@@ -10,6 +10,8 @@ export interface Item {
   readonly attributes: Readonly<Record<string, string>>;
   readonly contentType?: string;
   readonly traceParent?: string;
+  /** Its key, in a keyed queue. */
+  readonly key?: Buffer;
 }
 
 /** An item to be pushed. */
@@ -23,6 +25,8 @@ export interface NewItem {
   contentType?: string;
   traceParent?: string;
   priority?: number;
+  /** Its key, in a keyed queue. */
+  key?: string | Uint8Array;
 }
 
 /** The result of a push: how many items were added, and the id and effect of each. */

@@ -317,23 +317,29 @@ class Client {
 }
 
 function newItem(item) {
-  const { payload, delay, at, unique, attributes, contentType, traceParent, priority } =
+  const { payload, delay, at, unique, attributes, contentType, traceParent, priority, key } =
     typeof item === "string" || item instanceof Uint8Array ? { payload: item } : item;
   const rest = { unique, attributes, content_type: contentType, trace_parent: traceParent, priority, delay_ms: delay, at: at?.toISOString() };
-  if (typeof payload === "string") return { payload, ...rest };
-  if (!(payload instanceof Uint8Array)) {
-    throw new TypeError("the payload is not a string or a Uint8Array; for JSON, push JSON.stringify(value)");
-  }
+  const wrong = "the payload is not a string or a Uint8Array; for JSON, push JSON.stringify(value)";
+  const keys = key === undefined ? {} : textOrBase64("key", key, "the key is not a string or a Uint8Array");
+  return { ...textOrBase64("payload", payload, wrong), ...rest, ...keys };
+}
+
+function textOrBase64(name, value, wrong) {
+  if (typeof value === "string") return { [name]: value };
+  if (!(value instanceof Uint8Array)) throw new TypeError(wrong);
   try {
-    return { payload: new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(payload), ...rest };
+    return { [name]: new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(value) };
   } catch {
-    return { payload_base64: Buffer.from(payload).toString("base64"), ...rest };
+    return { [`${name}_base64`]: Buffer.from(value).toString("base64") };
   }
 }
 
-function itemOf({ id, attempt, payload, payload_base64, attributes = {}, content_type, trace_parent }) {
+function itemOf({ id, attempt, payload, payload_base64, attributes = {}, content_type, trace_parent, key, key_base64 }) {
   const bytes = payload !== undefined ? Buffer.from(payload) : Buffer.from(payload_base64 ?? "", "base64");
-  return { id, attempt, payload: bytes, attributes, contentType: content_type, traceParent: trace_parent };
+  const item = { id, attempt, payload: bytes, attributes, contentType: content_type, traceParent: trace_parent };
+  if (key === undefined && key_base64 === undefined) return item;
+  return { ...item, key: key !== undefined ? Buffer.from(key) : Buffer.from(key_base64, "base64") };
 }
 
 /** The outcome of a handler that has thrown an error, as a daemon reads it. */

@@ -117,6 +117,8 @@ class Item:
     trace_parent: Optional[str] = None
     lease_lost: threading.Event = dataclasses.field(default_factory=threading.Event, repr=False, compare=False)
     """Set when the lease has expired: then another worker may handle the item."""
+    key: Optional[bytes] = None
+    """Its key, in a keyed queue."""
 
     def json(self) -> Any:
         """The payload as JSON."""
@@ -125,7 +127,7 @@ class Item:
 
 @dataclasses.dataclass(frozen=True)
 class NewItem:
-    """An item to be pushed. `delay` is in seconds; `unique` is the item's unique key."""
+    """An item to be pushed. `delay` is in seconds; `unique` is the item's unique key; `key` is its key in a keyed queue."""
 
     payload: Union[bytes, str]
     delay: Optional[float] = None
@@ -135,6 +137,7 @@ class NewItem:
     content_type: Optional[str] = None
     trace_parent: Optional[str] = None
     priority: Optional[int] = None
+    key: Union[bytes, str, None] = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -411,18 +414,31 @@ def _new_item(item: Union[bytes, str, NewItem]) -> Json:
         "delay_ms": int(new.delay * 1000) if new.delay is not None else None,
         "at": new.at.astimezone(datetime.timezone.utc).isoformat() if new.at is not None else None,
     }
-    try:
-        found["payload"] = new.payload if isinstance(new.payload, str) else new.payload.decode()
-    except UnicodeDecodeError:
-        found["payload_base64"] = base64.b64encode(bytes(new.payload)).decode()  # type: ignore[arg-type]
+    found.update(_text_or_base64("payload", new.payload))
+    if new.key is not None:
+        found.update(_text_or_base64("key", new.key))
     return {name: value for name, value in found.items() if value is not None}
 
 
+def _text_or_base64(name: str, value: Union[bytes, str]) -> Json:
+    try:
+        return {name: value if isinstance(value, str) else value.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(bytes(value)).decode()}  # type: ignore[arg-type]
+
+
+def _bytes(found: Json, name: str) -> Optional[bytes]:
+    text, encoded = found.get(name), found.get(f"{name}_base64")
+    if text is not None:
+        return text.encode()
+    return None if encoded is None else base64.b64decode(encoded)
+
+
 def _item(found: Json, lost: threading.Event) -> Item:
-    text, encoded = found.get("payload"), found.get("payload_base64")
-    payload = text.encode() if text is not None else base64.b64decode(encoded or "")
+    payload = _bytes(found, "payload") or b""
     attributes, content_type, trace_parent = found.get("attributes", {}), found.get("content_type"), found.get("trace_parent")
-    return Item(found["id"], found["attempt"], payload, attributes, content_type, trace_parent, lost)
+    key = _bytes(found, "key")
+    return Item(found["id"], found["attempt"], payload, attributes, content_type, trace_parent, lost, key)
 
 
 class _Pauses:

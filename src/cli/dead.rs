@@ -100,10 +100,15 @@ fn table(letters: &[DeadLetter]) -> Table {
     if let Some(width) = output::width() {
         table.set_width(width);
     }
-    table.set_header(["id", "died", "attempts", "reason"]);
+    let keyed = letters.iter().any(|it| it.id.key().is_some());
+    let key = keyed.then(|| "key".to_owned());
+    let heads = ["died", "attempts", "reason"].map(str::to_owned);
+    table.set_header(["id".to_owned()].into_iter().chain(key).chain(heads));
     for it in letters {
         let attempts = it.meta.attempts.to_string();
-        table.add_row([it.id.to_string(), time(it.died_at), attempts, output::one_line(&it.reason, REASON)]);
+        let cells = [time(it.died_at), attempts, output::one_line(&it.reason, REASON)];
+        let key = keyed.then(|| output::item_key(&it.id));
+        table.add_row([it.id.to_string()].into_iter().chain(key).chain(cells));
     }
     table
 }
@@ -157,6 +162,7 @@ fn letter_text(letter: &DeadLetter) -> Vec<u8> {
         let text = format!("attempt {}{before} at {}: {}", failure.attempt, time(failure.at), failure.reason);
         lines.push(("failure", text));
     }
+    lines.extend(letter.id.key().map(|key| ("key", key.escape_ascii().to_string())));
     lines.extend(meta.attributes.iter().map(|(name, value)| ("attribute", format!("{name}={value}"))));
     lines.extend(meta.enqueued_at.map(|at| ("pushed", time(at))));
     lines.extend(meta.content_type.clone().map(|text| ("content type", text)));

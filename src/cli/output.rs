@@ -59,6 +59,14 @@ pub(super) fn one_line(text: &str, most: usize) -> String {
     short
 }
 
+/// The most characters of an item's key in a table.
+const KEY: usize = 40;
+
+/// An item's key in a table. Empty if its queue has no keys.
+pub(super) fn item_key(id: &ItemId) -> String {
+    id.key().map(|key| one_line(&String::from_utf8_lossy(&key), KEY)).unwrap_or_default()
+}
+
 /// Prints a message on stderr. A failure to print is ignored.
 pub(super) fn note(text: std::fmt::Arguments<'_>) {
     telemetry::note(&text.to_string());

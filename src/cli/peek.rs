@@ -127,27 +127,35 @@ fn payloads(globals: &Globals, client: &Client, queue: &Queue, k: NonZeroUsize) 
 /// The most characters of a payload, and of a reason.
 const MOST: usize = 60;
 
-/// An item's row: a text for each column.
-struct Row(Vec<String>);
+/// An item's row.
+struct Row {
+    id: String,
+    /// Its key, if it is in a keyed queue.
+    key: Option<String>,
+    /// A text for each further column.
+    cells: Vec<String>,
+}
 
 /// The table of these items.
 fn table(state: ItemState, rows: &[Row]) -> String {
     let mut table = Table::new();
     table.load_preset(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(heads(state));
-    for Row(cells) in rows {
-        table.add_row(cells);
+    let keyed = rows.iter().any(|row| row.key.is_some());
+    table.set_header(["id"].into_iter().chain(keyed.then_some("key")).chain(heads(state).iter().copied()));
+    for Row { id, key, cells } in rows {
+        table.add_row([id].into_iter().chain(key).chain(cells));
     }
     table.to_string()
 }
 
+/// The columns behind the id and the key.
 fn heads(state: ItemState) -> &'static [&'static str] {
     match state {
-        ItemState::Ready => &["id", "pushed", "attempt", "payload"],
-        ItemState::Scheduled => &["id", "due", "pushed", "payload"],
-        ItemState::Retrying => &["id", "due", "attempts", "last reason", "payload"],
-        ItemState::Running => &["id", "attempt", "worker", "lease", "payload"],
-        ItemState::Dead => &["id", "died", "attempts", "reason", "payload"],
+        ItemState::Ready => &["pushed", "attempt", "payload"],
+        ItemState::Scheduled => &["due", "pushed", "payload"],
+        ItemState::Retrying => &["due", "attempts", "last reason", "payload"],
+        ItemState::Running => &["attempt", "worker", "lease", "payload"],
+        ItemState::Dead => &["died", "attempts", "reason", "payload"],
     }
 }
 
@@ -181,7 +189,8 @@ impl Row {
             }
             ItemState::Dead => vec![died(), spent(), reason()],
         };
-        Self([vec![view.id.to_string()], cells, vec![payload]].concat())
+        let key = view.id.key().map(|_| output::item_key(&view.id));
+        Self { id: view.id.to_string(), key, cells: [cells, vec![payload]].concat() }
     }
 }
 

@@ -144,10 +144,12 @@ impl Layout {
             Err(UsageError(format!("{dashes}{option} is for {kinds}; add {dashes}kind, or leave it out")))
         };
         match (config.kind, self.values, self.end) {
-            (KindName::Fifo, Some(_), _) => {
+            (KindName::Fifo | KindName::Keyed, Some(_), _) => {
                 wrong("values", format!("{dashes}kind recipe and {dashes}kind priority"))
             }
-            (KindName::Fifo | KindName::Recipe, _, Some(_)) => wrong("end", format!("{dashes}kind priority")),
+            (KindName::Fifo | KindName::Recipe | KindName::Keyed, _, Some(_)) => {
+                wrong("end", format!("{dashes}kind priority"))
+            }
             _ => Ok(config.layout()),
         }
     }
@@ -177,5 +179,7 @@ mod tests {
         );
         let wrong = layout(Some(KindName::Recipe), None, Some(TakeEnd::Max));
         assert_eq!(wrong.unwrap_err(), "--end is for --kind priority; add --kind, or leave it out");
+        assert_eq!(layout(Some(KindName::Keyed), None, None), Ok(Kind::Keyed));
+        assert!(layout(Some(KindName::Keyed), None, Some(TakeEnd::Max)).is_err());
     }
 }

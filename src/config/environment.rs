@@ -13,11 +13,13 @@ const PREFIX: &str = "KVQUEUE_";
 
 /// Variables that begin with the prefix and are not settings: the file's name, a token, and the variables that the `exec`
 /// handler sets for its commands (which may call `kvqueue push`).
-const RESERVED: [&str; 9] = [
+const RESERVED: [&str; 11] = [
     "KVQUEUE_CONFIG",
     "KVQUEUE_TOKEN",
     "KVQUEUE_QUEUE",
     "KVQUEUE_ITEM",
+    "KVQUEUE_KEY",
+    "KVQUEUE_KEY_BASE64",
     "KVQUEUE_ATTEMPT",
     "KVQUEUE_ATTRIBUTES",
     "KVQUEUE_CONTENT_TYPE",

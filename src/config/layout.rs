@@ -17,6 +17,8 @@ pub enum KindName {
     Recipe,
     /// FoundationDB's priority queue recipe.
     Priority,
+    /// A small queue for each key. Keys take turns, and have limits.
+    Keyed,
 }
 
 /// The packing of a recipe's values.
@@ -58,6 +60,7 @@ impl QueueConfig {
             KindName::Fifo => Kind::Fifo,
             KindName::Recipe => Kind::Recipe(packing),
             KindName::Priority => Kind::Priority(end, packing),
+            KindName::Keyed => Kind::Keyed,
         }
     }
 }
@@ -76,6 +79,7 @@ mod tests {
         assert_eq!(layout("kind = 'recipe'"), Kind::Recipe(Packing::Raw));
         assert_eq!(layout("kind = 'recipe'\nvalues = 'tuple'"), Kind::Recipe(Packing::Tuple));
         assert_eq!(layout("kind = 'priority'"), Kind::Priority(End::Min, Packing::Raw));
+        assert_eq!(layout("kind = 'keyed'"), Kind::Keyed);
         assert_eq!(
             layout("kind = 'priority'\nend = 'max'\nvalues = 'tuple'"),
             Kind::Priority(End::Max, Packing::Tuple)

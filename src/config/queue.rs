@@ -205,8 +205,8 @@ impl QueueConfig {
 
     /// Refuses a key that has no effect on a queue of this kind.
     fn validate_layout(&self, key: impl Fn(&str) -> String) -> Result<(), ConfigError> {
-        if self.values == Values::Tuple && self.kind == KindName::Fifo {
-            let problem = "the values of a fifo are raw";
+        if self.values == Values::Tuple && matches!(self.kind, KindName::Fifo | KindName::Keyed) {
+            let problem = "the values of such a queue are raw";
             let fix = "leave the key out, or set kind to \"recipe\" or \"priority\"";
             return Err(ConfigError::value(key("values"), "\"tuple\"", problem, fix));
         }
@@ -214,6 +214,23 @@ impl QueueConfig {
             let problem = "only a priority queue can be processed from either end";
             let fix = "leave the key out, or set kind to \"priority\"";
             return Err(ConfigError::value(key("end"), "\"max\"", problem, fix));
+        }
+        self.validate_keyed(key)
+    }
+
+    /// Refuses settings that have no effect on a keyed queue, or would leave its limits without effect.
+    fn validate_keyed(&self, key: impl Fn(&str) -> String) -> Result<(), ConfigError> {
+        if self.kind != KindName::Keyed {
+            return Ok(());
+        }
+        if self.fetch_strategy != FetchStrategy::default() {
+            let problem = "fetches from a keyed queue follow the turns of its keys";
+            return Err(ConfigError::value(key("fetch-strategy"), "...", problem, "leave the key out"));
+        }
+        if self.delivery == Delivery::AtMostOnce {
+            let problem = "limits of a keyed queue count items on leases, and such items have none";
+            let fix = "set it to \"at-least-once\", or set kind to \"fifo\"";
+            return Err(ConfigError::value(key("delivery"), "\"at-most-once\"", problem, fix));
         }
         Ok(())
     }

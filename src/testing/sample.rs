@@ -3,7 +3,8 @@
 use std::{sync::Arc, time::SystemTime};
 
 use bytes::Bytes;
-use kvqueue_queue::{Item, Meta, Stamp, millis};
+use foundationdb::tuple::{self, Versionstamp, pack};
+use kvqueue_queue::{Item, ItemId, Meta, Stamp, millis};
 
 /// An item to be handled in a test: a payload and, where that matters, what else is known of it.
 ///
@@ -14,6 +15,7 @@ pub struct Sample {
     payload: Bytes,
     attempt: u32,
     place: Option<u16>,
+    key: Option<Vec<u8>>,
     meta: Meta,
 }
 
@@ -21,7 +23,7 @@ impl Sample {
     /// An item with this payload, at its first attempt.
     pub fn new(payload: impl AsRef<[u8]>) -> Self {
         let payload = Bytes::copy_from_slice(payload.as_ref());
-        Self { payload, attempt: 1, place: None, meta: Meta::default() }
+        Self { payload, attempt: 1, place: None, key: None, meta: Meta::default() }
     }
 
     /// Which attempt it is, from 1.
@@ -35,6 +37,12 @@ impl Sample {
     /// from 0.
     pub fn place(mut self, place: u16) -> Self {
         self.place = Some(place);
+        self
+    }
+
+    /// Its key in a keyed queue. Without one it is an item of a queue of another kind.
+    pub fn key(mut self, key: impl Into<Vec<u8>>) -> Self {
+        self.key = Some(key.into());
         self
     }
 
@@ -72,8 +80,19 @@ impl Sample {
         let mut stamp = [0; Stamp::LEN];
         stamp[Stamp::LEN - 2..].copy_from_slice(&self.place.unwrap_or(index).to_be_bytes());
         let meta = (!self.meta.is_empty()).then(|| Arc::new(self.meta));
-        Item { id: Stamp::from(stamp).into(), payload: self.payload, attempt: self.attempt, meta }
+        let id = match &self.key {
+            Some(key) => keyed_id(key, stamp),
+            None => Stamp::from(stamp).into(),
+        };
+        Item { id, payload: self.payload, attempt: self.attempt, meta }
     }
+}
+
+/// The id of an item in a keyed queue.
+fn keyed_id(key: &[u8], stamp: [u8; Stamp::LEN]) -> ItemId {
+    let packed = pack(&(tuple::Bytes::from(key), Versionstamp::from(stamp)));
+    let digits: String = packed.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("x{digits}").parse().expect("an x and an even number of digits are an id")
 }
 
 impl<P: AsRef<[u8]> + ?Sized> From<&P> for Sample {

@@ -59,11 +59,14 @@ def free_port():
 class Database:
     """An embedded database with queues for workers."""
 
-    def __init__(self, *queues, settings="http.require-token = false\n", attempts=3, lease="2s"):
+    def __init__(self, *queues, settings="http.require-token = false\n", attempts=3, lease="2s", keyed=None):
         self.directory = tempfile.TemporaryDirectory()
         self.path = pathlib.Path(self.directory.name)
+        self.keyed = keyed
         self.settings = settings + f'database = "embedded:{self.path}/data"\n'
         self.queues = "".join(f'[queues."{name}"]\nhandler = "pull"\nlease = "{lease}"\nretry.max-attempts = {attempts}\n' for name in queues)
+        if keyed is not None:
+            self.queues += f'[queues."{keyed}"]\nhandler = "pull"\nkind = "keyed"\n'
 
     def daemon(self, **options):
         return Daemon(self, **options)
@@ -81,7 +84,10 @@ class Database:
         return json.loads(self.command("len", name, "--json"))
 
     def dead(self, name):
-        return [json.loads(line) for line in self.command("dead", "list", name, "--json").splitlines()]
+        return [json.loads(line) for line in self.command("dead", "list", name, "--json", *self.kind(name)).splitlines()]
+
+    def kind(self, name):
+        return ("--kind", "keyed") if name == self.keyed else ()
 
     def close(self):
         self.directory.cleanup()

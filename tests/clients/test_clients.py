@@ -5,7 +5,7 @@
 CLIENT is python, asyncio, node or go. COUNT is the number of items that are handled while daemons are killed.
 
 A worker program of each language handles items that are JSON: {"n": NUMBER}, and perhaps "sleep" and "block" (in
-seconds, of which "block" keeps an event loop from running), and "do": "dead", "fail", or "retry" or "release" the first
+seconds, of which "block" keeps an event loop from running), and "do": "dead", "fail", "key" (a dead letter whose reason is the item's key), or "retry" or "release" the first
 time. It prints "begin N ATTEMPT", and "end N ATTEMPT" if the item is done. With the argument "push" it pushes what its
 standard input has.
 """
@@ -24,6 +24,7 @@ import harness
 from harness import Database, FakeDaemon, Imitation, Program, push, until
 
 NAME = sys.argv.pop(1) if __name__ == "__main__" else "python"
+KEYED = "keyed"
 QUEUES = ["outcomes", "idle", "slow", "stop", "long", "lost", "reached/by", "pushed"]
 
 
@@ -36,7 +37,7 @@ def unfinished(database, queue):
 class ClientTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.database = Database(*QUEUES)
+        cls.database = Database(*QUEUES, keyed=KEYED)
         cls.addClassCleanup(cls.database.close)
         cls.daemon = cls.database.daemon()
         cls.addClassCleanup(cls.daemon.kill)
@@ -209,6 +210,14 @@ class ClientTest(unittest.TestCase):
         # From now on every answer comes at once and has no items, as those of a daemon that stops.
         time.sleep(3)
         self.assertLess(len(imitation.times), 20)
+        self.assertEqual(program.stop(), 0, program.said)
+
+    def test_keys(self):
+        pushed = push(NAME, [self.daemon.url], {"queue": KEYED, "items": [{"payload": '{"n": 1, "do": "key"}', "key": "tenant-7/\u00e4"}]})
+        self.assertEqual(pushed["pushed"], 1)
+        program = self.program([self.daemon.url], KEYED)
+        until(lambda: len(self.database.dead(KEYED)) == 1, "it is not handled", program)
+        self.assertEqual(self.database.dead(KEYED)[0]["reason"], "tenant-7/\u00e4")
         self.assertEqual(program.stop(), 0, program.said)
 
     def test_push(self):

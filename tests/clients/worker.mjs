@@ -33,6 +33,7 @@ async function handle(item, signal) {
   if (wanted.do === "dead") throw new Dead("never");
   if (wanted.do === "fail") throw new RangeError("always");
   if (wanted.do === "retry" && isFirst) throw new Retry("once more", { after: 0 });
+  if (wanted.do === "key") throw new Dead(item.key.toString());
   if (wanted.do === "release" && isFirst) throw new Release();
   if (wrong[wanted.do]) throw wrong[wanted.do]();
   console.log("end", wanted.n, item.attempt);

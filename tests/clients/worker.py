@@ -41,6 +41,8 @@ def end(item, wanted):
     what = wanted.get("do")
     if what == "dead":
         raise Dead("never")
+    if what == "key":
+        raise Dead(item.key.decode())
     if what == "fail":
         raise ValueError("always")
     if what == "retry" and is_first:

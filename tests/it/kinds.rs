@@ -8,13 +8,17 @@ use serde_json::{Value, json};
 use crate::support::{Database, Served, kvqueue, run, serve_with, wait_until};
 
 /// Of these the first is the kind of the items, the second that of the configuration.
-const PAIRS: [(&str, &str); 6] = [
+const PAIRS: [(&str, &str); 10] = [
     ("fifo", "recipe"),
     ("fifo", "priority"),
     ("recipe", "fifo"),
     ("recipe", "priority"),
     ("priority", "fifo"),
     ("priority", "recipe"),
+    ("keyed", "fifo"),
+    ("keyed", "priority"),
+    ("fifo", "keyed"),
+    ("recipe", "keyed"),
 ];
 
 fn configure(db: &Database, kind: &str) -> String {

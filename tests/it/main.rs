@@ -27,6 +27,7 @@ mod guarantees;
 mod http;
 mod idle;
 mod items;
+mod keyed;
 mod killed_commands;
 mod kinds;
 mod leases;

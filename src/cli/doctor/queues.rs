@@ -52,8 +52,9 @@ impl Counters {
     /// The result for a database all of whose rows were read.
     pub(super) fn of_rows(rows: &RowCounter, config: &Config) -> Self {
         let of_queue = |(name, found): (&[u8], Recount)| {
-            let is_fifo = configured(config, name).is_none_or(|queue| queue.kind == KindName::Fifo);
-            (name.escape_ascii().to_string(), Recount { ready: found.ready.filter(|_| is_fifo), ..found })
+            let is_counted = configured(config, name)
+                .is_none_or(|queue| matches!(queue.kind, KindName::Fifo | KindName::Keyed));
+            (name.escape_ascii().to_string(), Recount { ready: found.ready.filter(|_| is_counted), ..found })
         };
         let compared = rows.queues().map(of_queue).collect();
         let mut other_kinds = Vec::new();
@@ -161,12 +162,15 @@ async fn compare(tr: &Transaction, config: &Config, name: &[u8]) -> Result<Optio
         return Ok(None);
     }
     let mut found = queue.compare_counters(tr).await?;
-    // The items of a recipe's queue lie elsewhere, and nobody has to count them.
-    if found.ready.is_some_and(|ready| ready.by_rows == 0)
-        && let Ok(recipe) = Queue::of_kind(prefix, name, Kind::Recipe(Packing::Raw))
-        && recipe.oldest(tr).await?.is_some()
-    {
-        found.ready = None;
+    // The items of a queue of another kind lie elsewhere. `list` has them as they are counted.
+    for other in [Kind::Recipe(Packing::Raw), Kind::Keyed] {
+        if other != kind
+            && found.ready.is_some_and(|ready| ready.by_rows == 0)
+            && let Ok(other) = Queue::of_kind(prefix, name, other)
+            && other.oldest(tr).await?.is_some()
+        {
+            found.ready = None;
+        }
     }
     Ok(Some(found))
 }

@@ -43,6 +43,9 @@ pub(super) fn fit(record: Record, queue: &Queue, max_payload: usize) -> Result<R
     if !matches!(queue.kind(), Kind::Priority(..)) {
         record.item.priority = 0;
     }
+    if queue.kind() != Kind::Keyed {
+        record.item.key = None;
+    }
     record.item.check(queue.kind(), max_payload).map_err(|error| error.to_string())?;
     Ok(record)
 }

@@ -180,6 +180,11 @@ impl Import<'_> {
                 "kvqueue: this is an export of a priority queue, and the queue is none: the items go in in the order of the file"
             ));
         }
+        if !quiet && reader.header.kind == "keyed" && reader.header.kind != self.queue.kind().to_string() {
+            note(format_args!(
+                "kvqueue: this is an export of a keyed queue, and the queue is none: the items go in without their keys, key by key"
+            ));
+        }
         let mut groups = Groups::new(reader, self.queue, self.max_payload, self.partial, self.again);
         while let Some(group) = groups.next()? {
             let stored = store::store(self.client, self.queue, &group, self.max_payload);

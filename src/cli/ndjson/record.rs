@@ -23,6 +23,10 @@ struct Line {
     #[serde(default, skip_serializing_if = "is_default")]
     priority: i64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key_base64: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     payload: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     payload_base64: Option<String>,
@@ -85,6 +89,7 @@ pub(in crate::cli) fn line(id: &ItemId, item: &StoredItem) -> serde_json::Result
     let meta = &item.meta;
     let (payload, payload_base64) = text_or_base64(&item.payload);
     let (unique, unique_base64) = meta.unique.as_deref().map(text_or_base64).unwrap_or_default();
+    let (key, key_base64) = item.key.as_deref().map(text_or_base64).unwrap_or_default();
     let (state, due) = match item.state {
         State::Ready => (StateName::Ready, None),
         State::Later(due) => (StateName::Waiting, Some(time(due))),
@@ -97,6 +102,8 @@ pub(in crate::cli) fn line(id: &ItemId, item: &StoredItem) -> serde_json::Result
         id: Some(id.to_string()),
         due,
         priority: item.priority,
+        key,
+        key_base64,
         payload,
         payload_base64,
         attempts: meta.attempts,
@@ -146,7 +153,8 @@ pub(super) fn parse(text: &[u8]) -> Result<StoredItem, String> {
             return Err(format!("a field of tag {tag} has a name of its own; leave it out of `fields`"));
         }
     }
-    Ok(StoredItem { payload: Bytes::from(payload), meta, state, priority: line.priority, key: None })
+    let key = bytes("key", line.key, line.key_base64)?;
+    Ok(StoredItem { payload: Bytes::from(payload), meta, state, priority: line.priority, key })
 }
 
 /// The error without its line number, which is always 1. A line that ends too early is cut off, even
@@ -239,9 +247,10 @@ mod tests {
             death in option::of(failure()),
             state in prop_oneof![Just(State::Ready), any::<u64>().prop_map(State::Later), Just(State::Dead)],
             priority: i64,
+            key in option::of(vec(any::<u8>(), 0..9)),
         ) {
             meta.death = death.filter(|_| state == State::Dead);
-            let item = StoredItem { payload: payload.into(), meta, state, priority, key: None };
+            let item = StoredItem { payload: payload.into(), meta, state, priority, key };
             let line = line(&"x01".parse().unwrap(), &item).unwrap();
             prop_assert!(!line.contains('\n'));
             prop_assert_eq!(parse(line.as_bytes()), Ok(item));

@@ -39,6 +39,9 @@ pub(super) struct ItemOptions {
     /// The W3C traceparent of what the item is for
     #[arg(long, help_heading = HEADING, value_name = "TRACEPARENT", value_parser = trace_parent)]
     trace_parent: Option<String>,
+    /// The item's key, in a keyed queue
+    #[arg(long, help_heading = HEADING, value_name = "KEY")]
+    key: Option<OsString>,
     /// The item's priority, in a priority queue
     #[arg(long, help_heading = HEADING, value_name = "NUMBER", default_value_t = 0, allow_negative_numbers = true)]
     priority: i64,
@@ -89,6 +92,7 @@ impl ItemOptions {
         item.unique = unique;
         item.due = when.and_then(|when| when.due(now)).map(from_millis);
         item.priority = self.priority;
+        item.key = self.key.map(OsString::into_vec);
         item
     }
 }

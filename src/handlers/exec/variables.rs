@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use base64::{Engine, prelude::BASE64_STANDARD};
 use kvqueue_queue::{Item, Meta, Millis};
 use tokio::process::Command;
 
@@ -21,8 +22,10 @@ const SECRETS: [&str; 3] =
 const QUEUE: &str = "KVQUEUE_QUEUE";
 
 /// The variables that are about one item.
-const OF_ITEM: [&str; 6] = [
+const OF_ITEM: [&str; 8] = [
     "KVQUEUE_ITEM",
+    "KVQUEUE_KEY",
+    "KVQUEUE_KEY_BASE64",
     "KVQUEUE_ATTEMPT",
     "KVQUEUE_ATTRIBUTES",
     "KVQUEUE_CONTENT_TYPE",
@@ -39,9 +42,18 @@ pub(super) fn of(
 ) -> Vec<(&'static str, Option<String>)> {
     let nothing = Meta::default();
     let meta = item.meta.as_deref().unwrap_or(&nothing);
+    let (key, key_base64) = match item.id.key().map(String::from_utf8) {
+        // A variable cannot contain NUL.
+        Some(Ok(text)) if !text.contains('\0') => (Some(text), None),
+        Some(Ok(text)) => (None, Some(BASE64_STANDARD.encode(text))),
+        Some(Err(error)) => (None, Some(BASE64_STANDARD.encode(error.as_bytes()))),
+        None => (None, None),
+    };
     vec![
         (QUEUE, Some(queue.to_owned())),
         ("KVQUEUE_ITEM", Some(item.id.to_string())),
+        ("KVQUEUE_KEY", key),
+        ("KVQUEUE_KEY_BASE64", key_base64),
         ("KVQUEUE_ATTEMPT", Some(item.attempt.to_string())),
         ("KVQUEUE_ATTRIBUTES", Some(json(&meta.attributes))),
         ("KVQUEUE_CONTENT_TYPE", meta.content_type.clone()),
@@ -104,6 +116,8 @@ mod tests {
         insta::assert_snapshot!(values(&item).join("\n"), @r#"
         KVQUEUE_QUEUE=emails
         KVQUEUE_ITEM=000000000000000000000000
+        KVQUEUE_KEY=
+        KVQUEUE_KEY_BASE64=
         KVQUEUE_ATTEMPT=3
         KVQUEUE_ATTRIBUTES={"odd name":"a \"b\"\u0000","to":"ann"}
         KVQUEUE_CONTENT_TYPE=text/plain
@@ -122,11 +136,31 @@ mod tests {
     }
 
     #[test]
+    fn a_key_that_no_variable_can_hold_is_given_in_base_64() {
+        let keys = |key: &[u8]| {
+            let said = of("emails", &Sample::new("").key(key).build(), None);
+            let value = |name: &str| said.iter().find(|(it, _)| *it == name).unwrap().1.clone();
+            (value("KVQUEUE_KEY"), value("KVQUEUE_KEY_BASE64"))
+        };
+        assert_eq!(keys(b"tenant-7"), (Some("tenant-7".to_owned()), None));
+        assert_eq!(keys(b""), (Some(String::new()), None));
+        assert_eq!(keys(b"a\0"), (None, Some("YQA=".to_owned())));
+        assert_eq!(keys(b"\xff"), (None, Some("/w==".to_owned())));
+    }
+
+    #[test]
     fn variables_of_unknown_values_are_unset() {
         let said = of("emails", &Sample::new("").build(), None);
         let absent: Vec<_> =
             said.iter().filter(|(_, value)| value.is_none()).map(|(name, _)| *name).collect();
-        assert_eq!(absent, ["KVQUEUE_CONTENT_TYPE", "KVQUEUE_ENQUEUED_AT", TRACE_PARENT]);
+        let unset = [
+            "KVQUEUE_KEY",
+            "KVQUEUE_KEY_BASE64",
+            "KVQUEUE_CONTENT_TYPE",
+            "KVQUEUE_ENQUEUED_AT",
+            TRACE_PARENT,
+        ];
+        assert_eq!(absent, unset);
         assert!(said.contains(&("KVQUEUE_ATTRIBUTES", Some("{}".to_owned()))));
     }
 

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use bytes::Bytes;
 use kvqueue_queue::{Item, millis};
-use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use percent_encoding::{AsciiSet, CONTROLS, percent_encode, utf8_percent_encode};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::{handlers::Context, json::LeasedItem, telemetry::trace_parent};
 
-/// In a header, a queue's name has these characters and all that are not ASCII percent-encoded.
+/// In a header, a queue's name and a key have these characters and all that are not ASCII percent-encoded.
 const ENCODED: &AsciiSet = &CONTROLS.add(b'%').add(b' ');
 
 /// The type of a payload whose producer named none.
@@ -35,6 +35,9 @@ impl Message {
         headers.insert(CONTENT_TYPE, content_type.unwrap_or(UNKNOWN));
         insert(&mut headers, "kvqueue-queue", &encoded(&context.queue));
         insert(&mut headers, "kvqueue-item", &item.id.to_string());
+        if let Some(key) = item.id.key() {
+            insert(&mut headers, "kvqueue-key", &percent_encode(&key, ENCODED).to_string());
+        }
         insert(&mut headers, "kvqueue-attempt", &item.attempt.to_string());
         let attributes = meta.map_or_else(|| json!({}), |meta| json!(meta.attributes));
         insert(&mut headers, "kvqueue-attributes", &ascii(&attributes));

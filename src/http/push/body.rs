@@ -67,6 +67,10 @@ struct Entry {
     at: Option<String>,
     #[serde(deserialize_with = "whole")]
     priority: Option<i64>,
+    #[serde(deserialize_with = "given")]
+    key: Option<String>,
+    #[serde(deserialize_with = "given")]
+    key_base64: Option<String>,
 }
 
 /// A key that is there has a value: `null` is none.
@@ -154,7 +158,7 @@ impl Entry {
     fn item(self, now: Millis) -> Result<NewItem, String> {
         let payload = match (self.payload, self.payload_base64, self.payload_json) {
             (Some(text), None, None) => Bytes::from(text),
-            (None, Some(text), None) => Bytes::from(decoded(&text)?),
+            (None, Some(text), None) => Bytes::from(decoded("payload_base64", &text)?),
             (None, None, Some(value)) => Bytes::from(value.get().as_bytes().to_vec()),
             (None, None, None) => {
                 return Err(
@@ -171,6 +175,12 @@ impl Entry {
         if self.trace_parent.as_deref().is_some_and(|text| !is_trace_parent(text)) {
             return Err(format!("trace_parent is {NO_TRACE_PARENT}"));
         }
+        let key = match (self.key, self.key_base64) {
+            (Some(_), Some(_)) => return Err("it has both key and key_base64; leave one out".to_owned()),
+            (Some(text), None) => Some(text.into_bytes()),
+            (None, Some(text)) => Some(decoded("key_base64", &text)?),
+            (None, None) => None,
+        };
         let due = due(self.delay_ms, self.at.as_deref(), now)?;
         // An item without options needs no record, and so has no time of its push.
         let says = !self.attributes.is_empty()
@@ -186,12 +196,13 @@ impl Entry {
         item.unique = self.unique.map(String::into_bytes);
         item.due = due.filter(|due| *due > now).map(from_millis);
         item.priority = self.priority.unwrap_or_default();
+        item.key = key;
         Ok(item)
     }
 }
 
-fn decoded(text: &str) -> Result<Vec<u8>, String> {
-    BASE64_STANDARD.decode(text).map_err(|error| format!("payload_base64 is not base 64: {error}"))
+fn decoded(name: &str, text: &str) -> Result<Vec<u8>, String> {
+    BASE64_STANDARD.decode(text).map_err(|error| format!("{name} is not base 64: {error}"))
 }
 
 /// When it is due, if the request has that. A time in the past means at once.
@@ -239,7 +250,7 @@ mod tests {
         }
         let whole = item(&json!({
             "payload": "", "attributes": {"k": "v"}, "content_type": "text/plain", "trace_parent": TRACE,
-            "unique": "u", "delay_ms": 5, "priority": -3,
+            "unique": "u", "delay_ms": 5, "priority": -3, "key": "tenant-7",
         }));
         let expected = NewItem::new("")
             .with_attribute("k", "v")
@@ -248,7 +259,8 @@ mod tests {
             .with_enqueued_at(from_millis(1_000))
             .with_unique(b"u".to_vec())
             .with_due(from_millis(1_005))
-            .with_priority(-3);
+            .with_priority(-3)
+            .with_key("tenant-7");
         assert_eq!(whole.unwrap(), expected);
         assert_eq!(item(&json!({"payload": "", "delay_ms": 2.0, "priority": 3.0})).unwrap().priority, 3);
         assert_eq!(item(&json!({"payload": "", "priority": i64::MIN})).unwrap().priority, i64::MIN);
@@ -277,7 +289,7 @@ mod tests {
         insta::assert_snapshot!(wrong(json!({"payload": "", "delay_ms": u64::MAX})), @"items[0]: delay_ms is 18446744073709551615, at most 315360000000 are possible");
         insta::assert_snapshot!(wrong(json!({"payload": "", "at": "tomorrow"})), @r#"items[0]: at is "tomorrow", which is not a time; write it as in "2030-01-31T08:00:00Z""#);
         insta::assert_snapshot!(wrong(json!({"payload": "", "attributes": {"k": 1}})), @"the body at items[0].attributes.k: invalid type: integer `1`, expected a string at line 1 column 30");
-        insta::assert_snapshot!(wrong(json!({"playload": ""})), @"the body at items[0].playload: unknown field `playload`, expected one of `payload`, `payload_base64`, `payload_json`, `attributes`, `content_type`, `trace_parent`, `unique`, `delay_ms`, `at`, `priority` at line 1 column 21");
+        insta::assert_snapshot!(wrong(json!({"playload": ""})), @"the body at items[0].playload: unknown field `playload`, expected one of `payload`, `payload_base64`, `payload_json`, `attributes`, `content_type`, `trace_parent`, `unique`, `delay_ms`, `at`, `priority`, `key`, `key_base64` at line 1 column 21");
         insta::assert_snapshot!(items(&json!({"items": []})).unwrap_err(), @"there are no items; push 1 to 1000 at a time");
         let many = |entry: &Value, count| items(&json!({ "items": vec![entry; count] }));
         insta::assert_snapshot!(many(&json!({}), 1_001).unwrap_err(), @"the body at items: there are more than 1000 items; push in several requests at line 1 column 3013");

@@ -176,6 +176,11 @@ fn failure(error: &PushError) -> ApiError {
             message: error.to_string(),
             fix: "leave the priority out, or configure the queue with kind \"priority\"",
         },
+        PushError::NoKeys { .. } => ApiError::Conflict {
+            code: "no_keys",
+            message: error.to_string(),
+            fix: "leave the key out, or configure the queue with kind \"keyed\"",
+        },
         PushError::Retry(cause) => {
             let failure = ApiError::of(cause);
             if error.is_maybe_committed() { maybe(failure) } else { failure }

@@ -77,6 +77,8 @@ func handle(ctx context.Context, item *kvqueue.Item) error {
 		return kvqueue.RetryAfter(0, "once more")
 	case wanted.Do == "release" && first:
 		return kvqueue.Release()
+	case wanted.Do == "key":
+		return kvqueue.Dead(string(item.Key))
 	case wrong[wanted.Do] != nil:
 		return wrong[wanted.Do]
 	}
@@ -92,6 +94,7 @@ func push(urls []string) error {
 			ContentType     string `json:"content_type"`
 			Attributes      map[string]string
 			Delay           float64
+			Key             *string
 		}
 	}
 	if err := json.NewDecoder(os.Stdin).Decode(&wanted); err != nil {
@@ -99,10 +102,14 @@ func push(urls []string) error {
 	}
 	var items []kvqueue.NewItem
 	for _, each := range wanted.Items {
-		items = append(items, kvqueue.NewItem{
+		item := kvqueue.NewItem{
 			Payload: []byte(each.Payload), Unique: each.Unique, ContentType: each.ContentType, Attributes: each.Attributes,
 			Delay: seconds(each.Delay),
-		})
+		}
+		if each.Key != nil {
+			item.Key = []byte(*each.Key)
+		}
+		items = append(items, item)
 	}
 	client, err := kvqueue.NewClient(urls, "", nil)
 	if err != nil {

@@ -13,10 +13,11 @@ use twox_hash::xxhash3_128::Hasher;
 use crate::support::{Database, Random, run};
 
 /// The options of every kind of queue, and of every way to store its values.
-const LAYOUTS: [&[&str]; 6] = [
+const LAYOUTS: [&[&str]; 7] = [
     &[],
     &["--kind", "recipe"],
     &["--kind", "recipe", "--values", "tuple"],
+    &["--kind", "keyed"],
     &["--kind", "priority"],
     &["--kind", "priority", "--end", "max"],
     &["--kind", "priority", "--end", "max", "--values", "tuple"],
@@ -47,9 +48,18 @@ fn plain(count: usize) -> Vec<String> {
     (0..count).map(|n| format!("{{\"state\":\"ready\",\"payload\":\"{n}\"}}")).collect()
 }
 
-/// Items of all states with whatever they can have, without those of one unique key.
-fn any(random: &mut Random, count: usize, priorities: bool) -> Vec<String> {
-    (0..count).map(|n| any_item(random, n, priorities).to_string()).collect()
+/// Items of all states with whatever they can have in a queue of this layout, without those of one unique key.
+fn any(random: &mut Random, count: usize, layout: &[&str]) -> Vec<String> {
+    let item = |n| {
+        let mut item = any_item(random, n, layout.contains(&"priority"));
+        if layout.contains(&"keyed") {
+            let (name, key) =
+                random.choose(&[("key", ""), ("key", "a"), ("key", "a/é"), ("key_base64", "/wA=")]);
+            item[name] = key.into();
+        }
+        item.to_string()
+    };
+    (0..count).map(item).collect()
 }
 
 fn any_item(random: &mut Random, n: usize, priorities: bool) -> Value {

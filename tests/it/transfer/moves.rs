@@ -18,7 +18,7 @@ fn move_keeps_order_and_all_fields() {
     let mut random = Random::new();
     for layout in LAYOUTS {
         let db = Database::new();
-        let lines = any(&mut random, 40, layout.contains(&"priority"));
+        let lines = any(&mut random, 40, layout);
         run(&db, &args(&[&["import", "from", "--input", &file(&db, "in", &export_of(&lines))], layout])).ok();
         let ready = lines.iter().filter(|line| line.contains("\"state\":\"ready\"")).count() as u64;
         let order = peeked(&db, &args(&[&["from"], layout]));

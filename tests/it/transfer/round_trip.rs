@@ -11,7 +11,7 @@ fn export_and_import_preserve_items_of_every_state_and_kind() {
     let mut random = Random::new();
     for layout in LAYOUTS {
         let (db, other) = (Database::new(), Database::new());
-        let lines = any(&mut random, 60, layout.contains(&"priority"));
+        let lines = any(&mut random, 60, layout);
         let input = file(&db, "in", &export_of(&lines));
         let imported = run(&db, &args(&[&["import", "q", "--input", &input], layout])).ok();
         assert_eq!(imported, "imported 60 items\n", "{layout:?}");

@@ -1,0 +1,145 @@
+//! Keyed queues: an item's key is seen wherever the item is.
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::support::{Database, kvqueue, run, run_with_input, serve, serve_with, wait_until};
+
+const KEYED: [&str; 2] = ["--kind", "keyed"];
+
+fn keyed(db: &Database, args: &[&str]) -> String {
+    run(db, &[args, &KEYED].concat()).ok()
+}
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// The key and the payload of each item.
+fn pairs(items: &[Value]) -> Vec<(&str, &str)> {
+    items.iter().map(|it| (it["key"].as_str().unwrap(), it["payload"].as_str().unwrap())).collect()
+}
+
+fn write_config(db: &Database, text: &str) -> String {
+    let config = db.file("kvqueue.toml");
+    std::fs::write(&config, text).unwrap();
+    config.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn commands_show_the_key_of_an_item() {
+    let db = Database::new();
+    keyed(&db, &["push", "q", "one", "--key", "tenant-7"]);
+    keyed(&db, &["push", "q", "two"]);
+    let items = lines(&keyed(&db, &["peek", "q", "-k", "9", "--json"]));
+    assert_eq!(pairs(&items), [("", "two"), ("tenant-7", "one")]);
+    let table = keyed(&db, &["peek", "q", "--state", "ready"]);
+    assert!(table.contains("key") && table.contains("tenant-7"), "{table}");
+    let config = write_config(
+        &db,
+        "[queues.q]\nkind = 'keyed'\nhandler = 'exec'\nhandler-config.command = ['sh', '-c', 'exit 65']\n",
+    );
+    run(&db, &["run", "--config", &config, "--until-empty"]).ok();
+    let letters = lines(&keyed(&db, &["dead", "list", "q", "--json"]));
+    let letter = letters.iter().find(|it| it["key"] == "tenant-7").unwrap();
+    assert!(keyed(&db, &["dead", "list", "q"]).contains("tenant-7"));
+    let shown = keyed(&db, &["dead", "show", "q", letter["id"].as_str().unwrap()]);
+    assert!(shown.contains("\nkey          tenant-7\n"), "{shown}");
+}
+
+#[test]
+fn a_key_is_refused_where_there_are_none() {
+    let db = Database::new();
+    insta::assert_snapshot!(run(&db, &["push", "q", "x", "--key", "a"]).failed(2), @"kvqueue: cannot push an item with a key to a queue of kind fifo: it has no keys; leave the key out, or open the queue with `kind` keyed");
+    let long = "x".repeat(257);
+    insta::assert_snapshot!(run(&db, &["push", "q", "x", "--key", &long, "--kind", "keyed"]).failed(2), @"kvqueue: key of an item has 257 bytes, at most 256 are possible; shorten it");
+    insta::assert_snapshot!(run(&db, &["peek", "q", "--kind", "keyed", "--values", "raw"]).failed(2), @"kvqueue: --values is for --kind recipe and --kind priority; add --kind, or leave it out");
+}
+
+#[test]
+fn export_and_import_keep_keys_and_other_kinds_drop_them() {
+    let db = Database::new();
+    for (payload, key) in [("1", "b"), ("2", "a"), ("3", "b")] {
+        keyed(&db, &["push", "q", payload, "--key", key]);
+    }
+    let text = keyed(&db, &["export", "q"]);
+    let to = Database::new();
+    run_with_input(&to, &[&["import", "q"][..], &KEYED].concat(), text.clone()).ok();
+    let items = lines(&keyed(&to, &["peek", "q", "-k", "9", "--json"]));
+    assert_eq!(pairs(&items), [("a", "2"), ("b", "1"), ("b", "3")]);
+    let ran = run_with_input(&to, &["import", "fifo"], text);
+    insta::assert_snapshot!(ran.stderr, @"kvqueue: this is an export of a keyed queue, and the queue is none: the items go in without their keys, key by key");
+    assert_eq!(run(&to, &["peek", "fifo", "-k", "9"]).ok(), "2\n1\n3\n");
+    run(&to, &["move", "q", "plain", "--all", "--kind", "keyed"]).ok();
+    assert_eq!(run(&to, &["peek", "plain", "-k", "9"]).ok(), "2\n1\n3\n");
+    run(&to, &["move", "plain", "r", "--all", "--to-kind", "keyed"]).ok();
+    let items = lines(&keyed(&to, &["peek", "r", "-k", "9", "--json"]));
+    assert_eq!(pairs(&items), [("", "2"), ("", "1"), ("", "3")]);
+}
+
+#[test]
+fn handlers_get_the_key() {
+    let db = Database::new();
+    keyed(&db, &["push", "q", "x", "--key", "tenant-7/host"]);
+    let config = write_config(
+        &db,
+        "[queues.q]\nkind = 'keyed'\nhandler = 'exec'\nhandler-config.command = ['sh', '-c', 'echo \"$KVQUEUE_KEY\" > key']\n",
+    );
+    let mut command = kvqueue(&db, &["run", "--until-empty", "--config", &config]);
+    assert!(command.current_dir(db.directory.path()).status().unwrap().success());
+    assert_eq!(std::fs::read_to_string(db.file("key")).unwrap(), "tenant-7/host\n");
+}
+
+#[test]
+fn keys_travel_over_http() {
+    let db = Database::new();
+    let served =
+        serve(&db, "[queues.q]\nhandler = 'pull'\nkind = 'keyed'\n[queues.plain]\nhandler = 'pull'\n");
+    let push = |queue: &str, item: Value| {
+        served.at.post(&format!("/api/v1/queues/{queue}/items"), &json!({ "items": [item] }))
+    };
+    push("q", json!({"payload": "a", "key": "tenant-7"})).is(201);
+    push("q", json!({"payload": "b", "key_base64": "/w=="})).is(201);
+    push("q", json!({"payload": "c"})).is(201);
+    assert_eq!(push("q", json!({"payload": "d", "key": "a", "key_base64": ""})).error(400), "bad_request");
+    assert_eq!(push("q", json!({"payload": "d", "key_base64": "%"})).error(400), "bad_request");
+    assert_eq!(push("plain", json!({"payload": "d", "key": "a"})).error(409), "no_keys");
+    let listed = served.at.get("/api/v1/queues/q/items").is(200)["items"].clone();
+    let keys = |items: &Value| -> Vec<(Value, Value)> {
+        let items = items.as_array().unwrap();
+        let mut keys: Vec<_> = items.iter().map(|it| (it["key"].clone(), it["key_base64"].clone())).collect();
+        keys.sort_by_key(|it| format!("{it:?}"));
+        keys
+    };
+    let expected =
+        vec![(Value::Null, json!("/w==")), (json!(""), Value::Null), (json!("tenant-7"), Value::Null)];
+    assert_eq!(keys(&listed), expected);
+    let path = format!("/api/v1/queues/q/items/{}", listed[0]["id"].as_str().unwrap());
+    assert_eq!(served.at.get(&path).is(200)["key"], listed[0]["key"]);
+    let leased = served.at.post("/api/v1/queues/q/lease", &json!({"max": 9})).is(200);
+    assert_eq!(keys(&leased["items"]), expected);
+    let outcomes: Vec<_> = leased["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| json!({"id": it["id"], "outcome": "dead", "reason": "no"}))
+        .collect();
+    let path = format!("/api/v1/queues/q/leases/{}/acknowledge", leased["lease"].as_str().unwrap());
+    served.at.post(&path, &json!({ "outcomes": outcomes })).is(200);
+    let letters = served.at.get("/api/v1/queues/q/dead").is(200);
+    let letters = if letters["letters"].is_array() { &letters["letters"] } else { &letters["items"] };
+    assert_eq!(keys(letters), expected);
+}
+
+#[test]
+fn an_idle_daemon_takes_the_items_of_a_new_key_at_once() {
+    let db = Database::new();
+    let config = write_config(&db, "[queues.q]\nkind = 'keyed'\nhandler = 'log'\npoll-interval = '1h'\n");
+    let served = serve_with(kvqueue(&db, &["run", "--config", &config]), false);
+    for key in ["a", "b", "a"] {
+        keyed(&db, &["push", "q", "x", "--key", key]);
+        wait_until("it is handled", || keyed(&db, &["len", "q"]) == "0\n");
+    }
+    served.daemon.signal(Signal::TERM);
+    assert_eq!(served.daemon.end().code, Some(0));
+}
