@@ -4,7 +4,8 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use jiff::Timestamp;
 use kvqueue_queue::{
-    Counts, DeadLetter, Failure, Item, ItemId, ItemState, ItemView, LeaseView, Meta, Millis, Pause,
+    Counts, DeadLetter, Failure, Item, ItemId, ItemState, ItemView, LeaseView, Limits, Meta, Millis, Pattern,
+    Pause,
 };
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::{Map, Value, json};
@@ -303,6 +304,29 @@ pub(crate) fn insert_bytes(object: &mut Map<String, Value>, key: &str, bytes: &[
         Ok(text) => object.insert(key.to_owned(), json!(text)),
         Err(_) => object.insert(format!("{key}_base64"), json!(BASE64_STANDARD.encode(bytes))),
     };
+}
+
+/// A rule of a keyed queue: its scope, and what it sets. What it does not set is left out.
+pub(crate) fn rule(pattern: &Pattern, limits: Limits) -> Value {
+    let mut object = Map::new();
+    insert_rule(&mut object, pattern, limits);
+    Value::Object(object)
+}
+
+/// Adds a rule's scope, and what it sets.
+pub(crate) fn insert_rule(object: &mut Map<String, Value>, pattern: &Pattern, limits: Limits) {
+    match pattern.is_queue() {
+        true => _ = object.insert("whole_queue".to_owned(), true.into()),
+        false => insert_bytes(object, "pattern", pattern.as_bytes()),
+    }
+    let Limits { running, weight, ordered, .. } = limits;
+    let values = [
+        ("running", running.map(Value::from)),
+        ("weight", weight.map(|weight| weight.get().into())),
+        ("ordered", ordered.map(Value::from)),
+    ];
+    let known = values.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
+    object.extend(known);
 }
 
 /// An object that begins with the queue's name.

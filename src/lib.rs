@@ -57,6 +57,8 @@ mod http;
 mod http;
 mod json;
 pub mod lifecycle;
+#[cfg(feature = "http")]
+mod limit_change;
 mod metrics;
 #[cfg(feature = "http")]
 mod pause_change;

@@ -9,6 +9,8 @@ pub(crate) enum Action {
     QueuePause,
     /// A paused queue goes on.
     QueueResume,
+    /// A rule of a keyed queue is set or removed.
+    QueueLimits,
     /// A queue and its items are deleted.
     QueueDelete,
     /// All items of some states are made ready.
@@ -40,9 +42,10 @@ pub(crate) enum Action {
 impl Action {
     /// Every action.
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::QueuePause,
         Self::QueueResume,
+        Self::QueueLimits,
         Self::QueueDelete,
         Self::QueueRequeue,
         Self::QueueMove,
@@ -63,6 +66,7 @@ impl Action {
         match self {
             Self::QueuePause => "queue.pause",
             Self::QueueResume => "queue.resume",
+            Self::QueueLimits => "queue.limits",
             Self::QueueDelete => "queue.delete",
             Self::QueueRequeue => "queue.requeue",
             Self::QueueMove => "queue.move",

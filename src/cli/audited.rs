@@ -22,6 +22,7 @@ impl Command {
             Self::Delete(args) => Some(args.audited()),
             Self::Pause(args) => args.audited(),
             Self::Resume(args) => args.audited(),
+            Self::Limits(args) => args.audited(),
             Self::Recount(args) => args.audited(),
             Self::Requeue(args) => Some(args.audited()),
             Self::Move(_) => Some(Action::QueueMove),

@@ -16,6 +16,7 @@ mod export;
 mod globals;
 mod import;
 mod len;
+mod limits;
 mod line_reader;
 mod list;
 mod man;
@@ -80,6 +81,7 @@ enum Command {
     Delete(delete::Args),
     Pause(pause::PauseArgs),
     Resume(pause::ResumeArgs),
+    Limits(limits::Args),
     Recount(recount::Args),
     Requeue(requeue::Args),
     Move(move_items::Args),
@@ -205,6 +207,7 @@ impl Cli {
             Command::Delete(args) => args.run(globals),
             Command::Pause(args) => args.run(globals),
             Command::Resume(args) => args.run(globals),
+            Command::Limits(args) => args.run(globals),
             Command::Recount(args) => args.run(globals),
             Command::Requeue(args) => args.run(globals),
             Command::Move(args) => args.run(globals),

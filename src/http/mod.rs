@@ -38,6 +38,7 @@ mod guard;
 mod headers;
 mod health;
 mod items;
+mod limits;
 mod listener;
 mod metrics;
 mod open_files;

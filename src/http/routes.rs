@@ -11,7 +11,7 @@ use actix_web::{
 use super::{
     api_request::Handler,
     app_state::AppState,
-    audit, dead, events, health, items, metrics, openapi, pause,
+    audit, dead, events, health, items, limits, metrics, openapi, pause,
     pull::{self, LONGEST_WAIT},
     push, queue, reload,
     serve::serve,
@@ -179,6 +179,17 @@ pub(super) const ROUTES: &[Route] = &[
     change(Action::QueueResume, Method::DELETE, "/api/v1/queues/{queue}/pause", &["local"], |request| {
         Box::pin(pause::resume(request))
     }),
+    get("/api/v1/queues/{queue}/limits", &[], |request| Box::pin(limits::list(request))),
+    change(Action::QueueLimits, Method::PUT, "/api/v1/queues/{queue}/limits", &[], |request| {
+        Box::pin(limits::set(request))
+    }),
+    change(
+        Action::QueueLimits,
+        Method::DELETE,
+        "/api/v1/queues/{queue}/limits",
+        &["pattern", "pattern_base64", "whole_queue"],
+        |request| Box::pin(limits::remove(request)),
+    ),
     get("/api/v1/workers", &["queue"], |request| Box::pin(workers::list(request))),
     get("/api/v1/consumers", &[], |request| Box::pin(status::consumers(request))),
     change(Action::DaemonReload, Method::POST, "/api/v1/reload", &[], |request| {

@@ -14,6 +14,8 @@ use crate::{
 const RECORDED: &[(&str, &str, &str)] = &[
     ("pause", "pause q --reason why", "queue.pause"),
     ("resume", "resume q", "queue.resume"),
+    ("limits set", "limits keyed set a --running 1", "queue.limits"),
+    ("limits remove", "limits keyed remove a", "queue.limits"),
     ("recount", "recount q", "queue.recount"),
     ("requeue", "requeue later ITEM", "item.requeue"),
     ("requeue", "requeue q --waiting --dead", "queue.requeue"),
@@ -128,11 +130,18 @@ fn other_commands_leave_none() {
     for (_, line) in UNRECORDED.iter().filter(|(_, line)| !line.is_empty()) {
         run_line(&db, line);
     }
+    // Without a change it reads.
+    run_line(&db, "limits keyed");
     assert_eq!(records(&db), Vec::<Value>::new());
     // What is refused changes nothing, and leaves none.
-    for refused in
-        ["delete q", "delete none --yes", "dead purge dead --all", "token revoke nobody", "token new a"]
-    {
+    for refused in [
+        "delete q",
+        "delete none --yes",
+        "dead purge dead --all",
+        "token revoke nobody",
+        "token new a",
+        "limits keyed remove a",
+    ] {
         let ran = run(&db, &refused.split(' ').collect::<Vec<_>>());
         assert_ne!(ran.code, Some(0), "{refused}");
     }

@@ -31,6 +31,7 @@ mod keyed;
 mod killed_commands;
 mod kinds;
 mod leases;
+mod limits;
 mod logging;
 mod messages;
 mod migrate;

@@ -52,6 +52,8 @@ fn examples(at: &Address, bearer: &str) -> Vec<Example> {
         example("PUT", "QUEUE/pause", &["q"], "", Some(json!({"local": true}))),
         example("DELETE", "QUEUE/pause", &["q"], "", None),
         example("DELETE", "QUEUE/pause", &["q"], "?local=true", None),
+        example("PUT", "QUEUE/limits", &["keyed"], "", Some(json!({"pattern": "a", "running": 1}))),
+        example("DELETE", "QUEUE/limits", &["keyed"], "?pattern=a", None),
         example("POST", "/api/v1/tokens", &[], "", Some(token)),
         example("DELETE", "/api/v1/tokens/{name}", &["shop"], "", None),
         example("DELETE", "QUEUE/items/{id}", &["other", &ids[0]], "", None),

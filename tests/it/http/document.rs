@@ -125,7 +125,7 @@ fn openapi_document_matches_the_served_responses() {
     let db = Database::new();
     with_dead(&db, &["one", "two", "three"]);
     let config = "[queues.q]\nhandler = 'exec'\nhandler-config = { command = ['sleep', '100'] }\nconsumers = [{ k = 1 }]\n\
-                  [queues.idle]\nhandler = 'log'\n[queues.work]\nhandler = 'pull'\n";
+                  [queues.idle]\nhandler = 'log'\n[queues.work]\nhandler = 'pull'\n[queues.keyed]\nhandler = 'pull'\nkind = 'keyed'\n";
     let served = serve(&db, &format!("shutdown-timeout = '0s'\n{config}"));
     let asker = Asker { document: Document(document()), served: &served };
     let ask = |status, method: &str, path: &str, values: &[&str], body| {
@@ -217,6 +217,17 @@ fn openapi_document_matches_the_served_responses() {
     get("/api/v1/audit?queue=q&limit=2", &[]);
     ask(400, "GET", "/api/v1/audit?after=x", &[], None);
 
+    let limits = "/api/v1/queues/{queue}/limits";
+    let rule = json!({"pattern": "tenant-*", "running": 1, "weight": 2, "ordered": true});
+    ask(204, "PUT", limits, &["keyed"], Some(rule));
+    ask(204, "PUT", limits, &["keyed"], Some(json!({"whole_queue": true, "running": 5})));
+    get(limits, &["keyed"]);
+    ask(409, "GET", limits, &["q"], None);
+    ask(204, "DELETE", &format!("{limits}?pattern=tenant-*"), &["keyed"], None);
+    ask(404, "DELETE", &format!("{limits}?pattern=tenant-*"), &["keyed"], None);
+    ask(201, "POST", items, &["keyed"], Some(json!({"items": [{"payload": "x", "key": "a"}]})));
+    get(items, &["keyed"]);
+    ask(200, "POST", lease, &["keyed"], Some(json!({"max": 2})));
     ask(204, "PUT", "/api/v1/queues/{queue}/pause", &["idle"], None);
     ask(204, "PUT", "/api/v1/queues/{queue}/pause", &["idle"], Some(json!({"reason": "why"})));
     ask(404, "PUT", "/api/v1/queues/{queue}/pause", &["none"], Some(json!({"local": true})));

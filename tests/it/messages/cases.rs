@@ -117,6 +117,37 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
         ],
     ),
     (
+        "limits set",
+        &[
+            Says("limits q set tenant-* --running 4"),
+            Says("limits q set tenant-vip --running 50 --weight 3 --json"),
+            Says("limits q set --queue --running 100"),
+            Says("limits q"),
+            Says("limits q --json"),
+            Says("limits q set tenant-*"),
+            Says("limits q set --running 4"),
+            Says("limits q set --queue --weight 3"),
+            Says("limits q set a --weight 0"),
+            Says("limits q --config DIR/good.toml"),
+            Before("push plain one"),
+            Says("limits plain"),
+            Says("limits plain set a --running 1"),
+            Says("limits"),
+        ],
+    ),
+    (
+        "limits remove",
+        &[
+            Before("limits q set a --running 4"),
+            Before("limits q set --queue --running 4"),
+            Says("limits q remove a"),
+            Says("limits q remove a"),
+            Says("limits q remove --queue --json"),
+            Says("limits q"),
+            Says("limits q remove"),
+        ],
+    ),
+    (
         "dead list",
         &[
             Before("push r one"),

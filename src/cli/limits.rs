@@ -1,0 +1,221 @@
+//! `kvqueue limits`: the rules of a keyed queue.
+
+use std::{
+    ffi::{OsStr, OsString},
+    num::NonZeroU32,
+    os::unix::ffi::{OsStrExt, OsStringExt},
+};
+
+use anyhow::bail;
+use comfy_table::{ContentArrangement, Table, presets::UTF8_FULL_CONDENSED};
+use kvqueue_queue::{Kind, Limits, Pattern, Queue};
+use serde_json::{Map, Value, json};
+
+use super::{UsageError, client::Client, completions, globals::Globals, output};
+use crate::{
+    audit::Action,
+    config::KindName,
+    exit::Exit,
+    json::{insert_rule, rule},
+    limit_change::{LimitChange, LimitEffect},
+    text::visible,
+};
+
+/// Print the rules of a keyed queue, or change one
+#[derive(Debug, clap::Args)]
+#[command(long_about = "Print the rules of a keyed queue, or change one.\n\n\
+    A rule is for the keys that match its pattern, in which * stands for any text. A pattern without a slash is for keys without a slash, and for all keys \
+    before whose first slash it matches, together: 'tenant-7' limits the key tenant-7 and the keys tenant-7/... together. A pattern with a slash, such as \
+    '*/*', is for keys with one. Of several rules that match, the one with the most characters other than * sets each limit.\n\n\
+    Rules are kept in the database, and take effect at once in all daemons and workers. `kvqueue pop` takes items without regard to them.")]
+pub(super) struct Args {
+    /// The queue
+    #[arg(add = completions::queue())]
+    queue: OsString,
+    #[command(subcommand)]
+    change: Option<Change>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Change {
+    Set(Set),
+    Remove(Remove),
+}
+
+/// Set the rule of a pattern; it replaces the rule that the pattern has
+#[derive(Debug, clap::Args)]
+struct Set {
+    #[command(flatten)]
+    scope: Scope,
+    /// The most items that run at the same time, in all daemons and workers together; 0 stops them
+    #[arg(long, value_name = "N")]
+    running: Option<u32>,
+    /// The share of each key next to other keys: one of weight 3 gets three items while one of weight 1 gets one
+    #[arg(long, value_name = "N")]
+    weight: Option<NonZeroU32>,
+    /// Items of a key run one at a time, in the order of their pushes; one that is retried lets the next run first
+    #[arg(long)]
+    ordered: bool,
+}
+
+/// Remove the rule of a pattern
+#[derive(Debug, clap::Args)]
+struct Remove {
+    #[command(flatten)]
+    scope: Scope,
+}
+
+/// The keys that a rule is for.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+struct Scope {
+    /// The keys that the rule is for, as in 'tenant-*'; quote it, because a shell replaces *
+    #[arg(value_name = "PATTERN")]
+    pattern: Option<OsString>,
+    /// The whole queue
+    #[arg(long = "queue")]
+    whole_queue: bool,
+}
+
+impl Scope {
+    fn pattern(&self) -> Result<Pattern, UsageError> {
+        match &self.pattern {
+            Some(text) => {
+                Pattern::keys(text.clone().into_vec()).map_err(|error| UsageError(error.to_string()))
+            }
+            None => Ok(Pattern::QUEUE),
+        }
+    }
+}
+
+impl Args {
+    pub(super) fn audited(&self) -> Option<Action> {
+        self.change.as_ref().map(|_| Action::QueueLimits)
+    }
+
+    pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
+        match &self.change {
+            None => self.list(globals),
+            Some(Change::Set(set)) => {
+                let mut limits = Limits::default();
+                limits.running = set.running;
+                limits.weight = set.weight;
+                limits.ordered = set.ordered.then_some(true);
+                let pattern = set.scope.pattern()?;
+                let change = LimitChange::set(pattern.clone(), limits);
+                let change =
+                    change.map_err(|why| UsageError(format!("{why}; see kvqueue limits set --help")))?;
+                let text = format!("set {}: {}", named(&pattern), words(limits).join(", "));
+                let mut object = Map::new();
+                insert_rule(&mut object, &pattern, limits);
+                self.change(globals, &pattern, &change, &text, object)
+            }
+            Some(Change::Remove(remove)) => {
+                let pattern = remove.scope.pattern()?;
+                let text = format!("removed the rule of {}", named(&pattern));
+                let mut object = Map::new();
+                insert_rule(&mut object, &pattern, Limits::default());
+                object.insert("removed".to_owned(), json!(true));
+                self.change(globals, &pattern, &LimitChange::remove(pattern.clone()), &text, object)
+            }
+        }
+    }
+
+    fn list(&self, globals: &Globals) -> anyhow::Result<Exit> {
+        let client = Client::open(globals)?;
+        let queue = open(&client, &self.queue)?;
+        client.note_if_absent(&queue)?;
+        client.check_kind(&queue)?;
+        let rules = client.transact(|tr| async {
+            let rules = queue.rules(&tr).await;
+            (tr, rules)
+        })?;
+        if globals.json {
+            rules
+                .iter()
+                .try_for_each(|(pattern, limits)| output::line(true, b"", &rule(pattern, *limits)))?;
+        } else if !rules.is_empty() {
+            output::line(false, table(&rules).to_string().as_bytes(), &Value::Null)?;
+        }
+        Ok(Exit::Done)
+    }
+
+    fn change(
+        &self,
+        globals: &Globals,
+        pattern: &Pattern,
+        change: &LimitChange,
+        text: &str,
+        rule: Map<String, Value>,
+    ) -> anyhow::Result<Exit> {
+        let client = Client::open_or_create(globals)?;
+        let queue = &open(&client, &self.queue)?;
+        client.note_if_new(queue)?;
+        client.check_kind(queue)?;
+        client.check_not_frozen(queue)?;
+        let (audit, record) = client.record()?;
+        let (audit, record) = (&audit, &change.audited(record.about(queue.name())));
+        let effect = client.transact(|tr| async move {
+            let effect = change.write(&tr, queue, audit, record).await;
+            (tr, effect)
+        })?;
+        match effect {
+            LimitEffect::Done => {}
+            LimitEffect::NoRule => {
+                bail!("queue \"{}\" has no rule of {}", queue.name().escape_ascii(), named(pattern))
+            }
+            LimitEffect::Full(refused) => return Err(refused.into()),
+        }
+        let mut object = Map::new();
+        output::insert_bytes(&mut object, "queue", queue.name());
+        object.extend(rule);
+        output::line(globals.json, text.as_bytes(), &Value::Object(object))?;
+        Ok(Exit::Done)
+    }
+}
+
+/// The queue of a name. Only a keyed queue has rules.
+fn open(client: &Client, name: &OsStr) -> anyhow::Result<Queue> {
+    client.expect_settings(name)?;
+    let config = name.to_str().and_then(|name| client.config().queues.get(name));
+    if let Some(config) = config.filter(|config| config.kind != KindName::Keyed) {
+        return Err(UsageError(format!(
+            "queue \"{}\" is of kind {} in the configuration, and only keyed queues have limits; set kind = \"keyed\", or use another queue",
+            name.display(),
+            config.layout()
+        ))
+        .into());
+    }
+    Ok(Queue::of_kind(client.prefix(), name.as_bytes(), Kind::Keyed)
+        .map_err(|error| UsageError(error.to_string()))?)
+}
+
+/// The scope of a rule, for people.
+fn named(pattern: &Pattern) -> String {
+    match pattern.is_queue() {
+        true => "the whole queue".to_owned(),
+        false => visible(&String::from_utf8_lossy(pattern.as_bytes())),
+    }
+}
+
+fn words(limits: Limits) -> Vec<String> {
+    let running = limits.running.map(|running| format!("{running} running"));
+    let weight = limits.weight.map(|weight| format!("weight {weight}"));
+    running.into_iter().chain(weight).chain(limits.is_ordered().then(|| "ordered".to_owned())).collect()
+}
+
+fn table(rules: &[(Pattern, Limits)]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
+    if let Some(width) = output::width() {
+        table.set_width(width);
+    }
+    table.set_header(["keys", "running", "weight", "ordered"]);
+    for (pattern, limits) in rules {
+        let text = |number: Option<u32>| number.map(|number| number.to_string()).unwrap_or_default();
+        let ordered = limits.ordered.map_or("", |ordered| if ordered { "yes" } else { "no" });
+        let weight = text(limits.weight.map(NonZeroU32::get));
+        table.add_row([named(pattern), text(limits.running), weight, ordered.to_owned()]);
+    }
+    table
+}

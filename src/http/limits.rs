@@ -1,0 +1,135 @@
+//! The rules of a keyed queue.
+
+use std::num::NonZeroU32;
+
+use actix_web::HttpResponse;
+use base64::{Engine, prelude::BASE64_STANDARD};
+use kvqueue_queue::{Kind, Limits, Pattern, Queue, QueueError};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{
+    api_request::{Answer, ApiRequest},
+    body::whole,
+    error::ApiError,
+};
+use crate::{
+    json,
+    limit_change::{LimitChange, LimitEffect},
+};
+
+/// The body of a change: a whole rule.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Rule {
+    pattern: Option<String>,
+    pattern_base64: Option<String>,
+    whole_queue: bool,
+    #[serde(deserialize_with = "whole")]
+    running: Option<u32>,
+    #[serde(deserialize_with = "whole")]
+    weight: Option<u32>,
+    ordered: Option<bool>,
+}
+
+/// `GET /api/v1/queues/{queue}/limits`
+pub(super) async fn list(request: ApiRequest) -> Answer {
+    let queue = keyed(&request)?;
+    let rules = request
+        .app
+        .transact(|tr| async {
+            let rules = async {
+                match queue.check_used(&tr).await {
+                    Err(other @ QueueError::OtherKind { .. }) => Ok(Err(other_kind(&other))),
+                    Err(error) => Err(error),
+                    Ok(()) => queue.rules(&tr).await.map(Ok),
+                }
+            };
+            let rules = rules.await;
+            (tr, rules)
+        })
+        .await??;
+    let rules: Vec<_> = rules.iter().map(|(pattern, limits)| json::rule(pattern, *limits)).collect();
+    Ok(HttpResponse::Ok().json(json!({ "rules": rules })))
+}
+
+/// `PUT /api/v1/queues/{queue}/limits`
+pub(super) async fn set(mut request: ApiRequest) -> Answer {
+    let Rule { pattern, pattern_base64, whole_queue, running, weight, ordered } = request.json().await?;
+    let pattern = scope(pattern.as_deref(), pattern_base64.as_deref(), whole_queue)?;
+    let weight = weight.map(|weight| NonZeroU32::new(weight).ok_or("weight is 0, and has to be 1 or more"));
+    let weight = weight.transpose().map_err(|problem| ApiError::Bad(problem.to_owned()))?;
+    let mut limits = Limits::default();
+    limits.running = running;
+    limits.weight = weight;
+    limits.ordered = ordered;
+    let change = LimitChange::set(pattern, limits).map_err(|problem| ApiError::Bad(problem.to_owned()))?;
+    write(&request, &change).await
+}
+
+/// `DELETE /api/v1/queues/{queue}/limits`
+pub(super) async fn remove(request: ApiRequest) -> Answer {
+    let query = &request.query;
+    let whole_queue = query.flag("whole_queue")?;
+    let pattern = scope(query.text("pattern"), query.text("pattern_base64"), whole_queue)?;
+    write(&request, &LimitChange::remove(pattern)).await
+}
+
+/// The scope that a request names in one of three ways.
+fn scope(text: Option<&str>, base64: Option<&str>, whole_queue: bool) -> Result<Pattern, ApiError> {
+    let bytes = match (text, base64, whole_queue) {
+        (Some(text), None, false) => text.as_bytes().to_vec(),
+        (None, Some(text), false) => BASE64_STANDARD
+            .decode(text)
+            .map_err(|error| ApiError::Bad(format!("pattern_base64 is not base 64: {error}")))?,
+        (None, None, true) => return Ok(Pattern::QUEUE),
+        _ => {
+            let problem = "give one of pattern, pattern_base64 and whole_queue";
+            return Err(ApiError::Bad(problem.to_owned()));
+        }
+    };
+    Pattern::keys(bytes).map_err(|error| ApiError::Bad(error.to_string()))
+}
+
+async fn write(request: &ApiRequest, change: &LimitChange) -> Answer {
+    let queue = &keyed(request)?;
+    let (audit, record) = (&request.app.audit(), &change.audited(request.record()));
+    let effect = request
+        .app
+        .transact(|tr| async move {
+            let effect = match change.write(&tr, queue, audit, record).await {
+                Err(other @ QueueError::OtherKind { .. }) => Ok(Err(other_kind(&other))),
+                effect => effect.map(Ok),
+            };
+            (tr, effect)
+        })
+        .await??;
+    match effect {
+        LimitEffect::Done => Ok(HttpResponse::NoContent().finish()),
+        LimitEffect::NoRule => Err(ApiError::NotFound("the queue has no rule of this pattern".to_owned())),
+        LimitEffect::Full(error) => Err(ApiError::Conflict {
+            code: "too_many_rules",
+            message: error.to_string(),
+            fix: "remove a rule, or use a pattern with *",
+        }),
+    }
+}
+
+/// The queue that the path names. One that is not in the configuration is taken for a keyed queue.
+fn keyed(request: &ApiRequest) -> Result<Queue, ApiError> {
+    let (name, config) = (request.value("queue"), request.app.config());
+    let kind = config.queues.get(&*name).map_or(Kind::Keyed, |queue| queue.layout());
+    if kind != Kind::Keyed {
+        return Err(no_keys(format!("queue {name:?} is of kind {kind}, and only keyed queues have limits")));
+    }
+    let queue = Queue::of_kind(config.prefix.as_bytes(), name.as_bytes(), Kind::Keyed);
+    queue.map_err(|error| ApiError::Bad(error.to_string()))
+}
+
+fn other_kind(error: &QueueError) -> ApiError {
+    no_keys(error.to_string())
+}
+
+fn no_keys(message: String) -> ApiError {
+    ApiError::Conflict { code: "no_keys", message, fix: "configure the queue with kind \"keyed\"" }
+}
