@@ -3,7 +3,7 @@
 import { call, get, path } from "./api.js";
 import { h } from "./dom.js";
 import { moment, plural, since, visible, visibleLines } from "./format.js";
-import { deletion, facts, failures } from "./items.js";
+import { deletion, facts, failures, keyOf } from "./items.js";
 import { listing } from "./listing.js";
 import { decode, payloadView } from "./payload.js";
 import { action, ask, toast } from "./ui.js";
@@ -34,7 +34,7 @@ function row(letter) {
   return [
     h("code", { class: "id" }, letter.id),
     h("span", { class: "preview bad" }, visible(letter.reason.split("\n", 1)[0]) || h("i", null, "no reason was given")),
-    h("span", { class: "meta" }, `${plural(letter.attempts, "attempt")} · ${moment(letter.died_at)}`),
+    h("span", { class: "meta" }, [keyOf(letter), plural(letter.attempts, "attempt"), moment(letter.died_at)].filter(Boolean).join(" · ")),
   ];
 }
 

@@ -11,7 +11,7 @@ const SOON = 5000; // spans that are shown are as old as this at most
 
 const STATES = {
   ready: {
-    label: "Ready items", hint: "In the order in which they are fetched. Looking changes nothing.",
+    label: "Ready items", hint: "In the order in which they are fetched; in a keyed queue, those of each key. Looking changes nothing.",
     empty: "No item is ready.", stamp: (it) => `${it.ready} ${it.done} ${it.running}`,
   },
   scheduled: {
@@ -94,6 +94,9 @@ function ran({ handled_by: by, lease }) {
   return lease.expires_in == null ? "lease expired" : `lease extended ${roughly(lease.extended_age)} ago`;
 }
 
+// The key of an item in a keyed queue, in a row.
+export const keyOf = ({ key, key_base64: encoded }) => (key ?? encoded) && `key ${visible(key ?? encoded)}`;
+
 function row(item) {
   const payload = decode(item) ?? new Uint8Array();
   const failed = item.state === "retrying" && item.reason;
@@ -101,7 +104,7 @@ function row(item) {
   return [
     h("code", { class: "id" }, item.id),
     h("span", { class: `preview${failed || item.unreadable ? " bad" : ""}` }, visible(text) || h("i", null, "empty")),
-    h("span", { class: "meta" }, about(item, payload).filter(Boolean).join(" · ")),
+    h("span", { class: "meta" }, [keyOf(item), ...about(item, payload)].filter(Boolean).join(" · ")),
   ];
 }
 
@@ -178,6 +181,7 @@ export function facts(it, more = []) {
     ["Pushed", it.enqueued_at ? moment(it.enqueued_at) : null],
     ["Content type", it.content_type],
     ["Trace parent", it.trace_parent],
+    ["Key", it.key === "" ? "empty" : it.key ?? (it.key_base64 && `${it.key_base64} (base 64)`)],
     ["Unique key", it.unique ?? (it.unique_base64 && `${it.unique_base64} (base 64)`)],
     ...Object.entries(it.attributes ?? {}).map(([name, value]) => [`Attribute ${visible(name)}`, value]),
   ].filter(([, value]) => value != null && value !== "");

@@ -7,6 +7,7 @@ import { dead } from "./dead.js";
 import { h, keyed, text } from "./dom.js";
 import { compact, moment, rate, roughly, since, visible } from "./format.js";
 import { items } from "./items.js";
+import { limits } from "./limits.js";
 import { badges, queueHref } from "./queue-parts.js";
 import { action, ask, tabs, tile, toast } from "./ui.js";
 import { workerTable } from "./workers.js";
@@ -26,7 +27,7 @@ const TILES = [
 
 // What can be seen of a queue: its items by what they are doing, its consumers, and workers of other programs.
 const PARTS = [
-  ["ready", "Ready"], ["scheduled", "Scheduled"], ["retrying", "Retrying"], ["running", "Running"], ["dead", "Dead"], ["consumers", "Consumers"], ["workers", "Workers"],
+  ["ready", "Ready"], ["scheduled", "Scheduled"], ["retrying", "Retrying"], ["running", "Running"], ["dead", "Dead"], ["consumers", "Consumers"], ["workers", "Workers"], ["limits", "Limits"],
 ];
 
 export function queuePage(name, part, server) {
@@ -53,7 +54,7 @@ export function queuePage(name, part, server) {
   function show(chosen) {
     shown?.close?.();
     parts.show(chosen);
-    const others = { dead: () => dead(name, server), consumers: () => of(consumerTable(name)), workers: () => of(workerTable(name)) };
+    const others = { dead: () => dead(name, server), consumers: () => of(consumerTable(name)), workers: () => of(workerTable(name)), limits: () => limits(name, server) };
     shown = others[chosen]?.() ?? items(name, chosen, server);
     panel.replaceChildren(shown.element);
     shown.load?.();
@@ -69,6 +70,8 @@ export function queuePage(name, part, server) {
     keyed(signs, badges(it), ([label]) => label, ([label, mood, hint]) => ({ node: h("span", { class: `badge ${mood}`, title: hint }, label) }));
     text(kind, visible(`Handler ${it.handler}, delivery ${it.delivery}, kind ${it.kind}`));
     TILES.forEach(([, , value, mood], at) => tiles[at].set(value(it), mood?.(it)));
+    // Only a keyed queue has rules.
+    parts.button("limits").hidden = parts.button("limits").disabled = it.kind !== "keyed";
     text(parts.button("ready"), it.ready > 0 ? `Ready (${compact(it.ready)})` : "Ready");
     text(parts.button("running"), it.running > 0 ? `Running (${compact(it.running)})` : "Running");
     text(parts.button("dead"), it.dead > 0 ? `Dead (${compact(it.dead)})` : "Dead");

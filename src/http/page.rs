@@ -36,6 +36,7 @@ const FILES: &[File] = files![
     "format.js",
     "icon.svg",
     "items.js",
+    "limits.js",
     "listing.js",
     "overview.js",
     "payload.js",

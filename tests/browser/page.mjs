@@ -25,6 +25,9 @@ handler-config = { command = ["sh", "-c", "test -e SCRATCH/mended || { echo 'the
 retry = { max-attempts = 1 }
 [queues.quick]
 handler = "log"
+[queues.keyed]
+handler = "pull"
+kind = "keyed"
 [queues.${JSON.stringify(HOSTILE)}]
 handler = "exec"
 handler-config = { command = ["sleep", "600"] }
@@ -68,7 +71,7 @@ test("it loads, is light, and asks nobody else", async () => {
   const page = await open(browser, daemon.url);
   await live(page);
   await until("the title", async () => (await page.title()) === "(3 dead) Queues · kvqueue");
-  assert.equal(await page.locator("tbody tr").count(), 50);
+  assert.equal(await page.locator("tbody tr").count(), 51);
   assert.equal(await cell(page, "bad", "Dead").textContent(), "3");
   const bytes = await page.evaluate(() => [...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")]
     .filter((it) => !it.name.includes("/api/")).reduce((all, it) => all + it.decodedBodySize, 0));
@@ -77,6 +80,40 @@ test("it loads, is light, and asks nobody else", async () => {
   assert.equal(await page.locator("main img").count(), 0);
   await page.getByText(HOSTILE, { exact: true }).waitFor();
   assert.deepEqual(await wrong(page), []);
+  await page.context().close();
+});
+
+test("an operator changes the rules of a keyed queue", async () => {
+  await daemon.push("keyed", "of a tenant", "--kind", "keyed", "--key", "tenant-7");
+  const page = await open(browser, `${daemon.url}#/queue/keyed`);
+  await live(page);
+  await page.locator(".entry", { hasText: "key tenant-7" }).waitFor();
+  await page.getByRole("tab", { name: "Limits" }).click();
+  await page.getByText("There are no rules").waitFor();
+  await page.getByRole("button", { name: "Add a rule…" }).click();
+  const set = page.getByRole("button", { name: "Set", exact: true });
+  assert.ok(await set.isDisabled(), "a rule sets something");
+  await page.getByRole("textbox", { name: "Keys" }).fill("tenant-*");
+  await page.getByRole("spinbutton", { name: "Most items" }).fill("2");
+  await set.click();
+  const row = page.getByRole("row", { name: "tenant-*" });
+  assert.equal(await row.getByRole("cell").first().textContent(), "2");
+  await row.getByRole("button", { name: "Change…" }).click();
+  await page.getByRole("spinbutton", { name: "Weight" }).fill("3");
+  await set.click();
+  await until("the weight", async () => (await row.getByRole("cell").nth(1).textContent()) === "3");
+  await row.getByRole("button", { name: "Remove…" }).click();
+  await page.getByRole("button", { name: "Remove", exact: true }).click();
+  await page.getByText("There are no rules").waitFor();
+  assert.deepEqual(await wrong(page), []);
+  await page.context().close();
+});
+
+test("other queues have no rules to change", async () => {
+  const page = await open(browser, `${daemon.url}#/queue/slow`);
+  await live(page);
+  await page.getByRole("tab", { name: "Workers" }).waitFor();
+  assert.equal(await page.getByRole("tab", { name: "Limits" }).count(), 0);
   await page.context().close();
 });
 

@@ -1,0 +1,83 @@
+// The rules of a keyed queue, and changing them.
+
+import { call, get, path } from "./api.js";
+import { h } from "./dom.js";
+import { visible } from "./format.js";
+import { action, ask, complain, toast } from "./ui.js";
+
+const COLUMNS = ["Keys", "Running", "Weight", "Ordered", ""];
+const HINT = "A rule is for the keys that match its pattern; * stands for any text. The most specific rule sets each limit. Rules are kept in the database, for all daemons.";
+
+// The scope of a rule, as a request names it.
+const scope = ({ pattern, pattern_base64: encoded, whole_queue: whole }) =>
+  whole ? { whole_queue: true } : encoded !== undefined ? { pattern_base64: encoded } : { pattern };
+
+const named = ({ pattern, pattern_base64: encoded, whole_queue: whole }) =>
+  whole ? "The whole queue" : visible(pattern ?? `${encoded} (base 64)`);
+
+export function limits(queue, server) {
+  const where = path(queue, "limits");
+  const body = h("tbody");
+  const empty = h("p", { class: "empty", hidden: true }, "There are no rules: any number of items of each key run, and all keys have the same share.");
+  const table = h("table", { class: "cards" }, h("caption", { class: "unseen" }, "Rules"),
+    h("thead", null, h("tr", null, COLUMNS.map((it) => h("th", { scope: "col" }, it)))), body);
+  const add = server.read_only ? null : action("Add a rule…", () => change(where, null, load), { class: "primary" });
+  const element = h("div", null,
+    h("div", { class: "bar" }, h("p", { class: "muted" }, HINT), h("span", { class: "space" }), add, h("button", { type: "button", onclick: () => load() }, "Refresh")),
+    h("div", { class: "panel" }, table, empty));
+
+  const row = (rule) => {
+    const cells = [rule.running, rule.weight, rule.ordered === undefined ? undefined : rule.ordered ? "yes" : "no"];
+    const buttons = server.read_only ? null : h("div", { class: "buttons" },
+      action("Change…", () => change(where, rule, load)), action("Remove…", () => remove(where, rule, load), { class: "danger" }));
+    return h("tr", null, h("th", { scope: "row" }, h("bdi", null, named(rule))),
+      cells.map((value, at) => h("td", { "data-label": COLUMNS[at + 1] }, value === undefined ? "–" : String(value))), h("td", null, buttons));
+  };
+
+  async function load() {
+    try {
+      const { rules } = await get(where);
+      body.replaceChildren(...rules.map(row));
+      table.hidden = rules.length === 0;
+      empty.hidden = rules.length > 0;
+    } catch (error) {
+      complain(error);
+    }
+  }
+  return { element, load };
+}
+
+// Asks for a rule, and sets it. A rule that is there keeps its pattern.
+async function change(where, rule, reload) {
+  const field = (name, label, hint, props) => {
+    const input = h("input", { id: `limits-${name}`, autocomplete: "off", ...props });
+    return { input, nodes: [h("label", { for: input.id }, label), input, hint && h("p", { class: "muted" }, hint)].filter(Boolean) };
+  };
+  const number = (name, label, hint, min) => field(name, label, hint, { type: "number", min, max: 4294967295, step: 1, value: rule?.[name] });
+  const pattern = field("pattern", "Keys", "As in tenant-*. Leave it empty for the whole queue.", { type: "text", maxlength: 256, spellcheck: "false" });
+  const running = number("running", "Most items that run at the same time", "0 stops them. Leave it empty for any number.", 0);
+  const weight = number("weight", "Weight", "The share of each key next to other keys. Leave it empty for 1.", 1);
+  const ordered = h("input", { type: "checkbox", checked: rule?.ordered === true });
+  const order = h("label", { class: "choice" }, ordered, h("span", null, "Items of a key run one at a time"));
+  const read = () => {
+    const of = rule ? scope(rule) : pattern.input.value === "" ? { whole_queue: true } : { pattern: pattern.input.value };
+    const numbers = [["running", running.input], ["weight", weight.input]].filter(([, input]) => input.value !== "");
+    return { ...of, ...Object.fromEntries(numbers.map(([name, input]) => [name, Number(input.value)])), ...(ordered.checked ? { ordered: true } : {}) };
+  };
+  const valid = () => running.input.validity.valid && weight.input.validity.valid && (running.input.value !== "" || weight.input.value !== "" || ordered.checked);
+  const body = [...(rule ? [h("p", null, h("bdi", null, named(rule)))] : pattern.nodes), ...running.nodes,
+    ...(rule?.whole_queue ? [] : [...weight.nodes, order])];
+  const wanted = await ask({ title: rule ? "Change this rule" : "Add a rule", body, confirm: "Set", read, valid });
+  if (!wanted) return;
+  await call("PUT", where, wanted);
+  toast(`The rule of ${named(wanted)} is set.`);
+  await reload();
+}
+
+async function remove(where, rule, reload) {
+  const body = [h("p", null, "The limits of ", h("bdi", null, named(rule)), " are then set by less specific rules, if there are any.")];
+  if (!(await ask({ title: "Remove this rule?", body, confirm: "Remove", danger: true }))) return;
+  await call("DELETE", `${where}?${new URLSearchParams(scope(rule))}`);
+  toast(`The rule of ${named(rule)} is removed.`);
+  await reload();
+}
