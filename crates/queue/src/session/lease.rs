@@ -118,10 +118,14 @@ impl Session {
         Ok(leases.collect())
     }
 
-    /// The attempt that was prepared last has not committed.
+    /// The attempt that was prepared last has not committed. An earlier attempt to take up the same lease may have, so it stays.
     pub(super) fn forget_last_attempt(&mut self) {
-        if let Some(last) = self.unsure.back().map(|unsure| unsure.attempt) {
-            self.unsure.retain(|unsure| unsure.attempt != last);
+        let Some(last) = self.unsure.back().map(|unsure| unsure.attempt) else { return };
+        let mut forgotten = Vec::new();
+        while let Some(unsure) =
+            self.unsure.pop_back_if(|it| it.attempt == last && !forgotten.contains(&it.id))
+        {
+            forgotten.push(unsure.id);
         }
     }
 
@@ -143,10 +147,42 @@ impl Session {
             (0..).zip(headers).filter_map(|(at, header)| Some((at, header.filter(|it| !it.served)?)));
         let Some((at, header)) = found.next() else { return Ok(None) };
         let Some(Unsure { id, items, held, attempt }) = self.unsure.remove(at) else { return Ok(None) };
-        self.unsure.retain(|unsure| unsure.attempt == attempt);
+        self.unsure.retain(|unsure| unsure.attempt == attempt && unsure.id != id);
         self.asked.clear();
         let ward = self.enter(&items);
         let lease = Lease::new(space, id, &header, items, held, ward);
         Ok(Some(lease.with_history(self.history.as_ref())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::Queue;
+    use crate::session::SessionId;
+
+    /// What remains of these leases, each with its attempt, after the last attempt has failed.
+    fn remaining(unsure: &[(u64, u64)]) -> Vec<u64> {
+        let mut session = Session::new(Queue::new(b"", b"q").unwrap());
+        let id = |number| LeaseId { session: SessionId([1; 16]), number };
+        let unsure = unsure.iter().map(|(number, attempt)| Unsure {
+            id: id(*number),
+            items: Vec::new(),
+            held: Vec::new(),
+            attempt: *attempt,
+        });
+        session.unsure.extend(unsure);
+        session.forget_last_attempt();
+        session.unsure.iter().map(|unsure| unsure.id.number).collect()
+    }
+
+    #[test]
+    fn a_failed_attempt_is_forgotten_and_an_earlier_one_for_the_same_lease_is_not() {
+        assert_eq!(remaining(&[]), [] as [u64; 0]);
+        assert_eq!(remaining(&[(1, 1), (2, 2)]), [1]);
+        // An attempt that made three leases.
+        assert_eq!(remaining(&[(1, 1), (2, 2), (3, 2), (4, 2)]), [1]);
+        // Two attempts to take up the lease that another session wrote. The first may have committed.
+        assert_eq!(remaining(&[(1, 1), (2, 2), (2, 2)]), [1, 2]);
     }
 }
