@@ -28,11 +28,12 @@ pub(super) enum Woken {
     },
 }
 
-/// How long to wait before the next sweep; `random` is any number.
-pub(super) fn before_sweep(woken: Woken, random: u64) -> Duration {
+/// How long to wait before the next sweep; `random` is any number. After an item was put aside it is `patience` at least: how
+/// long the sweeper leaves work to another one that is on duty.
+pub(super) fn before_sweep(woken: Woken, patience: Duration, random: u64) -> Duration {
     match woken {
         Woken::Time => part(SPREAD, random),
-        Woken::Item => GATHER + part(SPREAD, random),
+        Woken::Item => patience.max(GATHER + part(SPREAD, random)),
         Woken::Failure { failures } => {
             let doublings = failures.saturating_sub(1).min(16);
             let whole = FIRST.saturating_mul(1 << doublings).min(LONGEST);
@@ -50,8 +51,21 @@ fn part(whole: Duration, random: u64) -> Duration {
 mod tests {
     use super::*;
 
+    fn range_with(patience: Duration, woken: Woken) -> (u128, u128) {
+        let of = |random| before_sweep(woken, patience, random).as_millis();
+        (of(0), of(u64::MAX))
+    }
+
     fn range(woken: Woken) -> (u128, u128) {
-        (before_sweep(woken, 0).as_millis(), before_sweep(woken, u64::MAX).as_millis())
+        range_with(Duration::ZERO, woken)
+    }
+
+    #[test]
+    fn a_sweeper_that_stands_by_leaves_new_items_to_the_one_on_duty() {
+        let patience = Duration::from_millis(2_500);
+        assert_eq!(range_with(patience, Woken::Item), (2_500, 2_500));
+        // It has chosen its next look by that already.
+        assert_eq!(range_with(patience, Woken::Time), (0, 50));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The sweeper of a queue: it returns items whose lease expired, makes scheduled items ready when they are due, and
 //! removes old records.
 //!
-//! Every daemon sweeps its queues, and old records of the audit trail. They do not get in each other's way: [`kvqueue_queue::Sweeper`] sees to that, and
-//! each waits for a random moment before it acts.
+//! Every daemon has a sweeper for each of its queues, and one for old records of the audit trail. One of a queue's sweepers is on duty, and
+//! the others look whether it still is; [`kvqueue_queue::Sweeper`] sees to that.
 
 pub(crate) mod audit;
 mod delay;

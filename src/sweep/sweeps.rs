@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use foundationdb::Database;
 use kvqueue_queue::{
-    QueueError, RetryError, SweepRules, Sweeper, Swept, TokenPlace, VersionHistory, sweep_tokens,
+    QueueError, RetryError, RetryPolicy, SweepRules, Sweeper, Swept, TokenPlace, VersionHistory, sweep_tokens,
 };
 use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
@@ -27,6 +27,9 @@ const OBSERVATIONS: u32 = 8;
 const SHORTEST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(60);
 
+/// How long the sweeper tries to leave its duty when it is stopped.
+const LEAVE: RetryPolicy = RetryPolicy { max_attempts: None, timeout: Some(Duration::from_secs(1)) };
+
 /// Sweeps the queue until it is stopped, which it checks between two sweeps.
 pub(super) async fn sweep_items(
     queue: &NamedQueue,
@@ -36,6 +39,7 @@ pub(super) async fn sweep_items(
     let NamedQueue { db, history, .. } = queue;
     let mut sweeper = Sweeper::new(queue.queue.clone(), history.clone());
     let mut failures = 0;
+    let mut patience = Duration::ZERO;
     while stop.run_until_cancelled(queue.pause.unfrozen()).await.is_some() {
         let by = *rules.borrow_and_update();
         let woken = match sweeper.sweep(db, SystemTime::now(), &by).await {
@@ -43,6 +47,7 @@ pub(super) async fn sweep_items(
                 failures = 0;
                 queue.meters.swept(&swept.moved);
                 report(queue, &swept);
+                patience = swept.patience;
                 stop.run_until_cancelled(wait(swept, &mut rules, observe(db, history, by.lease))).await
             }
             Err(error) => {
@@ -51,11 +56,13 @@ pub(super) async fn sweep_items(
                 Some(Woken::Failure { failures })
             }
         };
-        let Some(woken) = woken else { return };
-        if stop.run_until_cancelled(sleep(delay::before_sweep(woken, random()))).await.is_none() {
-            return;
+        let Some(woken) = woken else { break };
+        if stop.run_until_cancelled(sleep(delay::before_sweep(woken, patience, random()))).await.is_none() {
+            break;
         }
     }
+    // Another daemon takes over at once. If this fails, it does so some seconds later.
+    let _: Result<(), RetryError> = sweeper.leave(db, &LEAVE).await;
 }
 
 /// Reads the database's version from time to time, as long as it is polled. A dead daemon's lease expires up to this

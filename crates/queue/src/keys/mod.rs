@@ -15,6 +15,7 @@
 //! | (q, "unique", key) | id of the item of that key | `space` |
 //! | (q, "op", id), (q, "oplog", stamp) | a push that is not to be repeated | `operations` |
 //! | (q, "sweep") | who sweeps | `claims` |
+//! | (q, "duty") | which sweeper looks after the queue | `duty` |
 //! | (q, "times") | versions, and when they were read | `times` |
 //! | (q, "pause") | that nothing is to be taken | `pause` |
 //! | (q, "migrate") | how far a migration of the queue has come | `migration` |
@@ -26,6 +27,7 @@
 pub(crate) mod chunks;
 pub(crate) mod claims;
 pub(crate) mod counters;
+pub(crate) mod duty;
 pub(crate) mod element;
 pub(crate) mod items;
 pub(crate) mod keyed;

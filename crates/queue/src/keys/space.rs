@@ -5,8 +5,8 @@ use crate::id::ItemId;
 use crate::keys::element::append_text;
 use crate::keys::keyed::{KVAL, KeyedSpace};
 use crate::keys::{
-    append_bytes, chunks, claims, counters, items, later, leases, meta, operations, pause, times, tokens,
-    wants,
+    append_bytes, chunks, claims, counters, duty, items, later, leases, meta, operations, pause, times,
+    tokens, wants,
 };
 use crate::kind::Kind;
 use crate::{MAX_NAME, MAX_PREFIX};
@@ -59,6 +59,8 @@ pub(crate) struct Space {
     pub(crate) wants: Vec<u8>,
     /// (q, "sweep").
     pub(crate) claim: Vec<u8>,
+    /// (q, "duty").
+    pub(crate) duty: Vec<u8>,
     /// (q, "times").
     pub(crate) times: Vec<u8>,
     /// (q, "pause").
@@ -122,6 +124,7 @@ impl Space {
             tokens: record(tokens::TOKEN),
             wants: record(wants::WANT),
             claim: record(claims::SWEEP),
+            duty: record(duty::DUTY),
             times: record(times::TIMES),
             pause: record(pause::PAUSE),
             migrate: record(MIGRATE),

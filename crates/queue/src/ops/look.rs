@@ -1,18 +1,19 @@
 //! The reads of a sweeper before it does anything. They conflict with nothing.
 
-use std::ops::Range;
-
 use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
 use futures::TryStreamExt;
-use futures::future::try_join3;
+use futures::future::{try_join, try_join5};
 
 use crate::error::QueueError;
 use crate::keys::claims::Claim;
+use crate::keys::duty::Duty;
 use crate::keys::leases::{self, Header, LeaseId};
-use crate::keys::{Space, after, later, operations, range};
+use crate::keys::{Space, after, counters, later, operations, range};
 use crate::meta::Millis;
+use crate::ops::duty::{self, Lookout, Scope};
 use crate::ops::find::first_key;
+use crate::ops::sweep_right::held_by_another;
 use crate::ops::version::now;
 use crate::ops::went_back::{self, WentBack};
 use crate::ops::{times, want};
@@ -33,9 +34,14 @@ pub(crate) struct Seen {
     pub(crate) version: u64,
     /// One that had been read before the sweep's time was, if there is one.
     pub(crate) known: Option<u64>,
-    pub(crate) claim: Option<Claim>,
+    /// Which sweeper is on duty, or was.
+    pub(crate) duty: Option<Duty>,
     /// The earliest time that an item waits for.
     pub(crate) due: Option<Millis>,
+    /// How much was to be read.
+    pub(crate) scope: Scope,
+    /// For how many versions another sweeper works on the queue. It is read if there may be work.
+    pub(crate) claimed: Option<u64>,
     /// The parts that are read less often. `None`: not this time.
     pub(crate) seldom: Option<Seldom>,
 }
@@ -53,14 +59,27 @@ pub(crate) struct Seldom {
     pub(crate) next: Option<Vec<u8>>,
     /// How many pages the leases have, roughly. 0 or 1 if this page has them all.
     pub(crate) pages: u64,
+    /// Whether there is any lease, on this page or before it.
+    pub(crate) has_leases: bool,
+    /// `npop`; `None` if nothing was ever fetched.
+    pub(crate) npop: Option<u64>,
     /// The version of the oldest operation.
     pub(crate) operation: Option<u64>,
     /// Which versions there were at which times.
     pub(crate) times: Sightings,
     /// Whether versions are behind the queue's items.
     pub(crate) went_back: Option<WentBack>,
-    /// Whether there are requests to be served that ran out.
+    /// Whether there are requests to be served.
+    pub(crate) has_requests: bool,
+    /// Whether some of them ran out.
     pub(crate) requests: bool,
+}
+
+impl Seldom {
+    /// Whether a sweeper can have no other work than with scheduled items and operations, until something is fetched.
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.has_leases && !self.has_requests && self.went_back.is_none()
+    }
 }
 
 /// Which leases a look covers.
@@ -73,34 +92,78 @@ pub(crate) struct Leases<'a, P> {
     pub(crate) passes: P,
 }
 
-/// Looks at everything, and at one page of leases; only at delayed items if the version is one of the `pause`.
+/// Looks: first which sweeper is on duty, and then as far as the [`Scope`] goes, at one page of leases at most. If another sweeper
+/// works on the queue, it looks no further.
 pub(crate) async fn look<P: Fn(LeaseId) -> bool>(
     space: &Space,
     tr: &Transaction,
-    pause: &Range<u64>,
+    lookout: &Lookout,
     leases: Leases<'_, P>,
 ) -> Result<Seen, QueueError> {
     let version = now(tr).await?;
     leases.history.note(version);
-    let seldom = async {
-        if pause.contains(&version) {
-            return Ok(None);
+    let (duty, due) = try_join(duty::read(space, tr, true), first_due(space, tr)).await?;
+    let mut scope = lookout.scope(version, duty, due);
+    if let Scope::Unless(npop, _) = scope
+        && self::npop(space, tr).await?.unwrap_or(0) != npop
+        && !mutant("fetch-from-an-idle-queue-unseen")
+    {
+        scope = Scope::Everything;
+    }
+    let mut seen = Seen { version, known: None, duty, due, scope, claimed: None, seldom: None };
+    if scope == Scope::Everything && lookout.looks_always() {
+        let seldom = look_at_seldom(space, tr, version, &leases);
+        let (claimed, seldom) = try_join(claimed(space, tr, lookout, version), seldom).await?;
+        (seen.claimed, seen.seldom) = (claimed, Some(seldom));
+    } else if scope == Scope::Everything || seen.has_due_items(lookout) {
+        seen.claimed = claimed(space, tr, lookout, version).await?;
+        if seen.claimed.is_none() && scope == Scope::Everything {
+            seen.seldom = Some(look_at_seldom(space, tr, version, &leases).await?);
         }
-        let operation = oldest_operation(space, tr);
-        let (operation, times, went_back) =
-            try_join3(operation, times::read(space, tr, true), went_back::look(space, tr)).await?;
-        let seldom = Seldom {
-            operation,
-            times,
-            went_back,
-            requests: !want::expired(space, tr, version).await?.is_empty(),
-            ..look_at_leases(space, tr, version, &leases).await?
-        };
-        Ok(Some(seldom))
-    };
-    let claim = async { Ok(tr.get(&space.claim, true).await?) };
-    let (claim, due, seldom) = try_join3(claim, first_due(space, tr), seldom).await?;
-    Ok(Seen { version, known: None, claim: claim.as_deref().and_then(Claim::decode), due, seldom })
+    }
+    Ok(seen)
+}
+
+impl Seen {
+    /// Whether this sweeper is to make items ready. While another one is on duty, it does so only when that one is late.
+    pub(crate) fn has_due_items(&self, lookout: &Lookout) -> bool {
+        let is_second = lookout.is_second(self.version, self.duty) && self.scope != Scope::Everything;
+        !is_second && self.due.is_some_and(|due| due <= lookout.now)
+    }
+}
+
+async fn claimed(
+    space: &Space,
+    tr: &Transaction,
+    lookout: &Lookout,
+    version: u64,
+) -> Result<Option<u64>, QueueError> {
+    let claim = tr.get(&space.claim, true).await?;
+    Ok(held_by_another(claim.as_deref().and_then(Claim::decode), lookout.me, version))
+}
+
+async fn npop(space: &Space, tr: &Transaction) -> Result<Option<u64>, QueueError> {
+    let npop = tr.get(&space.npop, true).await?;
+    Ok(npop.map(|npop| counters::decode(Some(&npop))))
+}
+
+async fn look_at_seldom<P: Fn(LeaseId) -> bool>(
+    space: &Space,
+    tr: &Transaction,
+    version: u64,
+    leases: &Leases<'_, P>,
+) -> Result<Seldom, QueueError> {
+    let (operation, times, went_back, requests, npop) = try_join5(
+        oldest_operation(space, tr),
+        times::read(space, tr, true),
+        went_back::look(space, tr),
+        want::look(space, tr, version),
+        npop(space, tr),
+    )
+    .await?;
+    let (has_requests, requests) = requests;
+    let page = look_at_leases(space, tr, version, leases).await?;
+    Ok(Seldom { operation, times, went_back, has_requests, requests, npop, ..page })
 }
 
 /// A key that is none of ours counts as due, so that any process that goes about it names it; but for one behind all times, which nobody gets to.
@@ -127,7 +190,8 @@ async fn look_at_leases<P: Fn(LeaseId) -> bool>(
     let option =
         RangeOption { mode: StreamingMode::WantAll, ..RangeOption::from((begin.as_slice(), end.as_slice())) };
     let mut pages = tr.get_ranges(option, true);
-    let (mut seen, mut bytes) = (Seldom::default(), 0);
+    let has_leases = leases.from.is_some();
+    let (mut seen, mut bytes) = (Seldom { has_leases, ..Seldom::default() }, 0);
     while seen.expired.len() < MAX_EXPIRED
         && let Some(page) = pages.try_next().await?
     {
@@ -135,6 +199,7 @@ async fn look_at_leases<P: Fn(LeaseId) -> bool>(
             bytes += row.key().len() + row.value().len();
             let Some(id) = leases::decode_key(&space.leases, row.key()) else { continue };
             let Some(header) = Header::decode(row.value()) else { continue };
+            seen.has_leases = true;
             if let Some(left) = leases.history.left(&header, version) {
                 let over_at = version.saturating_add(left.time - 1);
                 seen.deadline = Some(seen.deadline.map_or(over_at, |first| first.min(over_at)));
@@ -194,7 +259,7 @@ mod tests {
             loop {
                 let tr = db.create_trx().unwrap();
                 let leases = Leases { history: &history, from: from.as_deref(), passes: |_| false };
-                let seen = look(space, &tr, &(0..0), leases).await.unwrap().seldom.unwrap();
+                let seen = look(space, &tr, &Lookout::always(), leases).await.unwrap().seldom.unwrap();
                 // A page, and one reply of the database.
                 assert!(seen.doubtful * PAYLOAD <= PAGE_BYTES + 80_000, "{} in a look", seen.doubtful);
                 assert!(seen.pages >= 2);

@@ -12,6 +12,7 @@ pub(crate) mod counts;
 pub(crate) mod dead;
 pub(crate) mod dead_page;
 pub(crate) mod delete;
+pub(crate) mod duty;
 pub(crate) mod exists;
 pub(crate) mod expire;
 pub(crate) mod find;

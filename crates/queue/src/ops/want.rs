@@ -88,10 +88,17 @@ pub(crate) async fn any(space: &Space, tr: &Transaction) -> Result<bool, QueueEr
 }
 
 /// The expired requests at the beginning of the line.
-pub(crate) async fn expired(space: &Space, tr: &Transaction, now: u64) -> Result<Vec<Vec<u8>>, QueueError> {
+async fn expired(space: &Space, tr: &Transaction, now: u64) -> Result<Vec<Vec<u8>>, QueueError> {
     let requests = first(space, tr, MAX_SERVED).await?;
     let ran_out = |want: Option<Want>| want.is_some_and(|want| want.deadline < now);
     Ok(requests.into_iter().filter_map(|(key, want)| ran_out(want).then_some(key)).collect())
+}
+
+/// Whether there are requests, and whether some of the first ran out.
+pub(crate) async fn look(space: &Space, tr: &Transaction, now: u64) -> Result<(bool, bool), QueueError> {
+    let requests = first(space, tr, MAX_SERVED).await?;
+    let ran_out = |want: &Want| want.deadline < now;
+    Ok((!requests.is_empty(), requests.iter().any(|(_, want)| want.as_ref().is_some_and(ran_out))))
 }
 
 /// Clears requests that ran out; returns how many. There may be more.

@@ -62,6 +62,7 @@ impl Failing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::duty::Scope;
     use crate::ops::look::Seldom;
     use crate::session::SessionId;
 
@@ -73,7 +74,15 @@ mod tests {
             failing.add(chore, version);
         }
         let seldom = Seldom { operation: Some(1), requests: true, ..Seldom::default() };
-        let seen = Seen { version: 300, known: None, claim: None, due: Some(1), seldom: Some(seldom) };
+        let seen = Seen {
+            version: 300,
+            known: None,
+            duty: None,
+            due: Some(1),
+            scope: Scope::Everything,
+            claimed: None,
+            seldom: Some(seldom),
+        };
         let mut passed = seen;
         failing.pass_over(&mut passed);
         let seldom = passed.seldom.unwrap();

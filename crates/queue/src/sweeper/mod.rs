@@ -1,8 +1,9 @@
 //! Maintenance of a queue: the sweeper makes due items ready, returns items whose worker died, and clears records that are not needed
 //! any more.
 //!
-//! Any number of sweepers may work on a queue. Any process that moves something writes a claim with it, and the others leave the work to
-//! it for two seconds from then.
+//! Any number of sweepers may work on a queue. One of them is on duty: it looks for work, and writes down when it looks again. The others
+//! only look whether it still does, and the first of them takes over if it is late. That is a matter of cost alone: any sweeper
+//! that moves something writes a claim with it, and the others leave the work to it for two seconds from then.
 
 mod chore;
 mod failing;
@@ -13,15 +14,18 @@ use std::time::{Duration, SystemTime};
 
 use foundationdb::Database;
 
+use crate::keys::duty::Duty;
+use crate::kind::Kind;
 use crate::meta::Millis;
 use crate::ops;
+use crate::ops::duty::{IDLE, Lookout, SPREAD, Scope};
 use crate::ops::look::{Leases, Seen};
 use crate::queue::Queue;
-use crate::retry::{Attempts, RetryError, RetryPolicy, run};
+use crate::retry::{Attempts, RetryError, RetryPolicy, run, run_adding};
 use crate::rng::Rng;
 use crate::rules::RetryRules;
 use crate::session::SessionId;
-use crate::time::{duration, millis};
+use crate::time::{duration, millis, versions};
 use crate::version_history::VersionHistory;
 use crate::watch::Watch;
 use chore::Ran;
@@ -34,6 +38,12 @@ const MAX_LOOKS: usize = 20;
 /// The most pages of one kind between two looks.
 const MAX_PAGES: usize = 20;
 
+/// A sweeper on duty that looks more often than this writes that down no more often, in versions: two seconds.
+const LEAST_DUTY: u64 = 2_000_000;
+
+/// An idle queue with operations is looked through this often in the time for which they are kept, so that times are noted.
+const NOTES: u32 = 32;
+
 /// The settings of a [`Sweeper`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -42,7 +52,7 @@ pub struct SweepRules {
     /// the last attempt is a dead letter.
     pub retry: RetryRules,
     /// The length of the shortest leases: how often the sweeper looks at leases, if none expires sooner.
-    /// [`Duration::ZERO`]: at every sweep.
+    /// [`Duration::ZERO`]: at every sweep, whatever other sweepers do.
     pub lease: Duration,
     /// How long idempotency keys are kept at least.
     pub idempotency_window: Duration,
@@ -143,6 +153,9 @@ pub struct Swept {
     pub next: Duration,
     /// Resolves when an item is put aside for later, from the moment on that `next` was reckoned at: look again then.
     pub watch: Watch,
+    /// How long to wait when the watch has fired, before the next sweep: a few seconds while another sweeper is on duty, which looks
+    /// at once. A sweep that comes sooner only reads.
+    pub patience: Duration,
     /// The attempts of all its transactions.
     pub attempts: Attempts,
 }
@@ -168,6 +181,10 @@ pub struct Sweeper {
     failing: Failing,
     /// Keeps the items of a lease apart when they come back.
     rng: Rng,
+    /// The version of the last look.
+    last: u64,
+    /// How much longer than other sweepers it waits for one that is late, in versions.
+    share: u64,
 }
 
 impl Sweeper {
@@ -180,6 +197,7 @@ impl Sweeper {
     /// A sweeper with an id of the caller's, which no other sweeper or session of the queue has.
     /// Simulations use it, so that a run can be repeated.
     pub fn with_id(queue: Queue, id: SessionId, history: VersionHistory) -> Sweeper {
+        let mut rng = Rng::of(id);
         Sweeper {
             queue,
             id,
@@ -190,7 +208,9 @@ impl Sweeper {
             leases: None,
             history,
             failing: Failing::default(),
-            rng: Rng::of(id),
+            last: 0,
+            share: rng.next() % SPREAD,
+            rng,
         }
     }
 
@@ -206,6 +226,10 @@ impl Sweeper {
     /// records for those whose items foreign programs took. A lease has run out when its deadline is past and the [`VersionHistory`]
     /// proves that it was not changed for its length; a sweeper with an empty history finds that out after one length. All but the first is looked at every `rules.lease`, and when a known lease may run out. With nothing to do, nothing is
     /// written.
+    ///
+    /// While another sweeper is on duty, nothing of that is done, and a look reads two keys. A sweeper takes over when the one on duty is
+    /// from one to three seconds late, with a look or with a scheduled item. The duty is written down once in the time of a lease; and not
+    /// for a queue that is idle, until something is fetched from it, or for ten minutes.
     ///
     /// A look reads half a megabyte of leases at most. If there are more, looks come more often, and each reads the next part: all leases
     /// within the time of half a lease, or within this sweep if `rules.lease` is zero.
@@ -225,6 +249,8 @@ impl Sweeper {
             moved: SweepCounts::default(),
             doubtful: 0,
             trouble: None,
+            last: self.last,
+            takes_over: false,
             attempts: Attempts::default(),
         };
         if rules.lease.is_zero() {
@@ -234,9 +260,11 @@ impl Sweeper {
         let mut looks = 0;
         // Of the pages of leases before the current one.
         let mut doubtful = 0;
-        let (next, watch) = loop {
+        let (seen, next, watch) = loop {
             let (seen, watch) = self.look(db, &mut sweep).await?;
             looks += 1;
+            self.last = seen.version;
+            sweep.takes_over |= seen.scope == Scope::Everything;
             if let Some(seldom) = &seen.seldom {
                 sweep.doubtful = doubtful + seldom.doubtful;
                 if seldom.expired.is_empty() {
@@ -248,37 +276,119 @@ impl Sweeper {
                     sweep.trouble.get_or_insert(RetryError { error, attempts: Attempts::default() });
                 }
             }
-            match plan(&seen, self.pause.end, sweep.now, self.id, rules) {
+            match plan(&seen, &self.lookout(&sweep), rules) {
                 Plan::Rest(_) if rules.lease.is_zero() && self.leases.is_some() => looks -= 1,
                 Plan::Rest(next) => {
-                    if seen.seldom.is_some() {
-                        if self.leases.is_none() {
-                            self.repair(db, &mut sweep).await;
-                        }
-                        self.pause.start = seen.version;
-                    }
-                    self.pause.end = all_from_next(&seen, self.pause.end, rules);
-                    if let Some(again) = self.failing.again_from() {
-                        self.pause.end = self.pause.end.min(again);
-                    }
-                    break (self.failing.pause(seen.version).map_or(next, |pause| pause.min(next)), watch);
+                    self.rest(db, &seen, &mut sweep).await;
+                    let next = self.failing.pause(seen.version).map_or(next, |pause| pause.min(next));
+                    break (seen, next, watch);
                 }
-                Plan::Wait(left) => break (duration(left), watch),
-                Plan::Work(_) if looks == MAX_LOOKS => break (Duration::ZERO, watch),
+                Plan::Wait(left) => break (seen, duration(left), watch),
+                Plan::Work(_) if looks == MAX_LOOKS => break (seen, Duration::ZERO, watch),
                 Plan::Work(chores) => self.work(db, &chores, seen.version, &mut sweep).await,
             }
         };
+        let lookout = self.lookout(&sweep);
+        let is_second = lookout.is_second(seen.version, seen.duty) && seen.scope != Scope::Everything;
+        let patience = if is_second { duration(lookout.patience()) } else { Duration::ZERO };
         let Sweep { moved, doubtful, trouble, attempts, .. } = sweep;
-        Ok(Swept { moved, doubtful, trouble, next, watch, attempts })
+        Ok(Swept { moved, doubtful, trouble, next, watch, patience, attempts })
+    }
+
+    /// Leaves the duty, if this sweeper has it, so that another one takes over at once. If that fails, another one does so a
+    /// few seconds after this sweeper would have looked.
+    ///
+    /// # Errors
+    /// If the database refused.
+    pub async fn leave(&self, db: &Database, policy: &RetryPolicy) -> Result<(), RetryError> {
+        let (space, me) = (self.queue.space(), self.id);
+        let done = run(db, policy, |tr| async move {
+            let left = ops::duty::leave(space, &tr, me).await;
+            (tr, left)
+        });
+        done.await.map(drop)
+    }
+
+    fn lookout(&self, sweep: &Sweep<'_>) -> Lookout {
+        let lease = versions(sweep.rules.lease);
+        let (share, pause) = (if lease == 0 { 0 } else { self.share }, self.pause.clone());
+        Lookout {
+            me: self.id,
+            now: sweep.now,
+            lease,
+            share,
+            last: sweep.last,
+            takes_over: sweep.takes_over,
+            pause,
+        }
+    }
+
+    /// Nothing is to be done: reckons when to look at everything again, and repairs what foreign programs left.
+    async fn rest(&mut self, db: &Database, seen: &Seen, sweep: &mut Sweep<'_>) {
+        match seen.scope {
+            Scope::Scheduled => return,
+            // The leases are another's. When this sweeper takes over, it begins at the first.
+            Scope::Standby(_) => return self.leases = None,
+            Scope::Unless(..) | Scope::Everything => {}
+        }
+        self.pause = seen.version..all_from_next(seen, self.pause.end, sweep.rules);
+        if let Some(again) = self.failing.again_from() {
+            self.pause.end = self.pause.end.min(again);
+        }
+        if self.takes_duty(db, seen, sweep).await && self.leases.is_none() {
+            self.repair(db, sweep).await;
+        }
+    }
+
+    /// Writes down that this sweeper is on duty, after it has looked at everything. Returns whether it repairs the queue.
+    async fn takes_duty(&self, db: &Database, seen: &Seen, sweep: &mut Sweep<'_>) -> bool {
+        let (Some(seldom), rules) = (&seen.seldom, sweep.rules) else { return false };
+        if rules.lease.is_zero() {
+            return true;
+        }
+        let Some(npop) = seldom.npop else {
+            // Nothing was fetched yet, so there are no leases, and looks are cheap. Programs that follow the recipes do not count.
+            return self.queue.kind() != Kind::Fifo;
+        };
+        let idle = (seldom.is_idle() && self.failing.again_from().is_none()).then_some(npop);
+        let (looked, noted) = (seen.version, versions(rules.idempotency_window / NOTES));
+        let until = match idle {
+            None => self.pause.end.max(looked.saturating_add(LEAST_DUTY)),
+            Some(_) if seldom.operation.is_some() => looked.saturating_add(noted.min(IDLE)),
+            Some(_) => looked.saturating_add(IDLE),
+        };
+        let has_duty = |duty: Duty| {
+            duty.sweeper == self.id && (duty.idle, idle) == (None, None) && duty.until >= self.pause.end
+        };
+        if seen.duty.is_some_and(has_duty) {
+            return true;
+        }
+        let (space, duty) = (self.queue.space(), Duty { sweeper: self.id, looked, until, idle });
+        // The record saves reads, and nothing else. If it cannot be written, the next look tries that again.
+        let once = RetryPolicy { max_attempts: Some(1), ..rules.policy };
+        let taken = run_adding(db, &once, |tr| async move {
+            let taken = ops::duty::take(space, &tr, seen.duty, duty).await;
+            (tr, taken)
+        });
+        match taken.await {
+            Ok(taken) => {
+                sweep.count(taken.attempts);
+                taken.value
+            }
+            Err(error) => {
+                sweep.count(error.attempts);
+                false
+            }
+        }
     }
 
     /// Looks, and watches from there on.
     async fn look(&mut self, db: &Database, sweep: &mut Sweep<'_>) -> Result<(Seen, Watch), RetryError> {
-        let (space, pause, failing) = (self.queue.space(), &self.pause, &self.failing);
+        let (space, lookout, failing) = (self.queue.space(), &self.lookout(sweep), &self.failing);
         let (history, from) = (&self.history, self.leases.as_deref());
         let done = run(db, &sweep.rules.policy, |tr| async move {
             let leases = Leases { history, from, passes: |id| failing.has_lease(id) };
-            let seen = ops::look::look(space, &tr, pause, leases).await;
+            let seen = ops::look::look(space, &tr, lookout, leases).await;
             let watch = ops::watch::watch_later(space, &tr);
             (tr, seen.map(|seen| (seen, watch)))
         });
@@ -333,6 +443,10 @@ struct Sweep<'a> {
     moved: SweepCounts,
     doubtful: usize,
     trouble: Option<RetryError>,
+    /// The version of the last look before this sweep.
+    last: u64,
+    /// It looks at everything to the end, even if the sweeper on duty was late only with what has been done meanwhile.
+    takes_over: bool,
     attempts: Attempts,
 }
 

@@ -4,11 +4,9 @@ use std::time::Duration;
 
 use super::SweepRules;
 use crate::keys::leases::LeaseId;
-use crate::meta::Millis;
+use crate::ops::duty::{Lookout, Scope};
 use crate::ops::look::{Seen, Seldom};
-use crate::ops::sweep_right::held_by_another;
 use crate::ops::times;
-use crate::session::SessionId;
 use crate::time::{duration, versions};
 
 /// Something to do, in one transaction or a few.
@@ -37,15 +35,16 @@ pub(super) enum Plan {
     Rest(Duration),
 }
 
-/// Decides. From the version `all_from` on, a look reads everything.
-pub(super) fn plan(seen: &Seen, all_from: u64, now: Millis, me: SessionId, rules: &SweepRules) -> Plan {
-    let chores = chores(seen, now, rules);
-    if chores.is_empty() {
-        return Plan::Rest(rest(seen, all_from_next(seen, all_from, rules), now));
+/// Decides.
+pub(super) fn plan(seen: &Seen, lookout: &Lookout, rules: &SweepRules) -> Plan {
+    // A look that found another sweeper at work has gone no further. Of those that wait, each waits for another time.
+    let claimed = seen.claimed.map(|left| Plan::Wait(left + lookout.share));
+    if let Some(wait) = claimed.clone().filter(|_| seen.seldom.is_none()) {
+        return wait;
     }
-    match held_by_another(seen.claim, me, seen.version) {
-        Some(versions) => Plan::Wait(versions),
-        None => Plan::Work(chores),
+    match chores(seen, lookout, rules) {
+        chores if chores.is_empty() => Plan::Rest(rest(seen, lookout, rules)),
+        chores => claimed.unwrap_or(Plan::Work(chores)),
     }
 }
 
@@ -58,6 +57,9 @@ const LOOKS: u64 = 16;
 /// that has run out is found that much later at most; an estimate of their number that is too low by half still leaves a round within one
 /// lease.
 pub(super) fn all_from_next(seen: &Seen, all_from: u64, rules: &SweepRules) -> u64 {
+    if let Scope::Unless(_, again) = seen.scope {
+        return again;
+    }
     let Some(seldom) = &seen.seldom else { return all_from };
     if seldom.pages > 1 {
         return seen.version.saturating_add(versions(rules.lease) / LOOKS.max(2 * seldom.pages));
@@ -67,11 +69,12 @@ pub(super) fn all_from_next(seen: &Seen, all_from: u64, rules: &SweepRules) -> u
     seldom.deadline.map_or(new, |deadline| deadline.saturating_add(1).min(new))
 }
 
-fn chores(seen: &Seen, now: Millis, rules: &SweepRules) -> Vec<Chore> {
+fn chores(seen: &Seen, lookout: &Lookout, rules: &SweepRules) -> Vec<Chore> {
+    let now = lookout.now;
     let none = Seldom::default();
     let seldom = seen.seldom.as_ref().unwrap_or(&none);
     let mut chores: Vec<_> = seldom.expired.iter().map(|id| Chore::Return(*id)).collect();
-    if seen.due.is_some_and(|due| due <= now) {
+    if seen.has_due_items(lookout) {
         chores.push(Chore::Promote);
     }
     let kept = versions(rules.idempotency_window);
@@ -90,17 +93,31 @@ fn chores(seen: &Seen, now: Millis, rules: &SweepRules) -> Vec<Chore> {
     chores
 }
 
+/// How long a sweeper waits at least for a version that stands still, as on a quiet cluster for up to two seconds.
+const STILL: Duration = Duration::from_millis(500);
+
 /// How long nothing is to be done.
-fn rest(seen: &Seen, all_from: u64, now: Millis) -> Duration {
-    let look = duration(all_from.saturating_sub(seen.version));
-    let due = seen.due.map(|due| Duration::from_millis(due.saturating_sub(now)));
+fn rest(seen: &Seen, lookout: &Lookout, rules: &SweepRules) -> Duration {
+    let again = match seen.scope {
+        Scope::Standby(until) => until,
+        _ => all_from_next(seen, lookout.pause.end, rules),
+    };
+    let stands_still = seen.version == lookout.last && !lookout.looks_always();
+    let look =
+        duration(again.saturating_sub(seen.version)).max(if stands_still { STILL } else { Duration::ZERO });
+    let is_second = lookout.is_second(seen.version, seen.duty);
+    let patience = if is_second { duration(lookout.patience()) } else { Duration::ZERO };
+    let due =
+        seen.due.map(|due| Duration::from_millis(due.saturating_sub(lookout.now)).saturating_add(patience));
     due.map_or(look, |due| due.min(look))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keys::claims::Claim;
+    use crate::keys::duty::Duty;
+    use crate::meta::Millis;
+    use crate::session::SessionId;
     use crate::sightings::Sightings;
 
     const ME: SessionId = SessionId([1; 16]);
@@ -127,21 +144,42 @@ mod tests {
         Seen {
             version: 10_000_000,
             known: Some(KNOWN),
-            claim: None,
+            duty: None,
             due: None,
+            scope: Scope::Everything,
+            claimed: None,
             seldom: Some(Seldom::default()),
         }
     }
 
+    fn lookout() -> Lookout {
+        Lookout {
+            me: ME,
+            now: NOW,
+            lease: 1_000_000,
+            share: 7,
+            last: 0,
+            takes_over: false,
+            pause: 0..10_300_000,
+        }
+    }
+
     fn of(seen: &Seen) -> Plan {
-        plan(seen, 10_300_000, NOW, ME, &rules())
+        plan(seen, &lookout(), &rules())
     }
 
     #[test]
     fn a_sweeper_without_work_rests_for_a_lease_length() {
         assert_eq!(of(&seen()), Plan::Rest(Duration::from_secs(1)));
         // Leases were looked at before; the time of the next look stands.
-        assert_eq!(of(&Seen { seldom: None, ..seen() }), Plan::Rest(Duration::from_millis(300)));
+        assert_eq!(
+            of(&Seen { scope: Scope::Scheduled, seldom: None, ..seen() }),
+            Plan::Rest(Duration::from_millis(300))
+        );
+        assert_eq!(
+            of(&Seen { scope: Scope::Unless(0, 10_400_000), seldom: None, ..seen() }),
+            Plan::Rest(Duration::from_millis(400))
+        );
     }
 
     #[test]
@@ -150,6 +188,19 @@ mod tests {
         assert_eq!(of(&Seen { due: Some(u64::MAX), ..seen() }), Plan::Rest(Duration::from_secs(1)));
         let seldom = Some(Seldom { deadline: Some(10_000_700), ..Seldom::default() });
         assert_eq!(of(&Seen { seldom, ..seen() }), Plan::Rest(Duration::from_micros(701)));
+    }
+
+    #[test]
+    fn a_sweeper_does_not_look_all_the_time_while_versions_stand_still() {
+        let seen = Seen { due: Some(NOW + 20), scope: Scope::Scheduled, seldom: None, ..seen() };
+        let of_last = |last, due| {
+            let lookout = Lookout { last, pause: 0..10_000_001, ..lookout() };
+            plan(&Seen { due, ..seen.clone() }, &lookout, &rules())
+        };
+        assert_eq!(of_last(9_999_999, None), Plan::Rest(Duration::from_micros(1)));
+        assert_eq!(of_last(10_000_000, None), Plan::Rest(STILL));
+        // Scheduled items have their time by the clock.
+        assert_eq!(of_last(10_000_000, seen.due), Plan::Rest(Duration::from_millis(20)));
     }
 
     #[test]
@@ -183,11 +234,21 @@ mod tests {
                 Chore::Dismiss
             ])
         );
-        // Its own claim does not stop it, another's does, one that ran out does not.
-        let claimed = |sweeper, until| Seen { claim: Some(Claim { sweeper, until }), ..seen.clone() };
-        assert!(matches!(of(&claimed(ME, 10_000_020)), Plan::Work(_)));
-        assert_eq!(of(&claimed(OTHER, 10_000_020)), Plan::Wait(20));
-        assert!(matches!(of(&claimed(OTHER, 10_000_000)), Plan::Work(_)));
+        assert_eq!(of(&Seen { claimed: Some(20), ..seen }), Plan::Wait(27));
+    }
+
+    #[test]
+    fn a_second_sweeper_leaves_due_items_to_the_one_on_duty_until_that_is_late() {
+        let duty = |sweeper| Some(Duty { sweeper, looked: 0, until: 0, idle: None });
+        let of_scope = |scope, sweeper, due| {
+            of(&Seen { scope, duty: duty(sweeper), due: Some(due), seldom: None, ..seen() })
+        };
+        let patience = duration(lookout().patience());
+        assert_eq!(of_scope(Scope::Standby(20_000_000), OTHER, NOW), Plan::Rest(patience));
+        assert_eq!(of_scope(Scope::Standby(10_000_500), OTHER, NOW), Plan::Rest(Duration::from_micros(500)));
+        assert_eq!(of_scope(Scope::Scheduled, OTHER, NOW), Plan::Rest(Duration::from_millis(300)));
+        assert_eq!(of_scope(Scope::Scheduled, ME, NOW), Plan::Work(vec![Chore::Promote]));
+        assert_eq!(of_scope(Scope::Everything, OTHER, NOW), Plan::Work(vec![Chore::Promote]));
     }
 
     #[test]
@@ -216,7 +277,9 @@ mod tests {
 
     #[test]
     fn another_sweepers_claim_is_ignored_without_work() {
-        let claim = Some(Claim { sweeper: OTHER, until: 10_000_020 });
-        assert!(matches!(of(&Seen { claim, ..seen() }), Plan::Rest(_)));
+        let claimed = Seen { claimed: Some(20), ..seen() };
+        assert!(matches!(of(&claimed), Plan::Rest(_)));
+        // But not if the look has not gone on to see whether there is any.
+        assert_eq!(of(&Seen { seldom: None, ..claimed }), Plan::Wait(27));
     }
 }

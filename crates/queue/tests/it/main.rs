@@ -16,6 +16,7 @@ mod counters;
 mod counts;
 mod dead;
 mod delayed;
+mod duty;
 mod expired;
 mod foreign;
 mod forgotten;

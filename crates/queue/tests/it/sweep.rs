@@ -61,7 +61,7 @@ fn promotions_of_a_sweeper_wake_no_other_sweeper() {
         t.put_aside(&q, &[("a", 10)]).await;
         let mut other = sweeper(&q);
         let mut waiting = t.sweep(&mut other, 0, &SweepRules::default()).await;
-        let swept = t.sweep(&mut sweeper(&q), 10, &SweepRules::default()).await;
+        let swept = t.sweep(&mut sweeper(&q), 10, &rules()).await;
         assert_eq!(swept.moved.promoted, 1);
         assert!((&mut waiting.watch).now_or_never().is_none());
     });

@@ -78,6 +78,8 @@ pub(crate) const WANTED: &[(&str, u64)] = &[
     ("versions stand still", 300),
     ("versions run fast", 1_000),
     ("a sweeper leaves a lease alone that is past its deadline", 300),
+    ("a sweeper stands by", 1_000),
+    ("a sweeper takes over", 120),
     ("a holder keeps a lease that is past its deadline", 150),
     // What is waited for.
     ("a worker goes idle", 2_500),

@@ -7,6 +7,7 @@ use super::*;
 use bytes::Bytes;
 
 use crate::item::Stamp;
+use crate::keys::duty::Duty;
 use crate::keys::leases::{Header, Held, LeaseId};
 use crate::keys::migration::{Marks, Phase, Record};
 use crate::keys::pause::Pause;
@@ -206,6 +207,18 @@ fn golden_unique_and_idempotency_keys() {
         "ffffffffffffffffffff 0001 02000000 d1d1d1d1d1d1d1d1d1d1d1d1d1d1d1d1 00000000",
     );
     golden(&space.claim, "017100 01737765657000");
+}
+
+#[test]
+fn golden_duty_record() {
+    let space = Space::new(b"", b"q", Kind::Fifo).unwrap();
+    // "duty" is 64 75 74 79.
+    golden(&space.duty, "017100 01 64757479 00");
+    let sweeper = SessionId(hex("00112233445566778899aabbccddeeff").try_into().unwrap());
+    let duty = Duty { sweeper, looked: 258, until: 0x1a2b_3c4d_5e6f, idle: None };
+    let value = "01 00112233445566778899aabbccddeeff 0201000000000000 6f5e4d3c2b1a0000";
+    golden(&duty.encode(), value);
+    golden(&Duty { idle: Some(3), ..duty }.encode(), &format!("{value} 0300000000000000"));
 }
 
 #[test]

@@ -34,6 +34,8 @@ struct Parts<'i> {
     dead: Vec<(ItemId, Meta)>,
     /// Operations in the log by which they are forgotten.
     logged: BTreeSet<Vec<u8>>,
+    /// A sweeper says that there were no leases when `npop` was this.
+    idle: Option<u64>,
 }
 
 /// What the rows say; the error names a record that nobody should have written.
@@ -72,6 +74,7 @@ impl Parts<'_> {
             later: Vec::new(),
             dead: Vec::new(),
             logged: BTreeSet::new(),
+            idle: None,
         }
     }
 
@@ -116,6 +119,12 @@ impl Parts<'_> {
                 b"listed" | b"active" | b"parked" | b"running" | b"vtime" | b"nactive" | b"rule" | b"rules",
                 _,
             ) => {}
+            (b"duty", []) => {
+                // Format, session, and two versions; and `npop`, if the queue was idle.
+                let npop = value.get(33..)?;
+                (npop.is_empty() || npop.len() == 8).then_some(())?;
+                self.idle = (!npop.is_empty()).then(|| number(npop));
+            }
             // What sessions and sweepers say to themselves.
             (b"token" | b"sweep" | b"times", _) => {}
             _ => return None,
@@ -144,6 +153,10 @@ impl Parts<'_> {
         }
         if !self.image.operations.keys().eq(&self.logged) {
             return Err(format!("the log of operations has {:?}", self.logged));
+        }
+        // Sweepers do not look for leases as long as that is so.
+        if self.idle == Some(self.image.counters.npop) && !self.image.leases.is_empty() {
+            return Err("the queue is said to be idle, and has leases".to_owned());
         }
         let left = [
             ("side records", self.metas.keys().next().map(|id| format!("{id:?}"))),

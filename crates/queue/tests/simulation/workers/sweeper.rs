@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use kvqueue_queue::{RetryRules, SweepRules, Sweeper, from_millis};
+use kvqueue_queue::{RetryRules, SweepCounts, SweepRules, Sweeper, from_millis};
 
 use super::producer::failed;
 use crate::claims::Claim;
@@ -17,9 +17,12 @@ pub(super) async fn work(desk: Rc<Desk>) {
     // It may be of a process that has been there for long, or of a new one.
     let history = if desk.chance(50) { desk.world.history.clone() } else { desk.world.new_history() };
     let mut sweeper = Sweeper::with_id(desk.world.queue.clone(), desk.id(), history);
+    let mut stood_by = false;
     for _ in 0..2 + desk.below(12) {
         let pause = [0, 1_000, 50_000][desk.below(3)];
         let by = Sweeping { now: desk.now(), max_attempts: super::MAX_ATTEMPTS, pause, kept: AGE * 5 / 2 };
+        // In the end nobody helps a sweeper that stands by and should not.
+        let lease = if desk.world.is_calm.get() { AGE / 2 } else { [0, AGE / 2, AGE / 2][desk.below(3)] };
         let retry = RetryRules {
             max_attempts: by.max_attempts,
             base: Duration::from_millis(pause),
@@ -27,7 +30,7 @@ pub(super) async fn work(desk: Rc<Desk>) {
         };
         let rules = SweepRules::default()
             .with_retry(retry)
-            .with_lease(Duration::from_micros([0, AGE / 2][desk.below(2)]))
+            .with_lease(Duration::from_micros(lease))
             .with_idempotency_window(Duration::from_micros(by.kept))
             .with_policy(desk.policy());
         let sweep = sweeper.sweep(&desk.world.db, from_millis(by.now), &rules);
@@ -41,7 +44,20 @@ pub(super) async fn work(desk: Rc<Desk>) {
             None => continue,
         };
         desk.world.count_if(swept.doubtful > 0, "a sweeper leaves a lease alone that is past its deadline");
+        let stands_by = !swept.patience.is_zero();
+        desk.world.count_if(stands_by, "a sweeper stands by");
+        desk.world.count_if(stood_by && !stands_by && lease > 0, "a sweeper takes over");
+        stood_by = stands_by;
         desk.told(&operation, &Claim::Swept { moved: swept.moved, whole: swept.trouble.is_none() });
+        if !desk.world.is_calm.get() && desk.chance(5) {
+            let policy = desk.policy();
+            let left = sweeper.leave(&desk.world.db, &policy);
+            let (operation, left) = desk.run(Intent::Sweep(by), left).await;
+            if let Some(Ok(())) = left {
+                let moved = SweepCounts::default();
+                desk.told(&operation, &Claim::Swept { moved, whole: true });
+            }
+        }
         if !desk.world.is_calm.get() && desk.chance(20) {
             desk.watch(Counter::Later, swept.watch).await;
         }

@@ -1,0 +1,228 @@
+//! Which sweeper looks after a queue: one does, and the others only look whether it still does.
+//!
+//! The sweeper on duty has written down when it looks again. The others are on standby until then, and for a grace time that is
+//! different for each of them. Then the first of them takes over, since the one on duty is late and may be dead.
+
+use std::ops::Range;
+
+use foundationdb::Transaction;
+
+use crate::error::QueueError;
+use crate::keys::Space;
+use crate::keys::duty::Duty;
+use crate::meta::Millis;
+use crate::session::SessionId;
+use mutant::mutant;
+
+/// How late the sweeper on duty may be before another one takes over, in versions: one second.
+const GRACE: u64 = 1_000_000;
+
+/// The grace times of the others differ by up to this, in versions: two seconds.
+pub(crate) const SPREAD: u64 = 2_000_000;
+
+/// How long an idle queue is not looked through, in versions: ten minutes. All records that need a sweeper appear with a change of
+/// `npop`; except in a recipe's queue, from which foreign programs take without it.
+pub(crate) const IDLE: u64 = 600_000_000;
+
+/// A sweeper, before it looks.
+#[derive(Debug, Clone)]
+pub(crate) struct Lookout {
+    pub(crate) me: SessionId,
+    /// The time of day of this sweep.
+    pub(crate) now: Millis,
+    /// The length of the shortest leases that it knows, in versions. 0: it looks at everything, whatever others do.
+    pub(crate) lease: u64,
+    /// Its own part of [`SPREAD`], in versions.
+    pub(crate) share: u64,
+    /// The version of its last look.
+    pub(crate) last: u64,
+    /// Whether it has found the one on duty late.
+    pub(crate) takes_over: bool,
+    /// At these versions, which began with its last look at everything, it need not look at everything again.
+    pub(crate) pause: Range<u64>,
+}
+
+/// How much a look reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Nothing more: another sweeper is on duty until this version.
+    Standby(u64),
+    /// Scheduled items.
+    Scheduled,
+    /// Scheduled items; and everything, unless `npop` is still this. The version is when it is to be read again.
+    Unless(u64, u64),
+    /// Everything.
+    Everything,
+}
+
+impl Lookout {
+    #[cfg(test)]
+    pub(crate) fn always() -> Lookout {
+        Lookout {
+            me: SessionId([0; 16]),
+            now: 0,
+            lease: 0,
+            share: 0,
+            last: 0,
+            takes_over: false,
+            pause: 0..0,
+        }
+    }
+
+    /// Whether it looks at everything, whatever others do.
+    pub(crate) fn looks_always(&self) -> bool {
+        self.lease == 0
+    }
+
+    /// The scope of a look at this version, from the record of duty and from the earliest time that an item waits for.
+    pub(crate) fn scope(&self, version: u64, duty: Option<Duty>, due: Option<Millis>) -> Scope {
+        if self.looks_always() {
+            return Scope::Everything;
+        }
+        let duty = duty.filter(|duty| is_plausible(duty, version));
+        let is_mine = duty.is_some_and(|duty| duty.sweeper == self.me);
+        let late_after = if is_mine { 0 } else { self.patience() };
+        if duty.is_some() && !is_mine && (self.takes_over || due.is_some_and(|due| self.is_late(due))) {
+            return Scope::Everything;
+        }
+        let own = if self.pause.contains(&version) { Scope::Scheduled } else { Scope::Everything };
+        let Some(duty) = duty else { return own };
+        let until = duty.until.min(duty.looked.saturating_add(IDLE)).saturating_add(late_after);
+        match duty.idle {
+            Some(npop) if version < until && own == Scope::Everything => {
+                Scope::Unless(npop, until.min(version.saturating_add(self.lease)))
+            }
+            Some(_) => own,
+            None if is_mine => own,
+            None => {
+                // The sweeper on duty may know longer leases only.
+                let until = until.min(duty.looked.saturating_add(self.lease + late_after));
+                if version <= until && !mutant("all-sweepers-look") { Scope::Standby(until + 1) } else { own }
+            }
+        }
+    }
+
+    /// Whether an item should have been made ready long since by the sweeper on duty.
+    fn is_late(&self, due: Millis) -> bool {
+        due.saturating_add(self.patience() / 1_000) <= self.now
+    }
+
+    /// How long it leaves work to the sweeper on duty, in versions.
+    pub(crate) fn patience(&self) -> u64 {
+        GRACE + self.share
+    }
+
+    /// Whether it leaves work to another sweeper at first.
+    pub(crate) fn is_second(&self, version: u64, duty: Option<Duty>) -> bool {
+        let other = |duty: Duty| duty.sweeper != self.me && is_plausible(&duty, version);
+        !self.looks_always() && duty.is_some_and(other)
+    }
+}
+
+/// A record from a later version is of another life of the database, before versions went back.
+fn is_plausible(duty: &Duty, version: u64) -> bool {
+    duty.looked <= version
+}
+
+/// The record of duty.
+pub(crate) async fn read(
+    space: &Space,
+    tr: &Transaction,
+    snapshot: bool,
+) -> Result<Option<Duty>, QueueError> {
+    Ok(tr.get(&space.duty, snapshot).await?.as_deref().and_then(Duty::decode))
+}
+
+/// Writes that this sweeper is on duty, unless another one has since the record was `seen`. Returns whether it wrote that.
+pub(crate) async fn take(
+    space: &Space,
+    tr: &Transaction,
+    seen: Option<Duty>,
+    duty: Duty,
+) -> Result<bool, QueueError> {
+    let is_free = read(space, tr, false).await? == seen;
+    if is_free {
+        tr.set(&space.duty, &duty.encode());
+    }
+    Ok(is_free)
+}
+
+/// Clears the record, if this sweeper is on duty.
+pub(crate) async fn leave(space: &Space, tr: &Transaction, me: SessionId) -> Result<(), QueueError> {
+    if read(space, tr, false).await?.is_some_and(|duty| duty.sweeper == me) {
+        tr.clear(&space.duty);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ME: SessionId = SessionId([1; 16]);
+    const OTHER: SessionId = SessionId([2; 16]);
+    const LEASE: u64 = 30_000_000;
+    const NOW: Millis = 50_000;
+    const SHARE: u64 = 500_000;
+
+    fn lookout(pause: Range<u64>) -> Lookout {
+        Lookout { me: ME, now: NOW, lease: LEASE, share: SHARE, last: 0, takes_over: false, pause }
+    }
+
+    fn duty(sweeper: SessionId, idle: Option<u64>) -> Option<Duty> {
+        Some(Duty { sweeper, looked: 1_000, until: 20_000_000, idle })
+    }
+
+    #[test]
+    fn a_sweeper_is_on_standby_until_the_one_on_duty_is_late() {
+        let scope = |version| lookout(0..0).scope(version, duty(OTHER, None), None);
+        let until = 20_000_000 + GRACE + SHARE;
+        assert_eq!(scope(1_000), Scope::Standby(until + 1));
+        assert_eq!(scope(until), Scope::Standby(until + 1));
+        assert_eq!(scope(until + 1), Scope::Everything);
+        // The record is from before versions went back.
+        assert_eq!(scope(999), Scope::Everything);
+        assert_eq!(lookout(0..0).scope(5_000, None, None), Scope::Everything);
+    }
+
+    #[test]
+    fn the_sweeper_on_duty_goes_by_its_own_pause() {
+        let scope = |version| lookout(1_000..9_000).scope(version, duty(ME, None), Some(0));
+        assert_eq!((scope(8_999), scope(9_000)), (Scope::Scheduled, Scope::Everything));
+        let all = Lookout { lease: 0, ..lookout(0..u64::MAX) };
+        assert_eq!(all.scope(5_000, duty(OTHER, None), None), Scope::Everything);
+    }
+
+    #[test]
+    fn a_sweeper_with_shorter_leases_does_not_wait_longer_than_these() {
+        let short = Lookout { lease: 1_000_000, ..lookout(0..0) };
+        let until = 1_000 + 1_000_000 + GRACE + SHARE;
+        assert_eq!(short.scope(until, duty(OTHER, None), None), Scope::Standby(until + 1));
+        assert_eq!(short.scope(until + 1, duty(OTHER, None), None), Scope::Everything);
+    }
+
+    #[test]
+    fn a_late_scheduled_item_ends_a_standby() {
+        let late = NOW - (GRACE + SHARE) / 1_000;
+        for idle in [None, Some(7)] {
+            let scope = |due| lookout(0..9_000).scope(5_000, duty(OTHER, idle), Some(due));
+            assert_eq!(scope(late), Scope::Everything);
+            assert_ne!(scope(late + 1), Scope::Everything);
+            // It is the one on duty itself.
+            assert_eq!(lookout(0..9_000).scope(5_000, duty(ME, idle), Some(0)), Scope::Scheduled);
+        }
+    }
+
+    #[test]
+    fn an_idle_queue_is_looked_through_when_npop_changes_or_after_ten_minutes() {
+        let seen = |sweeper| Some(Duty { sweeper, looked: 1_000, until: u64::MAX, idle: Some(7) });
+        let scope = |version, sweeper| lookout(1_000..9_000).scope(version, seen(sweeper), None);
+        assert_eq!(scope(8_999, OTHER), Scope::Scheduled);
+        assert_eq!(scope(9_000, OTHER), Scope::Unless(7, 9_000 + LEASE));
+        assert_eq!(scope(IDLE, ME), Scope::Unless(7, IDLE + 1_000));
+        assert_eq!(scope(IDLE + 1_000, ME), Scope::Everything);
+        let until = IDLE + 1_000 + GRACE + SHARE;
+        assert_eq!(scope(until - 1, OTHER), Scope::Unless(7, until));
+        assert_eq!(scope(until, OTHER), Scope::Everything);
+    }
+}
