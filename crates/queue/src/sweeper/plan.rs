@@ -37,7 +37,7 @@ pub(super) enum Plan {
 
 /// Decides.
 pub(super) fn plan(seen: &Seen, lookout: &Lookout, rules: &SweepRules) -> Plan {
-    // A look that found another sweeper at work has gone no further. Of those that wait, each waits for another time.
+    // A look stops at the claim of another sweeper that works. Waiting sweepers come back at different times.
     let claimed = seen.claimed.map(|left| Plan::Wait(left + lookout.share));
     if let Some(wait) = claimed.clone().filter(|_| seen.seldom.is_none()) {
         return wait;

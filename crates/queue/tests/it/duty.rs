@@ -64,7 +64,7 @@ fn sweepers_stand_by_while_one_is_on_duty_and_write_nothing() {
         ids.dedup();
         assert!(ids.len() > 8, "sweepers would take over together: {ids:?}");
         assert_eq!(duty(t, &q).await, written);
-        // One that is told to look at everything does.
+        // A sweeper whose leases have the length zero looks at everything.
         assert_eq!(t.sweep(&mut sweeper(&q), 0, &rules()).await.moved.orphans, 1);
         assert!(t.sweep(&mut first, 0, &rules_for(LONG)).await.patience.is_zero());
     });
