@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use foundationdb::Transaction;
+use futures::future::try_join;
 
 use crate::error::QueueError;
 use crate::keys::Space;
@@ -134,13 +135,18 @@ pub(crate) async fn read(
 }
 
 /// Writes that this sweeper is on duty, unless another one has since the record was `seen`. Returns whether it wrote that.
+///
+/// It writes nothing into a queue without `npop`: the queue has been deleted since, and a record would bring its name back.
 pub(crate) async fn take(
     space: &Space,
     tr: &Transaction,
     seen: Option<Duty>,
     duty: Duty,
 ) -> Result<bool, QueueError> {
-    let is_free = read(space, tr, false).await? == seen;
+    // A later deletion clears the record, too, so this transaction conflicts with it.
+    let is_counted = async { Ok(tr.get(&space.npop, true).await?.is_some()) };
+    let (now, is_counted) = try_join(read(space, tr, false), is_counted).await?;
+    let is_free = now == seen && is_counted;
     if is_free {
         tr.set(&space.duty, &duty.encode());
     }
@@ -158,6 +164,9 @@ pub(crate) async fn leave(space: &Space, tr: &Transaction, me: SessionId) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keys::counters;
+    use crate::queue::Queue;
+    use crate::testing::on_database;
 
     const ME: SessionId = SessionId([1; 16]);
     const OTHER: SessionId = SessionId([2; 16]);
@@ -224,5 +233,27 @@ mod tests {
         let until = IDLE + 1_000 + GRACE + SHARE;
         assert_eq!(scope(until - 1, OTHER), Scope::Unless(7, until));
         assert_eq!(scope(until, OTHER), Scope::Everything);
+    }
+
+    #[test]
+    fn a_sweeper_does_not_bring_back_a_deleted_queue() {
+        on_database(async |db| {
+            let queue = Queue::new(b"", b"q").unwrap();
+            let (space, taken) = (queue.space(), duty(ME, None).unwrap());
+            let begin = || db.create_trx().unwrap();
+            // It has been deleted before the record is written.
+            assert!(!take(space, &begin(), None, taken).await.unwrap());
+            let tr = begin();
+            tr.set(&space.npop, &counters::increment(1));
+            tr.commit().await.unwrap();
+            // It is deleted while the record is written.
+            let tr = begin();
+            assert!(take(space, &tr, None, taken).await.unwrap());
+            let deletes = begin();
+            queue.delete(&deletes);
+            deletes.commit().await.unwrap();
+            assert!(tr.commit().await.is_err());
+            assert_eq!(read(space, &begin(), true).await.unwrap(), None);
+        });
     }
 }

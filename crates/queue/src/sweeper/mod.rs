@@ -15,7 +15,6 @@ use std::time::{Duration, SystemTime};
 use foundationdb::Database;
 
 use crate::keys::duty::Duty;
-use crate::kind::Kind;
 use crate::meta::Millis;
 use crate::ops;
 use crate::ops::duty::{IDLE, Lookout, SPREAD, Scope};
@@ -348,7 +347,7 @@ impl Sweeper {
         }
         let Some(npop) = seldom.npop else {
             // Nothing was fetched yet, so there are no leases, and looks are cheap. Programs that follow the recipes do not count.
-            return self.queue.kind() != Kind::Fifo;
+            return !self.queue.kind().is_stamped();
         };
         let idle = (seldom.is_idle() && self.failing.again_from().is_none()).then_some(npop);
         let (looked, noted) = (seen.version, versions(rules.idempotency_window / NOTES));
