@@ -16,6 +16,7 @@ use super::messages::Observer;
 use crate::{
     consumer::{clock::version_history, shutdown::ShutdownTokens, suspects::Suspects},
     status::DaemonStatus,
+    sweep::Sweepers,
 };
 
 /// The state that all consumers of a process share.
@@ -30,6 +31,7 @@ pub(crate) struct ConsumerContext {
     pub(crate) status: Arc<DaemonStatus>,
     /// The versions that all sweepers of this process have seen of the database.
     pub(crate) history: VersionHistory,
+    pub(crate) sweepers: Sweepers,
     consumers: AtomicUsize,
     finishing: watch::Sender<BTreeSet<String>>,
 }
@@ -44,6 +46,7 @@ impl ConsumerContext {
             suspects: Arc::default(),
             status,
             history: version_history(),
+            sweepers: Sweepers::default(),
             consumers: AtomicUsize::new(0),
             finishing: watch::Sender::default(),
         })

@@ -315,6 +315,7 @@ impl Daemon {
         let served = async {
             let ended = lifecycle::serve(&supervisor, &mut exits, shared, stop, &config).await;
             shared.shutdown.processes.end().await;
+            shared.sweepers.end().await;
             ended
         };
         tokio::select! {

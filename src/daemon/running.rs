@@ -139,7 +139,7 @@ impl RunningQueues {
                 }
                 (None, Some((named, follower))) => RunningQueue {
                     runtime: runtime(named.clone()),
-                    sweeping: Sweeping::start(named, queue.sweep_rules()),
+                    sweeping: self.shared.sweepers.start(named, queue.sweep_rules()),
                     _follower: follower,
                 },
                 (None, None) => continue,

@@ -12,13 +12,51 @@ use std::{sync::Arc, time::Duration};
 
 use futures::future::join;
 use kvqueue_queue::{RetryPolicy, SweepRules};
-use tokio::sync::watch;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio::{sync::watch, time::timeout};
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::TaskTracker,
+};
 
 use crate::{config::QueueConfig, consumer::runtime::NamedQueue, daemon::background};
 
 /// A transaction that takes longer is given up, and tried again later.
 const POLICY: RetryPolicy = RetryPolicy { max_attempts: None, timeout: Some(Duration::from_secs(60)) };
+
+/// How long sweepers that are stopped try to give up their duty.
+const LEAVE: Duration = Duration::from_secs(1);
+
+/// The sweepers of a daemon.
+#[derive(Debug, Default)]
+pub(crate) struct Sweepers {
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl Sweepers {
+    /// Starts sweeping a queue, in tasks on the current runtime.
+    pub(crate) fn start(&self, queue: Arc<NamedQueue>, rules: SweepRules) -> Sweeping {
+        let (rules, follow) = watch::channel(rules);
+        let stop = self.stop.child_token();
+        let stopped = stop.clone();
+        self.tasks.spawn(background::restarted("sweeper", move || {
+            let (queue, follow, stopped) = (queue.clone(), follow.clone(), stopped.clone());
+            tokio::spawn(async move {
+                join(sweeps::sweep_items(&queue, follow, &stopped), sweeps::sweep_sessions(&queue, &stopped))
+                    .await;
+            })
+        }));
+        Sweeping { rules, _stop: stop.drop_guard() }
+    }
+
+    /// Stops them all, and waits for a second at most until they have given up their duty.
+    pub(crate) async fn end(&self) {
+        self.stop.cancel();
+        self.tasks.close();
+        // Another daemon takes over from a sweeper that did not get to it, some seconds later.
+        let _ = timeout(LEAVE, self.tasks.wait()).await;
+    }
+}
 
 /// The running sweeper of a queue. Dropped, it stops after the sweep that is under way.
 #[derive(Debug)]
@@ -28,21 +66,6 @@ pub(crate) struct Sweeping {
 }
 
 impl Sweeping {
-    /// Starts sweeping, in tasks on the current runtime.
-    pub(crate) fn start(queue: Arc<NamedQueue>, rules: SweepRules) -> Self {
-        let (rules, follow) = watch::channel(rules);
-        let stop = CancellationToken::new();
-        let stopped = stop.clone();
-        tokio::spawn(background::restarted("sweeper", move || {
-            let (queue, follow, stopped) = (queue.clone(), follow.clone(), stopped.clone());
-            tokio::spawn(async move {
-                join(sweeps::sweep_items(&queue, follow, &stopped), sweeps::sweep_sessions(&queue, &stopped))
-                    .await;
-            })
-        }));
-        Self { rules, _stop: stop.drop_guard() }
-    }
-
     /// Sets other rules. They hold from the next sweep on, which begins now.
     pub(crate) fn set_rules(&self, rules: SweepRules) {
         self.rules.send_if_modified(|old| std::mem::replace(old, rules) != rules);

@@ -11,7 +11,7 @@ use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    POLICY,
+    LEAVE, POLICY,
     delay::{self, Woken},
 };
 use crate::{
@@ -26,9 +26,6 @@ const OBSERVATIONS: u32 = 8;
 /// The shortest and the longest time between two such reads.
 const SHORTEST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(60);
-
-/// How long the sweeper tries to leave its duty when it is stopped.
-const LEAVE: RetryPolicy = RetryPolicy { max_attempts: None, timeout: Some(Duration::from_secs(1)) };
 
 /// Sweeps the queue until it is stopped, which it checks between two sweeps.
 pub(super) async fn sweep_items(
@@ -61,8 +58,9 @@ pub(super) async fn sweep_items(
             break;
         }
     }
-    // Another daemon takes over at once. If this fails, it does so some seconds later.
-    let _: Result<(), RetryError> = sweeper.leave(db, &LEAVE).await;
+    let policy = RetryPolicy { timeout: Some(LEAVE), ..POLICY };
+    // Another daemon takes over at its next look. If this fails, it does so when this sweeper is late.
+    let _: Result<(), RetryError> = sweeper.leave(db, &policy).await;
 }
 
 /// Reads the database's version from time to time, as long as it is polled. A dead daemon's lease expires up to this

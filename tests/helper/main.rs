@@ -82,6 +82,7 @@ const PROGRAMS: &[(&str, fn())] = programs![
     support::freeze,
     sweeping::die_with_items,
     sweeping::break_lease,
+    sweeping::duty,
     systemd::stuck::take_lost,
     systemd::stuck::end_of_dispatch_lost,
     systemd::stuck::wakening_lost,

@@ -39,3 +39,16 @@ pub(crate) fn break_lease() {
         tr.commit().await.unwrap();
     });
 }
+
+/// Prints whether a sweeper of the queue `q` is on duty.
+pub(crate) fn duty() {
+    let (database, prefix) = database();
+    let store = kvqueue::database::Store::open(&database).unwrap();
+    let record = pack(&(Bytes::from(&b"q"[..]), Bytes::from(&b"duty"[..])));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let duty = runtime.block_on(async {
+        let tr = store.db.create_trx().unwrap();
+        tr.get(&[prefix.as_bytes(), &record].concat(), true).await.unwrap()
+    });
+    println!("{}", duty.is_some());
+}

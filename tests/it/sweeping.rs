@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::support::{Background, Database, helper, kvqueue, run};
+use crate::support::{Background, Database, helper, kvqueue, run, wait_until};
 
 /// A daemon that logs the items of `q`, and looks for nothing by itself for hours.
 fn daemon(db: &Database, more: &str) -> Background {
@@ -74,4 +74,17 @@ fn an_item_that_kills_its_workers_becomes_a_dead_letter() {
     assert_eq!((&letter["attempts"], &letter["crashes"]), (&1.into(), &1.into()), "{letter}");
     let id = letter["id"].as_str().unwrap();
     assert!(run(&db, &["dead", "show", "q", id]).ok().ends_with("\n\npoison\n"));
+}
+
+#[test]
+fn a_daemon_that_stops_gives_up_the_duty_of_its_sweeper() {
+    let db = Database::new();
+    let is_on_duty = || Background::start(helper(&db, "sweeping::duty")).end().ok() == "true\n";
+    run(&db, &["push", "q", "x"]).ok();
+    let config = db.file("kvqueue.toml");
+    std::fs::write(&config, "[queues.q]\nhandler = 'log'\nlease = '1s'").unwrap();
+    let daemon = Background::start(kvqueue(&db, &["run", "--config", config.to_str().unwrap()]));
+    wait_until("the sweeper is on duty", is_on_duty);
+    stop(daemon);
+    assert!(!is_on_duty());
 }
