@@ -53,7 +53,7 @@ struct Set {
     /// The share of each key next to other keys: one of weight 3 gets three items while one of weight 1 gets one
     #[arg(long, value_name = "N")]
     weight: Option<NonZeroU32>,
-    /// Items of a key run one at a time, in the order of their pushes; one that is retried lets the next run first
+    /// Items of a key run one at a time, in the order of their pushes; one that is retried holds back the next ones
     #[arg(long)]
     ordered: bool,
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::MAX_ITEM_KEY;
 use crate::error::QueueError;
+use crate::keys::keyed::HoldCause;
 use crate::kind::Kind;
 use crate::ops::keyed::rules::MAX_RULES;
 
@@ -21,9 +22,12 @@ pub struct Limits {
     /// The share of a key next to other keys: a key of weight 3 is served three items while one of weight 1 is
     /// served one. `None`: 1.
     pub weight: Option<NonZeroU32>,
-    /// Whether the items of a key run one at a time, in the order of their pushes. An item that is scheduled again lets the items behind
-    /// it run first. `None`: no.
+    /// Whether the items of a key run one at a time, in the order of their pushes. An item that is scheduled again holds its key: the items
+    /// behind it wait until it has run. `None`: no.
     pub ordered: Option<bool>,
+    /// Whether an item of an ordered key that becomes a dead letter holds its key, until an operator retries or purges the dead letter or
+    /// unblocks the key ([`Queue::unblock`](crate::Queue::unblock)). `None`: no.
+    pub blocks_on_dead: Option<bool>,
 }
 
 impl Limits {
@@ -45,6 +49,12 @@ impl Limits {
         Limits { ordered: Some(ordered), ..self }
     }
 
+    /// The same, with dead letters that [block](Limits::blocks_on_dead) their keys or not.
+    #[must_use]
+    pub fn with_blocks_on_dead(self, blocks: bool) -> Limits {
+        Limits { blocks_on_dead: Some(blocks), ..self }
+    }
+
     /// Whether the rule sets nothing.
     pub fn is_empty(&self) -> bool {
         *self == Limits::default()
@@ -60,6 +70,15 @@ impl Limits {
         self.ordered == Some(true)
     }
 
+    /// Whether an item that is scheduled again, or dead, holds its key.
+    pub(crate) fn holds_for(&self, cause: HoldCause) -> bool {
+        self.is_ordered()
+            && match cause {
+                HoldCause::Scheduled => true,
+                HoldCause::Dead => self.blocks_on_dead == Some(true),
+            }
+    }
+
     /// The share of a key.
     pub fn share(&self) -> u32 {
         self.weight.map_or(1, NonZeroU32::get)
@@ -71,6 +90,7 @@ impl Limits {
             running: self.running.or(other.running),
             weight: self.weight.or(other.weight),
             ordered: self.ordered.or(other.ordered),
+            blocks_on_dead: self.blocks_on_dead.or(other.blocks_on_dead),
         }
     }
 }
@@ -87,7 +107,7 @@ pub enum LimitError {
     },
     /// The queue has no keys.
     #[error(
-        "cannot set limits of a queue of kind {kind}: only queues of kind keyed have keys; open it with `kind` keyed"
+        "a queue of kind {kind} has no keys, limits and holds; open it with `kind` keyed, which has them"
     )]
     NoKeys {
         /// The kind that the queue was opened with.

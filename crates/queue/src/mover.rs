@@ -133,7 +133,7 @@ impl Body for PageOf<'_> {
             .filter(|(_, effect)| *effect == PushEffect::Added)
             .map(|(row, _)| row)
             .collect();
-        relocate::remove(from.space(), tr, what, &added)?;
+        relocate::remove(from.space(), tr, what, &added).await?;
         let page = MoveCounts { moved: added.len(), refused: rows.len() - added.len(), unreadable };
         Ok(if page.moved > 0 { Act::Write((page, last)) } else { Act::Nothing((page, last)) })
     }

@@ -3,9 +3,12 @@
 //! | key | value | |
 //! |---|---|---|
 //! | (q, "kval", key, stamp) | payload | a ready item of a key |
-//! | (q, "listed", key) | empty | the key has a place: it is active, parked or held |
+//! | (q, "listed", key) | empty | the key has a place: it is active, parked or on hold |
 //! | (q, "active", position, key) | empty | the key may be served; keys are served in the order of positions |
 //! | (q, "parked", scope, position, key) | empty | the key waits until its scope has a free slot or a token |
+//! | (q, "hold", key, stamp) | u8: the cause | the key is not served until this item of it is back |
+//! | (q, "onhold", key) | u64 | the position of a key with holds, which a fetch has taken out of the index |
+//! | (q, "nblocked") | u64, atomic ADD | how many holds there are for dead letters |
 //! | (q, "running", scope) | u64, atomic ADD | how many items of a scope are on leases |
 //! | (q, "gate", scope) | never written | fetches of a limited scope conflict on it |
 //! | (q, "vtime") | u64, atomic MAX | the virtual time: the position of the key that was served last |
@@ -13,6 +16,10 @@
 //! | (q, "rule", pattern) | fields | the limits of the scopes that match the pattern |
 //! | (q, "rules") | stamp | the last change of the rules |
 
+use bytes::Bytes;
+
+use crate::holds::HeldBy;
+use crate::id::ItemId;
 use crate::item::Stamp;
 use crate::keys::element::{append_bytes, append_number, split_bytes, split_number};
 use crate::keys::items;
@@ -24,6 +31,9 @@ pub(crate) const KVAL: &[u8] = b"kval";
 const LISTED: &[u8] = b"listed";
 const ACTIVE: &[u8] = b"active";
 const PARKED: &[u8] = b"parked";
+const HOLD: &[u8] = b"hold";
+const ON_HOLD: &[u8] = b"onhold";
+const NBLOCKED: &[u8] = b"nblocked";
 const RUNNING: &[u8] = b"running";
 const GATE: &[u8] = b"gate";
 const VTIME: &[u8] = b"vtime";
@@ -40,9 +50,13 @@ pub(crate) struct KeyedSpace {
     listed: Vec<u8>,
     active: Vec<u8>,
     parked: Vec<u8>,
+    holds: Vec<u8>,
+    on_hold: Vec<u8>,
     running: Vec<u8>,
     gates: Vec<u8>,
     rule: Vec<u8>,
+    /// (q, "nblocked").
+    pub(crate) nblocked: Vec<u8>,
     /// (q, "vtime").
     pub(crate) vtime: Vec<u8>,
     /// (q, "nactive").
@@ -61,6 +75,9 @@ impl KeyedSpace {
             listed: record(LISTED),
             active: record(ACTIVE),
             parked: record(PARKED),
+            holds: record(HOLD),
+            on_hold: record(ON_HOLD),
+            nblocked: record(NBLOCKED),
             running: record(RUNNING),
             gates: record(GATE),
             rule: record(RULE),
@@ -110,6 +127,33 @@ impl KeyedSpace {
         Some((scope, position, key))
     }
 
+    /// The hold of an item's key for this item.
+    pub(crate) fn hold_key(&self, id: &ItemId) -> Vec<u8> {
+        [self.holds.as_slice(), id.as_bytes()].concat()
+    }
+
+    /// All holds of a key.
+    pub(crate) fn hold_range(&self, key: &[u8]) -> (Vec<u8>, Vec<u8>) {
+        range(&with_bytes(&self.holds, key))
+    }
+
+    /// All holds.
+    pub(crate) fn all_holds(&self) -> (Vec<u8>, Vec<u8>) {
+        range(&self.holds)
+    }
+
+    /// The item of a row of [`all_holds`](KeyedSpace::all_holds).
+    pub(crate) fn decode_hold(&self, row: &[u8]) -> Option<ItemId> {
+        let id = row.strip_prefix(self.holds.as_slice())?;
+        split_id(id)?;
+        Some(ItemId::new(Bytes::copy_from_slice(id)))
+    }
+
+    /// The place of a key that is on hold.
+    pub(crate) fn on_hold_key(&self, key: &[u8]) -> Vec<u8> {
+        with_bytes(&self.on_hold, key)
+    }
+
     pub(crate) fn running_key(&self, scope: &[u8]) -> Vec<u8> {
         with_bytes(&self.running, scope)
     }
@@ -130,6 +174,40 @@ impl KeyedSpace {
     /// The pattern of a row of [`rule_range`](KeyedSpace::rule_range).
     pub(crate) fn decode_rule(&self, row: &[u8]) -> Option<Vec<u8>> {
         split_bytes(row.strip_prefix(self.rule.as_slice())?).map(|(pattern, _)| pattern)
+    }
+}
+
+/// What ends a hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HoldCause {
+    /// The item is scheduled: its time comes, or it is deleted.
+    Scheduled,
+    /// The item is a dead letter: an operator decides about it.
+    Dead,
+}
+
+impl HoldCause {
+    pub(crate) fn encode(self) -> [u8; 1] {
+        match self {
+            HoldCause::Scheduled => [1],
+            HoldCause::Dead => [2],
+        }
+    }
+
+    /// Reads the value of a hold; `None` if it is of another layout.
+    pub(crate) fn decode(value: &[u8]) -> Option<HoldCause> {
+        match value {
+            [1] => Some(HoldCause::Scheduled),
+            [2] => Some(HoldCause::Dead),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn with(self, item: ItemId) -> HeldBy {
+        match self {
+            HoldCause::Scheduled => HeldBy::Scheduled(item),
+            HoldCause::Dead => HeldBy::Dead(item),
+        }
     }
 }
 
@@ -213,8 +291,22 @@ mod tests {
         }
 
         #[test]
+        fn holds_round_trip(key: Vec<u8>, stamp: [u8; Stamp::LEN], is_dead: bool) {
+            let space = KeyedSpace::new(b"\x01q\x00");
+            let id = [key_element(&key), items::suffix(Stamp::from(stamp)).to_vec()].concat();
+            let id = ItemId::new(id.into());
+            let row = space.hold_key(&id);
+            prop_assert_eq!(space.decode_hold(&row), Some(id));
+            let (begin, end) = space.hold_range(&key);
+            prop_assert!(begin <= row && row < end);
+            let cause = if is_dead { HoldCause::Dead } else { HoldCause::Scheduled };
+            prop_assert_eq!(HoldCause::decode(&cause.encode()), Some(cause));
+        }
+
+        #[test]
         fn any_bytes_are_read_without_panic(row: Vec<u8>) {
             let space = KeyedSpace::new(b"");
+            let _ = (space.decode_hold(&row), HoldCause::decode(&row));
             let _ = (space.decode_active(&row), space.decode_parked(&row), split_id(&row), space.decode_rule(&row));
         }
     }

@@ -7,6 +7,7 @@ use crate::limits::Limits;
 const RUNNING: u8 = 1;
 const WEIGHT: u8 = 2;
 const ORDERED: u8 = 3;
+const BLOCKS_ON_DEAD: u8 = 4;
 
 pub(crate) fn encode(limits: &Limits) -> Vec<u8> {
     let mut out = Vec::new();
@@ -18,6 +19,9 @@ pub(crate) fn encode(limits: &Limits) -> Vec<u8> {
     }
     if let Some(ordered) = limits.ordered {
         field(&mut out, ORDERED, &[u8::from(ordered)]);
+    }
+    if let Some(blocks) = limits.blocks_on_dead {
+        field(&mut out, BLOCKS_ON_DEAD, &[u8::from(blocks)]);
     }
     out
 }
@@ -35,6 +39,7 @@ pub(crate) fn decode(mut value: &[u8]) -> Option<Limits> {
                 limits.weight = Some(NonZeroU32::new(weight)?);
             }
             ORDERED => limits.ordered = Some(content != [0]),
+            BLOCKS_ON_DEAD => limits.blocks_on_dead = Some(content != [0]),
             _ => {}
         }
         value = rest;
@@ -57,9 +62,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn rules_round_trip(running: Option<u32>, weight: Option<u32>, ordered: Option<bool>) {
+        fn rules_round_trip(
+            running: Option<u32>, weight: Option<u32>, ordered: Option<bool>, blocks_on_dead: Option<bool>,
+        ) {
             let weight = weight.and_then(NonZeroU32::new);
-            let limits = Limits { running, weight, ordered };
+            let limits = Limits { running, weight, ordered, blocks_on_dead };
             prop_assert_eq!(decode(&encode(&limits)), Some(limits));
         }
 

@@ -4,6 +4,7 @@ use foundationdb::Transaction;
 use foundationdb::options::MutationType;
 
 use crate::error::QueueError;
+use crate::keys::keyed::HoldCause;
 use crate::keys::leases::{Header, Held, LeaseId};
 use crate::keys::{Space, counters, meta};
 use crate::lease::ItemOutcome;
@@ -39,8 +40,15 @@ pub(crate) async fn acknowledge(
         let row = row(&held[*index]);
         if let Some(changes) = &mut changes {
             changes.left_lease(space, &row.id);
-            if matches!(outcome, ItemOutcome::Release | ItemOutcome::Retry { due: None, .. }) {
-                changes.made_ready(space, &row.id);
+            match outcome {
+                ItemOutcome::Done => {}
+                ItemOutcome::Release | ItemOutcome::Retry { due: None, .. } => {
+                    changes.made_ready(space, &row.id);
+                }
+                ItemOutcome::Postpone { .. } | ItemOutcome::Retry { due: Some(_), .. } => {
+                    changes.put_away(space, &row.id, HoldCause::Scheduled);
+                }
+                ItemOutcome::Dead(_) => changes.put_away(space, &row.id, HoldCause::Dead),
             }
         }
         match outcome {

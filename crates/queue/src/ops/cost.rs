@@ -22,6 +22,8 @@ const MUTATION: usize = 44;
 const RANGE: usize = 25;
 /// How many rows of the index a fetch of one item of a key changes, at most.
 const INDEX_ROWS: usize = 6;
+/// How many rows the beginning or the end of a hold changes, at most.
+const HOLD_ROWS: usize = 5;
 /// The overhead of an item in a lease's body: three lengths.
 const HELD: usize = 12;
 /// The most bytes that a failure adds to a side record in addition to its text: itself, and the counts of attempts and crashes.
@@ -58,13 +60,21 @@ pub(crate) fn ready(space: &Space, id: &ItemId, value: usize, meta: usize) -> us
 
 /// The cost of scheduling an item with a record of this length.
 pub(crate) fn aside(space: &Space, id: &ItemId, value: usize, meta: usize) -> usize {
-    set(key(space, id), meta) + set(key(space, id), value)
+    set(key(space, id), meta) + set(key(space, id), value) + hold(space, id)
 }
 
 /// The cost of making an item with this side record a dead letter, for a reason of this length.
 pub(crate) fn dead(space: &Space, id: &ItemId, value: usize, meta: &[u8], reason: usize) -> usize {
     // The reason is stored twice: with the last attempt, and with the letter.
     aside(space, id, value, meta.len() + 2 * failure(reason)) + unique(space, meta)
+}
+
+/// The cost of beginning a hold, or of ending one and giving the key its place back.
+fn hold(space: &Space, id: &ItemId) -> usize {
+    match space.kind {
+        Kind::Keyed => HOLD_ROWS * (conflict(key(space, id)) + clear(key(space, id))),
+        Kind::Fifo | Kind::Recipe(_) | Kind::Priority(..) => 0,
+    }
 }
 
 /// How much longer a side record is with another failure.
@@ -87,13 +97,14 @@ pub(crate) fn forget(space: &Space, id: &ItemId, meta: &[u8]) -> usize {
 /// The cost of moving an item from one of these places to another.
 pub(crate) fn moving(space: &Space, id: &ItemId, value: usize, meta: &[u8]) -> usize {
     let key = key(space, id);
-    2 * set(key, 0) + 2 * clear(key) + conflict(key) + value + meta.len() + unique(space, meta)
+    let records = 2 * set(key, 0) + 2 * clear(key) + conflict(key);
+    records + value + meta.len() + unique(space, meta) + hold(space, id)
 }
 
 /// The cost of clearing an item in any state, with its records.
 pub(crate) fn removing(space: &Space, id: &ItemId, meta: &[u8]) -> usize {
     let key = key(space, id);
-    2 * conflict(key) + 2 * clear(key) + forget(space, id, meta)
+    2 * conflict(key) + 2 * clear(key) + forget(space, id, meta) + hold(space, id)
 }
 
 /// The cost of fetching a row, on a lease or for good.

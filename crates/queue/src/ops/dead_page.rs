@@ -96,19 +96,19 @@ pub(crate) async fn page(
     };
     let page = match action {
         DeadLetterAction::Retry => retry(space, tr, &letters, matches!(which, Which::One(_))).await?,
-        DeadLetterAction::Purge => purge(space, tr, &letters, matches!(which, Which::One(_)))?,
+        DeadLetterAction::Purge => purge(space, tr, &letters, matches!(which, Which::One(_))).await?,
     };
     count_gone(space, tr, page.moved);
     Ok(page)
 }
 
-fn purge(
+async fn purge(
     space: &Space,
     tr: &Transaction,
     letters: &[(ItemId, Bytes)],
     each: bool,
 ) -> Result<DeadLetterPage, QueueError> {
-    let (mut page, mut bytes) = (DeadLetterPage::default(), 0);
+    let (mut page, mut bytes, mut changes) = (DeadLetterPage::default(), 0, Changes::default());
     for (id, record) in letters {
         if bytes >= PAGE_BYTES {
             break;
@@ -121,8 +121,10 @@ fn purge(
         }
         bytes += cost::removing(space, id, record);
         page.moves(space, tr, id)?;
+        changes.came_back(space, id);
         bury(space, tr, id, record);
     }
+    changes.write(space, tr).await?;
     Ok(page)
 }
 
@@ -173,6 +175,7 @@ async fn retry(
             }
             page.moves(space, tr, id)?;
             changes.made_ready(space, id);
+            changes.came_back(space, id);
             revive(space, tr, id, &value, meta);
         }
         if bytes >= PAGE_BYTES {

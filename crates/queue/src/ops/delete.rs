@@ -8,6 +8,7 @@ use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::keys::{Space, counters};
 use crate::marked::Act;
+use crate::ops::keyed::changes::Changes;
 use crate::ops::locate::{Located, ScheduledRecord, locate};
 use crate::ops::relocate::{self, Movable};
 use crate::ops::scan::Row;
@@ -29,15 +30,20 @@ pub(crate) async fn item(
     id: &ItemId,
 ) -> Result<Act<ItemEffect>, QueueError> {
     match locate(space, tr, id).await? {
-        Some(Located::Ready(row)) => relocate::remove(space, tr, Movable::Ready, &[&row])?,
-        Some(Located::ScheduledRecord(found)) => waiting(space, tr, id, found)?,
+        Some(Located::Ready(row)) => relocate::remove(space, tr, Movable::Ready, &[&row]).await?,
+        Some(Located::ScheduledRecord(found)) => waiting(space, tr, id, found).await?,
         Some(Located::Running(_)) => return Ok(Act::Nothing(ItemEffect::Running)),
         Some(Located::Dead) | None => return Ok(Act::Nothing(ItemEffect::Gone)),
     }
     Ok(Act::Write(ItemEffect::Done))
 }
 
-fn waiting(space: &Space, tr: &Transaction, id: &ItemId, found: ScheduledRecord) -> Result<(), QueueError> {
+async fn waiting(
+    space: &Space,
+    tr: &Transaction,
+    id: &ItemId,
+    found: ScheduledRecord,
+) -> Result<(), QueueError> {
     // Before the clears: a transaction does not conflict on what it has itself overwritten.
     conflict::as_reader(tr, &found.key)?;
     claim::forget(space, tr, &Row { id: id.clone(), value: Bytes::new(), meta: found.record })?;
@@ -48,5 +54,7 @@ fn waiting(space: &Space, tr: &Transaction, id: &ItemId, found: ScheduledRecord)
     for counter in [&space.ndue, &space.npop] {
         tr.atomic_op(counter, &counters::increment(1), MutationType::Add);
     }
-    Ok(())
+    let mut changes = Changes::default();
+    changes.came_back(space, id);
+    changes.write(space, tr).await
 }

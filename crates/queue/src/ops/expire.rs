@@ -3,6 +3,7 @@
 use foundationdb::Transaction;
 
 use crate::error::QueueError;
+use crate::keys::keyed::HoldCause;
 use crate::keys::leases::{Held, LeaseId};
 use crate::keys::{Space, meta};
 use crate::meta::{Failure, Meta, Millis};
@@ -84,7 +85,11 @@ pub(crate) async fn expire(
         } else {
             give_back(space, tr, &held, terms, rng.next(), &mut expired);
         }
-        if expired.ready() > before.ready() {
+        if expired.dead > before.dead {
+            changes.put_away(space, &held.id, HoldCause::Dead);
+        } else if expired.later > before.later {
+            changes.put_away(space, &held.id, HoldCause::Scheduled);
+        } else {
             changes.made_ready(space, &held.id);
         }
     }

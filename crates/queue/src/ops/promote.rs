@@ -54,6 +54,7 @@ pub(crate) async fn promote(space: &Space, tr: &Transaction, now: Millis) -> Res
             place::ready(space, tr, &due.id, &value, &due.meta);
             tr.clear(&space.body_key(&due.id));
             changes.made_ready(space, &due.id);
+            changes.came_back(space, &due.id);
             moved.push(due.key.as_slice());
         }
         if bytes >= PAGE_BYTES {

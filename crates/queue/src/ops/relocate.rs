@@ -13,6 +13,7 @@ use crate::item::Item;
 use crate::keys::{Space, counters, meta};
 use crate::meta::Meta;
 use crate::ops::aside::{fitting, read_records};
+use crate::ops::keyed::changes::Changes;
 use crate::ops::scan::Row;
 use crate::ops::{claim, conflict, dead, scan};
 use crate::stored::{State, StoredItem};
@@ -119,12 +120,13 @@ fn stored(item: Item, change: impl FnOnce(Meta) -> Meta) -> StoredItem {
 }
 
 /// Removes rows that [`find`] has read, with all that goes with them; fails at commit if another has moved one.
-pub(crate) fn remove(
+pub(crate) async fn remove(
     space: &Space,
     tr: &Transaction,
     what: Movable,
     rows: &[&Row],
 ) -> Result<(), QueueError> {
+    let mut changes = Changes::default();
     for row in rows {
         // Before the clears: a transaction does not conflict on what it has itself overwritten.
         match what {
@@ -138,6 +140,7 @@ pub(crate) fn remove(
             Movable::Dead => {
                 conflict::as_reader(tr, &space.dead_key(&row.id))?;
                 dead::bury(space, tr, &row.id, &row.meta);
+                changes.came_back(space, &row.id);
             }
         }
     }
@@ -148,5 +151,5 @@ pub(crate) fn remove(
         Movable::Ready => {}
         Movable::Dead => dead::count_gone(space, tr, rows.len()),
     }
-    Ok(())
+    changes.write(space, tr).await
 }

@@ -82,6 +82,7 @@ pub(crate) async fn page(
             tr.clear(key);
             tr.clear(&space.body_key(&id));
             changes.made_ready(space, &id);
+            changes.came_back(space, &id);
             page.moved.push(id);
         }
     }

@@ -5,9 +5,11 @@ use foundationdb::Transaction;
 
 use crate::error::QueueError;
 use crate::id::ItemId;
+use crate::keys::keyed::HoldCause;
 use crate::keys::{Space, meta};
 use crate::meta::{Failure, Meta};
 use crate::ops::claim::take;
+use crate::ops::keyed::changes::Changes;
 use crate::ops::place;
 use crate::ops::scan::{Row, items};
 
@@ -29,5 +31,7 @@ pub(crate) async fn bury(space: &Space, tr: &Transaction, id: &ItemId) -> Result
     take(space, tr, &rows)?;
     place::dead(space, tr, id, &row.value, &Meta { death, ..known });
     place::count_dead(space, tr, 1);
-    Ok(())
+    let mut changes = Changes::default();
+    changes.put_away(space, id, HoldCause::Dead);
+    changes.write(space, tr).await
 }

@@ -2,56 +2,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
-use std::pin::pin;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use fdb_embedded::{Fault, Faults, Gate};
+use fdb_embedded::Faults;
 use foundationdb::tuple::{Bytes, Versionstamp, pack, unpack};
 use kvqueue_queue::{
-    Approach, Failure, FetchOptions, ItemOutcome, Kind, Lease, LimitError, Limits, NewItem, Pattern,
-    PushError, PushOptions, Queue, RetryPolicy, Session, Watch,
+    Approach, Failure, ItemOutcome, Kind, Lease, LimitError, Limits, NewItem, Pattern, PushError,
+    PushOptions, Queue,
 };
 use tokio::sync::watch;
 
-use crate::common::gate::{to_the_end, until_sent};
-use crate::common::{Rng, SHORT, TestDb, fetch_options, k, later, on_database, payloads, rules, seeds};
-
-fn keyed(t: &TestDb) -> Queue {
-    t.queue_of("q", Kind::Keyed)
-}
-
-/// Pushes items of one key with these payloads.
-async fn push(t: &TestDb, q: &Queue, key: &str, payloads: impl IntoIterator<Item = impl AsRef<str>>) {
-    let item = |payload: &str| NewItem::new(payload.to_owned()).with_key(key);
-    let items: Vec<_> = payloads.into_iter().map(|payload| item(payload.as_ref())).collect();
-    t.push_items(q, &items).await;
-}
-
-async fn limit(t: &TestDb, q: &Queue, pattern: &str, limits: Limits) {
-    let pattern = if pattern.is_empty() { Pattern::QUEUE } else { Pattern::keys(pattern).unwrap() };
-    t.run(async |tr| {
-        q.set_rule(tr, &pattern, &limits).await.map_err(|error| match error {
-            LimitError::Queue(error) => error,
-            error => panic!("{error}"),
-        })
-    })
-    .await;
-}
-
-fn running(n: u32) -> Limits {
-    Limits::default().with_running(n)
-}
-
-async fn fetch(t: &TestDb, session: &mut Session, n: usize) -> Option<Lease> {
-    let mut approach = Approach::Front;
-    let mut options = FetchOptions::new(k(n), Duration::from_secs(30), &mut approach);
-    session.fetch(&t.db, &mut options).await.unwrap().lease
-}
-
-fn names(lease: Option<&Lease>) -> Vec<String> {
-    lease.map(|lease| payloads(lease.items())).unwrap_or_default()
-}
+use crate::common::gate::overlaps;
+use crate::common::keyed::{
+    acknowledge, fetch, idle, is_woken, keyed, limit, names, push, push_one, running,
+};
+use crate::common::{Rng, SHORT, TestDb, fetch_options, later, on_database, payloads, rules, seeds};
 
 /// The rows under (q, `second`), each as what follows in its key.
 async fn index(t: &TestDb, q: &Queue, second: &str) -> Vec<Vec<u8>> {
@@ -61,7 +27,7 @@ async fn index(t: &TestDb, q: &Queue, second: &str) -> Vec<Vec<u8>> {
 /// How many rows there are of everything that belongs to keys with items.
 async fn index_rows(t: &TestDb, q: &Queue) -> usize {
     let mut rows = 0;
-    for second in ["kval", "listed", "active", "parked", "running"] {
+    for second in ["kval", "listed", "active", "parked", "hold", "onhold", "running"] {
         rows += index(t, q, second).await.len();
     }
     rows
@@ -401,19 +367,6 @@ fn rows_of_a_keyed_queue_are_as_documented() {
     });
 }
 
-/// Two transactions overlap: the first commit of `late` arrives after all of `early`. Returns whether it conflicted.
-async fn overlaps<A, B>(
-    gate: &Gate,
-    late: impl Future<Output = A>,
-    early: impl Future<Output = B>,
-) -> (bool, A, B) {
-    let mut late = pin!(late);
-    let commit = until_sent(gate, late.as_mut()).await;
-    let early = to_the_end(gate, pin!(early)).await;
-    let conflicted = commit.pass(Fault::None).is_err();
-    (conflicted, to_the_end(gate, late).await, early)
-}
-
 /// One item of the key `a` runs, as many as may, and another one is ready.
 async fn one_of_two_runs(t: &TestDb, q: &Queue) -> Lease {
     limit(t, q, "a", running(1)).await;
@@ -421,15 +374,6 @@ async fn one_of_two_runs(t: &TestDb, q: &Queue) -> Lease {
     let lease = fetch(t, &mut t.session(q), 1).await.unwrap();
     push_one(t, q, "a").await;
     lease
-}
-
-async fn push_one(t: &TestDb, q: &Queue, key: &str) {
-    let item = NewItem::new(key.to_owned()).with_key(key);
-    t.session(q).push_items(&t.db, &[item], &PushOptions::default()).await.unwrap();
-}
-
-async fn acknowledge(t: &TestDb, mut lease: Lease) {
-    lease.acknowledge(&t.db, &RetryPolicy::default(), &[(0, ItemOutcome::Done)]).await.unwrap();
 }
 
 #[test]
@@ -510,20 +454,6 @@ fn a_fetch_does_not_go_by_rules_that_change_meanwhile() {
             overlaps(&gate, fetch(t, &mut session, 1), limit(t, &q, "a", running(0))).await;
         assert!(conflicted && lease.is_none());
     });
-}
-
-/// The watch of a fetch that has found nothing.
-async fn idle(t: &TestDb, q: &Queue) -> Watch {
-    let mut approach = Approach::Front;
-    let mut options = fetch_options(9, 30_000_000, &mut approach, true);
-    let fetched = t.session(q).fetch(&t.db, &mut options).await.unwrap();
-    assert!(fetched.lease.is_none());
-    fetched.watch.unwrap()
-}
-
-async fn is_woken(watch: Watch) {
-    let woken = tokio::time::timeout(Duration::from_secs(10), watch).await;
-    woken.expect("an idle consumer is woken").unwrap();
 }
 
 #[test]

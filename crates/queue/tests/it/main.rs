@@ -35,6 +35,7 @@ mod moves;
 mod operation_ids;
 mod operations;
 mod order;
+mod ordered;
 mod orphans;
 mod pause;
 mod peek;

@@ -7,11 +7,11 @@ use foundationdb::{RangeOption, Transaction};
 use futures::future::try_join_all;
 use mutant::mutant;
 
-use super::{activate, count_active, count_running, listing, rules};
+use super::{activate, count_active, count_running, holds, listing, rules};
 use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::keys::Space;
-use crate::keys::keyed::{KeyedSpace, scopes};
+use crate::keys::keyed::{HoldCause, KeyedSpace, scopes};
 
 /// Changes of the items of a transaction. For a queue without keys it notes and writes nothing.
 #[derive(Debug, Default)]
@@ -20,6 +20,10 @@ pub(crate) struct Changes {
     freed: BTreeMap<Vec<u8>, usize>,
     /// Keys of items that became ready.
     ready: BTreeSet<Vec<u8>>,
+    /// Items that were scheduled or dead, and are not any more.
+    back: BTreeSet<ItemId>,
+    /// Items that were ready or on leases, and are scheduled or dead.
+    away: Vec<(Vec<u8>, ItemId, HoldCause)>,
 }
 
 impl Changes {
@@ -37,21 +41,36 @@ impl Changes {
         }
     }
 
-    /// Frees the slots, makes a parked key active for each, and gives keys with new items a place.
+    /// An item that was scheduled or dead is ready, or gone. A hold for it ends.
+    pub(crate) fn came_back(&mut self, space: &Space, id: &ItemId) {
+        if space.keyed.is_some() {
+            self.back.insert(id.clone());
+        }
+    }
+
+    /// An item that was ready or on a lease is scheduled or dead. If its key is ordered, this may hold the key.
+    pub(crate) fn put_away(&mut self, space: &Space, id: &ItemId, cause: HoldCause) {
+        if let Some(key) = key_of(space, id) {
+            self.away.push((key, id.clone(), cause));
+        }
+    }
+
+    /// Frees the slots, makes a parked key active for each, gives keys with new items a place, begins holds, and ends holds.
     pub(crate) async fn write(self, space: &Space, tr: &Transaction) -> Result<(), QueueError> {
         let Some(keyed) = &space.keyed else { return Ok(()) };
         let mut freed: BTreeMap<&[u8], usize> = BTreeMap::new();
         for (key, n) in &self.freed {
             scopes(key).for_each(|scope| *freed.entry(scope).or_default() += n);
         }
-        let book = if freed.is_empty() { None } else { Some(rules::book(keyed, tr).await?) };
-        let is_limited =
-            |scope: &[u8]| book.as_ref().is_some_and(|book| book.limits(scope).most_running().is_some());
-        let limited = freed.iter().filter(|(scope, _)| is_limited(scope));
+        let needs_rules = !freed.is_empty() || !self.away.is_empty();
+        let book = if needs_rules { Some(rules::book(keyed, tr).await?) } else { None };
+        let limits = |scope: &[u8]| book.as_ref().map(|book| book.limits(scope)).unwrap_or_default();
+        let limited = freed.iter().filter(|(scope, _)| limits(scope).most_running().is_some());
         let parked = try_join_all(
             limited.map(|(scope, n)| first_parked(keyed, tr, scope, *n, mutant("parked-without-conflict"))),
         )
         .await?;
+        holds::end(keyed, tr, &self.back).await?;
         listing::unlisted(keyed, tr, self.ready).await?.list(keyed, tr);
         for (scope, n) in &freed {
             count_running(keyed, tr, scope, -i64::try_from(*n).unwrap_or(i64::MAX));
@@ -59,6 +78,9 @@ impl Changes {
         let parked: Vec<_> = parked.into_iter().flatten().collect();
         parked.iter().for_each(|parked| parked.unpark(keyed, tr));
         count_active(keyed, tr, parked.len());
+        for (_, id, cause) in self.away.iter().filter(|(key, _, cause)| limits(key).holds_for(*cause)) {
+            holds::begin(keyed, tr, id, *cause);
+        }
         Ok(())
     }
 }

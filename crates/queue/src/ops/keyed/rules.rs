@@ -1,7 +1,7 @@
 //! The rules of a keyed queue: reading and changing them.
 //!
-//! A change of the rules may free slots that nobody has taken, so parked keys have to be looked at again. The value of `rules` holds the
-//! row at which that goes on; until it is through, every fetch does a page of it.
+//! A change of the rules may free slots that nobody has taken, and end holds, so holds and parked keys have to be looked at again. The
+//! value of `rules` holds the row at which that goes on; until it is through, every fetch does a page of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,9 +10,10 @@ use foundationdb::options::{MutationType, StreamingMode};
 use foundationdb::{RangeOption, Transaction};
 use futures::TryStreamExt;
 use futures::future::try_join_all;
+use mutant::mutant;
 
 use super::changes::Parked;
-use super::count_active;
+use super::{count_active, holds};
 use crate::error::QueueError;
 use crate::keys::keyed::KeyedSpace;
 use crate::keys::{after, counters, limits};
@@ -21,7 +22,7 @@ use crate::ops::conflict;
 
 /// The most rules of a queue.
 pub(crate) const MAX_RULES: usize = 1_000;
-/// How many parked keys one transaction looks at.
+/// How many holds, or parked keys, one transaction looks at.
 const PAGE: usize = 500;
 /// The length of the stamp in the value of `rules`.
 const STAMP: usize = 10;
@@ -73,39 +74,60 @@ pub(crate) async fn set(
     } else {
         tr.set(&key, &limits::encode(limits));
     }
-    // With a conflict: a key that is parked meanwhile was parked by the old rules.
-    let option = RangeOption { limit: Some(1), ..RangeOption::from(keyed.all_parked()) };
-    let parked = tr.get_range(&option, 1, false).await.map_err(QueueError::from)?;
-    let first = parked.first().map(|row| row.key().to_vec());
-    // Wakes idle consumers: their next fetches look at the parked keys.
-    count_active(keyed, tr, parked.len());
+    // With a conflict: a key that is held or parked meanwhile is so by the old rules.
+    let first = match holds::first_row(tr, keyed.all_holds(), false).await? {
+        Some(hold) => Some(hold),
+        None => holds::first_row(tr, keyed.all_parked(), false).await?,
+    };
+    // Wakes idle consumers: their next fetches look at these keys.
+    count_active(keyed, tr, usize::from(first.is_some()));
     put_version(keyed, tr, &first.unwrap_or_default());
     Ok(())
 }
 
-/// Sets the value of `rules`: a new stamp, and the row at which parked keys are to be looked at.
+/// Sets the value of `rules`: a new stamp, and the row at which holds and parked keys are to be looked at.
 fn put_version(keyed: &KeyedSpace, tr: &Transaction, next: &[u8]) {
     let value = [&[0xff; STAMP][..], next, &0_u32.to_le_bytes()].concat();
     tr.atomic_op(&keyed.rules, &value, MutationType::SetVersionstampedValue);
 }
 
-/// Where parked keys are to be looked at again; `None`: that is done.
+/// Where holds or parked keys are to be looked at again; `None`: that is done.
 pub(crate) fn pending(book: &RuleBook) -> Option<&[u8]> {
     book.version.get(STAMP..).filter(|next| !next.is_empty())
 }
 
-/// Makes keys of the next page of parked keys active whose scopes have free slots by the rules of now.
-pub(crate) async fn unpark_page(
+/// Looks at the next page of holds or parked keys again, by the rules of now.
+pub(crate) async fn look_again(
     keyed: &KeyedSpace,
     tr: &Transaction,
     book: &RuleBook,
 ) -> Result<(), QueueError> {
     let Some(next) = pending(book) else { return Ok(()) };
+    let (first_parked, _) = keyed.all_parked();
+    let next = if next < first_parked.as_slice() && !mutant("holds-outlive-rules") {
+        let holds_for = |key: &[u8], cause| book.limits(key).holds_for(cause);
+        let next = holds::end_page(keyed, tr, next, PAGE, holds_for).await?;
+        Some(next.unwrap_or(first_parked))
+    } else {
+        unpark_page(keyed, tr, book, next.max(&first_parked)).await?
+    };
+    put_version(keyed, tr, &next.unwrap_or_default());
+    Ok(())
+}
+
+/// Makes keys of a page of parked keys active whose scopes have free slots. Returns the row at which the next page begins; `None` after the
+/// last.
+async fn unpark_page(
+    keyed: &KeyedSpace,
+    tr: &Transaction,
+    book: &RuleBook,
+    begin: &[u8],
+) -> Result<Option<Vec<u8>>, QueueError> {
     let (_, end) = keyed.all_parked();
     let option = RangeOption {
         limit: Some(PAGE),
         mode: StreamingMode::WantAll,
-        ..RangeOption::from((next, end.as_slice()))
+        ..RangeOption::from((begin, end.as_slice()))
     };
     let rows = tr.get_range(&option, 1, true).await?;
     let next = rows.last().filter(|_| rows.more() || rows.len() == PAGE).map(|row| after(row.key()));
@@ -128,8 +150,7 @@ pub(crate) async fn unpark_page(
         n += 1;
     }
     count_active(keyed, tr, n);
-    put_version(keyed, tr, &next.unwrap_or_default());
-    Ok(())
+    Ok(next)
 }
 
 /// How many items of a scope run. Read without a conflict.

@@ -1,6 +1,6 @@
 //! Driving one operation while its commits wait at a gate.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 
 use fdb_embedded::{Fault, Gate, HeldCommit};
@@ -30,4 +30,17 @@ pub(crate) async fn to_the_end<F: Future>(gate: &Gate, mut doing: Pin<&mut F>) -
         }
         tokio::task::yield_now().await;
     }
+}
+
+/// Two transactions overlap: the first commit of `late` arrives after all of `early`. Returns whether it conflicted.
+pub(crate) async fn overlaps<A, B>(
+    gate: &Gate,
+    late: impl Future<Output = A>,
+    early: impl Future<Output = B>,
+) -> (bool, A, B) {
+    let mut late = pin!(late);
+    let commit = until_sent(gate, late.as_mut()).await;
+    let early = to_the_end(gate, pin!(early)).await;
+    let conflicted = commit.pass(Fault::None).is_err();
+    (conflicted, to_the_end(gate, late).await, early)
 }

@@ -2,6 +2,7 @@
 
 mod database;
 pub(crate) mod gate;
+pub(crate) mod keyed;
 mod kinds;
 mod raw;
 mod rng;

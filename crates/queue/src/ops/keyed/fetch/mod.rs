@@ -12,7 +12,7 @@ use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
 use futures::future::{try_join, try_join_all};
 
-use super::{rules, step, virtual_time};
+use super::{holds, rules, step, virtual_time};
 use crate::MAX_TAKE_BYTES;
 use crate::error::QueueError;
 use crate::keys::keyed::{KeyedSpace, scopes};
@@ -78,12 +78,14 @@ struct Candidate {
     keeps_place: bool,
     /// The scope that has no slot for its next item.
     blocked: Option<Vec<u8>>,
+    /// The row of its first hold. A key with holds is not served.
+    hold: Option<Vec<u8>>,
 }
 
 impl Candidate {
     /// Whether the key moves: it is served, or it cannot be.
     fn moves(&self) -> bool {
-        !self.rows.is_empty() || self.is_over || self.blocked.is_some()
+        !self.rows.is_empty() || self.is_over || self.blocked.is_some() || self.hold.is_some()
     }
 }
 
@@ -149,6 +151,7 @@ pub(crate) async fn choose(
             scatter(&mut page, choice.left(), rng);
         }
         choice.learn_free(keyed, tr, &page).await?;
+        choice.learn_holds(keyed, tr, &mut page).await?;
         choice.serve(space, tr, &mut page).await?;
         choice.keys.append(&mut page);
         match last {
@@ -172,6 +175,7 @@ fn candidates<'k>(keyed: &KeyedSpace, rows: impl Iterator<Item = &'k [u8]>) -> V
             is_over: false,
             keeps_place: false,
             blocked: None,
+            hold: None,
         })
     };
     rows.filter_map(candidate).collect()
@@ -205,6 +209,28 @@ impl Choice {
         });
         self.free.extend(try_join_all(free).await?);
         Ok(())
+    }
+
+    /// Reads which of these keys are held. Only ordered keys are.
+    async fn learn_holds(
+        &self,
+        keyed: &KeyedSpace,
+        tr: &Transaction,
+        page: &mut [Candidate],
+    ) -> Result<(), QueueError> {
+        let mut ordered: Vec<_> = page.iter_mut().filter(|key| self.is_ordered(key)).collect();
+        if ordered.is_empty() || !holds::exist(keyed, tr).await? {
+            return Ok(());
+        }
+        let read = ordered.iter_mut().map(async |candidate| {
+            candidate.hold = holds::first(keyed, tr, &candidate.key).await?;
+            Ok::<_, QueueError>(())
+        });
+        try_join_all(read).await.map(drop)
+    }
+
+    fn is_ordered(&self, candidate: &Candidate) -> bool {
+        self.book.limits(&candidate.key).is_ordered()
     }
 
     /// Gives keys of a page their shares of the items that are left, and reads these.
@@ -262,7 +288,7 @@ impl Choice {
         let (mut turns, mut left) = (BinaryHeap::new(), self.left());
         for (at, candidate) in page.iter_mut().enumerate() {
             candidate.quota = candidate.rows.len();
-            if !candidate.is_over {
+            if !candidate.is_over && candidate.hold.is_none() {
                 turns.push(Reverse((self.next_position(candidate), at)));
             }
         }

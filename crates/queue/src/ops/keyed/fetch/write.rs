@@ -12,7 +12,7 @@ use crate::error::QueueError;
 use crate::keys::keyed::{KeyedSpace, key_element, scopes};
 use crate::keys::{Space, range};
 use crate::ops::keyed::changes::{Parked, first_parked};
-use crate::ops::keyed::{activate, count_active, count_running, rules, step};
+use crate::ops::keyed::{activate, count_active, count_running, holds, rules, step};
 use crate::ops::{claim, conflict};
 
 impl Choice {
@@ -43,6 +43,9 @@ impl Choice {
                 }
             }
             match &candidate.blocked {
+                _ if candidate.hold.is_some() => {
+                    holds::put_key(keyed, tr, candidate.position, &candidate.key);
+                }
                 _ if candidate.is_over => tr.clear(&keyed.listed_key(&candidate.key)),
                 Some(scope) => {
                     tr.set(&keyed.parked_key(scope, candidate.position, &candidate.key), &[]);
@@ -59,7 +62,7 @@ impl Choice {
             parked.unpark(keyed, tr);
         }
         count_active(keyed, tr, passed_on.len());
-        rules::unpark_page(keyed, tr, &self.book).await
+        rules::look_again(keyed, tr, &self.book).await
     }
 
     fn add_conflicts(
@@ -79,7 +82,11 @@ impl Choice {
                 }
             }
         }
+        if self.is_ordered(candidate) {
+            holds::conflict(keyed, tr, &candidate.key, candidate.hold.as_deref())?;
+        }
         match &candidate.blocked {
+            _ if candidate.hold.is_some() => {}
             _ if candidate.is_over && !mutant("over-without-conflict") => {
                 // All items of the key: a returned item may come before the items that are taken.
                 let (begin, end) = range(&[space.ready.as_slice(), &key_element(&candidate.key)].concat());

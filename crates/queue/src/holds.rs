@@ -1,0 +1,70 @@
+//! Keys of a keyed queue that are held: listing them, and letting them go on.
+
+use std::num::NonZeroUsize;
+
+use foundationdb::Transaction;
+
+use crate::id::ItemId;
+use crate::keys::keyed::KeyedSpace;
+use crate::limits::LimitError;
+use crate::ops::keyed::holds;
+use crate::queue::Queue;
+
+/// A key that is not served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HeldKey {
+    /// The key.
+    pub key: Vec<u8>,
+    /// What it waits for. If it waits for several items, the first of them.
+    pub by: HeldBy,
+}
+
+/// What a held key waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HeldBy {
+    /// This item is scheduled again. The hold ends when the item is ready, or is deleted.
+    Scheduled(ItemId),
+    /// This item is a dead letter. The hold ends when an operator retries or purges the dead letter, or unblocks the key.
+    Dead(ItemId),
+}
+
+impl Queue {
+    /// Keys that are held ([`Limits::ordered`](crate::Limits::ordered), [`Limits::blocks_on_dead`](crate::Limits::blocks_on_dead)), in
+    /// the order of their bytes: those behind `after`, or the first. Reads up to `k` holds. A key may have several, so there may be fewer keys; there is at
+    /// least one, if there is one behind `after`. A snapshot read: it conflicts with nothing.
+    ///
+    /// # Errors
+    /// [`LimitError::NoKeys`], if the queue is not keyed.
+    pub async fn held_keys(
+        &self,
+        tr: &Transaction,
+        after: Option<&[u8]>,
+        k: NonZeroUsize,
+    ) -> Result<Vec<HeldKey>, LimitError> {
+        Ok(holds::list(self.keyed()?, tr, after, k).await?)
+    }
+
+    /// Lets a held key go on: its next ready item is served. A dead letter that it waited for stays a dead letter; a scheduled item
+    /// runs at its time, perhaps after items that were pushed later. Takes effect with the commit of `tr`. Returns whether the key was held.
+    ///
+    /// # Errors
+    /// [`LimitError::NoKeys`], if the queue is not keyed.
+    pub async fn unblock(&self, tr: &Transaction, key: &[u8]) -> Result<bool, LimitError> {
+        Ok(holds::end_all(self.keyed()?, tr, key).await?)
+    }
+
+    /// How many dead letters hold their keys, until an operator acts. Almost always this is the number of blocked keys: a key has several such
+    /// dead letters only if several of its items ran when it became ordered. A snapshot read of one key.
+    ///
+    /// # Errors
+    /// [`LimitError::NoKeys`], if the queue is not keyed.
+    pub async fn blocked_keys(&self, tr: &Transaction) -> Result<u64, LimitError> {
+        Ok(holds::blocked(self.keyed()?, tr).await?)
+    }
+
+    fn keyed(&self) -> Result<&KeyedSpace, LimitError> {
+        self.space().keyed.as_deref().ok_or_else(|| LimitError::NoKeys { kind: self.kind() })
+    }
+}
