@@ -94,7 +94,11 @@ pub(crate) const WANTED_OF_KEYS: &[(&str, u64)] = &[
     ("a lease runs out", 1_000),
     ("items become due", 500),
     ("limit", 400),
+    ("unblock", 150),
     ("a key waits for its scope", 5_000),
+    ("a key is on hold", 800),
+    ("a key waits for a dead letter", 130),
+    ("holds are to be looked at again", 70),
 ];
 
 impl Coverage {

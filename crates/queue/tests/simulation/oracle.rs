@@ -6,7 +6,7 @@ use crate::claims::{Claim, Claims};
 use crate::desk::Counter;
 use crate::history::History;
 use crate::image::{self, Ids, Image, Index, Rows};
-use crate::intent::Operation;
+use crate::intent::{Intent, Operation};
 use crate::model::{At, Event, Model, Verdict, promise};
 
 /// The judge of one run.
@@ -58,8 +58,17 @@ impl Oracle {
             after.ready.len()
         );
         if self.kind == Kind::Keyed {
-            let index = Index::read(&rows.records)?;
-            index.check(&self.index, &after)?;
+            let index = Index::read(&mut self.ids, &rows.records)?;
+            let unblocked = match &operation.intent {
+                Intent::Unblock(key) => Some(key.as_slice()),
+                _ => None,
+            };
+            index.check(&after, (&self.index, &self.image), unblocked)?;
+            for event in &events {
+                if let Event::Leased { items, .. } | Event::Taken { items, .. } = event {
+                    image::check_fetched(&self.index, items)?;
+                }
+            }
             self.index = index;
         }
         self.claims.committed(operation, &events, &self.model)?;
@@ -73,9 +82,9 @@ impl Oracle {
         self.claims.check(operation, claim, &self.model)
     }
 
-    /// Whether a key waits for its scope.
-    pub(crate) fn parks(&self) -> bool {
-        self.index.parks()
+    /// The index of keys, as the last commit has left it.
+    pub(crate) fn index(&self) -> &Index {
+        &self.index
     }
 
     /// How many takes passed items over.

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kvqueue_queue::ItemId;
 
-use super::element::{split_bytes, split_number};
+use super::element::{Ids, split_bytes, split_number};
+use super::holds::{self, Hold};
+use super::rules::Rules;
 use super::{Image, Row};
 
 type Key = Vec<u8>;
@@ -17,27 +19,32 @@ pub(crate) struct Index {
     /// The scope, the position and the key.
     parked: BTreeSet<(Key, u64, Key)>,
     running: BTreeMap<Key, u64>,
-    /// The most running items of scopes that match a pattern.
-    rules: BTreeMap<Key, Option<u64>>,
-    /// Whether parked keys are to be looked at again, after a change of the rules.
-    pending: bool,
+    /// What keys wait for.
+    pub(super) holds: BTreeMap<ItemId, Hold>,
+    /// Held keys that have left the index.
+    pub(super) on_hold: BTreeSet<Key>,
+    /// How many holds are counted as those of dead letters.
+    pub(super) nblocked: u64,
+    pub(super) rules: Rules,
+    /// Whether holds and parked keys are to be looked at again, after a change of the rules.
+    pub(super) pending: bool,
     /// How often a key became active.
     pub(crate) nactive: u64,
 }
 
 impl Index {
     /// Reads the index from the records of a queue.
-    pub(crate) fn read(records: &[Row]) -> Result<Index, String> {
+    pub(crate) fn read(ids: &mut Ids, records: &[Row]) -> Result<Index, String> {
         let mut index = Index::default();
         for (key, value) in records {
             index
-                .record(key, value)
+                .record(ids, key, value)
                 .ok_or_else(|| format!("row {} is not understood", key.escape_ascii()))?;
         }
         Ok(index)
     }
 
-    fn record(&mut self, key: &[u8], value: &[u8]) -> Option<()> {
+    fn record(&mut self, ids: &mut Ids, key: &[u8], value: &[u8]) -> Option<()> {
         let (name, rest) = split_bytes(key)?;
         let number = || value.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte));
         match name.as_slice() {
@@ -52,13 +59,10 @@ impl Index {
                 self.parked.insert((scope, position, alone(rest)?));
             }
             b"running" => drop(self.running.insert(alone(rest)?, number())),
-            b"rule" => {
-                // The limit is the only field that the simulation sets.
-                let limit = value.strip_prefix(&[1, 4, 0, 0, 0]);
-                let limit =
-                    limit.map(|limit| limit.iter().rev().fold(0, |n, byte| n << 8 | u64::from(*byte)));
-                self.rules.insert(alone(rest)?, limit);
-            }
+            b"hold" => drop(self.holds.insert(ids.get(rest)?, Hold::read(value)?)),
+            b"onhold" => drop(self.on_hold.insert(alone(rest)?)),
+            b"nblocked" => self.nblocked = number(),
+            b"rule" => self.rules.read(alone(rest)?, value)?,
             b"rules" => self.pending = value.len() > 10,
             b"nactive" => self.nactive = number(),
             _ => {}
@@ -66,24 +70,13 @@ impl Index {
         Some(())
     }
 
-    /// The most running items of a scope. The simulation's patterns are whole levels, or `*` for a level.
-    fn limit(&self, scope: &[u8]) -> Option<u64> {
-        let matches = |pattern: &[u8]| {
-            let mut levels = pattern.split(|byte| *byte == b'/').zip(scope.split(|byte| *byte == b'/'));
-            let count = |key: &[u8]| key.split(|byte| *byte == b'/').count();
-            pattern.is_empty() == scope.is_empty()
-                && count(pattern) == count(scope)
-                && levels.all(|(pattern, level)| pattern == b"*" || pattern == level)
-        };
-        let precision = |pattern: &&Key| pattern.iter().filter(|byte| **byte != b'*').count();
-        let set = self.rules.iter().filter(|(pattern, limit)| limit.is_some() && matches(pattern));
-        // Of equals the one that sorts first.
-        let best = set.map(|(pattern, _)| pattern).rev().max_by_key(precision)?;
-        self.rules[best]
-    }
-
-    /// What must hold after a commit that found the index `before`.
-    pub(crate) fn check(&self, before: &Index, image: &Image) -> Result<(), String> {
+    /// What must hold after a commit that found the index `before`, and the image that comes with it.
+    pub(crate) fn check(
+        &self,
+        image: &Image,
+        (before, image_before): (&Index, &Image),
+        unblocked: Option<&[u8]>,
+    ) -> Result<(), String> {
         let held = image.leases.values().flat_map(|lease| &lease.items).filter(|item| !item.settled);
         let mut running: BTreeMap<Key, u64> = BTreeMap::new();
         for item in held {
@@ -93,14 +86,15 @@ impl Index {
             return Err(format!("{:?} are counted as running, and {running:?} are", self.running));
         }
         for (scope, running) in &self.running {
-            let limit = self.limit(scope).unwrap_or(u64::MAX);
+            let limit = self.rules.limit(scope).unwrap_or(u64::MAX);
             let before = before.running.get(scope).copied().unwrap_or(0);
             if *running > limit.max(before) {
                 return Err(format!("{running} items of {} run, and {limit} may", scope.escape_ascii()));
             }
         }
         let active = self.active.iter().map(|(_, key)| key);
-        let mut places: Vec<&Key> = active.chain(self.parked.iter().map(|(_, _, key)| key)).collect();
+        let parked = self.parked.iter().map(|(_, _, key)| key);
+        let mut places: Vec<&Key> = active.chain(parked).chain(&self.on_hold).collect();
         places.sort_unstable();
         if !places.iter().copied().eq(&self.listed) {
             return Err(format!("keys {places:?} have places, and {:?} are listed", self.listed));
@@ -113,7 +107,7 @@ impl Index {
         }
         for (scope, _, key) in &self.parked {
             let running = self.running.get(scope).copied().unwrap_or(0);
-            let is_full = self.limit(scope).is_some_and(|limit| running >= limit);
+            let is_full = self.rules.limit(scope).is_some_and(|limit| running >= limit);
             let mut active = self.active.iter().map(|(_, key)| key);
             let mut is_looked_at = || active.any(|key| scopes(key).any(|of| of == *scope));
             if !self.pending && !is_full && !is_looked_at() {
@@ -124,12 +118,24 @@ impl Index {
                 ));
             }
         }
-        Ok(())
+        holds::check((self, image), (before, image_before), unblocked)
     }
 
-    /// Whether a key is parked.
-    pub(crate) fn parks(&self) -> bool {
-        !self.parked.is_empty()
+    /// What keys wait for, to be counted.
+    pub(crate) fn states(&self) -> Vec<&'static str> {
+        let all = [
+            (!self.parked.is_empty(), "a key waits for its scope"),
+            (!self.on_hold.is_empty(), "a key is on hold"),
+            (self.nblocked > 0, "a key waits for a dead letter"),
+            (self.pending && !self.holds.is_empty(), "holds are to be looked at again"),
+        ];
+        all.into_iter().filter_map(|(is, state)| is.then_some(state)).collect()
+    }
+
+    /// Keys that wait for a dead letter.
+    pub(crate) fn blocked(&self) -> BTreeSet<Key> {
+        let dead = self.holds.iter().filter(|(_, hold)| **hold == Hold::Dead);
+        dead.filter_map(|(id, _)| key_of(id).ok()).collect()
     }
 }
 

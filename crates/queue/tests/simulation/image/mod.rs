@@ -3,9 +3,11 @@
 //! The model makes the same of what it knows, and both must be equal after every commit.
 
 mod element;
+mod holds;
 mod index;
 mod lease;
 mod reader;
+mod rules;
 mod side;
 
 use std::collections::BTreeMap;
@@ -13,6 +15,7 @@ use std::collections::BTreeMap;
 use kvqueue_queue::{ItemId, LeaseId, Meta, Millis, Stamp};
 
 pub(crate) use element::{Ids, integers};
+pub(crate) use holds::check_fetched;
 pub(crate) use index::{Index, key_of};
 pub(crate) use reader::{Row, Rows, read};
 pub(crate) use side::essence;

@@ -60,6 +60,8 @@ pub(crate) enum Intent {
     Freeze(bool),
     /// The rules of the queue's keys are to be changed.
     Limit,
+    /// A held key is to go on.
+    Unblock(Vec<u8>),
 }
 
 impl fmt::Display for Operation {
@@ -86,6 +88,7 @@ impl Intent {
             Intent::Freeze(true) => "freeze",
             Intent::Freeze(false) => "resume",
             Intent::Limit => "limit",
+            Intent::Unblock(_) => "unblock",
         }
     }
 
@@ -127,7 +130,7 @@ impl Intent {
             Intent::Sweep(by) => Ok(reading::swept(*by, before, after)),
             Intent::Revive(_) | Intent::Purge(_) => Ok(reading::letters(before, after)),
             Intent::Delete(id) => reading::deleted(id, before, after),
-            Intent::Limit => Ok(Vec::new()),
+            Intent::Limit | Intent::Unblock(_) => Ok(Vec::new()),
             Intent::Freeze(_) if before.frozen == after.frozen => Ok(Vec::new()),
             Intent::Freeze(_) => Ok(vec![Event::Froze(after.frozen)]),
         }

@@ -117,7 +117,7 @@ impl Simulation {
         Faults::remove(&self.url).unwrap();
         self.weather = Weather::calm();
         self.world.is_calm.set(true);
-        for role in workers::finishers() {
+        for role in workers::finishers(self.world.queue.kind()) {
             let seat = self.hire(role);
             self.seats.push(seat);
         }

@@ -170,8 +170,7 @@ impl Simulation {
             let (time, clock, turns) = (self.world.time(), self.world.clock(), self.world.turns());
             let at = At { read, commit: version, time, clock, turns };
             let judged = self.world.oracle.borrow_mut().committed(&operation, at, &rows);
-            let parks = self.world.oracle.borrow().parks();
-            self.world.count_if(parks, "a key waits for its scope");
+            self.world.oracle.borrow().index().states().into_iter().for_each(|state| self.world.count(state));
             let events = judged.unwrap_or_else(|how| panic!("{operation}: {how}"));
             events.iter().for_each(|event| self.world.count(event.name()));
         }

@@ -10,6 +10,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
+use kvqueue_queue::Kind;
+
 use crate::desk::Desk;
 use crate::rng::Rng;
 
@@ -28,6 +30,8 @@ pub(crate) enum Role {
     Sweeper,
     /// Decides about dead letters.
     Operator,
+    /// Lets keys go on that wait for dead letters.
+    Unblocker,
 }
 
 /// How often an item is tried.
@@ -43,6 +47,7 @@ impl Role {
             Role::Taker => "taker",
             Role::Sweeper => "sweeper",
             Role::Operator => "operator",
+            Role::Unblocker => "unblocker",
         }
     }
     /// How soon it goes on, in comparison.
@@ -51,7 +56,7 @@ impl Role {
             Role::Producer => 150,
             Role::Consumer | Role::ConsumerOnce | Role::Process | Role::Taker => 200,
             Role::Sweeper => 70,
-            Role::Operator => 60,
+            Role::Operator | Role::Unblocker => 60,
         }
     }
 
@@ -65,6 +70,7 @@ impl Role {
             Role::Taker => Box::pin(consumer::take_for_good(desk)),
             Role::Sweeper => Box::pin(sweeper::work(desk)),
             Role::Operator => Box::pin(operator::work(desk)),
+            Role::Unblocker => Box::pin(operator::unblock_all(desk)),
         }
     }
 }
@@ -80,6 +86,10 @@ pub(crate) fn staff(rng: &mut Rng) -> Vec<Role> {
 }
 
 /// Who finishes what there is.
-pub(crate) fn finishers() -> Vec<Role> {
-    vec![Role::Consumer, Role::ConsumerOnce, Role::Sweeper]
+pub(crate) fn finishers(kind: Kind) -> Vec<Role> {
+    let mut finishers = vec![Role::Consumer, Role::ConsumerOnce, Role::Sweeper];
+    if kind == Kind::Keyed {
+        finishers.push(Role::Unblocker);
+    }
+    finishers
 }

@@ -55,10 +55,13 @@ async fn limit(desk: &Desk) {
         0 => Pattern::QUEUE,
         n => Pattern::keys(["*", "a", "a/*", "*/x", "b"][n - 1]).unwrap(),
     };
-    let limits = match desk.below(4) {
+    let mut limits = match desk.below(4) {
         0 => Limits::default(),
         n => Limits::default().with_running(n as u32),
     };
+    if desk.chance(60) {
+        limits = limits.with_ordered(desk.chance(80)).with_blocks_on_dead(desk.chance(70));
+    }
     let (queue, db, policy) = (&desk.world.queue, &desk.world.db, desk.policy());
     let (pattern, limits) = (&pattern, &limits);
     let doing = retry::run(db, &policy, |tr| async move {
@@ -76,6 +79,34 @@ async fn limit(desk: &Desk) {
     }
 }
 
+/// Lets a key go on.
+async fn unblock(desk: &Desk, key: Vec<u8>) {
+    let (queue, db, policy) = (&desk.world.queue, &desk.world.db, desk.policy());
+    let held = key.as_slice();
+    let doing = retry::run(db, &policy, |tr| async move {
+        let was_held = queue.unblock(&tr, held).await.map_err(|error| match error {
+            LimitError::Queue(error) => error,
+            error => panic!("{error}"),
+        });
+        (tr, was_held)
+    });
+    let (operation, done) = desk.run(Intent::Unblock(key.clone()), doing).await;
+    match done {
+        Some(Ok(_)) => desk.told(&operation, &Claim::Done),
+        Some(Err(error)) => desk.told(&operation, &failed(&error)),
+        None => {}
+    }
+}
+
+/// Lets all keys go on that wait for dead letters.
+pub(super) async fn unblock_all(desk: Rc<Desk>) {
+    let blocked = desk.world.oracle.borrow().index().blocked();
+    for key in blocked {
+        unblock(&desk, key).await;
+    }
+    desk.pause().await;
+}
+
 /// Looks in a few times.
 pub(super) async fn work(desk: Rc<Desk>) {
     for _ in 0..1 + desk.below(5) {
@@ -87,6 +118,11 @@ pub(super) async fn work(desk: Rc<Desk>) {
         }
         if desk.world.queue.kind() == Kind::Keyed && desk.chance(40) {
             limit(&desk).await;
+            continue;
+        }
+        if desk.world.queue.kind() == Kind::Keyed && desk.chance(10) {
+            let keys = ["", "a", "a/x", "a/y", "b", "b/x"];
+            unblock(&desk, keys[desk.below(keys.len())].into()).await;
             continue;
         }
         if desk.chance(15) {
