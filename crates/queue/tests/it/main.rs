@@ -21,6 +21,7 @@ mod expired;
 mod foreign;
 mod forgotten;
 mod hastened;
+mod holds;
 mod interop;
 mod keyed;
 mod kinds;

@@ -3,92 +3,15 @@
 use std::time::Duration;
 
 use kvqueue_queue::{
-    Approach, DeadLetterEffect, Failure, HeldBy, ItemEffect, ItemId, ItemOutcome, Lease, LimitError, Limits,
-    Movable, Mover, Queue, RetryPolicy, RetryRules, Session, from_millis,
+    DeadLetterEffect, Failure, HeldBy, ItemEffect, ItemId, ItemOutcome, LimitError, Limits, Movable, Mover,
+    NewItem, Queue, RetryPolicy, RetryRules, from_millis,
 };
 
-use crate::common::gate::overlaps;
-use crate::common::keyed::{fetch, idle, is_woken, keyed, limit, names, push, push_one};
-use crate::common::{SHORT, TestDb, at_most, fetch_options, k, later, on_database, rules, sweeper};
-
-fn ordered() -> Limits {
-    Limits::default().with_ordered(true)
-}
-
-fn blocking() -> Limits {
-    ordered().with_blocks_on_dead(true)
-}
-
-fn dead() -> ItemOutcome {
-    ItemOutcome::Dead(Failure::new(1, 1, "no"))
-}
-
-/// A keyed queue with this rule for all keys, and items of the key `a`.
-async fn queue(t: &TestDb, limits: Limits, items: &[&str]) -> (Queue, Session) {
-    let q = keyed(t);
-    limit(t, &q, "*", limits).await;
-    push(t, &q, "a", items).await;
-    let session = t.session(&q);
-    (q, session)
-}
-
-/// Fetches one item and ends it so. Returns its id.
-async fn run_one(t: &TestDb, session: &mut Session, name: &str, outcome: &ItemOutcome) -> ItemId {
-    let mut lease = fetch(t, session, 10).await.expect(name);
-    assert_eq!(names(Some(&lease)), [name]);
-    t.acknowledge(&mut lease, outcome).await;
-    lease.items()[0].id.clone()
-}
-
-/// Fetches and finishes items one after the other until there are none. Returns their payloads.
-async fn run_rest(t: &TestDb, session: &mut Session) -> Vec<String> {
-    let mut all = Vec::new();
-    while let Some(mut lease) = fetch(t, session, 10).await {
-        all.extend(names(Some(&lease)));
-        t.acknowledge(&mut lease, &ItemOutcome::Done).await;
-    }
-    all
-}
-
-async fn is_idle(t: &TestDb, session: &mut Session) -> bool {
-    fetch(t, session, 10).await.is_none()
-}
-
-/// Sweeps until an item is ready whose time has come at `now`.
-async fn promote(t: &TestDb, q: &Queue, now: u64) {
-    // Past the claim of an earlier sweeper.
-    t.jump(10_000_000);
-    let mut sweeper = sweeper(q);
-    while t.sweep(&mut sweeper, now, &rules()).await.moved.promoted == 0 {}
-}
-
-async fn held(t: &TestDb, q: &Queue) -> Vec<(Vec<u8>, HeldBy)> {
-    let held = t.run(async |tr| Ok(q.held_keys(tr, None, k(100)).await.unwrap())).await;
-    held.into_iter().map(|held| (held.key, held.by)).collect()
-}
-
-async fn blocked(t: &TestDb, q: &Queue) -> u64 {
-    t.run(async |tr| Ok(q.blocked_keys(tr).await.unwrap())).await
-}
-
-async fn unblock(t: &TestDb, q: &Queue, key: &str) -> bool {
-    t.run(async |tr| {
-        q.unblock(tr, key.as_bytes()).await.map_err(|error| match error {
-            LimitError::Queue(error) => error,
-            error => panic!("{error}"),
-        })
-    })
-    .await
-}
-
-/// Whether nothing is left of keys, but perhaps a count of 0.
-async fn has_no_rows(t: &TestDb, q: &Queue) -> bool {
-    let mut rows = 0;
-    for second in ["kval", "listed", "active", "parked", "hold", "onhold", "running"] {
-        rows += t.records(q, second).await.len();
-    }
-    rows == 0 && blocked(t, q).await == 0
-}
+use crate::common::keyed::{fetch, idle, is_woken, limit, names, push, push_one};
+use crate::common::ordered::{
+    blocked, blocking, dead, has_no_rows, held, is_idle, ordered, promote, queue, run_one, run_rest, unblock,
+};
+use crate::common::{SHORT, TestDb, at_most, k, later, on_database, rules};
 
 #[test]
 fn an_item_that_is_scheduled_again_holds_its_key_until_it_has_run() {
@@ -300,138 +223,11 @@ fn a_change_of_the_rules_ends_holds_that_do_not_apply_any_more() {
     });
 }
 
-/// Two items of the key `a` ran when it became ordered, and both are scheduled again. The key is on hold.
-async fn two_holds(t: &TestDb) -> (Queue, Session, [ItemId; 2]) {
-    let (q, mut session) = queue(t, Limits::default(), &["1", "2", "3"]).await;
-    let mut lease = fetch(t, &mut session, 2).await.unwrap();
-    limit(t, &q, "*", ordered()).await;
-    t.acknowledge(&mut lease, &later(10)).await;
-    assert!(is_idle(t, &mut session).await);
-    let ids = [0, 1].map(|at: usize| lease.items()[at].id.clone());
-    (q, session, ids)
-}
-
-#[test]
-fn a_key_with_two_holds_goes_on_after_both() {
-    on_database(async |t| {
-        let (q, mut session, [first, second]) = two_holds(t).await;
-        assert_eq!(held(t, &q).await, [(b"a".to_vec(), HeldBy::Scheduled(first.clone()))]);
-        q.requeue_item(&t.db, &RetryPolicy::default(), &second).await.unwrap();
-        assert!(is_idle(t, &mut session).await);
-        q.requeue_item(&t.db, &RetryPolicy::default(), &first).await.unwrap();
-        assert_eq!(run_rest(t, &mut session).await, ["1", "2", "3"]);
-        assert!(has_no_rows(t, &q).await);
-    });
-}
-
-#[test]
-fn a_key_whose_two_holds_end_at_the_same_time_goes_on() {
-    on_database(async |t| {
-        let (q, mut session, [first, second]) = two_holds(t).await;
-        let policy = RetryPolicy::default();
-        let Some(gate) = t.close_gate() else { return };
-        let late = q.delete_item(&t.db, &policy, &first);
-        let early = q.delete_item(&t.db, &policy, &second);
-        let (conflicted, late, early) = overlaps(&gate, late, early).await;
-        drop(gate);
-        assert_eq!((late.unwrap(), early.unwrap()), (ItemEffect::Done, ItemEffect::Done));
-        assert!(conflicted, "both give the key its place back");
-        assert_eq!(run_rest(t, &mut session).await, ["3"]);
-        assert!(has_no_rows(t, &q).await);
-    });
-}
-
-/// Fetches for good take no slot, so the limit of one running item does not keep them back.
-#[test]
-fn a_fetch_for_good_does_not_take_an_item_of_a_key_that_is_held_meanwhile() {
-    on_database(async |t| {
-        let (q, mut session) = queue(t, ordered(), &["1"]).await;
-        let mut lease = fetch(t, &mut session, 1).await.unwrap();
-        push_one(t, &q, "a").await;
-        let Some(gate) = t.close_gate() else { return };
-        let (outcome, mut approach) = (later(10), Approach::Front);
-        let mut options = fetch_options(1, 0, &mut approach, false);
-        let take = session.take_with(&t.db, &mut options);
-        let (conflicted, taken, ()) = overlaps(&gate, take, t.acknowledge(&mut lease, &outcome)).await;
-        assert!(conflicted && taken.unwrap().items.is_empty());
-    });
-}
-
-#[test]
-fn a_hold_that_ends_twice_is_counted_once() {
-    on_database(async |t| {
-        let (q, mut session) = queue(t, blocking(), &["1"]).await;
-        let id = run_one(t, &mut session, "1", &dead()).await;
-        let Some(gate) = t.close_gate() else { return };
-        let purge = t.run(async |tr| q.dead_purge(tr, &id).await);
-        let (conflicted, purged, was_held) = overlaps(&gate, purge, unblock(t, &q, "a")).await;
-        drop(gate);
-        assert!(conflicted && purged && was_held);
-        assert_eq!(blocked(t, &q).await, 0);
-    });
-}
-
-/// The key `a` is held and still active, and has a ready item.
-async fn held_and_active(t: &TestDb) -> (Queue, Session) {
-    let (q, mut session) = queue(t, ordered(), &["1"]).await;
-    run_one(t, &mut session, "1", &later(10)).await;
-    push_one(t, &q, "a").await;
-    (q, session)
-}
-
-#[test]
-fn a_key_is_not_put_on_hold_for_a_hold_that_ends_meanwhile() {
-    on_database(async |t| {
-        let (q, mut session) = held_and_active(t).await;
-        let Some(gate) = t.close_gate() else { return };
-        let (conflicted, lease, was_held) =
-            overlaps(&gate, fetch(t, &mut session, 1), unblock(t, &q, "a")).await;
-        assert!(conflicted && was_held, "the key is on hold, and nobody makes it active again");
-        assert_eq!(names(lease.as_ref()), ["a"]);
-    });
-}
-
-#[test]
-fn the_end_of_a_hold_sees_a_key_that_is_put_on_hold_meanwhile() {
-    on_database(async |t| {
-        let (q, mut session) = held_and_active(t).await;
-        let Some(gate) = t.close_gate() else { return };
-        let (conflicted, was_held, none) =
-            overlaps(&gate, unblock(t, &q, "a"), fetch(t, &mut session, 1)).await;
-        drop(gate);
-        assert!(conflicted && was_held && none.is_none());
-        let lease = fetch(t, &mut session, 1).await;
-        assert_eq!(names(lease.as_ref()), ["a"], "the key is on hold, and nobody makes it active again");
-    });
-}
-
-#[test]
-fn a_hold_and_a_change_of_the_rules_do_not_miss_each_other() {
-    on_database(async |t| {
-        for is_late in [true, false] {
-            let (q, mut session) = queue(t, blocking(), &["1", "2"]).await;
-            let mut lease: Lease = fetch(t, &mut session, 1).await.unwrap();
-            let Some(gate) = t.close_gate() else { return };
-            let outcome = dead();
-            let change = limit(t, &q, "*", ordered());
-            let end = t.acknowledge(&mut lease, &outcome);
-            let (conflicted, ..) = match is_late {
-                true => overlaps(&gate, end, change).await,
-                false => overlaps(&gate, change, end).await,
-            };
-            drop(gate);
-            assert!(conflicted);
-            assert_eq!(run_rest(t, &mut session).await, ["2"]);
-            assert!(has_no_rows(t, &q).await, "a hold stays that the rules do not ask for");
-        }
-    });
-}
-
 #[test]
 fn an_unreadable_item_blocks_its_key() {
     on_database(async |t| {
         let (q, mut session) = queue(t, blocking(), &[]).await;
-        let bad = kvqueue_queue::NewItem::new("bad").with_key("a").with_attribute("k", "v");
+        let bad = NewItem::new("bad").with_key("a").with_attribute("k", "v");
         t.push_items(&q, &[bad]).await;
         push(t, &q, "a", ["good"]).await;
         let record = t.rows().await.into_iter().find(|(key, _)| {

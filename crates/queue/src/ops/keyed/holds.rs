@@ -25,6 +25,9 @@ use crate::ops;
 
 /// Holds the key of an item until the item is back.
 pub(crate) fn begin(keyed: &KeyedSpace, tr: &Transaction, id: &ItemId, cause: HoldCause) {
+    if mutant("retry-without-hold") {
+        return;
+    }
     tr.set(&keyed.hold_key(id), &cause.encode());
     if cause == HoldCause::Dead {
         count_blocked(keyed, tr, 1);

@@ -4,6 +4,7 @@ mod database;
 pub(crate) mod gate;
 pub(crate) mod keyed;
 mod kinds;
+pub(crate) mod ordered;
 mod raw;
 mod rng;
 mod sweeping;
