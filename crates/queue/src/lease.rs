@@ -10,6 +10,7 @@ use crate::error::{LeaseError, QueueError};
 use crate::item::Item;
 use crate::keys::Space;
 use crate::keys::leases::{Acknowledged, Header, Held, LeaseId};
+use crate::limits::Scope;
 use crate::meta::Failure;
 use crate::operation::{Operation, Step, complete};
 use crate::ops;
@@ -43,6 +44,15 @@ pub enum ItemOutcome {
     Postpone {
         /// When, by the sweeper's clock and to the millisecond.
         due: SystemTime,
+    },
+    /// The item is ready again, in its old place. The attempt does not count. Nothing of its scope starts for this time, at most a day;
+    /// a throttle that ends later stays. In a queue without keys, and if the scope is the item's key and that is empty, this is
+    /// [`Release`](ItemOutcome::Release).
+    Throttle {
+        /// What waits.
+        scope: Scope,
+        /// How long.
+        wait: Duration,
     },
     /// The item becomes a dead letter.
     Dead(Failure),

@@ -9,6 +9,7 @@ use crate::error::QueueError;
 use crate::keys::keyed::HoldCause;
 use crate::kind::Kind;
 use crate::ops::keyed::rules::MAX_RULES;
+use crate::rate::Rate;
 
 /// The most scopes whose limits a rule book remembers.
 const MAX_KNOWN: usize = 10_000;
@@ -28,6 +29,8 @@ pub struct Limits {
     /// Whether an item of an ordered key that becomes a dead letter holds its key, until an operator retries or purges the dead letter or
     /// unblocks the key ([`Queue::unblock`](crate::Queue::unblock)). `None`: no.
     pub blocks_on_dead: Option<bool>,
+    /// How many items of a scope start in a time. `None`: any number.
+    pub rate: Option<Rate>,
 }
 
 impl Limits {
@@ -53,6 +56,12 @@ impl Limits {
     #[must_use]
     pub fn with_blocks_on_dead(self, blocks: bool) -> Limits {
         Limits { blocks_on_dead: Some(blocks), ..self }
+    }
+
+    /// The same with a [rate](Limits::rate).
+    #[must_use]
+    pub fn with_rate(self, rate: Rate) -> Limits {
+        Limits { rate: Some(rate), ..self }
     }
 
     /// Whether the rule sets nothing.
@@ -91,8 +100,20 @@ impl Limits {
             weight: self.weight.or(other.weight),
             ordered: self.ordered.or(other.ordered),
             blocks_on_dead: self.blocks_on_dead.or(other.blocks_on_dead),
+            rate: self.rate.or(other.rate),
         }
     }
+}
+
+/// What a throttle is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// The whole queue.
+    Queue,
+    /// All keys with the text before the first slash of the item's key; if it has no slash, the key.
+    Tenant,
+    /// The item's key. Keys that have it before their first slash belong to it.
+    Key,
 }
 
 /// A rule of a keyed queue cannot be read or changed.
@@ -105,6 +126,9 @@ pub enum LimitError {
         /// Its length in bytes.
         len: usize,
     },
+    /// The time of a rate is too short or too long.
+    #[error("a rate is for a time from 1 ms to 365 days; choose one within that")]
+    RateTime,
     /// The queue has no keys.
     #[error(
         "a queue of kind {kind} has no keys, limits and holds; open it with `kind` keyed, which has them"

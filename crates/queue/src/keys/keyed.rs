@@ -5,12 +5,14 @@
 //! | (q, "kval", key, stamp) | payload | a ready item of a key |
 //! | (q, "listed", key) | empty | the key has a place: it is active, parked or on hold |
 //! | (q, "active", position, key) | empty | the key may be served; keys are served in the order of positions |
-//! | (q, "parked", scope, position, key) | empty | the key waits until its scope has a free slot or a token |
+//! | (q, "parked", cause, scope, position, key) | empty | the key waits until its scope has a free slot, or until its rate allows a start |
 //! | (q, "hold", key, stamp) | u8: the cause | the key is not served until this item of it is back |
 //! | (q, "onhold", key) | u64 | the position of a key with holds, which a fetch has taken out of the index |
 //! | (q, "nblocked") | u64, atomic ADD | how many holds there are for dead letters |
 //! | (q, "running", scope) | u64, atomic ADD | how many items of a scope are on leases |
 //! | (q, "gate", scope) | never written | fetches of a limited scope conflict on it |
+//! | (q, "rate", scope) | paid, timer | up to which version a scope with a rate has paid; its timer |
+//! | (q, "timer", version, scope) | set at, throttled | nothing of the scope starts before this version; keys that wait for it are then looked at |
 //! | (q, "vtime") | u64, atomic MAX | the virtual time: the position of the key that was served last |
 //! | (q, "nactive") | u64, atomic ADD | grows when keys may be served that could not before; watched by idle consumers |
 //! | (q, "rule", pattern) | fields | the limits of the scopes that match the pattern |
@@ -36,6 +38,8 @@ const ON_HOLD: &[u8] = b"onhold";
 const NBLOCKED: &[u8] = b"nblocked";
 const RUNNING: &[u8] = b"running";
 const GATE: &[u8] = b"gate";
+const RATE: &[u8] = b"rate";
+const TIMER: &[u8] = b"timer";
 const VTIME: &[u8] = b"vtime";
 const NACTIVE: &[u8] = b"nactive";
 const RULE: &[u8] = b"rule";
@@ -43,6 +47,37 @@ const RULES: &[u8] = b"rules";
 
 /// The byte that separates the two levels of a key.
 const LEVEL: u8 = b'/';
+
+/// What a parked key waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Cause {
+    /// A slot of its scope: an item has to end.
+    Slot,
+    /// The timer of its scope: the rate, or a throttle.
+    Rate,
+}
+
+impl Cause {
+    fn number(self) -> u64 {
+        match self {
+            Cause::Slot => 0,
+            Cause::Rate => 1,
+        }
+    }
+
+    fn of_number(number: u64) -> Option<Cause> {
+        [Cause::Slot, Cause::Rate].into_iter().find(|cause| cause.number() == number)
+    }
+}
+
+/// A row of a parked key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ParkedRow {
+    pub(crate) cause: Cause,
+    pub(crate) scope: Vec<u8>,
+    pub(crate) position: u64,
+    pub(crate) key: Vec<u8>,
+}
 
 /// The packed keys of a keyed queue's own records.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +89,8 @@ pub(crate) struct KeyedSpace {
     on_hold: Vec<u8>,
     running: Vec<u8>,
     gates: Vec<u8>,
+    rates: Vec<u8>,
+    timers: Vec<u8>,
     rule: Vec<u8>,
     /// (q, "nblocked").
     pub(crate) nblocked: Vec<u8>,
@@ -80,6 +117,8 @@ impl KeyedSpace {
             nblocked: record(NBLOCKED),
             running: record(RUNNING),
             gates: record(GATE),
+            rates: record(RATE),
+            timers: record(TIMER),
             rule: record(RULE),
             vtime: record(VTIME),
             nactive: record(NACTIVE),
@@ -106,13 +145,20 @@ impl KeyedSpace {
         split_place(row.strip_prefix(self.active.as_slice())?)
     }
 
-    pub(crate) fn parked_key(&self, scope: &[u8], position: u64, key: &[u8]) -> Vec<u8> {
-        with_place(&with_bytes(&self.parked, scope), position, key)
+    pub(crate) fn parked_key(&self, cause: Cause, scope: &[u8], position: u64, key: &[u8]) -> Vec<u8> {
+        with_place(&self.parked_under(cause, scope), position, key)
     }
 
     /// The keys that wait for a scope.
-    pub(crate) fn parked_range(&self, scope: &[u8]) -> (Vec<u8>, Vec<u8>) {
-        range(&with_bytes(&self.parked, scope))
+    pub(crate) fn parked_range(&self, cause: Cause, scope: &[u8]) -> (Vec<u8>, Vec<u8>) {
+        range(&self.parked_under(cause, scope))
+    }
+
+    fn parked_under(&self, cause: Cause, scope: &[u8]) -> Vec<u8> {
+        let mut row = self.parked.clone();
+        append_number(&mut row, cause.number());
+        append_bytes(&mut row, scope);
+        row
     }
 
     /// All parked keys.
@@ -120,11 +166,12 @@ impl KeyedSpace {
         range(&self.parked)
     }
 
-    /// The scope, position and key of a row of [`all_parked`](KeyedSpace::all_parked).
-    pub(crate) fn decode_parked(&self, row: &[u8]) -> Option<(Vec<u8>, u64, Vec<u8>)> {
-        let (scope, rest) = split_bytes(row.strip_prefix(self.parked.as_slice())?)?;
+    /// What a row of [`all_parked`](KeyedSpace::all_parked) says.
+    pub(crate) fn decode_parked(&self, row: &[u8]) -> Option<ParkedRow> {
+        let (cause, rest) = split_number(row.strip_prefix(self.parked.as_slice())?)?;
+        let (scope, rest) = split_bytes(rest)?;
         let (position, key) = split_place(rest)?;
-        Some((scope, position, key))
+        Some(ParkedRow { cause: Cause::of_number(cause)?, scope, position, key })
     }
 
     /// The hold of an item's key for this item.
@@ -160,6 +207,29 @@ impl KeyedSpace {
 
     pub(crate) fn gate_key(&self, scope: &[u8]) -> Vec<u8> {
         with_bytes(&self.gates, scope)
+    }
+
+    pub(crate) fn rate_key(&self, scope: &[u8]) -> Vec<u8> {
+        with_bytes(&self.rates, scope)
+    }
+
+    /// What the scopes with a rate have paid.
+    pub(crate) fn rate_range(&self) -> (Vec<u8>, Vec<u8>) {
+        range(&self.rates)
+    }
+
+    pub(crate) fn timer_key(&self, version: u64, scope: &[u8]) -> Vec<u8> {
+        with_place(&self.timers, version, scope)
+    }
+
+    /// The timers of all scopes, the earliest first.
+    pub(crate) fn timer_range(&self) -> (Vec<u8>, Vec<u8>) {
+        range(&self.timers)
+    }
+
+    /// The version and the scope of a row of [`timer_range`](KeyedSpace::timer_range).
+    pub(crate) fn decode_timer(&self, row: &[u8]) -> Option<(u64, Vec<u8>)> {
+        split_place(row.strip_prefix(self.timers.as_slice())?)
     }
 
     pub(crate) fn rule_key(&self, pattern: &[u8]) -> Vec<u8> {
@@ -224,9 +294,13 @@ pub(crate) fn split_id(id: &[u8]) -> Option<(Vec<u8>, Stamp)> {
 
 /// The scopes that an item of this key counts in: the queue, which is the empty scope; what stands before the first slash; the key.
 pub(crate) fn scopes(key: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let parent = key.iter().position(|byte| *byte == LEVEL).map(|slash| &key[..slash]);
-    let parent = parent.filter(|parent| !parent.is_empty());
-    std::iter::once(&key[..0]).chain(parent).chain((!key.is_empty()).then_some(key))
+    std::iter::once(&key[..0]).chain(tenant(key)).chain((!key.is_empty()).then_some(key))
+}
+
+/// What stands before the first slash of a key, if something does.
+pub(crate) fn tenant(key: &[u8]) -> Option<&[u8]> {
+    let slash = key.iter().position(|byte| *byte == LEVEL)?;
+    Some(&key[..slash]).filter(|tenant| !tenant.is_empty())
 }
 
 fn with_bytes(before: &[u8], element: &[u8]) -> Vec<u8> {
@@ -277,10 +351,14 @@ mod tests {
             let row = space.active_key(a, &key);
             prop_assert_eq!(space.decode_active(&row), Some((a, key.clone())));
             prop_assert_eq!(a < b, a != b && row < space.active_key(b, &key));
-            let row = space.parked_key(&scope, a, &key);
-            prop_assert_eq!(space.decode_parked(&row), Some((scope.clone(), a, key)));
-            let (begin, end) = space.parked_range(&scope);
-            prop_assert!(begin <= row && row < end);
+            for cause in [Cause::Slot, Cause::Rate] {
+                let row = space.parked_key(cause, &scope, a, &key);
+                let parked = ParkedRow { cause, scope: scope.clone(), position: a, key: key.clone() };
+                prop_assert_eq!(space.decode_parked(&row), Some(parked));
+                let (begin, end) = space.parked_range(cause, &scope);
+                prop_assert!(begin <= row && row < end);
+            }
+            prop_assert_eq!(space.decode_timer(&space.timer_key(a, &scope)), Some((a, scope)));
         }
 
         #[test]
@@ -307,7 +385,7 @@ mod tests {
         fn any_bytes_are_read_without_panic(row: Vec<u8>) {
             let space = KeyedSpace::new(b"");
             let _ = (space.decode_hold(&row), HoldCause::decode(&row));
-            let _ = (space.decode_active(&row), space.decode_parked(&row), split_id(&row), space.decode_rule(&row));
+            let _ = (space.decode_active(&row), space.decode_parked(&row), space.decode_timer(&row), split_id(&row), space.decode_rule(&row));
         }
     }
 }

@@ -3,11 +3,13 @@
 use std::num::NonZeroU32;
 
 use crate::limits::Limits;
+use crate::rate::Rate;
 
 const RUNNING: u8 = 1;
 const WEIGHT: u8 = 2;
 const ORDERED: u8 = 3;
 const BLOCKS_ON_DEAD: u8 = 4;
+const RATE: u8 = 5;
 
 pub(crate) fn encode(limits: &Limits) -> Vec<u8> {
     let mut out = Vec::new();
@@ -22,6 +24,9 @@ pub(crate) fn encode(limits: &Limits) -> Vec<u8> {
     }
     if let Some(blocks) = limits.blocks_on_dead {
         field(&mut out, BLOCKS_ON_DEAD, &[u8::from(blocks)]);
+    }
+    if let Some(rate) = limits.rate {
+        field(&mut out, RATE, &rate.to_bytes());
     }
     out
 }
@@ -40,6 +45,7 @@ pub(crate) fn decode(mut value: &[u8]) -> Option<Limits> {
             }
             ORDERED => limits.ordered = Some(content != [0]),
             BLOCKS_ON_DEAD => limits.blocks_on_dead = Some(content != [0]),
+            RATE => limits.rate = Some(Rate::from_bytes(content)?),
             _ => {}
         }
         value = rest;
@@ -56,6 +62,8 @@ fn field(out: &mut Vec<u8>, tag: u8, content: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -64,9 +72,14 @@ mod tests {
         #[test]
         fn rules_round_trip(
             running: Option<u32>, weight: Option<u32>, ordered: Option<bool>, blocks_on_dead: Option<bool>,
+            rate: Option<(u32, u64, Option<u32>)>,
         ) {
             let weight = weight.and_then(NonZeroU32::new);
-            let limits = Limits { running, weight, ordered, blocks_on_dead };
+            let rate = rate.and_then(|(items, per, burst)| {
+                let rate = Rate::new(NonZeroU32::new(items)?, Duration::from_micros(per)).ok()?;
+                Some(burst.and_then(NonZeroU32::new).map_or(rate, |burst| rate.with_burst(burst)))
+            });
+            let limits = Limits { running, weight, ordered, blocks_on_dead, rate };
             prop_assert_eq!(decode(&encode(&limits)), Some(limits));
         }
 

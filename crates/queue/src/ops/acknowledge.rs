@@ -45,6 +45,10 @@ pub(crate) async fn acknowledge(
                 ItemOutcome::Release | ItemOutcome::Retry { due: None, .. } => {
                     changes.made_ready(space, &row.id);
                 }
+                ItemOutcome::Throttle { scope, wait } => {
+                    changes.made_ready(space, &row.id);
+                    changes.throttled(space, &row.id, *scope, *wait);
+                }
                 ItemOutcome::Postpone { .. } | ItemOutcome::Retry { due: Some(_), .. } => {
                     changes.put_away(space, &row.id, HoldCause::Scheduled);
                 }
@@ -56,7 +60,7 @@ pub(crate) async fn acknowledge(
                 forget(space, tr, &row)?;
                 counts.done += 1;
             }
-            ItemOutcome::Release => {
+            ItemOutcome::Release | ItemOutcome::Throttle { .. } => {
                 place::ready(space, tr, &row.id, &row.value, &row.meta);
                 counts.ready += 1;
             }
@@ -105,7 +109,9 @@ pub(crate) fn cost(space: &Space, held: &Held, outcome: &ItemOutcome) -> usize {
     let Held { id, meta, value } = held;
     match outcome {
         ItemOutcome::Done => cost::forget(space, id, meta),
-        ItemOutcome::Release => cost::ready(space, id, value.len(), meta.len()),
+        ItemOutcome::Release | ItemOutcome::Throttle { .. } => {
+            cost::ready(space, id, value.len(), meta.len())
+        }
         // An item without a side record gets one.
         ItemOutcome::Postpone { .. } => cost::aside(space, id, value.len(), meta.len() + cost::failure(0)),
         ItemOutcome::Retry { due: None, failure } => {

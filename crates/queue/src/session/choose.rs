@@ -1,6 +1,8 @@
 //! Which items a fetch gets: the ones at the place that its approach names, or the items that
 //! another session has leased for it.
 
+use std::time::Duration;
+
 use foundationdb::Transaction;
 use futures::future::try_join;
 
@@ -21,8 +23,8 @@ pub(super) enum Chosen {
     Rows(Vec<Row>, Extent),
     /// The take was served; this is its lease.
     Served(LeaseId, Header, Vec<Held>),
-    /// The queue has no item for it. The transaction has only read.
-    Empty,
+    /// The queue has no item for it. The transaction has only read. After which time there may be one though nothing changes.
+    Empty(Option<Duration>),
     /// It has only read, and the take has to wait until this key is there, or for its turn.
     Waits(Vec<u8>),
     /// The queue has no item for it now. The transaction moves keys in the index, and another one is to look again.
@@ -136,7 +138,7 @@ impl Session {
             (picked, suspicion) = pick(&space, &rows, first, |_| true, || allows)?;
         }
         if rows.is_empty() {
-            return Ok(Some(Chosen::Empty));
+            return Ok(Some(Chosen::Empty(None)));
         }
         if on_lease && suspicion > Suspicion::None {
             self.ward = self.quarantine.enter(&space.ready, suspicion);
@@ -197,7 +199,7 @@ impl Session {
             };
             let found = self.find(tr, take, &Place::default(), on_lease).await?;
             if found.0.is_empty() {
-                return Ok(Chosen::Empty);
+                return Ok(Chosen::Empty(None));
             }
             let allows = self.allows(on_lease);
             let (_, suspicion) = pick(&space, &found.0, take.k, |_| true, || allows)?;

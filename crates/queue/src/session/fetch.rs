@@ -75,6 +75,8 @@ pub struct Fetched {
     pub lease: Option<Lease>,
     /// Resolves after the next push. Only if there were no items and the options ask for a watch.
     pub watch: Option<Watch>,
+    /// After which time a rate or a throttle allows further items, though nothing has changed by then. Only if there were no items.
+    pub look_again_in: Option<Duration>,
     /// Whether an earlier fetch of the session made the lease. Its deadline may be near: extend the
     /// lease first. It has the number of items and the length that the earlier fetch asked for;
     /// release the items that are too many.
@@ -105,6 +107,8 @@ pub struct FetchedFor {
     pub leases: Vec<Lease>,
     /// Resolves after the next push. Only if there were no items, and a watch was asked for.
     pub watch: Option<Watch>,
+    /// After which time a rate or a throttle allows further items, though nothing has changed by then. Only if there were no items.
+    pub look_again_in: Option<Duration>,
     /// Whether an earlier fetch of the session made the lease, for a share of that fetch. There is
     /// one lease then, and the next fetch may return another such one.
     pub recovered: bool,
@@ -147,12 +151,13 @@ impl Session {
     ) -> Result<Fetched, FetchError> {
         let shares = [(options.k, versions(options.lease).max(1))];
         let Done { value, attempts } = self.run_fetch(db, options, Goal::Lease(&shares)).await?;
-        let (lease, watch, recovered, version) = match value {
-            End::Empty(watch) => (None, watch, false, None),
-            End::Leased(mut leases, version) => (leases.pop(), None, version.is_none(), version),
+        let (lease, idle, recovered, version) = match value {
+            End::Empty(idle) => (None, idle, false, None),
+            End::Leased(mut leases, version) => (leases.pop(), Idle::default(), version.is_none(), version),
             End::Recovered | End::Removed(..) => unreachable!("a fetch on a lease removes nothing"),
         };
-        Ok(Fetched { lease, watch, recovered, version, attempts })
+        let Idle { watch, look_again_in } = idle;
+        Ok(Fetched { lease, watch, look_again_in, recovered, version, attempts })
     }
 
     /// Fetches for several workers in one transaction. A share is what one worker asks for, and
@@ -171,6 +176,7 @@ impl Session {
         let none = FetchedFor {
             leases: Vec::new(),
             watch: None,
+            look_again_in: None,
             recovered: false,
             version: None,
             attempts: Attempts::default(),
@@ -183,13 +189,14 @@ impl Session {
         let mut approach = Approach::Front;
         let mut options = FetchOptions::new(k, Duration::ZERO, &mut approach).with_watch(watch);
         let Done { value, attempts } = self.run_fetch(db, &mut options, Goal::Lease(&lengths)).await?;
-        let (mut leases, watch, recovered, version) = match value {
-            End::Empty(watch) => (Vec::new(), watch, false, None),
-            End::Leased(leases, version) => (leases, None, version.is_none(), version),
+        let (mut leases, idle, recovered, version) = match value {
+            End::Empty(idle) => (Vec::new(), idle, false, None),
+            End::Leased(leases, version) => (leases, Idle::default(), version.is_none(), version),
             End::Recovered | End::Removed(..) => unreachable!("a fetch on leases removes nothing"),
         };
         leases.iter_mut().for_each(Lease::leave_quarantine);
-        Ok(FetchedFor { leases, watch, recovered, version, attempts })
+        let Idle { watch, look_again_in } = idle;
+        Ok(FetchedFor { leases, watch, look_again_in, recovered, version, attempts })
     }
 
     /// Removes and returns the first `k` items, or all if there are fewer. If there are none,
@@ -214,7 +221,7 @@ impl Session {
         }
         let Done { value, attempts } = self.run_fetch(db, options, Goal::Remove).await?;
         let (items, watch, version) = match value {
-            End::Empty(watch) => (Vec::new(), watch, None),
+            End::Empty(idle) => (Vec::new(), idle.watch, None),
             End::Removed(items, version) => (items, None, version),
             End::Recovered => return Ok(self.take_recovered(options.k, attempts)),
             End::Leased(..) => unreachable!("a take makes no lease"),
@@ -229,7 +236,8 @@ impl Session {
         goal: Goal<'_>,
     ) -> Result<Done<End>, FetchError> {
         let (policy, k) = (self.policy, options.k.get());
-        let mut fetch = Fetch { session: self, db, options, goal, aside: Vec::new(), plan: Plan::Read(None) };
+        let mut fetch =
+            Fetch { session: self, db, options, goal, aside: Vec::new(), plan: Plan::Read(Idle::default()) };
         let done = complete(db, &policy, &mut fetch).await;
         if done.is_err() {
             self.give_up(db).await;
@@ -282,7 +290,7 @@ enum Source {
 #[derive(Debug)]
 enum Plan {
     /// It has found nothing.
-    Read(Option<Watch>),
+    Read(Idle),
     /// It moves keys in the index of a keyed queue, and has found no items.
     Tidy,
     /// It is one of several transactions that a request needs.
@@ -292,10 +300,17 @@ enum Plan {
     Lease(Vec<Lease>, Source),
 }
 
+/// What a fetch that finds nothing may wait for.
+#[derive(Debug, Default)]
+struct Idle {
+    watch: Option<Watch>,
+    look_again_in: Option<Duration>,
+}
+
 /// How a fetch ends.
 #[derive(Debug)]
 enum End {
-    Empty(Option<Watch>),
+    Empty(Idle),
     /// An earlier take has committed. Its items are in `recovered`.
     Recovered,
     /// The items, and the version of the commit.
@@ -333,14 +348,14 @@ impl Operation for Fetch<'_, '_, '_> {
 
     fn committed(&mut self, committed: &TransactionCommitted) -> Option<End> {
         let Fetch { session, options, .. } = self;
-        match std::mem::replace(&mut self.plan, Plan::Read(None)) {
-            Plan::Read(watch) => {
+        match std::mem::replace(&mut self.plan, Plan::Read(Idle::default())) {
+            Plan::Read(idle) => {
                 if let Goal::Remove = self.goal {
                     // No earlier take had committed by then, and none will: the items that it read
                     // are gone.
                     session.unresolved.void();
                 }
-                Some(End::Empty(watch.map(|watch| watch.paced(self.db))))
+                Some(End::Empty(Idle { watch: idle.watch.map(|watch| watch.paced(self.db)), ..idle }))
             }
             Plan::Tidy => None,
             Plan::Request(step) => {
@@ -368,7 +383,7 @@ impl Operation for Fetch<'_, '_, '_> {
     fn failed(&mut self, error: FdbError) {
         // Not kept until the next attempt: a lease with suspects holds their place in the
         // quarantine.
-        let source = match std::mem::replace(&mut self.plan, Plan::Read(None)) {
+        let source = match std::mem::replace(&mut self.plan, Plan::Read(Idle::default())) {
             Plan::Read(_) | Plan::Tidy => return,
             Plan::Request(step) => return self.session.request_failed(step, error),
             Plan::Remove(source) => {
@@ -413,7 +428,10 @@ impl Fetch<'_, '_, '_> {
             (Chosen::Tidied, _) => Plan::Tidy,
             // The watch reads `npush` (or `nactive`), so in a transaction that writes it would conflict with every
             // push. Only a fetch that finds nothing, and so writes nothing, makes one.
-            (Chosen::Empty, _) => Plan::Read(session.watch_empty(tr, options).await?),
+            (Chosen::Empty(look_again_in), _) => {
+                let watch = session.watch_empty(tr, options).await?;
+                Plan::Read(Idle { watch, look_again_in })
+            }
             (Chosen::Rows(rows, seen), Goal::Remove) => {
                 session.remove(tr, &rows).await?;
                 Plan::Remove(Source::Queue { seen })

@@ -74,7 +74,7 @@ impl Session {
             let choice = choose(&space, keyed, tr, wanted, &mut self.rng).await?;
             self.avoidance.ends_keys = choice.ends_keys();
             if choice.is_empty() && !choice.tidies() {
-                return Ok(Chosen::Empty);
+                return Ok(Chosen::Empty(choice.look_again_in()));
             }
             if on_lease && choice.suspicion() > Suspicion::None {
                 self.ward = self.quarantine.enter(&space.ready, choice.suspicion());

@@ -360,7 +360,7 @@ fn rows_of_a_keyed_queue_are_as_documented() {
         let one = 1_u64.to_le_bytes().to_vec();
         assert_eq!(of("running"), [(key(""), one.clone()), (key("t-1"), one)]);
         let parked = |position: u64, of: &'static str| {
-            pack(&(Bytes::from(&b"t-1"[..]), position, Bytes::from(of.as_bytes())))
+            pack(&(0, Bytes::from(&b"t-1"[..]), position, Bytes::from(of.as_bytes())))
         };
         assert_eq!(of("parked"), [(parked(1 << 20, "t-1/h"), vec![]), (parked(2 << 20, "t-1"), vec![])]);
         assert_eq!((of("active"), of("rules").len(), of("vtime").len()), (vec![], 1, 1));

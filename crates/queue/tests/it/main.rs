@@ -45,6 +45,7 @@ mod producers;
 mod push_model;
 mod pushers;
 mod queues;
+mod rates;
 mod recipe_pushes;
 mod recipes;
 mod recount;

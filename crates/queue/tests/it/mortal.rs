@@ -109,7 +109,10 @@ impl World<'_> {
                         done.push(String::from_utf8(lease.items()[index].payload.to_vec()).unwrap());
                     }
                     ItemOutcome::Dead(_) => dead += 1,
-                    ItemOutcome::Retry { .. } | ItemOutcome::Release | ItemOutcome::Postpone { .. } => {}
+                    ItemOutcome::Retry { .. }
+                    | ItemOutcome::Release
+                    | ItemOutcome::Postpone { .. }
+                    | ItemOutcome::Throttle { .. } => {}
                 }
             }
         }

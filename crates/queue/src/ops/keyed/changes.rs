@@ -1,17 +1,19 @@
 //! What the end of a lease, or of a wait, does to the index: slots become free, and keys get ready items.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
 use futures::future::try_join_all;
 use mutant::mutant;
 
-use super::{activate, count_active, count_running, holds, listing, rules};
+use super::{activate, count_active, count_running, holds, listing, pace, rules};
 use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::keys::Space;
-use crate::keys::keyed::{HoldCause, KeyedSpace, scopes};
+use crate::keys::keyed::{Cause, HoldCause, KeyedSpace, ParkedRow, scopes, tenant};
+use crate::limits::Scope;
 
 /// Changes of the items of a transaction. For a queue without keys it notes and writes nothing.
 #[derive(Debug, Default)]
@@ -24,6 +26,8 @@ pub(crate) struct Changes {
     back: BTreeSet<ItemId>,
     /// Items that were ready or on leases, and are scheduled or dead.
     away: Vec<(Vec<u8>, ItemId, HoldCause)>,
+    /// Scopes of which nothing starts for a time.
+    throttled: BTreeMap<Vec<u8>, Duration>,
 }
 
 impl Changes {
@@ -55,7 +59,21 @@ impl Changes {
         }
     }
 
-    /// Frees the slots, makes a parked key active for each, gives keys with new items a place, begins holds, and ends holds.
+    /// Nothing of a scope of the item starts for this time. The empty key is no scope.
+    pub(crate) fn throttled(&mut self, space: &Space, id: &ItemId, scope: Scope, wait: Duration) {
+        let Some(key) = key_of(space, id) else { return };
+        let name = match scope {
+            Scope::Queue => Vec::new(),
+            Scope::Tenant => tenant(&key).unwrap_or(&key).to_vec(),
+            Scope::Key => key,
+        };
+        if scope == Scope::Queue || !name.is_empty() {
+            let longest = self.throttled.entry(name).or_default();
+            *longest = wait.max(*longest);
+        }
+    }
+
+    /// Frees the slots, makes a parked key active for each, gives keys with new items a place, begins and ends holds, and throttles.
     pub(crate) async fn write(self, space: &Space, tr: &Transaction) -> Result<(), QueueError> {
         let Some(keyed) = &space.keyed else { return Ok(()) };
         let mut freed: BTreeMap<&[u8], usize> = BTreeMap::new();
@@ -66,9 +84,9 @@ impl Changes {
         let book = if needs_rules { Some(rules::book(keyed, tr).await?) } else { None };
         let limits = |scope: &[u8]| book.as_ref().map(|book| book.limits(scope)).unwrap_or_default();
         let limited = freed.iter().filter(|(scope, _)| limits(scope).most_running().is_some());
-        let parked = try_join_all(
-            limited.map(|(scope, n)| first_parked(keyed, tr, scope, *n, mutant("parked-without-conflict"))),
-        )
+        let parked = try_join_all(limited.map(|(scope, n)| {
+            first_parked(keyed, tr, (Cause::Slot, scope), *n, mutant("parked-without-conflict"))
+        }))
         .await?;
         holds::end(keyed, tr, &self.back).await?;
         listing::unlisted(keyed, tr, self.ready).await?.list(keyed, tr);
@@ -81,6 +99,9 @@ impl Changes {
         for (_, id, cause) in self.away.iter().filter(|(key, _, cause)| limits(key).holds_for(*cause)) {
             holds::begin(keyed, tr, id, *cause);
         }
+        for (scope, wait) in &self.throttled {
+            pace::throttle(keyed, tr, scope, *wait).await?;
+        }
         Ok(())
     }
 }
@@ -89,15 +110,15 @@ impl Changes {
 #[derive(Debug)]
 pub(crate) struct Parked {
     pub(crate) row: Vec<u8>,
-    position: u64,
-    key: Vec<u8>,
+    pub(crate) position: u64,
+    pub(crate) key: Vec<u8>,
 }
 
 impl Parked {
     /// Reads a row of parked keys.
-    pub(crate) fn decode(keyed: &KeyedSpace, row: &[u8]) -> Option<(Vec<u8>, Parked)> {
-        let (scope, position, key) = keyed.decode_parked(row)?;
-        Some((scope, Parked { row: row.to_vec(), position, key }))
+    pub(crate) fn decode(keyed: &KeyedSpace, row: &[u8]) -> Option<(Cause, Vec<u8>, Parked)> {
+        let ParkedRow { cause, scope, position, key } = keyed.decode_parked(row)?;
+        Some((cause, scope, Parked { row: row.to_vec(), position, key }))
     }
 
     /// Makes the key active.
@@ -107,22 +128,22 @@ impl Parked {
     }
 }
 
-/// The first `n` keys that wait for a scope. Without `snapshot` it conflicts with a transaction that parks a key there, if there are
+/// The first `n` keys that wait for a scope for this cause. Without `snapshot` it conflicts with a transaction that parks a key there, if there are
 /// fewer.
 pub(crate) async fn first_parked(
     keyed: &KeyedSpace,
     tr: &Transaction,
-    scope: &[u8],
+    (cause, scope): (Cause, &[u8]),
     n: usize,
     snapshot: bool,
 ) -> Result<Vec<Parked>, QueueError> {
     let option = RangeOption {
         limit: Some(n),
         mode: StreamingMode::WantAll,
-        ..RangeOption::from(keyed.parked_range(scope))
+        ..RangeOption::from(keyed.parked_range(cause, scope))
     };
     let rows = tr.get_range(&option, 1, snapshot).await?;
-    Ok(rows.iter().filter_map(|row| Parked::decode(keyed, row.key())).map(|(_, parked)| parked).collect())
+    Ok(rows.iter().filter_map(|row| Parked::decode(keyed, row.key())).map(|(_, _, parked)| parked).collect())
 }
 
 fn key_of(space: &Space, id: &ItemId) -> Option<Vec<u8>> {

@@ -15,7 +15,7 @@ use mutant::mutant;
 use super::changes::Parked;
 use super::{count_active, holds};
 use crate::error::QueueError;
-use crate::keys::keyed::KeyedSpace;
+use crate::keys::keyed::{Cause, KeyedSpace};
 use crate::keys::{after, counters, limits};
 use crate::limits::{LimitError, Limits, Pattern, RuleBook};
 use crate::ops::conflict;
@@ -132,7 +132,7 @@ async fn unpark_page(
     let rows = tr.get_range(&option, 1, true).await?;
     let next = rows.last().filter(|_| rows.more() || rows.len() == PAGE).map(|row| after(row.key()));
     let rows: Vec<_> = rows.iter().filter_map(|row| Parked::decode(keyed, row.key())).collect();
-    let scopes: BTreeSet<&[u8]> = rows.iter().map(|(scope, _)| scope.as_slice()).collect();
+    let scopes: BTreeSet<&[u8]> = rows.iter().map(|(_, scope, _)| scope.as_slice()).collect();
     let running = scopes.into_iter().map(async |scope| {
         let running = running(keyed, tr, scope).await?;
         Ok::<_, QueueError>((scope, running))
@@ -142,9 +142,10 @@ async fn unpark_page(
         Some(most) => running.get(scope).is_none_or(|running| *running < u64::from(most)),
         None => true,
     };
-    let unparked = rows.iter().filter(|(scope, _)| has_slots(scope));
+    // Keys that wait for a rate are looked at by the fetches that serve them: the timer may be that of an earlier rule.
+    let unparked = rows.iter().filter(|(cause, scope, _)| *cause == Cause::Rate || has_slots(scope));
     let mut n = 0;
-    for (_, parked) in unparked {
+    for (_, _, parked) in unparked {
         conflict::as_reader(tr, &parked.row)?;
         parked.unpark(keyed, tr);
         n += 1;

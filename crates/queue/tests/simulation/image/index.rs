@@ -54,6 +54,7 @@ impl Index {
                 self.active.insert((position, alone(rest)?));
             }
             b"parked" => {
+                let (_, rest) = split_number(rest)?;
                 let (scope, rest) = split_bytes(rest)?;
                 let (position, rest) = split_number(rest)?;
                 self.parked.insert((scope, position, alone(rest)?));

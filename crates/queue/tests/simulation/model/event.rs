@@ -76,6 +76,7 @@ impl Event {
                 None => "a lease is extended",
                 Some((_, ItemOutcome::Done)) => "an item is finished",
                 Some((_, ItemOutcome::Release)) => "an item is released",
+                Some((_, ItemOutcome::Throttle { .. })) => "a handler throttles",
                 Some((_, ItemOutcome::Postpone { .. })) => "an item is postponed",
                 Some((_, ItemOutcome::Retry { due: None, .. })) => "an item is retried at once",
                 Some((_, ItemOutcome::Retry { due: Some(_), .. })) => "an item is retried later",

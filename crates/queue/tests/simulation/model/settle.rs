@@ -39,7 +39,7 @@ impl Model {
                 promise!(item.effects <= 1, "the effects of {id} happened twice");
             }
             // As it was: the attempt does not count.
-            ItemOutcome::Release => drop(self.moved(id, Place::Ready)?),
+            ItemOutcome::Release | ItemOutcome::Throttle { .. } => drop(self.moved(id, Place::Ready)?),
             ItemOutcome::Postpone { due } => drop(self.moved(id, Place::Later(millis(*due)))?),
             ItemOutcome::Retry { due: None, failure } => self.moved(id, Place::Ready)?.failed(failure),
             ItemOutcome::Retry { due: Some(due), failure } => {

@@ -1,28 +1,34 @@
 //! Choosing items of a keyed queue: from several keys, in the order of their positions. `write` then moves the items and their keys.
 
 mod items;
+mod left;
 mod write;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::time::Duration;
 
 use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
-use futures::future::{try_join, try_join_all};
+use futures::future::{try_join_all, try_join3};
 
+use super::changes::first_parked;
+use super::pace::Paces;
 use super::{holds, rules, step, virtual_time};
 use crate::MAX_TAKE_BYTES;
 use crate::error::QueueError;
-use crate::keys::keyed::{KeyedSpace, scopes};
+use crate::keys::keyed::{Cause, KeyedSpace, scopes};
 use crate::keys::{Space, after};
 use crate::limits::RuleBook;
 use crate::ops::claim;
 use crate::ops::scan::{Row, decode_meta};
 use crate::rng::Rng;
 use crate::suspects::Suspicion;
+use crate::time::duration;
 use items::next_items;
+use left::Left;
 
 /// How many keys a fetch looks at in one page, at least.
 const MIN_WINDOW: usize = 16;
@@ -57,16 +63,28 @@ pub(crate) struct Choice {
     /// How many items it has, and their bytes.
     items: usize,
     bytes: usize,
-    /// Free slots of the limited scopes that the fetch has looked at, less the slots that it takes.
-    free: BTreeMap<Vec<u8>, u64>,
+    /// What the limited scopes that the fetch has looked at have left, less what it takes.
+    left: BTreeMap<Vec<u8>, Left>,
+    paces: Paces,
+    /// Scopes with keys that wait for their timers and that the fetch has not looked at.
+    behind: Vec<Vec<u8>>,
     suspicion: Option<Suspicion>,
+}
+
+/// The place of a key that a fetch looks at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Place {
+    Active,
+    /// It waits for the timer of a scope, which is due.
+    Timed(Vec<u8>),
 }
 
 /// A key that a fetch looks at.
 #[derive(Debug)]
 struct Candidate {
     key: Vec<u8>,
-    /// The row that makes it active.
+    place: Place,
+    /// The row of its place.
     row: Vec<u8>,
     position: u64,
     /// How many items it is to be served.
@@ -76,16 +94,29 @@ struct Candidate {
     is_over: bool,
     /// Whether it stays in the index though it may have no items but these.
     keeps_place: bool,
-    /// The scope that has no slot for its next item.
-    blocked: Option<Vec<u8>>,
+    /// The scope that its next item waits for.
+    blocked: Option<(Cause, Vec<u8>)>,
     /// The row of its first hold. A key with holds is not served.
     hold: Option<Vec<u8>>,
 }
 
 impl Candidate {
+    fn new((place, row): (Place, Vec<u8>), position: u64, key: Vec<u8>) -> Candidate {
+        let (quota, rows, is_over, keeps_place, blocked, hold) = (0, Vec::new(), false, false, None, None);
+        Candidate { key, place, row, position, quota, rows, is_over, keeps_place, blocked, hold }
+    }
+
     /// Whether the key moves: it is served, or it cannot be.
     fn moves(&self) -> bool {
-        !self.rows.is_empty() || self.is_over || self.blocked.is_some() || self.hold.is_some()
+        !self.rows.is_empty()
+            || self.is_over
+            || self.hold.is_some()
+            || match (&self.place, &self.blocked) {
+                (Place::Active, blocked) => blocked.is_some(),
+                // It does not stay first among those that wait for the timer.
+                (Place::Timed(_), None) => self.quota > 0,
+                (Place::Timed(scope), Some(blocked)) => *blocked != (Cause::Rate, scope.clone()),
+            }
     }
 }
 
@@ -101,7 +132,7 @@ impl Choice {
 
     /// Whether there is something to write though there are no items: keys to be parked, or to be taken out of the index.
     pub(crate) fn tidies(&self) -> bool {
-        rules::pending(&self.book).is_some() || self.keys.iter().any(Candidate::moves)
+        rules::pending(&self.book).is_some() || self.keys.iter().any(Candidate::moves) || self.paces.tidies()
     }
 
     /// Whether it takes keys out of the index, and so conflicts with pushes to these.
@@ -123,7 +154,9 @@ pub(crate) async fn choose(
     wanted: Wanted,
     rng: &mut Rng,
 ) -> Result<Choice, QueueError> {
-    let (book, vtime) = try_join(rules::book(keyed, tr), virtual_time(keyed, tr)).await?;
+    let window = wanted.k.get().max(MIN_WINDOW).max(wanted.scatter);
+    let (book, vtime, paces) =
+        try_join3(rules::book(keyed, tr), virtual_time(keyed, tr), Paces::read(keyed, tr, window)).await?;
     let mut choice = Choice {
         wanted,
         book,
@@ -131,11 +164,16 @@ pub(crate) async fn choose(
         keys: Vec::new(),
         items: 0,
         bytes: 0,
-        free: BTreeMap::new(),
+        left: BTreeMap::new(),
+        paces,
+        behind: Vec::new(),
         suspicion: None,
     };
+    if wanted.on_lease && !choice.obey_the_queue(keyed, tr).await? {
+        return Ok(choice);
+    }
+    let mut page = choice.timed(keyed, tr, rng).await?;
     let (mut begin, end) = keyed.active_range();
-    let window = wanted.k.get().max(MIN_WINDOW).max(wanted.scatter);
     loop {
         let option = RangeOption {
             limit: Some(window),
@@ -144,13 +182,14 @@ pub(crate) async fn choose(
         };
         let rows = tr.get_range(&option, 1, true).await?;
         let last = rows.last().map(|row| row.key().to_vec());
-        let mut page = candidates(keyed, rows.iter().map(|row| row.key()));
+        let mut active = active(keyed, rows.iter().map(|row| row.key()));
         drop(rows);
-        let is_last = page.len() < window;
+        let is_last = active.len() < window;
         if wanted.scatter > 0 {
-            scatter(&mut page, choice.left(), rng);
+            scatter(&mut active, choice.left(), rng);
         }
-        choice.learn_free(keyed, tr, &page).await?;
+        page.append(&mut active);
+        choice.learn_left(keyed, tr, &page).await?;
         choice.learn_holds(keyed, tr, &mut page).await?;
         choice.serve(space, tr, &mut page).await?;
         choice.keys.append(&mut page);
@@ -163,26 +202,16 @@ pub(crate) async fn choose(
     }
 }
 
-fn candidates<'k>(keyed: &KeyedSpace, rows: impl Iterator<Item = &'k [u8]>) -> Vec<Candidate> {
+fn active<'k>(keyed: &KeyedSpace, rows: impl Iterator<Item = &'k [u8]>) -> Vec<Candidate> {
     let candidate = |row: &[u8]| {
         let (position, key) = keyed.decode_active(row)?;
-        Some(Candidate {
-            key,
-            row: row.to_vec(),
-            position,
-            quota: 0,
-            rows: Vec::new(),
-            is_over: false,
-            keeps_place: false,
-            blocked: None,
-            hold: None,
-        })
+        Some(Candidate::new((Place::Active, row.to_vec()), position, key))
     };
     rows.filter_map(candidate).collect()
 }
 
-/// Leaves a few keys, chosen at random, so that fetches of several processes meet less often.
-fn scatter(page: &mut Vec<Candidate>, k: usize, rng: &mut Rng) {
+/// Leaves a few, chosen at random, so that fetches of several processes meet less often.
+fn scatter<T>(page: &mut Vec<T>, k: usize, rng: &mut Rng) {
     let few = k.min(page.len().div_ceil(2)).max(1);
     let len = page.len();
     for at in 0..few.min(len) {
@@ -193,21 +222,70 @@ fn scatter(page: &mut Vec<Candidate>, k: usize, rng: &mut Rng) {
 }
 
 impl Choice {
-    /// Reads how many slots the scopes of these keys have free.
-    async fn learn_free(
+    /// Asks for no more items than the rate of the whole queue allows to start. Returns whether it allows any.
+    ///
+    /// Keys do not wait for the rate of the queue one by one: consumers do.
+    async fn obey_the_queue(&mut self, keyed: &KeyedSpace, tr: &Transaction) -> Result<bool, QueueError> {
+        self.paces.learn(keyed, tr, &self.book, std::iter::once(&[][..])).await?;
+        self.paces.is_served(&[]);
+        let Some(starts) = self.paces.starts(&[]) else { return Ok(true) };
+        let starts = usize::try_from(starts).unwrap_or(usize::MAX);
+        let Some(starts) = NonZeroUsize::new(starts) else { return Ok(false) };
+        self.wanted.k = self.wanted.k.min(starts);
+        Ok(true)
+    }
+
+    /// Keys that wait for timers which are due.
+    async fn timed(
+        &mut self,
+        keyed: &KeyedSpace,
+        tr: &Transaction,
+        rng: &mut Rng,
+    ) -> Result<Vec<Candidate>, QueueError> {
+        let mut due = self.paces.due(&self.book);
+        due.retain(|scope| !scope.is_empty());
+        if self.wanted.scatter > 0 {
+            scatter(&mut due, self.left(), rng);
+        }
+        self.paces.learn(keyed, tr, &self.book, due.iter().map(Vec::as_slice)).await?;
+        let most = self.wanted.k.get().max(MIN_WINDOW);
+        let parked = due.iter().map(|scope| first_parked(keyed, tr, (Cause::Rate, scope), most, true));
+        let parked = try_join_all(parked).await?;
+        let mut candidates = Vec::new();
+        for (scope, parked) in due.into_iter().zip(parked) {
+            self.paces.is_served(&scope);
+            if parked.len() == most {
+                self.behind.push(scope.clone());
+            }
+            let place = Place::Timed(scope);
+            candidates.extend(
+                parked.into_iter().map(|it| Candidate::new((place.clone(), it.row), it.position, it.key)),
+            );
+        }
+        Ok(candidates)
+    }
+
+    /// Reads what the scopes of these keys have left.
+    async fn learn_left(
         &mut self,
         keyed: &KeyedSpace,
         tr: &Transaction,
         page: &[Candidate],
     ) -> Result<(), QueueError> {
         let all: BTreeSet<&[u8]> = page.iter().flat_map(|candidate| scopes(&candidate.key)).collect();
-        let limits = all.into_iter().filter(|scope| !self.free.contains_key(*scope));
-        let limits = limits.filter_map(|scope| Some((scope, self.book.limits(scope).most_running()?)));
-        let free = limits.map(async |(scope, most)| {
-            let running = rules::running(keyed, tr, scope).await?;
-            Ok::<_, QueueError>((scope.to_vec(), u64::from(most).saturating_sub(running)))
+        let new: Vec<&[u8]> = all.into_iter().filter(|scope| !self.left.contains_key(*scope)).collect();
+        self.paces.learn(keyed, tr, &self.book, new.iter().copied()).await?;
+        let left = new.into_iter().map(async |scope| {
+            let slots = match self.book.limits(scope).most_running() {
+                Some(most) => Some(u64::from(most).saturating_sub(rules::running(keyed, tr, scope).await?)),
+                None => None,
+            };
+            // The starts of the whole queue are in `wanted.k`.
+            let starts = self.paces.starts(scope).filter(|_| !scope.is_empty());
+            Ok::<_, QueueError>((scope.to_vec(), Left { slots, starts }))
         });
-        self.free.extend(try_join_all(free).await?);
+        let left = try_join_all(left).await?;
+        self.left.extend(left.into_iter().filter(|(_, left)| left.is_limited()));
         Ok(())
     }
 
@@ -263,7 +341,9 @@ impl Choice {
                 candidate.is_over = is_over && fit == rows.len();
                 candidate.keeps_place = self.wanted.lazy && fit + candidate.rows.len() > 0;
                 rows.truncate(fit);
-                self.take_slots(&candidate.key, rows.len());
+                if self.wanted.on_lease {
+                    left::take(&mut self.left, &candidate.key, rows.len() as u64);
+                }
                 candidate.rows.append(&mut rows);
             }
             if self.left() == 0 {
@@ -273,7 +353,7 @@ impl Choice {
         // What a key was given and does not use does not count.
         for candidate in page.iter_mut() {
             candidate.blocked = self
-                .full_scope(&candidate.key)
+                .blocked(&candidate.key)
                 .filter(|_| candidate.quota > 0 || candidate.blocked.is_some() || !candidate.rows.is_empty());
             candidate.position = self.next_position(candidate);
             candidate.is_over &= !candidate.keeps_place;
@@ -283,8 +363,8 @@ impl Choice {
 
     /// Sets each key's quota: item by item, always to the key with the lowest position.
     fn share_out(&self, page: &mut [Candidate]) {
-        // Items that are taken for good take no slots.
-        let mut free = if self.wanted.on_lease { self.free.clone() } else { BTreeMap::new() };
+        // Items that are taken for good are not limited.
+        let mut limits = if self.wanted.on_lease { self.left.clone() } else { BTreeMap::new() };
         let (mut turns, mut left) = (BinaryHeap::new(), self.left());
         for (at, candidate) in page.iter_mut().enumerate() {
             candidate.quota = candidate.rows.len();
@@ -296,11 +376,11 @@ impl Choice {
             && let Some(Reverse((position, at))) = turns.pop()
         {
             let candidate = &mut page[at];
-            if let Some(full) = full_scope(&free, &candidate.key) {
-                candidate.blocked = Some(full);
+            candidate.blocked = left::blocked(&limits, &candidate.key);
+            if candidate.blocked.is_some() {
                 continue;
             }
-            take_slots(&mut free, &candidate.key, 1);
+            left::take(&mut limits, &candidate.key, 1);
             candidate.quota += 1;
             left -= 1;
             let next = position.max(self.vtime).saturating_add(step(self.book.limits(&candidate.key)));
@@ -360,25 +440,15 @@ impl Choice {
         Ok(rows.len())
     }
 
-    fn take_slots(&mut self, key: &[u8], n: usize) {
-        if self.wanted.on_lease {
-            take_slots(&mut self.free, key, n as u64);
-        }
+    /// The scope that a key's next item waits for.
+    fn blocked(&self, key: &[u8]) -> Option<(Cause, Vec<u8>)> {
+        if self.wanted.on_lease { left::blocked(&self.left, key) } else { None }
     }
 
-    fn full_scope(&self, key: &[u8]) -> Option<Vec<u8>> {
-        if self.wanted.on_lease { full_scope(&self.free, key) } else { None }
-    }
-}
-
-fn full_scope(free: &BTreeMap<Vec<u8>, u64>, key: &[u8]) -> Option<Vec<u8>> {
-    scopes(key).find(|scope| free.get(*scope) == Some(&0)).map(<[u8]>::to_vec)
-}
-
-fn take_slots(free: &mut BTreeMap<Vec<u8>, u64>, key: &[u8], n: u64) {
-    for scope in scopes(key) {
-        if let Some(free) = free.get_mut(scope) {
-            *free = free.saturating_sub(n);
-        }
+    /// After which time a fetch that has found nothing may find something though nothing has changed. `None`: not before a change.
+    pub(crate) fn look_again_in(&self) -> Option<Duration> {
+        let (now, next) = (self.paces.now(), self.paces.next(&self.book));
+        let opens = self.paces.opens_at(&[]).filter(|_| self.paces.starts(&[]) == Some(0));
+        next.into_iter().chain(opens).min().map(|at| duration(at.saturating_sub(now)))
     }
 }

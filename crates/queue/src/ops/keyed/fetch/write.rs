@@ -1,15 +1,15 @@
 //! Writing what a fetch has chosen: the items leave the queue, and their keys move in the index.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use foundationdb::Transaction;
 use foundationdb::options::{ConflictRangeType, MutationType};
 use futures::future::try_join_all;
 use mutant::mutant;
 
-use super::{Candidate, Choice};
+use super::{Candidate, Choice, Place};
 use crate::error::QueueError;
-use crate::keys::keyed::{KeyedSpace, key_element, scopes};
+use crate::keys::keyed::{Cause, KeyedSpace, key_element, scopes};
 use crate::keys::{Space, range};
 use crate::ops::keyed::changes::{Parked, first_parked};
 use crate::ops::keyed::{activate, count_active, count_running, holds, rules, step};
@@ -29,31 +29,29 @@ impl Choice {
         for candidate in &moving {
             self.add_conflicts(space, keyed, tr, candidate)?;
         }
-        let mut running: BTreeMap<&[u8], i64> = BTreeMap::new();
+        self.paces.write(keyed, tr, &self.started(), &self.waiting()).await?;
         let mut vtime = self.vtime;
         for candidate in &moving {
             tr.clear(&candidate.row);
             claim::take(space, tr, &candidate.rows)?;
-            let n = candidate.rows.len();
-            if n > 0 {
+            if !candidate.rows.is_empty() {
                 let last = candidate.position.saturating_sub(step(self.book.limits(&candidate.key)));
                 vtime = vtime.max(last);
-                for scope in scopes(&candidate.key).filter(|_| self.wanted.on_lease) {
-                    *running.entry(scope).or_default() += i64::try_from(n).unwrap_or(i64::MAX);
-                }
             }
             match &candidate.blocked {
                 _ if candidate.hold.is_some() => {
                     holds::put_key(keyed, tr, candidate.position, &candidate.key);
                 }
                 _ if candidate.is_over => tr.clear(&keyed.listed_key(&candidate.key)),
-                Some(scope) => {
-                    tr.set(&keyed.parked_key(scope, candidate.position, &candidate.key), &[]);
+                Some((cause, scope)) => {
+                    tr.set(&keyed.parked_key(*cause, scope, candidate.position, &candidate.key), &[]);
                 }
                 None => activate(keyed, tr, candidate.position, &candidate.key),
             }
         }
-        running.iter().for_each(|(scope, n)| count_running(keyed, tr, scope, *n));
+        for (scope, n) in self.started() {
+            count_running(keyed, tr, scope, i64::try_from(n).unwrap_or(i64::MAX));
+        }
         if vtime > self.vtime {
             tr.atomic_op(&keyed.vtime, &vtime.to_le_bytes(), MutationType::Max);
         }
@@ -65,6 +63,32 @@ impl Choice {
         rules::look_again(keyed, tr, &self.book).await
     }
 
+    /// How many items of each scope start.
+    fn started(&self) -> BTreeMap<&[u8], u64> {
+        let mut started: BTreeMap<&[u8], u64> = BTreeMap::new();
+        for candidate in self.keys.iter().filter(|_| self.wanted.on_lease) {
+            let n = candidate.rows.len() as u64;
+            scopes(&candidate.key)
+                .filter(|_| n > 0)
+                .for_each(|scope| *started.entry(scope).or_default() += n);
+        }
+        started
+    }
+
+    /// The scopes whose timers keys wait for, of those that the fetch has looked at.
+    fn waiting(&self) -> BTreeSet<&[u8]> {
+        let mut waiting = BTreeSet::new();
+        for candidate in self.keys.iter().filter(|candidate| !candidate.is_over) {
+            match (&candidate.blocked, &candidate.place) {
+                (Some((Cause::Rate, scope)), _) => _ = waiting.insert(scope.as_slice()),
+                (_, Place::Timed(scope)) if !candidate.moves() => _ = waiting.insert(scope.as_slice()),
+                _ => {}
+            }
+        }
+        waiting.extend(self.behind.iter().map(Vec::as_slice));
+        waiting
+    }
+
     fn add_conflicts(
         &self,
         space: &Space,
@@ -74,7 +98,8 @@ impl Choice {
     ) -> Result<(), QueueError> {
         conflict::as_reader(tr, &candidate.row)?;
         if self.wanted.on_lease && !candidate.rows.is_empty() {
-            for scope in scopes(&candidate.key).filter(|scope| self.free.contains_key(*scope)) {
+            let has_limit = |scope: &&[u8]| self.left.get(*scope).is_some_and(|left| left.slots.is_some());
+            for scope in scopes(&candidate.key).filter(has_limit) {
                 let gate = keyed.gate_key(scope);
                 if !mutant("no-gate") {
                     conflict::as_reader(tr, &gate)?;
@@ -92,7 +117,7 @@ impl Choice {
                 let (begin, end) = range(&[space.ready.as_slice(), &key_element(&candidate.key)].concat());
                 tr.add_conflict_range(&begin, &end, ConflictRangeType::Read)?;
             }
-            Some(scope) if !candidate.is_over && !mutant("parks-without-conflict") => {
+            Some((Cause::Slot, scope)) if !candidate.is_over && !mutant("parks-without-conflict") => {
                 conflict::as_reader(tr, &keyed.running_key(scope))?;
             }
             _ => {}
@@ -107,12 +132,17 @@ impl Choice {
         let is_idle = |candidate: &&Candidate| candidate.rows.is_empty() || !self.wanted.on_lease;
         let idle = self.keys.iter().filter(|candidate| candidate.moves()).filter(is_idle);
         for candidate in idle {
-            let others = scopes(&candidate.key).filter(|scope| candidate.blocked.as_deref() != Some(*scope));
-            for scope in others.filter(|scope| self.free.get(*scope).is_some_and(|free| *free > 0)) {
+            let has_slots = |scope: &&[u8]| {
+                let is_full = candidate.blocked.as_ref().is_some_and(|(_, full)| full == scope);
+                !is_full
+                    && self.left.get(*scope).is_some_and(|left| left.slots.is_some_and(|slots| slots > 0))
+            };
+            for scope in scopes(&candidate.key).filter(has_slots) {
                 *unused.entry(scope).or_default() += 1;
             }
         }
-        let first = unused.into_iter().map(|(scope, n)| first_parked(keyed, tr, scope, n, true));
+        let first =
+            unused.into_iter().map(|(scope, n)| first_parked(keyed, tr, (Cause::Slot, scope), n, true));
         Ok(try_join_all(first).await?.into_iter().flatten().collect())
     }
 }

@@ -1,0 +1,352 @@
+//! When items of a scope may start: its rate, and throttles.
+//!
+//! A scope has a row under `rate`: up to which version it has *paid* for its starts, and its *timer*. Nothing of the scope starts before the timer's version.
+//! Then its parked keys are looked at again. The timer has a row of its own, so that a fetch finds the timers that are due. A scope with neither a debt nor a timer
+//! needs no row.
+//!
+//! A fetch that starts items of a scope with a rate reads and writes the scope's row. A fetch that parks a key under it reads it with a conflict, and makes
+//! sure that there is a timer.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use foundationdb::future::FdbKeyValue;
+use foundationdb::options::StreamingMode;
+use foundationdb::{RangeOption, Transaction};
+use futures::future::{try_join, try_join_all};
+use mutant::mutant;
+
+use super::count_active;
+use crate::error::QueueError;
+use crate::keys::after;
+use crate::keys::keyed::KeyedSpace;
+use crate::limits::RuleBook;
+use crate::ops::{conflict, version};
+use crate::rate::Rate;
+use crate::time::versions;
+
+/// How many neighbours of a new row, on each side, are looked at whether they are still needed.
+const NEIGHBOURS: usize = 2;
+
+/// The row of a timer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Timer {
+    pub(crate) version: u64,
+    pub(crate) scope: Vec<u8>,
+    pub(crate) detail: Detail,
+}
+
+/// The value of a timer's row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Detail {
+    /// The version at which it was set.
+    set_at: u64,
+    /// Whether a throttle has set it, and not the rate.
+    throttled: bool,
+}
+
+impl Detail {
+    fn encode(self) -> Vec<u8> {
+        [&self.set_at.to_le_bytes()[..], &[u8::from(self.throttled)]].concat()
+    }
+
+    fn decode(value: &[u8]) -> Option<Detail> {
+        let (set_at, rest) = value.split_first_chunk()?;
+        Some(Detail { set_at: u64::from_le_bytes(*set_at), throttled: rest != [0] })
+    }
+}
+
+impl Timer {
+    /// Whether the scope waits for it. A timer whose version has come does not count, nor one that was set at a version that has not come: versions went back; nor one that the rate
+    /// of now would not set.
+    fn holds(&self, rate: Option<Rate>, now: u64) -> bool {
+        let Detail { set_at, throttled } = self.detail;
+        let by_rate = || rate.is_some_and(|rate| self.version <= rate.latest(now));
+        self.version > now && set_at <= now && (throttled || by_rate())
+    }
+}
+
+/// What is known of one scope.
+#[derive(Debug)]
+struct Pace {
+    rate: Option<Rate>,
+    has_row: bool,
+    paid: u64,
+    timer: Option<Timer>,
+    /// How many items may start. `None`: any number.
+    starts: Option<u64>,
+    /// Whether nothing starts before the timer.
+    holds: bool,
+    /// Whether all keys that wait for the timer are known to this fetch.
+    served: bool,
+}
+
+/// The timers, and what is known of scopes, at one version.
+#[derive(Debug)]
+pub(crate) struct Paces {
+    now: u64,
+    /// The first timers.
+    timers: Vec<Timer>,
+    /// Whether these are all.
+    complete: bool,
+    scopes: BTreeMap<Vec<u8>, Pace>,
+}
+
+impl Paces {
+    /// Reads the first timers, without a conflict.
+    pub(crate) async fn read(keyed: &KeyedSpace, tr: &Transaction, most: usize) -> Result<Paces, QueueError> {
+        let option = RangeOption {
+            limit: Some(most),
+            mode: StreamingMode::WantAll,
+            ..RangeOption::from(keyed.timer_range())
+        };
+        let (now, rows) =
+            try_join(version::now(tr), async { Ok(tr.get_range(&option, 1, true).await?) }).await?;
+        let timer = |row: &FdbKeyValue| {
+            let (version, scope) = keyed.decode_timer(row.key())?;
+            Some(Timer { version, scope, detail: Detail::decode(row.value())? })
+        };
+        let timers = rows.iter().filter_map(timer).collect();
+        Ok(Paces { now, timers, complete: rows.len() < most, scopes: BTreeMap::new() })
+    }
+
+    /// Scopes whose timers are due.
+    pub(crate) fn due(&self, book: &RuleBook) -> Vec<Vec<u8>> {
+        let due = self.timers.iter().filter(|timer| !timer.holds(book.limits(&timer.scope).rate, self.now));
+        due.map(|timer| timer.scope.clone()).collect()
+    }
+
+    /// The version of the first timer that is not due.
+    pub(crate) fn next(&self, book: &RuleBook) -> Option<u64> {
+        let waiting =
+            self.timers.iter().filter(|timer| timer.holds(book.limits(&timer.scope).rate, self.now));
+        waiting.map(|timer| timer.version).min()
+    }
+
+    pub(crate) fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// Reads what these scopes may start.
+    pub(crate) async fn learn(
+        &mut self,
+        keyed: &KeyedSpace,
+        tr: &Transaction,
+        book: &RuleBook,
+        scopes: impl Iterator<Item = &[u8]>,
+    ) -> Result<(), QueueError> {
+        let known = &*self;
+        let unknown: BTreeSet<&[u8]> = scopes.filter(|scope| !known.scopes.contains_key(*scope)).collect();
+        let read = unknown.into_iter().map(async |scope| {
+            let rate = book.limits(scope).rate;
+            let listed = known.timers.iter().find(|timer| timer.scope == scope);
+            if rate.is_none() && listed.is_none() && known.complete {
+                return Ok(None);
+            }
+            let row = read(keyed, tr, scope, true).await?;
+            let pace = known.pace(keyed, tr, scope, rate, row, listed).await?;
+            Ok::<_, QueueError>(Some((scope.to_vec(), pace)))
+        });
+        let read = try_join_all(read).await?;
+        self.scopes.extend(read.into_iter().flatten());
+        Ok(())
+    }
+
+    async fn pace(
+        &self,
+        keyed: &KeyedSpace,
+        tr: &Transaction,
+        scope: &[u8],
+        rate: Option<Rate>,
+        row: Option<Row>,
+        listed: Option<&Timer>,
+    ) -> Result<Pace, QueueError> {
+        let Row { paid, timer: version } = row.unwrap_or_default();
+        let timer = match listed {
+            Some(timer) => Some(timer.clone()),
+            None if version == 0 => None,
+            None => {
+                let detail = tr.get(&keyed.timer_key(version, scope), true).await?;
+                let detail = detail.and_then(|value| Detail::decode(&value));
+                detail.map(|detail| Timer { version, scope: scope.to_vec(), detail })
+            }
+        };
+        let holds = timer.as_ref().is_some_and(|timer| timer.holds(rate, self.now));
+        let starts = if holds { Some(0) } else { rate.map(|rate| rate.starts(paid, self.now)) };
+        Ok(Pace { rate, has_row: row.is_some(), paid, timer, starts, holds, served: false })
+    }
+
+    /// How many items of a scope may start. `None`: any number.
+    pub(crate) fn starts(&self, scope: &[u8]) -> Option<u64> {
+        self.scopes.get(scope)?.starts
+    }
+
+    /// From which version on a scope that may start nothing may do so again.
+    pub(crate) fn opens_at(&self, scope: &[u8]) -> Option<u64> {
+        let pace = self.scopes.get(scope)?;
+        match (&pace.timer, pace.rate) {
+            (Some(timer), _) if pace.holds => Some(timer.version),
+            (_, Some(rate)) => Some(rate.ready_at(pace.paid, self.now)),
+            _ => None,
+        }
+    }
+
+    /// Notes that the fetch knows all keys which wait for the scope's timer.
+    pub(crate) fn is_served(&mut self, scope: &[u8]) {
+        if let Some(pace) = self.scopes.get_mut(scope) {
+            pace.served = true;
+        }
+    }
+
+    /// Whether there is something to write though nothing starts: timers of keys and tenants that are due; a debt of the whole queue from an earlier
+    /// rate.
+    pub(crate) fn tidies(&self) -> bool {
+        let is_wrong = |pace: &Pace| pace.rate.is_some_and(|rate| rate.is_too_far(pace.paid, self.now));
+        self.scopes.iter().any(|(scope, pace)| pace.served && (!scope.is_empty() || is_wrong(pace)))
+    }
+
+    /// Writes what scopes have paid, and their timers. `started`: how many items of each scope start; `waiting`: the scopes under which
+    /// keys are parked, or stay parked, of those that the fetch knows.
+    pub(crate) async fn write(
+        &self,
+        keyed: &KeyedSpace,
+        tr: &Transaction,
+        started: &BTreeMap<&[u8], u64>,
+        waiting: &BTreeSet<&[u8]>,
+    ) -> Result<(), QueueError> {
+        for (scope, pace) in &self.scopes {
+            let started = started.get(scope.as_slice()).copied().unwrap_or_default();
+            let waits = waiting.contains(scope.as_slice());
+            if !waits && started == 0 && !pace.served {
+                continue;
+            }
+            let (paid, timer) = self.after(pace, started, waits);
+            conflict::as_reader(tr, &keyed.rate_key(scope))?;
+            let before = pace.timer.as_ref().map_or(0, |timer| timer.version);
+            if timer != before {
+                let detail = Detail { set_at: self.now, throttled: false };
+                move_timer(keyed, tr, scope, before, timer, detail);
+            }
+            if paid > self.now || timer != 0 {
+                tr.set(&keyed.rate_key(scope), &Row { paid, timer }.encode());
+                if !pace.has_row {
+                    self.forget_neighbours(keyed, tr, scope).await?;
+                }
+            } else if pace.has_row {
+                tr.clear(&keyed.rate_key(scope));
+            }
+        }
+        Ok(())
+    }
+
+    /// Up to which version a scope has paid after this fetch, and its timer; 0: none.
+    fn after(&self, pace: &Pace, started: u64, waits: bool) -> (u64, u64) {
+        let timer = pace.timer.as_ref().map_or(0, |timer| timer.version);
+        let paid = pace.rate.map_or(pace.paid, |rate| rate.pay(pace.paid, self.now, started));
+        if pace.holds {
+            return (paid, timer);
+        }
+        let waits = waits || (timer != 0 && !pace.served);
+        let timer = match pace.rate {
+            _ if !waits => 0,
+            Some(rate) if rate.starts(paid, self.now) == 0 => rate.ready_at(paid, self.now),
+            // More may start: it stays due.
+            _ if timer != 0 && timer <= self.now => timer,
+            _ => self.now,
+        };
+        (paid, timer)
+    }
+
+    /// Clears rows near a new one that say nothing any more, so that rows of keys which nobody uses do not gather.
+    async fn forget_neighbours(
+        &self,
+        keyed: &KeyedSpace,
+        tr: &Transaction,
+        scope: &[u8],
+    ) -> Result<(), QueueError> {
+        let (begin, end) = keyed.rate_range();
+        let own = keyed.rate_key(scope);
+        let option = |begin: &[u8], end: &[u8], reverse| RangeOption {
+            limit: Some(NEIGHBOURS),
+            reverse,
+            ..RangeOption::from((begin.to_vec(), end.to_vec()))
+        };
+        let (before, behind) = (option(&begin, &own, true), option(&after(&own), &end, false));
+        let (before, behind) =
+            try_join(tr.get_range(&before, 1, true), tr.get_range(&behind, 1, true)).await?;
+        for row in before.iter().chain(behind.iter()) {
+            let needless = Row::decode(row.value()).is_none_or(|row| row.timer == 0 && row.paid <= self.now);
+            if needless {
+                conflict::as_reader(tr, row.key())?;
+                tr.clear(row.key());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The row of a scope.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Row {
+    paid: u64,
+    /// 0: none.
+    timer: u64,
+}
+
+impl Row {
+    fn encode(self) -> Vec<u8> {
+        [self.paid.to_le_bytes(), self.timer.to_le_bytes()].concat()
+    }
+
+    fn decode(value: &[u8]) -> Option<Row> {
+        let (paid, timer) = value.split_first_chunk()?;
+        Some(Row { paid: u64::from_le_bytes(*paid), timer: u64::from_le_bytes(timer.try_into().ok()?) })
+    }
+}
+
+async fn read(
+    keyed: &KeyedSpace,
+    tr: &Transaction,
+    scope: &[u8],
+    snapshot: bool,
+) -> Result<Option<Row>, QueueError> {
+    let row = tr.get(&keyed.rate_key(scope), snapshot).await?;
+    Ok(row.and_then(|value| Row::decode(&value)))
+}
+
+/// Moves a scope's timer from a version to another; 0: none.
+fn move_timer(keyed: &KeyedSpace, tr: &Transaction, scope: &[u8], from: u64, to: u64, detail: Detail) {
+    if from != 0 {
+        tr.clear(&keyed.timer_key(from, scope));
+    }
+    if to != 0 {
+        tr.set(&keyed.timer_key(to, scope), &detail.encode());
+        if (from == 0 || to < from) && !mutant("timer-wakes-nobody") {
+            // Idle consumers wait until the first timer that they know, and this one may be earlier.
+            count_active(keyed, tr, 1);
+        }
+    }
+}
+
+/// The longest throttle, in versions: a day.
+const LONGEST: u64 = 86_400_000_000;
+
+/// Lets nothing of a scope start for a time. A throttle that ends later stays.
+pub(crate) async fn throttle(
+    keyed: &KeyedSpace,
+    tr: &Transaction,
+    scope: &[u8],
+    wait: Duration,
+) -> Result<(), QueueError> {
+    let (now, row) = try_join(version::now(tr), read(keyed, tr, scope, false)).await?;
+    let Row { paid, timer } = row.unwrap_or_default();
+    let until = now.saturating_add(versions(wait).min(LONGEST)).max(1);
+    let before = if timer == 0 { None } else { tr.get(&keyed.timer_key(timer, scope), true).await? };
+    let before = before.and_then(|value| Detail::decode(&value));
+    if timer >= until && before.is_some_and(|before| before.throttled && before.set_at <= now) {
+        return Ok(());
+    }
+    move_timer(keyed, tr, scope, timer, until, Detail { set_at: now, throttled: true });
+    tr.set(&keyed.rate_key(scope), &Row { paid, timer: until }.encode());
+    Ok(())
+}
