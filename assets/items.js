@@ -121,6 +121,8 @@ function opened(queue, item, server, reload) {
       payloadView(payload, { name: `${it.id}.bin`, total, whole: more }), buttons(queue, it, server, reload)].filter(Boolean));
   };
   draw(item);
+  // A list says what items are; why one waits is looked up for it alone.
+  get(path(queue, "items", item.id)).then(({ why }) => why && draw({ ...item, why }), () => {});
   return box;
 }
 
@@ -153,6 +155,7 @@ export function deletion(where, id, title, reload) {
 function waits(it) {
   const { lease, handled_by: by } = it;
   return [
+    ["Waits", it.why],
     ["Due", it.due && `${moment(it.due)} (${until(it.due)})`],
     ["Died", it.died_at && moment(it.died_at)],
     ["Attempts so far", it.state === "retrying" || it.state === "dead" ? attempts(it.attempts, it) : null],

@@ -72,6 +72,7 @@ pub mod telemetry;
 pub mod testing;
 mod text;
 mod users;
+mod why;
 
 pub use async_trait::async_trait;
 pub use config::{Config, ConfigError};

@@ -40,7 +40,12 @@ impl Command {
             // They read.
             Self::Dead(dead::Command::List(_) | dead::Command::Show(_)) => None,
             Self::Token(token::Command::List(_)) => None,
-            Self::Peek(_) | Self::Len(_) | Self::List(_) | Self::Export(_) | Self::Audit(_) => None,
+            Self::Peek(_)
+            | Self::Why(_)
+            | Self::Len(_)
+            | Self::List(_)
+            | Self::Export(_)
+            | Self::Audit(_) => None,
             Self::Config(_) | Self::Status(_) | Self::Top(_) | Self::Doctor(_) | Self::Backup(_) => None,
             Self::Completions(_) | Self::Man(_) => None,
             // They have databases, or queues, of their own.

@@ -41,6 +41,7 @@ mod target;
 mod token;
 mod top;
 mod values;
+mod why;
 mod worker;
 
 use std::{io::ErrorKind, panic::AssertUnwindSafe};
@@ -76,6 +77,7 @@ enum Command {
     Push(push::Args),
     Pop(pop::Args),
     Peek(peek::Args),
+    Why(why::Args),
     Len(len::Args),
     List(list::Args),
     Delete(delete::Args),
@@ -202,6 +204,7 @@ impl Cli {
             Command::Push(args) => args.run(globals),
             Command::Pop(args) => args.run(globals),
             Command::Peek(args) => args.run(globals),
+            Command::Why(args) => args.run(globals),
             Command::Len(args) => args.run(globals),
             Command::List(args) => args.run(globals),
             Command::Delete(args) => args.run(globals),

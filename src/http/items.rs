@@ -12,7 +12,7 @@ use super::{
     dead::unique_taken,
     error::ApiError,
 };
-use crate::{consumer::clock::now, json, status::Handled};
+use crate::{consumer::clock::now, json, status::Handled, why::Why};
 
 /// The most items of a page.
 pub(super) const PAGE: [usize; 2] = [1, 100];
@@ -86,12 +86,14 @@ pub(super) async fn one(request: ApiRequest) -> Answer {
     let found = request
         .app
         .transact(|tr| async {
-            let found = queue.view_item(&tr, &id).await;
+            let found = Why::read(&queue, &tr, &id).await;
             (tr, found)
         })
         .await?;
-    let view = found.ok_or_else(|| gone(&id))?;
-    Ok(HttpResponse::Ok().json(Shown::of(&request, view.state).show(&view, WHOLE)))
+    let why = found.ok_or_else(|| gone(&id))?;
+    let mut shown = Shown::of(&request, why.view.state).show(&why.view, WHOLE);
+    why.insert(&mut shown);
+    Ok(HttpResponse::Ok().json(shown))
 }
 
 /// `DELETE /api/v1/queues/{queue}/items/{id}`

@@ -143,3 +143,50 @@ fn an_idle_daemon_takes_the_items_of_a_new_key_at_once() {
     served.daemon.signal(Signal::TERM);
     assert_eq!(served.daemon.end().code, Some(0));
 }
+
+#[test]
+fn why_says_what_an_item_waits_for() {
+    let db = Database::new();
+    let ids = |key: &str| -> Vec<String> {
+        let items = lines(&keyed(&db, &["peek", "q", "-k", "99", "--json"]));
+        let of = items.iter().filter(|it| it["key"] == key);
+        of.map(|it| it["id"].as_str().unwrap().to_owned()).collect()
+    };
+    keyed(&db, &["push", "q", "one", "two", "three", "--key", "t/a"]);
+    keyed(&db, &["push", "q", "four", "--key", "u"]);
+    let (a, u) = (ids("t/a"), ids("u"));
+    let why = |id: &str| keyed(&db, &["why", "q", id]);
+    insta::assert_snapshot!(why(&a[2]), @"it waits for its turn: 2 items of its key and 0 keys before it");
+    insta::assert_snapshot!(why(&u[0]), @"it waits for its turn: 0 items of its key and 1 key before it");
+    run(&db, &["limits", "q", "set", "t", "--running", "0"]).ok();
+    insta::assert_snapshot!(why(&a[0]), @"it waits for a slot of t: 0 of 0 running, 0 items of its key before it");
+    run(&db, &["pause", "q", "--reason", "a release"]).ok();
+    insta::assert_snapshot!(why(&u[0]), @"the queue is paused, a release; it waits for its turn: 0 items of its key and 1 key before it");
+    let told: Value = serde_json::from_str(&keyed(&db, &["why", "q", &a[1], "--json"])).unwrap();
+    assert_eq!(told["waiting"]["scope"], "t");
+    assert_eq!(told["waiting"]["items_before"], json!({ "at_least": 1, "exact": true }));
+    let gone = run(&db, &["why", "q", "000000000000000000000000", "--kind", "keyed"]).failed(1);
+    assert!(gone.contains("is not the id") || gone.contains("has no item"), "{gone}");
+}
+
+#[test]
+fn why_says_it_of_items_without_keys_in_every_state() {
+    let db = Database::new();
+    run(&db, &["push", "q", "one", "two"]).ok();
+    run(&db, &["push", "q", "later", "--delay", "1h"]).ok();
+    let config = write_config(
+        &db,
+        "[queues.q]\nhandler = 'exec'\nretry.max-attempts = 1\nhandler-config.command = ['sh', '-c', 'exit 1']\n",
+    );
+    let id = |state: &str, at: usize| {
+        let items = lines(&run(&db, &["peek", "q", "--state", state, "--json"]).ok());
+        items[at]["id"].as_str().unwrap().to_owned()
+    };
+    let why = |id: &str| run(&db, &["why", "q", id]).ok();
+    insta::assert_snapshot!(why(&id("ready", 1)), @"it waits for its turn: 1 item before it");
+    assert!(why(&id("scheduled", 0)).starts_with("it was pushed for a later time: it is ready in 59m"));
+    run(&db, &["delete", "q", "--item", &id("scheduled", 0), "--yes"]).ok();
+    run(&db, &["run", "--config", &config, "--until-empty"]).ok();
+    insta::assert_snapshot!(why(&id("dead", 0)), @"it is a dead letter after 1 attempt, and is not tried again until it is retried");
+    insta::assert_snapshot!(run(&db, &["why", "q", "000000000000000000000000"]).failed(1), @r#"kvqueue: queue "q" has no item 000000000000000000000000: it is finished, deleted, or was never there"#);
+}

@@ -116,6 +116,7 @@ mod time;
 mod turn;
 mod version_history;
 mod view;
+mod waiting;
 mod watch;
 
 pub use approach::{Approach, Spread, Staged};
@@ -155,6 +156,7 @@ pub use sweeper::{SweepCounts, SweepRules, Sweeper, Swept};
 pub use time::{from_millis, millis};
 pub use version_history::VersionHistory;
 pub use view::{Cursor, ItemPage, ItemState, ItemView, LeaseView, ParseCursorError, ParseItemStateError};
+pub use waiting::{AtLeast, Waiting, WaitsOn};
 pub use watch::Watch;
 
 /// The longest value in bytes: FoundationDB's limit. Longer payloads are stored in several.

@@ -8,11 +8,12 @@ use crate::dead::DeadLetterEffect;
 use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::marked::{Act, Body, Marked};
-use crate::ops::{delete, view};
+use crate::ops::{delete, view, waiting};
 use crate::queue::Queue;
 use crate::retry::{RetryError, RetryPolicy, run};
 use crate::session::SessionId;
 use crate::view::{ItemState, ItemView};
+use crate::waiting::Waiting;
 
 /// The effect of an operation on one item: a deletion, or a request to make it ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +39,12 @@ impl Queue {
         let mut found = view::one(self.space(), tr, id).await?;
         view::tell_ages(tr, found.as_mut_slice()).await?;
         Ok(found)
+    }
+
+    /// What a ready item waits for; `None` if the item is not ready. It reads up to 10,000 rows of items, or 1 MB of them, and of keys, and conflicts
+    /// with nothing.
+    pub async fn waiting(&self, tr: &Transaction, id: &ItemId) -> Result<Option<Waiting>, QueueError> {
+        waiting::waiting(self.space(), tr, id).await
     }
 
     /// Deletes an item that is ready, scheduled, retrying or a dead letter, with all its records, and

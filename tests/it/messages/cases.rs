@@ -103,6 +103,7 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
         ],
     ),
     ("peek", &[Before("push q one two"), Says("peek q -k 2"), Says("peek q --json"), Says("peek empty")]),
+    ("why", &[Before("push q one two"), Says("why q 000000000000000000000000"), Says("why q x")]),
     ("len", &[Before("push q one two"), Says("len q"), Says("len q --json"), Says("len --kind stack q")]),
     ("list", &[Says("list"), Before("push q one"), Before("push r one"), Says("list"), Says("list --json")]),
     (

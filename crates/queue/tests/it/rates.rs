@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use foundationdb::Transaction;
 use kvqueue_queue::{
-    Approach, FetchOptions, Fetched, ItemOutcome, Kind, LimitError, Limits, NewItem, Pattern, Queue, Rate,
-    Scope, Session,
+    Approach, AtLeast, FetchOptions, Fetched, ItemOutcome, Kind, LimitError, Limits, NewItem, Pattern, Queue,
+    Rate, Scope, Session, WaitsOn,
 };
 
 use crate::common::{TestDb, k, on_database, payloads};
@@ -311,6 +311,36 @@ fn an_idle_consumer_of_another_process_learns_of_a_first_timer() {
         idle.watch.unwrap().await.unwrap();
         let idle = fetch(t, &mut other, 1).await;
         assert!(idle.lease.is_some());
+    });
+}
+
+#[test]
+fn it_can_be_asked_what_an_item_waits_for() {
+    on_database(async |t| {
+        let q = keyed(t);
+        limit(t, &q, "slow", hourly(1)).await;
+        limit(t, &q, "two", Limits::default().with_running(2)).await;
+        for key in ["slow", "two", "free"] {
+            push(t, &q, key, 4).await;
+        }
+        let mut session = t.session(&q);
+        let lease = fetch(t, &mut session, 5).await.lease.unwrap();
+        assert!(fetch(t, &mut session, 1).await.lease.is_some());
+        let items = t.run(async |tr| q.peek_k(tr, k(99)).await).await;
+        let last = |key: &str| {
+            let of = items.iter().filter(|item| item.id.key().as_deref() == Some(key.as_bytes()));
+            of.last().unwrap().id.clone()
+        };
+        let waiting = async |id| t.run(async |tr| q.waiting(tr, &id).await).await;
+        let slow = waiting(last("slow")).await.unwrap();
+        let WaitsOn::Start { scope, wait, throttled: false } = slow.on else { panic!("{slow:?}") };
+        assert!(scope == b"slow" && wait > Duration::from_secs(3_000), "{wait:?}");
+        assert_eq!(slow.items_before, AtLeast { counted: 2, is_all: true });
+        let two = waiting(last("two")).await.unwrap();
+        assert_eq!(two.on, WaitsOn::Slot { scope: b"two".to_vec(), running: 2, most: 2 });
+        assert_eq!(two.keys_before, Some(AtLeast { counted: 0, is_all: true }));
+        assert_eq!(waiting(last("free")).await.unwrap().on, WaitsOn::Turn);
+        assert_eq!(waiting(lease.items()[0].id.clone()).await, None);
     });
 }
 

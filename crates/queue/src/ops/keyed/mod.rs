@@ -25,6 +25,7 @@ pub(crate) mod fetch;
 pub(crate) mod holds;
 pub(crate) mod listing;
 pub(crate) mod pace;
+pub(crate) mod place;
 pub(crate) mod rules;
 
 use foundationdb::Transaction;

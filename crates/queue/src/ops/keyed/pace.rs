@@ -191,6 +191,12 @@ impl Paces {
         }
     }
 
+    /// Whether a throttle keeps a scope from starting anything.
+    pub(crate) fn is_throttled(&self, scope: &[u8]) -> bool {
+        let pace = self.scopes.get(scope).filter(|pace| pace.holds);
+        pace.and_then(|pace| pace.timer.as_ref()).is_some_and(|timer| timer.detail.throttled)
+    }
+
     /// Notes that the fetch knows all keys which wait for the scope's timer.
     pub(crate) fn is_served(&mut self, scope: &[u8]) {
         if let Some(pace) = self.scopes.get_mut(scope) {

@@ -1,0 +1,84 @@
+//! What a key waits for, and how many come before it. Reads that conflict with nothing.
+
+use std::time::Duration;
+
+use foundationdb::options::StreamingMode;
+use foundationdb::{RangeOption, Transaction};
+use futures::TryStreamExt;
+
+use super::pace::Paces;
+use super::rules;
+use crate::error::QueueError;
+use crate::keys::keyed::{Cause, KeyedSpace, scopes};
+use crate::limits::RuleBook;
+use crate::time::duration;
+use crate::waiting::{AtLeast, WaitsOn};
+
+/// How many timers are read.
+const TIMERS: usize = 1_000;
+/// How many keys are looked through at most to find one.
+const MOST: usize = 10_000;
+
+/// What a key with ready items waits for, and how many keys come before it. `None`: it is not parked yet.
+pub(crate) async fn of(
+    keyed: &KeyedSpace,
+    tr: &Transaction,
+    key: &[u8],
+) -> Result<(WaitsOn, Option<AtLeast>), QueueError> {
+    let book = rules::book(keyed, tr).await?;
+    let mut paces = Paces::read(keyed, tr, TIMERS).await?;
+    paces.learn(keyed, tr, &book, scopes(key)).await?;
+    for scope in scopes(key) {
+        let Some((cause, on)) = lacks(keyed, tr, &book, &paces, scope).await? else { continue };
+        let parked = before(tr, keyed.parked_range(cause, scope), |row| {
+            keyed.decode_parked(row).is_some_and(|row| row.key == key)
+        });
+        // It may be active yet: the next fetch parks it.
+        return Ok((on, parked.await?));
+    }
+    let active = before(tr, keyed.active_range(), |row| {
+        keyed.decode_active(row).is_some_and(|(_, active)| active == key)
+    });
+    Ok((WaitsOn::Turn, active.await?))
+}
+
+/// What a scope has nothing left of.
+async fn lacks(
+    keyed: &KeyedSpace,
+    tr: &Transaction,
+    book: &RuleBook,
+    paces: &Paces,
+    scope: &[u8],
+) -> Result<Option<(Cause, WaitsOn)>, QueueError> {
+    if let Some(most) = book.limits(scope).most_running() {
+        let running = rules::running(keyed, tr, scope).await?;
+        if running >= u64::from(most) {
+            return Ok(Some((Cause::Slot, WaitsOn::Slot { scope: scope.to_vec(), running, most })));
+        }
+    }
+    if paces.starts(scope) != Some(0) {
+        return Ok(None);
+    }
+    let wait = paces.opens_at(scope).map_or(Duration::ZERO, |at| duration(at.saturating_sub(paces.now())));
+    let throttled = paces.is_throttled(scope);
+    Ok(Some((Cause::Rate, WaitsOn::Start { scope: scope.to_vec(), wait, throttled })))
+}
+
+/// How many rows of a range stand before the one that is wanted. `None`: it is not there.
+async fn before(
+    tr: &Transaction,
+    range: (Vec<u8>, Vec<u8>),
+    is_wanted: impl Fn(&[u8]) -> bool,
+) -> Result<Option<AtLeast>, QueueError> {
+    let option = RangeOption { limit: Some(MOST), mode: StreamingMode::WantAll, ..RangeOption::from(range) };
+    let (mut pages, mut counted) = (tr.get_ranges(option, true), 0);
+    while let Some(page) = pages.try_next().await? {
+        for row in &page {
+            if is_wanted(row.key()) {
+                return Ok(Some(AtLeast { counted, is_all: true }));
+            }
+            counted += 1;
+        }
+    }
+    Ok((counted >= MOST).then_some(AtLeast { counted, is_all: false }))
+}

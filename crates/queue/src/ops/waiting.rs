@@ -1,0 +1,60 @@
+//! What a ready item waits for. Reads that conflict with nothing.
+
+use foundationdb::options::StreamingMode;
+use foundationdb::{RangeOption, Transaction};
+
+use crate::error::QueueError;
+use crate::id::ItemId;
+use crate::keys::keyed::{KeyedSpace, key_element, split_id};
+use crate::keys::{Space, range};
+use crate::ops::keyed::place;
+use crate::waiting::{AtLeast, Waiting, WaitsOn};
+
+/// How many rows are counted at most.
+const MOST: usize = 10_000;
+/// The bytes of values after which counting ends.
+const MOST_BYTES: usize = 1_000_000;
+
+/// What a ready item waits for; `None` if it is not ready.
+pub(crate) async fn waiting(
+    space: &Space,
+    tr: &Transaction,
+    id: &ItemId,
+) -> Result<Option<Waiting>, QueueError> {
+    let own = [space.ready.as_slice(), id.as_bytes()].concat();
+    if tr.get(&own, true).await?.is_none() {
+        return Ok(None);
+    }
+    match (&space.keyed, split_id(id.as_bytes())) {
+        (Some(keyed), Some((key, _))) => of_key(space, keyed, tr, own, &key).await.map(Some),
+        _ => {
+            let items_before = count(tr, (range(&space.ready).0, own)).await?;
+            Ok(Some(Waiting { on: WaitsOn::Turn, items_before, keys_before: None }))
+        }
+    }
+}
+
+async fn of_key(
+    space: &Space,
+    keyed: &KeyedSpace,
+    tr: &Transaction,
+    own: Vec<u8>,
+    key: &[u8],
+) -> Result<Waiting, QueueError> {
+    let (begin, _) = range(&[space.ready.as_slice(), &key_element(key)].concat());
+    let items_before = count(tr, (begin, own)).await?;
+    let (on, keys_before) = place::of(keyed, tr, key).await?;
+    Ok(Waiting { on, items_before, keys_before })
+}
+
+/// Counts the rows of a range, up to a bound.
+async fn count(tr: &Transaction, (begin, end): (Vec<u8>, Vec<u8>)) -> Result<AtLeast, QueueError> {
+    let option = RangeOption {
+        limit: Some(MOST),
+        target_bytes: MOST_BYTES,
+        mode: StreamingMode::Exact,
+        ..RangeOption::from((begin, end))
+    };
+    let rows = tr.get_range(&option, 1, true).await?;
+    Ok(AtLeast { counted: rows.len(), is_all: !rows.more() && rows.len() < MOST })
+}

@@ -1,0 +1,157 @@
+//! What an item waits for, in words and as JSON.
+
+use std::time::Duration;
+
+use foundationdb::Transaction;
+use kvqueue_queue::{
+    AtLeast, ItemId, ItemState, ItemView, Millis, Pause, Queue, QueueError, Waiting, WaitsOn,
+};
+use serde_json::{Value, json};
+
+use crate::{config::duration, consumer::clock::now, json, text::visible};
+
+/// An item, and why it has not been handled yet.
+#[derive(Debug)]
+pub(crate) struct Why {
+    pub(crate) view: ItemView,
+    /// Of a ready item.
+    waiting: Option<Waiting>,
+    pause: Option<Pause>,
+}
+
+impl Why {
+    /// Reads it; `None` if the queue has no such item. Conflicts with nothing.
+    pub(crate) async fn read(
+        queue: &Queue,
+        tr: &Transaction,
+        id: &ItemId,
+    ) -> Result<Option<Self>, QueueError> {
+        let Some(view) = queue.view_item(tr, id).await? else { return Ok(None) };
+        let (waiting, pause) = (queue.waiting(tr, id).await?, queue.paused(tr).await?);
+        Ok(Some(Self { view, waiting, pause }))
+    }
+
+    /// The reason in words.
+    pub(crate) fn sentence(&self) -> String {
+        let now = now();
+        let attempts = match self.view.attempts() {
+            0 => String::new(),
+            1 => " after 1 attempt".to_owned(),
+            n => format!(" after {n} attempts"),
+        };
+        let reason = match self.view.state {
+            ItemState::Ready => self.ready(),
+            ItemState::Scheduled => format!("it was pushed for a later time: {}", self.due(now)),
+            ItemState::Retrying => format!("it is retried{attempts}: {}", self.due(now)),
+            ItemState::Running => self.running(),
+            ItemState::Dead => {
+                format!("it is a dead letter{attempts}, and is not tried again until it is retried")
+            }
+        };
+        match &self.pause {
+            Some(pause) => format!("the queue is paused, {}; {reason}", visible(pause.why())),
+            None => reason,
+        }
+    }
+
+    fn due(&self, now: Millis) -> String {
+        match self.view.due {
+            Some(due) if due > now => {
+                let wait = duration::format(whole_seconds(Duration::from_millis(due - now)));
+                format!("it is ready in {wait}, at {}", json::time(due))
+            }
+            _ => "its time has come, and the next look of a daemon makes it ready".to_owned(),
+        }
+    }
+
+    fn running(&self) -> String {
+        match self.view.lease.map(|lease| lease.left) {
+            Some(Some(left)) => format!(
+                "it is running; its lease lasts {} if the worker does not extend it",
+                duration::format(whole_seconds(left))
+            ),
+            _ => "it is running, but its lease has expired; a daemon returns it soon".to_owned(),
+        }
+    }
+
+    fn ready(&self) -> String {
+        let Some(Waiting { on, items_before, keys_before }) = &self.waiting else {
+            return "it is ready".to_owned();
+        };
+        let before = match keys_before {
+            Some(keys) => format!(
+                "{} and {} before it",
+                counted(*items_before, self.of_what()),
+                counted(*keys, ["key", "keys"])
+            ),
+            None => format!("{} before it", counted(*items_before, self.of_what())),
+        };
+        match on {
+            WaitsOn::Turn => format!("it waits for its turn: {before}"),
+            WaitsOn::Slot { scope, running, most } => {
+                format!("it waits for a slot of {}: {running} of {most} running, {before}", named(scope))
+            }
+            WaitsOn::Start { scope, wait, throttled } => format!(
+                "it waits for the {} of {}: the next start is in {}, {before}",
+                if *throttled { "throttle" } else { "rate" },
+                named(scope),
+                duration::format(whole_millis(*wait))
+            ),
+        }
+    }
+
+    /// What comes before it.
+    fn of_what(&self) -> [&'static str; 2] {
+        match self.view.id.key() {
+            Some(_) => ["item of its key", "items of its key"],
+            None => ["item", "items"],
+        }
+    }
+
+    /// Adds the reason to the JSON of the item.
+    pub(crate) fn insert(&self, object: &mut Value) {
+        object["why"] = self.sentence().into();
+        let Some(Waiting { on, items_before, keys_before }) = &self.waiting else { return };
+        let mut waiting = match on {
+            WaitsOn::Turn => json!({ "on": "turn" }),
+            WaitsOn::Slot { scope, running, most } => {
+                json!({ "on": "slot", "scope": lossy(scope), "running": running, "most": most })
+            }
+            WaitsOn::Start { scope, wait, throttled } => {
+                let on = if *throttled { "throttle" } else { "rate" };
+                json!({ "on": on, "scope": lossy(scope), "wait_seconds": wait.as_secs_f64() })
+            }
+        };
+        let numbers = [("items_before", Some(items_before)), ("keys_before", keys_before.as_ref())];
+        for (name, number) in numbers.into_iter().filter_map(|(name, number)| Some((name, number?))) {
+            waiting[name] = json!({ "at_least": number.counted, "exact": number.is_all });
+        }
+        object["waiting"] = waiting;
+    }
+}
+
+fn lossy(scope: &[u8]) -> String {
+    String::from_utf8_lossy(scope).into_owned()
+}
+
+/// A scope, for people.
+fn named(scope: &[u8]) -> String {
+    match scope {
+        [] => "the whole queue".to_owned(),
+        _ => visible(&lossy(scope)),
+    }
+}
+
+fn counted(number: AtLeast, [one, several]: [&str; 2]) -> String {
+    let AtLeast { counted, is_all } = number;
+    let what = if counted == 1 { one } else { several };
+    format!("{}{counted} {what}", if is_all { "" } else { "at least " })
+}
+
+fn whole_seconds(time: Duration) -> Duration {
+    Duration::from_secs(time.as_secs().max(1))
+}
+
+fn whole_millis(time: Duration) -> Duration {
+    Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1))
+}
