@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use foundationdb::Transaction;
 use kvqueue_queue::{
-    AtLeast, ItemId, ItemState, ItemView, Millis, Pause, Queue, QueueError, Waiting, WaitsOn,
+    AtLeast, HeldBy, ItemId, ItemState, ItemView, Millis, Pause, Queue, QueueError, Waiting, WaitsOn,
 };
 use serde_json::{Value, json};
 
@@ -91,6 +91,12 @@ impl Why {
             WaitsOn::Slot { scope, running, most } => {
                 format!("it waits for a slot of {}: {running} of {most} running, {before}", named(scope))
             }
+            WaitsOn::Hold(HeldBy::Dead(id)) => format!(
+                "it waits for item {id} of its key, which is a dead letter; retry or purge that, or unblock the key"
+            ),
+            WaitsOn::Hold(by) => {
+                format!("it waits for item {} of its key, which is tried again first", by.item())
+            }
             WaitsOn::Start { scope, wait, throttled } => format!(
                 "it waits for the {} of {}: the next start is in {}, {before}",
                 if *throttled { "throttle" } else { "rate" },
@@ -117,6 +123,7 @@ impl Why {
             WaitsOn::Slot { scope, running, most } => {
                 json!({ "on": "slot", "scope": lossy(scope), "running": running, "most": most })
             }
+            WaitsOn::Hold(by) => json!({ "on": "item", "item": by.item().to_string() }),
             WaitsOn::Start { scope, wait, throttled } => {
                 let on = if *throttled { "throttle" } else { "rate" };
                 json!({ "on": on, "scope": lossy(scope), "wait_seconds": wait.as_secs_f64() })

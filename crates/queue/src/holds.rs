@@ -30,6 +30,14 @@ pub enum HeldBy {
     Dead(ItemId),
 }
 
+impl HeldBy {
+    /// The item that it waits for.
+    pub fn item(&self) -> &ItemId {
+        let (HeldBy::Scheduled(item) | HeldBy::Dead(item)) = self;
+        item
+    }
+}
+
 impl Queue {
     /// Keys that are held ([`Limits::ordered`](crate::Limits::ordered), [`Limits::blocks_on_dead`](crate::Limits::blocks_on_dead)), in
     /// the order of their bytes: those behind `after`, or the first. Reads up to `k` holds. A key may have several, so there may be fewer keys; there is at

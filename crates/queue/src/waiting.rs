@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::holds::HeldBy;
+
 /// Why a ready item has not been fetched yet. What it says is of one moment, and conflicts with nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waiting {
@@ -28,6 +30,8 @@ pub enum WaitsOn {
         /// How many may.
         most: u32,
     },
+    /// Another item of its ordered key, which is scheduled again or a dead letter.
+    Hold(HeldBy),
     /// The rate of a scope, or a throttle.
     Start {
         /// The key or tenant; empty for the whole queue.

@@ -7,30 +7,15 @@ use std::time::{Duration, Instant};
 
 use foundationdb::Transaction;
 use kvqueue_queue::{
-    Approach, AtLeast, FetchOptions, Fetched, ItemOutcome, Kind, LimitError, Limits, NewItem, Pattern, Queue,
-    Rate, Scope, Session, WaitsOn,
+    Approach, AtLeast, FetchOptions, Fetched, HeldBy, ItemOutcome, Kind, Limits, Queue, Rate, Scope, Session,
+    WaitsOn,
 };
 
-use crate::common::{TestDb, k, on_database, payloads};
-
-fn keyed(t: &TestDb) -> Queue {
-    t.queue_of("q", Kind::Keyed)
-}
+use crate::common::keyed::{self, keyed, limit};
+use crate::common::{TestDb, k, later, on_database, payloads};
 
 async fn push(t: &TestDb, q: &Queue, key: &str, n: usize) {
-    let item = |n| NewItem::new(format!("{key} {n}")).with_key(key);
-    t.push_items(q, &(0..n).map(item).collect::<Vec<_>>()).await;
-}
-
-async fn limit(t: &TestDb, q: &Queue, pattern: &str, limits: Limits) {
-    let pattern = if pattern.is_empty() { Pattern::QUEUE } else { Pattern::keys(pattern).unwrap() };
-    t.run(async |tr| {
-        q.set_rule(tr, &pattern, &limits).await.map_err(|error| match error {
-            LimitError::Queue(error) => error,
-            error => panic!("{error}"),
-        })
-    })
-    .await;
+    keyed::push(t, q, key, (0..n).map(|n| format!("{key} {n}"))).await;
 }
 
 fn rate(items: u32, per: Duration) -> Limits {
@@ -320,10 +305,15 @@ fn it_can_be_asked_what_an_item_waits_for() {
         let q = keyed(t);
         limit(t, &q, "slow", hourly(1)).await;
         limit(t, &q, "two", Limits::default().with_running(2)).await;
+        limit(t, &q, "line", Limits::default().with_ordered(true)).await;
+        push(t, &q, "line", 2).await;
+        let mut session = t.session(&q);
+        let mut first = fetch(t, &mut session, 1).await.lease.unwrap();
+        let held = first.items()[0].id.clone();
+        t.acknowledge(&mut first, &later(4_000_000_000_000)).await;
         for key in ["slow", "two", "free"] {
             push(t, &q, key, 4).await;
         }
-        let mut session = t.session(&q);
         let lease = fetch(t, &mut session, 5).await.lease.unwrap();
         assert!(fetch(t, &mut session, 1).await.lease.is_some());
         let items = t.run(async |tr| q.peek_k(tr, k(99)).await).await;
@@ -340,6 +330,8 @@ fn it_can_be_asked_what_an_item_waits_for() {
         assert_eq!(two.on, WaitsOn::Slot { scope: b"two".to_vec(), running: 2, most: 2 });
         assert_eq!(two.keys_before, Some(AtLeast { counted: 0, is_all: true }));
         assert_eq!(waiting(last("free")).await.unwrap().on, WaitsOn::Turn);
+        let line = waiting(last("line")).await.unwrap();
+        assert_eq!(line.on, WaitsOn::Hold(HeldBy::Scheduled(held)));
         assert_eq!(waiting(lease.items()[0].id.clone()).await, None);
     });
 }

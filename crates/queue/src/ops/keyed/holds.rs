@@ -17,7 +17,7 @@ use mutant::mutant;
 
 use super::{activate, count_active};
 use crate::error::QueueError;
-use crate::holds::HeldKey;
+use crate::holds::{HeldBy, HeldKey};
 use crate::id::ItemId;
 use crate::keys::keyed::{HoldCause, KeyedSpace};
 use crate::keys::{after, counters};
@@ -46,6 +46,19 @@ pub(crate) async fn first(
     key: &[u8],
 ) -> Result<Option<Vec<u8>>, QueueError> {
     first_row(tr, keyed.hold_range(key), true).await
+}
+
+/// What a held key waits for. Read without a conflict.
+pub(crate) async fn by(
+    keyed: &KeyedSpace,
+    tr: &Transaction,
+    key: &[u8],
+) -> Result<Option<HeldBy>, QueueError> {
+    let (begin, end) = keyed.hold_range(key);
+    let (rows, _) = page(tr, (&begin, &end), 1).await?;
+    let Some((row, cause)) = rows.into_iter().next() else { return Ok(None) };
+    let (item, cause) = decode(keyed, &row, cause)?;
+    Ok(Some(cause.with(item)))
 }
 
 /// Makes a fetch that moves a key fail after the end of the hold that it has found; if it has found none, after the beginning of one.

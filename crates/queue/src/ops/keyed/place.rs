@@ -7,7 +7,7 @@ use foundationdb::{RangeOption, Transaction};
 use futures::TryStreamExt;
 
 use super::pace::Paces;
-use super::rules;
+use super::{holds, rules};
 use crate::error::QueueError;
 use crate::keys::keyed::{Cause, KeyedSpace, scopes};
 use crate::limits::RuleBook;
@@ -26,6 +26,11 @@ pub(crate) async fn of(
     key: &[u8],
 ) -> Result<(WaitsOn, Option<AtLeast>), QueueError> {
     let book = rules::book(keyed, tr).await?;
+    if book.limits(key).is_ordered()
+        && let Some(held_by) = holds::by(keyed, tr, key).await?
+    {
+        return Ok((WaitsOn::Hold(held_by), None));
+    }
     let mut paces = Paces::read(keyed, tr, TIMERS).await?;
     paces.learn(keyed, tr, &book, scopes(key)).await?;
     for scope in scopes(key) {
