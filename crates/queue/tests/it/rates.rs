@@ -11,6 +11,7 @@ use kvqueue_queue::{
     WaitsOn,
 };
 
+use crate::common::gate::overlaps;
 use crate::common::keyed::{self, keyed, limit};
 use crate::common::{TestDb, k, later, on_database, payloads};
 
@@ -296,6 +297,49 @@ fn an_idle_consumer_of_another_process_learns_of_a_first_timer() {
         idle.watch.unwrap().await.unwrap();
         let idle = fetch(t, &mut other, 1).await;
         assert!(idle.lease.is_some());
+    });
+}
+
+#[test]
+fn fetches_of_two_keys_of_a_tenant_do_not_both_take_its_last_start() {
+    on_database(async |t| {
+        let q = keyed(t);
+        limit(t, &q, "t", hourly(1)).await;
+        push(t, &q, "t/b", 1).await;
+        let (mut session, mut other) = (t.session(&q), t.session(&q));
+        let Some(gate) = t.close_gate() else { return };
+        let early = async {
+            // It comes first, so that the two fetches want different keys.
+            push(t, &q, "t/a", 1).await;
+            keyed::fetch(t, &mut other, 1).await
+        };
+        let (conflicted, late, early) = overlaps(&gate, keyed::fetch(t, &mut session, 1), early).await;
+        assert_eq!(keyed::names(early.as_ref()), ["t/a 0"]);
+        assert!(conflicted && late.is_none(), "two items of a tenant start, and one may");
+    });
+}
+
+#[test]
+fn a_key_is_not_parked_for_a_timer_that_ends_meanwhile() {
+    on_database(async |t| {
+        let q = keyed(t);
+        limit(t, &q, "t", hourly(1)).await;
+        push(t, &q, "t/a", 1).await;
+        let (mut session, mut other) = (t.session(&q), t.session(&q));
+        assert!(keyed::fetch(t, &mut session, 1).await.is_some());
+        push(t, &q, "t/a", 1).await;
+        assert!(keyed::fetch(t, &mut session, 1).await.is_none());
+        push(t, &q, "t/b", 1).await;
+        let Some(gate) = t.close_gate() else { return };
+        // The one parks t/b for the timer; the other serves the timer, whose last key is then gone.
+        let timer = async {
+            t.jump(86_400_000_000);
+            keyed::fetch(t, &mut other, 9).await
+        };
+        let (conflicted, late, early) = overlaps(&gate, keyed::fetch(t, &mut session, 9), timer).await;
+        let started = [early, late].iter().flatten().map(|lease| lease.items().len()).sum::<usize>();
+        assert!(conflicted && started == 1, "{started} items start");
+        assert!(!t.records(&q, "timer").await.is_empty(), "a key waits, and there is no timer");
     });
 }
 

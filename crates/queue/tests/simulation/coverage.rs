@@ -99,6 +99,10 @@ pub(crate) const WANTED_OF_KEYS: &[(&str, u64)] = &[
     ("a key is on hold", 800),
     ("a key waits for a dead letter", 130),
     ("holds are to be looked at again", 70),
+    ("a key waits for a timer", 1_500),
+    ("a scope is throttled", 800),
+    ("a worker waits for a timer", 900),
+    ("a handler throttles", 80),
 ];
 
 impl Coverage {

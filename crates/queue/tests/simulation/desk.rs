@@ -47,6 +47,8 @@ pub(crate) struct Desk {
     skew: i64,
     operations: Cell<u64>,
     watches: Cell<u64>,
+    /// Until when its watch is to wait at most.
+    until: Cell<Option<u64>>,
     /// What it is doing.
     current: RefCell<Option<Rc<Operation>>>,
     stop: Cell<Stop>,
@@ -64,6 +66,7 @@ impl Desk {
             skew,
             operations: Cell::new(0),
             watches: Cell::new(0),
+            until: Cell::new(None),
             current: RefCell::default(),
             stop: Cell::new(Stop::Working),
             is_cancelled: Cell::new(false),
@@ -156,12 +159,22 @@ impl Desk {
         self.stop(Stop::Pausing).await;
     }
 
-    /// Waits until there is something new.
-    pub(crate) async fn watch(&self, counter: Counter, watch: Watch) {
+    /// Whether it has waited as long as it wanted to.
+    pub(crate) fn is_over(&self) -> bool {
+        self.until.get().is_some_and(|until| until <= self.world.time())
+    }
+
+    /// Waits until there is something new, or until this time.
+    pub(crate) async fn watch(&self, counter: Counter, watch: Watch, until: Option<u64>) {
+        self.until.set(until);
         self.watches.update(|n| n + 1);
         let (mut watch, mut is_lost) = (pin!(watch), false);
         poll_fn(|cx| {
             self.stop.set(Stop::Watching(counter, self.watches.get()));
+            if self.is_over() {
+                self.stop.set(Stop::Working);
+                return Poll::Ready(());
+            }
             if !is_lost && ready!(watch.as_mut().poll(cx)).is_err() {
                 // The database says so at once or a little later. So that it makes no difference, the worker goes on when
                 // there is something new.

@@ -1,5 +1,7 @@
 //! The judge of a run: sees every commit, in order, and every result that a worker gets.
 
+use std::collections::BTreeMap;
+
 use kvqueue_queue::Kind;
 
 use crate::claims::{Claim, Claims};
@@ -64,6 +66,7 @@ impl Oracle {
                 _ => None,
             };
             index.check(&after, (&self.index, &self.image), unblocked)?;
+            image::check_started(&self.index, &index, &started(&events)?, at.commit)?;
             for event in &events {
                 if let Event::Leased { items, .. } | Event::Taken { items, .. } = event {
                     image::check_fetched(&self.index, items)?;
@@ -100,4 +103,18 @@ impl Oracle {
             Counter::Later => self.image.counters.nlater,
         }
     }
+}
+
+/// How many items of each scope these events start.
+fn started(events: &[Event]) -> Result<BTreeMap<Vec<u8>, u64>, String> {
+    let mut started = BTreeMap::new();
+    for event in events {
+        let Event::Leased { items, .. } = event else { continue };
+        for item in items {
+            for scope in image::scopes(&image::key_of(item)?) {
+                *started.entry(scope).or_default() += 1;
+            }
+        }
+    }
+    Ok(started)
 }

@@ -6,6 +6,7 @@ use kvqueue_queue::ItemId;
 
 use super::element::{Ids, split_bytes, split_number};
 use super::holds::{self, Hold};
+use super::rates::Rates;
 use super::rules::Rules;
 use super::{Image, Row};
 
@@ -16,8 +17,9 @@ type Key = Vec<u8>;
 pub(crate) struct Index {
     listed: BTreeSet<Key>,
     active: BTreeSet<(u64, Key)>,
-    /// The scope, the position and the key.
-    parked: BTreeSet<(Key, u64, Key)>,
+    /// The cause, the scope, the position and the key.
+    parked: BTreeSet<(u64, Key, u64, Key)>,
+    pub(super) rates: Rates,
     running: BTreeMap<Key, u64>,
     /// What keys wait for.
     pub(super) holds: BTreeMap<ItemId, Hold>,
@@ -54,11 +56,13 @@ impl Index {
                 self.active.insert((position, alone(rest)?));
             }
             b"parked" => {
-                let (_, rest) = split_number(rest)?;
+                let (cause, rest) = split_number(rest)?;
                 let (scope, rest) = split_bytes(rest)?;
                 let (position, rest) = split_number(rest)?;
-                self.parked.insert((scope, position, alone(rest)?));
+                self.parked.insert((cause, scope, position, alone(rest)?));
             }
+            b"rate" => self.rates.read_paid(rest, value)?,
+            b"timer" => self.rates.read_timer(rest, value)?,
             b"running" => drop(self.running.insert(alone(rest)?, number())),
             b"hold" => drop(self.holds.insert(ids.get(rest)?, Hold::read(value)?)),
             b"onhold" => drop(self.on_hold.insert(alone(rest)?)),
@@ -94,7 +98,7 @@ impl Index {
             }
         }
         let active = self.active.iter().map(|(_, key)| key);
-        let parked = self.parked.iter().map(|(_, _, key)| key);
+        let parked = self.parked.iter().map(|(.., key)| key);
         let mut places: Vec<&Key> = active.chain(parked).chain(&self.on_hold).collect();
         places.sort_unstable();
         if !places.iter().copied().eq(&self.listed) {
@@ -106,11 +110,19 @@ impl Index {
                 return Err(format!("key {} has an item and no place", key.escape_ascii()));
             }
         }
-        for (scope, _, key) in &self.parked {
+        self.rates.check()?;
+        for (cause, scope, _, key) in &self.parked {
+            if *cause == 1 {
+                if !self.rates.has_timer(scope) {
+                    return Err(format!("key {} waits for no timer", key.escape_ascii()));
+                }
+                continue;
+            }
             let running = self.running.get(scope).copied().unwrap_or(0);
             let is_full = self.rules.limit(scope).is_some_and(|limit| running >= limit);
             let mut active = self.active.iter().map(|(_, key)| key);
-            let mut is_looked_at = || active.any(|key| scopes(key).any(|of| of == *scope));
+            let waits = self.parked.iter().any(|(cause, of, ..)| *cause == 1 && of == scope);
+            let mut is_looked_at = || waits || active.any(|key| scopes(key).any(|of| of == *scope));
             if !self.pending && !is_full && !is_looked_at() {
                 return Err(format!(
                     "key {} waits for {}, of which {running} items run",
@@ -125,7 +137,9 @@ impl Index {
     /// What keys wait for, to be counted.
     pub(crate) fn states(&self) -> Vec<&'static str> {
         let all = [
-            (!self.parked.is_empty(), "a key waits for its scope"),
+            (self.parked.iter().any(|(cause, ..)| *cause == 0), "a key waits for its scope"),
+            (self.parked.iter().any(|(cause, ..)| *cause == 1), "a key waits for a timer"),
+            (self.rates.has_throttles(), "a scope is throttled"),
             (!self.on_hold.is_empty(), "a key is on hold"),
             (self.nblocked > 0, "a key waits for a dead letter"),
             (self.pending && !self.holds.is_empty(), "holds are to be looked at again"),
@@ -152,7 +166,7 @@ pub(crate) fn key_of(id: &ItemId) -> Result<Key, String> {
 }
 
 /// The queue, what stands before the first slash, and the key.
-fn scopes(key: &[u8]) -> impl Iterator<Item = Key> + use<> {
+pub(crate) fn scopes(key: &[u8]) -> impl Iterator<Item = Key> + use<> {
     let mut scopes = BTreeSet::from([Vec::new(), key.to_vec()]);
     scopes.extend(key.split(|byte| *byte == b'/').next().map(<[u8]>::to_vec));
     scopes.into_iter()

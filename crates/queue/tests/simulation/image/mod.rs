@@ -6,6 +6,7 @@ mod element;
 mod holds;
 mod index;
 mod lease;
+mod rates;
 mod reader;
 mod rules;
 mod side;
@@ -16,7 +17,8 @@ use kvqueue_queue::{ItemId, LeaseId, Meta, Millis, Stamp};
 
 pub(crate) use element::{Ids, integers};
 pub(crate) use holds::check_fetched;
-pub(crate) use index::{Index, key_of};
+pub(crate) use index::{Index, key_of, scopes};
+pub(crate) use rates::check_started;
 pub(crate) use reader::{Row, Rows, read};
 pub(crate) use side::essence;
 

@@ -116,8 +116,8 @@ impl Parts<'_> {
             (b"pause", []) => self.image.frozen = true,
             // The index of a keyed queue is read apart.
             (
-                b"listed" | b"active" | b"parked" | b"hold" | b"onhold" | b"nblocked" | b"running" | b"vtime"
-                | b"nactive" | b"rule" | b"rules",
+                b"listed" | b"active" | b"parked" | b"rate" | b"timer" | b"hold" | b"onhold" | b"nblocked"
+                | b"running" | b"vtime" | b"nactive" | b"rule" | b"rules",
                 _,
             ) => {}
             (b"duty", []) => {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::rates::Rate;
+
 type Key = Vec<u8>;
 
 /// What a rule sets, as far as the simulation does.
@@ -10,6 +12,7 @@ struct Rule {
     running: Option<u64>,
     is_ordered: Option<bool>,
     blocks: Option<bool>,
+    rate: Option<Rate>,
 }
 
 /// The rules, by pattern.
@@ -27,6 +30,7 @@ impl Rules {
                 1 => rule.running = Some(u32::from_le_bytes(content.try_into().ok()?).into()),
                 3 => rule.is_ordered = Some(content == [1]),
                 4 => rule.blocks = Some(content == [1]),
+                5 => rule.rate = Some(Rate::read(content)?),
                 _ => return None,
             }
             value = rest;
@@ -64,5 +68,10 @@ impl Rules {
     /// Whether a dead letter of an ordered key holds it.
     pub(super) fn blocks(&self, key: &[u8]) -> bool {
         self.best(key, |rule| rule.blocks) == Some(true)
+    }
+
+    /// How many items of a scope start in a time.
+    pub(super) fn rate(&self, scope: &[u8]) -> Option<Rate> {
+        self.best(scope, |rule| rule.rate)
     }
 }

@@ -180,7 +180,9 @@ impl Simulation {
     /// Whether there is something new for a worker, if it waits for that.
     fn has_news(&self, seat: &Seat) -> bool {
         match seat.desk.stopped() {
-            Stop::Watching(counter, _) => seat.seen != self.world.oracle.borrow().counted(counter),
+            Stop::Watching(counter, _) => {
+                seat.desk.is_over() || seat.seen != self.world.oracle.borrow().counted(counter)
+            }
             _ => true,
         }
     }

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use kvqueue_queue::{
-    Approach, Failure, FetchError, FetchOptions, Item, ItemOutcome, Kind, Lease, LeaseError, Session, Spread,
-    Staged, Watch, from_millis,
+    Approach, Failure, FetchError, FetchOptions, Item, ItemOutcome, Kind, Lease, LeaseError, Scope, Session,
+    Spread, Staged, Watch, from_millis,
 };
 
 use super::producer::failed;
@@ -66,7 +66,7 @@ pub(super) async fn take_for_good(desk: Rc<Desk>) {
         match taken {
             Some(Ok(taken)) if taken.items.is_empty() => {
                 desk.told(&operation, &Claim::Nothing);
-                wait(&desk, taken.watch).await;
+                wait(&desk, taken.watch, None).await;
             }
             Some(Ok(taken)) => {
                 let short = taken.items.len() < k;
@@ -127,7 +127,7 @@ async fn lease(desk: &Desk, session: &mut Session, approach: &mut Approach, cras
             if let Some(lease) = leased.lease.as_ref().filter(|_| !leased.recovered) {
                 desk.believes(lease.id(), &operation);
             }
-            wait(desk, leased.watch).await;
+            wait(desk, leased.watch, leased.look_again_in).await;
             leased.lease
         }
         Err(FetchError::Retry(error)) => {
@@ -138,10 +138,12 @@ async fn lease(desk: &Desk, session: &mut Session, approach: &mut Approach, cras
     }
 }
 
-async fn wait(desk: &Desk, watch: Option<Watch>) {
+async fn wait(desk: &Desk, watch: Option<Watch>, at_most: Option<Duration>) {
     if let Some(watch) = watch {
         desk.world.count("a worker goes idle");
-        desk.watch(Counter::Ready, watch).await;
+        desk.world.count_if(at_most.is_some(), "a worker waits for a timer");
+        let until = at_most.map(|wait| desk.world.time() + wait.as_micros() as u64);
+        desk.watch(Counter::Ready, watch, until).await;
     }
 }
 
@@ -214,10 +216,17 @@ fn settlement(desk: &Desk, item: &Item) -> ItemOutcome {
         10 => ItemOutcome::Release,
         11 => ItemOutcome::Postpone { due: due() },
         12 => ItemOutcome::Dead(failure()),
+        17 | 18 if item.id.key().is_some() => throttle(desk),
         _ if item.attempt >= MAX_ATTEMPTS => ItemOutcome::Dead(failure()),
         13..=15 => ItemOutcome::Retry { due: None, failure: failure() },
         _ => ItemOutcome::Retry { due: Some(due()), failure: failure() },
     }
+}
+
+fn throttle(desk: &Desk) -> ItemOutcome {
+    let scope = [Scope::Key, Scope::Key, Scope::Tenant, Scope::Queue][desk.below(4)];
+    let wait = Duration::from_micros([10_000, 1_000_000, AGE / 2, 2 * AGE][desk.below(4)]);
+    ItemOutcome::Throttle { scope, wait }
 }
 
 /// Ends a session, or leaves it as it is.

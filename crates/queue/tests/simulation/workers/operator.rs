@@ -1,13 +1,18 @@
 //! An operator, who decides about dead letters, deletes items, freezes the queue, and limits its keys.
 
+use std::num::NonZeroU32;
 use std::rc::Rc;
+use std::time::Duration;
 
-use kvqueue_queue::{DeadLetterEffect, ItemEffect, ItemId, Kind, LimitError, Limits, Pattern, Pause, retry};
+use kvqueue_queue::{
+    DeadLetterEffect, ItemEffect, ItemId, Kind, LimitError, Limits, Pattern, Pause, Rate, retry,
+};
 
 use super::producer::failed;
 use crate::claims::Claim;
 use crate::desk::Desk;
 use crate::intent::Intent;
+use crate::simulation::AGE;
 
 /// Freezes the queue, or lets it go on.
 async fn freeze(desk: &Desk, frozen: bool) {
@@ -59,6 +64,12 @@ async fn limit(desk: &Desk) {
         0 => Limits::default(),
         n => Limits::default().with_running(n as u32),
     };
+    if desk.chance(30) {
+        let per = Duration::from_micros([1_000_000, AGE / 10, AGE][desk.below(3)]);
+        let rate = Rate::new(NonZeroU32::new(1 + desk.below(5) as u32).unwrap(), per).unwrap();
+        let burst = NonZeroU32::new(desk.below(4) as u32);
+        limits = limits.with_rate(burst.map_or(rate, |burst| rate.with_burst(burst)));
+    }
     if desk.chance(60) {
         limits = limits.with_ordered(desk.chance(80)).with_blocks_on_dead(desk.chance(70));
     }

@@ -59,7 +59,7 @@ pub(super) async fn work(desk: Rc<Desk>) {
             }
         }
         if !desk.world.is_calm.get() && desk.chance(20) {
-            desk.watch(Counter::Later, swept.watch).await;
+            desk.watch(Counter::Later, swept.watch, None).await;
         }
         for _ in 0..desk.below(4) {
             desk.pause().await;

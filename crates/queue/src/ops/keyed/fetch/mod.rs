@@ -232,6 +232,7 @@ impl Choice {
         let starts = usize::try_from(starts).unwrap_or(usize::MAX);
         let Some(starts) = NonZeroUsize::new(starts) else { return Ok(false) };
         self.wanted.k = self.wanted.k.min(starts);
+        self.wanted.suspects = self.wanted.suspects.min(starts);
         Ok(true)
     }
 
