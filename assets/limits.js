@@ -5,7 +5,7 @@ import { h } from "./dom.js";
 import { visible } from "./format.js";
 import { action, ask, complain, toast } from "./ui.js";
 
-const COLUMNS = ["Keys", "Running", "Weight", "Ordered", ""];
+const COLUMNS = ["Keys", "Running", "Rate", "Weight", "Ordered", ""];
 const HINT = "A rule is for the keys that match its pattern; * stands for any text. The most specific rule sets each limit. Rules are kept in the database, for all daemons.";
 
 // The scope of a rule, as a request names it.
@@ -15,10 +15,12 @@ const scope = ({ pattern, pattern_base64: encoded, whole_queue: whole }) =>
 const named = ({ pattern, pattern_base64: encoded, whole_queue: whole }) =>
   whole ? "The whole queue" : visible(pattern ?? `${encoded} (base 64)`);
 
+const paced = ({ rate, burst }) => rate && (burst === undefined ? rate : `${rate}, burst ${burst}`);
+
 export function limits(queue, server) {
   const where = path(queue, "limits");
   const body = h("tbody");
-  const empty = h("p", { class: "empty", hidden: true }, "There are no rules: any number of items of each key run, and all keys have the same share.");
+  const empty = h("p", { class: "empty", hidden: true }, "There are no rules: any number of items of each key run, as soon as they can, and all keys have the same share.");
   const table = h("table", { class: "cards" }, h("caption", { class: "unseen" }, "Rules"),
     h("thead", null, h("tr", null, COLUMNS.map((it) => h("th", { scope: "col" }, it)))), body);
   const add = server.read_only ? null : action("Add a rule…", () => change(where, null, load), { class: "primary" });
@@ -27,7 +29,7 @@ export function limits(queue, server) {
     h("div", { class: "panel" }, table, empty));
 
   const row = (rule) => {
-    const cells = [rule.running, rule.weight, rule.ordered === undefined ? undefined : rule.ordered ? "yes" : "no"];
+    const cells = [rule.running, paced(rule), rule.weight, rule.ordered === undefined ? undefined : rule.ordered ? "yes" : "no"];
     const buttons = server.read_only ? null : h("div", { class: "buttons" },
       action("Change…", () => change(where, rule, load)), action("Remove…", () => remove(where, rule, load), { class: "danger" }));
     return h("tr", null, h("th", { scope: "row" }, h("bdi", null, named(rule))),
@@ -57,15 +59,20 @@ async function change(where, rule, reload) {
   const pattern = field("pattern", "Keys", "As in tenant-*. Leave it empty for the whole queue.", { type: "text", maxlength: 256, spellcheck: "false" });
   const running = number("running", "Most items that run at the same time", "0 stops them. Leave it empty for any number.", 0);
   const weight = number("weight", "Weight", "The share of each key next to other keys. Leave it empty for 1.", 1);
+  const rate = field("rate", "Rate", "How many items start in a time, as in 100/1m. Leave it empty for any number.", { type: "text", pattern: "\\s*[1-9][0-9]*\\s*/.+", spellcheck: "false", value: rule?.rate ?? "" });
+  const burst = number("burst", "Burst", "With a rate: how many items start at once after a time without any. Leave it empty for those of a tenth of a second.", 1);
   const ordered = h("input", { type: "checkbox", checked: rule?.ordered === true });
   const order = h("label", { class: "choice" }, ordered, h("span", null, "Items of a key run one at a time"));
   const read = () => {
     const of = rule ? scope(rule) : pattern.input.value === "" ? { whole_queue: true } : { pattern: pattern.input.value };
-    const numbers = [["running", running.input], ["weight", weight.input]].filter(([, input]) => input.value !== "");
-    return { ...of, ...Object.fromEntries(numbers.map(([name, input]) => [name, Number(input.value)])), ...(ordered.checked ? { ordered: true } : {}) };
+    const numbers = [["running", running.input], ["burst", burst.input], ["weight", weight.input]].filter(([, input]) => input.value !== "");
+    return { ...of, ...Object.fromEntries(numbers.map(([name, input]) => [name, Number(input.value)])),
+      ...(rate.input.value === "" ? {} : { rate: rate.input.value }), ...(ordered.checked ? { ordered: true } : {}) };
   };
-  const valid = () => running.input.validity.valid && weight.input.validity.valid && (running.input.value !== "" || weight.input.value !== "" || ordered.checked);
-  const body = [...(rule ? [h("p", null, h("bdi", null, named(rule)))] : pattern.nodes), ...running.nodes,
+  const inputs = [running, rate, burst, weight].map((it) => it.input);
+  const sets = () => [running, rate, weight].some((it) => it.input.value !== "") || ordered.checked;
+  const valid = () => inputs.every((it) => it.validity.valid) && sets() && (burst.input.value === "" || rate.input.value !== "");
+  const body = [...(rule ? [h("p", null, h("bdi", null, named(rule)))] : pattern.nodes), ...running.nodes, ...rate.nodes, ...burst.nodes,
     ...(rule?.whole_queue ? [] : [...weight.nodes, order])];
   const wanted = await ask({ title: rule ? "Change this rule" : "Add a rule", body, confirm: "Set", read, valid });
   if (!wanted) return;

@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 #[cfg(feature = "http")]
 use crate::access::AccessToken;
 use crate::{
+    config::rate,
     consumer::{clock, identity},
     status::PauseJson,
 };
@@ -319,9 +320,11 @@ pub(crate) fn insert_rule(object: &mut Map<String, Value>, pattern: &Pattern, li
         true => _ = object.insert("whole_queue".to_owned(), true.into()),
         false => insert_bytes(object, "pattern", pattern.as_bytes()),
     }
-    let Limits { running, weight, ordered, .. } = limits;
+    let Limits { running, weight, ordered, rate, .. } = limits;
     let values = [
         ("running", running.map(Value::from)),
+        ("rate", rate.map(|rate| rate::format(&rate).into())),
+        ("burst", rate.and_then(|rate| rate.burst()).map(Value::from)),
         ("weight", weight.map(|weight| weight.get().into())),
         ("ordered", ordered.map(Value::from)),
     ];

@@ -3,7 +3,10 @@
 use foundationdb::Transaction;
 use kvqueue_queue::{LimitError, Limits, Pattern, Queue, QueueError};
 
-use crate::audit::{AuditStore, Record};
+use crate::{
+    audit::{AuditStore, Record},
+    config::rate,
+};
 
 /// A change of one rule.
 pub(crate) struct LimitChange {
@@ -29,10 +32,12 @@ impl LimitChange {
     /// The reason why there can be no such rule.
     pub(crate) fn set(pattern: Pattern, limits: Limits) -> Result<Self, &'static str> {
         if limits.is_empty() {
-            return Err("a rule sets at least one of running, weight and ordered");
+            return Err("a rule sets at least one of running, rate, weight and ordered");
         }
         if pattern.is_queue() && (limits.weight.is_some() || limits.ordered.is_some()) {
-            return Err("weight and ordered are for keys; the rule of the whole queue has running only");
+            return Err(
+                "weight and ordered are for keys; the rule of the whole queue has running and rate only",
+            );
         }
         Ok(Self { pattern, limits: Some(limits) })
     }
@@ -49,9 +54,17 @@ impl LimitChange {
             false => record.with_name("pattern", self.pattern.as_bytes()),
         };
         let Some(limits) = self.limits else { return record.with("removed", true) };
-        let numbers = [("running", limits.running), ("weight", limits.weight.map(Into::into))];
+        let numbers = [
+            ("running", limits.running),
+            ("burst", limits.rate.and_then(|rate| rate.burst())),
+            ("weight", limits.weight.map(Into::into)),
+        ];
         let known = numbers.into_iter().filter_map(|(name, number)| Some((name, number?)));
         let record = known.fold(record, |record, (name, number)| record.with(name, number));
+        let record = match &limits.rate {
+            Some(rate) => record.with("rate", rate::format(rate)),
+            None => record,
+        };
         record.with("ordered", limits.is_ordered())
     }
 
@@ -90,6 +103,7 @@ mod tests {
         assert!(LimitChange::set(keys(), limits).is_err());
         assert!(LimitChange::set(keys(), limits.with_ordered(true)).is_ok());
         assert!(LimitChange::set(Pattern::QUEUE, limits.with_running(0)).is_ok());
+        assert!(LimitChange::set(Pattern::QUEUE, limits.with_rate(rate::parse("1/1s").unwrap())).is_ok());
         assert!(LimitChange::set(Pattern::QUEUE, limits.with_running(1).with_ordered(true)).is_err());
     }
 }

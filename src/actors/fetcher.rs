@@ -27,7 +27,7 @@ use crate::{
         claimed::{Batch, Claimed},
         clock,
         fetch::{
-            Ask, FetchRequest, Fetched, Fetching, Reply, most_together,
+            Ask, FetchRequest, Fetched, Fetching, Idle, Reply, most_together,
             state::{Answer, Effect, Event, Phase, Request, State},
         },
         runtime::QueueRuntime,
@@ -54,8 +54,8 @@ pub(super) struct Fetcher {
     waiting_state: ConsumerState,
     /// Absent while a fetch or the session's end is under way.
     fetching: Option<Fetching>,
-    /// The watch that the last fetch armed.
-    watch: Option<Watch>,
+    /// The watch that the last fetch armed, and how long to wait on it.
+    watch: Option<(Watch, Duration)>,
     /// Watches lost in a row.
     lost: u32,
     /// Resolves when items may be fetched again; and the consumer that waits for its trial.
@@ -262,8 +262,10 @@ impl Fetcher {
                 }
                 Event::Fetched { served, conflicts }
             }
-            Fetched::Empty(watch) => {
-                self.watch = watch;
+            Fetched::Empty(Idle { watch, look_again_in }) => {
+                let poll = self.runtime.poll_interval;
+                let wait = look_again_in.map_or(poll, |wait| wait.min(poll));
+                self.watch = watch.map(|watch| (watch, wait));
                 Event::Empty { watched: self.watch.is_some() }
             }
             Fetched::Exhausted => Event::Exhausted,
@@ -288,14 +290,15 @@ impl Fetcher {
         }
     }
 
-    /// Waits on the watch, but not for longer than the poll interval.
+    /// Waits on the watch, but not for longer than the poll interval, and not beyond the time at which a rate or a
+    /// throttle allows further items.
     fn wait_for_push(&mut self, context: &mut Context<Self>) {
-        let Some(watch) = self.watch.take() else { return };
+        let Some((watch, wait)) = self.watch.take() else { return };
         if let Some(observer) = &self.observer {
             observer(0, consumer::state::Event::Idle);
         }
         tracing::debug!(event = "watch_armed", queue = %self.runtime.name, "watching for pushes");
-        let look_at = tokio::time::Instant::now() + self.runtime.poll_interval;
+        let look_at = tokio::time::Instant::now() + wait;
         async move {
             tokio::select! {
                 fired = watch => fired.map(|()| Event::WatchFired),

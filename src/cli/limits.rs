@@ -8,13 +8,13 @@ use std::{
 
 use anyhow::bail;
 use comfy_table::{ContentArrangement, Table, presets::UTF8_FULL_CONDENSED};
-use kvqueue_queue::{Kind, Limits, Pattern, Queue};
+use kvqueue_queue::{Kind, Limits, Pattern, Queue, Rate};
 use serde_json::{Map, Value, json};
 
 use super::{UsageError, client::Client, completions, globals::Globals, output};
 use crate::{
     audit::Action,
-    config::KindName,
+    config::{KindName, rate},
     exit::Exit,
     json::{insert_rule, rule},
     limit_change::{LimitChange, LimitEffect},
@@ -50,6 +50,12 @@ struct Set {
     /// The most items that run at the same time, in all daemons and workers together; 0 stops them
     #[arg(long, value_name = "N")]
     running: Option<u32>,
+    /// How many items start in a time, in all daemons and workers together, as in 100/1m; each attempt at an item counts
+    #[arg(long, value_name = "ITEMS/TIME", value_parser = rate::parse)]
+    rate: Option<Rate>,
+    /// With --rate: how many items start at once after a time without any [default: those of a tenth of a second, 1 at least]
+    #[arg(long, value_name = "N", requires = "rate")]
+    burst: Option<NonZeroU32>,
     /// The share of each key next to other keys: one of weight 3 gets three items while one of weight 1 gets one
     #[arg(long, value_name = "N")]
     weight: Option<NonZeroU32>,
@@ -88,6 +94,17 @@ impl Scope {
     }
 }
 
+impl Set {
+    fn limits(&self) -> Result<Limits, &'static str> {
+        let mut limits = Limits::default();
+        limits.running = self.running;
+        limits.rate = rate::with_burst(self.rate, self.burst)?;
+        limits.weight = self.weight;
+        limits.ordered = self.ordered.then_some(true);
+        Ok(limits)
+    }
+}
+
 impl Args {
     pub(super) fn audited(&self) -> Option<Action> {
         self.change.as_ref().map(|_| Action::QueueLimits)
@@ -97,14 +114,10 @@ impl Args {
         match &self.change {
             None => self.list(globals),
             Some(Change::Set(set)) => {
-                let mut limits = Limits::default();
-                limits.running = set.running;
-                limits.weight = set.weight;
-                limits.ordered = set.ordered.then_some(true);
+                let wrong = |why| UsageError(format!("{why}; see kvqueue limits set --help"));
                 let pattern = set.scope.pattern()?;
-                let change = LimitChange::set(pattern.clone(), limits);
-                let change =
-                    change.map_err(|why| UsageError(format!("{why}; see kvqueue limits set --help")))?;
+                let limits = set.limits().map_err(wrong)?;
+                let change = LimitChange::set(pattern.clone(), limits).map_err(wrong)?;
                 let text = format!("set {}: {}", named(&pattern), words(limits).join(", "));
                 let mut object = Map::new();
                 insert_rule(&mut object, &pattern, limits);
@@ -200,8 +213,19 @@ fn named(pattern: &Pattern) -> String {
 
 fn words(limits: Limits) -> Vec<String> {
     let running = limits.running.map(|running| format!("{running} running"));
+    let rate = limits.rate.map(|rate| format!("rate {}", rate_text(&rate)));
     let weight = limits.weight.map(|weight| format!("weight {weight}"));
-    running.into_iter().chain(weight).chain(limits.is_ordered().then(|| "ordered".to_owned())).collect()
+    running
+        .into_iter()
+        .chain(rate)
+        .chain(weight)
+        .chain(limits.is_ordered().then(|| "ordered".to_owned()))
+        .collect()
+}
+
+fn rate_text(rate: &Rate) -> String {
+    let burst = rate.burst().map(|burst| format!(" (burst {burst})")).unwrap_or_default();
+    rate::format(rate) + &burst
 }
 
 fn table(rules: &[(Pattern, Limits)]) -> Table {
@@ -210,12 +234,13 @@ fn table(rules: &[(Pattern, Limits)]) -> Table {
     if let Some(width) = output::width() {
         table.set_width(width);
     }
-    table.set_header(["keys", "running", "weight", "ordered"]);
+    table.set_header(["keys", "running", "rate", "weight", "ordered"]);
     for (pattern, limits) in rules {
         let text = |number: Option<u32>| number.map(|number| number.to_string()).unwrap_or_default();
         let ordered = limits.ordered.map_or("", |ordered| if ordered { "yes" } else { "no" });
         let weight = text(limits.weight.map(NonZeroU32::get));
-        table.add_row([named(pattern), text(limits.running), weight, ordered.to_owned()]);
+        let rate = limits.rate.as_ref().map(rate_text).unwrap_or_default();
+        table.add_row([named(pattern), text(limits.running), rate, weight, ordered.to_owned()]);
     }
     table
 }

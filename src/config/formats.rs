@@ -1,4 +1,5 @@
-//! How values are written: durations such as `"30s"`, sizes such as `"8MiB"`, whole numbers, and `min-free-space`.
+//! How values are written: durations such as `"30s"`, rates such as `"100/1m"`, sizes such as `"8MiB"`, whole numbers, and
+//! `min-free-space`.
 //!
 //! For settings of handlers, too: `#[serde(with = "kvqueue::config::duration")]`, and the same with `size`.
 
@@ -134,6 +135,45 @@ pub mod duration {
     }
 }
 
+/// How many items start in a time, as people write it: `"100/1m"`. The burst is a number of its own.
+pub(crate) mod rate {
+    use std::num::NonZeroU32;
+
+    use kvqueue_queue::Rate;
+
+    use super::duration;
+
+    /// Renders `rate` as [`parse`] reads it.
+    pub(crate) fn format(rate: &Rate) -> String {
+        format!("{}/{}", rate.items(), duration::days::format(rate.per()))
+    }
+
+    /// Reads a rate without a burst; the error is a fragment that shows the accepted form.
+    pub(crate) fn parse(text: &str) -> Result<Rate, String> {
+        let wrong =
+            || format!("{text:?} is not a rate; write items and a time, as in \"100/1m\" or \"5/1s\"");
+        let (items, per) = text.split_once('/').ok_or_else(wrong)?;
+        let items: u32 = items.trim().parse().map_err(|_| wrong())?;
+        let items = NonZeroU32::new(items);
+        let items = items.ok_or_else(|| format!("{text:?} is a rate of 0 items; it has to be 1 or more"))?;
+        let per =
+            duration::parse(per.trim()).map_err(|problem| format!("{text:?} is not a rate: {problem}"))?;
+        Rate::new(items, per).map_err(|problem| format!("{text:?} is not possible: {problem}"))
+    }
+
+    /// A rate and its burst. A burst belongs to a rate.
+    pub(crate) fn with_burst(
+        rate: Option<Rate>,
+        burst: Option<NonZeroU32>,
+    ) -> Result<Option<Rate>, &'static str> {
+        match (rate, burst) {
+            (Some(rate), Some(burst)) => Ok(Some(rate.with_burst(burst))),
+            (None, Some(_)) => Err("burst is a part of a rate, and there is none"),
+            (rate, None) => Ok(rate),
+        }
+    }
+}
+
 /// Sizes in bytes as people write them: `"8MiB"`, `"64kB"`, `"100 B"`.
 pub mod size {
     use bytesize::ByteSize;
@@ -240,7 +280,7 @@ impl<'de> Deserialize<'de> for MinFreeSpace {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{num::NonZeroU32, time::Duration};
 
     use super::*;
     use crate::config::Config;
@@ -264,6 +304,24 @@ mod tests {
         let refused = |text| duration::parse(text).unwrap_err();
         assert_eq!(refused("30"), "\"30\" is not a duration; write it as in \"30s\" or \"500ms\"");
         assert_eq!(refused("-1s"), "\"-1s\" is negative; a duration starts at \"0s\"");
+    }
+
+    #[test]
+    fn rates_round_trip_and_wrong_ones_are_refused_with_the_reason() {
+        for text in ["100/1m", "1/1h", "4294967295/1ms", "5/1d", "7/1m 30s", "1/365d"] {
+            assert_eq!(rate::format(&rate::parse(text).unwrap()), text);
+        }
+        assert_eq!(rate::format(&rate::parse("5 / 60s").unwrap()), "5/1m");
+        let refused = |text| rate::parse(text).unwrap_err();
+        for text in ["100", "", "/1m", "1.5/1m", "-1/1m", "4294967296/1m"] {
+            let wanted =
+                format!("{text:?} is not a rate; write items and a time, as in \"100/1m\" or \"5/1s\"");
+            assert_eq!(refused(text), wanted);
+        }
+        insta::assert_snapshot!(refused("0/1m"), @r#""0/1m" is a rate of 0 items; it has to be 1 or more"#);
+        insta::assert_snapshot!(refused("5/m"), @r#""5/m" is not a rate: "m" is not a duration; write it as in "30s" or "500ms""#);
+        insta::assert_snapshot!(refused("5/366d"), @r#""5/366d" is not possible: a rate is for a time from 1 ms to 365 days; choose one within that"#);
+        assert!(rate::with_burst(None, NonZeroU32::new(1)).is_err());
     }
 
     #[test]

@@ -25,6 +25,7 @@ pub use error::ConfigError;
 pub(crate) use error::nearest;
 pub(crate) use faults::{Fault, Place};
 use formats::number;
+pub(crate) use formats::rate;
 pub use formats::{MinFreeSpace, duration, size};
 pub(crate) use http::{DEFAULT_ADDRESS, is_loopback, reachable};
 pub use http::{Http, Listen};

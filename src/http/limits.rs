@@ -14,6 +14,7 @@ use super::{
     error::ApiError,
 };
 use crate::{
+    config::rate,
     json,
     limit_change::{LimitChange, LimitEffect},
 };
@@ -27,9 +28,32 @@ struct Rule {
     whole_queue: bool,
     #[serde(deserialize_with = "whole")]
     running: Option<u32>,
+    rate: Option<String>,
+    #[serde(deserialize_with = "whole")]
+    burst: Option<u32>,
     #[serde(deserialize_with = "whole")]
     weight: Option<u32>,
     ordered: Option<bool>,
+}
+
+impl Rule {
+    /// What it sets, or what is wrong with it.
+    fn limits(&self) -> Result<Limits, String> {
+        let rate = self.rate.as_deref().map(rate::parse).transpose();
+        let rate = rate.map_err(|problem| format!("rate: {problem}"))?;
+        let mut limits = Limits::default();
+        limits.running = self.running;
+        limits.rate = rate::with_burst(rate, positive("burst", self.burst)?)?;
+        limits.weight = positive("weight", self.weight)?;
+        limits.ordered = self.ordered;
+        Ok(limits)
+    }
+}
+
+fn positive(name: &str, number: Option<u32>) -> Result<Option<NonZeroU32>, String> {
+    let positive =
+        |number| NonZeroU32::new(number).ok_or_else(|| format!("{name} is 0, and has to be 1 or more"));
+    number.map(positive).transpose()
 }
 
 /// `GET /api/v1/queues/{queue}/limits`
@@ -55,14 +79,9 @@ pub(super) async fn list(request: ApiRequest) -> Answer {
 
 /// `PUT /api/v1/queues/{queue}/limits`
 pub(super) async fn set(mut request: ApiRequest) -> Answer {
-    let Rule { pattern, pattern_base64, whole_queue, running, weight, ordered } = request.json().await?;
-    let pattern = scope(pattern.as_deref(), pattern_base64.as_deref(), whole_queue)?;
-    let weight = weight.map(|weight| NonZeroU32::new(weight).ok_or("weight is 0, and has to be 1 or more"));
-    let weight = weight.transpose().map_err(|problem| ApiError::Bad(problem.to_owned()))?;
-    let mut limits = Limits::default();
-    limits.running = running;
-    limits.weight = weight;
-    limits.ordered = ordered;
+    let rule: Rule = request.json().await?;
+    let pattern = scope(rule.pattern.as_deref(), rule.pattern_base64.as_deref(), rule.whole_queue)?;
+    let limits = rule.limits().map_err(ApiError::Bad)?;
     let change = LimitChange::set(pattern, limits).map_err(|problem| ApiError::Bad(problem.to_owned()))?;
     write(&request, &change).await
 }

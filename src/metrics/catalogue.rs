@@ -444,7 +444,9 @@ impl QueueMeters {
                 ItemOutcome::Done => &mut done,
                 ItemOutcome::Retry { .. } => &mut retried,
                 ItemOutcome::Dead(_) => &mut dead,
-                ItemOutcome::Release | ItemOutcome::Postpone { .. } => &mut released,
+                ItemOutcome::Release | ItemOutcome::Postpone { .. } | ItemOutcome::Throttle { .. } => {
+                    &mut released
+                }
             } += 1;
         }
         let cells = [&self.done, &self.retried, &self.dead, &self.released];

@@ -100,8 +100,14 @@ test("an operator changes the rules of a keyed queue", async () => {
   assert.equal(await row.getByRole("cell").first().textContent(), "2");
   await row.getByRole("button", { name: "Change…" }).click();
   await page.getByRole("spinbutton", { name: "Weight" }).fill("3");
+  await page.getByRole("spinbutton", { name: "Burst" }).fill("20");
+  assert.ok(await set.isDisabled(), "a burst belongs to a rate");
+  await page.getByRole("textbox", { name: "Rate" }).fill("100");
+  assert.ok(await set.isDisabled(), "a rate has a time");
+  await page.getByRole("textbox", { name: "Rate" }).fill("100/60s");
   await set.click();
-  await until("the weight", async () => (await row.getByRole("cell").nth(1).textContent()) === "3");
+  await until("the weight", async () => (await row.getByRole("cell").nth(2).textContent()) === "3");
+  assert.equal(await row.getByRole("cell").nth(1).textContent(), "100/1m, burst 20");
   await row.getByRole("button", { name: "Remove…" }).click();
   await page.getByRole("button", { name: "Remove", exact: true }).click();
   await page.getByText("There are no rules").waitFor();

@@ -45,6 +45,7 @@ mod pause;
 mod poison;
 mod push;
 mod push_options;
+mod rates;
 mod recount;
 mod reload;
 mod retries;

@@ -257,7 +257,7 @@ fn log(item: &Item, outcome: &ItemOutcome) {
     let item = (!is_named).then_some(tracing::field::display(&item.id));
     match outcome {
         ItemOutcome::Done => {}
-        ItemOutcome::Release | ItemOutcome::Postpone { .. } => {
+        ItemOutcome::Release | ItemOutcome::Postpone { .. } | ItemOutcome::Throttle { .. } => {
             tracing::debug!(event = "item_released", item, attempt, "item released");
         }
         ItemOutcome::Retry { due, failure } => {

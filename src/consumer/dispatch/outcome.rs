@@ -42,7 +42,7 @@ pub(super) fn name(outcome: &ItemOutcome) -> &'static str {
     match outcome {
         ItemOutcome::Done => "done",
         ItemOutcome::Retry { .. } => "retry",
-        ItemOutcome::Release | ItemOutcome::Postpone { .. } => "released",
+        ItemOutcome::Release | ItemOutcome::Postpone { .. } | ItemOutcome::Throttle { .. } => "released",
         ItemOutcome::Dead(_) => "dead",
     }
 }

@@ -15,7 +15,7 @@ use std::{num::NonZeroUsize, sync::Arc};
 use tokio::sync::oneshot;
 
 pub(crate) use self::{
-    transaction::{Fetched, Fetching},
+    transaction::{Fetched, Fetching, Idle},
     version_clock::VersionClock,
     wait_log::WaitLog,
 };

@@ -41,16 +41,24 @@ pub(crate) enum Fetched {
         /// It lost against another process before.
         conflicts: bool,
     },
-    /// Nothing is ready; with a watch, if one was asked for.
-    Empty(Option<Watch>),
+    /// Nothing is ready.
+    Empty(Idle),
     /// Nothing is ready, scheduled or running.
     Exhausted,
     Failed(FetchError),
 }
 
+/// What to wait for if nothing is ready.
+pub(crate) struct Idle {
+    /// Resolves after the next push, if it was asked for.
+    pub(crate) watch: Option<Watch>,
+    /// When a rate or a throttle allows further items, though nothing has changed by then.
+    pub(crate) look_again_in: Option<Duration>,
+}
+
 /// The result of a fetch.
 enum Got {
-    Nothing(Option<Watch>),
+    Nothing(Idle),
     /// Items on a lease.
     Leased(Box<Leased>),
     /// Items that have left the queue.
@@ -95,13 +103,13 @@ impl Fetching {
         let batches = match got {
             Got::Leased(leased) => leased_batches(runtime, requests, *leased),
             Got::Taken(items) => taken_batches(runtime, requests, items),
-            Got::Nothing(watch) => {
+            Got::Nothing(idle) => {
                 return match is_exhausted(runtime).await {
                     Err(error) => Fetched::Failed(error),
                     Ok(true) => Fetched::Exhausted,
                     Ok(false) => {
                         runtime.suspects.wait(runtime, ended);
-                        Fetched::Empty(watch)
+                        Fetched::Empty(idle)
                     }
                 };
             }
@@ -164,7 +172,7 @@ async fn lease(
             let age_unknown = leased.recovered || took_long;
             Got::Leased(Box::new(Leased { lease, fetched_at, age_unknown }))
         }
-        None => Got::Nothing(leased.watch),
+        None => Got::Nothing(Idle { watch: leased.watch, look_again_in: leased.look_again_in }),
     };
     Ok((found, leased.attempts))
 }
@@ -178,7 +186,7 @@ async fn remove(
     runtime.clock.learn(taken.version);
     let found = match taken.items.is_empty() {
         false => Got::Taken(taken.items),
-        true => Got::Nothing(taken.watch),
+        true => Got::Nothing(Idle { watch: taken.watch, look_again_in: None }),
     };
     Ok((found, taken.attempts))
 }

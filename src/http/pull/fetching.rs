@@ -211,6 +211,9 @@ impl Fetching {
             let fetched = self.session.fetch_for(db, &shares, watch).await.map_err(failure)?;
             self.clock.learn(fetched.version);
             self.watch = self.watch.take().or(fetched.watch);
+            if let Some(wait) = fetched.look_again_in {
+                self.look_at = self.look_at.min(Instant::now() + wait);
+            }
             let leases =
                 fetched.leases.into_iter().map(|lease| Unanswered::new(&self.app, lease, began)).collect();
             // What an earlier fetch has got is released: its workers have been told that it failed.

@@ -218,7 +218,7 @@ fn openapi_document_matches_the_served_responses() {
     ask(400, "GET", "/api/v1/audit?after=x", &[], None);
 
     let limits = "/api/v1/queues/{queue}/limits";
-    let rule = json!({"pattern": "tenant-*", "running": 1, "weight": 2, "ordered": true});
+    let rule = json!({"pattern": "tenant-*", "running": 1, "rate": "5/1s", "burst": 9, "weight": 2, "ordered": true});
     ask(204, "PUT", limits, &["keyed"], Some(rule));
     ask(204, "PUT", limits, &["keyed"], Some(json!({"whole_queue": true, "running": 5})));
     get(limits, &["keyed"]);
