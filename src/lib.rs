@@ -84,4 +84,4 @@ pub use foundationdb;
 pub use handlers::{
     BatchHandler, Context, Handler, Json, JsonBatchHandler, JsonHandler, Outcome, Settings, SettingsError,
 };
-pub use kvqueue_queue::{self as queue, Failure, Item, ItemId, Meta, Stamp};
+pub use kvqueue_queue::{self as queue, Failure, Item, ItemId, Meta, Scope, Stamp};

@@ -61,6 +61,8 @@ const (
 	longestAnswer, longestReason = 256 << 20, 1000
 	// The longest pause before a retry: a year.
 	longestAfter = 365 * 24 * time.Hour
+	// The longest time of a throttle.
+	longestThrottle = 24 * time.Hour
 )
 
 // APIError is the error of a request that a daemon refused. Code is one of the table in docs/API.md.
@@ -215,12 +217,13 @@ type Outcome struct {
 	Outcome string `json:"outcome"`
 	Reason  string `json:"reason,omitempty"`
 	AfterMS *int64 `json:"after_ms,omitempty"`
+	Scope   string `json:"scope,omitempty"`
 }
 
 // ending is an error that a handler returns to end an item in a certain way.
 type ending struct {
-	outcome, reason string
-	after           *time.Duration
+	outcome, reason, scope string
+	after                  *time.Duration
 }
 
 func (e *ending) Error() string { return e.outcome + ": " + e.reason }
@@ -236,6 +239,12 @@ func RetryAfter(after time.Duration, reason string) error {
 // Release is the error of an item that goes back to the queue. The attempt does not count.
 func Release() error { return &ending{outcome: "release"} }
 
+// Throttle is the error of an item that a service has refused for now. The item goes back to the queue, the attempt does not
+// count, and no item of the scope ("key", "tenant" or "queue") starts for this time.
+func Throttle(scope string, after time.Duration, reason string) error {
+	return &ending{outcome: "throttle", reason: reason, scope: scope, after: &after}
+}
+
 // Dead is the error of an item that failed for good. It becomes a dead letter.
 func Dead(reason string) error { return &ending{outcome: "dead", reason: reason} }
 
@@ -248,16 +257,19 @@ func outcomeOf(id string, err error) Outcome {
 		// Not err.Error(), which may panic.
 		wanted = &ending{outcome: "retry", reason: fmt.Sprint(err)}
 	}
-	found := Outcome{ID: id, Outcome: wanted.outcome, Reason: wanted.reason}
+	found := Outcome{ID: id, Outcome: wanted.outcome, Reason: wanted.reason, Scope: wanted.scope}
 	if len(found.Reason) > longestReason {
 		found.Reason = strings.ToValidUTF8(found.Reason[:longestReason], "")
 	}
 	if wanted.after != nil {
-		after := *wanted.after
+		after, longest := *wanted.after, longestAfter
+		if wanted.outcome == "throttle" {
+			longest = longestThrottle
+		}
 		if after < 0 {
 			after = 0
-		} else if after > longestAfter {
-			after = longestAfter
+		} else if after > longest {
+			after = longest
 		}
 		millis := after.Milliseconds()
 		found.AfterMS = &millis
@@ -533,7 +545,7 @@ type Config struct {
 	Logf func(format string, arguments ...any)
 }
 
-// Handler handles an item. An error is a retry, unless it is one of Retry, RetryAfter, Release or Dead. The context ends
+// Handler handles an item. An error is a retry, unless it is one of Retry, RetryAfter, Release, Throttle or Dead. The context ends
 // if the lease has expired: then another worker may handle the item.
 type Handler func(ctx context.Context, item *Item) error
 

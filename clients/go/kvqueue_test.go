@@ -36,14 +36,15 @@ func TestPayloadsThatAreNotTextAreBase64(t *testing.T) {
 
 func TestOutcomes(t *testing.T) {
 	for wanted, err := range map[string]error{
-		`{"id":"a","outcome":"done"}`:                                        nil,
-		`{"id":"a","outcome":"release"}`:                                     Release(),
-		`{"id":"a","outcome":"dead","reason":"never"}`:                       fmt.Errorf("it: %w", Dead("never")),
-		`{"id":"a","outcome":"retry","reason":"x"}`:                          errors.New("x"),
-		`{"id":"a","outcome":"retry","reason":"x","after_ms":1500}`:          RetryAfter(1500*time.Millisecond, "x"),
-		`{"id":"a","outcome":"retry","reason":"x","after_ms":0}`:             RetryAfter(-time.Second, "x"),
-		`{"id":"a","outcome":"retry","reason":"` + long(999) + `"}`:          Retry(long(999) + "ä"),
-		`{"id":"a","outcome":"dead","reason":"` + long(longestReason) + `"}`: Dead(long(longestReason + 1)),
+		`{"id":"a","outcome":"done"}`:                                                         nil,
+		`{"id":"a","outcome":"release"}`:                                                      Release(),
+		`{"id":"a","outcome":"dead","reason":"never"}`:                                        fmt.Errorf("it: %w", Dead("never")),
+		`{"id":"a","outcome":"retry","reason":"x"}`:                                           errors.New("x"),
+		`{"id":"a","outcome":"retry","reason":"x","after_ms":1500}`:                           RetryAfter(1500*time.Millisecond, "x"),
+		`{"id":"a","outcome":"retry","reason":"x","after_ms":0}`:                              RetryAfter(-time.Second, "x"),
+		`{"id":"a","outcome":"throttle","reason":"429","after_ms":86400000,"scope":"tenant"}`: Throttle("tenant", 99*time.Hour, "429"),
+		`{"id":"a","outcome":"retry","reason":"` + long(999) + `"}`:                           Retry(long(999) + "ä"),
+		`{"id":"a","outcome":"dead","reason":"` + long(longestReason) + `"}`:                  Dead(long(longestReason + 1)),
 	} {
 		if found, _ := json.Marshal(outcomeOf("a", err)); string(found) != wanted {
 			t.Errorf("%v is %s, not %s", err, found, wanted)

@@ -42,7 +42,11 @@ export interface Pushed {
 export type Outcome =
   | { id: string; outcome: "done" | "release" }
   | { id: string; outcome: "dead"; reason?: string }
-  | { id: string; outcome: "retry"; reason?: string; after_ms?: number };
+  | { id: string; outcome: "retry"; reason?: string; after_ms?: number }
+  | { id: string; outcome: "throttle"; reason?: string; scope?: Scope; after_ms: number };
+
+/** What waits: the item's key, all keys with the same text before the first slash, or the queue. */
+export type Scope = "key" | "tenant" | "queue";
 
 export interface Access {
   /** An access token, by default the one in KVQUEUE_TOKEN. */
@@ -68,7 +72,7 @@ export interface Options extends Access {
 export type Url = string | URL | readonly (string | URL)[];
 
 /**
- * Handles an item. What it throws is a retry, unless it is Retry, Release or Dead. The signal is aborted if the lease
+ * Handles an item. What it throws is a retry, unless it is Retry, Release, Throttle or Dead. The signal is aborted if the lease
  * has expired: then another worker may handle the item.
  */
 export type Handler = (item: Item, signal: AbortSignal) => unknown;
@@ -81,6 +85,13 @@ export class Retry extends Error {
 
 /** The item goes back to the queue. The attempt does not count. */
 export class Release extends Error {}
+
+/** A service asks for a pause: the item goes back, the attempt does not count, and no item of the scope starts for some milliseconds. */
+export class Throttle extends Error {
+  constructor(reason: string, options: { after: number; scope?: Scope });
+  readonly after: number;
+  readonly scope: Scope;
+}
 
 /** The item failed for good, and becomes a dead letter. */
 export class Dead extends Error {}

@@ -38,7 +38,7 @@ const STOP_PATIENCE = 30_000;
 /** The longest pause between its attempts then. */
 const STOP_PAUSE = 1_000;
 /** The longest reason in characters, and the longest pause before a retry: a year. */
-const [LONGEST_REASON, LONGEST_AFTER] = [1_000, 365 * 24 * 3_600_000];
+const [LONGEST_REASON, LONGEST_AFTER, LONGEST_THROTTLE] = [1_000, 365 * 24 * 3_600_000, 24 * 3_600_000];
 
 /** A daemon refused a request. `code` is one of the table in docs/API.md. */
 class ApiError extends Error {
@@ -227,6 +227,16 @@ class Retry extends Error {
 /** The item goes back to the queue. The attempt does not count. */
 class Release extends Error {}
 
+/** A service asks for a pause: the item goes back, the attempt does not count, and no item of the scope starts for some milliseconds. */
+class Throttle extends Error {
+  constructor(reason, { after, scope = "key" }) {
+    super(reason);
+    if (!Number.isFinite(after)) throw new TypeError("after is not a number of milliseconds");
+    if (!["key", "tenant", "queue"].includes(scope)) throw new TypeError('scope is not "key", "tenant" or "queue"');
+    Object.assign(this, { after, scope });
+  }
+}
+
 /** The item failed for good, and becomes a dead letter. */
 class Dead extends Error {}
 
@@ -345,8 +355,12 @@ function itemOf({ id, attempt, payload, payload_base64, attributes = {}, content
 /** The outcome of a handler that has thrown an error, as a daemon reads it. */
 function outcomeOf(id, error, log) {
   if (error instanceof Release) return { id, outcome: "release" };
-  const reason = reasonOf(error instanceof Retry || error instanceof Dead ? error.message : error);
+  const isKnown = [Retry, Dead, Throttle].some((it) => error instanceof it);
+  const reason = reasonOf(isKnown ? error.message : error);
   if (error instanceof Dead) return { id, outcome: "dead", reason };
+  if (error instanceof Throttle) {
+    return { id, outcome: "throttle", reason, scope: error.scope, after_ms: Math.round(Math.min(Math.max(error.after, 0), LONGEST_THROTTLE)) };
+  }
   if (!(error instanceof Retry)) log(`item ${id} failed`, error);
   const after = error instanceof Retry ? error.after : undefined;
   return { id, outcome: "retry", reason, after_ms: after === undefined ? undefined : Math.round(Math.min(Math.max(after, 0), LONGEST_AFTER)) };
@@ -714,7 +728,7 @@ async function work(url, queue, handle, options) {
   }
 }
 
-module.exports = { ApiError, Client, Dead, Release, Retry, Unreachable, Worker, work };
+module.exports = { ApiError, Client, Dead, Release, Retry, Throttle, Unreachable, Worker, work };
 
 // This file is also the program of the thread.
 if (workerData?.kvqueueExtending) extending(workerData.kvqueueExtending);

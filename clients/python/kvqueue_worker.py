@@ -33,8 +33,8 @@ import urllib.parse
 from typing import Any, Awaitable, Callable, Deque, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
 
 __all__ = [
-    "ApiError", "AsyncWorker", "Client", "Dead", "Item", "NewItem", "Pushed", "Release", "Retry", "Unreachable",
-    "Worker", "work", "work_async",
+    "ApiError", "AsyncWorker", "Client", "Dead", "Item", "NewItem", "Pushed", "Release", "Retry", "Throttle",
+    "Unreachable", "Worker", "work", "work_async",
 ]
 __version__ = "0.1.0"
 
@@ -69,6 +69,7 @@ STOP_PAUSE = 1.0
 LONGEST_ANSWER, LONGEST_REASON = 256 << 20, 1000
 # The longest pause before a retry: a year.
 LONGEST_AFTER = 365 * 24 * 3600.0
+LONGEST_THROTTLE = 24 * 3600.0
 
 Json = Dict[str, Any]
 
@@ -87,6 +88,20 @@ class Retry(Exception):
 
 class Release(Exception):
     """The item goes back to the queue. The attempt does not count."""
+
+
+class Throttle(Exception):
+    """A service asks for a pause. The item goes back to the queue, the attempt does not count, and no item of the scope
+    ("key", "tenant" or "queue") starts for some seconds (or a timedelta)."""
+
+    def __init__(self, reason: str = "", *, after: Union[float, datetime.timedelta], scope: str = "key"):
+        super().__init__(reason)
+        self.after = after.total_seconds() if isinstance(after, datetime.timedelta) else after
+        if not isinstance(self.after, (int, float)) or math.isnan(self.after):
+            raise TypeError("after is not a number of seconds")
+        if scope not in ("key", "tenant", "queue"):
+            raise ValueError('scope is not "key", "tenant" or "queue"')
+        self.scope = scope
 
 
 class Dead(Exception):
@@ -468,6 +483,11 @@ def _outcome(item: Item, error: Optional[BaseException]) -> Json:
         return {"id": item.id, "outcome": "release"}
     if isinstance(error, Dead):
         return {"id": item.id, "outcome": "dead", "reason": _reason(error)}
+    if isinstance(error, Throttle):
+        after = int(min(max(error.after, 0), LONGEST_THROTTLE) * 1000)
+        return {
+            "id": item.id, "outcome": "throttle", "scope": error.scope, "after_ms": after, "reason": _reason(error),
+        }
     found: Json = {"id": item.id, "outcome": "retry", "reason": _reason(error)}
     if not isinstance(error, Retry):
         log.error("item %s failed", item.id, exc_info=error)

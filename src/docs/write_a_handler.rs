@@ -53,6 +53,7 @@
 //! | [`Release`](crate::Outcome::Release) | goes back to its place; no attempt is spent |
 //! | [`Unavailable`](crate::Outcome::Unavailable) | goes back, and the queue slows down until the handler works again |
 //! | [`UnavailableAfter`](crate::Outcome::UnavailableAfter) | the same, and the item waits for that time, so that others are tried |
+//! | [`Throttle`](crate::Outcome::Throttle) | goes back; no attempt is spent, and no item of its key, its tenant or its queue starts for that time |
 //!
 //! A panic and the end of `handler-timeout` are failed attempts, as `Retry` is.
 //!

@@ -7,7 +7,7 @@ use std::{
 
 use async_trait::async_trait;
 use foundationdb::Transaction;
-use kvqueue_queue::{Item, from_millis, millis};
+use kvqueue_queue::{Item, Scope, from_millis, millis};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -132,6 +132,20 @@ pub enum Outcome {
     /// after this time, and no attempt is spent. So the next try has another item. With
     /// at-most-once delivery the item stays with its consumer.
     UnavailableAfter(Duration, String),
+    /// Not handled, because a service behind the handler asks for a pause, as with "429 Too Many Requests". The item is ready again
+    /// at its place, and no attempt is spent. No item of the scope starts for this time, in any daemon: see
+    /// [`Scope`]. Items of other keys go on, and consumers do not wait. The reason is for the log.
+    ///
+    /// In a queue without keys the item alone is scheduled for after this time, and so is an item whose key is empty, unless the
+    /// scope is the queue. With at-most-once delivery the item stays with its consumer.
+    Throttle {
+        /// What waits.
+        scope: Scope,
+        /// How long, at most a day.
+        wait: Duration,
+        /// Why.
+        reason: String,
+    },
 }
 
 impl Outcome {
@@ -143,6 +157,11 @@ impl Outcome {
     /// The handler cannot work now, for this reason.
     pub fn unavailable(reason: impl std::fmt::Display) -> Self {
         Self::Unavailable(reason.to_string())
+    }
+
+    /// No item of the scope is to start for this time, for this reason.
+    pub fn throttle(scope: Scope, wait: Duration, reason: impl std::fmt::Display) -> Self {
+        Self::Throttle { scope, wait, reason: reason.to_string() }
     }
 
     /// A failure for this reason that no retry helps.

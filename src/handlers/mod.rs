@@ -34,6 +34,7 @@ mod pull;
 mod registry;
 mod settings;
 mod stdout;
+mod throttle;
 
 pub(crate) use call::{ABORT_DELAY, CallResult, Interruption, LeakedThread, call, time_up_reason};
 pub(crate) use contract::StopRequest;
@@ -51,3 +52,4 @@ pub use registry::Registry;
 pub(crate) use settings::check_lists;
 pub use settings::{Settings, SettingsError};
 pub use stdout::Stdout;
+pub(crate) use throttle::{LONGEST_THROTTLE, ScopeName, log_throttle};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, de::Error};
 use serde_json::Number;
 
-use super::Outcome;
+use super::{LONGEST_THROTTLE, Outcome, ScopeName};
 
 /// The longest pause before a retry, in milliseconds: a year.
 const LONGEST_PAUSE: u64 = 365 * 24 * 3_600 * 1_000;
@@ -19,6 +19,7 @@ enum Word {
     Retry,
     Release,
     Dead,
+    Throttle,
 }
 
 /// The outcome of one item.
@@ -28,10 +29,13 @@ pub(crate) struct OutcomeLine {
     /// The item's id.
     pub(crate) id: String,
     outcome: Word,
-    /// With `retry`: when, in milliseconds from now; by the queue's rules if it is absent.
+    /// With `retry`: when, in milliseconds from now; by the queue's rules if it is absent. With `throttle`: for how long.
     #[serde(default, deserialize_with = "whole")]
     after_ms: Option<u64>,
-    /// With `retry` and `dead`: why.
+    /// With `throttle`: what waits.
+    #[serde(default)]
+    scope: Option<ScopeName>,
+    /// With `retry`, `dead` and `throttle`: why.
     #[serde(default)]
     reason: Option<String>,
 }
@@ -39,12 +43,19 @@ pub(crate) struct OutcomeLine {
 impl OutcomeLine {
     /// The outcome. The error is a lower-case fragment for a log or a reason.
     pub(crate) fn outcome(self) -> Result<Outcome, String> {
-        let Self { outcome: word, after_ms, reason, .. } = self;
-        if after_ms.is_some_and(|millis| millis > LONGEST_PAUSE) {
-            return Err(format!("after_ms is at most {LONGEST_PAUSE}"));
+        let Self { outcome: word, after_ms, scope, reason, .. } = self;
+        let longest = match word {
+            Word::Throttle => LONGEST_THROTTLE.as_secs() * 1_000,
+            _ => LONGEST_PAUSE,
+        };
+        if after_ms.is_some_and(|millis| millis > longest) {
+            return Err(format!("after_ms is at most {longest}"));
         }
-        if after_ms.is_some() && word != Word::Retry {
-            return Err("after_ms is for the outcome retry".to_owned());
+        if after_ms.is_some() && !matches!(word, Word::Retry | Word::Throttle) {
+            return Err("after_ms is for the outcomes retry and throttle".to_owned());
+        }
+        if scope.is_some() && word != Word::Throttle {
+            return Err("scope is for the outcome throttle".to_owned());
         }
         let reason = reason.unwrap_or_else(|| "the worker gave no reason".to_owned());
         Ok(match (word, after_ms) {
@@ -53,6 +64,10 @@ impl OutcomeLine {
             (Word::Dead, _) => Outcome::Dead(reason),
             (Word::Retry, None) => Outcome::Retry(reason),
             (Word::Retry, Some(millis)) => Outcome::RetryAfter(Duration::from_millis(millis), reason),
+            (Word::Throttle, None) => return Err("the outcome throttle needs after_ms".to_owned()),
+            (Word::Throttle, Some(millis)) => {
+                Outcome::throttle(scope.unwrap_or_default().into(), Duration::from_millis(millis), reason)
+            }
         })
     }
 }
@@ -75,6 +90,8 @@ pub(crate) fn whole<'de, D: Deserializer<'de>, N: TryFrom<i128>>(input: D) -> Re
 
 #[cfg(test)]
 mod tests {
+    use kvqueue_queue::Scope;
+
     use super::*;
 
     fn outcome(line: &str) -> Result<Outcome, String> {
@@ -94,6 +111,14 @@ mod tests {
                 r#"{"id": "a", "outcome": "retry", "after_ms": 5.0, "reason": "no"}"#,
                 Outcome::RetryAfter(Duration::from_millis(5), "no".to_owned()),
             ),
+            (
+                r#"{"id": "a", "outcome": "throttle", "after_ms": 5}"#,
+                Outcome::throttle(Scope::Key, Duration::from_millis(5), no_reason),
+            ),
+            (
+                r#"{"id": "a", "outcome": "throttle", "scope": "queue", "after_ms": 86400000, "reason": "no"}"#,
+                Outcome::throttle(Scope::Queue, LONGEST_THROTTLE, "no"),
+            ),
         ] {
             assert_eq!(outcome(line), Ok(expected), "{line}");
         }
@@ -102,9 +127,15 @@ mod tests {
     #[test]
     fn a_pause_is_for_retries_and_has_a_limit() {
         let dead = r#"{"id": "a", "outcome": "dead", "after_ms": 5}"#;
-        assert_eq!(outcome(dead).unwrap_err(), "after_ms is for the outcome retry");
+        assert_eq!(outcome(dead).unwrap_err(), "after_ms is for the outcomes retry and throttle");
         let long = r#"{"id": "a", "outcome": "retry", "after_ms": 31536000001}"#;
         assert_eq!(outcome(long).unwrap_err(), "after_ms is at most 31536000000");
+        let day = r#"{"id": "a", "outcome": "throttle", "after_ms": 86400001}"#;
+        assert_eq!(outcome(day).unwrap_err(), "after_ms is at most 86400000");
+        let bare = r#"{"id": "a", "outcome": "throttle", "scope": "tenant"}"#;
+        assert_eq!(outcome(bare).unwrap_err(), "the outcome throttle needs after_ms");
+        let scoped = r#"{"id": "a", "outcome": "done", "scope": "key"}"#;
+        assert_eq!(outcome(scoped).unwrap_err(), "scope is for the outcome throttle");
         let half = r#"{"id": "a", "outcome": "retry", "after_ms": 0.5}"#;
         assert!(outcome(half).unwrap_err().contains("is not a whole number"));
     }

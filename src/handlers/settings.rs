@@ -31,10 +31,10 @@ impl SettingsError {
     }
 }
 
-/// Checks two lists that give numbers a meaning each: all numbers are in the range, which `fix`
-/// names, and none is in both lists.
-pub(crate) fn check_lists<N: PartialOrd + Display>(
-    lists: [(&str, &[N]); 2],
+/// Checks lists that give numbers a meaning each: all numbers are in the range, which `fix`
+/// names, and none is in two lists.
+pub(crate) fn check_lists<N: PartialOrd + Display, const LISTS: usize>(
+    lists: [(&str, &[N]); LISTS],
     range: RangeInclusive<N>,
     fix: &str,
 ) -> Result<(), SettingsError> {
@@ -43,14 +43,15 @@ pub(crate) fn check_lists<N: PartialOrd + Display>(
             return Err(SettingsError::value(key, wrong, fix));
         }
     }
-    let [(one, numbers), (other, more)] = lists;
-    match more.iter().find(|number| numbers.contains(number)) {
-        None => Ok(()),
-        Some(both) => {
-            let problem = format!("it is in {one}, too; remove it from one of them");
-            Err(SettingsError::value(other, both, problem))
+    for (at, (other, more)) in lists.iter().enumerate() {
+        for (one, numbers) in &lists[..at] {
+            if let Some(both) = more.iter().find(|number| numbers.contains(number)) {
+                let problem = format!("it is in {one}, too; remove it from one of them");
+                return Err(SettingsError::value(other, both, problem));
+            }
         }
     }
+    Ok(())
 }
 
 impl Settings {

@@ -138,12 +138,13 @@ pub(crate) const CATALOGUE: &[Metric] = &[
         name: "kvqueue_items_finished_total",
         kind: MetricType::Counter,
         labels: &["queue", "outcome"],
-        help: "Items that were taken, by what became of them: outcome is done, retry, dead, released or lost",
+        help: "Items that were taken, by what became of them: outcome is done, retry, dead, released, throttled or lost",
         figures: Queues(&[
             ("done", |meters| &meters.done),
             ("retry", |meters| &meters.retried),
             ("dead", |meters| &meters.dead),
             ("released", |meters| &meters.released),
+            ("throttled", |meters| &meters.throttled),
             ("lost", |meters| &meters.lost),
         ]),
     },
@@ -372,6 +373,8 @@ pub(crate) struct QueueMeters {
     pub(crate) dead: Counter,
     /// Items that were released.
     pub(crate) released: Counter,
+    /// Items that were released, with a scope that waits.
+    pub(crate) throttled: Counter,
     /// Items whose outcome this process does not know: their lease was lost, or with at-most-once delivery their handler failed.
     pub(crate) lost: Counter,
     /// Watches that fired.
@@ -438,19 +441,18 @@ impl Default for Seconds {
 impl QueueMeters {
     /// Items are acknowledged, durably, with these outcomes.
     pub(crate) fn acknowledged<'a>(&self, outcomes: impl Iterator<Item = &'a ItemOutcome>) {
-        let [mut done, mut retried, mut dead, mut released] = [0; 4];
+        let [mut done, mut retried, mut dead, mut released, mut throttled] = [0; 5];
         for outcome in outcomes {
             *match outcome {
                 ItemOutcome::Done => &mut done,
                 ItemOutcome::Retry { .. } => &mut retried,
                 ItemOutcome::Dead(_) => &mut dead,
-                ItemOutcome::Release | ItemOutcome::Postpone { .. } | ItemOutcome::Throttle { .. } => {
-                    &mut released
-                }
+                ItemOutcome::Release | ItemOutcome::Postpone { .. } => &mut released,
+                ItemOutcome::Throttle { .. } => &mut throttled,
             } += 1;
         }
-        let cells = [&self.done, &self.retried, &self.dead, &self.released];
-        for (cell, more) in cells.into_iter().zip([done, retried, dead, released]) {
+        let cells = [&self.done, &self.retried, &self.dead, &self.released, &self.throttled];
+        for (cell, more) in cells.into_iter().zip([done, retried, dead, released, throttled]) {
             if more > 0 {
                 cell.inc_by(more);
             }

@@ -1,5 +1,5 @@
 // The types of clients/node, as a program uses them. 45-clients checks it, and does not run it.
-import { ApiError, Client, Dead, Release, Retry, Worker, work } from "kvqueue-worker";
+import { ApiError, Client, Dead, Release, Retry, Throttle, Worker, work } from "kvqueue-worker";
 import type { Handler, Item, NewItem, Options, Pushed } from "kvqueue-worker";
 
 const options: Options = { concurrency: 4, batch: 10, lease: 30_000, wait: 1_000, token: "t", ca: "pem", log: (message) => message };
@@ -8,6 +8,7 @@ const handle: Handler = async (item: Item, signal) => {
   const text: string = item.payload.toString();
   if (signal.aborted) throw new Release();
   if (item.attempt > 2 || item.attributes["kind"] === "x") throw new Dead(text);
+  if (item.attempt > 1) throw new Throttle("slow down", { after: 1_000, scope: "tenant" });
   throw new Retry("later", { after: 1_000 });
 };
 

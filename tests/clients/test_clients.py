@@ -5,7 +5,7 @@
 CLIENT is python, asyncio, node or go. COUNT is the number of items that are handled while daemons are killed.
 
 A worker program of each language handles items that are JSON: {"n": NUMBER}, and perhaps "sleep" and "block" (in
-seconds, of which "block" keeps an event loop from running), and "do": "dead", "fail", "key" (a dead letter whose reason is the item's key), or "retry" or "release" the first
+seconds, of which "block" keeps an event loop from running), and "do": "dead", "fail", "key" (a dead letter whose reason is the item's key), or "retry", "release" or "throttle" the first
 time. It prints "begin N ATTEMPT", and "end N ATTEMPT" if the item is done. With the argument "push" it pushes what its
 standard input has.
 """
@@ -48,16 +48,17 @@ class ClientTest(unittest.TestCase):
         return program
 
     def test_outcomes(self):
-        words = [None, "retry", "release", "dead", "fail", None]
+        words = [None, "retry", "release", "dead", "fail", None, "throttle"]
         self.database.push("outcomes", *({"n": n, "do": word} for n, word in enumerate(words)))
         program = self.program([self.daemon.url], "outcomes", concurrency=2, batch=2)
-        until(lambda: program.numbers() == {0, 1, 2, 5} and len(self.database.dead("outcomes")) == 2, "not all are handled", program)
+        until(lambda: program.numbers() == {0, 1, 2, 5, 6} and len(self.database.dead("outcomes")) == 2, "not all are handled", program)
         self.assertEqual(program.stop(), 0, program.said)
         begun = collections.Counter()
         for (number, _), times in program.begun.items():
             begun[number] += times
-        self.assertEqual(begun, {0: 1, 1: 2, 2: 2, 3: 1, 4: 3, 5: 1})
+        self.assertEqual(begun, {0: 1, 1: 2, 2: 2, 3: 1, 4: 3, 5: 1, 6: 2})
         self.assertEqual(program.begun[2, 1], 2, "a release spends no attempt")
+        self.assertEqual(program.begun[6, 1], 2, "a throttle spends no attempt")
         reasons = {letter["reason"] for letter in self.database.dead("outcomes")}
         self.assertEqual(len(reasons), 2)
         self.assertIn("never", reasons)

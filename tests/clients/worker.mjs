@@ -1,7 +1,7 @@
 /** The program of the tests for Node: the protocol is in test_clients.py. */
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
-import { ApiError, Client, Dead, Release, Retry, work } from "../../clients/node/kvqueue-worker.js";
+import { ApiError, Client, Dead, Release, Retry, Throttle, work } from "../../clients/node/kvqueue-worker.js";
 
 const { URLS, QUEUE, CONCURRENCY, BATCH, LEASE, WAIT, CA_FILE } = process.env;
 const ca = CA_FILE ? readFileSync(CA_FILE) : undefined;
@@ -35,6 +35,7 @@ async function handle(item, signal) {
   if (wanted.do === "retry" && isFirst) throw new Retry("once more", { after: 0 });
   if (wanted.do === "key") throw new Dead(item.key.toString());
   if (wanted.do === "release" && isFirst) throw new Release();
+  if (wanted.do === "throttle" && isFirst) throw new Throttle("slow down", { after: 500, scope: "queue" });
   if (wrong[wanted.do]) throw wrong[wanted.do]();
   console.log("end", wanted.n, item.attempt);
 }

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 
-from kvqueue_worker import ApiError, Client, Dead, NewItem, Release, Retry, work, work_async
+from kvqueue_worker import ApiError, Client, Dead, NewItem, Release, Retry, Throttle, work, work_async
 
 URLS = os.environ["URLS"].split()
 CA_FILE = os.environ.get("CA_FILE")
@@ -49,6 +49,8 @@ def end(item, wanted):
         raise Retry("once more", after=0)
     if what == "release" and is_first:
         raise Release
+    if what == "throttle" and is_first:
+        raise Throttle("slow down", after=0.5, scope="queue")
     if what == "exit":
         sys.exit("the handler ends the program")
     if what in WRONG:

@@ -58,6 +58,7 @@ mod support;
 mod sweeping;
 mod systemd;
 mod taken_away;
+mod throttle;
 mod together;
 #[cfg(feature = "otel")]
 mod traces;

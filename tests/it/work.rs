@@ -369,3 +369,36 @@ fn a_shell_script_leases_extends_and_acknowledges() {
     let [(payload, 1, reason)] = &dead(&db)[..] else { panic!("{:?}", dead(&db)) };
     assert_eq!((&**payload, &**reason), ("three", "no such address"));
 }
+
+#[test]
+fn exit_codes_and_acknowledgements_throttle() {
+    let db = Database::new();
+    let served = serve(&db, "[queues.q]\nhandler = 'pull'\nkind = 'keyed'\n");
+    let push = |key: &str| run(&db, &["push", "q", "x", "--kind", "keyed", "--key", key]).ok();
+    push("t/1");
+    let options = ["--throttle-exit-codes", "76", "--throttle-for", "1s", "--throttle-scope", "queue"];
+    let script = "test -e open || { touch open; exit 76; }; echo $KVQUEUE_ATTEMPT > attempt";
+    let worker = work(&db, &[url(&served)], &options, script);
+    wait_until("the item is done", || lines(&db.file("attempt")) == ["1"]);
+    let ended = stopped(worker);
+    assert_eq!((ended.code, ended.events("item_throttled")), (Some(0), 1), "{ended:?}");
+    push("t/1");
+    let script = r#"set -eu
+        kvqueue() { "$KVQUEUE" "$@" --url "$URL"; }
+        kvqueue lease q > leased
+        { read -r lease; read -r id rest; } < leased
+        kvqueue ack q $lease --throttle $id --after 1s --scope tenant --reason 'slow down'
+        kvqueue lease q || echo nothing $?
+        kvqueue lease q --wait 20s > leased
+        { read -r lease; read -r id attempt rest; } < leased
+        echo attempt $attempt
+        kvqueue ack q $lease --done $id --after 1s || echo refused $?
+        kvqueue ack q $lease --throttle $id || echo refused $?
+    "#;
+    let mut command = Command::new("sh");
+    clean(&mut command, &db);
+    command.args(["-c", script]).env("URL", url(&served)).env("KVQUEUE", env!("CARGO_BIN_EXE_kvqueue"));
+    let ran: Ran = command.current_dir(db.directory.path()).output().unwrap().into();
+    let expected = "acknowledged 1 item; 0 left\nnothing 75\nattempt 1\nrefused 2\nrefused 2\n";
+    assert_eq!(ran.stdout, expected, "{ran:?}");
+}

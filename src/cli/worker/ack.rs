@@ -13,6 +13,7 @@ use crate::{
     cli::{UsageError, completions, globals::Globals, output},
     config::duration,
     exit::Exit,
+    handlers::ScopeName,
 };
 
 /// Acknowledge items of a lease: say how their attempts ended
@@ -24,6 +25,7 @@ use crate::{
     after_help = "Examples:\n  \
     kvqueue ack emails $lease --done $ids\n  \
     kvqueue ack emails $lease --retry $id --after 5m --reason 'mailbox full'\n  \
+    kvqueue ack emails $lease --throttle $id --after 30s --scope tenant\n  \
     kvqueue ack emails $lease --done $id --release-rest"
 )]
 pub(in crate::cli) struct Args {
@@ -45,13 +47,20 @@ pub(in crate::cli) struct Args {
     /// Items that failed for good: they are dead letters
     #[arg(long, value_name = "ID", num_args = 1..)]
     dead: Vec<ItemId>,
+    /// Items that a service has refused for now: they go back to the queue, the attempt does not count, and no item of
+    /// --scope starts for the time of --after
+    #[arg(long, value_name = "ID", num_args = 1.., requires = "after")]
+    throttle: Vec<ItemId>,
     /// Release all other items of the lease
     #[arg(long)]
     release_rest: bool,
-    /// With --retry: when to try again, as in 5m
-    #[arg(long, value_name = "TIME", value_parser = duration::parse, requires = "retry")]
+    /// With --retry: when to try again, as in 5m. With --throttle: for how long
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     after: Option<Duration>,
-    /// With --retry and --dead: why
+    /// With --throttle: what waits [default: key]
+    #[arg(long, value_name = "SCOPE", requires = "throttle")]
+    scope: Option<ScopeName>,
+    /// With --retry, --dead and --throttle: why
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     #[command(flatten)]
@@ -73,18 +82,28 @@ impl Args {
 
     /// The request.
     fn body(&self) -> Result<Value, UsageError> {
-        let outcomes =
-            [("done", &self.done), ("retry", &self.retry), ("release", &self.release), ("dead", &self.dead)];
-        let failed = !self.retry.is_empty() || !self.dead.is_empty();
-        if self.reason.is_some() && !failed {
-            return Err(UsageError("--reason is for items of --retry and --dead; name some".to_owned()));
+        let outcomes = [
+            ("done", &self.done),
+            ("retry", &self.retry),
+            ("release", &self.release),
+            ("dead", &self.dead),
+            ("throttle", &self.throttle),
+        ];
+        let waits = !self.retry.is_empty() || !self.throttle.is_empty();
+        if self.after.is_some() && !waits {
+            return Err(UsageError("--after is for items of --retry and --throttle; name some".to_owned()));
+        }
+        if self.reason.is_some() && !waits && self.dead.is_empty() {
+            let problem = "--reason is for items of --retry, --dead and --throttle; name some";
+            return Err(UsageError(problem.to_owned()));
         }
         let of = |(word, ids): (&'static str, &Vec<ItemId>)| {
             ids.iter().map(|id| self.outcome(word, id)).collect::<Vec<_>>()
         };
         let outcomes: Vec<Value> = outcomes.into_iter().flat_map(of).collect();
         if outcomes.is_empty() && !self.release_rest {
-            let fix = "name them with --done, --retry, --release or --dead, or use --release-rest";
+            let fix =
+                "name them with --done, --retry, --release, --dead or --throttle, or use --release-rest";
             return Err(UsageError(format!("there is no item to acknowledge; {fix}")));
         }
         Ok(json!({ "outcomes": outcomes, "release_rest": self.release_rest }))
@@ -92,11 +111,14 @@ impl Args {
 
     fn outcome(&self, word: &str, id: &ItemId) -> Value {
         let mut outcome = json!({ "id": id.to_string(), "outcome": word });
-        if let (Some(reason), "retry" | "dead") = (&self.reason, word) {
+        if let (Some(reason), "retry" | "dead" | "throttle") = (&self.reason, word) {
             outcome["reason"] = json!(reason);
         }
-        if let (Some(after), "retry") = (self.after, word) {
+        if let (Some(after), "retry" | "throttle") = (self.after, word) {
             outcome["after_ms"] = json!(after.as_millis());
+        }
+        if let (Some(scope), "throttle") = (self.scope, word) {
+            outcome["scope"] = json!(scope);
         }
         outcome
     }

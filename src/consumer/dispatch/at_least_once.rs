@@ -19,7 +19,7 @@ use crate::{
         clock,
         lease::{CommitOutcome, LeaseHandle},
     },
-    handlers::{CallResult, Interruption, LeakedThread, Outcome},
+    handlers::{CallResult, Interruption, LeakedThread, Outcome, log_throttle},
     telemetry::span,
 };
 
@@ -245,7 +245,8 @@ impl Dispatcher {
     }
 
     fn outcome(&self, item: &Item, outcome: Outcome) -> ItemOutcome {
-        outcome::of(outcome, item.attempt, &self.runtime.retry, clock::now(), clock::random)
+        log_throttle(item, &outcome);
+        outcome::of(outcome, item, &self.runtime.retry, clock::now(), clock::random)
     }
 }
 

@@ -1,12 +1,20 @@
 //! At-most-once delivery: the items have left the queue, so all of them are handled, and an item that
 //! fails is lost.
 
+use std::time::Duration;
+
 use kvqueue_queue::Item;
+use tokio::time::sleep;
 use tokio_util::future::FutureExt;
 use tracing::{Instrument, Span};
 
 use super::Dispatcher;
-use crate::{consumer::claimed::Batch, handlers::Outcome, status::ConsumerState, telemetry::span};
+use crate::{
+    consumer::claimed::Batch,
+    handlers::{LONGEST_THROTTLE, Outcome, log_throttle},
+    status::ConsumerState,
+    telemetry::span,
+};
 
 impl Dispatcher {
     /// Handles the items. After the shutdown timeout the rest is lost.
@@ -29,9 +37,9 @@ impl Dispatcher {
     async fn see_through(&self, items: &[Item]) {
         let mut rest = items.to_vec();
         let mut tried = self.runtime.tried.clone();
-        let mut unavailable = None;
+        let (mut unavailable, mut pause) = (None, Duration::ZERO);
         while !rest.is_empty() {
-            if self.admitted().await.is_none() {
+            if self.admitted(std::mem::take(&mut pause)).await.is_none() {
                 let reason = unavailable.as_deref().unwrap_or("the handler cannot work");
                 rest.iter().for_each(|item| self.lose(item, reason));
                 return;
@@ -48,12 +56,18 @@ impl Dispatcher {
             let cancelled = Outcome::retry("the shutdown timeout was over");
             let outcomes = result.outcomes(called.len(), &cancelled);
             for (item, outcome) in called.into_iter().zip(outcomes) {
+                log_throttle(&item, &outcome);
                 match outcome {
                     Outcome::Done => {
                         self.runtime.meters.done.inc();
                         span::outcome(Span::current, "done");
                     }
                     Outcome::Unavailable(reason) | Outcome::UnavailableAfter(_, reason) => {
+                        rest.push(item);
+                        unavailable = Some(reason);
+                    }
+                    Outcome::Throttle { wait, reason, .. } => {
+                        pause = pause.max(wait.min(LONGEST_THROTTLE));
                         rest.push(item);
                         unavailable = Some(reason);
                     }
@@ -69,14 +83,16 @@ impl Dispatcher {
         }
     }
 
-    /// Waits until this consumer may call the handler; `None` if the shutdown timeout comes first.
-    async fn admitted(&self) -> Option<()> {
+    /// Waits for `pause`, and until this consumer may call the handler; `None` if the shutdown timeout comes first.
+    async fn admitted(&self, pause: Duration) -> Option<()> {
         let (breaker, status) = (&self.runtime.breaker, &self.status);
-        if !breaker.holds_back(status.id) {
+        if pause.is_zero() && !breaker.holds_back(status.id) {
             return Some(());
         }
+        let drain_timed_out = &self.runtime.shutdown.drain_timed_out;
         status.set(ConsumerState::Unavailable);
-        breaker.admit(status.id).with_cancellation_token(&self.runtime.shutdown.drain_timed_out).await?;
+        sleep(pause).with_cancellation_token(drain_timed_out).await?;
+        breaker.admit(status.id).with_cancellation_token(drain_timed_out).await?;
         status.set(ConsumerState::Handling);
         Some(())
     }

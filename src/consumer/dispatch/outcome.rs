@@ -2,28 +2,27 @@
 
 use std::time::Duration;
 
-use kvqueue_queue::{Failure, ItemOutcome, Millis, RetryRules, from_millis};
+use kvqueue_queue::{Failure, Item, ItemId, ItemOutcome, Millis, RetryRules, Scope, from_millis};
 
-use crate::handlers::Outcome;
+use crate::handlers::{LONGEST_THROTTLE, Outcome};
 
-/// For attempt number `attempt`, which ended with `outcome` at `now`. `random` makes the number for the
+/// For an attempt at `item`, which ended with `outcome` at `now`. `random` makes the number for the
 /// backoff's jitter, if there is a backoff.
 pub(crate) fn of(
     outcome: Outcome,
-    attempt: u32,
+    item: &Item,
     rules: &RetryRules,
     now: Millis,
     random: impl FnOnce() -> u64,
 ) -> ItemOutcome {
     // The whole reason, for the log. The queue stores the beginning of it.
+    let attempt = item.attempt;
     let failure = |reason| Failure { at: now, attempt, reason };
     let (pause, reason) = match outcome {
         Outcome::Done => return ItemOutcome::Done,
         Outcome::Release | Outcome::Unavailable(_) => return ItemOutcome::Release,
-        Outcome::UnavailableAfter(pause, _) => {
-            return due(now, pause)
-                .map_or(ItemOutcome::Release, |due| ItemOutcome::Postpone { due: from_millis(due) });
-        }
+        Outcome::UnavailableAfter(pause, _) => return postpone(now, pause),
+        Outcome::Throttle { scope, wait, .. } => return throttle(&item.id, scope, wait, now),
         Outcome::Dead(reason) => return ItemOutcome::Dead(failure(reason)),
         Outcome::Retry(reason) => (None, reason),
         Outcome::RetryAfter(pause, reason) => (Some(pause), reason),
@@ -37,12 +36,28 @@ pub(crate) fn of(
     }
 }
 
+fn postpone(now: Millis, pause: Duration) -> ItemOutcome {
+    due(now, pause).map_or(ItemOutcome::Release, |due| ItemOutcome::Postpone { due: from_millis(due) })
+}
+
+/// An item that does not have the scope waits alone.
+fn throttle(id: &ItemId, scope: Scope, wait: Duration, now: Millis) -> ItemOutcome {
+    let wait = wait.min(LONGEST_THROTTLE);
+    let has_scope = id.key().is_some_and(|key| match scope {
+        Scope::Queue => true,
+        Scope::Tenant => !key.is_empty() && !key.starts_with(b"/"),
+        Scope::Key => !key.is_empty(),
+    });
+    if has_scope && !wait.is_zero() { ItemOutcome::Throttle { scope, wait } } else { postpone(now, wait) }
+}
+
 /// The word for it in metrics and spans.
 pub(super) fn name(outcome: &ItemOutcome) -> &'static str {
     match outcome {
         ItemOutcome::Done => "done",
         ItemOutcome::Retry { .. } => "retry",
-        ItemOutcome::Release | ItemOutcome::Postpone { .. } | ItemOutcome::Throttle { .. } => "released",
+        ItemOutcome::Release | ItemOutcome::Postpone { .. } => "released",
+        ItemOutcome::Throttle { .. } => "throttled",
         ItemOutcome::Dead(_) => "dead",
     }
 }
@@ -60,6 +75,7 @@ fn due(now: Millis, pause: Duration) -> Option<Millis> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::Sample;
 
     const NOW: Millis = 1_000_000;
 
@@ -71,7 +87,12 @@ mod tests {
     };
 
     fn outcome_of(outcome: Outcome, attempt: u32) -> ItemOutcome {
-        of(outcome, attempt, &RULES, NOW, || 0)
+        of(outcome, &Sample::new("").attempt(attempt).build(), &RULES, NOW, || 0)
+    }
+
+    fn throttled(scope: Scope, wait: Duration, key: &str) -> ItemOutcome {
+        let item = Sample::new("").key(key).build();
+        of(Outcome::throttle(scope, wait, "no"), &item, &RULES, NOW, || 0)
     }
 
     fn again(due: Option<Millis>, attempt: u32) -> ItemOutcome {
@@ -98,6 +119,31 @@ mod tests {
         assert_eq!(after(Duration::from_micros(1)), again(Some(NOW + 1), 1));
         assert_eq!(after(Duration::ZERO), again(None, 1));
         assert_eq!(after(Duration::MAX), again(Some(Millis::MAX), 1));
+    }
+
+    #[test]
+    fn a_throttle_holds_the_scopes_that_the_item_has() {
+        let wait = Duration::from_secs(9);
+        for (scope, key) in
+            [(Scope::Key, "a"), (Scope::Key, "/b"), (Scope::Tenant, "a/b"), (Scope::Queue, "")]
+        {
+            assert_eq!(throttled(scope, wait, key), ItemOutcome::Throttle { scope, wait }, "{key}");
+        }
+        let day = ItemOutcome::Throttle { scope: Scope::Key, wait: LONGEST_THROTTLE };
+        assert_eq!(throttled(Scope::Key, Duration::MAX, "a"), day);
+    }
+
+    #[test]
+    fn an_item_without_the_scope_of_a_throttle_waits_alone() {
+        let wait = Duration::from_secs(9);
+        let alone = ItemOutcome::Postpone { due: from_millis(NOW + 9_000) };
+        for (scope, key) in [(Scope::Key, ""), (Scope::Tenant, ""), (Scope::Tenant, "/b")] {
+            assert_eq!(throttled(scope, wait, key), alone, "{key}");
+        }
+        for scope in [Scope::Key, Scope::Tenant, Scope::Queue] {
+            assert_eq!(outcome_of(Outcome::throttle(scope, wait, "no"), 3), alone);
+        }
+        assert_eq!(throttled(Scope::Key, Duration::ZERO, "a"), ItemOutcome::Release);
     }
 
     #[test]

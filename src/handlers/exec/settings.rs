@@ -5,7 +5,7 @@ use std::{num::NonZeroU64, process::ExitStatus, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{duration, size};
-use crate::handlers::{Outcome, Settings, SettingsError, check_lists};
+use crate::handlers::{LONGEST_THROTTLE, Outcome, ScopeName, Settings, SettingsError, check_lists};
 
 const FIX: &str = "write command = [\"program\", \"argument\"] in handler-config";
 
@@ -16,7 +16,8 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 const IDLE_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Keys for one mode alone.
-const ITEM_KEYS: [&str; 2] = ["dead-exit-codes", "release-exit-codes"];
+const ITEM_KEYS: [&str; 5] =
+    ["dead-exit-codes", "release-exit-codes", "throttle-exit-codes", "throttle-for", "throttle-scope"];
 const WORKER_KEYS: [&str; 5] =
     ["max-items", "max-memory", "start-timeout", "idle-timeout", "heartbeat-timeout"];
 
@@ -50,6 +51,13 @@ pub(super) struct ExecSettings {
     /// Exit codes that give the item back.
     #[serde(default)]
     release_exit_codes: Vec<i32>,
+    /// Exit codes by which no item of a scope starts for a time.
+    #[serde(default)]
+    throttle_exit_codes: Vec<i32>,
+    #[serde(default = "default_throttle_for", with = "duration")]
+    throttle_for: Duration,
+    #[serde(default)]
+    throttle_scope: ScopeName,
     /// A process is replaced after this number of items.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) max_items: Option<NonZeroU64>,
@@ -74,6 +82,10 @@ fn default_dead_exit_codes() -> Vec<i32> {
     vec![65]
 }
 
+fn default_throttle_for() -> Duration {
+    Duration::from_secs(30)
+}
+
 impl ExecSettings {
     pub(super) fn read(settings: &Settings) -> Result<Self, SettingsError> {
         let read: Self = settings.parse().map_err(|SettingsError(problem)| {
@@ -95,8 +107,15 @@ impl ExecSettings {
             }
         }
         read.check_worker()?;
-        let codes =
-            [("dead-exit-codes", &*read.dead_exit_codes), ("release-exit-codes", &*read.release_exit_codes)];
+        if read.throttle_for.is_zero() || read.throttle_for > LONGEST_THROTTLE {
+            let written = duration::format(read.throttle_for);
+            return Err(SettingsError::text("throttle-for", &written, "write 1ms to 24h"));
+        }
+        let codes = [
+            ("dead-exit-codes", &*read.dead_exit_codes),
+            ("release-exit-codes", &*read.release_exit_codes),
+            ("throttle-exit-codes", &*read.throttle_exit_codes),
+        ];
         check_lists(codes, 1..=255, "write codes from 1 to 255; 0 always means done")?;
         Ok(read)
     }
@@ -143,6 +162,8 @@ impl ExecSettings {
             Outcome::Dead(reason())
         } else if is_one_of(&self.release_exit_codes) {
             Outcome::Release
+        } else if is_one_of(&self.throttle_exit_codes) {
+            Outcome::throttle(self.throttle_scope.into(), self.throttle_for, reason())
         } else {
             Outcome::Retry(reason())
         }
@@ -152,6 +173,8 @@ impl ExecSettings {
 #[cfg(test)]
 mod tests {
     use std::os::unix::process::ExitStatusExt;
+
+    use kvqueue_queue::Scope;
 
     use super::*;
     use crate::config::Config;
@@ -171,8 +194,19 @@ mod tests {
         assert_eq!(exited(&settings, 1), Outcome::retry("x failed with exit status: 1: so"));
         assert_eq!(exited(&settings, 65), Outcome::dead("x failed with exit status: 65: so"));
         assert_eq!(exited(&settings, 75), Outcome::Release);
+        assert_eq!(exited(&settings, 76), Outcome::retry("x failed with exit status: 76: so"));
         let killed = settings.outcome(ExitStatus::from_raw(9), "");
         assert_eq!(killed, Outcome::retry("x failed with signal: 9 (SIGKILL)"));
+    }
+
+    #[test]
+    fn an_exit_code_may_throttle() {
+        let settings = settings(
+            "command = ['x']\nthrottle-exit-codes = [76]\nthrottle-for = '1m'\nthrottle-scope = 'tenant'",
+        );
+        let wanted =
+            Outcome::throttle(Scope::Tenant, Duration::from_mins(1), "x failed with exit status: 76: so");
+        assert_eq!(exited(&settings, 76), wanted);
     }
 
     #[test]
@@ -181,6 +215,10 @@ mod tests {
         insta::assert_snapshot!(problem("command = ['x']\ndead-exit-codes = [0, 1]"), @"dead-exit-codes = 0: write codes from 1 to 255; 0 always means done");
         insta::assert_snapshot!(problem("command = ['x']\nrelease-exit-codes = [65]"), @"release-exit-codes = 65: it is in dead-exit-codes, too; remove it from one of them");
         insta::assert_snapshot!(problem("command = ['x']\nrelease-exit-codes = [256]"), @"release-exit-codes = 256: write codes from 1 to 255; 0 always means done");
+        insta::assert_snapshot!(problem("command = ['x']\nthrottle-exit-codes = [65]"), @"throttle-exit-codes = 65: it is in dead-exit-codes, too; remove it from one of them");
+        insta::assert_snapshot!(problem("command = ['x']\nthrottle-for = '25h'"), @r#"throttle-for = "25h": write 1ms to 24h"#);
+        insta::assert_snapshot!(problem("command = ['x']\nthrottle-scope = 'all'"), @"throttle-scope: unknown variant `all`, expected one of `key`, `tenant`, `queue`");
+        insta::assert_snapshot!(problem("command = ['x']\nmode = 'worker'\nthrottle-for = '5s'"), @r#"throttle-for = "5s": a process that stays writes each outcome as a line; remove it, or write mode = "item""#);
         insta::assert_snapshot!(problem("command = ['x']\nmax-items = 5"), @r#"max-items = 5: only mode = "worker" has this setting; remove it, or write mode = "worker""#);
         insta::assert_snapshot!(problem("command = ['x']\nmode = 'item'\nidle-timeout = '5s'"), @r#"idle-timeout = "5s": only mode = "worker" has this setting; remove it, or write mode = "worker""#);
         insta::assert_snapshot!(problem("command = ['x']\nmode = 'worker'\ndead-exit-codes = [65]"), @r#"dead-exit-codes = [65]: a process that stays writes each outcome as a line; remove it, or write mode = "item""#);

@@ -72,6 +72,8 @@ impl Answer {
             Ok(Outcome::Dead(self.reason()))
         } else if settings.release_status.contains(&status) {
             Ok(Outcome::Release)
+        } else if let (Some(scope), Some(wait), 429 | 503) = (settings.throttle, self.retry_after, status) {
+            Ok(Outcome::throttle(scope.into(), wait, self.reason()))
         } else {
             Err(Failure { reason: self.reason(), pause: self.retry_after })
         }
@@ -117,6 +119,8 @@ fn pause(value: &str, now: Millis) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use kvqueue_queue::Scope;
+
     use super::*;
 
     fn answer(status: u16) -> Answer {
@@ -146,6 +150,22 @@ mod tests {
         for failed in [302, 404, 429, 500, 503] {
             assert!(matches!(outcome(&answer(failed)), Err(Failure { pause: None, .. })), "{failed}");
         }
+    }
+
+    #[test]
+    fn a_pause_that_the_target_asks_for_throttles_if_that_is_configured() {
+        let ask = |more: &str, status, seconds: Option<u64>| {
+            let settings = format!("url = 'https://example'\n{more}").parse().unwrap();
+            let retry_after = seconds.map(Duration::from_secs);
+            Answer { retry_after, ..answer(status) }.outcome(&HttpSettings::read(&settings).unwrap())
+        };
+        let wanted = |text| Ok(Outcome::throttle(Scope::Tenant, Duration::from_secs(9), text));
+        let throttle = "throttle = 'tenant'";
+        assert_eq!(ask(throttle, 429, Some(9)), wanted("the target answered 429 Too Many Requests"));
+        assert_eq!(ask(throttle, 503, Some(9)), wanted("the target answered 503 Service Unavailable"));
+        assert!(ask(throttle, 500, Some(9)).is_err() && ask(throttle, 429, None).is_err());
+        assert!(ask("", 429, Some(9)).is_err());
+        assert_eq!(ask("throttle = 'key'\nrelease-status = [429]", 429, Some(9)), Ok(Outcome::Release));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::addresses::is_private;
 use crate::{
     config::{duration, size},
-    handlers::{Settings, SettingsError, check_lists},
+    handlers::{ScopeName, Settings, SettingsError, check_lists},
 };
 
 const FIX_URL: &str = "write url = \"https://HOST/PATH\" in handler-config";
@@ -43,6 +43,9 @@ pub(super) struct HttpSettings {
     /// Statuses that give the item back.
     #[serde(default)]
     pub(super) release_status: Vec<u16>,
+    /// What waits after an answer 429 or 503 with `Retry-After`. `None`: the item fails.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) throttle: Option<ScopeName>,
     /// How many different items fail in a row before that is an outage of the target; 0: never.
     #[serde(default = "default_outage_after")]
     pub(super) outage_after: u32,
@@ -295,7 +298,7 @@ mod tests {
             }
         }
         insta::assert_snapshot!(problem("proxy = 'environment'\nforbid-private-addresses = true"), @r#"proxy = "environment": the proxy finds the target's address, so forbid-private-addresses cannot be kept; remove one of them, and let the proxy refuse private addresses"#);
-        insta::assert_snapshot!(problem("method = 'PUT'"), @"method: unknown field `method`, expected one of `url`, `batch`, `timeout`, `connect-timeout`, `dead-status`, `release-status`, `outage-after`, `max-response`, `forbid-private-addresses`, `signing-key-file`, `authorization-file`, `ca-file`, `client-certificate`, `client-key`, `proxy`");
+        insta::assert_snapshot!(problem("method = 'PUT'"), @"method: unknown field `method`, expected one of `url`, `batch`, `timeout`, `connect-timeout`, `dead-status`, `release-status`, `throttle`, `outage-after`, `max-response`, `forbid-private-addresses`, `signing-key-file`, `authorization-file`, `ca-file`, `client-certificate`, `client-key`, `proxy`");
         let plain = |more: &str| {
             let text = format!("url = 'http://0x7f.1/'\n{more}");
             HttpSettings::read(&text.parse().unwrap()).unwrap_err().to_string()

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use actix_web::HttpResponse;
-use kvqueue_queue::{ItemId, ItemOutcome, Lease, LeaseError, LeaseId, RetryRules};
+use kvqueue_queue::{Item, ItemId, ItemOutcome, Lease, LeaseError, LeaseId, RetryRules};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -133,16 +133,16 @@ fn matched(
     release_rest: bool,
     rules: &RetryRules,
 ) -> Result<Vec<(usize, ItemOutcome)>, ApiError> {
-    let items = lease.items().iter().enumerate().map(|(index, item)| (&item.id, (index, item.attempt)));
-    let mut left: HashMap<&ItemId, (usize, u32)> = items.collect();
+    let items = lease.items().iter().enumerate().map(|(index, item)| (&item.id, (index, item)));
+    let mut left: HashMap<&ItemId, (usize, &Item)> = items.collect();
     let mut found = Vec::with_capacity(left.len());
     for line in outcomes {
         let id: ItemId = line.id.parse().map_err(|error| ApiError::Bad(format!("{error}")))?;
-        let Some((index, attempt)) = left.remove(&id) else {
+        let Some((index, item)) = left.remove(&id) else {
             return Err(ApiError::NotFound(format!("item {id} is not in this lease, or is named twice")));
         };
         let outcome = line.outcome().map_err(ApiError::Bad)?;
-        found.push((index, outcome::of(outcome, attempt, rules, clock::now(), clock::random)));
+        found.push((index, outcome::of(outcome, item, rules, clock::now(), clock::random)));
     }
     if release_rest {
         let left: HashSet<usize> = left.into_values().map(|(index, _)| index).collect();

@@ -77,6 +77,8 @@ func handle(ctx context.Context, item *kvqueue.Item) error {
 		return kvqueue.RetryAfter(0, "once more")
 	case wanted.Do == "release" && first:
 		return kvqueue.Release()
+	case wanted.Do == "throttle" && first:
+		return kvqueue.Throttle("queue", 500*time.Millisecond, "slow down")
 	case wanted.Do == "key":
 		return kvqueue.Dead(string(item.Key))
 	case wrong[wanted.Do] != nil:

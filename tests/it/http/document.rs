@@ -227,7 +227,11 @@ fn openapi_document_matches_the_served_responses() {
     ask(404, "DELETE", &format!("{limits}?pattern=tenant-*"), &["keyed"], None);
     ask(201, "POST", items, &["keyed"], Some(json!({"items": [{"payload": "x", "key": "a"}]})));
     get(items, &["keyed"]);
-    ask(200, "POST", lease, &["keyed"], Some(json!({"max": 2})));
+    let leased = ask(200, "POST", lease, &["keyed"], Some(json!({"max": 2})));
+    let (held, id) = (leased["lease"].as_str().unwrap(), leased["items"][0]["id"].as_str().unwrap());
+    let throttle =
+        json!({"id": id, "outcome": "throttle", "scope": "tenant", "after_ms": 1, "reason": "429"});
+    ask(200, "POST", acknowledge, &["keyed", held], Some(json!({ "outcomes": [throttle] })));
     ask(204, "PUT", "/api/v1/queues/{queue}/pause", &["idle"], None);
     ask(204, "PUT", "/api/v1/queues/{queue}/pause", &["idle"], Some(json!({"reason": "why"})));
     ask(404, "PUT", "/api/v1/queues/{queue}/pause", &["none"], Some(json!({"local": true})));

@@ -8,6 +8,7 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::Path,
     process::Command,
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
@@ -102,6 +103,46 @@ fn write_keys(path: &Path, keys: &[[u8; 32]]) {
     fs::write(&new, lines).unwrap();
     fs::set_permissions(&new, fs::Permissions::from_mode(0o600)).unwrap();
     fs::rename(new, path).unwrap();
+}
+
+#[test]
+fn a_target_that_asks_for_a_pause_holds_one_key_and_others_go_on() {
+    let seen: Arc<Mutex<Vec<(String, u16, Instant)>>> = Arc::default();
+    let (begun, notes) = (Instant::now(), seen.clone());
+    let queue = "kind = 'keyed'\npoll-interval = '1h'\nconsumers = [{ k = 1, count = 2 }]";
+    let hooks = Webhooks::new(queue, "throttle = 'key'", move |request| {
+        let (key, mut notes) = (request.header("kvqueue-key").to_owned(), notes.lock().unwrap());
+        let first = notes.iter().find(|(of, ..)| *of == key).map_or_else(Instant::now, |(.., at)| *at);
+        // It is shorter than the pause that the target asks for.
+        let is_busy = key == "slow" && first.elapsed() < Duration::from_millis(1_500);
+        notes.push((key, if is_busy { 429 } else { 200 }, Instant::now()));
+        match is_busy {
+            true => Deed::Say("HTTP/1.1 429 Slow\r\nRetry-After: 3\r\nContent-Length: 0\r\n\r\n".to_owned()),
+            false => Deed::Answer(200),
+        }
+    });
+    for (key, items) in [("slow", 3), ("quick", 5)] {
+        run(&hooks.db, &[&["push", "q", "--kind", "keyed", "--key", key][..], &vec!["x"; items]].concat())
+            .ok();
+    }
+    let served = hooks.serve();
+    let answered = |key: &str, status: u16| -> Vec<Duration> {
+        let seen = seen.lock().unwrap();
+        let of = seen.iter().filter(|(of, with, _)| of == key && *with == status);
+        of.map(|(.., at)| *at - begun).collect()
+    };
+    wait_until("all are delivered", || answered("slow", 200).len() == 3 && answered("quick", 200).len() == 5);
+    let (refused, later, quick) = (answered("slow", 429), answered("slow", 200), answered("quick", 200));
+    assert!(
+        (1..=3).contains(&refused.len()),
+        "each item is tried once at most before the pause: {refused:?}"
+    );
+    assert!(later[0] - refused[0] > Duration::from_millis(2_500), "{refused:?} {later:?}");
+    assert!(quick[4] < later[0], "{quick:?} {later:?}");
+    assert!(hooks.target.requests().iter().all(|request| request.attempt() == 1));
+    served.daemon.signal(Signal::TERM);
+    let ended = served.daemon.end();
+    assert_eq!((ended.events("handler_unavailable"), ended.events("item_throttled")), (0, refused.len()));
 }
 
 #[test]

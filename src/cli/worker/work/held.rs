@@ -21,7 +21,7 @@ use crate::{
         },
     },
     consumer::lease::{LeaseTimer, Next},
-    handlers::{Context, Interruption, Outcome, StopRequest, call},
+    handlers::{Context, Interruption, Outcome, ScopeName, StopRequest, call, log_throttle},
     telemetry::span,
 };
 
@@ -95,7 +95,7 @@ impl Calls {
     async fn handle(self, item: Item, place: Place) {
         let span = span::of(&self.worker.queue, "work", std::slice::from_ref(&item));
         let outcome = self.call(&item).instrument(span.clone()).await;
-        span.in_scope(|| log(&outcome));
+        span.in_scope(|| log(&item, &outcome));
         let is_released = matches!(outcome, Outcome::Release);
         self.report(item.id, outcome);
         // The keeper ends when it has all outcomes.
@@ -236,6 +236,10 @@ fn shown(item: &ItemId, outcome: Outcome) -> Value {
             json!({ "id": id, "outcome": "retry", "after_ms": pause.as_millis(), "reason": reason })
         }
         Outcome::Dead(reason) => json!({ "id": id, "outcome": "dead", "reason": reason }),
+        Outcome::Throttle { scope, wait, reason } => {
+            let scope = ScopeName::from(scope);
+            json!({ "id": id, "outcome": "throttle", "scope": scope, "after_ms": wait.as_millis(), "reason": reason })
+        }
         Outcome::Release | Outcome::Unavailable(_) | Outcome::UnavailableAfter(..) => {
             json!({ "id": id, "outcome": "release" })
         }
@@ -243,8 +247,12 @@ fn shown(item: &ItemId, outcome: Outcome) -> Value {
 }
 
 /// Logs an outcome in its item's span. The daemon decides whether a failed item is tried again.
-fn log(outcome: &Outcome) {
+fn log(item: &Item, outcome: &Outcome) {
     match outcome {
+        Outcome::Throttle { .. } => {
+            span::outcome(Span::current, "throttled");
+            log_throttle(item, outcome);
+        }
         Outcome::Done => span::outcome(Span::current, "done"),
         Outcome::Retry(reason) | Outcome::RetryAfter(_, reason) => {
             span::outcome(Span::current, "retry");

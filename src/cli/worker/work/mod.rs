@@ -22,7 +22,7 @@ use crate::{
     config::duration,
     daemon::handler_pool,
     exit::Exit,
-    handlers::{Exec, Handler, Settings, SettingsError},
+    handlers::{Exec, Handler, ScopeName, Settings, SettingsError},
     lifecycle::DRAIN_TAIL,
     telemetry,
 };
@@ -67,6 +67,15 @@ pub(in crate::cli) struct Args {
     /// Exit codes by which an item goes back to the queue; the attempt does not count
     #[arg(long, value_name = "CODE", value_delimiter = ',')]
     release_exit_codes: Option<Vec<i32>>,
+    /// Exit codes by which no item of --throttle-scope starts for --throttle-for; the attempt does not count
+    #[arg(long, value_name = "CODE", value_delimiter = ',')]
+    throttle_exit_codes: Option<Vec<i32>>,
+    /// How long [default: 30s]
+    #[arg(long, value_name = "TIME", requires = "throttle_exit_codes")]
+    throttle_for: Option<String>,
+    /// What waits [default: key]
+    #[arg(long, value_name = "SCOPE", requires = "throttle_exit_codes")]
+    throttle_scope: Option<ScopeName>,
     /// The most of a failing command's error output that its reason has [default: 4KiB]
     #[arg(long, value_name = "SIZE")]
     stderr_limit: Option<String>,
@@ -124,15 +133,24 @@ impl Args {
         let mut table = toml::Table::new();
         let codes = |codes: &[i32]| codes.iter().map(|code| i64::from(*code)).collect::<Vec<_>>();
         table.insert("command".to_owned(), self.command.clone().into());
-        for (key, set) in
-            [("dead-exit-codes", &self.dead_exit_codes), ("release-exit-codes", &self.release_exit_codes)]
-        {
+        for (key, set) in [
+            ("dead-exit-codes", &self.dead_exit_codes),
+            ("release-exit-codes", &self.release_exit_codes),
+            ("throttle-exit-codes", &self.throttle_exit_codes),
+        ] {
             if let Some(set) = set {
                 table.insert(key.to_owned(), codes(set).into());
             }
         }
-        if let Some(limit) = &self.stderr_limit {
-            table.insert("stderr-limit".to_owned(), limit.clone().into());
+        let scope = self.throttle_scope.map(|scope| scope.as_str().to_owned());
+        for (key, set) in [
+            ("throttle-for", &self.throttle_for),
+            ("throttle-scope", &scope),
+            ("stderr-limit", &self.stderr_limit),
+        ] {
+            if let Some(set) = set {
+                table.insert(key.to_owned(), set.clone().into());
+            }
         }
         let usage = |SettingsError(problem)| UsageError(format!("the command cannot be used: {problem}"));
         let exec = Exec::from_config(&Settings::new(table)).map_err(usage)?;

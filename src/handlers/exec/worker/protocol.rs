@@ -108,7 +108,7 @@ mod tests {
     use std::time::Duration;
 
     use base64::{Engine, prelude::BASE64_STANDARD};
-    use kvqueue_queue::from_millis;
+    use kvqueue_queue::{Scope, from_millis};
     use proptest::prelude::*;
 
     use super::*;
@@ -172,11 +172,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_outcome_is_read_as_it_was_written(id: String, reason: String, after in 0..1_000_000u64, word in 0..4usize) {
+        fn an_outcome_is_read_as_it_was_written(id: String, reason: String, after in 0..1_000_000u64, word in 0..5usize) {
             let written = match word {
                 0 => json!({ "id": id, "outcome": "done" }),
                 1 => json!({ "id": id, "outcome": "retry", "after_ms": after, "reason": reason }),
                 2 => json!({ "id": id, "outcome": "release" }),
+                3 => json!({ "id": id, "outcome": "throttle", "scope": "tenant", "after_ms": after, "reason": reason }),
                 _ => json!({ "id": id, "outcome": "dead", "reason": reason }),
             };
             let Ok(WorkerMessage::Outcome(read)) = parse(written.to_string().as_bytes()) else {
@@ -187,6 +188,7 @@ mod tests {
                 0 => Outcome::Done,
                 1 => Outcome::RetryAfter(Duration::from_millis(after), reason),
                 2 => Outcome::Release,
+                3 => Outcome::throttle(Scope::Tenant, Duration::from_millis(after), reason),
                 _ => Outcome::Dead(reason),
             };
             prop_assert_eq!(read.outcome(), Ok(expected));
