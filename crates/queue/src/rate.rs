@@ -209,7 +209,7 @@ mod tests {
             }
         }
 
-        /// Whoever waits until `ready_at` finds items that may start, and who comes by less than the tolerance late loses nothing.
+        /// A consumer that waits until `ready_at` finds items that may start; one that is late by less than the tolerance loses nothing.
         #[test]
         fn nothing_is_lost_by_waiting(items in 1..2_000_u32, per in 1_000..100_000_000_u64, late in 0..50_000_u64) {
             let rate = rate(items, per, None);

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use crate::holds::HeldBy;
 
-/// Why a ready item has not been fetched yet. What it says is of one moment, and conflicts with nothing.
+/// Why a ready item has not been fetched yet. It is true of one moment; reading it conflicts with nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waiting {
     /// What the next fetches do with it, or with those before it.
     pub on: WaitsOn,
     /// How many items come before it: of its key in a keyed queue, of the queue otherwise.
     pub items_before: AtLeast,
-    /// How many keys come before its key, of those that wait for the same. `None`: the queue has no keys, or the key
+    /// How many keys come before its key among the keys that wait for the same. `None`: the queue has no keys, or the key
     /// has no place among them yet.
     pub keys_before: Option<AtLeast>,
 }

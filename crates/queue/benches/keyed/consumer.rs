@@ -6,6 +6,10 @@ use std::time::{Duration, Instant};
 use foundationdb::Database;
 use kvqueue_queue::{Approach, FetchOptions, Fetched, ItemOutcome, Queue, RetryPolicy, Session};
 
+/// The pause after a first conflict, and the longest.
+const LEAST_PAUSE: Duration = Duration::from_millis(1);
+const MOST_PAUSE: Duration = Duration::from_millis(20);
+
 /// What consumers did.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Tally {
@@ -28,13 +32,21 @@ pub(crate) struct Consumer {
     db: Database,
     session: Session,
     k: NonZeroUsize,
+    /// How long it pauses at most after its watch has fired: longer after a conflict, as the daemon does.
+    pause: Duration,
     pub(crate) tally: Tally,
 }
 
 impl Consumer {
     pub(crate) fn new(database: &str, queue: Queue, k: usize) -> Consumer {
         let (db, session) = (Database::from_path(database).unwrap(), Session::new(queue));
-        Consumer { db, session, k: NonZeroUsize::new(k).unwrap(), tally: Tally::default() }
+        Consumer {
+            db,
+            session,
+            k: NonZeroUsize::new(k).unwrap(),
+            pause: Duration::ZERO,
+            tally: Tally::default(),
+        }
     }
 
     pub(crate) async fn fetch(&mut self) -> Fetched {
@@ -43,6 +55,11 @@ impl Consumer {
         let fetched = self.session.fetch(&self.db, &mut options).await.unwrap();
         self.tally.fetches += 1;
         self.tally.conflicts += fetched.attempts.conflicts;
+        self.pause = match fetched.attempts.conflicts {
+            0 if self.pause > LEAST_PAUSE => self.pause / 2,
+            0 => Duration::ZERO,
+            _ => (self.pause * 2).clamp(LEAST_PAUSE, MOST_PAUSE),
+        };
         fetched
     }
 
@@ -62,6 +79,7 @@ impl Consumer {
                 let left = until.saturating_duration_since(Instant::now());
                 let wait = fetched.look_again_in.unwrap_or(left).min(left);
                 let _ = tokio::time::timeout(wait, fetched.watch.unwrap()).await;
+                tokio::time::sleep(self.pause.mul_f64(random())).await;
                 continue;
             };
             let keys: Vec<_> = lease.items().iter().map(|item| item.id.key().unwrap_or_default()).collect();
@@ -72,4 +90,10 @@ impl Consumer {
         }
         self.tally
     }
+}
+
+/// From 0 to 1.
+fn random() -> f64 {
+    let random = uuid::Uuid::now_v7().as_u64_pair().1 << 2;
+    random as f64 / u64::MAX as f64
 }

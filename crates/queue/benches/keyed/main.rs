@@ -1,4 +1,4 @@
-//! What keys cost, and how they share: a keyed queue beside one without keys, on the same engine and in the same run.
+//! What keys cost, and how they share: a keyed queue and one without keys, on the same engine and in the same run.
 //!
 //! ```sh
 //! cargo bench -p kvqueue-queue --bench keyed -- [--only TABLE] [--items N]

@@ -112,12 +112,12 @@ impl Bench {
 
     async fn hot(&self) {
         println!("| consumers | limit | items/s | conflicts per 100 fetches |\n|---|---|---|---|");
-        for (consumers, limit) in [(4, 4), (64, 4), (64, 16)] {
+        for (consumers, limit) in [(4, 4), (16, 4), (64, 4), (64, 16)] {
             let queue = self.queue(Kind::Keyed, &[("*", running(limit))]).await;
             queue.fill(1, 100_000).await;
             let time = Duration::from_secs(5);
             let handle =
-                async |_: &[Vec<u8>], _: Option<u64>| tokio::time::sleep(Duration::from_millis(5)).await;
+                async |_: &[Vec<u8>], _: Option<u64>| tokio::time::sleep(Duration::from_millis(20)).await;
             let tally = queue.consume(consumers, 1, time, true, handle).await;
             let conflicts = f64::from(tally.conflicts) * 100.0 / f64::from(tally.fetches);
             println!(
@@ -128,7 +128,7 @@ impl Bench {
         }
     }
 
-    /// From a push to the fetch of an idle consumer that it wakes, beside keys that wait.
+    /// From a push to the fetch of the idle consumer that it wakes, while other keys are parked.
     async fn waiting(&self) {
         println!(
             "| queue | keys that wait | bytes each | push to fetch, median | of fifo |\n|---|---|---|---|---|"

@@ -143,7 +143,7 @@ async fn within<T>(mut ask: impl AsyncFnMut() -> T, is_wanted: impl Fn(&T) -> bo
 }
 
 #[test]
-fn consumers_that_wait_as_they_are_told_keep_the_rate_and_do_not_fall_behind() {
+fn consumers_that_wait_for_timers_keep_the_rate_and_do_not_fall_behind() {
     on_database(async |t| {
         let q = keyed(t);
         let (per_second, span) = (200, Duration::from_secs(3));
@@ -190,7 +190,7 @@ fn consumers_that_wait_as_they_are_told_keep_the_rate_and_do_not_fall_behind() {
 }
 
 #[test]
-fn rows_of_keys_that_nobody_uses_any_more_do_not_gather() {
+fn rows_of_unused_keys_do_not_gather() {
     on_database(async |t| {
         let q = keyed(t);
         limit(t, &q, "*", rate(1_000, Duration::from_millis(100))).await;
@@ -344,7 +344,7 @@ fn a_key_is_not_parked_for_a_timer_that_ends_meanwhile() {
 }
 
 #[test]
-fn it_can_be_asked_what_an_item_waits_for() {
+fn the_reason_why_an_item_waits_can_be_read() {
     on_database(async |t| {
         let q = keyed(t);
         limit(t, &q, "slow", hourly(1)).await;

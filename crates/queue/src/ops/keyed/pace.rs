@@ -211,7 +211,7 @@ impl Paces {
     }
 
     /// Writes what scopes have paid, and their timers. `started`: how many items of each scope start; `waiting`: the scopes under which
-    /// keys are parked, or stay parked, of those that the fetch knows.
+    /// keys are parked, or stay parked, as far as the fetch knows.
     pub(crate) async fn write(
         &self,
         keyed: &KeyedSpace,

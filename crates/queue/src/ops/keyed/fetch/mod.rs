@@ -113,7 +113,7 @@ impl Candidate {
             || self.hold.is_some()
             || match (&self.place, &self.blocked) {
                 (Place::Active, blocked) => blocked.is_some(),
-                // It does not stay first among those that wait for the timer.
+                // It does not stay first among the keys that wait for the timer.
                 (Place::Timed(_), None) => self.quota > 0,
                 (Place::Timed(scope), Some(blocked)) => *blocked != (Cause::Rate, scope.clone()),
             }

@@ -75,7 +75,7 @@ impl Choice {
         started
     }
 
-    /// The scopes whose timers keys wait for, of those that the fetch has looked at.
+    /// The scopes whose timers keys wait for, as far as the fetch has looked at them.
     fn waiting(&self) -> BTreeSet<&[u8]> {
         let mut waiting = BTreeSet::new();
         for candidate in self.keys.iter().filter(|candidate| !candidate.is_over) {
