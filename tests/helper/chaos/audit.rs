@@ -22,6 +22,7 @@ pub(crate) fn audit() {
             let kind = match kind.as_str() {
                 "fifo" => Kind::Fifo,
                 "recipe" => Kind::Recipe(Packing::Raw),
+                "keyed" => Kind::Keyed,
                 _ => Kind::Priority(End::Min, Packing::Raw),
             };
             let queue = Layer::of_kind(prefix.as_bytes(), name.as_bytes(), kind).unwrap();

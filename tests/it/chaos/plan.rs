@@ -12,6 +12,13 @@ pub(super) const DELIVERIES: [Delivery; 3] =
 /// The queue of workers over HTTP.
 pub(super) const PULLED: &str = "pulled";
 
+/// The queue with keys, whose rules change meanwhile.
+pub(super) const KEYED: &str = "keyed";
+
+/// The keys of its items, and the patterns of its rules.
+pub(super) const KEYS: [&str; 5] = ["a", "a/x", "a/y", "b", "c"];
+const PATTERNS: [&str; 5] = ["*", "*/*", "a", "b", "a/x"];
+
 /// One queue.
 #[derive(Clone, Debug)]
 pub(super) struct Queue {
@@ -105,7 +112,7 @@ impl Worker {
 
 impl Queue {
     /// One queue of each delivery in commit order, and one of another kind; one more that is handled at most once, for keepers; one
-    /// with long leases, for steady daemons; and one for workers over HTTP. All ways to take occur.
+    /// with long leases, for steady daemons; one for workers over HTTP; and one with keys. All ways to take occur.
     pub(super) fn draw(random: &mut Random) -> Vec<Self> {
         let mut takes = vec!["spread", "spread", "spread", "staged", "staged", "front"];
         let mut take = |random: &mut Random| takes.swap_remove(random.below(takes.len() as u64) as usize);
@@ -131,6 +138,8 @@ impl Queue {
         // A slow item outlives its lease at every attempt, since its worker extends that at most once: with a hundred attempts it would take
         // minutes until it is a dead letter.
         queues.push(Self { name: PULLED.to_owned(), crew: Crew::Pullers, max_attempts: 4, ..pulled });
+        let keyed = Self::new(Delivery::AtLeastOnce, "keyed", "front", random);
+        queues.push(Self { name: KEYED.to_owned(), ..keyed });
         queues
     }
 
@@ -176,6 +185,23 @@ impl Queue {
     }
 }
 
+/// The arguments of a command that changes a rule of the queue with keys, or removes it. No rule stops a key.
+pub(super) fn rule(random: &mut Random) -> Vec<String> {
+    let pattern = random.choose(&PATTERNS);
+    if random.chance(200) {
+        return ["limits", KEYED, "remove", pattern].map(str::to_owned).into();
+    }
+    let mut args = ["limits", KEYED, "set", pattern, "--running"].map(str::to_owned).to_vec();
+    args.push((1 + random.below(4)).to_string());
+    if random.chance(300) {
+        args.push("--ordered".to_owned());
+    }
+    if random.chance(300) {
+        args.extend(["--rate".to_owned(), format!("{}/1s", 20 + random.below(200))]);
+    }
+    args
+}
+
 /// A configuration of all queues, for commands.
 pub(super) fn layouts(queues: &[Queue]) -> String {
     queues.iter().map(|queue| queue.layout() + "handler = \"log\"\n").collect()
@@ -192,8 +218,11 @@ pub(super) fn config(queues: &[Queue], worker: Worker, records: &Path, mood: Moo
         "shutdown-timeout = \"60s\"\nlog.level = \"info,kvqueue=debug,kvqueue_queue=debug,fdb_embedded=debug\"\n"
             .to_owned();
     for queue in queues.iter().filter(|queue| queue.is_for(worker)) {
-        let Queue { delivery, take, lease, max_attempts, crew, .. } = queue;
-        let take = mood.take.unwrap_or(take);
+        let Queue { delivery, kind, take, lease, max_attempts, crew, .. } = queue;
+        let take = match *kind {
+            "keyed" => String::new(),
+            _ => format!("fetch-strategy = \"{}\"\n", mood.take.unwrap_or(take)),
+        };
         let (delivery, lease) = (toml::Value::try_from(delivery).unwrap(), lease.as_millis());
         let handler = if worker.is_program() { "stdout" } else { "record" };
         text += &queue.layout();
@@ -204,7 +233,7 @@ pub(super) fn config(queues: &[Queue], worker: Worker, records: &Path, mood: Moo
         write!(
             text,
             "handler = \"{handler}\"\ndelivery = {delivery}\nlease = \"{lease}ms\"\n\
-             fetch-strategy = \"{take}\"\npoll-interval = \"{poll_interval_ms}ms\"\n\
+             {take}poll-interval = \"{poll_interval_ms}ms\"\n\
              consumers = [ {{ k = {k}, count = {consumers} }} ]\n{}",
             retry(*max_attempts)
         )
@@ -227,10 +256,10 @@ fn every_delivery_has_a_queue_in_commit_order_and_one_of_another_kind() {
     let queues = Queue::draw(&mut Random::seeded(1));
     for delivery in DELIVERIES {
         let queues = queues.iter().filter(|queue| queue.delivery == delivery && queue.crew == Crew::All);
-        let kinds: Vec<_> = queues.map(|queue| queue.kind).collect();
+        let kinds: Vec<_> = queues.map(|queue| queue.kind).filter(|kind| *kind != "keyed").collect();
         assert!(kinds.len() == 2 && kinds[0] == "fifo" && kinds[1] != "fifo", "{kinds:?}");
     }
     let number = |text: String| toml::from_str::<kvqueue::Config>(&text).unwrap().queues.len();
     let of = |worker| number(config(&queues, worker, Path::new("/records"), Mood::FIRST));
-    assert_eq!((Worker::ALL.map(of), number(layouts(&queues))), ([4, 8, 1, 1], 9));
+    assert_eq!((Worker::ALL.map(of), number(layouts(&queues))), ([5, 9, 1, 1], 10));
 }

@@ -14,7 +14,7 @@ use std::{
 use super::{
     arena::Arena,
     payload::Name,
-    plan::Queue,
+    plan::{KEYS, Queue},
     process::{End, Process},
 };
 use crate::support::Random;
@@ -75,6 +75,9 @@ impl Errand {
         }
         if queues[queue].kind == "priority" {
             options.push(format!("--priority={}", random.below(9)));
+        }
+        if queues[queue].kind == "keyed" {
+            options.push(format!("--key={}", random.choose(&KEYS)));
         }
         match way {
             Way::Stream => {}

@@ -70,7 +70,10 @@ impl Books {
         account.check(*dead == letters.len() as u64, || {
             format!("{dead} dead letters are counted, and {} are there", letters.len())
         });
-        for kind in ["val", "meta", "lease", "held", "later", "unique", "unknown"] {
+        // In a queue with keys every slot is free, and no key has a place.
+        let of_keys = ["kval", "listed", "active", "parked", "running", "hold", "onhold"];
+        for kind in ["val", "meta", "lease", "held", "later", "unique", "unknown"].into_iter().chain(of_keys)
+        {
             let left = keys.get(kind).copied().unwrap_or(0);
             account.check(left == 0, || format!("{left} keys of kind {kind:?} are left"));
         }

@@ -8,7 +8,7 @@ use std::{
 
 use super::Storm;
 use crate::chaos::{
-    plan::{Crew, Mood, Worker},
+    plan::{Crew, Mood, Worker, rule},
     process::Process,
 };
 
@@ -48,6 +48,7 @@ pub(in crate::chaos) struct Faults {
     restarts: u64,
     recoveries: u64,
     retries: u64,
+    rules: u64,
 }
 
 impl fmt::Display for Faults {
@@ -64,11 +65,12 @@ impl fmt::Display for Faults {
             restarts,
             recoveries,
             retries,
+            rules,
         } = self;
         write!(
             f,
             "{kills} kills ({hosts} of hosts, {starts} at the start), {poisoned} by poison, {stops} stops, {reloads} reloads, {terms} terms ({torn} lost a \
-             lease meanwhile), {restarts} cluster restarts, {recoveries} recoveries, {retries} retries of dead letters"
+             lease meanwhile), {restarts} cluster restarts, {recoveries} recoveries, {retries} retries of dead letters, {rules} changes of rules"
         )
     }
 }
@@ -92,7 +94,8 @@ impl Storm<'_> {
             30..=44 => self.kill_host(at),
             45..=69 => self.stop(at, Duration::from_millis(10), LEASE / 2),
             70..=79 => self.stop(at, LEASE / 2, 2 * LEASE),
-            80..=93 => self.terminate(at),
+            80..=89 => self.terminate(at),
+            90..=95 => self.change_rule(),
             _ => self.retry_dead(),
         }
     }
@@ -141,6 +144,14 @@ impl Storm<'_> {
         let mut command = self.arena.command(&["dead", "retry", queue, "--all"]);
         self.commands.push(Process::start("retry of dead letters".to_owned(), &mut command));
         self.faults.retries += 1;
+    }
+
+    fn change_rule(&mut self) {
+        let args = rule(&mut self.random);
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let mut command = self.arena.command(&args);
+        self.commands.push(Process::start("change of a rule".to_owned(), &mut command));
+        self.faults.rules += 1;
     }
 
     fn restart_cluster(&mut self) {

@@ -1,0 +1,120 @@
+//! What a fetch reads before it serves keys: timers that are due, holds, and what limited scopes have left.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use foundationdb::Transaction;
+use futures::future::try_join_all;
+
+use super::left::Left;
+use super::{Candidate, Choice, MIN_WINDOW, Place, scatter};
+use crate::error::QueueError;
+use crate::keys::keyed::{Cause, KeyedSpace, scopes};
+use crate::ops::keyed::changes::first_parked;
+use crate::ops::keyed::{holds, rules};
+use crate::rng::Rng;
+use crate::time::duration;
+
+impl Choice {
+    /// Asks for no more items than the rate of the whole queue allows to start. Returns whether it allows any.
+    ///
+    /// Keys do not wait for the rate of the queue one by one: consumers do.
+    pub(super) async fn obey_the_queue(
+        &mut self,
+        keyed: &KeyedSpace,
+        tr: &Transaction,
+    ) -> Result<bool, QueueError> {
+        self.paces.learn(keyed, tr, &self.book, std::iter::once(&[][..])).await?;
+        self.paces.is_served(&[]);
+        let Some(starts) = self.paces.starts(&[]) else { return Ok(true) };
+        let starts = usize::try_from(starts).unwrap_or(usize::MAX);
+        let Some(starts) = NonZeroUsize::new(starts) else { return Ok(false) };
+        self.wanted.k = self.wanted.k.min(starts);
+        self.wanted.suspects = self.wanted.suspects.min(starts);
+        Ok(true)
+    }
+
+    /// Keys that wait for timers which are due.
+    pub(super) async fn timed(
+        &mut self,
+        keyed: &KeyedSpace,
+        tr: &Transaction,
+        rng: &mut Rng,
+    ) -> Result<Vec<Candidate>, QueueError> {
+        let mut due = self.paces.due(&self.book);
+        due.retain(|scope| !scope.is_empty());
+        if self.wanted.scatter > 0 {
+            scatter(&mut due, self.left(), rng);
+        }
+        self.paces.learn(keyed, tr, &self.book, due.iter().map(Vec::as_slice)).await?;
+        let most = self.wanted.k.get().max(MIN_WINDOW);
+        let parked = due.iter().map(|scope| first_parked(keyed, tr, (Cause::Rate, scope), most, true));
+        let parked = try_join_all(parked).await?;
+        let mut candidates = Vec::new();
+        for (scope, parked) in due.into_iter().zip(parked) {
+            self.paces.is_served(&scope);
+            if parked.len() == most {
+                self.behind.push(scope.clone());
+            }
+            let place = Place::Timed(scope);
+            candidates.extend(
+                parked.into_iter().map(|it| Candidate::new((place.clone(), it.row), it.position, it.key)),
+            );
+        }
+        Ok(candidates)
+    }
+
+    /// Reads what the scopes of these keys have left.
+    pub(super) async fn learn_left(
+        &mut self,
+        keyed: &KeyedSpace,
+        tr: &Transaction,
+        page: &[Candidate],
+    ) -> Result<(), QueueError> {
+        let all: BTreeSet<&[u8]> = page.iter().flat_map(|candidate| scopes(&candidate.key)).collect();
+        let new: Vec<&[u8]> = all.into_iter().filter(|scope| !self.left.contains_key(*scope)).collect();
+        self.paces.learn(keyed, tr, &self.book, new.iter().copied()).await?;
+        let left = new.into_iter().map(async |scope| {
+            let slots = match self.book.limits(scope).most_running() {
+                Some(most) => Some(u64::from(most).saturating_sub(rules::running(keyed, tr, scope).await?)),
+                None => None,
+            };
+            // The starts of the whole queue are in `wanted.k`.
+            let starts = self.paces.starts(scope).filter(|_| !scope.is_empty());
+            Ok::<_, QueueError>((scope.to_vec(), Left { slots, starts }))
+        });
+        let left = try_join_all(left).await?;
+        self.left.extend(left.into_iter().filter(|(_, left)| left.is_limited()));
+        Ok(())
+    }
+
+    /// Reads which of these keys are held. Only ordered keys are.
+    pub(super) async fn learn_holds(
+        &self,
+        keyed: &KeyedSpace,
+        tr: &Transaction,
+        page: &mut [Candidate],
+    ) -> Result<(), QueueError> {
+        let mut ordered: Vec<_> = page.iter_mut().filter(|key| self.is_ordered(key)).collect();
+        if ordered.is_empty() || !holds::exist(keyed, tr).await? {
+            return Ok(());
+        }
+        let read = ordered.iter_mut().map(async |candidate| {
+            candidate.hold = holds::first(keyed, tr, &candidate.key).await?;
+            Ok::<_, QueueError>(())
+        });
+        try_join_all(read).await.map(drop)
+    }
+
+    pub(super) fn is_ordered(&self, candidate: &Candidate) -> bool {
+        self.book.limits(&candidate.key).is_ordered()
+    }
+
+    /// After which time a fetch that has found nothing may find something though nothing has changed. `None`: not before a change.
+    pub(crate) fn look_again_in(&self) -> Option<Duration> {
+        let (now, next) = (self.paces.now(), self.paces.next(&self.book));
+        let opens = self.paces.opens_at(&[]).filter(|_| self.paces.starts(&[]) == Some(0));
+        next.into_iter().chain(opens).min().map(|at| duration(at.saturating_sub(now)))
+    }
+}
