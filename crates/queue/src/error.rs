@@ -140,6 +140,16 @@ pub enum QueueError {
         /// The queue's name, printable.
         queue: String,
     },
+    /// A queue of this kind cannot have partitions. Nothing was written. No retry helps.
+    #[error(
+        "cannot divide queue \"{queue}\" into partitions: it is of kind {kind}; only a queue of kind fifo can have them"
+    )]
+    NotDivisible {
+        /// The queue's name, printable.
+        queue: String,
+        /// Its kind.
+        kind: Kind,
+    },
     /// Other items were pushed with this idempotency key before. Nothing was pushed. No retry helps.
     #[error(
         "cannot push to queue \"{queue}\" with idempotency key \"{key}\": it was used for other items; repeat a push with the \
@@ -167,6 +177,7 @@ impl QueueError {
             | Self::Unreadable { .. }
             | Self::Frozen { .. }
             | Self::SecondPusher { .. }
+            | Self::NotDivisible { .. }
             | Self::IdempotencyKeyReused { .. } => None,
         }
     }

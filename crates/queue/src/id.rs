@@ -6,19 +6,22 @@ use std::str::FromStr;
 use bytes::Bytes;
 
 use crate::item::Stamp;
-use crate::keys::{items, keyed};
+use crate::keys::{keyed, partitions};
 
 /// An item's name in its queue, and its place in the order: what its key goes on with behind the queue's own part.
 ///
-/// In a FIFO queue that is the stamp of its push, which prints as 24 hexadecimal digits. In the recipes' queues it is the
+/// In a FIFO queue that is the stamp of its push, which prints as 24 hexadecimal digits; in a partition from 1 on, the partition's number and
+/// the stamp, which prints as the stamp, a hyphen and the number. In the recipes' queues it is the
 /// packed `(index, random)` or `(priority, count, random)`, in a keyed queue the packed `(key, stamp)`; these print as `x` and the
-/// bytes in hexadecimal. Ids of one queue sort as its items do; in a keyed queue that is so for the ids of one key.
+/// bytes in hexadecimal. Ids of one queue, or of one of its partitions, sort as its items do; in a keyed queue that is so for the ids of one key.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ItemId(Bytes);
 
 /// A text is not an item's id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("item id {text:?} is neither a stamp of 24 hexadecimal digits nor an x and an even number of them")]
+#[error(
+    "item id {text:?} is neither a stamp of 24 hexadecimal digits (with -N in partition N) nor an x and an even number of them"
+)]
 pub struct ParseIdError {
     text: String,
 }
@@ -34,9 +37,19 @@ impl ItemId {
         &self.0
     }
 
-    /// The stamp, if that is what it is.
+    /// The id of an item in a partition.
+    pub(crate) fn in_partition(partition: u8, stamp: Stamp) -> ItemId {
+        ItemId(partitions::id(partition, stamp).into())
+    }
+
+    /// The stamp, if it has one: in a FIFO queue, whatever the partition.
     pub fn stamp(&self) -> Option<Stamp> {
-        items::suffix_stamp(&self.0)
+        partitions::split(&self.0).map(|(_, stamp)| stamp)
+    }
+
+    /// The partition that the item belongs to; 0 in a queue without partitions.
+    pub fn partition(&self) -> u8 {
+        partitions::partition(&self.0)
     }
 
     /// The item's key, if it belongs to a keyed queue.
@@ -58,14 +71,15 @@ impl ItemId {
 
 impl From<Stamp> for ItemId {
     fn from(stamp: Stamp) -> ItemId {
-        ItemId(Bytes::copy_from_slice(&items::suffix(stamp)))
+        ItemId::in_partition(0, stamp)
     }
 }
 
 impl fmt::Display for ItemId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.stamp() {
-            Some(stamp) => stamp.fmt(f),
+        match partitions::split(&self.0) {
+            Some((0, stamp)) => stamp.fmt(f),
+            Some((partition, stamp)) => write!(f, "{stamp}-{partition}"),
             None => {
                 f.write_str("x")?;
                 self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
@@ -86,7 +100,12 @@ impl FromStr for ItemId {
     fn from_str(text: &str) -> Result<ItemId, ParseIdError> {
         let refused = || ParseIdError { text: text.to_owned() };
         let Some(digits) = text.strip_prefix('x') else {
-            return text.parse::<Stamp>().map(ItemId::from).map_err(|_| refused());
+            let (stamp, partition) = text.split_once('-').unwrap_or((text, "0"));
+            let stamp = stamp.parse::<Stamp>().map_err(|_| refused())?;
+            let number: u8 = partition.parse().map_err(|_| refused())?;
+            let id = ItemId::in_partition(number, stamp);
+            // An item has one name.
+            return if id.to_string().eq_ignore_ascii_case(text) { Ok(id) } else { Err(refused()) };
         };
         let plain = digits.bytes().all(|b| b.is_ascii_hexdigit());
         if digits.is_empty() || digits.len() % 2 != 0 || !plain {
@@ -106,15 +125,20 @@ mod tests {
 
     #[test]
     fn a_malformed_item_id_is_refused() {
-        for text in ["", "x", "x1", "xzz", "x+1", "0000", "é"] {
-            assert_eq!(text.parse::<ItemId>(), Err(ParseIdError { text: text.to_owned() }));
+        let stamp = "000000000000010200030405";
+        let parted = ["-", "-0", "-01", "-+1", "-256", "-1-1"].map(|end| format!("{stamp}{end}"));
+        let others = ["", "x", "x1", "xzz", "x+1", "0000", "é", "-1"].map(String::from);
+        for text in parted.into_iter().chain(others) {
+            assert_eq!(text.parse::<ItemId>(), Err(ParseIdError { text }));
         }
     }
 
     proptest! {
         #[test]
-        fn text_round_trips(bytes in prop::collection::vec(any::<u8>(), 1..40), stamp: [u8; Stamp::LEN]) {
+        fn text_round_trips(bytes in prop::collection::vec(any::<u8>(), 1..40), stamp: [u8; Stamp::LEN], partition: u8) {
             let id = ItemId::new(bytes.into());
+            prop_assert_eq!(id.to_string().parse(), Ok(id));
+            let id = ItemId::in_partition(partition, Stamp::from(stamp));
             prop_assert_eq!(id.to_string().parse(), Ok(id));
             let id = ItemId::from(Stamp::from(stamp));
             prop_assert_eq!(id.to_string(), Stamp::from(stamp).to_string());

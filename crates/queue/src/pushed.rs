@@ -31,8 +31,8 @@ pub enum PushEffect {
 pub(crate) enum Spot {
     /// Its push number in the transaction, whose stamp will be the item's id.
     User(u16),
-    /// The same in a keyed queue, with what stands before the stamp: the key as an element.
-    Keyed(Arc<[u8]>, u16),
+    /// The same, with what stands before the stamp: the key of an item as an element, or the number of its partition.
+    Behind(Arc<[u8]>, u16),
     /// This is its id.
     Id(ItemId),
 }
@@ -42,9 +42,9 @@ impl Spot {
     pub(crate) fn id(&self, transaction: Option<[u8; 10]>) -> Option<ItemId> {
         match self {
             Spot::User(user) => Some(Stamp::new(transaction?, *user).into()),
-            Spot::Keyed(key, user) => {
+            Spot::Behind(before, user) => {
                 let stamp = items::suffix(Stamp::new(transaction?, *user));
-                Some(ItemId::new([key, stamp.as_slice()].concat().into()))
+                Some(ItemId::new([before, stamp.as_slice()].concat().into()))
             }
             Spot::Id(id) => Some(id.clone()),
         }

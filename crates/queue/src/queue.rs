@@ -183,7 +183,7 @@ impl Queue {
         ops::exists::exists(&self.space, tr).await
     }
 
-    /// Whether there are items that are ready, held, or waiting for their time. Three snapshot reads of a key each: they conflict
+    /// Whether there are items that are ready, held, or waiting for their time. Four snapshot reads of a key each: they conflict
     /// with nothing.
     pub async fn unfinished(&self, tr: &Transaction) -> Result<Unfinished, QueueError> {
         ops::counts::rest(&self.space, tr).await

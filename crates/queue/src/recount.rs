@@ -7,7 +7,7 @@ use foundationdb::{Database, Transaction};
 use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::keys::element::{split_bytes, split_text};
-use crate::keys::{counters, items, keyed, later};
+use crate::keys::{counters, items, keyed, later, partitions};
 use crate::kind::Kind;
 use crate::ops::{kinds, recount as ops};
 use crate::queue::Queue;
@@ -156,7 +156,7 @@ impl RowCounter {
         let rows = self.queues.entry(name).or_default();
         let number = || counters::decode(Some(value));
         match (record.as_slice(), rest.is_empty()) {
-            (items::VAL, false) => rows.ready += 1,
+            (items::VAL | partitions::PART, false) => rows.ready += 1,
             (keyed::KVAL, false) => rows.keyed += 1,
             (later::LATER, false) => rows.later += 1,
             (crate::keys::DEAD, false) => rows.dead += 1,

@@ -16,6 +16,8 @@ pub(crate) const UUID_LEN: usize = 1 + 16;
 pub(crate) const STAMP: u8 = 0x33;
 /// Type code of the integer 0; positive ones of n bytes have `ZERO + n`.
 const ZERO: u8 = 0x14;
+/// Type code of an integer of one byte, 1 to 255.
+pub(crate) const ONE_BYTE: u8 = ZERO + 1;
 /// Ends a byte string, unless [`ESCAPE`] follows.
 const NIL: u8 = 0x00;
 /// Says that the 0x00 before it belongs to the string.

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | (q, "npush"), (q, "npop"), (q, "ndone"), (q, "nlater"), (q, "ndue"), (q, "nback"), (q, "ndead") | number, little endian | `counters` |
 //! | (q, "val", stamp) | payload of a ready item | `items` |
+//! | (q, "part", i, stamp), (q, "partitions") | the same in partition i; how many partitions there are | `partitions` |
 //! | text (q), then the recipes' | payload of a ready item | `recipes` |
 //! | (q, "kval", key, stamp) and the index of keys | payload of a ready item of a keyed queue | `keyed` |
 //! | (q, "rule", pattern) | limits of the scopes that match | `limits` |
@@ -38,6 +39,7 @@ pub(crate) mod meta;
 #[cfg(feature = "migration")]
 pub(crate) mod migration;
 pub(crate) mod operations;
+pub(crate) mod partitions;
 pub(crate) mod pause;
 pub(crate) mod recipes;
 mod space;

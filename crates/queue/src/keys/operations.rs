@@ -5,6 +5,7 @@
 
 use crate::item::Stamp;
 use crate::keys::element::STAMP;
+use crate::keys::partitions::Deal;
 
 /// Second element of an operation's key.
 pub(crate) const OP: &[u8] = b"op";
@@ -28,16 +29,21 @@ pub(crate) struct Operation {
     pub(crate) items: u32,
     /// A digest of the items that it pushed. `None` if an earlier version pushed them.
     pub(crate) digest: Option<Digest>,
+    /// The partitions of the items.
+    pub(crate) deal: Deal,
 }
 
 /// The parameter of SET_VERSIONSTAMPED_VALUE for an operation that adds this many items, the first of them as push number `user` of the
 /// transaction.
-pub(crate) fn pending(user: u16, items: u32, digest: &Digest) -> [u8; LEN + 4] {
-    let mut value = [0xff; LEN + 4];
+pub(crate) fn pending(user: u16, items: u32, digest: &Digest, deal: Deal) -> Vec<u8> {
+    let mut value = vec![0xff; LEN];
     value[10..ITEMS].copy_from_slice(&user.to_be_bytes());
     value[ITEMS..DIGEST].copy_from_slice(&items.to_le_bytes());
-    value[DIGEST..LEN].copy_from_slice(digest);
-    value[LEN..].copy_from_slice(&0_u32.to_le_bytes());
+    value[DIGEST..].copy_from_slice(digest);
+    if deal.count > 1 {
+        value.extend_from_slice(&[deal.count, deal.first]);
+    }
+    value.extend_from_slice(&0_u32.to_le_bytes());
     value
 }
 
@@ -45,8 +51,16 @@ pub(crate) fn pending(user: u16, items: u32, digest: &Digest) -> [u8; LEN + 4] {
 pub(crate) fn decode(value: &[u8]) -> Option<Operation> {
     let (stamp, rest) = value.split_first_chunk::<{ Stamp::LEN }>()?;
     let (items, digest) = rest.split_first_chunk::<4>()?;
-    let digest = if digest.is_empty() { None } else { Some(digest.try_into().ok()?) };
-    Some(Operation { stamp: Stamp::from(*stamp), items: u32::from_le_bytes(*items), digest })
+    let (digest, deal) = match digest.split_first_chunk() {
+        None if digest.is_empty() => (None, Deal::PLAIN),
+        None => return None,
+        Some((digest, [])) => (Some(*digest), Deal::PLAIN),
+        Some((digest, [count @ 1..=u8::MAX, first])) => {
+            (Some(*digest), Deal { count: *count, first: *first })
+        }
+        Some(_) => return None,
+    };
+    Some(Operation { stamp: Stamp::from(*stamp), items: u32::from_le_bytes(*items), digest, deal })
 }
 
 /// Where the log ends before operations of this version; `subspace` is the packed (q, "oplog").
@@ -68,17 +82,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn values_round_trip(user: u16, items: u32, digest: Digest, transaction: [u8; 10]) {
-            let parameter = pending(user, items, &digest);
-            let (value, position) = parameter.split_at(LEN);
-            prop_assert_eq!(position, [0; 4]);
-            // As the database does at commit.
-            let mut value = value.to_vec();
-            value[..10].copy_from_slice(&transaction);
-            let stamp = Stamp::new(transaction, user);
-            prop_assert_eq!(decode(&value), Some(Operation { stamp, items, digest: Some(digest) }));
-            // As earlier versions wrote it.
-            prop_assert_eq!(decode(&value[..DIGEST]), Some(Operation { stamp, items, digest: None }));
+        fn values_round_trip(user: u16, items: u32, digest: Digest, transaction: [u8; 10], count in 2..64_u8, first: u8) {
+            for deal in [Deal::PLAIN, Deal { count, first }] {
+                let parameter = pending(user, items, &digest, deal);
+                let (value, position) = parameter.split_at(parameter.len() - 4);
+                prop_assert_eq!(position, [0; 4]);
+                // As the database does at commit.
+                let mut value = value.to_vec();
+                value[..10].copy_from_slice(&transaction);
+                let stamp = Stamp::new(transaction, user);
+                prop_assert_eq!(decode(&value), Some(Operation { stamp, items, digest: Some(digest), deal }));
+                // As earlier versions wrote it.
+                let old = Operation { stamp, items, digest: None, deal: Deal::PLAIN };
+                prop_assert_eq!(decode(&value[..DIGEST]), Some(old));
+            }
         }
 
         #[test]

@@ -2,11 +2,11 @@
 
 use crate::error::NameError;
 use crate::id::ItemId;
-use crate::keys::element::append_text;
+use crate::keys::element::{STAMP, append_text};
 use crate::keys::keyed::{KVAL, KeyedSpace};
 use crate::keys::{
-    append_bytes, chunks, claims, counters, duty, items, later, leases, meta, operations, pause, times,
-    tokens, wants,
+    append_bytes, chunks, claims, counters, duty, items, later, leases, meta, operations, partitions, pause,
+    times, tokens, wants,
 };
 use crate::kind::Kind;
 use crate::{MAX_NAME, MAX_PREFIX};
@@ -29,8 +29,12 @@ pub(crate) struct Space {
     pub(crate) kind: Kind,
     /// Prefix and (q): what every key of the queue begins with, but a recipe's items.
     pub(crate) queue: Vec<u8>,
-    /// The prefix of every ready item's key: (q, "val"), (q, "kval"), or text (q).
+    /// The prefix of every ready item's key: (q, "val"), (q, "kval"), or text (q). What follows it is the item's id.
     pub(crate) ready: Vec<u8>,
+    /// The prefix of the keys of ready items in partitions from 1 on: (q, "part").
+    pub(crate) parted: Vec<u8>,
+    /// The partition whose ready items this space has.
+    pub(crate) partition: u8,
     /// The same of a recipe's queue of this name, if this is not one. A name that is no text has none.
     pub(crate) recipe: Option<Vec<u8>>,
     /// The same of the FIFO and the keyed queue of this name, but for this one.
@@ -63,6 +67,8 @@ pub(crate) struct Space {
     pub(crate) duty: Vec<u8>,
     /// (q, "times").
     pub(crate) times: Vec<u8>,
+    /// (q, "partitions").
+    pub(crate) partitions: Vec<u8>,
     /// (q, "pause").
     pub(crate) pause: Vec<u8>,
     /// (q, "migrate").
@@ -85,7 +91,7 @@ impl Space {
             append_bytes(&mut key, kind);
             key
         };
-        let (fifo, keyed) = (record(items::VAL), record(KVAL));
+        let (fifo, parted, keyed) = (record(items::VAL), record(partitions::PART), record(KVAL));
         let recipe = std::str::from_utf8(name).map(|text| {
             let mut subspace = prefix.to_vec();
             append_text(&mut subspace, text);
@@ -93,15 +99,17 @@ impl Space {
         });
         let (ready, stamped, recipe) = match kind {
             Kind::Fifo => (fifo, vec![keyed], recipe.ok()),
-            Kind::Keyed => (keyed, vec![fifo], recipe.ok()),
+            Kind::Keyed => (keyed, vec![fifo, parted.clone()], recipe.ok()),
             Kind::Recipe(_) | Kind::Priority(..) => {
-                (recipe.map_err(|_| NameError::NotText)?, vec![fifo, keyed], None)
+                (recipe.map_err(|_| NameError::NotText)?, vec![fifo, parted.clone(), keyed], None)
             }
         };
         Ok(Space {
             name: name.to_vec(),
             kind,
             ready,
+            parted,
+            partition: 0,
             recipe,
             stamped,
             npush: record(counters::NPUSH),
@@ -126,6 +134,7 @@ impl Space {
             claim: record(claims::SWEEP),
             duty: record(duty::DUTY),
             times: record(times::TIMES),
+            partitions: record(partitions::PARTITIONS),
             pause: record(pause::PAUSE),
             migrate: record(MIGRATE),
             keyed: (kind == Kind::Keyed).then(|| Box::new(KeyedSpace::new(&queue))),
@@ -138,9 +147,29 @@ impl Space {
         range(&self.queue)
     }
 
-    /// All ready items.
+    /// The same queue with the ready items of another partition. Their keys begin alike in all partitions but 0.
+    pub(crate) fn in_partition(&self, partition: u8) -> Space {
+        let ready = if partition == 0 { self.ready.clone() } else { self.parted.clone() };
+        Space { partition, ready, ..self.clone() }
+    }
+
+    /// All ready items; of a queue with partitions those of partition 0, or of the one that this is the space of.
     pub(crate) fn item_range(&self) -> (Vec<u8>, Vec<u8>) {
-        range(&self.ready)
+        range(&[self.ready.as_slice(), &partitions::before_stamp(self.partition)].concat())
+    }
+
+    /// All ready items in partitions from 1 on.
+    pub(crate) fn parted_range(&self) -> (Vec<u8>, Vec<u8>) {
+        range(&self.parted)
+    }
+
+    /// The side records of the items in [`Space::item_range`].
+    pub(crate) fn meta_range(&self) -> (Vec<u8>, Vec<u8>) {
+        match (self.kind, self.partition) {
+            (Kind::Fifo, 0) => ([&self.meta[..], &[STAMP]].concat(), [&self.meta[..], &[STAMP + 1]].concat()),
+            (Kind::Fifo, i) => range(&[self.meta.as_slice(), &partitions::before_stamp(i)].concat()),
+            (Kind::Recipe(_) | Kind::Priority(..) | Kind::Keyed, _) => range(&self.meta),
+        }
     }
 
     /// The counters, in the order of their keys; but for `nback`, which changes only with another and which a migration copies as a row.
@@ -155,7 +184,9 @@ impl Space {
 
     /// The key of a ready item.
     pub(crate) fn ready_key(&self, id: &ItemId) -> Vec<u8> {
-        [&self.ready, id.as_bytes()].concat()
+        let is_parted = self.kind == Kind::Fifo && id.partition() > 0;
+        let before = if is_parted { &self.parted } else { &self.ready };
+        [before, id.as_bytes()].concat()
     }
 
     /// The key of a ready item's side record.

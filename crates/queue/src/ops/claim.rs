@@ -14,9 +14,10 @@ use crate::MAX_TAKE_BYTES;
 use crate::approach::Place;
 use crate::error::QueueError;
 use crate::keys::{Space, after, counters};
+use crate::kind::Kind;
 use crate::meta::Meta;
 use crate::ops::scan::{Isolation, Row, Window, decode_meta, ends, first_metas, join_metas, rows};
-use crate::ops::{conflict, cost, parts};
+use crate::ops::{conflict, cost, partitions, parts};
 use crate::suspects::{Picked, Suspicion};
 use mutant::mutant;
 
@@ -45,11 +46,14 @@ pub(crate) async fn find(
 /// Removes rows that [`find`] has read one after the other, with their side records, and counts them as taken; fails at commit if
 /// another has taken one.
 ///
-/// Between items of a FIFO queue, and between those of one key, only items come that are given back, so there it is one range. Between items of a recipe's queue
+/// Between items of a FIFO queue's partition, and between those of one key, only items come that are given back, so there it is one range. Between items of a recipe's queue
 /// pushes may come, so there every item is for itself. Each side record is for itself too: between them may be those of items that
 /// foreign programs took, and a sweep needs such a record to find that item's unique key and the rest of its payload.
 pub(crate) fn take(space: &Space, tr: &Transaction, rows: &[Row]) -> Result<(), QueueError> {
     let Some((low, high)) = ends(space, rows) else { return Ok(()) };
+    if space.kind == Kind::Fifo && rows.iter().any(|row| row.id.partition() != low.partition()) {
+        return partitions::apart(rows).iter().try_for_each(|rows| take(space, tr, rows));
+    }
     let (begin, end) = (space.ready_key(low), after(&space.ready_key(high)));
     let conflicts = !mutant("take-without-conflict");
     // Before the clear: a transaction does not conflict on what it has itself overwritten.

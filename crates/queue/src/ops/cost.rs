@@ -53,9 +53,8 @@ pub(crate) fn key(space: &Space, id: &ItemId) -> usize {
 
 /// The cost of making an item ready.
 pub(crate) fn ready(space: &Space, id: &ItemId, value: usize, meta: usize) -> usize {
-    let id = id.as_bytes().len();
-    let record = if meta > 0 { set(space.meta.len() + id, meta) } else { 0 };
-    set(space.ready.len() + id, value) + record
+    let record = if meta > 0 { set(space.meta.len() + id.as_bytes().len(), meta) } else { 0 };
+    set(space.ready_key(id).len(), value) + record
 }
 
 /// The cost of scheduling an item with a record of this length.

@@ -16,9 +16,9 @@ use crate::ops::look::first_due;
 /// A key each, without a value and without a conflict.
 pub(crate) async fn rest(space: &Space, tr: &Transaction) -> Result<Unfinished, QueueError> {
     let any = async |range| first_key(tr, &range).await.map(|key| key.is_some());
-    let (ready, running, waiting) =
-        try_join3(any(space.item_range()), any(range(&space.leases)), first_due(space, tr)).await?;
-    Ok(Unfinished { ready, running, waiting })
+    let plain = try_join3(any(space.item_range()), any(range(&space.leases)), first_due(space, tr));
+    let ((ready, running, waiting), parted) = try_join(plain, any(space.parted_range())).await?;
+    Ok(Unfinished { ready: ready || parted, running, waiting })
 }
 
 /// Counters, and the headers of all leases.

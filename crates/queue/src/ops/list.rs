@@ -3,13 +3,14 @@
 use std::num::NonZeroUsize;
 
 use foundationdb::Transaction;
-use futures::future::try_join;
+use futures::future::{try_join, try_join_all};
 
 use crate::approach::Place;
 use crate::error::QueueError;
 use crate::item::Item;
 use crate::keys::Space;
-use crate::ops::scan::{self, Isolation, Window, first_metas, join_metas};
+use crate::ops::partitions;
+use crate::ops::scan::{self, Isolation, Row, Window, first_metas, join_metas};
 
 /// All items.
 pub(crate) async fn list(space: &Space, tr: &Transaction) -> Result<Vec<Item>, QueueError> {
@@ -22,11 +23,23 @@ pub(crate) async fn first(space: &Space, tr: &Transaction) -> Result<Option<Item
 }
 
 async fn look(space: &Space, tr: &Transaction, limit: Option<NonZeroUsize>) -> Result<Vec<Item>, QueueError> {
+    let spaces = partitions::read_all(space, tr).await?;
+    let all = spaces.iter().map(|space| rows(space, tr, limit));
+    let mut rows: Vec<Row> = try_join_all(all).await?.into_iter().flatten().collect();
+    if spaces.len() > 1 {
+        rows.sort_by_key(|row| row.id.stamp());
+        rows.truncate(limit.map_or(usize::MAX, NonZeroUsize::get));
+    }
+    scan::items(space, tr, &rows).await
+}
+
+/// The rows of one partition, with their side records.
+async fn rows(space: &Space, tr: &Transaction, limit: Option<NonZeroUsize>) -> Result<Vec<Row>, QueueError> {
     let isolation = Isolation::Serializable;
     let window = Window { place: Place::default(), limit, max_bytes: usize::MAX, isolation };
     // A few side records tell whether there are any.
     let (mut rows, metas) =
         try_join(scan::rows(space, tr, window), first_metas(space, tr, None, 100)).await?;
     join_metas(space, tr, &mut rows, metas).await?;
-    scan::items(space, tr, &rows).await
+    Ok(rows)
 }

@@ -106,7 +106,7 @@ pub(crate) async fn fence(space: &Space, tr: &Transaction, frozen_by: u64) -> Re
 pub(crate) fn tally(space: &Space, key: &[u8], value: &[u8], tally: &mut Tally) {
     tally.rows += 1;
     tally.bytes += (key.len() + value.len()) as u64;
-    if key.starts_with(&space.ready) {
+    if key.starts_with(&space.ready) || key.starts_with(&space.parted) {
         tally.ready += 1;
     } else if key.starts_with(&space.later) {
         tally.waiting += 1;

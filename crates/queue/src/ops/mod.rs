@@ -28,6 +28,7 @@ pub(crate) mod look;
 #[cfg(feature = "migration")]
 pub(crate) mod migrate;
 pub(crate) mod orphans;
+pub(crate) mod partitions;
 pub(crate) mod parts;
 pub(crate) mod pause;
 pub(crate) mod peek;

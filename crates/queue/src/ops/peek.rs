@@ -13,8 +13,8 @@ use crate::item::Item;
 use crate::keys::Space;
 use crate::ops::aside::{fitting, last_key};
 use crate::ops::find::first_key;
-use crate::ops::kinds;
 use crate::ops::scan::{self, Isolation, Row, Window, metas_between};
+use crate::ops::{kinds, partitions};
 
 /// The items behind one, or the first: at most `k`, and no more than make up [`MAX_TAKE_BYTES`] with all their parts, but one at least.
 pub(crate) async fn after(
@@ -23,17 +23,22 @@ pub(crate) async fn after(
     after: Option<&ItemId>,
     k: NonZeroUsize,
 ) -> Result<Vec<Item>, QueueError> {
+    let stamp = after.and_then(ItemId::stamp);
+    let behind = stamp.map(ItemId::from).or_else(|| after.cloned());
     let window = Window {
-        place: Place { behind: after.cloned(), skip: 0 },
+        place: Place { behind, skip: 0 },
         limit: Some(k),
         max_bytes: MAX_TAKE_BYTES,
         isolation: Isolation::Snapshot,
     };
-    let mut rows = scan::rows(space, tr, window).await?;
+    let (mut rows, record) = try_join(scan::rows(space, tr, window), partitions::read(space, tr)).await?;
+    if record.is_some() {
+        rows = partitions::find(&partitions::all(space, record), tr, k, stamp).await?;
+    }
     if rows.is_empty() && after.is_none() {
         kinds::check_elsewhere(space, tr).await?;
     }
-    if let Some(ends) = scan::ends(space, &rows) {
+    if let Some(ends) = scan::ends(space, &rows).filter(|_| record.is_none()) {
         let metas = metas_between(space, tr, ends).await?;
         scan::attach(&mut rows, metas);
     }
@@ -59,11 +64,21 @@ pub(crate) async fn one(space: &Space, tr: &Transaction, id: &ItemId) -> Result<
 
 /// The item that would be taken first. Only its key is read.
 pub(crate) async fn first_id(space: &Space, tr: &Transaction) -> Result<Option<ItemId>, QueueError> {
+    let spaces = partitions::read_all(space, tr).await?;
+    if spaces.len() > 1 {
+        let heads = (0..).zip(partitions::heads(&spaces, tr).await?);
+        let first = heads.filter_map(|(i, head)| Some((head?, i))).min();
+        return Ok(first.map(|(stamp, partition)| ItemId::in_partition(partition, stamp)));
+    }
     end_id(space, tr, space.kind.takes_last()).await
 }
 
 /// The item that would be taken last.
 pub(crate) async fn last_id(space: &Space, tr: &Transaction) -> Result<Option<ItemId>, QueueError> {
+    let spaces = partitions::read_all(space, tr).await?;
+    if spaces.len() > 1 {
+        return partitions::last(&spaces, tr).await;
+    }
     end_id(space, tr, !space.kind.takes_last()).await
 }
 

@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 
 use foundationdb::Transaction;
+use futures::future::try_join;
 
 use crate::MAX_TAKE_BYTES;
 use crate::approach::Place;
@@ -11,7 +12,7 @@ use crate::item::Item;
 use crate::keys::Space;
 use crate::ops::aside::fitting;
 use crate::ops::claim::{find, forget, is_full, take};
-use crate::ops::{kinds, scan};
+use crate::ops::{kinds, partitions, scan};
 
 /// The result of a pop.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +26,11 @@ pub struct Popped {
 
 /// Removes the first `k` items; fewer where they have [`MAX_TAKE_BYTES`].
 pub(crate) async fn pop_k(space: &Space, tr: &Transaction, k: NonZeroUsize) -> Result<Popped, QueueError> {
-    let mut rows = find(space, tr, k, &Place::default()).await?;
+    let front = Place::default();
+    let (mut rows, record) = try_join(find(space, tr, k, &front), partitions::read(space, tr)).await?;
+    if record.is_some() {
+        rows = partitions::find(&partitions::all(space, record), tr, k, None).await?;
+    }
     if rows.is_empty() {
         kinds::check_elsewhere(space, tr).await?;
     }

@@ -87,6 +87,7 @@ async fn is_queue(tr: &Transaction, space: &Space, key: &[u8]) -> Result<bool, Q
     if counters.iter().any(|counter| key == counter.as_slice())
         || items.iter().any(|subspace| key.starts_with(subspace))
         || (vals.0.as_slice()..vals.1.as_slice()).contains(&key)
+        || key.starts_with(&space.parted)
     {
         return Ok(true);
     }

@@ -22,7 +22,9 @@ pub(crate) async fn compare(space: &Space, tr: &Transaction) -> Result<Recount, 
     let ready = async {
         match space.kind {
             Kind::Fifo | Kind::Keyed => {
-                counted(tr, between(tr, &space.npush, &space.npop, true), space.item_range()).await.map(Some)
+                let plain = counted(tr, between(tr, &space.npush, &space.npop, true), space.item_range());
+                let (plain, parted) = try_join(plain, count_all(tr, space.parted_range())).await?;
+                Ok(Some(Counted { by_rows: plain.by_rows + parted.cast_signed(), ..plain }))
             }
             Kind::Recipe(_) | Kind::Priority(..) => Ok(None),
         }

@@ -11,11 +11,12 @@ use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::item::Item;
 use crate::keys::{Space, counters, meta};
+use crate::kind::Kind;
 use crate::meta::Meta;
 use crate::ops::aside::{fitting, read_records};
 use crate::ops::keyed::changes::Changes;
 use crate::ops::scan::Row;
-use crate::ops::{claim, conflict, dead, scan};
+use crate::ops::{claim, conflict, dead, partitions, scan};
 use crate::stored::{State, StoredItem};
 
 /// The most items of one transaction.
@@ -69,11 +70,17 @@ pub(crate) async fn find(
 }
 
 async fn ready(space: &Space, tr: &Transaction, stretch: Stretch<'_>) -> Result<Found, QueueError> {
-    let place = Place { behind: stretch.behind.cloned(), skip: 0 };
-    let mut rows = claim::find(space, tr, stretch.k, &place).await?;
-    let within = |row: &&Row| match space.kind.takes_last() {
-        true => row.id >= *stretch.until,
-        false => row.id <= *stretch.until,
+    let spaces = partitions::read_all(space, tr).await?;
+    let mut rows = if spaces.len() > 1 {
+        partitions::find(&spaces, tr, stretch.k, stretch.behind.and_then(ItemId::stamp)).await?
+    } else {
+        let place = Place { behind: stretch.behind.cloned(), skip: 0 };
+        claim::find(space, tr, stretch.k, &place).await?
+    };
+    let within = |row: &&Row| match space.kind {
+        kind if kind.takes_last() => row.id >= *stretch.until,
+        Kind::Fifo => row.id.stamp() <= stretch.until.stamp(),
+        _ => row.id <= *stretch.until,
     };
     rows.truncate(rows.iter().take_while(within).count());
     rows.truncate(fitting(space, &rows, PAGE_BYTES)?);

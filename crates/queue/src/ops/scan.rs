@@ -15,7 +15,7 @@ use crate::approach::Place;
 use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::item::Item;
-use crate::keys::{Space, after, chunks, items, keyed, meta, recipes};
+use crate::keys::{Space, after, chunks, keyed, meta, partitions, recipes};
 use crate::kind::Kind;
 use crate::meta::Meta;
 use crate::ops::cost;
@@ -112,7 +112,7 @@ fn shared(space: &Space, page: &FdbValues) -> Result<Vec<Row>, QueueError> {
 /// The rest of a ready item's key, which is its id.
 pub(crate) fn suffix<'k>(space: &Space, key: &'k [u8]) -> Result<&'k [u8], QueueError> {
     let suffix = key.strip_prefix(space.ready.as_slice()).filter(|suffix| match space.kind {
-        Kind::Fifo => items::suffix_stamp(suffix).is_some(),
+        Kind::Fifo => partitions::split(suffix).is_some_and(|(partition, _)| partition == space.partition),
         Kind::Keyed => keyed::split_id(suffix).is_some(),
         Kind::Recipe(_) | Kind::Priority(..) => !suffix.is_empty(),
     });
@@ -127,7 +127,7 @@ pub(crate) async fn first_metas(
     behind: Option<&ItemId>,
     limit: usize,
 ) -> Result<(Vec<(ItemId, Bytes)>, bool), QueueError> {
-    let (mut begin, mut end) = crate::keys::range(&space.meta);
+    let (mut begin, mut end) = space.meta_range();
     if let Some(behind) = behind.map(|id| space.meta_key(id)) {
         match space.kind.takes_last() {
             true => end = behind,

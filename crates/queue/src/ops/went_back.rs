@@ -3,10 +3,13 @@
 //! Items that are pushed then come before the restored ones, and may overwrite one of them: stamps are versions.
 
 use foundationdb::{KeySelector, Transaction};
+use futures::future::{try_join, try_join_all};
 
 use crate::error::QueueError;
-use crate::keys::{Space, items};
+use crate::keys::{self, Space};
 use crate::kind::Kind;
+use crate::ops::partitions;
+use crate::ops::scan::suffix;
 use crate::ops::version::now;
 
 /// How far ahead of a queue's items versions are to be put: a minute.
@@ -29,18 +32,26 @@ impl WentBack {
     }
 }
 
-/// Looks at the last ready item of a FIFO queue; `None` if versions are ahead of it. One key, a snapshot read.
+/// Looks at the last ready item of a FIFO queue; `None` if versions are ahead of it. One key of each partition, snapshot reads.
 pub(crate) async fn look(space: &Space, tr: &Transaction) -> Result<Option<WentBack>, QueueError> {
     if space.kind != Kind::Fifo {
         return Ok(None);
     }
+    let (last, record) = try_join(last(space, tr), partitions::read(space, tr)).await?;
+    let others = (1..record.map_or(1, |record| record.most)).map(|i| space.in_partition(i));
+    let others = try_join_all(others.map(async |space| self::last(&space, tr).await)).await?;
+    let Some(item) = others.into_iter().fold(last, Option::max) else { return Ok(None) };
+    let version = now(tr).await?;
+    Ok((item > version).then_some(WentBack { version, item }))
+}
+
+/// The version of the last item in a partition.
+async fn last(space: &Space, tr: &Transaction) -> Result<Option<u64>, QueueError> {
     let (_, end) = space.item_range();
     let key = tr.get_key(&KeySelector::last_less_than(end), true).await?;
     // Reads of the items report a key that is not an item's. Without items this key is another queue's.
-    let stamp = key.strip_prefix(space.ready.as_slice()).and_then(items::suffix_stamp);
-    let Some(item) = stamp.map(|stamp| stamp.version()) else { return Ok(None) };
-    let version = now(tr).await?;
-    Ok((item > version).then_some(WentBack { version, item }))
+    let id = suffix(space, &key).ok().and_then(keys::partitions::split);
+    Ok(id.map(|(_, stamp)| stamp.version()))
 }
 
 /// The same as an error.

@@ -47,7 +47,11 @@ impl Session {
             return self.choose_by_key(keyed, tr, take, goal).await;
         }
         take.approach.suit(self.queue.space().kind);
-        match self.turn(tr, take, goal.length()).await? {
+        let turn = self.turn(tr, take, goal.length()).await?;
+        if matches!(turn, Turn::Free) && self.is_divided(tr).await? {
+            return self.choose_partition(tr, take, goal).await;
+        }
+        match turn {
             Turn::Free if take.approach.is_staged() => self.choose_or_ask(tr, take, goal).await,
             Turn::Free => self.choose_at_place(tr, take, goal).await,
             Turn::Own(rows, seen) => Ok(Chosen::Rows(rows, seen)),
@@ -112,7 +116,7 @@ impl Session {
 
     /// Removes those of the rows found that one take gets; `None` if others of this process have
     /// got suspects meanwhile.
-    fn claim(
+    pub(super) fn claim(
         &mut self,
         tr: &Transaction,
         take: &FetchOptions<'_>,

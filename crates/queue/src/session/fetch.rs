@@ -366,6 +366,7 @@ impl Operation for Fetch<'_, '_, '_> {
                 session.avoidance.committed();
                 let items = session.taken();
                 session.asked.clear();
+                session.lanes.committed();
                 options.won(&items, source);
                 Some(End::Removed(items, committed_at(committed)))
             }
@@ -374,6 +375,7 @@ impl Operation for Fetch<'_, '_, '_> {
                 session.unsure.clear();
                 session.asked.clear();
                 session.avoidance.committed();
+                session.lanes.committed();
                 options.won(leases.last().map(Lease::items).unwrap_or_default(), source);
                 Some(End::Leased(leases, committed_at(committed)))
             }
@@ -397,8 +399,11 @@ impl Operation for Fetch<'_, '_, '_> {
                 source
             }
         };
-        if error.code() == NOT_COMMITTED {
-            self.session.avoidance.conflicted();
+        let lost = error.code() == NOT_COMMITTED;
+        let session = &mut *self.session;
+        session.lanes.failed(lost && source != Source::Others, &mut session.rng);
+        if lost {
+            session.avoidance.conflicted();
             self.options.lost(source);
         }
     }

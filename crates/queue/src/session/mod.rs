@@ -15,6 +15,7 @@ mod close;
 mod fetch;
 mod keyed;
 mod lease;
+mod partitions;
 mod push;
 mod request;
 mod suspects;
@@ -38,6 +39,7 @@ use crate::version_history::VersionHistory;
 use aside::MAX_ASIDE;
 use keyed::Avoidance;
 use lease::Unsure;
+use partitions::Lanes;
 use request::Asked;
 use suspects::Passed;
 use unresolved::Unresolved;
@@ -113,6 +115,8 @@ pub struct Session {
     avoidance: Avoidance,
     /// How long a row is that a take finds, key and value, on average. 0: not known yet.
     row_bytes: usize,
+    /// What it knows of the queue's partitions.
+    lanes: Lanes,
 }
 
 impl Session {
@@ -143,6 +147,7 @@ impl Session {
             history: None,
             avoidance: Avoidance::default(),
             row_bytes: 0,
+            lanes: Lanes::default(),
         }
     }
 

@@ -163,9 +163,11 @@ impl Operation for Push<'_> {
         let known = session.unfrozen.filter(|seen| (*seen..seen + FREEZE_KNOWN).contains(&version));
         let mut pusher = Pusher::alone(session.queue.space().clone(), tr)
             .with_rng(session.rng.split())
-            .with_unfrozen(known.is_some());
+            .with_unfrozen(known.is_some())
+            .with_turn(session.lanes.next_turn(&mut session.rng), session.lanes.is_plain(version));
         let placed = pusher.place(self.entries, self.operation).await?;
         if !placed.is_repetition() {
+            session.lanes.pushed(&pusher, version);
             session.unfrozen = known.or(Some(version));
         }
         if placed.is_repetition() || (placed.added() == 0 && self.operation.is_none()) {

@@ -15,7 +15,7 @@ use crate::ops::version::now;
 use crate::suspects::Suspicion;
 
 /// How many rows are read at once where there are only suspects.
-const PAGE: NonZeroUsize = NonZeroUsize::new(500).unwrap();
+pub(super) const PAGE: NonZeroUsize = NonZeroUsize::new(500).unwrap();
 
 /// For how long, in versions, takes begin behind the suspects that were passed over: a second, and a millisecond for each of them. Until
 /// then they do not see what becomes ready before that place. Afterwards they read the suspects again, which takes a small part

@@ -8,7 +8,7 @@ use kvqueue_queue::Queue;
 use crate::common::{TestDb, k, on_database, payloads};
 
 /// What `push/2` of the Erlang program does, by way of the tuple layer.
-fn erlang_push(t: &TestDb, tr: &Transaction, name: &[u8], next_tx_id: u16, value: &[u8]) {
+pub(crate) fn erlang_push(t: &TestDb, tr: &Transaction, name: &[u8], next_tx_id: u16, value: &[u8]) {
     let space = Subspace::from_bytes(t.prefix.clone());
     let (name, val, npush) = (Bytes::from(name), Bytes::from(&b"val"[..]), Bytes::from(&b"npush"[..]));
     let stamp = Versionstamp::incomplete(next_tx_id);

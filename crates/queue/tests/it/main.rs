@@ -38,6 +38,7 @@ mod operations;
 mod order;
 mod ordered;
 mod orphans;
+mod partitions;
 mod pause;
 mod peek;
 mod poison;

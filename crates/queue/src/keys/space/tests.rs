@@ -10,6 +10,7 @@ use crate::item::Stamp;
 use crate::keys::duty::Duty;
 use crate::keys::leases::{Header, Held, LeaseId};
 use crate::keys::migration::{Marks, Phase, Record};
+use crate::keys::partitions::{Deal, Record as Divided};
 use crate::keys::pause::Pause;
 use crate::keys::wants::Want;
 use crate::keys::{chunks, counters, items, later, leases, meta, operations, recipes, tokens};
@@ -72,6 +73,34 @@ fn golden_item_key() {
     assert_eq!(stamp.to_string(), "00001a2b3c4d5e6f00030001");
     assert_eq!((stamp.version(), stamp.user_version()), (0x1a2b_3c4d_5e6f, 1));
     golden(&items::key(&space.ready, stamp), vector);
+}
+
+#[test]
+fn golden_records_of_partitions() {
+    let space = Space::new(b"", b"q", Kind::Fifo).unwrap();
+    // "partitions" is 70 61 72 74 69 74 69 6f 6e 73.
+    golden(&space.partitions, "017100 01 706172746974696f6e73 00");
+    let record = Divided { count: 4, most: 8, max_disorder: 1_000_000 };
+    golden(&record.encode(), "01 04 08 40420f0000000000");
+    // "part" is 70 61 72 74, and the integer 3 is 15 03. (q, "part") has 9 bytes, the number 2 and the code 1, so the stamp stands at 12,
+    // which is 0c.
+    let before = [space.parted.as_slice(), &partitions::before_stamp(3)].concat();
+    let vector = "017100 01 70617274 00 1503 33 ffffffffffffffffffff 0001 0c000000";
+    golden(&items::pending_record(&before, 1, &[]), vector);
+    let stamp = items::suffix_stamp(&hex("33 00001a2b3c4d5e6f 0003 0001")).unwrap();
+    let id = ItemId::in_partition(3, stamp);
+    assert_eq!(id.to_string(), "00001a2b3c4d5e6f00030001-3");
+    golden(&space.ready_key(&id), "017100 01 70617274 00 1503 33 00001a2b3c4d5e6f 0003 0001");
+    golden(&space.meta_key(&id), "017100 01 6d657461 00 1503 33 00001a2b3c4d5e6f 0003 0001");
+    let (begin, end) = space.in_partition(3).item_range();
+    golden(&begin, "017100 01 70617274 00 1503 00");
+    golden(&end, "017100 01 70617274 00 1503 ff");
+    // Two items from push number 1 on, dealt out to 4 partitions from partition 3 on.
+    let (digest, deal) = ("d1".repeat(16), Deal { count: 4, first: 3 });
+    golden(
+        &operations::pending(1, 2, &[0xd1; 16], deal),
+        &format!("ffffffffffffffffffff 0001 02000000 {digest} 04 03 00000000"),
+    );
 }
 
 #[test]
@@ -203,7 +232,7 @@ fn golden_unique_and_idempotency_keys() {
     golden(&space.unique_key(b"k"), "017100 01756e6971756500 016b00");
     golden(&space.operation_key(b"k"), "017100 016f7000 016b00");
     golden(
-        &operations::pending(1, 2, &[0xd1; 16]),
+        &operations::pending(1, 2, &[0xd1; 16], Deal::PLAIN),
         "ffffffffffffffffffff 0001 02000000 d1d1d1d1d1d1d1d1d1d1d1d1d1d1d1d1 00000000",
     );
     golden(&space.claim, "017100 01737765657000");

@@ -3,6 +3,7 @@
 //! A push reads everything before it writes anything. So a push that fails leaves the transaction as it was.
 
 mod contents;
+mod deal;
 mod entry;
 mod once;
 mod open;
@@ -20,6 +21,7 @@ use crate::error::{PushError, QueueError};
 use crate::id::ItemId;
 use crate::keys::keyed::key_element;
 use crate::keys::operations::Digest;
+use crate::keys::partitions::Deal;
 use crate::keys::{Space, items, operations};
 use crate::kind::Kind;
 use crate::new_item::{NewItem, PushOptions, check_payload};
@@ -52,6 +54,10 @@ pub struct Pusher<'t> {
     checked: Checked,
     /// Keys of a keyed queue for which no other pusher has added items in the transaction.
     checked_keys: BTreeSet<Vec<u8>>,
+    /// Which of the transactions of its session this is, if it has one.
+    turn: Option<u64>,
+    /// Where its items go; `None`: the database has to say.
+    deal: Option<Deal>,
 }
 
 impl<'t> Pusher<'t> {
@@ -72,6 +78,8 @@ impl<'t> Pusher<'t> {
             operations: HashMap::new(),
             checked: Checked::ALONE,
             checked_keys: BTreeSet::new(),
+            turn: None,
+            deal: None,
         }
     }
 
@@ -79,6 +87,18 @@ impl<'t> Pusher<'t> {
     pub(crate) fn with_unfrozen(mut self, unfrozen: bool) -> Pusher<'t> {
         self.checked.unfrozen = unfrozen;
         self
+    }
+
+    /// Says which of its session's transactions this is, and whether the queue is known to have no partitions.
+    pub(crate) fn with_turn(mut self, turn: u64, is_plain: bool) -> Pusher<'t> {
+        self.turn = Some(turn);
+        self.deal = is_plain.then_some(Deal::PLAIN);
+        self
+    }
+
+    /// How it deals its items out, once that is known.
+    pub(crate) fn deal(&self) -> Option<Deal> {
+        self.deal
     }
 
     /// Gives it random bytes to begin with, which a pusher to a recipe's queue needs: 16 that no other pusher to the queue has, in
@@ -93,8 +113,8 @@ impl<'t> Pusher<'t> {
 
     /// Adds an item with this payload to a FIFO queue, behind all others, when the transaction commits.
     ///
-    /// The first push of a pusher reads whether the queue is frozen, and conflicts with a pause of the queue; pushes conflict with
-    /// nothing else. Until the commit the item has no stamp: reading the queue's items in the same transaction fails with 1036.
+    /// The first push of a pusher reads whether the queue is frozen and how it is divided, and conflicts with a change of either; pushes
+    /// conflict with nothing else. Until the commit the item has no stamp: reading the queue's items in the same transaction fails with 1036.
     ///
     /// # Errors
     /// [`PushError::PayloadTooLarge`], [`PushError::TooManyItems`], [`PushError::NotSeeded`] for the queues of recipes, whose pushes
@@ -250,7 +270,8 @@ impl<'t> Pusher<'t> {
     fn note_operation(&mut self, id: &[u8], digest: Digest, first: usize, placed: &PendingPush) {
         let number = user_version(self.operations.len());
         let added = u32::try_from(placed.added()).expect("a push is bounded far below 2^32 items");
-        let value = operations::pending(user_version(first), added, &digest);
+        let deal = self.deal.unwrap_or(Deal::PLAIN);
+        let value = operations::pending(user_version(first), added, &digest, deal);
         self.tr.atomic_op(&self.space.operation_key(id), &value, MutationType::SetVersionstampedValue);
         let log = items::pending_record(&self.space.oplog, number, &[]);
         self.tr.atomic_op(&log, id, MutationType::SetVersionstampedKey);
@@ -296,8 +317,8 @@ impl<'t> Pusher<'t> {
     /// Writes an item, for which there is room, without counting it.
     fn add(&mut self, entry: &Entry<'_>) -> Spot {
         let spot = match self.space.kind {
-            Kind::Fifo => Spot::User(user_version(self.pushed)),
-            Kind::Keyed => Spot::Keyed(key_element(entry.key()).into(), user_version(self.pushed)),
+            Kind::Fifo => deal::spot(self.deal.unwrap_or(Deal::PLAIN), user_version(self.pushed)),
+            Kind::Keyed => Spot::Behind(key_element(entry.key()).into(), user_version(self.pushed)),
             Kind::Recipe(_) | Kind::Priority(..) => {
                 let random =
                     self.rng.as_mut().map(Rng::bytes).expect("pushers to a recipe's queue are seeded");
@@ -305,7 +326,7 @@ impl<'t> Pusher<'t> {
             }
         };
         put::put(&self.space, self.tr, &spot, entry);
-        if let (Some(key), Spot::User(_) | Spot::Keyed(..)) = (entry.unique(), &spot) {
+        if let (Some(key), Spot::User(_) | Spot::Behind(..)) = (entry.unique(), &spot) {
             self.unique.insert(key.to_vec(), spot.clone());
         }
         self.pushed += 1;

@@ -13,7 +13,8 @@ use crate::kind::Kind;
 use crate::ops::dead::is_dead;
 use crate::ops::parts;
 use crate::ops::place::check_kind;
-use crate::pushed::{PendingPush, Spot};
+use crate::ops::push::deal;
+use crate::pushed::PendingPush;
 use mutant::mutant;
 
 /// The database's error for a key whose value depends on the stamp of the reading transaction itself.
@@ -47,7 +48,10 @@ pub(super) async fn earlier(
     let (bytes, first) = (operation.stamp.as_bytes(), operation.stamp.user_version());
     let items = usize::try_from(operation.items).unwrap_or(MAX_PUSHES).min(MAX_PUSHES);
     let spots = (0..items).map(|n| match space.kind {
-        Kind::Fifo => u16::try_from(n).ok().and_then(|n| first.checked_add(n)).map(Spot::User),
+        Kind::Fifo => {
+            let user = u16::try_from(n).ok().and_then(|n| first.checked_add(n));
+            user.map(|user| deal::spot(operation.deal, user))
+        }
         // Nobody keeps the random bytes, or the keys, of these items.
         Kind::Recipe(_) | Kind::Priority(..) | Kind::Keyed => None,
     });

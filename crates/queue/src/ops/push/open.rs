@@ -6,7 +6,7 @@ use foundationdb::{FdbError, Transaction};
 use futures::future::{try_join, try_join_all, try_join4};
 
 use super::once::ACCESSED_UNREADABLE;
-use super::{Entry, Pusher};
+use super::{Entry, Pusher, deal};
 use crate::error::QueueError;
 use crate::item::Stamp;
 use crate::keys::keyed::key_element;
@@ -46,21 +46,31 @@ impl Pusher<'_> {
         let items = !checked.items && space.kind == Kind::Fifo;
         let operations = !checked.operations && with_operation;
         let keys = self.unchecked_keys(entries);
-        {
-            let others = async {
-                if !checked.items {
-                    kinds::check_stamped(space, tr).await?;
-                }
-                let ready = check_first(space, tr, &space.ready, items);
-                let aside = check_first(space, tr, &space.bodies, items);
-                let operations = check_first(space, tr, &space.oplog, operations);
-                try_join4(ready, aside, operations, check_keys(space, tr, &keys)).await.map(drop)
-            };
+        let others = async {
+            if !checked.items {
+                kinds::check_stamped(space, tr).await?;
+            }
+            let ready = check_first(space, tr, &space.ready, items);
+            let aside = check_first(space, tr, &space.bodies, items);
+            let operations = check_first(space, tr, &space.oplog, operations);
+            try_join4(ready, aside, operations, check_keys(space, tr, &keys)).await.map(drop)
+        };
+        let checks = async {
             match (checked.unfrozen, items || operations || !keys.is_empty()) {
-                (true, false) => {}
-                (false, false) => check_queue(space, tr).await?,
-                (true, true) => others.await?,
-                (false, true) => drop(try_join(check_queue(space, tr), others).await?),
+                (true, false) => Ok(()),
+                (false, false) => check_queue(space, tr).await,
+                (true, true) => others.await,
+                (false, true) => try_join(check_queue(space, tr), others).await.map(drop),
+            }
+        };
+        match self.deal {
+            Some(_) => checks.await?,
+            None => {
+                let (deal, ()) = try_join(deal::read(space, tr, self.turn), checks).await?;
+                if items {
+                    deal::check_alone(space, tr, deal).await?;
+                }
+                self.deal = Some(deal);
             }
         }
         self.checked = Checked {
@@ -101,7 +111,12 @@ async fn check_keys(space: &Space, tr: &Transaction, keys: &BTreeSet<Vec<u8>>) -
 ///
 /// Every pusher numbers from 0, and a second one would replace the records of the first. The database does not know the keys of such
 /// records before the commit, so it refuses to read any key that one of them could have.
-async fn check_first(space: &Space, tr: &Transaction, before: &[u8], wanted: bool) -> Result<(), QueueError> {
+pub(super) async fn check_first(
+    space: &Space,
+    tr: &Transaction,
+    before: &[u8],
+    wanted: bool,
+) -> Result<(), QueueError> {
     if !wanted || mutant("second-pusher-unseen") {
         return Ok(());
     }

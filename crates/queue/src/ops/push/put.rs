@@ -7,7 +7,7 @@ use foundationdb::options::MutationType;
 
 use crate::MAX_VALUE;
 use crate::keys::{Space, chunks, items, later, meta, recipes};
-use crate::kind::Packing;
+use crate::kind::{Kind, Packing};
 use crate::ops::push::Entry;
 use crate::pushed::Spot;
 use crate::stored::State;
@@ -31,7 +31,9 @@ pub(super) fn put(space: &Space, tr: &Transaction, spot: &Spot, entry: &Entry<'_
     };
     match record {
         None => {
-            set(tr, spot, &space.ready, &[], &value);
+            let is_parted = space.kind == Kind::Fifo && matches!(spot, Spot::Behind(..));
+            let before = if is_parted { &space.parted } else { &space.ready };
+            set(tr, spot, before, &[], &value);
             if let Some(meta) = meta.as_ref().filter(|meta| !meta.is_empty()) {
                 set(tr, spot, &space.meta, &[], &meta::encode(meta));
             }
@@ -68,8 +70,8 @@ fn set(tr: &Transaction, spot: &Spot, before: &[u8], after: &[u8], value: &[u8])
             let key = items::pending_record(before, *user, after);
             tr.atomic_op(&key, value, MutationType::SetVersionstampedKey);
         }
-        Spot::Keyed(element, user) => {
-            let key = items::pending_record(&[before, element].concat(), *user, after);
+        Spot::Behind(before_stamp, user) => {
+            let key = items::pending_record(&[before, before_stamp].concat(), *user, after);
             tr.atomic_op(&key, value, MutationType::SetVersionstampedKey);
         }
         Spot::Id(id) => tr.set(&[before, id.as_bytes(), after].concat(), value),
@@ -84,8 +86,8 @@ fn set_id(tr: &Transaction, key: &[u8], spot: &Spot) {
             let value = items::pending_record(&[], *user, &[]);
             tr.atomic_op(key, &value, MutationType::SetVersionstampedValue);
         }
-        Spot::Keyed(element, user) => {
-            let value = items::pending_record(element, *user, &[]);
+        Spot::Behind(before_stamp, user) => {
+            let value = items::pending_record(before_stamp, *user, &[]);
             tr.atomic_op(key, &value, MutationType::SetVersionstampedValue);
         }
         Spot::Id(id) => tr.set(key, id.as_bytes()),
