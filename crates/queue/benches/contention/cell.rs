@@ -16,17 +16,19 @@ pub(crate) struct Cell {
     pub(crate) producer: bool,
     pub(crate) approach: String,
     pub(crate) time: Duration,
+    /// Of an item's payload.
+    pub(crate) bytes: usize,
 }
 
 /// The names of the approaches.
 pub(crate) fn approaches() -> Vec<&'static str> {
-    vec!["front", "spread", "staged"]
+    vec!["front", "spread", "staged", "partitions"]
 }
 
 impl Cell {
     pub(crate) fn approach(&self) -> Approach {
         match self.approach.as_str() {
-            "front" => Approach::Front,
+            "front" | "partitions" => Approach::Front,
             "spread" => Approach::Spread(Spread::default()),
             "staged" => Approach::Staged(Staged::default()),
             other => panic!("there is no approach {other}"),
@@ -34,19 +36,20 @@ impl Cell {
     }
 
     /// As an argument of a worker process.
-    pub(crate) fn arguments(&self) -> [String; 5] {
+    pub(crate) fn arguments(&self) -> [String; 6] {
         [
             self.consumers.to_string(),
             self.k.to_string(),
             self.producer.to_string(),
             self.approach.clone(),
             self.time.as_millis().to_string(),
+            self.bytes.to_string(),
         ]
     }
 
     pub(crate) fn parse(arguments: &[&str]) -> Cell {
-        let [consumers, k, producer, approach, millis] = arguments else {
-            panic!("five arguments are a cell")
+        let [consumers, k, producer, approach, millis, bytes] = arguments else {
+            panic!("six arguments are a cell")
         };
         Cell {
             processes: 1,
@@ -55,6 +58,7 @@ impl Cell {
             producer: producer.parse().unwrap(),
             approach: (*approach).to_owned(),
             time: Duration::from_millis(millis.parse().unwrap()),
+            bytes: bytes.parse().unwrap(),
         }
     }
 }

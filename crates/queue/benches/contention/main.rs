@@ -2,12 +2,14 @@
 //!
 //! ```sh
 //! cargo bench -p kvqueue-queue --bench contention -- [--seconds S] [--dir DIR] [--only APPROACH] [--processes N] [--k K]
+//!     [--partitions N] [--bytes N]
 //! KVQUEUE_TEST_CLUSTER_FILE=FILE FDB_CLIENT_LIB=LIB cargo bench -p kvqueue-queue --bench contention
 //! ```
 //!
-//! Every cell processes a queue of 100-byte items for a few seconds: consumers in one or four processes, K items per take, by each
-//! approach, with and without a producer next to them. A consumer takes on a lease and finishes the batch. Consumers of one process
-//! share the approach and take turns, as the daemon's do. Prints a table in Markdown.
+//! Every cell processes a queue of 100-byte items for a few seconds: consumers in one, four or sixteen processes, K items per take, by
+//! each approach, with and without a producer next to them. A consumer takes on a lease and finishes the batch. Consumers of one process
+//! share a session and take turns, as the daemon's do. The column `partitions` is a queue with 8 partitions and a max-disorder of a second, or
+//! with twice as many partitions as processes if these are more. Prints a table in Markdown.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on says why and ends")]
 
@@ -25,7 +27,7 @@ use std::time::Duration;
 use cell::{Cell, approaches};
 use fdb_embedded::Network;
 use foundationdb::Database;
-use kvqueue_queue::{Queue, Session};
+use kvqueue_queue::{Partitions, Queue, Session};
 use worker::{Tally, work};
 
 /// Tells a process that it is a worker of the benchmark: database, prefix, cell.
@@ -50,6 +52,8 @@ fn main() {
         approach: value("--only").cloned(),
         processes: value("--processes").map(|text| text.parse().unwrap()),
         k: value("--k").map(|text| text.parse().unwrap()),
+        partitions: value("--partitions").map(|text| text.parse().unwrap()),
+        bytes: value("--bytes").map_or(100, |text| text.parse().unwrap()),
     };
     let above = value("--dir").map_or(std::env::temp_dir(), Into::into);
     std::fs::create_dir_all(&above).unwrap();
@@ -64,6 +68,8 @@ struct Chosen {
     approach: Option<String>,
     processes: Option<usize>,
     k: Option<usize>,
+    partitions: Option<usize>,
+    bytes: usize,
 }
 
 async fn bench(database: &str, time: Duration, chosen: &Chosen) {
@@ -74,7 +80,7 @@ async fn bench(database: &str, time: Duration, chosen: &Chosen) {
     println!("| processes x consumers | K | producer | {} |", approaches.join(" | "));
     println!("|---|---|---|{}", "---|".repeat(approaches.len()));
     let db = Arc::new(Database::from_path(database).unwrap());
-    let crews = [(1, 1), (1, 4), (1, 16), (4, 1), (4, 4)];
+    let crews = [(1, 1), (1, 4), (1, 16), (4, 1), (4, 4), (16, 1)];
     for (processes, consumers) in
         crews.into_iter().filter(|crew| chosen.processes.is_none_or(|n| n == crew.0))
     {
@@ -83,8 +89,9 @@ async fn bench(database: &str, time: Duration, chosen: &Chosen) {
                 print!("| {processes} x {consumers} | {k} | {} |", if producer { "yes" } else { "no" });
                 for approach in &approaches {
                     let approach = (*approach).to_owned();
-                    let cell = Cell { processes, consumers, k, producer, approach, time };
-                    print!(" {} |", run(database, &db, &cell).await);
+                    let bytes = chosen.bytes;
+                    let cell = Cell { processes, consumers, k, producer, approach, time, bytes };
+                    print!(" {} |", run(database, &db, &cell, chosen.partitions).await);
                     std::io::stdout().flush().unwrap();
                 }
                 println!();
@@ -94,9 +101,12 @@ async fn bench(database: &str, time: Duration, chosen: &Chosen) {
 }
 
 /// Runs one cell on a queue of its own; the first process is this one.
-async fn run(database: &str, db: &Arc<Database>, cell: &Cell) -> Tally {
+async fn run(database: &str, db: &Arc<Database>, cell: &Cell, partitions: Option<usize>) -> Tally {
     let prefix = format!("kvqueue-contention/{}/", uuid::Uuid::now_v7());
     let queue = Queue::new(prefix.as_bytes(), b"q").unwrap();
+    if cell.approach == "partitions" {
+        divide(db, &queue, partitions.unwrap_or(8.max(2 * cell.processes))).await;
+    }
     if !cell.producer {
         fill(db, &queue, cell).await;
     }
@@ -117,11 +127,20 @@ async fn run(database: &str, db: &Arc<Database>, cell: &Cell) -> Tally {
     tally
 }
 
+async fn divide(db: &Database, queue: &Queue, partitions: usize) {
+    let tr = db.create_trx().unwrap();
+    let partitions = Partitions::new(partitions, Duration::from_secs(1)).unwrap();
+    queue.set_partitions(&tr, partitions).await.unwrap();
+    tr.commit().await.unwrap();
+}
+
 async fn fill(db: &Database, queue: &Queue, cell: &Cell) {
     let seconds = cell.time.as_secs_f64();
-    let items = if cell.k == 1 { 30_000.0 } else { PLENTY as f64 } * seconds;
+    // Large items are taken more slowly.
+    let plenty = if cell.k == 1 { 30_000.0 } else { PLENTY as f64 } / (cell.bytes as f64 / 100.0).max(1.0);
+    let items = plenty * seconds;
     let mut session = Session::new(queue.clone());
-    let payloads = vec![[7; 100]; 2_000];
+    let payloads = vec![vec![7; cell.bytes]; (1_000_000 / cell.bytes.max(100)).clamp(10, 2_000)];
     for _ in 0..(items as usize).div_ceil(payloads.len()) {
         session.push(db, &payloads).await.unwrap();
     }

@@ -58,10 +58,11 @@ impl Tally {
 /// Works for the cell's time, or until the queue is empty where nobody pushes.
 pub(crate) async fn work(db: &Arc<Database>, queue: &Queue, cell: &Cell, push: bool) -> Tally {
     let end = Instant::now() + cell.time;
-    let turn = Arc::new(Mutex::new(cell.approach()));
-    let producer = push.then(|| tokio::spawn(produce(db.clone(), queue.clone(), end)));
+    // As in the daemon, where one session fetches for all consumers of the process.
+    let turn = Arc::new(Mutex::new((Session::new(queue.clone()), cell.approach())));
+    let producer = push.then(|| tokio::spawn(produce(db.clone(), queue.clone(), cell.bytes, end)));
     let consumers: Vec<_> = (0..cell.consumers)
-        .map(|_| tokio::spawn(consume(db.clone(), queue.clone(), cell.clone(), turn.clone(), end)))
+        .map(|_| tokio::spawn(consume(db.clone(), cell.clone(), turn.clone(), end)))
         .collect();
     let mut tally = Tally::default();
     for consumer in consumers {
@@ -73,33 +74,29 @@ pub(crate) async fn work(db: &Arc<Database>, queue: &Queue, cell: &Cell, push: b
     tally
 }
 
-fn session(queue: Queue) -> Session {
-    Session::new(queue)
-}
-
-async fn produce(db: Arc<Database>, queue: Queue, end: Instant) {
-    let mut session = session(queue);
+async fn produce(db: Arc<Database>, queue: Queue, bytes: usize, end: Instant) {
+    let mut session = Session::new(queue);
+    let payloads = vec![vec![7; bytes]; 10];
     while Instant::now() < end {
-        session.push(&db, &[[7; 100]; 10]).await.unwrap();
+        session.push(&db, &payloads).await.unwrap();
     }
 }
 
 async fn consume(
     db: Arc<Database>,
-    queue: Queue,
     cell: Cell,
-    turn: Arc<Mutex<Approach>>,
+    turn: Arc<Mutex<(Session, Approach)>>,
     end: Instant,
 ) -> Tally {
-    let mut session = session(queue);
     let mut tally = Tally::default();
     let began = Instant::now();
     while Instant::now() < end {
         let Fetched { lease, watch, attempts, .. } = {
-            let mut approach = turn.lock().await;
+            let mut turn = turn.lock().await;
+            let (session, approach) = &mut *turn;
             let k = NonZeroUsize::new(cell.k).unwrap();
             let mut take =
-                FetchOptions::new(k, Duration::from_micros(LEASE), &mut approach).with_watch(cell.producer);
+                FetchOptions::new(k, Duration::from_micros(LEASE), approach).with_watch(cell.producer);
             session.fetch(&db, &mut take).await.unwrap()
         };
         tally.conflicts += u64::from(attempts.conflicts);
