@@ -14,6 +14,7 @@ mod http;
 mod layout;
 mod load;
 mod model;
+mod partitions;
 mod paths;
 mod queue;
 

@@ -8,7 +8,10 @@ use serde::{
     de::{Error, SeqAccess, Unexpected, Visitor},
 };
 
-use super::{ConfigError, Delivery, FetchStrategy, KindName, Retry, TakeEnd, Values, duration, number, size};
+use super::{
+    ConfigError, Delivery, FetchStrategy, KindName, Retry, TakeEnd, Values, duration, number, partitions,
+    size,
+};
 use crate::handlers::{PULL, Settings, exec};
 
 /// The shortest lease. A lease is extended after a third of its length, so a shorter one could expire during a slow commit.
@@ -55,6 +58,16 @@ pub struct QueueConfig {
     /// Where a fetch looks for items.
     #[serde(default)]
     pub fetch_strategy: FetchStrategy,
+    /// How many partitions the queue has; `None`: it is left as it is.
+    #[serde(
+        default,
+        deserialize_with = "partitions::count::deserialize",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub partitions: Option<usize>,
+    /// How much younger than the oldest ready item a fetched item may be.
+    #[serde(default, with = "duration::optional", skip_serializing_if = "Option::is_none")]
+    pub max_disorder: Option<Duration>,
     /// How long a call of the handler may take; `None` is no limit.
     #[serde(default, with = "duration::optional", skip_serializing_if = "Option::is_none")]
     pub handler_timeout: Option<Duration>,
@@ -87,6 +100,8 @@ impl QueueConfig {
             delivery: Delivery::default(),
             lease: Self::default_lease(),
             fetch_strategy: FetchStrategy::default(),
+            partitions: None,
+            max_disorder: None,
             handler_timeout: None,
             poll_interval: Self::default_poll_interval(),
             max_payload: Self::default_max_payload(),
@@ -189,6 +204,7 @@ impl QueueConfig {
         }
         let key = |key: &str| format!("queues.{name}.{key}");
         self.validate_layout(key)?;
+        self.validate_partitions(key)?;
         validate_consumers(&self.consumers, &key("consumers"))?;
         self.validate_pull(key)?;
         if self.poll_interval.is_zero() {
@@ -409,7 +425,7 @@ impl Retry {
     }
 }
 
-fn at_most_a_year(key: String, value: Duration) -> Result<(), ConfigError> {
+pub(super) fn at_most_a_year(key: String, value: Duration) -> Result<(), ConfigError> {
     if value <= YEAR {
         return Ok(());
     }
@@ -417,6 +433,6 @@ fn at_most_a_year(key: String, value: Duration) -> Result<(), ConfigError> {
     Err(ConfigError::value(key, quoted(value), "that is longer than a year", fix))
 }
 
-fn quoted(value: Duration) -> String {
+pub(super) fn quoted(value: Duration) -> String {
     format!("{:?}", duration::format(value))
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use foundationdb::Database;
-use kvqueue_queue::{Approach, Queue, Spread, Staged, SweepRules};
+use kvqueue_queue::{Approach, Partitions, Queue, Spread, Staged, SweepRules};
 use tokio::sync::Notify;
 
 use crate::{
@@ -180,6 +180,11 @@ impl ConfiguredQueue {
     /// The rules by which the queue is swept.
     pub(super) fn sweep_rules(&self) -> SweepRules {
         sweep::rules(&self.config)
+    }
+
+    /// How the queue is to be divided, if the configuration says so.
+    pub(super) fn division(&self) -> Option<Partitions> {
+        self.config.division()
     }
 
     /// The batch size of each consumer. A queue for workers of other programs has none.

@@ -75,7 +75,7 @@ fn refused(error: &(dyn Error + 'static)) -> CommandError {
 }
 
 /// Keys that running consumers do not depend on.
-const HOT_KEYS: [&str; 3] = ["consumers", "max-payload", "idempotency-window"];
+const HOT_KEYS: [&str; 5] = ["consumers", "max-payload", "idempotency-window", "partitions", "max-disorder"];
 
 /// Keys that need another handler.
 const HANDLER: [&str; 2] = ["handler", "handler-config"];

@@ -1,17 +1,18 @@
 //! The sweeper of a queue: it returns items whose lease expired, makes scheduled items ready when they are due, and
-//! removes old records.
+//! removes old records. Next to it a task divides the queue into partitions as configured.
 //!
 //! Every daemon has a sweeper for each of its queues, and one for old records of the audit trail. One of a queue's sweepers is on duty, and
 //! the others look whether it still is; [`kvqueue_queue::Sweeper`] sees to that.
 
 pub(crate) mod audit;
 mod delay;
+mod division;
 mod sweeps;
 
 use std::{sync::Arc, time::Duration};
 
-use futures::future::join;
-use kvqueue_queue::{RetryPolicy, SweepRules};
+use futures::future::join3;
+use kvqueue_queue::{Partitions, RetryPolicy, SweepRules};
 use tokio::{sync::watch, time::timeout};
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
@@ -35,18 +36,29 @@ pub(crate) struct Sweepers {
 
 impl Sweepers {
     /// Starts sweeping a queue, in tasks on the current runtime.
-    pub(crate) fn start(&self, queue: Arc<NamedQueue>, rules: SweepRules) -> Sweeping {
+    pub(crate) fn start(
+        &self,
+        queue: Arc<NamedQueue>,
+        rules: SweepRules,
+        division: Option<Partitions>,
+    ) -> Sweeping {
         let (rules, follow) = watch::channel(rules);
+        let (division, divide) = watch::channel(division);
         let stop = self.stop.child_token();
         let stopped = stop.clone();
         self.tasks.spawn(background::restarted("sweeper", move || {
             let (queue, follow, stopped) = (queue.clone(), follow.clone(), stopped.clone());
+            let divide = divide.clone();
             tokio::spawn(async move {
-                join(sweeps::sweep_items(&queue, follow, &stopped), sweeps::sweep_sessions(&queue, &stopped))
-                    .await;
+                join3(
+                    sweeps::sweep_items(&queue, follow, &stopped),
+                    sweeps::sweep_sessions(&queue, &stopped),
+                    stopped.run_until_cancelled(division::keep(&queue, divide)),
+                )
+                .await;
             })
         }));
-        Sweeping { rules, _stop: stop.drop_guard() }
+        Sweeping { rules, division, _stop: stop.drop_guard() }
     }
 
     /// Stops them all, and waits for a second at most until they have given up their duty.
@@ -62,13 +74,15 @@ impl Sweepers {
 #[derive(Debug)]
 pub(crate) struct Sweeping {
     rules: watch::Sender<SweepRules>,
+    division: watch::Sender<Option<Partitions>>,
     _stop: DropGuard,
 }
 
 impl Sweeping {
     /// Sets other rules. They hold from the next sweep on, which begins now.
-    pub(crate) fn set_rules(&self, rules: SweepRules) {
+    pub(crate) fn set_rules(&self, rules: SweepRules, division: Option<Partitions>) {
         self.rules.send_if_modified(|old| std::mem::replace(old, rules) != rules);
+        self.division.send_if_modified(|old| std::mem::replace(old, division) != division);
     }
 }
 

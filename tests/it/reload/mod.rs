@@ -3,6 +3,7 @@
 mod basics;
 mod hands;
 mod load;
+mod partitions;
 mod races;
 
 use std::{
