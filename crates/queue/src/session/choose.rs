@@ -47,13 +47,14 @@ impl Session {
             return self.choose_by_key(keyed, tr, take, goal).await;
         }
         take.approach.suit(self.queue.space().kind);
-        let turn = self.turn(tr, take, goal.length()).await?;
-        if matches!(turn, Turn::Free) && self.is_divided(tr).await? {
-            return self.choose_partition(tr, take, goal).await;
-        }
-        match turn {
-            Turn::Free if take.approach.is_staged() => self.choose_or_ask(tr, take, goal).await,
-            Turn::Free => self.choose_at_place(tr, take, goal).await,
+        match self.turn(tr, take, goal.length()).await? {
+            Turn::Free => loop {
+                let chosen = self.choose_freely(tr, take, goal).await?;
+                // A watch fires at the next push only. So there must not be an item in a partition that the session does not know.
+                if !matches!(chosen, Chosen::Empty(_)) || !self.is_division_news(tr).await? {
+                    return Ok(chosen);
+                }
+            },
             Turn::Own(rows, seen) => Ok(Chosen::Rows(rows, seen)),
             Turn::Served(id, header) => {
                 let held = lease::body(self.queue.space(), tr, id, &header, false).await?;
@@ -61,6 +62,22 @@ impl Session {
             }
             Turn::Waits(key) => Ok(Chosen::Waits(key)),
             Turn::Steps(step) => Ok(Chosen::Steps(step)),
+        }
+    }
+
+    /// Chooses by partitions, if there are several, and otherwise by the approach of the take.
+    async fn choose_freely(
+        &mut self,
+        tr: &Transaction,
+        take: &mut FetchOptions<'_>,
+        goal: Goal<'_>,
+    ) -> Result<Chosen, QueueError> {
+        if self.is_divided(tr).await? {
+            self.choose_partition(tr, take, goal).await
+        } else if take.approach.is_staged() {
+            self.choose_or_ask(tr, take, goal).await
+        } else {
+            self.choose_at_place(tr, take, goal).await
         }
     }
 

@@ -195,6 +195,20 @@ impl Session {
         Ok(!self.lanes.spaces.is_empty())
     }
 
+    /// Reads how the queue is divided, unless the session has read it in this transaction. Returns whether that has changed.
+    pub(super) async fn is_division_news(&mut self, tr: &Transaction) -> Result<bool, QueueError> {
+        let (space, version) = (self.queue.space().clone(), now(tr).await?);
+        let Some((known, read_at)) = self.lanes.division.filter(|_| space.kind == Kind::Fifo) else {
+            return Ok(false);
+        };
+        if read_at == version || mutant("division-known-while-empty") {
+            return Ok(false);
+        }
+        let record = partitions::read(&space, tr).await?;
+        self.lanes.learn(&space, record, version);
+        Ok(record != known)
+    }
+
     /// Chooses a partition, and removes its first items.
     pub(super) async fn choose_partition(
         &mut self,

@@ -113,6 +113,26 @@ fn only_a_fifo_queue_has_partitions() {
 }
 
 #[test]
+fn a_fetch_finds_the_items_of_a_queue_that_was_divided_a_moment_ago() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let mut session = t.session(&q);
+        let mut take = async || session.take(&t.db, k(10)).await.unwrap().items.len();
+        // From here on it knows for a tenth of a second that there are no partitions.
+        assert_eq!(take().await, 0);
+        t.divide(&q, 2, LOOSE).await;
+        assert_eq!(partitions_of(&t.push_each(&q, &["a", "b"]).await).len(), 2);
+        // If it found nothing, it would wait for another push.
+        assert_eq!([take().await, take().await], [1, 1]);
+        t.divide(&q, 8, LOOSE).await;
+        assert_eq!(partitions_of(&t.push_each(&q, &["c"; 8]).await).len(), 8);
+        for _ in 0..8 {
+            assert_eq!(take().await, 1);
+        }
+    });
+}
+
+#[test]
 fn a_fetch_stays_within_the_disorder_bound() {
     on_database(async |t| {
         for seed in 0..4 {
