@@ -47,13 +47,13 @@ pub(crate) async fn set(space: &Space, tr: &Transaction, to: Partitions) -> Resu
         let queue = space.name.escape_ascii().to_string();
         return Err(QueueError::NotDivisible { queue, kind: space.kind });
     }
-    check_unfrozen(space, tr).await?;
     let earlier = read(space, tr).await?;
     let record = Record::changed(earlier, to);
     let is_plain = earlier.is_none() && record.most == 1;
     if is_plain || earlier == Some(record) {
         return Ok(false);
     }
+    check_unfrozen(space, tr).await?;
     conflict::as_reader(tr, &space.partitions)?;
     tr.set(&space.partitions, &record.encode());
     Ok(true)

@@ -269,6 +269,7 @@ impl Session {
         goal: Goal<'_>,
     ) -> Result<Chosen, QueueError> {
         let spaces = self.lanes.spaces.clone();
+        (self.lanes.heads, self.lanes.behind) = (None, None);
         loop {
             let rows = self.find_allowed(tr, take.k, &spaces, goal.is_lease()).await?;
             if let Some(chosen) = self.claim(tr, take, (rows, Extent::Unknown), true, goal)? {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use foundationdb::tuple::{Bytes, pack};
 use kvqueue_queue::{
-    Approach, Failure, ItemId, ItemOutcome, Kind, Movable, Mover, NewItem, Packing, Partitions, PushEffect,
-    PushError, PushOptions, Queue, QueueError, RetryPolicy,
+    Approach, Failure, ItemId, ItemOutcome, Kind, Movable, Mover, NewItem, Packing, Partitions, Pause,
+    PushEffect, PushError, PushOptions, Queue, QueueError, RetryPolicy,
 };
 
 use crate::common::{Rng, TestDb, fetch_options, k, later, on_database, payloads, rules, sweeper};
@@ -109,6 +109,24 @@ fn only_a_fifo_queue_has_partitions() {
         t.divide(&q, 2, LOOSE).await;
         assert!(!t.run(async |tr| q.exists(tr).await).await);
         assert_eq!(t.run(async |tr| kvqueue_queue::queues(tr, &t.prefix).await).await, [] as [Vec<u8>; 0]);
+    });
+}
+
+#[test]
+fn a_frozen_queue_is_not_divided() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.divide(&q, 2, LOOSE).await;
+        let frozen = Pause { at: 1, frozen: true, reason: String::new() };
+        t.run(async |tr| {
+            q.pause(tr, &frozen);
+            Ok(())
+        })
+        .await;
+        assert!(!t.divide(&q, 2, LOOSE).await, "nothing is to be changed");
+        let tr = t.db.create_trx().unwrap();
+        let refused = q.set_partitions(&tr, Partitions::new(3, LOOSE).unwrap()).await.unwrap_err();
+        assert!(matches!(refused, QueueError::Frozen { .. }), "{refused}");
     });
 }
 

@@ -105,6 +105,18 @@ pub(crate) const WANTED_OF_KEYS: &[(&str, u64)] = &[
     ("a handler throttles", 80),
 ];
 
+/// The same of queues with partitions.
+pub(crate) const WANTED_OF_PARTITIONS: &[(&str, u64)] = &[
+    ("an item is added", 8_000),
+    ("items are leased", 5_000),
+    ("items are taken for good", 800),
+    ("items are fetched from a partition", 2_000),
+    ("an item is finished", 4_000),
+    ("a lease runs out", 1_000),
+    ("items become due", 500),
+    ("the queue is divided", 400),
+];
+
 impl Coverage {
     pub(crate) fn count(&mut self, what: impl Into<String>) {
         self.count_many(what, 1);

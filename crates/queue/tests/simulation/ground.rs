@@ -47,6 +47,7 @@ pub(crate) struct Run {
 pub(crate) struct Failed {
     seed: u64,
     kind: Kind,
+    is_divided: bool,
     history: Vec<String>,
     panic: Box<dyn Any + Send>,
 }
@@ -64,19 +65,20 @@ impl Ground {
         Ground { db: Rc::new(db), url, _dir: dir }
     }
 
-    /// Runs a seed on a queue of one of these kinds.
-    pub(crate) fn run(&self, seed: u64, kinds: &[Kind]) -> Result<Run, Failed> {
+    /// Runs a seed on a queue of one of these kinds, which an operator divides into partitions or does not.
+    pub(crate) fn run(&self, seed: u64, kinds: &[Kind], is_divided: bool) -> Result<Run, Failed> {
         let mut rng = Rng::new(seed);
         let kind = kinds[rng.below(kinds.len())];
-        let world = Rc::new(World::new(Rc::clone(&self.db), seed, kind, &mut rng));
+        let world = Rc::new(World::new(Rc::clone(&self.db), seed, kind, is_divided, &mut rng));
         let simulation = || Simulation::new(Rc::clone(&world), &self.url, rng).run();
         let ended = catch_unwind(AssertUnwindSafe(simulation));
         let history = world.oracle.borrow().history.lines().to_vec();
-        ended.map_err(|panic| Failed { seed, kind, history: history.clone(), panic })?;
+        ended.map_err(|panic| Failed { seed, kind, is_divided, history: history.clone(), panic })?;
         self.clear(&world.place);
         let mut coverage = world.coverage.take();
         let oracle = world.oracle.borrow();
         coverage.count_many("items are passed over", oracle.jumps());
+        coverage.count_many("items are fetched from a partition", oracle.model.parted);
         coverage.count_many("a holder keeps a lease that is past its deadline", oracle.model.spared);
         Ok(Run { history, coverage })
     }
@@ -97,12 +99,16 @@ impl Ground {
 impl Failed {
     /// Prints what happened and how to repeat it, and panics on.
     pub(crate) fn report(self) -> ! {
-        let Failed { seed, kind, history, panic } = self;
+        let Failed { seed, kind, is_divided, history, panic } = self;
         let last = history[history.len().saturating_sub(LAST_LINES)..].join("\n  ");
         eprintln!(
             "seed {seed}, {kind:?}, failed:\n  {last}\nrepeat it with\n  \
              KVQUEUE_TEST_SEED={seed} cargo test -p kvqueue-queue --test simulation {}",
-            if kind == Kind::Keyed { "keyed" } else { "one_thousand" }
+            match kind {
+                Kind::Keyed => "keyed",
+                _ if is_divided => "divided",
+                _ => "one_thousand_simulated_runs_keep",
+            }
         );
         resume_unwind(panic)
     }

@@ -81,6 +81,7 @@ impl History {
             Event::Purged(items) => format!("purged {}", self.names(items)),
             Event::Froze(true) => "froze the queue".to_owned(),
             Event::Froze(false) => "let the queue go on".to_owned(),
+            Event::Divided(division) => format!("divided the queue: {division:?}"),
         }
     }
 

@@ -34,7 +34,7 @@ mod world;
 
 use std::sync::Mutex;
 
-use coverage::{Coverage, WANTED, WANTED_OF_KEYS};
+use coverage::{Coverage, WANTED, WANTED_OF_KEYS, WANTED_OF_PARTITIONS};
 use ground::{Ground, KINDS};
 use kvqueue_queue::Kind;
 
@@ -47,7 +47,7 @@ const MAX_THREADS: usize = 8;
 
 #[test]
 fn one_thousand_simulated_runs_keep_every_promise() {
-    let (n, coverage) = run_all(&KINDS);
+    let (n, coverage) = run_all(&KINDS, false);
     if n >= SEEDS {
         coverage.check(n, WANTED);
     }
@@ -55,14 +55,22 @@ fn one_thousand_simulated_runs_keep_every_promise() {
 
 #[test]
 fn one_thousand_simulated_runs_of_keyed_queues_keep_every_promise() {
-    let (n, coverage) = run_all(&[Kind::Keyed]);
+    let (n, coverage) = run_all(&[Kind::Keyed], false);
     if n >= SEEDS {
         coverage.check(n, WANTED_OF_KEYS);
     }
 }
 
+#[test]
+fn one_thousand_simulated_runs_of_divided_queues_keep_every_promise() {
+    let (n, coverage) = run_all(&[Kind::Fifo], true);
+    if n >= SEEDS {
+        coverage.check(n, WANTED_OF_PARTITIONS);
+    }
+}
+
 /// Runs all seeds on queues of these kinds; returns how many there were, and what happened.
-fn run_all(kinds: &[Kind]) -> (u64, Coverage) {
+fn run_all(kinds: &[Kind], is_divided: bool) -> (u64, Coverage) {
     let seeds = rng::seeds(SEEDS);
     let n = seeds.end - seeds.start;
     let (next, coverage) = (Mutex::new(seeds), Mutex::new(Coverage::default()));
@@ -74,7 +82,7 @@ fn run_all(kinds: &[Kind]) -> (u64, Coverage) {
                 // A thread that fails takes the other threads' seeds away.
                 let take = || next.lock().unwrap().next();
                 while let Some(seed) = take() {
-                    let run = ground.run(seed, kinds).unwrap_or_else(|failed| {
+                    let run = ground.run(seed, kinds, is_divided).unwrap_or_else(|failed| {
                         next.lock().unwrap().by_ref().for_each(drop);
                         failed.report()
                     });
@@ -89,8 +97,8 @@ fn run_all(kinds: &[Kind]) -> (u64, Coverage) {
 #[test]
 fn the_same_seed_repeats_the_same_run() {
     let ground = Ground::new();
-    for kinds in [&KINDS[..], &[Kind::Keyed]] {
-        let run = |seed| ground.run(seed, kinds).unwrap_or_else(|failed| failed.report()).history;
+    for (kinds, is_divided) in [(&KINDS[..], false), (&[Kind::Keyed], false), (&[Kind::Fifo], true)] {
+        let run = |seed| ground.run(seed, kinds, is_divided).unwrap_or_else(|failed| failed.report()).history;
         for seed in rng::seeds(TWICE) {
             let (first, second) = (run(seed), run(seed));
             if let Some(at) = (0..first.len().max(second.len())).find(|at| first.get(*at) != second.get(*at))

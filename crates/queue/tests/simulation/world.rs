@@ -23,6 +23,8 @@ pub(crate) struct World {
     pub(crate) db: Rc<Database>,
     pub(crate) place: Place,
     pub(crate) queue: Queue,
+    /// Whether operators divide the queue into partitions.
+    pub(crate) is_divided: bool,
     pub(crate) oracle: RefCell<Oracle>,
     pub(crate) coverage: RefCell<Coverage>,
     /// By which approach all consumers take, if they agree.
@@ -45,12 +47,13 @@ pub(crate) struct World {
 
 impl World {
     /// A world with an empty queue.
-    pub(crate) fn new(db: Rc<Database>, seed: u64, kind: Kind, rng: &mut Rng) -> World {
+    pub(crate) fn new(db: Rc<Database>, seed: u64, kind: Kind, is_divided: bool, rng: &mut Rng) -> World {
         let place = Place::new(seed);
         let time = Arc::<AtomicU64>::default();
         World {
             db,
             queue: place.queue(kind),
+            is_divided,
             place,
             oracle: RefCell::new(Oracle::new(kind)),
             coverage: RefCell::default(),

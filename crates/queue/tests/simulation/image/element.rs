@@ -109,8 +109,11 @@ impl Ids {
 }
 
 fn read_id(bytes: &[u8]) -> Option<ItemId> {
+    let stamp = |bytes: &[u8]| Some(Stamp::from(<[u8; Stamp::LEN]>::try_from(bytes).ok()?));
     match bytes.split_first()? {
-        (0x33, stamp) => Some(Stamp::from(<[u8; Stamp::LEN]>::try_from(stamp).ok()?).into()),
+        (0x33, rest) => Some(stamp(rest)?.into()),
+        // In a partition; the first element of a recipe's id is followed by one of another type.
+        (0x15, [partition, 0x33, rest @ ..]) => format!("{}-{partition}", stamp(rest)?).parse().ok(),
         _ => {
             let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
             format!("x{digits}").parse().ok()

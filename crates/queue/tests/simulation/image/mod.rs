@@ -40,6 +40,19 @@ pub(crate) struct Image {
     pub(crate) counters: Counters,
     /// Whether the queue is frozen.
     pub(crate) frozen: bool,
+    /// How the queue is divided, if it is.
+    pub(crate) division: Option<Division>,
+}
+
+/// How a queue is divided into partitions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Division {
+    /// How many partitions pushes use.
+    pub(crate) count: u8,
+    /// The most that there were.
+    pub(crate) most: u8,
+    /// How much younger than the oldest item a fetched item may be, in versions.
+    pub(crate) max_disorder: u64,
 }
 
 /// An item as it is stored.
@@ -113,6 +126,7 @@ impl Image {
         part("line", format!("{:?}", self.line), format!("{:?}", other.line));
         part("effects", format!("{:?}", self.effects), format!("{:?}", other.effects));
         part("frozen", format!("{:?}", self.frozen), format!("{:?}", other.frozen));
+        part("division", format!("{:?}", self.division), format!("{:?}", other.division));
         part("counters", format!("{:?}", self.counters), format!("{:?}", other.counters));
         lines.join("\n  ")
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kvqueue_queue::{ItemId, Kind, LeaseId, Meta, Packing};
 
 use super::element::{Ids, split_bytes, split_last, split_number, split_stamp, unpacked};
-use super::{Held, HeldItem, Image, Stored, lease, side};
+use super::{Division, Held, HeldItem, Image, Stored, lease, side};
 
 /// A key and its value.
 pub(crate) type Row = (Vec<u8>, Vec<u8>);
@@ -89,7 +89,20 @@ impl Parts<'_> {
             (b"ndue", []) => counters.ndue = number(value),
             (b"nback", []) => counters.nback = number(value),
             (b"ndead", []) => counters.ndead = number(value),
-            (b"val" | b"kval", _) => drop(self.values.insert(self.ids.get(rest)?, value.to_vec())),
+            (b"val" | b"kval", _) => {
+                let id = self.ids.get(rest).filter(|id| id.partition() == 0)?;
+                self.values.insert(id, value.to_vec());
+            }
+            (b"part", _) => {
+                let id = self.ids.get(rest).filter(|id| id.partition() > 0)?;
+                self.values.insert(id, value.to_vec());
+            }
+            (b"partitions", []) => {
+                let ([1, count, most], rest) = value.split_first_chunk()? else { return None };
+                (rest.len() == 8).then_some(())?;
+                let max_disorder = number(rest);
+                self.image.division = Some(Division { count: *count, most: *most, max_disorder });
+            }
             (b"meta", _) => drop(self.metas.insert(self.ids.get(rest)?, side::decode(value)?)),
             // In the order of their numbers, since that is how rows come.
             (b"chunk", _) => {
@@ -105,9 +118,9 @@ impl Parts<'_> {
             (b"body", _) => drop(self.bodies.insert(self.ids.get(rest)?, value.to_vec())),
             (b"unique", _) => drop(self.image.unique.insert(split_bytes(rest)?.0, self.ids.get(value)?)),
             (b"op", _) => {
-                // The stamp, the number of items, and the digest of what was pushed.
+                // The stamp, the number of items, the digest of what was pushed, and how it was dealt out to partitions.
                 let (items, digest) = value.get(12..)?.split_first_chunk()?;
-                (digest.len() == 16).then_some(())?;
+                matches!(digest.len(), 16 | 18).then_some(())?;
                 let items = u32::from_le_bytes(*items);
                 self.image.operations.insert(split_bytes(rest)?.0, items);
             }

@@ -62,6 +62,8 @@ pub(crate) enum Intent {
     Limit,
     /// A held key is to go on.
     Unblock(Vec<u8>),
+    /// The queue is to be divided into partitions.
+    Divide,
 }
 
 impl fmt::Display for Operation {
@@ -89,6 +91,7 @@ impl Intent {
             Intent::Freeze(false) => "resume",
             Intent::Limit => "limit",
             Intent::Unblock(_) => "unblock",
+            Intent::Divide => "divide",
         }
     }
 
@@ -131,6 +134,8 @@ impl Intent {
             Intent::Revive(_) | Intent::Purge(_) => Ok(reading::letters(before, after)),
             Intent::Delete(id) => reading::deleted(id, before, after),
             Intent::Limit | Intent::Unblock(_) => Ok(Vec::new()),
+            Intent::Divide if before.division == after.division => Ok(Vec::new()),
+            Intent::Divide => Ok(after.division.map(Event::Divided).into_iter().collect()),
             Intent::Freeze(_) if before.frozen == after.frozen => Ok(Vec::new()),
             Intent::Freeze(_) => Ok(vec![Event::Froze(after.frozen)]),
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kvqueue_queue::{ItemId, ItemOutcome, LeaseId, Millis, NewItem, Stamp};
 
-use crate::image::Want;
+use crate::image::{Division, Want};
 
 /// When it happened, in database versions, and in true time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +56,8 @@ pub(crate) enum Event {
     Deleted(ItemId),
     /// The queue was frozen, or goes on.
     Froze(bool),
+    /// The queue was divided into partitions, or into another number of them.
+    Divided(Division),
 }
 
 impl Event {
@@ -90,6 +92,7 @@ impl Event {
             Event::Deleted(_) => "an item is deleted",
             Event::Froze(true) => "the queue is frozen",
             Event::Froze(false) => "the queue goes on",
+            Event::Divided(_) => "the queue is divided",
         }
     }
 }

@@ -4,6 +4,7 @@
 //! database must then hold. It knows nothing of keys, conflicts or retries.
 
 mod answers;
+mod division;
 mod event;
 mod life;
 mod line;
@@ -20,7 +21,7 @@ pub(crate) use event::{At, Event, Sweeping, Terms};
 pub(crate) use life::Place;
 pub(crate) use line::PICK_UP;
 
-use crate::image::{Counters, Held, HeldItem, Image, Stored, Want};
+use crate::image::{Counters, Division, Held, HeldItem, Image, Stored, Want};
 use life::Item;
 use take::Waiting;
 
@@ -60,6 +61,8 @@ pub(crate) struct Model {
     /// The last attempt of each session that took or asked.
     attempts: BTreeMap<SessionId, u64>,
     counters: Counters,
+    /// How the queue was divided, and from which version on.
+    divisions: Vec<(u64, Division)>,
     /// The version of the commit that froze the queue, while it is frozen.
     frozen: Option<u64>,
     /// What takes saw after each commit, with its version.
@@ -68,6 +71,8 @@ pub(crate) struct Model {
     taken: BTreeSet<ItemId>,
     /// How many takes passed items over.
     pub(crate) jumps: u64,
+    /// How many takes had items of a partition from 1 on.
+    pub(crate) parted: u64,
     /// How often a holder kept a lease whose deadline was past, since it came in time by its own clock.
     pub(crate) spared: u64,
 }
@@ -106,10 +111,12 @@ impl Model {
             line: BTreeMap::new(),
             attempts: BTreeMap::new(),
             counters: Counters::default(),
+            divisions: Vec::new(),
             frozen: None,
             past: vec![(0, Seen::default())],
             taken: BTreeSet::new(),
             jumps: 0,
+            parted: 0,
             spared: 0,
         }
     }
@@ -132,6 +139,7 @@ impl Model {
                 self.frozen = frozen.then(|| self.frozen.unwrap_or(at.commit));
                 Ok(())
             }
+            Event::Divided(division) => self.divided(*division, at),
             Event::Asked(stamp, want) => self.asked(*stamp, *want, at),
             Event::Left(stamp) => self.left(*stamp),
             Event::Overdue(stamp) => self.overdue(*stamp, at),
@@ -200,6 +208,7 @@ impl Model {
         image.operations = self.operations.iter().map(added).collect();
         image.line = self.line.clone();
         image.frozen = self.frozen.is_some();
+        image.division = self.divisions.last().map(|(_, division)| *division);
         image
     }
 }

@@ -54,9 +54,10 @@ impl Model {
             Kind::Keyed => return self.check_stamps(items),
             _ => return self.check_numbers(items, at),
         }
-        let ids: Vec<&ItemId> =
-            self.items.keys().next_back().into_iter().chain(items.iter().map(|(id, _)| id)).collect();
-        promise!(ids.is_sorted_by(|a, b| a < b), "items were pushed in the order {ids:?}");
+        self.check_partitions(items.iter().map(|(id, _)| id))?;
+        let last = self.items.keys().max_by_key(|id| id.stamp());
+        let ids: Vec<&ItemId> = last.into_iter().chain(items.iter().map(|(id, _)| id)).collect();
+        promise!(ids.is_sorted_by(|a, b| a.stamp() < b.stamp()), "items were pushed in the order {ids:?}");
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use kvqueue_queue::{
-    DeadLetterEffect, ItemEffect, ItemId, Kind, LimitError, Limits, Pattern, Pause, Rate, retry,
+    DeadLetterEffect, ItemEffect, ItemId, Kind, LimitError, Limits, Partitions, Pattern, Pause, Rate, retry,
 };
 
 use super::producer::failed;
@@ -109,6 +109,23 @@ async fn unblock(desk: &Desk, key: Vec<u8>) {
     }
 }
 
+/// Divides the queue, or changes how it is divided.
+async fn divide(desk: &Desk) {
+    let max_disorder = [0, 1_000, AGE / 2, 10 * AGE][desk.below(4)];
+    let to = Partitions::new(1 + desk.below(4), Duration::from_micros(max_disorder)).unwrap();
+    let (queue, db, policy) = (&desk.world.queue, &desk.world.db, desk.policy());
+    let doing = retry::run(db, &policy, |tr| async move {
+        let divided = queue.set_partitions(&tr, to).await;
+        (tr, divided)
+    });
+    let (operation, done) = desk.run(Intent::Divide, doing).await;
+    match done {
+        Some(Ok(_)) => desk.told(&operation, &Claim::Done),
+        Some(Err(error)) => desk.told(&operation, &failed(&error)),
+        None => {}
+    }
+}
+
 /// Lets all keys go on that wait for dead letters.
 pub(super) async fn unblock_all(desk: Rc<Desk>) {
     let blocked = desk.world.oracle.borrow().index().blocked();
@@ -134,6 +151,10 @@ pub(super) async fn work(desk: Rc<Desk>) {
         if desk.world.queue.kind() == Kind::Keyed && desk.chance(10) {
             let keys = ["", "a", "a/x", "a/y", "b", "b/x"];
             unblock(&desk, keys[desk.below(keys.len())].into()).await;
+            continue;
+        }
+        if desk.world.is_divided && desk.chance(40) {
+            divide(&desk).await;
             continue;
         }
         if desk.chance(15) {
