@@ -3,10 +3,10 @@
 //! A session stays at one partition while that has items that are old enough: each fetched item is at most `max-disorder` younger than the
 //! oldest ready item. Otherwise it chooses another partition.
 //!
-//! Sessions divide partitions among them by patience. A session that loses against another one in a partition is patient there from then
-//! on: each of its fetches waits before it goes to that partition, so that the session that won gets the items. A session that gets
-//! items although it has waited becomes less patient there. So each partition soon has one session that does not wait, and sessions do not
-//! conflict if they are not more than partitions. A session that never meets others never waits.
+//! Sessions divide partitions among them by patience. An item that is first in a partition is left alone for that long, so that another
+//! session can get it that does not wait there. A session that loses against another one in a partition becomes patient there, and, less so, in
+//! all partitions where it has neither won nor lost. A session that gets items in a partition becomes less patient there. So each partition soon
+//! has one session that does not wait, and the others come if that one does not. A session that never meets others never waits.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -37,12 +37,21 @@ const DIVISION_KNOWN: u64 = 100_000;
 /// For how many versions a session relies on which items were first in each partition. A twentieth of a second.
 const HEADS_KNOWN: u64 = 50_000;
 
-/// How long a session waits, in versions, after it has lost in a partition for the first time: as long as a commit takes, and up to
-/// twice as long, so that sessions do not wait alike.
+/// The shortest unit of patience, in versions: the time that a commit takes on a machine that is not busy, and twice as long again.
 const PATIENCE: u64 = 15_000;
 
-/// The longest wait, in versions: how long an item may lie in a partition whose session is gone.
-const MAX_PATIENCE: u64 = 60_000;
+/// A unit of patience is so many times as long as a commit takes.
+const COMMITS: u64 = 3;
+
+/// The longest unit of patience, in versions. An item may lie eight times as long in a partition whose session is gone.
+const MAX_UNIT: u64 = 250_000;
+
+/// A session that has lost leaves items alone for up to so many units in partitions that it does not know. Sessions differ in that, so that
+/// they do not all come at once.
+const SPREAD: u64 = 4;
+
+/// The longest patience is so many units, and up to twice as many.
+const MOST: u64 = 4;
 
 /// A shorter patience is none.
 const MIN_PATIENCE: u64 = 2_000;
@@ -59,10 +68,16 @@ pub(super) struct Lanes {
     behind: Option<(u8, Stamp)>,
     /// Where the session fetches.
     at: Option<u8>,
-    /// How long a fetch waits before it goes to each partition, in versions.
-    patience: Vec<u64>,
-    /// The version at which the fetch under way has begun, or has lost.
-    since: Option<u64>,
+    /// For how many versions it leaves the first item of each partition alone; `None`: it has neither won nor lost there.
+    patience: Vec<Option<u64>>,
+    /// The same in partitions where it has neither won nor lost.
+    reserve: u64,
+    /// The first item of each partition, and the version at which the session saw it there first.
+    seen: Vec<Option<(Stamp, u64)>>,
+    /// How many versions pass until a fetch of its has committed, on average.
+    commit_time: u64,
+    /// The version at which the fetch under way reads.
+    reads_at: u64,
     /// How many pushes there were.
     pushes: u64,
 }
@@ -129,29 +144,65 @@ impl Lanes {
             (self.spaces, self.heads) = (Vec::new(), None);
         } else if self.spaces.len() != most {
             self.spaces = partitions::all(space, record);
-            self.patience.resize(most, 0);
+            self.patience.resize(most, None);
+            self.seen.resize(most, None);
             self.heads = None;
         }
         self.division = Some((record, version));
     }
 
+    /// What patience is measured in. Another session needs this long at least to get an item.
+    fn unit(&self) -> u64 {
+        (COMMITS * self.commit_time).clamp(PATIENCE, MAX_UNIT)
+    }
+
+    fn patience(&self, i: u8) -> u64 {
+        self.patience.get(usize::from(i)).copied().flatten().unwrap_or(self.reserve)
+    }
+
     /// The fetch under way has failed; whether it has lost against another.
     pub(super) fn failed(&mut self, lost: bool, rng: &mut Rng) {
-        (self.heads, self.behind, self.since) = (None, None, None);
-        if lost && let Some(patience) = self.at.take().and_then(|at| self.patience.get_mut(usize::from(at))) {
-            let more = PATIENCE + rng.next() % PATIENCE;
-            *patience = patience.saturating_mul(2).saturating_add(more).min(MAX_PATIENCE);
+        (self.heads, self.behind) = (None, None);
+        if lost && let Some(at) = self.at.take() {
+            let unit = self.unit();
+            let mut up_to = |units: u64| rng.next() % (units * unit);
+            if self.reserve == 0 {
+                self.reserve = unit + up_to(SPREAD);
+            }
+            let patience = (2 * self.patience(at) + unit + up_to(1)).min(MOST * unit + up_to(MOST));
+            self.learn_patience(at, patience);
+            // It begins to wait now.
+            if let Some(seen) = self.seen.get_mut(usize::from(at)) {
+                *seen = None;
+            }
         }
     }
 
-    /// The fetch under way has committed, with items.
-    pub(super) fn committed(&mut self) {
+    /// The fetch under way has committed, with items; the version of the commit, if it is known.
+    pub(super) fn committed(&mut self, version: Option<u64>) {
         if let (Some(heads), Some((partition, stamp))) = (&mut self.heads, self.behind.take()) {
             heads.of[usize::from(partition)] = Some(stamp);
         }
-        self.since = None;
-        if let Some(patience) = self.at.and_then(|at| self.patience.get_mut(usize::from(at))) {
-            *patience = if *patience < 2 * MIN_PATIENCE { 0 } else { *patience / 2 };
+        if let Some(at) = self.at {
+            let took = version
+                .map_or(self.commit_time, |version| version.saturating_sub(self.reads_at).min(MAX_UNIT));
+            self.commit_time = if self.commit_time == 0 { took } else { (7 * self.commit_time + took) / 8 };
+            self.learn_patience(at, lessened(self.patience(at), 2));
+            self.reserve = lessened(self.reserve, 8);
+        }
+    }
+
+    fn learn_patience(&mut self, i: u8, patience: u64) {
+        if let Some(known) = self.patience.get_mut(usize::from(i)) {
+            *known = Some(patience);
+        }
+    }
+
+    /// Notes since when each first item is the first.
+    fn see(&mut self, heads: &Heads, version: u64) {
+        for (seen, head) in self.seen.iter_mut().zip(&heads.of) {
+            let is_same = |(stamp, at): &(Stamp, u64)| Some(*stamp) == *head && *at <= version;
+            *seen = seen.take().filter(is_same).or(head.map(|head| (head, version)));
         }
     }
 
@@ -161,9 +212,11 @@ impl Lanes {
         let until = if mutant("disorder-unbounded") { u64::MAX } else { until };
         let with_items = (0..).zip(&heads.of).filter_map(|(i, head)| Some((i, head.as_ref()?.version())));
         let eligible: Vec<(u8, u64)> = with_items.filter(|(_, head)| *head <= until).collect();
-        let since = *self.since.get_or_insert(version);
-        let patience = |i: u8| self.patience.get(usize::from(i)).copied().unwrap_or(0);
-        let is_over = |i: &u8| since.saturating_add(patience(*i)) <= version;
+        self.see(heads, version);
+        self.reads_at = version;
+        let patience = |i: u8| self.patience(i);
+        let since = |i: u8| self.seen.get(usize::from(i)).copied().flatten().map_or(version, |(_, at)| at);
+        let is_over = |i: &u8| since(*i).saturating_add(patience(*i)) <= version;
         let allowed: Vec<u8> = eligible.iter().map(|(i, _)| *i).filter(is_over).collect();
         let Some(least) = allowed.iter().map(|i| patience(*i)).min() else {
             return if eligible.is_empty() { Lane::None } else { Lane::Wait };
@@ -233,10 +286,7 @@ impl Session {
             let (partition, until) = match lane {
                 Lane::Partition(partition, until) => (partition, until),
                 Lane::Wait if is_of_now => return Ok(Chosen::Waits(self.queue.space().partitions.clone())),
-                Lane::None if is_of_now => {
-                    self.lanes.since = None;
-                    return Ok(Chosen::Empty);
-                }
+                Lane::None if is_of_now => return Ok(Chosen::Empty(None)),
                 // What was read earlier may be out of date.
                 Lane::Wait | Lane::None => {
                     (heads, is_of_now) = (self.read_heads(tr, version).await?, true);
@@ -303,6 +353,100 @@ impl Session {
                 return Ok(Vec::new());
             }
             (limit, behind) = (k.max(PAGE), rows.last().and_then(|row| row.id.stamp()));
+        }
+    }
+}
+
+/// A patience that becomes less by a part of it.
+fn lessened(patience: u64, part: u64) -> u64 {
+    let less = patience - patience / part;
+    if less < MIN_PATIENCE { 0 } else { less }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::SessionId;
+
+    const NOW: u64 = 1_000_000_000;
+    const LOOSE: u64 = u64::MAX;
+
+    fn lanes() -> (Lanes, Rng) {
+        let lanes = Lanes { patience: vec![None; 2], seen: vec![None; 2], ..Lanes::default() };
+        (lanes, Rng::of(SessionId([1; 16])))
+    }
+
+    /// First items, each by its version.
+    fn heads<const N: usize>(versions: [u64; N]) -> Heads {
+        let stamp = |version: u64| {
+            let mut transaction = [0; 10];
+            transaction[..8].copy_from_slice(&version.to_be_bytes());
+            Some(Stamp::new(transaction, 0))
+        };
+        Heads { at: NOW, of: versions.into_iter().map(stamp).collect() }
+    }
+
+    #[test]
+    fn a_session_that_never_lost_does_not_wait() {
+        let (mut lanes, mut rng) = lanes();
+        for version in NOW..NOW + 100 {
+            let lane = lanes.choose(&heads([version, version]), version, LOOSE, &mut rng);
+            assert!(matches!(lane, Lane::Partition(..)));
+            lanes.committed(Some(version + 1_000));
+        }
+        assert_eq!((lanes.commit_time, lanes.unit(), lanes.reserve), (1_000, PATIENCE, 0));
+    }
+
+    #[test]
+    fn a_session_that_lost_leaves_new_items_alone_for_a_while() {
+        let (mut lanes, mut rng) = lanes();
+        let first = heads([1, 1]);
+        let Lane::Partition(at, _) = lanes.choose(&first, NOW, LOOSE, &mut rng) else { panic!("it waits") };
+        lanes.failed(true, &mut rng);
+        assert_eq!(lanes.choose(&first, NOW, LOOSE, &mut rng), Lane::Wait);
+        let (there, elsewhere) = (lanes.patience(at), lanes.patience(1 - at));
+        assert!((PATIENCE..(1 + SPREAD) * PATIENCE).contains(&elsewhere));
+        assert!(there <= 2 * MOST * PATIENCE);
+        // Other items are first now, and it waits again.
+        let second = heads([2, 2]);
+        assert_eq!(lanes.choose(&second, NOW + 2 * there, LOOSE, &mut rng), Lane::Wait);
+        let over = NOW + 2 * there + elsewhere;
+        assert_eq!(lanes.choose(&second, over - 1, LOOSE, &mut rng), Lane::Wait);
+        assert_eq!(lanes.choose(&second, over, LOOSE, &mut rng), Lane::Partition(1 - at, u64::MAX));
+        lanes.committed(None);
+        assert_eq!(lanes.patience(1 - at), elsewhere - elsewhere / 2);
+    }
+
+    #[test]
+    fn patience_grows_with_the_time_of_a_commit_and_has_an_end() {
+        let (mut lanes, mut rng) = lanes();
+        for commit_time in [1, 10_000, 1_000_000] {
+            lanes.commit_time = commit_time;
+            let unit = lanes.unit();
+            assert!(
+                (PATIENCE..=MAX_UNIT).contains(&unit)
+                    && (unit == COMMITS * commit_time || commit_time != 10_000)
+            );
+            for _ in 0..20 {
+                lanes.at = Some(0);
+                lanes.failed(true, &mut rng);
+            }
+            assert!((MOST * unit..2 * MOST * unit).contains(&lanes.patience(0)));
+        }
+        for _ in 0..100 {
+            lanes.at = Some(0);
+            lanes.committed(None);
+        }
+        assert_eq!((lanes.patience(0), lanes.reserve), (0, 0));
+    }
+
+    #[test]
+    fn a_partition_whose_first_item_is_too_young_is_left_out() {
+        let (mut lanes, mut rng) = lanes();
+        for _ in 0..20 {
+            let lane = lanes.choose(&heads([100, 111]), NOW, 10, &mut rng);
+            assert_eq!(lane, Lane::Partition(0, 110));
+            lanes.at = None;
         }
     }
 }
