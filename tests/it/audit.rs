@@ -38,6 +38,7 @@ const UNRECORDED: &[(&str, &str)] = &[
     ("push", "push q one"),
     ("pop", "pop q"),
     ("peek", "peek q"),
+    ("why", "why later ITEM"),
     ("len", "len q"),
     ("list", "list"),
     ("export", "export q"),
