@@ -9,7 +9,7 @@ use crate::holds::HeldBy;
 pub struct Waiting {
     /// What the next fetches do with it, or with those before it.
     pub on: WaitsOn,
-    /// How many items come before it: of its key in a keyed queue, of the queue otherwise.
+    /// How many items come before it: of its key in a keyed queue, of its partition in a divided one, of the queue otherwise.
     pub items_before: AtLeast,
     /// How many keys come before its key among the keys that wait for the same. `None`: the queue has no keys, or the key
     /// has no place among them yet.

@@ -7,6 +7,7 @@ use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::keys::keyed::{KeyedSpace, key_element, split_id};
 use crate::keys::{Space, range};
+use crate::kind::Kind;
 use crate::ops::keyed::place;
 use crate::waiting::{AtLeast, Waiting, WaitsOn};
 
@@ -21,14 +22,16 @@ pub(crate) async fn waiting(
     tr: &Transaction,
     id: &ItemId,
 ) -> Result<Option<Waiting>, QueueError> {
-    let own = [space.ready.as_slice(), id.as_bytes()].concat();
+    let own = space.ready_key(id);
     if tr.get(&own, true).await?.is_none() {
         return Ok(None);
     }
     match (&space.keyed, split_id(id.as_bytes())) {
         (Some(keyed), Some((key, _))) => of_key(space, keyed, tr, own, &key).await.map(Some),
         _ => {
-            let items_before = count(tr, (range(&space.ready).0, own)).await?;
+            let partition = if space.kind == Kind::Fifo { id.partition() } else { 0 };
+            let (begin, _) = space.in_partition(partition).item_range();
+            let items_before = count(tr, (begin, own)).await?;
             Ok(Some(Waiting { on: WaitsOn::Turn, items_before, keys_before: None }))
         }
     }

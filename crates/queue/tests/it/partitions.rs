@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use foundationdb::tuple::{Bytes, pack};
 use kvqueue_queue::{
-    Approach, Failure, ItemId, ItemOutcome, Kind, Movable, Mover, NewItem, Packing, Partitions, Pause,
-    PushEffect, PushError, PushOptions, Queue, QueueError, RetryPolicy,
+    Approach, AtLeast, Failure, ItemId, ItemOutcome, Kind, Movable, Mover, NewItem, Packing, Partitions,
+    Pause, PushEffect, PushError, PushOptions, Queue, QueueError, RetryPolicy,
 };
 
 use crate::common::{Rng, TestDb, fetch_options, k, later, on_database, payloads, rules, sweeper};
@@ -109,6 +109,20 @@ fn only_a_fifo_queue_has_partitions() {
         t.divide(&q, 2, LOOSE).await;
         assert!(!t.run(async |tr| q.exists(tr).await).await);
         assert_eq!(t.run(async |tr| kvqueue_queue::queues(tr, &t.prefix).await).await, [] as [Vec<u8>; 0]);
+    });
+}
+
+#[test]
+fn an_item_waits_for_the_items_before_it_in_its_partition() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        assert!(t.divide(&q, 3, LOOSE).await);
+        let ids = t.push_each(&q, &["a", "b", "c", "d", "e", "f", "g"]).await;
+        for (at, id) in ids.iter().enumerate() {
+            let before = ids[..at].iter().filter(|other| other.partition() == id.partition()).count();
+            let waiting = t.run(async |tr| q.waiting(tr, id).await).await.unwrap();
+            assert_eq!(waiting.items_before, AtLeast { counted: before, is_all: true }, "{id}");
+        }
     });
 }
 
