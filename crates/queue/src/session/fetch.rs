@@ -366,7 +366,7 @@ impl Operation for Fetch<'_, '_, '_> {
                 session.avoidance.committed();
                 let items = session.taken();
                 session.asked.clear();
-                session.lanes.committed(committed_at(committed));
+                session.lanes.committed(|| committed_at(committed));
                 options.won(&items, source);
                 Some(End::Removed(items, committed_at(committed)))
             }
@@ -375,7 +375,7 @@ impl Operation for Fetch<'_, '_, '_> {
                 session.unsure.clear();
                 session.asked.clear();
                 session.avoidance.committed();
-                session.lanes.committed(committed_at(committed));
+                session.lanes.committed(|| committed_at(committed));
                 options.won(leases.last().map(Lease::items).unwrap_or_default(), source);
                 Some(End::Leased(leases, committed_at(committed)))
             }

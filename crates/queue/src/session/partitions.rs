@@ -178,13 +178,13 @@ impl Lanes {
         }
     }
 
-    /// The fetch under way has committed, with items; the version of the commit, if it is known.
-    pub(super) fn committed(&mut self, version: Option<u64>) {
+    /// The fetch under way has committed, with items. `version` returns the version of the commit, if it is known.
+    pub(super) fn committed(&mut self, version: impl FnOnce() -> Option<u64>) {
         if let (Some(heads), Some((partition, stamp))) = (&mut self.heads, self.behind.take()) {
             heads.of[usize::from(partition)] = Some(stamp);
         }
         if let Some(at) = self.at {
-            let took = version
+            let took = version()
                 .map_or(self.commit_time, |version| version.saturating_sub(self.reads_at).min(MAX_UNIT));
             self.commit_time = if self.commit_time == 0 { took } else { (7 * self.commit_time + took) / 8 };
             self.learn_patience(at, lessened(self.patience(at), 2));
@@ -392,7 +392,7 @@ mod tests {
         for version in NOW..NOW + 100 {
             let lane = lanes.choose(&heads([version, version]), version, LOOSE, &mut rng);
             assert!(matches!(lane, Lane::Partition(..)));
-            lanes.committed(Some(version + 1_000));
+            lanes.committed(|| Some(version + 1_000));
         }
         assert_eq!((lanes.commit_time, lanes.unit(), lanes.reserve), (1_000, PATIENCE, 0));
     }
@@ -413,7 +413,7 @@ mod tests {
         let over = NOW + 2 * there + elsewhere;
         assert_eq!(lanes.choose(&second, over - 1, LOOSE, &mut rng), Lane::Wait);
         assert_eq!(lanes.choose(&second, over, LOOSE, &mut rng), Lane::Partition(1 - at, u64::MAX));
-        lanes.committed(None);
+        lanes.committed(|| None);
         assert_eq!(lanes.patience(1 - at), elsewhere - elsewhere / 2);
     }
 
@@ -435,7 +435,7 @@ mod tests {
         }
         for _ in 0..100 {
             lanes.at = Some(0);
-            lanes.committed(None);
+            lanes.committed(|| None);
         }
         assert_eq!((lanes.patience(0), lanes.reserve), (0, 0));
     }
