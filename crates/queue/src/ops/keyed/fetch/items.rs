@@ -13,6 +13,11 @@ use crate::keys::keyed::key_element;
 use crate::keys::{Space, after, range};
 use crate::ops::scan::{self, Row};
 
+/// Whether any ready item of the queue has a side record. Where none has, a fetch need not look for those of each key.
+pub(super) async fn have_metas(space: &Space, tr: &Transaction) -> Result<bool, QueueError> {
+    Ok(!read(tr, range(&space.meta), 1, usize::MAX).await?.0.is_empty())
+}
+
 /// The next items of a key, at most `n`, and whether there are no others.
 pub(super) async fn next_items(
     space: &Space,
@@ -20,6 +25,7 @@ pub(super) async fn next_items(
     candidate: &Candidate,
     n: usize,
     most_bytes: usize,
+    has_metas: bool,
 ) -> Result<(Vec<Row>, bool), QueueError> {
     let element = key_element(&candidate.key);
     let behind = candidate.rows.last().map(|row| &row.id);
@@ -29,11 +35,10 @@ pub(super) async fn next_items(
         (begin, end)
     };
     // One more tells whether there are more.
-    let (rows, metas) = try_join(
-        read(tr, within(&space.ready), n + 1, most_bytes),
-        read(tr, within(&space.meta), n, usize::MAX),
-    )
-    .await?;
+    let metas = async {
+        if has_metas { read(tr, within(&space.meta), n, usize::MAX).await } else { Ok((Rows::new(), true)) }
+    };
+    let (rows, metas) = try_join(read(tr, within(&space.ready), n + 1, most_bytes), metas).await?;
     let (found, is_end) = rows;
     let is_over = is_end && found.len() <= n;
     let row = |(key, value): (Vec<u8>, Vec<u8>)| {

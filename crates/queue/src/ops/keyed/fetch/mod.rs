@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
-use futures::future::{try_join_all, try_join3};
+use futures::future::{try_join_all, try_join4};
 
 use super::pace::Paces;
-use super::{rules, step, virtual_time};
+use super::{ITEM, rules, step, virtual_time};
 use crate::MAX_TAKE_BYTES;
 use crate::error::QueueError;
 use crate::keys::keyed::{Cause, KeyedSpace};
@@ -25,11 +25,14 @@ use crate::ops::claim;
 use crate::ops::scan::{Row, decode_meta};
 use crate::rng::Rng;
 use crate::suspects::Suspicion;
-use items::next_items;
+use items::{have_metas, next_items};
 use left::Left;
 
 /// How many keys a fetch looks at in one page, at least.
 const MIN_WINDOW: usize = 16;
+/// Keys are apart by the items of so many fetches at most: a fetch that chooses at random passes over keys that are further ahead, and a key that could not be served makes up for no
+/// more.
+const SLACK: u64 = 2;
 /// The most keys that one fetch looks at.
 const MAX_KEYS: usize = 2_000;
 
@@ -51,12 +54,21 @@ pub(crate) struct Wanted {
     pub(crate) scatter: usize,
 }
 
+impl Wanted {
+    /// How far keys may be apart, in positions, though they are always there to be served.
+    fn slack(&self) -> u64 {
+        (self.k.get() as u64).saturating_mul(SLACK * ITEM)
+    }
+}
+
 /// What a fetch has found. Nothing is written yet.
 #[derive(Debug)]
 pub(crate) struct Choice {
     wanted: Wanted,
     book: Arc<RuleBook>,
     vtime: u64,
+    /// Whether any ready item has a side record.
+    has_metas: bool,
     keys: Vec<Candidate>,
     /// How many items it has, and their bytes.
     items: usize,
@@ -153,12 +165,18 @@ pub(crate) async fn choose(
     rng: &mut Rng,
 ) -> Result<Choice, QueueError> {
     let window = wanted.k.get().max(MIN_WINDOW).max(wanted.scatter);
-    let (book, vtime, paces) =
-        try_join3(rules::book(keyed, tr), virtual_time(keyed, tr), Paces::read(keyed, tr, window)).await?;
+    let (book, vtime, paces, has_metas) = try_join4(
+        rules::book(keyed, tr),
+        virtual_time(keyed, tr),
+        Paces::read(keyed, tr, window),
+        have_metas(space, tr),
+    )
+    .await?;
     let mut choice = Choice {
         wanted,
         book,
         vtime,
+        has_metas,
         keys: Vec::new(),
         items: 0,
         bytes: 0,
@@ -184,6 +202,9 @@ pub(crate) async fn choose(
         drop(rows);
         let is_last = active.len() < window;
         if wanted.scatter > 0 {
+            let last = active.first().map_or(0, |first| first.position.saturating_add(wanted.slack()));
+            // Keys far ahead have had their share.
+            active.retain(|candidate| candidate.position <= last);
             scatter(&mut active, choice.left(), rng);
         }
         page.append(&mut active);
@@ -240,7 +261,7 @@ impl Choice {
                 if more == 0 {
                     Ok(None)
                 } else {
-                    next_items(space, tr, candidate, more, most).await.map(Some)
+                    next_items(space, tr, candidate, more, most, self.has_metas).await.map(Some)
                 }
             });
             let read = try_join_all(read).await?;
@@ -292,7 +313,7 @@ impl Choice {
             left::take(&mut limits, &candidate.key, 1);
             candidate.quota += 1;
             left -= 1;
-            let next = position.max(self.vtime).saturating_add(step(self.book.limits(&candidate.key)));
+            let next = self.caught_up(position).saturating_add(step(self.book.limits(&candidate.key)));
             turns.push(Reverse((next, at)));
         }
     }
@@ -303,9 +324,15 @@ impl Choice {
             0 => candidate.position,
             n => {
                 let step = step(self.book.limits(&candidate.key));
-                candidate.position.max(self.vtime).saturating_add(n.saturating_mul(step))
+                self.caught_up(candidate.position).saturating_add(n.saturating_mul(step))
             }
         }
+    }
+
+    /// The position from which a key goes on. One that could not be served for long does not make up for all of it.
+    fn caught_up(&self, position: u64) -> u64 {
+        // A fetch may serve a key that is ahead by the slack, and moves it by its items.
+        position.max(self.vtime.saturating_sub(2 * self.wanted.slack()))
     }
 
     /// How many more items it may have.
