@@ -1,11 +1,12 @@
-// The rules of a keyed queue, and changing them.
+// The rules of a keyed queue, and changing them; its held keys, and letting them go on.
 
 import { call, get, path } from "./api.js";
 import { h } from "./dom.js";
 import { visible } from "./format.js";
+import { listing } from "./listing.js";
 import { action, ask, complain, toast } from "./ui.js";
 
-const COLUMNS = ["Keys", "Running", "Rate", "Weight", "Ordered", ""];
+const COLUMNS = ["Keys", "Running", "Rate", "Weight", "Ordered", "On dead", ""];
 const HINT = "A rule is for the keys that match its pattern; * stands for any text. The most specific rule sets each limit. Rules are kept in the database, for all daemons.";
 
 // The scope of a rule, as a request names it.
@@ -14,6 +15,8 @@ const scope = ({ pattern, pattern_base64: encoded, whole_queue: whole }) =>
 
 const named = ({ pattern, pattern_base64: encoded, whole_queue: whole }) =>
   whole ? "The whole queue" : visible(pattern ?? `${encoded} (base 64)`);
+
+const HELD = "Ordered keys that wait: for an item that is tried again, or for a dead letter that blocks the key.";
 
 const paced = ({ rate, burst }) => rate && (burst === undefined ? rate : `${rate}, burst ${burst}`);
 
@@ -24,12 +27,13 @@ export function limits(queue, server) {
   const table = h("table", { class: "cards" }, h("caption", { class: "unseen" }, "Rules"),
     h("thead", null, h("tr", null, COLUMNS.map((it) => h("th", { scope: "col" }, it)))), body);
   const add = server.read_only ? null : action("Add a rule…", () => change(where, null, load), { class: "primary" });
+  const held = heldKeys(queue, server);
   const element = h("div", null,
     h("div", { class: "bar" }, h("p", { class: "muted" }, HINT), h("span", { class: "space" }), add, h("button", { type: "button", onclick: () => load() }, "Refresh")),
-    h("div", { class: "panel" }, table, empty));
+    h("div", { class: "panel" }, table, empty), h("h2", null, "Held keys"), h("p", { class: "muted" }, HELD), held.element);
 
   const row = (rule) => {
-    const cells = [rule.running, paced(rule), rule.weight, rule.ordered === undefined ? undefined : rule.ordered ? "yes" : "no"];
+    const cells = [rule.running, paced(rule), rule.weight, rule.ordered === undefined ? undefined : rule.ordered ? "yes" : "no", rule.on_dead];
     const buttons = server.read_only ? null : h("div", { class: "buttons" },
       action("Change…", () => change(where, rule, load)), action("Remove…", () => remove(where, rule, load), { class: "danger" }));
     return h("tr", null, h("th", { scope: "row" }, h("bdi", null, named(rule))),
@@ -37,6 +41,7 @@ export function limits(queue, server) {
   };
 
   async function load() {
+    held.load();
     try {
       const { rules } = await get(where);
       body.replaceChildren(...rules.map(row));
@@ -46,7 +51,30 @@ export function limits(queue, server) {
       complain(error);
     }
   }
-  return { element, load };
+  return { element, load, update: (it) => held.nudge(`${it.waiting} ${it.dead}`) };
+}
+
+// The held keys, each of which opens to what can be done.
+function heldKeys(queue, server) {
+  const name = ({ key, key_base64: encoded }) => visible(key ?? `${encoded} (base 64)`);
+  return listing({
+    label: "Held keys",
+    where: path(queue, "held"),
+    rows: ({ keys }) => keys.map((it) => ({ ...it, id: it.item })),
+    row: (it) => [h("span", { class: "preview" }, name(it)), h("span", { class: "meta" }, it.item_state === "dead" ? "waits for a dead letter" : "waits for an item that is tried again")],
+    detail: async (it, reload) => h("div", null, h("p", null, "It waits for ", h("code", { class: "id" }, it.item), "."),
+      server.read_only ? null : h("div", { class: "buttons" }, action("Unblock…", () => unblock(queue, it, name(it), reload), { class: "danger" }))),
+    empty: "No key is held.",
+  });
+}
+
+async function unblock(queue, { key, key_base64: encoded, item_state: state }, name, reload) {
+  const stays = state === "dead" ? "The dead letter stays a dead letter. To keep the order, retry or purge it instead." : "The item that is tried again runs at its time, after them.";
+  const body = [h("p", null, "The items of ", h("bdi", null, name), ` that are ready run now. ${stays}`)];
+  if (!(await ask({ title: "Unblock this key?", body, confirm: "Unblock", danger: true }))) return;
+  await call("POST", path(queue, "unblock"), encoded === undefined ? { key } : { key_base64: encoded });
+  toast(`${name} goes on.`);
+  await reload();
 }
 
 // Asks for a rule, and sets it. A rule that is there keeps its pattern.
@@ -62,18 +90,22 @@ async function change(where, rule, reload) {
   const rate = field("rate", "Rate", "How many items start in a time, as in 100/1m. Leave it empty for any number.", { type: "text", pattern: "\\s*[1-9][0-9]*\\s*/.+", spellcheck: "false", value: rule?.rate ?? "" });
   const burst = number("burst", "Burst", "With a rate: how many items start at once after a time without any. Leave it empty for those of a tenth of a second.", 1);
   const ordered = h("input", { type: "checkbox", checked: rule?.ordered === true });
-  const order = h("label", { class: "choice" }, ordered, h("span", null, "Items of a key run one at a time"));
+  const order = h("label", { class: "choice" }, ordered, h("span", null, "Items of a key run one at a time, in order"));
+  const choices = [["", "As another rule says, or nothing"], ["continue", "Nothing: the items behind it run"], ["block", "It blocks the key until somebody acts"]];
+  const onDead = h("select", { id: "limits-on-dead" }, choices.map(([value, label]) => h("option", { value, selected: value === (rule?.on_dead ?? "") }, label)));
+  const dead = [h("label", { for: onDead.id }, "What a dead letter does to an ordered key"), onDead];
   const read = () => {
     const of = rule ? scope(rule) : pattern.input.value === "" ? { whole_queue: true } : { pattern: pattern.input.value };
     const numbers = [["running", running.input], ["burst", burst.input], ["weight", weight.input]].filter(([, input]) => input.value !== "");
     return { ...of, ...Object.fromEntries(numbers.map(([name, input]) => [name, Number(input.value)])),
-      ...(rate.input.value === "" ? {} : { rate: rate.input.value }), ...(ordered.checked ? { ordered: true } : {}) };
+      ...(rate.input.value === "" ? {} : { rate: rate.input.value }), ...(ordered.checked ? { ordered: true } : {}),
+      ...(onDead.value === "" ? {} : { on_dead: onDead.value }) };
   };
   const inputs = [running, rate, burst, weight].map((it) => it.input);
-  const sets = () => [running, rate, weight].some((it) => it.input.value !== "") || ordered.checked;
+  const sets = () => [running, rate, weight].some((it) => it.input.value !== "") || ordered.checked || onDead.value !== "";
   const valid = () => inputs.every((it) => it.validity.valid) && sets() && (burst.input.value === "" || rate.input.value !== "");
   const body = [...(rule ? [h("p", null, h("bdi", null, named(rule)))] : pattern.nodes), ...running.nodes, ...rate.nodes, ...burst.nodes,
-    ...(rule?.whole_queue ? [] : [...weight.nodes, order])];
+    ...(rule?.whole_queue ? [] : [...weight.nodes, order, ...dead])];
   const wanted = await ask({ title: rule ? "Change this rule" : "Add a rule", body, confirm: "Set", read, valid });
   if (!wanted) return;
   await call("PUT", where, wanted);

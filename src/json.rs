@@ -15,6 +15,7 @@ use crate::access::AccessToken;
 use crate::{
     config::rate,
     consumer::{clock, identity},
+    on_dead::OnDead,
     status::PauseJson,
 };
 
@@ -321,12 +322,14 @@ pub(crate) fn insert_rule(object: &mut Map<String, Value>, pattern: &Pattern, li
         false => insert_bytes(object, "pattern", pattern.as_bytes()),
     }
     let Limits { running, weight, ordered, rate, .. } = limits;
+    let on_dead = OnDead::of(&limits).map(OnDead::as_str);
     let values = [
         ("running", running.map(Value::from)),
         ("rate", rate.map(|rate| rate::format(&rate).into())),
         ("burst", rate.and_then(|rate| rate.burst()).map(Value::from)),
         ("weight", weight.map(|weight| weight.get().into())),
         ("ordered", ordered.map(Value::from)),
+        ("on_dead", on_dead.map(Value::from)),
     ];
     let known = values.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
     object.extend(known);

@@ -51,6 +51,8 @@ pub mod docs;
 pub mod exit;
 pub mod handlers;
 #[cfg(feature = "http")]
+mod held_keys;
+#[cfg(feature = "http")]
 mod http;
 #[cfg(not(feature = "http"))]
 #[path = "no_http.rs"]
@@ -60,6 +62,7 @@ pub mod lifecycle;
 #[cfg(feature = "http")]
 mod limit_change;
 mod metrics;
+mod on_dead;
 #[cfg(feature = "http")]
 mod pause_change;
 mod pause_follower;

@@ -6,6 +6,7 @@ use kvqueue_queue::{LimitError, Limits, Pattern, Queue, QueueError};
 use crate::{
     audit::{AuditStore, Record},
     config::rate,
+    on_dead::OnDead,
 };
 
 /// A change of one rule.
@@ -32,11 +33,12 @@ impl LimitChange {
     /// The reason why there can be no such rule.
     pub(crate) fn set(pattern: Pattern, limits: Limits) -> Result<Self, &'static str> {
         if limits.is_empty() {
-            return Err("a rule sets at least one of running, rate, weight and ordered");
+            return Err("a rule sets at least one of running, rate, weight, ordered and on-dead");
         }
-        if pattern.is_queue() && (limits.weight.is_some() || limits.ordered.is_some()) {
+        let for_keys = limits.weight.is_some() || limits.ordered.is_some() || limits.blocks_on_dead.is_some();
+        if pattern.is_queue() && for_keys {
             return Err(
-                "weight and ordered are for keys; the rule of the whole queue has running and rate only",
+                "weight, ordered and on-dead are for keys; the rule of the whole queue has running and rate only",
             );
         }
         Ok(Self { pattern, limits: Some(limits) })
@@ -63,6 +65,10 @@ impl LimitChange {
         let record = known.fold(record, |record, (name, number)| record.with(name, number));
         let record = match &limits.rate {
             Some(rate) => record.with("rate", rate::format(rate)),
+            None => record,
+        };
+        let record = match OnDead::of(&limits) {
+            Some(on_dead) => record.with("on_dead", on_dead.as_str()),
             None => record,
         };
         record.with("ordered", limits.is_ordered())
@@ -97,13 +103,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rule_that_sets_nothing_or_a_weight_of_the_queue_is_refused() {
+    fn a_rule_that_sets_nothing_or_what_the_queue_cannot_have_is_refused() {
         let limits = Limits::default();
         let keys = || Pattern::keys("a").unwrap();
         assert!(LimitChange::set(keys(), limits).is_err());
         assert!(LimitChange::set(keys(), limits.with_ordered(true)).is_ok());
+        // Another rule may make the keys ordered.
+        assert!(LimitChange::set(keys(), limits.with_blocks_on_dead(true)).is_ok());
         assert!(LimitChange::set(Pattern::QUEUE, limits.with_running(0)).is_ok());
         assert!(LimitChange::set(Pattern::QUEUE, limits.with_rate(rate::parse("1/1s").unwrap())).is_ok());
         assert!(LimitChange::set(Pattern::QUEUE, limits.with_running(1).with_ordered(true)).is_err());
+        assert!(LimitChange::set(Pattern::QUEUE, limits.with_running(1).with_blocks_on_dead(false)).is_err());
     }
 }

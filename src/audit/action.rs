@@ -11,6 +11,8 @@ pub(crate) enum Action {
     QueueResume,
     /// A rule of a keyed queue is set or removed.
     QueueLimits,
+    /// A held key of a keyed queue goes on.
+    QueueUnblock,
     /// A queue and its items are deleted.
     QueueDelete,
     /// All items of some states are made ready.
@@ -42,10 +44,11 @@ pub(crate) enum Action {
 impl Action {
     /// Every action.
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::QueuePause,
         Self::QueueResume,
         Self::QueueLimits,
+        Self::QueueUnblock,
         Self::QueueDelete,
         Self::QueueRequeue,
         Self::QueueMove,
@@ -67,6 +70,7 @@ impl Action {
             Self::QueuePause => "queue.pause",
             Self::QueueResume => "queue.resume",
             Self::QueueLimits => "queue.limits",
+            Self::QueueUnblock => "queue.unblock",
             Self::QueueDelete => "queue.delete",
             Self::QueueRequeue => "queue.requeue",
             Self::QueueMove => "queue.move",

@@ -1,10 +1,10 @@
-//! The rules of a keyed queue.
+//! The rules of a keyed queue, and its held keys.
 
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroUsize};
 
 use actix_web::HttpResponse;
 use base64::{Engine, prelude::BASE64_STANDARD};
-use kvqueue_queue::{Kind, Limits, Pattern, Queue, QueueError};
+use kvqueue_queue::{ItemId, Kind, Limits, Pattern, Queue, QueueError};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -12,11 +12,14 @@ use super::{
     api_request::{Answer, ApiRequest},
     body::whole,
     error::ApiError,
+    items::PAGE,
 };
 use crate::{
     config::rate,
+    held_keys::{self, HeldPage, Unblock},
     json,
     limit_change::{LimitChange, LimitEffect},
+    on_dead::OnDead,
 };
 
 /// The body of a change: a whole rule.
@@ -34,6 +37,7 @@ struct Rule {
     #[serde(deserialize_with = "whole")]
     weight: Option<u32>,
     ordered: Option<bool>,
+    on_dead: Option<OnDead>,
 }
 
 impl Rule {
@@ -46,6 +50,7 @@ impl Rule {
         limits.rate = rate::with_burst(rate, positive("burst", self.burst)?)?;
         limits.weight = positive("weight", self.weight)?;
         limits.ordered = self.ordered;
+        limits.blocks_on_dead = self.on_dead.map(OnDead::blocks);
         Ok(limits)
     }
 }
@@ -98,9 +103,7 @@ pub(super) async fn remove(request: ApiRequest) -> Answer {
 fn scope(text: Option<&str>, base64: Option<&str>, whole_queue: bool) -> Result<Pattern, ApiError> {
     let bytes = match (text, base64, whole_queue) {
         (Some(text), None, false) => text.as_bytes().to_vec(),
-        (None, Some(text), false) => BASE64_STANDARD
-            .decode(text)
-            .map_err(|error| ApiError::Bad(format!("pattern_base64 is not base 64: {error}")))?,
+        (None, Some(text), false) => decoded("pattern_base64", text)?,
         (None, None, true) => return Ok(Pattern::QUEUE),
         _ => {
             let problem = "give one of pattern, pattern_base64 and whole_queue";
@@ -131,6 +134,69 @@ async fn write(request: &ApiRequest, change: &LimitChange) -> Answer {
             message: error.to_string(),
             fix: "remove a rule, or use a pattern with *",
         }),
+    }
+}
+
+fn decoded(name: &str, base64: &str) -> Result<Vec<u8>, ApiError> {
+    BASE64_STANDARD.decode(base64).map_err(|error| ApiError::Bad(format!("{name} is not base 64: {error}")))
+}
+
+/// `GET /api/v1/queues/{queue}/held`
+pub(super) async fn held(request: ApiRequest) -> Answer {
+    let (queue, after) = (keyed(&request)?, request.query.parsed::<ItemId>("after")?);
+    if after.as_ref().is_some_and(|after| after.key().is_none()) {
+        return Err(ApiError::Bad("parameter after is not the id of an item with a key".to_owned()));
+    }
+    let limit = request.query.number("limit", PAGE, PAGE[1])?;
+    let limit = NonZeroUsize::new(limit).unwrap_or(NonZeroUsize::MIN);
+    let page = request
+        .app
+        .transact(|tr| async {
+            let page = async {
+                match queue.check_used(&tr).await {
+                    Err(other @ QueueError::OtherKind { .. }) => Ok(Err(other_kind(&other))),
+                    Err(error) => Err(error),
+                    Ok(()) => HeldPage::read(&queue, &tr, after.as_ref(), limit).await.map(Ok),
+                }
+            };
+            let page = page.await;
+            (tr, page)
+        })
+        .await??;
+    let keys: Vec<_> = page.keys.iter().map(held_keys::object).collect();
+    Ok(HttpResponse::Ok().json(json!({ "keys": keys, "next": page.next().map(ItemId::to_string) })))
+}
+
+/// The body of an unblock.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Key {
+    key: Option<String>,
+    key_base64: Option<String>,
+}
+
+/// `POST /api/v1/queues/{queue}/unblock`
+pub(super) async fn unblock(mut request: ApiRequest) -> Answer {
+    let key = match request.json().await? {
+        Key { key: Some(text), key_base64: None } => text.into_bytes(),
+        Key { key: None, key_base64: Some(text) } => decoded("key_base64", &text)?,
+        _ => return Err(ApiError::Bad("give one of key and key_base64".to_owned())),
+    };
+    let (queue, unblock) = (&keyed(&request)?, &Unblock { key });
+    let (audit, record) = (&request.app.audit(), &unblock.audited(request.record()));
+    let was_held = request
+        .app
+        .transact(|tr| async move {
+            let was_held = match unblock.write(&tr, queue, audit, record).await {
+                Err(other @ QueueError::OtherKind { .. }) => Ok(Err(other_kind(&other))),
+                was_held => was_held.map(Ok),
+            };
+            (tr, was_held)
+        })
+        .await??;
+    match was_held {
+        true => Ok(HttpResponse::NoContent().finish()),
+        false => Err(ApiError::NotFound("the key is not held".to_owned())),
     }
 }
 

@@ -190,6 +190,10 @@ pub(super) const ROUTES: &[Route] = &[
         &["pattern", "pattern_base64", "whole_queue"],
         |request| Box::pin(limits::remove(request)),
     ),
+    get("/api/v1/queues/{queue}/held", &["after", "limit"], |request| Box::pin(limits::held(request))),
+    change(Action::QueueUnblock, Method::POST, "/api/v1/queues/{queue}/unblock", &[], |request| {
+        Box::pin(limits::unblock(request))
+    }),
     get("/api/v1/workers", &["queue"], |request| Box::pin(workers::list(request))),
     get("/api/v1/consumers", &[], |request| Box::pin(status::consumers(request))),
     change(Action::DaemonReload, Method::POST, "/api/v1/reload", &[], |request| {

@@ -28,6 +28,11 @@ handler = "log"
 [queues.keyed]
 handler = "pull"
 kind = "keyed"
+[queues.ordered]
+handler = "exec"
+kind = "keyed"
+handler-config = { command = ["false"] }
+retry = { max-attempts = 1 }
 [queues.${JSON.stringify(HOSTILE)}]
 handler = "exec"
 handler-config = { command = ["sleep", "600"] }
@@ -38,7 +43,7 @@ handler = "log"
 handler = "exec"
 handler-config = { command = ["sh", "-c", "echo 'the <b>mail</b> server is down' >&2; exit 1"] }
 retry = { max-attempts = 7, base = "1h" }
-${Array.from({ length: 44 }, (_, at) => `[queues.other-${at}]\nhandler = "log"\n`).join("")}`;
+${Array.from({ length: 43 }, (_, at) => `[queues.other-${at}]\nhandler = "log"\n`).join("")}`;
 
 const PAYLOADS = [
   "taken at once",
@@ -111,6 +116,34 @@ test("an operator changes the rules of a keyed queue", async () => {
   await row.getByRole("button", { name: "Remove…" }).click();
   await page.getByRole("button", { name: "Remove", exact: true }).click();
   await page.getByText("There are no rules").waitFor();
+  assert.deepEqual(await wrong(page), []);
+  await page.context().close();
+});
+
+test("an operator unblocks a key", async () => {
+  const page = await open(browser, `${daemon.url}#/queue/ordered`);
+  await live(page);
+  await page.getByRole("tab", { name: "Limits" }).click();
+  await page.getByText("No key is held.").waitFor();
+  await page.getByRole("button", { name: "Add a rule…" }).click();
+  await page.getByRole("textbox", { name: "Keys" }).fill("account-*");
+  await page.getByRole("checkbox", { name: "one at a time" }).check();
+  await page.getByRole("combobox", { name: "dead letter" }).selectOption("block");
+  await page.getByRole("button", { name: "Set", exact: true }).click();
+  const row = page.getByRole("row", { name: "account-*" });
+  await until("the rule", async () => (await row.getByRole("cell").nth(4).textContent()) === "block");
+  await row.getByRole("button", { name: "Change…" }).click();
+  assert.equal(await page.getByRole("combobox", { name: "dead letter" }).inputValue(), "block");
+  await page.getByRole("button", { name: "Cancel" }).click();
+  await daemon.push("ordered", "fails", "--kind", "keyed", "--key", "account-1");
+  const held = page.getByRole("list", { name: "Held keys" });
+  await held.getByText("account-1").click();
+  await held.getByText("waits for a dead letter").waitFor();
+  await page.getByRole("button", { name: "Unblock…" }).click();
+  await page.getByRole("button", { name: "Unblock", exact: true }).click();
+  await page.getByText("No key is held.").waitFor();
+  assert.equal((await daemon.counts("ordered")).dead, 1, "it stays a dead letter");
+  await daemon.run("dead", "purge", "ordered", "--all", "--yes");
   assert.deepEqual(await wrong(page), []);
   await page.context().close();
 });

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::{
     http::with_dead,
+    ordered::with_blocked,
     support::{Database, commands, run},
 };
 
@@ -16,6 +17,7 @@ const RECORDED: &[(&str, &str, &str)] = &[
     ("resume", "resume q", "queue.resume"),
     ("limits set", "limits keyed set a --running 1", "queue.limits"),
     ("limits remove", "limits keyed remove a", "queue.limits"),
+    ("limits unblock", "limits blocked unblock a", "queue.unblock"),
     ("recount", "recount q", "queue.recount"),
     ("requeue", "requeue later ITEM", "item.requeue"),
     ("requeue", "requeue q --waiting --dead", "queue.requeue"),
@@ -42,6 +44,7 @@ const UNRECORDED: &[(&str, &str)] = &[
     ("len", "len q"),
     ("list", "list"),
     ("export", "export q"),
+    ("limits held", "limits blocked held"),
     ("dead list", "dead list dead"),
     ("dead show", "dead show dead LETTER"),
     ("token list", "token list"),
@@ -75,6 +78,7 @@ fn records(db: &Database) -> Vec<Value> {
 fn prepared() -> Database {
     let db = Database::embedded();
     with_dead(&db, &["1", "2", "3"]);
+    with_blocked(&db, &["a"]);
     run(&db, &["push", "q", "one", "two", "three"]).ok();
     run(&db, &["push", "later", "four", "five", "--delay", "1h"]).ok();
     run(&db, &["export", "q", "--output", db.file("q.ndjson").to_str().unwrap()]).ok();
@@ -105,10 +109,11 @@ fn run_line(db: &Database, line: &str) {
 #[test]
 fn each_command_that_changes_something_leaves_one_record() {
     let db = prepared();
+    let known = records(&db).len();
     let uid = u64::from(rustix::process::getuid().as_raw());
     for (number, (_, line, action)) in RECORDED.iter().enumerate() {
         run_line(&db, line);
-        let records = records(&db);
+        let records = records(&db).split_off(known);
         assert_eq!(records.len(), number + 1, "{line}: {records:?}");
         let record = &records[number];
         assert_eq!(record["action"], *action, "{line}");
@@ -128,12 +133,13 @@ fn each_command_that_changes_something_leaves_one_record() {
 #[test]
 fn other_commands_leave_none() {
     let db = prepared();
+    let before = records(&db);
     for (_, line) in UNRECORDED.iter().filter(|(_, line)| !line.is_empty()) {
         run_line(&db, line);
     }
     // Without a change it reads.
     run_line(&db, "limits keyed");
-    assert_eq!(records(&db), Vec::<Value>::new());
+    assert_eq!(records(&db), before);
     // What is refused changes nothing, and leaves none.
     for refused in [
         "delete q",
@@ -142,11 +148,12 @@ fn other_commands_leave_none() {
         "token revoke nobody",
         "token new a",
         "limits keyed remove a",
+        "limits blocked unblock b",
     ] {
         let ran = run(&db, &refused.split(' ').collect::<Vec<_>>());
         assert_ne!(ran.code, Some(0), "{refused}");
     }
-    assert_eq!(records(&db), Vec::<Value>::new());
+    assert_eq!(records(&db), before);
 }
 
 /// A command that is not here is one of which nobody has said whether it leaves a record.

@@ -78,12 +78,12 @@ fn limits_are_read_and_changed_over_http() {
     assert_eq!(rules(), json!([]));
     put(&json!({"pattern": "tenant-*", "running": 4, "weight": 2})).is(204);
     put(&json!({"pattern": "tenant-*", "running": 1})).is(204);
-    put(&json!({"pattern_base64": "/w==", "ordered": true})).is(204);
+    put(&json!({"pattern_base64": "/w==", "ordered": true, "on_dead": "block"})).is(204);
     put(&json!({"whole_queue": true, "running": 0})).is(204);
     let expected = json!([
         {"whole_queue": true, "running": 0},
         {"pattern": "tenant-*", "running": 1},
-        {"pattern_base64": "/w==", "ordered": true},
+        {"pattern_base64": "/w==", "ordered": true, "on_dead": "block"},
     ]);
     assert_eq!(rules(), expected, "a rule replaces the whole rule");
     for wrong in [
@@ -97,6 +97,8 @@ fn limits_are_read_and_changed_over_http() {
         json!({"pattern": "a", "running": -1}),
         json!({"pattern": "a", "running": 4_294_967_296_u64}),
         json!({"pattern_base64": "%", "running": 1}),
+        json!({"pattern": "a", "on_dead": "stop"}),
+        json!({"whole_queue": true, "running": 1, "on_dead": "block"}),
     ] {
         assert_eq!(put(&wrong).error(400), "bad_request", "{wrong}");
     }
@@ -118,7 +120,11 @@ fn limits_are_read_and_changed_over_http() {
 #[test]
 fn changes_of_limits_are_in_the_audit_trail() {
     let db = Database::new();
-    run(&db, &["limits", "q", "set", "a", "--running", "3", "--weight", "2", "--ordered"]).ok();
+    run(
+        &db,
+        &["limits", "q", "set", "a", "--running", "3", "--weight", "2", "--ordered", "--on-dead", "block"],
+    )
+    .ok();
     run(&db, &["limits", "q", "remove", "a"]).ok();
     run(&db, &["limits", "q", "remove", "a"]).failed(1);
     run(&db, &["limits", "q", "set", "--queue", "--running", "9"]).ok();
@@ -132,7 +138,7 @@ fn changes_of_limits_are_in_the_audit_trail() {
         })
         .collect();
     let expected = [
-        json!({"pattern": "a", "running": 3, "weight": 2, "ordered": true}),
+        json!({"pattern": "a", "running": 3, "weight": 2, "ordered": true, "on_dead": "block"}),
         json!({"pattern": "a", "removed": true}),
         json!({"whole_queue": true, "running": 9}),
     ];

@@ -37,6 +37,7 @@ mod messages;
 mod migrate;
 mod missing_program;
 mod network;
+mod ordered;
 mod output;
 mod packages;
 mod page;

@@ -9,7 +9,10 @@ use std::{
 use serde_json::{Value, json};
 
 use super::{LOG, with_dead};
-use crate::support::{Address, Database, Request, run, serve};
+use crate::{
+    ordered::with_blocked,
+    support::{Address, Database, Request, run, serve},
+};
 
 const UNDER: &str = "/api/v1/queues/{queue}";
 
@@ -54,6 +57,7 @@ fn examples(at: &Address, bearer: &str) -> Vec<Example> {
         example("DELETE", "QUEUE/pause", &["q"], "?local=true", None),
         example("PUT", "QUEUE/limits", &["keyed"], "", Some(json!({"pattern": "a", "running": 1}))),
         example("DELETE", "QUEUE/limits", &["keyed"], "?pattern=a", None),
+        example("POST", "QUEUE/unblock", &["blocked"], "", Some(json!({"key": "a"}))),
         example("POST", "/api/v1/tokens", &[], "", Some(token)),
         example("DELETE", "/api/v1/tokens/{name}", &["shop"], "", None),
         example("DELETE", "QUEUE/items/{id}", &["other", &ids[0]], "", None),
@@ -73,12 +77,14 @@ fn examples(at: &Address, bearer: &str) -> Vec<Example> {
 fn every_route_that_changes_something_leaves_one_record() {
     let db = Database::new();
     with_dead(&db, &["1", "2", "3"]);
+    with_blocked(&db, &["a"]);
     let served = serve(&db, &format!("http.require-token = true\n{LOG}"));
     let token = run(&db, &["token", "new", "ops", "--scope", "admin"]).ok();
     let bearer = format!("Bearer {}", token.trim());
     let send = |request: Request| request.header("Authorization", &bearer).send();
     let (operations, mut covered) = (operations(), BTreeSet::new());
-    let mut known = 1;
+    // The rule that blocks, and the token.
+    let mut known = 2;
     for (method, pattern, values, query, body) in examples(&served.at, &bearer) {
         let operation = (method.to_owned(), pattern.clone());
         let wanted = operations.get(&operation);

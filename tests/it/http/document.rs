@@ -4,7 +4,10 @@
 use serde_json::{Value, json};
 
 use super::with_dead;
-use crate::support::{Database, Reply, Served, serve};
+use crate::{
+    ordered::with_blocked,
+    support::{Database, Reply, Served, serve},
+};
 
 fn document() -> Value {
     serde_json::from_str(include_str!("../../../docs/openapi.json")).unwrap()
@@ -124,6 +127,7 @@ impl Asker<'_> {
 fn openapi_document_matches_the_served_responses() {
     let db = Database::new();
     with_dead(&db, &["one", "two", "three"]);
+    with_blocked(&db, &["a", "b"]);
     let config = "[queues.q]\nhandler = 'exec'\nhandler-config = { command = ['sleep', '100'] }\nconsumers = [{ k = 1 }]\n\
                   [queues.idle]\nhandler = 'log'\n[queues.work]\nhandler = 'pull'\n[queues.keyed]\nhandler = 'pull'\nkind = 'keyed'\n";
     let served = serve(&db, &format!("shutdown-timeout = '0s'\n{config}"));
@@ -218,13 +222,23 @@ fn openapi_document_matches_the_served_responses() {
     ask(400, "GET", "/api/v1/audit?after=x", &[], None);
 
     let limits = "/api/v1/queues/{queue}/limits";
-    let rule = json!({"pattern": "tenant-*", "running": 1, "rate": "5/1s", "burst": 9, "weight": 2, "ordered": true});
+    let rule = json!({"pattern": "tenant-*", "running": 1, "rate": "5/1s", "burst": 9, "weight": 2, "ordered": true, "on_dead": "block"});
     ask(204, "PUT", limits, &["keyed"], Some(rule));
     ask(204, "PUT", limits, &["keyed"], Some(json!({"whole_queue": true, "running": 5})));
     get(limits, &["keyed"]);
     ask(409, "GET", limits, &["q"], None);
     ask(204, "DELETE", &format!("{limits}?pattern=tenant-*"), &["keyed"], None);
     ask(404, "DELETE", &format!("{limits}?pattern=tenant-*"), &["keyed"], None);
+    let held_keys = "/api/v1/queues/{queue}/held";
+    get(&format!("{held_keys}?limit=1"), &["blocked"]);
+    get(held_keys, &["blocked"]);
+    ask(400, "GET", &format!("{held_keys}?after=000000000000000000000000"), &["blocked"], None);
+    ask(409, "GET", held_keys, &["q"], None);
+    let unblock = "/api/v1/queues/{queue}/unblock";
+    ask(204, "POST", unblock, &["blocked"], Some(json!({"key": "a"})));
+    ask(204, "POST", unblock, &["blocked"], Some(json!({"key_base64": "Yg=="})));
+    ask(404, "POST", unblock, &["blocked"], Some(json!({"key": "a"})));
+    ask(409, "POST", unblock, &["q"], Some(json!({"key": "a"})));
     ask(201, "POST", items, &["keyed"], Some(json!({"items": [{"payload": "x", "key": "a"}]})));
     get(items, &["keyed"]);
     let leased = ask(200, "POST", lease, &["keyed"], Some(json!({"max": 2})));

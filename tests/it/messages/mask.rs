@@ -39,7 +39,9 @@ fn name(word: &str) -> String {
     let rest = &word[core.len()..];
     // Behind a hyphen a lease has its number.
     let (id, number) = core.split_at(core.find('-').unwrap_or(core.len()));
-    if id.len() >= ID && id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+    // The id of an item with a key begins with an x.
+    let digits = id.strip_prefix('x').unwrap_or(id);
+    if digits.len() >= ID && digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         format!("{}{number}{rest}", "i".repeat(id.len()))
     } else if is_time(core) {
         format!("TIME{rest}")

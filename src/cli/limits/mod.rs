@@ -1,4 +1,6 @@
-//! `kvqueue limits`: the rules of a keyed queue.
+//! `kvqueue limits`: the rules of a keyed queue, and its held keys.
+
+mod held;
 
 use std::{
     ffi::{OsStr, OsString},
@@ -11,6 +13,7 @@ use comfy_table::{ContentArrangement, Table, presets::UTF8_FULL_CONDENSED};
 use kvqueue_queue::{Kind, Limits, Pattern, Queue, Rate};
 use serde_json::{Map, Value, json};
 
+use self::held::{Held, Unblock};
 use super::{UsageError, client::Client, completions, globals::Globals, output};
 use crate::{
     audit::Action,
@@ -18,16 +21,19 @@ use crate::{
     exit::Exit,
     json::{insert_rule, rule},
     limit_change::{LimitChange, LimitEffect},
+    on_dead::OnDead,
     text::visible,
 };
 
-/// Print the rules of a keyed queue, or change one
+/// Print the rules of a keyed queue, or change one; list held keys, or let one go on
 #[derive(Debug, clap::Args)]
-#[command(long_about = "Print the rules of a keyed queue, or change one.\n\n\
+#[command(
+    long_about = "Print the rules of a keyed queue, or change one; list held keys, or let one go on.\n\n\
     A rule is for the keys that match its pattern, in which * stands for any text. A pattern without a slash is for keys without a slash, and for all keys \
     before whose first slash it matches, together: 'tenant-7' limits the key tenant-7 and the keys tenant-7/... together. A pattern with a slash, such as \
     '*/*', is for keys with one. Of several rules that match, the one with the most characters other than * sets each limit.\n\n\
-    Rules are kept in the database, and take effect at once in all daemons and workers. `kvqueue pop` takes items without regard to them.")]
+    Rules are kept in the database, and take effect at once in all daemons and workers. `kvqueue pop` takes items without regard to them."
+)]
 pub(super) struct Args {
     /// The queue
     #[arg(add = completions::queue())]
@@ -40,6 +46,8 @@ pub(super) struct Args {
 enum Change {
     Set(Set),
     Remove(Remove),
+    Held(Held),
+    Unblock(Unblock),
 }
 
 /// Set the rule of a pattern; it replaces the rule that the pattern has
@@ -62,6 +70,9 @@ struct Set {
     /// Items of a key run one at a time, in the order of their pushes; one that is retried holds back the next ones
     #[arg(long)]
     ordered: bool,
+    /// For keys that are ordered by this rule or another: what a dead letter does to its key [default: continue]
+    #[arg(long, value_name = "WHAT", value_enum)]
+    on_dead: Option<OnDead>,
 }
 
 /// Remove the rule of a pattern
@@ -101,13 +112,18 @@ impl Set {
         limits.rate = rate::with_burst(self.rate, self.burst)?;
         limits.weight = self.weight;
         limits.ordered = self.ordered.then_some(true);
+        limits.blocks_on_dead = self.on_dead.map(OnDead::blocks);
         Ok(limits)
     }
 }
 
 impl Args {
     pub(super) fn audited(&self) -> Option<Action> {
-        self.change.as_ref().map(|_| Action::QueueLimits)
+        match self.change.as_ref()? {
+            Change::Set(_) | Change::Remove(_) => Some(Action::QueueLimits),
+            Change::Unblock(_) => Some(Action::QueueUnblock),
+            Change::Held(_) => None,
+        }
     }
 
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
@@ -131,6 +147,8 @@ impl Args {
                 object.insert("removed".to_owned(), json!(true));
                 self.change(globals, &pattern, &LimitChange::remove(pattern.clone()), &text, object)
             }
+            Some(Change::Held(held)) => held.run(&self.queue, globals),
+            Some(Change::Unblock(unblock)) => unblock.run(&self.queue, globals),
         }
     }
 
@@ -207,8 +225,13 @@ fn open(client: &Client, name: &OsStr) -> anyhow::Result<Queue> {
 fn named(pattern: &Pattern) -> String {
     match pattern.is_queue() {
         true => "the whole queue".to_owned(),
-        false => visible(&String::from_utf8_lossy(pattern.as_bytes())),
+        false => key_text(pattern.as_bytes()),
     }
+}
+
+/// A key or a pattern, for people.
+fn key_text(key: &[u8]) -> String {
+    visible(&String::from_utf8_lossy(key))
 }
 
 fn words(limits: Limits) -> Vec<String> {
@@ -220,6 +243,7 @@ fn words(limits: Limits) -> Vec<String> {
         .chain(rate)
         .chain(weight)
         .chain(limits.is_ordered().then(|| "ordered".to_owned()))
+        .chain(OnDead::of(&limits).map(|on_dead| format!("on dead {}", on_dead.as_str())))
         .collect()
 }
 
@@ -229,18 +253,31 @@ fn rate_text(rate: &Rate) -> String {
 }
 
 fn table(rules: &[(Pattern, Limits)]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
-    if let Some(width) = output::width() {
-        table.set_width(width);
-    }
-    table.set_header(["keys", "running", "rate", "weight", "ordered"]);
+    let mut table = empty_table();
+    table.set_header(["keys", "running", "rate", "weight", "ordered", "on dead"]);
     for (pattern, limits) in rules {
         let text = |number: Option<u32>| number.map(|number| number.to_string()).unwrap_or_default();
         let ordered = limits.ordered.map_or("", |ordered| if ordered { "yes" } else { "no" });
         let weight = text(limits.weight.map(NonZeroU32::get));
         let rate = limits.rate.as_ref().map(rate_text).unwrap_or_default();
-        table.add_row([named(pattern), text(limits.running), rate, weight, ordered.to_owned()]);
+        let on_dead = OnDead::of(limits).map_or("", OnDead::as_str);
+        table.add_row([
+            named(pattern),
+            text(limits.running),
+            rate,
+            weight,
+            ordered.to_owned(),
+            on_dead.to_owned(),
+        ]);
+    }
+    table
+}
+
+fn empty_table() -> Table {
+    let mut table = Table::new();
+    table.load_preset(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
+    if let Some(width) = output::width() {
+        table.set_width(width);
     }
     table
 }
