@@ -51,7 +51,7 @@ export function limits(queue, server) {
       complain(error);
     }
   }
-  return { element, load, update: (it) => held.nudge(`${it.waiting} ${it.dead}`) };
+  return { element, load, update: (it) => held.nudge(`${it.waiting} ${it.dead} ${it.blocked_keys}`) };
 }
 
 // The held keys, each of which opens to what can be done.

@@ -70,6 +70,7 @@ export function queuePage(name, part, server) {
     keyed(signs, badges(it), ([label]) => label, ([label, mood, hint]) => ({ node: h("span", { class: `badge ${mood}`, title: hint }, label) }));
     text(kind, visible(`Handler ${it.handler}, delivery ${it.delivery}, kind ${it.kind}`));
     TILES.forEach(([, , value, mood], at) => tiles[at].set(value(it), mood?.(it)));
+    text(parts.button("limits"), it.blocked_keys > 0 ? `Limits (${compact(it.blocked_keys)} blocked)` : "Limits");
     // Only a keyed queue has rules.
     parts.button("limits").hidden = parts.button("limits").disabled = it.kind !== "keyed";
     text(parts.button("ready"), it.ready > 0 ? `Ready (${compact(it.ready)})` : "Ready");

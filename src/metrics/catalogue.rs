@@ -80,6 +80,13 @@ pub(crate) const CATALOGUE: &[Metric] = &[
         figures: Computed(computed::oldest),
     },
     Metric {
+        name: "kvqueue_blocked_keys",
+        kind: Gauge,
+        labels: &["queue"],
+        help: "Keys of a keyed queue in the database that dead letters block until an operator acts",
+        figures: Computed(computed::blocked),
+    },
+    Metric {
         name: "kvqueue_queue_count_age_seconds",
         kind: Gauge,
         labels: &["queue"],

@@ -49,6 +49,13 @@ pub(super) fn oldest(scrape: &Scrape, samples: &mut Samples<'_>) {
     }
 }
 
+pub(super) fn blocked(scrape: &Scrape, samples: &mut Samples<'_>) {
+    for queue in scrape.configured() {
+        let Some(blocked) = queue.stats.as_ref().and_then(|stats| stats.blocked_keys) else { continue };
+        samples.gauge(&[&queue.queue], blocked);
+    }
+}
+
 pub(super) fn stats_age(scrape: &Scrape, samples: &mut Samples<'_>) {
     for queue in scrape.configured() {
         let Some(stats) = &queue.stats else { continue };

@@ -1,7 +1,7 @@
 //! How many items the queues have: the stats poller counts them in the database, for the
 //! [status](crate::status).
 //!
-//! Reading a queue reads its counters, the header of each lease and the first item's key; of a queue in a
+//! Reading a queue reads its counters, of a keyed queue also that of blocked keys, the header of each lease and the first item's key; of a queue in a
 //! recipe's layout, which has no counters, all keys. It conflicts with no other transaction. `schedule`
 //! bounds its cost, however many items the queue has.
 

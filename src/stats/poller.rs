@@ -7,9 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use foundationdb::{Database, FdbError};
-use futures::{StreamExt, future::join3, stream};
-use kvqueue_queue::{Counts, ItemId, Queue, QueueError};
+use foundationdb::{Database, FdbError, Transaction};
+use futures::{StreamExt, future::join4, stream};
+use kvqueue_queue::{Counts, ItemId, LimitError, Queue, QueueError};
 use tokio::time::timeout;
 
 use super::schedule::{self, PERIOD, Reading, VIEWED_PERIOD};
@@ -180,16 +180,26 @@ async fn version(db: &Database) -> Result<i64, FdbError> {
 async fn sample(db: &Database, queue: &Queue, version: i64) -> Result<QueueStats, QueueError> {
     let tr = db.create_trx()?;
     tr.set_read_version(version);
-    let (counts, oldest, versions) =
-        join3(queue.counts(&tr), queue.oldest(&tr), queue.check_versions(&tr)).await;
-    let (counts, oldest) = (counts?, oldest?);
+    let (counts, oldest, versions, blocked) =
+        join4(queue.counts(&tr), queue.oldest(&tr), queue.check_versions(&tr), blocked_keys(queue, &tr))
+            .await;
+    let (counts, oldest, blocked_keys) = (counts?, oldest?, blocked?);
     let versions_went_back = match versions {
         Err(QueueError::VersionsWentBack { .. }) => true,
         versions => versions.map(|()| false)?,
     };
     let Counts { ready, running, waiting, dead, done, pushed } = counts;
     let oldest = oldest.and_then(|id| age(&id, version));
-    Ok(QueueStats { ready, running, waiting, dead, done, pushed, oldest, versions_went_back })
+    Ok(QueueStats { ready, running, waiting, dead, done, pushed, oldest, versions_went_back, blocked_keys })
+}
+
+/// How many keys dead letters block, if the queue has keys.
+async fn blocked_keys(queue: &Queue, tr: &Transaction) -> Result<Option<u64>, QueueError> {
+    match queue.blocked_keys(tr).await {
+        Ok(blocked) => Ok(Some(blocked)),
+        Err(LimitError::Queue(error)) => Err(error),
+        Err(_) => Ok(None),
+    }
 }
 
 /// How long ago an item was pushed, if its id has a stamp: a stamp is a version, and versions count

@@ -151,6 +151,8 @@ pub(crate) struct QueueStatsJson {
     pub(crate) pushed: Option<u64>,
     /// The database's versions are behind the queue's items, as after a restore into a new cluster.
     pub(crate) versions_went_back: bool,
+    /// Keys that dead letters block, if the queue has keys.
+    pub(crate) blocked_keys: Option<u64>,
     /// How long the oldest ready item has waited.
     pub(crate) oldest_age: Option<f64>,
     pub(crate) in_rate: f64,

@@ -35,6 +35,8 @@ pub(crate) struct QueueStats {
     pub(crate) oldest: Option<Duration>,
     /// Whether the database's versions are behind its items: nothing can be pushed.
     pub(crate) versions_went_back: bool,
+    /// Keys that dead letters block, if the queue has keys.
+    pub(crate) blocked_keys: Option<u64>,
 }
 
 /// The status of one queue.
@@ -133,6 +135,7 @@ impl Entry {
             done: stats.done,
             pushed: stats.pushed,
             versions_went_back: stats.versions_went_back,
+            blocked_keys: stats.blocked_keys,
             oldest_age: stats.oldest.map(|age| age.as_secs_f64()),
             in_rate: rates.inward,
             out_rate: rates.outward,

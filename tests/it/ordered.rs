@@ -95,6 +95,15 @@ fn a_dead_letter_blocks_its_key_until_an_operator_unblocks_it() {
     let letter = letter(&db);
     let key = json!({"key": "account-1", "item": letter, "item_state": "dead"});
     assert_eq!(held(&db), std::slice::from_ref(&key));
+    let blocked = |count: u32| {
+        wait_until("the metric", || {
+            let metrics = String::from_utf8(served.at.get("/metrics").body).unwrap();
+            metrics.contains(&format!("kvqueue_blocked_keys{{queue=\"q\"}} {count}\n"))
+        });
+    };
+    blocked(1);
+    let status = run(&db, &["status", "--at", served.at.tcp()]).ok();
+    assert!(status.contains("blocked keys: 1"), "{status}");
     let over_http = || served.at.get("/api/v1/queues/q/held").is(200);
     assert_eq!(over_http(), json!({"keys": [key], "next": null}));
     let waits = lines(&run(&db, &["peek", "q", "--kind", "keyed", "--json"]).ok());
@@ -105,6 +114,7 @@ fn a_dead_letter_blocks_its_key_until_an_operator_unblocks_it() {
     run(&db, &["limits", "q", "unblock", "account-1"]).ok();
     wait_until("the next item runs", || tried(&db, "account-1") == ["bad 1", "b 1"]);
     assert_eq!(over_http(), json!({"keys": [], "next": null}));
+    blocked(0);
     run(&db, &["limits", "q", "unblock", "account-1"]).failed(1);
     assert_eq!(lines(&run(&db, &["audit", "--json"]).ok()).len(), 2, "the rule, and one that is unblocked");
     stop(served);

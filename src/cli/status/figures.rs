@@ -75,6 +75,8 @@ pub(in crate::cli) struct QueueFigures {
     pub(in crate::cli) dead: Option<i64>,
     pub(super) done: Option<u64>,
     pub(super) versions_went_back: bool,
+    /// Of a keyed queue.
+    pub(super) blocked_keys: Option<u64>,
     pub(super) oldest_age: Option<f64>,
     pub(super) in_rate: Option<f64>,
     pub(in crate::cli) out_rate: Option<f64>,

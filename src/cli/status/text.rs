@@ -249,6 +249,9 @@ fn note(queue: &QueueFigures) -> Option<String> {
     if let Some(error) = &queue.fetch_error {
         notes.push(format!("fetches fail: {}", fitting(error, 200)));
     }
+    if let Some(blocked) = queue.blocked_keys.filter(|blocked| *blocked > 0) {
+        notes.push(format!("blocked keys: {blocked}"));
+    }
     if queue.versions_went_back {
         notes.push("the database's versions went back: run kvqueue doctor".to_owned());
     }

@@ -25,6 +25,7 @@ pub(super) fn status() -> Arc<DaemonStatus> {
         dead: 4,
         done: 9,
         pushed: Some(17),
+        blocked_keys: Some(5),
         ..QueueStats::default()
     };
     status.set_queue_stats(name, QueueStats { oldest: Some(Duration::from_millis(2_500)), ..stats });
