@@ -5,7 +5,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use foundationdb::{Database, RetryableTransaction};
+use foundationdb::options::StreamingMode;
+use foundationdb::{Database, RangeOption, RetryableTransaction};
 use futures::future::join_all;
 use kvqueue_queue::{Kind, Limits, NewItem, Pattern, PushOptions, Queue, Rate, Session};
 
@@ -143,6 +144,8 @@ impl Bench {
                 while parks.fetch().await.lease.is_some() {}
             }
             let bytes = queue.bytes().await.checked_div(keys as u64).unwrap_or_default();
+            // The engine has written by then what was pushed.
+            tokio::time::sleep(Duration::from_secs(3)).await;
             let mut consumer = Consumer::new(&self.database, queue.open(), 1);
             let mut times = Vec::new();
             for n in 0..200 {
@@ -335,11 +338,24 @@ impl Handle<'_> {
         join_all(all).await.into_iter().sum()
     }
 
-    /// The bytes of the queue's rows, about.
+    /// The bytes of the queue's rows.
     async fn bytes(&self) -> u64 {
-        let tr = self.bench.db.create_trx().unwrap();
-        let (begin, end) = self.open().range();
-        u64::try_from(tr.get_estimated_range_size_bytes(&begin, &end).await.unwrap()).unwrap()
+        let (mut begin, end) = self.open().range();
+        let mut bytes = 0;
+        loop {
+            let tr = self.bench.db.create_trx().unwrap();
+            let option = RangeOption {
+                limit: Some(10_000),
+                mode: StreamingMode::WantAll,
+                ..(begin.as_slice(), end.as_slice()).into()
+            };
+            let rows = tr.get_range(&option, 1, true).await.unwrap();
+            bytes += rows.iter().map(|row| row.key().len() + row.value().len()).sum::<usize>() as u64;
+            match rows.last() {
+                Some(last) => begin = [last.key(), &[0]].concat(),
+                None => return bytes,
+            }
+        }
     }
 
     async fn delete(self) {

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use foundationdb::Transaction;
-use futures::future::try_join_all;
+use futures::future::{try_join, try_join_all};
 
 use super::left::Left;
 use super::{Candidate, Choice, MIN_WINDOW, Place, scatter};
@@ -74,18 +74,22 @@ impl Choice {
     ) -> Result<(), QueueError> {
         let all: BTreeSet<&[u8]> = page.iter().flat_map(|candidate| scopes(&candidate.key)).collect();
         let new: Vec<&[u8]> = all.into_iter().filter(|scope| !self.left.contains_key(*scope)).collect();
-        self.paces.learn(keyed, tr, &self.book, new.iter().copied()).await?;
-        let left = new.into_iter().map(async |scope| {
-            let slots = match self.book.limits(scope).most_running() {
-                Some(most) => Some(u64::from(most).saturating_sub(rules::running(keyed, tr, scope).await?)),
-                None => None,
-            };
-            // The starts of the whole queue are in `wanted.k`.
-            let starts = self.paces.starts(scope).filter(|_| !scope.is_empty());
-            Ok::<_, QueueError>((scope.to_vec(), Left { slots, starts }))
+        let Choice { paces, book, .. } = self;
+        let running = new.iter().map(async |scope| match book.limits(scope).most_running() {
+            Some(most) => {
+                let running = rules::running(keyed, tr, scope).await?;
+                Ok::<_, QueueError>(Some(u64::from(most).saturating_sub(running)))
+            }
+            None => Ok(None),
         });
-        let left = try_join_all(left).await?;
-        self.left.extend(left.into_iter().filter(|(_, left)| left.is_limited()));
+        let learn = paces.learn(keyed, tr, book, new.iter().copied());
+        let ((), slots) = try_join(learn, try_join_all(running)).await?;
+        let left = new.iter().zip(slots).map(|(scope, slots)| {
+            // The starts of the whole queue are in `wanted.k`.
+            let starts = paces.starts(scope).filter(|_| !scope.is_empty());
+            (scope.to_vec(), Left { slots, starts })
+        });
+        self.left.extend(left.filter(|(_, left)| left.is_limited()));
         Ok(())
     }
 
@@ -97,7 +101,7 @@ impl Choice {
         page: &mut [Candidate],
     ) -> Result<(), QueueError> {
         let mut ordered: Vec<_> = page.iter_mut().filter(|key| self.is_ordered(key)).collect();
-        if ordered.is_empty() || !holds::exist(keyed, tr).await? {
+        if ordered.is_empty() || !self.has_holds {
             return Ok(());
         }
         let read = ordered.iter_mut().map(async |candidate| {

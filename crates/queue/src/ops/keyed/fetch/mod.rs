@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
-use futures::future::{try_join_all, try_join4};
+use futures::future::{try_join_all, try_join5};
 
 use super::pace::Paces;
-use super::{ITEM, rules, step, virtual_time};
+use super::{ITEM, holds, rules, step, virtual_time};
 use crate::MAX_TAKE_BYTES;
 use crate::error::QueueError;
 use crate::keys::keyed::{Cause, KeyedSpace};
@@ -69,6 +69,8 @@ pub(crate) struct Choice {
     vtime: u64,
     /// Whether any ready item has a side record.
     has_metas: bool,
+    /// Whether any key is held.
+    has_holds: bool,
     keys: Vec<Candidate>,
     /// How many items it has, and their bytes.
     items: usize,
@@ -165,11 +167,12 @@ pub(crate) async fn choose(
     rng: &mut Rng,
 ) -> Result<Choice, QueueError> {
     let window = wanted.k.get().max(MIN_WINDOW).max(wanted.scatter);
-    let (book, vtime, paces, has_metas) = try_join4(
+    let (book, vtime, paces, has_metas, has_holds) = try_join5(
         rules::book(keyed, tr),
         virtual_time(keyed, tr),
         Paces::read(keyed, tr, window),
         have_metas(space, tr),
+        holds::exist(keyed, tr),
     )
     .await?;
     let mut choice = Choice {
@@ -177,6 +180,7 @@ pub(crate) async fn choose(
         book,
         vtime,
         has_metas,
+        has_holds,
         keys: Vec::new(),
         items: 0,
         bytes: 0,
