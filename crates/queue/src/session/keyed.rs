@@ -73,6 +73,11 @@ impl Session {
             };
             let choice = choose(&space, keyed, tr, wanted, &mut self.rng).await?;
             self.avoidance.ends_keys = choice.ends_keys();
+            if choice.is_empty() && !choice.tidies() && self.avoidance.scatter > 0 {
+                // It has looked at a few keys only.
+                self.avoidance.scatter = 0;
+                continue;
+            }
             if choice.is_empty() && !choice.tidies() {
                 return Ok(Chosen::Empty(choice.look_again_in()));
             }

@@ -1,13 +1,15 @@
 //! Items that a worker may have died of: they wait before they are tried again, and are tried apart from each other.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 use kvqueue_queue::{
-    Approach, End, ItemOutcome, Kind, Lease, Packing, Quarantine, Queue, RetryRules, Session, SweepCounts,
-    SweepRules, Sweeper,
+    Approach, End, ItemOutcome, Kind, Lease, Limits, Packing, Quarantine, Queue, Rate, RetryRules, Session,
+    SweepCounts, SweepRules, Sweeper,
 };
 
+use crate::common::keyed;
 use crate::common::{SHORT, TestDb, at_most, fetch_options, k, on_database, payloads, rules, sweeper};
 
 /// Longer than a test takes, in versions.
@@ -68,6 +70,41 @@ async fn crash(t: &TestDb, q: &Queue, n: usize, sweeper: &mut Sweeper, rules: &S
         moved += t.sweep(sweeper, 0, rules).await.moved;
     }
     assert_eq!(moved, SweepCounts { leases: 1, returned: n, ..SweepCounts::default() });
+}
+
+/// Keys whose first items have crashed hold up no other key, at any K, whether they wait for a timer or not.
+#[test]
+fn suspects_of_some_keys_hold_up_no_other_key() {
+    on_database(async |t| {
+        let q = t.queue_of("q", Kind::Keyed);
+        for n in 0..5 {
+            keyed::push(t, &q, &format!("a{n}"), ["suspect", "behind"]).await;
+        }
+        let mut sweeper = sweeper(&q);
+        crash(t, &q, 5, &mut sweeper, &rules()).await;
+        let rate = Rate::new(NonZeroU32::MIN, Duration::from_millis(10)).unwrap();
+        keyed::limit(t, &q, "t", Limits::default().with_rate(rate)).await;
+        keyed::push(t, &q, "t/x", ["timed", "timed"]).await;
+        for key in ["b", "c", "d"] {
+            keyed::push(t, &q, key, ["x", "y", "z"]).await;
+        }
+        let quarantine = Quarantine::default();
+        let mut session = t.session(&q).with_quarantine(&quarantine);
+        let held = keyed::fetch(t, &mut session, 1).await.unwrap();
+        assert!(held.is_in_quarantine());
+        let mut others = 0;
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while others < 11 {
+            for k in [1, 3, 10] {
+                let Some(mut lease) = keyed::fetch(t, &mut session, k).await else { continue };
+                assert!(payloads(lease.items()).iter().all(|name| name != "suspect"), "{lease:?}");
+                others += lease.items().len();
+                t.acknowledge(&mut lease, &ItemOutcome::Done).await;
+            }
+            assert!(Instant::now() < deadline, "{others} items of other keys are fetched, of 11");
+        }
+        drop(held);
+    });
 }
 
 #[test]

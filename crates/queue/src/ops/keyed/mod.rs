@@ -1,9 +1,13 @@
 //! The index of a keyed queue: which keys may be served, and in which order.
 //!
-//! A key with ready items has exactly one place. It is *active*: the next fetches serve it. Or it is *parked* under a
-//! scope that has no free slot, and the acknowledgement that frees a slot makes it active again; or whose rate allows no start, and the first fetch after the scope's timer
-//! serves it ([`pace`]). Or it is *on hold*: [`holds`]. `listed` says that a key has a place, so a push to a key that has one writes nothing to the index, and conflicts
-//! with no fetch.
+//! A key with ready items has exactly one place:
+//!
+//! - *active*: the next fetches serve it;
+//! - *parked* under a scope that has no free slot: the acknowledgement that frees a slot makes it active again;
+//! - *parked* under a scope whose rate allows no start: the first fetch after the scope's timer serves it ([`pace`]);
+//! - *on hold* ([`holds`]).
+//!
+//! `listed` says that a key has a place. So a push to a key that has one writes nothing to the index, and conflicts with no fetch.
 //!
 //! | transaction | reads with a conflict | so it fails after |
 //! |---|---|---|
@@ -11,9 +15,9 @@
 //! | fetch | the active rows that it moves, the items that it takes | another fetch of the same key |
 //! | ... that finds a key empty | all items of the key | a push to that key, an item that is returned to it |
 //! | ... that parks a key | `running` of the scope | an acknowledgement that frees a slot of the scope |
+//! | ... that parks a key for a rate, or starts an item of a scope with a rate | `rate` of the scope | another fetch that does; a throttle |
 //! | ... that moves an ordered key | its first hold, or that it has none | whatever ends that hold, or begins one |
 //! | the end of a hold | the hold, the key's place on hold | another end of the hold; a fetch that puts the key on hold |
-//! | ... that parks a key for a rate, or starts an item of a scope with a rate | `rate` of the scope | another fetch that does; a throttle |
 //! | acknowledgement | the parked keys of limited scopes | a fetch that parks a key there |
 //! | all | `rules` | a change of the rules |
 //!

@@ -56,9 +56,9 @@ impl Detail {
 }
 
 impl Timer {
-    /// Whether the scope waits for it. A timer whose version has come does not count, nor one that was set at a version that has not come: versions went back; nor one that the rate
+    /// Whether nothing of the scope starts before it. A timer whose version has come does not count, nor one that was set at a version that has not come: versions went back; nor one that the rate
     /// of now would not set.
-    fn holds(&self, rate: Option<Rate>, now: u64) -> bool {
+    fn closes(&self, rate: Option<Rate>, now: u64) -> bool {
         let Detail { set_at, throttled } = self.detail;
         let by_rate = || rate.is_some_and(|rate| self.version <= rate.latest(now));
         self.version > now && set_at <= now && (throttled || by_rate())
@@ -75,9 +75,21 @@ struct Pace {
     /// How many items may start. `None`: any number.
     starts: Option<u64>,
     /// Whether nothing starts before the timer.
-    holds: bool,
+    is_closed: bool,
     /// Whether all keys that wait for the timer are known to this fetch.
-    served: bool,
+    all_known: bool,
+}
+
+impl Pace {
+    /// The version of its timer; 0: it has none.
+    fn version(&self) -> u64 {
+        self.timer.as_ref().map_or(0, |timer| timer.version)
+    }
+
+    /// Whether it has paid further ahead than its rate lets it: an earlier rate did, or versions went back.
+    fn is_wrong(&self, now: u64) -> bool {
+        self.rate.is_some_and(|rate| rate.is_too_far(self.paid, now))
+    }
 }
 
 /// The timers, and what is known of scopes, at one version.
@@ -111,14 +123,14 @@ impl Paces {
 
     /// Scopes whose timers are due.
     pub(crate) fn due(&self, book: &RuleBook) -> Vec<Vec<u8>> {
-        let due = self.timers.iter().filter(|timer| !timer.holds(book.limits(&timer.scope).rate, self.now));
+        let due = self.timers.iter().filter(|timer| !timer.closes(book.limits(&timer.scope).rate, self.now));
         due.map(|timer| timer.scope.clone()).collect()
     }
 
     /// The version of the first timer that is not due.
     pub(crate) fn next(&self, book: &RuleBook) -> Option<u64> {
         let waiting =
-            self.timers.iter().filter(|timer| timer.holds(book.limits(&timer.scope).rate, self.now));
+            self.timers.iter().filter(|timer| timer.closes(book.limits(&timer.scope).rate, self.now));
         waiting.map(|timer| timer.version).min()
     }
 
@@ -170,9 +182,9 @@ impl Paces {
                 detail.map(|detail| Timer { version, scope: scope.to_vec(), detail })
             }
         };
-        let holds = timer.as_ref().is_some_and(|timer| timer.holds(rate, self.now));
-        let starts = if holds { Some(0) } else { rate.map(|rate| rate.starts(paid, self.now)) };
-        Ok(Pace { rate, has_row: row.is_some(), paid, timer, starts, holds, served: false })
+        let is_closed = timer.as_ref().is_some_and(|timer| timer.closes(rate, self.now));
+        let starts = if is_closed { Some(0) } else { rate.map(|rate| rate.starts(paid, self.now)) };
+        Ok(Pace { rate, has_row: row.is_some(), paid, timer, starts, is_closed, all_known: false })
     }
 
     /// How many items of a scope may start. `None`: any number.
@@ -184,7 +196,7 @@ impl Paces {
     pub(crate) fn opens_at(&self, scope: &[u8]) -> Option<u64> {
         let pace = self.scopes.get(scope)?;
         match (&pace.timer, pace.rate) {
-            (Some(timer), _) if pace.holds => Some(timer.version),
+            (Some(timer), _) if pace.is_closed => Some(timer.version),
             (_, Some(rate)) => Some(rate.ready_at(pace.paid, self.now)),
             _ => None,
         }
@@ -192,22 +204,25 @@ impl Paces {
 
     /// Whether a throttle keeps a scope from starting anything.
     pub(crate) fn is_throttled(&self, scope: &[u8]) -> bool {
-        let pace = self.scopes.get(scope).filter(|pace| pace.holds);
+        let pace = self.scopes.get(scope).filter(|pace| pace.is_closed);
         pace.and_then(|pace| pace.timer.as_ref()).is_some_and(|timer| timer.detail.throttled)
     }
 
     /// Notes that the fetch knows all keys which wait for the scope's timer.
-    pub(crate) fn is_served(&mut self, scope: &[u8]) {
+    pub(crate) fn note_all_known(&mut self, scope: &[u8]) {
         if let Some(pace) = self.scopes.get_mut(scope) {
-            pace.served = true;
+            pace.all_known = true;
         }
     }
 
-    /// Whether there is something to write though nothing starts: timers of keys and tenants that are due; a debt of the whole queue from an earlier
-    /// rate.
-    pub(crate) fn tidies(&self) -> bool {
-        let is_wrong = |pace: &Pace| pace.rate.is_some_and(|rate| rate.is_too_far(pace.paid, self.now));
-        self.scopes.iter().any(|(scope, pace)| pace.served && (!scope.is_empty() || is_wrong(pace)))
+    /// Whether there is something to write though nothing starts: a timer that is to be moved or cleared, a debt from an earlier rate. `waiting` as in
+    /// [`write`](Paces::write).
+    pub(crate) fn change(&self, waiting: &BTreeSet<&[u8]>) -> bool {
+        self.scopes.iter().any(|(scope, pace)| {
+            let waits = waiting.contains(scope.as_slice());
+            (waits || pace.all_known)
+                && (pace.is_wrong(self.now) || self.after(pace, 0, waits).1 != pace.version())
+        })
     }
 
     /// Writes what scopes have paid, and their timers. `started`: how many items of each scope start; `waiting`: the scopes under which
@@ -222,14 +237,17 @@ impl Paces {
         for (scope, pace) in &self.scopes {
             let started = started.get(scope.as_slice()).copied().unwrap_or_default();
             let waits = waiting.contains(scope.as_slice());
-            if !waits && started == 0 && !pace.served {
+            if !waits && started == 0 && !pace.all_known {
                 continue;
             }
             let (paid, timer) = self.after(pace, started, waits);
             if !mutant("rate-without-conflict") {
                 conflict::as_reader(tr, &keyed.rate_key(scope))?;
             }
-            let before = pace.timer.as_ref().map_or(0, |timer| timer.version);
+            let before = pace.version();
+            if started == 0 && timer == before && !pace.is_wrong(self.now) {
+                continue;
+            }
             if timer != before {
                 let detail = Detail { set_at: self.now, throttled: false };
                 move_timer(keyed, tr, scope, before, timer, detail);
@@ -248,12 +266,12 @@ impl Paces {
 
     /// Up to which version a scope has paid after this fetch, and its timer; 0: none.
     fn after(&self, pace: &Pace, started: u64, waits: bool) -> (u64, u64) {
-        let timer = pace.timer.as_ref().map_or(0, |timer| timer.version);
+        let timer = pace.version();
         let paid = pace.rate.map_or(pace.paid, |rate| rate.pay(pace.paid, self.now, started));
-        if pace.holds {
+        if pace.is_closed {
             return (paid, timer);
         }
-        let waits = waits || (timer != 0 && !pace.served);
+        let waits = waits || (timer != 0 && !pace.all_known);
         let timer = match pace.rate {
             _ if !waits => 0,
             Some(rate) if rate.starts(paid, self.now) == 0 => rate.ready_at(paid, self.now),

@@ -19,7 +19,7 @@ const TIMERS: usize = 1_000;
 /// How many keys are looked through at most to find one.
 const MOST: usize = 10_000;
 
-/// What a key with ready items waits for, and how many keys come before it. `None`: it is not parked yet.
+/// What a key with ready items waits for, and how many keys come before it. `None`: it waits for something else than its place, or is not parked yet.
 pub(crate) async fn of(
     keyed: &KeyedSpace,
     tr: &Transaction,

@@ -8,7 +8,7 @@ use foundationdb::Transaction;
 use futures::future::{try_join, try_join_all};
 
 use super::left::Left;
-use super::{Candidate, Choice, MIN_WINDOW, Place, scatter};
+use super::{Candidate, Choice, MAX_KEYS, MIN_WINDOW, Place, scatter};
 use crate::error::QueueError;
 use crate::keys::keyed::{Cause, KeyedSpace, scopes};
 use crate::ops::keyed::changes::first_parked;
@@ -26,7 +26,7 @@ impl Choice {
         tr: &Transaction,
     ) -> Result<bool, QueueError> {
         self.paces.learn(keyed, tr, &self.book, std::iter::once(&[][..])).await?;
-        self.paces.is_served(&[]);
+        self.paces.note_all_known(&[]);
         let Some(starts) = self.paces.starts(&[]) else { return Ok(true) };
         let starts = usize::try_from(starts).unwrap_or(usize::MAX);
         let Some(starts) = NonZeroUsize::new(starts) else { return Ok(false) };
@@ -48,12 +48,13 @@ impl Choice {
             scatter(&mut due, self.left(), rng);
         }
         self.paces.learn(keyed, tr, &self.book, due.iter().map(Vec::as_slice)).await?;
-        let most = self.wanted.k.get().max(MIN_WINDOW);
+        // However many timers are due, a fetch looks at a bounded number of keys.
+        let most = self.wanted.k.get().max(MIN_WINDOW).min(MAX_KEYS / due.len().max(1)).max(1);
         let parked = due.iter().map(|scope| first_parked(keyed, tr, (Cause::Rate, scope), most, true));
         let parked = try_join_all(parked).await?;
         let mut candidates = Vec::new();
         for (scope, parked) in due.into_iter().zip(parked) {
-            self.paces.is_served(&scope);
+            self.paces.note_all_known(&scope);
             if parked.len() == most {
                 self.behind.push(scope.clone());
             }
@@ -117,8 +118,9 @@ impl Choice {
 
     /// After which time a fetch that has found nothing may find something though nothing has changed. `None`: not before a change.
     pub(crate) fn look_again_in(&self) -> Option<Duration> {
-        let (now, next) = (self.paces.now(), self.paces.next(&self.book));
         let opens = self.paces.opens_at(&[]).filter(|_| self.paces.starts(&[]) == Some(0));
-        next.into_iter().chain(opens).min().map(|at| duration(at.saturating_sub(now)))
+        // As long as the queue may start nothing, no timer of a key matters.
+        let at = opens.or_else(|| self.paces.next(&self.book))?;
+        Some(duration(at.saturating_sub(self.paces.now())))
     }
 }

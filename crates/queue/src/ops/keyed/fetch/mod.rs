@@ -33,7 +33,7 @@ const MIN_WINDOW: usize = 16;
 /// Keys are apart by the items of so many fetches at most: a fetch that chooses at random passes over keys that are further ahead, and a key that could not be served makes up for no
 /// more.
 const SLACK: u64 = 2;
-/// The most keys that one fetch looks at.
+/// How many keys one fetch looks at, about: no further page after so many.
 const MAX_KEYS: usize = 2_000;
 
 /// What a fetch asks for.
@@ -65,6 +65,8 @@ impl Wanted {
 #[derive(Debug)]
 pub(crate) struct Choice {
     wanted: Wanted,
+    /// How far keys may be apart. The rate of the queue, which may allow fewer items, does not change it.
+    slack: u64,
     book: Arc<RuleBook>,
     vtime: u64,
     /// Whether any ready item has a side record.
@@ -104,6 +106,8 @@ struct Candidate {
     rows: Vec<Row>,
     /// Whether it has no items but these, and leaves the index.
     is_over: bool,
+    /// Whether its next item is refused: it may have killed a worker, or others of the fetch may have.
+    is_refused: bool,
     /// Whether it stays in the index though it may have no items but these.
     keeps_place: bool,
     /// The scope that its next item waits for.
@@ -114,8 +118,9 @@ struct Candidate {
 
 impl Candidate {
     fn new((place, row): (Place, Vec<u8>), position: u64, key: Vec<u8>) -> Candidate {
-        let (quota, rows, is_over, keeps_place, blocked, hold) = (0, Vec::new(), false, false, None, None);
-        Candidate { key, place, row, position, quota, rows, is_over, keeps_place, blocked, hold }
+        let (quota, rows, blocked, hold) = (0, Vec::new(), None, None);
+        let (is_over, is_refused, keeps_place) = (false, false, false);
+        Candidate { key, place, row, position, quota, rows, is_over, is_refused, keeps_place, blocked, hold }
     }
 
     /// Whether the key moves: it is served, or it cannot be.
@@ -126,7 +131,7 @@ impl Candidate {
             || match (&self.place, &self.blocked) {
                 (Place::Active, blocked) => blocked.is_some(),
                 // It does not stay first among the keys that wait for the timer.
-                (Place::Timed(_), None) => self.quota > 0,
+                (Place::Timed(_), None) => self.quota > 0 || self.is_refused,
                 (Place::Timed(scope), Some(blocked)) => *blocked != (Cause::Rate, scope.clone()),
             }
     }
@@ -144,7 +149,9 @@ impl Choice {
 
     /// Whether there is something to write though there are no items: keys to be parked, or to be taken out of the index.
     pub(crate) fn tidies(&self) -> bool {
-        rules::pending(&self.book).is_some() || self.keys.iter().any(Candidate::moves) || self.paces.tidies()
+        rules::pending(&self.book).is_some()
+            || self.keys.iter().any(Candidate::moves)
+            || self.paces.change(&self.waiting())
     }
 
     /// Whether it takes keys out of the index, and so conflicts with pushes to these.
@@ -177,6 +184,7 @@ pub(crate) async fn choose(
     .await?;
     let mut choice = Choice {
         wanted,
+        slack: wanted.slack(),
         book,
         vtime,
         has_metas,
@@ -252,8 +260,9 @@ impl Choice {
         tr: &Transaction,
         page: &mut [Candidate],
     ) -> Result<(), QueueError> {
-        // The second round gives away what keys with too few items have left.
-        for _ in 0..2 {
+        // A further round gives away what keys with too few items have left, or with items that are refused.
+        for round in 0.. {
+            let refused = page.iter().filter(|candidate| candidate.is_refused).count();
             self.share_out(page);
             let asked = page.iter().filter(|candidate| candidate.quota > candidate.rows.len()).count();
             if asked == 0 {
@@ -271,7 +280,8 @@ impl Choice {
             let read = try_join_all(read).await?;
             for (candidate, read) in page.iter_mut().zip(read) {
                 let Some((mut rows, is_over)) = read else { continue };
-                let fit = self.add_fitting(space, &rows)?;
+                let fit;
+                (fit, candidate.is_refused) = self.add_fitting(space, &rows)?;
                 candidate.is_over = is_over && fit == rows.len();
                 candidate.keeps_place = self.wanted.lazy && fit + candidate.rows.len() > 0;
                 rows.truncate(fit);
@@ -280,7 +290,8 @@ impl Choice {
                 }
                 candidate.rows.append(&mut rows);
             }
-            if self.left() == 0 {
+            let is_news = page.iter().filter(|candidate| candidate.is_refused).count() > refused;
+            if self.left() == 0 || (round > 0 && !is_news) {
                 break;
             }
         }
@@ -302,7 +313,7 @@ impl Choice {
         let (mut turns, mut left) = (BinaryHeap::new(), self.left());
         for (at, candidate) in page.iter_mut().enumerate() {
             candidate.quota = candidate.rows.len();
-            if !candidate.is_over && candidate.hold.is_none() {
+            if !candidate.is_over && !candidate.is_refused && candidate.hold.is_none() {
                 turns.push(Reverse((self.next_position(candidate), at)));
             }
         }
@@ -336,7 +347,7 @@ impl Choice {
     /// The position from which a key goes on. One that could not be served for long does not make up for all of it.
     fn caught_up(&self, position: u64) -> u64 {
         // A fetch may serve a key that is ahead by the slack, and moves it by its items.
-        position.max(self.vtime.saturating_sub(2 * self.wanted.slack()))
+        position.max(self.vtime.saturating_sub(2 * self.slack))
     }
 
     /// How many more items it may have.
@@ -352,9 +363,9 @@ impl Choice {
         }
     }
 
-    /// Adds the first of a key's next rows: as suspect as the first row of all, and not too long together. Returns how many. No row of a
-    /// key is passed over.
-    fn add_fitting(&mut self, space: &Space, rows: &[Row]) -> Result<usize, QueueError> {
+    /// Adds the first of a key's next rows: as suspect as the first row of all, and not too long together. Returns how many, and whether the next one is refused because
+    /// it is more or less suspect. No row of a key is passed over.
+    fn add_fitting(&mut self, space: &Space, rows: &[Row]) -> Result<(usize, bool), QueueError> {
         for (at, row) in rows.iter().enumerate() {
             let meta = decode_meta(space, row)?;
             let suspicion = Suspicion::of(meta.crashes);
@@ -363,21 +374,21 @@ impl Choice {
                 None => suspicion <= self.wanted.allows,
             };
             if !is_alike {
-                return Ok(at);
+                return Ok((at, true));
             }
             let bytes = self.bytes.saturating_add(claim::size(space, row, &meta));
             if self.items > 0 && bytes > MAX_TAKE_BYTES {
                 // It is full, though shorter rows of other keys might fit.
                 self.bytes = MAX_TAKE_BYTES;
-                return Ok(at);
+                return Ok((at, false));
             }
             self.suspicion = Some(suspicion);
             if self.left() == 0 {
-                return Ok(at);
+                return Ok((at, false));
             }
             (self.items, self.bytes) = (self.items + 1, bytes);
         }
-        Ok(rows.len())
+        Ok((rows.len(), false))
     }
 
     /// The scope that a key's next item waits for.

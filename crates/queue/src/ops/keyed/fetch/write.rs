@@ -76,7 +76,7 @@ impl Choice {
     }
 
     /// The scopes whose timers keys wait for, as far as the fetch has looked at them.
-    fn waiting(&self) -> BTreeSet<&[u8]> {
+    pub(super) fn waiting(&self) -> BTreeSet<&[u8]> {
         let mut waiting = BTreeSet::new();
         for candidate in self.keys.iter().filter(|candidate| !candidate.is_over) {
             match (&candidate.blocked, &candidate.place) {
@@ -133,7 +133,9 @@ impl Choice {
         let idle = self.keys.iter().filter(|candidate| candidate.moves()).filter(is_idle);
         for candidate in idle {
             let has_slots = |scope: &&[u8]| {
-                let is_full = candidate.blocked.as_ref().is_some_and(|(_, full)| full == scope);
+                // A key that is over is parked nowhere, so what its scope lacks does not keep its slot.
+                let is_parked = !candidate.is_over;
+                let is_full = is_parked && candidate.blocked.as_ref().is_some_and(|(_, full)| full == scope);
                 !is_full
                     && self.left.get(*scope).is_some_and(|left| left.slots.is_some_and(|slots| slots > 0))
             };
