@@ -445,7 +445,7 @@ def _text_or_base64(name: str, value: Union[bytes, str]) -> Json:
 def _bytes(found: Json, name: str) -> Optional[bytes]:
     text, encoded = found.get(name), found.get(f"{name}_base64")
     if text is not None:
-        return text.encode()
+        return str(text).encode()
     return None if encoded is None else base64.b64decode(encoded)
 
 
