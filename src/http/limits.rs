@@ -68,13 +68,10 @@ pub(super) async fn list(request: ApiRequest) -> Answer {
         .app
         .transact(|tr| async {
             let rules = async {
-                match queue.check_used(&tr).await {
-                    Err(other @ QueueError::OtherKind { .. }) => Ok(Err(other_kind(&other))),
-                    Err(error) => Err(error),
-                    Ok(()) => queue.rules(&tr).await.map(Ok),
-                }
+                queue.check_used(&tr).await?;
+                queue.rules(&tr).await
             };
-            let rules = rules.await;
+            let rules = known_kind(rules.await);
             (tr, rules)
         })
         .await??;
@@ -119,10 +116,7 @@ async fn write(request: &ApiRequest, change: &LimitChange) -> Answer {
     let effect = request
         .app
         .transact(|tr| async move {
-            let effect = match change.write(&tr, queue, audit, record).await {
-                Err(other @ QueueError::OtherKind { .. }) => Ok(Err(other_kind(&other))),
-                effect => effect.map(Ok),
-            };
+            let effect = known_kind(change.write(&tr, queue, audit, record).await);
             (tr, effect)
         })
         .await??;
@@ -153,13 +147,10 @@ pub(super) async fn held(request: ApiRequest) -> Answer {
         .app
         .transact(|tr| async {
             let page = async {
-                match queue.check_used(&tr).await {
-                    Err(other @ QueueError::OtherKind { .. }) => Ok(Err(other_kind(&other))),
-                    Err(error) => Err(error),
-                    Ok(()) => HeldPage::read(&queue, &tr, after.as_ref(), limit).await.map(Ok),
-                }
+                queue.check_used(&tr).await?;
+                HeldPage::read(&queue, &tr, after.as_ref(), limit).await
             };
-            let page = page.await;
+            let page = known_kind(page.await);
             (tr, page)
         })
         .await??;
@@ -187,10 +178,7 @@ pub(super) async fn unblock(mut request: ApiRequest) -> Answer {
     let was_held = request
         .app
         .transact(|tr| async move {
-            let was_held = match unblock.write(&tr, queue, audit, record).await {
-                Err(other @ QueueError::OtherKind { .. }) => Ok(Err(other_kind(&other))),
-                was_held => was_held.map(Ok),
-            };
+            let was_held = known_kind(unblock.write(&tr, queue, audit, record).await);
             (tr, was_held)
         })
         .await??;
@@ -211,8 +199,12 @@ fn keyed(request: &ApiRequest) -> Result<Queue, ApiError> {
     queue.map_err(|error| ApiError::Bad(error.to_string()))
 }
 
-fn other_kind(error: &QueueError) -> ApiError {
-    no_keys(error.to_string())
+/// Sets the error of a queue of another kind apart, which is the client's.
+fn known_kind<T>(result: Result<T, QueueError>) -> Result<Result<T, ApiError>, QueueError> {
+    match result {
+        Err(other @ QueueError::OtherKind { .. }) => Ok(Err(no_keys(other.to_string()))),
+        result => result.map(Ok),
+    }
 }
 
 fn no_keys(message: String) -> ApiError {

@@ -1,4 +1,4 @@
-//! One sweeper is on duty, and the others stand by: who looks, who takes over, and what is written.
+//! One sweeper is on duty, and the others wait: which of them looks, which takes over, and what is written.
 
 use std::time::Duration;
 

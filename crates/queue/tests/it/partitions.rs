@@ -538,7 +538,7 @@ fn suspects_do_not_hold_up_the_other_partitions() {
             fetched.extend(payloads(lease.items()));
             leases.push(lease);
         }
-        // One suspect is in hand; the others wait, and what is younger does not.
+        // One suspect is on a lease. The other suspects wait; younger items do not.
         fetched.sort_unstable();
         assert_eq!(fetched.len(), 5, "{fetched:?}");
         assert_eq!(fetched[1..], ["e", "f", "g", "h"]);

@@ -56,8 +56,8 @@ impl Detail {
 }
 
 impl Timer {
-    /// Whether nothing of the scope starts before it. A timer whose version has come does not count, nor one that was set at a version that has not come: versions went back; nor one that the rate
-    /// of now would not set.
+    /// Whether nothing of the scope starts before it. It does not count if its version has come; if it was set at a version that has not come, because versions went
+    /// back; or if the rate set it, and would not set it now.
     fn closes(&self, rate: Option<Rate>, now: u64) -> bool {
         let Detail { set_at, throttled } = self.detail;
         let by_rate = || rate.is_some_and(|rate| self.version <= rate.latest(now));
@@ -282,7 +282,7 @@ impl Paces {
         (paid, timer)
     }
 
-    /// Clears rows near a new one that say nothing any more, so that rows of keys which nobody uses do not gather.
+    /// Clears rows near a new one that have no effect any more, so that rows of unused keys do not gather.
     async fn forget_neighbours(
         &self,
         keyed: &KeyedSpace,
@@ -300,7 +300,8 @@ impl Paces {
         let (before, behind) =
             try_join(tr.get_range(&before, 1, true), tr.get_range(&behind, 1, true)).await?;
         for row in before.iter().chain(behind.iter()) {
-            let needless = Row::decode(row.value()).is_none_or(|row| row.timer == 0 && row.paid <= self.now);
+            // A row that a later version wrote stays.
+            let needless = Row::decode(row.value()).is_some_and(|row| row.timer == 0 && row.paid <= self.now);
             if needless {
                 conflict::as_reader(tr, row.key())?;
                 tr.clear(row.key());
@@ -339,7 +340,7 @@ async fn read(
     Ok(row.and_then(|value| Row::decode(&value)))
 }
 
-/// Moves a scope's timer from a version to another; 0: none. It wakes nobody: a consumer that went idle before has been woken when the key became active that waits now.
+/// Moves a scope's timer from a version to another; 0: none. It wakes nobody: idle consumers were woken when the key that waits now became active.
 fn move_timer(keyed: &KeyedSpace, tr: &Transaction, scope: &[u8], from: u64, to: u64, detail: Detail) {
     if from != 0 {
         tr.clear(&keyed.timer_key(from, scope));

@@ -10,7 +10,7 @@ type Key = Vec<u8>;
 /// The longest that a transaction lives, and a little more.
 const LIFE: u64 = 5_100_000;
 
-/// What a rule says of a rate.
+/// The rate of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Rate {
     items: u64,

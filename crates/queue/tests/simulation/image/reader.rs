@@ -170,7 +170,7 @@ impl Parts<'_> {
         }
         // Sweepers do not look for leases as long as that is so.
         if self.idle == Some(self.image.counters.npop) && !self.image.leases.is_empty() {
-            return Err("the queue is said to be idle, and has leases".to_owned());
+            return Err("the record says that the queue is idle, but it has leases".to_owned());
         }
         let left = [
             ("side records", self.metas.keys().next().map(|id| format!("{id:?}"))),
