@@ -19,7 +19,6 @@ mod path;
 use fdb_embedded::Network;
 use foundationdb::Database;
 use futures::executor::block_on;
-use kvqueue_queue::Queue;
 use path::{PATHS, Path, Ready};
 
 fn main() {
@@ -37,8 +36,7 @@ fn main() {
 fn go(path: &Path) {
     let scratch = tempfile::tempdir().unwrap();
     let db = Database::from_path(&format!("embedded:{}", scratch.path().join("db").display())).unwrap();
-    let queue = Queue::new(b"instructions/", b"q").unwrap();
-    let mut ready = block_on(path.prepare(&db, queue));
+    let mut ready = block_on(path.prepare(&db));
     measured(path, &db, &mut ready);
     ready.check(path);
 }

@@ -5,7 +5,10 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use foundationdb::Database;
-use kvqueue_queue::{Approach, FetchOptions, ItemOutcome, Lease, Queue, RetryPolicy, Session, SessionId};
+use kvqueue_queue::{
+    Approach, FetchOptions, ItemOutcome, Kind, Lease, Limits, NewItem, Pattern, PushOptions, Queue, RetryPolicy,
+    Session, SessionId,
+};
 
 const PAYLOAD: [u8; 100] = [b'x'; 100];
 
@@ -28,17 +31,35 @@ pub(crate) enum Work {
     Remove,
 }
 
+/// The queue of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Layout {
+    Fifo,
+    /// A keyed queue without rules.
+    Keyed,
+    /// With limits of keys and of the queue that do not bind.
+    Limited,
+    /// With keys in order.
+    Ordered,
+}
+
 /// A path: `rounds` times its work, with `k` items each.
 #[derive(Debug)]
 pub(crate) struct Path {
     pub(crate) name: &'static str,
+    layout: Layout,
     work: Work,
     k: usize,
     rounds: usize,
 }
 
 const fn path(name: &'static str, work: Work, k: usize, rounds: usize) -> Path {
-    Path { name, work, k, rounds }
+    Path { name, layout: Layout::Fifo, work, k, rounds }
+}
+
+/// A hundred times ten items, of a key each.
+const fn keyed(name: &'static str, layout: Layout, work: Work) -> Path {
+    Path { name, layout, work, k: 10, rounds: 100 }
 }
 
 pub(crate) const PATHS: &[Path] = &[
@@ -50,7 +71,17 @@ pub(crate) const PATHS: &[Path] = &[
     path("settle-100", Work::Settle, 100, 100),
     path("remove-1", Work::Remove, 1, 300),
     path("remove-100", Work::Remove, 100, 100),
+    keyed("keyed-push-10", Layout::Keyed, Work::Push),
+    keyed("keyed-take-10", Layout::Keyed, Work::Take),
+    keyed("keyed-settle-10", Layout::Keyed, Work::Settle),
+    keyed("limited-take-10", Layout::Limited, Work::Take),
+    keyed("limited-settle-10", Layout::Limited, Work::Settle),
+    keyed("ordered-take-10", Layout::Ordered, Work::Take),
+    keyed("ordered-settle-10", Layout::Ordered, Work::Settle),
 ];
+
+/// How many keys a keyed queue has. Items are pushed for one after the other.
+const KEYS: usize = 1_000;
 
 /// Items in the queue in addition to the ones that the path needs, so that no take finds it short.
 const REST: usize = 2_000;
@@ -60,6 +91,8 @@ pub(crate) struct Ready {
     session: Session,
     approach: Approach,
     leases: VecDeque<Lease>,
+    /// Items that have been pushed with a key; `None` for a queue without keys.
+    keyed: Option<usize>,
     /// Items that the path has dealt with.
     done: usize,
 }
@@ -70,10 +103,31 @@ impl Path {
         self.k * self.rounds
     }
 
+    /// The path's queue.
+    async fn queue(&self, db: &Database) -> Queue {
+        let kind = if self.layout == Layout::Fifo { Kind::Fifo } else { Kind::Keyed };
+        let queue = Queue::of_kind(b"instructions/", b"q", kind).unwrap();
+        let each = Pattern::keys("*").unwrap();
+        let running = |n| Limits::default().with_running(n);
+        let rules = match self.layout {
+            Layout::Fifo | Layout::Keyed => vec![],
+            Layout::Limited => vec![(each, running(1_000)), (Pattern::QUEUE, running(10_000))],
+            Layout::Ordered => vec![(each, Limits::default().with_ordered(true))],
+        };
+        let tr = db.create_trx().unwrap();
+        for (pattern, limits) in rules {
+            queue.set_rule(&tr, &pattern, &limits).await.unwrap();
+        }
+        tr.commit().await.unwrap();
+        queue
+    }
+
     /// Does what has to be done before.
-    pub(crate) async fn prepare(&self, db: &Database, queue: Queue) -> Ready {
-        let session = Session::with_id(queue, SessionId([7; 16]));
-        let mut ready = Ready { session, approach: Approach::default(), leases: VecDeque::new(), done: 0 };
+    pub(crate) async fn prepare(&self, db: &Database) -> Ready {
+        let session = Session::with_id(self.queue(db).await, SessionId([7; 16]));
+        let keyed = (self.layout != Layout::Fifo).then_some(0);
+        let (approach, leases) = (Approach::default(), VecDeque::new());
+        let mut ready = Ready { session, approach, leases, keyed, done: 0 };
         let mut missing = REST + if self.work == Work::Push { 0 } else { self.items() };
         while missing > 0 {
             let items = missing.min(FILL);
@@ -104,8 +158,16 @@ impl Path {
 
 impl Ready {
     async fn push(&mut self, db: &Database, items: usize) {
-        let payloads = vec![PAYLOAD; items];
-        self.done += self.session.push(db, &payloads).await.unwrap().items;
+        let pushed = match &mut self.keyed {
+            None => self.session.push(db, &vec![PAYLOAD; items]).await,
+            Some(pushed) => {
+                let item = |n| NewItem::new(PAYLOAD.to_vec()).with_key(format!("k{}", n % KEYS));
+                let new: Vec<_> = (*pushed..*pushed + items).map(item).collect();
+                *pushed += items;
+                self.session.push_items(db, &new, &PushOptions::default()).await
+            }
+        };
+        self.done += pushed.unwrap().items;
     }
 
     async fn take(&mut self, db: &Database, k: usize) {
