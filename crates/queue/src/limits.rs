@@ -237,6 +237,8 @@ pub(crate) struct RuleBook {
     pub(crate) version: Vec<u8>,
     /// The most specific rules first.
     rules: Vec<(Pattern, Limits)>,
+    /// The highest limit of running items.
+    most_running: Option<u32>,
     /// Those of scopes that were asked for.
     known: Mutex<HashMap<Vec<u8>, Limits>>,
 }
@@ -244,7 +246,13 @@ pub(crate) struct RuleBook {
 impl RuleBook {
     pub(crate) fn new(version: Vec<u8>, mut rules: Vec<(Pattern, Limits)>) -> RuleBook {
         rules.sort_by(|(a, _), (b, _)| b.precision().cmp(&a.precision()).then_with(|| a.cmp(b)));
-        RuleBook { version, rules, known: Mutex::default() }
+        let most_running = rules.iter().filter_map(|(_, limits)| limits.most_running()).max();
+        RuleBook { version, rules, most_running, known: Mutex::default() }
+    }
+
+    /// The highest limit of running items that a rule sets.
+    pub(crate) fn most_running(&self) -> Option<u32> {
+        self.most_running
     }
 
     /// The limits of a scope.

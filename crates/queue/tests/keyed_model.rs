@@ -46,7 +46,8 @@ enum Row {
     /// All rows of keys that are parked under a scope.
     ParkedUnder(Scope),
     Running(Scope),
-    Gate(Scope),
+    /// All gates of a scope. `gates_model.rs` checks when a fetch may take fewer.
+    Gates(Scope),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,7 +64,7 @@ enum Write {
     /// Whether parked keys are to be looked at again.
     Pending(bool),
     /// A fetch of a limited scope.
-    Gate(Scope),
+    Gates(Scope),
 }
 
 /// What is committed.
@@ -110,7 +111,7 @@ impl Database {
             Write::Clear(key, place) => drop(self.places.remove(&(key, place))),
             Write::Limit(scope, limit) => drop(self.limits.insert(scope, limit)),
             Write::Pending(pending) => self.pending = pending,
-            Write::Gate(_) => {}
+            Write::Gates(_) => {}
         }
     }
 }
@@ -127,7 +128,7 @@ fn rows(write: &Write) -> Vec<Row> {
             Place::Active => vec![Row::Place(key, place)],
         },
         Write::Limit(..) | Write::Pending(_) => vec![Row::Rules],
-        Write::Gate(scope) => vec![Row::Gate(scope)],
+        Write::Gates(scope) => vec![Row::Gates(scope)],
     }
 }
 
@@ -149,8 +150,8 @@ struct State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Action {
     Push(Key),
-    /// A fetch of up to so many items. It looks at one active key.
-    Fetch(Key, i8),
+    /// A fetch of up to so many items. It looks at one active key. `parks`: it parks a key that it serves with the last slot. Otherwise a later fetch does.
+    Fetch(Key, i8, bool),
     Finish(Key),
     Release(Key),
     /// Raises the limit of a scope to 2.
@@ -170,7 +171,7 @@ enum Fault {
     /// An acknowledgement does not conflict with a fetch that parks a key.
     ParkedWithoutConflict,
     /// Two fetches of a limited scope do not conflict.
-    NoGate,
+    NoGates,
     /// A slot that a key was made active for and does not use is not passed on.
     NotPassedOn,
     /// A change of the rules does not look at parked keys.
@@ -219,19 +220,20 @@ impl Index {
         tx
     }
 
-    fn fetch(&self, database: &Database, key: Key, most: i8) -> Open {
+    fn fetch(&self, database: &Database, key: Key, most: i8, parks: bool) -> Open {
         let mut tx = Open { reads: [Row::Rules, Row::Place(key, Place::Active)].into(), ..Open::default() };
         let free = |scope: Scope| database.free(scope);
         let limited: Vec<_> = scopes(key).into_iter().filter(|scope| free(*scope).is_some()).collect();
         let slots = limited.iter().filter_map(|scope| free(*scope)).min().unwrap_or(most);
         let taken = most.min(slots).min(database.ready(key));
         let full = limited.iter().copied().find(|scope| free(*scope).is_some_and(|free| free <= taken));
+        let full = full.filter(|_| parks || taken == 0);
         tx.writes.push(Write::Clear(key, Place::Active));
         if taken > 0 {
             tx.writes.extend([Write::Ready(key, -taken), Write::Leased(key, taken)]);
-            if !self.is(Fault::NoGate) {
-                tx.reads.extend(limited.iter().map(|scope| Row::Gate(*scope)));
-                tx.writes.extend(limited.iter().map(|scope| Write::Gate(*scope)));
+            if !self.is(Fault::NoGates) {
+                tx.reads.extend(limited.iter().map(|scope| Row::Gates(*scope)));
+                tx.writes.extend(limited.iter().map(|scope| Write::Gates(*scope)));
             }
         }
         let is_over = database.ready(key) <= taken;
@@ -297,7 +299,8 @@ impl Model for Index {
                 actions.push(Action::Push(key));
             }
             if database.places.contains(&(key, Place::Active)) {
-                actions.extend([Action::Fetch(key, 1), Action::Fetch(key, 2)]);
+                actions.extend([Action::Fetch(key, 1, true), Action::Fetch(key, 2, true)]);
+                actions.push(Action::Fetch(key, 1, false));
             }
             if database.leased.get(&key).is_some_and(|n| *n > 0) {
                 actions.extend([Action::Finish(key), Action::Release(key)]);
@@ -328,7 +331,7 @@ impl Model for Index {
                 self.list(database, &mut tx, key);
                 tx
             }
-            Action::Fetch(key, most) => self.fetch(database, key, most),
+            Action::Fetch(key, most, parks) => self.fetch(database, key, most, parks),
             Action::Finish(key) => self.acknowledge(database, key, false),
             Action::Release(key) => self.acknowledge(database, key, true),
             Action::Raise(scope) => {
@@ -419,7 +422,7 @@ fn a_model_that_leaves_out_a_rule_fails() {
         index(Some(Fault::ParksWithoutConflict)),
         index(Some(Fault::ParkedWithoutConflict)),
         index(Some(Fault::NotPassedOn)),
-        raised(Some(Fault::NoGate)),
+        raised(Some(Fault::NoGates)),
         raised(Some(Fault::NotPending)),
     ];
     for model in twins {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use foundationdb::Database;
 use kvqueue_queue::{
-    Approach, FetchOptions, ItemOutcome, Kind, Lease, Limits, NewItem, Pattern, PushOptions, Queue, RetryPolicy,
-    Session, SessionId,
+    Approach, FetchOptions, ItemOutcome, Kind, Lease, Limits, NewItem, Pattern, PushOptions, Queue,
+    RetryPolicy, Session, SessionId,
 };
 
 const PAYLOAD: [u8; 100] = [b'x'; 100];

@@ -10,7 +10,7 @@
 //! | (q, "onhold", key) | u64 | the position of a key with holds, which a fetch has taken out of the index |
 //! | (q, "nblocked") | u64, atomic ADD | how many holds there are for dead letters |
 //! | (q, "running", scope) | u64, atomic ADD | how many items of a scope are on leases |
-//! | (q, "gate", scope) | never written | fetches of a limited scope conflict on it |
+//! | (q, "gate", scope, i) | never written | fetches of a limited scope conflict on gates |
 //! | (q, "rate", scope) | paid, timer | up to which version a scope with a rate has paid; its timer |
 //! | (q, "timer", version, scope) | set at, throttled | nothing of the scope starts before this version; keys that wait for it are then looked at |
 //! | (q, "vtime") | u64, atomic MAX | the virtual time: the position of the key that was served last |
@@ -154,6 +154,13 @@ impl KeyedSpace {
         range(&self.parked_under(cause, scope))
     }
 
+    /// All keys that are parked for a cause.
+    pub(crate) fn parked_for(&self, cause: Cause) -> (Vec<u8>, Vec<u8>) {
+        let mut rows = self.parked.clone();
+        append_number(&mut rows, cause.number());
+        range(&rows)
+    }
+
     fn parked_under(&self, cause: Cause, scope: &[u8]) -> Vec<u8> {
         let mut row = self.parked.clone();
         append_number(&mut row, cause.number());
@@ -205,8 +212,15 @@ impl KeyedSpace {
         with_bytes(&self.running, scope)
     }
 
-    pub(crate) fn gate_key(&self, scope: &[u8]) -> Vec<u8> {
-        with_bytes(&self.gates, scope)
+    pub(crate) fn gate_key(&self, scope: &[u8], gate: u64) -> Vec<u8> {
+        let mut key = with_bytes(&self.gates, scope);
+        append_number(&mut key, gate);
+        key
+    }
+
+    /// All gates of a scope.
+    pub(crate) fn gate_range(&self, scope: &[u8]) -> (Vec<u8>, Vec<u8>) {
+        range(&with_bytes(&self.gates, scope))
     }
 
     pub(crate) fn rate_key(&self, scope: &[u8]) -> Vec<u8> {

@@ -403,7 +403,7 @@ impl Operation for Fetch<'_, '_, '_> {
         let session = &mut *self.session;
         session.lanes.failed(lost && source != Source::Others, &mut session.rng);
         if lost {
-            session.avoidance.conflicted();
+            session.avoidance.conflicted(&mut session.rng);
             self.options.lost(source);
         }
     }

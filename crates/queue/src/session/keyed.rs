@@ -9,6 +9,7 @@ use crate::approach::Extent;
 use crate::error::QueueError;
 use crate::keys::keyed::KeyedSpace;
 use crate::ops::keyed::fetch::{Wanted, choose};
+use crate::rng::Rng;
 use crate::suspects::Suspicion;
 
 /// How many keys a fetch chooses from at random after a first conflict. Each further one doubles it.
@@ -23,6 +24,8 @@ const CALM: u32 = 64;
 pub(super) struct Avoidance {
     /// From how many keys they choose at random, so that they conflict less with fetches of other processes.
     scatter: usize,
+    /// Which gate of limited scopes they take.
+    gate: u64,
     /// Whether they leave keys in the index whose last items they take, so that they conflict less with pushes.
     lazy: bool,
     /// Whether the attempt under way takes keys out of the index.
@@ -32,8 +35,13 @@ pub(super) struct Avoidance {
 }
 
 impl Avoidance {
+    pub(super) fn new(rng: &mut Rng) -> Avoidance {
+        Avoidance { gate: rng.next(), ..Avoidance::default() }
+    }
+
     /// The attempt under way has conflicted, with a push if it takes keys out of the index.
-    pub(super) fn conflicted(&mut self) {
+    pub(super) fn conflicted(&mut self, rng: &mut Rng) {
+        self.gate = rng.next();
         if self.ends_keys {
             self.lazy = true;
         } else {
@@ -70,6 +78,7 @@ impl Session {
                 allows: self.allows(on_lease),
                 lazy: self.avoidance.lazy,
                 scatter: self.avoidance.scatter,
+                gate: self.avoidance.gate,
             };
             let choice = choose(&space, keyed, tr, wanted, &mut self.rng).await?;
             self.avoidance.ends_keys = choice.ends_keys();
@@ -100,13 +109,14 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::SessionId;
 
     #[test]
     fn fetches_scatter_after_conflicts_and_return_to_the_front() {
-        let mut avoidance = Avoidance::default();
-        avoidance.conflicted();
+        let (mut avoidance, mut rng) = (Avoidance::default(), Rng::of(SessionId([7; 16])));
+        avoidance.conflicted(&mut rng);
         assert_eq!((avoidance.scatter, avoidance.lazy), (FIRST_SCATTER, false));
-        (0..20).for_each(|_| avoidance.conflicted());
+        (0..20).for_each(|_| avoidance.conflicted(&mut rng));
         assert_eq!(avoidance.scatter, MAX_SCATTER);
         (0..CALM * 6).for_each(|_| avoidance.committed());
         assert_eq!(avoidance.scatter, 0);
@@ -115,7 +125,7 @@ mod tests {
     #[test]
     fn fetches_leave_empty_keys_in_the_index_after_conflicts_with_pushes() {
         let mut avoidance = Avoidance { ends_keys: true, ..Avoidance::default() };
-        avoidance.conflicted();
+        avoidance.conflicted(&mut Rng::of(SessionId([7; 16])));
         assert_eq!((avoidance.scatter, avoidance.lazy), (0, true));
         (0..CALM).for_each(|_| avoidance.committed());
         assert!(!avoidance.lazy);

@@ -145,7 +145,7 @@ impl Session {
             ward: None,
             passed: None,
             history: None,
-            avoidance: Avoidance::default(),
+            avoidance: Avoidance::new(&mut Rng::of(id).split()),
             row_bytes: 0,
             lanes: Lanes::default(),
         }

@@ -239,16 +239,20 @@ fn limits_hold_under_concurrency_and_faults() {
         for seed in seeds(4) {
             println!("KVQUEUE_TEST_SEED={seed} cargo test -p kvqueue-queue --test it keyed::");
             let q = t.queue_of(format!("storm {seed}"), Kind::Keyed);
-            limit(t, &q, "key-*", running(2)).await;
-            limit(t, &q, "", running(6)).await;
+            // The second is far from its limits at times, and near them at others.
+            let (of_key, most, consumers) = if seed % 4 < 2 { (2, 6, 4) } else { (20, 20, 12) };
+            limit(t, &q, "key-*", running(of_key)).await;
+            limit(t, &q, "", running(most)).await;
             let faults =
                 Faults::seeded(seed).unknown_committed(0.1).unknown_not_committed(0.1).conflict(0.05);
             if seed % 2 == 1 && !t.install(faults) {
                 return;
             }
-            let storm = Storm { t, q, seed, running: Mutex::default(), finished: watch::Sender::default() };
+            let most = (of_key as i32, most as i32);
+            let storm =
+                Storm { t, q, seed, most, running: Mutex::default(), finished: watch::Sender::default() };
             let producers = futures::future::join_all((0..PRODUCERS).map(|n| storm.produce(n)));
-            let consumers = futures::future::join_all((0..CONSUMERS).map(|n| storm.consume(n)));
+            let consumers = futures::future::join_all((0..consumers).map(|n| storm.consume(n)));
             let work = async { tokio::join!(producers, consumers) };
             tokio::time::timeout(Duration::from_secs(60), work).await.expect("no item is stuck");
             t.end_faults();
@@ -258,13 +262,14 @@ fn limits_hold_under_concurrency_and_faults() {
 }
 
 const PRODUCERS: u64 = 3;
-const CONSUMERS: u64 = 4;
 const ITEMS_OF_EACH: u64 = 60;
 
 struct Storm<'t> {
     t: &'t TestDb,
     q: Queue,
     seed: u64,
+    /// The limits of a key and of the queue.
+    most: (i32, i32),
     /// How many items of a key run.
     running: Mutex<BTreeMap<String, i32>>,
     /// The payloads of finished items.
@@ -308,8 +313,8 @@ impl Storm<'_> {
         {
             let mut running = self.running.lock().unwrap();
             keys().for_each(|key| *running.entry(key.to_owned()).or_default() += 1);
-            assert!(running.values().all(|n| *n <= 2), "{running:?}");
-            assert!(running.values().sum::<i32>() <= 6, "{running:?}");
+            assert!(running.values().all(|n| *n <= self.most.0), "{running:?}");
+            assert!(running.values().sum::<i32>() <= self.most.1, "{running:?}");
         }
         tokio::task::yield_now().await;
         {
@@ -440,6 +445,42 @@ fn fetches_of_two_keys_of_a_tenant_do_not_both_take_its_last_slot() {
         let (conflicted, late, early) = overlaps(&gate, fetch(t, &mut session, 1), early).await;
         assert_eq!(names(early.as_ref()), ["t/a"]);
         assert!(conflicted && late.is_none(), "two items of a tenant run, and one may");
+    });
+}
+
+/// Whether one of two fetches that overlap conflicts with the other. They want items of two keys.
+async fn fetches_conflict(t: &TestDb, q: &Queue) -> Option<bool> {
+    push_one(t, q, "b").await;
+    let (mut session, mut other) = (t.session(q), t.session(q));
+    let gate = t.close_gate()?;
+    let early = async {
+        // It comes first, so that the two fetches want different keys.
+        push_one(t, q, "a").await;
+        fetch(t, &mut other, 1).await
+    };
+    let (conflicted, late, early) = overlaps(&gate, fetch(t, &mut session, 1), early).await;
+    assert!(late.is_some() && early.is_some());
+    Some(conflicted)
+}
+
+#[test]
+fn fetches_conflict_near_a_limit_and_seldom_far_from_it() {
+    on_database(async |t| {
+        let q = keyed(t);
+        limit(t, &q, "", running(200)).await;
+        let mut conflicts = 0;
+        // Two sessions choose the same gate once in twenty times.
+        for _ in 0..4 {
+            let Some(conflicted) = fetches_conflict(t, &q).await else { return };
+            conflicts += u32::from(conflicted);
+        }
+        assert!(conflicts < 3, "{conflicts} of 4 conflict far from the limit");
+        push(t, &q, "c", ["x"; 100]).await;
+        let mut session = t.session(&q);
+        assert!(fetch(t, &mut session, 100).await.is_some());
+        for _ in 0..4 {
+            assert_eq!(fetches_conflict(t, &q).await, Some(true), "more than half of the slots are taken");
+        }
     });
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use foundationdb::options::StreamingMode;
+use foundationdb::options::{ConflictRangeType, StreamingMode};
 use foundationdb::{RangeOption, Transaction};
 use futures::future::try_join_all;
 use mutant::mutant;
@@ -84,16 +84,13 @@ impl Changes {
         let book = if needs_rules { Some(rules::book(keyed, tr).await?) } else { None };
         let limits = |scope: &[u8]| book.as_ref().map(|book| book.limits(scope)).unwrap_or_default();
         let limited = freed.iter().filter(|(scope, _)| limits(scope).most_running().is_some());
-        let parked = try_join_all(limited.map(|(scope, n)| {
-            first_parked(keyed, tr, (Cause::Slot, scope), *n, mutant("parked-without-conflict"))
-        }))
-        .await?;
+        let limited: Vec<_> = limited.map(|(scope, n)| (*scope, *n)).collect();
+        let parked = next_parked(keyed, tr, &limited).await?;
         holds::end(keyed, tr, &self.back).await?;
         listing::unlisted(keyed, tr, self.ready).await?.list(keyed, tr);
         for (scope, n) in &freed {
             count_running(keyed, tr, scope, -i64::try_from(*n).unwrap_or(i64::MAX));
         }
-        let parked: Vec<_> = parked.into_iter().flatten().collect();
         parked.iter().for_each(|parked| parked.unpark(keyed, tr));
         count_active(keyed, tr, parked.len());
         for (_, id, cause) in self.away.iter().filter(|(key, _, cause)| limits(key).holds_for(*cause)) {
@@ -126,6 +123,25 @@ impl Parked {
         tr.clear(&self.row);
         activate(keyed, tr, self.position, &self.key);
     }
+}
+
+/// The keys that get slots of these scopes which become free: as many of each scope. Conflicts with a transaction that parks a key there.
+async fn next_parked(
+    keyed: &KeyedSpace,
+    tr: &Transaction,
+    freed: &[(&[u8], usize)],
+) -> Result<Vec<Parked>, QueueError> {
+    let snapshot = mutant("parked-without-conflict");
+    let is_any_parked = async || holds::first_row(tr, keyed.parked_for(Cause::Slot), true).await;
+    if freed.len() > 1 && is_any_parked().await?.is_none() {
+        for (scope, _) in freed.iter().filter(|_| !snapshot) {
+            let (begin, end) = keyed.parked_range(Cause::Slot, scope);
+            tr.add_conflict_range(&begin, &end, ConflictRangeType::Read)?;
+        }
+        return Ok(Vec::new());
+    }
+    let parked = freed.iter().map(|(scope, n)| first_parked(keyed, tr, (Cause::Slot, scope), *n, snapshot));
+    Ok(try_join_all(parked).await?.into_iter().flatten().collect())
 }
 
 /// The first `n` keys that wait for a scope for this cause. Without `snapshot` it conflicts with a transaction that parks a key there, if there are

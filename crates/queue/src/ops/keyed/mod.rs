@@ -21,11 +21,12 @@
 //! | acknowledgement | the parked keys of limited scopes | a fetch that parks a key there |
 //! | all | `rules` | a change of the rules |
 //!
-//! Fetches read `running` at snapshot isolation, although acknowledgements change it: they only lower it. Two fetches that raise it
-//! conflict on the scope's `gate`.
+//! Fetches read `running` at snapshot isolation, although acknowledgements change it: they only lower it. Fetches that raise it
+//! exclude each other by [`gates`].
 
 pub(crate) mod changes;
 pub(crate) mod fetch;
+pub(crate) mod gates;
 pub(crate) mod holds;
 pub(crate) mod listing;
 pub(crate) mod pace;

@@ -11,7 +11,8 @@ use super::left::Left;
 use super::{Candidate, Choice, MAX_KEYS, MIN_WINDOW, Place, scatter};
 use crate::error::QueueError;
 use crate::keys::keyed::{Cause, KeyedSpace, scopes};
-use crate::ops::keyed::changes::first_parked;
+use crate::ops::keyed::changes::{Parked, first_parked};
+use crate::ops::keyed::gates::Slots;
 use crate::ops::keyed::{holds, rules};
 use crate::rng::Rng;
 use crate::time::duration;
@@ -59,9 +60,9 @@ impl Choice {
                 self.behind.push(scope.clone());
             }
             let place = Place::Timed(scope);
-            candidates.extend(
-                parked.into_iter().map(|it| Candidate::new((place.clone(), it.row), it.position, it.key)),
-            );
+            let candidate =
+                |it: Parked| Candidate::new(&self.book, (place.clone(), it.row), it.position, it.key);
+            candidates.extend(parked.into_iter().map(candidate));
         }
         Ok(candidates)
     }
@@ -75,13 +76,16 @@ impl Choice {
     ) -> Result<(), QueueError> {
         let all: BTreeSet<&[u8]> = page.iter().flat_map(|candidate| scopes(&candidate.key)).collect();
         let new: Vec<&[u8]> = all.into_iter().filter(|scope| !self.left.contains_key(*scope)).collect();
-        let Choice { paces, book, .. } = self;
-        let running = new.iter().map(async |scope| match book.limits(scope).most_running() {
-            Some(most) => {
-                let running = rules::running(keyed, tr, scope).await?;
-                Ok::<_, QueueError>(Some(u64::from(most).saturating_sub(running)))
-            }
-            None => Ok(None),
+        let Choice { paces, book, running, .. } = self;
+        let k = self.wanted.k.get() as u64;
+        let running = new.iter().map(async |scope| {
+            let Some(most) = book.limits(scope).most_running().map(u64::from) else { return Ok(None) };
+            // No more items of a scope run than of the queue.
+            let taken = match *running {
+                Some(running) if scope.is_empty() || most > running.saturating_add(k) => running,
+                _ => rules::running(keyed, tr, scope).await?,
+            };
+            Ok::<_, QueueError>(Some(Slots { most, taken }))
         });
         let learn = paces.learn(keyed, tr, book, new.iter().copied());
         let ((), slots) = try_join(learn, try_join_all(running)).await?;
@@ -101,7 +105,7 @@ impl Choice {
         tr: &Transaction,
         page: &mut [Candidate],
     ) -> Result<(), QueueError> {
-        let mut ordered: Vec<_> = page.iter_mut().filter(|key| self.is_ordered(key)).collect();
+        let mut ordered: Vec<_> = page.iter_mut().filter(|key| key.limits.is_ordered()).collect();
         if ordered.is_empty() || !self.has_holds {
             return Ok(());
         }
@@ -110,10 +114,6 @@ impl Choice {
             Ok::<_, QueueError>(())
         });
         try_join_all(read).await.map(drop)
-    }
-
-    pub(super) fn is_ordered(&self, candidate: &Candidate) -> bool {
-        self.book.limits(&candidate.key).is_ordered()
     }
 
     /// After which time a fetch that has found nothing may find something though nothing has changed. `None`: not before a change.

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use crate::keys::keyed::{Cause, scopes};
+use crate::ops::keyed::gates::Slots;
 
 /// What one scope has left.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Left {
-    /// Free slots. `None`: any number.
-    pub(super) slots: Option<u64>,
+    /// `None`: any number of items may run.
+    pub(super) slots: Option<Slots>,
     /// Items that may start. `None`: any number.
     pub(super) starts: Option<u64>,
 }
@@ -20,10 +21,15 @@ impl Left {
 
     fn lacks(&self) -> Option<Cause> {
         match self {
-            Left { slots: Some(0), .. } => Some(Cause::Slot),
+            Left { slots: Some(slots), .. } if slots.free() == 0 => Some(Cause::Slot),
             Left { starts: Some(0), .. } => Some(Cause::Rate),
             _ => None,
         }
+    }
+
+    /// Whether there are free slots, and not just any number of them.
+    pub(super) fn has_slots(&self) -> bool {
+        self.slots.is_some_and(|slots| slots.free() > 0)
     }
 }
 
@@ -36,7 +42,7 @@ pub(super) fn blocked(left: &BTreeMap<Vec<u8>, Left>, key: &[u8]) -> Option<(Cau
 pub(super) fn take(left: &mut BTreeMap<Vec<u8>, Left>, key: &[u8], n: u64) {
     for scope in scopes(key) {
         if let Some(left) = left.get_mut(scope) {
-            left.slots = left.slots.map(|slots| slots.saturating_sub(n));
+            left.slots = left.slots.map(|slots| Slots { taken: slots.taken.saturating_add(n), ..slots });
             left.starts = left.starts.map(|starts| starts.saturating_sub(n));
         }
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
-use futures::future::{try_join_all, try_join5};
+use futures::future::{try_join, try_join_all, try_join5};
 
 use super::pace::Paces;
 use super::{ITEM, holds, rules, step, virtual_time};
@@ -20,7 +20,7 @@ use crate::MAX_TAKE_BYTES;
 use crate::error::QueueError;
 use crate::keys::keyed::{Cause, KeyedSpace};
 use crate::keys::{Space, after};
-use crate::limits::RuleBook;
+use crate::limits::{Limits, RuleBook};
 use crate::ops::claim;
 use crate::ops::scan::{Row, decode_meta};
 use crate::rng::Rng;
@@ -52,6 +52,8 @@ pub(crate) struct Wanted {
     pub(crate) lazy: bool,
     /// How many keys to choose from at random. 0: the first keys, in their order.
     pub(crate) scatter: usize,
+    /// Which gate of limited scopes it takes: any number.
+    pub(crate) gate: u64,
 }
 
 impl Wanted {
@@ -73,6 +75,8 @@ pub(crate) struct Choice {
     has_metas: bool,
     /// Whether any key is held.
     has_holds: bool,
+    /// How many items of the queue run, if it was read.
+    running: Option<u64>,
     keys: Vec<Candidate>,
     /// How many items it has, and their bytes.
     items: usize,
@@ -97,6 +101,7 @@ enum Place {
 #[derive(Debug)]
 struct Candidate {
     key: Vec<u8>,
+    limits: Limits,
     place: Place,
     /// The row of its place.
     row: Vec<u8>,
@@ -117,10 +122,24 @@ struct Candidate {
 }
 
 impl Candidate {
-    fn new((place, row): (Place, Vec<u8>), position: u64, key: Vec<u8>) -> Candidate {
+    fn new(book: &RuleBook, (place, row): (Place, Vec<u8>), position: u64, key: Vec<u8>) -> Candidate {
+        let limits = book.limits(&key);
         let (quota, rows, blocked, hold) = (0, Vec::new(), None, None);
         let (is_over, is_refused, keeps_place) = (false, false, false);
-        Candidate { key, place, row, position, quota, rows, is_over, is_refused, keeps_place, blocked, hold }
+        Candidate {
+            key,
+            limits,
+            place,
+            row,
+            position,
+            quota,
+            rows,
+            is_over,
+            is_refused,
+            keeps_place,
+            blocked,
+            hold,
+        }
     }
 
     /// Whether the key moves: it is served, or it cannot be.
@@ -174,14 +193,19 @@ pub(crate) async fn choose(
     rng: &mut Rng,
 ) -> Result<Choice, QueueError> {
     let window = wanted.k.get().max(MIN_WINDOW).max(wanted.scatter);
-    let (book, vtime, paces, has_metas, has_holds) = try_join5(
+    let first = try_join5(
         rules::book(keyed, tr),
         virtual_time(keyed, tr),
         Paces::read(keyed, tr, window),
         have_metas(space, tr),
         holds::exist(keyed, tr),
-    )
-    .await?;
+    );
+    // Where that is low, a fetch need not read how many items of each key run.
+    let running = async {
+        let helps = keyed.known.get().most_running().is_some_and(|most| most as usize > wanted.k.get());
+        if helps { rules::running(keyed, tr, &[]).await.map(Some) } else { Ok(None) }
+    };
+    let ((book, vtime, paces, has_metas, has_holds), running) = try_join(first, running).await?;
     let mut choice = Choice {
         wanted,
         slack: wanted.slack(),
@@ -189,6 +213,7 @@ pub(crate) async fn choose(
         vtime,
         has_metas,
         has_holds,
+        running,
         keys: Vec::new(),
         items: 0,
         bytes: 0,
@@ -210,7 +235,7 @@ pub(crate) async fn choose(
         };
         let rows = tr.get_range(&option, 1, true).await?;
         let last = rows.last().map(|row| row.key().to_vec());
-        let mut active = active(keyed, rows.iter().map(|row| row.key()));
+        let mut active = active(keyed, &choice.book, rows.iter().map(|row| row.key()));
         drop(rows);
         let is_last = active.len() < window;
         if wanted.scatter > 0 {
@@ -222,7 +247,7 @@ pub(crate) async fn choose(
         page.append(&mut active);
         choice.learn_left(keyed, tr, &page).await?;
         choice.learn_holds(keyed, tr, &mut page).await?;
-        choice.serve(space, tr, &mut page).await?;
+        choice.serve(space, tr, &mut page, !is_last).await?;
         choice.keys.append(&mut page);
         match last {
             Some(last) if choice.left() > 0 && !is_last && choice.keys.len() < MAX_KEYS => {
@@ -233,10 +258,10 @@ pub(crate) async fn choose(
     }
 }
 
-fn active<'k>(keyed: &KeyedSpace, rows: impl Iterator<Item = &'k [u8]>) -> Vec<Candidate> {
+fn active<'k>(keyed: &KeyedSpace, book: &RuleBook, rows: impl Iterator<Item = &'k [u8]>) -> Vec<Candidate> {
     let candidate = |row: &[u8]| {
         let (position, key) = keyed.decode_active(row)?;
-        Some(Candidate::new((Place::Active, row.to_vec()), position, key))
+        Some(Candidate::new(book, (Place::Active, row.to_vec()), position, key))
     };
     rows.filter_map(candidate).collect()
 }
@@ -253,12 +278,13 @@ fn scatter<T>(page: &mut Vec<T>, k: usize, rng: &mut Rng) {
 }
 
 impl Choice {
-    /// Gives keys of a page their shares of the items that are left, and reads these.
+    /// Gives keys of a page their shares of the items that are left, and reads these. `has_more`: other keys are active behind these.
     async fn serve(
         &mut self,
         space: &Space,
         tr: &Transaction,
         page: &mut [Candidate],
+        has_more: bool,
     ) -> Result<(), QueueError> {
         // A further round gives away what keys with too few items have left, or with items that are refused.
         for round in 0.. {
@@ -297,9 +323,12 @@ impl Choice {
         }
         // What a key was given and does not use does not count.
         for candidate in page.iter_mut() {
+            let is_served = !candidate.rows.is_empty();
             candidate.blocked = self
                 .blocked(&candidate.key)
-                .filter(|_| candidate.quota > 0 || candidate.blocked.is_some() || !candidate.rows.is_empty());
+                .filter(|_| candidate.quota > 0 || candidate.blocked.is_some() || is_served)
+                // Its item may have ended when its turn comes again. Otherwise the fetch that finds it then parks it.
+                .filter(|(cause, _)| !(is_served && has_more && *cause == Cause::Slot));
             candidate.position = self.next_position(candidate);
             candidate.is_over &= !candidate.keeps_place;
         }
@@ -328,7 +357,7 @@ impl Choice {
             left::take(&mut limits, &candidate.key, 1);
             candidate.quota += 1;
             left -= 1;
-            let next = self.caught_up(position).saturating_add(step(self.book.limits(&candidate.key)));
+            let next = self.caught_up(position).saturating_add(step(candidate.limits));
             turns.push(Reverse((next, at)));
         }
     }
@@ -338,7 +367,7 @@ impl Choice {
         match candidate.rows.len() as u64 {
             0 => candidate.position,
             n => {
-                let step = step(self.book.limits(&candidate.key));
+                let step = step(candidate.limits);
                 self.caught_up(candidate.position).saturating_add(n.saturating_mul(step))
             }
         }

@@ -7,11 +7,13 @@ use foundationdb::options::{ConflictRangeType, MutationType};
 use futures::future::try_join_all;
 use mutant::mutant;
 
+use super::left::Left;
 use super::{Candidate, Choice, Place};
 use crate::error::QueueError;
 use crate::keys::keyed::{Cause, KeyedSpace, key_element, scopes};
 use crate::keys::{Space, range};
 use crate::ops::keyed::changes::{Parked, first_parked};
+use crate::ops::keyed::gates::{self, Slots};
 use crate::ops::keyed::{activate, count_active, count_running, holds, rules, step};
 use crate::ops::{claim, conflict};
 
@@ -29,13 +31,20 @@ impl Choice {
         for candidate in &moving {
             self.add_conflicts(space, keyed, tr, candidate)?;
         }
-        self.paces.write(keyed, tr, &self.started(), &self.waiting()).await?;
+        let started = self.started();
+        for (scope, n) in &started {
+            if let Some(slots) = self.left.get(*scope).and_then(|left| left.slots) {
+                let found = Slots { taken: slots.taken.saturating_sub(*n), ..slots };
+                gates::exclude(keyed, tr, scope, found, *n, self.wanted.gate)?;
+            }
+        }
+        self.paces.write(keyed, tr, &started, &self.waiting()).await?;
         let mut vtime = self.vtime;
         for candidate in &moving {
             tr.clear(&candidate.row);
             claim::take(space, tr, &candidate.rows)?;
             if !candidate.rows.is_empty() {
-                let last = candidate.position.saturating_sub(step(self.book.limits(&candidate.key)));
+                let last = candidate.position.saturating_sub(step(candidate.limits));
                 vtime = vtime.max(last);
             }
             match &candidate.blocked {
@@ -49,7 +58,7 @@ impl Choice {
                 None => activate(keyed, tr, candidate.position, &candidate.key),
             }
         }
-        for (scope, n) in self.started() {
+        for (scope, n) in started {
             count_running(keyed, tr, scope, i64::try_from(n).unwrap_or(i64::MAX));
         }
         if vtime > self.vtime {
@@ -97,17 +106,7 @@ impl Choice {
         candidate: &Candidate,
     ) -> Result<(), QueueError> {
         conflict::as_reader(tr, &candidate.row)?;
-        if self.wanted.on_lease && !candidate.rows.is_empty() {
-            let has_limit = |scope: &&[u8]| self.left.get(*scope).is_some_and(|left| left.slots.is_some());
-            for scope in scopes(&candidate.key).filter(has_limit) {
-                let gate = keyed.gate_key(scope);
-                if !mutant("no-gate") {
-                    conflict::as_reader(tr, &gate)?;
-                    conflict::as_writer(tr, &gate)?;
-                }
-            }
-        }
-        if self.is_ordered(candidate) {
+        if candidate.limits.is_ordered() {
             holds::conflict(keyed, tr, &candidate.key, candidate.hold.as_deref())?;
         }
         match &candidate.blocked {
@@ -136,8 +135,7 @@ impl Choice {
                 // A key that is over is parked nowhere, so what its scope lacks does not keep its slot.
                 let is_parked = !candidate.is_over;
                 let is_full = is_parked && candidate.blocked.as_ref().is_some_and(|(_, full)| full == scope);
-                !is_full
-                    && self.left.get(*scope).is_some_and(|left| left.slots.is_some_and(|slots| slots > 0))
+                !is_full && self.left.get(*scope).is_some_and(Left::has_slots)
             };
             for scope in scopes(&candidate.key).filter(has_slots) {
                 *unused.entry(scope).or_default() += 1;
