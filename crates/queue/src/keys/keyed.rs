@@ -212,6 +212,16 @@ impl KeyedSpace {
         with_bytes(&self.running, scope)
     }
 
+    /// How many items of each scope run.
+    pub(crate) fn running_range(&self) -> (Vec<u8>, Vec<u8>) {
+        range(&self.running)
+    }
+
+    /// The scope of a row of [`running_range`](KeyedSpace::running_range).
+    pub(crate) fn decode_running(&self, row: &[u8]) -> Option<Vec<u8>> {
+        split_bytes(row.strip_prefix(self.running.as_slice())?).map(|(scope, _)| scope)
+    }
+
     pub(crate) fn gate_key(&self, scope: &[u8], gate: u64) -> Vec<u8> {
         let mut key = with_bytes(&self.gates, scope);
         append_number(&mut key, gate);
@@ -372,6 +382,7 @@ mod tests {
                 let (begin, end) = space.parked_range(cause, &scope);
                 prop_assert!(begin <= row && row < end);
             }
+            prop_assert_eq!(space.decode_running(&space.running_key(&scope)), Some(scope.clone()));
             prop_assert_eq!(space.decode_timer(&space.timer_key(a, &scope)), Some((a, scope)));
         }
 
@@ -399,7 +410,7 @@ mod tests {
         fn any_bytes_are_read_without_panic(row: Vec<u8>) {
             let space = KeyedSpace::new(b"");
             let _ = (space.decode_hold(&row), HoldCause::decode(&row));
-            let _ = (space.decode_active(&row), space.decode_parked(&row), space.decode_timer(&row), split_id(&row), space.decode_rule(&row));
+            let _ = (space.decode_active(&row), space.decode_parked(&row), space.decode_timer(&row), space.decode_running(&row), split_id(&row), space.decode_rule(&row));
         }
     }
 }

@@ -50,9 +50,16 @@ pub(crate) async fn find(
 /// pushes may come, so there every item is for itself. Each side record is for itself too: between them may be those of items that
 /// foreign programs took, and a sweep needs such a record to find that item's unique key and the rest of its payload.
 pub(crate) fn take(space: &Space, tr: &Transaction, rows: &[Row]) -> Result<(), QueueError> {
+    remove(space, tr, rows)?;
+    count(space, tr, rows.len());
+    Ok(())
+}
+
+/// As [`take`], but without counting: that is the caller's.
+pub(crate) fn remove(space: &Space, tr: &Transaction, rows: &[Row]) -> Result<(), QueueError> {
     let Some((low, high)) = ends(space, rows) else { return Ok(()) };
     if space.kind == Kind::Fifo && rows.iter().any(|row| row.id.partition() != low.partition()) {
-        return partitions::apart(rows).iter().try_for_each(|rows| take(space, tr, rows));
+        return partitions::apart(rows).iter().try_for_each(|rows| remove(space, tr, rows));
     }
     let (begin, end) = (space.ready_key(low), after(&space.ready_key(high)));
     let conflicts = !mutant("take-without-conflict");
@@ -73,10 +80,14 @@ pub(crate) fn take(space: &Space, tr: &Transaction, rows: &[Row]) -> Result<(), 
     for row in rows.iter().filter(|row| !row.meta.is_empty()) {
         tr.clear(&space.meta_key(&row.id));
     }
-    if !mutant("take-uncounted") {
-        tr.atomic_op(&space.npop, &counters::increment(rows.len()), MutationType::Add);
-    }
     Ok(())
+}
+
+/// Counts items as taken.
+pub(crate) fn count(space: &Space, tr: &Transaction, n: usize) {
+    if n > 0 && !mutant("take-uncounted") {
+        tr.atomic_op(&space.npop, &counters::increment(n), MutationType::Add);
+    }
 }
 
 /// Clears what goes with an item until it has ended: the rest of its payload, and the key it is the only one of.

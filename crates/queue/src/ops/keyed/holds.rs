@@ -80,6 +80,15 @@ pub(crate) fn conflict(
     Ok(())
 }
 
+/// Makes a fetch that has found no hold of any key fail after the beginning of one.
+pub(crate) fn conflict_with_all(keyed: &KeyedSpace, tr: &Transaction) -> Result<(), QueueError> {
+    if !mutant("no-hold-without-conflict") {
+        let (begin, end) = keyed.all_holds();
+        tr.add_conflict_range(&begin, &end, ConflictRangeType::Read)?;
+    }
+    Ok(())
+}
+
 /// Keeps the place of a key that has left the index.
 pub(crate) fn put_key(keyed: &KeyedSpace, tr: &Transaction, position: u64, key: &[u8]) {
     tr.set(&keyed.on_hold_key(key), &position.to_le_bytes());

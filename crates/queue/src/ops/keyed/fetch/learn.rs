@@ -78,12 +78,18 @@ impl Choice {
         let new: Vec<&[u8]> = all.into_iter().filter(|scope| !self.left.contains_key(*scope)).collect();
         let Choice { paces, book, running, .. } = self;
         let k = self.wanted.k.get() as u64;
-        let running = new.iter().map(async |scope| {
-            let Some(most) = book.limits(scope).most_running().map(u64::from) else { return Ok(None) };
-            // No more items of a scope run than of the queue.
-            let taken = match *running {
-                Some(running) if scope.is_empty() || most > running.saturating_add(k) => running,
-                _ => rules::running(keyed, tr, scope).await?,
+        let most: Vec<_> = new.iter().map(|scope| book.limits(scope).most_running().map(u64::from)).collect();
+        let is_unknown = |(scope, most): (&&[u8], &Option<u64>)| {
+            most.is_some_and(|most| running.of(scope, most, k).is_none())
+        };
+        if new.iter().zip(&most).any(is_unknown) {
+            running.learn(keyed, tr, k).await?;
+        }
+        let running = new.iter().zip(most).map(async |(scope, most)| {
+            let Some(most) = most else { return Ok(None) };
+            let taken = match running.of(scope, most, k) {
+                Some(taken) => taken,
+                None => rules::running(keyed, tr, scope).await?,
             };
             Ok::<_, QueueError>(Some(Slots { most, taken }))
         });

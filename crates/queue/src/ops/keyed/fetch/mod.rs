@@ -3,6 +3,7 @@
 mod items;
 mod learn;
 mod left;
+mod running;
 mod write;
 
 use std::cmp::Reverse;
@@ -27,6 +28,7 @@ use crate::rng::Rng;
 use crate::suspects::Suspicion;
 use items::{have_metas, next_items};
 use left::Left;
+use running::Running;
 
 /// How many keys a fetch looks at in one page, at least.
 const MIN_WINDOW: usize = 16;
@@ -75,8 +77,7 @@ pub(crate) struct Choice {
     has_metas: bool,
     /// Whether any key is held.
     has_holds: bool,
-    /// How many items of the queue run, if it was read.
-    running: Option<u64>,
+    running: Running,
     keys: Vec<Candidate>,
     /// How many items it has, and their bytes.
     items: usize,
@@ -200,12 +201,9 @@ pub(crate) async fn choose(
         have_metas(space, tr),
         holds::exist(keyed, tr),
     );
-    // Where that is low, a fetch need not read how many items of each key run.
-    let running = async {
-        let helps = keyed.known.get().most_running().is_some_and(|most| most as usize > wanted.k.get());
-        if helps { rules::running(keyed, tr, &[]).await.map(Some) } else { Ok(None) }
-    };
-    let ((book, vtime, paces, has_metas, has_holds), running) = try_join(first, running).await?;
+    let known = keyed.known.get();
+    let ((book, vtime, paces, has_metas, has_holds), running) =
+        try_join(first, Running::read(keyed, tr, &known)).await?;
     let mut choice = Choice {
         wanted,
         slack: wanted.slack(),

@@ -28,6 +28,9 @@ impl Choice {
         let passed_on = self.passed_on(keyed, tr).await?;
         let moving: Vec<_> = self.keys.iter().filter(|candidate| candidate.moves()).collect();
         // Conflicts come first: a transaction does not conflict on what it has itself overwritten.
+        if !self.has_holds && moving.iter().any(|candidate| candidate.limits.is_ordered()) {
+            holds::conflict_with_all(keyed, tr)?;
+        }
         for candidate in &moving {
             self.add_conflicts(space, keyed, tr, candidate)?;
         }
@@ -42,7 +45,7 @@ impl Choice {
         let mut vtime = self.vtime;
         for candidate in &moving {
             tr.clear(&candidate.row);
-            claim::take(space, tr, &candidate.rows)?;
+            claim::remove(space, tr, &candidate.rows)?;
             if !candidate.rows.is_empty() {
                 let last = candidate.position.saturating_sub(step(candidate.limits));
                 vtime = vtime.max(last);
@@ -58,6 +61,7 @@ impl Choice {
                 None => activate(keyed, tr, candidate.position, &candidate.key),
             }
         }
+        claim::count(space, tr, self.items);
         for (scope, n) in started {
             count_running(keyed, tr, scope, i64::try_from(n).unwrap_or(i64::MAX));
         }
@@ -106,7 +110,7 @@ impl Choice {
         candidate: &Candidate,
     ) -> Result<(), QueueError> {
         conflict::as_reader(tr, &candidate.row)?;
-        if candidate.limits.is_ordered() {
+        if self.has_holds && candidate.limits.is_ordered() {
             holds::conflict(keyed, tr, &candidate.key, candidate.hold.as_deref())?;
         }
         match &candidate.blocked {

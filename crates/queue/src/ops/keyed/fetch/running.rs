@@ -1,0 +1,79 @@
+//! How many items of scopes run.
+
+use std::collections::BTreeMap;
+
+use foundationdb::options::StreamingMode;
+use foundationdb::{RangeOption, Transaction};
+
+use crate::error::QueueError;
+use crate::keys::counters;
+use crate::keys::keyed::KeyedSpace;
+use crate::limits::RuleBook;
+use crate::ops::keyed::rules;
+
+/// The counts of all scopes are read together if not more items run than this many times the items of the fetch.
+const FEW: u64 = 4;
+
+/// What a fetch knows of the running items. Read without a conflict.
+#[derive(Debug)]
+pub(super) enum Running {
+    /// Nothing: no rule limits them.
+    Unknown,
+    /// How many of the queue run.
+    OfQueue(u64),
+    /// How many of each scope run. Of others none do.
+    OfAll(BTreeMap<Vec<u8>, u64>),
+}
+
+impl Running {
+    /// Reads how many items of the queue run, if a rule limits running items. `book`: the rules as far as they are known.
+    pub(super) async fn read(
+        keyed: &KeyedSpace,
+        tr: &Transaction,
+        book: &RuleBook,
+    ) -> Result<Running, QueueError> {
+        match book.most_running() {
+            Some(_) => Ok(Running::OfQueue(rules::running(keyed, tr, &[]).await?)),
+            None => Ok(Running::Unknown),
+        }
+    }
+
+    /// Reads the counts of all scopes, if there are few. `k`: the items of the fetch.
+    pub(super) async fn learn(
+        &mut self,
+        keyed: &KeyedSpace,
+        tr: &Transaction,
+        k: u64,
+    ) -> Result<(), QueueError> {
+        let Running::OfQueue(running) = *self else { return Ok(()) };
+        if running > k.saturating_mul(FEW) {
+            return Ok(());
+        }
+        // An item counts in three scopes at most, and all count in that of the queue.
+        let most = usize::try_from(2 * running + 2).unwrap_or(usize::MAX);
+        let option = RangeOption {
+            limit: Some(most),
+            mode: StreamingMode::WantAll,
+            ..RangeOption::from(keyed.running_range())
+        };
+        let rows = tr.get_range(&option, 1, true).await?;
+        if rows.len() < most && !rows.more() {
+            let of =
+                |row: &[u8], count: &[u8]| Some((keyed.decode_running(row)?, counters::decode(Some(count))));
+            *self = Running::OfAll(rows.iter().filter_map(|row| of(row.key(), row.value())).collect());
+        }
+        Ok(())
+    }
+
+    /// How many items of a scope run, or a few more; `None`: that is to be read. A fetch of `k` items need not know more of a scope of which more than these may run in addition.
+    pub(super) fn of(&self, scope: &[u8], most: u64, k: u64) -> Option<u64> {
+        match self {
+            Running::Unknown => None,
+            // No more items of a scope run than of the queue.
+            Running::OfQueue(running) => {
+                (scope.is_empty() || most > running.saturating_add(k)).then_some(*running)
+            }
+            Running::OfAll(running) => Some(running.get(scope).copied().unwrap_or_default()),
+        }
+    }
+}
