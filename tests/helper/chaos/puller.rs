@@ -125,12 +125,18 @@ impl Puller {
         json!({"id": item["id"], "outcome": outcome})
     }
 
+    /// A connection to any of the daemons that live. Those that were killed have left their sockets.
+    fn connect(&mut self) -> Option<UnixStream> {
+        let sockets = std::fs::read_dir(&self.daemons).unwrap();
+        let mut sockets: Vec<PathBuf> = sockets.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        let first = self.random.below(sockets.len().max(1) as u64) as usize;
+        sockets.rotate_left(first);
+        sockets.iter().find_map(|socket| UnixStream::connect(socket).ok())
+    }
+
     /// The status and the body of an answer of some daemon; `None` if there is none, or the worker does not wait for it.
     fn ask(&mut self, path: &str, body: &Value) -> Option<(u16, Value)> {
-        let sockets = std::fs::read_dir(&self.daemons).unwrap();
-        let sockets: Vec<PathBuf> = sockets.filter_map(|entry| Some(entry.ok()?.path())).collect();
-        let at = self.random.below(sockets.len().max(1) as u64) as usize;
-        let mut stream = UnixStream::connect(sockets.get(at)?).ok()?;
+        let mut stream = self.connect()?;
         stream.set_read_timeout(Some(ANSWER)).unwrap();
         let body = body.to_string();
         let head = format!(
