@@ -23,7 +23,10 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// How many queues that are in the database alone an answer has: the fewest, and the most.
 const OTHERS: [usize; 2] = [1, 1_000];
 
-/// How many of them are counted at a time.
+/// The longest beginning of a name that queues are looked for by, in characters.
+const LONGEST_START: usize = 80;
+
+/// How many queues are counted at a time.
 const TOGETHER: usize = 16;
 
 /// `GET /api/v1/status`
@@ -36,6 +39,10 @@ pub(super) async fn list(request: ApiRequest) -> Answer {
     let all = request.query.flag("all")?;
     let limit = request.query.number("limit", OTHERS, OTHERS[1])?;
     let starts_with = request.query.text("starts_with").unwrap_or_default();
+    if starts_with.chars().count() > LONGEST_START {
+        let problem = format!("parameter starts_with is longer than {LONGEST_START} characters");
+        return Err(ApiError::Bad(problem));
+    }
     let after = request.query.text("after").map(name_of_place).transpose()?;
     let configured = snapshot(&request).await.queues;
     let (others, next) = match all {

@@ -110,7 +110,8 @@ fn the_list_of_queues_has_pages_and_finds_names_by_their_beginning() {
     assert_eq!(list("all=true&starts_with=b&limit=3"), (json!(["b1", "b2", "b3"]), Value::Null));
     assert_eq!(list("all=true&starts_with=q"), (json!(["q", "qq"]), Value::Null));
     assert_eq!(list("starts_with=b"), (json!([]), Value::Null));
-    for wrong in ["limit=0", "limit=1001", "after=7", "after=x1"] {
+    let long = format!("starts_with={}", "x".repeat(81));
+    for wrong in ["limit=0", "limit=1001", "after=7", "after=x1", &long] {
         let path = format!("/api/v1/queues?all=true&{wrong}");
         assert_eq!(served.at.get(&path).error(400), "bad_request", "{wrong}");
     }
