@@ -15,16 +15,16 @@ export function otherQueues(own) {
   let timer = null;
   let latest = 0;
   const sentence = h("p", { class: "muted" });
-  const search = h("input", { type: "search", placeholder: "Find another queue by how its name begins", "aria-label": "Find another queue by how its name begins", hidden: true, oninput: () => {
+  const search = h("input", { type: "search", maxlength: 80, placeholder: "Find another queue by how its name begins", "aria-label": "Find another queue by how its name begins", hidden: true, oninput: () => {
     clearTimeout(timer);
     timer = setTimeout(find, PAUSE);
   } });
   const body = h("tbody");
-  const table = h("table", { hidden: true },
+  const panel = h("div", { class: "panel", hidden: true }, h("table", null,
     h("caption", { class: "unseen" }, "Other queues of the database"),
-    h("thead", null, h("tr", null, h("th", { scope: "col" }, "Queue"), h("th", { scope: "col", class: "number" }, "Ready"))), body);
+    h("thead", null, h("tr", null, h("th", { scope: "col" }, "Queue"), h("th", { scope: "col", class: "number" }, "Ready"))), body));
   const rest = h("p", { class: "muted", hidden: true });
-  const element = h("div", { hidden: true }, sentence, search, table, rest);
+  const element = h("div", { hidden: true }, sentence, search, panel, rest);
 
   async function ask(parameters) {
     const answer = await get(`queues?${new URLSearchParams({ all: true, ...parameters })}`);
@@ -46,7 +46,7 @@ export function otherQueues(own) {
     // A later search may have been answered before.
     if (!seen || mine !== latest) return;
     keyed(body, seen.found, nameOf, row);
-    table.hidden = seen.found.length === 0;
+    panel.hidden = seen.found.length === 0;
     rest.hidden = !wanted || (seen.found.length > 0 && !seen.more);
     text(rest, seen.more ? `These are the first ${SHOWN}. Go on with the name to see others.` : `No other queue's name begins with “${wanted}”.`);
   }
