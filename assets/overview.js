@@ -1,14 +1,14 @@
 // All queues: how much there is, how fast it goes.
 
-import { get } from "./api.js";
 import { h, keyed, text, toggle } from "./dom.js";
-import { compact, count, rate, roughly, visible } from "./format.js";
+import { compact, count, plural, rate, roughly, visible } from "./format.js";
+import { otherQueues } from "./other-queues.js";
 import { badges, queueLink } from "./queue-parts.js";
 import { tile } from "./ui.js";
 
 const MANY = 8; // queues, from which on a search helps
 const EVERY = 30000; // a look at the other queues of the database
-const NAMED = 5; // of those
+const MOST = 200; // rows; a search finds the others
 
 const COLUMNS = [
   ["queue", "Queue", (it) => it.queue, (it) => it.queue],
@@ -47,14 +47,15 @@ export function overview() {
   const empty = h("p", { class: "empty", hidden: true });
   const table = h("table", { class: "cards queues" },
     h("caption", { class: "unseen" }, "Queues of this daemon"), h("thead", null, h("tr", null, heads.map((it) => it.node))), body);
-  const others = h("p", { class: "muted", hidden: true });
+  const rest = h("p", { class: "muted", hidden: true });
+  const others = otherQueues(() => new Set(snapshot.queues.map((it) => it.queue)));
   const element = h("div", null,
     h("h1", { class: "unseen" }, "Queues"),
     h("dl", { class: "tiles" }, Object.values(tiles).map((it) => it.node)),
-    search, h("div", { class: "panel" }, table, empty), others);
+    search, h("div", { class: "panel" }, table, empty), rest, others.element);
 
   function update(now) {
-    if (!snapshot) setTimeout(look);
+    if (!snapshot) setTimeout(others.look);
     snapshot = now;
     const { queues } = now;
     const sum = (value) => (queues.length ? queues.reduce((all, it) => all + (value(it) ?? 0), 0) : null);
@@ -68,31 +69,16 @@ export function overview() {
     const wanted = search.hidden ? "" : search.value.toLowerCase();
     const shown = sorted(queues.filter((it) => it.queue.toLowerCase().includes(wanted)), sort);
     heads.forEach((it) => it.update());
-    keyed(body, shown, (it) => it.queue, row);
+    keyed(body, shown.slice(0, MOST), (it) => it.queue, row);
+    rest.hidden = shown.length <= MOST;
+    text(rest, `The first ${MOST} are shown, and ${plural(shown.length - MOST, "queue")} more can be found by name.`);
     table.hidden = shown.length === 0;
     empty.hidden = shown.length > 0;
     text(empty, queues.length ? `No queue's name has “${search.value}” in it.` : "There are no queues yet: the daemon is starting.");
   }
 
-  async function look() {
-    const all = await get("queues?all=true").catch(() => null);
-    if (!all) return;
-    const own = new Set(snapshot.queues.map((it) => it.queue));
-    const found = all.queues.filter((it) => !own.has(it.queue));
-    others.hidden = found.length === 0;
-    text(others, whatElse(found));
-  }
-  const timer = setInterval(() => document.hidden || !snapshot || look(), EVERY);
-  return { title: "Queues", page: "queues", element, update, close: () => clearInterval(timer) };
-}
-
-// What was pushed to a wrong name is among these queues.
-function whatElse(queues) {
-  const first = [...queues].sort((a, b) => !!b.paused - !!a.paused || b.ready - a.ready).slice(0, NAMED);
-  const pause = (it) => (it.paused ? ` (${it.paused.frozen ? "frozen" : "paused"})` : "");
-  const names = first.map((it) => `${visible(it.queue)} ${count(it.ready)} ready${pause(it)}`).join(", ");
-  const more = queues.length > NAMED ? ` and ${queues.length - NAMED} more` : "";
-  return `${queues.length} other queue${queues.length === 1 ? "" : "s"} in the database, on which this daemon does not work: ${names}${more}`;
+  const timer = setInterval(() => document.hidden || !snapshot || others.look(), EVERY);
+  return { title: "Queues", page: "queues", element, update, close: () => (clearInterval(timer), others.close()) };
 }
 
 function heading(name, title, sort, redraw) {

@@ -35,6 +35,7 @@ async fn names(tr: &Transaction, prefix: &[u8]) -> Result<Vec<String>, QueueErro
             break;
         }
     }
+    names.truncate(MOST);
     Ok(names)
 }
 

@@ -10,7 +10,8 @@ use clap_complete::{
     engine::{ArgValueCompleter, CompletionCandidate},
     env::Shells,
 };
-use kvqueue_queue::{RetryPolicy, all_queues};
+use foundationdb::Database;
+use kvqueue_queue::{RetryError, RetryPolicy, queues_page_named, retry};
 use tokio::runtime;
 
 use super::{globals::Globals, output};
@@ -72,9 +73,9 @@ pub(super) fn answer() -> clap::error::Result<bool> {
 /// Completes the name of a queue.
 pub(super) fn queue() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
-        let begins = |name: &String| current.to_str().is_some_and(|current| name.starts_with(current));
-        let names = config().map(|config| names(&config)).unwrap_or_default();
-        names.into_iter().filter(begins).take(MOST).map(CompletionCandidate::new).collect::<Vec<_>>()
+        let Some(begins) = current.to_str() else { return Vec::new() };
+        let names = config().map(|config| names(&config, begins)).unwrap_or_default();
+        names.into_iter().take(MOST).map(CompletionCandidate::new).collect()
     })
 }
 
@@ -86,18 +87,19 @@ fn config() -> Option<Config> {
     Some(config)
 }
 
-/// The queues of the configuration, and those of the database if that answers soon.
-fn names(config: &Config) -> BTreeSet<String> {
-    let stored = stored(config).unwrap_or_default();
-    let stored = stored.into_iter().filter_map(|name| String::from_utf8(name).ok());
-    // Names that a shell would have to quote are not completed.
-    let plain =
-        |name: &String| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-/@%+,".contains(&byte));
-    stored.chain(config.queues.keys().cloned()).filter(plain).collect()
+/// The queues of the configuration whose names begin so, and those of the database if that answers soon.
+fn names(config: &Config, begins: &str) -> BTreeSet<String> {
+    let configured = config.queues.keys().filter(|name| name.starts_with(begins) && is_plain(name));
+    stored(config, begins).unwrap_or_default().into_iter().chain(configured.cloned()).collect()
 }
 
-/// The queues of the database. One that is not there is not made.
-fn stored(config: &Config) -> Option<Vec<Vec<u8>>> {
+/// Whether a shell need not quote the name. Other names are not completed.
+fn is_plain(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-/@%+,".contains(&byte))
+}
+
+/// The same queues of the database. A database that is not there is not made.
+fn stored(config: &Config, begins: &str) -> Option<Vec<String>> {
     let url = config.database.as_str();
     if missing(url).is_some() {
         return None;
@@ -105,7 +107,25 @@ fn stored(config: &Config) -> Option<Vec<Vec<u8>>> {
     let patience = Patience::new(Some(PATIENCE));
     let store = Store::open_within(url, patience).ok()?;
     let runtime = runtime::Builder::new_current_thread().enable_all().build().ok()?;
-    let policy = RetryPolicy::default();
-    let names = all_queues(&store.db, config.prefix.as_bytes(), &policy);
+    let names = named(&store.db, config.prefix.as_bytes(), begins.as_bytes());
     runtime.block_on(patience.wait(url, names)).ok()?.ok()
+}
+
+/// The first names that begin so: [`MOST`] or some more, if there are as many.
+async fn named(db: &Database, prefix: &[u8], begins: &[u8]) -> Result<Vec<String>, RetryError> {
+    let (policy, mut names, mut from) = (RetryPolicy::default(), Vec::new(), None);
+    loop {
+        let begin: &Option<Vec<u8>> = &from;
+        let page = retry::run(db, &policy, |tr| async move {
+            let page = queues_page_named(&tr, prefix, begins, begin.as_deref()).await;
+            (tr, page)
+        });
+        let page = page.await?.value;
+        let found = page.names.into_iter().filter_map(|name| String::from_utf8(name).ok());
+        names.extend(found.filter(|name| is_plain(name)));
+        from = page.next;
+        if names.len() >= MOST || from.is_none() {
+            return Ok(names);
+        }
+    }
 }

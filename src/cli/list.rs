@@ -14,11 +14,12 @@ impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let client = Client::open(globals)?;
         let names = client.queues()?;
-        for name in names {
+        let described = names.into_iter().map(|name| {
             let mut object = Map::new();
             output::insert_bytes(&mut object, "queue", &name);
-            output::line(globals.json, &name, &Value::Object(object))?;
-        }
+            (name, Value::Object(object))
+        });
+        output::lines(globals.json, described)?;
         Ok(Exit::Done)
     }
 }

@@ -20,6 +20,18 @@ pub(super) fn line(json: bool, text: &[u8], object: &Value) -> io::Result<()> {
     out.flush()
 }
 
+/// Prints many lines in one go, each as [`line`] does.
+pub(super) fn lines<T: AsRef<[u8]>>(
+    json: bool,
+    lines: impl IntoIterator<Item = (T, Value)>,
+) -> io::Result<()> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    for (text, object) in lines {
+        write_line(&mut out, json, text.as_ref(), &object)?;
+    }
+    out.flush()
+}
+
 /// Prints items in one go: payload and newline each, or objects as [`item`] makes them.
 pub(super) fn items(json: bool, items: &[Item]) -> io::Result<()> {
     let mut out = io::BufWriter::new(io::stdout().lock());

@@ -38,6 +38,7 @@ const FILES: &[File] = files![
     "items.js",
     "limits.js",
     "listing.js",
+    "other-queues.js",
     "overview.js",
     "payload.js",
     "queue-parts.js",

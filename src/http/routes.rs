@@ -134,7 +134,9 @@ pub(super) const ROUTES: &[Route] = &[
     open("/readyz", |request| Box::pin(health::ready(request))),
     get("/metrics", &[], |request| Box::pin(metrics::scrape(request))),
     get("/api/v1/status", &[], |request| Box::pin(status::whole(request))),
-    get("/api/v1/queues", &["all"], |request| Box::pin(status::list(request))),
+    get("/api/v1/queues", &["all", "starts_with", "limit", "after"], |request| {
+        Box::pin(status::list(request))
+    }),
     get("/api/v1/queues/{queue}", &[], |request| Box::pin(status::queue(request))),
     change(Action::QueueDelete, Method::DELETE, "/api/v1/queues/{queue}", &["confirm"], |request| {
         Box::pin(queue::delete(request))

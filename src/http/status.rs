@@ -5,7 +5,7 @@ use std::time::Duration;
 use actix_web::HttpResponse;
 use foundationdb::Transaction;
 use futures::{StreamExt, TryStreamExt, stream};
-use kvqueue_queue::{Queue, QueueError, queues_page};
+use kvqueue_queue::{MAX_NAME, Queue, QueueError, queues_page_named};
 use serde_json::{Value, json};
 
 use super::{
@@ -20,10 +20,13 @@ use crate::{
 /// How long an answer waits for the stats poller. After that it has the last known figures, with their age.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The most queues that are listed without being in the configuration.
-const MOST_OTHERS: usize = 1_000;
+/// How many queues that are in the database alone an answer has: the fewest, and the most.
+const OTHERS: [usize; 2] = [1, 1_000];
 
-/// How many of them are counted at a time.
+/// The longest beginning of a name that queues are looked for by, in characters.
+const LONGEST_START: usize = 80;
+
+/// How many queues are counted at a time.
 const TOGETHER: usize = 16;
 
 /// `GET /api/v1/status`
@@ -34,41 +37,90 @@ pub(super) async fn whole(request: ApiRequest) -> Answer {
 /// `GET /api/v1/queues`
 pub(super) async fn list(request: ApiRequest) -> Answer {
     let all = request.query.flag("all")?;
+    let limit = request.query.number("limit", OTHERS, OTHERS[1])?;
+    let starts_with = request.query.text("starts_with").unwrap_or_default();
+    if starts_with.chars().count() > LONGEST_START {
+        let problem = format!("parameter starts_with is longer than {LONGEST_START} characters");
+        return Err(ApiError::Bad(problem));
+    }
+    let after = request.query.text("after").map(name_of_place).transpose()?;
     let configured = snapshot(&request).await.queues;
-    let others = if all { others(&request, &configured).await? } else { Vec::new() };
-    let configured = configured.iter().map(|queue| json!(queue));
-    Ok(HttpResponse::Ok().json(json!({ "queues": configured.chain(others).collect::<Vec<_>>() })))
+    let (others, next) = match all {
+        true => others(&request, &configured, starts_with, after.as_deref(), limit).await?,
+        false => (Vec::new(), None),
+    };
+    let is_shown = |queue: &&QueueJson| after.is_none() && queue.queue.starts_with(starts_with);
+    let queues: Vec<_> = configured.iter().filter(is_shown).map(|queue| json!(queue)).chain(others).collect();
+    Ok(HttpResponse::Ok().json(json!({ "queues": queues, "next": next })))
 }
 
-/// The queues that only the database has, with their counts.
-async fn others(request: &ApiRequest, configured: &[QueueJson]) -> Result<Vec<Value>, ApiError> {
-    let prefix = request.app.config().prefix.clone();
+/// The name of the last queue of a page, from the place that the page named as `next`: its bytes in hexadecimal digits, since names
+/// need not be text.
+fn name_of_place(place: &str) -> Result<Vec<u8>, ApiError> {
+    let digits = |pair: &[u8]| {
+        let [high, low] = *pair else { return None };
+        let digit = |byte: u8| char::from(byte).to_digit(16).filter(|_| !byte.is_ascii_uppercase());
+        u8::try_from(digit(high)? * 16 + digit(low)?).ok()
+    };
+    let name: Option<Vec<u8>> = place.as_bytes().chunks(2).map(digits).collect();
+    let name = name.filter(|name| (1..=MAX_NAME).contains(&name.len()));
+    name.ok_or_else(|| ApiError::Bad("parameter after: send the next of the page before".to_owned()))
+}
+
+fn place_of_name(name: &[u8]) -> String {
+    name.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The queues that only the database has, with their counts, and the place at which the next page begins.
+async fn others(
+    request: &ApiRequest,
+    configured: &[QueueJson],
+    starts_with: &str,
+    after: Option<&[u8]>,
+    limit: usize,
+) -> Result<(Vec<Value>, Option<String>), ApiError> {
+    let config = request.app.config();
+    let (prefix, named) = (config.prefix.as_bytes(), starts_with.as_bytes());
+    // The end of the keys of the last queue.
+    let from = after.and_then(|name| Some(Queue::new(prefix, name).ok()?.range().1));
+    let is_other = |name: &Vec<u8>| configured.iter().all(|it| it.queue.as_bytes() != *name);
     request
         .app
         .transact(|tr| async {
-            let others = counted(&tr, prefix.as_bytes(), configured).await;
+            let others = async {
+                let mut names = names(&tr, prefix, named, from.clone(), limit, is_other).await?;
+                let next = (names.len() > limit).then(|| place_of_name(&names[limit - 1]));
+                names.truncate(limit);
+                Ok((counted(&tr, prefix, &names).await?, next))
+            };
+            let others = others.await;
             (tr, others)
         })
         .await
 }
 
-async fn counted(
+/// The names of other queues: more than `limit`, if there are more.
+async fn names(
     tr: &Transaction,
     prefix: &[u8],
-    configured: &[QueueJson],
-) -> Result<Vec<Value>, QueueError> {
-    let is_other = |name: &Vec<u8>| configured.iter().all(|it| it.queue.as_bytes() != *name);
-    let (mut names, mut from) = (Vec::new(), None);
-    while names.len() < MOST_OTHERS {
-        let page = queues_page(tr, prefix, from.as_deref()).await?;
-        names.extend(page.names.into_iter().filter(is_other));
+    named: &[u8],
+    mut from: Option<Vec<u8>>,
+    limit: usize,
+    is_other: impl Fn(&Vec<u8>) -> bool,
+) -> Result<Vec<Vec<u8>>, QueueError> {
+    let mut names = Vec::new();
+    loop {
+        let page = queues_page_named(tr, prefix, named, from.as_deref()).await?;
+        names.extend(page.names.into_iter().filter(&is_other));
         from = page.next;
-        if from.is_none() {
-            break;
+        if names.len() > limit || from.is_none() {
+            return Ok(names);
         }
     }
-    let others = names.iter();
-    let counted = others.take(MOST_OTHERS).map(async |name| {
+}
+
+async fn counted(tr: &Transaction, prefix: &[u8], names: &[Vec<u8>]) -> Result<Vec<Value>, QueueError> {
+    let counted = names.iter().map(async |name| {
         let Ok(queue) = Queue::new(prefix, name) else { return Ok(None) };
         let view = json::counts(name, "ready", queue.counts(tr).await?, queue.paused(tr).await?);
         Ok(Some(view))
@@ -106,4 +158,19 @@ pub(super) async fn snapshot(request: &ApiRequest) -> Snapshot {
     let status = &request.app.daemon.status;
     status.viewers.refresh(PATIENCE).await;
     status.snapshot()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_in_the_list_of_queues_is_a_name() {
+        for name in [b"q".as_slice(), b"\0\xff", &[b'x'; MAX_NAME]] {
+            assert_eq!(name_of_place(&place_of_name(name)).unwrap(), name);
+        }
+        for place in ["", "7", "7g", "7A", "+7", &"61".repeat(MAX_NAME + 1)] {
+            assert!(name_of_place(place).is_err(), "{place}");
+        }
+    }
 }

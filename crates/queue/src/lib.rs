@@ -139,7 +139,7 @@ pub use mover::{MoveCounts, Mover};
 pub use new_item::{NewItem, PushOptions};
 pub use ops::pop::Popped;
 pub use ops::push::Pusher;
-pub use ops::queues::{QueuePage, queues, queues_page};
+pub use ops::queues::{QueuePage, queues, queues_page, queues_page_named};
 pub use ops::relocate::Movable;
 pub use ops::sweep_tokens::{SweptTokens, TokenPlace, sweep_tokens};
 pub use partitions::{MAX_PARTITIONS, Partitions, PartitionsError};

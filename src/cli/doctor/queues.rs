@@ -180,6 +180,9 @@ const PAUSES: &str = "pauses";
 /// The second element of a pause's key (docs/KEYSPACE.md).
 const PAUSE: &[u8] = b"pause";
 
+/// How many queues one transaction reads the pauses of.
+const PAUSES_AT_A_TIME: usize = 1_000;
+
 /// The names of paused queues.
 #[derive(Debug, Default)]
 pub(super) struct Pauses(BTreeSet<Vec<u8>>);
@@ -200,12 +203,17 @@ impl Pauses {
         let prefix = config.prefix.as_bytes();
         let mut names = all_queues(db, prefix, &RetryPolicy::default()).await?;
         names.extend(config.queues.keys().map(|name| name.clone().into_bytes()));
-        let tr = &db.create_trx()?;
-        let paused = stream::iter(names).map(async |name| {
-            let Ok(queue) = Queue::new(prefix, &name) else { return Ok(None) };
-            Ok::<_, QueueError>(queue.paused(tr).await?.map(|_| name))
-        });
-        Ok(Self(paused.buffered(QUEUES_AT_A_TIME).try_filter_map(async |name| Ok(name)).try_collect().await?))
+        let mut found = Self::default();
+        for page in names.chunks(PAUSES_AT_A_TIME) {
+            let tr = &db.create_trx()?;
+            let paused = stream::iter(page).map(async |name| {
+                let Ok(queue) = Queue::new(prefix, name) else { return Ok(None) };
+                Ok::<_, QueueError>(queue.paused(tr).await?.map(|_| name.clone()))
+            });
+            let paused = paused.buffered(QUEUES_AT_A_TIME).try_filter_map(async |name| Ok(name));
+            found.0.extend(paused.try_collect::<Vec<_>>().await?);
+        }
+        Ok(found)
     }
 
     /// Adds a note about paused queues that the daemon has not reported.

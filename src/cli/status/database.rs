@@ -3,33 +3,37 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use kvqueue_queue::{Counts, Pause, Queue};
+use futures::{StreamExt, TryStreamExt, stream};
+use kvqueue_queue::{Counts, Pause, Queue, queues_page};
 use serde_json::json;
 
 use super::{Line, Mood, QueueFigures, Table, figures::Space, print, text::disk};
 use crate::{
     cli::{client::Client, globals::Globals, output},
-    database::{origin, refusal},
+    database::{QUEUES_AT_A_TIME, origin, refusal},
 };
 
-/// The most queues that are counted; a database may have any number.
+/// The most queues that are counted, next to those of the configuration; a database may have any number.
 const MOST: usize = 1_000;
+
+/// How many queues one transaction counts.
+const PAGE: usize = 100;
 
 /// Prints the counts of the configured queues and of all queues that have items, and why the daemon's status is missing.
 /// `spent` is how long the daemon has been waited for, which counts for `--timeout`.
 pub(super) fn show(globals: &Globals, spent: Duration, why: &str) -> anyhow::Result<()> {
     let client = Client::open_after(globals, spent).with_context(|| why.to_owned())?;
-    let names = names(&client)?;
+    let (names, more) = names(&client)?;
     let mut found = Vec::with_capacity(names.len());
-    for name in &names {
-        found.push((name, look(&client, name)?));
+    for page in names.chunks(PAGE) {
+        found.extend(page.iter().zip(look(&client, page)?));
     }
     if globals.json {
         let queues = found.into_iter();
         let queues: Vec<_> =
             queues.map(|(name, (counts, pause))| output::counts(name, "ready", counts, pause)).collect();
         // As a daemon says it, as far as anything can be said.
-        let mut object = json!({ "phase": null, "not_ready": [why], "queues": queues });
+        let mut object = json!({ "phase": null, "not_ready": [why], "queues": queues, "more_queues": more });
         if let Some(Space { free, total, min_free, limit_from, reusable, pushes_refused }) = space(&client) {
             let space = json!({
                 "free": free, "total": total, "min_free": min_free, "limit_from": limit_from, "reusable": reusable,
@@ -47,8 +51,15 @@ pub(super) fn show(globals: &Globals, spent: Duration, why: &str) -> anyhow::Res
         true => vec![Line::new("The database has no queues.", Mood::Plain)],
         false => Table::new(&figures, output::width().map_or(usize::MAX, usize::from)).lines(),
     };
+    let rest = more.then(|| {
+        let text = format!(
+            "The database has more queues than the {} that are shown; kvqueue list names all.",
+            figures.len()
+        );
+        Line::new(text, Mood::Quiet)
+    });
     let disk = space(&client).iter().flat_map(disk).collect::<Vec<_>>();
-    print(&[disk, queues].concat())?;
+    print(&[disk, queues, rest.into_iter().collect()].concat())?;
     Ok(())
 }
 
@@ -62,21 +73,41 @@ fn space(client: &Client) -> Option<Space> {
     Some(Space { free, total, min_free, limit_from, reusable, pushes_refused })
 }
 
-fn names(client: &Client) -> anyhow::Result<Vec<Vec<u8>>> {
-    let mut names = client.queues()?;
-    names.extend(client.config().queues.keys().map(|name| name.clone().into_bytes()));
-    names.sort_unstable();
-    names.dedup();
+/// The names of the configured queues and of the first others, and whether there are more.
+fn names(client: &Client) -> anyhow::Result<(Vec<Vec<u8>>, bool)> {
+    let (configured, prefix) = (&client.config().queues, client.prefix());
+    let is_other =
+        |name: &Vec<u8>| !std::str::from_utf8(name).is_ok_and(|name| configured.contains_key(name));
+    let (mut names, mut from) = (Vec::new(), None);
+    while names.len() <= MOST {
+        let begin: &Option<Vec<u8>> = &from;
+        let page = client.transact(|tr| async move {
+            let page = queues_page(&tr, prefix, begin.as_deref()).await;
+            (tr, page)
+        })?;
+        names.extend(page.names.into_iter().filter(is_other));
+        from = page.next;
+        if from.is_none() {
+            break;
+        }
+    }
+    let more = names.len() > MOST;
     names.truncate(MOST);
-    Ok(names)
+    names.extend(configured.keys().map(|name| name.clone().into_bytes()));
+    names.sort_unstable();
+    Ok((names, more))
 }
 
-fn look(client: &Client, name: &[u8]) -> anyhow::Result<(Counts, Option<Pause>)> {
-    let configured = std::str::from_utf8(name).ok().and_then(|name| client.config().queues.get(name));
-    let kind = configured.map(crate::config::QueueConfig::layout).unwrap_or_default();
-    let queue = Queue::of_kind(client.prefix(), name, kind)?;
+fn look(client: &Client, names: &[Vec<u8>]) -> anyhow::Result<Vec<(Counts, Option<Pause>)>> {
+    let queue = |name: &Vec<u8>| {
+        let configured = std::str::from_utf8(name).ok().and_then(|name| client.config().queues.get(name));
+        let kind = configured.map(crate::config::QueueConfig::layout).unwrap_or_default();
+        Queue::of_kind(client.prefix(), name, kind)
+    };
+    let queues = &names.iter().map(queue).collect::<Result<Vec<_>, _>>()?;
     client.transact(|tr| async {
-        let found = async { Ok((queue.counts(&tr).await?, queue.paused(&tr).await?)) }.await;
+        let found = queues.iter().map(async |queue| Ok((queue.counts(&tr).await?, queue.paused(&tr).await?)));
+        let found = stream::iter(found).buffered(QUEUES_AT_A_TIME).try_collect().await;
         (tr, found)
     })
 }

@@ -25,6 +25,7 @@ use crate::{consumer::clock, exit::Exit};
 pub(super) use figures::{Figures, QueueFigures};
 use format::age;
 pub(super) use format::{LONGEST_NAME, fitting};
+use other_queues::Others;
 pub(super) use text::{Line, Mood, Table, about, disk_figures};
 
 /// The path of a daemon's figures.
@@ -70,10 +71,11 @@ impl Args {
 }
 
 /// The status of a daemon, and of the other queues in its database, or the reason why those are unknown.
-fn ask_all(daemon: &ApiClient) -> anyhow::Result<(Value, Figures, Vec<Value>)> {
+fn ask_all(daemon: &ApiClient) -> anyhow::Result<(Value, Figures, Others)> {
     let (mut answer, figures) = ask(daemon)?;
     let others = other_queues::ask(daemon, &figures).unwrap_or_default();
-    answer["other_queues"] = others.as_slice().into();
+    answer["other_queues"] = others.queues.as_slice().into();
+    answer["more_other_queues"] = others.more.into();
     Ok((answer, figures, others))
 }
 

@@ -31,25 +31,35 @@ impl Other {
     }
 }
 
-/// Asks a daemon for the queues of its database that it does not work on.
-pub(super) fn ask(daemon: &ApiClient, figures: &Figures) -> Result<Vec<Value>, AskError> {
+/// Other queues, by name.
+#[derive(Debug, Default)]
+pub(super) struct Others {
+    pub(super) queues: Vec<Value>,
+    /// Whether there are more behind them.
+    pub(super) more: bool,
+}
+
+/// Asks a daemon for the queues of its database that it does not work on, as many as it lists at once.
+pub(super) fn ask(daemon: &ApiClient, figures: &Figures) -> Result<Others, AskError> {
     let mut answer = daemon.get(ALL)?;
     let mut queues = answer["queues"].as_array_mut().map(std::mem::take).unwrap_or_default();
     queues.retain(|it| figures.queues.iter().all(|own| it["queue"] != *own.queue));
-    Ok(queues)
+    Ok(Others { queues, more: answer["next"].is_string() })
 }
 
 /// How many there are. Paused queues are named first, then queues with the most ready items.
-pub(super) fn line(others: &[Value]) -> Option<Line> {
-    let mut queues: Vec<Other> = others.iter().filter_map(|it| Deserialize::deserialize(it).ok()).collect();
+pub(super) fn line(others: &Others) -> Option<Line> {
+    let found = others.queues.iter();
+    let mut queues: Vec<Other> = found.filter_map(|it| Deserialize::deserialize(it).ok()).collect();
     queues.sort_by_key(|it| std::cmp::Reverse((it.paused.is_some(), it.ready)));
     let named = queues.iter().take(NAMED).map(Other::line).collect::<Vec<_>>().join(", ");
     let (count, more) = (queues.len(), queues.len().saturating_sub(NAMED));
     let plural = if count == 1 { "" } else { "s" };
-    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    let at_least = if others.more { "more than " } else { "" };
+    let more = if more == 0 { String::new() } else { format!(" and {at_least}{more} more") };
     let first = queues.first()?;
     let mood = if first.paused.is_some() || first.ready > 0 { Mood::Warn } else { Mood::Quiet };
-    Some(Line::new(format!("{count} other queue{plural} in the database: {named}{more}"), mood))
+    Some(Line::new(format!("{at_least}{count} other queue{plural} in the database: {named}{more}"), mood))
 }
 
 #[cfg(test)]
@@ -62,7 +72,7 @@ mod tests {
         let queue =
             |(at, ready): (usize, &i64)| json!({ "queue": format!("q{at}"), "ready": ready, "delayed": 0 });
         let queues: Vec<_> = ready.iter().enumerate().map(queue).collect();
-        line(&queues).map(|line| line.show(false, 200))
+        line(&Others { queues, more: false }).map(|line| line.show(false, 200))
     }
 
     #[test]
@@ -84,7 +94,10 @@ mod tests {
             json!({ "queue": "b", "ready": 0, "paused": pause(false) }),
             json!({ "queue": "c", "ready": 2, "paused": pause(true) }),
         ];
-        let line = line(&queues).unwrap().show(false, 200);
-        assert_eq!(line, "3 other queues in the database: c 2 ready (frozen), b 0 ready (paused), a 7 ready");
+        let line = line(&Others { queues: queues.into(), more: true }).unwrap().show(false, 200);
+        assert_eq!(
+            line,
+            "more than 3 other queues in the database: c 2 ready (frozen), b 0 ready (paused), a 7 ready"
+        );
     }
 }

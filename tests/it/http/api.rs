@@ -84,6 +84,40 @@ fn pushed_items_are_listed_page_by_page() {
 }
 
 #[test]
+fn the_list_of_queues_has_pages_and_finds_names_by_their_beginning() {
+    let db = Database::new();
+    let served = serve(&db, LOG);
+    for name in ["a", "b1", "b2", "b3", "qq"] {
+        let item = json!({"items": [{"payload": "x"}]});
+        served.at.post(&format!("/api/v1/queues/{name}/items"), &item).is(201);
+    }
+    let list = |query: &str| {
+        let answer = served.at.get(&format!("/api/v1/queues?{query}")).is(200);
+        let names: Vec<_> =
+            answer["queues"].as_array().unwrap().iter().map(|it| it["queue"].clone()).collect();
+        (Value::from(names), answer["next"].clone())
+    };
+    // The daemon's own queue comes first, and only once.
+    assert_eq!(list("all=true"), (json!(["q", "a", "b1", "b2", "b3", "qq"]), Value::Null));
+    let (first, next) = list("all=true&limit=2");
+    assert_eq!(first, json!(["q", "a", "b1"]));
+    let (second, next) = list(&format!("all=true&limit=2&after={}", next.as_str().unwrap()));
+    assert_eq!(second, json!(["b2", "b3"]));
+    assert_eq!(
+        list(&format!("all=true&limit=2&after={}", next.as_str().unwrap())),
+        (json!(["qq"]), Value::Null)
+    );
+    assert_eq!(list("all=true&starts_with=b&limit=3"), (json!(["b1", "b2", "b3"]), Value::Null));
+    assert_eq!(list("all=true&starts_with=q"), (json!(["q", "qq"]), Value::Null));
+    assert_eq!(list("starts_with=b"), (json!([]), Value::Null));
+    let long = format!("starts_with={}", "x".repeat(81));
+    for wrong in ["limit=0", "limit=1001", "after=7", "after=x1", &long] {
+        let path = format!("/api/v1/queues?all=true&{wrong}");
+        assert_eq!(served.at.get(&path).error(400), "bad_request", "{wrong}");
+    }
+}
+
+#[test]
 fn http_push_is_idempotent_and_has_all_options() {
     let db = Database::new();
     let served = serve(&db, LOG);

@@ -1,6 +1,6 @@
 //! Finding the queues under a prefix.
 
-use kvqueue_queue::{RetryPolicy, all_queues, queues};
+use kvqueue_queue::{RetryPolicy, all_queues, queues, queues_page_named};
 
 use crate::common::{TestDb, k, on_database};
 
@@ -118,5 +118,63 @@ fn twenty_thousand_queues_are_found_in_pages() {
             RetryPolicy { timeout: Some(std::time::Duration::from_secs(5)), ..RetryPolicy::default() };
         let found = all_queues(&t.db, &t.prefix, &policy).await.unwrap();
         assert!(found.iter().map(Vec::as_slice).eq(names.iter().map(String::as_bytes)));
+    });
+}
+
+/// Between queues of a few keys lie queues of many, and names whose first keys are no records of a queue.
+#[test]
+fn queues_are_found_between_large_ones_and_foreign_keys() {
+    on_database(async |t| {
+        let mut expected = Vec::new();
+        for number in 0..300_usize {
+            let name = format!("q{number:03}");
+            let base = t.queue(&name).range().0;
+            let base = &base[..base.len() - 1];
+            // Foreign keys lie before all records; 40 of them are more than a read gives.
+            let foreign = match number % 50 {
+                7 | 8 => 40,
+                _ => number % 3,
+            };
+            let (is_queue, rows) = (number % 4 > 0, if number % 60 == 9 { 3_000 } else { number % 5 });
+            t.run(async |tr| {
+                for at in 0..foreign {
+                    let key = [base, b"\x01attributes\0\x15", &[u8::try_from(at + 1).unwrap()]].concat();
+                    tr.set(&key, &[b'x'; 4_000]);
+                }
+                for at in 0..rows {
+                    // Behind all records of a queue.
+                    tr.set(
+                        &[base, b"\x01zzz\0\x16", &u16::try_from(at).unwrap().to_be_bytes()].concat(),
+                        b"x",
+                    );
+                }
+                if is_queue {
+                    tr.set(&[base, b"\x01npush\0"].concat(), &1_u64.to_le_bytes());
+                }
+                Ok(())
+            })
+            .await;
+            expected.extend(is_queue.then_some(name));
+        }
+        assert_eq!(found(t, &t.prefix).await, expected);
+    });
+}
+
+#[test]
+fn queues_whose_names_begin_alike_are_found() {
+    on_database(async |t| {
+        for name in ["a", "a\0", "a\0b", "a\0\0", "ab", "abc", "b"] {
+            t.push(&t.queue(name), &["item"]).await;
+        }
+        let named = async |text: &str| -> Vec<String> {
+            let page = t.run(async |tr| queues_page_named(tr, &t.prefix, text.as_bytes(), None).await).await;
+            assert_eq!(page.next, None);
+            page.names.into_iter().map(|name| String::from_utf8(name).unwrap()).collect()
+        };
+        assert_eq!(named("a").await, ["a", "a\0", "a\0\0", "a\0b", "ab", "abc"]);
+        assert_eq!(named("a\0").await, ["a\0", "a\0\0", "a\0b"]);
+        assert_eq!(named("ab").await, ["ab", "abc"]);
+        assert!(named("abcd").await.is_empty());
+        assert_eq!(named("").await.len(), 7);
     });
 }
