@@ -125,7 +125,7 @@ impl Puller {
         json!({"id": item["id"], "outcome": outcome})
     }
 
-    /// A connection to any of the daemons that live. Those that were killed have left their sockets.
+    /// A connection to any running daemon. A killed daemon has left its socket.
     fn connect(&mut self) -> Option<UnixStream> {
         let sockets = std::fs::read_dir(&self.daemons).unwrap();
         let mut sockets: Vec<PathBuf> = sockets.filter_map(|entry| Some(entry.ok()?.path())).collect();

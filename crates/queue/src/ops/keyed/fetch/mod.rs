@@ -325,7 +325,7 @@ impl Choice {
             candidate.blocked = self
                 .blocked(&candidate.key)
                 .filter(|_| candidate.quota > 0 || candidate.blocked.is_some() || is_served)
-                // Its item may have ended when its turn comes again. Otherwise the fetch that finds it then parks it.
+                // Its item may have ended by its next turn. If it has not, the fetch that finds the key then parks it.
                 .filter(|(cause, _)| !(is_served && has_more && *cause == Cause::Slot));
             candidate.position = self.next_position(candidate);
             candidate.is_over &= !candidate.keeps_place;
