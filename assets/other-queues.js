@@ -36,7 +36,7 @@ export function otherQueues(own) {
     if (!seen) return;
     element.hidden = seen.found.length === 0;
     text(sentence, whatElse(seen));
-    search.hidden = seen.found.length <= NAMED;
+    search.hidden = seen.found.length <= NAMED && !search.value;
   }
 
   async function find() {
@@ -44,9 +44,14 @@ export function otherQueues(own) {
     const wanted = search.value;
     const seen = wanted ? await ask({ limit: SHOWN, starts_with: wanted }).catch(() => null) : { found: [], more: false };
     // A later search may have been answered before.
-    if (!seen || mine !== latest) return;
-    keyed(body, seen.found, nameOf, row);
-    panel.hidden = seen.found.length === 0;
+    if (mine !== latest) return;
+    keyed(body, seen?.found ?? [], nameOf, row);
+    panel.hidden = !seen?.found.length;
+    if (!seen) {
+      rest.hidden = false;
+      text(rest, "The daemon did not answer this search.");
+      return;
+    }
     rest.hidden = !wanted || (seen.found.length > 0 && !seen.more);
     text(rest, seen.more ? `These are the first ${SHOWN}. Go on with the name to see others.` : `No other queue's name begins with “${wanted}”.`);
   }

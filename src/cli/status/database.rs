@@ -10,14 +10,15 @@ use serde_json::json;
 use super::{Line, Mood, QueueFigures, Table, figures::Space, print, text::disk};
 use crate::{
     cli::{client::Client, globals::Globals, output},
+    config::QueueConfig,
     database::{QUEUES_AT_A_TIME, origin, refusal},
 };
 
 /// The most queues that are counted, next to those of the configuration; a database may have any number.
 const MOST: usize = 1_000;
 
-/// How many queues one transaction counts.
-const PAGE: usize = 100;
+/// How many queues one transaction counts. A configured queue has one for itself: some kinds are counted item by item.
+const PAGE: usize = 16;
 
 /// Prints the counts of the configured queues and of all queues that have items, and why the daemon's status is missing.
 /// `spent` is how long the daemon has been waited for, which counts for `--timeout`.
@@ -25,7 +26,9 @@ pub(super) fn show(globals: &Globals, spent: Duration, why: &str) -> anyhow::Res
     let client = Client::open_after(globals, spent).with_context(|| why.to_owned())?;
     let (names, more) = names(&client)?;
     let mut found = Vec::with_capacity(names.len());
-    for page in names.chunks(PAGE) {
+    let is_other = |name: &Vec<u8>| configured(&client, name).is_none();
+    let others_together = names.chunk_by(|a, b| is_other(a) && is_other(b));
+    for page in others_together.flat_map(|names| names.chunks(PAGE)) {
         found.extend(page.iter().zip(look(&client, page)?));
     }
     if globals.json {
@@ -75,9 +78,8 @@ fn space(client: &Client) -> Option<Space> {
 
 /// The names of the configured queues and of the first others, and whether there are more.
 fn names(client: &Client) -> anyhow::Result<(Vec<Vec<u8>>, bool)> {
-    let (configured, prefix) = (&client.config().queues, client.prefix());
-    let is_other =
-        |name: &Vec<u8>| !std::str::from_utf8(name).is_ok_and(|name| configured.contains_key(name));
+    let prefix = client.prefix();
+    let is_other = |name: &Vec<u8>| configured(client, name).is_none();
     let (mut names, mut from) = (Vec::new(), None);
     while names.len() <= MOST {
         let begin: &Option<Vec<u8>> = &from;
@@ -93,15 +95,18 @@ fn names(client: &Client) -> anyhow::Result<(Vec<Vec<u8>>, bool)> {
     }
     let more = names.len() > MOST;
     names.truncate(MOST);
-    names.extend(configured.keys().map(|name| name.clone().into_bytes()));
+    names.extend(client.config().queues.keys().map(|name| name.clone().into_bytes()));
     names.sort_unstable();
     Ok((names, more))
 }
 
+fn configured<'c>(client: &'c Client, name: &[u8]) -> Option<&'c QueueConfig> {
+    client.config().queues.get(std::str::from_utf8(name).ok()?)
+}
+
 fn look(client: &Client, names: &[Vec<u8>]) -> anyhow::Result<Vec<(Counts, Option<Pause>)>> {
     let queue = |name: &Vec<u8>| {
-        let configured = std::str::from_utf8(name).ok().and_then(|name| client.config().queues.get(name));
-        let kind = configured.map(crate::config::QueueConfig::layout).unwrap_or_default();
+        let kind = configured(client, name).map(QueueConfig::layout).unwrap_or_default();
         Queue::of_kind(client.prefix(), name, kind)
     };
     let queues = &names.iter().map(queue).collect::<Result<Vec<_>, _>>()?;

@@ -109,6 +109,8 @@ fn the_list_of_queues_has_pages_and_finds_names_by_their_beginning() {
     );
     assert_eq!(list("all=true&starts_with=b&limit=3"), (json!(["b1", "b2", "b3"]), Value::Null));
     assert_eq!(list("all=true&starts_with=q"), (json!(["q", "qq"]), Value::Null));
+    // A place before the names that are asked for.
+    assert_eq!(list("all=true&starts_with=b&after=61"), (json!(["b1", "b2", "b3"]), Value::Null));
     assert_eq!(list("starts_with=b"), (json!([]), Value::Null));
     let long = format!("starts_with={}", "x".repeat(81));
     for wrong in ["limit=0", "limit=1001", "after=7", "after=x1", &long] {

@@ -71,8 +71,13 @@ pub async fn queues_page_named(
     let end = [&begin[..], &[0xff; MAX_NAME + 1]].concat();
     // Names are byte strings, and their type code is 0x01.
     let end = if named.is_empty() { [prefix, &[0x02]].concat() } else { end };
-    let mut walk =
-        Walk { tr, prefix, end, cursor: from.map_or(begin, <[u8]>::to_vec), ahead: Ahead::default() };
+    let mut walk = Walk {
+        tr,
+        prefix,
+        end,
+        cursor: from.map_or(&*begin, |from| from.max(&begin)).to_vec(),
+        ahead: Ahead::default(),
+    };
     let mut names = Vec::new();
     for _ in 0..STEPS {
         if !walk.step(&mut names).await? {

@@ -7,7 +7,7 @@ use kvqueue_queue::{
     NewItem, Queue, RetryPolicy, RetryRules, from_millis,
 };
 
-use crate::common::keyed::{fetch, idle, is_woken, limit, names, push, push_one};
+use crate::common::keyed::{acknowledge, fetch, idle, is_woken, limit, names, push, push_one};
 use crate::common::ordered::{
     blocked, blocking, dead, has_no_rows, held, is_idle, ordered, promote, queue, run_one, run_rest, unblock,
 };
@@ -244,6 +244,30 @@ fn an_unreadable_item_blocks_its_key() {
         assert_eq!(blocked(t, &q).await, 1);
         assert!(unblock(t, &q, "a").await);
         assert_eq!(run_rest(t, &mut session).await, ["good"]);
+    });
+}
+
+/// Keys stay active while their items run, as long as there are other keys to serve. Then fetches park them, in several steps.
+#[test]
+fn many_keys_whose_items_run_are_parked_and_go_on() {
+    on_database(async |t| {
+        let (q, mut session) = queue(t, ordered(), &[]).await;
+        for key in 0..200 {
+            push(t, &q, &format!("k{key}"), ["1", "2"]).await;
+        }
+        let mut leases = Vec::new();
+        while let Some(lease) = fetch(t, &mut session, 50).await {
+            leases.push(lease);
+        }
+        let counts = async |kind| t.records(&q, kind).await.len();
+        assert_eq!((counts("active").await, counts("parked").await), (0, 200));
+        assert_eq!(leases.iter().map(|lease| lease.items().len()).sum::<usize>(), 200);
+        for lease in leases {
+            acknowledge(t, lease).await;
+        }
+        assert_eq!((counts("active").await, counts("parked").await), (200, 0));
+        assert_eq!(run_rest(t, &mut session).await, vec!["2"; 200]);
+        assert!(has_no_rows(t, &q).await);
     });
 }
 

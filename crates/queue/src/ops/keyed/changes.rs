@@ -125,7 +125,7 @@ impl Parked {
     }
 }
 
-/// The keys that get slots of these scopes which become free: as many of each scope. Conflicts with a transaction that parks a key there.
+/// The parked keys that get the slots which become free: of each scope, so many. Conflicts with a transaction that parks a key there.
 async fn next_parked(
     keyed: &KeyedSpace,
     tr: &Transaction,

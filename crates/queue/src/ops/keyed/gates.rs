@@ -3,11 +3,11 @@
 //! A fetch reads at snapshot isolation how many items of the scope run. Until it commits, others may start some, too. Each scope has *gates*: keys that nobody writes, and that
 //! fetches conflict on.
 //!
-//! - If more than half of the slots are taken, or few slots are left for its items, a fetch takes all gates. So no other fetch of the scope commits between its read and its commit.
+//! - If more than half of the slots are taken, or a fetch starts more than a tenth of the limit, it takes all gates. So no other fetch of the scope commits between its read and its commit.
 //! - Otherwise it takes one gate, and excludes only fetches that take the same one, or all. Gate `i`, from 0, is for fetches of at most `most / (10 (i + 1))` items.
 //!
 //! **Why that is exact.** Let a fetch with one gate commit at a version `c`, and let `v` be the last version before at which at most half of the slots were taken.
-//! `v` is not before its read. No fetch with all gates committed since its read. So each fetch that committed since `v` took one gate, and had read no later than `v`. Two of the same
+//! `v` is not before its read, because it has read that at most half were taken. No fetch with all gates committed since its read. So each fetch that committed since `v` took one gate, and had read no later than `v`. Two of the same
 //! gate would exclude each other, so there is one of each gate at most. Together they start `most / 10 x (1 + 1/2 + ... + 1/64)` items at most, which is less than half
 //! of `most`. `tests/gates_model.rs` checks the rule in every order of transactions.
 

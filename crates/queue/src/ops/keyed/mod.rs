@@ -16,13 +16,13 @@
 //! | ... that finds a key empty | all items of the key | a push to that key, an item that is returned to it |
 //! | ... that parks a key | `running` of the scope | an acknowledgement that frees a slot of the scope |
 //! | ... that parks a key for a rate, or starts an item of a scope with a rate | `rate` of the scope | another fetch that does; a throttle |
-//! | ... that moves an ordered key | its first hold, or that it has none | whatever ends that hold, or begins one |
+//! | ... that moves an ordered key | its first hold, or that it has none; that there is none at all, if there is none | whatever ends that hold, or begins one |
 //! | the end of a hold | the hold, the key's place on hold | another end of the hold; a fetch that puts the key on hold |
 //! | acknowledgement | the parked keys of limited scopes | a fetch that parks a key there |
 //! | all | `rules` | a change of the rules |
 //!
-//! Fetches read `running` at snapshot isolation, although acknowledgements change it: they only lower it. Fetches that raise it
-//! exclude each other by [`gates`].
+//! Fetches read `running` at snapshot isolation, although acknowledgements change it: they only lower it. Fetches raise it, and [`gates`]
+//! keep them from raising it too far together.
 
 pub(crate) mod changes;
 pub(crate) mod fetch;

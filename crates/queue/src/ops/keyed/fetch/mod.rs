@@ -37,6 +37,8 @@ const MIN_WINDOW: usize = 16;
 const SLACK: u64 = 2;
 /// How many keys one fetch looks at, about: no further page after so many.
 const MAX_KEYS: usize = 2_000;
+/// How many keys without a slot one fetch parks. Each may conflict with an acknowledgement, so many at once might conflict again and again. The next fetch goes on.
+const MAX_PARKED: usize = 64;
 
 /// What a fetch asks for.
 #[derive(Debug, Clone, Copy)]
@@ -54,7 +56,7 @@ pub(crate) struct Wanted {
     pub(crate) lazy: bool,
     /// How many keys to choose from at random. 0: the first keys, in their order.
     pub(crate) scatter: usize,
-    /// Which gate of limited scopes it takes: any number.
+    /// Which gate of limited scopes it takes: this number, modulo the number of gates that are open to it.
     pub(crate) gate: u64,
 }
 
@@ -141,6 +143,11 @@ impl Candidate {
             blocked,
             hold,
         }
+    }
+
+    /// Whether it is active, and has no slot for its next item.
+    fn is_full(&self) -> bool {
+        self.place == Place::Active && self.rows.is_empty() && matches!(self.blocked, Some((Cause::Slot, _)))
     }
 
     /// Whether the key moves: it is served, or it cannot be.
@@ -248,7 +255,7 @@ pub(crate) async fn choose(
         choice.serve(space, tr, &mut page, !is_last).await?;
         choice.keys.append(&mut page);
         match last {
-            Some(last) if choice.left() > 0 && !is_last && choice.keys.len() < MAX_KEYS => {
+            Some(last) if choice.left() > 0 && !is_last && choice.may_look_on() => {
                 begin = after(&last);
             }
             _ => return Ok(choice),
@@ -319,6 +326,7 @@ impl Choice {
                 break;
             }
         }
+        let mut parked = self.parked();
         // What a key was given and does not use does not count.
         for candidate in page.iter_mut() {
             let is_served = !candidate.rows.is_empty();
@@ -327,10 +335,25 @@ impl Choice {
                 .filter(|_| candidate.quota > 0 || candidate.blocked.is_some() || is_served)
                 // Its item may have ended by its next turn. If it has not, the fetch that finds the key then parks it.
                 .filter(|(cause, _)| !(is_served && has_more && *cause == Cause::Slot));
+            if candidate.is_full() {
+                parked += 1;
+                // The others stay active.
+                candidate.blocked = candidate.blocked.take().filter(|_| parked <= MAX_PARKED);
+            }
             candidate.position = self.next_position(candidate);
             candidate.is_over &= !candidate.keeps_place;
         }
         Ok(())
+    }
+
+    /// Whether it may look at a further page of keys.
+    fn may_look_on(&self) -> bool {
+        self.keys.len() < MAX_KEYS && self.parked() < MAX_PARKED
+    }
+
+    /// How many of the keys of earlier pages it parks without serving them.
+    fn parked(&self) -> usize {
+        self.keys.iter().filter(|candidate| candidate.is_full()).count()
     }
 
     /// Sets each key's quota: item by item, always to the key with the lowest position.

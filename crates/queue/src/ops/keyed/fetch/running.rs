@@ -17,7 +17,7 @@ const FEW: u64 = 4;
 /// What a fetch knows of the running items. Read without a conflict.
 #[derive(Debug)]
 pub(super) enum Running {
-    /// Nothing: no rule limits them.
+    /// Nothing: no rule that was known when the fetch began limits them.
     Unknown,
     /// How many of the queue run.
     OfQueue(u64),
@@ -49,7 +49,7 @@ impl Running {
         if running > k.saturating_mul(FEW) {
             return Ok(());
         }
-        // An item counts in three scopes at most, and all count in that of the queue.
+        // A row of the queue, two of each item at most, and one more, which would tell that there are others.
         let most = usize::try_from(2 * running + 2).unwrap_or(usize::MAX);
         let option = RangeOption {
             limit: Some(most),
@@ -65,13 +65,14 @@ impl Running {
         Ok(())
     }
 
-    /// How many items of a scope run, or a few more; `None`: that is to be read. A fetch of `k` items need not know more of a scope of which more than these may run in addition.
+    /// How many items of a scope run, or a few more; `None`: that is to be read. `most`: the scope's limit. `k`: the items of the fetch.
     pub(super) fn of(&self, scope: &[u8], most: u64, k: u64) -> Option<u64> {
         match self {
             Running::Unknown => None,
-            // No more items of a scope run than of the queue.
+            // No more items of a scope run than of the queue. If these leave enough slots, and at least half of them, the exact number does not matter.
             Running::OfQueue(running) => {
-                (scope.is_empty() || most > running.saturating_add(k)).then_some(*running)
+                let is_far = most > running.saturating_add(k) && *running <= most / 2;
+                (scope.is_empty() || is_far).then_some(*running)
             }
             Running::OfAll(running) => Some(running.get(scope).copied().unwrap_or_default()),
         }
