@@ -7,7 +7,7 @@ use kvqueue_queue::{
     NewItem, Queue, RetryPolicy, RetryRules, from_millis,
 };
 
-use crate::common::keyed::{acknowledge, fetch, idle, is_woken, limit, names, push, push_one};
+use crate::common::keyed::{fetch, idle, is_woken, limit, names, push, push_one};
 use crate::common::ordered::{
     blocked, blocking, dead, has_no_rows, held, is_idle, ordered, promote, queue, run_one, run_rest, unblock,
 };
@@ -262,8 +262,8 @@ fn many_keys_whose_items_run_are_parked_and_go_on() {
         let counts = async |kind| t.records(&q, kind).await.len();
         assert_eq!((counts("active").await, counts("parked").await), (0, 200));
         assert_eq!(leases.iter().map(|lease| lease.items().len()).sum::<usize>(), 200);
-        for lease in leases {
-            acknowledge(t, lease).await;
+        for mut lease in leases {
+            t.acknowledge(&mut lease, &ItemOutcome::Done).await;
         }
         assert_eq!((counts("active").await, counts("parked").await), (200, 0));
         assert_eq!(run_rest(t, &mut session).await, vec!["2"; 200]);
