@@ -37,7 +37,7 @@ const MIN_WINDOW: usize = 16;
 const SLACK: u64 = 2;
 /// How many keys one fetch looks at, about: no further page after so many.
 const MAX_KEYS: usize = 2_000;
-/// How many keys without a slot one fetch parks. Each may conflict with an acknowledgement, so many at once might conflict again and again. The next fetch goes on.
+/// How many keys without a slot one fetch parks. Each conflicts with an acknowledgement that frees its slot, so a fetch that parked very many would seldom commit. The next fetch parks the others.
 const MAX_PARKED: usize = 64;
 
 /// What a fetch asks for.
