@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use foundationdb::{Database, Transaction};
 use futures::{StreamExt, TryStreamExt, stream};
-use kvqueue_queue::{Queue, QueueError, RetryPolicy, queues_page, retry};
+use kvqueue_queue::{Queue, QueueError, RetryPolicy, retry};
 use tokio::time::timeout;
 
 use crate::{
     config::{Config, nearest},
-    database::QUEUES_AT_A_TIME,
+    database::{QUEUES_AT_A_TIME, queue_names},
     telemetry::listed,
 };
 
@@ -26,17 +26,8 @@ pub(crate) async fn is_absent(tr: &Transaction, queue: &Queue) -> Result<bool, Q
 
 /// The names of queues in the database, up to [`MOST`].
 async fn names(tr: &Transaction, prefix: &[u8]) -> Result<Vec<String>, QueueError> {
-    let (mut names, mut from) = (Vec::new(), None);
-    while names.len() < MOST {
-        let page = queues_page(tr, prefix, from.as_deref()).await?;
-        names.extend(page.names.into_iter().filter_map(|name| String::from_utf8(name).ok()));
-        from = page.next;
-        if from.is_none() {
-            break;
-        }
-    }
-    names.truncate(MOST);
-    Ok(names)
+    let names = queue_names(tr, prefix, b"", None, MOST, |name| std::str::from_utf8(name).is_ok()).await?;
+    Ok(names.into_iter().filter_map(|name| String::from_utf8(name).ok()).take(MOST).collect())
 }
 
 /// The text about a queue that a command names, if neither the database nor the configuration has it.

@@ -2,6 +2,7 @@
 
 mod identity;
 pub(crate) mod owner;
+mod queue_names;
 mod space;
 
 use std::{
@@ -18,6 +19,7 @@ use foundationdb::Database;
 use tokio::time::timeout;
 
 pub(crate) use self::identity::identity;
+pub(crate) use self::queue_names::queue_names;
 pub(crate) use self::space::{MAKE_SPACE, Refused, limit, limit_beyond_disk, origin, refusal, size};
 use crate::config::{duration, nearest};
 

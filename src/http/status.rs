@@ -5,7 +5,7 @@ use std::time::Duration;
 use actix_web::HttpResponse;
 use foundationdb::Transaction;
 use futures::{StreamExt, TryStreamExt, stream};
-use kvqueue_queue::{MAX_NAME, Queue, QueueError, queues_page_named};
+use kvqueue_queue::{MAX_NAME, Queue, QueueError};
 use serde_json::{Value, json};
 
 use super::{
@@ -13,6 +13,7 @@ use super::{
     error::ApiError,
 };
 use crate::{
+    database::queue_names,
     json,
     status::{QueueJson, Snapshot},
 };
@@ -88,7 +89,7 @@ async fn others(
         .app
         .transact(|tr| async {
             let others = async {
-                let mut names = names(&tr, prefix, named, from.clone(), limit, is_other).await?;
+                let mut names = queue_names(&tr, prefix, named, from.clone(), limit, is_other).await?;
                 let next = (names.len() > limit).then(|| place_of_name(&names[limit - 1]));
                 names.truncate(limit);
                 Ok((counted(&tr, prefix, &names).await?, next))
@@ -97,26 +98,6 @@ async fn others(
             (tr, others)
         })
         .await
-}
-
-/// The names of other queues: more than `limit`, if there are more.
-async fn names(
-    tr: &Transaction,
-    prefix: &[u8],
-    named: &[u8],
-    mut from: Option<Vec<u8>>,
-    limit: usize,
-    is_other: impl Fn(&Vec<u8>) -> bool,
-) -> Result<Vec<Vec<u8>>, QueueError> {
-    let mut names = Vec::new();
-    loop {
-        let page = queues_page_named(tr, prefix, named, from.as_deref()).await?;
-        names.extend(page.names.into_iter().filter(&is_other));
-        from = page.next;
-        if names.len() > limit || from.is_none() {
-            return Ok(names);
-        }
-    }
 }
 
 async fn counted(tr: &Transaction, prefix: &[u8], names: &[Vec<u8>]) -> Result<Vec<Value>, QueueError> {

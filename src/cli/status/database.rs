@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use anyhow::Context;
 use futures::{StreamExt, TryStreamExt, stream};
-use kvqueue_queue::{Counts, Pause, Queue, queues_page};
+use kvqueue_queue::{Counts, Pause, Queue};
 use serde_json::json;
 
 use super::{Line, Mood, QueueFigures, Table, figures::Space, print, text::disk};
 use crate::{
     cli::{client::Client, globals::Globals, output},
     config::QueueConfig,
-    database::{QUEUES_AT_A_TIME, origin, refusal},
+    database::{QUEUES_AT_A_TIME, origin, queue_names, refusal},
 };
 
 /// The most queues that are counted, next to those of the configuration; a database may have any number.
@@ -78,21 +78,11 @@ fn space(client: &Client) -> Option<Space> {
 
 /// The names of the configured queues and of the first others, and whether there are more.
 fn names(client: &Client) -> anyhow::Result<(Vec<Vec<u8>>, bool)> {
-    let prefix = client.prefix();
     let is_other = |name: &Vec<u8>| configured(client, name).is_none();
-    let (mut names, mut from) = (Vec::new(), None);
-    while names.len() <= MOST {
-        let begin: &Option<Vec<u8>> = &from;
-        let page = client.transact(|tr| async move {
-            let page = queues_page(&tr, prefix, begin.as_deref()).await;
-            (tr, page)
-        })?;
-        names.extend(page.names.into_iter().filter(is_other));
-        from = page.next;
-        if from.is_none() {
-            break;
-        }
-    }
+    let mut names = client.transact(|tr| async {
+        let names = queue_names(&tr, client.prefix(), b"", None, MOST, is_other).await;
+        (tr, names)
+    })?;
     let more = names.len() > MOST;
     names.truncate(MOST);
     names.extend(client.config().queues.keys().map(|name| name.clone().into_bytes()));

@@ -249,6 +249,7 @@ mod tests {
         // The empty name is no name of a queue.
         assert_eq!(next_key(b"p", b"p\x01\0\x01npush\0"), b"p\x01\0\xff");
     }
+
     #[test]
     fn small_queues_are_read_many_at_a_time_and_large_ones_by_a_key() {
         let mut ahead = Ahead::default();

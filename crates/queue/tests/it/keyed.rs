@@ -13,7 +13,6 @@ use kvqueue_queue::{
 };
 use tokio::sync::watch;
 
-use crate::common::gate::overlaps;
 use crate::common::keyed::{
     acknowledge, fetch, idle, is_woken, keyed, limit, names, push, push_one, running,
 };
@@ -239,14 +238,14 @@ fn limits_hold_under_concurrency_and_faults() {
         for seed in seeds(4) {
             println!("KVQUEUE_TEST_SEED={seed} cargo test -p kvqueue-queue --test it keyed::");
             let q = t.queue_of(format!("storm {seed}"), Kind::Keyed);
-            // The second is far from its limits at times, and near them at others.
+            // With the higher limits, fetches are far from them at times and near them at others.
             let (of_key, most, consumers) = if seed % 4 < 2 { (2, 6, 4) } else { (20, 20, 12) };
             limit(t, &q, "key-*", running(of_key)).await;
             limit(t, &q, "", running(most)).await;
             let faults =
                 Faults::seeded(seed).unknown_committed(0.1).unknown_not_committed(0.1).conflict(0.05);
             if seed % 2 == 1 && !t.install(faults) {
-                return;
+                continue;
             }
             let most = (of_key as i32, most as i32);
             let storm =
@@ -369,131 +368,6 @@ fn rows_of_a_keyed_queue_are_as_documented() {
         };
         assert_eq!(of("parked"), [(parked(1 << 20, "t-1/h"), vec![]), (parked(2 << 20, "t-1"), vec![])]);
         assert_eq!((of("active"), of("rules").len(), of("vtime").len()), (vec![], 1, 1));
-    });
-}
-
-/// One item of the key `a` runs, as many as may, and another one is ready.
-async fn one_of_two_runs(t: &TestDb, q: &Queue) -> Lease {
-    limit(t, q, "a", running(1)).await;
-    push_one(t, q, "a").await;
-    let lease = fetch(t, &mut t.session(q), 1).await.unwrap();
-    push_one(t, q, "a").await;
-    lease
-}
-
-#[test]
-fn a_key_is_not_parked_for_a_slot_that_becomes_free_meanwhile() {
-    on_database(async |t| {
-        let q = keyed(t);
-        let lease = one_of_two_runs(t, &q).await;
-        let mut other = t.session(&q);
-        let Some(gate) = t.close_gate() else { return };
-        let (conflicted, lease, ()) = overlaps(&gate, fetch(t, &mut other, 1), acknowledge(t, lease)).await;
-        assert!(conflicted && lease.is_some(), "the key is parked, and nobody makes it active again");
-    });
-}
-
-#[test]
-fn an_acknowledgement_sees_a_key_that_is_parked_meanwhile() {
-    on_database(async |t| {
-        let q = keyed(t);
-        let lease = one_of_two_runs(t, &q).await;
-        let mut other = t.session(&q);
-        let Some(gate) = t.close_gate() else { return };
-        let (conflicted, (), none) = overlaps(&gate, acknowledge(t, lease), fetch(t, &mut other, 1)).await;
-        assert!(conflicted && none.is_none());
-        drop(gate);
-        assert!(
-            fetch(t, &mut other, 1).await.is_some(),
-            "the key is parked, and nobody makes it active again"
-        );
-    });
-}
-
-#[test]
-fn an_item_pushed_while_its_key_is_found_empty_is_not_lost() {
-    on_database(async |t| {
-        let q = keyed(t);
-        let (mut session, mut other) = (t.session(&q), t.session(&q));
-        for push_is_late in [true, false] {
-            push_one(t, &q, "a").await;
-            let Some(gate) = t.close_gate() else { return };
-            let conflicted = match push_is_late {
-                true => overlaps(&gate, push_one(t, &q, "a"), fetch(t, &mut session, 1)).await.0,
-                false => overlaps(&gate, fetch(t, &mut session, 1), push_one(t, &q, "a")).await.0,
-            };
-            drop(gate);
-            assert!(conflicted);
-            assert!(fetch(t, &mut other, 1).await.is_some(), "the key has an item and no place");
-        }
-    });
-}
-
-#[test]
-fn fetches_of_two_keys_of_a_tenant_do_not_both_take_its_last_slot() {
-    on_database(async |t| {
-        let q = keyed(t);
-        limit(t, &q, "t", running(1)).await;
-        push_one(t, &q, "t/b").await;
-        let (mut session, mut other) = (t.session(&q), t.session(&q));
-        let Some(gate) = t.close_gate() else { return };
-        let early = async {
-            // It comes first, so that the two fetches want different keys.
-            push_one(t, &q, "t/a").await;
-            fetch(t, &mut other, 1).await
-        };
-        let (conflicted, late, early) = overlaps(&gate, fetch(t, &mut session, 1), early).await;
-        assert_eq!(names(early.as_ref()), ["t/a"]);
-        assert!(conflicted && late.is_none(), "two items of a tenant run, and one may");
-    });
-}
-
-/// Whether one of two fetches that overlap conflicts with the other. They want items of two keys.
-async fn fetches_conflict(t: &TestDb, q: &Queue) -> Option<bool> {
-    push_one(t, q, "b").await;
-    let (mut session, mut other) = (t.session(q), t.session(q));
-    let gate = t.close_gate()?;
-    let early = async {
-        // It comes first, so that the two fetches want different keys.
-        push_one(t, q, "a").await;
-        fetch(t, &mut other, 1).await
-    };
-    let (conflicted, late, early) = overlaps(&gate, fetch(t, &mut session, 1), early).await;
-    assert!(late.is_some() && early.is_some());
-    Some(conflicted)
-}
-
-#[test]
-fn fetches_conflict_near_a_limit_and_seldom_far_from_it() {
-    on_database(async |t| {
-        let q = keyed(t);
-        limit(t, &q, "", running(200)).await;
-        let mut conflicts = 0;
-        // Two sessions choose the same gate once in twenty times.
-        for _ in 0..4 {
-            let Some(conflicted) = fetches_conflict(t, &q).await else { return };
-            conflicts += u32::from(conflicted);
-        }
-        assert!(conflicts < 3, "{conflicts} of 4 conflict far from the limit");
-        push(t, &q, "c", ["x"; 100]).await;
-        let mut session = t.session(&q);
-        assert!(fetch(t, &mut session, 100).await.is_some());
-        for _ in 0..4 {
-            assert_eq!(fetches_conflict(t, &q).await, Some(true), "more than half of the slots are taken");
-        }
-    });
-}
-
-#[test]
-fn a_fetch_does_not_go_by_rules_that_change_meanwhile() {
-    on_database(async |t| {
-        let q = keyed(t);
-        push_one(t, &q, "a").await;
-        let mut session = t.session(&q);
-        let Some(gate) = t.close_gate() else { return };
-        let (conflicted, lease, ()) =
-            overlaps(&gate, fetch(t, &mut session, 1), limit(t, &q, "a", running(0))).await;
-        assert!(conflicted && lease.is_none());
     });
 }
 

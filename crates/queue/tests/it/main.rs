@@ -24,6 +24,7 @@ mod hastened;
 mod holds;
 mod interop;
 mod keyed;
+mod keyed_races;
 mod kinds;
 mod large;
 mod late;

@@ -27,7 +27,7 @@ impl Left {
         }
     }
 
-    /// Whether there are free slots, and not just any number of them.
+    /// Whether it has a limit of running items, and free slots.
     pub(super) fn has_slots(&self) -> bool {
         self.slots.is_some_and(|slots| slots.free() > 0)
     }

@@ -446,3 +446,57 @@ impl Choice {
         if self.wanted.on_lease { left::blocked(&self.left, key) } else { None }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PushOptions;
+    use crate::approach::Approach;
+    use crate::kind::Kind;
+    use crate::limits::Pattern;
+    use crate::new_item::NewItem;
+    use crate::queue::Queue;
+    use crate::session::{FetchOptions, Session, SessionId};
+    use crate::testing::on_database;
+
+    #[test]
+    fn a_fetch_parks_a_bounded_number_of_keys() {
+        on_database(async |db| {
+            let queue = Queue::of_kind(b"", b"q", Kind::Keyed).unwrap();
+            let tr = db.create_trx().unwrap();
+            queue
+                .set_rule(&tr, &Pattern::keys("*").unwrap(), &Limits::default().with_running(1))
+                .await
+                .unwrap();
+            tr.commit().await.unwrap();
+            let mut session = Session::new(queue.clone());
+            let item = |n: usize| NewItem::new("x").with_key(format!("k{}", n % 200));
+            let items: Vec<_> = (0..400).map(item).collect();
+            session.push_items(db, &items, &PushOptions::default()).await.unwrap();
+            let k = NonZeroUsize::new(190).unwrap();
+            let (mut approach, length) = (Approach::Front, std::time::Duration::from_secs(30));
+            // Other keys are active, so these 190 stay active.
+            let fetched = session.fetch(db, &mut FetchOptions::new(k, length, &mut approach)).await.unwrap();
+            let _lease = fetched.lease.unwrap();
+            let (space, keyed) = (queue.space(), queue.space().keyed.as_ref().unwrap());
+            for k in [1, 500] {
+                let k = NonZeroUsize::new(k).unwrap();
+                let wanted = Wanted {
+                    k,
+                    on_lease: true,
+                    suspects: k,
+                    allows: Suspicion::None,
+                    lazy: false,
+                    scatter: 0,
+                    gate: 0,
+                };
+                let tr = db.create_trx().unwrap();
+                let choice =
+                    choose(space, keyed, &tr, wanted, &mut Rng::of(SessionId([7; 16]))).await.unwrap();
+                // The ten keys that were not served come first.
+                assert_eq!(choice.items, k.get().min(10));
+                assert_eq!(choice.parked(), if k.get() == 1 { 0 } else { MAX_PARKED });
+            }
+        });
+    }
+}

@@ -1,0 +1,24 @@
+//! The first names of queues, where a database may have any number.
+
+use foundationdb::Transaction;
+use kvqueue_queue::{QueueError, queues_page_named};
+
+/// The names that `is_wanted` among those that begin with `named`, from the key `from` on: more than `most`, if there are more.
+pub(crate) async fn queue_names(
+    tr: &Transaction,
+    prefix: &[u8],
+    named: &[u8],
+    mut from: Option<Vec<u8>>,
+    most: usize,
+    is_wanted: impl Fn(&Vec<u8>) -> bool,
+) -> Result<Vec<Vec<u8>>, QueueError> {
+    let mut names = Vec::new();
+    loop {
+        let page = queues_page_named(tr, prefix, named, from.as_deref()).await?;
+        names.extend(page.names.into_iter().filter(&is_wanted));
+        from = page.next;
+        if names.len() > most || from.is_none() {
+            return Ok(names);
+        }
+    }
+}
