@@ -3,7 +3,7 @@
 use foundationdb::Transaction;
 use kvqueue_queue::{QueueError, queues_page_named};
 
-/// The names that `is_wanted` among those that begin with `named`, from the key `from` on: more than `most`, if there are more.
+/// The first names that begin with `named` and for which `is_wanted` is true, behind the key `from` if there is one: more than `most`, if the database has more.
 pub(crate) async fn queue_names(
     tr: &Transaction,
     prefix: &[u8],
