@@ -35,8 +35,7 @@ impl LimitChange {
         if limits.is_empty() {
             return Err("a rule sets at least one of running, rate, weight, ordered and on-dead");
         }
-        let for_keys = limits.weight.is_some() || limits.ordered.is_some() || limits.blocks_on_dead.is_some();
-        if pattern.is_queue() && for_keys {
+        if pattern.is_queue() && limits.is_for_keys() {
             return Err(
                 "weight, ordered and on-dead are for keys; the rule of the whole queue has running and rate only",
             );
@@ -82,7 +81,6 @@ impl LimitChange {
         audit: &AuditStore,
         record: &Record,
     ) -> Result<LimitEffect, QueueError> {
-        queue.check_unfrozen(tr).await?;
         queue.check_used(tr).await?;
         if self.limits.is_none() && !queue.rules(tr).await?.iter().any(|(known, _)| *known == self.pattern) {
             return Ok(LimitEffect::NoRule);

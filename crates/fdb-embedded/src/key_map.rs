@@ -11,7 +11,7 @@ use std::ops::Bound::{self, Excluded, Included, Unbounded};
 use std::{option, vec};
 
 /// An insertion may shift at most this many entries of the vector.
-const MAX_SHIFTED: usize = 32;
+const MAX_SHIFTED: usize = 128;
 
 type Entry<V> = (Vec<u8>, V);
 type IntoIter<V> = Chain<Flatten<option::IntoIter<BTreeMap<Vec<u8>, V>>>, vec::IntoIter<Entry<V>>>;
@@ -269,7 +269,7 @@ mod tests {
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let step = prop_oneof![
             any::<u8>().prop_map(Step::Insert),
-            (any::<u8>(), 0..80_u8).prop_map(|(from, len)| Step::Append(from, len)),
+            (any::<u8>(), 0..200_u8).prop_map(|(from, len)| Step::Append(from, len)),
             any::<u8>().prop_map(Step::GetOrInsert),
             any::<u8>().prop_map(Step::Change),
             any::<u8>().prop_map(Step::ChangeUpTo),

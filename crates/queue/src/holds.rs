@@ -58,9 +58,11 @@ impl Queue {
     /// runs at its time, perhaps after items that were pushed later. Takes effect with the commit of `tr`. Returns whether the key was held.
     ///
     /// # Errors
-    /// [`LimitError::NoKeys`], if the queue is not keyed.
+    /// [`LimitError::NoKeys`], if the queue is not keyed; [`LimitError::Queue`], if it is frozen.
     pub async fn unblock(&self, tr: &Transaction, key: &[u8]) -> Result<bool, LimitError> {
-        Ok(holds::end_all(self.keyed()?, tr, key).await?)
+        let keyed = self.keyed()?;
+        self.check_unfrozen(tr).await?;
+        Ok(holds::end_all(keyed, tr, key).await?)
     }
 
     /// How many dead letters hold their keys, until an operator acts. Almost always this is the number of blocked keys: a key has several such

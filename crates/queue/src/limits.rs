@@ -69,6 +69,11 @@ impl Limits {
         *self == Limits::default()
     }
 
+    /// Whether it sets something that only keys have: a weight, an order, or what a dead letter does.
+    pub fn is_for_keys(&self) -> bool {
+        self.weight.is_some() || self.ordered.is_some() || self.blocks_on_dead.is_some()
+    }
+
     /// The most items that run at the same time.
     pub fn most_running(&self) -> Option<u32> {
         if self.is_ordered() { Some(self.running.map_or(1, |running| running.min(1))) } else { self.running }
@@ -137,6 +142,11 @@ pub enum LimitError {
         /// The kind that the queue was opened with.
         kind: Kind,
     },
+    /// The rule of the whole queue would set what only keys have.
+    #[error(
+        "weight, order and blocking dead letters are for keys; the rule of the whole queue has a limit of running items and a rate only"
+    )]
+    ForKeys,
     /// The queue has as many rules as possible.
     #[error(
         "cannot add a rule: the queue has {MAX_RULES}, which is as many as possible; remove one, or use a pattern with `*`"

@@ -256,17 +256,19 @@ impl Queue {
     /// the rule fails and begins again. A lower limit ends no running items: fetches wait until there are few enough.
     ///
     /// # Errors
-    /// [`LimitError::NoKeys`], [`LimitError::TooManyRules`]. Nothing was written.
+    /// [`LimitError::NoKeys`], [`LimitError::ForKeys`], [`LimitError::TooManyRules`]; [`LimitError::Queue`], if the queue is frozen. Nothing was written.
     pub async fn set_rule(
         &self,
         tr: &Transaction,
         pattern: &Pattern,
         limits: &Limits,
     ) -> Result<(), LimitError> {
-        match &self.space.keyed {
-            Some(keyed) => ops::keyed::rules::set(keyed, tr, pattern, limits).await,
-            None => Err(LimitError::NoKeys { kind: self.kind() }),
+        let Some(keyed) = &self.space.keyed else { return Err(LimitError::NoKeys { kind: self.kind() }) };
+        if pattern.is_queue() && limits.is_for_keys() {
+            return Err(LimitError::ForKeys);
         }
+        self.check_unfrozen(tr).await?;
+        ops::keyed::rules::set(keyed, tr, pattern, limits).await
     }
 
     /// Watches for pushes, from the moment that `tr` reads at. Works if `tr` commits, which it can do without having

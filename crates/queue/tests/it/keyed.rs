@@ -230,6 +230,23 @@ fn keys_are_refused_where_a_queue_has_none_and_where_they_are_too_long() {
     });
 }
 
+#[test]
+fn the_rule_of_the_whole_queue_cannot_have_what_is_for_keys() {
+    on_database(async |t| {
+        let (q, tr) = (keyed(t), t.db.create_trx().unwrap());
+        let limits = Limits::default();
+        for limits in [
+            limits.with_weight(NonZeroU32::MIN),
+            limits.with_ordered(true),
+            limits.with_running(1).with_blocks_on_dead(false),
+        ] {
+            let refused = q.set_rule(&tr, &Pattern::QUEUE, &limits).await.unwrap_err();
+            assert!(matches!(refused, LimitError::ForKeys), "{refused:?}");
+        }
+        q.set_rule(&tr, &Pattern::QUEUE, &limits.with_running(1)).await.unwrap();
+    });
+}
+
 /// Producers and consumers at the same time, under random faults. Consumers without items wait on their watches alone, so a wake-up that is
 /// missing stops the test.
 #[test]

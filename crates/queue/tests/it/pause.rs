@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 use foundationdb::Transaction;
 use futures::FutureExt;
 use kvqueue_queue::{
-    Failure, ItemOutcome, Kind, Movable, Mover, NewItem, Pause, ProduceError, Producer, PushOptions, Queue,
-    QueueError, RetryPolicy, Watch, migration, queues,
+    Failure, ItemOutcome, Kind, LimitError, Limits, Movable, Mover, NewItem, Pattern, Pause, ProduceError,
+    Producer, PushOptions, Queue, QueueError, RetryPolicy, Watch, migration, queues,
 };
 
 use crate::common::{KINDS, TestDb, kinds_of_records, on_database, record, session_id};
@@ -178,6 +178,28 @@ fn a_frozen_queue_refuses_every_change_of_an_operator() {
         }
         let tr = t.db.create_trx().unwrap();
         assert!(q.check_unfrozen(&tr).await.unwrap_err().frozen().is_some());
+        assert_eq!(t.rows().await, before);
+    });
+}
+
+#[test]
+fn a_frozen_queue_refuses_changes_of_its_rules_and_holds() {
+    on_database(async |t| {
+        let q = t.queue_of("q", Kind::Keyed);
+        t.session(&q).push(&t.db, &["ready"]).await.unwrap();
+        freeze(t, &q, &Pause { frozen: true, ..Pause::default() }).await;
+        let before = t.rows().await;
+        let tr = t.db.create_trx().unwrap();
+        let limits = Limits::default().with_running(1);
+        for refused in [
+            q.set_rule(&tr, &Pattern::keys("*").unwrap(), &limits).await.map(drop),
+            q.set_rule(&tr, &Pattern::QUEUE, &Limits::default()).await.map(drop),
+            q.unblock(&tr, b"k").await.map(drop),
+        ] {
+            let refused = refused.unwrap_err();
+            assert!(matches!(refused, LimitError::Queue(QueueError::Frozen { .. })), "{refused:?}");
+        }
+        tr.commit().await.unwrap();
         assert_eq!(t.rows().await, before);
     });
 }

@@ -67,8 +67,18 @@ impl Choice {
         Ok(candidates)
     }
 
-    /// Reads what the scopes of these keys have left.
-    pub(super) async fn learn_left(
+    /// Reads what the scopes of these keys have left, and which of the keys are held.
+    pub(super) async fn learn(
+        &mut self,
+        keyed: &KeyedSpace,
+        tr: &Transaction,
+        page: &mut [Candidate],
+    ) -> Result<(), QueueError> {
+        self.learn_left(keyed, tr, page).await?;
+        self.learn_holds(keyed, tr, page).await
+    }
+
+    async fn learn_left(
         &mut self,
         keyed: &KeyedSpace,
         tr: &Transaction,
@@ -104,8 +114,8 @@ impl Choice {
         Ok(())
     }
 
-    /// Reads which of these keys are held. Only ordered keys are.
-    pub(super) async fn learn_holds(
+    /// Only ordered keys are held.
+    async fn learn_holds(
         &self,
         keyed: &KeyedSpace,
         tr: &Transaction,

@@ -249,10 +249,17 @@ pub(crate) async fn choose(
             active.retain(|candidate| candidate.position <= last);
             scatter(&mut active, choice.left(), rng);
         }
+        // Mostly as many keys as items are enough. So what the scopes of the others have left is read only if they are needed.
+        let mut others = active.split_off(active.len().min(choice.left()));
         page.append(&mut active);
-        choice.learn_left(keyed, tr, &page).await?;
-        choice.learn_holds(keyed, tr, &mut page).await?;
-        choice.serve(space, tr, &mut page, !is_last).await?;
+        choice.learn(keyed, tr, &mut page).await?;
+        choice.serve(space, tr, &mut page, others.is_empty()).await?;
+        if choice.left() > 0 && !others.is_empty() {
+            choice.learn(keyed, tr, &mut others).await?;
+            page.append(&mut others);
+            choice.serve(space, tr, &mut page, true).await?;
+        }
+        choice.place(&mut page, !is_last || !others.is_empty());
         choice.keys.append(&mut page);
         match last {
             Some(last) if choice.left() > 0 && !is_last && choice.may_look_on() => {
@@ -283,13 +290,13 @@ fn scatter<T>(page: &mut Vec<T>, k: usize, rng: &mut Rng) {
 }
 
 impl Choice {
-    /// Gives keys of a page their shares of the items that are left, and reads these. `has_more`: other keys are active behind these.
+    /// Gives keys of a page their shares of the items that are left, and reads these. `all`: what keys do not need goes to other keys of the page.
     async fn serve(
         &mut self,
         space: &Space,
         tr: &Transaction,
         page: &mut [Candidate],
-        has_more: bool,
+        all: bool,
     ) -> Result<(), QueueError> {
         // A further round gives away what keys with too few items have left, or with items that are refused.
         for round in 0.. {
@@ -322,13 +329,18 @@ impl Choice {
                 candidate.rows.append(&mut rows);
             }
             let is_news = page.iter().filter(|candidate| candidate.is_refused).count() > refused;
-            if self.left() == 0 || (round > 0 && !is_news) {
+            if self.left() == 0 || !all || (round > 0 && !is_news) {
                 break;
             }
         }
+        Ok(())
+    }
+
+    /// Decides where the keys of a page go. `has_more`: other keys are active behind these.
+    fn place(&self, page: &mut [Candidate], has_more: bool) {
         let mut parked = self.parked();
         // What a key was given and does not use does not count.
-        for candidate in page.iter_mut() {
+        for candidate in page {
             let is_served = !candidate.rows.is_empty();
             candidate.blocked = self
                 .blocked(&candidate.key)
@@ -343,7 +355,6 @@ impl Choice {
             candidate.position = self.next_position(candidate);
             candidate.is_over &= !candidate.keeps_place;
         }
-        Ok(())
     }
 
     /// Whether it may look at a further page of keys.

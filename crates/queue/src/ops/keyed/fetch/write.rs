@@ -43,9 +43,11 @@ impl Choice {
         }
         self.paces.write(keyed, tr, &started, &self.waiting()).await?;
         let mut vtime = self.vtime;
+        // One kind of record after the other: writes that come in the order of their keys cost less.
         for candidate in &moving {
             tr.clear(&candidate.row);
-            claim::remove(space, tr, &candidate.rows)?;
+        }
+        for candidate in &moving {
             if !candidate.rows.is_empty() {
                 let last = candidate.position.saturating_sub(step(candidate.limits));
                 vtime = vtime.max(last);
@@ -60,6 +62,9 @@ impl Choice {
                 }
                 None => activate(keyed, tr, candidate.position, &candidate.key),
             }
+        }
+        for candidate in &moving {
+            claim::remove(space, tr, &candidate.rows)?;
         }
         claim::count(space, tr, self.items);
         for (scope, n) in started {
