@@ -24,7 +24,7 @@ use std::{
 const LEAST_DELAY: Duration = Duration::from_millis(1);
 
 /// The longest span: the most that the delay adds to the latency of an item.
-const MOST_DELAY: Duration = Duration::from_millis(20);
+const MOST_DELAY: Duration = Duration::from_millis(50);
 
 /// A consumer's request. It has one open request at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use foundationdb::Database;
 use kvqueue_queue::{Approach, FetchOptions, Fetched, ItemOutcome, Queue, RetryPolicy, Session};
 
-/// The pause after a first conflict, and the longest.
+/// The pause after a watch, after a first lost race, and the longest.
 const LEAST_PAUSE: Duration = Duration::from_millis(1);
-const MOST_PAUSE: Duration = Duration::from_millis(20);
+const MOST_PAUSE: Duration = Duration::from_millis(50);
 
 /// What consumers did.
 #[derive(Debug, Default, Clone, Copy)]
@@ -32,7 +32,7 @@ pub(crate) struct Consumer {
     db: Database,
     session: Session,
     k: NonZeroUsize,
-    /// How long it pauses at most after its watch has fired: longer after a conflict, as the daemon does.
+    /// How long it pauses at most after its watch has fired. As the daemon's: longer after a fetch that conflicted, or that found nothing though a watch had fired.
     pause: Duration,
     pub(crate) tally: Tally,
 }
@@ -55,11 +55,6 @@ impl Consumer {
         let fetched = self.session.fetch(&self.db, &mut options).await.unwrap();
         self.tally.fetches += 1;
         self.tally.conflicts += fetched.attempts.conflicts;
-        self.pause = match fetched.attempts.conflicts {
-            0 if self.pause > LEAST_PAUSE => self.pause / 2,
-            0 => Duration::ZERO,
-            _ => (self.pause * 2).clamp(LEAST_PAUSE, MOST_PAUSE),
-        };
         fetched
     }
 
@@ -70,8 +65,17 @@ impl Consumer {
         waits: bool,
         handle: impl AsyncFn(&[Vec<u8>], Option<u64>),
     ) -> Tally {
+        let mut is_woken = false;
         while Instant::now() < until {
             let fetched = self.fetch().await;
+            if std::mem::take(&mut is_woken) {
+                let is_lost = fetched.lease.is_none() || fetched.attempts.conflicts > 0;
+                self.pause = match is_lost {
+                    true => (self.pause * 2).clamp(LEAST_PAUSE, MOST_PAUSE),
+                    false if self.pause > LEAST_PAUSE => self.pause / 2,
+                    false => Duration::ZERO,
+                };
+            }
             let Some(mut lease) = fetched.lease else {
                 if !waits {
                     break;
@@ -80,6 +84,7 @@ impl Consumer {
                 let wait = fetched.look_again_in.unwrap_or(left).min(left);
                 let _ = tokio::time::timeout(wait, fetched.watch.unwrap()).await;
                 tokio::time::sleep(self.pause.mul_f64(random())).await;
+                is_woken = true;
                 continue;
             };
             let keys: Vec<_> = lease.items().iter().map(|item| item.id.key().unwrap_or_default()).collect();

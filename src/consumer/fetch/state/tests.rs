@@ -174,17 +174,17 @@ fn go(state: &mut State, events: &[Event]) {
 fn fetch_delay_grows_with_empty_fetches_and_shrinks_with_successful_ones() {
     let mut state = after(&[asked(1), Gathered, NONE]);
     let mut seen = vec![delay(&state).as_millis()];
-    for _ in 0..6 {
+    for _ in 0..7 {
         go(&mut state, &[WatchFired, DelayOver, Gathered, NONE]);
         seen.push(delay(&state).as_millis());
     }
-    assert_eq!(seen, [0, 1, 2, 4, 8, 16, 20]);
+    assert_eq!(seen, [0, 1, 2, 4, 8, 16, 32, 50]);
     seen.clear();
-    for _ in 0..5 {
+    for _ in 0..6 {
         go(&mut state, &[WatchFired, DelayOver, Gathered, got(1), asked(1), Gathered, NONE]);
         seen.push(delay(&state).as_millis());
     }
-    assert_eq!(seen, [10, 5, 2, 1, 0]);
+    assert_eq!(seen, [25, 12, 6, 3, 1, 0]);
 }
 
 #[test]
