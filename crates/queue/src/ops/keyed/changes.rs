@@ -125,17 +125,17 @@ impl Parked {
     }
 }
 
-/// The parked keys that get the slots which become free: of each scope, so many. Conflicts with a transaction that parks a key there.
+/// The parked keys that get the slots which become free: of each scope, so many. Conflicts with a transaction that parks a key there; if no key of the queue is parked for a slot,
+/// with any that parks one, since one range for all costs less than one for each scope.
 async fn next_parked(
     keyed: &KeyedSpace,
     tr: &Transaction,
     freed: &[(&[u8], usize)],
 ) -> Result<Vec<Parked>, QueueError> {
     let snapshot = mutant("parked-without-conflict");
-    let is_any_parked = async || holds::first_row(tr, keyed.parked_for(Cause::Slot), true).await;
-    if freed.len() > 1 && is_any_parked().await?.is_none() {
-        for (scope, _) in freed.iter().filter(|_| !snapshot) {
-            let (begin, end) = keyed.parked_range(Cause::Slot, scope);
+    let (begin, end) = keyed.parked_for(Cause::Slot);
+    if freed.len() > 1 && holds::first_row(tr, (begin.clone(), end.clone()), true).await?.is_none() {
+        if !snapshot {
             tr.add_conflict_range(&begin, &end, ConflictRangeType::Read)?;
         }
         return Ok(Vec::new());

@@ -18,7 +18,7 @@
 //! | ... that parks a key for a rate, or starts an item of a scope with a rate | `rate` of the scope | another fetch that does; a throttle |
 //! | ... that moves an ordered key | its first hold, or that it has none; that there is none at all, if there is none | whatever ends that hold, or begins one |
 //! | the end of a hold | the hold, the key's place on hold | another end of the hold; a fetch that puts the key on hold |
-//! | acknowledgement | the parked keys of limited scopes | a fetch that parks a key there |
+//! | acknowledgement | the parked keys of limited scopes; if none of the queue is parked for a slot, all of these | a fetch that parks a key there |
 //! | all | `rules` | a change of the rules |
 //!
 //! Fetches read `running` at snapshot isolation, although acknowledgements change it: they only lower it. Fetches raise it, and [`gates`]
