@@ -84,6 +84,7 @@ impl Unblock {
         audit: &AuditStore,
         record: &Record,
     ) -> Result<bool, QueueError> {
+        queue.check_unfrozen(tr).await?;
         queue.check_used(tr).await?;
         let was_held = queue.unblock(tr, &self.key).await.map_err(queue_error)?;
         if was_held {

@@ -81,6 +81,7 @@ impl LimitChange {
         audit: &AuditStore,
         record: &Record,
     ) -> Result<LimitEffect, QueueError> {
+        queue.check_unfrozen(tr).await?;
         queue.check_used(tr).await?;
         if self.limits.is_none() && !queue.rules(tr).await?.iter().any(|(known, _)| *known == self.pattern) {
             return Ok(LimitEffect::NoRule);

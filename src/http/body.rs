@@ -48,6 +48,10 @@ pub(super) async fn read(
                 Some(held) => held.merge(more),
                 None => held = Some(more),
             }
+            if body.capacity() - body.len() < chunk.len() {
+                // By itself it would double, and be twice as long as the body.
+                body.reserve_exact(chunk.len().max(body.len() / 4));
+            }
             body.extend_from_slice(&chunk);
         }
         Ok((body, held))
@@ -71,8 +75,8 @@ pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
     let mut reader = serde_json::Deserializer::from_slice(body);
     let parsed = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         // Either may quote a text as long as the body.
-        let path = shortened(error.path().to_string());
-        let problem = shortened(error.into_inner().to_string());
+        let path = shortened(error.path());
+        let problem = shortened(&error.into_inner());
         ApiError::Bad(match path.as_str() {
             "." => format!("the body: {problem}"),
             path => format!("the body at {path}: {problem}"),
@@ -83,14 +87,29 @@ pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
     Ok(parsed)
 }
 
-/// A message that may quote a value of any length, shortened.
-pub(super) fn shortened(mut message: String) -> String {
-    if let Some((end, _)) = message.char_indices().nth(LONGEST_MESSAGE) {
-        message.truncate(end);
-        message.shrink_to_fit();
-        message.push_str("...");
+/// A message that may quote a value of any length, shortened. Only its beginning is ever in memory.
+pub(super) fn shortened(message: &impl fmt::Display) -> String {
+    let mut beginning = Beginning { text: String::new(), left: LONGEST_MESSAGE };
+    if fmt::write(&mut beginning, format_args!("{message}")).is_err() {
+        beginning.text.push_str("...");
     }
-    message
+    beginning.text
+}
+
+/// Takes the first characters that are written, and fails after them.
+struct Beginning {
+    text: String,
+    left: usize,
+}
+
+impl fmt::Write for Beginning {
+    fn write_str(&mut self, more: &str) -> fmt::Result {
+        let end = more.char_indices().nth(self.left).map(|(end, _)| end);
+        let taken = &more[..end.unwrap_or(more.len())];
+        self.left -= taken.chars().count();
+        self.text.push_str(taken);
+        if end.is_some() { Err(fmt::Error) } else { Ok(()) }
+    }
 }
 
 /// A struct that must be written as an object: serde would also read it from a list of its values.

@@ -169,7 +169,7 @@ impl ApiError {
             }
             _ => {}
         }
-        let (code, message, fix) = (self.code(), shortened(self.to_string()), self.fix());
+        let (code, message, fix) = (self.code(), shortened(self), self.fix());
         response.json(json!({ "error": { "code": code, "message": message, "fix": fix } }))
     }
 }

@@ -231,6 +231,24 @@ fn keys_are_refused_where_a_queue_has_none_and_where_they_are_too_long() {
 }
 
 #[test]
+fn the_turn_of_a_key_without_a_slot_goes_to_the_next_key() {
+    on_database(async |t| {
+        let (q, mut leases) = (keyed(t), Vec::new());
+        limit(t, &q, "a", running(1)).await;
+        for key in ["a", "b", "c", "d"] {
+            push(t, &q, key, [0, 1, 2].map(|n| format!("{key}{n}"))).await;
+        }
+        let mut session = t.session(&q);
+        // Nothing is acknowledged. So `a` stands first with the third fetch, and has no slot.
+        for items in [["a0", "b0"], ["c0", "d0"], ["b1", "c1"]] {
+            let lease = fetch(t, &mut session, 2).await;
+            assert_eq!(names(lease.as_ref()), items);
+            leases.extend(lease);
+        }
+    });
+}
+
+#[test]
 fn the_rule_of_the_whole_queue_cannot_have_what_is_for_keys() {
     on_database(async |t| {
         let (q, tr) = (keyed(t), t.db.create_trx().unwrap());

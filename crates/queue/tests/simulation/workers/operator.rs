@@ -70,7 +70,7 @@ async fn limit(desk: &Desk) {
         let burst = NonZeroU32::new(desk.below(4) as u32);
         limits = limits.with_rate(burst.map_or(rate, |burst| rate.with_burst(burst)));
     }
-    if desk.chance(60) {
+    if !pattern.is_queue() && desk.chance(60) {
         limits = limits.with_ordered(desk.chance(80)).with_blocks_on_dead(desk.chance(70));
     }
     let (queue, db, policy) = (&desk.world.queue, &desk.world.db, desk.policy());
@@ -126,8 +126,12 @@ async fn divide(desk: &Desk) {
     }
 }
 
-/// Lets all keys go on that wait for dead letters.
+/// Lets all keys go on that wait for dead letters. A frozen queue is thawed for that.
 pub(super) async fn unblock_all(desk: Rc<Desk>) {
+    let is_frozen = desk.world.oracle.borrow().model.is_frozen();
+    if is_frozen {
+        freeze(&desk, false).await;
+    }
     let blocked = desk.world.oracle.borrow().index().blocked();
     for key in blocked {
         unblock(&desk, key).await;

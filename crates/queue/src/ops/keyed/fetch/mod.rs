@@ -253,11 +253,11 @@ pub(crate) async fn choose(
         let mut others = active.split_off(active.len().min(choice.left()));
         page.append(&mut active);
         choice.learn(keyed, tr, &mut page).await?;
-        choice.serve(space, tr, &mut page, others.is_empty()).await?;
+        choice.serve(space, tr, &mut page, others.first().map(|other| other.position)).await?;
         if choice.left() > 0 && !others.is_empty() {
             choice.learn(keyed, tr, &mut others).await?;
             page.append(&mut others);
-            choice.serve(space, tr, &mut page, true).await?;
+            choice.serve(space, tr, &mut page, None).await?;
         }
         choice.place(&mut page, !is_last || !others.is_empty());
         choice.keys.append(&mut page);
@@ -290,18 +290,19 @@ fn scatter<T>(page: &mut Vec<T>, k: usize, rng: &mut Rng) {
 }
 
 impl Choice {
-    /// Gives keys of a page their shares of the items that are left, and reads these. `all`: what keys do not need goes to other keys of the page.
+    /// Gives keys of a page their shares of the items that are left, and reads these. `before`: the position of the first key that comes after them, and has its
+    /// turn there.
     async fn serve(
         &mut self,
         space: &Space,
         tr: &Transaction,
         page: &mut [Candidate],
-        all: bool,
+        before: Option<u64>,
     ) -> Result<(), QueueError> {
         // A further round gives away what keys with too few items have left, or with items that are refused.
         for round in 0.. {
             let refused = page.iter().filter(|candidate| candidate.is_refused).count();
-            self.share_out(page);
+            self.share_out(page, before);
             let asked = page.iter().filter(|candidate| candidate.quota > candidate.rows.len()).count();
             if asked == 0 {
                 break;
@@ -329,7 +330,7 @@ impl Choice {
                 candidate.rows.append(&mut rows);
             }
             let is_news = page.iter().filter(|candidate| candidate.is_refused).count() > refused;
-            if self.left() == 0 || !all || (round > 0 && !is_news) {
+            if self.left() == 0 || (round > 0 && !is_news) {
                 break;
             }
         }
@@ -367,8 +368,8 @@ impl Choice {
         self.keys.iter().filter(|candidate| candidate.is_full()).count()
     }
 
-    /// Sets each key's quota: item by item, always to the key with the lowest position.
-    fn share_out(&self, page: &mut [Candidate]) {
+    /// Sets each key's quota: item by item, always to the key with the lowest position, up to the position `before`.
+    fn share_out(&self, page: &mut [Candidate], before: Option<u64>) {
         // Items that are taken for good are not limited.
         let mut limits = if self.wanted.on_lease { self.left.clone() } else { BTreeMap::new() };
         let (mut turns, mut left) = (BinaryHeap::new(), self.left());
@@ -380,6 +381,7 @@ impl Choice {
         }
         while left > 0
             && let Some(Reverse((position, at))) = turns.pop()
+            && before.is_none_or(|before| position <= before)
         {
             let candidate = &mut page[at];
             candidate.blocked = left::blocked(&limits, &candidate.key);
