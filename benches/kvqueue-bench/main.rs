@@ -37,17 +37,12 @@ use std::{io::ErrorKind, process::ExitCode, sync::Arc, time::Duration};
 use clap::Parser;
 use indicatif::ProgressBar;
 use kvqueue::{Config, ConfigError, DaemonError, Exit, database::OpenError, telemetry};
-use mimalloc::MiMalloc;
 use tokio::{runtime, time::sleep};
 
 use self::{
     consumers::Place, globals::Globals, ground::Ground, keys::Keys, options::Common, producers::Target,
     report::Report, signals::Signals, tally::Tally,
 };
-
-/// The program `kvqueue` has the same.
-#[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// How long tasks of a cell that was interrupted may take to end.
 const AFTERWARDS: Duration = Duration::from_secs(2);

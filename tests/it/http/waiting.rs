@@ -23,7 +23,7 @@ use crate::{
 const WORKERS: usize = 1_000;
 
 /// The memory that each takes in the daemon, as `docs/LIMITS.md` has it, in kilobytes.
-const EACH: u64 = 36;
+const EACH: u64 = 32;
 
 /// How long the daemon is looked at.
 const LOOK: Duration = Duration::from_secs(5);

@@ -14,10 +14,6 @@
 // The client library's symbols, for the linker.
 use fdb_embedded as _;
 
-/// The allocator of the program `kvqueue`.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 mod path;
 
 use fdb_embedded::Network;

@@ -13,10 +13,6 @@
 // The client library's symbols, for the linker.
 use fdb_embedded as _;
 
-/// The allocator of the program `kvqueue`.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 mod consumer;
 mod tables;
 
