@@ -293,8 +293,7 @@ impl<'t> Pusher<'t> {
         }
         asked.sort_unstable();
         asked.dedup();
-        let has_pushed = self.pushed > 0;
-        let found = asked.iter().map(|key| once::holder(&self.space, self.tr, key, has_pushed));
+        let found = asked.iter().map(|key| once::holder(&self.space, self.tr, key));
         for (key, holder) in asked.iter().zip(try_join_all(found).await?) {
             match holder {
                 Some(Holder::Item(id)) => drop(running.items.insert(key, Spot::Id(id))),
