@@ -1,11 +1,14 @@
 //! Unique keys: one item of a key at a time.
 
+use std::pin::pin;
+
 use fdb_embedded::Faults;
 use foundationdb::tuple::pack;
 use kvqueue_queue::{
     Failure, ItemOutcome, Kind, NewItem, Packing, PushEffect, PushOptions, Pushed, Queue, from_millis,
 };
 
+use crate::common::gate::to_the_end;
 use crate::common::{KINDS, TestDb, k, on_database, session_id};
 use crate::unknown::scripts;
 
@@ -179,5 +182,26 @@ fn a_failed_push_keeps_the_records_of_an_orphan() {
         })
         .await;
         assert!(push(t, &q).await);
+    });
+}
+
+#[test]
+fn a_duplicate_of_a_stored_item_does_not_stop_other_pushes_of_its_transaction() {
+    on_database(async |t| {
+        for (i, kind) in KINDS.into_iter().enumerate() {
+            let q = t.queue_of(format!("q{i}"), kind);
+            // Versions stand still, so the transaction reads at the version of the item.
+            let Some(gate) = t.close_gate() else { return };
+            to_the_end(&gate, pin!(t.push_items(&q, &[item("a", "k")]))).await;
+            let tr = t.db.create_trx().unwrap();
+            let mut pusher = q.pusher(&tr).seeded(session_id().0);
+            let options = PushOptions::default();
+            pusher.push_items(&[item("b", "other")], &options).await.unwrap();
+            let placed = pusher.push_items(&[item("c", "k"), item("d", "third")], &options).await.unwrap();
+            assert_eq!(placed.added(), 1, "{kind}");
+            to_the_end(&gate, pin!(tr.commit())).await.unwrap();
+            drop(gate);
+            assert_eq!(t.list(&q).await.len(), 3, "{kind}");
+        }
     });
 }

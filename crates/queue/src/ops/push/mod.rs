@@ -293,7 +293,8 @@ impl<'t> Pusher<'t> {
         }
         asked.sort_unstable();
         asked.dedup();
-        let found = asked.iter().map(|key| once::holder(&self.space, self.tr, key));
+        let has_pushed = self.pushed > 0;
+        let found = asked.iter().map(|key| once::holder(&self.space, self.tr, key, has_pushed));
         for (key, holder) in asked.iter().zip(try_join_all(found).await?) {
             match holder {
                 Some(Holder::Item(id)) => drop(running.items.insert(key, Spot::Id(id))),

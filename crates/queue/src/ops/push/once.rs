@@ -67,17 +67,23 @@ pub(super) enum Holder {
 }
 
 /// Looks for the holder of a unique key. Conflicts with a transaction that pushes or ends it.
+///
+/// If the transaction `has_pushed`, the holder is taken for an item: its ready key may be among the keys that the database does not know before
+/// the commit, if it was pushed at the version that the transaction reads. Reading such a key would make the commit fail.
 pub(super) async fn holder(
     space: &Space,
     tr: &Transaction,
     key: &[u8],
+    has_pushed: bool,
 ) -> Result<Option<Holder>, QueueError> {
     let Some(value) = tr.get(&space.unique_key(key), mutant("unique-without-conflict")).await? else {
         return Ok(None);
     };
     let id = ItemId::new(Bytes::copy_from_slice(&value));
     check_kind(space, &id)?;
-    let (orphan, is_dead) = try_join(orphan(space, tr, &id), is_dead(space, tr, &id)).await?;
+    let orphan =
+        async { if has_pushed && space.kind.is_stamped() { Ok(None) } else { orphan(space, tr, &id).await } };
+    let (orphan, is_dead) = try_join(orphan, is_dead(space, tr, &id)).await?;
     Ok(match orphan {
         // A dead letter has no key. This one could not be read when it died, so nobody knew its key.
         None if is_dead => None,
