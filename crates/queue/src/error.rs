@@ -276,9 +276,6 @@ pub enum PushError {
         /// The longest possible in bytes.
         limit: usize,
     },
-    /// A unique key begins as those of schedules' items do. Nothing was written.
-    #[error("unique key begins with bytes that kvqueue keeps for the items of schedules; give it another")]
-    KeyOfSchedules,
     /// All that is known of an item in addition to its payload is too long. Nothing was written.
     #[error(
         "side record has {len} bytes, at most {limit} are possible; leave out fields that are not needed"

@@ -6,7 +6,6 @@ use std::time::SystemTime;
 use bytes::Bytes;
 
 use crate::error::PushError;
-use crate::keys::schedules;
 use crate::kind::Kind;
 use crate::meta::Meta;
 use crate::time::millis;
@@ -120,16 +119,8 @@ impl NewItem {
         weight(self.payload.len()) + RECORD_OVERHEAD + attributes_len(&self.attributes) + texts + keys
     }
 
-    /// Whether a queue of this kind can hold it, and a push may have its unique key.
+    /// Whether a queue of this kind can hold it.
     pub(crate) fn check(&self, kind: Kind, max_payload: usize) -> Result<(), PushError> {
-        match &self.unique {
-            Some(key) if key.starts_with(schedules::UNIQUE) => Err(PushError::KeyOfSchedules),
-            _ => self.check_stored(kind, max_payload),
-        }
-    }
-
-    /// Whether a queue of this kind can hold it, whether a push, a schedule or an export has made it.
-    pub(crate) fn check_stored(&self, kind: Kind, max_payload: usize) -> Result<(), PushError> {
         check_payload(self.payload.len(), max_payload)?;
         let len = attributes_len(&self.attributes);
         if len > MAX_ATTRIBUTES {

@@ -53,7 +53,7 @@ impl StoredItem {
             key: self.key.clone(),
             ..NewItem::default()
         }
-        .check_stored(kind, max_payload)?;
+        .check(kind, max_payload)?;
         match encode(&self.record()).len() {
             len if len > MAX_VALUE => Err(PushError::RecordTooLarge { len, limit: MAX_VALUE }),
             _ => Ok(()),

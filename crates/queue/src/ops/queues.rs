@@ -6,14 +6,14 @@ use futures::future::try_join_all;
 
 use crate::MAX_NAME;
 use crate::error::QueueError;
-use crate::keys::{Space, after, append_bytes, schedules, split_bytes};
+use crate::keys::{Space, after, append_bytes, split_bytes};
 use crate::kind::Kind;
 use crate::ops::find::first_key;
 use mutant::mutant;
 
 /// The names of all queues behind a prefix, sorted.
 ///
-/// A queue is a name with at least one counter or item in any state, or one that has or had a schedule; so a queue that was used and is empty counts, until it is
+/// A queue is a name with at least one counter or item in any state; so a queue that was used and is empty counts, until it is
 /// deleted. A recipe's queue is found by what kvqueue stored for it, like any other: one that only foreign programs have used so far is
 /// not, since nothing tells its keys from those of any other program. Keys that belong to no queue are passed over. Where queues are
 /// small, one read finds many names; otherwise a few reads are needed per name, whatever the queues hold. Snapshot reads, which conflict
@@ -203,7 +203,6 @@ async fn is_queue(
     let counters = space.counters();
     let vals = space.item_range();
     let is_counted = |key: &Vec<u8>| counters.contains(&key) || (&vals.0..&vals.1).contains(&key);
-    let is_changes = |key: &Vec<u8>| schedules::is_changes_key(&space.queue, key);
     // The first key of a queue usually tells, and no read is needed.
     let items = [
         &space.bodies,
@@ -216,7 +215,7 @@ async fn is_queue(
         &space.parted,
     ];
     if keys.first().is_some_and(|key| items.iter().any(|subspace| key.starts_with(subspace)))
-        || keys.iter().any(|key| is_counted(key) || is_changes(key))
+        || keys.iter().any(is_counted)
     {
         return Ok(true);
     }
@@ -224,9 +223,7 @@ async fn is_queue(
         return Ok(false);
     }
     // Items that are put aside, held or dead have been counted; ready ones may come from programs that do not count.
-    let changes = schedules::changes_key(&space.queue);
-    let counted = counters.into_iter().chain([&changes]).map(|counter| tr.get(counter, true));
-    let counted = try_join_all(counted).await?;
+    let counted = try_join_all(counters.map(|counter| tr.get(counter, true))).await?;
     Ok(counted.iter().any(Option::is_some) || first_key(tr, &vals).await?.is_some())
 }
 

@@ -1,9 +1,11 @@
 //! What a schedule pushes, and when.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use kvqueue_calendar::Calendar;
+
 use super::ScheduleError;
-use crate::keys::schedules::definition;
 use crate::keys::schedules::unique_key;
 use crate::kind::Kind;
 use crate::meta::Millis;
@@ -16,8 +18,10 @@ pub const MAX_SCHEDULE_NAME: usize = 255;
 pub const MAX_SCHEDULES: usize = 1_000;
 /// The longest payload of a schedule's items in bytes: a definition is one value.
 pub const MAX_SCHEDULE_PAYLOAD: usize = 64 << 10;
-/// The longest kind, text and zone of an expression, and the longest owner, in bytes each.
-pub const MAX_EXPRESSION: usize = 1 << 10;
+/// The longest label of a configuration in bytes.
+pub const MAX_OWNER: usize = 1 << 10;
+/// The most that the times of a schedule are moved.
+pub const MAX_JITTER: Duration = Duration::from_hours(24);
 /// The highest maximum of missed occurrences that fire.
 pub const MAX_MOST: u32 = 1_000;
 
@@ -25,27 +29,16 @@ pub const MAX_MOST: u32 = 1_000;
 /// milliseconds since 1970; the number of the item, from 1. A definition cannot have attributes of these names.
 pub const ATTRIBUTES: [&str; 3] = ["schedule", "schedule-time", "schedule-occurrence"];
 
-/// When a schedule fires, as the caller writes and reads it. The layer only stores it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct Expression {
-    /// How to read `text`, for example `cron` or `every`.
-    pub kind: String,
-    /// The expression.
-    pub text: String,
-    /// The time zone; empty if the expression has none.
-    pub zone: String,
-}
-
-/// What is done about occurrences that nobody fired in time: while no daemon ran, the machine slept, or the database was away.
+/// What is done about occurrences that did not fire in time: no daemon ran, the machine slept, or the database was away.
 ///
-/// An occurrence is missed if a later one is due too, or if it is looked at more than a minute late.
+/// An occurrence is missed if a later one is due too, or if it is more than a minute late.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Missed {
     /// Which of them fire.
     pub policy: MissedPolicy,
-    /// How old, to the millisecond, a missed occurrence may be to fire; `None`: as old as it likes.
+    /// How old a missed occurrence may be to fire, in whole milliseconds; `None`: any age.
     pub window: Option<Duration>,
-    /// How many fire after one outage at most, the newest; 1 to [`MAX_MOST`]. Only for [`MissedPolicy::All`].
+    /// How many fire after one outage at most, the newest ones; 1 to [`MAX_MOST`]. Only [`MissedPolicy::All`] uses it.
     pub most: u32,
 }
 
@@ -63,7 +56,7 @@ pub enum MissedPolicy {
     Skip,
     /// The newest.
     Once,
-    /// All, in their order, within the window and the maximum.
+    /// All, in their order, within the window and the maximum. Only for schedules whose items may overlap.
     All,
 }
 
@@ -85,7 +78,7 @@ pub struct Schedule {
     /// Its name in the queue; 1 to [`MAX_SCHEDULE_NAME`] bytes.
     pub name: String,
     /// When it fires.
-    pub expression: Expression,
+    pub calendar: Calendar,
     /// The label of the configuration that it belongs to; `None` if it was made at run time.
     pub owner: Option<String>,
     /// What is pushed: payload, attributes, content type, priority and key. The other fields have to be `None`.
@@ -94,17 +87,17 @@ pub struct Schedule {
     pub missed: Missed,
     /// What is done about an occurrence while the last item has not ended.
     pub overlap: Overlap,
-    /// How far the schedule's times are moved at most, to the millisecond. By how much is always the same for a schedule, and differs
-    /// between schedules: so schedules with the same expression do not all fire at the same moment, and a schedule keeps its interval.
+    /// The schedule fires later than its nominal times, always by the same time, which is less than this; up to [`MAX_JITTER`], in whole
+    /// milliseconds. It differs between schedules, so that those of the same calendar do not all fire at the same moment.
     pub jitter: Duration,
 }
 
 impl Schedule {
     /// A schedule that was made at run time: of missed occurrences the newest fires, and items may overlap.
-    pub fn new(name: impl Into<String>, expression: Expression, item: NewItem) -> Schedule {
+    pub fn new(name: impl Into<String>, calendar: Calendar, item: NewItem) -> Schedule {
         Schedule {
             name: name.into(),
-            expression,
+            calendar,
             owner: None,
             item,
             missed: Missed::default(),
@@ -118,21 +111,12 @@ impl Schedule {
     /// # Errors
     /// Names what is wrong, and what is possible.
     pub fn check(&self, kind: Kind) -> Result<(), ScheduleError> {
-        let Schedule { name, expression, owner, item, missed, .. } = self;
-        check_len("name", name, 1..=MAX_SCHEDULE_NAME)?;
-        let Expression { kind: reader, text, zone } = expression;
-        let texts = [
-            ("kind of expression", reader),
-            ("expression", text),
-            ("zone", zone),
-            ("owner", owner.as_ref().unwrap_or(&String::new())),
-        ]
-        .map(|(what, text)| check_len(what, text, 0..=MAX_EXPRESSION));
-        texts.into_iter().collect::<Result<(), _>>()?;
-        if item.payload.len() > MAX_SCHEDULE_PAYLOAD {
-            let len = item.payload.len();
-            return Err(ScheduleError::Length { what: "payload", len, least: 0, most: MAX_SCHEDULE_PAYLOAD });
-        }
+        let Schedule { name, calendar: _, owner, item, missed, overlap, jitter } = self;
+        check_len("name", name.len(), 1..=MAX_SCHEDULE_NAME)?;
+        check_len("owner", owner.as_ref().map_or(0, String::len), 0..=MAX_OWNER)?;
+        check_len("payload", item.payload.len(), 0..=MAX_SCHEDULE_PAYLOAD)?;
+        check_millis("jitter", *jitter, MAX_JITTER)?;
+        check_millis("window", missed.window.unwrap_or_default(), Duration::MAX)?;
         let foreign = [
             ("a unique key", item.unique.is_some()),
             ("a due time", item.due.is_some()),
@@ -148,8 +132,11 @@ impl Schedule {
         if !(1..=MAX_MOST).contains(&missed.most) {
             return Err(ScheduleError::Maximum { most: missed.most });
         }
+        if missed.policy == MissedPolicy::All && *overlap != Overlap::Allow {
+            return Err(ScheduleError::AllWithoutOverlap);
+        }
         // With all attributes, which count too.
-        Ok(self.item(0, u64::MAX, u64::MAX).check_stored(kind, MAX_SCHEDULE_PAYLOAD)?)
+        Ok(self.item(u64::MAX, u64::MAX, 0).check(kind, MAX_SCHEDULE_PAYLOAD)?)
     }
 
     /// The item of an occurrence, pushed at `now` by the clock of the look.
@@ -164,8 +151,8 @@ impl Schedule {
         }
     }
 
-    /// How far its times are moved, in a queue of this name.
-    pub(crate) fn offset(&self, queue: &[u8]) -> Millis {
+    /// How much later than its nominal times it fires in a queue of this name, in milliseconds: less than the jitter.
+    pub fn offset(&self, queue: &[u8]) -> Millis {
         let jitter = u64::try_from(self.jitter.as_millis()).unwrap_or(u64::MAX);
         // FNV-1a, and a finalizer: a fixed function of both names, the same in every process.
         let names = queue.iter().chain(b"\0").chain(self.name.as_bytes());
@@ -175,22 +162,18 @@ impl Schedule {
         let hash = (hash ^ (hash >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
         if jitter == 0 { 0 } else { (hash ^ (hash >> 32)) % jitter }
     }
-
-    /// The stored form.
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        definition::encode(self)
-    }
 }
 
-fn check_len(
-    what: &'static str,
-    text: &str,
-    possible: std::ops::RangeInclusive<usize>,
-) -> Result<(), ScheduleError> {
-    if possible.contains(&text.len()) {
+fn check_len(what: &'static str, len: usize, possible: RangeInclusive<usize>) -> Result<(), ScheduleError> {
+    if possible.contains(&len) {
         return Ok(());
     }
-    Err(ScheduleError::Length { what, len: text.len(), least: *possible.start(), most: *possible.end() })
+    Err(ScheduleError::Length { what, len, least: *possible.start(), most: *possible.end() })
+}
+
+fn check_millis(what: &'static str, time: Duration, most: Duration) -> Result<(), ScheduleError> {
+    let is_stored = u64::try_from(time.as_millis()).is_ok_and(|millis| Duration::from_millis(millis) == time);
+    if is_stored && time <= most { Ok(()) } else { Err(ScheduleError::Time { what, time, most }) }
 }
 
 #[cfg(test)]
@@ -198,7 +181,7 @@ mod tests {
     use super::*;
 
     fn schedule() -> Schedule {
-        Schedule::new("s", Expression::default(), NewItem::new("v"))
+        Schedule::new("s", Calendar::every(Duration::from_secs(1)).unwrap(), NewItem::new("v"))
     }
 
     fn refused(change: impl FnOnce(&mut Schedule)) -> String {
@@ -212,12 +195,19 @@ mod tests {
         schedule().check(Kind::Fifo).unwrap();
         assert!(refused(|s| s.name = String::new()).contains("name"));
         assert!(refused(|s| s.name = "x".repeat(256)).contains("256"));
-        assert!(refused(|s| s.expression.zone = "x".repeat(1_025)).contains("zone"));
+        assert!(refused(|s| s.owner = Some("x".repeat(1_025))).contains("owner"));
         assert!(refused(|s| s.item.payload = vec![0; MAX_SCHEDULE_PAYLOAD + 1].into()).contains("payload"));
         assert!(refused(|s| s.item.unique = Some(vec![1])).contains("unique key"));
         assert!(refused(|s| s.item = s.item.clone().with_attribute("schedule", "x")).contains("schedule"));
         assert!(refused(|s| s.missed.most = 0).contains("1 to 1000"));
         assert!(refused(|s| s.item.priority = 3).contains("cannot push"));
+        assert!(refused(|s| s.jitter = Duration::from_micros(1_500)).contains("jitter"));
+        assert!(refused(|s| s.jitter = MAX_JITTER + Duration::from_secs(1)).contains("86400s"));
+        assert!(refused(|s| s.missed.window = Some(Duration::MAX)).contains("window"));
+        let all = Missed { policy: MissedPolicy::All, ..Missed::default() };
+        let overlaps = |overlap| Schedule { missed: all, overlap, ..schedule() }.check(Kind::Fifo);
+        overlaps(Overlap::Allow).unwrap();
+        overlaps(Overlap::Queue).unwrap_err();
     }
 
     #[test]
@@ -233,13 +223,12 @@ mod tests {
     }
 
     #[test]
-    fn an_item_that_may_not_overlap_has_a_unique_key_that_no_push_can_have() {
+    fn an_item_that_may_not_overlap_has_the_unique_key_of_its_schedule() {
         let item = |overlap| Schedule { overlap, ..schedule() }.item(60_000, 7, 60_500);
         assert_eq!(item(Overlap::Allow).unique, None);
         let item = item(Overlap::Skip);
         assert_eq!(item.attributes["schedule-time"], "60000");
         assert_eq!(item.attributes["schedule-occurrence"], "7");
-        item.check_stored(Kind::Fifo, 10).unwrap();
-        item.check(Kind::Fifo, 10).unwrap_err();
+        assert_eq!(item.unique, Some(b"\xff\x00schedule\x00s".to_vec()));
     }
 }

@@ -1,5 +1,7 @@
 //! Why a schedule cannot be stored or changed.
 
+use std::time::Duration;
+
 use super::{MAX_MOST, MAX_SCHEDULES};
 use crate::error::{PushError, QueueError};
 
@@ -38,6 +40,29 @@ pub enum ScheduleError {
     Maximum {
         /// The maximum.
         most: u32,
+    },
+    /// A time is too long, or has a fraction of a millisecond.
+    #[error("{what} of a schedule is {time:?}, whole milliseconds up to {most:?} are possible; change it")]
+    Time {
+        /// Which of them.
+        what: &'static str,
+        /// The time.
+        time: Duration,
+        /// The longest possible.
+        most: Duration,
+    },
+    /// Items that may not overlap cannot all fire after an outage.
+    #[error(
+        "all missed occurrences of a schedule are to fire, and its items may not overlap; let the newest one fire (once), or let them overlap (allow)"
+    )]
+    AllWithoutOverlap,
+    /// The stored definition cannot be read, so it cannot be replaced.
+    #[error(
+        "cannot read the stored definition of schedule \"{name}\"; upgrade kvqueue, or remove the schedule first"
+    )]
+    Unreadable {
+        /// The schedule's name.
+        name: String,
     },
     /// The queue has as many schedules as possible.
     #[error("cannot add a schedule: the queue has {MAX_SCHEDULES}, which is as many as possible; remove one")]

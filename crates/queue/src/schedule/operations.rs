@@ -5,15 +5,17 @@ use std::num::NonZeroUsize;
 
 use foundationdb::{Database, Transaction};
 
-use super::{Calendar, OccurrenceRecord, Schedule, ScheduleError};
+use super::{OccurrenceRecord, Schedule, ScheduleError};
 use crate::error::QueueError;
 use crate::id::ItemId;
+use crate::marked::{Act, Body, Marked};
 use crate::meta::Millis;
-use crate::ops::schedule::change;
+use crate::ops::schedule::change::{self, ByHandEffect, fire_by_hand};
 use crate::ops::schedule::read::{self, Stored};
 use crate::queue::Queue;
 use crate::retry::{RetryError, RetryPolicy, run};
-use crate::watch::Watch;
+use crate::rng::Rng;
+use crate::session::SessionId;
 
 /// How many definitions one transaction of [`Queue::remove_schedules_of`] reads.
 const PAGE: usize = 100;
@@ -22,20 +24,36 @@ const PAGE: usize = 100;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PutEffect {
     /// There was no schedule of this name.
-    Made,
-    /// It has another definition now. How far it has come is kept; with another expression it goes on from now.
-    Replaced,
+    Created,
+    /// It has another definition now.
+    Replaced {
+        /// It fires at other times: what was due by the old calendar is skipped, and recorded.
+        calendar: bool,
+    },
     /// It was there, as it is.
     Unchanged,
+}
+
+/// The effect of [`Queue::fire_schedule`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ByHand {
+    /// The item was pushed.
+    Fired {
+        /// The item; `None` if its record is gone already.
+        id: Option<ItemId>,
+    },
+    /// Nothing was pushed: the last item has not ended, and the schedule's items may not overlap.
+    Overlaps,
+    /// There is no schedule of this name.
+    Gone,
 }
 
 /// How far a schedule has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScheduleState {
-    /// The next nominal time, in milliseconds since 1970; `None` if the expression has no more.
+    /// The next nominal time, in milliseconds since 1970; `None` if the calendar has no more. It fires later than that by
+    /// [`Schedule::offset`], and not at all while it is paused.
     pub next: Option<Millis>,
-    /// When the next look at it is due, with its jitter; `None` if it is paused, or there is no next time.
-    pub due: Option<Millis>,
     /// How many items it has pushed.
     pub occurrences: u64,
     /// The nominal time of the last item, and its id.
@@ -51,22 +69,21 @@ pub struct ScheduleState {
 pub struct ScheduleView {
     /// Its name.
     pub name: String,
-    /// Its definition; `None` if a later version of kvqueue wrote it, and this one cannot read it.
+    /// Its definition; `None` if this version of kvqueue cannot read it.
     pub schedule: Option<Schedule>,
-    /// How far it has come.
-    pub state: ScheduleState,
+    /// How far it has come; `None` if this version of kvqueue cannot read that.
+    pub state: Option<ScheduleState>,
 }
 
 impl ScheduleView {
     fn new(name: String, Stored { schedule, state }: Stored) -> ScheduleView {
-        let state = ScheduleState {
+        let state = state.map(|state| ScheduleState {
             next: state.next,
-            due: state.row,
             occurrences: state.occurrences,
             last: state.last.map(|last| (last.nominal, last.id)),
             paused: state.paused,
             waiting: state.waiting.map(|waiting| waiting.nominal),
-        };
+        });
         ScheduleView { name, schedule, state }
     }
 }
@@ -75,20 +92,19 @@ impl Queue {
     /// Makes a schedule, or replaces that of its name and owner. It fires for nominal times after `now`, in milliseconds since 1970.
     ///
     /// The same definition changes nothing, so a configuration can be put at each start. Another one keeps what is known: the number of
-    /// items, the history, and the next time, unless the expression is another. It may run several times for one commit.
+    /// items, the history, and the next time, unless the calendar is another. It may run several times for one commit.
     ///
     /// # Errors
-    /// What is wrong with the definition; [`ScheduleError::OtherOwner`]; [`ScheduleError::TooMany`]; [`QueueError::Frozen`]. Nothing was
-    /// written.
+    /// What is wrong with the definition; [`ScheduleError::OtherOwner`]; [`ScheduleError::Unreadable`]; [`ScheduleError::TooMany`];
+    /// [`QueueError::Frozen`] if something is to be changed. Nothing was written.
     pub async fn put_schedule(
         &self,
         tr: &Transaction,
         schedule: &Schedule,
         now: Millis,
-        calendar: &dyn Calendar,
     ) -> Result<PutEffect, ScheduleError> {
         schedule.check(self.kind())?;
-        change::put(self.space(), tr, schedule, now, calendar).await
+        change::put(self.space(), tr, schedule, now).await
     }
 
     /// Removes a schedule, with its history. Returns whether it was there. Its items stay.
@@ -135,10 +151,10 @@ impl Queue {
         keep: &BTreeSet<String>,
         behind: Option<&str>,
     ) -> Result<(Vec<String>, Option<String>), QueueError> {
-        let page = read::definitions(&self.space().schedules(), tr, behind, PAGE).await?;
+        let page = read::page(&self.space().schedules(), tr, behind, PAGE).await?;
         let mut removed = Vec::new();
-        for (name, schedule) in &page {
-            let is_of = schedule.as_ref().is_some_and(|schedule| schedule.owner.as_deref() == Some(owner));
+        for (name, stored) in &page {
+            let is_of = stored.schedule.as_ref().is_some_and(|of| of.owner.as_deref() == Some(owner));
             // An owner never changes, so the snapshot read of it is enough.
             if is_of && !keep.contains(name) && change::remove(self.space(), tr, name).await? {
                 removed.push(name.clone());
@@ -150,7 +166,7 @@ impl Queue {
     /// Pauses a schedule: it does not fire until it is resumed. `None` if there is none of this name; otherwise whether that is a change.
     ///
     /// # Errors
-    /// [`QueueError::Frozen`].
+    /// [`QueueError::Frozen`]; [`QueueError::Unreadable`].
     pub async fn pause_schedule(
         &self,
         tr: &Transaction,
@@ -160,19 +176,53 @@ impl Queue {
         change::pause(self.space(), tr, name, now).await
     }
 
-    /// Ends the pause of a schedule, as [`Queue::pause_schedule`] begins it. Occurrences that were due meanwhile are skipped, and recorded.
-    /// `calendar` is that of its expression.
+    /// Ends the pause of a schedule, as [`Queue::pause_schedule`] begins it. Occurrences that are due are skipped, and recorded.
+    ///
+    /// It also mends a schedule that a clock has moved ahead by more than an hour: the schedule goes on from `now`. Times that it has
+    /// fired by the wrong clock then fire again.
     ///
     /// # Errors
-    /// [`QueueError::Frozen`].
+    /// [`QueueError::Frozen`]; [`QueueError::Unreadable`].
     pub async fn resume_schedule(
         &self,
         tr: &Transaction,
         name: &str,
         now: Millis,
-        calendar: &dyn Calendar,
     ) -> Result<Option<bool>, QueueError> {
-        change::resume(self.space(), tr, name, now, calendar).await
+        change::resume(self.space(), tr, name, now).await
+    }
+
+    /// Pushes an item of a schedule, whether or not the schedule is due or paused, exactly once. Its nominal time is `now`, in milliseconds
+    /// since 1970. The schedule goes on as if nothing had happened; but if its items may not overlap, the item counts as the last one.
+    ///
+    /// # Errors
+    /// [`QueueError::Frozen`]; [`QueueError::Unreadable`], also if the queue cannot have such an item; and what a push fails with.
+    pub async fn fire_schedule(
+        &self,
+        db: &Database,
+        policy: &RetryPolicy,
+        name: &str,
+        now: Millis,
+    ) -> Result<ByHand, RetryError> {
+        let id = SessionId::new();
+        let mut marked = Marked::new(self.clone(), id);
+        let body = FireByHand { queue: self, name, now, rng: Rng::of(id) };
+        let effect = marked.run_adding(db, policy, body).await?;
+        // The item is pushed, even if this fails: sweepers clear the mark later.
+        let _ = marked.close(db, policy).await;
+        let number = match effect {
+            ByHandEffect::Fired(number) => number,
+            ByHandEffect::Overlaps => return Ok(ByHand::Overlaps),
+            ByHandEffect::Gone => return Ok(ByHand::Gone),
+        };
+        let keys = &self.space().schedules();
+        // The database has given the id when the item was committed.
+        let record = run(db, policy, |tr| async move {
+            let records = read::history(keys, &tr, name, Some(number + 1), 1).await;
+            (tr, records)
+        });
+        let record = record.await?.value.pop().filter(|record| record.number == number);
+        Ok(ByHand::Fired { id: record.and_then(|record| record.outcome.id().cloned()) })
     }
 
     /// A schedule and how far it has come. Snapshot reads, which conflict with nothing.
@@ -204,16 +254,21 @@ impl Queue {
     ) -> Result<Vec<OccurrenceRecord>, QueueError> {
         read::history(&self.space().schedules(), tr, name, before, k.get()).await
     }
+}
 
-    /// When a look at the schedules is due next, later than `after` by the caller's clock; `None` if no schedule has a next time. Two
-    /// snapshot reads.
-    pub async fn next_schedule(&self, tr: &Transaction, after: Millis) -> Result<Option<Millis>, QueueError> {
-        read::next_look(&self.space().schedules(), tr, after).await
-    }
+/// The transaction of an item by hand.
+struct FireByHand<'a> {
+    queue: &'a Queue,
+    name: &'a str,
+    now: Millis,
+    rng: Rng,
+}
 
-    /// Watches for changes of schedules by an operator or a configuration, from the moment that `tr` reads at. It does not notice that
-    /// schedules fire. Works if `tr` commits, which it can do without having written anything.
-    pub fn watch_schedules(&self, tr: &Transaction) -> Watch {
-        Watch::new(tr.watch(&self.space().schedules().changes))
+impl Body for FireByHand<'_> {
+    type Output = ByHandEffect;
+
+    async fn fill(&mut self, tr: &Transaction) -> Result<Act<ByHandEffect>, QueueError> {
+        let effect = fire_by_hand(self.queue.space(), tr, self.name, self.now, &mut self.rng).await?;
+        Ok(if matches!(effect, ByHandEffect::Fired(_)) { Act::Write(effect) } else { Act::Nothing(effect) })
     }
 }

@@ -1,16 +1,20 @@
 //! Which occurrences fire: decided from a mark, the time of now and the calendar alone.
 //!
 //! So a restart, a machine that slept, an outage of the database and a clock that was set ahead are one case. Times here are nominal:
-//! a schedule's offset has been taken off the time of now.
+//! the schedule's offset has been taken off the time of now.
 
 use std::collections::VecDeque;
 
-use super::calendar::{last_at_or_before, next_after};
-use super::{Calendar, MissReason, Missed, MissedPolicy, TimeCount};
+use kvqueue_calendar::{Calendar, TimeCount};
+
+use super::{MissReason, Missed, MissedPolicy};
 use crate::meta::Millis;
 
 /// How late an occurrence may be looked at without being missed, if no later one is due.
 pub(crate) const ON_TIME: Millis = 60_000;
+
+/// How many missed times of a cron expression are counted one by one. If there are more, the record says so.
+const COUNTED: u64 = 1_000;
 
 /// Occurrences that follow each other and do not fire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,18 +38,12 @@ pub(crate) struct Plan {
     pub(crate) more: bool,
 }
 
-/// What to do about nominal times behind `after`, up to `until`, of which at most `room` fire, at least one. `now` says how late they are.
-pub(crate) fn plan(
-    calendar: &dyn Calendar,
-    missed: &Missed,
-    (after, until): (Millis, Millis),
-    now: Millis,
-    room: usize,
-) -> Plan {
-    let Some(first) = next_after(calendar, after).filter(|first| *first <= until) else {
+/// What to do about nominal times behind `after`, up to `now`, of which at most `room` fire, at least one.
+pub(crate) fn plan(calendar: &Calendar, missed: &Missed, after: Millis, now: Millis, room: usize) -> Plan {
+    let Some(first) = calendar.next_after(after).filter(|first| *first <= now) else {
         return Plan { mark: after, ..Plan::default() };
     };
-    let newest = last_at_or_before(calendar, until).filter(|newest| *newest >= first).unwrap_or(first);
+    let newest = calendar.last_at_or_before(now).filter(|newest| *newest >= first).unwrap_or(first);
     let due = Due { calendar, missed, first, newest, now };
     let (fire, passed) = match missed.policy {
         MissedPolicy::Skip => due.newest_if(due.is_on_time(newest), MissReason::Policy),
@@ -63,7 +61,7 @@ pub(crate) fn plan(
 
 /// The occurrences that are due.
 struct Due<'a> {
-    calendar: &'a dyn Calendar,
+    calendar: &'a Calendar,
     missed: &'a Missed,
     first: Millis,
     newest: Millis,
@@ -115,7 +113,7 @@ impl Due<'_> {
         // What is left is from the first to `time`: of that, the later part may be within the window.
         let within = time.filter(|time| self.is_within(*time)).and_then(|_| {
             let start = self.window_start().max(self.first);
-            if start == self.first { Some(start) } else { next_after(self.calendar, start - 1) }
+            if start == self.first { Some(start) } else { self.calendar.next_after(start - 1) }
         });
         let passed = match within {
             Some(within) => [
@@ -129,12 +127,12 @@ impl Due<'_> {
 
     /// The occurrence before this one, if it is due too.
     fn before(&self, time: Millis) -> Option<Millis> {
-        last_at_or_before(self.calendar, time.checked_sub(1)?).filter(|before| *before >= self.first)
+        self.calendar.last_at_or_before(time.checked_sub(1)?).filter(|before| *before >= self.first)
     }
 
     fn passed(&self, from: Millis, to: Option<Millis>, reason: MissReason) -> Option<Passed> {
         let to = to.filter(|to| *to >= from)?;
-        Some(Passed { from, to, count: self.calendar.count(from, to), reason })
+        Some(Passed { from, to, count: self.calendar.count(from, to, COUNTED), reason })
     }
 }
 

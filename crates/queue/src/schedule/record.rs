@@ -27,7 +27,7 @@ pub struct OccurrenceRecord {
 pub enum Outcome {
     /// It was pushed.
     Fired {
-        /// The item; `None` in what a look returns: the database gives the id when the look commits.
+        /// The item; `None` in what a sweep returns: the database gives the id when the sweep commits.
         id: Option<ItemId>,
         /// The number of the schedule's item, from 1.
         occurrence: u64,
@@ -72,7 +72,7 @@ pub enum SkipReason {
     Overlap,
     /// The schedule was paused.
     Paused,
-    /// The expression was changed before anybody looked at the occurrence. How many there were is not known.
+    /// The calendar was changed before the occurrence was looked at. How many there were is not known.
     Redefined,
 }
 

@@ -16,6 +16,8 @@ pub(super) enum Chore {
     Return(LeaseId),
     /// Make items ready that are due.
     Promote,
+    /// Fire schedules that are due.
+    Fire,
     /// Forget old operations.
     Forget,
     /// Note at what time this version was known, so that operations have an age.
@@ -74,8 +76,10 @@ fn chores(seen: &Seen, lookout: &Lookout, rules: &SweepRules) -> Vec<Chore> {
     let none = Seldom::default();
     let seldom = seen.seldom.as_ref().unwrap_or(&none);
     let mut chores: Vec<_> = seldom.expired.iter().map(|id| Chore::Return(*id)).collect();
-    if seen.has_due_items(lookout) {
-        chores.push(Chore::Promote);
+    for (time, chore) in [(seen.due, Chore::Promote), (seen.schedule, Chore::Fire)] {
+        if seen.is_due(time, lookout) {
+            chores.push(chore);
+        }
     }
     let kept = versions(rules.idempotency_window);
     if let Some(oldest) = seldom.operation {
@@ -107,8 +111,8 @@ fn rest(seen: &Seen, lookout: &Lookout, rules: &SweepRules) -> Duration {
         duration(again.saturating_sub(seen.version)).max(if stands_still { STILL } else { Duration::ZERO });
     let is_second = lookout.is_second(seen.version, seen.duty);
     let patience = if is_second { duration(lookout.patience()) } else { Duration::ZERO };
-    let due =
-        seen.due.map(|due| Duration::from_millis(due.saturating_sub(lookout.now)).saturating_add(patience));
+    let due = seen.due.into_iter().chain(seen.schedule).min();
+    let due = due.map(|due| Duration::from_millis(due.saturating_sub(lookout.now)).saturating_add(patience));
     due.map_or(look, |due| due.min(look))
 }
 
@@ -146,6 +150,7 @@ mod tests {
             known: Some(KNOWN),
             duty: None,
             due: None,
+            schedule: None,
             scope: Scope::Everything,
             claimed: None,
             seldom: Some(Seldom::default()),

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use fdb_embedded::Faults;
 use foundationdb::tuple::{Bytes, pack};
 use kvqueue_queue::schedule::{
-    ByHand, Expression, MAX_SCHEDULES, Outcome, PutEffect, ScheduleError, Scheduler, SkipReason,
+    ByHand, MAX_SCHEDULES, Outcome, PutEffect, ScheduleError, SkipReason,
 };
 use kvqueue_queue::{Kind, NewItem, PushError, PushOptions, RetryPolicy};
 
-use crate::common::schedules::{Every, HOUR, MINUTE, every, fired, schedule};
+use crate::common::schedules::{every, HOUR, MINUTE, every, fired, schedule};
 use crate::common::{KINDS, k, on_database};
 use crate::unknown::scripts;
 
@@ -23,8 +23,7 @@ fn the_same_definition_keeps_the_state_and_another_expression_goes_on_from_now()
         let q = t.queue("q");
         let one = schedule("s", MINUTE);
         t.put(&q, &one, 0).await;
-        let mut scheduler = Scheduler::new(q.clone());
-        t.look(&mut scheduler, MINUTE).await;
+        t.look(&q, MINUTE).await;
         let before = t.rows().await;
         // A daemon that starts in the middle of an outage does not swallow what was missed.
         assert_eq!(t.put(&q, &one, 5 * MINUTE).await, PutEffect::Unchanged);
@@ -36,13 +35,13 @@ fn the_same_definition_keeps_the_state_and_another_expression_goes_on_from_now()
         assert_eq!(t.schedule_state(&q, "s").await.next, Some(2 * MINUTE));
 
         let mut expression = payload.clone();
-        expression.expression = every(HOUR);
+        calendar.calendar = every(HOUR);
         assert_eq!(t.put(&q, &expression, 5 * MINUTE).await, PutEffect::Replaced);
         let state = t.schedule_state(&q, "s").await;
         assert_eq!((state.next, state.occurrences), (Some(HOUR), 1));
         let last = t.schedule_history(&q, "s").await.pop().unwrap();
         assert_eq!((last.outcome, last.from), (Outcome::Skipped(SkipReason::Redefined), 2 * MINUTE));
-        t.look(&mut scheduler, HOUR).await;
+        t.look(&q, HOUR).await;
         assert_eq!(t.list(&q).await, ["payload of s", "other"]);
     });
 }
@@ -80,21 +79,20 @@ fn a_paused_schedule_fires_nothing_and_goes_on_when_it_is_resumed() {
         t.put(&q, &schedule("s", MINUTE), 0).await;
         let pause = async |now| t.run(async |tr| q.pause_schedule(tr, "s", now).await).await;
         let resume =
-            async |now| t.run(async |tr| q.resume_schedule(tr, "s", now, &Every(MINUTE)).await).await;
+            async |now| t.run(async |tr| q.resume_schedule(tr, "s", now).await).await;
         assert_eq!((pause(90_000).await, pause(91_000).await), (Some(true), Some(false)));
         assert_eq!(t.run(async |tr| q.pause_schedule(tr, "none", 0).await).await, None);
-        let mut scheduler = Scheduler::new(q.clone());
-        let look = t.look(&mut scheduler, HOUR).await;
-        assert_eq!((look.looked.len(), look.next), (0, None));
+        let look = t.look(&q, HOUR).await;
+        assert_eq!((look.occurrences.len(), look.next), (0, None));
         assert_eq!(t.schedule_state(&q, "s").await.paused, Some(90_000));
 
-        let hand = scheduler.fire(&t.db, &policy(), "s", HOUR).await.unwrap();
+        let hand = q.fire_schedule(&t.db, &policy(), "s", HOUR).await.unwrap();
         let stored = t.run(async |tr| q.oldest(tr).await).await;
         assert_eq!(hand, ByHand::Fired { id: stored });
-        assert_eq!(scheduler.fire(&t.db, &policy(), "none", HOUR).await.unwrap(), ByHand::Gone);
+        assert_eq!(q.fire_schedule(&t.db, &policy(), "none", HOUR).await.unwrap(), ByHand::Gone);
 
         assert_eq!((resume(HOUR + 1).await, resume(HOUR + 2).await), (Some(true), Some(false)));
-        t.look(&mut scheduler, HOUR + MINUTE).await;
+        t.look(&q, HOUR + MINUTE).await;
         let history = t.schedule_history(&q, "s").await;
         let skipped = &history[1];
         assert_eq!(skipped.outcome, Outcome::Skipped(SkipReason::Paused));
@@ -115,15 +113,15 @@ fn a_schedule_that_cannot_be_read_stays_and_does_not_stop_others() {
         t.put(&q, &schedule("zz", MINUTE), 0).await;
         t.put(&q, &schedule("broken", MINUTE), 0).await;
         let key =
-            pack(&(Bytes::from(&b"q"[..]), Bytes::from(&b"schedstate"[..]), Bytes::from(&b"broken"[..])));
+            pack(&(Bytes::from(&b"q"[..]), Bytes::from(&b"schedule-state"[..]), Bytes::from(&b"broken"[..])));
         t.run(async |tr| {
             tr.set(&[t.prefix.as_slice(), &key].concat(), b"?");
             Ok(())
         })
         .await;
         let before = t.records(&q, "schedule").await;
-        let look = t.look(&mut Scheduler::new(q.clone()), MINUTE).await;
-        assert_eq!((look.unreadable.len(), look.looked.len(), look.more), (61, 1, false));
+        let look = t.look(&q, MINUTE).await;
+        assert_eq!((look.unusable.len(), look.occurrences.len(), look.more), (61, 1, false));
         assert_eq!(look.next, Some(2 * MINUTE));
         assert_eq!(t.list(&q).await, ["payload of zz"]);
         assert_eq!(t.records(&q, "schedule").await, before);
@@ -146,7 +144,7 @@ fn a_change_of_a_schedule_wakes_and_its_firing_does_not() {
         let q = t.queue("q");
         t.put(&q, &schedule("s", MINUTE), 0).await;
         let watch = t.run(async |tr| Ok(q.watch_schedules(tr))).await;
-        t.look(&mut Scheduler::new(q.clone()), MINUTE).await;
+        t.look(&q, MINUTE).await;
         assert_eq!(t.counter(&q, "nsched").await, 1);
         t.put(&q, &schedule("t", 1_000), 0).await;
         watch.await.unwrap();
@@ -162,8 +160,8 @@ fn a_schedule_of_another_kind_of_queue_stays_and_does_not_fire() {
         t.put(&t.queue_of("q", Kind::Keyed), &one, 0).await;
         let q = t.queue("q");
         assert!(matches!(t.try_put(&q, &one, 0).await.unwrap_err(), ScheduleError::Item(_)));
-        let look = t.look(&mut Scheduler::new(q.clone()), MINUTE).await;
-        assert_eq!((look.unreadable.len(), look.looked.len(), t.len(&q).await), (1, 0, 0));
+        let look = t.look(&q, MINUTE).await;
+        assert_eq!((look.unusable.len(), look.occurrences.len(), t.len(&q).await), (1, 0, 0));
     });
 }
 
@@ -173,7 +171,7 @@ fn a_queue_has_a_bounded_number_of_schedules() {
         let q = t.queue("q");
         let tr = t.db.create_trx().unwrap();
         for n in 0..MAX_SCHEDULES {
-            q.put_schedule(&tr, &schedule(&format!("s{n:04}"), MINUTE), 0, &Every(MINUTE)).await.unwrap();
+            q.put_schedule(&tr, &schedule(&format!("s{n:04}"), MINUTE), 0).await.unwrap();
         }
         tr.commit().await.unwrap();
         let error = t.try_put(&q, &schedule("one more", MINUTE), 0).await.unwrap_err();
@@ -181,8 +179,8 @@ fn a_queue_has_a_bounded_number_of_schedules() {
         let mut known = schedule("s0999", MINUTE);
         known.item = NewItem::new("other");
         assert_eq!(t.put(&q, &known, 0).await, PutEffect::Replaced);
-        let look = t.look(&mut Scheduler::new(q.clone()), MINUTE).await;
-        assert_eq!((look.looked.len(), look.more, t.len(&q).await), (1_000, false, 1_000));
+        let look = t.look(&q, MINUTE).await;
+        assert_eq!((look.occurrences.len(), look.more, t.len(&q).await), (1_000, false, 1_000));
     });
 }
 
@@ -195,7 +193,7 @@ fn an_item_by_hand_is_pushed_once_under_unknown_outcomes() {
             if !t.install(Faults::script(script.clone())) {
                 return;
             }
-            let hand = Scheduler::new(q.clone()).fire(&t.db, &policy(), "s", 7).await.unwrap();
+            let hand = q.fire_schedule(&t.db, &policy(), "s", 7).await.unwrap();
             t.end_faults();
             let stored = t.run(async |tr| q.list(tr).await).await;
             assert_eq!(

@@ -1,7 +1,7 @@
 //! Clocks that differ, and clocks that are set.
 
 use kvqueue_queue::Millis;
-use kvqueue_queue::schedule::{Missed, MissedPolicy, Outcome, Scheduler};
+use kvqueue_queue::schedule::{Missed, MissedPolicy, Outcome};
 
 use crate::common::schedules::{HOUR, MINUTE, fired, schedule};
 use crate::common::{TestDb, on_database};
@@ -50,15 +50,15 @@ fn a_clock_that_was_years_ahead_does_not_silence_a_schedule() {
             let mut one = schedule("s", MINUTE);
             one.missed = Missed { policy, window: None, most: 3 };
             t.put(&q, &one, NOON).await;
-            let (mut wrong, mut right) = (Scheduler::new(q.clone()), Scheduler::new(q.clone()));
-            t.look(&mut right, NOON + MINUTE).await;
-            let ahead = t.look(&mut wrong, NOON + MINUTE + YEARS).await;
+            let (mut wrong, mut right) = (Scheduler::new(q.clone())::new(q.clone()));
+            t.look(&q, NOON + MINUTE).await;
+            let ahead = t.look(&q, NOON + MINUTE + YEARS).await;
             assert_eq!(ahead.next, Some(NOON + YEARS + 2 * MINUTE));
             // The right clock finds out when to look, and goes on from there.
-            let look = t.look(&mut right, NOON + MINUTE + 1).await;
-            assert_eq!((look.looked.len(), look.next), (0, Some(NOON + 2 * MINUTE)), "{policy:?}");
+            let look = t.look(&q, NOON + MINUTE + 1).await;
+            assert_eq!((look.occurrences.len(), look.next), (0, Some(NOON + 2 * MINUTE)), "{policy:?}");
             for n in 2..=10 {
-                let look = t.look(&mut right, NOON + n * MINUTE).await;
+                let look = t.look(&q, NOON + n * MINUTE).await;
                 assert_eq!(look.next, Some(NOON + (n + 1) * MINUTE), "{policy:?}");
             }
             let times = fired_once(t, &q).await;
@@ -66,8 +66,8 @@ fn a_clock_that_was_years_ahead_does_not_silence_a_schedule() {
             let early: Vec<_> = times.iter().copied().filter(|time| *time < NOON + YEARS / 2).collect();
             assert_eq!(early, expected, "{policy:?}");
             // Both go on, each at its own times.
-            t.look(&mut wrong, NOON + YEARS + 2 * MINUTE).await;
-            t.look(&mut right, NOON + 11 * MINUTE).await;
+            t.look(&q, NOON + YEARS + 2 * MINUTE).await;
+            t.look(&q, NOON + 11 * MINUTE).await;
             assert_eq!(fired_once(t, &q).await.len(), times.len() + 2, "{policy:?}");
         }
     });
@@ -78,14 +78,13 @@ fn after_an_outage_no_look_fires_what_was_passed_over() {
     on_database(async |t| {
         let q = t.queue("q");
         t.put(&q, &schedule("s", MINUTE), NOON).await;
-        let mut scheduler = Scheduler::new(q.clone());
-        t.look(&mut scheduler, NOON + 24 * HOUR).await;
+        t.look(&q, NOON + 24 * HOUR).await;
         for second in 1..60 {
-            assert_eq!(t.look(&mut scheduler, NOON + 24 * HOUR + second * 1_000).await.looked, []);
+            assert_eq!(t.look(&q, NOON + 24 * HOUR + second * 1_000).await.looked, []);
         }
         // Nor does a clock that is less than an hour behind.
         let mut behind = Scheduler::new(q.clone());
-        assert_eq!(t.look(&mut behind, NOON + 23 * HOUR + MINUTE).await.looked, []);
+        assert_eq!(t.look(&q, NOON + 23 * HOUR + MINUTE).await.looked, []);
         assert_eq!(fired_once(t, &q).await, [NOON + 24 * HOUR]);
     });
 }
@@ -95,10 +94,10 @@ fn a_clock_that_is_hours_behind_fires_nothing_twice() {
     on_database(async |t| {
         let q = t.queue("q");
         t.put(&q, &schedule("s", MINUTE), NOON).await;
-        let (mut right, mut behind) = (Scheduler::new(q.clone()), Scheduler::new(q.clone()));
+        let (mut right, mut behind) = (Scheduler::new(q.clone())::new(q.clone()));
         for n in 1..=30 {
-            t.look(&mut right, NOON + n * MINUTE).await;
-            t.look(&mut behind, NOON + n * MINUTE - 5 * HOUR).await;
+            t.look(&q, NOON + n * MINUTE).await;
+            t.look(&q, NOON + n * MINUTE - 5 * HOUR).await;
         }
         assert_eq!(fired_once(t, &q).await.len(), 30);
     });
@@ -109,16 +108,16 @@ fn a_narrow_gap_does_not_push_a_wide_one_out() {
     on_database(async |t| {
         let q = t.queue("q");
         t.put(&q, &schedule("s", MINUTE), NOON).await;
-        let (mut wrong, mut right) = (Scheduler::new(q.clone()), Scheduler::new(q.clone()));
+        let (mut wrong, mut right) = (Scheduler::new(q.clone())::new(q.clone()));
         // Of six outages the first one is a clock that was years ahead.
         let mut now = NOON + YEARS;
         for _ in 0..6 {
-            t.look(&mut wrong, now).await;
+            t.look(&q, now).await;
             now += 2 * HOUR;
         }
         let gaps = t.records(&q, "schedule-gap").await.len();
         assert_eq!(gaps, 4);
-        t.look(&mut right, NOON + MINUTE).await;
+        t.look(&q, NOON + MINUTE).await;
         let history = t.schedule_history(&q, "s").await;
         assert!(matches!(history.last().unwrap().outcome, Outcome::Fired { .. }));
         assert_eq!(history.last().unwrap().from, NOON + MINUTE);

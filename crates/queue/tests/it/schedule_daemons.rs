@@ -11,11 +11,11 @@ use std::task::Poll;
 
 use fdb_embedded::{Fault, Gate, HeldCommit};
 use futures::{FutureExt, poll};
-use kvqueue_queue::schedule::{Calendar, Missed, MissedPolicy, Outcome, Overlap, Scheduler, SkipReason};
+use kvqueue_queue::schedule::{Missed, MissedPolicy, Outcome, Overlap, SkipReason};
 use kvqueue_queue::{Item, Millis, Queue, RetryPolicy};
 
 use crate::common::gate::to_the_end;
-use crate::common::schedules::{Every, MINUTE, calendars, schedule};
+use crate::common::schedules::{every, MINUTE, schedule};
 use crate::common::{KINDS, Rng, TestDb, k, on_database, seeds};
 
 const DAEMONS: usize = 10;
@@ -151,7 +151,7 @@ async fn run(t: &TestDb, seed: u64) {
 async fn change(t: &TestDb, queue: &Queue, (name, period): (&str, Millis), pauses: bool, now: Millis) {
     t.run(async |tr| match pauses {
         true => queue.pause_schedule(tr, name, now).await,
-        false => queue.resume_schedule(tr, name, now, &Every(period)).await,
+        false => queue.resume_schedule(tr, name, now).await,
     })
     .await;
 }
@@ -167,7 +167,7 @@ async fn check(t: &TestDb, queue: &Queue, now: Millis, taken: Vec<Item>) {
         let waiting = t.schedule_state(queue, name).await.waiting;
         assert!(waiting.is_none() || overlap == Overlap::Queue);
         // A record of skipped occurrences may have several, from its first time on.
-        let every = Every(period);
+        let every = every(period);
         let times = records.iter().flat_map(|record| {
             let count = usize::try_from(record.count).unwrap();
             std::iter::successors(Some(record.from), |time| every.next_after(*time)).take(count)

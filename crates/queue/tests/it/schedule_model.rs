@@ -9,11 +9,11 @@ use std::time::Duration;
 use fdb_embedded::Faults;
 use futures::FutureExt;
 use kvqueue_queue::schedule::{
-    Calendar, Missed, MissedPolicy, OccurrenceRecord, Outcome, Overlap, Schedule, Scheduler,
+    Missed, MissedPolicy, OccurrenceRecord, Outcome, Overlap, Schedule,
 };
 use kvqueue_queue::{Kind, Millis, Queue};
 
-use crate::common::schedules::{Every, HOUR, calendars, schedule};
+use crate::common::schedules::{every, HOUR, schedule};
 use crate::common::{KINDS, Rng, TestDb, on_database, seeds};
 
 /// Steps per seed.
@@ -60,7 +60,7 @@ struct Run<'t> {
     period: Millis,
     schedule: Schedule,
     /// Each with how far its clock is ahead.
-    schedulers: Vec<(Scheduler, i64)>,
+    schedulers: Vec<(i64)>,
     most_skew: Millis,
     /// The true time.
     time: Millis,
@@ -106,7 +106,7 @@ impl<'t> Run<'t> {
     }
 
     /// A scheduler of a process with a clock of its own.
-    fn scheduler(&mut self) -> (Scheduler, i64) {
+    fn scheduler(&mut self) -> (i64) {
         let most = self.most_skew.cast_signed();
         let skew = [0, most, -most, most / 2][self.rng.below(4)];
         (Scheduler::new(self.queue.clone()), skew)
@@ -135,7 +135,7 @@ impl<'t> Run<'t> {
         let (scheduler, skew) = &mut self.schedulers[at];
         let now = self.time.saturating_add_signed(*skew);
         let look = self.t.look(scheduler, now).await;
-        assert!(look.unreadable.is_empty() && !look.more);
+        assert!(look.unusable.is_empty() && !look.more);
         assert!(look.next.is_none_or(|next| next > now), "{look:?} at {now}");
     }
 
@@ -187,7 +187,7 @@ impl<'t> Run<'t> {
         let mut spans: Vec<_> = records.iter().map(|record| (record.from, record.to, record.count)).collect();
         assert!(records.iter().all(|record| record.is_exact), "{records:#?}");
         spans.sort_unstable();
-        let mut expected = Every(self.period).next_after(START).unwrap();
+        let mut expected = every(self.period).next_after(START).unwrap();
         let mut waiting = 0;
         for (from, to, count) in spans {
             if from != expected {
@@ -199,7 +199,7 @@ impl<'t> Run<'t> {
                 );
                 waiting += 1;
             }
-            assert_eq!(count, Every(self.period).count(from, to).times, "{records:#?}");
+            assert_eq!(count, every(self.period).count(from, to).times, "{records:#?}");
             expected = to + self.period;
         }
         waiting += u32::from(expected + self.period == self.next);

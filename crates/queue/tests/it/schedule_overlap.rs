@@ -1,6 +1,6 @@
 //! Schedules whose items may not overlap.
 
-use kvqueue_queue::schedule::{ByHand, Missed, MissedPolicy, Outcome, Overlap, Scheduler, SkipReason};
+use kvqueue_queue::schedule::{ByHand, Missed, MissedPolicy, Outcome, Overlap, SkipReason};
 use kvqueue_queue::{Failure, ItemOutcome, Millis, Queue, RetryPolicy, from_millis};
 
 use crate::common::schedules::{MINUTE, fired, schedule};
@@ -30,22 +30,22 @@ fn an_occurrence_is_skipped_until_the_last_item_has_ended() {
     on_database(async |t| {
         for (i, kind) in KINDS.into_iter().enumerate() {
             let q = t.queue_of(format!("q{i}"), kind);
-            let mut scheduler = put(t, &q, Overlap::Skip).await;
-            t.look(&mut scheduler, MINUTE).await;
-            t.look(&mut scheduler, 2 * MINUTE).await;
+            put(t, &q, Overlap::Skip).await;
+            t.look(&q, MINUTE).await;
+            t.look(&q, 2 * MINUTE).await;
             let retry = ItemOutcome::Retry { due: Some(from_millis(10_000)), failure: failure() };
             let mut lease = t.lease(&q, 1).await.unwrap();
-            t.look(&mut scheduler, 3 * MINUTE).await;
+            t.look(&q, 3 * MINUTE).await;
             t.acknowledge(&mut lease, &retry).await;
-            t.look(&mut scheduler, 4 * MINUTE).await;
+            t.look(&q, 4 * MINUTE).await;
             let waiting = t.run(async |tr| q.scheduled_after(tr, None, crate::common::k(1)).await).await;
             let requeued = q.requeue_item(&t.db, &RetryPolicy::default(), &waiting[0].id).await.unwrap();
             assert_eq!(requeued, kvqueue_queue::ItemEffect::Done, "{kind}");
             t.acknowledge(&mut t.lease(&q, 1).await.unwrap(), &ItemOutcome::Done).await;
-            t.look(&mut scheduler, 5 * MINUTE).await;
+            t.look(&q, 5 * MINUTE).await;
             // A dead letter has ended, too.
             t.acknowledge(&mut t.lease(&q, 1).await.unwrap(), &ItemOutcome::Dead(failure())).await;
-            t.look(&mut scheduler, 6 * MINUTE).await;
+            t.look(&q, 6 * MINUTE).await;
             let history = t.schedule_history(&q, "s").await;
             assert_eq!(fired(&history), [1, 5, 6].map(|n| n * MINUTE), "{kind}");
             assert_eq!(skipped(t, &q).await, [(2, 2, 1), (3, 3, 1), (4, 4, 1)], "{kind}");
@@ -58,19 +58,19 @@ fn one_occurrence_waits_until_the_last_item_has_ended() {
     on_database(async |t| {
         for (i, kind) in KINDS.into_iter().enumerate() {
             let q = t.queue_of(format!("q{i}"), kind);
-            let mut scheduler = put(t, &q, Overlap::Queue).await;
-            t.look(&mut scheduler, MINUTE).await;
+            put(t, &q, Overlap::Queue).await;
+            t.look(&q, MINUTE).await;
             let mut lease = t.lease(&q, 1).await.unwrap();
-            let look = t.look(&mut scheduler, 2 * MINUTE).await;
+            let look = t.look(&q, 2 * MINUTE).await;
             assert_eq!((look.looked[0].records.len(), look.next), (0, Some(2 * MINUTE + 1_000)), "{kind}");
             assert_eq!(t.schedule_state(&q, "s").await.waiting, Some(2 * MINUTE), "{kind}");
             // The longer it waits, the less often somebody looks.
-            let look = t.look(&mut scheduler, 2 * MINUTE + 50_000).await;
+            let look = t.look(&q, 2 * MINUTE + 50_000).await;
             assert_eq!(look.next, Some(2 * MINUTE + 55_000), "{kind}");
-            t.look(&mut scheduler, 3 * MINUTE).await;
-            t.look(&mut scheduler, 4 * MINUTE).await;
+            t.look(&q, 3 * MINUTE).await;
+            t.look(&q, 4 * MINUTE).await;
             t.acknowledge(&mut lease, &ItemOutcome::Done).await;
-            t.look(&mut scheduler, 4 * MINUTE + 30_000).await;
+            t.look(&q, 4 * MINUTE + 30_000).await;
             let state = t.schedule_state(&q, "s").await;
             assert_eq!(
                 (state.waiting, state.next, state.due),
@@ -81,7 +81,7 @@ fn one_occurrence_waits_until_the_last_item_has_ended() {
             assert_eq!(fired(&history), [MINUTE, 2 * MINUTE], "{kind}");
             assert_eq!(skipped(t, &q).await, [(3, 3, 1), (4, 4, 1)], "{kind}");
             // The next one waits for that.
-            t.look(&mut scheduler, 5 * MINUTE).await;
+            t.look(&q, 5 * MINUTE).await;
             assert_eq!(t.schedule_state(&q, "s").await.waiting, Some(5 * MINUTE), "{kind}");
         }
     });
@@ -96,7 +96,7 @@ fn of_missed_occurrences_that_may_not_overlap_the_first_fires() {
             one.overlap = overlap;
             one.missed = Missed { policy: MissedPolicy::All, ..Missed::default() };
             t.put(&q, &one, 0).await;
-            t.look(&mut Scheduler::new(q.clone()), 10 * MINUTE).await;
+            t.look(&q, 10 * MINUTE).await;
             let first_skipped = if overlap == Overlap::Skip { 2 } else { 3 };
             assert_eq!(fired(&t.schedule_history(&q, "s").await), [MINUTE], "{name}");
             assert_eq!(skipped(t, &q).await, [(first_skipped, 10, 11 - first_skipped)], "{name}");
@@ -108,12 +108,12 @@ fn of_missed_occurrences_that_may_not_overlap_the_first_fires() {
 fn an_item_by_hand_may_not_overlap_either() {
     on_database(async |t| {
         let q = t.queue("q");
-        let mut scheduler = put(t, &q, Overlap::Skip).await;
+            put(t, &q, Overlap::Skip).await;
         let policy = RetryPolicy::default();
-        let hand = scheduler.fire(&t.db, &policy, "s", 1_000).await.unwrap();
+        let hand = q.fire_schedule(&t.db, &policy, "s", 1_000).await.unwrap();
         assert!(matches!(hand, ByHand::Fired { id: Some(_) }), "{hand:?}");
-        assert_eq!(scheduler.fire(&t.db, &policy, "s", 2_000).await.unwrap(), ByHand::Overlaps);
-        t.look(&mut scheduler, MINUTE).await;
+        assert_eq!(q.fire_schedule(&t.db, &policy, "s", 2_000).await.unwrap(), ByHand::Overlaps);
+        t.look(&q, MINUTE).await;
         assert_eq!((t.len(&q).await, skipped(t, &q).await), (1, vec![(1, 1, 1)]));
     });
 }
@@ -122,12 +122,12 @@ fn an_item_by_hand_may_not_overlap_either() {
 fn items_of_a_removed_schedule_still_count_for_a_new_one_of_its_name() {
     on_database(async |t| {
         let q = t.queue("q");
-        let mut scheduler = put(t, &q, Overlap::Skip).await;
-        t.look(&mut scheduler, MINUTE).await;
+            put(t, &q, Overlap::Skip).await;
+        t.look(&q, MINUTE).await;
         assert!(t.run(async |tr| q.remove_schedule(tr, "s").await).await);
         assert_eq!(t.records(&q, "schedule-log").await, []);
         put(t, &q, Overlap::Skip).await;
-        t.look(&mut scheduler, MINUTE).await;
+        t.look(&q, MINUTE).await;
         assert_eq!((t.len(&q).await, skipped(t, &q).await), (1, vec![(1, 1, 1)]));
     });
 }
@@ -142,10 +142,9 @@ fn one_transaction_fires_some_schedules_and_skips_others() {
                 one.overlap = overlap;
                 t.put(&q, &one, 0).await;
             }
-            let mut scheduler = Scheduler::new(q.clone());
-            t.look(&mut scheduler, MINUTE).await;
-            let look = t.look(&mut scheduler, 2 * MINUTE).await;
-            assert_eq!((look.looked.len(), t.len(&q).await), (3, 4), "{kind}");
+            t.look(&q, MINUTE).await;
+            let look = t.look(&q, 2 * MINUTE).await;
+            assert_eq!((look.occurrences.len(), t.len(&q).await), (3, 4), "{kind}");
             let counts = ["a", "b", "c"].map(async |name| t.schedule_state(&q, name).await.occurrences);
             assert_eq!(futures::future::join_all(counts).await, [2, 1, 1], "{kind}");
         }

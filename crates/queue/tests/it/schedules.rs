@@ -6,12 +6,12 @@ use std::time::Duration;
 use fdb_embedded::Faults;
 use foundationdb::tuple::{Bytes, pack};
 use kvqueue_queue::schedule::{
-    MissReason, Missed, MissedPolicy, Outcome, PutEffect, ScheduleError, Scheduler,
+    MissReason, Missed, MissedPolicy, Outcome, PutEffect, ScheduleError,
 };
 use kvqueue_queue::{ItemId, Kind, NewItem, Partitions, Pause, QueueError, RetryPolicy, migration, queues};
 
 use crate::common::gate::overlaps;
-use crate::common::schedules::{Every, HOUR, MINUTE, calendars, fired, schedule};
+use crate::common::schedules::{every, HOUR, MINUTE, fired, schedule};
 use crate::common::{KINDS, k, on_database};
 use crate::unknown::scripts;
 
@@ -33,15 +33,14 @@ fn a_schedule_pushes_an_item_at_each_of_its_times() {
             if kind == Kind::Keyed {
                 one.item = one.item.with_key("tenant");
             }
-            assert_eq!(t.put(&q, &one, MINUTE / 2).await, PutEffect::Made);
-            let mut scheduler = Scheduler::new(q.clone());
-            let look = t.look(&mut scheduler, MINUTE - 1).await;
-            assert_eq!((look.looked.len(), look.next, look.more), (0, Some(MINUTE), false));
+            assert_eq!(t.put(&q, &one, MINUTE / 2).await, PutEffect::Created);
+            let look = t.look(&q, MINUTE - 1).await;
+            assert_eq!((look.occurrences.len(), look.next, look.more), (0, Some(MINUTE), false));
             for n in 1..=3 {
-                let look = t.look(&mut scheduler, n * MINUTE + 5).await;
-                assert_eq!((look.looked.len(), look.next), (1, Some((n + 1) * MINUTE)), "{kind}");
+                let look = t.look(&q, n * MINUTE + 5).await;
+                assert_eq!((look.occurrences.len(), look.next), (1, Some((n + 1) * MINUTE)), "{kind}");
                 assert_eq!(fired(&look.looked[0].records), [n * MINUTE]);
-                let again = t.look(&mut scheduler, n * MINUTE + 6).await;
+                let again = t.look(&q, n * MINUTE + 6).await;
                 assert_eq!(again.looked, [], "{kind}");
             }
             let items = t.run(async |tr| q.list(tr).await).await;
@@ -74,10 +73,9 @@ fn each_occurrence_fires_once_under_unknown_outcomes() {
             if !t.install(Faults::script(script.clone())) {
                 return;
             }
-            let mut scheduler = Scheduler::new(q.clone());
-            let look = t.look(&mut scheduler, MINUTE).await;
+            let look = t.look(&q, MINUTE).await;
             t.end_faults();
-            assert_eq!(look.looked.len(), 1, "{script:?}");
+            assert_eq!(look.occurrences.len(), 1, "{script:?}");
             assert_eq!(fired(&look.looked[0].records), [MINUTE], "{script:?}");
             assert_eq!(t.list(&q).await.len(), 1, "{script:?}");
             assert_eq!(fired(&t.schedule_history(&q, "s").await), [MINUTE], "{script:?}");
@@ -90,7 +88,7 @@ fn of_two_looks_at_the_same_time_one_fires() {
     on_database(async |t| {
         let q = t.queue("q");
         t.put(&q, &schedule("s", MINUTE), 0).await;
-        let (mut one, mut other) = (Scheduler::new(q.clone()), Scheduler::new(q.clone()));
+        let (mut one, mut other) = (Scheduler::new(q.clone())::new(q.clone()));
         let Some(gate) = t.close_gate() else { return };
         let (late, early) = (t.look(&mut one, MINUTE), t.look(&mut other, MINUTE + 1));
         let (conflicted, late, early) = overlaps(&gate, late, early).await;
@@ -106,7 +104,6 @@ fn a_removed_or_paused_schedule_does_not_fire_by_a_look_that_overlaps() {
         let q = t.queue("q");
         for name in ["removed", "paused"] {
             t.put(&q, &schedule(name, MINUTE), 0).await;
-            let mut scheduler = Scheduler::new(q.clone());
             let Some(gate) = t.close_gate() else { return };
             let change = async {
                 match name {
@@ -114,9 +111,9 @@ fn a_removed_or_paused_schedule_does_not_fire_by_a_look_that_overlaps() {
                     _ => assert_eq!(t.run(async |tr| q.pause_schedule(tr, name, 7).await).await, Some(true)),
                 }
             };
-            let (conflicted, look, ()) = overlaps(&gate, t.look(&mut scheduler, MINUTE), change).await;
+            let (conflicted, look, ()) = overlaps(&gate, t.look(&q, MINUTE), change).await;
             drop(gate);
-            assert_eq!((conflicted, look.looked.len(), t.list(&q).await.len()), (true, 0, 0), "{name}");
+            assert_eq!((conflicted, look.occurrences.len(), t.list(&q).await.len()), (true, 0, 0), "{name}");
         }
     });
 }
@@ -129,9 +126,8 @@ fn missed_occurrences_fire_by_their_policy_and_are_recorded() {
             let mut one = schedule(name, MINUTE);
             one.missed = missed;
             t.put(&q, &one, 0).await;
-            let mut scheduler = Scheduler::new(q.clone());
             // The daemon is back after an hour.
-            t.look(&mut scheduler, HOUR + 1).await;
+            t.look(&q, HOUR + 1).await;
             let history = t.schedule_history(&q, name).await;
             let accounted: u64 = history.iter().map(|record| record.count).sum();
             assert_eq!(accounted, 60, "{name}: {history:?}");
@@ -158,7 +154,7 @@ fn a_year_of_missed_seconds_is_one_record() {
         let q = t.queue("q");
         t.put(&q, &schedule("s", 1_000), 0).await;
         let year = 365 * 24 * HOUR;
-        t.look(&mut Scheduler::new(q.clone()), year).await;
+        t.look(&q, year).await;
         let history = t.schedule_history(&q, "s").await;
         assert_eq!((history.len(), fired(&history)), (2, vec![year]));
         assert_eq!((history[0].from, history[0].to, history[0].is_exact), (1_000, year - 1_000, false));
@@ -175,8 +171,8 @@ fn one_look_fires_more_than_a_transaction_holds() {
         let mut catching_up = schedule("catching up", 1_000);
         catching_up.missed = missed(MissedPolicy::All, None, 250);
         t.put(&q, &catching_up, 0).await;
-        let look = t.look(&mut Scheduler::new(q.clone()), 300_000).await;
-        assert!(!look.more && look.unreadable.is_empty());
+        let look = t.look(&q, 300_000).await;
+        assert!(!look.more && look.unusable.is_empty());
         assert_eq!(t.len(&q).await, 120 + 250);
         let times = fired(&t.schedule_history(&q, "catching up").await);
         assert_eq!(times, (51..=300).map(|n| n * 1_000).collect::<Vec<_>>());
@@ -190,9 +186,8 @@ fn the_history_of_a_schedule_is_bounded_and_has_pages() {
         let mut one = schedule("s", 1_000);
         one.missed = missed(MissedPolicy::All, None, 1_000);
         t.put(&q, &one, 0).await;
-        let mut scheduler = Scheduler::new(q.clone());
-        t.look(&mut scheduler, 1_000_000).await;
-        t.look(&mut scheduler, 1_100_000).await;
+        t.look(&q, 1_000_000).await;
+        t.look(&q, 1_100_000).await;
         let history = t.schedule_history(&q, "s").await;
         assert_eq!((history.len(), history[0].number, history[999].number), (1_000, 100, 1_099));
         let page = t.run(async |tr| q.schedule_history(tr, "s", Some(1_000), k(10)).await).await;
@@ -211,17 +206,16 @@ fn schedules_of_a_frozen_queue_neither_fire_nor_change() {
         })
         .await;
         let before = t.rows().await;
-        let mut scheduler = Scheduler::new(q.clone());
         let refused = scheduler.look(&t.db, &policy(), MINUTE, &calendars).await.unwrap_err();
         assert!(refused.error.frozen().is_some(), "{refused}");
-        let refused = scheduler.fire(&t.db, &policy(), "s", 1).await.unwrap_err();
+        let refused = q.fire_schedule(&t.db, &policy(), "s", 1).await.unwrap_err();
         assert!(refused.error.frozen().is_some(), "{refused}");
         let error = t.try_put(&q, &schedule("t", MINUTE), 0).await.unwrap_err();
         assert!(matches!(error, ScheduleError::Queue(QueueError::Frozen { .. })), "{error}");
         let tr = t.db.create_trx().unwrap();
         assert!(q.remove_schedule(&tr, "s").await.unwrap_err().frozen().is_some());
         assert!(q.pause_schedule(&tr, "s", 0).await.unwrap_err().frozen().is_some());
-        assert!(q.resume_schedule(&tr, "s", 0, &Every(1)).await.unwrap_err().frozen().is_some());
+        assert!(q.resume_schedule(&tr, "s", 0).await.unwrap_err().frozen().is_some());
         assert_eq!(t.rows().await, before);
     });
 }
@@ -236,7 +230,7 @@ fn a_paused_queue_gets_the_items_of_its_schedules() {
             Ok(())
         })
         .await;
-        t.look(&mut Scheduler::new(q.clone()), MINUTE).await;
+        t.look(&q, MINUTE).await;
         assert_eq!(t.len(&q).await, 1);
     });
 }
@@ -249,9 +243,9 @@ fn a_queue_with_nothing_but_a_schedule_exists_is_copied_and_is_deleted() {
         let names = async || t.run(async |tr| queues(tr, &t.prefix).await).await;
         assert_eq!(names().await, [b"q".to_vec()]);
         assert!(t.run(async |tr| q.exists(tr).await).await);
-        t.look(&mut Scheduler::new(q.clone()), MINUTE).await;
+        t.look(&q, MINUTE).await;
         let page = t.run(async |tr| migration::page(&q, tr, b"").await).await;
-        for record in ["nsched", "schedule", "schedstate", "schedule-due", "schedule-log"] {
+        for record in ["nsched", "schedule", "schedule-state", "schedule-due", "schedule-log"] {
             assert_eq!(t.records(&q, record).await.len(), 1, "{record}");
             let key = pack(&(Bytes::from(&b"q"[..]), Bytes::from(record.as_bytes())));
             let key = [t.prefix.as_slice(), &key].concat();
@@ -263,8 +257,8 @@ fn a_queue_with_nothing_but_a_schedule_exists_is_copied_and_is_deleted() {
         })
         .await;
         assert_eq!(t.rows().await, []);
-        let look = t.look(&mut Scheduler::new(q.clone()), HOUR).await;
-        assert_eq!((look.looked.len(), look.next), (0, None));
+        let look = t.look(&q, HOUR).await;
+        assert_eq!((look.occurrences.len(), look.next), (0, None));
         assert_eq!(t.rows().await, []);
     });
 }
@@ -278,9 +272,8 @@ fn jitter_moves_a_schedule_by_a_fixed_time() {
         t.put(&q, &one, 1).await;
         let due = t.schedule_state(&q, "s").await.due.unwrap();
         assert!((HOUR..HOUR + 600_000).contains(&due), "{due}");
-        let mut scheduler = Scheduler::new(q.clone());
-        assert_eq!(t.look(&mut scheduler, due - 1).await.looked, []);
-        assert_eq!(fired(&t.look(&mut scheduler, due).await.looked[0].records), [HOUR]);
+        assert_eq!(t.look(&q, due - 1).await.looked, []);
+        assert_eq!(fired(&t.look(&q, due).await.looked[0].records), [HOUR]);
         assert_eq!(t.schedule_state(&q, "s").await.due, Some(due + HOUR));
     });
 }
@@ -291,8 +284,8 @@ fn a_queue_without_schedules_stores_nothing_for_them() {
         let q = t.queue("q");
         t.push(&q, &["a"]).await;
         let before = t.rows().await;
-        let look = t.look(&mut Scheduler::new(q.clone()), HOUR).await;
-        assert_eq!((look.looked.len(), look.next, look.more), (0, None, false));
+        let look = t.look(&q, HOUR).await;
+        assert_eq!((look.occurrences.len(), look.next, look.more), (0, None, false));
         assert_eq!(t.rows().await, before);
     });
 }
@@ -306,7 +299,7 @@ fn items_of_a_schedule_go_to_all_partitions_and_their_records_name_them() {
         let mut one = schedule("s", 1_000);
         one.missed = missed(MissedPolicy::All, None, 1_000);
         t.put(&q, &one, 0).await;
-        t.look(&mut Scheduler::new(q.clone()), 900_000).await;
+        t.look(&q, 900_000).await;
         let stored: BTreeSet<_> =
             t.run(async |tr| q.list(tr).await).await.into_iter().map(|item| item.id).collect();
         let history = t.schedule_history(&q, "s").await;

@@ -5,13 +5,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use kvqueue_calendar::Calendar;
+
 use crate::keys::fields::{each, number, put, text};
 use crate::new_item::NewItem;
-use crate::schedule::{Expression, Missed, MissedPolicy, Overlap, Schedule};
+use crate::schedule::{Missed, MissedPolicy, Overlap, Schedule};
 
-const KIND: u8 = 1;
-const EXPRESSION: u8 = 2;
-const ZONE: u8 = 3;
+const CRON: u8 = 1;
+const ZONE: u8 = 2;
+const PERIOD: u8 = 3;
 const OWNER: u8 = 4;
 const PAYLOAD: u8 = 5;
 const ATTRIBUTE: u8 = 6;
@@ -32,12 +34,14 @@ const POLICIES: [(u8, MissedPolicy); 3] =
 const OVERLAPS: [(u8, Overlap); 3] = [(0, Overlap::Allow), (1, Overlap::Skip), (2, Overlap::Queue)];
 
 pub(crate) fn encode(schedule: &Schedule) -> Vec<u8> {
-    let Schedule { name: _, expression, owner, item, missed, overlap, jitter } = schedule;
+    let Schedule { name: _, calendar, owner, item, missed, overlap, jitter } = schedule;
     let mut out = Vec::new();
-    put(&mut out, KIND, &[expression.kind.as_bytes()]);
-    put(&mut out, EXPRESSION, &[expression.text.as_bytes()]);
-    if !expression.zone.is_empty() {
-        put(&mut out, ZONE, &[expression.zone.as_bytes()]);
+    match calendar.period() {
+        Some(period) => put(&mut out, PERIOD, &[&to_millis(period).to_le_bytes()]),
+        None => {
+            put(&mut out, CRON, &[calendar.to_string().as_bytes()]);
+            put(&mut out, ZONE, &[calendar.zone().unwrap_or_default().as_bytes()]);
+        }
     }
     if let Some(owner) = owner {
         put(&mut out, OWNER, &[owner.as_bytes()]);
@@ -66,17 +70,17 @@ pub(crate) fn encode(schedule: &Schedule) -> Vec<u8> {
     out
 }
 
-/// Reads a definition; `None` if it is not one, or says something that this version does not know. Fields of later versions are
+/// Reads a definition; `None` if it is not one, or says something that this version does not know. Fields that it does not know are
 /// passed over.
 pub(crate) fn decode(name: &str, value: &[u8]) -> Option<Schedule> {
-    let (mut expression, mut item) = (Expression::default(), NewItem::default());
-    let (mut owner, mut missed, mut overlap, mut jitter) = (None, None, None, Duration::ZERO);
+    let (mut item, mut owner, mut jitter) = (NewItem::default(), None, Duration::ZERO);
+    let (mut cron, mut zone, mut period, mut missed, mut overlap) = (None, None, None, None, None);
     for field in each(value) {
         let (tag, content) = field?;
         match tag {
-            KIND => expression.kind = text(content)?,
-            EXPRESSION => expression.text = text(content)?,
-            ZONE => expression.zone = text(content)?,
+            CRON => cron = Some(text(content)?),
+            ZONE => zone = Some(text(content)?),
+            PERIOD => period = Some(Duration::from_millis(number(content)?)),
             OWNER => owner = Some(text(content)?),
             PAYLOAD => item.payload = content.to_vec().into(),
             ATTRIBUTE => attribute(&mut item.attributes, content)?,
@@ -89,8 +93,12 @@ pub(crate) fn decode(name: &str, value: &[u8]) -> Option<Schedule> {
             _ => {}
         }
     }
-    let (missed, overlap) = (missed?, overlap?);
-    Some(Schedule { name: name.to_owned(), expression, owner, item, missed, overlap, jitter })
+    let calendar = match period {
+        Some(period) => Calendar::every(period),
+        None => Calendar::cron(&cron?, &zone?),
+    };
+    let (calendar, missed, overlap) = (calendar.ok()?, missed?, overlap?);
+    Some(Schedule { name: name.to_owned(), calendar, owner, item, missed, overlap, jitter })
 }
 
 fn attribute(attributes: &mut BTreeMap<String, String>, content: &[u8]) -> Option<()> {
@@ -131,9 +139,18 @@ mod tests {
 
     use super::*;
 
+    fn calendar() -> impl Strategy<Value = Calendar> {
+        prop_oneof![
+            (1_000_u64..1_000_000).prop_map(|millis| Calendar::every(Duration::from_millis(millis)).unwrap()),
+            (0..60, 0..24, prop_oneof!["UTC", "Europe/Berlin"]).prop_map(|(minute, hour, zone)| {
+                Calendar::cron(&format!("{minute} {hour} * * *"), &zone).unwrap()
+            }),
+        ]
+    }
+
     prop_compose! {
         fn schedule()(
-            (kind, expression, zone) in (".{0,8}", ".{0,20}", ".{0,8}"),
+            calendar in calendar(),
             owner: Option<String>, payload: Vec<u8>, priority: i64, key: Option<Vec<u8>>,
             attributes in prop::collection::btree_map(".{0,8}", ".{0,8}", 0..4),
             content_type: Option<String>,
@@ -145,7 +162,7 @@ mod tests {
             let window = window.map(|window| Duration::from_millis(window.into()));
             Schedule {
                 name: "s".to_owned(),
-                expression: Expression { kind, text: expression, zone },
+                calendar,
                 owner,
                 item,
                 missed: Missed { policy: POLICIES[policy].1, window, most },
@@ -169,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_policy_of_a_later_version_makes_a_definition_unreadable_and_a_field_does_not() {
-        let schedule = Schedule::new("s", Expression::default(), NewItem::new("v"));
+        let schedule = Schedule::new("s", Calendar::cron("@daily", "UTC").unwrap(), NewItem::new("v"));
         let mut value = encode(&schedule);
         put(&mut value, 200, &[b"later"]);
         assert_eq!(decode("s", &value), Some(schedule));

@@ -2,11 +2,9 @@
 //!
 //! | key, behind (q) | value | file |
 //! |---|---|---|
-//! | "nsched" | u64, atomic ADD: how often an operator or a configuration has changed a schedule | |
 //! | "schedule", name | what is pushed, and when | `definition` |
-//! | "schedstate", name | how far the schedule has come | `state` |
-//! | "schedule-due", time, name | empty: the time of the next look at the schedule | |
-//! | "schedule-gap", end, name | u64: the time of the next look at a gap that ends with this nominal time | |
+//! | "schedule-state", name | how far the schedule has come | `state` |
+//! | "schedule-due", time, name | empty: when a sweeper looks at the schedule next | |
 //! | "schedule-log", name, n | what became of some occurrences | `log` |
 
 pub(crate) mod definition;
@@ -17,27 +15,22 @@ use crate::keys::element::{append_number, split_number};
 use crate::keys::{append_bytes, range, split_bytes};
 use crate::meta::Millis;
 
-const NSCHED: &[u8] = b"nsched";
 const SCHEDULE: &[u8] = b"schedule";
-const STATE: &[u8] = b"schedstate";
+const STATE: &[u8] = b"schedule-state";
 const DUE: &[u8] = b"schedule-due";
-const GAP: &[u8] = b"schedule-gap";
 const LOG: &[u8] = b"schedule-log";
 
-/// What unique keys of schedules' items begin with. Pushes with such unique keys are refused.
-pub(crate) const UNIQUE: &[u8] = b"\xff\x00schedule\x00";
+/// What the unique keys of schedules' items begin with.
+const UNIQUE: &[u8] = b"\xff\x00schedule\x00";
 
 /// The packed keys of a queue's schedules. They are packed when an operation on schedules begins, so that a queue without schedules
 /// does not pay for them.
 #[derive(Debug, Clone)]
 pub(crate) struct ScheduleSpace {
-    /// (q, "nsched").
-    pub(crate) changes: Vec<u8>,
     /// (q, "schedule").
     pub(crate) definitions: Vec<u8>,
     states: Vec<u8>,
     due: Vec<u8>,
-    gaps: Vec<u8>,
     logs: Vec<u8>,
 }
 
@@ -46,11 +39,9 @@ impl ScheduleSpace {
     pub(crate) fn new(queue: &[u8]) -> ScheduleSpace {
         let record = |kind| with_bytes(queue, kind);
         ScheduleSpace {
-            changes: changes_key(queue),
             definitions: record(SCHEDULE),
             states: record(STATE),
             due: record(DUE),
-            gaps: record(GAP),
             logs: record(LOG),
         }
     }
@@ -84,26 +75,9 @@ impl ScheduleSpace {
         (begin, time.checked_add(1).map_or(end, |next| with_number(&self.due, next)))
     }
 
-    /// All schedules that are due after `time`.
-    pub(crate) fn due_after(&self, time: Millis) -> (Vec<u8>, Vec<u8>) {
-        let (_, begin) = self.due_by(time);
-        (begin, range(&self.due).1)
-    }
-
-    pub(crate) fn gap_key(&self, end: Millis, name: &str) -> Vec<u8> {
-        with_bytes(&with_number(&self.gaps, end), name.as_bytes())
-    }
-
-    /// End and name of a gap's key.
-    pub(crate) fn decode_gap(&self, key: &[u8]) -> Option<(Millis, String)> {
-        let (end, name) = split_number(key.strip_prefix(self.gaps.as_slice())?)?;
-        Some((end, name_of(name)?))
-    }
-
-    /// All gaps that end after `time`.
-    pub(crate) fn gaps_after(&self, time: Millis) -> (Vec<u8>, Vec<u8>) {
-        let (begin, end) = range(&self.gaps);
-        (time.checked_add(1).map_or(begin, |next| with_number(&self.gaps, next)), end)
+    /// The rows of all schedules by time.
+    pub(crate) fn all_due(&self) -> (Vec<u8>, Vec<u8>) {
+        range(&self.due)
     }
 
     pub(crate) fn log_key(&self, name: &str, number: u64) -> Vec<u8> {
@@ -124,18 +98,7 @@ impl ScheduleSpace {
     }
 }
 
-/// (q, "nsched").
-pub(crate) fn changes_key(queue: &[u8]) -> Vec<u8> {
-    with_bytes(queue, NSCHED)
-}
-
-/// Whether a key is (q, "nsched") of the queue whose packed (q) this is.
-pub(crate) fn is_changes_key(queue: &[u8], key: &[u8]) -> bool {
-    let name = key.strip_prefix(queue).and_then(split_bytes);
-    name.is_some_and(|(name, rest)| name == NSCHED && rest.is_empty())
-}
-
-/// The unique key of the items of a schedule that looks at overlaps.
+/// The unique key of the items of a schedule, if they may not overlap.
 pub(crate) fn unique_key(name: &str) -> Vec<u8> {
     [UNIQUE, name.as_bytes()].concat()
 }
@@ -169,7 +132,6 @@ mod tests {
         fn keys_round_trip_and_sort_by_time(a: (u64, String), b: (u64, String)) {
             let space = ScheduleSpace::new(b"\x01q\x00");
             prop_assert_eq!(space.decode_due(&space.due_key(a.0, &a.1)), Some(a.clone()));
-            prop_assert_eq!(space.decode_gap(&space.gap_key(a.0, &a.1)), Some(a.clone()));
             prop_assert_eq!(space.definition_name(&space.definition_key(&a.1)), Some(a.1.clone()));
             prop_assert_eq!(space.log_number(&a.1, &space.log_key(&a.1, a.0)), Some(a.0));
             if a.0 != b.0 {
@@ -182,10 +144,7 @@ mod tests {
             let space = ScheduleSpace::new(b"\x01q\x00");
             let holds = |(begin, end): (Vec<u8>, Vec<u8>), key: Vec<u8>| (begin..end).contains(&key);
             prop_assert_eq!(holds(space.due_by(time), space.due_key(at, &name)), at <= time);
-            prop_assert_eq!(holds(space.due_after(time), space.due_key(at, &name)), at > time);
-            if time < u64::MAX {
-                prop_assert_eq!(holds(space.gaps_after(time), space.gap_key(at, &name)), at > time);
-            }
+            prop_assert!(holds(space.all_due(), space.due_key(at, &name)));
         }
 
         #[test]

@@ -1,6 +1,6 @@
-//! The value of (q, "schedstate", name): how far a schedule has come.
+//! The value of (q, "schedule-state", name): how far a schedule has come.
 //!
-//! Written by every look that does something, and read by it with a conflict: that makes looks exact.
+//! Every transaction that fires or changes the schedule reads it with a conflict, and writes it.
 
 use bytes::Bytes;
 
@@ -15,17 +15,16 @@ const OCCURRENCES: u8 = 4;
 const RECORDS: u8 = 5;
 const PAUSED: u8 = 6;
 const WAITING: u8 = 7;
-const GAP: u8 = 8;
-const LAST: u8 = 9;
+const LAST: u8 = 8;
 
 /// How far a schedule has come.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct State {
-    /// Every nominal time up to this one is accounted for.
+    /// Every nominal time up to this one is accounted for. It never goes back, but for a resumption by an operator.
     pub(crate) mark: Millis,
     /// The next nominal time; `None` if the expression has no more.
     pub(crate) next: Option<Millis>,
-    /// The time in the key of the schedule's row among the rows of what is due, if it has one.
+    /// The time in the key of the schedule's row under (q, "schedule-due"), if it has one.
     pub(crate) row: Option<Millis>,
     /// How many items it has pushed.
     pub(crate) occurrences: u64,
@@ -35,8 +34,6 @@ pub(crate) struct State {
     pub(crate) paused: Option<Millis>,
     /// The occurrence that waits for the end of the last item.
     pub(crate) waiting: Option<Waiting>,
-    /// Nominal times before the mark that a look has passed over, and that a look by an earlier clock may still use.
-    pub(crate) gaps: Vec<Gap>,
     /// What it pushed last.
     pub(crate) last: Option<Last>,
     /// Fields of later versions.
@@ -49,15 +46,6 @@ pub(crate) struct Waiting {
     pub(crate) nominal: Millis,
     /// When to look whether the last item has ended.
     pub(crate) look_again: Millis,
-}
-
-/// Nominal times behind `from`, up to `to`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Gap {
-    pub(crate) from: Millis,
-    pub(crate) to: Millis,
-    /// When to look at it.
-    pub(crate) row: Millis,
 }
 
 /// The last item.
@@ -81,9 +69,6 @@ pub(crate) fn encode(state: &State) -> Vec<u8> {
     put(&mut out, RECORDS, &[&state.records.to_le_bytes()]);
     if let Some(Waiting { nominal, look_again }) = state.waiting {
         put(&mut out, WAITING, &[&nominal.to_le_bytes(), &look_again.to_le_bytes()]);
-    }
-    for Gap { from, to, row } in &state.gaps {
-        put(&mut out, GAP, &[&from.to_le_bytes(), &to.to_le_bytes(), &row.to_le_bytes()]);
     }
     for (tag, content) in &state.unknown {
         put(&mut out, *tag, &[content]);
@@ -110,11 +95,6 @@ pub(crate) fn decode(value: &[u8]) -> Option<State> {
                 let (nominal, look_again) = take_number(content)?;
                 state.waiting = Some(Waiting { nominal, look_again: number(look_again)? });
             }
-            GAP => {
-                let (from, rest) = take_number(content)?;
-                let (to, row) = take_number(rest)?;
-                state.gaps.push(Gap { from, to, row: number(row)? });
-            }
             LAST => {
                 let (nominal, id) = take_number(content)?;
                 state.last = Some(Last { nominal, id: ItemId::new(Bytes::copy_from_slice(id)) });
@@ -136,14 +116,12 @@ mod tests {
             (mark, next, row) in any::<(u64, Option<u64>, Option<u64>)>(),
             (occurrences, records, paused) in any::<(u64, u64, Option<u64>)>(),
             waiting: Option<(u64, u64)>,
-            gaps in prop::collection::vec(any::<(u64, u64, u64)>(), 0..4),
             last: Option<(u64, [u8; 13])>,
             unknown in prop::collection::vec((10_u8.., any::<Vec<u8>>()), 0..3),
         ) -> State {
             State {
                 mark, next, row, occurrences, records, paused, unknown,
                 waiting: waiting.map(|(nominal, look_again)| Waiting { nominal, look_again }),
-                gaps: gaps.into_iter().map(|(from, to, row)| Gap { from, to, row }).collect(),
                 last: last.map(|(nominal, id)| Last { nominal, id: ItemId::new(id.to_vec().into()) }),
             }
         }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use foundationdb::Transaction;
+use foundationdb::{RangeOption, Transaction};
+use futures::TryStreamExt;
 
 use crate::error::QueueError;
 use crate::keys::Space;
@@ -13,15 +14,17 @@ use crate::ops::find::has_keys;
 use crate::ops::pause::check_unfrozen;
 use crate::ops::push::{Entry, Pusher};
 use crate::ops::schedule::fire::Firing;
-use crate::ops::schedule::read::{CLOCK_DIFFERENCE, Stored, stored};
-use crate::ops::schedule::write::{self, Ids, PENDING};
+use crate::ops::schedule::read::{Stored, stored};
+use crate::ops::schedule::write::{self, Ids, PENDING, Writing, wake_sweepers};
 use crate::ops::{kinds, went_back};
 use crate::pushed::PushEffect;
 use crate::rng::Rng;
-use crate::schedule::calendar::{last_at_or_before, next_after};
 use crate::schedule::{
-    Calendar, MAX_SCHEDULES, OccurrenceRecord, Outcome, PutEffect, Schedule, ScheduleError, SkipReason,
+    MAX_SCHEDULES, OccurrenceRecord, Outcome, PutEffect, Schedule, ScheduleError, SkipReason,
 };
+
+/// A mark that is further ahead than this was set by a clock that was wrong: an hour, in milliseconds.
+const WRONG_CLOCK: Millis = 3_600_000;
 
 /// Stores a schedule that has been checked.
 pub(crate) async fn put(
@@ -29,59 +32,90 @@ pub(crate) async fn put(
     tr: &Transaction,
     schedule: &Schedule,
     now: Millis,
-    calendar: &dyn Calendar,
 ) -> Result<PutEffect, ScheduleError> {
-    check_unfrozen(space, tr).await?;
     let (keys, name) = (space.schedules(), schedule.name.as_str());
-    let Some(old) = stored(&keys, tr, name).await? else {
-        if has_keys(tr, &crate::keys::range(&keys.definitions), MAX_SCHEDULES).await? {
-            return Err(ScheduleError::TooMany);
+    let old = stored(&keys, tr, name).await?;
+    let (effect, old_row, mut state) = match old {
+        None => {
+            if has_keys(tr, &crate::keys::range(&keys.definitions), MAX_SCHEDULES).await? {
+                return Err(ScheduleError::TooMany);
+            }
+            (PutEffect::Created, None, State { mark: now, ..State::default() })
         }
-        let mut state = State { mark: now, next: next_after(calendar, now), ..State::default() };
-        tr.set(&keys.definition_key(name), &schedule.encode());
-        write::state(&keys, tr, name, None, (&mut state, schedule.offset(&space.name)), Ids::Known);
-        write::count_change(&keys, tr);
-        return Ok(PutEffect::Made);
+        Some(old) => {
+            let Some((current, state)) = old.schedule.zip(old.state) else {
+                return Err(ScheduleError::Unreadable { name: name.to_owned() });
+            };
+            if current.owner != schedule.owner {
+                return Err(ScheduleError::OtherOwner { name: name.to_owned(), owner: current.owner });
+            }
+            if current == *schedule {
+                return Ok(PutEffect::Unchanged);
+            }
+            (PutEffect::Replaced { calendar: current.calendar != schedule.calendar }, state.row, state)
+        }
     };
-    if let Some(of) = old.schedule.as_ref().filter(|of| of.owner != schedule.owner) {
-        return Err(ScheduleError::OtherOwner { name: name.to_owned(), owner: of.owner.clone() });
+    check_unfrozen(space, tr).await?;
+    let offset = schedule.offset(&space.name);
+    let writing = Writing { keys: &keys, tr, name, offset, now, ids: Ids::Known };
+    if effect == (PutEffect::Replaced { calendar: true }) {
+        skip_due(&writing, &mut state);
     }
-    if old.schedule.as_ref() == Some(schedule) {
-        return Ok(PutEffect::Unchanged);
+    if !matches!(effect, PutEffect::Replaced { calendar: false }) {
+        state.next = schedule.calendar.next_after(state.mark);
     }
-    let mut state = old.state.clone();
-    if old.schedule.as_ref().is_none_or(|of| of.expression != schedule.expression) {
-        redefine(&keys, tr, name, &mut state, now);
-        state.next = next_after(calendar, state.mark);
-    }
-    tr.set(&keys.definition_key(name), &schedule.encode());
-    write::state(&keys, tr, name, Some(&old.state), (&mut state, schedule.offset(&space.name)), Ids::Known);
-    write::count_change(&keys, tr);
-    Ok(PutEffect::Replaced)
+    tr.set(&keys.definition_key(name), &crate::keys::schedules::definition::encode(schedule));
+    writing.state(old_row, &mut state);
+    wake_sweepers(space, tr);
+    Ok(effect)
 }
 
-/// Times of the old expression that are due fire no more. The mark does not go back by less than clocks may differ, so no nominal
-/// time fires a second time that the two expressions have in common.
-fn redefine(keys: &ScheduleSpace, tr: &Transaction, name: &str, state: &mut State, now: Millis) {
-    if let Some(next) = state.next.filter(|next| *next <= now && state.paused.is_none()) {
+/// What was due by the old calendar does not fire any more. The mark does not go back, so no nominal time that the two calendars have in
+/// common fires twice.
+fn skip_due(writing: &Writing<'_>, state: &mut State) {
+    let now = writing.now;
+    if let Some(from) = state.next.filter(|next| *next <= now) {
         let outcome = Outcome::Skipped(SkipReason::Redefined);
         let mut record =
-            OccurrenceRecord { number: 0, at: now, from: next, to: now, count: 1, is_exact: false, outcome };
-        write::record(keys, tr, name, state, &mut record, Ids::Known);
+            OccurrenceRecord { number: 0, at: now, from, to: now, count: 1, is_exact: false, outcome };
+        writing.record(state, &mut record);
     }
-    let is_near = state.mark <= now.saturating_add(CLOCK_DIFFERENCE);
-    state.mark = if is_near { state.mark.max(now) } else { now };
-    state.gaps.clear();
+    state.mark = state.mark.max(now);
 }
 
 /// Removes a schedule; returns whether it was there.
 pub(crate) async fn remove(space: &Space, tr: &Transaction, name: &str) -> Result<bool, QueueError> {
-    check_unfrozen(space, tr).await?;
     let keys = space.schedules();
     let Some(old) = stored(&keys, tr, name).await? else { return Ok(false) };
-    write::clear(&keys, tr, name, &old.state);
-    write::count_change(&keys, tr);
+    check_unfrozen(space, tr).await?;
+    match old.state.map(|state| state.row) {
+        Some(row) => row.into_iter().for_each(|row| tr.clear(&keys.due_key(row, name))),
+        None => clear_rows(&keys, tr, name).await?,
+    }
+    write::clear(&keys, tr, name);
     Ok(true)
+}
+
+/// Clears all rows by time of a schedule whose state cannot be read.
+async fn clear_rows(keys: &ScheduleSpace, tr: &Transaction, name: &str) -> Result<(), QueueError> {
+    let mut answers = tr.get_ranges(RangeOption::from(keys.all_due()), true);
+    while let Some(rows) = answers.try_next().await? {
+        let is_its = |key: &[u8]| keys.decode_due(key).is_some_and(|(_, of)| of == name);
+        rows.iter().filter(|row| is_its(row.key())).for_each(|row| tr.clear(row.key()));
+    }
+    Ok(())
+}
+
+/// Reads a schedule whose definition and state have to be readable.
+async fn readable(
+    keys: &ScheduleSpace,
+    tr: &Transaction,
+    name: &str,
+) -> Result<Option<(Schedule, State)>, QueueError> {
+    let Some(Stored { schedule, state }) = stored(keys, tr, name).await? else { return Ok(None) };
+    let schedule = schedule.ok_or_else(|| QueueError::unreadable(&keys.definition_key(name)))?;
+    let state = state.ok_or_else(|| QueueError::unreadable(&keys.state_key(name)))?;
+    Ok(Some((schedule, state)))
 }
 
 /// Pauses a schedule; `None` if it is not there, otherwise whether that is a change.
@@ -91,53 +125,64 @@ pub(crate) async fn pause(
     name: &str,
     now: Millis,
 ) -> Result<Option<bool>, QueueError> {
-    check_unfrozen(space, tr).await?;
     let keys = space.schedules();
-    let Some(old) = stored(&keys, tr, name).await? else { return Ok(None) };
-    if old.state.paused.is_some() {
+    let Some((schedule, state)) = readable(&keys, tr, name).await? else { return Ok(None) };
+    if state.paused.is_some() {
         return Ok(Some(false));
     }
-    let mut state = State { paused: Some(now), ..old.state.clone() };
-    write::state(&keys, tr, name, Some(&old.state), (&mut state, offset(space, &old)), Ids::Known);
-    write::count_change(&keys, tr);
+    check_unfrozen(space, tr).await?;
+    let offset = schedule.offset(&space.name);
+    let old_row = state.row;
+    let mut state = State { paused: Some(now), ..state };
+    Writing { keys: &keys, tr, name, offset, now, ids: Ids::Known }.state(old_row, &mut state);
     Ok(Some(true))
 }
 
-/// Ends a pause, as [`pause`] begins it. What was due meanwhile is skipped.
+/// Ends a pause, as [`pause`] begins it. What was due is skipped.
+///
+/// If the mark is far ahead, a clock was wrong, and the schedule would not fire until then. An operator who pauses and resumes it takes the
+/// mark back to now.
 pub(crate) async fn resume(
     space: &Space,
     tr: &Transaction,
     name: &str,
     now: Millis,
-    calendar: &dyn Calendar,
 ) -> Result<Option<bool>, QueueError> {
-    check_unfrozen(space, tr).await?;
     let keys = space.schedules();
-    let Some(old) = stored(&keys, tr, name).await? else { return Ok(None) };
-    if old.state.paused.is_none() {
+    let Some((schedule, state)) = readable(&keys, tr, name).await? else { return Ok(None) };
+    if state.paused.is_none() {
         return Ok(Some(false));
     }
-    let offset = offset(space, &old);
-    let mut state = State { paused: None, ..old.state.clone() };
-    let newest = last_at_or_before(calendar, now.saturating_sub(offset));
-    let first = next_after(calendar, state.mark);
-    if let Some((from, to)) = first.zip(newest).filter(|(first, newest)| first <= newest) {
-        let count = calendar.count(from, to);
-        let (count, is_exact) = (count.times, count.is_exact);
-        let outcome = Outcome::Skipped(SkipReason::Paused);
-        let mut record = OccurrenceRecord { number: 0, at: now, from, to, count, is_exact, outcome };
-        write::record(&keys, tr, name, &mut state, &mut record, Ids::Known);
-        state.mark = to;
+    check_unfrozen(space, tr).await?;
+    let offset = schedule.offset(&space.name);
+    let writing = Writing { keys: &keys, tr, name, offset, now, ids: Ids::Known };
+    let old_row = state.row;
+    let mut state = State { paused: None, ..state };
+    if state.mark > now.saturating_add(WRONG_CLOCK) {
+        state.mark = now;
+    } else {
+        skip_paused(&writing, &schedule, &mut state);
     }
-    state.next = next_after(calendar, state.mark);
-    write::state(&keys, tr, name, Some(&old.state), (&mut state, offset), Ids::Known);
-    write::count_change(&keys, tr);
+    state.next = schedule.calendar.next_after(state.mark);
+    writing.state(old_row, &mut state);
+    wake_sweepers(space, tr);
     Ok(Some(true))
 }
 
-/// How far a schedule's times are moved. One that cannot be read does not fire.
-fn offset(space: &Space, stored: &Stored) -> Millis {
-    stored.schedule.as_ref().map_or(0, |schedule| schedule.offset(&space.name))
+/// How many times that were due in a pause are counted, if each has to be computed.
+const COUNTED: u64 = 1_000;
+
+fn skip_paused(writing: &Writing<'_>, schedule: &Schedule, state: &mut State) {
+    let (calendar, now) = (&schedule.calendar, writing.now);
+    let newest = calendar.last_at_or_before(now.saturating_sub(writing.offset));
+    let due = calendar.next_after(state.mark).zip(newest).filter(|(first, newest)| first <= newest);
+    let Some((from, to)) = due else { return };
+    let count = calendar.count(from, to, COUNTED);
+    let outcome = Outcome::Skipped(SkipReason::Paused);
+    let (count, is_exact) = (count.times, count.is_exact);
+    let mut record = OccurrenceRecord { number: 0, at: now, from, to, count, is_exact, outcome };
+    writing.record(state, &mut record);
+    state.mark = to;
 }
 
 /// What came of an item by hand.
@@ -152,9 +197,6 @@ pub(crate) enum ByHandEffect {
 }
 
 /// Pushes an item of a schedule out of turn.
-///
-/// # Errors
-/// [`QueueError::Unreadable`] if a later version has defined it.
 pub(crate) async fn fire_by_hand(
     space: &Arc<Space>,
     tr: &Transaction,
@@ -163,21 +205,20 @@ pub(crate) async fn fire_by_hand(
     rng: &mut Rng,
 ) -> Result<ByHandEffect, QueueError> {
     let keys = space.schedules();
-    let Some(Stored { schedule, state }) = stored(&keys, tr, name).await? else {
-        return Ok(ByHandEffect::Gone);
-    };
-    let schedule = schedule.ok_or_else(|| QueueError::unreadable(&keys.definition_key(name)))?;
+    let Some((schedule, state)) = readable(&keys, tr, name).await? else { return Ok(ByHandEffect::Gone) };
+    if schedule.check(space.kind).is_err() {
+        return Err(QueueError::unreadable(&keys.definition_key(name)));
+    }
     futures::future::try_join(went_back::check(space, tr), kinds::check_stamped(space, tr)).await?;
-    let mut pusher = Pusher::alone(Arc::clone(space), tr).with_rng(rng.split());
     let item = schedule.item(now, state.occurrences + 1, now);
+    let mut pusher = Pusher::alone(Arc::clone(space), tr).with_rng(rng.split());
     let placed = pusher.place(&[Entry::from(&item)], None).await?;
-    let id = placed.items(Some(PENDING)).next().filter(|item| item.effect == PushEffect::Added);
-    let Some(id) = id.map(|item| item.id) else { return Ok(ByHandEffect::Overlaps) };
+    let added = placed.items(Some(PENDING)).next().filter(|item| item.effect == PushEffect::Added);
+    let Some(id) = added.map(|item| item.id) else { return Ok(ByHandEffect::Overlaps) };
     let (number, offset, ids) = (state.records, schedule.offset(&space.name), Ids::of(space));
-    let (old, schedule) = (&state, &schedule);
-    let state = old.clone();
-    let mut firing =
-        Firing { keys: &keys, tr, name, schedule, old, state, offset, now, ids, records: Vec::new() };
+    let writing = Writing { keys: &keys, tr, name, offset, now, ids };
+    let old_row = state.row;
+    let mut firing = Firing { writing, schedule: &schedule, old_row, state, records: Vec::new() };
     firing.fired(now, id, |id, occurrence| Outcome::FiredByHand { id, occurrence });
     firing.store();
     Ok(ByHandEffect::Fired(number))

@@ -1,7 +1,8 @@
-//! Writing the state of a schedule, its rows by time, and its log.
+//! Writing the state of a schedule, its row by time, and its log.
 
 use foundationdb::Transaction;
 use foundationdb::options::MutationType;
+use mutant::mutant;
 
 use crate::item::Stamp;
 use crate::keys::schedules::state::State;
@@ -9,10 +10,13 @@ use crate::keys::schedules::{ScheduleSpace, log, state};
 use crate::keys::{Space, counters};
 use crate::meta::Millis;
 use crate::schedule::OccurrenceRecord;
-use mutant::mutant;
 
 /// The stamp of a transaction in the id of an item that it pushes: the database fills it in.
 pub(crate) const PENDING: [u8; 10] = [0xff; 10];
+
+/// A schedule is looked at after this time at the latest, even if nothing is due then: an upgrade of kvqueue may bring new rules of a time
+/// zone, and with them another next time. A day, in milliseconds.
+const LOOK_EVERY: Millis = 24 * 3_600_000;
 
 /// Whether the id of a new item has the stamp of its transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,69 +34,66 @@ impl Ids {
     }
 }
 
-/// Stores a state in the place of `old`, with its rows by time. `offset` is how far the schedule's times are moved.
-pub(crate) fn state(
-    keys: &ScheduleSpace,
-    tr: &Transaction,
-    name: &str,
-    old: Option<&State>,
-    (new, offset): (&mut State, Millis),
-    ids: Ids,
-) {
-    if let Some(old) = old {
-        rows(keys, name, old).iter().for_each(|(key, _)| tr.clear(key));
-    }
-    let next = new.next.map(|next| next.saturating_add(offset));
-    let look_again = new.waiting.map(|waiting| waiting.look_again);
-    new.row = next.into_iter().chain(look_again).min().filter(|_| new.paused.is_none());
-    rows(keys, name, new).iter().for_each(|(key, value)| tr.set(key, value));
-    let ids = if new.last.is_some() { ids } else { Ids::Known };
-    set(tr, &keys.state_key(name), state::encode(new), ids);
+/// A schedule whose state is written, in a transaction at `now`.
+#[derive(Clone, Copy)]
+pub(crate) struct Writing<'a> {
+    pub(crate) keys: &'a ScheduleSpace,
+    pub(crate) tr: &'a Transaction,
+    pub(crate) name: &'a str,
+    /// How much later than its nominal times it fires.
+    pub(crate) offset: Millis,
+    pub(crate) now: Millis,
+    pub(crate) ids: Ids,
 }
 
-/// The rows by time of a schedule: when it is due, and its gaps. One that is paused has none.
-fn rows(keys: &ScheduleSpace, name: &str, state: &State) -> Vec<(Vec<u8>, Vec<u8>)> {
-    if state.paused.is_some() {
-        return Vec::new();
+impl Writing<'_> {
+    /// Stores a state, and moves the schedule's row from `old_row` to where it belongs.
+    pub(crate) fn state(&self, old_row: Option<Millis>, new: &mut State) {
+        let Writing { keys, tr, name, .. } = *self;
+        let next = new.next.map(|next| next.saturating_add(self.offset));
+        let look_again = new.waiting.map(|waiting| waiting.look_again);
+        let first = next.into_iter().chain(look_again).min();
+        let latest = self.now.saturating_add(LOOK_EVERY);
+        new.row = first.map(|first| first.min(latest)).filter(|_| new.paused.is_none());
+        if let Some(row) = old_row {
+            tr.clear(&keys.due_key(row, name));
+        }
+        if let Some(row) = new.row {
+            tr.set(&keys.due_key(row, name), &[]);
+        }
+        let ids = if new.last.is_some() { self.ids } else { Ids::Known };
+        set(tr, &keys.state_key(name), state::encode(new), ids);
     }
-    let due = state.row.map(|time| (keys.due_key(time, name), Vec::new()));
-    let gaps = state.gaps.iter().map(|gap| (keys.gap_key(gap.to, name), gap.row.to_le_bytes().to_vec()));
-    due.into_iter().chain(gaps).collect()
+
+    /// Appends a record to the log, gives it its number, and drops the oldest of too many.
+    pub(crate) fn record(&self, state: &mut State, record: &mut OccurrenceRecord) {
+        let Writing { keys, tr, name, .. } = *self;
+        record.number = state.records;
+        state.records += 1;
+        let ids = if record.outcome.id().is_some() { self.ids } else { Ids::Known };
+        set(tr, &keys.log_key(name, record.number), log::encode(record), ids);
+        if let Some(first) = state.records.checked_sub(log::KEPT)
+            && !mutant("schedule-log-grows")
+        {
+            let (begin, end) = keys.log_before(name, Some(first));
+            tr.clear_range(&begin, &end);
+        }
+    }
 }
 
-/// Clears all that there is of a schedule.
-pub(crate) fn clear(keys: &ScheduleSpace, tr: &Transaction, name: &str, state: &State) {
-    rows(keys, name, state).iter().for_each(|(key, _)| tr.clear(key));
+/// Clears all that there is of a schedule but its row by time.
+pub(crate) fn clear(keys: &ScheduleSpace, tr: &Transaction, name: &str) {
     let (begin, end) = keys.log_before(name, None);
     tr.clear_range(&begin, &end);
     tr.clear(&keys.definition_key(name));
     tr.clear(&keys.state_key(name));
 }
 
-/// Appends a record to the log, gives it its number, and drops the oldest of too many.
-pub(crate) fn record(
-    keys: &ScheduleSpace,
-    tr: &Transaction,
-    name: &str,
-    state: &mut State,
-    record: &mut OccurrenceRecord,
-    ids: Ids,
-) {
-    record.number = state.records;
-    state.records += 1;
-    let ids = if record.outcome.id().is_some() { ids } else { Ids::Known };
-    set(tr, &keys.log_key(name, record.number), log::encode(record), ids);
-    if let Some(first) = state.records.checked_sub(log::KEPT)
-        && !mutant("schedule-log-grows")
-    {
-        let (begin, end) = keys.log_before(name, Some(first));
-        tr.clear_range(&begin, &end);
+/// Wakes the sweepers, which watch `nlater`: adds one to it and to `ndue`, so that their difference stays the number of scheduled items.
+pub(crate) fn wake_sweepers(space: &Space, tr: &Transaction) {
+    for counter in [&space.nlater, &space.ndue] {
+        tr.atomic_op(counter, &counters::increment(1), MutationType::Add);
     }
-}
-
-/// Wakes everybody who waits for the next time of a schedule.
-pub(crate) fn count_change(keys: &ScheduleSpace, tr: &Transaction) {
-    tr.atomic_op(&keys.changes, &counters::increment(1), MutationType::Add);
 }
 
 /// Sets a value that ends with an item's id.

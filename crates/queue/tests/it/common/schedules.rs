@@ -1,13 +1,16 @@
-//! Schedules of the tests: one fires every so many milliseconds, counted from 1970.
+//! Schedules of the tests, and sweeps that fire them.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::time::Duration;
 
+use foundationdb::tuple::{Bytes, unpack};
 use kvqueue_queue::schedule::{
-    Calendar, Expression, Look, OccurrenceRecord, Outcome, PutEffect, Schedule, ScheduleError, ScheduleState,
-    Scheduler,
+    Calendar, OccurrenceRecord, Outcome, PutEffect, Schedule, ScheduleError, ScheduleState,
 };
-use kvqueue_queue::{Millis, NewItem, Queue, RetryPolicy};
+use kvqueue_queue::session::SessionId;
+use kvqueue_queue::{Millis, NewItem, Queue, Sweeper, VersionHistory};
 
+use super::sweeping::rules;
 use super::{TestDb, k};
 
 /// A minute.
@@ -15,28 +18,9 @@ pub(crate) const MINUTE: Millis = 60_000;
 /// An hour.
 pub(crate) const HOUR: Millis = 60 * MINUTE;
 
-/// The calendar of an expression `every`.
-pub(crate) struct Every(pub(crate) Millis);
-
-impl Calendar for Every {
-    fn next_after(&self, time: Millis) -> Option<Millis> {
-        (time / self.0).checked_add(1)?.checked_mul(self.0)
-    }
-
-    fn last_at_or_before(&self, time: Millis) -> Option<Millis> {
-        Some(time / self.0 * self.0)
-    }
-}
-
-/// The expression for every so many milliseconds.
-pub(crate) fn every(period: Millis) -> Expression {
-    Expression { kind: "every".to_owned(), text: period.to_string(), zone: String::new() }
-}
-
-/// Reads such expressions, and no others.
-pub(crate) fn calendars(expression: &Expression) -> Option<Arc<dyn Calendar>> {
-    let period = expression.text.parse().ok().filter(|_| expression.kind == "every")?;
-    Some(Arc::new(Every(period)))
+/// Every so many milliseconds.
+pub(crate) fn every(period: Millis) -> Calendar {
+    Calendar::every(Duration::from_millis(period)).unwrap()
 }
 
 /// A schedule for every so many milliseconds.
@@ -45,9 +29,31 @@ pub(crate) fn schedule(name: &str, period: Millis) -> Schedule {
 }
 
 /// The nominal times that were fired, in the order of the records.
-pub(crate) fn fired(records: &[OccurrenceRecord]) -> Vec<Millis> {
-    let fired = records.iter().filter(|record| matches!(record.outcome, Outcome::Fired { .. }));
+pub(crate) fn fired<'a>(records: impl IntoIterator<Item = &'a OccurrenceRecord>) -> Vec<Millis> {
+    let fired = records.into_iter().filter(|record| matches!(record.outcome, Outcome::Fired { .. }));
     fired.map(|record| record.from).collect()
+}
+
+/// A sweeper whose clock stands still. All have the same id, so none waits for the claim of another.
+pub(crate) fn scheduler(queue: &Queue) -> Sweeper {
+    let history = VersionHistory::new(|| Duration::ZERO);
+    Sweeper::with_id(queue.clone(), SessionId([7; 16]), history)
+}
+
+/// What a sweep did about schedules.
+#[derive(Debug)]
+pub(crate) struct Looked {
+    pub(crate) occurrences: Vec<(String, OccurrenceRecord)>,
+    pub(crate) unusable: BTreeSet<String>,
+    /// The time of the first row of schedules that are due.
+    pub(crate) next: Option<Millis>,
+}
+
+impl Looked {
+    /// The nominal times that it fired.
+    pub(crate) fn fired(&self) -> Vec<Millis> {
+        fired(self.occurrences.iter().map(|(_, record)| record))
+    }
 }
 
 impl TestDb {
@@ -59,8 +65,7 @@ impl TestDb {
         now: Millis,
     ) -> Result<PutEffect, ScheduleError> {
         let tr = self.db.create_trx().unwrap();
-        let calendar = calendars(&schedule.expression).unwrap_or_else(|| Arc::new(Every(MINUTE)));
-        let effect = queue.put_schedule(&tr, schedule, now, &*calendar).await?;
+        let effect = queue.put_schedule(&tr, schedule, now).await?;
         tr.commit().await.unwrap();
         Ok(effect)
     }
@@ -70,9 +75,19 @@ impl TestDb {
         self.try_put(queue, schedule, now).await.unwrap()
     }
 
-    /// Looks once.
-    pub(crate) async fn look(&self, scheduler: &mut Scheduler, now: Millis) -> Look {
-        scheduler.look(&self.db, &RetryPolicy::default(), now, &calendars).await.unwrap()
+    /// Fires what is due at a time, in a sweep in which nothing fails.
+    pub(crate) async fn look(&self, queue: &Queue, now: Millis) -> Looked {
+        let swept = self.sweep(&mut scheduler(queue), now, &rules()).await;
+        let next = self.first_row(queue).await;
+        Looked { occurrences: swept.occurrences, unusable: swept.unusable_schedules, next }
+    }
+
+    /// The time of the first row of schedules that are due.
+    pub(crate) async fn first_row(&self, queue: &Queue) -> Option<Millis> {
+        let rows = self.records(queue, "schedule-due").await;
+        let key = rows.first()?.0.strip_prefix(self.prefix.as_slice())?;
+        let (_, _, time, _): (Bytes<'_>, Bytes<'_>, u64, Bytes<'_>) = unpack(key).ok()?;
+        Some(time)
     }
 
     /// The history of a schedule, the oldest record first.
@@ -84,6 +99,6 @@ impl TestDb {
 
     /// How far a schedule has come.
     pub(crate) async fn schedule_state(&self, queue: &Queue, name: &str) -> ScheduleState {
-        self.run(async |tr| queue.schedule(tr, name).await).await.unwrap().state
+        self.run(async |tr| queue.schedule(tr, name).await).await.unwrap().state.unwrap()
     }
 }
