@@ -32,10 +32,8 @@ pub(crate) struct Plan {
     pub(crate) passed: Vec<Passed>,
     /// These fire, in this order.
     pub(crate) fire: Vec<Millis>,
-    /// Up to here every nominal time is accounted for then.
+    /// Up to here every nominal time is accounted for then. More may be due.
     pub(crate) mark: Millis,
-    /// More would fire, but for the bound.
-    pub(crate) more: bool,
 }
 
 /// What to do about nominal times behind `after`, up to `now`, of which at most `room` fire, at least one.
@@ -53,10 +51,9 @@ pub(crate) fn plan(calendar: &Calendar, missed: &Missed, after: Millis, now: Mil
         MissedPolicy::All => due.all(),
     };
     let mut fire = Vec::from(fire);
-    let more = fire.len() > room.max(1);
     fire.truncate(room.max(1));
-    let mark = if more { *fire.last().expect("at least one fires") } else { newest };
-    Plan { passed: passed.into_iter().flatten().collect(), fire, mark, more }
+    let mark = if fire.len() == room.max(1) { *fire.last().expect("at least one fires") } else { newest };
+    Plan { passed: passed.into_iter().flatten().collect(), fire, mark }
 }
 
 /// The occurrences that are due.

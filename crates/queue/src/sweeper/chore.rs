@@ -98,7 +98,8 @@ impl Sweeper {
             },
             Work::Chore(Chore::Fire) => {
                 // An attempt may come long after the look. A schedule must not fire by the time of the look then.
-                let now = sweep.now.saturating_add((self.history.now() - sweep.began) / 1_000);
+                let since = self.history.now().saturating_sub(sweep.began);
+                let now = sweep.now.saturating_add(since / 1_000);
                 let fired = fire_due(space, tr, now, &mut self.rng).await?;
                 let notes = fired.has_written;
                 return Ok(Applied { notes, fired, ..Applied::default() });

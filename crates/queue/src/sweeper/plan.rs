@@ -196,6 +196,15 @@ mod tests {
     }
 
     #[test]
+    fn a_sweeper_rests_until_the_first_schedule_and_fires_it() {
+        let seen = |due, schedule| Seen { due, schedule, ..seen() };
+        assert_eq!(of(&seen(Some(NOW + 30), Some(NOW + 20))), Plan::Rest(Duration::from_millis(20)));
+        assert_eq!(of(&seen(Some(NOW + 20), Some(NOW + 30))), Plan::Rest(Duration::from_millis(20)));
+        assert_eq!(of(&seen(Some(NOW + 20), Some(NOW))), Plan::Work(vec![Chore::Fire]));
+        assert_eq!(of(&seen(Some(NOW), Some(NOW))), Plan::Work(vec![Chore::Promote, Chore::Fire]));
+    }
+
+    #[test]
     fn a_sweeper_does_not_look_all_the_time_while_versions_stand_still() {
         let seen = Seen { due: Some(NOW + 20), scope: Scope::Scheduled, seldom: None, ..seen() };
         let of_last = |last, due| {

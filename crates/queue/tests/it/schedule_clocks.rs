@@ -1,10 +1,15 @@
 //! Clocks that differ, and clocks that are set.
 
-use kvqueue_queue::Millis;
-use kvqueue_queue::schedule::{Missed, MissedPolicy, Outcome};
+use std::pin::pin;
+use std::sync::atomic::Ordering;
 
-use crate::common::schedules::{HOUR, MINUTE, fired, schedule};
-use crate::common::{TestDb, on_database};
+use fdb_embedded::Fault;
+use kvqueue_queue::schedule::{Missed, MissedPolicy, PutEffect};
+use kvqueue_queue::{Millis, Queue};
+
+use crate::common::gate::{to_the_end, until_sent};
+use crate::common::schedules::{HOUR, MINUTE, every, fired, schedule};
+use crate::common::{TestDb, on_database, rules, sweeper_with_clock};
 
 /// Noon of some day.
 const NOON: Millis = 1_800_000_000_000 / HOUR * HOUR;
@@ -12,7 +17,7 @@ const NOON: Millis = 1_800_000_000_000 / HOUR * HOUR;
 const YEARS: Millis = 14 * 365 * 24 * HOUR;
 
 /// What was fired, each time once; in the order of the times.
-async fn fired_once(t: &TestDb, q: &kvqueue_queue::Queue) -> Vec<Millis> {
+async fn fired_once(t: &TestDb, q: &Queue) -> Vec<Millis> {
     let mut times = fired(&t.schedule_history(q, "s").await);
     times.sort_unstable();
     let all = times.len();
@@ -26,66 +31,71 @@ async fn fired_once(t: &TestDb, q: &kvqueue_queue::Queue) -> Vec<Millis> {
 fn clocks_that_are_minutes_apart_fire_each_time_once() {
     on_database(async |t| {
         let q = t.queue("q");
-        t.put(&q, &schedule("s", MINUTE), NOON).await;
-        let skews = [0_i64, 25 * 60_000, -25 * 60_000, 7_000];
-        let mut schedulers: Vec<_> = skews.iter().map(|_| Scheduler::new(q.clone())).collect();
+        let mut one = schedule("s", MINUTE);
+        one.missed = Missed { policy: MissedPolicy::All, ..Missed::default() };
+        t.put(&q, &one, NOON).await;
         for second in (0..600).step_by(7) {
-            for (scheduler, skew) in schedulers.iter_mut().zip(skews) {
-                let now = (NOON + second * 1_000).saturating_add_signed(skew);
-                t.look(scheduler, now).await;
+            for skew in [0_i64, 25 * 60_000, -25 * 60_000, 7_000] {
+                t.look(&q, (NOON + second * 1_000).saturating_add_signed(skew)).await;
             }
         }
-        let times = fired_once(t, &q).await;
-        // The first look of the fastest clock passes over what is missed by it.
-        let from = NOON / MINUTE + 25;
-        assert_eq!(times, (from..from + 10).map(|n| n * MINUTE).collect::<Vec<_>>());
+        // The fastest clock decides.
+        let from = NOON / MINUTE + 1;
+        assert_eq!(fired_once(t, &q).await, (from..from + 34).map(|n| n * MINUTE).collect::<Vec<_>>());
     });
 }
 
 #[test]
-fn a_clock_that_was_years_ahead_does_not_silence_a_schedule() {
+fn a_transaction_that_waits_fires_by_the_time_of_its_last_attempt() {
     on_database(async |t| {
-        for policy in [MissedPolicy::Skip, MissedPolicy::Once, MissedPolicy::All] {
-            let q = t.queue(format!("{policy:?}"));
-            let mut one = schedule("s", MINUTE);
-            one.missed = Missed { policy, window: None, most: 3 };
-            t.put(&q, &one, NOON).await;
-            let (mut wrong, mut right) = (Scheduler::new(q.clone())::new(q.clone()));
-            t.look(&q, NOON + MINUTE).await;
-            let ahead = t.look(&q, NOON + MINUTE + YEARS).await;
-            assert_eq!(ahead.next, Some(NOON + YEARS + 2 * MINUTE));
-            // The right clock finds out when to look, and goes on from there.
-            let look = t.look(&q, NOON + MINUTE + 1).await;
-            assert_eq!((look.occurrences.len(), look.next), (0, Some(NOON + 2 * MINUTE)), "{policy:?}");
-            for n in 2..=10 {
-                let look = t.look(&q, NOON + n * MINUTE).await;
-                assert_eq!(look.next, Some(NOON + (n + 1) * MINUTE), "{policy:?}");
-            }
-            let times = fired_once(t, &q).await;
-            let expected: Vec<_> = (1..=10).map(|n| NOON + n * MINUTE).collect();
-            let early: Vec<_> = times.iter().copied().filter(|time| *time < NOON + YEARS / 2).collect();
-            assert_eq!(early, expected, "{policy:?}");
-            // Both go on, each at its own times.
-            t.look(&q, NOON + YEARS + 2 * MINUTE).await;
-            t.look(&q, NOON + 11 * MINUTE).await;
-            assert_eq!(fired_once(t, &q).await.len(), times.len() + 2, "{policy:?}");
-        }
+        let q = t.queue("q");
+        t.put(&q, &schedule("s", MINUTE), 0).await;
+        let (clock, mut sweeper) = sweeper_with_clock(&q);
+        let Some(gate) = t.close_gate() else { return };
+        let swept = {
+            let rules = rules();
+            let mut sweep = pin!(t.sweep(&mut sweeper, MINUTE, &rules));
+            let commit = until_sent(&gate, sweep.as_mut()).await;
+            // The database is away for two hours.
+            clock.store(2 * HOUR * 1_000, Ordering::Relaxed);
+            let _told_to_its_client = commit.pass(Fault::UnknownNotCommitted);
+            to_the_end(&gate, sweep).await
+        };
+        drop(gate);
+        let records: Vec<_> = swept.occurrences.iter().map(|(_, record)| record.clone()).collect();
+        assert_eq!(fired(&records), [2 * HOUR + MINUTE]);
+        assert_eq!((records[0].from, records[0].to, records[0].at), (MINUTE, 2 * HOUR, 2 * HOUR + MINUTE));
     });
 }
 
 #[test]
-fn after_an_outage_no_look_fires_what_was_passed_over() {
+fn a_schedule_that_a_clock_has_moved_years_ahead_goes_on_after_a_pause() {
     on_database(async |t| {
         let q = t.queue("q");
         t.put(&q, &schedule("s", MINUTE), NOON).await;
-        t.look(&q, NOON + 24 * HOUR).await;
-        for second in 1..60 {
-            assert_eq!(t.look(&q, NOON + 24 * HOUR + second * 1_000).await.looked, []);
-        }
-        // Nor does a clock that is less than an hour behind.
-        let mut behind = Scheduler::new(q.clone());
-        assert_eq!(t.look(&q, NOON + 23 * HOUR + MINUTE).await.looked, []);
-        assert_eq!(fired_once(t, &q).await, [NOON + 24 * HOUR]);
+        t.look(&q, NOON + YEARS).await;
+        // Neither another definition nor a look by a right clock moves it back: nothing is to fire twice.
+        assert_eq!(t.put(&q, &schedule("s", HOUR), NOON).await, PutEffect::Replaced { calendar: true });
+        assert_eq!(t.look(&q, NOON + HOUR).await.next, Some(NOON + 24 * HOUR));
+        assert_eq!(t.schedule_state(&q, "s").await.next, Some(NOON + YEARS + HOUR));
+        t.run(async |tr| q.pause_schedule(tr, "s", NOON + HOUR).await).await;
+        t.run(async |tr| q.resume_schedule(tr, "s", NOON + HOUR).await).await;
+        let look = t.look(&q, NOON + 2 * HOUR).await;
+        assert_eq!((look.fired(), look.next), (vec![NOON + 2 * HOUR], Some(NOON + 3 * HOUR)));
+        fired_once(t, &q).await;
+    });
+}
+
+#[test]
+fn a_resumption_by_a_clock_that_is_behind_takes_nothing_back() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.put(&q, &schedule("s", MINUTE), NOON).await;
+        t.look(&q, NOON + 30 * MINUTE).await;
+        t.run(async |tr| q.pause_schedule(tr, "s", NOON).await).await;
+        t.run(async |tr| q.resume_schedule(tr, "s", NOON).await).await;
+        assert_eq!(t.look(&q, NOON + 30 * MINUTE).await.fired(), []);
+        assert_eq!(t.schedule_state(&q, "s").await.next, Some(NOON + 31 * MINUTE));
     });
 }
 
@@ -94,7 +104,6 @@ fn a_clock_that_is_hours_behind_fires_nothing_twice() {
     on_database(async |t| {
         let q = t.queue("q");
         t.put(&q, &schedule("s", MINUTE), NOON).await;
-        let (mut right, mut behind) = (Scheduler::new(q.clone())::new(q.clone()));
         for n in 1..=30 {
             t.look(&q, NOON + n * MINUTE).await;
             t.look(&q, NOON + n * MINUTE - 5 * HOUR).await;
@@ -104,23 +113,20 @@ fn a_clock_that_is_hours_behind_fires_nothing_twice() {
 }
 
 #[test]
-fn a_narrow_gap_does_not_push_a_wide_one_out() {
+fn a_schedule_with_a_long_interval_is_looked_at_every_day() {
     on_database(async |t| {
         let q = t.queue("q");
-        t.put(&q, &schedule("s", MINUTE), NOON).await;
-        let (mut wrong, mut right) = (Scheduler::new(q.clone())::new(q.clone()));
-        // Of six outages the first one is a clock that was years ahead.
-        let mut now = NOON + YEARS;
-        for _ in 0..6 {
+        let mut one = schedule("s", MINUTE);
+        one.calendar = every(30 * 24 * HOUR);
+        t.put(&q, &one, NOON).await;
+        let (mut now, mut looks) = (NOON, 0);
+        while t.len(&q).await == 0 {
+            now = t.first_row(&q).await.unwrap();
+            assert!(t.look(&q, now - 1).await.occurrences.is_empty());
             t.look(&q, now).await;
-            now += 2 * HOUR;
+            looks += 1;
         }
-        let gaps = t.records(&q, "schedule-gap").await.len();
-        assert_eq!(gaps, 4);
-        t.look(&q, NOON + MINUTE).await;
-        let history = t.schedule_history(&q, "s").await;
-        assert!(matches!(history.last().unwrap().outcome, Outcome::Fired { .. }));
-        assert_eq!(history.last().unwrap().from, NOON + MINUTE);
-        fired_once(t, &q).await;
+        assert_eq!(fired_once(t, &q).await, [now]);
+        assert!((1..=30).contains(&looks), "{looks}");
     });
 }

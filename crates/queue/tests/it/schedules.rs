@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use fdb_embedded::Faults;
 use foundationdb::tuple::{Bytes, pack};
-use kvqueue_queue::schedule::{
-    MissReason, Missed, MissedPolicy, Outcome, PutEffect, ScheduleError,
+use kvqueue_queue::schedule::{MissReason, Missed, MissedPolicy, Outcome, PutEffect, ScheduleError};
+use kvqueue_queue::{
+    ItemId, Kind, NewItem, Partitions, Pause, QueueError, RetryPolicy, from_millis, migration, queues,
 };
-use kvqueue_queue::{ItemId, Kind, NewItem, Partitions, Pause, QueueError, RetryPolicy, migration, queues};
 
 use crate::common::gate::overlaps;
-use crate::common::schedules::{every, HOUR, MINUTE, fired, schedule};
+use crate::common::rules;
+use crate::common::schedules::{HOUR, MINUTE, fired, schedule, scheduler};
 use crate::common::{KINDS, k, on_database};
 use crate::unknown::scripts;
 
@@ -35,13 +36,12 @@ fn a_schedule_pushes_an_item_at_each_of_its_times() {
             }
             assert_eq!(t.put(&q, &one, MINUTE / 2).await, PutEffect::Created);
             let look = t.look(&q, MINUTE - 1).await;
-            assert_eq!((look.occurrences.len(), look.next, look.more), (0, Some(MINUTE), false));
+            assert_eq!((look.occurrences.len(), look.next), (0, Some(MINUTE)));
             for n in 1..=3 {
                 let look = t.look(&q, n * MINUTE + 5).await;
-                assert_eq!((look.occurrences.len(), look.next), (1, Some((n + 1) * MINUTE)), "{kind}");
-                assert_eq!(fired(&look.looked[0].records), [n * MINUTE]);
+                assert_eq!((look.fired(), look.next), (vec![n * MINUTE], Some((n + 1) * MINUTE)), "{kind}");
                 let again = t.look(&q, n * MINUTE + 6).await;
-                assert_eq!(again.looked, [], "{kind}");
+                assert_eq!(again.occurrences, [], "{kind}");
             }
             let items = t.run(async |tr| q.list(tr).await).await;
             let history = t.schedule_history(&q, "s").await;
@@ -59,7 +59,6 @@ fn a_schedule_pushes_an_item_at_each_of_its_times() {
             let state = t.schedule_state(&q, "s").await;
             assert_eq!(state.last, history[2].outcome.id().map(|id| (3 * MINUTE, id.clone())));
             assert_eq!((state.occurrences, state.next), (3, Some(4 * MINUTE)));
-            scheduler.close(&t.db, &policy()).await.unwrap();
         }
     });
 }
@@ -75,8 +74,7 @@ fn each_occurrence_fires_once_under_unknown_outcomes() {
             }
             let look = t.look(&q, MINUTE).await;
             t.end_faults();
-            assert_eq!(look.occurrences.len(), 1, "{script:?}");
-            assert_eq!(fired(&look.looked[0].records), [MINUTE], "{script:?}");
+            assert_eq!(look.fired(), [MINUTE], "{script:?}");
             assert_eq!(t.list(&q).await.len(), 1, "{script:?}");
             assert_eq!(fired(&t.schedule_history(&q, "s").await), [MINUTE], "{script:?}");
         }
@@ -84,22 +82,21 @@ fn each_occurrence_fires_once_under_unknown_outcomes() {
 }
 
 #[test]
-fn of_two_looks_at_the_same_time_one_fires() {
+fn of_two_sweeps_at_the_same_time_one_fires() {
     on_database(async |t| {
         let q = t.queue("q");
         t.put(&q, &schedule("s", MINUTE), 0).await;
-        let (mut one, mut other) = (Scheduler::new(q.clone())::new(q.clone()));
         let Some(gate) = t.close_gate() else { return };
-        let (late, early) = (t.look(&mut one, MINUTE), t.look(&mut other, MINUTE + 1));
+        let (late, early) = (t.look(&q, MINUTE), t.look(&q, MINUTE + 1));
         let (conflicted, late, early) = overlaps(&gate, late, early).await;
         drop(gate);
-        assert_eq!((conflicted, late.looked.len(), early.looked.len()), (true, 0, 1));
+        assert_eq!((conflicted, late.fired(), early.fired()), (true, vec![], vec![MINUTE]));
         assert_eq!(t.list(&q).await.len(), 1);
     });
 }
 
 #[test]
-fn a_removed_or_paused_schedule_does_not_fire_by_a_look_that_overlaps() {
+fn a_removed_or_paused_schedule_does_not_fire_by_a_sweep_that_overlaps() {
     on_database(async |t| {
         let q = t.queue("q");
         for name in ["removed", "paused"] {
@@ -157,12 +154,13 @@ fn a_year_of_missed_seconds_is_one_record() {
         t.look(&q, year).await;
         let history = t.schedule_history(&q, "s").await;
         assert_eq!((history.len(), fired(&history)), (2, vec![year]));
-        assert_eq!((history[0].from, history[0].to, history[0].is_exact), (1_000, year - 1_000, false));
+        assert_eq!((history[0].from, history[0].to), (1_000, year - 1_000));
+        assert_eq!((history[0].count, history[0].is_exact), (year / 1_000 - 1, true));
     });
 }
 
 #[test]
-fn one_look_fires_more_than_a_transaction_holds() {
+fn one_sweep_fires_more_than_a_transaction_holds() {
     on_database(async |t| {
         let q = t.queue("q");
         for n in 0..120 {
@@ -172,7 +170,7 @@ fn one_look_fires_more_than_a_transaction_holds() {
         catching_up.missed = missed(MissedPolicy::All, None, 250);
         t.put(&q, &catching_up, 0).await;
         let look = t.look(&q, 300_000).await;
-        assert!(!look.more && look.unusable.is_empty());
+        assert!(look.unusable.is_empty() && look.next > Some(300_000));
         assert_eq!(t.len(&q).await, 120 + 250);
         let times = fired(&t.schedule_history(&q, "catching up").await);
         assert_eq!(times, (51..=300).map(|n| n * 1_000).collect::<Vec<_>>());
@@ -206,16 +204,17 @@ fn schedules_of_a_frozen_queue_neither_fire_nor_change() {
         })
         .await;
         let before = t.rows().await;
-        let refused = scheduler.look(&t.db, &policy(), MINUTE, &calendars).await.unwrap_err();
+        let swept = scheduler(&q).sweep(&t.db, from_millis(MINUTE), &rules()).await.unwrap();
+        let refused = swept.trouble.unwrap();
         assert!(refused.error.frozen().is_some(), "{refused}");
         let refused = q.fire_schedule(&t.db, &policy(), "s", 1).await.unwrap_err();
         assert!(refused.error.frozen().is_some(), "{refused}");
         let error = t.try_put(&q, &schedule("t", MINUTE), 0).await.unwrap_err();
         assert!(matches!(error, ScheduleError::Queue(QueueError::Frozen { .. })), "{error}");
+        assert_eq!(t.put(&q, &schedule("s", MINUTE), 0).await, PutEffect::Unchanged);
         let tr = t.db.create_trx().unwrap();
         assert!(q.remove_schedule(&tr, "s").await.unwrap_err().frozen().is_some());
         assert!(q.pause_schedule(&tr, "s", 0).await.unwrap_err().frozen().is_some());
-        assert!(q.resume_schedule(&tr, "s", 0).await.unwrap_err().frozen().is_some());
         assert_eq!(t.rows().await, before);
     });
 }
@@ -245,7 +244,7 @@ fn a_queue_with_nothing_but_a_schedule_exists_is_copied_and_is_deleted() {
         assert!(t.run(async |tr| q.exists(tr).await).await);
         t.look(&q, MINUTE).await;
         let page = t.run(async |tr| migration::page(&q, tr, b"").await).await;
-        for record in ["nsched", "schedule", "schedule-state", "schedule-due", "schedule-log"] {
+        for record in ["schedule", "schedule-state", "schedule-due", "schedule-log"] {
             assert_eq!(t.records(&q, record).await.len(), 1, "{record}");
             let key = pack(&(Bytes::from(&b"q"[..]), Bytes::from(record.as_bytes())));
             let key = [t.prefix.as_slice(), &key].concat();
@@ -258,7 +257,7 @@ fn a_queue_with_nothing_but_a_schedule_exists_is_copied_and_is_deleted() {
         .await;
         assert_eq!(t.rows().await, []);
         let look = t.look(&q, HOUR).await;
-        assert_eq!((look.occurrences.len(), look.next), (0, None));
+        assert_eq!((look.occurrences, look.next), (vec![], None));
         assert_eq!(t.rows().await, []);
     });
 }
@@ -270,11 +269,12 @@ fn jitter_moves_a_schedule_by_a_fixed_time() {
         let mut one = schedule("s", HOUR);
         one.jitter = Duration::from_secs(600);
         t.put(&q, &one, 1).await;
-        let due = t.schedule_state(&q, "s").await.due.unwrap();
-        assert!((HOUR..HOUR + 600_000).contains(&due), "{due}");
-        assert_eq!(t.look(&q, due - 1).await.looked, []);
-        assert_eq!(fired(&t.look(&q, due).await.looked[0].records), [HOUR]);
-        assert_eq!(t.schedule_state(&q, "s").await.due, Some(due + HOUR));
+        let due = t.first_row(&q).await.unwrap();
+        assert_eq!(due, HOUR + one.offset(q.name()));
+        assert!((HOUR + 1..HOUR + 600_000).contains(&due), "{due}");
+        assert_eq!(t.look(&q, due - 1).await.fired(), []);
+        let look = t.look(&q, due).await;
+        assert_eq!((look.fired(), look.next), (vec![HOUR], Some(due + HOUR)));
     });
 }
 
@@ -285,7 +285,7 @@ fn a_queue_without_schedules_stores_nothing_for_them() {
         t.push(&q, &["a"]).await;
         let before = t.rows().await;
         let look = t.look(&q, HOUR).await;
-        assert_eq!((look.occurrences.len(), look.next, look.more), (0, None, false));
+        assert_eq!((look.occurrences, look.next), (vec![], None));
         assert_eq!(t.rows().await, before);
     });
 }

@@ -14,13 +14,13 @@ use crate::keys::leases::{Header, Held, LeaseId};
 use crate::keys::migration::{Marks, Phase, Record};
 use crate::keys::partitions::{Deal, Record as Divided};
 use crate::keys::pause::Pause;
-use crate::keys::schedules::state::{Gap, Last, State, Waiting};
+use crate::keys::schedules::state::{Last, State, Waiting};
 use crate::keys::wants::Want;
 use crate::keys::{chunks, counters, items, later, leases, meta, operations, recipes, schedules, tokens};
 use crate::kind::{End, Packing};
 use crate::meta::{Failure, Meta};
 use crate::new_item::NewItem;
-use crate::schedule::{Expression, MissReason, OccurrenceRecord, Outcome, Overlap, Schedule};
+use crate::schedule::{Calendar, MissReason, OccurrenceRecord, Outcome, Overlap, Schedule};
 use crate::session::SessionId;
 use crate::{MAX_NAME, MAX_PREFIX};
 
@@ -112,13 +112,11 @@ fn golden_records_of_partitions() {
 fn golden_keys_of_schedules() {
     let space = Space::new(b"", b"q", Kind::Fifo).unwrap();
     let keys = space.schedules();
-    // "nsched" is 6e 73 63 68 65 64, "schedule" is 73 63 68 65 64 75 6c 65, "schedstate" is 73 63 68 65 64 73 74 61 74 65.
-    golden(&keys.changes, "017100 01 6e7363686564 00");
+    // "schedule" is 73 63 68 65 64 75 6c 65, "-state" is 2d 73 74 61 74 65.
     golden(&keys.definition_key("s"), "017100 01 7363686564756c65 00 01 73 00");
-    golden(&keys.state_key("s"), "017100 01 73636865647374617465 00 01 73 00");
-    // 1,000 is 16 03 e8; "-due" is 2d 64 75 65, "-gap" is 2d 67 61 70, "-log" is 2d 6c 6f 67.
+    golden(&keys.state_key("s"), "017100 01 7363686564756c65 2d7374617465 00 01 73 00");
+    // 1,000 is 16 03 e8; "-due" is 2d 64 75 65, "-log" is 2d 6c 6f 67.
     golden(&keys.due_key(1_000, "s"), "017100 01 7363686564756c65 2d647565 00 16 03e8 01 73 00");
-    golden(&keys.gap_key(1_000, "s"), "017100 01 7363686564756c65 2d676170 00 16 03e8 01 73 00");
     golden(&keys.log_key("s", 258), "017100 01 7363686564756c65 2d6c6f67 00 01 73 00 16 0102");
     // The zero bytes of the unique key are escaped.
     let unique = space.unique_key(&schedules::unique_key("s"));
@@ -127,18 +125,21 @@ fn golden_keys_of_schedules() {
 
 #[test]
 fn golden_values_of_schedules() {
-    let expression = Expression { kind: "every".to_owned(), text: "1s".to_owned(), zone: "UTC".to_owned() };
-    let mut schedule = Schedule::new("s", expression, NewItem::new("v").with_attribute("k", "w"));
+    let calendar = Calendar::cron("@daily", "UTC").unwrap();
+    let mut schedule = Schedule::new("s", calendar, NewItem::new("v").with_attribute("k", "w"));
     schedule.owner = Some("o".to_owned());
     schedule.missed.window = Some(Duration::from_secs(1));
     schedule.overlap = Overlap::Queue;
     schedule.jitter = Duration::from_millis(5);
     let fields = [
-        "01 05000000 6576657279 02 02000000 3173 03 03000000 555443 04 01000000 6f 05 01000000 76",
+        "01 06000000 406461696c79 02 03000000 555443 04 01000000 6f 05 01000000 76",
         "06 06000000 01000000 6b77 0a 0d000000 01 e803000000000000 64000000 0b 01000000 02",
         "0c 08000000 0500000000000000",
     ];
-    golden(&schedule.encode(), &fields.join(" "));
+    golden(&schedules::definition::encode(&schedule), &fields.join(" "));
+    schedule.calendar = Calendar::every(Duration::from_secs(1)).unwrap();
+    let period = "03 08000000 e803000000000000 04 01000000 6f 05 01000000 76";
+    golden(&schedules::definition::encode(&schedule), &[period, fields[1], fields[2]].join(" "));
 
     let id = ItemId::from(items::suffix_stamp(&hex("33 00001a2b3c4d5e6f 0003 0001")).unwrap());
     let state = State {
@@ -148,7 +149,6 @@ fn golden_values_of_schedules() {
         occurrences: 3,
         records: 4,
         waiting: Some(Waiting { nominal: 1_000, look_again: 2_005 }),
-        gaps: vec![Gap { from: 1, to: 258, row: 1_005 }],
         last: Some(Last { nominal: 1_000, id }),
         ..State::default()
     };
@@ -156,8 +156,7 @@ fn golden_values_of_schedules() {
         "01 08000000 e803000000000000 02 08000000 d007000000000000 03 08000000 d507000000000000",
         "04 08000000 0300000000000000 05 08000000 0400000000000000",
         "07 10000000 e803000000000000 d507000000000000",
-        "08 18000000 0100000000000000 0201000000000000 ed03000000000000",
-        "09 15000000 e803000000000000 33 00001a2b3c4d5e6f 0003 0001",
+        "08 15000000 e803000000000000 33 00001a2b3c4d5e6f 0003 0001",
     ];
     golden(&schedules::state::encode(&state), &fields.join(" "));
 }

@@ -36,8 +36,12 @@ pub(crate) fn fired<'a>(records: impl IntoIterator<Item = &'a OccurrenceRecord>)
 
 /// A sweeper whose clock stands still. All have the same id, so none waits for the claim of another.
 pub(crate) fn scheduler(queue: &Queue) -> Sweeper {
-    let history = VersionHistory::new(|| Duration::ZERO);
-    Sweeper::with_id(queue.clone(), SessionId([7; 16]), history)
+    scheduler_of(queue, SessionId([7; 16]))
+}
+
+/// The same with another id.
+pub(crate) fn scheduler_of(queue: &Queue, id: SessionId) -> Sweeper {
+    Sweeper::with_id(queue.clone(), id, VersionHistory::new(|| Duration::ZERO))
 }
 
 /// What a sweep did about schedules.
@@ -85,8 +89,7 @@ impl TestDb {
     /// The time of the first row of schedules that are due.
     pub(crate) async fn first_row(&self, queue: &Queue) -> Option<Millis> {
         let rows = self.records(queue, "schedule-due").await;
-        let key = rows.first()?.0.strip_prefix(self.prefix.as_slice())?;
-        let (_, _, time, _): (Bytes<'_>, Bytes<'_>, u64, Bytes<'_>) = unpack(key).ok()?;
+        let (time, _): (u64, Bytes<'_>) = unpack(&rows.first()?.0).unwrap();
         Some(time)
     }
 
