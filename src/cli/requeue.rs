@@ -195,7 +195,7 @@ fn give_back(client: &Client, queue: &Queue, settings: &QueueConfig) -> anyhow::
     client.wait(async {
         loop {
             // In 1970 no scheduled item is due.
-            let swept = client.answer(sweeper.sweep(client.db(), UNIX_EPOCH, &rules)).await?.context(REFUSED)?;
+            let swept = client.answer(sweeper.sweep(client.db(), &|| UNIX_EPOCH, &rules)).await?.context(REFUSED)?;
             moved += swept.moved;
             if let Some(trouble) = swept.trouble {
                 return Err(trouble).context(REFUSED);

@@ -39,7 +39,7 @@ pub(super) async fn sweep_items(
     let mut patience = Duration::ZERO;
     while stop.run_until_cancelled(queue.pause.unfrozen()).await.is_some() {
         let by = *rules.borrow_and_update();
-        let woken = match sweeper.sweep(db, SystemTime::now(), &by).await {
+        let woken = match sweeper.sweep(db, &SystemTime::now, &by).await {
             Ok(swept) => {
                 failures = 0;
                 queue.meters.swept(&swept.moved);

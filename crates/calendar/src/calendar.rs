@@ -73,6 +73,11 @@ impl Calendar {
         }
     }
 
+    /// Whether the other one has the same times, however it is written.
+    pub fn has_times_of(&self, other: &Calendar) -> bool {
+        self.rule == other.rule
+    }
+
     /// The first time that is later than `time`. None if there is none before the year 10000.
     pub fn next_after(&self, time: u64) -> Option<u64> {
         self.next(time, &mut None)

@@ -156,7 +156,7 @@ pub use session::{FetchOptions, Fetched, FetchedFor, Pushed, Session, SessionId,
 pub use single::ItemEffect;
 pub use stored::{State, StoredItem};
 pub use suspects::Quarantine;
-pub use sweeper::{SweepCounts, SweepRules, Sweeper, Swept};
+pub use sweeper::{Clock, SweepCounts, SweepRules, Sweeper, Swept};
 pub use time::{from_millis, millis};
 pub use version_history::VersionHistory;
 pub use view::{Cursor, ItemPage, ItemState, ItemView, LeaseView, ParseCursorError, ParseItemStateError};

@@ -407,7 +407,7 @@ mod tests {
         is_send(queue.delete_item(db, &policy, id));
         is_send(queue.requeue_item(db, &policy, id));
         is_send(mover.page(db, &policy, NonZeroUsize::MIN));
-        is_send(sweeper.sweep(db, std::time::UNIX_EPOCH, &SweepRules::default()));
+        is_send(sweeper.sweep(db, &|| std::time::UNIX_EPOCH, &SweepRules::default()));
     }
 
     #[test]

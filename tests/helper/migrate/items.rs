@@ -178,7 +178,7 @@ async fn sweep(db: &Database, queue: &Queue) {
     let mut now = 3 * HOUR;
     while !moved(&read(db, async |tr| queue.counts(tr).await).await) {
         now += HOUR;
-        let swept = sweeper.sweep(db, from_millis(now), &rules).await.unwrap();
+        let swept = sweeper.sweep(db, &|| from_millis(now), &rules).await.unwrap();
         assert!(swept.trouble.is_none(), "{:?}", swept.trouble);
     }
 }

@@ -14,7 +14,7 @@ use crate::time::from_millis;
 
 /// The longest name of a schedule in bytes.
 pub const MAX_SCHEDULE_NAME: usize = 255;
-/// The most schedules of a queue.
+/// The most schedules of a queue. Processes that make schedules at the same moment may make a few more.
 pub const MAX_SCHEDULES: usize = 1_000;
 /// The longest payload of a schedule's items in bytes: a definition is one value.
 pub const MAX_SCHEDULE_PAYLOAD: usize = 64 << 10;
@@ -22,6 +22,8 @@ pub const MAX_SCHEDULE_PAYLOAD: usize = 64 << 10;
 pub const MAX_OWNER: usize = 1 << 10;
 /// The most that the times of a schedule are moved.
 pub const MAX_JITTER: Duration = Duration::from_hours(24);
+/// The longest window of missed occurrences: ten years of 365 days.
+pub const MAX_WINDOW: Duration = Duration::from_hours(3_650 * 24);
 /// The highest maximum of missed occurrences that fire.
 pub const MAX_MOST: u32 = 1_000;
 
@@ -68,7 +70,7 @@ pub enum Overlap {
     Allow,
     /// It is skipped.
     Skip,
-    /// It waits until the item has ended. At most one occurrence waits; others are skipped meanwhile.
+    /// It waits until the item has ended, however long that takes. At most one occurrence waits; others are skipped meanwhile.
     Queue,
 }
 
@@ -116,7 +118,7 @@ impl Schedule {
         check_len("owner", owner.as_ref().map_or(0, String::len), 0..=MAX_OWNER)?;
         check_len("payload", item.payload.len(), 0..=MAX_SCHEDULE_PAYLOAD)?;
         check_millis("jitter", *jitter, MAX_JITTER)?;
-        check_millis("window", missed.window.unwrap_or_default(), Duration::MAX)?;
+        check_millis("window", missed.window.unwrap_or_default(), MAX_WINDOW)?;
         let foreign = [
             ("a unique key", item.unique.is_some()),
             ("a due time", item.due.is_some()),

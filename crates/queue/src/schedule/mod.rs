@@ -30,7 +30,7 @@ mod record;
 
 pub use definition::{
     ATTRIBUTES, MAX_JITTER, MAX_MOST, MAX_OWNER, MAX_SCHEDULE_NAME, MAX_SCHEDULE_PAYLOAD, MAX_SCHEDULES,
-    Missed, MissedPolicy, Overlap, Schedule,
+    MAX_WINDOW, Missed, MissedPolicy, Overlap, Schedule,
 };
 pub use error::ScheduleError;
 pub use kvqueue_calendar::{Calendar, CalendarError};

@@ -17,7 +17,7 @@ use crate::retry::{RetryError, RetryPolicy, run};
 use crate::rng::Rng;
 use crate::session::SessionId;
 
-/// How many definitions one transaction of [`Queue::remove_schedules_of`] reads.
+/// How many definitions [`Queue::remove_schedules_of`] reads at a time.
 const PAGE: usize = 100;
 
 /// The effect of [`Queue::put_schedule`].
@@ -27,7 +27,7 @@ pub enum PutEffect {
     Created,
     /// It has another definition now.
     Replaced {
-        /// It fires at other times: what was due by the old calendar is skipped, and recorded.
+        /// It fires at other times: what was due by the old calendar, or waited, is skipped and recorded.
         calendar: bool,
     },
     /// It was there, as it is.
@@ -39,7 +39,7 @@ pub enum PutEffect {
 pub enum ByHand {
     /// The item was pushed.
     Fired {
-        /// The item; `None` if its record is gone already.
+        /// The item; `None` if it could not be read.
         id: Option<ItemId>,
     },
     /// Nothing was pushed: the last item has not ended, and the schedule's items may not overlap.
@@ -115,7 +115,7 @@ impl Queue {
         change::remove(self.space(), tr, name).await
     }
 
-    /// Removes the schedules of the configuration `owner` that are not in `keep`, in several transactions. Returns their names. Schedules
+    /// Removes the schedules of the configuration `owner` that are not in `keep`, each in a transaction. Returns their names. Schedules
     /// of other configurations, those made at run time, and those whose definition cannot be read stay.
     ///
     /// # Errors
@@ -131,36 +131,29 @@ impl Queue {
         loop {
             let from = behind.as_deref();
             let page = run(db, policy, |tr| async move {
-                let page = self.page_of(&tr, owner, keep, from).await;
+                let page = read::page(&self.space().schedules(), &tr, from, PAGE).await;
                 (tr, page)
             });
-            let (names, last) = page.await?.value;
-            removed.extend(names);
-            match last {
-                Some(last) => behind = Some(last),
-                None => return Ok(removed),
+            let page = page.await?.value;
+            let Some((last, _)) = page.last() else { return Ok(removed) };
+            behind = Some(last.clone());
+            for (name, stored) in page {
+                // An owner never changes.
+                let is_of = stored.schedule.is_some_and(|of| of.owner.as_deref() == Some(owner));
+                if is_of && !keep.contains(&name) {
+                    let of = name.as_str();
+                    let done = run(db, policy, |tr| async move {
+                        let was_there = change::remove(self.space(), &tr, of).await;
+                        (tr, was_there)
+                    });
+                    let done = done.await?;
+                    // If the outcome of an attempt was unknown, the next one does not find what it has removed.
+                    if done.value || done.attempts.unknown > 0 {
+                        removed.insert(name);
+                    }
+                }
             }
         }
-    }
-
-    /// Removes the schedules of a page; returns their names, and the last name of the page.
-    async fn page_of(
-        &self,
-        tr: &Transaction,
-        owner: &str,
-        keep: &BTreeSet<String>,
-        behind: Option<&str>,
-    ) -> Result<(Vec<String>, Option<String>), QueueError> {
-        let page = read::page(&self.space().schedules(), tr, behind, PAGE).await?;
-        let mut removed = Vec::new();
-        for (name, stored) in &page {
-            let is_of = stored.schedule.as_ref().is_some_and(|of| of.owner.as_deref() == Some(owner));
-            // An owner never changes, so the snapshot read of it is enough.
-            if is_of && !keep.contains(name) && change::remove(self.space(), tr, name).await? {
-                removed.push(name.clone());
-            }
-        }
-        Ok((removed, page.into_iter().next_back().map(|(name, _)| name)))
     }
 
     /// Pauses a schedule: it does not fire until it is resumed. `None` if there is none of this name; otherwise whether that is a change.
@@ -176,10 +169,8 @@ impl Queue {
         change::pause(self.space(), tr, name, now).await
     }
 
-    /// Ends the pause of a schedule, as [`Queue::pause_schedule`] begins it. Occurrences that are due are skipped, and recorded.
-    ///
-    /// It also mends a schedule that a clock has moved ahead by more than an hour: the schedule goes on from `now`. Times that it has
-    /// fired by the wrong clock then fire again.
+    /// Ends the pause of a schedule, as [`Queue::pause_schedule`] begins it. Occurrences that are due, and one that waits for the end of the
+    /// last item, are skipped, and recorded.
     ///
     /// # Errors
     /// [`QueueError::Frozen`]; [`QueueError::Unreadable`].
@@ -190,6 +181,22 @@ impl Queue {
         now: Millis,
     ) -> Result<Option<bool>, QueueError> {
         change::resume(self.space(), tr, name, now).await
+    }
+
+    /// Lets a schedule begin at `now`, in milliseconds since 1970, and ends its pause. Returns whether it is there.
+    ///
+    /// This mends a schedule that a wrong clock has moved far ahead, so that it would not fire for a long time. Nominal times after `now`
+    /// that have fired already fire again.
+    ///
+    /// # Errors
+    /// [`QueueError::Frozen`]; [`QueueError::Unreadable`].
+    pub async fn restart_schedule(
+        &self,
+        tr: &Transaction,
+        name: &str,
+        now: Millis,
+    ) -> Result<bool, QueueError> {
+        change::restart(self.space(), tr, name, now).await
     }
 
     /// Pushes an item of a schedule, whether or not the schedule is due or paused, exactly once. Its nominal time is `now`, in milliseconds
@@ -221,7 +228,9 @@ impl Queue {
             let records = read::history(keys, &tr, name, Some(number + 1), 1).await;
             (tr, records)
         });
-        let record = record.await?.value.pop().filter(|record| record.number == number);
+        // The item is pushed, also if its id cannot be read.
+        let record = record.await.ok().and_then(|mut done| done.value.pop());
+        let record = record.filter(|record| record.number == number);
         Ok(ByHand::Fired { id: record.and_then(|record| record.outcome.id().cloned()) })
     }
 

@@ -72,8 +72,10 @@ pub enum SkipReason {
     Overlap,
     /// The schedule was paused.
     Paused,
-    /// The calendar was changed before the occurrence was looked at. How many there were is not known.
+    /// The calendar was changed before the occurrence fired.
     Redefined,
+    /// The schedule was restarted before the occurrence fired.
+    Restarted,
 }
 
 /// Why a missed occurrence was not fired.

@@ -93,25 +93,23 @@ impl Sweeper {
         let space = self.queue.space();
         let moved = match work {
             Work::Chore(Chore::Promote) => SweepCounts {
-                promoted: promote::promote(space, tr, sweep.now).await?,
+                promoted: promote::promote(space, tr, sweep.now()).await?,
                 ..SweepCounts::default()
             },
             Work::Chore(Chore::Fire) => {
-                // An attempt may come long after the look. A schedule must not fire by the time of the look then.
-                let since = self.history.now().saturating_sub(sweep.began);
-                let now = sweep.now.saturating_add(since / 1_000);
+                let now = sweep.now();
                 let fired = fire_due(space, tr, now, &mut self.rng).await?;
                 let notes = fired.has_written;
                 return Ok(Applied { notes, fired, ..Applied::default() });
             }
             Work::Chore(Chore::Forget) => {
                 let kept = versions(sweep.rules.idempotency_window);
-                let operations = forget_operations::forget_operations(space, tr, sweep.now, kept).await?;
+                let operations = forget_operations::forget_operations(space, tr, sweep.now(), kept).await?;
                 SweepCounts { operations, ..SweepCounts::default() }
             }
             Work::Chore(Chore::Note(known)) => {
                 let kept = versions(sweep.rules.idempotency_window);
-                let notes = times::note(space, tr, known, sweep.now, kept).await?;
+                let notes = times::note(space, tr, known, sweep.now(), kept).await?;
                 return Ok(Applied { notes, ..Applied::default() });
             }
             Work::Chore(Chore::Dismiss) => {
@@ -120,7 +118,7 @@ impl Sweeper {
             Work::Chore(Chore::Return(id)) => {
                 self.attempt += 1;
                 let spare = LeaseId { session: self.id, number: self.attempt * MAX_PARTS };
-                let terms = Terms { retry: sweep.rules.retry, at: sweep.now, spare };
+                let terms = Terms { retry: sweep.rules.retry, at: sweep.now(), spare };
                 let (history, rng) = (&self.history, &mut self.rng);
                 let expired = expire::expire(space, tr, id, history, terms, rng).await?;
                 expired.map_or_else(SweepCounts::default, |expired| SweepCounts {

@@ -148,7 +148,8 @@ pub struct Swept {
     /// jumped, or this sweeper has not seen enough of them yet.
     pub doubtful: usize,
     /// What became of occurrences of schedules, with the names of their schedules. Items have no ids here: the history has them
-    /// ([`Queue::schedule_history`]).
+    /// ([`Queue::schedule_history`]). The history has all records; a few are not here, if the outcome of a commit was unknown and
+    /// the sweeper gave up, or another one took over before it knew.
     pub occurrences: Vec<(String, OccurrenceRecord)>,
     /// Schedules that were due, and that this version of kvqueue cannot read, or whose items a queue of this kind cannot have. They did not
     /// fire, and are looked at again after a minute.
@@ -166,6 +167,9 @@ pub struct Swept {
     /// The attempts of all its transactions.
     pub attempts: Attempts,
 }
+
+/// Says what time of day it is.
+pub type Clock<'a> = &'a (dyn Fn() -> SystemTime + Send + Sync);
 
 /// One sweeper of a queue.
 ///
@@ -226,7 +230,7 @@ impl Sweeper {
         &self.queue
     }
 
-    /// Does what there is to do at `now`, and says when to look again.
+    /// Does what there is to do at the time of `clock`, and says when to look again.
     ///
     /// Makes items ready that are due, in transactions of up to 500; fires schedules that are due, up to 50 and about 100 items or 1 MiB in a
     /// transaction; gives back the items of leases that have run out, a lease
@@ -235,7 +239,7 @@ impl Sweeper {
     /// proves that it was not changed for its length; a sweeper with an empty history finds that out after one length. All but the first is looked at every `rules.lease`, and when a known lease may run out. With nothing to do, nothing is
     /// written.
     ///
-    /// While another sweeper is on duty, nothing of that is done, and a look reads two keys. A sweeper takes over when the one on duty is
+    /// While another sweeper is on duty, nothing of that is done, and a look reads three keys. A sweeper takes over when the one on duty is
     /// from one to three seconds late, with a look, a scheduled item or a schedule. The duty is written down once in the time of a lease; and not
     /// for a queue that is idle, until something is fetched from it, or for ten minutes.
     ///
@@ -247,14 +251,13 @@ impl Sweeper {
     pub async fn sweep(
         &mut self,
         db: &Database,
-        now: SystemTime,
+        clock: Clock<'_>,
         rules: &SweepRules,
     ) -> Result<Swept, RetryError> {
         let mut sweep = Sweep {
             rules,
-            now: millis(now),
+            clock,
             known: self.history.last_version(),
-            began: self.history.now(),
             moved: SweepCounts::default(),
             occurrences: Vec::new(),
             unusable_schedules: BTreeSet::new(),
@@ -271,8 +274,17 @@ impl Sweeper {
         let mut looks = 0;
         // Of the pages of leases before the current one.
         let mut doubtful = 0;
+        let mut before: Option<(Seen, Watch)> = None;
         let (seen, next, watch) = loop {
-            let (seen, watch) = self.look(db, &mut sweep).await?;
+            let (seen, watch) = match (self.look(db, &mut sweep).await, before.take()) {
+                (Ok(looked), _) => looked,
+                (Err(error), None) => return Err(error),
+                // What was done so far is to be known all the same.
+                (Err(error), Some((seen, watch))) => {
+                    sweep.trouble.get_or_insert(error);
+                    break (seen, Duration::ZERO, watch);
+                }
+            };
             looks += 1;
             self.last = seen.version;
             sweep.takes_over |= seen.scope == Scope::Everything;
@@ -298,6 +310,7 @@ impl Sweeper {
                 Plan::Work(_) if looks == MAX_LOOKS => break (seen, Duration::ZERO, watch),
                 Plan::Work(chores) => self.work(db, &chores, seen.version, &mut sweep).await,
             }
+            before = Some((seen, watch));
         };
         let lookout = self.lookout(&sweep);
         let is_second = lookout.is_second(seen.version, seen.duty) && seen.scope != Scope::Everything;
@@ -335,7 +348,7 @@ impl Sweeper {
         let (share, pause) = (if lease == 0 { 0 } else { self.share }, self.pause.clone());
         Lookout {
             me: self.id,
-            now: sweep.now,
+            now: sweep.now(),
             lease,
             share,
             last: sweep.last,
@@ -455,12 +468,9 @@ impl Sweeper {
 }
 
 /// A sweep under way.
-#[derive(Debug)]
 struct Sweep<'a> {
     rules: &'a SweepRules,
-    now: Millis,
-    /// The time of the history's clock then, in microseconds.
-    began: u64,
+    clock: Clock<'a>,
     /// A version that had been read at that time.
     known: Option<u64>,
     moved: SweepCounts,
@@ -476,6 +486,11 @@ struct Sweep<'a> {
 }
 
 impl Sweep<'_> {
+    /// The time of day. Each transaction asks for it again: one before it may have waited for long.
+    fn now(&self) -> Millis {
+        millis((self.clock)())
+    }
+
     fn count(&mut self, attempts: Attempts) {
         self.attempts.begun += attempts.begun;
         self.attempts.conflicts += attempts.conflicts;
@@ -519,12 +534,12 @@ mod tests {
             let mut sweeper = Sweeper::new(queue, history);
             // It has rested until then, in another life of the database.
             sweeper.pause = u64::MAX / 2..u64::MAX;
-            let swept = sweeper.sweep(db, UNIX_EPOCH, &SweepRules::default()).await.unwrap();
+            let swept = sweeper.sweep(db, &|| UNIX_EPOCH, &SweepRules::default()).await.unwrap();
             assert_eq!(swept.moved.returned, 1);
             assert!(swept.next <= Duration::from_secs(30));
             // And now it rests, as ever.
             let pause = sweeper.pause.clone();
-            sweeper.sweep(db, UNIX_EPOCH, &SweepRules::default()).await.unwrap();
+            sweeper.sweep(db, &|| UNIX_EPOCH, &SweepRules::default()).await.unwrap();
             assert_eq!(sweeper.pause, pause);
         });
     }

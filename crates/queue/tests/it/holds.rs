@@ -269,7 +269,7 @@ impl Storm<'_> {
         let (mut sweeper, rules, mut now) = (sweeper(&self.q), rules().with_retry(retry), 0);
         while !Storm::is_over(&self.finished.borrow()) {
             now += 1_000_000;
-            sweeper.sweep(db, from_millis(now), &rules).await.unwrap();
+            sweeper.sweep(db, &|| from_millis(now), &rules).await.unwrap();
             self.q.retry_all_dead(db, &policy, None).await.unwrap();
             tokio::task::yield_now().await;
         }

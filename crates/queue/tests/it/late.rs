@@ -34,7 +34,7 @@ async fn lease(t: &TestDb, gate: &Gate, queue: &Queue) -> Lease {
 }
 
 async fn sweep(t: &TestDb, sweeper: &mut Sweeper) -> Swept {
-    sweeper.sweep(&t.db, from_millis(0), &rules()).await.unwrap()
+    sweeper.sweep(&t.db, &|| from_millis(0), &rules()).await.unwrap()
 }
 
 /// Lets a commit arrive; 0 if it happens, else the error's code.

@@ -1,16 +1,21 @@
 //! Changing schedules: definitions, owners, pauses; and what cannot be read.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use fdb_embedded::Faults;
 use foundationdb::tuple::{Bytes, pack};
-use kvqueue_queue::schedule::{ByHand, MAX_SCHEDULES, Outcome, PutEffect, ScheduleError, SkipReason};
-use kvqueue_queue::{Kind, NewItem, Queue, RetryPolicy};
+use kvqueue_queue::schedule::{
+    ByHand, Calendar, MAX_SCHEDULES, Outcome, Overlap, PutEffect, ScheduleError, SkipReason,
+};
+use kvqueue_queue::{Kind, NewItem, Queue, RetryPolicy, from_millis};
 
 use crate::common::rules;
 use crate::common::schedules::{HOUR, MINUTE, every, fired, schedule, scheduler};
 use crate::common::{KINDS, TestDb, k, on_database};
 use crate::unknown::scripts;
+
+const LEASE: Duration = Duration::from_secs(30);
 
 fn policy() -> RetryPolicy {
     RetryPolicy::default()
@@ -39,7 +44,11 @@ fn the_same_definition_keeps_the_state_and_another_calendar_goes_on_from_now() {
         let state = t.schedule_state(&q, "s").await;
         assert_eq!((state.next, state.occurrences), (Some(HOUR), 1));
         let last = t.schedule_history(&q, "s").await.pop().unwrap();
-        assert_eq!((last.outcome, last.from), (Outcome::Skipped(SkipReason::Redefined), 2 * MINUTE));
+        assert_eq!(
+            (last.outcome, last.from, last.to),
+            (Outcome::Skipped(SkipReason::Redefined), 2 * MINUTE, 5 * MINUTE)
+        );
+        assert_eq!((last.count, last.is_exact), (4, true));
         t.look(&q, HOUR).await;
         assert_eq!(t.list(&q).await, ["payload of s", "other"]);
     });
@@ -139,6 +148,135 @@ fn a_schedule_that_cannot_be_read_stays_and_does_not_stop_others() {
             assert!(t.run(async |tr| q.remove_schedule(tr, name).await).await);
         }
         assert_eq!(t.records(&q, "schedule-due").await.len(), 60);
+    });
+}
+
+#[test]
+fn a_schedule_that_can_be_read_again_fires_again() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.put(&q, &schedule("s", MINUTE), 0).await;
+        let state = t.records(&q, "schedule-state").await[0].1.clone();
+        overwrite(t, &q, "schedule-state", "s", b"?").await;
+        assert_eq!(t.look(&q, MINUTE).await.unusable.len(), 1);
+        overwrite(t, &q, "schedule-state", "s", &state).await;
+        let look = t.look(&q, 2 * MINUTE).await;
+        assert_eq!((look.fired(), look.next), (vec![2 * MINUTE], Some(3 * MINUTE)));
+    });
+}
+
+#[test]
+fn a_schedule_that_cannot_be_pushed_does_not_stop_others() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let mut bad = schedule("bad", MINUTE);
+        bad.overlap = Overlap::Skip;
+        t.put(&q, &bad, 0).await;
+        t.put(&q, &schedule("good", MINUTE), 0).await;
+        t.put(&q, &schedule("other", MINUTE), 0).await;
+        // The id of an item of a keyed queue has its unique key.
+        let id = [&[0x01, b'k', 0x00, 0x33][..], &[0; 12]].concat();
+        let unique = b"\xff\x00schedule\x00bad";
+        let key = pack(&(Bytes::from(q.name()), Bytes::from(&b"unique"[..]), Bytes::from(&unique[..])));
+        t.run(async |tr| {
+            tr.set(&[t.prefix.as_slice(), &key].concat(), &id);
+            Ok(())
+        })
+        .await;
+        let look = t.look(&q, MINUTE).await;
+        assert_eq!(
+            (look.fired(), look.unusable.into_iter().collect::<Vec<_>>()),
+            (vec![MINUTE; 2], vec!["bad".to_owned()])
+        );
+    });
+}
+
+#[test]
+fn rows_of_another_layout_do_not_keep_a_sweeper_busy() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.put(&q, &schedule("s", MINUTE), 0).await;
+        let due = pack(&(Bytes::from(q.name()), Bytes::from(&b"schedule-due"[..])));
+        // Behind all times; a number that is longer than it need be; no number.
+        for (suffix, names_it) in
+            [(&[0x30; 17][..], false), (&[0x16, 0, 5, 1, b's', 0], true), (&[1, b's', 0], true)]
+        {
+            let key = [t.prefix.as_slice(), &due, suffix].concat();
+            let write = async |there: bool| {
+                t.run(async |tr| {
+                    if there {
+                        tr.set(&key, b"")
+                    } else {
+                        tr.clear(&key)
+                    }
+                    Ok(())
+                })
+                .await;
+            };
+            write(true).await;
+            let swept =
+                scheduler(&q).sweep(&t.db, &|| from_millis(1), &rules().with_lease(LEASE)).await.unwrap();
+            assert_eq!(swept.trouble.is_some(), names_it, "{suffix:?}");
+            assert!(
+                swept.next > Duration::from_secs(1) && swept.attempts.begun < 10,
+                "{suffix:?}: {swept:?}"
+            );
+            write(false).await;
+        }
+    });
+}
+
+#[test]
+fn a_schedule_can_be_made_in_a_transaction_that_has_pushed() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let tr = t.db.create_trx().unwrap();
+        q.pusher(&tr).push(b"a").await.unwrap();
+        assert_eq!(q.put_schedule(&tr, &schedule("s", MINUTE), 0).await.unwrap(), PutEffect::Created);
+        tr.commit().await.unwrap();
+        assert_eq!(t.look(&q, MINUTE).await.fired(), [MINUTE]);
+    });
+}
+
+#[test]
+fn schedules_of_a_configuration_are_named_when_an_outcome_is_unknown() {
+    on_database(async |t| {
+        for (i, script) in scripts().into_iter().enumerate() {
+            let q = t.queue(format!("q{i}"));
+            for name in ["a", "b"] {
+                let mut one = schedule(name, MINUTE);
+                one.owner = Some("one".to_owned());
+                t.put(&q, &one, 0).await;
+            }
+            if !t.install(Faults::script(script.clone())) {
+                return;
+            }
+            let removed = q.remove_schedules_of(&t.db, &policy(), "one", &BTreeSet::new()).await.unwrap();
+            t.end_faults();
+            assert_eq!((removed.len(), t.records(&q, "schedule").await.len()), (2, 0), "{script:?}");
+        }
+    });
+}
+
+#[test]
+fn a_changed_calendar_skips_what_is_due_and_not_what_jitter_holds_back() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let mut one = schedule("s", HOUR);
+        one.jitter = Duration::from_secs(1_800);
+        let offset = one.offset(q.name());
+        assert!(offset > MINUTE);
+        t.put(&q, &one, 1).await;
+        one.calendar = every(HOUR / 2);
+        t.put(&q, &one, HOUR + offset / 2).await;
+        assert_eq!(t.schedule_history(&q, "s").await, []);
+        assert_eq!(t.look(&q, HOUR + offset).await.fired(), [HOUR]);
+        // The same times in other words are no other calendar.
+        one.calendar = Calendar::cron("0 * * * *", "UTC").unwrap();
+        t.put(&q, &one, HOUR + offset).await;
+        one.calendar = Calendar::cron("0  0-23 * * *", "UTC").unwrap();
+        assert_eq!(t.put(&q, &one, 3 * HOUR).await, PutEffect::Replaced { calendar: false });
+        assert_eq!(t.schedule_state(&q, "s").await.next, Some(2 * HOUR));
     });
 }
 

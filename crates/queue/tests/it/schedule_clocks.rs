@@ -1,15 +1,16 @@
 //! Clocks that differ, and clocks that are set.
 
 use std::pin::pin;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use fdb_embedded::Fault;
 use kvqueue_queue::schedule::{Missed, MissedPolicy, PutEffect};
-use kvqueue_queue::{Millis, Queue};
+use kvqueue_queue::{Millis, Queue, from_millis};
 
 use crate::common::gate::{to_the_end, until_sent};
-use crate::common::schedules::{HOUR, MINUTE, every, fired, schedule};
-use crate::common::{TestDb, on_database, rules, sweeper_with_clock};
+use crate::common::schedules::{HOUR, MINUTE, every, fired, schedule, scheduler};
+use crate::common::{TestDb, on_database, rules};
 
 /// Noon of some day.
 const NOON: Millis = 1_800_000_000_000 / HOUR * HOUR;
@@ -50,16 +51,17 @@ fn a_transaction_that_waits_fires_by_the_time_of_its_last_attempt() {
     on_database(async |t| {
         let q = t.queue("q");
         t.put(&q, &schedule("s", MINUTE), 0).await;
-        let (clock, mut sweeper) = sweeper_with_clock(&q);
+        let clock = AtomicU64::new(MINUTE);
+        let now = || from_millis(clock.load(Ordering::Relaxed));
+        let (mut sweeper, rules) = (scheduler(&q), rules());
         let Some(gate) = t.close_gate() else { return };
         let swept = {
-            let rules = rules();
-            let mut sweep = pin!(t.sweep(&mut sweeper, MINUTE, &rules));
+            let mut sweep = pin!(sweeper.sweep(&t.db, &now, &rules));
             let commit = until_sent(&gate, sweep.as_mut()).await;
             // The database is away for two hours.
-            clock.store(2 * HOUR * 1_000, Ordering::Relaxed);
+            clock.fetch_add(2 * HOUR, Ordering::Relaxed);
             let _told_to_its_client = commit.pass(Fault::UnknownNotCommitted);
-            to_the_end(&gate, sweep).await
+            to_the_end(&gate, sweep).await.unwrap()
         };
         drop(gate);
         let records: Vec<_> = swept.occurrences.iter().map(|(_, record)| record.clone()).collect();
@@ -69,17 +71,35 @@ fn a_transaction_that_waits_fires_by_the_time_of_its_last_attempt() {
 }
 
 #[test]
-fn a_schedule_that_a_clock_has_moved_years_ahead_goes_on_after_a_pause() {
+fn a_sweep_sleeps_until_the_next_schedule_by_the_time_after_its_look() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.put(&q, &schedule("s", HOUR), 1).await;
+        // A look that takes 90 minutes: the clock shows them from its second reading on.
+        let readings = AtomicU64::new(0);
+        let clock = || from_millis(MINUTE + readings.fetch_add(1, Ordering::Relaxed).min(1) * 90 * MINUTE);
+        let rules = rules().with_lease(Duration::from_hours(2));
+        let swept = scheduler(&q).sweep(&t.db, &clock, &rules).await.unwrap();
+        // It has missed the first time by half an hour; the policy is to fire it.
+        assert_eq!(swept.occurrences.len(), 1);
+        assert_eq!(swept.next, Duration::from_mins(29));
+    });
+}
+
+#[test]
+fn a_schedule_that_a_clock_has_moved_years_ahead_goes_on_when_it_is_restarted() {
     on_database(async |t| {
         let q = t.queue("q");
         t.put(&q, &schedule("s", MINUTE), NOON).await;
         t.look(&q, NOON + YEARS).await;
-        // Neither another definition nor a look by a right clock moves it back: nothing is to fire twice.
+        // Neither another definition, nor a pause, nor a right clock moves it back: nothing is to fire twice.
         assert_eq!(t.put(&q, &schedule("s", HOUR), NOON).await, PutEffect::Replaced { calendar: true });
+        t.run(async |tr| q.pause_schedule(tr, "s", NOON).await).await;
+        t.run(async |tr| q.resume_schedule(tr, "s", NOON).await).await;
         assert_eq!(t.look(&q, NOON + HOUR).await.next, Some(NOON + 24 * HOUR));
         assert_eq!(t.schedule_state(&q, "s").await.next, Some(NOON + YEARS + HOUR));
-        t.run(async |tr| q.pause_schedule(tr, "s", NOON + HOUR).await).await;
-        t.run(async |tr| q.resume_schedule(tr, "s", NOON + HOUR).await).await;
+        assert!(t.run(async |tr| q.restart_schedule(tr, "s", NOON + HOUR).await).await);
+        assert!(!t.run(async |tr| q.restart_schedule(tr, "none", NOON + HOUR).await).await);
         let look = t.look(&q, NOON + 2 * HOUR).await;
         assert_eq!((look.fired(), look.next), (vec![NOON + 2 * HOUR], Some(NOON + 3 * HOUR)));
         fired_once(t, &q).await;
@@ -87,15 +107,15 @@ fn a_schedule_that_a_clock_has_moved_years_ahead_goes_on_after_a_pause() {
 }
 
 #[test]
-fn a_resumption_by_a_clock_that_is_behind_takes_nothing_back() {
+fn a_resume_by_a_clock_that_is_behind_takes_nothing_back() {
     on_database(async |t| {
         let q = t.queue("q");
         t.put(&q, &schedule("s", MINUTE), NOON).await;
-        t.look(&q, NOON + 30 * MINUTE).await;
+        t.look(&q, NOON + 300 * MINUTE).await;
         t.run(async |tr| q.pause_schedule(tr, "s", NOON).await).await;
         t.run(async |tr| q.resume_schedule(tr, "s", NOON).await).await;
-        assert_eq!(t.look(&q, NOON + 30 * MINUTE).await.fired(), []);
-        assert_eq!(t.schedule_state(&q, "s").await.next, Some(NOON + 31 * MINUTE));
+        assert_eq!(t.look(&q, NOON + 300 * MINUTE).await.fired(), []);
+        assert_eq!(t.schedule_state(&q, "s").await.next, Some(NOON + 301 * MINUTE));
     });
 }
 

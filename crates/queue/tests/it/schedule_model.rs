@@ -59,7 +59,6 @@ struct Run<'t> {
     schedule: Schedule,
     /// How far the clocks of the sweepers are ahead.
     clocks: [i64; 4],
-    most_skew: Millis,
     /// The true time.
     time: Millis,
     /// How many items have ended.
@@ -93,7 +92,6 @@ impl<'t> Run<'t> {
             period,
             schedule,
             clocks: [0, most_skew.cast_signed(), -most_skew.cast_signed(), most_skew.cast_signed() / 2],
-            most_skew,
             time: START,
             ended: 0,
             next: 0,
@@ -109,9 +107,7 @@ impl<'t> Run<'t> {
             }
             8 => self.look().await,
             9 | 10 => self.end_item().await,
-            // A resumption takes the mark of a wrong clock back, and times fire again.
-            _ if self.most_skew < HOUR => self.pause_and_resume().await,
-            _ => self.look().await,
+            _ => self.pause_and_resume().await,
         }
     }
 

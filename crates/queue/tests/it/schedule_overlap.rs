@@ -88,6 +88,28 @@ fn one_occurrence_waits_until_the_last_item_has_ended() {
 }
 
 #[test]
+fn an_occurrence_that_waits_is_skipped_when_the_schedule_is_resumed() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        put(t, &q, Overlap::Queue).await;
+        t.look(&q, MINUTE).await;
+        t.look(&q, 2 * MINUTE).await;
+        t.run(async |tr| q.pause_schedule(tr, "s", 2 * MINUTE + 1).await).await;
+        t.acknowledge(&mut t.lease(&q, 1).await.unwrap(), &ItemOutcome::Done).await;
+        t.run(async |tr| q.resume_schedule(tr, "s", 5 * MINUTE).await).await;
+        assert_eq!(t.schedule_state(&q, "s").await.waiting, None);
+        assert_eq!(t.look(&q, 6 * MINUTE).await.fired(), [6 * MINUTE]);
+        let history = t.schedule_history(&q, "s").await;
+        let skipped: Vec<_> = history
+            .iter()
+            .filter(|record| record.outcome == Outcome::Skipped(SkipReason::Paused))
+            .map(|record| (record.from / MINUTE, record.to / MINUTE))
+            .collect();
+        assert_eq!(skipped, [(2, 2), (3, 5)]);
+    });
+}
+
+#[test]
 fn of_missed_occurrences_that_may_not_overlap_the_newest_fires() {
     on_database(async |t| {
         for (name, overlap) in [("skip", Overlap::Skip), ("queue", Overlap::Queue)] {

@@ -204,7 +204,7 @@ fn schedules_of_a_frozen_queue_neither_fire_nor_change() {
         })
         .await;
         let before = t.rows().await;
-        let swept = scheduler(&q).sweep(&t.db, from_millis(MINUTE), &rules()).await.unwrap();
+        let swept = scheduler(&q).sweep(&t.db, &|| from_millis(MINUTE), &rules()).await.unwrap();
         let refused = swept.trouble.unwrap();
         assert!(refused.error.frozen().is_some(), "{refused}");
         let refused = q.fire_schedule(&t.db, &policy(), "s", 1).await.unwrap_err();

@@ -83,7 +83,7 @@ impl World<'_> {
         let mut sweeper = sweeper(&self.queue);
         let rules = at_most(u32::MAX);
         while !self.is_over() {
-            let swept = sweeper.sweep(&self.t.db, from_millis(0), &rules).await.unwrap();
+            let swept = sweeper.sweep(&self.t.db, &|| from_millis(0), &rules).await.unwrap();
             assert!(swept.trouble.is_none());
             returned += swept.moved.returned;
             let _ = tokio::time::timeout(Duration::from_millis(10), swept.watch).await;

@@ -137,7 +137,7 @@ fn an_unreadable_record_does_not_keep_others_from_being_swept() {
         let mut returned = 0;
         for _ in 0..100_000 {
             // New ones: one that met trouble passes over what failed for a while.
-            let swept = sweeper(&q).sweep(&t.db, from_millis(1), &rules()).await.unwrap();
+            let swept = sweeper(&q).sweep(&t.db, &|| from_millis(1), &rules()).await.unwrap();
             let trouble = swept.trouble.map(|error| std::error::Error::source(&error).unwrap().to_string());
             assert!(trouble.is_some_and(|text| text.contains("body") && text.contains("\\x07\\x07")));
             assert!(swept.next <= Duration::from_secs(10));

@@ -168,7 +168,7 @@ fn leases_that_cannot_be_returned_do_not_hide_others() {
         let lease = t.lease_for(&q, 1, SHORT).await.unwrap();
         while t.run(async |tr| Ok(tr.get_read_version().await? as u64)).await <= lease.deadline() {}
         let mut sweeper = sweeper(&q);
-        let swept = sweeper.sweep(&t.db, from_millis(0), &rules()).await.unwrap();
+        let swept = sweeper.sweep(&t.db, &|| from_millis(0), &rules()).await.unwrap();
         assert_eq!((swept.moved.returned, t.list(&q).await), (1, vec!["a".to_owned()]));
         assert!(swept.trouble.is_some());
         // They are passed over for a while, and meanwhile the sweeper does its work as ever, also when it is woken for it.
@@ -214,7 +214,7 @@ fn unreadable_scheduled_items_do_not_block_others() {
             Ok(())
         })
         .await;
-        let swept = sweeper(&q).sweep(&t.db, from_millis(5), &rules()).await.unwrap();
+        let swept = sweeper(&q).sweep(&t.db, &|| from_millis(5), &rules()).await.unwrap();
         assert_eq!((swept.moved.promoted, swept.trouble.is_some()), (1, true));
         assert_eq!(t.list(&q).await, ["a"]);
         assert_eq!(t.records(&q, "later").await.len(), 4);
@@ -230,7 +230,7 @@ fn a_stray_key_behind_all_due_times_does_not_keep_a_sweeper_busy() {
             Ok(())
         })
         .await;
-        let swept = sweeper(&q).sweep(&t.db, from_millis(5), &SweepRules::default()).await.unwrap();
+        let swept = sweeper(&q).sweep(&t.db, &|| from_millis(5), &SweepRules::default()).await.unwrap();
         assert!(swept.trouble.is_none() && !swept.next.is_zero(), "{swept:?}");
     });
 }

@@ -70,7 +70,7 @@ fn a_sweep_reports_that_versions_went_back_and_does_its_other_work() {
         let q = t.queue("q");
         t.put_aside(&q, &[("later", 5)]).await;
         let version = restore(t, &q).await;
-        let swept = sweeper(&q).sweep(&t.db, from_millis(5), &rules()).await.unwrap();
+        let swept = sweeper(&q).sweep(&t.db, &|| from_millis(5), &rules()).await.unwrap();
         assert_eq!(swept.moved.promoted, 1);
         assert!(swept.trouble.is_some_and(|trouble| names_version(&trouble.error, version)));
     });

@@ -31,7 +31,7 @@ async fn sweep_as_others(t: &TestDb, queue: &Queue, now: u64) {
     let before = t.rows().await;
     for wrong in others(queue.kind()) {
         let wrong = t.queue_of("q", wrong);
-        let swept = sweeper(&wrong).sweep(&t.db, from_millis(now), &rules()).await.unwrap();
+        let swept = sweeper(&wrong).sweep(&t.db, &|| from_millis(now), &rules()).await.unwrap();
         assert!(swept.moved.is_nothing(), "{:?} as {:?}: {:?}", queue.kind(), wrong.kind(), swept.moved);
         assert!(is_wrong_kind(&swept.trouble.unwrap()));
         assert_eq!(t.rows().await, before);

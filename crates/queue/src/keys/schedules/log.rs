@@ -23,6 +23,7 @@ const FIRED_BY_HAND: u8 = 2;
 const OVERLAP: u8 = 16;
 const PAUSED: u8 = 17;
 const REDEFINED: u8 = 18;
+const RESTARTED: u8 = 19;
 const BY_POLICY: u8 = 32;
 const OUT_OF_WINDOW: u8 = 33;
 const TOO_MANY: u8 = 34;
@@ -71,6 +72,7 @@ pub(crate) fn decode(record_number: u64, value: &[u8]) -> Option<OccurrenceRecor
         OVERLAP => Outcome::Skipped(SkipReason::Overlap),
         PAUSED => Outcome::Skipped(SkipReason::Paused),
         REDEFINED => Outcome::Skipped(SkipReason::Redefined),
+        RESTARTED => Outcome::Skipped(SkipReason::Restarted),
         BY_POLICY => Outcome::Missed(MissReason::Policy),
         OUT_OF_WINDOW => Outcome::Missed(MissReason::Window),
         TOO_MANY => Outcome::Missed(MissReason::Maximum),
@@ -87,6 +89,7 @@ fn code(outcome: &Outcome) -> u8 {
         Outcome::Skipped(SkipReason::Overlap) => OVERLAP,
         Outcome::Skipped(SkipReason::Paused) => PAUSED,
         Outcome::Skipped(SkipReason::Redefined) => REDEFINED,
+        Outcome::Skipped(SkipReason::Restarted) => RESTARTED,
         Outcome::Missed(MissReason::Policy) => BY_POLICY,
         Outcome::Missed(MissReason::Window) => OUT_OF_WINDOW,
         Outcome::Missed(MissReason::Maximum) => TOO_MANY,
@@ -110,6 +113,7 @@ mod tests {
             Just(Outcome::Skipped(SkipReason::Overlap)),
             Just(Outcome::Skipped(SkipReason::Paused)),
             Just(Outcome::Skipped(SkipReason::Redefined)),
+            Just(Outcome::Skipped(SkipReason::Restarted)),
             Just(Outcome::Missed(MissReason::Policy)),
             Just(Outcome::Missed(MissReason::Window)),
             Just(Outcome::Missed(MissReason::Maximum)),

@@ -63,16 +63,23 @@ impl ScheduleSpace {
         with_bytes(&with_number(&self.due, time), name.as_bytes())
     }
 
-    /// Time and name of a key among those of schedules that are due at a time.
+    /// Time and name of a key among those of schedules that are due at a time; `None` if it is of another layout.
     pub(crate) fn decode_due(&self, key: &[u8]) -> Option<(Millis, String)> {
         let (time, name) = split_number(key.strip_prefix(self.due.as_slice())?)?;
-        Some((time, name_of(name)?))
+        let name = name_of(name)?;
+        // A number has other encodings, too, and to clear the key by time and name would miss those.
+        (self.due_key(time, &name) == key).then_some((time, name))
     }
 
     /// All schedules that are due by `time`.
     pub(crate) fn due_by(&self, time: Millis) -> (Vec<u8>, Vec<u8>) {
         let (begin, end) = range(&self.due);
         (begin, time.checked_add(1).map_or(end, |next| with_number(&self.due, next)))
+    }
+
+    /// The keys of all states.
+    pub(crate) fn all_states(&self) -> (Vec<u8>, Vec<u8>) {
+        range(&self.states)
     }
 
     /// The rows of all schedules by time.

@@ -4,27 +4,26 @@ use std::sync::Arc;
 
 use foundationdb::{RangeOption, Transaction};
 use futures::TryStreamExt;
+use kvqueue_calendar::TimeCount;
 
 use crate::error::QueueError;
 use crate::keys::Space;
 use crate::keys::schedules::ScheduleSpace;
-use crate::keys::schedules::state::State;
+use crate::keys::schedules::definition;
+use crate::keys::schedules::state::{State, Waiting};
 use crate::meta::Millis;
-use crate::ops::find::has_keys;
 use crate::ops::pause::check_unfrozen;
 use crate::ops::push::{Entry, Pusher};
 use crate::ops::schedule::fire::Firing;
-use crate::ops::schedule::read::{Stored, stored};
+use crate::ops::schedule::read::{Stored, is_full, stored};
 use crate::ops::schedule::write::{self, Ids, PENDING, Writing, wake_sweepers};
 use crate::ops::{kinds, went_back};
 use crate::pushed::PushEffect;
 use crate::rng::Rng;
-use crate::schedule::{
-    MAX_SCHEDULES, OccurrenceRecord, Outcome, PutEffect, Schedule, ScheduleError, SkipReason,
-};
+use crate::schedule::{Calendar, OccurrenceRecord, Outcome, PutEffect, Schedule, ScheduleError, SkipReason};
 
-/// A mark that is further ahead than this was set by a clock that was wrong: an hour, in milliseconds.
-const WRONG_CLOCK: Millis = 3_600_000;
+/// How many times that are skipped are counted, if each has to be computed.
+const COUNTED: u64 = 1_000;
 
 /// Stores a schedule that has been checked.
 pub(crate) async fn put(
@@ -34,53 +33,74 @@ pub(crate) async fn put(
     now: Millis,
 ) -> Result<PutEffect, ScheduleError> {
     let (keys, name) = (space.schedules(), schedule.name.as_str());
-    let old = stored(&keys, tr, name).await?;
-    let (effect, old_row, mut state) = match old {
-        None => {
-            if has_keys(tr, &crate::keys::range(&keys.definitions), MAX_SCHEDULES).await? {
-                return Err(ScheduleError::TooMany);
-            }
-            (PutEffect::Created, None, State { mark: now, ..State::default() })
-        }
-        Some(old) => {
-            let Some((current, state)) = old.schedule.zip(old.state) else {
-                return Err(ScheduleError::Unreadable { name: name.to_owned() });
-            };
-            if current.owner != schedule.owner {
-                return Err(ScheduleError::OtherOwner { name: name.to_owned(), owner: current.owner });
-            }
-            if current == *schedule {
-                return Ok(PutEffect::Unchanged);
-            }
-            (PutEffect::Replaced { calendar: current.calendar != schedule.calendar }, state.row, state)
-        }
-    };
-    check_unfrozen(space, tr).await?;
     let offset = schedule.offset(&space.name);
     let writing = Writing { keys: &keys, tr, name, offset, now, ids: Ids::Known };
-    if effect == (PutEffect::Replaced { calendar: true }) {
-        skip_due(&writing, &mut state);
+    let Some(old) = stored(&keys, tr, name).await? else {
+        if is_full(&keys, tr).await? {
+            return Err(ScheduleError::TooMany);
+        }
+        check_unfrozen(space, tr).await?;
+        let next = schedule.calendar.next_after(now);
+        store(space, &writing, schedule, None, State { mark: now, next, ..State::default() });
+        return Ok(PutEffect::Created);
+    };
+    let Some((current, mut state)) = old.schedule.zip(old.state) else {
+        return Err(ScheduleError::Unreadable { name: name.to_owned() });
+    };
+    if current.owner != schedule.owner {
+        return Err(ScheduleError::OtherOwner { name: name.to_owned(), owner: current.owner });
     }
-    if !matches!(effect, PutEffect::Replaced { calendar: false }) {
+    if current == *schedule {
+        return Ok(PutEffect::Unchanged);
+    }
+    check_unfrozen(space, tr).await?;
+    let (old_row, calendar) = (state.row, !current.calendar.has_times_of(&schedule.calendar));
+    if calendar {
+        skip_due(&writing, &current.calendar, &mut state, SkipReason::Redefined);
         state.next = schedule.calendar.next_after(state.mark);
     }
-    tr.set(&keys.definition_key(name), &crate::keys::schedules::definition::encode(schedule));
-    writing.state(old_row, &mut state);
-    wake_sweepers(space, tr);
-    Ok(effect)
+    store(space, &writing, schedule, old_row, state);
+    Ok(PutEffect::Replaced { calendar })
 }
 
-/// What was due by the old calendar does not fire any more. The mark does not go back, so no nominal time that the two calendars have in
-/// common fires twice.
-fn skip_due(writing: &Writing<'_>, state: &mut State) {
-    let now = writing.now;
-    if let Some(from) = state.next.filter(|next| *next <= now) {
-        let outcome = Outcome::Skipped(SkipReason::Redefined);
-        let mut record =
-            OccurrenceRecord { number: 0, at: now, from, to: now, count: 1, is_exact: false, outcome };
-        writing.record(state, &mut record);
+fn store(
+    space: &Space,
+    writing: &Writing<'_>,
+    schedule: &Schedule,
+    old_row: Option<Millis>,
+    mut state: State,
+) {
+    writing.tr.set(&writing.keys.definition_key(writing.name), &definition::encode(schedule));
+    writing.state(old_row, &mut state);
+    wake_sweepers(space, writing.tr);
+}
+
+/// Records that what is due by a calendar does not fire, and neither does an occurrence that waits. The mark does not go back, so no nominal
+/// time fires twice, whatever calendar comes next.
+fn skip_due(writing: &Writing<'_>, calendar: &Calendar, state: &mut State, reason: SkipReason) {
+    if let Some(Waiting { nominal, .. }) = state.waiting.take() {
+        skip(writing, state, (nominal, nominal), TimeCount { times: 1, is_exact: true }, reason);
     }
-    state.mark = state.mark.max(now);
+    let until = writing.now.saturating_sub(writing.offset);
+    let newest = calendar.last_at_or_before(until);
+    let due = calendar.next_after(state.mark).zip(newest).filter(|(first, newest)| first <= newest);
+    if let Some((from, to)) = due {
+        skip(writing, state, (from, to), calendar.count(from, to, COUNTED), reason);
+    }
+    state.mark = state.mark.max(until);
+}
+
+fn skip(
+    writing: &Writing<'_>,
+    state: &mut State,
+    (from, to): (Millis, Millis),
+    count: TimeCount,
+    reason: SkipReason,
+) {
+    let TimeCount { times: count, is_exact } = count;
+    let (at, outcome) = (writing.now, Outcome::Skipped(reason));
+    let mut record = OccurrenceRecord { number: 0, at, from, to, count, is_exact, outcome };
+    writing.record(state, &mut record);
 }
 
 /// Removes a schedule; returns whether it was there.
@@ -138,10 +158,7 @@ pub(crate) async fn pause(
     Ok(Some(true))
 }
 
-/// Ends a pause, as [`pause`] begins it. What was due is skipped.
-///
-/// If the mark is far ahead, a clock was wrong, and the schedule would not fire until then. An operator who pauses and resumes it takes the
-/// mark back to now.
+/// Ends a pause, as [`pause`] begins it. What is due is skipped.
 pub(crate) async fn resume(
     space: &Space,
     tr: &Transaction,
@@ -149,40 +166,41 @@ pub(crate) async fn resume(
     now: Millis,
 ) -> Result<Option<bool>, QueueError> {
     let keys = space.schedules();
-    let Some((schedule, state)) = readable(&keys, tr, name).await? else { return Ok(None) };
-    if state.paused.is_none() {
+    let Some((schedule, mut state)) = readable(&keys, tr, name).await? else { return Ok(None) };
+    if state.paused.take().is_none() {
         return Ok(Some(false));
     }
     check_unfrozen(space, tr).await?;
     let offset = schedule.offset(&space.name);
     let writing = Writing { keys: &keys, tr, name, offset, now, ids: Ids::Known };
     let old_row = state.row;
-    let mut state = State { paused: None, ..state };
-    if state.mark > now.saturating_add(WRONG_CLOCK) {
-        state.mark = now;
-    } else {
-        skip_paused(&writing, &schedule, &mut state);
-    }
+    skip_due(&writing, &schedule.calendar, &mut state, SkipReason::Paused);
     state.next = schedule.calendar.next_after(state.mark);
     writing.state(old_row, &mut state);
     wake_sweepers(space, tr);
     Ok(Some(true))
 }
 
-/// How many times that were due in a pause are counted, if each has to be computed.
-const COUNTED: u64 = 1_000;
-
-fn skip_paused(writing: &Writing<'_>, schedule: &Schedule, state: &mut State) {
-    let (calendar, now) = (&schedule.calendar, writing.now);
-    let newest = calendar.last_at_or_before(now.saturating_sub(writing.offset));
-    let due = calendar.next_after(state.mark).zip(newest).filter(|(first, newest)| first <= newest);
-    let Some((from, to)) = due else { return };
-    let count = calendar.count(from, to, COUNTED);
-    let outcome = Outcome::Skipped(SkipReason::Paused);
-    let (count, is_exact) = (count.times, count.is_exact);
-    let mut record = OccurrenceRecord { number: 0, at: now, from, to, count, is_exact, outcome };
-    writing.record(state, &mut record);
-    state.mark = to;
+/// Lets a schedule begin at `now`, wherever its mark is; returns whether it is there. What is due is skipped, and a pause ends.
+pub(crate) async fn restart(
+    space: &Space,
+    tr: &Transaction,
+    name: &str,
+    now: Millis,
+) -> Result<bool, QueueError> {
+    let keys = space.schedules();
+    let Some((schedule, mut state)) = readable(&keys, tr, name).await? else { return Ok(false) };
+    check_unfrozen(space, tr).await?;
+    let offset = schedule.offset(&space.name);
+    let writing = Writing { keys: &keys, tr, name, offset, now, ids: Ids::Known };
+    let old_row = state.row;
+    state.paused = None;
+    skip_due(&writing, &schedule.calendar, &mut state, SkipReason::Restarted);
+    state.mark = now.saturating_sub(offset);
+    state.next = schedule.calendar.next_after(state.mark);
+    writing.state(old_row, &mut state);
+    wake_sweepers(space, tr);
+    Ok(true)
 }
 
 /// What came of an item by hand.

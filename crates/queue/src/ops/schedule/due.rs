@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
+use futures::TryStreamExt;
 use futures::future::{join_all, try_join3};
 
 use crate::error::QueueError;
@@ -25,6 +26,8 @@ use crate::schedule::{OccurrenceRecord, Schedule};
 
 /// The most schedules of one transaction.
 const SCHEDULES: usize = 50;
+/// The most rows that are read to find them. Some may be of another layout.
+const ROWS: usize = 1_000;
 /// About how many items one transaction pushes.
 const ITEMS: usize = 100;
 /// About how many bytes of items one transaction writes.
@@ -76,30 +79,63 @@ pub(crate) async fn fire_due(
     try_join3(checks.0, checks.1, checks.2).await?;
     let mut page = FiredPage { has_written: true, ..FiredPage::default() };
     let due = due(space, &keys, tr, rows, now, &mut page).await?;
-    let ids = Ids::of(space);
-    let mut firings: Vec<Firing<'_>> = due
+    let mut pusher = Pusher::alone(Arc::clone(space), tr).with_rng(rng.split());
+    let at = At { keys: &keys, tr, now, ids: Ids::of(space) };
+    if fire(at, &mut pusher, &due, &mut page).await? {
+        return Ok(page);
+    }
+    // One of them cannot be pushed, and must not stop the others: the first that can be pushed fires, and those before it are put off.
+    for due in &due {
+        if fire(at, &mut pusher, std::slice::from_ref(due), &mut page).await? {
+            return Ok(page);
+        }
+        put_off(&keys, tr, (due.row, &due.name), Some(due.state.clone()), now);
+        page.unusable.push(due.name.clone());
+    }
+    Ok(page)
+}
+
+/// A transaction that fires schedules.
+#[derive(Clone, Copy)]
+struct At<'a> {
+    keys: &'a ScheduleSpace,
+    tr: &'a Transaction,
+    now: Millis,
+    ids: Ids,
+}
+
+/// Fires schedules. Returns whether it did: if the items cannot be pushed, nothing was written.
+async fn fire(
+    At { keys, tr, now, ids }: At<'_>,
+    pusher: &mut Pusher<'_>,
+    all: &[Due],
+    page: &mut FiredPage,
+) -> Result<bool, QueueError> {
+    let mut firings: Vec<Firing<'_>> = all
         .iter()
         .map(|due| {
             let Due { name, schedule, row, state, offset, .. } = due;
-            let writing = Writing { keys: &keys, tr, name, offset: *offset, now, ids };
+            let writing = Writing { keys, tr, name, offset: *offset, now, ids };
             Firing { writing, schedule, old_row: Some(*row), state: state.clone(), records: Vec::new() }
         })
         .collect();
-    let items = firings.iter().zip(&due).flat_map(|(firing, due)| firing.items(&due.times));
+    let items = firings.iter().zip(all).flat_map(|(firing, due)| firing.items(&due.times));
     let items: Vec<NewItem> = items.collect();
     let entries: Vec<Entry<'_>> = items.iter().map(Entry::from).collect();
-    let placed = if entries.is_empty() {
-        PendingPush::default()
-    } else {
-        Pusher::alone(Arc::clone(space), tr).with_rng(rng.split()).place(&entries, None).await?
+    let placed = match entries.as_slice() {
+        [] => PendingPush::default(),
+        entries => match pusher.place(entries, None).await {
+            Err(error) if error.database().is_none() => return Ok(false),
+            placed => placed?,
+        },
     };
     let mut pushed = placed.items(Some(PENDING)).map(|item| (item.effect, item.id));
-    for (firing, due) in firings.iter_mut().zip(&due) {
+    for (firing, due) in firings.iter_mut().zip(all) {
         firing.finish(&due.plan, due.times.iter().copied().zip(pushed.by_ref()));
         let records = std::mem::take(&mut firing.records);
         page.occurrences.extend(records.into_iter().map(|record| (due.name.clone(), record)));
     }
-    Ok(page)
+    Ok(true)
 }
 
 /// Times and names of the first rows that are due, and what is wrong with the first row among them that is none of ours. Read without a
@@ -110,16 +146,29 @@ async fn due_rows(
     now: Millis,
 ) -> Result<(Vec<(Millis, String)>, Option<QueueError>), QueueError> {
     let option = RangeOption {
-        limit: Some(SCHEDULES),
+        limit: Some(ROWS),
         mode: StreamingMode::WantAll,
         ..RangeOption::from(keys.due_by(now))
     };
     let (mut due, mut trouble) = (Vec::new(), None);
-    for row in &tr.get_range(&option, 1, true).await? {
-        match keys.decode_due(row.key()) {
-            Some(found) => due.push(found),
-            None => drop(trouble.get_or_insert_with(|| QueueError::unreadable(row.key()))),
+    let mut answers = tr.get_ranges(option, true);
+    while let Some(rows) = answers.try_next().await? {
+        for row in &rows {
+            match keys.decode_due(row.key()) {
+                Some(found) => due.push(found),
+                None => drop(trouble.get_or_insert_with(|| QueueError::unreadable(row.key()))),
+            }
+            if due.len() == SCHEDULES {
+                return Ok((due, trouble));
+            }
         }
+    }
+    // The first row of all may be of another layout, at a place after the rows that are due.
+    if due.is_empty() && trouble.is_none() {
+        let first = RangeOption { limit: Some(1), ..RangeOption::from(keys.all_due()) };
+        let rows = tr.get_range(&first, 1, true).await?;
+        let alien = rows.first().filter(|row| keys.decode_due(row.key()).is_none());
+        trouble = alien.map(|row| QueueError::unreadable(row.key()));
     }
     Ok((due, trouble))
 }
@@ -141,9 +190,12 @@ async fn due(
             Some(Stored { schedule, state }) if state.as_ref().is_none_or(|of| of.row == Some(row)) => {
                 (schedule.filter(|schedule| schedule.check(space.kind).is_ok()), state)
             }
-            // The schedule is gone, or its row is at another time.
-            Some(_) | None => {
+            // The schedule is gone, or its row belongs at another time. A program that could not read the state has put it off.
+            other => {
                 tr.clear(&keys.due_key(row, &name));
+                if let Some(row) = other.and_then(|found| found.state).and_then(|state| state.row) {
+                    tr.set(&keys.due_key(row, &name), &[]);
+                }
                 continue;
             }
         };

@@ -11,7 +11,7 @@ use crate::keys::schedules::state::State;
 use crate::keys::schedules::{ScheduleSpace, definition, log, state};
 use crate::keys::{after, range};
 use crate::meta::Millis;
-use crate::schedule::{OccurrenceRecord, Schedule};
+use crate::schedule::{MAX_SCHEDULES, OccurrenceRecord, Schedule};
 
 /// About how many bytes of definitions one page has.
 const PAGE_BYTES: usize = 1 << 20;
@@ -111,11 +111,28 @@ pub(crate) async fn history(
     Ok(records)
 }
 
-/// When the first schedule is to be looked at. A row that is none of ours counts as due, so that the transaction that looks at it names it.
-/// A snapshot read.
+/// When the first schedule is to be looked at. A row of another layout counts as due, so that the transaction that fires names it; but for one behind
+/// all times, which that transaction does not reach. A snapshot read.
 pub(crate) async fn first_due(keys: &ScheduleSpace, tr: &Transaction) -> Result<Option<Millis>, QueueError> {
     // A range, and not a key selector: the transaction may have written to the log behind it, and could not read that.
     let option = RangeOption { limit: Some(1), ..RangeOption::from(keys.all_due()) };
     let rows = tr.get_range(&option, 1, true).await?;
-    Ok(rows.first().map(|row| keys.decode_due(row.key()).map_or(0, |(due, _)| due)))
+    let Some(row) = rows.first() else { return Ok(None) };
+    let of_another_layout = || (row.key() < keys.due_by(Millis::MAX - 1).1.as_slice()).then_some(0);
+    Ok(keys.decode_due(row.key()).map_or_else(of_another_layout, |(due, _)| Some(due)))
+}
+
+/// Whether there are as many schedules as possible. A snapshot read, so a few more may be made at the same time.
+pub(crate) async fn is_full(keys: &ScheduleSpace, tr: &Transaction) -> Result<bool, QueueError> {
+    // A range, and not a key selector: the transaction may have pushed to keys behind it, and could not read those.
+    let option = RangeOption {
+        limit: Some(MAX_SCHEDULES),
+        mode: StreamingMode::WantAll,
+        ..RangeOption::from(keys.all_states())
+    };
+    let (mut answers, mut found) = (tr.get_ranges(option, true), 0);
+    while let Some(rows) = answers.try_next().await? {
+        found += rows.len();
+    }
+    Ok(found >= MAX_SCHEDULES)
 }

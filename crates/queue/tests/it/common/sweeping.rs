@@ -73,7 +73,7 @@ impl TestDb {
 
     /// One sweep in which nothing fails.
     pub(crate) async fn sweep(&self, sweeper: &mut Sweeper, now: Millis, rules: &SweepRules) -> Swept {
-        let swept = sweeper.sweep(&self.db, from_millis(now), rules).await.unwrap();
+        let swept = sweeper.sweep(&self.db, &|| from_millis(now), rules).await.unwrap();
         assert!(swept.trouble.is_none(), "{:?}", swept.trouble);
         swept
     }

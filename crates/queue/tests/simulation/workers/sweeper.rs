@@ -33,7 +33,8 @@ pub(super) async fn work(desk: Rc<Desk>) {
             .with_lease(Duration::from_micros(lease))
             .with_idempotency_window(Duration::from_micros(by.kept))
             .with_policy(desk.policy());
-        let sweep = sweeper.sweep(&desk.world.db, from_millis(by.now), &rules);
+        let clock = || from_millis(by.now);
+        let sweep = sweeper.sweep(&desk.world.db, &clock, &rules);
         let (operation, swept) = desk.run(Intent::Sweep(by), sweep).await;
         let swept = match swept {
             Some(Ok(swept)) => swept,
