@@ -204,7 +204,22 @@ impl Queue {
         name: &str,
         now: Millis,
     ) -> Result<ByHand, RetryError> {
-        let id = SessionId::new();
+        self.fire_schedule_with_id(db, policy, SessionId::new(), name, now).await
+    }
+
+    /// [`Queue::fire_schedule`] with an id of the caller's, which no session of the queue and no other call has. Simulations use it, so that
+    /// a run can be repeated.
+    ///
+    /// # Errors
+    /// Those of [`Queue::fire_schedule`].
+    pub async fn fire_schedule_with_id(
+        &self,
+        db: &Database,
+        policy: &RetryPolicy,
+        id: SessionId,
+        name: &str,
+        now: Millis,
+    ) -> Result<ByHand, RetryError> {
         let mut marked = Marked::new(self.clone(), id);
         let body = FireByHand { queue: self, name, now, rng: Rng::of(id) };
         let effect = marked.run_adding(db, policy, body).await?;

@@ -117,6 +117,9 @@ pub(crate) const WANTED_OF_PARTITIONS: &[(&str, u64)] = &[
     ("the queue is divided", 400),
 ];
 
+/// The same of queues with schedules.
+pub(crate) const WANTED_OF_SCHEDULES: &[(&str, u64)] = &[];
+
 impl Coverage {
     pub(crate) fn count(&mut self, what: impl Into<String>) {
         self.count_many(what, 1);

@@ -9,6 +9,7 @@ mod event;
 mod life;
 mod line;
 mod push;
+pub(crate) mod schedules;
 mod settle;
 mod sweep;
 mod take;
@@ -21,6 +22,7 @@ pub(crate) use event::{At, Event, Sweeping, Terms};
 pub(crate) use life::Place;
 pub(crate) use line::PICK_UP;
 
+use crate::image::schedules::Schedule;
 use crate::image::{Counters, Division, Held, HeldItem, Image, Stored, Want};
 use life::Item;
 use take::Waiting;
@@ -63,6 +65,9 @@ pub(crate) struct Model {
     counters: Counters,
     /// How the queue was divided, and from which version on.
     divisions: Vec<(u64, Division)>,
+    schedules: BTreeMap<String, Schedule>,
+    /// Schedules of whose occurrences a sweeper has accounted for some.
+    accounted: BTreeSet<String>,
     /// The version of the commit that froze the queue, while it is frozen.
     frozen: Option<u64>,
     /// What takes saw after each commit, with its version.
@@ -112,6 +117,8 @@ impl Model {
             attempts: BTreeMap::new(),
             counters: Counters::default(),
             divisions: Vec::new(),
+            schedules: BTreeMap::new(),
+            accounted: BTreeSet::new(),
             frozen: None,
             past: vec![(0, Seen::default())],
             taken: BTreeSet::new(),
@@ -150,6 +157,8 @@ impl Model {
             }
             Event::Expired { lease, due, by } => self.expired(*lease, due, *by, at),
             Event::Promoted { items, by } => self.promoted(items, *by),
+            Event::Schedule { name, now, change, .. } => self.changed(name, *now, change, at),
+            Event::Fired(sweep) => self.fired(sweep, at),
             Event::Forgotten { operations, by } => self.forgotten(operations, *by, at),
             Event::Revived(items) => items.iter().try_for_each(|id| self.revived(id)),
             Event::Deleted(id) => self.deleted(id),
@@ -208,6 +217,7 @@ impl Model {
         image.operations = self.operations.iter().map(added).collect();
         image.line = self.line.clone();
         image.frozen = self.frozen.is_some();
+        image.schedules = self.schedules.clone();
         image.division = self.divisions.last().map(|(_, division)| *division);
         image
     }
