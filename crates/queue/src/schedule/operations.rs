@@ -39,7 +39,7 @@ pub enum PutEffect {
 pub enum ByHand {
     /// The item was pushed.
     Fired {
-        /// The item; `None` if its record is gone already.
+        /// The item; `None` if its record is gone already or cannot be read.
         id: Option<ItemId>,
     },
     /// Nothing was pushed: the last item has not ended, and the schedule's items may not overlap.
@@ -196,7 +196,8 @@ impl Queue {
     /// since 1970. The schedule goes on as if nothing had happened; but if its items may not overlap, the item counts as the last one.
     ///
     /// # Errors
-    /// [`QueueError::Frozen`]; [`QueueError::Unreadable`], also if the queue cannot have such an item; and what a push fails with.
+    /// [`QueueError::Frozen`]; [`QueueError::Unreadable`], also if the queue cannot have such an item; and what a push fails with. Nothing was
+    /// pushed, unless [`RetryError::is_maybe_committed`] says so.
     pub async fn fire_schedule(
         &self,
         db: &Database,
@@ -236,7 +237,9 @@ impl Queue {
             let records = read::history(keys, &tr, name, Some(number + 1), 1).await;
             (tr, records)
         });
-        let record = record.await?.value.pop().filter(|record| record.number == number);
+        // If it cannot be read, the item is pushed all the same.
+        let records = record.await.map_or_else(|_| Vec::new(), |done| done.value);
+        let record = records.into_iter().next().filter(|record| record.number == number);
         Ok(ByHand::Fired { id: record.and_then(|record| record.outcome.id().cloned()) })
     }
 
