@@ -132,6 +132,7 @@ impl Ground {
         coverage.count_many("items are passed over", oracle.jumps());
         coverage.count_many("items are fetched from a partition", oracle.model.parted);
         coverage.count_many("a holder keeps a lease that is past its deadline", oracle.model.spared);
+        coverage.count_many("the mark of a schedule is taken back", oracle.model.taken_back);
         Ok(Run { history, coverage })
     }
 

@@ -13,7 +13,7 @@ use crate::model::schedules::Change;
 use crate::model::{Event, Model, Verdict, promise};
 use schedules::Schedules;
 
-pub(crate) use schedules::{ScheduleClaim, fate_name};
+pub(crate) use schedules::{ScheduleClaim, fate_name, is_record};
 
 /// The result that a worker got.
 #[derive(Debug)]

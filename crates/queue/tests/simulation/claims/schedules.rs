@@ -131,7 +131,7 @@ impl Schedules {
         Ok(())
     }
 
-    /// An operation failed: it may have done something only if it says so.
+    /// An operation failed: it may have done something only if the error names an unknown outcome.
     pub(super) fn check_failed(&self, operation: &Operation) -> Verdict {
         let done = self.done.get(&key(operation)).map(Vec::as_slice).unwrap_or_default();
         // The schedules of a configuration are removed in several transactions.
@@ -149,7 +149,8 @@ impl Schedules {
     ) -> Verdict {
         let did = self.swept.get(&key(operation)).map(Vec::as_slice).unwrap_or_default();
         let mut rest = did.iter();
-        let is_part = told.iter().all(|(name, told)| rest.any(|(of, did)| of == name && is_same(told, did)));
+        let is_part =
+            told.iter().all(|(name, told)| rest.any(|(of, did)| of == name && is_report(told, did)));
         let is_right = is_part && (may_miss || told.len() == did.len());
         promise!(is_right, "{operation}: told of {told:?}, and recorded {did:?}");
         Ok(())
@@ -186,18 +187,26 @@ impl Schedules {
     }
 }
 
-/// Whether a report of a sweep is the record, but for the id, which a sweep does not know.
-fn is_same(told: &OccurrenceRecord, did: &Record) -> bool {
+/// Whether a sweep reports this record. It does not know the id.
+fn is_report(told: &OccurrenceRecord, did: &Record) -> bool {
+    told.outcome.id().is_none() && is_record(told, did)
+}
+
+/// Whether a report is this record, but for its number and the item's id.
+pub(crate) fn is_record(told: &OccurrenceRecord, record: &Record) -> bool {
     let (fate, occurrence) = match &told.outcome {
-        Outcome::Fired { id: None, occurrence } => (Fate::Fired, Some(*occurrence)),
+        Outcome::Fired { occurrence, .. } => (Fate::Fired, Some(*occurrence)),
+        Outcome::FiredByHand { occurrence, .. } => (Fate::ByHand, Some(*occurrence)),
         Outcome::Skipped(SkipReason::Overlap) => (Fate::Overlap, None),
+        Outcome::Skipped(SkipReason::Paused) => (Fate::Paused, None),
+        Outcome::Skipped(SkipReason::Redefined) => (Fate::Redefined, None),
         Outcome::Missed(MissReason::Policy) => (Fate::Policy, None),
         Outcome::Missed(MissReason::Window) => (Fate::Window, None),
         Outcome::Missed(MissReason::Maximum) => (Fate::Maximum, None),
-        _ => return false,
+        Outcome::Unknown(_) => return false,
     };
     let OccurrenceRecord { at, from, to, count, is_exact, .. } = *told;
-    Record { at, from, to, count, is_exact, fate, occurrence, id: did.id.clone() } == *did
+    Record { at, from, to, count, is_exact, fate, occurrence, id: record.id.clone() } == *record
 }
 
 /// How what became of occurrences is counted.

@@ -72,6 +72,8 @@ pub(crate) struct Model {
     frozen: Option<u64>,
     /// What takes saw after each commit, with its version.
     past: Vec<(u64, Seen)>,
+    /// The version of each commit, and the true time.
+    times: Vec<(u64, u64)>,
     /// What the transaction took whose events are coming.
     taken: BTreeSet<ItemId>,
     /// How many takes passed items over.
@@ -80,6 +82,8 @@ pub(crate) struct Model {
     pub(crate) parted: u64,
     /// How often a holder kept a lease whose deadline was past, since it came in time by its own clock.
     pub(crate) spared: u64,
+    /// How often an operator took the mark of a schedule back.
+    pub(crate) taken_back: u64,
 }
 
 /// What takes see of a queue.
@@ -121,10 +125,12 @@ impl Model {
             accounted: BTreeSet::new(),
             frozen: None,
             past: vec![(0, Seen::default())],
+            times: Vec::new(),
             taken: BTreeSet::new(),
             jumps: 0,
             parted: 0,
             spared: 0,
+            taken_back: 0,
         }
     }
 
@@ -132,6 +138,7 @@ impl Model {
     pub(crate) fn on(&mut self, events: &[Event], at: At) -> Verdict {
         self.taken.clear();
         events.iter().try_for_each(|event| self.apply(event, at))?;
+        self.times.push((at.commit, at.time));
         self.past
             .push((at.commit, Seen { waiting: self.waiting(), line: self.line.keys().copied().collect() }));
         Ok(())

@@ -164,7 +164,9 @@ impl Simulation {
             choices.add(self.weather.faults, Step::Lose(at));
             choices.add(self.weather.faults, Step::TimeOut(at));
         }
-        choices.add(self.weather.advance, Step::Advance);
+        // What schedules do depends on time more than on anything else.
+        let times = if self.world.has_schedules { 3 } else { 1 };
+        choices.add(self.weather.advance * times, Step::Advance);
         choices.add(self.weather.jump, Step::Jump);
         choices.add(self.weather.turn, Step::Turn);
         choices

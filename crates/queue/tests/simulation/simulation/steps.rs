@@ -76,8 +76,8 @@ impl Simulation {
         let by = match self.rng.below(7) {
             _ if self.world.is_calm.get() => 60 * AGE,
             // To the next times of a schedule, most of which are near.
-            _ if self.world.has_schedules && self.rng.below(2) == 0 => {
-                [1_000_000, 5_000_000, 20_000_000, 100_000_000][self.rng.below(4)]
+            _ if self.world.has_schedules && self.rng.below(4) > 0 => {
+                [1_000_000, 1_000_000, 3_000_000, 4_000_000, 15_000_000, 100_000_000][self.rng.below(6)]
             }
             0 | 1 => MOMENT,
             2 => WHILE,

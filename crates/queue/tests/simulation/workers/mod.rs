@@ -64,7 +64,7 @@ impl Role {
             Role::Consumer | Role::ConsumerOnce | Role::Process | Role::Taker => 200,
             Role::Sweeper => 70,
             Role::Operator | Role::Unblocker | Role::Remover => 60,
-            Role::Planner => 120,
+            Role::Planner => 180,
         }
     }
 
@@ -94,6 +94,7 @@ pub(crate) fn staff(rng: &mut Rng, has_schedules: bool) -> Vec<Role> {
     staff.push(Role::Operator);
     if has_schedules {
         staff.extend(vec![Role::Planner; 1 + rng.below(2)]);
+        staff.push(Role::Sweeper);
     }
     staff
 }

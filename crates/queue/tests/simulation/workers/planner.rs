@@ -1,16 +1,19 @@
 //! An operator of schedules: puts, removes, pauses and resumes them, and fires them by hand.
 
+use std::num::NonZeroUsize;
 use std::rc::Rc;
 use std::time::Duration;
 
-use kvqueue_queue::schedule::{Calendar, Missed, MissedPolicy, Schedule, ScheduleError};
+use kvqueue_queue::schedule::{
+    Calendar, Missed, MissedPolicy, OccurrenceRecord, Schedule, ScheduleError, ScheduleState, ScheduleView,
+};
 use kvqueue_queue::{Kind, NewItem, RetryError, retry};
 
 use super::operator::freeze;
 use super::producer::failed;
-use crate::claims::{Claim, ScheduleClaim};
+use crate::claims::{Claim, ScheduleClaim, is_record};
 use crate::desk::Desk;
-use crate::image::schedules::{self, Definition, Overlap, Policy};
+use crate::image::schedules::{self, Definition, Overlap, Policy, Record};
 use crate::intent::{Intent, Plan};
 
 const NAMES: [&str; 3] = ["a", "b", "c/d"];
@@ -34,6 +37,7 @@ pub(super) async fn work(desk: Rc<Desk>) {
             13..=16 => fire(&desk, name).await,
             _ => {}
         }
+        look(&desk, name).await;
         for _ in 0..1 + desk.below(2) {
             desk.pause().await;
         }
@@ -198,6 +202,37 @@ async fn fire(desk: &Desk, name: &str) {
     let (queue, db, policy, now) = (&desk.world.queue, &desk.world.db, desk.policy(), desk.now());
     let fired = queue.fire_schedule_with_id(db, &policy, desk.id(), name, now);
     report(desk, name, now, Plan::Fire, async { fired.await.map(ScheduleClaim::ByHand) }).await;
+}
+
+/// Reads a schedule and the newest records of its history: both are as the last commit has left them, since nothing commits meanwhile.
+async fn look(desk: &Desk, name: &str) {
+    let k = NonZeroUsize::new(1 + desk.below(5)).unwrap();
+    let tr = desk.world.db.create_trx().unwrap();
+    let read = futures::future::try_join(
+        desk.world.queue.schedule(&tr, name),
+        desk.world.queue.schedule_history(&tr, name, None, k),
+    );
+    // A fault of the database may be in the way.
+    let Ok((view, history)) = read.await else { return };
+    let oracle = desk.world.oracle.borrow();
+    let stored = oracle.model.schedules().get(name);
+    let shown = |stored: &schedules::Schedule| {
+        let schedules::State { next, occurrences, last, paused, waiting, .. } = stored.state.clone();
+        let waiting = waiting.map(|(nominal, _)| nominal);
+        ScheduleView {
+            name: name.to_owned(),
+            schedule: Some(schedule(name, &stored.definition)),
+            state: Some(ScheduleState { next, occurrences, last, paused, waiting }),
+        }
+    };
+    assert_eq!(view, stored.map(shown), "{name} is shown wrong");
+    let newest = stored.into_iter().flat_map(|stored| stored.log.iter().rev()).take(k.get());
+    let is_same = |(told, (number, record)): (&OccurrenceRecord, (&u64, &Record))| {
+        told.number == *number && told.outcome.id() == record.id.as_ref() && is_record(told, record)
+    };
+    let is_right = history.len() == newest.clone().count() && history.iter().zip(newest).all(is_same);
+    assert!(is_right, "the history of {name} is {history:?}, and {stored:?} is stored");
+    desk.world.count_if(view.is_some(), "a schedule and its history are read");
 }
 
 /// Does something to a schedule, and reports the result.

@@ -91,7 +91,11 @@ impl Model {
                 schedule.state.paused = Some(now);
                 schedule
             }
-            Change::Resumed => resumed(name, there()?, now)?,
+            Change::Resumed => {
+                let schedule = there()?;
+                self.taken_back += u64::from(schedule.state.mark > now + HOUR);
+                resumed(name, schedule, now)?
+            }
             Change::ByHand(id) => {
                 let mut schedule = there()?;
                 let item = schedule.item(name, now, now);

@@ -68,10 +68,14 @@ impl Model {
         self.pushed(&pushed, None, at)
     }
 
-    /// The time of the transaction: what the sweeper's clock said when the sweep began, and what has passed since then, or less.
+    /// The time of the transaction: what the sweeper's clock said when the sweep began, and what has passed since then. The transaction began
+    /// after the last commit that it has seen.
     fn time_of(&self, sweep: &Sweep, at: At) -> Result<Millis, String> {
         let Sweep { now, by, firings } = sweep;
-        let times = by.now..=by.now + (at.time - by.since) / 1_000;
+        let seen = self.times.partition_point(|(commit, _)| *commit <= at.read);
+        let begun = seen.checked_sub(1).map_or(0, |last| self.times[last].1).max(by.since);
+        let [first, last] = [begun, at.time].map(|time| by.now + (time - by.since) / 1_000);
+        let times = first..=last;
         let now = now.or_else(|| firings.iter().find_map(|firing| self.time_of_look(firing)));
         let now = now.ok_or_else(|| format!("nothing came of {firings:?}"))?;
         promise!(times.contains(&now), "schedules fired at {now}, and the clock said {times:?}");
