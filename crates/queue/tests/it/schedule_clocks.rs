@@ -4,8 +4,8 @@ use std::pin::pin;
 use std::sync::atomic::Ordering;
 
 use fdb_embedded::Fault;
-use kvqueue_queue::schedule::{Missed, MissedPolicy, PutEffect};
-use kvqueue_queue::{Millis, Queue};
+use kvqueue_queue::schedule::{Missed, MissedPolicy, Overlap, PutEffect};
+use kvqueue_queue::{ItemOutcome, Millis, Queue};
 
 use crate::common::gate::{to_the_end, until_sent};
 use crate::common::schedules::{HOUR, MINUTE, every, fired, schedule};
@@ -83,6 +83,28 @@ fn a_schedule_that_a_clock_has_moved_years_ahead_goes_on_after_a_pause() {
         let look = t.look(&q, NOON + 2 * HOUR).await;
         assert_eq!((look.fired(), look.next), (vec![NOON + 2 * HOUR], Some(NOON + 3 * HOUR)));
         fired_once(t, &q).await;
+    });
+}
+
+#[test]
+fn a_schedule_that_is_taken_back_fires_a_time_once_that_waited_by_the_wrong_clock() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let mut one = schedule("s", HOUR);
+        one.overlap = Overlap::Queue;
+        t.put(&q, &one, NOON).await;
+        t.look(&q, NOON + HOUR).await;
+        t.look(&q, NOON + 4 * HOUR).await;
+        assert_eq!(t.schedule_state(&q, "s").await.waiting, Some(NOON + 4 * HOUR));
+        t.run(async |tr| q.pause_schedule(tr, "s", NOON + HOUR).await).await;
+        t.run(async |tr| q.resume_schedule(tr, "s", NOON + HOUR).await).await;
+        assert_eq!(t.schedule_state(&q, "s").await.waiting, None);
+        for hour in 2..=5 {
+            t.acknowledge(&mut t.lease(&q, 1).await.unwrap(), &ItemOutcome::Done).await;
+            assert_eq!(t.look(&q, NOON + hour * HOUR).await.fired(), [NOON + hour * HOUR]);
+        }
+        let fired = fired(&t.schedule_history(&q, "s").await);
+        assert_eq!(fired, [1, 2, 3, 4, 5].map(|hour| NOON + hour * HOUR));
     });
 }
 

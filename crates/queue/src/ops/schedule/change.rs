@@ -160,6 +160,8 @@ pub(crate) async fn resume(
     let mut state = State { paused: None, ..state };
     if state.mark > now.saturating_add(WRONG_CLOCK) {
         state.mark = now;
+        // An occurrence that waits by the wrong clock will be due once more.
+        state.waiting = state.waiting.filter(|waiting| waiting.nominal <= now);
     } else {
         skip_paused(&writing, &schedule, &mut state);
     }
