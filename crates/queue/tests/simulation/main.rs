@@ -10,6 +10,8 @@
 //! transaction was to do. Each transaction also logs itself, under a versionstamped key; at the end the log, in commit order,
 //! must be the history that the model has been through. What operations tell their workers is held against that history.
 //!
+//! A queue may have schedules, which operators change and sweepers fire. The model says of each nominal time what must become of it.
+//!
 //! A failure prints the history and the command that repeats it.
 
 #![expect(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]

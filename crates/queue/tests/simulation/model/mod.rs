@@ -16,7 +16,7 @@ mod take;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kvqueue_queue::{ItemId, Kind, LeaseId, SessionId, Stamp};
+use kvqueue_queue::{ItemId, Kind, LeaseId, Millis, SessionId, Stamp};
 
 pub(crate) use event::{At, Event, Sweeping, Terms};
 pub(crate) use life::Place;
@@ -66,6 +66,8 @@ pub(crate) struct Model {
     /// How the queue was divided, and from which version on.
     divisions: Vec<(u64, Division)>,
     schedules: BTreeMap<String, Schedule>,
+    /// The nominal times that have fired of each schedule that is there.
+    fired: BTreeMap<String, BTreeSet<Millis>>,
     /// Schedules of whose occurrences a sweeper has accounted for some.
     accounted: BTreeSet<String>,
     /// The version of the commit that froze the queue, while it is frozen.
@@ -122,6 +124,7 @@ impl Model {
             counters: Counters::default(),
             divisions: Vec::new(),
             schedules: BTreeMap::new(),
+            fired: BTreeMap::new(),
             accounted: BTreeSet::new(),
             frozen: None,
             past: vec![(0, Seen::default())],

@@ -82,6 +82,7 @@ impl Model {
         let new = match change {
             Change::Removed => {
                 there()?;
+                self.fired.remove(name);
                 return Ok(());
             }
             Change::Put(definition, effect) => put(name, old, definition, *effect, now)?,
@@ -93,7 +94,11 @@ impl Model {
             }
             Change::Resumed => {
                 let schedule = there()?;
-                self.taken_back += u64::from(schedule.state.mark > now + HOUR);
+                if schedule.state.mark > now + HOUR {
+                    self.taken_back += 1;
+                    // What has fired by the wrong clock fires again.
+                    self.fired.entry(name.to_owned()).or_default().split_off(&(now + 1));
+                }
                 resumed(name, schedule, now)?
             }
             Change::ByHand(id) => {
@@ -142,6 +147,8 @@ fn resumed(name: &str, mut schedule: Schedule, now: Millis) -> Result<Schedule, 
     promise!(schedule.state.paused.take().is_some(), "{name} was resumed twice");
     if schedule.state.mark > now + HOUR {
         schedule.state.mark = now;
+        // An occurrence that waits will be due once more.
+        schedule.state.waiting = schedule.state.waiting.filter(|(nominal, _)| *nominal <= now);
         return Ok(schedule.timed());
     }
     let due = schedule.due(name, now);

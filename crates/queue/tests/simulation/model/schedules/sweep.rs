@@ -60,6 +60,10 @@ impl Model {
             let is_free = !self.unique.contains_key(&unique_key(name));
             schedule.swept(firing, is_free, now, &mut pushed).map_err(|how| format!("{name}: {how}"))?;
             check_account(&schedule, firing, mark).map_err(|how| format!("{name}: {how}"))?;
+            for record in firing.records.iter().filter(|record| record.fate == Fate::Fired) {
+                let is_first = self.fired.entry(name.clone()).or_default().insert(record.from);
+                promise!(is_first, "{name} fired {} twice", record.from);
+            }
             if schedule.state.mark > mark {
                 self.accounted.insert(name.clone());
             }
