@@ -13,10 +13,10 @@ use crate::keys::schedules::state::{self, State};
 use crate::meta::Millis;
 use crate::new_item::NewItem;
 use crate::ops::pause::check_unfrozen;
-use crate::ops::push::{Entry, Pusher};
+use crate::ops::push::Entry;
 use crate::ops::schedule::fire::Firing;
 use crate::ops::schedule::read::{Stored, stored};
-use crate::ops::schedule::write::{Ids, PENDING, Writing};
+use crate::ops::schedule::write::{Ids, PENDING, Writing, pusher};
 use crate::ops::{kinds, went_back};
 use crate::pushed::PendingPush;
 use crate::rng::Rng;
@@ -91,7 +91,7 @@ pub(crate) async fn fire_due(
     let placed = if entries.is_empty() {
         PendingPush::default()
     } else {
-        Pusher::alone(Arc::clone(space), tr).with_rng(rng.split()).place(&entries, None).await?
+        pusher(space, tr, rng).place(&entries, None).await?
     };
     let mut pushed = placed.items(Some(PENDING)).map(|item| (item.effect, item.id));
     for (firing, due) in firings.iter_mut().zip(&due) {

@@ -94,7 +94,7 @@ impl Schedules {
         };
         let is_right = match (plan, claim) {
             (Plan::Put(definition), ScheduleClaim::Put(PutEffect::Unchanged)) => {
-                was(&|seen| seen.is_some_and(|seen| seen.definition == *definition))
+                was(&|seen| seen.is_some_and(|seen| seen.definition == **definition))
             }
             (Plan::Put(definition), ScheduleClaim::Put(effect)) => {
                 last == Some(&Change::Put(definition.clone(), *effect))

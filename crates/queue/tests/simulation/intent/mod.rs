@@ -85,7 +85,7 @@ pub(crate) enum Intent {
 /// What is to be done to a schedule.
 #[derive(Debug, Clone)]
 pub(crate) enum Plan {
-    Put(Definition),
+    Put(Box<Definition>),
     Remove,
     Pause,
     Resume,

@@ -156,7 +156,8 @@ async fn put(desk: &Desk, name: &str, definition: Definition) {
         };
         (tr, put)
     });
-    report(desk, name, now, Plan::Put(definition), async { doing.await.map(|done| done.value) }).await;
+    report(desk, name, now, Plan::Put(Box::new(definition)), async { doing.await.map(|done| done.value) })
+        .await;
 }
 
 async fn remove(desk: &Desk, name: &str) {

@@ -21,7 +21,7 @@ const COUNTED: usize = 1_000;
 /// What an operator does to a schedule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Change {
-    Put(Definition, PutEffect),
+    Put(Box<Definition>, PutEffect),
     Removed,
     Paused,
     Resumed,
