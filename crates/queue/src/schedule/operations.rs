@@ -203,7 +203,8 @@ impl Queue {
     /// since 1970. The schedule goes on as if nothing had happened; but if its items may not overlap, the item counts as the last one.
     ///
     /// # Errors
-    /// [`QueueError::Frozen`]; [`QueueError::Unreadable`], also if the queue cannot have such an item; and what a push fails with.
+    /// [`QueueError::Frozen`]; [`QueueError::Unreadable`], also if the queue cannot have such an item; and what a push fails with. Nothing was
+    /// pushed, unless [`RetryError::is_maybe_committed`] says so.
     pub async fn fire_schedule(
         &self,
         db: &Database,
@@ -211,7 +212,22 @@ impl Queue {
         name: &str,
         now: Millis,
     ) -> Result<ByHand, RetryError> {
-        let id = SessionId::new();
+        self.fire_schedule_with_id(db, policy, SessionId::new(), name, now).await
+    }
+
+    /// [`Queue::fire_schedule`] with an id of the caller's, which no session of the queue and no other call has. Simulations use it, so that
+    /// a run can be repeated.
+    ///
+    /// # Errors
+    /// Those of [`Queue::fire_schedule`].
+    pub async fn fire_schedule_with_id(
+        &self,
+        db: &Database,
+        policy: &RetryPolicy,
+        id: SessionId,
+        name: &str,
+        now: Millis,
+    ) -> Result<ByHand, RetryError> {
         let mut marked = Marked::new(self.clone(), id);
         let body = FireByHand { queue: self, name, now, rng: Rng::of(id) };
         let effect = marked.run_adding(db, policy, body).await?;

@@ -344,3 +344,34 @@ fn an_item_by_hand_is_pushed_once_under_unknown_outcomes() {
         }
     });
 }
+
+#[test]
+fn an_item_by_hand_that_is_reported_as_failed_is_not_pushed() {
+    on_database(async |t| {
+        let once = RetryPolicy { max_attempts: Some(1), ..RetryPolicy::default() };
+        let (mut failed, mut without_id) = (0, 0);
+        for seed in 0..100 {
+            let q = t.queue(format!("q{seed}"));
+            t.put(&q, &schedule("s", MINUTE), 0).await;
+            if !t.install(Faults::seeded(seed).read_too_old(0.2)) {
+                return;
+            }
+            let hand = q.fire_schedule(&t.db, &once, "s", 7).await;
+            t.end_faults();
+            let pushed = match &hand {
+                Ok(ByHand::Fired { id }) => {
+                    without_id += usize::from(id.is_none());
+                    1
+                }
+                Err(error) => {
+                    assert!(!error.is_maybe_committed(), "{error}");
+                    failed += 1;
+                    0
+                }
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(t.len(&q).await, pushed, "seed {seed}: {hand:?}");
+        }
+        assert!(failed > 0 && without_id > 0, "{failed} failed, {without_id} have no id");
+    });
+}

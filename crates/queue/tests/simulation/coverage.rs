@@ -117,6 +117,53 @@ pub(crate) const WANTED_OF_PARTITIONS: &[(&str, u64)] = &[
     ("the queue is divided", 400),
 ];
 
+/// The same of queues with schedules.
+pub(crate) const WANTED_OF_SCHEDULES: &[(&str, u64)] = &[
+    // What operators do.
+    ("a schedule is made", 1_200),
+    ("a schedule is replaced", 180),
+    ("a schedule gets another calendar", 170),
+    ("a schedule is removed", 1_200),
+    ("a schedule is removed while its item is on a lease", 350),
+    ("a schedule is paused", 220),
+    ("a schedule is resumed", 100),
+    ("a schedule is restarted", 100),
+    ("a schedule is fired by hand", 250),
+    ("the mark of a schedule is taken back", 8),
+    ("a schedule and its history are read", 3_000),
+    // What becomes of occurrences.
+    ("a sweep fires schedules", 1_400),
+    ("an occurrence fires", 2_000),
+    ("an occurrence is missed: policy", 2_000),
+    ("an occurrence is missed: window", 220),
+    ("an occurrence is missed: maximum", 200),
+    ("an occurrence is skipped: the last item has not ended", 240),
+    ("an occurrence is skipped: paused", 150),
+    ("an occurrence is skipped: another calendar", 50),
+    ("an occurrence is skipped: restarted", 20),
+    ("an occurrence waits", 180),
+    ("an occurrence that waited fires", 23),
+    // What goes wrong.
+    ("outcome unknown, and it happened: schedules fire", 30),
+    ("a sweep finds out that schedules have fired", 2),
+    ("conflict: put a schedule", 80),
+    ("conflict: remove a schedule", 39),
+    ("conflict: pause a schedule", 12),
+    ("conflict: fire a schedule", 20),
+    ("outcome unknown, and it happened: put a schedule", 60),
+    ("outcome unknown, and it happened: remove a schedule", 4),
+    ("outcome unknown, and it happened: pause a schedule", 6),
+    ("outcome unknown, and it happened: fire a schedule", 12),
+    ("outcome unknown, and it did not: fire a schedule", 15),
+    // Around them.
+    ("an item is added", 6_000),
+    ("items are leased", 7_000),
+    ("an item is finished", 5_000),
+    ("items become due", 1_500),
+    ("the queue is frozen", 150),
+    ("the queue is divided", 70),
+];
+
 impl Coverage {
     pub(crate) fn count(&mut self, what: impl Into<String>) {
         self.count_many(what, 1);

@@ -124,7 +124,15 @@ impl Desk {
         self.operations.set(number);
         let (begun, begun_at) = (self.world.oracle.borrow().version, self.world.time());
         let (worker, unknown) = (self.name.clone(), Cell::new(0));
-        let operation = Rc::new(Operation { worker, number, intent, begun, begun_at, unknown });
+        let operation = Rc::new(Operation {
+            worker,
+            number,
+            intent,
+            begun,
+            begun_at,
+            unknown,
+            unknown_fires: Cell::new(0),
+        });
         self.world.count(operation.intent.name());
         self.current.replace(Some(Rc::clone(&operation)));
         let mut doing = pin!(doing);

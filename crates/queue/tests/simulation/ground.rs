@@ -21,7 +21,7 @@ use crate::world::World;
 /// How much of a run that failed is printed.
 const LAST_LINES: usize = 60;
 /// Kinds of queues; half of all runs are on a FIFO.
-pub(crate) const KINDS: [Kind; 6] = [
+const KINDS: [Kind; 6] = [
     Kind::Fifo,
     Kind::Fifo,
     Kind::Fifo,
@@ -29,6 +29,58 @@ pub(crate) const KINDS: [Kind; 6] = [
     Kind::Priority(End::Min, Packing::Tuple),
     Kind::Priority(End::Max, Packing::Raw),
 ];
+/// Kinds of queues with schedules.
+const KINDS_WITH_SCHEDULES: [Kind; 6] = [
+    Kind::Fifo,
+    Kind::Fifo,
+    Kind::Keyed,
+    Kind::Recipe(Packing::Raw),
+    Kind::Priority(End::Min, Packing::Tuple),
+    Kind::Priority(End::Max, Packing::Raw),
+];
+
+/// What the runs of a test are about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Setting {
+    /// Queues of all kinds but one.
+    Plain,
+    /// Keyed queues.
+    Keyed,
+    /// Queues that an operator divides into partitions.
+    Divided,
+    /// Queues of all kinds with schedules; some are divided.
+    Scheduled,
+}
+
+impl Setting {
+    pub(crate) const ALL: [Setting; 4] =
+        [Setting::Plain, Setting::Keyed, Setting::Divided, Setting::Scheduled];
+
+    fn kinds(self) -> &'static [Kind] {
+        match self {
+            Setting::Plain => &KINDS,
+            Setting::Keyed => &[Kind::Keyed],
+            Setting::Divided => &[Kind::Fifo],
+            Setting::Scheduled => &KINDS_WITH_SCHEDULES,
+        }
+    }
+
+    /// Whether an operator divides the queue of a run.
+    pub(crate) fn is_divided(self, seed: u64, kind: Kind) -> bool {
+        self == Setting::Divided
+            || (self == Setting::Scheduled && kind == Kind::Fifo && seed.is_multiple_of(2))
+    }
+
+    /// What the name of its test has and no other.
+    fn test(self) -> &'static str {
+        match self {
+            Setting::Plain => "one_thousand_simulated_runs_keep",
+            Setting::Keyed => "keyed",
+            Setting::Divided => "divided",
+            Setting::Scheduled => "schedules",
+        }
+    }
+}
 
 /// A database.
 pub(crate) struct Ground {
@@ -47,7 +99,7 @@ pub(crate) struct Run {
 pub(crate) struct Failed {
     seed: u64,
     kind: Kind,
-    is_divided: bool,
+    setting: Setting,
     history: Vec<String>,
     panic: Box<dyn Any + Send>,
 }
@@ -65,21 +117,22 @@ impl Ground {
         Ground { db: Rc::new(db), url, _dir: dir }
     }
 
-    /// Runs a seed on a queue of one of these kinds, which an operator divides into partitions or does not.
-    pub(crate) fn run(&self, seed: u64, kinds: &[Kind], is_divided: bool) -> Result<Run, Failed> {
+    /// Runs a seed.
+    pub(crate) fn run(&self, seed: u64, setting: Setting) -> Result<Run, Failed> {
         let mut rng = Rng::new(seed);
-        let kind = kinds[rng.below(kinds.len())];
-        let world = Rc::new(World::new(Rc::clone(&self.db), seed, kind, is_divided, &mut rng));
+        let kind = setting.kinds()[rng.below(setting.kinds().len())];
+        let world = Rc::new(World::new(Rc::clone(&self.db), seed, setting, kind, &mut rng));
         let simulation = || Simulation::new(Rc::clone(&world), &self.url, rng).run();
         let ended = catch_unwind(AssertUnwindSafe(simulation));
         let history = world.oracle.borrow().history.lines().to_vec();
-        ended.map_err(|panic| Failed { seed, kind, is_divided, history: history.clone(), panic })?;
+        ended.map_err(|panic| Failed { seed, kind, setting, history: history.clone(), panic })?;
         self.clear(&world.place);
         let mut coverage = world.coverage.take();
         let oracle = world.oracle.borrow();
         coverage.count_many("items are passed over", oracle.jumps());
         coverage.count_many("items are fetched from a partition", oracle.model.parted);
         coverage.count_many("a holder keeps a lease that is past its deadline", oracle.model.spared);
+        coverage.count_many("the mark of a schedule is taken back", oracle.model.taken_back);
         Ok(Run { history, coverage })
     }
 
@@ -99,16 +152,12 @@ impl Ground {
 impl Failed {
     /// Prints what happened and how to repeat it, and panics on.
     pub(crate) fn report(self) -> ! {
-        let Failed { seed, kind, is_divided, history, panic } = self;
+        let Failed { seed, kind, setting, history, panic } = self;
         let last = history[history.len().saturating_sub(LAST_LINES)..].join("\n  ");
         eprintln!(
             "seed {seed}, {kind:?}, failed:\n  {last}\nrepeat it with\n  \
              KVQUEUE_TEST_SEED={seed} cargo test -p kvqueue-queue --test simulation {}",
-            match kind {
-                Kind::Keyed => "keyed",
-                _ if is_divided => "divided",
-                _ => "one_thousand_simulated_runs_keep",
-            }
+            setting.test()
         );
         resume_unwind(panic)
     }

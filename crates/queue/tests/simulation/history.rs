@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use kvqueue_queue::schedule::ByHand;
 use kvqueue_queue::{Item, ItemId, LeaseId, SessionId};
 
-use crate::claims::Claim;
+use crate::claims::{Claim, ScheduleClaim};
+use crate::image::schedules::Record;
 use crate::intent::Operation;
 use crate::model::Event;
+use crate::model::schedules::{Change, Firing};
 
 /// What happened, line by line, and what was committed.
 #[derive(Debug, Default)]
@@ -39,7 +42,12 @@ impl History {
             }
             Claim::Leased(lease, items) => format!("has {} on {}", self.handed(items), self.lease(*lease)),
             Claim::Took { items, .. } => format!("has {}", self.handed(items)),
-            Claim::Swept { moved, .. } if moved.is_nothing() => "there was nothing to do".to_owned(),
+            Claim::Swept { moved, occurrences, .. } if moved.is_nothing() && occurrences.is_empty() => {
+                "there was nothing to do".to_owned()
+            }
+            Claim::Schedule(ScheduleClaim::ByHand(ByHand::Fired { id })) => {
+                format!("fired {}", self.names(id))
+            }
             other => format!("{other:?}"),
         };
         self.lines.push(format!("{operation}: told {what}"));
@@ -53,10 +61,7 @@ impl History {
     fn event(&mut self, event: &Event) -> String {
         match event {
             Event::Pushed { items, .. } => {
-                for (id, _) in items {
-                    let number = self.items.len() + 1;
-                    self.items.entry(id.clone()).or_insert(number);
-                }
+                items.iter().for_each(|(id, _)| self.number(id));
                 format!("pushed {}", self.names(items.iter().map(|(id, _)| id)))
             }
             Event::Leased { lease, items, .. } => {
@@ -82,7 +87,33 @@ impl History {
             Event::Froze(true) => "froze the queue".to_owned(),
             Event::Froze(false) => "let the queue go on".to_owned(),
             Event::Divided(division) => format!("divided the queue: {division:?}"),
+            Event::Schedule { name, now, change: Change::ByHand(id), records } => {
+                self.number(id);
+                format!(
+                    "pushed {} of {name} by hand at {now}, number {:?}",
+                    self.names([id]),
+                    records[0].occurrence
+                )
+            }
+            Event::Schedule { name, now, change, records } => {
+                format!("{name} at {now}: {change:?}, {}", records.iter().map(told).collect::<String>())
+            }
+            Event::Fired(sweep) => {
+                let mut lines = Vec::new();
+                for Firing { name, ids, records, waits, .. } in &sweep.firings {
+                    ids.iter().for_each(|id| self.number(id));
+                    let records: String = records.iter().map(told).collect();
+                    lines.push(format!("{name} fired {}:{records} waits: {waits:?}", self.names(ids)));
+                }
+                format!("at {:?}: {}", sweep.now, lines.join(", "))
+            }
         }
+    }
+
+    /// Gives a new item its number.
+    fn number(&mut self, id: &ItemId) {
+        let number = self.items.len() + 1;
+        self.items.entry(id.clone()).or_insert(number);
     }
 
     fn names<'i>(&self, ids: impl IntoIterator<Item = &'i ItemId>) -> String {
@@ -99,4 +130,10 @@ impl History {
         let next = self.sessions.len() + 1;
         format!("s{}/{}", self.sessions.entry(lease.session).or_insert(next), lease.number)
     }
+}
+
+/// A record without its id.
+fn told(record: &Record) -> String {
+    let Record { from, to, count, fate, .. } = record;
+    format!(" {fate:?} {count} {from}..={to}")
 }

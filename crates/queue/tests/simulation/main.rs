@@ -10,6 +10,8 @@
 //! transaction was to do. Each transaction also logs itself, under a versionstamped key; at the end the log, in commit order,
 //! must be the history that the model has been through. What operations tell their workers is held against that history.
 //!
+//! A queue may have schedules, which operators change and sweepers fire. The model says of each nominal time what must become of it.
+//!
 //! A failure prints the history and the command that repeats it.
 
 #![expect(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
@@ -34,9 +36,8 @@ mod world;
 
 use std::sync::Mutex;
 
-use coverage::{Coverage, WANTED, WANTED_OF_KEYS, WANTED_OF_PARTITIONS};
-use ground::{Ground, KINDS};
-use kvqueue_queue::Kind;
+use coverage::{Coverage, WANTED, WANTED_OF_KEYS, WANTED_OF_PARTITIONS, WANTED_OF_SCHEDULES};
+use ground::{Ground, Setting};
 
 /// How many seeds are run where no other number is asked for.
 const SEEDS: u64 = 1_000;
@@ -47,7 +48,7 @@ const MAX_THREADS: usize = 8;
 
 #[test]
 fn one_thousand_simulated_runs_keep_every_promise() {
-    let (n, coverage) = run_all(&KINDS, false);
+    let (n, coverage) = run_all(Setting::Plain);
     if n >= SEEDS {
         coverage.check(n, WANTED);
     }
@@ -55,7 +56,7 @@ fn one_thousand_simulated_runs_keep_every_promise() {
 
 #[test]
 fn one_thousand_simulated_runs_of_keyed_queues_keep_every_promise() {
-    let (n, coverage) = run_all(&[Kind::Keyed], false);
+    let (n, coverage) = run_all(Setting::Keyed);
     if n >= SEEDS {
         coverage.check(n, WANTED_OF_KEYS);
     }
@@ -63,14 +64,22 @@ fn one_thousand_simulated_runs_of_keyed_queues_keep_every_promise() {
 
 #[test]
 fn one_thousand_simulated_runs_of_divided_queues_keep_every_promise() {
-    let (n, coverage) = run_all(&[Kind::Fifo], true);
+    let (n, coverage) = run_all(Setting::Divided);
     if n >= SEEDS {
         coverage.check(n, WANTED_OF_PARTITIONS);
     }
 }
 
-/// Runs all seeds on queues of these kinds; returns how many there were, and what happened.
-fn run_all(kinds: &[Kind], is_divided: bool) -> (u64, Coverage) {
+#[test]
+fn one_thousand_simulated_runs_with_schedules_keep_every_promise() {
+    let (n, coverage) = run_all(Setting::Scheduled);
+    if n >= SEEDS {
+        coverage.check(n, WANTED_OF_SCHEDULES);
+    }
+}
+
+/// Runs all seeds; returns how many there were, and what happened.
+fn run_all(setting: Setting) -> (u64, Coverage) {
     let seeds = rng::seeds(SEEDS);
     let n = seeds.end - seeds.start;
     let (next, coverage) = (Mutex::new(seeds), Mutex::new(Coverage::default()));
@@ -82,7 +91,7 @@ fn run_all(kinds: &[Kind], is_divided: bool) -> (u64, Coverage) {
                 // A thread that fails takes the other threads' seeds away.
                 let take = || next.lock().unwrap().next();
                 while let Some(seed) = take() {
-                    let run = ground.run(seed, kinds, is_divided).unwrap_or_else(|failed| {
+                    let run = ground.run(seed, setting).unwrap_or_else(|failed| {
                         next.lock().unwrap().by_ref().for_each(drop);
                         failed.report()
                     });
@@ -97,8 +106,8 @@ fn run_all(kinds: &[Kind], is_divided: bool) -> (u64, Coverage) {
 #[test]
 fn the_same_seed_repeats_the_same_run() {
     let ground = Ground::new();
-    for (kinds, is_divided) in [(&KINDS[..], false), (&[Kind::Keyed], false), (&[Kind::Fifo], true)] {
-        let run = |seed| ground.run(seed, kinds, is_divided).unwrap_or_else(|failed| failed.report()).history;
+    for setting in Setting::ALL {
+        let run = |seed| ground.run(seed, setting).unwrap_or_else(|failed| failed.report()).history;
         for seed in rng::seeds(TWICE) {
             let (first, second) = (run(seed), run(seed));
             if let Some(at) = (0..first.len().max(second.len())).find(|at| first.get(*at) != second.get(*at))

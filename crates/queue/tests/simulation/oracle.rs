@@ -74,7 +74,7 @@ impl Oracle {
             }
             self.index = index;
         }
-        self.claims.committed(operation, &events, &self.model)?;
+        self.claims.committed(operation, &events, &self.model, at.commit)?;
         (self.image, self.version) = (after, at.commit);
         Ok(events)
     }

@@ -11,6 +11,7 @@ use foundationdb::Database;
 use kvqueue_queue::{Kind, Millis, NewItem, Queue, VersionHistory};
 
 use crate::coverage::Coverage;
+use crate::ground::Setting;
 use crate::oracle::Oracle;
 use crate::place::Place;
 use crate::rng::Rng;
@@ -25,6 +26,8 @@ pub(crate) struct World {
     pub(crate) queue: Queue,
     /// Whether operators divide the queue into partitions.
     pub(crate) is_divided: bool,
+    /// Whether operators make schedules.
+    pub(crate) has_schedules: bool,
     pub(crate) oracle: RefCell<Oracle>,
     pub(crate) coverage: RefCell<Coverage>,
     /// By which approach all consumers take, if they agree.
@@ -47,13 +50,14 @@ pub(crate) struct World {
 
 impl World {
     /// A world with an empty queue.
-    pub(crate) fn new(db: Rc<Database>, seed: u64, kind: Kind, is_divided: bool, rng: &mut Rng) -> World {
+    pub(crate) fn new(db: Rc<Database>, seed: u64, setting: Setting, kind: Kind, rng: &mut Rng) -> World {
         let place = Place::new(seed);
         let time = Arc::<AtomicU64>::default();
         World {
             db,
             queue: place.queue(kind),
-            is_divided,
+            is_divided: setting.is_divided(seed, kind),
+            has_schedules: setting == Setting::Scheduled,
             place,
             oracle: RefCell::new(Oracle::new(kind)),
             coverage: RefCell::default(),

@@ -13,10 +13,10 @@ use crate::keys::schedules::definition;
 use crate::keys::schedules::state::{State, Waiting};
 use crate::meta::Millis;
 use crate::ops::pause::check_unfrozen;
-use crate::ops::push::{Entry, Pusher};
+use crate::ops::push::Entry;
 use crate::ops::schedule::fire::Firing;
 use crate::ops::schedule::read::{Stored, is_full, stored};
-use crate::ops::schedule::write::{self, Ids, PENDING, Writing, wake_sweepers};
+use crate::ops::schedule::write::{self, Ids, PENDING, Writing, pusher, wake_sweepers};
 use crate::ops::{kinds, went_back};
 use crate::pushed::PushEffect;
 use crate::rng::Rng;
@@ -229,8 +229,7 @@ pub(crate) async fn fire_by_hand(
     }
     futures::future::try_join(went_back::check(space, tr), kinds::check_stamped(space, tr)).await?;
     let item = schedule.item(now, state.occurrences + 1, now);
-    let mut pusher = Pusher::alone(Arc::clone(space), tr).with_rng(rng.split());
-    let placed = pusher.place(&[Entry::from(&item)], None).await?;
+    let placed = pusher(space, tr, rng).place(&[Entry::from(&item)], None).await?;
     let added = placed.items(Some(PENDING)).next().filter(|item| item.effect == PushEffect::Added);
     let Some(id) = added.map(|item| item.id) else { return Ok(ByHandEffect::Overlaps) };
     let (number, offset, ids) = (state.records, schedule.offset(&space.name), Ids::of(space));

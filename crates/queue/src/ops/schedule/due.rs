@@ -17,7 +17,7 @@ use crate::ops::pause::check_unfrozen;
 use crate::ops::push::{Entry, Pusher};
 use crate::ops::schedule::fire::Firing;
 use crate::ops::schedule::read::{Stored, stored};
-use crate::ops::schedule::write::{Ids, PENDING, Writing};
+use crate::ops::schedule::write::{Ids, PENDING, Writing, pusher};
 use crate::ops::{kinds, went_back};
 use crate::pushed::PendingPush;
 use crate::rng::Rng;
@@ -79,7 +79,7 @@ pub(crate) async fn fire_due(
     try_join3(checks.0, checks.1, checks.2).await?;
     let mut page = FiredPage { has_written: true, ..FiredPage::default() };
     let due = due(space, &keys, tr, rows, now, &mut page).await?;
-    let mut pusher = Pusher::alone(Arc::clone(space), tr).with_rng(rng.split());
+    let mut pusher = pusher(space, tr, rng);
     let at = At { keys: &keys, tr, now, ids: Ids::of(space) };
     if fire(at, &mut pusher, &due, &mut page).await? {
         return Ok(page);

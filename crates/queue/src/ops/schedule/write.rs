@@ -1,5 +1,7 @@
 //! Writing the state of a schedule, its row by time, and its log.
 
+use std::sync::Arc;
+
 use foundationdb::Transaction;
 use foundationdb::options::MutationType;
 use mutant::mutant;
@@ -9,6 +11,8 @@ use crate::keys::schedules::state::State;
 use crate::keys::schedules::{ScheduleSpace, log, state};
 use crate::keys::{Space, counters};
 use crate::meta::Millis;
+use crate::ops::push::Pusher;
+use crate::rng::Rng;
 use crate::schedule::OccurrenceRecord;
 
 /// The stamp of a transaction in the id of an item that it pushes: the database fills it in.
@@ -94,6 +98,12 @@ pub(crate) fn wake_sweepers(space: &Space, tr: &Transaction) {
     for counter in [&space.nlater, &space.ndue] {
         tr.atomic_op(counter, &counters::increment(1), MutationType::Add);
     }
+}
+
+/// The pusher of a transaction that fires. Random numbers decide at which partition it begins, so that a simulation can be repeated.
+pub(crate) fn pusher<'t>(space: &Arc<Space>, tr: &'t Transaction, rng: &mut Rng) -> Pusher<'t> {
+    let turn = rng.next();
+    Pusher::alone(Arc::clone(space), tr).with_rng(rng.split()).with_turn(turn, false)
 }
 
 /// Sets a value that ends with an item's id.

@@ -1,13 +1,19 @@
 //! What operations have told their workers, held against what they did.
 
 mod push;
+mod schedules;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kvqueue_queue::schedule::OccurrenceRecord;
 use kvqueue_queue::{Item, ItemId, LeaseId, PushedItem, SessionId, SweepCounts};
 
 use crate::intent::{Intent, Operation};
+use crate::model::schedules::Change;
 use crate::model::{Event, Model, Verdict, promise};
+use schedules::Schedules;
+
+pub(crate) use schedules::{ScheduleClaim, fate_name, is_record};
 
 /// The result that a worker got.
 #[derive(Debug)]
@@ -24,8 +30,10 @@ pub(crate) enum Claim {
     Nothing,
     /// It is done, whatever was to be done.
     Done,
-    /// A sweep moved this; `whole`: and nothing that it does not know of.
-    Swept { moved: SweepCounts, whole: bool },
+    /// A sweep moved this, and this became of occurrences; `whole`: and nothing that it does not know of.
+    Swept { moved: SweepCounts, occurrences: Vec<(String, OccurrenceRecord)>, whole: bool },
+    /// An operation on schedules.
+    Schedule(ScheduleClaim),
     /// The lease is lost.
     LostLease,
     /// It came to nothing, for certain or perhaps.
@@ -49,11 +57,19 @@ pub(crate) struct Claims {
     leases: BTreeMap<SessionId, BTreeSet<LeaseId>>,
     /// Items that a session took for good and was not told of yet.
     items: BTreeMap<SessionId, BTreeSet<ItemId>>,
+    schedules: Schedules,
 }
 
 impl Claims {
     /// An operation committed.
-    pub(crate) fn committed(&mut self, operation: &Operation, events: &[Event], model: &Model) -> Verdict {
+    pub(crate) fn committed(
+        &mut self,
+        operation: &Operation,
+        events: &[Event],
+        model: &Model,
+        version: u64,
+    ) -> Verdict {
+        self.schedules.committed(operation, events, model, version);
         for event in events {
             match (event, operation.intent.session()) {
                 (Event::Leased { lease, .. }, _) => {
@@ -101,6 +117,9 @@ impl Claims {
             Claim::Reused => push::check_reused(operation, effects, model)?,
             Claim::Failed { perhaps } => {
                 promise!(*perhaps || effects.is_empty(), "{operation} failed, and happened");
+                if !perhaps {
+                    self.schedules.check_failed(operation)?;
+                }
             }
             Claim::Done => {
                 promise!(
@@ -108,7 +127,7 @@ impl Claims {
                     "{operation}: told that it was done, and it was not"
                 );
             }
-            Claim::Swept { moved, whole } => {
+            Claim::Swept { moved, occurrences, whole } => {
                 let did = self.swept.get(&key(operation)).copied().unwrap_or_default();
                 let told = [moved.leases, moved.promoted, moved.operations];
                 // What had an unknown outcome, and others have swept since, is not counted.
@@ -117,7 +136,9 @@ impl Claims {
                 let at_most = told.iter().zip(did).all(|(told, did)| *told <= did);
                 let is_right = if may_miss { at_most } else { told == did };
                 promise!(is_right, "{operation}: told {moved:?}, and did {did:?}");
+                self.schedules.check_swept(operation, occurrences, may_miss)?;
             }
+            Claim::Schedule(claim) => self.schedules.check(operation, claim)?,
             Claim::LostLease => {
                 let Intent::Settle { lease, .. } = &operation.intent else { return Ok(()) };
                 promise!(!model.is_held(*lease), "{operation}: told that the lease was lost, and it is held");
@@ -195,6 +216,7 @@ fn is_effect(event: &Event, operation: &Operation) -> bool {
         Event::Revived(_) | Event::Purged(_) => {
             matches!(operation.intent, Intent::Revive(Some(_)) | Intent::Purge(Some(_)) | Intent::Delete(_))
         }
+        Event::Schedule { change, .. } => matches!(change, Change::ByHand(_)),
         // An extension may be repeated.
         Event::Settled { settlements, .. } => {
             matches!(operation.intent, Intent::Settle { .. }) && !settlements.is_empty()

@@ -9,9 +9,10 @@ mod lease;
 mod rates;
 mod reader;
 mod rules;
+pub(crate) mod schedules;
 mod side;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kvqueue_queue::{ItemId, LeaseId, Meta, Millis, Stamp};
 
@@ -42,6 +43,8 @@ pub(crate) struct Image {
     pub(crate) frozen: bool,
     /// How the queue is divided, if it is.
     pub(crate) division: Option<Division>,
+    /// The schedules, by their names.
+    pub(crate) schedules: BTreeMap<String, schedules::Schedule>,
 }
 
 /// How a queue is divided into partitions.
@@ -127,6 +130,10 @@ impl Image {
         part("effects", format!("{:?}", self.effects), format!("{:?}", other.effects));
         part("frozen", format!("{:?}", self.frozen), format!("{:?}", other.frozen));
         part("division", format!("{:?}", self.division), format!("{:?}", other.division));
+        for name in self.schedules.keys().chain(other.schedules.keys()).collect::<BTreeSet<_>>() {
+            let shown = |image: &Image| format!("{:?}", image.schedules.get(name));
+            part(&format!("schedule {name}"), shown(self), shown(other));
+        }
         part("counters", format!("{:?}", self.counters), format!("{:?}", other.counters));
         lines.join("\n  ")
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kvqueue_queue::{ItemId, Kind, LeaseId, Meta, Packing};
 
 use super::element::{Ids, split_bytes, split_last, split_number, split_stamp, unpacked};
-use super::{Division, Held, HeldItem, Image, Stored, lease, side};
+use super::{Division, Held, HeldItem, Image, Stored, lease, schedules, side};
 
 /// A key and its value.
 pub(crate) type Row = (Vec<u8>, Vec<u8>);
@@ -36,6 +36,7 @@ struct Parts<'i> {
     logged: BTreeSet<Vec<u8>>,
     /// A sweeper says that there were no leases when `npop` was this.
     idle: Option<u64>,
+    schedules: schedules::Parts,
 }
 
 /// What the rows say; the error names a record that nobody should have written.
@@ -75,6 +76,7 @@ impl Parts<'_> {
             dead: Vec::new(),
             logged: BTreeSet::new(),
             idle: None,
+            schedules: schedules::Parts::default(),
         }
     }
 
@@ -139,6 +141,9 @@ impl Parts<'_> {
                 (npop.is_empty() || npop.len() == 8).then_some(())?;
                 self.idle = (!npop.is_empty()).then(|| number(npop));
             }
+            (b"schedule" | b"schedule-state" | b"schedule-due" | b"schedule-log", _) => {
+                self.schedules.record(self.ids, &name, rest, value)?;
+            }
             // What sessions and sweepers say to themselves.
             (b"token" | b"sweep" | b"times", _) => {}
             _ => return None,
@@ -172,6 +177,7 @@ impl Parts<'_> {
         if self.idle == Some(self.image.counters.npop) && !self.image.leases.is_empty() {
             return Err("the record says that the queue is idle, but it has leases".to_owned());
         }
+        self.image.schedules = std::mem::take(&mut self.schedules).schedules()?;
         let left = [
             ("side records", self.metas.keys().next().map(|id| format!("{id:?}"))),
             ("chunks", self.chunks.keys().next().map(|id| format!("{id:?}"))),

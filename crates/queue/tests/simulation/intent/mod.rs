@@ -1,13 +1,16 @@
 //! What a worker asks of the layer, and what came of it when it committed.
 
 mod reading;
+mod schedules;
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::fmt;
 
-use kvqueue_queue::{ItemId, ItemOutcome, LeaseId, NewItem, SessionId};
+use kvqueue_queue::{ItemId, ItemOutcome, LeaseId, Millis, NewItem, SessionId};
 
 use crate::image::Image;
+use crate::image::schedules::Definition;
 use crate::model::{Event, Sweeping, Terms};
 
 /// An operation of a worker.
@@ -24,6 +27,8 @@ pub(crate) struct Operation {
     pub(crate) begun_at: u64,
     /// How many of its commits had an outcome that it was not told.
     pub(crate) unknown: Cell<u32>,
+    /// How many of them fired schedules.
+    pub(crate) unknown_fires: Cell<u32>,
 }
 
 /// What an operation is to do.
@@ -64,6 +69,29 @@ pub(crate) enum Intent {
     Unblock(Vec<u8>),
     /// The queue is to be divided into partitions.
     Divide,
+    /// A schedule is to be changed, by a clock that says `now`.
+    Schedule {
+        name: String,
+        now: Millis,
+        plan: Plan,
+    },
+    /// The schedules of a configuration are to be removed, but for these.
+    RemoveOthers {
+        owner: String,
+        keep: BTreeSet<String>,
+    },
+}
+
+/// What is to be done to a schedule.
+#[derive(Debug, Clone)]
+pub(crate) enum Plan {
+    Put(Box<Definition>),
+    Remove,
+    Pause,
+    Resume,
+    Restart,
+    /// An item is to be pushed by hand.
+    Fire,
 }
 
 impl fmt::Display for Operation {
@@ -92,6 +120,13 @@ impl Intent {
             Intent::Limit => "limit",
             Intent::Unblock(_) => "unblock",
             Intent::Divide => "divide",
+            Intent::Schedule { plan: Plan::Put(_), .. } => "put a schedule",
+            Intent::Schedule { plan: Plan::Remove, .. } => "remove a schedule",
+            Intent::Schedule { plan: Plan::Pause, .. } => "pause a schedule",
+            Intent::Schedule { plan: Plan::Resume, .. } => "resume a schedule",
+            Intent::Schedule { plan: Plan::Restart, .. } => "restart a schedule",
+            Intent::Schedule { plan: Plan::Fire, .. } => "fire a schedule",
+            Intent::RemoveOthers { .. } => "remove the other schedules",
         }
     }
 
@@ -130,7 +165,9 @@ impl Intent {
                 settlements: settlements.clone(),
                 with_effects: *with_effects,
             }]),
-            Intent::Sweep(by) => Ok(reading::swept(*by, before, after)),
+            Intent::Sweep(by) => reading::swept(*by, before, after),
+            Intent::Schedule { name, now, plan } => schedules::changed(name, *now, plan, before, after),
+            Intent::RemoveOthers { .. } => Ok(schedules::removed(before, after)),
             Intent::Revive(_) | Intent::Purge(_) => Ok(reading::letters(before, after)),
             Intent::Delete(id) => reading::deleted(id, before, after),
             Intent::Limit | Intent::Unblock(_) => Ok(Vec::new()),

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kvqueue_queue::{ItemId, ItemOutcome, LeaseId, Millis, NewItem, SessionId};
 
+use super::schedules;
 use crate::image::{Held, Image};
 use crate::model::{Event, PICK_UP, Sweeping, Terms};
 
@@ -93,7 +94,7 @@ fn ended(before: &Image, after: &Image) -> Vec<Event> {
     gone.map(event).collect()
 }
 
-pub(super) fn swept(by: Sweeping, before: &Image, after: &Image) -> Vec<Event> {
+pub(super) fn swept(by: Sweeping, before: &Image, after: &Image) -> Result<Vec<Event>, String> {
     let expired = before.leases.keys().filter(|id| !after.leases.contains_key(id));
     let later = || after.later.keys().filter(|key| !before.later.contains_key(key));
     let due: BTreeMap<ItemId, Millis> = later().map(|(due, id)| (id.clone(), *due)).collect();
@@ -110,7 +111,8 @@ pub(super) fn swept(by: Sweeping, before: &Image, after: &Image) -> Vec<Event> {
     if !operations.is_empty() {
         events.push(Event::Forgotten { operations, by });
     }
-    events
+    events.extend(schedules::fired(by, before, after)?);
+    Ok(events)
 }
 
 pub(super) fn letters(before: &Image, after: &Image) -> Vec<Event> {

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use kvqueue_queue::{ItemId, ItemOutcome, LeaseId, Millis, NewItem, Stamp};
 
+use super::schedules::{Change, Sweep};
+use crate::image::schedules::Record;
 use crate::image::{Division, Want};
 
 /// When it happened, in database versions, and in true time.
@@ -58,6 +60,10 @@ pub(crate) enum Event {
     Froze(bool),
     /// The queue was divided into partitions, or into another number of them.
     Divided(Division),
+    /// An operator changed a schedule, by a clock that said `now`, and recorded this.
+    Schedule { name: String, now: Millis, change: Change, records: Vec<Record> },
+    /// A sweeper fired schedules, or found that they have nothing to fire.
+    Fired(Sweep),
 }
 
 impl Event {
@@ -93,6 +99,8 @@ impl Event {
             Event::Froze(true) => "the queue is frozen",
             Event::Froze(false) => "the queue goes on",
             Event::Divided(_) => "the queue is divided",
+            Event::Schedule { change, .. } => change.name(),
+            Event::Fired(_) => "a sweep fires schedules",
         }
     }
 }
@@ -120,4 +128,6 @@ pub(crate) struct Sweeping {
     pub(crate) pause: Millis,
     /// How long operations are kept, in versions.
     pub(crate) kept: u64,
+    /// The true time when the clock said that, in microseconds.
+    pub(crate) since: u64,
 }

@@ -9,18 +9,20 @@ mod event;
 mod life;
 mod line;
 mod push;
+pub(crate) mod schedules;
 mod settle;
 mod sweep;
 mod take;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kvqueue_queue::{ItemId, Kind, LeaseId, SessionId, Stamp};
+use kvqueue_queue::{ItemId, Kind, LeaseId, Millis, SessionId, Stamp};
 
 pub(crate) use event::{At, Event, Sweeping, Terms};
 pub(crate) use life::Place;
 pub(crate) use line::PICK_UP;
 
+use crate::image::schedules::Schedule;
 use crate::image::{Counters, Division, Held, HeldItem, Image, Stored, Want};
 use life::Item;
 use take::Waiting;
@@ -63,10 +65,17 @@ pub(crate) struct Model {
     counters: Counters,
     /// How the queue was divided, and from which version on.
     divisions: Vec<(u64, Division)>,
+    schedules: BTreeMap<String, Schedule>,
+    /// The nominal times that have fired of each schedule that is there.
+    fired: BTreeMap<String, BTreeSet<Millis>>,
+    /// Schedules of whose occurrences a sweeper has accounted for some.
+    accounted: BTreeSet<String>,
     /// The version of the commit that froze the queue, while it is frozen.
     frozen: Option<u64>,
     /// What takes saw after each commit, with its version.
     past: Vec<(u64, Seen)>,
+    /// The version of each commit, and the true time.
+    times: Vec<(u64, u64)>,
     /// What the transaction took whose events are coming.
     taken: BTreeSet<ItemId>,
     /// How many takes passed items over.
@@ -75,6 +84,8 @@ pub(crate) struct Model {
     pub(crate) parted: u64,
     /// How often a holder kept a lease whose deadline was past, since it came in time by its own clock.
     pub(crate) spared: u64,
+    /// How often an operator took the mark of a schedule back.
+    pub(crate) taken_back: u64,
 }
 
 /// What takes see of a queue.
@@ -112,12 +123,17 @@ impl Model {
             attempts: BTreeMap::new(),
             counters: Counters::default(),
             divisions: Vec::new(),
+            schedules: BTreeMap::new(),
+            fired: BTreeMap::new(),
+            accounted: BTreeSet::new(),
             frozen: None,
             past: vec![(0, Seen::default())],
+            times: Vec::new(),
             taken: BTreeSet::new(),
             jumps: 0,
             parted: 0,
             spared: 0,
+            taken_back: 0,
         }
     }
 
@@ -125,6 +141,7 @@ impl Model {
     pub(crate) fn on(&mut self, events: &[Event], at: At) -> Verdict {
         self.taken.clear();
         events.iter().try_for_each(|event| self.apply(event, at))?;
+        self.times.push((at.commit, at.time));
         self.past
             .push((at.commit, Seen { waiting: self.waiting(), line: self.line.keys().copied().collect() }));
         Ok(())
@@ -150,6 +167,8 @@ impl Model {
             }
             Event::Expired { lease, due, by } => self.expired(*lease, due, *by, at),
             Event::Promoted { items, by } => self.promoted(items, *by),
+            Event::Schedule { name, now, change, .. } => self.changed(name, *now, change, at),
+            Event::Fired(sweep) => self.fired(sweep, at),
             Event::Forgotten { operations, by } => self.forgotten(operations, *by, at),
             Event::Revived(items) => items.iter().try_for_each(|id| self.revived(id)),
             Event::Deleted(id) => self.deleted(id),
@@ -208,6 +227,7 @@ impl Model {
         image.operations = self.operations.iter().map(added).collect();
         image.line = self.line.clone();
         image.frozen = self.frozen.is_some();
+        image.schedules = self.schedules.clone();
         image.division = self.divisions.last().map(|(_, division)| *division);
         image
     }

@@ -61,7 +61,9 @@ struct UnderWay {
 impl Simulation {
     pub(crate) fn new(world: Rc<World>, url: &str, mut rng: Rng) -> Simulation {
         let weather = Weather::of(&mut rng);
-        let p = weather.read_faults as f64 / 1_000.0;
+        // Operations on schedules read little.
+        let times = if world.has_schedules { 5.0 } else { 1.0 };
+        let p = weather.read_faults as f64 / 1_000.0 * times;
         Faults::seeded(rng.next()).read_too_old(p).install(url).unwrap();
         let mut simulation = Simulation {
             gate: Gate::close(url).unwrap(),
@@ -76,7 +78,7 @@ impl Simulation {
             gone: 0,
             rng,
         };
-        for role in workers::staff(&mut simulation.rng) {
+        for role in workers::staff(&mut simulation.rng, simulation.world.has_schedules) {
             let seat = simulation.hire(role);
             simulation.seats.push(seat);
         }
@@ -91,18 +93,25 @@ impl Simulation {
         }
         self.calm_down();
         for step in 0.. {
-            if self.world.oracle.borrow().model.open().next().is_none() {
+            if self.is_finished() {
                 break;
             }
             if step == CALM_STEPS {
                 let oracle = self.world.oracle.borrow();
-                panic!("nothing goes on with {:?}", oracle.model.open().collect::<Vec<_>>());
+                let open = oracle.model.open().collect::<Vec<_>>();
+                panic!("nothing goes on with {open:?} and {:?}", oracle.model.schedules());
             }
             let next = self.choices().choose(&mut self.rng);
             self.step(next.unwrap_or(Step::Advance));
         }
         self.seats.clear();
         self.check_log();
+    }
+
+    /// Whether all items have come to an end, and no schedule brings others.
+    fn is_finished(&self) -> bool {
+        let model = &self.world.oracle.borrow().model;
+        model.open().next().is_none() && model.schedules().is_empty()
     }
 
     /// The end of all trouble: what is under way arrives or is lost, every worker ends, and new ones finish what
@@ -117,7 +126,8 @@ impl Simulation {
         Faults::remove(&self.url).unwrap();
         self.weather = Weather::calm();
         self.world.is_calm.set(true);
-        for role in workers::finishers(self.world.queue.kind()) {
+        self.world.oracle.borrow_mut().model.forget_sweeps();
+        for role in workers::finishers(self.world.queue.kind(), self.world.has_schedules) {
             let seat = self.hire(role);
             self.seats.push(seat);
         }
@@ -156,7 +166,9 @@ impl Simulation {
             choices.add(self.weather.faults, Step::Lose(at));
             choices.add(self.weather.faults, Step::TimeOut(at));
         }
-        choices.add(self.weather.advance, Step::Advance);
+        // What schedules do depends on time more than on anything else.
+        let times = if self.world.has_schedules { 3 } else { 1 };
+        choices.add(self.weather.advance * times, Step::Advance);
         choices.add(self.weather.jump, Step::Jump);
         choices.add(self.weather.turn, Step::Turn);
         choices

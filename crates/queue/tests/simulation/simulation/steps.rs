@@ -3,9 +3,12 @@
 use fdb_embedded::{Code, Fault};
 
 use super::{AGE, Simulation, UnderWay};
+use crate::claims::fate_name;
 use crate::desk::Stop;
+use crate::image::schedules::{Fate, Record};
 use crate::intent::Operation;
-use crate::model::At;
+use crate::model::schedules::Change;
+use crate::model::{At, Event};
 use crate::schedule::Step;
 
 /// What passes of time: part of a second, or a few; or some [`AGE`]s.
@@ -72,6 +75,10 @@ impl Simulation {
         let end = self.world.oracle.borrow().model.next_end(self.world.time());
         let by = match self.rng.below(7) {
             _ if self.world.is_calm.get() => 60 * AGE,
+            // To the next times of a schedule, most of which are near.
+            _ if self.world.has_schedules && self.rng.below(4) > 0 => {
+                [1_000_000, 1_000_000, 3_000_000, 4_000_000, 15_000_000, 100_000_000][self.rng.below(6)]
+            }
             0 | 1 => MOMENT,
             2 => WHILE,
             3 | 4 if end.is_some() => {
@@ -104,6 +111,10 @@ impl Simulation {
     fn turn_clock(&mut self) {
         let by = match self.rng.below(4) {
             _ if self.world.is_calm.get() => 600_000,
+            // So far that an operator has to take a schedule back.
+            _ if self.world.has_schedules && self.rng.below(4) == 0 => {
+                [7_200_000, -7_200_000][self.rng.below(2)]
+            }
             turn => [1_000, 60_000, 600_000, -60_000][turn],
         };
         self.world.turn(by);
@@ -153,7 +164,7 @@ impl Simulation {
 
     /// A commit arrives, and meets what it has to meet.
     fn commit(&mut self, at: usize) {
-        let UnderWay { mut commit, operation, .. } = self.under_way.remove(at);
+        let UnderWay { mut commit, operation, is_late } = self.under_way.remove(at);
         let fault = self.fault();
         self.commits += 1;
         let entry = format!("{}: {operation}", self.commits);
@@ -173,6 +184,36 @@ impl Simulation {
             self.world.oracle.borrow().index().states().into_iter().for_each(|state| self.world.count(state));
             let events = judged.unwrap_or_else(|how| panic!("{operation}: {how}"));
             events.iter().for_each(|event| self.world.count(event.name()));
+            self.count_schedules(&operation, &events, is_late || told == Err(UNKNOWN));
+        }
+    }
+
+    /// Counts what became of occurrences, and of what was waited for or in the way.
+    fn count_schedules(&self, operation: &Operation, events: &[Event], is_unknown: bool) {
+        for event in events {
+            match event {
+                Event::Fired(sweep) => {
+                    operation.unknown_fires.update(|n| n + u32::from(is_unknown));
+                    self.world.count_if(is_unknown, "outcome unknown, and it happened: schedules fire");
+                    sweep.records().for_each(|(_, record)| self.world.count(fate_name(record.fate)));
+                    for firing in &sweep.firings {
+                        let waits = firing.waits.map(|(nominal, _)| nominal);
+                        let waited = firing.waited.map(|(nominal, _)| nominal);
+                        self.world.count_if(waits.is_some() && waits != waited, "an occurrence waits");
+                        let has_fired =
+                            |record: &&Record| record.fate == Fate::Fired && Some(record.from) == waited;
+                        let fires = firing.records.iter().any(|record| has_fired(&record));
+                        self.world.count_if(fires, "an occurrence that waited fires");
+                    }
+                }
+                Event::Schedule { name, change, records, .. } => {
+                    records.iter().for_each(|record| self.world.count(fate_name(record.fate)));
+                    let is_away =
+                        *change == Change::Removed && self.world.oracle.borrow().model.has_leased(name);
+                    self.world.count_if(is_away, "a schedule is removed while its item is on a lease");
+                }
+                _ => {}
+            }
         }
     }
 

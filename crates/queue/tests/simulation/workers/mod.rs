@@ -3,6 +3,7 @@
 mod consumer;
 mod once;
 mod operator;
+mod planner;
 mod producer;
 mod sweeper;
 
@@ -32,6 +33,10 @@ pub(crate) enum Role {
     Operator,
     /// Lets keys go on that wait for dead letters.
     Unblocker,
+    /// Changes schedules.
+    Planner,
+    /// Removes the schedules.
+    Remover,
 }
 
 /// How often an item is tried.
@@ -48,6 +53,8 @@ impl Role {
             Role::Sweeper => "sweeper",
             Role::Operator => "operator",
             Role::Unblocker => "unblocker",
+            Role::Planner => "planner",
+            Role::Remover => "remover",
         }
     }
     /// How soon it goes on, in comparison.
@@ -56,7 +63,8 @@ impl Role {
             Role::Producer => 150,
             Role::Consumer | Role::ConsumerOnce | Role::Process | Role::Taker => 200,
             Role::Sweeper => 70,
-            Role::Operator | Role::Unblocker => 60,
+            Role::Operator | Role::Unblocker | Role::Remover => 60,
+            Role::Planner => 180,
         }
     }
 
@@ -71,25 +79,34 @@ impl Role {
             Role::Sweeper => Box::pin(sweeper::work(desk)),
             Role::Operator => Box::pin(operator::work(desk)),
             Role::Unblocker => Box::pin(operator::unblock_all(desk)),
+            Role::Planner => Box::pin(planner::work(desk)),
+            Role::Remover => Box::pin(planner::finish(desk)),
         }
     }
 }
 
 /// Who works in a run.
-pub(crate) fn staff(rng: &mut Rng) -> Vec<Role> {
+pub(crate) fn staff(rng: &mut Rng, has_schedules: bool) -> Vec<Role> {
     let mut staff = vec![Role::Producer; 1 + rng.below(3)];
     let consumers = [Role::Consumer, Role::Consumer, Role::Process, Role::ConsumerOnce, Role::Taker];
     staff.extend((0..2 + rng.below(3)).map(|_| consumers[rng.below(5)]));
     staff.extend(vec![Role::Sweeper; 1 + rng.below(2)]);
     staff.push(Role::Operator);
+    if has_schedules {
+        staff.extend(vec![Role::Planner; 1 + rng.below(2)]);
+        staff.push(Role::Sweeper);
+    }
     staff
 }
 
 /// Who finishes what there is.
-pub(crate) fn finishers(kind: Kind) -> Vec<Role> {
+pub(crate) fn finishers(kind: Kind, has_schedules: bool) -> Vec<Role> {
     let mut finishers = vec![Role::Consumer, Role::ConsumerOnce, Role::Sweeper];
     if kind == Kind::Keyed {
         finishers.push(Role::Unblocker);
+    }
+    if has_schedules {
+        finishers.push(Role::Remover);
     }
     finishers
 }

@@ -15,7 +15,7 @@ use crate::intent::Intent;
 use crate::simulation::AGE;
 
 /// Freezes the queue, or lets it go on.
-async fn freeze(desk: &Desk, frozen: bool) {
+pub(super) async fn freeze(desk: &Desk, frozen: bool) {
     let (queue, db, policy) = (&desk.world.queue, &desk.world.db, desk.policy());
     let pause = Pause { at: 1, frozen: true, reason: "an operator says so".to_owned() };
     let doing = retry::run(db, &policy, |tr| {

@@ -20,7 +20,13 @@ pub(super) async fn work(desk: Rc<Desk>) {
     let mut stood_by = false;
     for _ in 0..2 + desk.below(12) {
         let pause = [0, 1_000, 50_000][desk.below(3)];
-        let by = Sweeping { now: desk.now(), max_attempts: super::MAX_ATTEMPTS, pause, kept: AGE * 5 / 2 };
+        let by = Sweeping {
+            now: desk.now(),
+            max_attempts: super::MAX_ATTEMPTS,
+            pause,
+            kept: AGE * 5 / 2,
+            since: desk.world.time(),
+        };
         // In the end nobody helps a sweeper that stands by and should not.
         let lease = if desk.world.is_calm.get() { AGE / 2 } else { [0, AGE / 2, AGE / 2][desk.below(3)] };
         let retry = RetryRules {
@@ -49,14 +55,18 @@ pub(super) async fn work(desk: Rc<Desk>) {
         desk.world.count_if(stands_by, "a sweeper stands by");
         desk.world.count_if(stood_by && !stands_by && lease > 0, "a sweeper takes over");
         stood_by = stands_by;
-        desk.told(&operation, &Claim::Swept { moved: swept.moved, whole: swept.trouble.is_none() });
+        let is_found_out = operation.unknown_fires.get() > 0 && !swept.occurrences.is_empty();
+        desk.world.count_if(is_found_out, "a sweep finds out that schedules have fired");
+        assert!(swept.unusable_schedules.is_empty(), "{:?} cannot be fired", swept.unusable_schedules);
+        let (moved, occurrences) = (swept.moved, swept.occurrences);
+        desk.told(&operation, &Claim::Swept { moved, occurrences, whole: swept.trouble.is_none() });
         if !desk.world.is_calm.get() && desk.chance(5) {
             let policy = desk.policy();
             let left = sweeper.leave(&desk.world.db, &policy);
             let (operation, left) = desk.run(Intent::Sweep(by), left).await;
             if let Some(Ok(())) = left {
                 let moved = SweepCounts::default();
-                desk.told(&operation, &Claim::Swept { moved, whole: true });
+                desk.told(&operation, &Claim::Swept { moved, occurrences: Vec::new(), whole: true });
             }
         }
         if !desk.world.is_calm.get() && desk.chance(20) {
