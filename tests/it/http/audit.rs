@@ -116,8 +116,12 @@ fn every_route_that_changes_something_leaves_one_record() {
         assert!(record["address"].as_str().unwrap().starts_with("127.0.0.1:"), "{record}");
         let queue = if pattern.contains("{queue}") { json!(values[0]) } else { Value::Null };
         assert_eq!(record["queue"], queue, "{method} {pattern}");
-        if let [_, id] = &values[..] {
-            assert_eq!(record["details"]["ids"], json!([id]), "{method} {pattern}");
+        match &values[..] {
+            [_, name] if pattern.contains("{name}") => {
+                assert_eq!(record["details"]["schedule"], **name, "{method} {pattern}");
+            }
+            [_, id] => assert_eq!(record["details"]["ids"], json!([id]), "{method} {pattern}"),
+            _ => {}
         }
     }
     let left: Vec<_> = operations.keys().filter(|operation| !covered.contains(operation)).collect();
