@@ -48,7 +48,7 @@ function row(it) {
   const [label, hint] = STATES[it.state];
   const last = it.last && `last ${since(it.last.time)} ago`;
   return [
-    h("bdi", null, visible(it.name)),
+    h("bdi", { class: "title" }, visible(it.name)),
     h("span", { class: "preview" }, visible(it.description ?? "")),
     h("span", { class: "meta" }, label && h("span", { class: "badge warn", title: hint }, label), label && " ",
       [it.next && `next ${until(it.next.fires_at)}`, last].filter(Boolean).join(" · ")),
