@@ -25,7 +25,7 @@ mod reload {
     pub(crate) mod load;
     pub(crate) mod races;
 }
-mod schedules;
+mod schedule_commands;
 mod sharing;
 mod support;
 mod sweeping;
@@ -77,7 +77,7 @@ const PROGRAMS: &[(&str, fn())] = programs![
     recount::miscount,
     reload::load::print,
     reload::races::panic_on_leaving,
-    schedules::configured,
+    schedule_commands::configured,
     sharing::at_least_once,
     sharing::exactly_once,
     sharing::panics,

@@ -11,7 +11,7 @@ fn lines(db: &Database, args: &[&str]) -> Vec<Value> {
 }
 
 fn configured(db: &Database) {
-    let made = helper(db, "schedules::configured").output().unwrap();
+    let made = helper(db, "schedule_commands::configured").output().unwrap();
     assert!(made.status.success(), "{made:?}");
 }
 
