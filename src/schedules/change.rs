@@ -191,3 +191,111 @@ pub(crate) async fn check_firable(
         None => Err(gone(tr, queue, name).await?),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use foundationdb::RangeOption;
+    use kvqueue_queue::{NewItem, schedule::Calendar};
+
+    use super::*;
+    use crate::{
+        audit::{Action, Cursor, Filter, Who},
+        testing::TestDatabase,
+    };
+
+    const NOW: Millis = 1_800_000_000_000;
+
+    struct Bench {
+        db: TestDatabase,
+        queue: Queue,
+        audit: AuditStore,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            let queue = Queue::new(b"", b"q").unwrap();
+            Self { db: TestDatabase::new().unwrap(), queue, audit: AuditStore::new(b"") }
+        }
+
+        /// Makes a change in a transaction of its own.
+        async fn make(&self, change: &ScheduleChange) -> Effect {
+            let record = Record::new(Action::SchedulePut, Who::Operator);
+            let tr = self.db.create_trx().unwrap();
+            let effect = change.write(&tr, &self.queue, &self.audit, &record).await.unwrap();
+            tr.commit().await.unwrap();
+            effect
+        }
+
+        async fn once(&self, change: Change) -> Effect {
+            self.make(&ScheduleChange::new(change, NOW)).await
+        }
+
+        async fn records(&self) -> usize {
+            let tr = self.db.create_trx().unwrap();
+            let all = Filter { queue: None, since: None };
+            self.audit.page(&tr, None::<Cursor>, &all, 100).await.unwrap().records.len()
+        }
+    }
+
+    fn put() -> Change {
+        let every = Calendar::every(Duration::from_hours(1)).unwrap();
+        Change::Put(Box::new(Schedule::new("s", every, NewItem::new("x"))))
+    }
+
+    fn remove(force: bool) -> Change {
+        Change::Remove { name: "s".to_owned(), force }
+    }
+
+    #[tokio::test]
+    async fn a_change_that_runs_again_after_its_commit_has_the_effect_of_the_first_time() {
+        let bench = Bench::new();
+        let name = || "s".to_owned();
+        for change in [put(), Change::Pause { name: name() }, Change::Resume { name: name() }, remove(false)]
+        {
+            let change = ScheduleChange::new(change, NOW);
+            for _ in 0..3 {
+                let effect = bench.make(&change).await;
+                let is_made = matches!(effect, Effect::Put(PutEffect::Created) | Effect::Done);
+                assert!(is_made, "{:?}: {effect:?}", change.change);
+            }
+        }
+        assert!(matches!(bench.once(remove(false)).await, Effect::Refused(Refusal::Gone { near: None })));
+    }
+
+    #[tokio::test]
+    async fn what_changes_nothing_has_no_record() {
+        let bench = Bench::new();
+        bench.once(put()).await;
+        let before = bench.records().await;
+        assert!(matches!(bench.once(put()).await, Effect::Put(PutEffect::Unchanged)));
+        assert!(matches!(bench.once(Change::Resume { name: "s".to_owned() }).await, Effect::Same));
+        assert!(matches!(bench.once(Change::Pause { name: "t".to_owned() }).await, Effect::Refused(_)));
+        assert_eq!((before, bench.records().await), (1, 1));
+    }
+
+    #[tokio::test]
+    async fn a_schedule_that_cannot_be_read_can_only_be_forced_away() {
+        let bench = Bench::new();
+        bench.once(put()).await;
+        let tr = bench.db.create_trx().unwrap();
+        let rows = tr.get_range(&RangeOption::from((&b""[..], &b"\xff"[..])), 1, false).await.unwrap();
+        let has = |key: &[u8], part: &[u8]| key.windows(part.len()).any(|it| it == part);
+        // The definition: the other rows of a schedule have other words.
+        let keys: Vec<_> =
+            rows.iter().map(|row| row.key()).filter(|key| has(key, b"\x01schedule\x00")).collect();
+        assert_eq!(keys.len(), 1, "{keys:?}");
+        tr.set(keys[0], b"\xff\xff\xff");
+        tr.commit().await.unwrap();
+        for change in [put(), Change::Pause { name: "s".to_owned() }, remove(false)] {
+            let effect = bench.once(change).await;
+            assert!(matches!(effect, Effect::Refused(Refusal::Unreadable)), "{effect:?}");
+        }
+        let tr = bench.db.create_trx().unwrap();
+        let firable = check_firable(&tr, &bench.queue, "s").await.unwrap();
+        assert!(matches!(firable, Err(Refusal::Unreadable)));
+        drop(tr);
+        assert!(matches!(bench.once(remove(true)).await, Effect::Done));
+    }
+}

@@ -172,11 +172,11 @@ mod tests {
 
     #[test]
     fn json_of_a_schedule_has_its_payload_only_if_asked_and_no_next_time_in_a_pause() {
-        let object = |view: &ScheduleView, whole| super::object(b"q", view, 0, whole);
-        let active = object(&view(|_| {}), true);
+        let shown = |view: &ScheduleView, whole| object(b"q", view, 0, whole);
+        let active = shown(&view(|_| {}), true);
         assert_eq!(active["definition"]["payload"], "the payload");
         assert_eq!(active["next"]["time"], "1970-01-01T00:05:00.000Z");
-        let paused = object(&view(|state| state.paused = Some(0)), false);
+        let paused = shown(&view(|state| state.paused = Some(0)), false);
         assert_eq!(paused["definition"]["payload"], Value::Null);
         assert_eq!((&paused["payload_bytes"], &paused["next"]), (&json!(11), &Value::Null));
         assert_eq!(

@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn times_from_now_have_their_two_largest_units() {
-        let now = 1_000_000_000;
+        let now: Millis = 1_000_000_000;
         let shown = |seconds: i64| from_now(now.saturating_add_signed(seconds * 1_000), now);
         assert_eq!(shown(0), "now");
         assert_eq!([shown(1), shown(59), shown(60)], ["in 1 s", "in 59 s", "in 1 min"]);
