@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_changes_nothing_has_no_record() {
+    async fn a_change_without_effect_has_no_record() {
         let bench = Bench::new();
         bench.once(put()).await;
         let before = bench.records().await;

@@ -188,6 +188,18 @@ fn schedules_are_paged_over_http_and_wrong_requests_are_refused() {
         gone["error"]["message"], "the queue has no schedule \"dd\"",
         "a name of one letter is too short to be near"
     );
+    for number in 0..8 {
+        assert_eq!(put(&format!("n{number}"), &json!({"every": "365d"})).is(200)["effect"], "created");
+    }
+    let names = lines(&db, &["schedule", "list"])
+        .iter()
+        .map(|it| it["name"].as_str().unwrap().to_owned())
+        .collect::<Vec<_>>();
+    assert_eq!(
+        names,
+        ["a", "b/c", "d", "n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7"],
+        "a command goes through all pages"
+    );
     assert_eq!(served.at.get(&format!("{path}/a/history?limit=0")).error(400), "bad_request");
     assert_eq!(served.at.get(&format!("{path}/a/history?before=x")).error(400), "bad_request");
 }

@@ -7,12 +7,7 @@ use kvqueue_queue::{Millis, Queue, schedule::ScheduleView};
 
 use super::{open, print, table};
 use crate::{
-    cli::{
-        client::{Client, MAX_READ},
-        completions,
-        globals::Globals,
-        output,
-    },
+    cli::{client::Client, completions, globals::Globals, output},
     consumer::clock,
     database::QUEUES_AT_A_TIME,
     exit::Exit,
@@ -55,12 +50,16 @@ impl List {
     }
 }
 
+/// How many schedules of a queue are read in a transaction: of many queues together, and of one.
+const FEW: usize = 5;
+const MANY: usize = 100;
+
 /// Reads all schedules of some queues.
 fn of(client: &Client, queues: &[Queue], found: &mut Vec<(Queue, ScheduleView)>) -> anyhow::Result<()> {
-    let limit = NonZeroUsize::new(MAX_READ).unwrap_or(NonZeroUsize::MIN);
-    // Most queues have none, or few: their first pages are read together.
+    let [few, many] = [FEW, MANY].map(|limit| NonZeroUsize::new(limit).unwrap_or(NonZeroUsize::MIN));
+    // Most queues have none, or few.
     let first = client.transact(|tr| async {
-        let pages = queues.iter().map(|queue| SchedulePage::read(queue, &tr, None, limit));
+        let pages = queues.iter().map(|queue| SchedulePage::read(queue, &tr, None, few));
         let pages = try_join_all(pages).await;
         (tr, pages)
     })?;
@@ -70,7 +69,7 @@ fn of(client: &Client, queues: &[Queue], found: &mut Vec<(Queue, ScheduleView)>)
             found.extend(page.schedules.into_iter().map(|view| (queue.clone(), view)));
             let Some(after) = next else { break };
             page = client.transact(|tr| async {
-                let page = SchedulePage::read(queue, &tr, Some(&after), limit).await;
+                let page = SchedulePage::read(queue, &tr, Some(&after), many).await;
                 (tr, page)
             })?;
         }
