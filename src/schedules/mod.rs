@@ -2,5 +2,6 @@
 //! a [`ScheduleDefinition`]; it becomes a schedule of the queue layer.
 
 mod definition;
+pub(crate) mod in_toml;
 
 pub use definition::{DefinitionError, MissedName, OverlapName, ScheduleDefinition};

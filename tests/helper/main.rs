@@ -25,6 +25,7 @@ mod reload {
     pub(crate) mod load;
     pub(crate) mod races;
 }
+mod schedules;
 mod sharing;
 mod support;
 mod sweeping;
@@ -76,6 +77,8 @@ const PROGRAMS: &[(&str, fn())] = programs![
     recount::miscount,
     reload::load::print,
     reload::races::panic_on_leaving,
+    schedules::put,
+    schedules::show,
     sharing::at_least_once,
     sharing::exactly_once,
     sharing::panics,

@@ -51,6 +51,7 @@ mod recount;
 mod reload;
 mod retries;
 mod scale;
+mod schedules;
 mod sharing;
 mod signals;
 mod stalled_log;
