@@ -216,3 +216,112 @@ impl Keeper<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use kvqueue_queue::{
+        NewItem, Queue,
+        schedule::{Calendar, ScheduleView},
+    };
+
+    use super::*;
+    use crate::{
+        actors::ConsumerContext,
+        config::QueueConfig,
+        daemon::configured::ConfiguredQueue,
+        handlers::{AnyHandler, Log},
+        status::DaemonStatus,
+        testing::TestDatabase,
+    };
+
+    fn schedule(name: &str, seconds: u64, owner: &str) -> Schedule {
+        let calendar = Calendar::every(Duration::from_secs(seconds)).unwrap();
+        let mut schedule = Schedule::new(name, calendar, NewItem::new("x"));
+        schedule.owner = Some(owner.to_owned());
+        schedule
+    }
+
+    fn configured(schedules: &[Schedule]) -> ConfiguredSchedules {
+        ConfiguredSchedules { owner: Some("ours".to_owned()), schedules: schedules.to_vec() }
+    }
+
+    fn queue(db: &TestDatabase) -> Arc<NamedQueue> {
+        let context =
+            ConsumerContext::new(tokio::runtime::Handle::current(), None, DaemonStatus::new("test"));
+        let handler = AnyHandler::Each(Arc::new(Log));
+        let queue = ConfiguredQueue::new("", "q", &QueueConfig::new("log"), handler).unwrap();
+        let named = queue.named(&db.shared(), &context);
+        named.pause.set_global(None);
+        named
+    }
+
+    /// The names of the stored schedules, and their periods in seconds.
+    async fn stored(db: &TestDatabase, queue: &Queue) -> Vec<(String, u64)> {
+        let tr = db.create_trx().unwrap();
+        let page = queue.schedules_after(&tr, None, PAGE).await.unwrap();
+        let seconds = |view: &ScheduleView| view.schedule.as_ref()?.calendar.period().map(|it| it.as_secs());
+        page.into_iter().map(|view| (view.name.clone(), seconds(&view).unwrap())).collect()
+    }
+
+    /// Another daemon or a command changes the schedules.
+    async fn change(db: &TestDatabase, queue: &Queue, put: &[Schedule], remove: &[&str]) {
+        let tr = db.create_trx().unwrap();
+        for schedule in put {
+            queue.put_schedule(&tr, schedule, clock::now()).await.unwrap();
+        }
+        for name in remove {
+            assert!(queue.remove_schedule(&tr, name).await.unwrap(), "{name}");
+        }
+        tr.commit().await.unwrap();
+    }
+
+    fn pairs(pairs: &[(&str, u64)]) -> Vec<(String, u64)> {
+        pairs.iter().map(|(name, seconds)| ((*name).to_owned(), *seconds)).collect()
+    }
+
+    #[tokio::test]
+    async fn schedules_that_are_gone_are_stored_again_and_none_is_replaced() {
+        let db = TestDatabase::new().unwrap();
+        let named = queue(&db);
+        let mut keeper = Keeper { queue: &named, refused: BTreeMap::new() };
+        let ours = configured(&[schedule("a", 60, "ours"), schedule("b", 60, "ours")]);
+        change(&db, &named.queue, &[schedule("old", 60, "ours")], &[]).await;
+        assert_eq!(keeper.step(Step::Apply, &ours).await, (Step::Restore, Some(PERIOD)));
+        assert_eq!(stored(&db, &named.queue).await, pairs(&[("a", 60), ("b", 60)]));
+        // A daemon with another version of the configuration starts.
+        change(&db, &named.queue, &[schedule("a", 90, "ours"), schedule("new", 90, "ours")], &["b"]).await;
+        assert_eq!(keeper.step(Step::Restore, &ours).await, (Step::Restore, Some(PERIOD)));
+        assert_eq!(stored(&db, &named.queue).await, pairs(&[("a", 90), ("b", 60), ("new", 90)]));
+        keeper.step(Step::Apply, &ours).await;
+        assert_eq!(stored(&db, &named.queue).await, pairs(&[("a", 60), ("b", 60)]));
+        // Nothing is left to be stored again.
+        assert_eq!(keeper.step(Step::Apply, &configured(&[])).await, (Step::Restore, None));
+        assert_eq!(stored(&db, &named.queue).await, []);
+    }
+
+    #[tokio::test]
+    async fn a_refused_schedule_is_stored_once_the_other_one_of_its_name_is_gone() {
+        let db = TestDatabase::new().unwrap();
+        let named = queue(&db);
+        let mut keeper = Keeper { queue: &named, refused: BTreeMap::new() };
+        change(&db, &named.queue, &[schedule("a", 90, "theirs")], &[]).await;
+        let ours = configured(&[schedule("a", 60, "ours"), schedule("b", 60, "ours")]);
+        keeper.step(Step::Apply, &ours).await;
+        assert!(keeper.refused["a"].contains("theirs"), "{:?}", keeper.refused);
+        assert_eq!(stored(&db, &named.queue).await, pairs(&[("a", 90), ("b", 60)]));
+        change(&db, &named.queue, &[], &["a"]).await;
+        keeper.step(Step::Restore, &ours).await;
+        assert_eq!(stored(&db, &named.queue).await, pairs(&[("a", 60), ("b", 60)]));
+        assert_eq!(keeper.refused, BTreeMap::new());
+    }
+
+    #[tokio::test]
+    async fn a_configuration_without_a_label_changes_nothing() {
+        let db = TestDatabase::new().unwrap();
+        let named = queue(&db);
+        change(&db, &named.queue, &[schedule("a", 90, "theirs")], &[]).await;
+        let mut keeper = Keeper { queue: &named, refused: BTreeMap::new() };
+        assert_eq!(keeper.step(Step::Apply, &ConfiguredSchedules::default()).await, (Step::Apply, None));
+        assert_eq!(stored(&db, &named.queue).await, pairs(&[("a", 90)]));
+    }
+}

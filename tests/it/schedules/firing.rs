@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{daemon, queue, schedules, stop};
+use super::{daemon, put_at_run_time, queue, schedules, stop};
 use crate::support::{Database, run, wait_until};
 
 const SECOND: u64 = 1_000;
@@ -72,4 +72,30 @@ fn an_occurrence_is_skipped_while_the_last_item_has_not_ended() {
     // The handler leaves items alone, so the first one stays.
     assert_eq!(run(&db, &["len", "q"]).ok(), "1\n");
     stop(daemon);
+}
+
+#[test]
+fn doctor_finds_a_schedule_that_a_wrong_clock_has_put_ahead() {
+    let db = Database::new();
+    put_at_run_time(&db, "ahead", 48);
+    put_at_run_time(&db, "well", 0);
+    let daemon = daemon(&db, "a.toml", &queue(&[]));
+    let ran = run(&db, &["doctor", "--json"]);
+    let found: Vec<_> = ran.stdout.lines().filter(|line| line.contains(r#""about":"schedules""#)).collect();
+    assert_eq!((ran.code, found.len()), (Some(1), 1), "{ran:?}");
+    let found: Value = serde_json::from_str(found[0]).unwrap();
+    let text = found["text"].as_str().unwrap();
+    assert!(text.starts_with("schedule \"ahead\" of queue \"q\" does not fire before "), "{text}");
+    assert_eq!(found["verdict"], "problem");
+    stop(daemon);
+}
+
+#[test]
+fn a_queue_that_has_only_schedules_is_deleted_with_them() {
+    let db = Database::new();
+    put_at_run_time(&db, "a", 0);
+    put_at_run_time(&db, "b", 0);
+    let deleted = run(&db, &["delete", "q", "--yes"]).ok();
+    assert_eq!(deleted, "deleted q: 0 ready, 0 waiting, 0 running, 0 dead, and 2 schedules\n");
+    assert!(schedules(&db).is_empty());
 }
