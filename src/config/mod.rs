@@ -17,6 +17,7 @@ mod model;
 mod partitions;
 mod paths;
 mod queue;
+mod schedules;
 
 pub use delivery::{Delivery, FetchStrategy, Retry};
 pub use environment::ignored_variables;

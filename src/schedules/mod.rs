@@ -4,6 +4,7 @@
 mod change;
 mod definition;
 mod history;
+pub(crate) mod in_toml;
 mod names;
 mod standing;
 mod times;

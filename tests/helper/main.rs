@@ -26,6 +26,7 @@ mod reload {
     pub(crate) mod races;
 }
 mod schedule_commands;
+mod schedules;
 mod sharing;
 mod support;
 mod sweeping;
@@ -78,6 +79,8 @@ const PROGRAMS: &[(&str, fn())] = programs![
     reload::load::print,
     reload::races::panic_on_leaving,
     schedule_commands::configured,
+    schedules::put,
+    schedules::show,
     sharing::at_least_once,
     sharing::exactly_once,
     sharing::panics,

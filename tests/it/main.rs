@@ -52,6 +52,7 @@ mod reload;
 mod retries;
 mod scale;
 mod schedule_commands;
+mod schedules;
 mod sharing;
 mod signals;
 mod stalled_log;
