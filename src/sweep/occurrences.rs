@@ -97,3 +97,45 @@ fn skipped_because(reason: SkipReason) -> &'static str {
         SkipReason::Redefined => "redefined",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn occurrences_are_counted_by_their_outcomes() {
+        let meters = OccurrenceMeters::default();
+        let fired = Outcome::Fired { id: None, occurrence: 1 };
+        let by_hand = Outcome::FiredByHand { id: None, occurrence: 2 };
+        let skipped = Outcome::Skipped(SkipReason::Overlap);
+        let missed = Outcome::Missed(MissReason::Window);
+        for (outcome, counts) in [
+            (fired, [1, 1]),
+            (by_hand, [1, 0]),
+            (skipped, [2, 0]),
+            (missed, [60, 5]),
+            (Outcome::Unknown(9), [3, 0]),
+        ] {
+            for count in counts {
+                let record = OccurrenceRecord {
+                    number: 0,
+                    at: 0,
+                    from: 0,
+                    to: 0,
+                    count,
+                    is_exact: true,
+                    outcome: outcome.clone(),
+                };
+                super::count(&meters, &record);
+            }
+        }
+        let OccurrenceMeters { fired, skipped, missed } = meters;
+        assert_eq!([fired, skipped, missed].map(|counter| counter.get()), [2, 2, 65]);
+    }
+
+    #[test]
+    fn a_time_is_logged_as_rfc_3339() {
+        assert_eq!(time(1_774_738_800_000), "2026-03-28T23:00:00Z");
+        assert_eq!(time(u64::MAX), u64::MAX.to_string());
+    }
+}

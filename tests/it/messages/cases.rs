@@ -41,6 +41,16 @@ pub(super) const FILES: &[(&str, &str)] = &[
     ("unknown.toml", "[queues.q]\nhandler = 'lgo'\n"),
     ("broken.toml", "[queues.q\n"),
     (
+        "scheduled.toml",
+        "schedule-owner = 'production'\n[queues.q]\nhandler = 'log'\n[queues.q.schedules.daily]\ncron = '0 7 * * 1-5'\nzone = 'Europe/Berlin'\n\
+         payload-json = { report = 'daily' }\nmissed = 'all'\nmissed-window = '1d'\n",
+    ),
+    ("unscheduled.toml", "[queues.q]\nhandler = 'log'\n[queues.q.schedules.daily]\ncron = '0 7 * *'\n"),
+    (
+        "misspelt.toml",
+        "[queues.q]\nhandler = 'log'\n[queues.q.schedules.daily]\nevery = '5m'\nmissed = 'never'\n",
+    ),
+    (
         "dead.toml",
         "log.level = 'error'\n[queues.q]\nhandler = 'exec'\nhandler-config.command = ['sh', '-c', 'echo bad address >&2; exit 65']\n",
     ),
@@ -371,11 +381,20 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
             Says("config check --config DIR/good.toml --json"),
             Says("config check --config DIR/unknown.toml"),
             Says("config check --config DIR/broken.toml"),
+            Says("config check --config DIR/unscheduled.toml"),
+            Says("config check --config DIR/misspelt.toml"),
         ],
     ),
     // Its text is docs/CONFIG.md.
     ("config manual", &[Before("config manual"), Before("config manual --json")]),
-    ("config show", &[Says("config show --config DIR/good.toml"), Says("config show --json")]),
+    (
+        "config show",
+        &[
+            Says("config show --config DIR/good.toml"),
+            Says("config show --config DIR/scheduled.toml"),
+            Says("config show --json"),
+        ],
+    ),
     (
         "backup",
         &[

@@ -90,6 +90,7 @@ fn schedules_of_a_frozen_queue_are_stored_once_it_is_resumed() {
     run(&db, &["push", "q", "x"]).ok();
     freeze(&db);
     let mut daemon = daemon(&db, "a.toml", &queue(&[("waits", HOURLY)]));
+    daemon.wait_for_event("ready");
     assert_eq!(names(&db), [""; 0]);
     run(&db, &["resume", "q", "--frozen"]).ok();
     daemon.wait_for_event("schedule_created");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{daemon, put_at_run_time, queue, schedules, stop};
-use crate::support::{Database, run, wait_until};
+use crate::support::{Database, Served, run, serve, wait_until};
 
 const SECOND: u64 = 1_000;
 
@@ -65,12 +65,19 @@ fn times_without_a_daemon_are_missed_and_reported() {
 fn an_occurrence_is_skipped_while_the_last_item_has_not_ended() {
     let db = Database::new();
     let text = queue(&[("tick", "every = '1s'\noverlap = 'skip'")]);
-    let mut daemon = daemon(&db, "a.toml", &text);
-    daemon.wait_for_event("schedule_fired");
+    let Served { mut daemon, at } = serve(&db, &text);
     let skipped = daemon.wait_for_event("schedule_skipped");
     assert!(skipped.contains(r#""reason":"overlap""#), "{skipped}");
     // The handler leaves items alone, so the first one stays.
     assert_eq!(run(&db, &["len", "q"]).ok(), "1\n");
+    let metrics = String::from_utf8(at.get("/metrics").body).unwrap();
+    let counted = |outcome: &str| {
+        let series = format!("kvqueue_schedule_occurrences_total{{queue=\"q\",outcome=\"{outcome}\"}} ");
+        let line = metrics.lines().find_map(|line| line.strip_prefix(&series)?.parse::<u64>().ok());
+        line.unwrap_or_else(|| panic!("no {series} in {metrics}"))
+    };
+    assert_eq!((counted("fired"), counted("missed")), (1, 0));
+    assert!(counted("skipped") >= 1);
     stop(daemon);
 }
 
@@ -79,7 +86,8 @@ fn doctor_finds_a_schedule_that_a_wrong_clock_has_put_ahead() {
     let db = Database::new();
     put_at_run_time(&db, "ahead", 48);
     put_at_run_time(&db, "well", 0);
-    let daemon = daemon(&db, "a.toml", &queue(&[]));
+    let mut daemon = daemon(&db, "a.toml", &queue(&[]));
+    daemon.wait_for_event("ready");
     let ran = run(&db, &["doctor", "--json"]);
     let found: Vec<_> = ran.stdout.lines().filter(|line| line.contains(r#""about":"schedules""#)).collect();
     assert_eq!((ran.code, found.len()), (Some(1), 1), "{ran:?}");

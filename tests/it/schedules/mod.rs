@@ -11,12 +11,11 @@ use serde_json::Value;
 
 use crate::support::{Background, Database, helper, kvqueue};
 
-/// A daemon with a configuration file of this name and text. `-v` makes it log what a schedule pushes.
+/// A daemon with a configuration file of this name and text, which may not be ready yet: what schedules do may be logged before that. `-v`
+/// makes it log what a schedule pushes.
 fn daemon(db: &Database, file: &str, text: &str) -> Background {
     let config = configure(db, file, text);
-    let mut daemon = Background::start(kvqueue(db, &["run", "-v", "--config", config.to_str().unwrap()]));
-    daemon.wait_for_event("ready");
-    daemon
+    Background::start(kvqueue(db, &["run", "-v", "--config", config.to_str().unwrap()]))
 }
 
 fn configure(db: &Database, file: &str, text: &str) -> PathBuf {
