@@ -9,6 +9,7 @@ import { compact, moment, rate, roughly, since, visible } from "./format.js";
 import { items } from "./items.js";
 import { limits } from "./limits.js";
 import { badges, queueHref } from "./queue-parts.js";
+import { schedules } from "./schedules.js";
 import { action, ask, tabs, tile, toast } from "./ui.js";
 import { workerTable } from "./workers.js";
 
@@ -27,7 +28,7 @@ const TILES = [
 
 // What can be seen of a queue: its items by what they are doing, its consumers, and workers of other programs.
 const PARTS = [
-  ["ready", "Ready"], ["scheduled", "Scheduled"], ["retrying", "Retrying"], ["running", "Running"], ["dead", "Dead"], ["consumers", "Consumers"], ["workers", "Workers"], ["limits", "Limits"],
+  ["ready", "Ready"], ["scheduled", "Scheduled"], ["retrying", "Retrying"], ["running", "Running"], ["dead", "Dead"], ["consumers", "Consumers"], ["workers", "Workers"], ["limits", "Limits"], ["schedules", "Schedules"],
 ];
 
 export function queuePage(name, part, server) {
@@ -50,11 +51,12 @@ export function queuePage(name, part, server) {
   let shown = null;
   let last = null;
   let state = "";
+  let scheduled = part === "schedules"; // whether the queue has schedules
 
   function show(chosen) {
     shown?.close?.();
     parts.show(chosen);
-    const others = { dead: () => dead(name, server), consumers: () => of(consumerTable(name)), workers: () => of(workerTable(name)), limits: () => limits(name, server) };
+    const others = { dead: () => dead(name, server), consumers: () => of(consumerTable(name)), workers: () => of(workerTable(name)), limits: () => limits(name, server), schedules: () => schedules(name, server) };
     shown = others[chosen]?.() ?? items(name, chosen, server);
     panel.replaceChildren(shown.element);
     shown.load?.();
@@ -73,6 +75,7 @@ export function queuePage(name, part, server) {
     text(parts.button("limits"), it.blocked_keys > 0 ? `Limits (${compact(it.blocked_keys)} blocked)` : "Limits");
     // Only a keyed queue has rules.
     parts.button("limits").hidden = parts.button("limits").disabled = it.kind !== "keyed";
+    parts.button("schedules").hidden = parts.button("schedules").disabled = !scheduled;
     text(parts.button("ready"), it.ready > 0 ? `Ready (${compact(it.ready)})` : "Ready");
     text(parts.button("running"), it.running > 0 ? `Running (${compact(it.running)})` : "Running");
     text(parts.button("dead"), it.dead > 0 ? `Dead (${compact(it.dead)})` : "Dead");
@@ -92,6 +95,9 @@ export function queuePage(name, part, server) {
   const samples = async () => {
     const answer = await get(path(name, "history")).catch(() => null);
     if (answer) charts.update(answer.samples);
+    const found = await get(`${path(name, "schedules")}?limit=1`).catch(() => null);
+    scheduled ||= found?.schedules.length > 0;
+    if (last) update(last);
   };
   const timer = setInterval(() => document.hidden || samples(), EVERY);
   samples();

@@ -33,6 +33,16 @@ pub(crate) enum Action {
     DeadRetry,
     /// Dead letters are deleted.
     DeadPurge,
+    /// A schedule is made, or replaced.
+    SchedulePut,
+    /// A schedule is removed.
+    ScheduleRemove,
+    /// A schedule does not fire any more.
+    SchedulePause,
+    /// A paused schedule goes on.
+    ScheduleResume,
+    /// An item of a schedule is pushed out of turn.
+    ScheduleFire,
     /// A daemon reloads its configuration.
     DaemonReload,
     /// An access token is made.
@@ -44,7 +54,7 @@ pub(crate) enum Action {
 impl Action {
     /// Every action.
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 17] = [
+    pub(crate) const ALL: [Self; 22] = [
         Self::QueuePause,
         Self::QueueResume,
         Self::QueueLimits,
@@ -59,6 +69,11 @@ impl Action {
         Self::ItemRequeue,
         Self::DeadRetry,
         Self::DeadPurge,
+        Self::SchedulePut,
+        Self::ScheduleRemove,
+        Self::SchedulePause,
+        Self::ScheduleResume,
+        Self::ScheduleFire,
         Self::DaemonReload,
         Self::TokenNew,
         Self::TokenRevoke,
@@ -81,6 +96,11 @@ impl Action {
             Self::ItemRequeue => "item.requeue",
             Self::DeadRetry => "dead.retry",
             Self::DeadPurge => "dead.purge",
+            Self::SchedulePut => "schedule.put",
+            Self::ScheduleRemove => "schedule.remove",
+            Self::SchedulePause => "schedule.pause",
+            Self::ScheduleResume => "schedule.resume",
+            Self::ScheduleFire => "schedule.fire",
             Self::DaemonReload => "daemon.reload",
             Self::TokenNew => "token.new",
             Self::TokenRevoke => "token.revoke",

@@ -23,6 +23,7 @@ impl Command {
             Self::Pause(args) => args.audited(),
             Self::Resume(args) => args.audited(),
             Self::Limits(args) => args.audited(),
+            Self::Schedule(command) => command.audited(),
             Self::Recount(args) => args.audited(),
             Self::Requeue(args) => Some(args.audited()),
             Self::Move(_) => Some(Action::QueueMove),

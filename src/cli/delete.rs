@@ -11,9 +11,13 @@ use super::{
     output::{self, Named},
     target::Target,
 };
-use crate::{audit::Action, exit::Exit, queue_deletion::QueueDeletion};
+use crate::{
+    audit::Action,
+    exit::Exit,
+    queue_deletion::{Deleted, QueueDeletion},
+};
 
-/// Delete a queue: its items and its counters; or only some of its items
+/// Delete a queue: its items, its schedules and its counters; or only some of its items
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -34,11 +38,12 @@ impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         if !self.yes {
             let name = self.target.queue.display();
-            let what = if self.items.is_empty() { "" } else { "items of " };
-            return Err(UsageError(format!(
-                "this deletes {what}queue {name:?} for good; repeat it with --yes"
-            ))
-            .into());
+            let what = if self.items.is_empty() {
+                format!("queue {name:?}, with its items and schedules,")
+            } else {
+                format!("items of queue {name:?}")
+            };
+            return Err(UsageError(format!("this deletes {what} for good; repeat it with --yes")).into());
         }
         let client = Client::open(globals)?;
         let queue = self.target.find_there(&client)?;
@@ -76,15 +81,22 @@ fn whole(client: &Client, queue: &Queue, globals: &Globals) -> anyhow::Result<Ex
     let (audit, record) = client.record()?;
     let (audit, record) = (&audit, &record.about(queue.name()));
     let deletion = &QueueDeletion::new(queue, audit, record);
-    let counts = client.transact(|tr| async move {
-        let counts = deletion.write(&tr).await;
-        (tr, counts)
+    let deleted = client.transact(|tr| async move {
+        let deleted = deletion.write(&tr).await;
+        (tr, deleted)
     })?;
-    let Counts { ready, running, waiting, dead, .. } = counts;
+    let Deleted { counts: Counts { ready, running, waiting, dead, .. }, schedules } = deleted;
     let mut object = output::about(queue.name(), "deleted", true);
     object["items"] = json!({ "ready": ready, "running": running, "waiting": waiting, "dead": dead });
+    object["schedules"] = json!(schedules);
     let name = queue.name().escape_ascii();
-    let text = format!("deleted {name}: {ready} ready, {waiting} waiting, {running} running, {dead} dead");
+    let and = match schedules {
+        0 => String::new(),
+        1 => ", and 1 schedule".to_owned(),
+        more => format!(", and {more} schedules"),
+    };
+    let text =
+        format!("deleted {name}: {ready} ready, {waiting} waiting, {running} running, {dead} dead{and}");
     // Not an io::Error outside: the reader that closed the pipe does not know what was done.
     output::line(globals.json, text.as_bytes(), &object)
         .map_err(|error| anyhow!("the queue is deleted, which could not be printed: {error}"))?;

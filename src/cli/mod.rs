@@ -35,6 +35,7 @@ mod recount;
 mod reload;
 mod requeue;
 mod run;
+mod schedule;
 mod status;
 mod synonyms;
 mod target;
@@ -84,6 +85,8 @@ enum Command {
     Pause(pause::PauseArgs),
     Resume(pause::ResumeArgs),
     Limits(limits::Args),
+    #[command(subcommand)]
+    Schedule(schedule::Command),
     Recount(recount::Args),
     Requeue(requeue::Args),
     Move(move_items::Args),
@@ -211,6 +214,7 @@ impl Cli {
             Command::Pause(args) => args.run(globals),
             Command::Resume(args) => args.run(globals),
             Command::Limits(args) => args.run(globals),
+            Command::Schedule(command) => command.run(globals),
             Command::Recount(args) => args.run(globals),
             Command::Requeue(args) => args.run(globals),
             Command::Move(args) => args.run(globals),

@@ -117,7 +117,11 @@ impl Args {
                 QueueConfig { handler, handler_config: toml::Table::new(), ..queue }
             }
             (Some(queue), Some(_)) => queue,
-            (None, Some(handler)) => QueueConfig::new(handler),
+            (None, Some(handler)) => {
+                // The file says nothing about the queue, so the queue's schedules stay as they are.
+                config.schedule_owner = None;
+                QueueConfig::new(handler)
+            }
             (None, None) => {
                 let problem = "the queue is not in the configuration";
                 let fix = "say what to do with its items, as in --handler stdout";

@@ -44,6 +44,14 @@ pub enum ConfigError {
         /// The fix.
         fix: String,
     },
+    /// A schedule that is not possible.
+    #[error("{key}: {problem}")]
+    Schedule {
+        /// The dotted path of the key.
+        key: String,
+        /// The problem, and the fix.
+        problem: String,
+    },
     /// A handler could not be made from its settings.
     #[error("{key}: handler {handler:?}: {problem}")]
     Handler {
@@ -61,7 +69,10 @@ impl ConfigError {
     pub(crate) fn key(&self) -> &str {
         match self {
             Self::Unreadable { .. } | Self::Syntax { .. } => "",
-            Self::Key { key, .. } | Self::Value { key, .. } | Self::Handler { key, .. } => key,
+            Self::Key { key, .. }
+            | Self::Value { key, .. }
+            | Self::Schedule { key, .. }
+            | Self::Handler { key, .. } => key,
         }
     }
 

@@ -31,7 +31,9 @@ impl Place {
     fn of(keys: &[&str]) -> Option<Self> {
         match keys {
             ["http", ..] => Some(Self::Http),
-            ["log" | "shutdown-timeout" | "min-free-space" | "audit-retention", ..] => Some(Self::Daemon),
+            ["log" | "shutdown-timeout" | "min-free-space" | "audit-retention" | "schedule-owner", ..] => {
+                Some(Self::Daemon)
+            }
             // An unknown key may be a misspelt one.
             ["queues", _, key, ..] if nearest(key, OF_THE_QUEUE.into_iter()).is_none() => Some(Self::Daemon),
             ["queues", name, ..] => Some(Self::Queue((*name).to_owned())),
@@ -74,6 +76,9 @@ impl Config {
             add(error, Place::Daemon);
         }
         if let Err(error) = self.validate_audit() {
+            add(error, Place::Daemon);
+        }
+        if let Err(error) = self.validate_schedule_owner() {
             add(error, Place::Daemon);
         }
         if let Err(error) = self.http.validate() {

@@ -40,10 +40,28 @@ impl<T> Visitor<'_> for ScalarVisitor<T> {
             None => Err(E::invalid_type(Unexpected::Signed(number), &self)),
         }
     }
+
+    /// JSON has its positive numbers so.
+    fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
+        match i64::try_from(number) {
+            Ok(number) => self.visit_i64(number),
+            Err(_) => Err(E::invalid_value(Unexpected::Unsigned(number), &self)),
+        }
+    }
+}
+
+/// Whole numbers, also negative ones.
+pub(crate) mod whole {
+    use super::{Deserializer, ScalarVisitor};
+
+    /// Reads a number.
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<i64, D::Error> {
+        input.deserialize_i64(ScalarVisitor { expected: "a whole number", text: None, number: Some(Some) })
+    }
 }
 
 /// Whole numbers of 1 or more. Validation refuses 0, with the reason.
-pub(super) mod number {
+pub(crate) mod number {
     use super::{Deserializer, Error, ScalarVisitor};
 
     /// Reads a number.

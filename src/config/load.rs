@@ -40,7 +40,7 @@ fn load_from(
     paths::resolve(&mut merged, |key| source.base_of(key));
     loop {
         let error = match serde_path_to_error::deserialize(toml::Value::Table(merged.clone())) {
-            Ok(config) => return Ok(config),
+            Ok(config) => return Ok(source.with_owner(config)),
             Err(error) => error,
         };
         if source.parse_text(&mut merged, &error.path().to_string()) {
@@ -86,6 +86,13 @@ impl Source<'_> {
                 path: self.file.unwrap_or(Path::new("the environment")).to_owned(),
                 problem: error.to_string().trim_end().to_owned(),
             })
+    }
+
+    /// Schedules of a file belong to the file, if it does not name another owner.
+    fn with_owner(&self, mut config: Config) -> Config {
+        let file = self.file.map(|file| std::path::absolute(file).unwrap_or_else(|_| file.to_owned()));
+        config.schedule_owner = config.schedule_owner.or(file.map(|file| file.display().to_string()));
+        config
     }
 
     /// Variables hold texts. Where the configuration does not take the text of `key`, its variable's text is read as a
@@ -146,6 +153,7 @@ fn as_toml(text: &str) -> Option<toml::Value> {
 #[cfg(test)]
 mod tests {
     use super::{super::faults::Place, *};
+    use crate::schedules::ScheduleDefinition;
 
     fn loaded(text: &str, vars: &[(&str, &str)]) -> Result<Config, String> {
         let directory = tempfile::tempdir().unwrap();
@@ -156,6 +164,7 @@ mod tests {
         let mut config = load_from(Some(&path), Environment::from_vars(vars), None)
             .map_err(|error| shown(&error.to_string(), "DIR"))?;
         config.database = shown(&config.database, ".");
+        config.schedule_owner = config.schedule_owner.filter(|owner| *owner != path.display().to_string());
         Ok(config)
     }
 
@@ -182,9 +191,16 @@ mod tests {
         let mut expected = super::super::QueueConfig::new("exec");
         expected.handler_config = shown.handler_config.clone();
         expected.handler_timeout = shown.handler_timeout;
+        expected.schedules = shown.schedules.clone();
         (expected.partitions, expected.max_disorder) = (shown.partitions, shown.max_disorder);
         assert_eq!(shown, expected);
         assert!(shown.handler_timeout.is_some(), "handler-timeout is shown");
+        // What is optional is commented out twice, or shown.
+        let mut schedule = ScheduleDefinition::default();
+        schedule.cron = Some("0 7 * * 1-5".to_owned());
+        schedule.zone = Some("Europe/Berlin".to_owned());
+        schedule.payload = Some("report".to_owned());
+        assert_eq!(shown.schedules, [("daily-report".to_owned(), schedule)].into());
         // Without a number the queue is left as it is; the disorder is the one that belongs to a number alone.
         let alone = super::super::QueueConfig { max_disorder: None, ..shown.clone() };
         assert!(shown.division().is_some() && shown.division() == alone.division());
@@ -310,6 +326,41 @@ mod tests {
         for text in ["databse = 'x'", "database = 7", "prefx = 'a'", "queues = 1", "queues"] {
             assert!(lenient(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn schedules_belong_to_their_file_unless_it_names_another_owner() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("kvqueue.toml");
+        let owner = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            load_from(Some(&path), Environment::default(), None).unwrap().schedule_owner
+        };
+        assert_eq!(owner(""), Some(path.display().to_string()));
+        assert_eq!(owner("schedule-owner = 'production'"), Some("production".to_owned()));
+        assert_eq!(load_from(None, Environment::default(), None).unwrap().schedule_owner, None);
+    }
+
+    #[test]
+    fn a_schedule_is_read_from_its_table_and_from_variables() {
+        let text = "[queues.q]\nhandler = 'log'\n[queues.q.schedules.'Night.ly']\ncron = '@daily'\n\
+            payload-json = { Name = 'x', at = 2026-01-01T00:00:00Z, list = [1, 2.0, true] }\nattributes = { Customer = 'ann' }\n\
+            [queues.q.schedules.s]\nevery = '1s'";
+        let vars = [
+            ("KVQUEUE_QUEUES__Q__SCHEDULES__S__EVERY", "5m"),
+            ("KVQUEUE_QUEUES__Q__SCHEDULES__S__MISSED_MAX", "7"),
+            ("KVQUEUE_SCHEDULE_OWNER", "production"),
+        ];
+        let config = loaded(text, &vars).unwrap();
+        let schedules = &config.queues["q"].schedules;
+        let item = schedules["Night.ly"].schedule("x", None).unwrap().item;
+        assert_eq!(item.payload, r#"{"Name":"x","at":"2026-01-01T00:00:00Z","list":[1,2.0,true]}"#);
+        assert_eq!(item.attributes["Customer"], "ann");
+        assert_eq!((schedules["s"].missed_max, config.schedule_owner.as_deref()), (7, Some("production")));
+        assert_eq!(schedules["s"].every, Some(std::time::Duration::from_mins(5)));
+        // As `kvqueue config show` prints it.
+        let shown: Config = toml::from_str(&toml::to_string(&config).unwrap()).unwrap();
+        assert_eq!(shown.queues, config.queues);
     }
 
     #[test]

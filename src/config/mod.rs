@@ -17,6 +17,7 @@ mod model;
 mod partitions;
 mod paths;
 mod queue;
+mod schedules;
 
 pub use delivery::{Delivery, FetchStrategy, Retry};
 pub use environment::ignored_variables;
@@ -25,9 +26,8 @@ pub(crate) use environment::is_reserved;
 pub use error::ConfigError;
 pub(crate) use error::nearest;
 pub(crate) use faults::{Fault, Place};
-use formats::number;
-pub(crate) use formats::rate;
 pub use formats::{MinFreeSpace, duration, size};
+pub(crate) use formats::{number, rate, whole};
 pub(crate) use http::{DEFAULT_ADDRESS, is_loopback, reachable};
 pub use http::{Http, Listen};
 pub use layout::{KindName, TakeEnd, Values};

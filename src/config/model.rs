@@ -26,6 +26,10 @@ pub struct Config {
     /// How long the records of the audit trail are kept.
     #[serde(with = "duration::days")]
     pub audit_retention: Duration,
+    /// The label of this configuration in the schedules that it makes. A configuration that is loaded from a file has the file's absolute
+    /// path by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule_owner: Option<String>,
     /// The log's level and format.
     pub log: Log,
     /// The API, the metrics and the page.
@@ -42,6 +46,7 @@ impl Default for Config {
             prefix: String::new(),
             shutdown_timeout: Duration::from_secs(30),
             audit_retention: Duration::from_hours(90 * 24),
+            schedule_owner: None,
             log: Log::default(),
             http: Http::default(),
             queues: BTreeMap::new(),
@@ -78,6 +83,7 @@ impl Config {
         self.validate_database()?;
         crate::telemetry::parse_level(&self.log.level)?;
         self.validate_audit()?;
+        self.validate_schedule_owner()?;
         self.http.validate()?;
         self.queues.iter().try_for_each(|(name, queue)| queue.validate(name, self.shutdown_timeout))
     }

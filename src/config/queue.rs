@@ -1,6 +1,6 @@
 //! The settings of one queue: keys, defaults and checks.
 
-use std::{fmt, time::Duration};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use kvqueue_queue::{MAX_PAYLOAD, PAYLOAD_CEILING};
 use serde::{
@@ -12,7 +12,10 @@ use super::{
     ConfigError, Delivery, FetchStrategy, KindName, Retry, TakeEnd, Values, duration, number, partitions,
     size,
 };
-use crate::handlers::{PULL, Settings, exec};
+use crate::{
+    handlers::{PULL, Settings, exec},
+    schedules::{ScheduleDefinition, in_toml},
+};
 
 /// The shortest lease. A lease is extended after a third of its length, so a shorter one could expire during a slow commit.
 pub(crate) const MIN_LEASE: Duration = Duration::from_secs(1);
@@ -83,6 +86,9 @@ pub struct QueueConfig {
     /// When a failed item is tried again, and how often.
     #[serde(default)]
     pub retry: Retry,
+    /// Schedules of the queue, by name.
+    #[serde(default, with = "in_toml", skip_serializing_if = "BTreeMap::is_empty")]
+    pub schedules: BTreeMap<String, ScheduleDefinition>,
     /// Settings of the handler, in the handler's own form.
     #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
     pub handler_config: toml::Table,
@@ -107,6 +113,7 @@ impl QueueConfig {
             max_payload: Self::default_max_payload(),
             idempotency_window: Self::default_idempotency_window(),
             retry: Retry::default(),
+            schedules: BTreeMap::new(),
             handler_config: toml::Table::new(),
         }
     }
@@ -216,6 +223,7 @@ impl QueueConfig {
         self.validate_lease(key("lease"))?;
         self.validate_timeout(key("handler-timeout"), shutdown_timeout)?;
         self.validate_push(key)?;
+        self.validate_schedules(key)?;
         self.retry.validate(key)
     }
 

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use foundationdb::Database;
-use kvqueue_queue::{Approach, Partitions, Queue, Spread, Staged, SweepRules};
+use kvqueue_queue::{Approach, Queue, Spread, Staged};
 use tokio::sync::Notify;
 
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
     handlers::{AnyHandler, PULL, Registry},
     http::HttpFiles,
     status::Heartbeat,
-    sweep,
+    sweep::{self, ConfiguredSchedules},
 };
 
 /// The poll interval with `--until-empty`: no watch fires when another process finishes the last items.
@@ -31,6 +31,8 @@ pub(crate) struct ConfiguredQueue {
     queue: Queue,
     handler: AnyHandler,
     config: QueueConfig,
+    /// The label of the configuration in its schedules, if it has one.
+    schedule_owner: Option<String>,
 }
 
 /// A configuration that is ready to run. The files that it names have been read.
@@ -52,7 +54,8 @@ impl Configured {
         let configured = |(name, queue): (&String, _)| {
             let kept = kept.get(name.as_str()).cloned();
             let handler = kept.map_or_else(|| registry.build(name, queue), Ok)?;
-            ConfiguredQueue::new(&config.prefix, name, queue, handler)
+            let configured = ConfiguredQueue::new(&config.prefix, name, queue, handler)?;
+            Ok(ConfiguredQueue { schedule_owner: config.schedule_owner.clone(), ..configured })
         };
         let queues = config.queues.iter().map(configured).collect::<Result<_, _>>()?;
         Ok(Self { queues, files })
@@ -132,7 +135,7 @@ impl ConfiguredQueue {
                 "change the name or the prefix",
             )
         })?;
-        Ok(Self { name: name.into(), queue, handler, config: config.clone() })
+        Ok(Self { name: name.into(), queue, handler, config: config.clone(), schedule_owner: None })
     }
 
     /// The queue by its name, on an open database.
@@ -177,14 +180,15 @@ impl ConfiguredQueue {
         })
     }
 
-    /// The rules by which the queue is swept.
-    pub(super) fn sweep_rules(&self) -> SweepRules {
-        sweep::rules(&self.config)
-    }
-
-    /// How the queue is to be divided, if the configuration says so.
-    pub(super) fn division(&self) -> Option<Partitions> {
-        self.config.division()
+    /// The settings of the queue's sweeper.
+    pub(super) fn sweep_settings(&self) -> sweep::Settings {
+        let owner = self.schedule_owner.clone();
+        let schedules = owner.as_deref().map(|owner| self.config.schedules(owner)).unwrap_or_default();
+        sweep::Settings {
+            rules: sweep::rules(&self.config),
+            division: self.config.division(),
+            schedules: ConfiguredSchedules { owner, schedules },
+        }
     }
 
     /// The batch size of each consumer. A queue for workers of other programs has none.

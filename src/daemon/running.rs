@@ -134,12 +134,12 @@ impl RunningQueues {
                     if plan.is_none_or(|plan| !plan.keeps_runtime(name)) {
                         running.runtime = runtime(running.runtime.named.clone());
                     }
-                    running.sweeping.set_rules(queue.sweep_rules(), queue.division());
+                    running.sweeping.set(queue.sweep_settings());
                     running
                 }
                 (None, Some((named, follower))) => RunningQueue {
                     runtime: runtime(named.clone()),
-                    sweeping: self.shared.sweepers.start(named, queue.sweep_rules(), queue.division()),
+                    sweeping: self.shared.sweepers.start(named, queue.sweep_settings()),
                     _follower: follower,
                 },
                 (None, None) => continue,

@@ -52,6 +52,7 @@ mod push;
 mod queue;
 mod reload;
 mod routes;
+mod schedules;
 mod serve;
 mod server;
 mod sign_in;

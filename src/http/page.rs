@@ -43,6 +43,7 @@ const FILES: &[File] = files![
     "payload.js",
     "queue-parts.js",
     "queue.js",
+    "schedules.js",
     "style.css",
     "ui.js",
     "workers.js",

@@ -14,7 +14,10 @@ use super::{
     dead::{all, until},
     error::ApiError,
 };
-use crate::{access::Scope, queue_deletion::QueueDeletion};
+use crate::{
+    access::Scope,
+    queue_deletion::{Deleted, QueueDeletion},
+};
 
 /// `DELETE /api/v1/queues/{queue}`
 pub(super) async fn delete(request: ApiRequest) -> Answer {
@@ -35,11 +38,12 @@ pub(super) async fn delete(request: ApiRequest) -> Answer {
             (tr, counts)
         })
         .await?;
-    let Counts { ready, running, waiting, dead, .. } = counts.map_err(|message| ApiError::Conflict {
+    let Deleted { counts, .. } = counts.map_err(|message| ApiError::Conflict {
         code: "other_kind",
         message,
         fix: "add the queue with its kind to the daemon's configuration, or use the command line: kvqueue delete --kind",
     })?;
+    let Counts { ready, running, waiting, dead, .. } = counts;
     let items = json!({ "ready": ready, "running": running, "waiting": waiting, "dead": dead });
     Ok(HttpResponse::Ok().json(json!({ "queue": request.value("queue"), "deleted": true, "items": items })))
 }

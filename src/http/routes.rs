@@ -13,7 +13,7 @@ use super::{
     app_state::AppState,
     audit, dead, events, health, items, limits, metrics, openapi, pause,
     pull::{self, LONGEST_WAIT},
-    push, queue, reload,
+    push, queue, reload, schedules,
     serve::serve,
     sign_in, status, tokens, workers,
 };
@@ -195,6 +195,44 @@ pub(super) const ROUTES: &[Route] = &[
     get("/api/v1/queues/{queue}/held", &["after", "limit"], |request| Box::pin(limits::held(request))),
     change(Action::QueueUnblock, Method::POST, "/api/v1/queues/{queue}/unblock", &[], |request| {
         Box::pin(limits::unblock(request))
+    }),
+    get("/api/v1/queues/{queue}/schedules", &["after", "limit"], |request| {
+        Box::pin(schedules::list(request))
+    }),
+    get("/api/v1/queues/{queue}/schedules/{name}", &[], |request| Box::pin(schedules::one(request))),
+    change(Action::SchedulePut, Method::PUT, "/api/v1/queues/{queue}/schedules/{name}", &[], |request| {
+        Box::pin(schedules::put(request))
+    }),
+    change(
+        Action::ScheduleRemove,
+        Method::DELETE,
+        "/api/v1/queues/{queue}/schedules/{name}",
+        &["force"],
+        |request| Box::pin(schedules::remove(request)),
+    ),
+    change(
+        Action::SchedulePause,
+        Method::POST,
+        "/api/v1/queues/{queue}/schedules/{name}/pause",
+        &[],
+        |request| Box::pin(schedules::pause(request)),
+    ),
+    change(
+        Action::ScheduleResume,
+        Method::POST,
+        "/api/v1/queues/{queue}/schedules/{name}/resume",
+        &[],
+        |request| Box::pin(schedules::resume(request)),
+    ),
+    change(
+        Action::ScheduleFire,
+        Method::POST,
+        "/api/v1/queues/{queue}/schedules/{name}/fire",
+        &[],
+        |request| Box::pin(schedules::fire(request)),
+    ),
+    get("/api/v1/queues/{queue}/schedules/{name}/history", &["before", "limit"], |request| {
+        Box::pin(schedules::history(request))
     }),
     get("/api/v1/workers", &["queue"], |request| Box::pin(workers::list(request))),
     get("/api/v1/consumers", &[], |request| Box::pin(status::consumers(request))),

@@ -249,6 +249,17 @@ pub(crate) const CATALOGUE: &[Metric] = &[
         ]),
     },
     Metric {
+        name: "kvqueue_schedule_occurrences_total",
+        kind: MetricType::Counter,
+        labels: &["queue", "outcome"],
+        help: "Occurrences of schedules that this daemon's sweeps accounted for: outcome is fired, skipped (the last item had not ended) or missed (not in time, and not later either)",
+        figures: Queues(&[
+            ("fired", |meters| &meters.occurrences.fired),
+            ("skipped", |meters| &meters.occurrences.skipped),
+            ("missed", |meters| &meters.occurrences.missed),
+        ]),
+    },
+    Metric {
         name: "kvqueue_config_reloads_total",
         kind: MetricType::Counter,
         labels: &["result"],
@@ -398,6 +409,8 @@ pub(crate) struct QueueMeters {
     pub(crate) swept_dead: Counter,
     /// Items that another program took; this process cleared their records.
     pub(crate) orphaned: Counter,
+    /// Occurrences of schedules.
+    pub(crate) occurrences: OccurrenceMeters,
     /// Items that handlers have now.
     pub(crate) in_flight: InFlight,
     /// Processes of `exec` that stay.
@@ -427,6 +440,17 @@ pub(crate) struct ProcessMeters {
     pub(crate) max_items: Counter,
     /// Replaced because they had too much memory.
     pub(crate) max_memory: Counter,
+}
+
+/// Occurrences of schedules that sweeps of this process accounted for.
+#[derive(Debug, Default)]
+pub(crate) struct OccurrenceMeters {
+    /// Pushed.
+    pub(crate) fired: Counter,
+    /// Not pushed, since the last item had not ended.
+    pub(crate) skipped: Counter,
+    /// Not pushed in time, and not later either.
+    pub(crate) missed: Counter,
 }
 
 /// Durations.

@@ -20,7 +20,7 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge},
 };
 
-pub(crate) use catalogue::QueueMeters;
+pub(crate) use catalogue::{OccurrenceMeters, QueueMeters};
 pub(crate) use scrape::{CONTENT_TYPE, render};
 
 /// All counters of a process.

@@ -1,5 +1,6 @@
 //! The sweeper of a queue: it returns items whose lease expired, makes scheduled items ready when they are due, and
-//! removes old records. Next to it a task divides the queue into partitions as configured.
+//! removes old records. It also fires schedules. Next to it one task divides the queue into partitions as configured, and one stores the
+//! configured schedules.
 //!
 //! Every daemon has a sweeper for each of its queues, and one for old records of the audit trail. One of a queue's sweepers is on duty, and
 //! the others look whether it still is; [`kvqueue_queue::Sweeper`] sees to that.
@@ -7,11 +8,13 @@
 pub(crate) mod audit;
 mod delay;
 mod division;
+mod occurrences;
+mod schedules;
 mod sweeps;
 
 use std::{sync::Arc, time::Duration};
 
-use futures::future::join3;
+use futures::future::join4;
 use kvqueue_queue::{Partitions, RetryPolicy, SweepRules};
 use tokio::{sync::watch, time::timeout};
 use tokio_util::{
@@ -19,6 +22,7 @@ use tokio_util::{
     task::TaskTracker,
 };
 
+pub(crate) use self::schedules::ConfiguredSchedules;
 use crate::{config::QueueConfig, consumer::runtime::NamedQueue, daemon::background};
 
 /// A transaction that takes longer is given up, and tried again later.
@@ -39,26 +43,27 @@ impl Sweepers {
     pub(crate) fn start(
         &self,
         queue: Arc<NamedQueue>,
-        rules: SweepRules,
-        division: Option<Partitions>,
+        Settings { rules, division, schedules }: Settings,
     ) -> Sweeping {
         let (rules, follow) = watch::channel(rules);
         let (division, divide) = watch::channel(division);
+        let (schedules, configured) = watch::channel(Arc::new(schedules));
         let stop = self.stop.child_token();
         let stopped = stop.clone();
         self.tasks.spawn(background::restarted("sweeper", move || {
             let (queue, follow, stopped) = (queue.clone(), follow.clone(), stopped.clone());
-            let divide = divide.clone();
+            let (divide, configured) = (divide.clone(), configured.clone());
             tokio::spawn(async move {
-                join3(
+                join4(
                     sweeps::sweep_items(&queue, follow, &stopped),
                     sweeps::sweep_sessions(&queue, &stopped),
                     stopped.run_until_cancelled(division::keep(&queue, divide)),
+                    stopped.run_until_cancelled(schedules::keep(&queue, configured)),
                 )
                 .await;
             })
         }));
-        Sweeping { rules, division, _stop: stop.drop_guard() }
+        Sweeping { rules, division, schedules, _stop: stop.drop_guard() }
     }
 
     /// Stops them all, and waits for a second at most until they have given up their duty.
@@ -75,15 +80,27 @@ impl Sweepers {
 pub(crate) struct Sweeping {
     rules: watch::Sender<SweepRules>,
     division: watch::Sender<Option<Partitions>>,
+    schedules: watch::Sender<Arc<ConfiguredSchedules>>,
     _stop: DropGuard,
 }
 
 impl Sweeping {
-    /// Sets other rules. They hold from the next sweep on, which begins now.
-    pub(crate) fn set_rules(&self, rules: SweepRules, division: Option<Partitions>) {
+    /// Applies the settings of a reload. Rules hold from the next sweep on, which begins now. Schedules are compared with the database even if they
+    /// are the same as before.
+    pub(crate) fn set(&self, Settings { rules, division, schedules }: Settings) {
         self.rules.send_if_modified(|old| std::mem::replace(old, rules) != rules);
         self.division.send_if_modified(|old| std::mem::replace(old, division) != division);
+        self.schedules.send_replace(Arc::new(schedules));
     }
+}
+
+/// What a configuration says about the sweeper of a queue and the tasks next to it.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) rules: SweepRules,
+    /// How the queue is to be divided; `None`: it is left as it is.
+    pub(crate) division: Option<Partitions>,
+    pub(crate) schedules: ConfiguredSchedules,
 }
 
 /// The rules by which a queue is swept.

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     LEAVE, POLICY,
     delay::{self, Woken},
+    occurrences,
 };
 use crate::{
     causes::with_causes,
@@ -129,6 +130,7 @@ fn report(queue: &NamedQueue, swept: &Swept) {
             "queue swept"
         );
     }
+    occurrences::report(queue, swept);
     if let Some(error) = &swept.trouble {
         warn(queue, error);
     }

@@ -120,6 +120,38 @@ test("an operator changes the rules of a keyed queue", async () => {
   await page.context().close();
 });
 
+test("an operator pauses a schedule, fires it by hand and reads its history", async () => {
+  const page = await open(browser, `${daemon.url}#/queue/keyed`);
+  await live(page);
+  const tab = page.getByRole("tab", { name: "Schedules" });
+  assert.equal(await tab.count(), 0, "the queue has no schedules");
+  await daemon.run("schedule", "add", "keyed", "<b>nightly</b>", '{"report":1}', "--cron", "0 3 * * *", "--zone", "Europe/Berlin", "--kind", "keyed", "--key", "a");
+  await tab.click();
+  const row = page.getByRole("list", { name: "Schedules" }).locator(".entry");
+  await row.getByText("at 03:00 every day, Europe/Berlin time").waitFor();
+  assert.match(await row.locator(".meta").textContent(), /^next in \d+ (h|min|s)/);
+  await row.getByText("<b>nightly</b>").click();
+  await row.getByText("It has not fired yet.").waitFor();
+  await row.getByRole("button", { name: "Pause" }).click();
+  await row.getByRole("button", { name: "Resume" }).waitFor();
+  await row.locator(".badge", { hasText: "Paused" }).waitFor();
+  await row.getByRole("button", { name: "Fire now…" }).click();
+  await page.getByRole("button", { name: "Fire", exact: true }).click();
+  const record = row.getByRole("row", { name: "Fired by hand" });
+  await record.waitFor();
+  const [item] = JSON.parse(`[${(await daemon.run("peek", "keyed", "--kind", "keyed", "-k", "100", "--json")).trim().replaceAll("\n", ",")}]`)
+    .filter((it) => it.attributes?.schedule === "<b>nightly</b>");
+  assert.equal(item.payload, '{"report":1}');
+  assert.equal(await record.locator("code").textContent(), item.id);
+  await row.getByRole("button", { name: "Resume" }).click();
+  await row.getByRole("button", { name: "Pause" }).waitFor();
+  await daemon.run("schedule", "pause", "keyed", "<b>nightly</b>");
+  await row.getByRole("button", { name: "Pause" }).click();
+  await row.getByRole("button", { name: "Resume" }).waitFor();
+  assert.deepEqual(await wrong(page), []);
+  await page.context().close();
+});
+
 test("an operator unblocks a key", async () => {
   const page = await open(browser, `${daemon.url}#/queue/ordered`);
   await live(page);

@@ -25,6 +25,8 @@ mod reload {
     pub(crate) mod load;
     pub(crate) mod races;
 }
+mod schedule_commands;
+mod schedules;
 mod sharing;
 mod support;
 mod sweeping;
@@ -76,6 +78,9 @@ const PROGRAMS: &[(&str, fn())] = programs![
     recount::miscount,
     reload::load::print,
     reload::races::panic_on_leaving,
+    schedule_commands::configured,
+    schedules::put,
+    schedules::show,
     sharing::at_least_once,
     sharing::exactly_once,
     sharing::panics,

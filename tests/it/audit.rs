@@ -18,6 +18,11 @@ const RECORDED: &[(&str, &str, &str)] = &[
     ("limits set", "limits keyed set a --running 1", "queue.limits"),
     ("limits remove", "limits keyed remove a", "queue.limits"),
     ("limits unblock", "limits blocked unblock a", "queue.unblock"),
+    ("schedule add", "schedule add q nightly --cron @daily", "schedule.put"),
+    ("schedule pause", "schedule pause q nightly", "schedule.pause"),
+    ("schedule resume", "schedule resume q nightly", "schedule.resume"),
+    ("schedule fire", "schedule fire q nightly", "schedule.fire"),
+    ("schedule remove", "schedule remove q nightly", "schedule.remove"),
     ("recount", "recount q", "queue.recount"),
     ("requeue", "requeue later ITEM", "item.requeue"),
     ("requeue", "requeue q --waiting --dead", "queue.requeue"),
@@ -45,6 +50,10 @@ const UNRECORDED: &[(&str, &str)] = &[
     ("list", "list"),
     ("export", "export q"),
     ("limits held", "limits blocked held"),
+    ("schedule list", "schedule list"),
+    ("schedule show", "schedule show later daily"),
+    ("schedule next", "schedule next later daily"),
+    ("schedule history", "schedule history later daily"),
     ("dead list", "dead list dead"),
     ("dead show", "dead show dead LETTER"),
     ("token list", "token list"),
@@ -119,7 +128,9 @@ fn each_command_that_changes_something_leaves_one_record() {
         assert_eq!(record["action"], *action, "{line}");
         assert_eq!((&record["who"]["kind"], record["who"]["uid"].as_u64()), (&"local".into(), Some(uid)));
         assert!(record["address"].is_null());
-        let about = line.split(' ').nth(if line.starts_with("dead") { 2 } else { 1 }).unwrap();
+        let about =
+            line.split(' ').nth(if line.starts_with("dead") || line.starts_with("schedule") { 2 } else { 1 });
+        let about = about.unwrap();
         if !line.starts_with("token") && !line.starts_with("migrate") {
             assert_eq!(record["queue"], about, "{line}");
         }
@@ -133,12 +144,15 @@ fn each_command_that_changes_something_leaves_one_record() {
 #[test]
 fn other_commands_leave_none() {
     let db = prepared();
+    run(&db, &["schedule", "add", "later", "daily", "--cron", "@daily"]).ok();
     let before = records(&db);
     for (_, line) in UNRECORDED.iter().filter(|(_, line)| !line.is_empty()) {
         run_line(&db, line);
     }
-    // Without a change it reads.
-    run_line(&db, "limits keyed");
+    // Without a change it reads, or finds nothing to do.
+    for line in ["limits keyed", "schedule add later daily --cron @daily", "schedule resume later daily"] {
+        run_line(&db, line);
+    }
     assert_eq!(records(&db), before);
     // What is refused changes nothing, and leaves none.
     for refused in [
@@ -149,6 +163,10 @@ fn other_commands_leave_none() {
         "token new a",
         "limits keyed remove a",
         "limits blocked unblock b",
+        "schedule pause later none",
+        "schedule remove later none",
+        "schedule fire later none",
+        "schedule add later daily --every 0s",
     ] {
         let ran = run(&db, &refused.split(' ').collect::<Vec<_>>());
         assert_ne!(ran.code, Some(0), "{refused}");

@@ -53,6 +53,20 @@ fn wrong_values_are_reported_with_their_keys() {
 }
 
 #[test]
+fn wrong_schedules_are_reported_with_their_keys() {
+    let schedule = |lines: &str| {
+        problem(&format!("[queues.emails]\nhandler = 'log'\n[queues.emails.schedules.daily]\n{lines}"))
+    };
+    insta::assert_snapshot!(schedule("cron = '0 7 * *'"), @r#"kvqueue: queues.emails.schedules.daily.cron: the cron expression "0 7 * *" has 4 fields; write 5 (minute hour day month weekday), such as "0 3 * * *", or 6 (second minute hour day month weekday), such as "30 0 3 * * *""#);
+    insta::assert_snapshot!(schedule("cron = '0 7 * * *'\nzone = 'CEST'"), @r#"kvqueue: queues.emails.schedules.daily.zone: unknown time zone "CEST"; did you mean one of Australia/West, Brazil/West, CET?"#);
+    insta::assert_snapshot!(schedule("every = '5m'\ncron = '0 7 * * *'"), @"kvqueue: queues.emails.schedules.daily.every: the schedule has cron, too; leave one of the two out");
+    insta::assert_snapshot!(schedule("every = '5 minuts'"), @r#"kvqueue: queues.emails.schedules.daily.every: "5 minuts" is not a duration; write it as in "30s" or "500ms" (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual"#);
+    insta::assert_snapshot!(schedule("every = '5m'\nmissed_max = 3"), @"kvqueue: queues.emails.schedules.daily.missed_max: unknown field `missed_max`; did you mean `missed-max`? (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual");
+    insta::assert_snapshot!(schedule("every = '5m'\nmissed = 'al'"), @"kvqueue: queues.emails.schedules.daily.missed: unknown variant `al`; did you mean `all`? (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual");
+    insta::assert_snapshot!(schedule("every = '5m'\npriority = 3"), @"kvqueue: queues.emails.schedules.daily.priority: priority 3 is for priority queues, this queue has none; leave it at 0");
+}
+
+#[test]
 fn a_configuration_without_queues_is_refused() {
     insta::assert_snapshot!(problem(""), @"kvqueue: queues = {}: there is no queue to process; add a [queues.NAME] table, or name a queue with --queue and --handler");
 }
@@ -130,12 +144,14 @@ fn config_show_prints_the_merged_layers() {
         .unwrap();
     let mut command = kvqueue(&db, &["config", "show", "--config", config.to_str().unwrap()]);
     let ran: Ran = command.env("KVQUEUE_LOG__LEVEL", "debug").output().unwrap().into();
-    insta::assert_snapshot!(ran.ok().replace(&db.url, "URL"), @r#"
+    let shown = ran.ok().replace(&db.url, "URL").replace(config.to_str().unwrap(), "FILE");
+    insta::assert_snapshot!(shown, @r#"
         database = "URL"
         min-free-space = "auto"
         prefix = ""
         shutdown-timeout = "1s"
         audit-retention = "90d"
+        schedule-owner = "FILE"
 
         [log]
         format = "auto"

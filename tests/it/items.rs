@@ -43,7 +43,7 @@ fn delete_needs_confirmation_and_keeps_other_queues() {
     run(&db, &["push", "a", "x"]).ok();
     run(&db, &["push", "ab", "y"]).ok();
     assert_eq!(run(&db, &["list"]).ok(), "a\nab\n");
-    insta::assert_snapshot!(run(&db, &["delete", "a"]).failed(2), @r#"kvqueue: this deletes queue "a" for good; repeat it with --yes"#);
+    insta::assert_snapshot!(run(&db, &["delete", "a"]).failed(2), @r#"kvqueue: this deletes queue "a", with its items and schedules, for good; repeat it with --yes"#);
     assert_eq!(
         run(&db, &["delete", "a", "--yes"]).ok(),
         "deleted a: 1 ready, 0 waiting, 0 running, 0 dead\n"

@@ -51,6 +51,8 @@ mod recount;
 mod reload;
 mod retries;
 mod scale;
+mod schedule_commands;
+mod schedules;
 mod sharing;
 mod signals;
 mod stalled_log;

@@ -20,8 +20,7 @@ const JUMP: f64 = 5.0;
 /// Versions of a second.
 const PER_SECOND: f64 = 1e6;
 
-const ADVICE: &str =
-    "set it right, and have it kept right by NTP: delayed items come at their time by this clock";
+const ADVICE: &str = "set it right, and have it kept right by NTP: delayed items and schedules come at their time by this clock";
 
 /// A row of a cluster's time keeper: what version it was at a time.
 #[derive(Clone, Copy, Debug)]
@@ -96,7 +95,7 @@ mod tests {
     fn data_from_the_future_is_a_problem() {
         let now = SystemTime::now();
         insta::assert_snapshot!(lines(|it| judge_written(now + TOLERANCE, now, it)), @"clock     fine     the data was last written before now");
-        insta::assert_snapshot!(lines(|it| judge_written(now + Duration::from_secs(3600), now, it)), @"clock     PROBLEM  the data was last written 3600 s after now: this clock was set back; set it right, and have it kept right by NTP: delayed items come at their time by this clock");
+        insta::assert_snapshot!(lines(|it| judge_written(now + Duration::from_secs(3600), now, it)), @"clock     PROBLEM  the data was last written 3600 s after now: this clock was set back; set it right, and have it kept right by NTP: delayed items and schedules come at their time by this clock");
     }
 
     #[test]
@@ -104,8 +103,8 @@ mod tests {
         let rows = [Moment { time: 1_000, version: 0 }, Moment { time: 1_060, version: 60_000_000 }];
         let judge = |version, now| lines(|it| judge_cluster(&rows, version, now, it));
         insta::assert_snapshot!(judge(65_000_000, 1_066.0), @"clock     fine     within 10 s of the cluster's");
-        insta::assert_snapshot!(judge(65_000_000, 1_165.0), @"clock     PROBLEM  100 s ahead of the cluster's; set it right, and have it kept right by NTP: delayed items come at their time by this clock");
-        insta::assert_snapshot!(judge(65_000_000, 965.0), @"clock     PROBLEM  100 s behind the cluster's; set it right, and have it kept right by NTP: delayed items come at their time by this clock");
+        insta::assert_snapshot!(judge(65_000_000, 1_165.0), @"clock     PROBLEM  100 s ahead of the cluster's; set it right, and have it kept right by NTP: delayed items and schedules come at their time by this clock");
+        insta::assert_snapshot!(judge(65_000_000, 965.0), @"clock     PROBLEM  100 s behind the cluster's; set it right, and have it kept right by NTP: delayed items and schedules come at their time by this clock");
         assert_eq!(lines(|it| judge_cluster(&[], 1, 1.0, it)), "");
     }
 

@@ -13,8 +13,10 @@ use super::{
     clock::{self, Moment},
     findings::{Findings, Found},
     queues::{Counters, Pauses},
+    schedules::Schedules,
 };
 use crate::{
+    causes::with_causes,
     cli::api_client::rough,
     config::Config,
     database::{Patience, Store},
@@ -75,6 +77,7 @@ pub(super) fn look(config: &Config, deadline: Deadline, findings: &mut Findings)
             Ok(store) => {
                 let runtime = runtime()?;
                 counters(&runtime, &store.db, config, deadline, findings);
+                schedules(&runtime, &store.db, config, deadline, findings);
                 return Ok(paused(&runtime, &store.db, config, deadline));
             }
             Err(error) => findings.note("counters", format!("not compared: {error}"), "try again"),
@@ -118,6 +121,27 @@ fn counters(
     }
 }
 
+/// Of a database that is used. Another finding says that it does not answer.
+fn schedules(
+    runtime: &runtime::Runtime,
+    db: &Database,
+    config: &Config,
+    deadline: Deadline,
+    findings: &mut Findings,
+) {
+    let patience = deadline.left(PATIENCE);
+    let found = runtime.block_on(async { timeout(2 * patience, Schedules::of(db, config, patience)).await });
+    if let Ok(Ok(found)) = found {
+        found.add_to(findings);
+    } else {
+        let why = found.map_or_else(
+            |_| "the database does not answer in time".to_owned(),
+            |found| found.err().map(|error| with_causes(&error)).unwrap_or_default(),
+        );
+        findings.note("schedules", format!("not looked at: {why}"), "try again");
+    }
+}
+
 fn cluster(config: &Config, deadline: Deadline, findings: &mut Findings) -> io::Result<Pauses> {
     let patience = deadline.left(PATIENCE);
     let store = match Store::open_within(&config.database, Patience::new(Some(patience))) {
@@ -144,6 +168,7 @@ fn cluster(config: &Config, deadline: Deadline, findings: &mut Findings) -> io::
                 findings.problem("versions", error.to_string(), RESTORED);
             }
             counters(&runtime, &store.db, config, deadline, findings);
+            schedules(&runtime, &store.db, config, deadline, findings);
             return Ok(paused(&runtime, &store.db, config, deadline));
         }
         Ok(Err(error)) => {

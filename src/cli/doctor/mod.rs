@@ -7,6 +7,7 @@ mod database;
 mod disk;
 mod findings;
 mod queues;
+mod schedules;
 mod unit;
 
 use std::{

@@ -101,7 +101,8 @@ fn trace_parent(text: &str) -> Result<String, &'static str> {
     if telemetry::is_trace_parent(text) { Ok(text.to_owned()) } else { Err(telemetry::NO_TRACE_PARENT) }
 }
 
-fn attribute(text: &str) -> Result<(String, String), String> {
+/// Reads an attribute: a name, an equals sign and a value.
+pub(in crate::cli) fn attribute(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err(format!("{text:?} is not an attribute; write it as in \"customer=ann\"")),

@@ -57,6 +57,11 @@ fn examples(at: &Address, bearer: &str) -> Vec<Example> {
         example("DELETE", "QUEUE/pause", &["q"], "?local=true", None),
         example("PUT", "QUEUE/limits", &["keyed"], "", Some(json!({"pattern": "a", "running": 1}))),
         example("DELETE", "QUEUE/limits", &["keyed"], "?pattern=a", None),
+        example("PUT", "QUEUE/schedules/{name}", &["q", "daily"], "", Some(json!({"cron": "@daily"}))),
+        example("POST", "QUEUE/schedules/{name}/pause", &["q", "daily"], "", None),
+        example("POST", "QUEUE/schedules/{name}/resume", &["q", "daily"], "", None),
+        example("POST", "QUEUE/schedules/{name}/fire", &["q", "daily"], "", None),
+        example("DELETE", "QUEUE/schedules/{name}", &["q", "daily"], "", None),
         example("POST", "QUEUE/unblock", &["blocked"], "", Some(json!({"key": "a"}))),
         example("POST", "/api/v1/tokens", &[], "", Some(token)),
         example("DELETE", "/api/v1/tokens/{name}", &["shop"], "", None),
@@ -111,8 +116,12 @@ fn every_route_that_changes_something_leaves_one_record() {
         assert!(record["address"].as_str().unwrap().starts_with("127.0.0.1:"), "{record}");
         let queue = if pattern.contains("{queue}") { json!(values[0]) } else { Value::Null };
         assert_eq!(record["queue"], queue, "{method} {pattern}");
-        if let [_, id] = &values[..] {
-            assert_eq!(record["details"]["ids"], json!([id]), "{method} {pattern}");
+        match &values[..] {
+            [_, name] if pattern.contains("{name}") => {
+                assert_eq!(record["details"]["schedule"], **name, "{method} {pattern}");
+            }
+            [_, id] => assert_eq!(record["details"]["ids"], json!([id]), "{method} {pattern}"),
+            _ => {}
         }
     }
     let left: Vec<_> = operations.keys().filter(|operation| !covered.contains(operation)).collect();

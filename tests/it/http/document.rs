@@ -239,6 +239,39 @@ fn openapi_document_matches_the_served_responses() {
     ask(204, "POST", unblock, &["blocked"], Some(json!({"key_base64": "Yg=="})));
     ask(404, "POST", unblock, &["blocked"], Some(json!({"key": "a"})));
     ask(409, "POST", unblock, &["q"], Some(json!({"key": "a"})));
+    let schedules = "/api/v1/queues/{queue}/schedules";
+    let schedule = "/api/v1/queues/{queue}/schedules/{name}";
+    let definition = json!({
+        "cron": "0 3 * * *", "zone": "Europe/Berlin", "payload_json": {"a": 1}, "attributes": {"k": "v"}, "missed": "all", "missed_window": "6h", "missed_max": 9, "jitter": "10m",
+    });
+    ask(200, "PUT", schedule, &["idle", "nightly"], Some(definition));
+    let keyed = json!({"every": "365d", "payload_base64": "/w==", "content_type": "text/plain", "key": "a", "overlap": "skip"});
+    ask(200, "PUT", schedule, &["keyed", "yearly"], Some(keyed));
+    ask(400, "PUT", schedule, &["idle", "other"], Some(json!({"every": "365d", "priority": 1})));
+    for path in [schedules.to_owned(), format!("{schedules}?limit=1"), format!("{schedules}?after=a")] {
+        get(&path, &["idle"]);
+        get(&path, &["keyed"]);
+    }
+    get(schedule, &["idle", "nightly"]);
+    ask(200, "POST", &format!("{schedule}/fire"), &["keyed", "yearly"], None);
+    ask(409, "POST", &format!("{schedule}/fire"), &["keyed", "yearly"], None);
+    get(schedule, &["keyed", "yearly"]);
+    get(&format!("{schedule}/history"), &["keyed", "yearly"]);
+    get(&format!("{schedule}/history?limit=1&before=9"), &["keyed", "yearly"]);
+    ask(204, "POST", &format!("{schedule}/pause"), &["idle", "nightly"], None);
+    get(schedule, &["idle", "nightly"]);
+    ask(204, "POST", &format!("{schedule}/resume"), &["idle", "nightly"], None);
+    for (method, path) in [
+        ("GET", ""),
+        ("DELETE", ""),
+        ("POST", "/pause"),
+        ("POST", "/resume"),
+        ("POST", "/fire"),
+        ("GET", "/history"),
+    ] {
+        ask(404, method, &format!("{schedule}{path}"), &["idle", "none"], None);
+    }
+    ask(204, "DELETE", schedule, &["idle", "nightly"], None);
     ask(201, "POST", items, &["keyed"], Some(json!({"items": [{"payload": "x", "key": "a"}]})));
     get(items, &["keyed"]);
     let leased = ask(200, "POST", lease, &["keyed"], Some(json!({"max": 2})));

@@ -3,7 +3,7 @@
 
     PYTHONTZPATH=FOLDER ./generate.py > vectors.txt
 
-Walks through every minute of UTC, asks zoneinfo for the local time, and applies the rules of crates/calendar/README.md
+Walks through every minute of UTC, asks zoneinfo for the local time, and applies the rules of docs/SCHEDULES.md
 word for word. It shares neither code nor method with the crate, which calculates with stretches of equal offset.
 The crate's test reads the result, so it needs no Python. PYTHONTZPATH is where the time zone database is, such as
 the folder zoneinfo of the package tzdata from PyPI; without it, that of the machine is used.

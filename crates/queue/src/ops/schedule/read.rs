@@ -76,9 +76,13 @@ pub(crate) async fn page(
         ..RangeOption::from((begin, end))
     };
     let rows = tr.get_range(&option, 1, true).await?;
-    let read = rows.iter().map(async |row| {
+    let decoded = rows.iter().map(|row| {
         let name = keys.definition_name(row.key()).ok_or_else(|| QueueError::unreadable(row.key()))?;
-        let schedule = definition::decode(&name, row.value());
+        Ok((definition::decode(&name, row.value()), name))
+    });
+    // A row cannot go from thread to thread, so none is kept while states are read.
+    let decoded: Vec<_> = decoded.collect::<Result<_, QueueError>>()?;
+    let read = decoded.into_iter().map(async |(schedule, name)| {
         let state = tr.get(&keys.state_key(&name), true).await?;
         Ok::<_, QueueError>((name, Stored { schedule, state: state.as_deref().and_then(state::decode) }))
     });

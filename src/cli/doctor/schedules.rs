@@ -1,0 +1,204 @@
+//! Schedules whose next time is later than their calendars explain: a clock was wrong. They do not fire until then.
+
+use std::{
+    num::NonZeroUsize,
+    time::{Duration, Instant},
+};
+
+use foundationdb::Database;
+use kvqueue_queue::{
+    Millis, Queue, QueueError, RetryError, RetryPolicy, queues_page, retry,
+    schedule::{ScheduleState, ScheduleView},
+};
+
+use super::findings::Findings;
+use crate::{cli::output, config::Config, consumer::clock, telemetry::listed};
+
+const ABOUT: &str = "schedules";
+
+/// A next time that is further ahead than this of the one that the calendar has was set by a clock that was wrong; in milliseconds. `resume` mends
+/// such a schedule.
+const WRONG_CLOCK: Millis = 3_600_000;
+
+/// How many schedules one transaction reads.
+const PAGE: NonZeroUsize = NonZeroUsize::new(100).expect("it is not 0");
+
+/// The most schedules that are named one by one.
+const NAMED: usize = 10;
+
+/// The schedules of a database.
+#[derive(Debug, Default)]
+pub(super) struct Schedules {
+    count: usize,
+    ahead: Vec<Ahead>,
+    /// Schedules that this version cannot read, as `queue/schedule`.
+    unreadable: Vec<String>,
+    /// Whether there was no time for other queues.
+    is_partial: bool,
+}
+
+/// A schedule that waits for longer than its calendar explains.
+#[derive(Debug, PartialEq, Eq)]
+struct Ahead {
+    queue: String,
+    schedule: String,
+    /// The next time that is stored; `None`: none before the year 10000.
+    next: Option<Millis>,
+    /// The next time by the calendar and this machine's clock.
+    by_calendar: Millis,
+}
+
+impl Schedules {
+    /// Reads the schedules of all queues, no longer than this.
+    pub(super) async fn of(db: &Database, config: &Config, patience: Duration) -> Result<Self, RetryError> {
+        let (prefix, end) = (config.prefix.as_bytes(), Instant::now() + patience);
+        let mut found = Self::default();
+        let mut from = None;
+        loop {
+            let first = from.as_deref();
+            let page = read(db, async |tr| queues_page(tr, prefix, first).await).await?;
+            for name in &page.names {
+                if Instant::now() >= end {
+                    return Ok(Self { is_partial: true, ..found });
+                }
+                if let Ok(queue) = Queue::new(prefix, name) {
+                    found.look_at(db, &queue).await?;
+                }
+            }
+            from = page.next;
+            if from.is_none() {
+                return Ok(found);
+            }
+        }
+    }
+
+    async fn look_at(&mut self, db: &Database, queue: &Queue) -> Result<(), RetryError> {
+        let mut last = None::<String>;
+        loop {
+            let behind = last.as_deref();
+            let page = read(db, async |tr| queue.schedules_after(tr, behind, PAGE).await).await?;
+            let name = queue.name().escape_ascii().to_string();
+            page.iter().for_each(|view| self.judge(&name, view, clock::now()));
+            match page.into_iter().next_back() {
+                Some(view) => last = Some(view.name),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn judge(&mut self, queue: &str, view: &ScheduleView, now: Millis) {
+        self.count += 1;
+        let (Some(schedule), Some(state)) = (&view.schedule, &view.state) else {
+            self.unreadable.push(format!("{queue}/{}", view.name));
+            return;
+        };
+        let ScheduleState { next, paused, .. } = *state;
+        let Some(by_calendar) = schedule.calendar.next_after(now) else { return };
+        let is_ahead = next.is_none_or(|next| next > by_calendar.saturating_add(WRONG_CLOCK));
+        // The end of a pause looks at the clock.
+        if is_ahead && paused.is_none() {
+            self.ahead.push(Ahead {
+                queue: queue.to_owned(),
+                schedule: view.name.clone(),
+                next,
+                by_calendar,
+            });
+        }
+    }
+
+    pub(super) fn add_to(self, findings: &mut Findings) {
+        for Ahead { queue, schedule, next, by_calendar } in self.ahead.iter().take(NAMED) {
+            let waits = next.map_or_else(
+                || "does not fire any more".to_owned(),
+                |next| format!("does not fire before {}", output::time(next)),
+            );
+            let text = format!(
+                "schedule {schedule:?} of queue {queue:?} {waits}, although {} is one of its times: a clock was wrong, of this machine or of a daemon",
+                output::time(*by_calendar)
+            );
+            let advice = format!(
+                "set the clocks right; then: kvqueue schedule pause {queue} {schedule}, and kvqueue schedule resume {queue} {schedule}"
+            );
+            findings.problem(ABOUT, text, advice);
+        }
+        if self.ahead.len() > NAMED {
+            let rest = self.ahead.iter().skip(NAMED);
+            let names: Vec<_> = rest.map(|it| format!("{}/{}", it.queue, it.schedule)).collect();
+            findings.problem(
+                ABOUT,
+                format!("wait for a wrong time, too: {}", listed(&names)),
+                "pause and resume each",
+            );
+        }
+        if !self.unreadable.is_empty() {
+            let text = format!("this version cannot read, and does not fire: {}", listed(&self.unreadable));
+            findings.note(ABOUT, text, "upgrade kvqueue; or remove the schedule, and put it again");
+        }
+        if self.is_partial {
+            let text = "schedules of other queues were not looked at: there was no time for more";
+            findings.note(ABOUT, text, "give the command more time with --timeout, or try again");
+        } else if self.ahead.is_empty() && self.unreadable.is_empty() && self.count > 0 {
+            findings
+                .fine(ABOUT, format!("their next times fit this machine's clock, schedules: {}", self.count));
+        }
+    }
+}
+
+/// Reads something in a transaction.
+async fn read<T>(
+    db: &Database,
+    body: impl AsyncFn(&foundationdb::Transaction) -> Result<T, QueueError>,
+) -> Result<T, RetryError> {
+    let (policy, body) = (RetryPolicy::default(), &body);
+    let read = retry::run(db, &policy, |tr| async move {
+        let found = body(&tr).await;
+        (tr, found)
+    });
+    Ok(read.await?.value)
+}
+
+#[cfg(test)]
+mod tests {
+    use kvqueue_queue::{
+        NewItem,
+        schedule::{Calendar, Schedule},
+    };
+
+    use super::*;
+
+    const HOUR: Millis = 3_600_000;
+
+    /// What is found about an hourly schedule an hour and a half after the epoch.
+    fn found(next: Option<Millis>, paused: Option<Millis>) -> String {
+        let calendar = Calendar::every(Duration::from_hours(1)).unwrap();
+        let schedule = Schedule::new("tick", calendar, NewItem::new("x"));
+        let state = ScheduleState { next, occurrences: 0, last: None, paused, waiting: None };
+        let view = ScheduleView { name: "tick".to_owned(), schedule: Some(schedule), state: Some(state) };
+        let mut schedules = Schedules::default();
+        schedules.judge("q", &view, HOUR + HOUR / 2);
+        let mut findings = Findings::default();
+        schedules.add_to(&mut findings);
+        findings.lines()
+    }
+
+    #[test]
+    fn a_next_time_that_the_calendar_does_not_explain_is_a_problem() {
+        let fine = "schedules fine     their next times fit this machine's clock, schedules: 1\n";
+        // Not yet fired; the next one; an hour later, as a clock that is a little ahead has it.
+        for next in [HOUR, 2 * HOUR, 3 * HOUR] {
+            assert_eq!(found(Some(next), None), fine);
+        }
+        insta::assert_snapshot!(found(Some(48 * HOUR), None), @r#"schedules PROBLEM  schedule "tick" of queue "q" does not fire before 1970-01-03T00:00:00.000Z, although 1970-01-01T02:00:00.000Z is one of its times: a clock was wrong, of this machine or of a daemon; set the clocks right; then: kvqueue schedule pause q tick, and kvqueue schedule resume q tick"#);
+        insta::assert_snapshot!(found(None, None), @r#"schedules PROBLEM  schedule "tick" of queue "q" does not fire any more, although 1970-01-01T02:00:00.000Z is one of its times: a clock was wrong, of this machine or of a daemon; set the clocks right; then: kvqueue schedule pause q tick, and kvqueue schedule resume q tick"#);
+        assert_eq!(found(Some(48 * HOUR), Some(HOUR)), fine);
+    }
+
+    #[test]
+    fn a_schedule_that_cannot_be_read_is_noted() {
+        let mut schedules = Schedules::default();
+        schedules.judge("q", &ScheduleView { name: "s".to_owned(), schedule: None, state: None }, HOUR);
+        let mut findings = Findings::default();
+        schedules.add_to(&mut findings);
+        insta::assert_snapshot!(findings.lines(), @"schedules note     this version cannot read, and does not fire: q/s; upgrade kvqueue; or remove the schedule, and put it again");
+    }
+}

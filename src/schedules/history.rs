@@ -1,0 +1,86 @@
+//! What became of a schedule's occurrences, for programs and for people.
+
+use kvqueue_queue::{
+    ItemId,
+    schedule::{MissReason, OccurrenceRecord, Outcome, SkipReason},
+};
+use serde_json::{Value, json};
+
+use crate::json::time;
+
+/// A record as JSON.
+pub(crate) fn object(record: &OccurrenceRecord) -> Value {
+    let (outcome, reason) = codes(&record.outcome);
+    let mut object = json!({
+        "number": record.number,
+        "at": time(record.at),
+        "from": time(record.from),
+        "to": time(record.to),
+        "count": record.count,
+        "exact": record.is_exact,
+        "outcome": outcome,
+    });
+    if let Some(reason) = reason {
+        object["reason"] = reason.into();
+    }
+    if let Outcome::Fired { occurrence, .. } | Outcome::FiredByHand { occurrence, .. } = &record.outcome {
+        object["occurrence"] = (*occurrence).into();
+        object["item"] = json!(record.outcome.id().map(ItemId::to_string));
+    }
+    object
+}
+
+/// The outcome and its reason, for programs.
+fn codes(outcome: &Outcome) -> (&'static str, Option<&'static str>) {
+    match outcome {
+        Outcome::Fired { .. } => ("fired", None),
+        Outcome::FiredByHand { .. } => ("fired_by_hand", None),
+        Outcome::Skipped(SkipReason::Overlap) => ("skipped", Some("overlap")),
+        Outcome::Skipped(SkipReason::Paused) => ("skipped", Some("paused")),
+        Outcome::Skipped(SkipReason::Redefined) => ("skipped", Some("redefined")),
+        Outcome::Missed(MissReason::Policy) => ("missed", Some("policy")),
+        Outcome::Missed(MissReason::Window) => ("missed", Some("window")),
+        Outcome::Missed(MissReason::Maximum) => ("missed", Some("maximum")),
+        Outcome::Unknown(_) => ("unknown", None),
+    }
+}
+
+/// The outcome and its reason in words.
+pub(crate) fn words(outcome: &Outcome) -> String {
+    let text = match outcome {
+        Outcome::Fired { .. } => "fired",
+        Outcome::FiredByHand { .. } => "fired by hand",
+        Outcome::Skipped(SkipReason::Overlap) => "skipped: the last item had not ended",
+        Outcome::Skipped(SkipReason::Paused) => "skipped: the schedule was paused",
+        Outcome::Skipped(SkipReason::Redefined) => "skipped: the calendar was changed",
+        Outcome::Missed(MissReason::Policy) => "missed: the policy is not to fire it later",
+        Outcome::Missed(MissReason::Window) => "missed: older than the window",
+        Outcome::Missed(MissReason::Maximum) => "missed: more than the maximum",
+        Outcome::Unknown(code) => return format!("outcome {code}, recorded by a later version of kvqueue"),
+    };
+    text.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(outcome: Outcome) -> OccurrenceRecord {
+        OccurrenceRecord { number: 3, at: 9, from: 0, to: 60_000, count: 2, is_exact: true, outcome }
+    }
+
+    #[test]
+    fn records_name_the_reason_or_the_item() {
+        let missed = object(&record(Outcome::Missed(MissReason::Window)));
+        assert_eq!((&missed["outcome"], &missed["reason"]), (&json!("missed"), &json!("window")));
+        assert_eq!(
+            (&missed["count"], &missed["item"], &missed["to"]),
+            (&json!(2), &Value::Null, &json!("1970-01-01T00:01:00.000Z"))
+        );
+        let id: ItemId = "x01".parse().unwrap();
+        let fired = object(&record(Outcome::Fired { id: Some(id), occurrence: 7 }));
+        assert_eq!((&fired["item"], &fired["occurrence"]), (&json!("x01"), &json!(7)));
+        assert_eq!(fired["reason"], Value::Null);
+        assert_eq!(words(&Outcome::Unknown(9)), "outcome 9, recorded by a later version of kvqueue");
+    }
+}

@@ -1,0 +1,327 @@
+//! Stores the configured schedules of a queue in the database: when the daemon starts to work on the queue, and at each reload. It
+//! also removes schedules that the configuration does not have any more.
+//!
+//! Once a minute it stores again what is gone: another daemon with an earlier version of the same configuration removes what it does
+//! not know when it starts. It replaces nothing then, so two daemons whose configurations differ do not take turns.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    num::NonZeroUsize,
+    sync::Arc,
+    time::Duration,
+};
+
+use kvqueue_queue::{
+    RetryError, retry,
+    schedule::{PutEffect, Schedule, ScheduleError},
+};
+use tokio::{sync::watch, time::sleep};
+
+use super::POLICY;
+use crate::{
+    causes::with_causes,
+    consumer::{clock, runtime::NamedQueue},
+};
+
+/// How long to wait after a failure.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// How often it looks for schedules that are gone.
+const PERIOD: Duration = Duration::from_secs(60);
+
+/// How many schedules one transaction lists.
+const PAGE: NonZeroUsize = NonZeroUsize::new(1_000).expect("it is not 0");
+
+/// The schedules that a configuration has for a queue.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ConfiguredSchedules {
+    /// The label of the configuration; `None`: it has no schedules, and removes none.
+    pub(crate) owner: Option<String>,
+    pub(crate) schedules: Vec<Schedule>,
+}
+
+/// Follows the configuration, until the sweeper of the queue is dropped.
+pub(super) async fn keep(queue: &NamedQueue, mut wanted: watch::Receiver<Arc<ConfiguredSchedules>>) {
+    let mut keeper = Keeper { queue, refused: BTreeMap::new() };
+    let mut step = Step::Apply;
+    loop {
+        let configured = wanted.borrow_and_update().clone();
+        let (next, pause) = keeper.step(step, &configured).await;
+        step = tokio::select! {
+            changed = wanted.changed() => match changed {
+                Ok(()) => Step::Apply,
+                Err(_) => return,
+            },
+            () = after(pause) => next,
+        };
+    }
+}
+
+/// Ends after the pause; without one never.
+async fn after(pause: Option<Duration>) {
+    match pause {
+        Some(pause) => sleep(pause).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// Store the configuration, and remove what it does not have.
+    Apply,
+    /// Store what is gone.
+    Restore,
+}
+
+struct Keeper<'a> {
+    queue: &'a NamedQueue,
+    /// Why schedules were refused when that was last tried, by their names. Each reason is logged once.
+    refused: BTreeMap<String, String>,
+}
+
+impl Keeper<'_> {
+    /// Does a step. Returns the next one and the pause before it; no pause if there is none until the configuration changes.
+    async fn step(&mut self, step: Step, configured: &ConfiguredSchedules) -> (Step, Option<Duration>) {
+        let Some(owner) = &configured.owner else { return (Step::Apply, None) };
+        self.queue.pause.unfrozen().await;
+        let done = match step {
+            Step::Apply => self.apply(owner, &configured.schedules).await,
+            Step::Restore => self.restore(&configured.schedules).await,
+        };
+        match done {
+            Ok(()) => (Step::Restore, (!configured.schedules.is_empty()).then_some(PERIOD)),
+            // The pause follower learns of it in a moment.
+            Err(error) if error.error.frozen().is_some() => (step, Some(PAUSE)),
+            Err(error) => {
+                tracing::warn!(
+                    event = "schedules_not_stored",
+                    queue = %self.queue.name,
+                    error = with_causes(&error),
+                    "cannot store or remove the configured schedules of the queue; retrying later"
+                );
+                (step, Some(PAUSE))
+            }
+        }
+    }
+
+    async fn apply(&mut self, owner: &str, schedules: &[Schedule]) -> Result<(), RetryError> {
+        self.refused.clear();
+        for schedule in schedules {
+            self.put(schedule, Step::Apply).await?;
+        }
+        let NamedQueue { db, name, queue, .. } = self.queue;
+        let keep = schedules.iter().map(|schedule| schedule.name.clone()).collect();
+        for schedule in queue.remove_schedules_of(db, &POLICY, owner, &keep).await? {
+            tracing::info!(
+                event = "schedule_removed",
+                queue = %name,
+                schedule,
+                "removed a schedule that the configuration does not have any more"
+            );
+        }
+        Ok(())
+    }
+
+    async fn restore(&mut self, schedules: &[Schedule]) -> Result<(), RetryError> {
+        let stored = self.stored().await?;
+        self.refused.retain(|name, _| !stored.contains(name));
+        for schedule in schedules.iter().filter(|schedule| !stored.contains(&schedule.name)) {
+            self.put(schedule, Step::Restore).await?;
+        }
+        Ok(())
+    }
+
+    /// The names of the queue's schedules.
+    async fn stored(&self) -> Result<BTreeSet<String>, RetryError> {
+        let NamedQueue { db, queue, .. } = self.queue;
+        let mut names = BTreeSet::<String>::new();
+        loop {
+            let last = names.last().map(String::as_str);
+            let page = retry::run(db, &POLICY, |tr| async move {
+                let page = queue.schedules_after(&tr, last, PAGE).await;
+                (tr, page)
+            });
+            let page = page.await?.value;
+            if page.is_empty() {
+                return Ok(names);
+            }
+            names.extend(page.into_iter().map(|view| view.name));
+        }
+    }
+
+    /// Stores a schedule. A refusal concerns this schedule alone, and is logged.
+    async fn put(&mut self, schedule: &Schedule, step: Step) -> Result<(), RetryError> {
+        let NamedQueue { db, queue, .. } = self.queue;
+        let put = retry::run_adding(db, &POLICY, |tr| async move {
+            // Another daemon may have stored it since. The put reads it, too, so that this one conflicts with that.
+            let is_there = match step {
+                Step::Apply => Ok(false),
+                Step::Restore => queue.schedule(&tr, &schedule.name).await.map(|found| found.is_some()),
+            };
+            let effect = match is_there {
+                Ok(false) => queue.put_schedule(&tr, schedule, clock::now()).await,
+                Ok(true) => Ok(PutEffect::Unchanged),
+                Err(error) => Err(error.into()),
+            };
+            let effect = match effect {
+                Ok(effect) => Ok(Ok(effect)),
+                Err(ScheduleError::Queue(error)) => Err(error),
+                Err(refused) => Ok(Err(refused)),
+            };
+            (tr, effect)
+        });
+        match put.await?.value {
+            Ok(effect) => self.report(&schedule.name, effect),
+            Err(refused) => self.refuse(&schedule.name, &refused),
+        }
+        Ok(())
+    }
+
+    fn report(&mut self, schedule: &str, effect: PutEffect) {
+        self.refused.remove(schedule);
+        let queue = &*self.queue.name;
+        match effect {
+            PutEffect::Created => {
+                tracing::info!(
+                    event = "schedule_created",
+                    queue,
+                    schedule,
+                    "stored a schedule as configured"
+                );
+            }
+            PutEffect::Replaced { calendar } => {
+                tracing::info!(
+                    event = "schedule_replaced",
+                    queue,
+                    schedule,
+                    other_times = calendar,
+                    "replaced a schedule as configured"
+                );
+            }
+            PutEffect::Unchanged => {}
+        }
+    }
+
+    fn refuse(&mut self, schedule: &str, error: &ScheduleError) {
+        let reason = with_causes(error);
+        if self.refused.insert(schedule.to_owned(), reason.clone()).as_ref() != Some(&reason) {
+            tracing::warn!(
+                event = "schedule_refused",
+                queue = %self.queue.name,
+                schedule,
+                reason,
+                "cannot store a configured schedule; it does not fire as configured"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kvqueue_queue::{
+        NewItem, Queue,
+        schedule::{Calendar, ScheduleView},
+    };
+
+    use super::*;
+    use crate::{
+        actors::ConsumerContext,
+        config::QueueConfig,
+        daemon::configured::ConfiguredQueue,
+        handlers::{AnyHandler, Log},
+        status::DaemonStatus,
+        testing::TestDatabase,
+    };
+
+    fn schedule(name: &str, seconds: u64, owner: &str) -> Schedule {
+        let calendar = Calendar::every(Duration::from_secs(seconds)).unwrap();
+        let mut schedule = Schedule::new(name, calendar, NewItem::new("x"));
+        schedule.owner = Some(owner.to_owned());
+        schedule
+    }
+
+    fn configured(schedules: &[Schedule]) -> ConfiguredSchedules {
+        ConfiguredSchedules { owner: Some("ours".to_owned()), schedules: schedules.to_vec() }
+    }
+
+    fn queue(db: &TestDatabase) -> Arc<NamedQueue> {
+        let context =
+            ConsumerContext::new(tokio::runtime::Handle::current(), None, DaemonStatus::new("test"));
+        let handler = AnyHandler::Each(Arc::new(Log));
+        let queue = ConfiguredQueue::new("", "q", &QueueConfig::new("log"), handler).unwrap();
+        let named = queue.named(&db.shared(), &context);
+        named.pause.set_global(None);
+        named
+    }
+
+    /// The names of the stored schedules, and their periods in seconds.
+    async fn stored(db: &TestDatabase, queue: &Queue) -> Vec<(String, u64)> {
+        let tr = db.create_trx().unwrap();
+        let page = queue.schedules_after(&tr, None, PAGE).await.unwrap();
+        let seconds = |view: &ScheduleView| view.schedule.as_ref()?.calendar.period().map(|it| it.as_secs());
+        page.into_iter().map(|view| (view.name.clone(), seconds(&view).unwrap())).collect()
+    }
+
+    /// Another daemon or a command changes the schedules.
+    async fn change(db: &TestDatabase, queue: &Queue, put: &[Schedule], remove: &[&str]) {
+        let tr = db.create_trx().unwrap();
+        for schedule in put {
+            queue.put_schedule(&tr, schedule, clock::now()).await.unwrap();
+        }
+        for name in remove {
+            assert!(queue.remove_schedule(&tr, name).await.unwrap(), "{name}");
+        }
+        tr.commit().await.unwrap();
+    }
+
+    fn pairs(pairs: &[(&str, u64)]) -> Vec<(String, u64)> {
+        pairs.iter().map(|(name, seconds)| ((*name).to_owned(), *seconds)).collect()
+    }
+
+    #[tokio::test]
+    async fn schedules_that_are_gone_are_stored_again_and_none_is_replaced() {
+        let db = TestDatabase::new().unwrap();
+        let named = queue(&db);
+        let mut keeper = Keeper { queue: &named, refused: BTreeMap::new() };
+        let ours = configured(&[schedule("a", 60, "ours"), schedule("b", 60, "ours")]);
+        change(&db, &named.queue, &[schedule("old", 60, "ours")], &[]).await;
+        assert_eq!(keeper.step(Step::Apply, &ours).await, (Step::Restore, Some(PERIOD)));
+        assert_eq!(stored(&db, &named.queue).await, pairs(&[("a", 60), ("b", 60)]));
+        // A daemon with another version of the configuration starts.
+        change(&db, &named.queue, &[schedule("a", 90, "ours"), schedule("new", 90, "ours")], &["b"]).await;
+        assert_eq!(keeper.step(Step::Restore, &ours).await, (Step::Restore, Some(PERIOD)));
+        assert_eq!(stored(&db, &named.queue).await, pairs(&[("a", 90), ("b", 60), ("new", 90)]));
+        keeper.step(Step::Apply, &ours).await;
+        assert_eq!(stored(&db, &named.queue).await, pairs(&[("a", 60), ("b", 60)]));
+        // Nothing is left to be stored again.
+        assert_eq!(keeper.step(Step::Apply, &configured(&[])).await, (Step::Restore, None));
+        assert_eq!(stored(&db, &named.queue).await, []);
+    }
+
+    #[tokio::test]
+    async fn a_refused_schedule_is_stored_once_the_other_one_of_its_name_is_gone() {
+        let db = TestDatabase::new().unwrap();
+        let named = queue(&db);
+        let mut keeper = Keeper { queue: &named, refused: BTreeMap::new() };
+        change(&db, &named.queue, &[schedule("a", 90, "theirs")], &[]).await;
+        let ours = configured(&[schedule("a", 60, "ours"), schedule("b", 60, "ours")]);
+        keeper.step(Step::Apply, &ours).await;
+        assert!(keeper.refused["a"].contains("theirs"), "{:?}", keeper.refused);
+        assert_eq!(stored(&db, &named.queue).await, pairs(&[("a", 90), ("b", 60)]));
+        change(&db, &named.queue, &[], &["a"]).await;
+        keeper.step(Step::Restore, &ours).await;
+        assert_eq!(stored(&db, &named.queue).await, pairs(&[("a", 60), ("b", 60)]));
+        assert_eq!(keeper.refused, BTreeMap::new());
+    }
+
+    #[tokio::test]
+    async fn a_configuration_without_a_label_changes_nothing() {
+        let db = TestDatabase::new().unwrap();
+        let named = queue(&db);
+        change(&db, &named.queue, &[schedule("a", 90, "theirs")], &[]).await;
+        let mut keeper = Keeper { queue: &named, refused: BTreeMap::new() };
+        assert_eq!(keeper.step(Step::Apply, &ConfiguredSchedules::default()).await, (Step::Apply, None));
+        assert_eq!(stored(&db, &named.queue).await, pairs(&[("a", 90)]));
+    }
+}
