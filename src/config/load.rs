@@ -196,10 +196,12 @@ mod tests {
         assert_eq!(shown, expected);
         assert!(shown.handler_timeout.is_some(), "handler-timeout is shown");
         // What is optional is commented out twice, or shown.
-        let mut schedule = ScheduleDefinition::default();
-        schedule.cron = Some("0 7 * * 1-5".to_owned());
-        schedule.zone = Some("Europe/Berlin".to_owned());
-        schedule.payload = Some("report".to_owned());
+        let schedule = ScheduleDefinition {
+            cron: Some("0 7 * * 1-5".to_owned()),
+            zone: Some("Europe/Berlin".to_owned()),
+            payload: Some("report".to_owned()),
+            ..ScheduleDefinition::default()
+        };
         assert_eq!(shown.schedules, [("daily-report".to_owned(), schedule)].into());
         // Without a number the queue is left as it is; the disorder is the one that belongs to a number alone.
         let alone = super::super::QueueConfig { max_disorder: None, ..shown.clone() };

@@ -112,8 +112,8 @@ mod tests {
     #[test]
     fn a_queue_has_a_thousand_schedules_at_most() {
         let mut queue = QueueConfig::new("log");
-        let mut schedule = ScheduleDefinition::default();
-        schedule.every = Some(std::time::Duration::from_secs(1));
+        let every = Some(std::time::Duration::from_secs(1));
+        let schedule = ScheduleDefinition { every, ..ScheduleDefinition::default() };
         for number in 0..MAX_SCHEDULES {
             queue = queue.with_schedule(number.to_string(), schedule.clone());
         }
