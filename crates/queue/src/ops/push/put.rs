@@ -15,15 +15,10 @@ use crate::stored::State;
 /// Writes an item and what goes with it, wherever it is to wait. Counting it is the caller's.
 pub(super) fn put(space: &Space, tr: &Transaction, spot: &Spot, entry: &Entry<'_>) {
     let mut meta = entry.meta();
-    let (value, rest) = match packed(space.kind.packing(), entry.payload) {
-        Some(value) => (value, None),
-        // Too long for a value: as it is, in parts.
-        None => {
-            let (value, chunks) = chunks::split(entry.payload);
-            meta.get_or_insert_default().payload_len = Some(entry.payload.len() as u64);
-            (Cow::Borrowed(value), Some(chunks))
-        }
-    };
+    let (value, rest) = stored_value(space, entry.payload);
+    if rest.is_some() {
+        meta.get_or_insert_default().payload_len = Some(entry.payload.len() as u64);
+    }
     let record = match entry.state() {
         State::Ready => None,
         State::Later(due) => Some(later::at(&space.later, due)),
@@ -41,6 +36,9 @@ pub(super) fn put(space: &Space, tr: &Transaction, spot: &Spot, entry: &Entry<'_
         Some(record) => {
             set(tr, spot, &record, &[], &meta::encode(&meta.unwrap_or_default()));
             set(tr, spot, &space.bodies, &[], &value);
+            if let State::Later(due) = entry.state() {
+                set(tr, spot, &space.dues, &[], &later::encode_due(due));
+            }
         }
     }
     for (n, chunk) in rest.into_iter().flatten() {
@@ -48,6 +46,21 @@ pub(super) fn put(space: &Space, tr: &Transaction, spot: &Spot, entry: &Entry<'_
     }
     if let Some(key) = entry.unique() {
         set_id(tr, &space.unique_key(key), spot);
+    }
+}
+
+/// The value of a payload, and its chunks with their numbers if it does not fit into one.
+pub(crate) fn stored_value<'p>(
+    space: &Space,
+    payload: &'p [u8],
+) -> (Cow<'p, [u8]>, Option<impl Iterator<Item = (u64, &'p [u8])> + use<'p>>) {
+    match packed(space.kind.packing(), payload) {
+        Some(value) => (value, None),
+        // Too long for a value: as it is, in parts.
+        None => {
+            let (value, chunks) = chunks::split(payload);
+            (Cow::Borrowed(value), Some(chunks))
+        }
     }
 }
 
