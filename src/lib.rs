@@ -67,6 +67,7 @@ mod on_dead;
 mod pause_change;
 mod pause_follower;
 mod queue_deletion;
+mod refusal;
 mod stats;
 mod status;
 mod sweep;
