@@ -38,6 +38,7 @@ mod absent_queues;
 mod access;
 mod actors;
 mod audit;
+mod cancellation_follower;
 mod causes;
 #[cfg(feature = "cli")]
 pub mod cli;
