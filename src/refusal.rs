@@ -46,9 +46,11 @@ impl Operation {
                     fix: "cancel that item, or wait until it has ended",
                 });
             }
-            (ItemChange::Refused(ItemState::Dead), Self::Cancel) => {
-                ("dead", "it is a dead letter, which does not run any more", "purge it, to delete it for good")
-            }
+            (ItemChange::Refused(ItemState::Dead), Self::Cancel) => (
+                "dead",
+                "it is a dead letter, which does not run any more",
+                "purge it, to delete it for good",
+            ),
             (ItemChange::Refused(ItemState::Dead), _) => {
                 ("dead", "it is a dead letter", "retry it first, which makes it ready")
             }
@@ -82,8 +84,7 @@ mod tests {
 
     #[test]
     fn each_refusal_names_the_state_and_a_way_out() {
-        let operations =
-            [Operation::Cancel, Operation::Reschedule, Operation::Retry, Operation::EditPayload];
+        let operations = [Operation::Cancel, Operation::Reschedule, Operation::Retry, Operation::EditPayload];
         for operation in operations {
             for state in ItemState::ALL {
                 assert_eq!(operation.result(&ItemChange::Done(state)), Ok(state));

@@ -16,8 +16,8 @@ use super::{
     reload::{Plan, Prepared},
 };
 use crate::{
-    cancellation_follower::CancellationFollower,
     actors::{ConsumerContext, ConsumerSpec, DesiredConsumers, SupervisorExit, SupervisorHandle},
+    cancellation_follower::CancellationFollower,
     config::Config,
     consumer::runtime::{NamedQueue, QueueRuntime},
     control::{ActiveConfig, CommandError, Left},

@@ -102,7 +102,9 @@ pub(super) async fn edit(mut request: ApiRequest) -> Answer {
 
 fn answer(id: &ItemId, operation: Operation, change: &ItemChange) -> Answer {
     match operation.result(change) {
-        Ok(before) => Ok(HttpResponse::Ok().json(json!({ "id": id.to_string(), "state_before": before.as_str() }))),
+        Ok(before) => {
+            Ok(HttpResponse::Ok().json(json!({ "id": id.to_string(), "state_before": before.as_str() })))
+        }
         Err(_) if *change == ItemChange::Gone => {
             Err(ApiError::NotFound(format!("this queue has no item {id}")))
         }
@@ -122,7 +124,7 @@ struct Attribute {
     value: String,
 }
 
-/// Which items are to be cancelled: those that match all that is given.
+/// Which items are to be cancelled: an item has to match all that is given.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Which {

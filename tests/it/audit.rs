@@ -125,7 +125,10 @@ fn each_command_that_changes_something_leaves_one_record() {
         assert_eq!(record["action"], *action, "{line}");
         assert_eq!((&record["who"]["kind"], record["who"]["uid"].as_u64()), (&"local".into(), Some(uid)));
         assert!(record["address"].is_null());
-        let about = line.split(' ').nth(if line.starts_with("dead") || line.starts_with("item") { 2 } else { 1 }).unwrap();
+        let about = line
+            .split(' ')
+            .nth(if line.starts_with("dead") || line.starts_with("item") { 2 } else { 1 })
+            .unwrap();
         if !line.starts_with("token") && !line.starts_with("migrate") {
             assert_eq!(record["queue"], about, "{line}");
         }

@@ -16,7 +16,7 @@ use crate::view::{Cursor, ItemState};
 /// How often all states are gone through at most, for items that change their state meanwhile.
 const ROUNDS: usize = 10;
 
-/// Which items are cancelled: those that match all that is given.
+/// Which items are cancelled: an item has to match all that is given.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CancelFilter {
     /// Items of this state. A dead letter cannot be cancelled.
@@ -48,7 +48,7 @@ pub struct CancelCounts {
 
 /// Cancels items, a page of them at a time.
 ///
-/// It goes through the ready items, those that wait for their time, and those that run. What changes its state meanwhile may be passed over, so it
+/// It goes through the ready items, the waiting ones, and the running ones. What changes its state meanwhile may be passed over, so it
 /// goes through all of these once more until it finds none. What is pushed after the first page is left there, where the ids tell. Nothing
 /// needs to be remembered: what is cancelled is gone, so another canceller goes on where one was interrupted.
 #[derive(Debug)]

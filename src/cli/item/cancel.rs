@@ -86,7 +86,11 @@ impl Args {
         let client = Client::open(globals)?;
         let queue = self.target.find_there(&client)?;
         client.check_not_frozen(&queue)?;
-        if self.is_of_some() { self.some(&client, &queue, globals) } else { self.many(&client, &queue, globals) }
+        if self.is_of_some() {
+            self.some(&client, &queue, globals)
+        } else {
+            self.many(&client, &queue, globals)
+        }
     }
 
     /// Each item by itself: if one is refused, the others are cancelled all the same.

@@ -18,8 +18,10 @@ use crate::{consumer::clock::now, exit::Exit, refusal::Operation};
 
 /// Give a ready, scheduled or retrying item another time at which it becomes ready
 #[derive(Debug, clap::Args)]
-#[command(override_usage = "kvqueue item reschedule [OPTIONS] <QUEUE> <ID> <--delay <DURATION>|--at <TIME>|--now>\n       \
-    kvqueue item reschedule [OPTIONS] <QUEUE> --unique <KEY> <--delay <DURATION>|--at <TIME>|--now>")]
+#[command(
+    override_usage = "kvqueue item reschedule [OPTIONS] <QUEUE> <ID> <--delay <DURATION>|--at <TIME>|--now>\n       \
+    kvqueue item reschedule [OPTIONS] <QUEUE> --unique <KEY> <--delay <DURATION>|--at <TIME>|--now>"
+)]
 #[group(id = "when", required = true, multiple = false, args = ["delay", "at", "now"])]
 pub(in crate::cli) struct Reschedule {
     #[command(flatten)]

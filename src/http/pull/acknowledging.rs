@@ -90,7 +90,9 @@ impl Acknowledging {
             let acknowledged = ended.saturating_sub(cancelled.len() - cancelled_before);
             let written = match result.map_err(failure) {
                 // Another call for the same items was first.
-                Err(ApiError::Conflict { .. }) if self.app.pullers.is_over(lease.id()) => Ok(Effect::default()),
+                Err(ApiError::Conflict { .. }) if self.app.pullers.is_over(lease.id()) => {
+                    Ok(Effect::default())
+                }
                 Err(ApiError::Conflict { .. }) => Err(over()),
                 written => {
                     self.app.pullers.keep(&self.queue, lease);

@@ -190,7 +190,13 @@ fn openapi_document_matches_the_served_responses() {
     ask(400, "POST", &format!("{queue}/move"), &["q"], Some(json!({"to": "moved"})));
     let which = json!({"confirm": "moved", "state": "ready", "attribute": {"name": "k", "value": "none"}});
     ask(200, "POST", &format!("{queue}/cancel"), &["moved"], Some(which));
-    ask(400, "POST", &format!("{queue}/cancel"), &["moved"], Some(json!({"confirm": "moved", "state": "dead"})));
+    ask(
+        400,
+        "POST",
+        &format!("{queue}/cancel"),
+        &["moved"],
+        Some(json!({"confirm": "moved", "state": "dead"})),
+    );
     ask(409, "POST", &format!("{queue}/cancel"), &["moved"], Some(json!({"confirm": "q"})));
     ask(200, "DELETE", &format!("{queue}?confirm=moved"), &["moved"], None);
     ask(409, "DELETE", queue, &["q"], None);

@@ -60,7 +60,7 @@ pub(crate) async fn item(
 /// an acknowledgement and the end of the lease one comes first, and the others find the item acknowledged or gone.
 ///
 /// The items are marked as acknowledged. So the lease goes on for the others, and is over with the last one, whether or not its holder
-/// is alive. The deadline stays: nothing was heard of the holder.
+/// is alive. The deadline stays, since this is no sign of life of the holder.
 pub(crate) async fn running(
     space: &Space,
     tr: &Transaction,

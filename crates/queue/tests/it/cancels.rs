@@ -131,7 +131,7 @@ fn a_transaction_with_an_acknowledgement_does_not_commit_after_the_cancellation(
             between.set(&effect, b"between");
             assert!(lease.acknowledge_in(&between, &[(0, DONE)]).await.unwrap().is_some());
             assert!(between.commit().await.is_err());
-            // And one that begins afterwards is told.
+            // And one that begins afterwards gets an error.
             let late = t.db.create_trx().unwrap();
             late.set(&effect, b"late");
             let refused = lease.acknowledge_in(&late, &[(0, DONE)]).await.unwrap_err();
@@ -227,7 +227,7 @@ fn a_fetch_of_unknown_outcome_does_not_hand_out_a_cancelled_item() {
 }
 
 #[test]
-fn an_acknowledgement_of_unknown_outcome_is_told_from_a_cancellation() {
+fn a_holder_tells_its_acknowledgement_of_unknown_outcome_from_a_cancellation() {
     on_database(async |t| {
         for (i, script) in scripts().into_iter().enumerate() {
             for n in [1, 2] {
@@ -250,7 +250,7 @@ fn an_acknowledgement_of_unknown_outcome_is_told_from_a_cancellation() {
 }
 
 #[test]
-fn sweepers_clear_records_of_cancellations_that_nobody_asked_for() {
+fn sweepers_clear_records_of_cancellations_after_a_while() {
     on_database(async |t| {
         let q = t.queue("q");
         let (lease, ids) = lease(t, &q, 1).await;

@@ -68,7 +68,7 @@ pub(super) async fn handle(worker: Arc<Worker>, number: u64, leased: Leased, pla
     worker.breaker.leave(number);
 }
 
-/// The items of a lease that a command has, and those that were cancelled: each with the token that stops its command.
+/// The items of a lease that commands have, and the cancelled ones: each with the token that stops its command.
 #[derive(Debug, Default)]
 struct Cancelled(Mutex<HashMap<ItemId, CancellationToken>>);
 
