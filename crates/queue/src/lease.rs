@@ -1,6 +1,6 @@
 //! A lease: the items of a fetch, and the right to acknowledge them.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use foundationdb::{Database, FdbError, Transaction, TransactionCommitted};
@@ -173,16 +173,26 @@ impl Lease {
             return Ok(());
         }
         let (space, id, known) = (&*self.space, self.id, &self.acknowledged);
-        let found = run(db, policy, |tr| async move {
+        // Also from an attempt of unknown outcome: the next one finds nothing if that has cleared the record.
+        let seen = Mutex::new(None);
+        let noted = &seen;
+        let done = run(db, policy, |tr| async move {
             let found = cancelled_since(space, &tr, id, known).await;
-            // The record of a lease that is over has no other reader.
-            if matches!(found, Ok((None, Some(_)))) {
-                ops::cancel::clear(space, &tr, id);
-            }
+            let found = found.map(|(header, record)| {
+                // The record of a lease that is over has no other reader.
+                if header.is_none() && record.is_some() {
+                    ops::cancel::clear(space, &tr, id);
+                }
+                if record.is_some() {
+                    *noted.lock().unwrap_or_else(PoisonError::into_inner) = record;
+                }
+            });
             (tr, found)
         });
-        let (_, record) = found.await?.value;
-        record.iter().for_each(|record| self.note_cancelled(record));
+        let done = done.await.map(|_| ());
+        let seen = seen.into_inner().unwrap_or_else(PoisonError::into_inner);
+        seen.iter().for_each(|record| self.note_cancelled(record));
+        done?;
         Ok(())
     }
 

@@ -25,6 +25,7 @@ mod hastened;
 mod holds;
 mod interop;
 mod item_changes;
+mod item_model;
 mod keyed;
 mod keyed_races;
 mod kinds;
