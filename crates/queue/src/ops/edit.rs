@@ -11,7 +11,7 @@ use crate::keys::{Space, chunks, meta};
 use crate::marked::Act;
 use crate::meta::Meta;
 use crate::ops::locate::{Located, locate};
-use crate::ops::push::stored_value;
+use crate::ops::push::{StoredValue, stored_value};
 use crate::ops::scan::{Row, decode_meta};
 use crate::ops::{conflict, dead, parts, place};
 use crate::view::ItemState;
@@ -69,9 +69,9 @@ pub(crate) async fn item(
 /// Clears the parts of the payload that was, and writes those of the new one. Returns its value and side record.
 fn replaced(space: &Space, tr: &Transaction, id: &ItemId, meta: Meta, payload: &[u8]) -> (Vec<u8>, Meta) {
     parts::clear(space, tr, id, meta.payload_len);
-    let (value, rest) = stored_value(space, payload);
-    let payload_len = rest.is_some().then_some(payload.len() as u64);
-    for (n, chunk) in rest.into_iter().flatten() {
+    let StoredValue { value, is_in_parts, chunks } = stored_value(space, payload);
+    let payload_len = is_in_parts.then_some(payload.len() as u64);
+    for (n, chunk) in chunks {
         tr.set(&chunks::key(&space.chunks, id, n), chunk);
     }
     (value.into_owned(), Meta { payload_len, ..meta })

@@ -306,7 +306,11 @@ fn a_frozen_queue_refuses_every_change() {
         let q = t.queue("q");
         fill(t, &q).await;
         let pause = Pause { at: 1, reason: "moving".to_owned(), frozen: true };
-        t.run(async |tr| Ok(q.pause(tr, &pause))).await;
+        t.run(async |tr| {
+            q.pause(tr, &pause);
+            Ok(())
+        })
+        .await;
         let before = t.rows().await;
         let (db, policy) = (&t.db, &RetryPolicy::default());
         let is_frozen = |result: Result<ItemChange, RetryError>| {
