@@ -167,9 +167,9 @@ impl Args {
         let Counts { ready, running, waiting, .. } = *counts;
         match self.state {
             Some(ItemState::Ready) => number(ready),
-            Some(ItemState::Running) => running as u64,
+            Some(ItemState::Running) => running,
             Some(_) => number(waiting),
-            None => number(ready) + number(waiting) + running as u64,
+            None => number(ready) + number(waiting) + running,
         }
     }
 }
