@@ -240,7 +240,7 @@ fn serve_hook(stream: &TcpStream, ticks: &Mutex<Ticks>) -> Option<()> {
         match line.trim_end().split_once(": ") {
             Some((name, value)) if name.eq_ignore_ascii_case("kvqueue-item") => value.clone_into(&mut id),
             Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
-                length = value.parse().ok()?
+                length = value.parse().ok()?;
             }
             None if line.trim_end().is_empty() => break,
             _ => {}
