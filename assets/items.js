@@ -126,10 +126,11 @@ function opened(queue, item, server, reload) {
   return box;
 }
 
-// A running item is left to its worker.
+// A running item can be cancelled; any other is made ready or deleted.
 function buttons(queue, { id, state }, server, reload) {
-  if (server.read_only || state === "running") return null;
+  if (server.read_only) return null;
   const one = path(queue, "items", id);
+  if (state === "running") return h("div", { class: "buttons" }, cancellation(one, id, reload));
   const requeue = state !== "ready" && action("Requeue now…", async () => {
     const body = [h("p", null, "It becomes ready now, at its own place in the queue, and is handled as soon as a consumer is free.")];
     if (!(await ask({ title: "Requeue this item now?", body, confirm: "Requeue" }))) return;
@@ -141,6 +142,16 @@ function buttons(queue, { id, state }, server, reload) {
 }
 
 // A button that deletes an item, or a dead letter, for good.
+function cancellation(one, id, reload) {
+  return action("Cancel…", async () => {
+    const body = [h("p", null, "The item ", h("code", null, id), " ends, and leaves no dead letter. Its handler is stopped.")];
+    if (!(await ask({ title: "Cancel this item?", body, confirm: "Cancel the item", danger: true }))) return;
+    await call("POST", `${one}/cancel`, {});
+    toast(`${id} is cancelled.`);
+    await reload();
+  }, { class: "danger" });
+}
+
 export function deletion(where, id, title, reload) {
   return action("Delete…", async () => {
     const body = [h("p", null, "The item ", h("code", null, id), " and its payload are deleted for good.")];

@@ -26,6 +26,7 @@ impl Command {
             Self::Schedule(command) => command.audited(),
             Self::Recount(args) => args.audited(),
             Self::Requeue(args) => Some(args.audited()),
+            Self::Item(command) => command.audited(),
             Self::Move(_) => Some(Action::QueueMove),
             Self::Import(_) => Some(Action::QueueImport),
             Self::Migrate(args) => args.audited(),

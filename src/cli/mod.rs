@@ -15,6 +15,7 @@ mod doctor;
 mod export;
 mod globals;
 mod import;
+mod item;
 mod len;
 mod limits;
 mod line_reader;
@@ -89,6 +90,8 @@ enum Command {
     Schedule(schedule::Command),
     Recount(recount::Args),
     Requeue(requeue::Args),
+    #[command(subcommand)]
+    Item(item::Command),
     Move(move_items::Args),
     Export(export::Args),
     Import(import::Args),
@@ -217,6 +220,7 @@ impl Cli {
             Command::Schedule(command) => command.run(globals),
             Command::Recount(args) => args.run(globals),
             Command::Requeue(args) => args.run(globals),
+            Command::Item(command) => command.run(globals),
             Command::Move(args) => args.run(globals),
             Command::Export(args) => args.run(globals),
             Command::Import(args) => args.run(globals),

@@ -27,6 +27,9 @@ pub(super) const WHOLE: usize = 1 << 20;
 /// `GET /api/v1/queues/{queue}/items`
 pub(super) async fn list(request: ApiRequest) -> Answer {
     let queue = request.queue()?;
+    if let Some(key) = request.query.text("unique") {
+        return by_unique(&request, key).await;
+    }
     let state = request.query.parsed::<ItemState>("state")?.unwrap_or_default();
     let limit = request.query.number("limit", PAGE, PAGE[1])?;
     let limit = NonZeroUsize::new(limit).unwrap_or(NonZeroUsize::MIN);
@@ -45,6 +48,28 @@ pub(super) async fn list(request: ApiRequest) -> Answer {
     let items: Vec<Value> = page.items.iter().map(|view| shown.show(view, bytes)).collect();
     let next = page.next.map(|next| next.to_string());
     Ok(HttpResponse::Ok().json(json!({ "items": items, "next": next, "unreadable": page.unreadable })))
+}
+
+/// The item that has a unique key, whatever its state, as a page of one item or none.
+async fn by_unique(request: &ApiRequest, key: &str) -> Answer {
+    let queue = request.queue()?;
+    let bytes = request.query.number("bytes", BYTES, SOME_BYTES)?;
+    let found = request
+        .app
+        .transact(|tr| async {
+            let found = async {
+                match queue.unique_item(&tr, key.as_bytes()).await? {
+                    Some(id) => queue.view_item(&tr, &id).await,
+                    None => Ok(None),
+                }
+            };
+            let found = found.await;
+            (tr, found)
+        })
+        .await?;
+    let items: Vec<Value> =
+        found.iter().map(|view| Shown::of(request, view.state).show(view, bytes)).collect();
+    Ok(HttpResponse::Ok().json(json!({ "items": items, "next": null, "unreadable": 0 })))
 }
 
 /// The data about items that this daemon adds to the database's.

@@ -37,6 +37,7 @@ mod frozen;
 mod guard;
 mod headers;
 mod health;
+mod item_changes;
 mod items;
 mod limits;
 mod listener;

@@ -11,7 +11,7 @@ use actix_web::{
 use super::{
     api_request::Handler,
     app_state::AppState,
-    audit, dead, events, health, items, limits, metrics, openapi, pause,
+    audit, dead, events, health, item_changes, items, limits, metrics, openapi, pause,
     pull::{self, LONGEST_WAIT},
     push, queue, reload, schedules,
     serve::serve,
@@ -149,7 +149,7 @@ pub(super) const ROUTES: &[Route] = &[
     }),
     get("/api/v1/queues/{queue}/history", &[], |request| Box::pin(status::history(request))),
     get("/api/v1/events", &[], |request| Box::pin(events::follow(request))),
-    get("/api/v1/queues/{queue}/items", &["state", "after", "limit", "bytes"], |request| {
+    get("/api/v1/queues/{queue}/items", &["state", "after", "limit", "bytes", "unique"], |request| {
         Box::pin(items::list(request))
     }),
     push("/api/v1/queues/{queue}/items", |request| Box::pin(push::push(request))),
@@ -159,6 +159,25 @@ pub(super) const ROUTES: &[Route] = &[
     }),
     change(Action::ItemRequeue, Method::POST, "/api/v1/queues/{queue}/items/{id}/requeue", &[], |request| {
         Box::pin(items::requeue(request))
+    }),
+    change(Action::ItemCancel, Method::POST, "/api/v1/queues/{queue}/items/{id}/cancel", &[], |request| {
+        Box::pin(item_changes::cancel(request))
+    }),
+    change(
+        Action::ItemReschedule,
+        Method::POST,
+        "/api/v1/queues/{queue}/items/{id}/reschedule",
+        &[],
+        |request| Box::pin(item_changes::reschedule(request)),
+    ),
+    change(Action::ItemRetry, Method::POST, "/api/v1/queues/{queue}/items/{id}/retry", &[], |request| {
+        Box::pin(item_changes::retry(request))
+    }),
+    change(Action::ItemEdit, Method::PUT, "/api/v1/queues/{queue}/items/{id}/payload", &[], |request| {
+        Box::pin(item_changes::edit(request))
+    }),
+    change(Action::QueueCancel, Method::POST, "/api/v1/queues/{queue}/cancel", &[], |request| {
+        Box::pin(item_changes::cancel_all(request))
     }),
     get("/api/v1/queues/{queue}/dead", &["after", "limit"], |request| Box::pin(dead::list(request))),
     // Before the routes of one letter: `retry` and `purge` are not ids.
@@ -221,7 +240,7 @@ pub(super) const ROUTES: &[Route] = &[
         Action::ScheduleResume,
         Method::POST,
         "/api/v1/queues/{queue}/schedules/{name}/resume",
-        &[],
+        &["restart"],
         |request| Box::pin(schedules::resume(request)),
     ),
     change(

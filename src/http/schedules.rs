@@ -119,7 +119,8 @@ pub(super) async fn pause(request: ApiRequest) -> Answer {
 
 /// `POST /api/v1/queues/{queue}/schedules/{name}/resume`
 pub(super) async fn resume(request: ApiRequest) -> Answer {
-    change(&request, Change::Resume { name: request.value("name").into_owned() }, UPGRADE).await
+    let (name, restart) = (request.value("name").into_owned(), request.query.flag("restart")?);
+    change(&request, Change::Resume { name, restart }, UPGRADE).await
 }
 
 async fn change(request: &ApiRequest, change: Change, fixes: Fixes) -> Answer {

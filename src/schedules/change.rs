@@ -25,7 +25,11 @@ pub(crate) enum Change {
     /// It does not fire until it is resumed.
     Pause { name: String },
     /// It goes on.
-    Resume { name: String },
+    Resume {
+        name: String,
+        /// It begins now, also if it is not paused: a wrong clock has moved it ahead.
+        restart: bool,
+    },
 }
 
 /// The effect of a change.
@@ -100,7 +104,11 @@ impl ScheduleChange {
                 }
             }
             Change::Remove { name, force } => record.with("schedule", name.as_str()).with("force", *force),
-            Change::Pause { name } | Change::Resume { name } => record.with("schedule", name.as_str()),
+            Change::Pause { name } => record.with("schedule", name.as_str()),
+            Change::Resume { name, restart } => {
+                let record = record.with("schedule", name.as_str());
+                if *restart { record.with("restart", true) } else { record }
+            }
         }
     }
 
@@ -132,7 +140,7 @@ impl ScheduleChange {
         let (name, force) = match &self.change {
             Change::Put(schedule) => return put(tr, queue, schedule, self.now).await,
             Change::Remove { name, force } => (name, *force),
-            Change::Pause { name } | Change::Resume { name } => (name, false),
+            Change::Pause { name } | Change::Resume { name, .. } => (name, false),
         };
         let Some(view) = queue.schedule(tr, name).await? else {
             return Ok(Effect::Refused(gone(tr, queue, name).await?));
@@ -147,6 +155,9 @@ impl ScheduleChange {
                 _ => queue.remove_schedule(tr, name).await?.then_some(true),
             },
             Change::Pause { .. } => queue.pause_schedule(tr, name, self.now).await?,
+            Change::Resume { restart: true, .. } => {
+                queue.restart_schedule(tr, name, self.now).await?.then_some(true)
+            }
             Change::Resume { .. } => queue.resume_schedule(tr, name, self.now).await?,
         };
         Ok(match effect {
@@ -252,8 +263,8 @@ mod tests {
     async fn a_change_that_runs_again_after_its_commit_has_the_effect_of_the_first_time() {
         let bench = Bench::new();
         let name = || "s".to_owned();
-        for change in [put(), Change::Pause { name: name() }, Change::Resume { name: name() }, remove(false)]
-        {
+        let resume = |restart| Change::Resume { name: name(), restart };
+        for change in [put(), Change::Pause { name: name() }, resume(false), resume(true), remove(false)] {
             let change = ScheduleChange::new(change, NOW);
             for _ in 0..3 {
                 let effect = bench.make(&change).await;
@@ -270,7 +281,10 @@ mod tests {
         bench.once(put()).await;
         let before = bench.records().await;
         assert!(matches!(bench.once(put()).await, Effect::Put(PutEffect::Unchanged)));
-        assert!(matches!(bench.once(Change::Resume { name: "s".to_owned() }).await, Effect::Same));
+        assert!(matches!(
+            bench.once(Change::Resume { name: "s".to_owned(), restart: false }).await,
+            Effect::Same
+        ));
         assert!(matches!(bench.once(Change::Pause { name: "t".to_owned() }).await, Effect::Refused(_)));
         assert_eq!((before, bench.records().await), (1, 1));
     }

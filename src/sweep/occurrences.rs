@@ -95,6 +95,7 @@ fn skipped_because(reason: SkipReason) -> &'static str {
         SkipReason::Overlap => "overlap",
         SkipReason::Paused => "paused",
         SkipReason::Redefined => "redefined",
+        SkipReason::Restarted => "restarted",
     }
 }
 

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a program of the tests fails by panicking")]
 
 mod blocked;
+mod cancels;
 mod chaos;
 mod dead;
 mod exactly_once;
@@ -48,6 +49,8 @@ macro_rules! programs {
 const PROGRAMS: &[(&str, fn())] = programs![
     blocked::daemon,
     blocked::overdue,
+    cancels::daemon,
+    cancels::effects,
     dead::buries,
     dead::damages,
     dead::damage_ready,

@@ -24,6 +24,11 @@ const RECORDED: &[(&str, &str, &str)] = &[
     ("schedule fire", "schedule fire q nightly", "schedule.fire"),
     ("schedule remove", "schedule remove q nightly", "schedule.remove"),
     ("recount", "recount q", "queue.recount"),
+    ("item reschedule", "item reschedule later ITEM --delay 2h", "item.reschedule"),
+    ("item edit-payload", "item edit-payload later ITEM --payload x", "item.edit"),
+    ("item retry", "item retry later ITEM", "item.retry"),
+    ("item cancel", "item cancel later ITEM", "item.cancel"),
+    ("item cancel", "item cancel later --attribute a=b --yes", "queue.cancel"),
     ("requeue", "requeue later ITEM", "item.requeue"),
     ("requeue", "requeue q --waiting --dead", "queue.requeue"),
     ("move", "move q moved -n 1", "queue.move"),
@@ -46,6 +51,7 @@ const UNRECORDED: &[(&str, &str)] = &[
     ("pop", "pop q"),
     ("peek", "peek q"),
     ("why", "why later ITEM"),
+    ("item show", "item show later ITEM"),
     ("len", "len q"),
     ("list", "list"),
     ("export", "export q"),
@@ -89,7 +95,7 @@ fn prepared() -> Database {
     with_dead(&db, &["1", "2", "3"]);
     with_blocked(&db, &["a"]);
     run(&db, &["push", "q", "one", "two", "three"]).ok();
-    run(&db, &["push", "later", "four", "five", "--delay", "1h"]).ok();
+    run(&db, &["push", "later", "four", "five", "six", "seven", "--delay", "1h"]).ok();
     run(&db, &["export", "q", "--output", db.file("q.ndjson").to_str().unwrap()]).ok();
     db
 }
@@ -128,9 +134,8 @@ fn each_command_that_changes_something_leaves_one_record() {
         assert_eq!(record["action"], *action, "{line}");
         assert_eq!((&record["who"]["kind"], record["who"]["uid"].as_u64()), (&"local".into(), Some(uid)));
         assert!(record["address"].is_null());
-        let about =
-            line.split(' ').nth(if line.starts_with("dead") || line.starts_with("schedule") { 2 } else { 1 });
-        let about = about.unwrap();
+        let has_two = ["dead", "schedule", "item"].iter().any(|command| line.starts_with(command));
+        let about = line.split(' ').nth(if has_two { 2 } else { 1 }).unwrap();
         if !line.starts_with("token") && !line.starts_with("migrate") {
             assert_eq!(record["queue"], about, "{line}");
         }

@@ -10,6 +10,7 @@ mod backup;
 mod bench;
 mod blocked;
 mod broken_disk;
+mod cancels;
 mod chaos;
 mod config_errors;
 mod crash;

@@ -53,6 +53,24 @@ pub enum QueueError {
         /// The key, printable.
         key: String,
     },
+    /// A running item is looked for among all leases, and these have too many bytes for one transaction.
+    #[error(
+        "cannot find out whether item {id} is running: the leases of its queue have more than 100 MB of items; look again when fewer items are running"
+    )]
+    TooMuchRunning {
+        /// The item.
+        id: ItemId,
+    },
+    /// A payload is longer than can be stored. No retry helps.
+    #[error(
+        "payload has {len} bytes, at most {most} are possible; store it elsewhere, and where it is in the item"
+    )]
+    PayloadTooLong {
+        /// Its length in bytes.
+        len: usize,
+        /// The longest one.
+        most: usize,
+    },
     /// A value is longer than FoundationDB stores. No retry helps.
     #[error(
         "value has {len} bytes as it is stored, at most {limit} are possible; store it elsewhere and push where it is"
@@ -169,6 +187,8 @@ impl QueueError {
         match self {
             Self::Database(error) => Some(*error),
             Self::ForeignKey { .. }
+            | Self::TooMuchRunning { .. }
+            | Self::PayloadTooLong { .. }
             | Self::ValueTooLarge { .. }
             | Self::WrongKind { .. }
             | Self::OtherKind { .. }
@@ -425,6 +445,14 @@ pub enum LeaseError {
         index: usize,
         /// How many items the lease has.
         items: usize,
+    },
+    /// Items were cancelled, so their outcomes cannot be written in the caller's transaction. Nothing was written.
+    #[error(
+        "cannot acknowledge {} of the items: they were cancelled; do not commit the transaction", items.len()
+    )]
+    Cancelled {
+        /// Their indexes in the lease.
+        items: Vec<usize>,
     },
     /// The outcomes do not fit into one transaction. Nothing was written; the lease is still held.
     #[error(

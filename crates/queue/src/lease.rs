@@ -1,6 +1,6 @@
 //! A lease: the items of a fetch, and the right to acknowledge them.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use foundationdb::{Database, FdbError, Transaction, TransactionCommitted};
@@ -9,6 +9,7 @@ use futures::future::try_join;
 use crate::error::{LeaseError, QueueError};
 use crate::item::Item;
 use crate::keys::Space;
+use crate::keys::cancelled::CancelledItems;
 use crate::keys::leases::{Acknowledged, Header, Held, LeaseId};
 use crate::limits::Scope;
 use crate::meta::Failure;
@@ -17,9 +18,10 @@ use crate::ops;
 use crate::ops::acknowledge::{acknowledge, cost, part};
 use crate::ops::cost::{PART, WHOLE};
 use crate::ops::version::now;
-use crate::retry::{RetryPolicy, maybe_committed};
+use crate::retry::{RetryError, RetryPolicy, maybe_committed, run};
 use crate::suspects::Ward;
 use crate::version_history::VersionHistory;
+use mutant::mutant;
 
 /// The bytes of a change of a lease's header, about.
 const HEADER: usize = 8_192;
@@ -75,6 +77,8 @@ pub struct Lease {
     /// The items that attempts of unknown outcome may have acknowledged, until a later attempt has
     /// committed.
     unsure: Option<Acknowledged>,
+    /// The items that are known to be cancelled. They are acknowledged, too.
+    cancelled: Acknowledged,
     items: Vec<Item>,
     held: Vec<Held>,
     /// Keeps other suspects out of the process, if these are suspects.
@@ -103,6 +107,7 @@ impl Lease {
             length,
             acknowledged: acknowledged.clone(),
             unsure: None,
+            cancelled: Acknowledged::none(acknowledged.count()),
             items,
             held,
             ward,
@@ -113,6 +118,17 @@ impl Lease {
 
     pub(crate) fn with_history(self, history: Option<&VersionHistory>) -> Lease {
         Lease { history: history.cloned(), ..self }
+    }
+
+    /// Whatever is acknowledged of it was cancelled: nobody has had it before.
+    pub(crate) fn never_held(self) -> Lease {
+        Lease { cancelled: self.acknowledged.clone(), ..self }
+    }
+
+    /// The same with what a record says of its items.
+    pub(crate) fn with_cancelled(mut self, record: Option<&CancelledItems>) -> Lease {
+        record.into_iter().for_each(|record| self.note_cancelled(record));
+        self
     }
 
     /// A change of the lease has committed whose transaction began at this time.
@@ -133,6 +149,51 @@ impl Lease {
     /// The indexes of the items that are not acknowledged.
     pub fn open(&self) -> impl Iterator<Item = usize> {
         self.acknowledged.open()
+    }
+
+    /// Whether the item of this index was cancelled while it was on the lease, as far as is known: each change of the lease finds out, and
+    /// so does [`look_for_cancelled`](Lease::look_for_cancelled). A cancelled item is acknowledged; its outcome is passed over.
+    pub fn is_cancelled(&self, index: usize) -> bool {
+        self.cancelled.contains(index)
+    }
+
+    /// Whether an item is known to be cancelled.
+    pub fn has_cancelled(&self) -> bool {
+        !self.cancelled.is_empty()
+    }
+
+    /// Finds out which items were cancelled meanwhile, and whether that was the last of them: then the lease is over, and all items are
+    /// acknowledged. A lease that is lost stays as it is; the next change finds that out.
+    pub async fn look_for_cancelled(
+        &mut self,
+        db: &Database,
+        policy: &RetryPolicy,
+    ) -> Result<(), RetryError> {
+        if self.is_acknowledged() {
+            return Ok(());
+        }
+        let (space, id, known) = (&*self.space, self.id, &self.acknowledged);
+        // Also from an attempt of unknown outcome: the next one finds nothing if that has cleared the record.
+        let seen = Mutex::new(None);
+        let noted = &seen;
+        let done = run(db, policy, |tr| async move {
+            let found = cancelled_since(space, &tr, id, known).await;
+            let found = found.map(|(header, record)| {
+                // The record of a lease that is over has no other reader.
+                if header.is_none() && record.is_some() {
+                    ops::cancel::clear(space, &tr, id);
+                }
+                if record.is_some() {
+                    *noted.lock().unwrap_or_else(PoisonError::into_inner) = record;
+                }
+            });
+            (tr, found)
+        });
+        let done = done.await.map(|_| ());
+        let seen = seen.into_inner().unwrap_or_else(PoisonError::into_inner);
+        seen.iter().for_each(|record| self.note_cancelled(record));
+        done?;
+        Ok(())
     }
 
     /// Whether all items are acknowledged, so that the lease is over.
@@ -219,6 +280,7 @@ impl Lease {
     /// commit the transaction.
     ///
     /// # Errors
+    /// [`LeaseError::Cancelled`], if one of the items was cancelled: do not commit the transaction.
     /// [`LeaseError::Queue`] and [`LeaseError::NoItem`]; and [`LeaseError::TooLarge`], since your
     /// transaction cannot be split. Nothing was written.
     pub async fn acknowledge_in(
@@ -227,11 +289,37 @@ impl Lease {
         outcomes: &[(usize, ItemOutcome)],
     ) -> Result<Option<Acknowledgement>, LeaseError> {
         self.check(outcomes)?;
+        let (header, record) = cancelled_since(&self.space, tr, self.id, &self.acknowledged).await?;
+        let is_cancelled = |index: usize| {
+            self.cancelled.contains(index) || record.as_ref().is_some_and(|record| record.contains(index))
+        };
+        let items: Vec<usize> =
+            outcomes.iter().map(|(index, _)| *index).filter(|index| is_cancelled(*index)).collect();
+        if !items.is_empty() && !mutant("cancelled-items-are-passed-over") {
+            return Err(LeaseError::Cancelled { items });
+        }
+        let Some(header) = header else { return Ok(None) };
+        self.put_outcomes(tr, header, record.is_some(), outcomes).await.map(Some)
+    }
+
+    /// Puts outcomes into a transaction that has read the header. Those of acknowledged items are passed over. `has_record`: some of the
+    /// items were cancelled.
+    async fn put_outcomes(
+        &self,
+        tr: &Transaction,
+        header: Header,
+        has_record: bool,
+        outcomes: &[(usize, ItemOutcome)],
+    ) -> Result<Acknowledgement, LeaseError> {
         let bytes: usize = outcomes.iter().map(|(index, to)| cost(&self.space, &self.held[*index], to)).sum();
         if bytes > WHOLE {
             return Err(LeaseError::TooLarge { items: outcomes.len() });
         }
-        Ok(acknowledge(&self.space, tr, self.id, &self.held, outcomes).await?.map(Acknowledgement))
+        let header = acknowledge(&self.space, tr, (self.id, header), &self.held, outcomes).await?;
+        if header.acknowledged.open().next().is_none() && (has_record || !self.cancelled.is_empty()) {
+            ops::cancel::clear(&self.space, tr, self.id);
+        }
+        Ok(Acknowledgement(header))
     }
 
     /// Notes that a transaction with an acknowledgement has committed.
@@ -245,25 +333,33 @@ impl Lease {
     }
 
     /// Finds out whether a transaction with an acknowledgement has committed, if the outcome of its
-    /// commit is unknown. `tr` is a new transaction.
+    /// commit is unknown. `tr` is a new transaction. If an item was cancelled, it has not.
     pub async fn find_out(
         &mut self,
         tr: &Transaction,
         outcomes: &[(usize, ItemOutcome)],
     ) -> Result<CommitStatus, QueueError> {
         self.note_tried(outcomes);
-        self.status(tr, outcomes).await
+        let status = self.status(tr, outcomes).await?;
+        let has_cancelled = outcomes.iter().any(|(index, _)| self.cancelled.contains(*index));
+        Ok(if has_cancelled { CommitStatus::NotCommitted } else { status })
     }
 
+    /// The same, but for outcomes of cancelled items, which are passed over.
     async fn status(
         &mut self,
         tr: &Transaction,
         outcomes: &[(usize, ItemOutcome)],
     ) -> Result<CommitStatus, QueueError> {
-        if let Some(header) = ops::lease::header(&self.space, tr, self.id).await? {
+        let (header, record) = cancelled_since(&self.space, tr, self.id, &self.acknowledged).await?;
+        record.iter().for_each(|record| self.note_cancelled(record));
+        if let Some(header) = header {
             let applied = outcomes.iter().all(|(index, _)| header.acknowledged.contains(*index));
             (self.deadline, self.acknowledged) = (header.deadline, header.acknowledged);
             return Ok(if applied { CommitStatus::Committed } else { CommitStatus::NotCommitted });
+        }
+        if self.is_acknowledged() {
+            return Ok(CommitStatus::Committed);
         }
         if !self.was_ours(now(tr).await?) || was_cleared_by_others(&self.space, tr).await? {
             return Ok(CommitStatus::Lost);
@@ -294,6 +390,19 @@ impl Lease {
             .as_ref()
             .zip(self.since)
             .is_some_and(|(history, since)| age(history, since) < self.length)
+    }
+
+    /// Items were cancelled. An attempt of unknown outcome did not acknowledge them.
+    fn note_cancelled(&mut self, record: &CancelledItems) {
+        for index in record.items.iter().map(|(index, _)| *index as usize) {
+            if index < self.held.len() {
+                self.acknowledged.insert(index);
+                self.cancelled.insert(index);
+            }
+        }
+        if self.is_acknowledged() {
+            self.ward = None;
+        }
     }
 
     /// Remembers what may have been acknowledged, until it is known.
@@ -383,9 +492,22 @@ impl<'a> Change<'a> {
                 CommitStatus::Committed | CommitStatus::NotCommitted => {}
             }
         }
-        self.plan = match lease.acknowledge_in(tr, outcomes).await {
-            Ok(Some(plan)) => Some(plan),
-            Ok(None) => return Ok(Step::End(Err(LeaseError::Lost))),
+        if lease.is_acknowledged() {
+            return Ok(Step::End(Ok(())));
+        }
+        let (header, record) = cancelled_since(&lease.space, tr, lease.id, &lease.acknowledged).await?;
+        record.iter().for_each(|record| lease.note_cancelled(record));
+        let Some(header) = header else {
+            if record.is_some() && lease.is_acknowledged() {
+                // What was left of it was cancelled.
+                ops::cancel::clear(&lease.space, tr, lease.id);
+                self.plan = None;
+                return Ok(Step::Commit);
+            }
+            return Ok(Step::End(Err(LeaseError::Lost)));
+        };
+        self.plan = match lease.put_outcomes(tr, header, record.is_some(), outcomes).await {
+            Ok(plan) => Some(plan),
             Err(LeaseError::Queue(error)) => return Err(error),
             Err(error) => return Ok(Step::End(Err(error))),
         };
@@ -404,6 +526,19 @@ impl<'a> Change<'a> {
         }
         self.lease.since = self.began.or(self.lease.since);
     }
+}
+
+/// The header of a lease; and which items were cancelled, if others are acknowledged than are known to be, or the lease is gone.
+async fn cancelled_since(
+    space: &Space,
+    tr: &Transaction,
+    id: LeaseId,
+    known: &Acknowledged,
+) -> Result<(Option<Header>, Option<CancelledItems>), QueueError> {
+    let header = ops::lease::header(space, tr, id).await?;
+    let is_news = header.as_ref().is_none_or(|header| !known.covers(&header.acknowledged));
+    let record = if is_news { ops::cancel::read(space, tr, id).await? } else { None };
+    Ok((header, record))
 }
 
 /// Acknowledges items of several leases as [`Lease::acknowledge`] does, in as few transactions as
@@ -536,7 +671,7 @@ pub struct Acknowledgement(Header);
 pub enum CommitStatus {
     /// The transaction has committed.
     Committed,
-    /// It has not committed, and the lease is still held.
+    /// It has not committed; the lease is still held, or an item was cancelled.
     NotCommitted,
     /// The lease is gone. If it expired before the transaction could commit, the transaction did
     /// not commit; nothing in the database tells any more.

@@ -77,6 +77,7 @@
 mod approach;
 mod batch;
 mod binding;
+mod canceller;
 mod counts;
 mod dead;
 mod delayed;
@@ -84,6 +85,7 @@ mod error;
 mod holds;
 mod id;
 mod item;
+mod item_change;
 mod keys;
 mod kind;
 mod lease;
@@ -124,6 +126,7 @@ mod watch;
 
 pub use approach::{Approach, Spread, Staged};
 pub use batch::{BatchLimits, Batches, batches, batches_by};
+pub use canceller::{CancelCounts, CancelFilter, Canceller};
 pub use counts::{Counts, Unfinished};
 pub use dead::{AllDead, DeadLetter, DeadLetterEffect};
 pub use delayed::{Requeued, ScheduledItem};
@@ -131,6 +134,7 @@ pub use error::{DeadLetterError, FetchError, LeaseError, MoveError, NameError, P
 pub use holds::{HeldBy, HeldKey};
 pub use id::{ItemId, ParseIdError};
 pub use item::{Item, ParseStampError, Stamp};
+pub use item_change::ItemChange;
 pub use keys::leases::{LeaseId, ParseLeaseIdError};
 pub use keys::pause::Pause;
 pub use kind::{End, Kind, Packing};

@@ -241,7 +241,19 @@ impl Queue {
         let held = ops::lease::body(&self.space, tr, id, &header, true).await?;
         let rows: Vec<_> = held.iter().map(ops::lease::row).collect();
         let items = ops::scan::beginnings(&self.space, &rows)?;
-        Ok(Some(Lease::new(self.space.clone(), id, &header, items, held, None)))
+        let record = match header.acknowledged.is_empty() {
+            true => None,
+            false => ops::cancel::read(&self.space, tr, id).await?,
+        };
+        let lease = Lease::new(self.space.clone(), id, &header, items, held, None);
+        Ok(Some(lease.with_cancelled(record.as_ref())))
+    }
+
+    /// The items that were cancelled on a lease, as long as that is known: until its holder has found it out, and otherwise for a minute after its
+    /// deadline.
+    pub async fn cancelled_items(&self, tr: &Transaction, id: LeaseId) -> Result<Vec<ItemId>, QueueError> {
+        let record = ops::cancel::read(&self.space, tr, id).await?;
+        Ok(record.map_or_else(Vec::new, |record| record.items.into_iter().map(|(_, id)| id).collect()))
     }
 
     /// The rules of a keyed queue, by pattern; none for a queue of another kind. A snapshot read.

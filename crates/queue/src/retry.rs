@@ -359,8 +359,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        ItemId, Mover, NewItem, PushOptions, Queue, Session, SweepRules, Sweeper, TokenPlace, VersionHistory,
-        sweep_tokens,
+        Canceller, ItemId, Mover, NewItem, PushOptions, Queue, Session, SweepRules, Sweeper, TokenPlace,
+        VersionHistory, sweep_tokens,
     };
 
     #[test]
@@ -391,7 +391,7 @@ mod tests {
         queue: &Queue,
         session: &mut Session,
         (sweeper, history, place): (&mut Sweeper, &VersionHistory, &mut TokenPlace),
-        (mover, id): (&mut Mover, &ItemId),
+        (mover, canceller, id): (&mut Mover, &mut Canceller, &ItemId),
     ) {
         fn is_send(_: impl Send) {}
         let policy = RetryPolicy::default();
@@ -405,6 +405,8 @@ mod tests {
         is_send(sweep_tokens(db, queue, history, place, std::time::UNIX_EPOCH, Duration::ZERO, &policy));
         is_send(queue.retry_all_dead(db, &policy, None));
         is_send(queue.delete_item(db, &policy, id));
+        is_send(queue.cancel_item(db, &policy, id));
+        is_send(canceller.page(db, &policy));
         is_send(queue.requeue_item(db, &policy, id));
         is_send(mover.page(db, &policy, NonZeroUsize::MIN));
         is_send(sweeper.sweep(db, &|| std::time::UNIX_EPOCH, &SweepRules::default()));

@@ -1,16 +1,15 @@
 //! One item, by its id: looking at it, deleting it, and making it ready, whatever it is doing.
 
-use std::collections::BTreeSet;
-
 use foundationdb::{Database, Transaction};
 
 use crate::dead::DeadLetterEffect;
 use crate::error::QueueError;
 use crate::id::ItemId;
+use crate::item_change::ItemChange;
 use crate::marked::{Act, Body, Marked};
 use crate::ops::{delete, view, waiting};
 use crate::queue::Queue;
-use crate::retry::{RetryError, RetryPolicy, run};
+use crate::retry::{RetryError, RetryPolicy};
 use crate::session::SessionId;
 use crate::view::{ItemState, ItemView};
 use crate::waiting::Waiting;
@@ -33,8 +32,10 @@ pub enum ItemEffect {
 impl Queue {
     /// The item of this id, whatever it is doing; `None` if the queue has none. A snapshot read: it conflicts with nothing.
     ///
-    /// A ready item and a dead letter are found at once. To find a scheduled or retrying one, the records of all these are read, and to
-    /// find a running one all leases.
+    /// An item that is not running is found at once. To find a running one, all leases are read.
+    ///
+    /// # Errors
+    /// [`QueueError::TooMuchRunning`], if the leases have more than 100 MB.
     pub async fn view_item(&self, tr: &Transaction, id: &ItemId) -> Result<Option<ItemView>, QueueError> {
         let mut found = view::one(self.space(), tr, id).await?;
         view::tell_ages(tr, found.as_mut_slice()).await?;
@@ -65,32 +66,19 @@ impl Queue {
         Ok(fate)
     }
 
-    /// Makes a scheduled or retrying item ready before its time, as [`Queue::requeue_scheduled`] does, or retries a dead letter, as
-    /// [`Queue::retry_dead`] does.
+    /// Makes a scheduled or retrying item ready before its time, or retries a dead letter, as [`Queue::retry_item`] does.
     pub async fn requeue_item(
         &self,
         db: &Database,
         policy: &RetryPolicy,
         id: &ItemId,
     ) -> Result<ItemEffect, RetryError> {
-        match self.retry_dead(db, policy, id).await? {
-            DeadLetterEffect::Moved => return Ok(ItemEffect::Done),
-            DeadLetterEffect::Refused => return Ok(ItemEffect::Refused),
-            DeadLetterEffect::Gone => {}
-        }
-        let wanted = BTreeSet::from([id.clone()]);
-        if self.requeue_scheduled(db, policy, Some(&wanted), None).await?.moved > 0 {
-            return Ok(ItemEffect::Done);
-        }
-        let found = run(db, policy, |tr| async move {
-            let found = self.view_item(&tr, id).await;
-            (tr, found)
-        });
-        Ok(match found.await?.value.map(|found| found.state) {
-            Some(ItemState::Ready) => ItemEffect::Ready,
-            Some(ItemState::Running) => ItemEffect::Running,
-            // It has come back, or cannot be read.
-            Some(ItemState::Scheduled | ItemState::Retrying | ItemState::Dead) | None => ItemEffect::Gone,
+        Ok(match self.retry_item(db, policy, id).await? {
+            ItemChange::Done(_) => ItemEffect::Done,
+            ItemChange::UniqueTaken(_) => ItemEffect::Refused,
+            ItemChange::Refused(ItemState::Running) => ItemEffect::Running,
+            ItemChange::Refused(_) => ItemEffect::Ready,
+            ItemChange::Gone => ItemEffect::Gone,
         })
     }
 }

@@ -16,7 +16,7 @@ use crate::{cli::output, config::Config, consumer::clock, telemetry::listed};
 
 const ABOUT: &str = "schedules";
 
-/// A next time that is further ahead than this of the one that the calendar has was set by a clock that was wrong; in milliseconds. `resume` mends
+/// A next time that is further ahead than this of the one that the calendar has was set by a clock that was wrong; in milliseconds. A restart mends
 /// such a schedule.
 const WRONG_CLOCK: Millis = 3_600_000;
 
@@ -116,9 +116,8 @@ impl Schedules {
                 "schedule {schedule:?} of queue {queue:?} {waits}, although {} is one of its times: a clock was wrong, of this machine or of a daemon",
                 output::time(*by_calendar)
             );
-            let advice = format!(
-                "set the clocks right; then: kvqueue schedule pause {queue} {schedule}, and kvqueue schedule resume {queue} {schedule}"
-            );
+            let advice =
+                format!("set the clocks right; then: kvqueue schedule resume --restart {queue} {schedule}");
             findings.problem(ABOUT, text, advice);
         }
         if self.ahead.len() > NAMED {
@@ -127,7 +126,7 @@ impl Schedules {
             findings.problem(
                 ABOUT,
                 format!("wait for a wrong time, too: {}", listed(&names)),
-                "pause and resume each",
+                "restart each (kvqueue schedule resume --restart)",
             );
         }
         if !self.unreadable.is_empty() {

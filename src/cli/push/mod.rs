@@ -18,7 +18,6 @@ use anyhow::{Context, anyhow};
 use bytes::Bytes;
 use kvqueue_queue::{NewItem, PushError, PushOptions, Session};
 
-pub(super) use self::item_options::attribute;
 use self::{
     input::{Found, Input},
     item_options::ItemOptions,

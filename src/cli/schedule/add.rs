@@ -24,8 +24,8 @@ use super::{
 };
 use crate::{
     cli::{
-        DataError, UsageError, client::Client, globals::Globals, line_reader::STDIN, output, push::attribute,
-        target::Target,
+        DataError, UsageError, client::Client, globals::Globals, line_reader::STDIN, output, target::Target,
+        values::attribute,
     },
     config::duration,
     consumer::clock,

@@ -39,11 +39,14 @@ pub(in crate::cli) struct Pause {
 #[derive(Debug, clap::Args)]
 #[command(
     long_about = "Resume a paused schedule: it fires from now on; times of the pause are skipped, and recorded.\n\n\
-    To pause and resume a schedule also mends one that a clock far ahead has silenced: it goes on from now."
+    --restart mends a schedule that a clock far ahead has silenced. Set the clock right before."
 )]
 pub(in crate::cli) struct Resume {
     #[command(flatten)]
     which: Which,
+    /// Begin now, also if it is not paused; times after now that have fired already fire again
+    #[arg(long)]
+    restart: bool,
 }
 
 impl Remove {
@@ -68,8 +71,16 @@ impl Pause {
 
 impl Resume {
     pub(super) fn run(self, globals: &Globals) -> anyhow::Result<Exit> {
-        let change = Change::Resume { name: self.which.name.clone() };
-        let done = |is_change| ("paused", false, if is_change { "is resumed" } else { "was not paused" });
+        let restart = self.restart;
+        let change = Change::Resume { name: self.which.name.clone(), restart };
+        let done = |is_change| {
+            let text = match is_change {
+                true if restart => "begins now",
+                true => "is resumed",
+                false => "was not paused",
+            };
+            ("paused", false, text)
+        };
         make(globals, &self.which, change, ("resume", UPGRADE), done)
     }
 }

@@ -206,7 +206,11 @@ fn decoded(name: &str, text: &str) -> Result<Vec<u8>, String> {
 }
 
 /// When it is due, if the request has that. A time in the past means at once.
-fn due(delay: Option<u64>, at: Option<&str>, now: Millis) -> Result<Option<Millis>, String> {
+pub(in crate::http) fn due(
+    delay: Option<u64>,
+    at: Option<&str>,
+    now: Millis,
+) -> Result<Option<Millis>, String> {
     match (delay, at) {
         (None, None) => Ok(None),
         (Some(_), Some(_)) => Err("it has both delay_ms and at; leave one out".to_owned()),

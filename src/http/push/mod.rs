@@ -16,6 +16,7 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use self::body::PushBody;
+pub(super) use self::body::due;
 pub(super) use self::producers::Producers;
 use super::{
     api_request::{Answer, ApiRequest},

@@ -42,7 +42,9 @@ fn examples(at: &Address, bearer: &str) -> Vec<Example> {
         ids.map(|id| id.as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     let item = |delay: u64| json!({"payload": "x", "delay_ms": delay});
-    let ids = push(json!({"items": [item(0), item(3_600_000), item(0), item(3_600_000)]}));
+    let ids = push(json!({"items": [
+        item(0), item(3_600_000), item(0), item(3_600_000), item(0), item(3_600_000), item(3_600_000), item(0)
+    ]}));
     let letters = send(at.request("GET", "/api/v1/queues/dead/dead")).is(200)["letters"].clone();
     let letter = |index: usize| letters[index]["id"].as_str().unwrap().to_owned();
     let example = |method, path: &str, values: &[&str], query, body| {
@@ -67,6 +69,11 @@ fn examples(at: &Address, bearer: &str) -> Vec<Example> {
         example("DELETE", "/api/v1/tokens/{name}", &["shop"], "", None),
         example("DELETE", "QUEUE/items/{id}", &["other", &ids[0]], "", None),
         example("POST", "QUEUE/items/{id}/requeue", &["other", &ids[1]], "", None),
+        example("POST", "QUEUE/items/{id}/cancel", &["other", &ids[4]], "", None),
+        example("POST", "QUEUE/items/{id}/reschedule", &["other", &ids[5]], "", Some(json!({"now": true}))),
+        example("POST", "QUEUE/items/{id}/retry", &["other", &ids[6]], "", None),
+        example("PUT", "QUEUE/items/{id}/payload", &["other", &ids[7]], "", Some(json!({"payload": "y"}))),
+        example("POST", "QUEUE/cancel", &["other"], "", Some(json!({"confirm": "other", "key": "none"}))),
         example("POST", "QUEUE/requeue", &["other"], "", Some(json!({"waiting": true}))),
         example("POST", "QUEUE/move", &["other"], "", Some(json!({"to": "moved", "limit": 1}))),
         example("DELETE", "QUEUE", &["other"], "?confirm=other", None),

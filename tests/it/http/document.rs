@@ -170,12 +170,34 @@ fn openapi_document_matches_the_served_responses() {
     let item = "/api/v1/queues/{queue}/items/{id}";
     ask(200, "POST", &format!("{item}/requeue"), &["q", scheduled["ids"][0].as_str().unwrap()], None);
     ask(404, "POST", &format!("{item}/requeue"), &["q", "x00"], None);
+    let id = |index: usize| pushed["ids"][index].as_str().unwrap();
+    get(&format!("{items}?unique=none"), &["q"]);
+    ask(200, "POST", &format!("{item}/reschedule"), &["q", id(3)], Some(json!({"delay_ms": 3_600_000})));
+    ask(400, "POST", &format!("{item}/reschedule"), &["q", id(3)], Some(json!({})));
+    ask(404, "POST", &format!("{item}/reschedule"), &["q", "x00"], Some(json!({"now": true})));
+    ask(200, "PUT", &format!("{item}/payload"), &["q", id(3)], Some(json!({"payload_base64": "/w=="})));
+    ask(400, "PUT", &format!("{item}/payload"), &["q", id(3)], Some(json!({})));
+    ask(404, "PUT", &format!("{item}/payload"), &["q", "x00"], Some(json!({"payload": "x"})));
+    ask(200, "POST", &format!("{item}/retry"), &["q", id(3)], None);
+    ask(404, "POST", &format!("{item}/retry"), &["q", "x00"], None);
+    ask(200, "POST", &format!("{item}/cancel"), &["q", id(3)], None);
+    ask(404, "POST", &format!("{item}/cancel"), &["q", id(3)], None);
     ask(200, "DELETE", item, &["q", pushed["ids"][4].as_str().unwrap()], None);
     ask(404, "DELETE", item, &["q", "x00"], None);
     let queue = "/api/v1/queues/{queue}";
     ask(200, "POST", &format!("{queue}/requeue"), &["q"], Some(json!({"waiting": true, "dead": true})));
     ask(200, "POST", &format!("{queue}/move"), &["q"], Some(json!({"to": "moved", "limit": 1})));
     ask(400, "POST", &format!("{queue}/move"), &["q"], Some(json!({"to": "moved"})));
+    let which = json!({"confirm": "moved", "state": "ready", "attribute": {"name": "k", "value": "none"}});
+    ask(200, "POST", &format!("{queue}/cancel"), &["moved"], Some(which));
+    ask(
+        400,
+        "POST",
+        &format!("{queue}/cancel"),
+        &["moved"],
+        Some(json!({"confirm": "moved", "state": "dead"})),
+    );
+    ask(409, "POST", &format!("{queue}/cancel"), &["moved"], Some(json!({"confirm": "q"})));
     ask(200, "DELETE", &format!("{queue}?confirm=moved"), &["moved"], None);
     ask(409, "DELETE", queue, &["q"], None);
 
@@ -186,6 +208,8 @@ fn openapi_document_matches_the_served_responses() {
     get("/api/v1/queues/{queue}/dead/{id}", &["dead", ids[0]]);
     ask(200, "POST", "/api/v1/queues/{queue}/dead/{id}/retry", &["dead", ids[0]], None);
     ask(404, "POST", "/api/v1/queues/{queue}/dead/{id}/retry", &["dead", ids[0]], None);
+    ask(409, "POST", &format!("{item}/cancel"), &["dead", ids[1]], None);
+    ask(409, "POST", &format!("{item}/reschedule"), &["dead", ids[1]], Some(json!({"now": true})));
     ask(200, "DELETE", "/api/v1/queues/{queue}/dead/{id}", &["dead", ids[1]], None);
     ask(200, "POST", "/api/v1/queues/{queue}/dead/retry", &["dead"], None);
     let purge = "/api/v1/queues/{queue}/dead/purge";

@@ -1,8 +1,8 @@
 //! The counters: (q, "npush"), (q, "npop"), (q, "ndone"), (q, "nlater"), (q, "ndue"), (q, "nback"),
-//! (q, "ndead"). All are written with the atomic ADD.
+//! (q, "ndead"), (q, "ncancel"). All are written with the atomic ADD.
 //!
 //! A watch on `npush` wakes idle consumers; that is why there are two counters of what is ready and not one. A watch on
-//! `nlater` wakes sweepers.
+//! `nlater` wakes sweepers, and one on `ncancel` the holders of leases.
 
 /// Items ever made ready: by a push, by being returned, by their time. Read by `len`.
 pub(crate) const NPUSH: &[u8] = b"npush";
@@ -19,6 +19,8 @@ pub(crate) const NDUE: &[u8] = b"ndue";
 pub(crate) const NBACK: &[u8] = b"nback";
 /// Dead letters there are now.
 pub(crate) const NDEAD: &[u8] = b"ndead";
+/// Items ever cancelled while they were running. Watched by holders of leases.
+pub(crate) const NCANCEL: &[u8] = b"ncancel";
 
 /// The operand that adds `n` to a counter.
 pub(crate) fn increment(n: usize) -> [u8; 8] {

@@ -1,7 +1,7 @@
 //! (q, "later", due, id): an item that becomes ready at a time, in milliseconds since 1970. The value is its side record.
 //!
 //! Written by pushes for a time and by retries; removed by the sweeper that makes the item ready. Its payload's value is at
-//! (q, "body", id).
+//! (q, "body", id), and its time at (q, "due", id).
 
 use crate::id::ItemId;
 use crate::keys::element::{append_number, split_number};
@@ -11,6 +11,22 @@ use crate::meta::Millis;
 pub(crate) const LATER: &[u8] = b"later";
 /// Second element of the key of the value of an item put aside, and of a dead letter.
 pub(crate) const BODY: &[u8] = b"body";
+
+/// Second element of the key of an item's time: (q, "due", id). Written with the item's record, so that its id leads to it.
+///
+/// Versions of kvqueue before this record neither write nor clear it. So a reader makes sure that the item's record is there under the
+/// time, and otherwise looks for it among all.
+pub(crate) const DUE: &[u8] = b"due";
+
+/// The value of an item's time.
+pub(crate) fn encode_due(due: Millis) -> [u8; 8] {
+    due.to_le_bytes()
+}
+
+/// The time in such a value; `None` if it is of another layout.
+pub(crate) fn decode_due(value: &[u8]) -> Option<Millis> {
+    value.try_into().ok().map(Millis::from_le_bytes)
+}
 
 /// The beginning of all keys with this time; `subspace` is the packed (q, "later").
 pub(crate) fn at(subspace: &[u8], due: Millis) -> Vec<u8> {
@@ -47,8 +63,13 @@ mod tests {
         }
 
         #[test]
+        fn times_round_trip(due: u64) {
+            prop_assert_eq!(decode_due(&encode_due(due)), Some(due));
+        }
+
+        #[test]
         fn any_bytes_are_read_without_panic(key: Vec<u8>) {
-            let _ = decode(&[], &key);
+            let _ = (decode(&[], &key), decode_due(&key));
         }
     }
 }

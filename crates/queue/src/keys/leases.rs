@@ -31,7 +31,7 @@ const FIXED: usize = 1 + 8 + 8 + 4 + 4;
 /// A body up to this length stands in the header.
 const INLINE: usize = 4_096;
 /// The length of a piece.
-const PIECE: usize = 90_000;
+pub(crate) const PIECE: usize = 90_000;
 
 /// Which lease it is: no other has or had this id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -109,6 +109,11 @@ impl Acknowledged {
         Acknowledged { count, bits: vec![0; count.div_ceil(8)] }
     }
 
+    /// Whether all items are marked here that the other has marked.
+    pub(crate) fn covers(&self, other: &Acknowledged) -> bool {
+        (0..other.count).all(|index| self.contains(index) || !other.contains(index))
+    }
+
     pub(crate) fn contains(&self, index: usize) -> bool {
         self.bits.get(index / 8).is_some_and(|byte| byte & (1 << (index % 8)) != 0)
     }
@@ -127,6 +132,11 @@ impl Acknowledged {
     /// The items that are not acknowledged.
     pub(crate) fn open(&self) -> impl Iterator<Item = usize> {
         (0..self.count).filter(|index| !self.contains(*index))
+    }
+
+    /// Whether none is.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bits.iter().all(|byte| *byte == 0)
     }
 
     /// How many items the lease had.

@@ -2,7 +2,7 @@
 //!
 //! | key (tuple, behind the prefix) | value | file |
 //! |---|---|---|
-//! | (q, "npush"), (q, "npop"), (q, "ndone"), (q, "nlater"), (q, "ndue"), (q, "nback"), (q, "ndead") | number, little endian | `counters` |
+//! | (q, "npush"), (q, "npop"), (q, "ndone"), (q, "nlater"), (q, "ndue"), (q, "nback"), (q, "ndead"), (q, "ncancel") | number, little endian | `counters` |
 //! | (q, "val", stamp) | payload of a ready item | `items` |
 //! | (q, "part", i, stamp), (q, "partitions") | the same in partition i; how many partitions there are | `partitions` |
 //! | text (q), then the recipes' | payload of a ready item | `recipes` |
@@ -11,7 +11,8 @@
 //! | (q, "meta", id) | side record of a ready item | `meta` |
 //! | (q, "chunk", id, n) | the rest of a long payload | `chunks` |
 //! | (q, "lease", session, number), (q, "held", session, number, i) | a batch in hand | `leases` |
-//! | (q, "later", due, id), (q, "body", id) | an item that waits for its time | `later` |
+//! | (q, "cancelled", session, number) | which items of a lease were cancelled | `cancelled` |
+//! | (q, "later", due, id), (q, "body", id), (q, "due", id) | an item that waits for its time | `later` |
 //! | (q, "dead", id), (q, "body", id) | a dead letter | `space` |
 //! | (q, "unique", key) | id of the item of that key | `space` |
 //! | (q, "op", id), (q, "oplog", stamp) | a push that is not to be repeated | `operations` |
@@ -26,6 +27,7 @@
 //!
 //! `element` holds what the tuple encoding needs, `fields` what records of tagged fields need; `space` puts the records of one queue together.
 
+pub(crate) mod cancelled;
 pub(crate) mod chunks;
 pub(crate) mod claims;
 pub(crate) mod counters;

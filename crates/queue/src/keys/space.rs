@@ -6,8 +6,8 @@ use crate::keys::element::{STAMP, append_text};
 use crate::keys::keyed::{KVAL, KeyedSpace};
 use crate::keys::schedules::ScheduleSpace;
 use crate::keys::{
-    append_bytes, chunks, claims, counters, duty, items, later, leases, meta, operations, partitions, pause,
-    times, tokens, wants,
+    append_bytes, cancelled, chunks, claims, counters, duty, items, later, leases, meta, operations,
+    partitions, pause, times, tokens, wants,
 };
 use crate::kind::Kind;
 use crate::{MAX_NAME, MAX_PREFIX};
@@ -49,6 +49,7 @@ pub(crate) struct Space {
     pub(crate) ndue: Vec<u8>,
     pub(crate) nback: Vec<u8>,
     pub(crate) ndead: Vec<u8>,
+    pub(crate) ncancel: Vec<u8>,
     /// The key prefix of each kind of record.
     pub(crate) meta: Vec<u8>,
     pub(crate) chunks: Vec<u8>,
@@ -57,6 +58,8 @@ pub(crate) struct Space {
     pub(crate) later: Vec<u8>,
     pub(crate) dead: Vec<u8>,
     pub(crate) bodies: Vec<u8>,
+    pub(crate) dues: Vec<u8>,
+    pub(crate) cancelled: Vec<u8>,
     pub(crate) unique: Vec<u8>,
     pub(crate) operations: Vec<u8>,
     pub(crate) oplog: Vec<u8>,
@@ -120,6 +123,7 @@ impl Space {
             ndue: record(counters::NDUE),
             nback: record(counters::NBACK),
             ndead: record(counters::NDEAD),
+            ncancel: record(counters::NCANCEL),
             meta: record(meta::META),
             chunks: record(chunks::CHUNK),
             leases: record(leases::LEASE),
@@ -127,6 +131,8 @@ impl Space {
             later: record(later::LATER),
             dead: record(DEAD),
             bodies: record(later::BODY),
+            dues: record(later::DUE),
+            cancelled: record(cancelled::CANCELLED),
             unique: record(UNIQUE),
             operations: record(operations::OP),
             oplog: record(operations::OPLOG),
@@ -203,6 +209,11 @@ impl Space {
     /// The key of the value of a dead letter, or of an item put aside.
     pub(crate) fn body_key(&self, id: &ItemId) -> Vec<u8> {
         [&self.bodies, id.as_bytes()].concat()
+    }
+
+    /// The key of the time of an item put aside.
+    pub(crate) fn due_key(&self, id: &ItemId) -> Vec<u8> {
+        [&self.dues, id.as_bytes()].concat()
     }
 
     /// The key under which an item is the only one.

@@ -19,16 +19,15 @@ use crate::time::millis;
 
 /// Acknowledges items of the lease `id`, by their index in `held`, and sets a new deadline for the
 /// others. Items acknowledged before are passed over, so an acknowledgement may be repeated.
-/// Returns the header as it then is; `None`, having written nothing, if the lease is lost. The
-/// caller makes sure that it fits into a transaction: [`part`], [`cost`].
+/// Returns the header as it then is. The caller has read the header with a conflict, and makes sure
+/// that it fits into a transaction: [`part`], [`cost`].
 pub(crate) async fn acknowledge(
     space: &Space,
     tr: &Transaction,
-    id: LeaseId,
+    (id, mut header): (LeaseId, Header),
     held: &[Held],
     outcomes: &[(usize, ItemOutcome)],
-) -> Result<Option<Header>, QueueError> {
-    let Some(mut header) = lease::header(space, tr, id).await? else { return Ok(None) };
+) -> Result<Header, QueueError> {
     let mut counts = OutcomeCounts::default();
     // Acknowledgements of queues without keys are not to pay for this.
     let mut changes = space.keyed.is_some().then(Changes::default);
@@ -91,7 +90,7 @@ pub(crate) async fn acknowledge(
     header.served = false;
     header.deadline = now(tr).await?.saturating_add(header.length);
     lease::update(space, tr, id, &header);
-    Ok(Some(header))
+    Ok(header)
 }
 
 /// How many of the first outcomes go into one transaction: one does, whatever it takes.

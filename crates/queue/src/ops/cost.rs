@@ -24,6 +24,8 @@ const RANGE: usize = 25;
 const INDEX_ROWS: usize = 6;
 /// How many rows the beginning or the end of a hold changes, at most.
 const HOLD_ROWS: usize = 5;
+/// The length of a time's value.
+const DUE: usize = 8;
 /// The overhead of an item in a lease's body: three lengths.
 const HELD: usize = 12;
 /// The most bytes that a failure adds to a side record in addition to its text: itself, and the counts of attempts and crashes.
@@ -59,7 +61,8 @@ pub(crate) fn ready(space: &Space, id: &ItemId, value: usize, meta: usize) -> us
 
 /// The cost of scheduling an item with a record of this length.
 pub(crate) fn aside(space: &Space, id: &ItemId, value: usize, meta: usize) -> usize {
-    set(key(space, id), meta) + set(key(space, id), value) + hold(space, id)
+    let key = key(space, id);
+    set(key, meta) + set(key, value) + set(key, DUE) + hold(space, id)
 }
 
 /// The cost of making an item with this side record a dead letter, for a reason of this length.
@@ -96,14 +99,14 @@ pub(crate) fn forget(space: &Space, id: &ItemId, meta: &[u8]) -> usize {
 /// The cost of moving an item from one of these places to another.
 pub(crate) fn moving(space: &Space, id: &ItemId, value: usize, meta: &[u8]) -> usize {
     let key = key(space, id);
-    let records = 2 * set(key, 0) + 2 * clear(key) + conflict(key);
+    let records = 2 * set(key, 0) + 3 * clear(key) + conflict(key);
     records + value + meta.len() + unique(space, meta) + hold(space, id)
 }
 
 /// The cost of clearing an item in any state, with its records.
 pub(crate) fn removing(space: &Space, id: &ItemId, meta: &[u8]) -> usize {
     let key = key(space, id);
-    2 * conflict(key) + 2 * clear(key) + forget(space, id, meta) + hold(space, id)
+    2 * conflict(key) + 3 * clear(key) + forget(space, id, meta) + hold(space, id)
 }
 
 /// The cost of fetching a row, on a lease or for good.

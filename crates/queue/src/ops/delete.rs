@@ -38,7 +38,8 @@ pub(crate) async fn item(
     Ok(Act::Write(ItemEffect::Done))
 }
 
-async fn waiting(
+/// Removes a waiting item, with all that goes with it; fails at commit if another has moved it.
+pub(crate) async fn waiting(
     space: &Space,
     tr: &Transaction,
     id: &ItemId,
@@ -48,7 +49,7 @@ async fn waiting(
     conflict::as_reader(tr, &found.key)?;
     claim::forget(space, tr, &Row { id: id.clone(), value: Bytes::new(), meta: found.record })?;
     tr.clear(&found.key);
-    tr.clear(&space.body_key(id));
+    place::clear_aside(space, tr, id);
     // As if its time had come, and it had been popped.
     place::count_ready(space, tr, 1);
     for counter in [&space.ndue, &space.npop] {

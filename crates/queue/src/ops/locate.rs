@@ -3,16 +3,16 @@
 use bytes::Bytes;
 use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
-use futures::future::try_join4;
+use futures::future::try_join5;
 
 use crate::error::QueueError;
 use crate::id::ItemId;
-use crate::keys::{Space, after, later, range};
+use crate::keys::{Space, after, later, meta, range};
 use crate::meta::Millis;
 use crate::ops::peek::possible;
-use crate::ops::running;
+use crate::ops::running::{self, RunningRecord};
 use crate::ops::scan::Row;
-use crate::view::ItemView;
+use crate::view::ItemState;
 
 /// How many records of waiting items are read at once.
 const PAGE: usize = 1_000;
@@ -25,7 +25,7 @@ pub(crate) enum Located {
     /// It is scheduled or retrying.
     ScheduledRecord(ScheduledRecord),
     /// On a lease.
-    Running(Box<ItemView>),
+    Running(Box<RunningRecord>),
     /// Among the dead letters.
     Dead,
 }
@@ -39,20 +39,36 @@ pub(crate) struct ScheduledRecord {
     pub(crate) record: Bytes,
 }
 
+impl ScheduledRecord {
+    /// Whether the item is scheduled or retrying. One that cannot be read counts as scheduled.
+    pub(crate) fn state(&self) -> ItemState {
+        state_of(&self.record)
+    }
+}
+
+/// Whether an item with this side record, which waits for its time, is scheduled or retrying. One that cannot be read counts as scheduled.
+pub(crate) fn state_of(record: &[u8]) -> ItemState {
+    match meta::decode(record) {
+        Some(meta) if meta.attempts > 0 => ItemState::Retrying,
+        _ => ItemState::Scheduled,
+    }
+}
+
 /// Where the item is; `None` if the queue has none of this id.
 ///
-/// A ready item and a dead letter are found by their keys. The key of a waiting item begins with its time, and a lease's key with its
-/// session, so these are looked for among all of their kind.
+/// A ready item, a waiting one and a dead letter are found by their keys. A lease's key begins with its session, so a running item is looked
+/// for in all leases, and so is a waiting one that an earlier version put aside, among all of these.
 pub(crate) async fn locate(
     space: &Space,
     tr: &Transaction,
     id: &ItemId,
 ) -> Result<Option<Located>, QueueError> {
-    let (ready, meta, dead, body) = try_join4(
+    let (ready, meta, dead, body, due) = try_join5(
         tr.get(&space.ready_key(id), true),
         tr.get(&space.meta_key(id), true),
         tr.get(&space.dead_key(id), true),
         tr.get(&space.body_key(id), true),
+        tr.get(&space.due_key(id), true),
     )
     .await?;
     if let Some(value) = ready.filter(|_| possible(space, id)) {
@@ -63,20 +79,35 @@ pub(crate) async fn locate(
     if dead.is_some() {
         return Ok(Some(Located::Dead));
     }
-    if body.is_some()
-        && let Some(waiting) = waiting(space, tr, id).await?
-    {
-        return Ok(Some(Located::ScheduledRecord(waiting)));
+    if body.is_some() {
+        let due = due.and_then(|due| later::decode_due(&due));
+        let found = match due {
+            Some(due) => waiting_at(space, tr, id, due).await?,
+            None => None,
+        };
+        let found = if found.is_some() { found } else { search(space, tr, id).await? };
+        if let Some(found) = found {
+            return Ok(Some(Located::ScheduledRecord(found)));
+        }
     }
     let running = running::find(space, tr, id).await?;
-    Ok(running.map(|view| Located::Running(Box::new(view))))
+    Ok(running.map(|found| Located::Running(Box::new(found))))
 }
 
-async fn waiting(
+/// The record of an item that waits for this time.
+async fn waiting_at(
     space: &Space,
     tr: &Transaction,
     id: &ItemId,
+    due: Millis,
 ) -> Result<Option<ScheduledRecord>, QueueError> {
+    let key = later::key(&space.later, due, id);
+    let record = tr.get(&key, true).await?.map(|record| Bytes::copy_from_slice(&record));
+    Ok(record.map(|record| ScheduledRecord { key, due, record }))
+}
+
+/// The record of an item that waits for a time that is not known.
+async fn search(space: &Space, tr: &Transaction, id: &ItemId) -> Result<Option<ScheduledRecord>, QueueError> {
     let (mut begin, end) = range(&space.later);
     loop {
         let option = RangeOption {

@@ -5,6 +5,8 @@
 
 pub(crate) mod acknowledge;
 pub(crate) mod aside;
+pub(crate) mod cancel;
+pub(crate) mod cancel_page;
 pub(crate) mod claim;
 pub(crate) mod conflict;
 pub(crate) mod cost;
@@ -13,6 +15,7 @@ pub(crate) mod dead;
 pub(crate) mod dead_page;
 pub(crate) mod delete;
 pub(crate) mod duty;
+pub(crate) mod edit;
 pub(crate) mod exists;
 pub(crate) mod expire;
 pub(crate) mod find;
@@ -41,6 +44,7 @@ pub(crate) mod recipe;
 pub(crate) mod recount;
 pub(crate) mod relocate;
 pub(crate) mod requeue;
+pub(crate) mod reschedule;
 #[cfg(feature = "migration")]
 pub(crate) mod rows;
 pub(crate) mod running;

@@ -45,6 +45,13 @@ pub(crate) fn count_ready(space: &Space, tr: &Transaction, n: usize) {
 pub(crate) fn later(space: &Space, tr: &Transaction, id: &ItemId, due: Millis, value: &[u8], meta: &Meta) {
     tr.set(&later::key(&space.later, due, id), &meta::encode(meta));
     tr.set(&space.body_key(id), value);
+    tr.set(&space.due_key(id), &later::encode_due(due));
+}
+
+/// Clears what an item that is put aside has under its id: its value and its time.
+pub(crate) fn clear_aside(space: &Space, tr: &Transaction, id: &ItemId) {
+    tr.clear(&space.body_key(id));
+    tr.clear(&space.due_key(id));
 }
 
 /// Counts items as put aside, which wakes the sweepers.

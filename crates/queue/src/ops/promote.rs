@@ -52,7 +52,7 @@ pub(crate) async fn promote(space: &Space, tr: &Transaction, now: Millis) -> Res
             };
             bytes += cost::moving(space, &due.id, value.len(), &due.meta);
             place::ready(space, tr, &due.id, &value, &due.meta);
-            tr.clear(&space.body_key(&due.id));
+            place::clear_aside(space, tr, &due.id);
             changes.made_ready(space, &due.id);
             changes.came_back(space, &due.id);
             moved.push(due.key.as_slice());

@@ -80,7 +80,7 @@ pub(crate) async fn page(
             conflict::as_reader(tr, key)?;
             place::ready(space, tr, &id, &value, meta);
             tr.clear(key);
-            tr.clear(&space.body_key(&id));
+            place::clear_aside(space, tr, &id);
             changes.made_ready(space, &id);
             changes.came_back(space, &id);
             page.moved.push(id);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use foundationdb::future::{FdbKeyValue, FdbValues};
 use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
+use futures::future::try_join_all;
 
 use crate::MAX_TAKE_BYTES;
 use crate::error::QueueError;
@@ -22,6 +23,12 @@ const MOST_LEASES: usize = 1_000;
 
 /// The bytes of leases after which a page ends. It has one lease more at most.
 const MOST_BYTES: usize = 1_000_000;
+
+/// The most bytes of leases that are searched for an item: as much as a transaction has time for.
+pub(crate) const MOST_SEARCHED: usize = 100_000_000;
+
+/// How many leases whose items are not in their headers are read at once.
+const TOGETHER: usize = 16;
 
 /// The index behind all items of a lease.
 const BEHIND_ALL: u32 = u32::MAX;
@@ -81,26 +88,79 @@ pub(crate) async fn page(
     }
 }
 
+/// Where a running item is.
+#[derive(Debug)]
+pub(crate) struct RunningRecord {
+    pub(crate) lease: LeaseId,
+    pub(crate) header: Header,
+    /// The item's index in the lease.
+    pub(crate) index: usize,
+    pub(crate) row: Row,
+}
+
 /// The item of this id, if it is on a lease and not acknowledged. Leases that cannot be read are passed over.
+///
+/// Nothing in the database leads from an item to its lease, since that would cost each fetch of each item. So this reads all leases: short
+/// ones, whose items are in their headers, by the page; of others, several at a time.
+///
+/// # Errors
+/// [`QueueError::TooMuchRunning`], if they have more than [`MOST_SEARCHED`] bytes.
 pub(crate) async fn find(
     space: &Space,
     tr: &Transaction,
     id: &ItemId,
-) -> Result<Option<ItemView>, QueueError> {
-    let version = version::now(tr).await?;
+) -> Result<Option<RunningRecord>, QueueError> {
     let (mut begin, end) = range(&space.leases);
+    let mut bytes = 0;
     loop {
         let rows = tr.get_range(&some(&begin, &end), 1, true).await?;
-        for (lease, header) in headers(space, &rows) {
-            let Some(lease) = lease else { continue };
-            let Some((header, open)) = open(space, tr, lease, header, None).await? else { continue };
-            if let Some((_, row)) = open.iter().find(|(_, row)| row.id == *id) {
-                return item(space, tr, row, view(lease, &header, version)).await.map(Some);
+        bytes += rows.iter().map(|row| row.key().len() + row.value().len()).sum::<usize>();
+        let found = headers(space, &rows).into_iter().filter_map(|(lease, header)| lease.zip(header));
+        let (short, long): (Vec<_>, Vec<_>) = found.partition(|(_, header)| header.pieces == 0);
+        for (lease, header) in short {
+            if let Some(found) = in_lease(space, tr, id, (lease, header)).await? {
+                return Ok(Some(found));
             }
+        }
+        for group in long.chunks(TOGETHER) {
+            // All pieces but the last are full.
+            bytes += group.iter().map(|(_, header)| header.pieces as usize * leases::PIECE).sum::<usize>();
+            if bytes > MOST_SEARCHED {
+                return Err(QueueError::TooMuchRunning { id: id.clone() });
+            }
+            let found = group.iter().map(|lease| in_lease(space, tr, id, lease.clone()));
+            if let Some(found) = try_join_all(found).await?.into_iter().flatten().next() {
+                return Ok(Some(found));
+            }
+        }
+        if bytes > MOST_SEARCHED {
+            return Err(QueueError::TooMuchRunning { id: id.clone() });
         }
         let Some(last) = rows.iter().next_back().filter(|_| rows.more()) else { return Ok(None) };
         begin = behind(last.key());
     }
+}
+
+/// The item of this id, if it is on this lease and not acknowledged.
+async fn in_lease(
+    space: &Space,
+    tr: &Transaction,
+    id: &ItemId,
+    (lease, header): (LeaseId, Header),
+) -> Result<Option<RunningRecord>, QueueError> {
+    let Some((header, open)) = open(space, tr, lease, Some(header), None).await? else { return Ok(None) };
+    let found = open.into_iter().find(|(_, row)| row.id == *id);
+    Ok(found.map(|(index, row)| RunningRecord { lease, header, index: index as usize, row }))
+}
+
+/// A running item, for people.
+pub(crate) async fn show(
+    space: &Space,
+    tr: &Transaction,
+    found: &RunningRecord,
+) -> Result<ItemView, QueueError> {
+    let version = version::now(tr).await?;
+    item(space, tr, &found.row, view(found.lease, &found.header, version)).await
 }
 
 /// The id and the header of each lease, if they can be read. Rows are not `Send`, so nothing borrows from them.
@@ -117,7 +177,7 @@ fn some<'a>(begin: &'a [u8], end: &'a [u8]) -> RangeOption<'a> {
 }
 
 /// The header of a lease, and its items behind an index that are not acknowledged, each with its index. `None` if it cannot be read.
-async fn open(
+pub(crate) async fn open(
     space: &Space,
     tr: &Transaction,
     id: LeaseId,

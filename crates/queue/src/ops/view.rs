@@ -10,13 +10,13 @@ use crate::dead::DeadLetter;
 use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::item::Item;
-use crate::keys::{Space, meta};
+use crate::keys::Space;
 use crate::meta::Millis;
 use crate::ops::aside::{delayed, read_records};
-use crate::ops::locate::{Located, ScheduledRecord, locate};
+use crate::ops::locate::{Located, ScheduledRecord, locate, state_of};
 use crate::ops::scan::{self, Row};
 use crate::ops::version::now;
-use crate::ops::{dead, peek};
+use crate::ops::{dead, peek, running};
 use crate::view::{Cursor, ItemPage, ItemState, ItemView};
 
 /// The most records that one page reads. It may show none of them: scheduled and retrying items share a range.
@@ -101,14 +101,6 @@ pub(crate) async fn waiting(
     Ok(ItemPage { items, next, unreadable: 0 })
 }
 
-/// Whether an item that waits for its time is scheduled or retrying. One that cannot be read is shown as scheduled.
-fn state_of(record: &[u8]) -> ItemState {
-    match meta::decode(record) {
-        Some(meta) if meta.attempts > 0 => ItemState::Retrying,
-        _ => ItemState::Scheduled,
-    }
-}
-
 fn of_waiting(id: ItemId, state: ItemState, due: Millis, read: Result<(Row, Item), QueueError>) -> ItemView {
     let item = read.map(|(_, item)| item).map_err(|error| error.to_string());
     ItemView { id, state, item, due: Some(due), lease: None, age: None }
@@ -160,7 +152,7 @@ pub(crate) async fn one(
 ) -> Result<Option<ItemView>, QueueError> {
     Ok(match locate(space, tr, id).await? {
         Some(Located::Ready(row)) => scan::items(space, tr, &[row]).await?.pop().map(of_ready),
-        Some(Located::Running(view)) => Some(*view),
+        Some(Located::Running(found)) => Some(running::show(space, tr, &found).await?),
         Some(Located::Dead) => dead::get(space, tr, id).await?.map(of_letter),
         Some(Located::ScheduledRecord(ScheduledRecord { due, record, .. })) => {
             let state = state_of(&record);

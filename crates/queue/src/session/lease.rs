@@ -9,6 +9,7 @@ use futures::future::try_join_all;
 use super::Session;
 use crate::error::QueueError;
 use crate::item::Item;
+use crate::keys::Space;
 use crate::keys::leases::{Header, Held, LeaseId};
 use crate::lease::Lease;
 use crate::ops::lease::row;
@@ -80,8 +81,7 @@ impl Session {
         began: Option<u64>,
     ) -> Result<Vec<Lease>, QueueError> {
         let space = self.queue.space().clone();
-        let rows: Vec<Row> = held.iter().map(row).collect();
-        let items = scan::items(&space, tr, &rows).await?;
+        let items = served_items(&space, tr, &header, &held).await?;
         let deadline = now(tr).await?.saturating_add(header.length);
         let header = Header { served: false, deadline, ..header };
         lease::update(&space, tr, id, &header);
@@ -112,6 +112,7 @@ impl Session {
         let leases = made.into_iter().map(|Made { id, header, items, held }| {
             let ward = self.ward.take().or_else(|| self.enter(&items));
             Lease::new(space.clone(), id, &header, items, held, ward)
+                .never_held()
                 .with_history(self.history.as_ref())
                 .changed_since(began)
         });
@@ -151,8 +152,28 @@ impl Session {
         self.asked.clear();
         let ward = self.enter(&items);
         let lease = Lease::new(space, id, &header, items, held, ward);
-        Ok(Some(lease.with_history(self.history.as_ref())))
+        Ok(Some(lease.never_held().with_history(self.history.as_ref())))
     }
+}
+
+/// The items of a lease that another session wrote. A cancelled one has no more of its payload than the lease has.
+async fn served_items(
+    space: &Space,
+    tr: &Transaction,
+    header: &Header,
+    held: &[Held],
+) -> Result<Vec<Item>, QueueError> {
+    let rows: Vec<Row> = held.iter().map(row).collect();
+    if header.acknowledged.is_empty() {
+        return scan::items(space, tr, &rows).await;
+    }
+    let mut items = scan::beginnings(space, &rows)?;
+    let open: Vec<usize> = header.acknowledged.open().collect();
+    let open_rows: Vec<Row> = open.iter().map(|index| rows[*index].clone()).collect();
+    for (index, item) in open.into_iter().zip(scan::items(space, tr, &open_rows).await?) {
+        items[index] = item;
+    }
+    Ok(items)
 }
 
 #[cfg(test)]

@@ -49,7 +49,8 @@ impl Session {
         mut header: Header,
         held: &[Held],
     ) -> Result<(), QueueError> {
-        let rows: Vec<Row> = held.iter().map(row).collect();
+        // Items that were cancelled since have ended.
+        let rows: Vec<Row> = header.acknowledged.open().map(|index| row(&held[index])).collect();
         header.acknowledged.fill();
         lease::update(self.queue.space(), tr, id, &header);
         self.remove(tr, &rows).await

@@ -14,7 +14,7 @@ use crate::ops::place::check_kind;
 use crate::ops::schedule::due::{FiredPage, fire_due};
 use crate::ops::sweep_right::{self, CLAIM, held_by_another};
 use crate::ops::version::now;
-use crate::ops::{forget_operations, promote, times, want};
+use crate::ops::{cancel, forget_operations, promote, times, want};
 use crate::retry::{Done, RetryError, maybe_committed};
 use crate::time::versions;
 
@@ -133,7 +133,9 @@ impl Sweeper {
                 if let Some(alien) = page.alien.filter(|_| page.cleared == 0) {
                     check_kind(space, &alien)?;
                 }
-                SweepCounts { orphans: page.cleared, ..SweepCounts::default() }
+                let old = cancel::clear_old(space, tr, OLD_CANCELLATIONS).await?;
+                let moved = SweepCounts { orphans: page.cleared, ..SweepCounts::default() };
+                return Ok(Applied { moved, notes: old > 0, ..Applied::default() });
             }
             Work::RepairNext => {
                 let page = clear_orphans(space, tr, Part::From(&self.cursor)).await?;
@@ -189,6 +191,9 @@ impl Operation for Running<'_> {
         }
     }
 }
+
+/// How many records of cancellations one transaction looks at.
+const OLD_CANCELLATIONS: usize = 100;
 
 /// How many numbers each attempt has for new leases: more than a lease has items.
 const MAX_PARTS: u64 = 1 << 32;

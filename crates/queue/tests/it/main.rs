@@ -12,6 +12,7 @@ mod common;
 
 mod approaches;
 mod attributes;
+mod cancels;
 mod counters;
 mod counts;
 mod dead;
@@ -23,6 +24,8 @@ mod forgotten;
 mod hastened;
 mod holds;
 mod interop;
+mod item_changes;
+mod item_model;
 mod keyed;
 mod keyed_races;
 mod kinds;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::item::Stamp;
+use crate::keys::cancelled::{self, CancelledItems};
 use crate::keys::duty::Duty;
 use crate::keys::leases::{Header, Held, LeaseId};
 use crate::keys::migration::{Marks, Phase, Record};
@@ -49,6 +50,8 @@ fn golden_keys_of_a_queue_and_its_counters() {
     // "npush" is 6e 70 75 73 68.
     golden(&space.npush, "017100 01 6e70757368 00");
     golden(&space.nback, "017100 01 6e6261636b 00");
+    // "ncancel" is 6e 63 61 6e 63 65 6c.
+    golden(&space.ncancel, "017100 01 6e63616e63656c 00");
     // "npop" is 6e 70 6f 70.
     golden(&space.npop, "017100 01 6e706f70 00");
     let (begin, end) = space.queue_range();
@@ -274,6 +277,8 @@ fn golden_side_records_of_an_item() {
     golden(&chunk, &format!("017100 016368756e6b00 {stamp} 1501"));
     golden(&later::key(&space.later, 1_000, &id), &format!("017100 016c6174657200 1603e8 {stamp}"));
     golden(&space.body_key(&id), &format!("017100 01626f647900 {stamp}"));
+    golden(&space.due_key(&id), &format!("017100 0164756500 {stamp}"));
+    golden(&later::encode_due(1_000), "e803000000000000");
     golden(&space.dead_key(&id), &format!("017100 016465616400 {stamp}"));
 }
 
@@ -299,6 +304,10 @@ fn golden_lease_record() {
     let id = "30 00112233445566778899aabbccddeeff 160102";
     golden(&leases::key(&space.leases, lease), &format!("017100 016c6561736500 {id}"));
     golden(&leases::piece_key(&space.held, lease, 1), &format!("017100 0168656c6400 {id} 1501"));
+    golden(&cancelled::key(&space.cancelled, lease), &format!("017100 0163616e63656c6c656400 {id}"));
+    // A minute behind the deadline 3: 60,000,003 is 03 93 87 03.
+    let record = CancelledItems { items: vec![(1, item())], ..CancelledItems::none(3) };
+    golden(&record.encode(), "01 0387930300000000 01000000 0d000000 33 00001a2b3c4d5e6f 0003 0001");
     let held = Held { id: item(), meta: Bytes::new(), value: "v".into() };
     let (header, pieces) = Header::new(3, 2, &[held]);
     assert!(pieces.is_empty());

@@ -36,6 +36,7 @@ use crate::{MAX_PAYLOAD, MAX_PUSHES};
 pub(crate) use entry::Entry;
 use once::Holder;
 use open::Checked;
+pub(crate) use put::{StoredValue, stored_value};
 
 /// Pushes to one queue in one transaction, and numbers the pushes.
 #[derive(Debug)]

@@ -15,15 +15,10 @@ use crate::stored::State;
 /// Writes an item and what goes with it, wherever it is to wait. Counting it is the caller's.
 pub(super) fn put(space: &Space, tr: &Transaction, spot: &Spot, entry: &Entry<'_>) {
     let mut meta = entry.meta();
-    let (value, rest) = match packed(space.kind.packing(), entry.payload) {
-        Some(value) => (value, None),
-        // Too long for a value: as it is, in parts.
-        None => {
-            let (value, chunks) = chunks::split(entry.payload);
-            meta.get_or_insert_default().payload_len = Some(entry.payload.len() as u64);
-            (Cow::Borrowed(value), Some(chunks))
-        }
-    };
+    let StoredValue { value, is_in_parts, chunks } = stored_value(space, entry.payload);
+    if is_in_parts {
+        meta.get_or_insert_default().payload_len = Some(entry.payload.len() as u64);
+    }
     let record = match entry.state() {
         State::Ready => None,
         State::Later(due) => Some(later::at(&space.later, due)),
@@ -41,13 +36,36 @@ pub(super) fn put(space: &Space, tr: &Transaction, spot: &Spot, entry: &Entry<'_
         Some(record) => {
             set(tr, spot, &record, &[], &meta::encode(&meta.unwrap_or_default()));
             set(tr, spot, &space.bodies, &[], &value);
+            if let State::Later(due) = entry.state() {
+                set(tr, spot, &space.dues, &[], &later::encode_due(due));
+            }
         }
     }
-    for (n, chunk) in rest.into_iter().flatten() {
+    for (n, chunk) in chunks {
         set(tr, spot, &space.chunks, &chunks::suffix(n), chunk);
     }
     if let Some(key) = entry.unique() {
         set_id(tr, &space.unique_key(key), spot);
+    }
+}
+
+/// A payload as it is stored.
+pub(crate) struct StoredValue<'p> {
+    pub(crate) value: Cow<'p, [u8]>,
+    /// It does not fit into a value as that is packed: it is stored as it is, and its side record has its length.
+    pub(crate) is_in_parts: bool,
+    /// Its chunks with their numbers.
+    pub(crate) chunks: Vec<(u64, &'p [u8])>,
+}
+
+/// The value and the chunks of a payload.
+pub(crate) fn stored_value<'p>(space: &Space, payload: &'p [u8]) -> StoredValue<'p> {
+    match packed(space.kind.packing(), payload) {
+        Some(value) => StoredValue { value, is_in_parts: false, chunks: Vec::new() },
+        None => {
+            let (value, chunks) = chunks::split(payload);
+            StoredValue { value: value.into(), is_in_parts: true, chunks: chunks.collect() }
+        }
     }
 }
 

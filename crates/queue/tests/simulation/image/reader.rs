@@ -31,6 +31,8 @@ struct Parts<'i> {
     pieces: BTreeMap<LeaseId, Vec<u8>>,
     headers: Vec<(LeaseId, Vec<u8>)>,
     later: Vec<(u64, ItemId, Meta)>,
+    /// The times that lead from ids to the records of waiting items.
+    dues: BTreeMap<ItemId, u64>,
     dead: Vec<(ItemId, Meta)>,
     /// Operations in the log by which they are forgotten.
     logged: BTreeSet<Vec<u8>>,
@@ -73,6 +75,7 @@ impl Parts<'_> {
             pieces: BTreeMap::new(),
             headers: Vec::new(),
             later: Vec::new(),
+            dues: BTreeMap::new(),
             dead: Vec::new(),
             logged: BTreeSet::new(),
             idle: None,
@@ -115,6 +118,9 @@ impl Parts<'_> {
             (b"later", _) => {
                 let (due, rest) = split_number(rest)?;
                 self.later.push((due, self.ids.get(rest)?, side::decode(value)?));
+            }
+            (b"due", _) => {
+                self.dues.insert(self.ids.get(rest)?, u64::from_le_bytes(value.try_into().ok()?));
             }
             (b"dead", _) => self.dead.push((self.ids.get(rest)?, side::decode(value)?)),
             (b"body", _) => drop(self.bodies.insert(self.ids.get(rest)?, value.to_vec())),
@@ -159,6 +165,9 @@ impl Parts<'_> {
         }
         for (due, id, meta) in std::mem::take(&mut self.later) {
             let stored = self.put_aside(kind, &id, meta)?;
+            if self.dues.remove(&id) != Some(due) {
+                return Err(format!("no time leads from {id:?} to its record"));
+            }
             self.image.later.insert((due, id), stored);
         }
         for (id, meta) in std::mem::take(&mut self.dead) {
@@ -182,6 +191,7 @@ impl Parts<'_> {
             ("side records", self.metas.keys().next().map(|id| format!("{id:?}"))),
             ("chunks", self.chunks.keys().next().map(|id| format!("{id:?}"))),
             ("bodies", self.bodies.keys().next().map(|id| format!("{id:?}"))),
+            ("times", self.dues.keys().next().map(|id| format!("{id:?}"))),
             ("pieces", self.pieces.keys().next().map(|id| format!("{id:?}"))),
         ];
         match left.into_iter().find_map(|(what, whose)| Some((what, whose?))) {

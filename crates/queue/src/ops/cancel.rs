@@ -1,0 +1,130 @@
+//! Cancelling items: they end without being finished, and leave no dead letter.
+
+use foundationdb::RangeOption;
+use foundationdb::Transaction;
+use foundationdb::options::{MutationType, StreamingMode};
+
+use crate::error::QueueError;
+use crate::id::ItemId;
+use crate::item_change::ItemChange;
+use crate::keys::cancelled::{self, CancelledItems};
+use crate::keys::leases::{Header, LeaseId};
+use crate::keys::{Space, counters, range};
+use crate::marked::Act;
+use crate::ops::keyed::changes::Changes;
+use crate::ops::locate::{Located, locate};
+use crate::ops::relocate::{self, Movable};
+use crate::ops::running::RunningRecord;
+use crate::ops::scan::Row;
+use crate::ops::version::now;
+use crate::ops::{claim, conflict, delete, lease, place};
+use crate::view::ItemState;
+use crate::watch::Watch;
+
+/// How many old records a cancellation clears at most: more than it writes, so that they do not become more.
+const OLD: usize = 4;
+
+/// Cancels the item, whatever it is doing; fails at commit if another has moved it. A dead letter stays.
+pub(crate) async fn item(
+    space: &Space,
+    tr: &Transaction,
+    id: &ItemId,
+) -> Result<Act<ItemChange>, QueueError> {
+    let before = match locate(space, tr, id).await? {
+        Some(Located::Ready(row)) => {
+            relocate::remove(space, tr, Movable::Ready, &[&row]).await?;
+            ItemState::Ready
+        }
+        Some(Located::ScheduledRecord(found)) => {
+            let state = found.state();
+            delete::waiting(space, tr, id, found).await?;
+            state
+        }
+        Some(Located::Running(found)) => {
+            let RunningRecord { lease, index, row, .. } = *found;
+            // Once more, with a conflict.
+            let Some(header) = lease::header(space, tr, lease).await? else {
+                return Ok(Act::Nothing(ItemChange::Gone));
+            };
+            running(space, tr, (lease, header), &[(index, &row)]).await?;
+            clear_old(space, tr, OLD).await?;
+            ItemState::Running
+        }
+        Some(Located::Dead) => return Ok(Act::Nothing(ItemChange::Refused(ItemState::Dead))),
+        None => return Ok(Act::Nothing(ItemChange::Gone)),
+    };
+    Ok(Act::Write(ItemChange::Done(before)))
+}
+
+/// Cancels items of a lease that are not acknowledged, each by its index. The header was read with a conflict, so of a cancellation,
+/// an acknowledgement and the end of the lease one comes first, and the others find the item acknowledged or gone.
+///
+/// The items are marked as acknowledged. So the lease goes on for the others, and is over with the last one, whether or not its holder
+/// is alive. The deadline stays, since this is no sign of life of the holder.
+pub(crate) async fn running(
+    space: &Space,
+    tr: &Transaction,
+    (id, mut header): (LeaseId, Header),
+    items: &[(usize, &Row)],
+) -> Result<(), QueueError> {
+    let mut changes = Changes::default();
+    let mut record = read(space, tr, id).await?.unwrap_or_else(|| CancelledItems::none(header.deadline));
+    record.until = record.until.max(CancelledItems::none(header.deadline).until);
+    for (index, row) in items {
+        place::check_kind(space, &row.id)?;
+        claim::forget(space, tr, row)?;
+        changes.left_lease(space, &row.id);
+        header.acknowledged.insert(*index);
+        record.items.push((u32::try_from(*index).unwrap_or(u32::MAX), row.id.clone()));
+    }
+    changes.write(space, tr).await?;
+    tr.set(&cancelled::key(&space.cancelled, id), &record.encode());
+    tr.atomic_op(&space.ncancel, &counters::increment(items.len()), MutationType::Add);
+    lease::update(space, tr, id, &header);
+    Ok(())
+}
+
+/// Which items of a lease were cancelled, if any were. Conflicts with a cancellation of another one.
+pub(crate) async fn read(
+    space: &Space,
+    tr: &Transaction,
+    id: LeaseId,
+) -> Result<Option<CancelledItems>, QueueError> {
+    let key = cancelled::key(&space.cancelled, id);
+    match tr.get(&key, false).await? {
+        None => Ok(None),
+        Some(value) => CancelledItems::decode(&value).map(Some).ok_or_else(|| QueueError::unreadable(&key)),
+    }
+}
+
+/// Clears what is left of a lease that is over.
+pub(crate) fn clear(space: &Space, tr: &Transaction, id: LeaseId) {
+    tr.clear(&cancelled::key(&space.cancelled, id));
+}
+
+/// Clears some of the first records if they are old: their leases' holders died, or never asked. Returns how many.
+pub(crate) async fn clear_old(space: &Space, tr: &Transaction, most: usize) -> Result<usize, QueueError> {
+    let range = RangeOption {
+        limit: Some(most),
+        mode: StreamingMode::WantAll,
+        ..RangeOption::from(range(&space.cancelled))
+    };
+    let rows = tr.get_range(&range, 1, true).await?;
+    if rows.is_empty() {
+        return Ok(0);
+    }
+    let version = now(tr).await?;
+    let is_old = |value: &[u8]| CancelledItems::decode(value).is_some_and(|record| record.until < version);
+    let old: Vec<_> = rows.iter().filter(|row| is_old(row.value())).map(|row| row.key().to_vec()).collect();
+    for key in &old {
+        // A cancellation may add to the record meanwhile. Before the clear: a transaction does not conflict on what it has itself overwritten.
+        conflict::as_reader(tr, key)?;
+        tr.clear(key);
+    }
+    Ok(old.len())
+}
+
+/// Watches `ncancel`, which every cancellation of a running item changes.
+pub(crate) fn watch(space: &Space, tr: &Transaction) -> Watch {
+    Watch::new(tr.watch(&space.ncancel))
+}

@@ -1,0 +1,177 @@
+//! Cancelling the items of a page that match, of one state.
+
+use std::num::NonZeroUsize;
+
+use foundationdb::options::StreamingMode;
+use foundationdb::{RangeOption, Transaction};
+
+use crate::approach::Place;
+use crate::canceller::CancelCounts;
+use crate::error::QueueError;
+use crate::id::ItemId;
+use crate::keys::leases::{self, Header, LeaseId};
+use crate::keys::{Space, after, append_bytes, later, meta, range};
+use crate::kind::Kind;
+use crate::meta::Meta;
+use crate::ops::aside::delayed;
+use crate::ops::locate::{ScheduledRecord, state_of};
+use crate::ops::relocate::{self, Movable};
+use crate::ops::running::open;
+use crate::ops::scan::Row;
+use crate::ops::{cancel, claim, cost, delete, lease, partitions};
+use crate::view::{Cursor, ItemState};
+
+/// The most items that one transaction looks at.
+const PAGE: NonZeroUsize = NonZeroUsize::new(500).expect("500 is not 0");
+/// About how many bytes one transaction writes at most, and reads of leases.
+const PAGE_BYTES: usize = 1 << 20;
+/// The most leases that one transaction reads.
+const LEASES: usize = 100;
+
+/// The result for a page of items.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct CancelPage {
+    pub(crate) counts: CancelCounts,
+    /// Where the next page begins; `None` behind the last of all.
+    pub(crate) next: Option<Cursor>,
+}
+
+impl CancelPage {
+    /// Whether an item is to be cancelled. One that cannot be read is counted, and stays.
+    fn wants(&mut self, id: &ItemId, record: &[u8], is_wanted: &impl Fn(&ItemId, &Meta) -> bool) -> bool {
+        match meta::decode(record) {
+            Some(meta) => is_wanted(id, &meta),
+            None => {
+                self.counts.unreadable += 1;
+                false
+            }
+        }
+    }
+}
+
+/// Ready items, in their order. Of one key, if it is given.
+pub(crate) async fn ready(
+    space: &Space,
+    tr: &Transaction,
+    behind: Option<&Cursor>,
+    key: Option<&[u8]>,
+    is_wanted: impl Fn(&ItemId, &Meta) -> bool,
+) -> Result<CancelPage, QueueError> {
+    let mut page = CancelPage::default();
+    let key = key.filter(|_| space.kind == Kind::Keyed);
+    let behind = behind.and_then(Cursor::item).cloned().or_else(|| key.map(before_key));
+    let spaces = partitions::read_all(space, tr).await?;
+    let rows = if spaces.len() > 1 {
+        partitions::find(&spaces, tr, PAGE, behind.as_ref().and_then(ItemId::stamp)).await?
+    } else {
+        claim::find(space, tr, PAGE, &Place { behind, skip: 0 }).await?
+    };
+    let (mut wanted, mut bytes) = (Vec::new(), 0);
+    for row in &rows {
+        if key.is_some_and(|key| row.id.key().as_deref() != Some(key)) {
+            page.next = None;
+            break;
+        }
+        page.next = Some(Cursor::Item(row.id.clone()));
+        if page.wants(&row.id, &row.meta, &is_wanted) {
+            bytes += cost::removing(space, &row.id, &row.meta);
+            wanted.push(row);
+        }
+        if bytes >= PAGE_BYTES {
+            break;
+        }
+    }
+    relocate::remove(space, tr, Movable::Ready, &wanted).await?;
+    page.counts.cancelled = wanted.len();
+    Ok(page)
+}
+
+/// The place before all items of a key.
+fn before_key(key: &[u8]) -> ItemId {
+    let mut id = Vec::new();
+    append_bytes(&mut id, key);
+    ItemId::new(id.into())
+}
+
+/// Scheduled and retrying items by their time, or those of one of these states.
+pub(crate) async fn waiting(
+    space: &Space,
+    tr: &Transaction,
+    state: Option<ItemState>,
+    behind: Option<&Cursor>,
+    is_wanted: impl Fn(&ItemId, &Meta) -> bool,
+) -> Result<CancelPage, QueueError> {
+    let (mut page, mut bytes) = (CancelPage::default(), 0);
+    for (due, id, record) in delayed(space, tr, behind.and_then(Cursor::due), PAGE).await? {
+        page.next = Some(Cursor::Due(due, id.clone()));
+        let is_of_state = state.is_none_or(|state| state == state_of(&record));
+        if !is_of_state || !space.kind.owns(&id) || !page.wants(&id, &record, &is_wanted) {
+            continue;
+        }
+        bytes += cost::removing(space, &id, &record);
+        let key = later::key(&space.later, due, &id);
+        delete::waiting(space, tr, &id, ScheduledRecord { key, due, record }).await?;
+        page.counts.cancelled += 1;
+        if bytes >= PAGE_BYTES {
+            break;
+        }
+    }
+    Ok(page)
+}
+
+/// Running items, lease by lease.
+pub(crate) async fn running(
+    space: &Space,
+    tr: &Transaction,
+    behind: Option<&Cursor>,
+    is_wanted: impl Fn(&ItemId, &Meta) -> bool,
+) -> Result<CancelPage, QueueError> {
+    let mut page = CancelPage::default();
+    let (first, end) = range(&space.leases);
+    let begin = behind.and_then(Cursor::lease).map_or(first, |id| after(&leases::key(&space.leases, id)));
+    let option =
+        RangeOption { limit: Some(LEASES), mode: StreamingMode::WantAll, ..RangeOption::from((begin, end)) };
+    let rows = tr.get_range(&option, 1, true).await?;
+    let found: Vec<Option<LeaseId>> =
+        rows.iter().map(|row| leases::decode_key(&space.leases, row.key())).collect();
+    let mut bytes = 0;
+    for id in found {
+        // One that cannot be read is of a later version, and stays.
+        let Some(id) = id else { continue };
+        page.next = Some(Cursor::Leased(id, u32::MAX));
+        // Once more, with a conflict.
+        let header = QueueError::if_readable(lease::header(space, tr, id).await)?;
+        let Ok(Some(header)) = header else { continue };
+        bytes += of_lease(space, tr, (id, header), &mut page, &is_wanted).await?;
+        if bytes >= PAGE_BYTES {
+            break;
+        }
+    }
+    cancel::clear_old(space, tr, LEASES).await?;
+    Ok(page)
+}
+
+/// Cancels the items of a lease that match. Returns about how many bytes it has read and written.
+async fn of_lease(
+    space: &Space,
+    tr: &Transaction,
+    (id, header): (LeaseId, Header),
+    page: &mut CancelPage,
+    is_wanted: &impl Fn(&ItemId, &Meta) -> bool,
+) -> Result<usize, QueueError> {
+    let Some((header, open)) = open(space, tr, id, Some(header), None).await? else { return Ok(0) };
+    let mut bytes = 0;
+    let mut wanted: Vec<(usize, &Row)> = Vec::new();
+    for (index, row) in &open {
+        bytes += row.value.len() + row.meta.len();
+        if space.kind.owns(&row.id) && page.wants(&row.id, &row.meta, is_wanted) {
+            bytes += cost::removing(space, &row.id, &row.meta);
+            wanted.push((*index as usize, row));
+        }
+    }
+    if !wanted.is_empty() {
+        cancel::running(space, tr, (id, header), &wanted).await?;
+        page.counts.cancelled += wanted.len();
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,128 @@
+//! Giving an item another time at which it becomes ready.
+
+use foundationdb::Transaction;
+use foundationdb::options::MutationType;
+
+use crate::error::QueueError;
+use crate::id::ItemId;
+use crate::item_change::ItemChange;
+use crate::keys::{Space, counters, later};
+use crate::marked::Act;
+use crate::meta::Millis;
+use crate::ops::dead_page::{DeadLetterAction, Which, page};
+use crate::ops::keyed::changes::Changes;
+use crate::ops::locate::{Located, ScheduledRecord, locate};
+use crate::ops::scan::{Row, decode_meta};
+use crate::ops::{conflict, place};
+use crate::view::ItemState;
+
+/// Gives a ready or waiting item this time; `None`: now. Fails at commit if another has moved it.
+pub(crate) async fn item(
+    space: &Space,
+    tr: &Transaction,
+    id: &ItemId,
+    due: Option<Millis>,
+) -> Result<Act<ItemChange>, QueueError> {
+    let refused = |state| Ok(Act::Nothing(ItemChange::Refused(state)));
+    match (locate(space, tr, id).await?, due) {
+        (None, _) => Ok(Act::Nothing(ItemChange::Gone)),
+        (Some(Located::Dead), _) => refused(ItemState::Dead),
+        (Some(Located::Running(_)), _) => refused(ItemState::Running),
+        (Some(Located::Ready(_)), None) => Ok(Act::Nothing(ItemChange::Done(ItemState::Ready))),
+        (Some(Located::Ready(row)), Some(due)) => {
+            put_off(space, tr, &row, due)?;
+            Ok(Act::Write(ItemChange::Done(ItemState::Ready)))
+        }
+        (Some(Located::ScheduledRecord(found)), due) => {
+            let state = found.state();
+            match due {
+                None => hasten(space, tr, id, &found).await?,
+                Some(due) => delay(space, tr, id, &found, due).await?,
+            }
+            Ok(Act::Write(ItemChange::Done(state)))
+        }
+    }
+}
+
+/// Makes a waiting item ready now, or a dead letter with all its attempts before it.
+pub(crate) async fn retry(
+    space: &Space,
+    tr: &Transaction,
+    id: &ItemId,
+) -> Result<Act<ItemChange>, QueueError> {
+    match locate(space, tr, id).await? {
+        None => Ok(Act::Nothing(ItemChange::Gone)),
+        Some(Located::Ready(_)) => Ok(Act::Nothing(ItemChange::Refused(ItemState::Ready))),
+        Some(Located::Running(_)) => Ok(Act::Nothing(ItemChange::Refused(ItemState::Running))),
+        Some(Located::ScheduledRecord(found)) => {
+            let state = found.state();
+            hasten(space, tr, id, &found).await?;
+            Ok(Act::Write(ItemChange::Done(state)))
+        }
+        Some(Located::Dead) => {
+            let page = page(space, tr, DeadLetterAction::Retry, Which::One(id)).await?;
+            Ok(match page.holder {
+                Some(holder) => Act::Nothing(ItemChange::UniqueTaken(holder)),
+                None if page.moved == 0 => Act::Nothing(ItemChange::Gone),
+                None => Act::Write(ItemChange::Done(ItemState::Dead)),
+            })
+        }
+    }
+}
+
+/// A ready item becomes a scheduled one.
+///
+/// It begins no hold: that would stop items of an ordered key that are before it, too.
+fn put_off(space: &Space, tr: &Transaction, row: &Row, due: Millis) -> Result<(), QueueError> {
+    let meta = decode_meta(space, row)?;
+    let key = space.ready_key(&row.id);
+    // Before the clear: a transaction does not conflict on what it has itself overwritten.
+    conflict::as_reader(tr, &key)?;
+    tr.clear(&key);
+    tr.clear(&space.meta_key(&row.id));
+    place::later(space, tr, &row.id, due, &row.value, &meta);
+    tr.atomic_op(&space.npop, &counters::increment(1), MutationType::Add);
+    place::count_back(space, tr, 0, 1);
+    Ok(())
+}
+
+/// A waiting item waits for another time. A hold for it stays.
+async fn delay(
+    space: &Space,
+    tr: &Transaction,
+    id: &ItemId,
+    found: &ScheduledRecord,
+    due: Millis,
+) -> Result<(), QueueError> {
+    place::check_kind(space, id)?;
+    conflict::as_reader(tr, &found.key)?;
+    tr.clear(&found.key);
+    tr.set(&later::key(&space.later, due, id), &found.record);
+    tr.set(&space.due_key(id), &later::encode_due(due));
+    // As if its time had come and it had been put aside once more; which wakes the sweepers, since it may be due earlier now.
+    place::count_later(space, tr, 1);
+    tr.atomic_op(&space.ndue, &counters::increment(1), MutationType::Add);
+    Ok(())
+}
+
+/// A waiting item becomes ready, at its own place.
+async fn hasten(
+    space: &Space,
+    tr: &Transaction,
+    id: &ItemId,
+    found: &ScheduledRecord,
+) -> Result<(), QueueError> {
+    place::check_kind(space, id)?;
+    let value = place::body(space, tr, id).await?;
+    // Before the clear: a transaction does not conflict on what it has itself overwritten.
+    conflict::as_reader(tr, &found.key)?;
+    tr.clear(&found.key);
+    place::clear_aside(space, tr, id);
+    place::ready(space, tr, id, &value, &found.record);
+    place::count_ready(space, tr, 1);
+    tr.atomic_op(&space.ndue, &counters::increment(1), MutationType::Add);
+    let mut changes = Changes::default();
+    changes.made_ready(space, id);
+    changes.came_back(space, id);
+    changes.write(space, tr).await
+}
