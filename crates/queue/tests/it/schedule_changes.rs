@@ -205,9 +205,9 @@ fn rows_of_another_layout_do_not_keep_a_sweeper_busy() {
             let write = async |there: bool| {
                 t.run(async |tr| {
                     if there {
-                        tr.set(&key, b"")
+                        tr.set(&key, b"");
                     } else {
-                        tr.clear(&key)
+                        tr.clear(&key);
                     }
                     Ok(())
                 })
