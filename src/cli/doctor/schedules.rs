@@ -187,8 +187,8 @@ mod tests {
         for next in [HOUR, 2 * HOUR, 3 * HOUR] {
             assert_eq!(found(Some(next), None), fine);
         }
-        insta::assert_snapshot!(found(Some(48 * HOUR), None), @r#"schedules PROBLEM  schedule "tick" of queue "q" does not fire before 1970-01-03T00:00:00.000Z, although 1970-01-01T02:00:00.000Z is one of its times: a clock was wrong, of this machine or of a daemon; set the clocks right; then: kvqueue schedule pause q tick, and kvqueue schedule resume q tick"#);
-        insta::assert_snapshot!(found(None, None), @r#"schedules PROBLEM  schedule "tick" of queue "q" does not fire any more, although 1970-01-01T02:00:00.000Z is one of its times: a clock was wrong, of this machine or of a daemon; set the clocks right; then: kvqueue schedule pause q tick, and kvqueue schedule resume q tick"#);
+        insta::assert_snapshot!(found(Some(48 * HOUR), None), @r#"schedules PROBLEM  schedule "tick" of queue "q" does not fire before 1970-01-03T00:00:00.000Z, although 1970-01-01T02:00:00.000Z is one of its times: a clock was wrong, of this machine or of a daemon; set the clocks right; then: kvqueue schedule resume --restart q tick"#);
+        insta::assert_snapshot!(found(None, None), @r#"schedules PROBLEM  schedule "tick" of queue "q" does not fire any more, although 1970-01-01T02:00:00.000Z is one of its times: a clock was wrong, of this machine or of a daemon; set the clocks right; then: kvqueue schedule resume --restart q tick"#);
         assert_eq!(found(Some(48 * HOUR), Some(HOUR)), fine);
     }
 
