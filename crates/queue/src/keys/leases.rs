@@ -111,7 +111,8 @@ impl Acknowledged {
 
     /// Whether all items are marked here that the other has marked.
     pub(crate) fn covers(&self, other: &Acknowledged) -> bool {
-        (0..other.count).all(|index| self.contains(index) || !other.contains(index))
+        let ours = self.bits.iter().copied().chain(std::iter::repeat(0));
+        other.bits.iter().zip(ours).all(|(theirs, ours)| theirs & !ours == 0)
     }
 
     pub(crate) fn contains(&self, index: usize) -> bool {
