@@ -54,15 +54,15 @@ impl Calendar {
     /// [`CalendarError::Period`] if the period is less than [`SHORTEST_PERIOD`](crate::SHORTEST_PERIOD),
     /// more than [`LONGEST_PERIOD`](crate::LONGEST_PERIOD), or not in whole milliseconds.
     pub fn every(period: Duration) -> Result<Calendar, CalendarError> {
-        Calendar::every_from(period, 0)
+        Ok(Calendar { text: duration(period), rule: Rule::Period(Period::new(period)?) })
     }
 
-    /// The times that are multiples of `period` away from `anchor`, after it and also before it.
-    ///
-    /// # Errors
-    /// As [`every`](Calendar::every).
-    pub fn every_from(period: Duration, anchor: u64) -> Result<Calendar, CalendarError> {
-        Ok(Calendar { text: duration(period), rule: Rule::Period(Period::new(period, anchor)?) })
+    /// The period, if it is one; none for a cron expression.
+    pub fn period(&self) -> Option<Duration> {
+        match &self.rule {
+            Rule::Cron(_) => None,
+            Rule::Period(period) => Some(period.length()),
+        }
     }
 
     /// The name of the time zone as the IANA database writes it. None for a period, which has no zone.
@@ -97,16 +97,25 @@ impl Calendar {
         Times { calendar: self, after, up_to, stretch: None }
     }
 
+    /// How many times there are from `from` to `to`, both included, and whether that is all. No more than
+    /// `most` times of a cron expression are counted, since each is computed; those of a period are not.
+    pub fn count(&self, from: u64, to: u64, most: u64) -> TimeCount {
+        if let Rule::Period(period) = &self.rule {
+            return TimeCount { times: period.count(from, to), is_exact: true };
+        }
+        let is_time = |time: &u64| self.last_at_or_before(*time) == Some(*time);
+        let first = Some(from).filter(|from| from <= &to).filter(is_time);
+        let mut times = first.into_iter().chain(self.times_between(from, to)).map(|_| 1);
+        let counted = times.by_ref().take(usize::try_from(most).unwrap_or(usize::MAX)).sum();
+        TimeCount { times: counted, is_exact: times.next().is_none() }
+    }
+
     /// The schedule in English, such as `at 03:00 every day, Europe/Berlin time`.
     pub fn description(&self) -> String {
         match &self.rule {
             Rule::Cron(cron) if cron.zone.name() == "UTC" => format!("{}, UTC", describe(&cron.expression)),
             Rule::Cron(cron) => format!("{}, {} time", describe(&cron.expression), cron.zone.name()),
-            Rule::Period(period) if period.first() == 0 => format!("every {}", duration(period.length())),
-            Rule::Period(period) => {
-                let first = Duration::from_millis(period.first());
-                format!("every {}, {} after the multiples of it", duration(period.length()), duration(first))
-            }
+            Rule::Period(period) => format!("every {}", duration(period.length())),
         }
     }
 
@@ -126,6 +135,15 @@ impl fmt::Display for Calendar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
+}
+
+/// A number of times ([`Calendar::count`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimeCount {
+    /// How many were counted.
+    pub times: u64,
+    /// Whether these are all; otherwise there are more.
+    pub is_exact: bool,
 }
 
 /// The times of a calendar in a range ([`Calendar::times_between`]).

@@ -55,7 +55,7 @@ mod zone;
 
 use std::time::Duration;
 
-pub use calendar::{Calendar, Times};
+pub use calendar::{Calendar, TimeCount, Times};
 pub use error::CalendarError;
 pub use field::Field;
 

@@ -62,6 +62,7 @@
 //! * The transaction that armed a [`Watch`] has committed, so the watch notices every push after it.
 //! * At no version do more items of a keyed queue's scope run than its limit, unless the limit was lowered while they ran. A scope with free slots has no key that
 //!   waits for one.
+//! * Each nominal time of a [schedule](schedule::Schedule) fires once at most, however many processes sweep its queue, and whatever becomes of them.
 //! * `npush - npop` is the number of items in a FIFO queue at every committed version, and in a recipe's as long as its items come and
 //!   go by this layer alone. `npush + nlater - ndue - nback` is the number of items that were ever pushed.
 //!
@@ -107,6 +108,7 @@ mod recount;
 pub mod retry;
 mod rng;
 mod rules;
+pub mod schedule;
 pub mod session;
 mod sightings;
 mod single;

@@ -9,7 +9,7 @@
 use foundationdb::{Database, FdbError, Transaction, TransactionCommitted};
 
 use crate::error::QueueError;
-use crate::operation::{Operation, Step, complete};
+use crate::operation::{Operation, Step, complete, complete_adding};
 use crate::ops::pause::check_unfrozen;
 use crate::ops::token;
 use crate::queue::Queue;
@@ -60,6 +60,17 @@ impl Marked {
     ) -> Result<B::Output, RetryError> {
         let mut transaction = MarkedTransaction { marked: self, body, unsure: Vec::new() };
         complete(db, policy, &mut transaction).await.map(|done| done.value)
+    }
+
+    /// The same for a body that only adds data; see [`complete_adding`].
+    pub(crate) async fn run_adding<B: Body>(
+        &mut self,
+        db: &Database,
+        policy: &RetryPolicy,
+        body: B,
+    ) -> Result<B::Output, RetryError> {
+        let mut transaction = MarkedTransaction { marked: self, body, unsure: Vec::new() };
+        complete_adding(db, policy, &mut transaction).await.map(|done| done.value)
     }
 
     /// Clears the slot, if it was used.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kvqueue_calendar::{Calendar, CalendarError, LONGEST_PERIOD, SHORTEST_PERIOD};
+use kvqueue_calendar::{Calendar, CalendarError, LONGEST_PERIOD, SHORTEST_PERIOD, TimeCount};
 use proptest::prelude::*;
 
 fn every(period: Duration) -> Calendar {
@@ -22,13 +22,20 @@ fn period_fires_at_its_multiples_since_1970() {
 }
 
 #[test]
-fn period_with_an_anchor_fires_at_its_multiples_from_there() {
-    let calendar = Calendar::every_from(Duration::from_secs(10), 1_000_003_500).unwrap();
-    assert_eq!(calendar.next_after(1_000_003_499), Some(1_000_003_500));
-    assert_eq!(calendar.next_after(1_000_003_500), Some(1_000_013_500));
-    assert_eq!(calendar.last_at_or_before(1_000_003_499), Some(999_993_500));
-    assert_eq!(calendar.next_after(0), Some(3_500));
-    assert_eq!(calendar.last_at_or_before(3_499), None);
+fn times_are_counted_with_both_ends() {
+    let exact = |times| TimeCount { times, is_exact: true };
+    let seconds = every(Duration::from_secs(1));
+    assert_eq!(seconds.count(0, 0, 1), exact(1));
+    assert_eq!(seconds.count(1_000, 3_000, 1), exact(3));
+    assert_eq!(seconds.count(1_001, 1_999, 1), exact(0));
+    assert_eq!(seconds.count(2, 1, 1), exact(0));
+    // Those of a cron expression are counted one by one, up to a bound.
+    let minutes = Calendar::cron("* * * * *", "UTC").unwrap();
+    assert_eq!(minutes.count(0, 120_000, 3), exact(3));
+    assert_eq!(minutes.count(1, 120_000, 3), exact(2));
+    assert_eq!(minutes.count(60_001, 60_002, 3), exact(0));
+    assert_eq!(minutes.count(2, 1, 3), exact(0));
+    assert_eq!(minutes.count(0, 180_000, 3), TimeCount { times: 3, is_exact: false });
 }
 
 #[test]
@@ -59,16 +66,18 @@ fn periods_that_are_too_short_too_long_or_too_fine_are_refused() {
 
 proptest! {
     #[test]
-    fn neighbours_of_a_time_are_a_period_apart(period in 1_000_u64..10_000_000, anchor: u64, time: u64) {
-        let calendar = Calendar::every_from(Duration::from_millis(period), anchor).unwrap();
-        let is_time = |time: u64| u64::try_from((i128::from(time) - i128::from(anchor)).rem_euclid(i128::from(period)));
-        let (last, next) = (calendar.last_at_or_before(time), calendar.next_after(time));
-        for time in last.into_iter().chain(next) {
-            prop_assert_eq!(is_time(time), Ok(0));
+    fn neighbours_of_a_time_are_a_period_apart(period in 1_000_u64..10_000_000, time: u64, more in 0_u64..100_000_000) {
+        let calendar = every(Duration::from_millis(period));
+        let (last, next) = (calendar.last_at_or_before(time).unwrap(), calendar.next_after(time));
+        for time in [Some(last), next].into_iter().flatten() {
+            prop_assert_eq!(time % period, 0);
         }
-        prop_assert!(last.is_none_or(|last| last <= time && time - last < period));
-        prop_assert!(last.is_some() || time < period);
+        prop_assert!(last <= time && time - last < period);
         prop_assert!(next.is_none_or(|next| time < next && next - time <= period));
         prop_assert!(next.is_some() || u64::MAX - time < period);
+        let to = (time % 1_000_000_000_000).saturating_add(more);
+        let from = time % 1_000_000_000_000;
+        let listed = calendar.times_between(from, to).count() as u64 + u64::from(from % period == 0);
+        prop_assert_eq!(calendar.count(from, to, 1).times, listed);
     }
 }

@@ -21,10 +21,11 @@
 //! | (q, "times") | versions, and when they were read | `times` |
 //! | (q, "pause") | that nothing is to be taken | `pause` |
 //! | (q, "migrate") | how far a migration of the queue has come | `migration` |
+//! | (q, "schedule", name) and the records of schedules | items that are pushed again and again | `schedules` |
 //! | (q, "want", stamp) | a take that asks to be served | `wants` |
 //! | (q, "token", session) | last attempt and its stamp | `tokens` |
 //!
-//! `element` holds what the tuple encoding needs; `space` puts the records of one queue together.
+//! `element` holds what the tuple encoding needs, `fields` what records of tagged fields need; `space` puts the records of one queue together.
 
 pub(crate) mod cancelled;
 pub(crate) mod chunks;
@@ -32,6 +33,7 @@ pub(crate) mod claims;
 pub(crate) mod counters;
 pub(crate) mod duty;
 pub(crate) mod element;
+pub(crate) mod fields;
 pub(crate) mod items;
 pub(crate) mod keyed;
 pub(crate) mod later;
@@ -44,6 +46,7 @@ pub(crate) mod operations;
 pub(crate) mod partitions;
 pub(crate) mod pause;
 pub(crate) mod recipes;
+pub(crate) mod schedules;
 mod space;
 pub(crate) mod times;
 pub(crate) mod tokens;

@@ -4,6 +4,7 @@ use crate::error::NameError;
 use crate::id::ItemId;
 use crate::keys::element::{STAMP, append_text};
 use crate::keys::keyed::{KVAL, KeyedSpace};
+use crate::keys::schedules::ScheduleSpace;
 use crate::keys::{
     append_bytes, cancelled, chunks, claims, counters, duty, items, later, leases, meta, operations,
     partitions, pause, times, tokens, wants,
@@ -218,6 +219,11 @@ impl Space {
     /// The key under which an item is the only one.
     pub(crate) fn unique_key(&self, key: &[u8]) -> Vec<u8> {
         with_bytes(&self.unique, key)
+    }
+
+    /// The keys of the queue's schedules.
+    pub(crate) fn schedules(&self) -> ScheduleSpace {
+        ScheduleSpace::new(&self.queue)
     }
 
     /// The key of an operation.

@@ -3,7 +3,7 @@
 use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
 use futures::TryStreamExt;
-use futures::future::{try_join, try_join5};
+use futures::future::{try_join, try_join3, try_join5};
 
 use crate::error::QueueError;
 use crate::keys::claims::Claim;
@@ -16,7 +16,7 @@ use crate::ops::find::first_key;
 use crate::ops::sweep_right::held_by_another;
 use crate::ops::version::now;
 use crate::ops::went_back::{self, WentBack};
-use crate::ops::{times, want};
+use crate::ops::{schedule, times, want};
 use crate::sightings::Sightings;
 use crate::version_history::VersionHistory;
 use mutant::mutant;
@@ -38,6 +38,8 @@ pub(crate) struct Seen {
     pub(crate) duty: Option<Duty>,
     /// The earliest time that an item waits for.
     pub(crate) due: Option<Millis>,
+    /// The earliest time that a schedule waits for.
+    pub(crate) schedule: Option<Millis>,
     /// How much was to be read.
     pub(crate) scope: Scope,
     /// For how many versions another sweeper works on the queue. It is read if there may be work.
@@ -102,20 +104,26 @@ pub(crate) async fn look<P: Fn(LeaseId) -> bool>(
 ) -> Result<Seen, QueueError> {
     let version = now(tr).await?;
     leases.history.note(version);
-    let (duty, due) = try_join(duty::read(space, tr, true), first_due(space, tr)).await?;
-    let mut scope = lookout.scope(version, duty, due);
+    let schedules = space.schedules();
+    let first_schedule = schedule::read::first_due(&schedules, tr);
+    let (duty, due, schedule) =
+        try_join3(duty::read(space, tr, true), first_due(space, tr), first_schedule).await?;
+    let mut scope = lookout.scope(version, duty, due.into_iter().chain(schedule).min());
     if let Scope::Unless(npop, _) = scope
         && self::npop(space, tr).await?.unwrap_or(0) != npop
         && !mutant("fetch-from-an-idle-queue-unseen")
     {
         scope = Scope::Everything;
     }
-    let mut seen = Seen { version, known: None, duty, due, scope, claimed: None, seldom: None };
+    let mut seen = Seen { version, known: None, duty, due, schedule, scope, claimed: None, seldom: None };
     if scope == Scope::Everything && lookout.looks_always() {
         let seldom = look_at_seldom(space, tr, version, &leases);
         let (claimed, seldom) = try_join(claimed(space, tr, lookout, version), seldom).await?;
         (seen.claimed, seen.seldom) = (claimed, Some(seldom));
-    } else if scope == Scope::Everything || seen.has_due_items(lookout) {
+    } else if scope == Scope::Everything
+        || seen.is_due(seen.due, lookout)
+        || seen.is_due(seen.schedule, lookout)
+    {
         seen.claimed = claimed(space, tr, lookout, version).await?;
         if seen.claimed.is_none() && scope == Scope::Everything {
             seen.seldom = Some(look_at_seldom(space, tr, version, &leases).await?);
@@ -125,10 +133,10 @@ pub(crate) async fn look<P: Fn(LeaseId) -> bool>(
 }
 
 impl Seen {
-    /// Whether this sweeper is to make items ready. While another one is on duty, it does so only when that one is late.
-    pub(crate) fn has_due_items(&self, lookout: &Lookout) -> bool {
+    /// Whether this sweeper is to do what is due at a time. While another one is on duty, it does so only when that one is late.
+    pub(crate) fn is_due(&self, time: Option<Millis>, lookout: &Lookout) -> bool {
         let is_second = lookout.is_second(self.version, self.duty) && self.scope != Scope::Everything;
-        !is_second && self.due.is_some_and(|due| due <= lookout.now)
+        !is_second && time.is_some_and(|time| time <= lookout.now)
     }
 }
 

@@ -49,6 +49,7 @@ pub(crate) mod reschedule;
 pub(crate) mod rows;
 pub(crate) mod running;
 pub(crate) mod scan;
+pub(crate) mod schedule;
 pub(crate) mod serve;
 pub(crate) mod sweep_right;
 pub(crate) mod sweep_tokens;

@@ -7,10 +7,11 @@ use super::{Sweep, SweepCounts, Sweeper};
 use crate::error::QueueError;
 use crate::keys::claims::Claim;
 use crate::keys::leases::LeaseId;
-use crate::operation::{Operation, Step, complete};
+use crate::operation::{Operation, Step, complete, complete_adding};
 use crate::ops::expire::{self, Terms};
 use crate::ops::orphans::{Part, clear_orphans};
 use crate::ops::place::check_kind;
+use crate::ops::schedule::due::{FiredPage, fire_due};
 use crate::ops::sweep_right::{self, CLAIM, held_by_another};
 use crate::ops::version::now;
 use crate::ops::{cancel, forget_operations, promote, times, want};
@@ -49,6 +50,8 @@ struct Attempt {
 #[derive(Debug, Clone, Default)]
 struct Applied {
     moved: SweepCounts,
+    /// What became of occurrences of schedules.
+    fired: FiredPage,
     /// Whether it writes something that is not counted.
     notes: bool,
     /// Where the next page of side records begins.
@@ -64,10 +67,16 @@ impl Sweeper {
         sweep: &mut Sweep<'_>,
     ) -> Result<Ran, RetryError> {
         let mut running = Running { sweeper: self, work, sweep, unsure: Vec::new() };
-        let Done { value: (ran, applied), attempts } =
-            complete(db, &sweep.rules.policy, &mut running).await?;
+        let done = match work {
+            // It only adds data, and a full disk stays full.
+            Work::Chore(Chore::Fire) => complete_adding(db, &sweep.rules.policy, &mut running).await,
+            _ => complete(db, &sweep.rules.policy, &mut running).await,
+        };
+        let Done { value: (ran, applied), attempts } = done?;
         sweep.count(attempts);
         sweep.moved += applied.moved;
+        sweep.occurrences.extend(applied.fired.occurrences);
+        sweep.unusable_schedules.extend(applied.fired.unusable);
         if let Some(cursor) = applied.cursor {
             self.cursor = cursor;
         }
@@ -87,6 +96,14 @@ impl Sweeper {
                 promoted: promote::promote(space, tr, sweep.now).await?,
                 ..SweepCounts::default()
             },
+            Work::Chore(Chore::Fire) => {
+                // An attempt may come long after the look. A schedule must not fire by the time of the look then.
+                let since = self.history.now().saturating_sub(sweep.began);
+                let now = sweep.now.saturating_add(since / 1_000);
+                let fired = fire_due(space, tr, now, &mut self.rng).await?;
+                let notes = fired.has_written;
+                return Ok(Applied { notes, fired, ..Applied::default() });
+            }
             Work::Chore(Chore::Forget) => {
                 let kept = versions(sweep.rules.idempotency_window);
                 let operations = forget_operations::forget_operations(space, tr, sweep.now, kept).await?;

@@ -39,9 +39,8 @@ impl Failing {
     /// Takes out of what was seen what is passed over.
     pub(super) fn pass_over(&self, seen: &mut Seen) {
         let fails = |chore: &Chore| self.0.contains_key(chore);
-        if fails(&Chore::Promote) {
-            seen.due = None;
-        }
+        seen.due = seen.due.filter(|_| !fails(&Chore::Promote));
+        seen.schedule = seen.schedule.filter(|_| !fails(&Chore::Fire));
         if let Some(seldom) = &mut seen.seldom {
             seldom.operation = seldom.operation.filter(|_| !fails(&Chore::Forget));
             seldom.requests &= !fails(&Chore::Dismiss);
@@ -79,6 +78,7 @@ mod tests {
             known: None,
             duty: None,
             due: Some(1),
+            schedule: Some(1),
             scope: Scope::Everything,
             claimed: None,
             seldom: Some(seldom),
@@ -86,7 +86,8 @@ mod tests {
         let mut passed = seen;
         failing.pass_over(&mut passed);
         let seldom = passed.seldom.unwrap();
-        assert_eq!((passed.due, seldom.operation, seldom.requests), (None, None, true));
+        assert_eq!((passed.due, passed.schedule), (None, Some(1)));
+        assert_eq!((seldom.operation, seldom.requests), (None, true));
         assert!(failing.has_lease(lease));
         assert_eq!(failing.pause(300), Some(duration(PAUSE - 200)));
         failing.tick(100 + PAUSE);

@@ -1,5 +1,5 @@
-//! Maintenance of a queue: the sweeper makes due items ready, returns items whose worker died, and clears records that are not needed
-//! any more.
+//! Maintenance of a queue: the sweeper makes due items ready, fires schedules, returns items whose worker died, and clears records that
+//! are not needed any more.
 //!
 //! Any number of sweepers may work on a queue. One of them is on duty: it looks for work, and writes down when it looks again. The others
 //! only look whether it still does, and the first of them takes over if it is late. That is a matter of cost alone: any sweeper
@@ -9,6 +9,7 @@ mod chore;
 mod failing;
 mod plan;
 
+use std::collections::BTreeSet;
 use std::ops::{AddAssign, Range};
 use std::time::{Duration, SystemTime};
 
@@ -23,6 +24,7 @@ use crate::queue::Queue;
 use crate::retry::{Attempts, RetryError, RetryPolicy, run, run_adding};
 use crate::rng::Rng;
 use crate::rules::RetryRules;
+use crate::schedule::OccurrenceRecord;
 use crate::session::SessionId;
 use crate::time::{duration, millis, versions};
 use crate::version_history::VersionHistory;
@@ -145,12 +147,18 @@ pub struct Swept {
     /// How many leases are past their deadline and were left alone, as far as it looked: their holders may be alive. Versions may have
     /// jumped, or this sweeper has not seen enough of them yet.
     pub doubtful: usize,
+    /// What became of occurrences of schedules, with the names of their schedules. Items have no ids here: the history has them
+    /// ([`Queue::schedule_history`]).
+    pub occurrences: Vec<(String, OccurrenceRecord)>,
+    /// Schedules that were due, and that this version of kvqueue cannot read, or whose items a queue of this kind cannot have. They did not
+    /// fire, and are looked at again after a minute.
+    pub unusable_schedules: BTreeSet<String>,
     /// The first thing that failed. The rest was done all the same.
     pub trouble: Option<RetryError>,
     /// How long nothing is to be done, if nothing comes before. What failed is tried again after ten seconds and no sooner, however often
     /// the watch fires.
     pub next: Duration,
-    /// Resolves when an item is put aside for later, from the moment on that `next` was reckoned at: look again then.
+    /// Resolves when an item is put aside for later or a schedule is changed, from the moment on that `next` was reckoned at: look again then.
     pub watch: Watch,
     /// How long to wait when the watch has fired, before the next sweep: a few seconds while another sweeper is on duty, which looks
     /// at once. A sweep that comes sooner only reads.
@@ -220,14 +228,15 @@ impl Sweeper {
 
     /// Does what there is to do at `now`, and says when to look again.
     ///
-    /// Makes items ready that are due, in transactions of up to 500; gives back the items of leases that have run out, a lease
+    /// Makes items ready that are due, in transactions of up to 500; fires schedules that are due, up to 50 and about 100 items or 1 MiB in a
+    /// transaction; gives back the items of leases that have run out, a lease
     /// in each transaction; forgets old operations, and requests of takes that died in the line; and looks through some of the side
     /// records for those whose items foreign programs took. A lease has run out when its deadline is past and the [`VersionHistory`]
     /// proves that it was not changed for its length; a sweeper with an empty history finds that out after one length. All but the first is looked at every `rules.lease`, and when a known lease may run out. With nothing to do, nothing is
     /// written.
     ///
     /// While another sweeper is on duty, nothing of that is done, and a look reads two keys. A sweeper takes over when the one on duty is
-    /// from one to three seconds late, with a look or with a scheduled item. The duty is written down once in the time of a lease; and not
+    /// from one to three seconds late, with a look, a scheduled item or a schedule. The duty is written down once in the time of a lease; and not
     /// for a queue that is idle, until something is fetched from it, or for ten minutes.
     ///
     /// A look reads half a megabyte of leases at most. If there are more, looks come more often, and each reads the next part: all leases
@@ -245,7 +254,10 @@ impl Sweeper {
             rules,
             now: millis(now),
             known: self.history.last_version(),
+            began: self.history.now(),
             moved: SweepCounts::default(),
+            occurrences: Vec::new(),
+            unusable_schedules: BTreeSet::new(),
             doubtful: 0,
             trouble: None,
             last: self.last,
@@ -290,8 +302,18 @@ impl Sweeper {
         let lookout = self.lookout(&sweep);
         let is_second = lookout.is_second(seen.version, seen.duty) && seen.scope != Scope::Everything;
         let patience = if is_second { duration(lookout.patience()) } else { Duration::ZERO };
-        let Sweep { moved, doubtful, trouble, attempts, .. } = sweep;
-        Ok(Swept { moved, doubtful, trouble, next, watch, patience, attempts })
+        let Sweep { moved, occurrences, unusable_schedules, doubtful, trouble, attempts, .. } = sweep;
+        Ok(Swept {
+            moved,
+            occurrences,
+            unusable_schedules,
+            doubtful,
+            trouble,
+            next,
+            watch,
+            patience,
+            attempts,
+        })
     }
 
     /// Leaves the duty, if this sweeper has it, so that another one takes over at once. If that fails, another one does so a
@@ -437,9 +459,13 @@ impl Sweeper {
 struct Sweep<'a> {
     rules: &'a SweepRules,
     now: Millis,
+    /// The time of the history's clock then, in microseconds.
+    began: u64,
     /// A version that had been read at that time.
     known: Option<u64>,
     moved: SweepCounts,
+    occurrences: Vec<(String, OccurrenceRecord)>,
+    unusable_schedules: BTreeSet<String>,
     doubtful: usize,
     trouble: Option<RetryError>,
     /// The version of the last look before this sweep.

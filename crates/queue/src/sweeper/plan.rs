@@ -16,6 +16,8 @@ pub(super) enum Chore {
     Return(LeaseId),
     /// Make items ready that are due.
     Promote,
+    /// Fire schedules that are due.
+    Fire,
     /// Forget old operations.
     Forget,
     /// Note at what time this version was known, so that operations have an age.
@@ -74,8 +76,10 @@ fn chores(seen: &Seen, lookout: &Lookout, rules: &SweepRules) -> Vec<Chore> {
     let none = Seldom::default();
     let seldom = seen.seldom.as_ref().unwrap_or(&none);
     let mut chores: Vec<_> = seldom.expired.iter().map(|id| Chore::Return(*id)).collect();
-    if seen.has_due_items(lookout) {
-        chores.push(Chore::Promote);
+    for (time, chore) in [(seen.due, Chore::Promote), (seen.schedule, Chore::Fire)] {
+        if seen.is_due(time, lookout) {
+            chores.push(chore);
+        }
     }
     let kept = versions(rules.idempotency_window);
     if let Some(oldest) = seldom.operation {
@@ -107,8 +111,8 @@ fn rest(seen: &Seen, lookout: &Lookout, rules: &SweepRules) -> Duration {
         duration(again.saturating_sub(seen.version)).max(if stands_still { STILL } else { Duration::ZERO });
     let is_second = lookout.is_second(seen.version, seen.duty);
     let patience = if is_second { duration(lookout.patience()) } else { Duration::ZERO };
-    let due =
-        seen.due.map(|due| Duration::from_millis(due.saturating_sub(lookout.now)).saturating_add(patience));
+    let due = seen.due.into_iter().chain(seen.schedule).min();
+    let due = due.map(|due| Duration::from_millis(due.saturating_sub(lookout.now)).saturating_add(patience));
     due.map_or(look, |due| due.min(look))
 }
 
@@ -146,6 +150,7 @@ mod tests {
             known: Some(KNOWN),
             duty: None,
             due: None,
+            schedule: None,
             scope: Scope::Everything,
             claimed: None,
             seldom: Some(Seldom::default()),
@@ -188,6 +193,15 @@ mod tests {
         assert_eq!(of(&Seen { due: Some(u64::MAX), ..seen() }), Plan::Rest(Duration::from_secs(1)));
         let seldom = Some(Seldom { deadline: Some(10_000_700), ..Seldom::default() });
         assert_eq!(of(&Seen { seldom, ..seen() }), Plan::Rest(Duration::from_micros(701)));
+    }
+
+    #[test]
+    fn a_sweeper_rests_until_the_first_schedule_and_fires_it() {
+        let seen = |due, schedule| Seen { due, schedule, ..seen() };
+        assert_eq!(of(&seen(Some(NOW + 30), Some(NOW + 20))), Plan::Rest(Duration::from_millis(20)));
+        assert_eq!(of(&seen(Some(NOW + 20), Some(NOW + 30))), Plan::Rest(Duration::from_millis(20)));
+        assert_eq!(of(&seen(Some(NOW + 20), Some(NOW))), Plan::Work(vec![Chore::Fire]));
+        assert_eq!(of(&seen(Some(NOW), Some(NOW))), Plan::Work(vec![Chore::Promote, Chore::Fire]));
     }
 
     #[test]

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use kvqueue_queue::{Queue, SweepRules, Sweeper};
 
-use crate::common::{TestDb, id, on_database, record, rules, sweeper};
+use crate::common::schedules::{schedule, scheduler_of};
+use crate::common::{TestDb, id, on_database, record, rules, session_id, sweeper};
 
 /// The longest grace time of any sweeper, in milliseconds.
 const GRACE: u64 = 3_000;
@@ -95,6 +96,25 @@ fn a_scheduled_item_that_is_late_is_promoted_by_another_sweeper() {
         // Now the second one is on duty, and the first one stands by.
         assert!(t.sweep(&mut second, late, &rules).await.patience.is_zero());
         assert!(!t.sweep(&mut first, late, &rules).await.patience.is_zero());
+    });
+}
+
+#[test]
+fn a_schedule_that_is_late_is_fired_by_another_sweeper() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.put(&q, &schedule("s", 10_000), 0).await;
+        t.push(&q, &["a"]).await;
+        assert!(t.lease_for(&q, 1, 30_000_000).await.is_some());
+        let rules = rules_for(LONG);
+        let (mut first, mut second) = (scheduler_of(&q, session_id()), scheduler_of(&q, session_id()));
+        let swept = t.sweep(&mut first, 9_990, &rules).await;
+        assert_eq!((swept.occurrences.len(), swept.next), (0, Duration::from_millis(10)));
+        let swept = t.sweep(&mut second, 10_000, &rules).await;
+        assert_eq!((swept.occurrences.len(), swept.next), (0, swept.patience));
+        let swept = t.sweep(&mut second, 10_000 + GRACE, &rules).await;
+        assert_eq!((swept.occurrences.len(), t.len(&q).await), (1, 1));
+        assert!(!t.sweep(&mut first, 10_000 + GRACE, &rules).await.patience.is_zero());
     });
 }
 

@@ -4,6 +4,8 @@
 //! A UUID is 30 and its 16 bytes. The range of a tuple is from its packed form and 00 to its packed form and FF.
 
 use super::*;
+use std::time::Duration;
+
 use bytes::Bytes;
 
 use crate::item::Stamp;
@@ -13,10 +15,13 @@ use crate::keys::leases::{Header, Held, LeaseId};
 use crate::keys::migration::{Marks, Phase, Record};
 use crate::keys::partitions::{Deal, Record as Divided};
 use crate::keys::pause::Pause;
+use crate::keys::schedules::state::{Last, State, Waiting};
 use crate::keys::wants::Want;
-use crate::keys::{chunks, counters, items, later, leases, meta, operations, recipes, tokens};
+use crate::keys::{chunks, counters, items, later, leases, meta, operations, recipes, schedules, tokens};
 use crate::kind::{End, Packing};
 use crate::meta::{Failure, Meta};
+use crate::new_item::NewItem;
+use crate::schedule::{Calendar, MissReason, OccurrenceRecord, Outcome, Overlap, Schedule};
 use crate::session::SessionId;
 use crate::{MAX_NAME, MAX_PREFIX};
 
@@ -104,6 +109,89 @@ fn golden_records_of_partitions() {
         &operations::pending(1, 2, &[0xd1; 16], deal),
         &format!("ffffffffffffffffffff 0001 02000000 {digest} 04 03 00000000"),
     );
+}
+
+#[test]
+fn golden_keys_of_schedules() {
+    let space = Space::new(b"", b"q", Kind::Fifo).unwrap();
+    let keys = space.schedules();
+    // "schedule" is 73 63 68 65 64 75 6c 65, "-state" is 2d 73 74 61 74 65.
+    golden(&keys.definition_key("s"), "017100 01 7363686564756c65 00 01 73 00");
+    golden(&keys.state_key("s"), "017100 01 7363686564756c65 2d7374617465 00 01 73 00");
+    // 1,000 is 16 03 e8; "-due" is 2d 64 75 65, "-log" is 2d 6c 6f 67.
+    golden(&keys.due_key(1_000, "s"), "017100 01 7363686564756c65 2d647565 00 16 03e8 01 73 00");
+    golden(&keys.log_key("s", 258), "017100 01 7363686564756c65 2d6c6f67 00 01 73 00 16 0102");
+    // The zero bytes of the unique key are escaped.
+    let unique = space.unique_key(&schedules::unique_key("s"));
+    golden(&unique, "017100 01 756e69717565 00 01 ff 00ff 7363686564756c65 00ff 73 00");
+}
+
+#[test]
+fn golden_values_of_schedules() {
+    let calendar = Calendar::cron("@daily", "UTC").unwrap();
+    let mut schedule = Schedule::new("s", calendar, NewItem::new("v").with_attribute("k", "w"));
+    schedule.owner = Some("o".to_owned());
+    schedule.missed.window = Some(Duration::from_secs(1));
+    schedule.overlap = Overlap::Queue;
+    schedule.jitter = Duration::from_millis(5);
+    let fields = [
+        "01 06000000 406461696c79 02 03000000 555443 04 01000000 6f 05 01000000 76",
+        "06 06000000 01000000 6b77 0a 0d000000 01 e803000000000000 64000000 0b 01000000 02",
+        "0c 08000000 0500000000000000",
+    ];
+    golden(&schedules::definition::encode(&schedule), &fields.join(" "));
+    schedule.calendar = Calendar::every(Duration::from_secs(1)).unwrap();
+    let period = "03 08000000 e803000000000000 04 01000000 6f 05 01000000 76";
+    golden(&schedules::definition::encode(&schedule), &[period, fields[1], fields[2]].join(" "));
+
+    let id = ItemId::from(items::suffix_stamp(&hex("33 00001a2b3c4d5e6f 0003 0001")).unwrap());
+    let state = State {
+        mark: 1_000,
+        next: Some(2_000),
+        row: Some(2_005),
+        occurrences: 3,
+        records: 4,
+        waiting: Some(Waiting { nominal: 1_000, look_again: 2_005 }),
+        last: Some(Last { nominal: 1_000, id }),
+        ..State::default()
+    };
+    let fields = [
+        "01 08000000 e803000000000000 02 08000000 d007000000000000 03 08000000 d507000000000000",
+        "04 08000000 0300000000000000 05 08000000 0400000000000000",
+        "07 10000000 e803000000000000 d507000000000000",
+        "08 15000000 e803000000000000 33 00001a2b3c4d5e6f 0003 0001",
+    ];
+    golden(&schedules::state::encode(&state), &fields.join(" "));
+}
+
+#[test]
+fn golden_records_of_a_schedules_log() {
+    let pending = ItemId::from(Stamp::new([0xff; 10], 1));
+    let mut record = OccurrenceRecord {
+        number: 0,
+        at: 1_005,
+        from: 1_000,
+        to: 1_000,
+        count: 1,
+        is_exact: true,
+        outcome: Outcome::Fired { id: Some(pending), occurrence: 3 },
+    };
+    // The stamp stands 12 bytes before the end, at 73, which is 49.
+    let mut operand = schedules::log::encode(&record);
+    operand.extend_from_slice(&73_u32.to_le_bytes());
+    let fields = [
+        "01 01000000 01 02 08000000 ed03000000000000 03 10000000 e803000000000000 e803000000000000",
+        "04 09000000 0100000000000000 01 05 08000000 0300000000000000",
+        "06 0d000000 33 ffffffffffffffffffff 0001 49000000",
+    ];
+    golden(&operand, &fields.join(" "));
+    (record.from, record.to, record.count, record.is_exact) = (0, 258, 2, false);
+    record.outcome = Outcome::Missed(MissReason::Policy);
+    let fields = [
+        "01 01000000 20 02 08000000 ed03000000000000 03 10000000 0000000000000000 0201000000000000",
+        "04 09000000 0200000000000000 00",
+    ];
+    golden(&schedules::log::encode(&record), &fields.join(" "));
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod kinds;
 pub(crate) mod ordered;
 mod raw;
 mod rng;
+pub(crate) mod schedules;
 mod sweeping;
 
 pub(crate) use database::{TestDb, on_database};

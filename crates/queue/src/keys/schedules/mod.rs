@@ -1,0 +1,157 @@
+//! The records of a queue's schedules: keys, and one value in each file.
+//!
+//! | key, behind (q) | value | file |
+//! |---|---|---|
+//! | "schedule", name | what is pushed, and when | `definition` |
+//! | "schedule-state", name | how far the schedule has come | `state` |
+//! | "schedule-due", time, name | empty: when a sweeper looks at the schedule next | |
+//! | "schedule-log", name, n | what became of some occurrences | `log` |
+
+pub(crate) mod definition;
+pub(crate) mod log;
+pub(crate) mod state;
+
+use crate::keys::element::{append_number, split_number};
+use crate::keys::{append_bytes, range, split_bytes};
+use crate::meta::Millis;
+
+const SCHEDULE: &[u8] = b"schedule";
+const STATE: &[u8] = b"schedule-state";
+const DUE: &[u8] = b"schedule-due";
+const LOG: &[u8] = b"schedule-log";
+
+/// What the unique keys of schedules' items begin with.
+const UNIQUE: &[u8] = b"\xff\x00schedule\x00";
+
+/// The packed keys of a queue's schedules. They are packed when an operation on schedules begins, so that a queue without schedules
+/// does not pay for them.
+#[derive(Debug, Clone)]
+pub(crate) struct ScheduleSpace {
+    /// (q, "schedule").
+    pub(crate) definitions: Vec<u8>,
+    states: Vec<u8>,
+    due: Vec<u8>,
+    logs: Vec<u8>,
+}
+
+impl ScheduleSpace {
+    /// The keys of the queue whose packed (q) this is.
+    pub(crate) fn new(queue: &[u8]) -> ScheduleSpace {
+        let record = |kind| with_bytes(queue, kind);
+        ScheduleSpace {
+            definitions: record(SCHEDULE),
+            states: record(STATE),
+            due: record(DUE),
+            logs: record(LOG),
+        }
+    }
+
+    pub(crate) fn definition_key(&self, name: &str) -> Vec<u8> {
+        with_bytes(&self.definitions, name.as_bytes())
+    }
+
+    /// The name of the schedule whose definition has this key.
+    pub(crate) fn definition_name(&self, key: &[u8]) -> Option<String> {
+        name_of(key.strip_prefix(self.definitions.as_slice())?)
+    }
+
+    pub(crate) fn state_key(&self, name: &str) -> Vec<u8> {
+        with_bytes(&self.states, name.as_bytes())
+    }
+
+    pub(crate) fn due_key(&self, time: Millis, name: &str) -> Vec<u8> {
+        with_bytes(&with_number(&self.due, time), name.as_bytes())
+    }
+
+    /// Time and name of a key among those of schedules that are due at a time.
+    pub(crate) fn decode_due(&self, key: &[u8]) -> Option<(Millis, String)> {
+        let (time, name) = split_number(key.strip_prefix(self.due.as_slice())?)?;
+        Some((time, name_of(name)?))
+    }
+
+    /// All schedules that are due by `time`.
+    pub(crate) fn due_by(&self, time: Millis) -> (Vec<u8>, Vec<u8>) {
+        let (begin, end) = range(&self.due);
+        (begin, time.checked_add(1).map_or(end, |next| with_number(&self.due, next)))
+    }
+
+    /// The rows of all schedules by time.
+    pub(crate) fn all_due(&self) -> (Vec<u8>, Vec<u8>) {
+        range(&self.due)
+    }
+
+    pub(crate) fn log_key(&self, name: &str, number: u64) -> Vec<u8> {
+        with_number(&with_bytes(&self.logs, name.as_bytes()), number)
+    }
+
+    /// The number of a record of the log of `name`.
+    pub(crate) fn log_number(&self, name: &str, key: &[u8]) -> Option<u64> {
+        let (number, rest) =
+            split_number(key.strip_prefix(with_bytes(&self.logs, name.as_bytes()).as_slice())?)?;
+        rest.is_empty().then_some(number)
+    }
+
+    /// The records of a schedule's log before this number; `None`: all.
+    pub(crate) fn log_before(&self, name: &str, number: Option<u64>) -> (Vec<u8>, Vec<u8>) {
+        let (begin, end) = range(&with_bytes(&self.logs, name.as_bytes()));
+        (begin, number.map_or(end, |number| self.log_key(name, number)))
+    }
+}
+
+/// The unique key of the items of a schedule, if they may not overlap.
+pub(crate) fn unique_key(name: &str) -> Vec<u8> {
+    [UNIQUE, name.as_bytes()].concat()
+}
+
+/// A key that ends with a name.
+fn name_of(rest: &[u8]) -> Option<String> {
+    let (name, rest) = split_bytes(rest)?;
+    rest.is_empty().then(|| String::from_utf8(name).ok()).flatten()
+}
+
+fn with_bytes(subspace: &[u8], element: &[u8]) -> Vec<u8> {
+    let mut key = subspace.to_vec();
+    append_bytes(&mut key, element);
+    key
+}
+
+fn with_number(subspace: &[u8], number: u64) -> Vec<u8> {
+    let mut key = subspace.to_vec();
+    append_number(&mut key, number);
+    key
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn keys_round_trip_and_sort_by_time(a: (u64, String), b: (u64, String)) {
+            let space = ScheduleSpace::new(b"\x01q\x00");
+            prop_assert_eq!(space.decode_due(&space.due_key(a.0, &a.1)), Some(a.clone()));
+            prop_assert_eq!(space.definition_name(&space.definition_key(&a.1)), Some(a.1.clone()));
+            prop_assert_eq!(space.log_number(&a.1, &space.log_key(&a.1, a.0)), Some(a.0));
+            if a.0 != b.0 {
+                prop_assert_eq!(space.due_key(a.0, &a.1) < space.due_key(b.0, &b.1), a.0 < b.0);
+            }
+        }
+
+        #[test]
+        fn ranges_by_time_hold_what_is_due(time: u64, at: u64, name: String) {
+            let space = ScheduleSpace::new(b"\x01q\x00");
+            let holds = |(begin, end): (Vec<u8>, Vec<u8>), key: Vec<u8>| (begin..end).contains(&key);
+            prop_assert_eq!(holds(space.due_by(time), space.due_key(at, &name)), at <= time);
+            prop_assert!(holds(space.all_due(), space.due_key(at, &name)));
+        }
+
+        #[test]
+        fn any_bytes_are_read_without_panic(key: Vec<u8>) {
+            let space = ScheduleSpace::new(b"");
+            let key = [space.due.as_slice(), &key].concat();
+            let _ = space.decode_due(&key);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Reading schedules and their logs.
+
+use foundationdb::options::StreamingMode;
+use foundationdb::{RangeOption, Transaction};
+use futures::TryStreamExt;
+use futures::future::{try_join, try_join_all};
+use mutant::mutant;
+
+use crate::error::QueueError;
+use crate::keys::schedules::state::State;
+use crate::keys::schedules::{ScheduleSpace, definition, log, state};
+use crate::keys::{after, range};
+use crate::meta::Millis;
+use crate::schedule::{OccurrenceRecord, Schedule};
+
+/// About how many bytes of definitions one page has.
+const PAGE_BYTES: usize = 1 << 20;
+
+/// A schedule as it is stored.
+#[derive(Debug, Clone)]
+pub(crate) struct Stored {
+    /// `None`: this version cannot read it.
+    pub(crate) schedule: Option<Schedule>,
+    /// `None`: this version cannot read it, or it is gone.
+    pub(crate) state: Option<State>,
+}
+
+/// Reads a schedule to change it: conflicts with everything else that changes it. `None` if there is none of this name.
+pub(crate) async fn stored(
+    keys: &ScheduleSpace,
+    tr: &Transaction,
+    name: &str,
+) -> Result<Option<Stored>, QueueError> {
+    get(keys, tr, name, mutant("schedule-state-without-conflict")).await
+}
+
+/// A schedule that is only shown. A snapshot read.
+pub(crate) async fn shown(
+    keys: &ScheduleSpace,
+    tr: &Transaction,
+    name: &str,
+) -> Result<Option<Stored>, QueueError> {
+    get(keys, tr, name, true).await
+}
+
+async fn get(
+    keys: &ScheduleSpace,
+    tr: &Transaction,
+    name: &str,
+    snapshot: bool,
+) -> Result<Option<Stored>, QueueError> {
+    let (definition, state) = (keys.definition_key(name), keys.state_key(name));
+    // Every change of the definition writes the state too, so a conflict on the state is enough. If there is no schedule, the state is not
+    // there either.
+    let (definition, state) = try_join(tr.get(&definition, true), tr.get(&state, snapshot)).await?;
+    Ok(definition.map(|definition| Stored {
+        schedule: definition::decode(name, &definition),
+        state: state.as_deref().and_then(state::decode),
+    }))
+}
+
+/// Schedules in the order of their names, from behind `behind` on: up to `k`, fewer where their definitions are large, and one at least
+/// if there is one. Snapshot reads.
+pub(crate) async fn page(
+    keys: &ScheduleSpace,
+    tr: &Transaction,
+    behind: Option<&str>,
+    k: usize,
+) -> Result<Vec<(String, Stored)>, QueueError> {
+    let (first, end) = range(&keys.definitions);
+    let begin = behind.map_or(first, |name| after(&keys.definition_key(name)));
+    let option = RangeOption {
+        limit: Some(k),
+        target_bytes: PAGE_BYTES,
+        mode: StreamingMode::WantAll,
+        ..RangeOption::from((begin, end))
+    };
+    let rows = tr.get_range(&option, 1, true).await?;
+    let read = rows.iter().map(async |row| {
+        let name = keys.definition_name(row.key()).ok_or_else(|| QueueError::unreadable(row.key()))?;
+        let schedule = definition::decode(&name, row.value());
+        let state = tr.get(&keys.state_key(&name), true).await?;
+        Ok::<_, QueueError>((name, Stored { schedule, state: state.as_deref().and_then(state::decode) }))
+    });
+    try_join_all(read).await
+}
+
+/// Records of a schedule's log, the newest first, from before the record `before` on. A snapshot read.
+pub(crate) async fn history(
+    keys: &ScheduleSpace,
+    tr: &Transaction,
+    name: &str,
+    before: Option<u64>,
+    k: usize,
+) -> Result<Vec<OccurrenceRecord>, QueueError> {
+    let option = RangeOption {
+        limit: Some(k),
+        reverse: true,
+        mode: StreamingMode::WantAll,
+        ..RangeOption::from(keys.log_before(name, before))
+    };
+    let mut answers = tr.get_ranges(option, true);
+    let mut records = Vec::new();
+    while let Some(rows) = answers.try_next().await? {
+        for row in &rows {
+            let number = keys.log_number(name, row.key());
+            let record = number.and_then(|number| log::decode(number, row.value()));
+            records.push(record.ok_or_else(|| QueueError::unreadable(row.key()))?);
+        }
+    }
+    Ok(records)
+}
+
+/// When the first schedule is to be looked at. A row that is none of ours counts as due, so that the transaction that looks at it names it.
+/// A snapshot read.
+pub(crate) async fn first_due(keys: &ScheduleSpace, tr: &Transaction) -> Result<Option<Millis>, QueueError> {
+    // A range, and not a key selector: the transaction may have written to the log behind it, and could not read that.
+    let option = RangeOption { limit: Some(1), ..RangeOption::from(keys.all_due()) };
+    let rows = tr.get_range(&option, 1, true).await?;
+    Ok(rows.first().map(|row| keys.decode_due(row.key()).map_or(0, |(due, _)| due)))
+}

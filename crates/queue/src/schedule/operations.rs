@@ -1,0 +1,274 @@
+//! The methods of a queue that make, change and show schedules, in a transaction of the caller's.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
+
+use foundationdb::{Database, Transaction};
+
+use super::{OccurrenceRecord, Schedule, ScheduleError};
+use crate::error::QueueError;
+use crate::id::ItemId;
+use crate::marked::{Act, Body, Marked};
+use crate::meta::Millis;
+use crate::ops::schedule::change::{self, ByHandEffect, fire_by_hand};
+use crate::ops::schedule::read::{self, Stored};
+use crate::queue::Queue;
+use crate::retry::{RetryError, RetryPolicy, run};
+use crate::rng::Rng;
+use crate::session::SessionId;
+
+/// How many definitions one transaction of [`Queue::remove_schedules_of`] reads.
+const PAGE: usize = 100;
+
+/// The effect of [`Queue::put_schedule`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PutEffect {
+    /// There was no schedule of this name.
+    Created,
+    /// It has another definition now.
+    Replaced {
+        /// It fires at other times: what was due by the old calendar is skipped, and recorded.
+        calendar: bool,
+    },
+    /// It was there, as it is.
+    Unchanged,
+}
+
+/// The effect of [`Queue::fire_schedule`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ByHand {
+    /// The item was pushed.
+    Fired {
+        /// The item; `None` if its record is gone already.
+        id: Option<ItemId>,
+    },
+    /// Nothing was pushed: the last item has not ended, and the schedule's items may not overlap.
+    Overlaps,
+    /// There is no schedule of this name.
+    Gone,
+}
+
+/// How far a schedule has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScheduleState {
+    /// The next nominal time, in milliseconds since 1970; `None` if the calendar has no more. It fires later than that by
+    /// [`Schedule::offset`], and not at all while it is paused.
+    pub next: Option<Millis>,
+    /// How many items it has pushed.
+    pub occurrences: u64,
+    /// The nominal time of the last item, and its id.
+    pub last: Option<(Millis, ItemId)>,
+    /// Since when it is paused.
+    pub paused: Option<Millis>,
+    /// The nominal time of the occurrence that waits for the end of the last item.
+    pub waiting: Option<Millis>,
+}
+
+/// A schedule as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScheduleView {
+    /// Its name.
+    pub name: String,
+    /// Its definition; `None` if this version of kvqueue cannot read it.
+    pub schedule: Option<Schedule>,
+    /// How far it has come; `None` if this version of kvqueue cannot read that.
+    pub state: Option<ScheduleState>,
+}
+
+impl ScheduleView {
+    fn new(name: String, Stored { schedule, state }: Stored) -> ScheduleView {
+        let state = state.map(|state| ScheduleState {
+            next: state.next,
+            occurrences: state.occurrences,
+            last: state.last.map(|last| (last.nominal, last.id)),
+            paused: state.paused,
+            waiting: state.waiting.map(|waiting| waiting.nominal),
+        });
+        ScheduleView { name, schedule, state }
+    }
+}
+
+impl Queue {
+    /// Makes a schedule, or replaces that of its name and owner. It fires for nominal times after `now`, in milliseconds since 1970.
+    ///
+    /// The same definition changes nothing, so a configuration can be put at each start. Another one keeps what is known: the number of
+    /// items, the history, and the next time, unless the calendar is another. It may run several times for one commit.
+    ///
+    /// # Errors
+    /// What is wrong with the definition; [`ScheduleError::OtherOwner`]; [`ScheduleError::Unreadable`]; [`ScheduleError::TooMany`];
+    /// [`QueueError::Frozen`] if something is to be changed. Nothing was written.
+    pub async fn put_schedule(
+        &self,
+        tr: &Transaction,
+        schedule: &Schedule,
+        now: Millis,
+    ) -> Result<PutEffect, ScheduleError> {
+        schedule.check(self.kind())?;
+        change::put(self.space(), tr, schedule, now).await
+    }
+
+    /// Removes a schedule, with its history. Returns whether it was there. Its items stay.
+    ///
+    /// # Errors
+    /// [`QueueError::Frozen`].
+    pub async fn remove_schedule(&self, tr: &Transaction, name: &str) -> Result<bool, QueueError> {
+        change::remove(self.space(), tr, name).await
+    }
+
+    /// Removes the schedules of the configuration `owner` that are not in `keep`, in several transactions. Returns their names. Schedules
+    /// of other configurations, those made at run time, and those whose definition cannot be read stay.
+    ///
+    /// # Errors
+    /// [`QueueError::Frozen`], or the database's. What was removed before stays removed.
+    pub async fn remove_schedules_of(
+        &self,
+        db: &Database,
+        policy: &RetryPolicy,
+        owner: &str,
+        keep: &BTreeSet<String>,
+    ) -> Result<BTreeSet<String>, RetryError> {
+        let (mut removed, mut behind) = (BTreeSet::new(), None::<String>);
+        loop {
+            let from = behind.as_deref();
+            let page = run(db, policy, |tr| async move {
+                let page = self.page_of(&tr, owner, keep, from).await;
+                (tr, page)
+            });
+            let (names, last) = page.await?.value;
+            removed.extend(names);
+            match last {
+                Some(last) => behind = Some(last),
+                None => return Ok(removed),
+            }
+        }
+    }
+
+    /// Removes the schedules of a page; returns their names, and the last name of the page.
+    async fn page_of(
+        &self,
+        tr: &Transaction,
+        owner: &str,
+        keep: &BTreeSet<String>,
+        behind: Option<&str>,
+    ) -> Result<(Vec<String>, Option<String>), QueueError> {
+        let page = read::page(&self.space().schedules(), tr, behind, PAGE).await?;
+        let mut removed = Vec::new();
+        for (name, stored) in &page {
+            let is_of = stored.schedule.as_ref().is_some_and(|of| of.owner.as_deref() == Some(owner));
+            // An owner never changes, so the snapshot read of it is enough.
+            if is_of && !keep.contains(name) && change::remove(self.space(), tr, name).await? {
+                removed.push(name.clone());
+            }
+        }
+        Ok((removed, page.into_iter().next_back().map(|(name, _)| name)))
+    }
+
+    /// Pauses a schedule: it does not fire until it is resumed. `None` if there is none of this name; otherwise whether that is a change.
+    ///
+    /// # Errors
+    /// [`QueueError::Frozen`]; [`QueueError::Unreadable`].
+    pub async fn pause_schedule(
+        &self,
+        tr: &Transaction,
+        name: &str,
+        now: Millis,
+    ) -> Result<Option<bool>, QueueError> {
+        change::pause(self.space(), tr, name, now).await
+    }
+
+    /// Ends the pause of a schedule, as [`Queue::pause_schedule`] begins it. Occurrences that are due are skipped, and recorded.
+    ///
+    /// It also mends a schedule that a clock has moved ahead by more than an hour: the schedule goes on from `now`. Times that it has
+    /// fired by the wrong clock then fire again.
+    ///
+    /// # Errors
+    /// [`QueueError::Frozen`]; [`QueueError::Unreadable`].
+    pub async fn resume_schedule(
+        &self,
+        tr: &Transaction,
+        name: &str,
+        now: Millis,
+    ) -> Result<Option<bool>, QueueError> {
+        change::resume(self.space(), tr, name, now).await
+    }
+
+    /// Pushes an item of a schedule, whether or not the schedule is due or paused, exactly once. Its nominal time is `now`, in milliseconds
+    /// since 1970. The schedule goes on as if nothing had happened; but if its items may not overlap, the item counts as the last one.
+    ///
+    /// # Errors
+    /// [`QueueError::Frozen`]; [`QueueError::Unreadable`], also if the queue cannot have such an item; and what a push fails with.
+    pub async fn fire_schedule(
+        &self,
+        db: &Database,
+        policy: &RetryPolicy,
+        name: &str,
+        now: Millis,
+    ) -> Result<ByHand, RetryError> {
+        let id = SessionId::new();
+        let mut marked = Marked::new(self.clone(), id);
+        let body = FireByHand { queue: self, name, now, rng: Rng::of(id) };
+        let effect = marked.run_adding(db, policy, body).await?;
+        // The item is pushed, even if this fails: sweepers clear the mark later.
+        let _ = marked.close(db, policy).await;
+        let number = match effect {
+            ByHandEffect::Fired(number) => number,
+            ByHandEffect::Overlaps => return Ok(ByHand::Overlaps),
+            ByHandEffect::Gone => return Ok(ByHand::Gone),
+        };
+        let keys = &self.space().schedules();
+        // The database has given the id when the item was committed.
+        let record = run(db, policy, |tr| async move {
+            let records = read::history(keys, &tr, name, Some(number + 1), 1).await;
+            (tr, records)
+        });
+        let record = record.await?.value.pop().filter(|record| record.number == number);
+        Ok(ByHand::Fired { id: record.and_then(|record| record.outcome.id().cloned()) })
+    }
+
+    /// A schedule and how far it has come. Snapshot reads, which conflict with nothing.
+    pub async fn schedule(&self, tr: &Transaction, name: &str) -> Result<Option<ScheduleView>, QueueError> {
+        let found = read::shown(&self.space().schedules(), tr, name).await?;
+        Ok(found.map(|stored| ScheduleView::new(name.to_owned(), stored)))
+    }
+
+    /// Schedules in the order of their names: those behind the name `after`, or the first. Up to `k` of them, fewer where their definitions
+    /// are large, and none only if there are none. Snapshot reads, which conflict with nothing.
+    pub async fn schedules_after(
+        &self,
+        tr: &Transaction,
+        after: Option<&str>,
+        k: NonZeroUsize,
+    ) -> Result<Vec<ScheduleView>, QueueError> {
+        let page = read::page(&self.space().schedules(), tr, after, k.get()).await?;
+        Ok(page.into_iter().map(|(name, stored)| ScheduleView::new(name, stored)).collect())
+    }
+
+    /// What became of a schedule's occurrences, the newest record first: up to `k` records before the one with the number `before`, or the
+    /// newest. The newest 1,000 are kept. A snapshot read, which conflicts with nothing.
+    pub async fn schedule_history(
+        &self,
+        tr: &Transaction,
+        name: &str,
+        before: Option<u64>,
+        k: NonZeroUsize,
+    ) -> Result<Vec<OccurrenceRecord>, QueueError> {
+        read::history(&self.space().schedules(), tr, name, before, k.get()).await
+    }
+}
+
+/// The transaction of an item by hand.
+struct FireByHand<'a> {
+    queue: &'a Queue,
+    name: &'a str,
+    now: Millis,
+    rng: Rng,
+}
+
+impl Body for FireByHand<'_> {
+    type Output = ByHandEffect;
+
+    async fn fill(&mut self, tr: &Transaction) -> Result<Act<ByHandEffect>, QueueError> {
+        let effect = fire_by_hand(self.queue.space(), tr, self.name, self.now, &mut self.rng).await?;
+        Ok(if matches!(effect, ByHandEffect::Fired(_)) { Act::Write(effect) } else { Act::Nothing(effect) })
+    }
+}

@@ -1,0 +1,208 @@
+//! Changing schedules: definitions, owners, pauses; and what cannot be read.
+
+use std::collections::BTreeSet;
+
+use fdb_embedded::Faults;
+use foundationdb::tuple::{Bytes, pack};
+use kvqueue_queue::schedule::{ByHand, MAX_SCHEDULES, Outcome, PutEffect, ScheduleError, SkipReason};
+use kvqueue_queue::{Kind, NewItem, Queue, RetryPolicy};
+
+use crate::common::rules;
+use crate::common::schedules::{HOUR, MINUTE, every, fired, schedule, scheduler};
+use crate::common::{KINDS, TestDb, k, on_database};
+use crate::unknown::scripts;
+
+fn policy() -> RetryPolicy {
+    RetryPolicy::default()
+}
+
+#[test]
+fn the_same_definition_keeps_the_state_and_another_calendar_goes_on_from_now() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let one = schedule("s", MINUTE);
+        t.put(&q, &one, 0).await;
+        t.look(&q, MINUTE).await;
+        let before = t.rows().await;
+        // A daemon that starts in the middle of an outage does not swallow what was missed.
+        assert_eq!(t.put(&q, &one, 5 * MINUTE).await, PutEffect::Unchanged);
+        assert_eq!(t.rows().await, before);
+
+        let mut payload = one.clone();
+        payload.item = NewItem::new("other");
+        assert_eq!(t.put(&q, &payload, 5 * MINUTE).await, PutEffect::Replaced { calendar: false });
+        assert_eq!(t.schedule_state(&q, "s").await.next, Some(2 * MINUTE));
+
+        let mut calendar = payload.clone();
+        calendar.calendar = every(HOUR);
+        assert_eq!(t.put(&q, &calendar, 5 * MINUTE).await, PutEffect::Replaced { calendar: true });
+        let state = t.schedule_state(&q, "s").await;
+        assert_eq!((state.next, state.occurrences), (Some(HOUR), 1));
+        let last = t.schedule_history(&q, "s").await.pop().unwrap();
+        assert_eq!((last.outcome, last.from), (Outcome::Skipped(SkipReason::Redefined), 2 * MINUTE));
+        t.look(&q, HOUR).await;
+        assert_eq!(t.list(&q).await, ["payload of s", "other"]);
+    });
+}
+
+#[test]
+fn schedules_belong_to_their_configuration() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let of = |name: &str, owner: Option<&str>| {
+            let mut one = schedule(name, MINUTE);
+            one.owner = owner.map(str::to_owned);
+            one
+        };
+        for one in [of("a", Some("one")), of("b", Some("one")), of("c", Some("other")), of("d", None)] {
+            t.put(&q, &one, 0).await;
+        }
+        for other in [of("a", Some("other")), of("a", None), of("d", Some("one"))] {
+            let error = t.try_put(&q, &other, 0).await.unwrap_err();
+            assert!(matches!(error, ScheduleError::OtherOwner { .. }), "{error}");
+        }
+        let keep = BTreeSet::from(["b".to_owned()]);
+        let removed = q.remove_schedules_of(&t.db, &policy(), "one", &keep).await.unwrap();
+        assert_eq!(removed, BTreeSet::from(["a".to_owned()]));
+        let names = t.run(async |tr| q.schedules_after(tr, None, k(10)).await).await;
+        assert!(names.iter().map(|view| view.name.as_str()).eq(["b", "c", "d"]));
+        let page = t.run(async |tr| q.schedules_after(tr, Some("b"), k(1)).await).await;
+        assert_eq!(page[0].schedule, Some(of("c", Some("other"))));
+    });
+}
+
+#[test]
+fn a_paused_schedule_fires_nothing_and_goes_on_when_it_is_resumed() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.put(&q, &schedule("s", MINUTE), 0).await;
+        let pause = async |now| t.run(async |tr| q.pause_schedule(tr, "s", now).await).await;
+        let resume = async |now| t.run(async |tr| q.resume_schedule(tr, "s", now).await).await;
+        assert_eq!((pause(90_000).await, pause(91_000).await), (Some(true), Some(false)));
+        assert_eq!(t.run(async |tr| q.pause_schedule(tr, "none", 0).await).await, None);
+        let look = t.look(&q, HOUR).await;
+        assert_eq!((look.occurrences, look.next), (vec![], None));
+        assert_eq!(t.schedule_state(&q, "s").await.paused, Some(90_000));
+
+        let hand = q.fire_schedule(&t.db, &policy(), "s", HOUR).await.unwrap();
+        let stored = t.run(async |tr| q.oldest(tr).await).await;
+        assert_eq!(hand, ByHand::Fired { id: stored });
+        assert_eq!(q.fire_schedule(&t.db, &policy(), "none", HOUR).await.unwrap(), ByHand::Gone);
+
+        assert_eq!((resume(HOUR + 1).await, resume(HOUR + 2).await), (Some(true), Some(false)));
+        t.look(&q, HOUR + MINUTE).await;
+        let history = t.schedule_history(&q, "s").await;
+        let skipped = &history[1];
+        assert_eq!(skipped.outcome, Outcome::Skipped(SkipReason::Paused));
+        assert_eq!((skipped.from, skipped.to, skipped.count), (MINUTE, HOUR, 60));
+        assert_eq!(fired(&history), [HOUR + MINUTE]);
+    });
+}
+
+/// Replaces the value of a record of a schedule.
+async fn overwrite(t: &TestDb, q: &Queue, record: &str, name: &str, value: &[u8]) {
+    let key = pack(&(Bytes::from(q.name()), Bytes::from(record.as_bytes()), Bytes::from(name.as_bytes())));
+    t.run(async |tr| {
+        tr.set(&[t.prefix.as_slice(), &key].concat(), value);
+        Ok(())
+    })
+    .await;
+}
+
+#[test]
+fn a_schedule_that_cannot_be_read_stays_and_does_not_stop_others() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        for n in 0..60 {
+            t.put(&q, &schedule(&format!("later{n}"), MINUTE), 0).await;
+            overwrite(t, &q, "schedule", &format!("later{n}"), b"?").await;
+        }
+        t.put(&q, &schedule("zz", MINUTE), 0).await;
+        t.put(&q, &schedule("broken", MINUTE), 0).await;
+        overwrite(t, &q, "schedule-state", "broken", b"?").await;
+        let before = t.records(&q, "schedule").await;
+        let look = t.look(&q, MINUTE).await;
+        assert_eq!((look.unusable.len(), look.fired()), (61, vec![MINUTE]));
+        // They are looked at again later, and do not stand before the others.
+        assert_eq!(look.next, Some(2 * MINUTE));
+        assert_eq!(t.look(&q, 2 * MINUTE - 1).await.unusable.len(), 0);
+        let look = t.look(&q, 2 * MINUTE).await;
+        assert_eq!((look.unusable.len(), look.fired()), (61, vec![2 * MINUTE]));
+        assert_eq!(t.records(&q, "schedule").await, before);
+
+        let error = t.try_put(&q, &schedule("later0", HOUR), 0).await.unwrap_err();
+        assert!(matches!(error, ScheduleError::Unreadable { .. }), "{error}");
+        let shown = t.run(async |tr| q.schedules_after(tr, None, k(100)).await).await;
+        let unreadable = shown.iter().filter(|view| view.schedule.is_none()).count();
+        assert_eq!((shown.len(), unreadable), (62, 60));
+        for name in ["later0", "broken"] {
+            assert!(t.run(async |tr| q.remove_schedule(tr, name).await).await);
+        }
+        assert_eq!(t.records(&q, "schedule-due").await.len(), 60);
+    });
+}
+
+#[test]
+fn a_change_of_a_schedule_wakes_sweepers_and_counts_nothing() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let swept = t.sweep(&mut scheduler(&q), 0, &rules()).await;
+        t.put(&q, &schedule("s", MINUTE), 0).await;
+        swept.watch.await.unwrap();
+        let counts = t.run(async |tr| q.counts(tr).await).await;
+        assert_eq!((counts.waiting, counts.ready, counts.pushed), (0, 0, Some(0)));
+    });
+}
+
+#[test]
+fn a_schedule_of_another_kind_of_queue_stays_and_does_not_fire() {
+    on_database(async |t| {
+        let mut one = schedule("s", MINUTE);
+        one.item = one.item.with_key("tenant");
+        t.put(&t.queue_of("q", Kind::Keyed), &one, 0).await;
+        let q = t.queue("q");
+        assert!(matches!(t.try_put(&q, &one, 0).await.unwrap_err(), ScheduleError::Item(_)));
+        let look = t.look(&q, MINUTE).await;
+        assert_eq!((look.unusable.len(), look.fired(), t.len(&q).await), (1, vec![], 0));
+    });
+}
+
+#[test]
+fn a_queue_has_a_bounded_number_of_schedules() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let tr = t.db.create_trx().unwrap();
+        for n in 0..MAX_SCHEDULES {
+            q.put_schedule(&tr, &schedule(&format!("s{n:04}"), MINUTE), 0).await.unwrap();
+        }
+        tr.commit().await.unwrap();
+        let error = t.try_put(&q, &schedule("one more", MINUTE), 0).await.unwrap_err();
+        assert!(matches!(error, ScheduleError::TooMany), "{error}");
+        let mut known = schedule("s0999", MINUTE);
+        known.item = NewItem::new("other");
+        assert_eq!(t.put(&q, &known, 0).await, PutEffect::Replaced { calendar: false });
+        let look = t.look(&q, MINUTE).await;
+        assert_eq!((look.fired().len(), t.len(&q).await), (1_000, 1_000));
+    });
+}
+
+#[test]
+fn an_item_by_hand_is_pushed_once_under_unknown_outcomes() {
+    on_database(async |t| {
+        for (i, script) in scripts().into_iter().enumerate() {
+            let q = t.queue_of(format!("q{i}"), KINDS[i % KINDS.len()]);
+            t.put(&q, &schedule("s", MINUTE), 0).await;
+            if !t.install(Faults::script(script.clone())) {
+                return;
+            }
+            let hand = q.fire_schedule(&t.db, &policy(), "s", 7).await.unwrap();
+            t.end_faults();
+            let stored = t.run(async |tr| q.list(tr).await).await;
+            assert_eq!(
+                (stored.len(), hand),
+                (1, ByHand::Fired { id: Some(stored[0].id.clone()) }),
+                "{script:?}"
+            );
+        }
+    });
+}
