@@ -38,6 +38,7 @@ mod absent_queues;
 mod access;
 mod actors;
 mod audit;
+mod cancellation_follower;
 mod causes;
 #[cfg(feature = "cli")]
 pub mod cli;
@@ -67,6 +68,7 @@ mod on_dead;
 mod pause_change;
 mod pause_follower;
 mod queue_deletion;
+mod refusal;
 mod stats;
 mod status;
 mod sweep;

@@ -17,6 +17,8 @@ pub(crate) enum Action {
     QueueDelete,
     /// All items of some states are made ready.
     QueueRequeue,
+    /// All items that match are cancelled.
+    QueueCancel,
     /// Items go to another queue.
     QueueMove,
     /// Counters are compared with the items, and corrected.
@@ -29,6 +31,14 @@ pub(crate) enum Action {
     ItemDelete,
     /// Items that are named are made ready.
     ItemRequeue,
+    /// Items that are named are cancelled.
+    ItemCancel,
+    /// An item gets another time.
+    ItemReschedule,
+    /// An item that waits, or a dead letter, is tried again now.
+    ItemRetry,
+    /// An item gets another payload.
+    ItemEdit,
     /// Dead letters are tried again.
     DeadRetry,
     /// Dead letters are deleted.
@@ -44,19 +54,24 @@ pub(crate) enum Action {
 impl Action {
     /// Every action.
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 17] = [
+    pub(crate) const ALL: [Self; 22] = [
         Self::QueuePause,
         Self::QueueResume,
         Self::QueueLimits,
         Self::QueueUnblock,
         Self::QueueDelete,
         Self::QueueRequeue,
+        Self::QueueCancel,
         Self::QueueMove,
         Self::QueueRecount,
         Self::QueueImport,
         Self::QueueMigrate,
         Self::ItemDelete,
         Self::ItemRequeue,
+        Self::ItemCancel,
+        Self::ItemReschedule,
+        Self::ItemRetry,
+        Self::ItemEdit,
         Self::DeadRetry,
         Self::DeadPurge,
         Self::DaemonReload,
@@ -73,12 +88,17 @@ impl Action {
             Self::QueueUnblock => "queue.unblock",
             Self::QueueDelete => "queue.delete",
             Self::QueueRequeue => "queue.requeue",
+            Self::QueueCancel => "queue.cancel",
             Self::QueueMove => "queue.move",
             Self::QueueRecount => "queue.recount",
             Self::QueueImport => "queue.import",
             Self::QueueMigrate => "queue.migrate",
             Self::ItemDelete => "item.delete",
             Self::ItemRequeue => "item.requeue",
+            Self::ItemCancel => "item.cancel",
+            Self::ItemReschedule => "item.reschedule",
+            Self::ItemRetry => "item.retry",
+            Self::ItemEdit => "item.edit",
             Self::DeadRetry => "dead.retry",
             Self::DeadPurge => "dead.purge",
             Self::DaemonReload => "daemon.reload",

@@ -25,6 +25,7 @@ impl Command {
             Self::Limits(args) => args.audited(),
             Self::Recount(args) => args.audited(),
             Self::Requeue(args) => Some(args.audited()),
+            Self::Item(command) => command.audited(),
             Self::Move(_) => Some(Action::QueueMove),
             Self::Import(_) => Some(Action::QueueImport),
             Self::Migrate(args) => args.audited(),

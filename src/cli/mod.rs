@@ -15,6 +15,7 @@ mod doctor;
 mod export;
 mod globals;
 mod import;
+mod item;
 mod len;
 mod limits;
 mod line_reader;
@@ -86,6 +87,8 @@ enum Command {
     Limits(limits::Args),
     Recount(recount::Args),
     Requeue(requeue::Args),
+    #[command(subcommand)]
+    Item(item::Command),
     Move(move_items::Args),
     Export(export::Args),
     Import(import::Args),
@@ -213,6 +216,7 @@ impl Cli {
             Command::Limits(args) => args.run(globals),
             Command::Recount(args) => args.run(globals),
             Command::Requeue(args) => args.run(globals),
+            Command::Item(command) => command.run(globals),
             Command::Move(args) => args.run(globals),
             Command::Export(args) => args.run(globals),
             Command::Import(args) => args.run(globals),

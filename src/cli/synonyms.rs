@@ -14,7 +14,9 @@ const OTHERS: &[(&[&str], &[&str])] = &[
     (&["acknowledge", "complete", "finish"], &["ack"]),
     (&["start", "daemon", "serve"], &["run"]),
     (&["worker", "consume"], &["work", "run"]),
-    (&["retry"], &["dead retry", "requeue"]),
+    (&["retry"], &["item retry", "dead retry", "requeue"]),
+    (&["cancel", "abort"], &["item cancel"]),
+    (&["show", "inspect"], &["item show"]),
 ];
 
 /// Adds to the error the command of kvqueue for a synonym.

@@ -56,6 +56,14 @@ pub(super) fn at(text: &str) -> Result<When, String> {
     seconds.or_else(stamp).map(When::At).ok_or_else(|| format!("{text:?} is not a time; {wrong}"))
 }
 
+/// Reads an attribute: its name and value.
+pub(super) fn attribute(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err(format!("{text:?} is not an attribute; write it as in \"customer=ann\"")),
+    }
+}
+
 /// Milliseconds since 1970; 0 before that.
 fn millis(time: Timestamp) -> Millis {
     Millis::try_from(time.as_millisecond()).unwrap_or(0)

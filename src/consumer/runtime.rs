@@ -10,6 +10,7 @@ use tokio_util::task::TaskTracker;
 use super::{
     breaker::{Breaker, Tried},
     fetch::{VersionClock, WaitLog},
+    lease::HeldLeases,
     pause_state::PauseState,
     shutdown::ShutdownTokens,
     suspects::Suspects,
@@ -27,6 +28,8 @@ pub(crate) struct NamedQueue {
     pub(crate) pause: PauseState,
     /// Stops fetches while the handler cannot work.
     pub(crate) breaker: Arc<Breaker>,
+    /// The leases that keepers of this process have.
+    pub(crate) held: Arc<HeldLeases>,
     /// Maps versions to this process's clock, by which leases are measured. All queues share it.
     pub(crate) history: VersionHistory,
     /// All queues share them.

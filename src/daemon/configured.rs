@@ -144,6 +144,7 @@ impl ConfiguredQueue {
             meters: shared.status.metrics.queue(&self.name),
             pause: shared.status.pause_state(&self.name),
             breaker: shared.status.breaker(&self.name),
+            held: Arc::default(),
             history: shared.history.clone(),
             shutdown: shared.shutdown.clone(),
         })

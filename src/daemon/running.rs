@@ -16,6 +16,7 @@ use super::{
     reload::{Plan, Prepared},
 };
 use crate::{
+    cancellation_follower::CancellationFollower,
     actors::{ConsumerContext, ConsumerSpec, DesiredConsumers, SupervisorExit, SupervisorHandle},
     config::Config,
     consumer::runtime::{NamedQueue, QueueRuntime},
@@ -39,12 +40,18 @@ pub(super) struct RunningQueues {
 }
 
 /// Queues that are about to start, by name. Their pauses are known and followed.
-pub(super) type NewQueues = BTreeMap<Arc<str>, (Arc<NamedQueue>, PauseFollower)>;
+pub(super) type NewQueues = BTreeMap<Arc<str>, (Arc<NamedQueue>, Followers)>;
+
+/// What follows the database for a queue. Dropped, both stop.
+pub(super) struct Followers {
+    _pause: PauseFollower,
+    _cancellations: CancellationFollower,
+}
 
 struct RunningQueue {
     runtime: Arc<QueueRuntime>,
     sweeping: Sweeping,
-    _follower: PauseFollower,
+    _followers: Followers,
 }
 
 impl RunningQueues {
@@ -111,7 +118,8 @@ impl RunningQueues {
             let named = queue.named(&self.db, &self.shared);
             let follower =
                 PauseFollower::start(named.clone(), self.shared.status.clone(), self.until_empty).await;
-            (queue.name.clone(), (named, follower))
+            let cancellations = CancellationFollower::start(named.clone());
+            (queue.name.clone(), (named, Followers { _pause: follower, _cancellations: cancellations }))
         });
         join_all(prepared).await.into_iter().collect()
     }
@@ -137,10 +145,10 @@ impl RunningQueues {
                     running.sweeping.set_rules(queue.sweep_rules(), queue.division());
                     running
                 }
-                (None, Some((named, follower))) => RunningQueue {
+                (None, Some((named, followers))) => RunningQueue {
                     runtime: runtime(named.clone()),
                     sweeping: self.shared.sweepers.start(named, queue.sweep_rules(), queue.division()),
-                    _follower: follower,
+                    _followers: followers,
                 },
                 (None, None) => continue,
             };

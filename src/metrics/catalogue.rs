@@ -145,13 +145,14 @@ pub(crate) const CATALOGUE: &[Metric] = &[
         name: "kvqueue_items_finished_total",
         kind: MetricType::Counter,
         labels: &["queue", "outcome"],
-        help: "Items that were taken, by what became of them: outcome is done, retry, dead, released, throttled or lost",
+        help: "Items that were taken, by what became of them: outcome is done, retry, dead, released, throttled, cancelled or lost",
         figures: Queues(&[
             ("done", |meters| &meters.done),
             ("retry", |meters| &meters.retried),
             ("dead", |meters| &meters.dead),
             ("released", |meters| &meters.released),
             ("throttled", |meters| &meters.throttled),
+            ("cancelled", |meters| &meters.cancelled),
             ("lost", |meters| &meters.lost),
         ]),
     },
@@ -382,6 +383,8 @@ pub(crate) struct QueueMeters {
     pub(crate) released: Counter,
     /// Items that were released, with a scope that waits.
     pub(crate) throttled: Counter,
+    /// Items that were cancelled while a handler of this process had them.
+    pub(crate) cancelled: Counter,
     /// Items whose outcome this process does not know: their lease was lost, or with at-most-once delivery their handler failed.
     pub(crate) lost: Counter,
     /// Watches that fired.

@@ -6,6 +6,7 @@ use foundationdb::{Database, Transaction};
 
 use crate::error::QueueError;
 use crate::id::ItemId;
+use crate::keys::counters;
 use crate::marked::{Act, Body, Marked};
 use crate::ops::{cancel, edit, reschedule};
 use crate::queue::Queue;
@@ -129,6 +130,11 @@ impl Queue {
     pub async fn unique_item(&self, tr: &Transaction, key: &[u8]) -> Result<Option<ItemId>, QueueError> {
         let found = tr.get(&self.space().unique_key(key), true).await?;
         Ok(found.map(|id| ItemId::new(id.to_vec().into())))
+    }
+
+    /// How many running items were ever cancelled. A snapshot read of one key.
+    pub async fn cancellations(&self, tr: &Transaction) -> Result<u64, QueueError> {
+        Ok(counters::decode(tr.get(&self.space().ncancel, true).await?.as_deref()))
     }
 
     /// Watches for cancellations of running items, from the moment that `tr` reads at. Works if `tr` commits, which it can do without

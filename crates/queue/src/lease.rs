@@ -157,6 +157,11 @@ impl Lease {
         self.cancelled.contains(index)
     }
 
+    /// Whether an item is known to be cancelled.
+    pub fn has_cancelled(&self) -> bool {
+        !self.cancelled.is_empty()
+    }
+
     /// Finds out which items were cancelled meanwhile, and whether that was the last of them: then the lease is over, and all items are
     /// acknowledged. A lease that is lost stays as it is; the next change finds that out.
     pub async fn look_for_cancelled(

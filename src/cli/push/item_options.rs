@@ -31,7 +31,7 @@ pub(super) struct ItemOptions {
     #[arg(long, help_heading = HEADING, value_name = "KEY")]
     unique: Option<OsString>,
     /// An attribute; repeat for more
-    #[arg(long = "attr", help_heading = HEADING, value_name = "NAME=VALUE", value_parser = attribute)]
+    #[arg(long = "attr", help_heading = HEADING, value_name = "NAME=VALUE", value_parser = values::attribute)]
     attributes: Vec<(String, String)>,
     /// The payload's media type
     #[arg(long, help_heading = HEADING, value_name = "TYPE")]
@@ -99,11 +99,4 @@ impl ItemOptions {
 
 fn trace_parent(text: &str) -> Result<String, &'static str> {
     if telemetry::is_trace_parent(text) { Ok(text.to_owned()) } else { Err(telemetry::NO_TRACE_PARENT) }
-}
-
-fn attribute(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err(format!("{text:?} is not an attribute; write it as in \"customer=ann\"")),
-    }
 }

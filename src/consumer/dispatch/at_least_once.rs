@@ -69,9 +69,11 @@ impl Dispatcher {
                 );
                 return;
             }
-            self.begin(&items[range.clone()]);
-            let span = self.span(&items[range.clone()]);
-            released |= self.handle(&items, range, &lease).instrument(span).await;
+            for range in lease.open_parts(range) {
+                self.begin(&items[range.clone()]);
+                let span = self.span(&items[range.clone()]);
+                released |= self.handle(&items, range, &lease).instrument(span).await;
+            }
         }
         drop(lease);
         if released {
@@ -84,8 +86,8 @@ impl Dispatcher {
         let outcomes = match self.runtime.delivery {
             Delivery::ExactlyOnce => self.transact(items, range, lease).await,
             Delivery::AtLeastOnce | Delivery::AtMostOnce => {
-                let result =
-                    self.call(&self.runtime.tried, &items[range.clone()], &lease.cancelled, None).await;
+                let (token, _call) = lease.begin_call(&range);
+                let result = self.call(&self.runtime.tried, &items[range.clone()], token, None).await;
                 self.outcomes(items, range, result, lease)
             }
         };
@@ -96,9 +98,14 @@ impl Dispatcher {
             }
             return false;
         }
-        let released = outcomes.iter().any(|(_, outcome)| *outcome == ItemOutcome::Release);
+        let is_released =
+            |(index, outcome): &(_, _)| *outcome == ItemOutcome::Release && !lease.is_cancelled(*index);
+        let released = outcomes.iter().any(is_released);
         for (index, outcome) in outcomes {
-            log(&items[index], &outcome);
+            match lease.is_cancelled(index) {
+                true => span::outcome(Span::current, "cancelled"),
+                false => log(&items[index], &outcome),
+            }
             lease.acknowledge(index, outcome);
         }
         released
@@ -113,7 +120,7 @@ impl Dispatcher {
         };
         let mut refused = None;
         for _ in 0..MAX_RUNS {
-            if lease.cancelled.is_cancelled() {
+            if lease.cancelled.is_cancelled() || lease.has_cancelled(&range) {
                 return range.map(|index| (index, ItemOutcome::Release)).collect();
             }
             match self.run(items, range.clone(), lease, transaction).await {
@@ -140,9 +147,10 @@ impl Dispatcher {
         transaction: Transaction,
     ) -> Run {
         let transaction = Arc::new(transaction);
-        let result = self
-            .call(&self.runtime.tried, &items[range.clone()], &lease.cancelled, Some(transaction.clone()))
-            .await;
+        let (token, call) = lease.begin_call(&range);
+        let result =
+            self.call(&self.runtime.tried, &items[range.clone()], token, Some(transaction.clone())).await;
+        drop(call);
         let outcomes = self.outcomes(items, range.clone(), result, lease);
         if outcomes.iter().all(|(_, outcome)| *outcome != ItemOutcome::Done) {
             return Run::Acknowledge(outcomes);
@@ -156,6 +164,10 @@ impl Dispatcher {
             Ok(CommitOutcome::Committed) => {
                 outcomes.iter().for_each(|(index, outcome)| log(&items[*index], outcome));
                 Run::Over
+            }
+            // The other items of the call are released: what the handler did about them was not stored.
+            Ok(CommitOutcome::Cancelled) => {
+                Run::Acknowledge(range.map(|index| (index, ItemOutcome::Release)).collect())
             }
             Ok(CommitOutcome::Retry(transaction, cause)) => Run::Again(transaction, cause),
             Ok(CommitOutcome::Refused(cause)) => {
@@ -183,11 +195,15 @@ impl Dispatcher {
                 self.keep(items, range, result, leaked_thread, lease);
                 Vec::new()
             }
-            (Some(_), _) => {
+            (Some(leaked_thread), _) => {
                 tracing::error!(
                     event = "handler_not_stopped",
                     "the handler did not stop when it was cancelled"
                 );
+                // An item was cancelled, and the lease goes on.
+                if lease.has_cancelled(&range) && !lease.cancelled.is_cancelled() {
+                    self.keep(items, range, result, leaked_thread, lease);
+                }
                 Vec::new()
             }
         }
@@ -212,7 +228,7 @@ impl Dispatcher {
     ) {
         tracing::error!(
             event = "handler_overdue",
-            "the handler blocks its thread after its time limit; its lease is extended until it returns"
+            "the handler blocks its thread after its time limit, or after its item was cancelled; its lease is extended until it returns"
         );
         lease.leave(range.clone());
         let (this, items, lease) = (self.clone(), items.to_vec(), lease.clone());

@@ -53,12 +53,12 @@ impl Dispatcher {
         Trial { dispatcher: self, number: self.runtime.breaker.begin(self.status.id) }
     }
 
-    /// Calls a handler once.
+    /// Calls a handler once. `cancelled` is a token of this call alone: it is cancelled at the end of the time limit, too.
     async fn call(
         &self,
         tried: &Tried,
         items: &[Item],
-        cancelled: &CancellationToken,
+        cancelled: CancellationToken,
         transaction: Option<Arc<Transaction>>,
     ) -> CallResult {
         let items: Arc<[Item]> = items.into();
@@ -67,7 +67,7 @@ impl Dispatcher {
             queue: self.runtime.name.clone(),
             consumer: self.status.id,
             deadline: None,
-            cancelled: cancelled.child_token(),
+            cancelled,
             transaction,
             stop: self.runtime.shutdown.stop.clone(),
             limit: None,

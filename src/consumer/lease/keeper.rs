@@ -8,6 +8,7 @@
 use std::{
     ops::Range,
     sync::{Arc, atomic::AtomicUsize},
+    time::Duration,
 };
 
 use kvqueue_queue::{ItemOutcome, Lease, LeaseError, QueueError, RetryPolicy};
@@ -18,10 +19,17 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    cancelled::CancelledItems,
+    held::Held,
     slice::{AckBuffer, KeeperRequest, LeaseHandle, Pending, Slice, Slices},
     timer::{GATHER, GATHER_SLICES, LeaseTimer, Next},
 };
-use crate::{consumer::runtime::QueueRuntime, database::STORAGE_FAILED, status::Heartbeat};
+use crate::{
+    causes::with_causes, consumer::runtime::QueueRuntime, database::STORAGE_FAILED, status::Heartbeat,
+};
+
+/// How long looking for cancelled items may take.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The result of a fetch.
 #[derive(Debug)]
@@ -43,6 +51,10 @@ pub(crate) struct LeaseKeeper {
     requests: mpsc::UnboundedReceiver<KeeperRequest>,
     /// Cancels the handlers of the lease's items.
     cancelled: CancellationToken,
+    /// Which items were cancelled, for the dispatchers.
+    cancelled_items: Arc<CancelledItems>,
+    /// Lets the queue's cancellation follower wake the keeper.
+    _held: Held,
     /// When the transaction that a handler has was begun.
     pub(super) begun_at: Instant,
     /// An earlier attempt of the transaction that a handler has now may have committed.
@@ -78,6 +90,8 @@ impl LeaseKeeper {
         let cancelled = runtime.shutdown.drain_timed_out.child_token();
         let heartbeat = Arc::<Heartbeat>::default();
         let acks = Arc::<AckBuffer>::default();
+        let cancelled_items = Arc::<CancelledItems>::default();
+        let held = runtime.held.add(lease.id(), sender.downgrade());
         let (slices, receivers) = Slices::new(ranges);
         let parts = ranges.iter().zip(receivers).map(|(range, acknowledged)| Slice {
             items: lease.items()[range.clone()].to_vec(),
@@ -87,12 +101,15 @@ impl LeaseKeeper {
                 acks: acks.clone(),
                 requests: sender.clone(),
                 cancelled: cancelled.clone(),
+                cancelled_items: cancelled_items.clone(),
             },
             heartbeat: Arc::downgrade(&heartbeat),
             acknowledged,
         });
         let parts = parts.collect();
-        let timer = LeaseTimer::new(runtime.lease, fetched_at, age_unknown, lease.open().count());
+        // Cancelled items get an outcome, too.
+        let items = lease.items().len();
+        let timer = LeaseTimer::new(runtime.lease, fetched_at, age_unknown, items);
         let keeper = Self {
             runtime,
             lease,
@@ -101,10 +118,14 @@ impl LeaseKeeper {
             acks,
             requests,
             cancelled,
+            cancelled_items,
+            _held: held,
             begun_at: fetched_at,
             unsure: false,
             heartbeat,
         };
+        // Since the fetch, if its outcome was unknown.
+        keeper.stop_cancelled();
         (keeper, parts)
     }
 
@@ -155,10 +176,47 @@ impl LeaseKeeper {
                 self.slices.leave(items);
                 Ok(())
             }
+            Some(KeeperRequest::LookForCancelled) => {
+                self.look_for_cancelled().await;
+                Ok(())
+            }
             None => {
                 self.on_outcomes();
                 self.timer.close();
                 Ok(())
+            }
+        }
+    }
+
+    /// Finds out which items were cancelled, and stops their handlers. If the database does not answer, the next change of the lease finds
+    /// it out.
+    pub(super) async fn look_for_cancelled(&mut self) {
+        let timeout = self.timer.time_left(Instant::now()).min(LOOK_TIMEOUT);
+        let policy = RetryPolicy { timeout: Some(timeout), ..RetryPolicy::default() };
+        if let Err(error) = self.lease.look_for_cancelled(&self.runtime.db, &policy).await {
+            tracing::debug!(
+                event = "cancellations_not_read",
+                queue = %self.runtime.name,
+                error = with_causes(&error),
+                "cannot read the queue's cancellations; retrying"
+            );
+        }
+        self.stop_cancelled();
+    }
+
+    /// Stops the handlers of items that are known to be cancelled.
+    fn stop_cancelled(&self) {
+        if !self.lease.has_cancelled() {
+            return;
+        }
+        for (index, item) in self.lease.items().iter().enumerate() {
+            if self.lease.is_cancelled(index) && self.cancelled_items.cancel(index) {
+                tracing::info!(
+                    event = "item_cancelled",
+                    queue = %self.runtime.name,
+                    item = %item.id,
+                    "running item cancelled; its handler is stopped"
+                );
             }
         }
     }
@@ -193,7 +251,12 @@ impl LeaseKeeper {
     pub(super) fn acknowledged(&mut self, began: Instant, outcomes: &[(usize, ItemOutcome)]) {
         self.heartbeat.beat();
         self.timer.changed(began, outcomes.len());
-        self.runtime.meters.acknowledged(outcomes.iter().map(|(_, outcome)| outcome));
+        self.stop_cancelled();
+        let is_cancelled = |index: usize| self.lease.is_cancelled(index);
+        let cancelled = outcomes.iter().filter(|(index, _)| is_cancelled(*index)).count();
+        self.runtime.meters.cancelled.inc_by(cancelled as u64);
+        let written = outcomes.iter().filter(|(index, _)| !is_cancelled(*index));
+        self.runtime.meters.acknowledged(written.map(|(_, outcome)| outcome));
         outcomes.iter().for_each(|(index, _)| self.slices.acknowledged(*index));
     }
 
@@ -202,6 +265,7 @@ impl LeaseKeeper {
         let policy = self.policy(began);
         self.lease.extend(&self.runtime.db, &policy).await?;
         self.timer.changed(began, 0);
+        self.stop_cancelled();
         Ok(())
     }
 

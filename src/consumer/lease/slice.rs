@@ -15,6 +15,7 @@ use kvqueue_queue::{Item, ItemOutcome};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use super::cancelled::{CallGuard, CancelledItems};
 use crate::status::Heartbeat;
 
 /// A consumer's part of a lease.
@@ -49,6 +50,7 @@ pub(crate) struct LeaseHandle {
     pub(super) requests: mpsc::UnboundedSender<KeeperRequest>,
     /// Cancelled when the lease is lost, and when the shutdown timeout is over.
     pub(crate) cancelled: CancellationToken,
+    pub(super) cancelled_items: Arc<CancelledItems>,
 }
 
 /// A dispatcher's request to the keeper.
@@ -59,6 +61,8 @@ pub(super) enum KeeperRequest {
     Commit(CommitRequest),
     /// The consumer does not wait for these items, by indexes in the lease. Their outcomes come later.
     Leave(Range<usize>),
+    /// Items of the lease were cancelled.
+    LookForCancelled,
 }
 
 /// A transaction that a handler has written into, and the outcomes to acknowledge in it.
@@ -73,6 +77,8 @@ pub(super) struct CommitRequest {
 pub(crate) enum CommitOutcome {
     /// The transaction has committed, and its items are acknowledged.
     Committed,
+    /// It has not, because one of its items was cancelled.
+    Cancelled,
     /// It has not, for a reason that passes: run the handler again in this transaction.
     Retry(Transaction, FdbError),
     /// The database refuses the transaction for good.
@@ -86,6 +92,41 @@ pub(crate) struct LeaseLost;
 impl LeaseHandle {
     pub(crate) fn is_lost(&self) -> bool {
         self.requests.is_closed()
+    }
+
+    /// Whether an item of the slice was cancelled, by its index in it. Its outcome is passed over.
+    pub(crate) fn is_cancelled(&self, index: usize) -> bool {
+        self.cancelled_items.contains(self.first + index)
+    }
+
+    /// Whether one of these items was cancelled.
+    pub(crate) fn has_cancelled(&self, items: &Range<usize>) -> bool {
+        self.cancelled_items.first(self.first + items.start..self.first + items.end).is_some()
+    }
+
+    /// The parts of a call that are left without cancelled items, which get an outcome here.
+    pub(crate) fn open_parts(&self, items: Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
+        let (mut whole, mut parts) = (None, Vec::new());
+        if !self.has_cancelled(&items) {
+            whole = Some(items);
+        } else {
+            for index in items {
+                match parts.last_mut() {
+                    _ if self.is_cancelled(index) => self.acknowledge(index, ItemOutcome::Release),
+                    Some(Range { end, .. }) if *end == index => *end += 1,
+                    _ => parts.push(index..index + 1),
+                }
+            }
+        }
+        whole.into_iter().chain(parts)
+    }
+
+    /// A call of a handler begins with these items. The token is cancelled when the lease is lost, at the end of the shutdown timeout, and
+    /// when one of the items is cancelled.
+    pub(crate) fn begin_call(&self, items: &Range<usize>) -> (CancellationToken, CallGuard) {
+        let token = self.cancelled.child_token();
+        let guard = self.cancelled_items.begin(self.first + items.start..self.first + items.end, &token);
+        (token, guard)
     }
 
     /// Acknowledges an item, by its index in the slice. The keeper writes the outcome soon, together

@@ -50,7 +50,7 @@ impl LeaseKeeper {
                 }
             }
             CommitOutcome::Retry(..) => self.timer.transaction_out(true),
-            CommitOutcome::Refused(_) => {}
+            CommitOutcome::Refused(_) | CommitOutcome::Cancelled => {}
         }
         let _ = reply.send(committed);
         Ok(())
@@ -70,6 +70,10 @@ impl LeaseKeeper {
             Ok(Some(change)) => change,
             Ok(None) => return Err(LeaseError::Lost.into()),
             Err(LeaseError::Queue(error)) => return self.after_read(tr, error).await,
+            Err(LeaseError::Cancelled { .. }) => {
+                self.look_for_cancelled().await;
+                return Ok(CommitOutcome::Cancelled);
+            }
             Err(error) => return Err(error.into()),
         };
         match tr.commit().await {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{
-    acknowledging::Written,
+    acknowledging::{Effect, Written, cancelled},
     kept::Known,
     lease::{Given, Wanted, fetch},
 };
@@ -42,6 +42,9 @@ struct Outcomes {
 struct Acknowledged {
     acknowledged: usize,
     open: usize,
+    /// The items of the lease that were cancelled: what is done about them does not count.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    cancelled: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<Given>,
 }
@@ -52,17 +55,46 @@ fn id(request: &ApiRequest) -> Result<LeaseId, ApiError> {
 }
 
 /// A lease that this daemon has not kept.
-async fn find(request: &ApiRequest, id: LeaseId) -> Result<Lease, ApiError> {
+enum Found {
+    Lease(Box<Lease>),
+    /// It is over, since the items that were left of it were cancelled.
+    Cancelled(Vec<ItemId>),
+}
+
+async fn find(request: &ApiRequest, id: LeaseId) -> Result<Found, ApiError> {
     let _permit = request.app.pullers.permit().await;
     let queue = &request.queue()?;
     let read = request.app.run(|tr| async move {
-        let found = queue.lease(&tr, id).await;
+        let found = async {
+            match queue.lease(&tr, id).await? {
+                Some(lease) => Ok(Some(Found::Lease(Box::new(lease)))),
+                None => {
+                    let cancelled = queue.cancelled_items(&tr, id).await?;
+                    Ok((!cancelled.is_empty()).then_some(Found::Cancelled(cancelled)))
+                }
+            }
+        };
+        let found = found.await;
         (tr, found)
     });
-    read.await?.ok_or_else(|| {
+    let found = read.await?;
+    if !matches!(found, Some(Found::Lease(_))) {
         request.forget_lease(id);
-        over()
-    })
+    }
+    found.ok_or_else(over)
+}
+
+fn texts(ids: &[ItemId]) -> Vec<String> {
+    ids.iter().map(ItemId::to_string).collect()
+}
+
+/// The answer to an extension.
+fn extended(id: LeaseId, open: usize, cancelled: &[ItemId]) -> HttpResponse {
+    let mut answer = json!({ "lease": id.to_string(), "open": open });
+    if !cancelled.is_empty() {
+        answer["cancelled"] = texts(cancelled).into();
+    }
+    HttpResponse::Ok().json(answer)
 }
 
 /// `POST .../extend`
@@ -71,22 +103,28 @@ pub(in crate::http) async fn extend(request: ApiRequest) -> Answer {
     let mut lease = match request.app.pullers.take(&request.value("queue"), id) {
         Known::Open(lease) => *lease,
         Known::Over => return Err(over()),
-        Known::Nothing => find(&request, id).await?,
+        Known::Nothing => match find(&request, id).await? {
+            Found::Lease(lease) => *lease,
+            Found::Cancelled(cancelled) => return Ok(extended(id, 0, &cancelled)),
+        },
     };
     let permit = request.app.pullers.permit().await;
     lease.extend(&request.app.daemon.db, &POLICY).await.map_err(failure)?;
     drop(permit);
-    let open = lease.open().count();
-    request.note_lease(id, open, lease.length());
+    let (open, cancelled) = (lease.open().count(), cancelled(&lease));
+    match open {
+        0 => request.forget_lease(id),
+        _ => request.note_lease(id, open, lease.length()),
+    }
     request.app.pullers.keep(&request.value("queue"), lease);
-    Ok(HttpResponse::Ok().json(json!({ "lease": id.to_string(), "open": open })))
+    Ok(extended(id, open, &cancelled))
 }
 
 /// `POST .../acknowledge`
 pub(in crate::http) async fn acknowledge(mut request: ApiRequest) -> Answer {
     let Outcomes { outcomes, release_rest, next } = request.long_json().await?;
     let next = next.map(|Object(wanted)| wanted.terms(&request)).transpose()?;
-    let (acknowledged, open) = write(&request, outcomes, release_rest).await?;
+    let Effect { acknowledged, open, cancelled } = write(&request, outcomes, release_rest).await?;
     let next = match next {
         None => None,
         // The outcomes are written. A worker that has no lease asks again, and gets the error if there still is one.
@@ -94,26 +132,29 @@ pub(in crate::http) async fn acknowledge(mut request: ApiRequest) -> Answer {
             fetch(&request, &terms).await.map_or_else(|_| Given::nothing(), |leased| leased.given(&request)),
         ),
     };
-    Ok(HttpResponse::Ok().json(Acknowledged { acknowledged, open, next }))
+    Ok(HttpResponse::Ok().json(Acknowledged { acknowledged, open, cancelled: texts(&cancelled), next }))
 }
 
-/// Writes outcomes. Returns how many items were acknowledged, and how many of the lease are left.
+/// Writes outcomes.
 async fn write(request: &ApiRequest, outcomes: Vec<OutcomeLine>, release_rest: bool) -> Written {
     let (id, queue) = (id(request)?, &*request.value("queue"));
     let puller = request.app.pullers.puller(&request.app, queue)?;
     let lease = match request.app.pullers.take(queue, id) {
         Known::Open(lease) => *lease,
         // The answer to an earlier call was lost.
-        Known::Over => return Ok((0, 0)),
-        Known::Nothing => find(request, id).await?,
+        Known::Over => return Ok(Effect::default()),
+        Known::Nothing => match find(request, id).await? {
+            Found::Lease(lease) => *lease,
+            Found::Cancelled(cancelled) => return Ok(Effect { cancelled, ..Effect::default() }),
+        },
     };
     let rules = request.app.config().queues.get(queue).map_or_else(Retry::default, |queue| queue.retry);
     match matched(&lease, outcomes, release_rest, &rules.rules()) {
         Ok(outcomes) => {
             let length = lease.length();
             let written = puller.acknowledge(request, lease, outcomes).await;
-            match written {
-                Ok((_, open)) if open > 0 => request.note_lease(id, open, length),
+            match &written {
+                Ok(Effect { open: open @ 1.., .. }) => request.note_lease(id, *open, length),
                 Ok(_) | Err(ApiError::Conflict { .. }) => request.forget_lease(id),
                 Err(_) => {}
             }

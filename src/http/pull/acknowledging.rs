@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use kvqueue_queue::{ItemOutcome, Lease, acknowledge_together};
+use kvqueue_queue::{ItemId, ItemOutcome, Lease, acknowledge_together};
 use tokio::sync::{
     OwnedSemaphorePermit,
     mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
@@ -15,8 +15,27 @@ use crate::http::{app_state::AppState, database::POLICY, error::ApiError};
 /// The most leases of a transaction.
 const MOST: usize = 64;
 
-/// How many items were acknowledged, and how many of the lease are left.
-pub(super) type Written = Result<(usize, usize), ApiError>;
+/// What became of an acknowledgement.
+#[derive(Debug, Default)]
+pub(super) struct Effect {
+    /// How many items were acknowledged.
+    pub(super) acknowledged: usize,
+    /// How many of the lease are left.
+    pub(super) open: usize,
+    /// The items of the lease that were cancelled. Their outcomes were passed over.
+    pub(super) cancelled: Vec<ItemId>,
+}
+
+pub(super) type Written = Result<Effect, ApiError>;
+
+/// The items of a lease that are known to be cancelled.
+pub(super) fn cancelled(lease: &Lease) -> Vec<ItemId> {
+    if !lease.has_cancelled() {
+        return Vec::new();
+    }
+    let items = lease.items().iter().enumerate();
+    items.filter(|(index, _)| lease.is_cancelled(*index)).map(|(_, item)| item.id.clone()).collect()
+}
 
 /// A worker acknowledges items of a lease.
 pub(super) struct Change {
@@ -56,22 +75,26 @@ impl Acknowledging {
     async fn write(&self, group: Vec<Change>) {
         let (mut leases, mut answers) = (Vec::new(), Vec::new());
         for Change { lease, outcomes, answer, held } in group {
-            answers.push((lease.open().count(), answer, held));
+            answers.push((lease.open().count(), cancelled(&lease).len(), answer, held));
             leases.push((lease, outcomes));
         }
         let permit = self.app.pullers.permit().await;
         let results = acknowledge_together(&self.app.daemon.db, &POLICY, &mut leases).await;
         drop(permit);
-        for (((lease, _), result), (before, answer, _held)) in leases.into_iter().zip(results).zip(answers) {
-            let open = lease.open().count();
+        for (((lease, _), result), (before, cancelled_before, answer, _held)) in
+            leases.into_iter().zip(results).zip(answers)
+        {
+            let (open, cancelled) = (lease.open().count(), cancelled(&lease));
+            // A restored database may have more open items than before.
+            let ended = before.saturating_sub(open);
+            let acknowledged = ended.saturating_sub(cancelled.len() - cancelled_before);
             let written = match result.map_err(failure) {
                 // Another call for the same items was first.
-                Err(ApiError::Conflict { .. }) if self.app.pullers.is_over(lease.id()) => Ok((0, 0)),
+                Err(ApiError::Conflict { .. }) if self.app.pullers.is_over(lease.id()) => Ok(Effect::default()),
                 Err(ApiError::Conflict { .. }) => Err(over()),
                 written => {
                     self.app.pullers.keep(&self.queue, lease);
-                    // A restored database may have more open items than before.
-                    written.map(|()| (before.saturating_sub(open), open))
+                    written.map(|()| Effect { acknowledged, open, cancelled })
                 }
             };
             // Its worker may have gone.

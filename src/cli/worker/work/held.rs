@@ -1,6 +1,10 @@
 //! One lease of a worker: its items are handled, and it is kept until each has been acknowledged.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use kvqueue_queue::{Item, ItemId};
 use serde_json::{Value, json};
@@ -51,10 +55,29 @@ pub(super) async fn handle(worker: Arc<Worker>, number: u64, leased: Leased, pla
         patience: (length / 3).clamp(SHORTEST_PATIENCE, PATIENCE),
         pending: Vec::new(),
         lost: worker.cancelled.child_token(),
+        cancelled: Arc::default(),
     };
-    let calls = Calls { worker: worker.clone(), number, lost: keeper.lost.clone(), outcomes: sender };
+    let calls = Calls {
+        worker: worker.clone(),
+        number,
+        lost: keeper.lost.clone(),
+        cancelled: keeper.cancelled.clone(),
+        outcomes: sender,
+    };
     tokio::join!(calls.begin(items, place), keeper.run(outcomes));
     worker.breaker.leave(number);
+}
+
+/// The items of a lease that a command has, and those that were cancelled: each with the token that stops its command.
+#[derive(Debug, Default)]
+struct Cancelled(Mutex<HashMap<ItemId, CancellationToken>>);
+
+impl Cancelled {
+    /// The token of an item.
+    fn token(&self, item: &ItemId, lost: &CancellationToken) -> CancellationToken {
+        let mut tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        tokens.entry(item.clone()).or_insert_with(|| lost.child_token()).clone()
+    }
 }
 
 /// Calls the handler for the items of a lease.
@@ -64,6 +87,7 @@ struct Calls {
     number: u64,
     /// Fires when the lease is lost, and when commands are ended.
     lost: CancellationToken,
+    cancelled: Arc<Cancelled>,
     outcomes: Outcomes,
 }
 
@@ -112,7 +136,7 @@ impl Calls {
             queue: worker.queue.clone(),
             consumer,
             deadline: None,
-            cancelled: self.lost.child_token(),
+            cancelled: self.cancelled.token(&item.id, &self.lost),
             transaction: None,
             stop: StopRequest::default(),
             limit: None,
@@ -149,6 +173,7 @@ struct Keeper {
     pending: Vec<Value>,
     /// Cancels the calls for the lease's items.
     lost: CancellationToken,
+    cancelled: Arc<Cancelled>,
 }
 
 /// Why a keeper does not have its lease any more.
@@ -209,6 +234,23 @@ impl Keeper {
         Ok(())
     }
 
+    /// Ends the commands of items that were cancelled, as the answer to a change of the lease names them.
+    fn stop_cancelled(&self, answer: &Value) {
+        let named = answer["cancelled"].as_array().into_iter().flatten();
+        for item in named.filter_map(|id| id.as_str()?.parse::<ItemId>().ok()) {
+            let token = self.cancelled.token(&item, &self.lost);
+            if !token.is_cancelled() {
+                token.cancel();
+                tracing::info!(
+                    event = "item_cancelled",
+                    queue = %self.worker.queue,
+                    item = %item,
+                    "running item cancelled; its handler is stopped"
+                );
+            }
+        }
+    }
+
     /// A request that changes the lease and acknowledges this number of items. It is repeated while
     /// the lease lasts.
     async fn change(&mut self, what: &str, body: &Value, acknowledged: usize) -> Result<(), Lost> {
@@ -216,8 +258,9 @@ impl Keeper {
         let began = Instant::now();
         let until = Until::Time(self.timer.held_until());
         match self.worker.daemons.post(&path, body, self.patience, until).await {
-            Ok(_) => {
+            Ok(answer) => {
                 self.timer.changed(began, acknowledged);
+                self.stop_cancelled(&answer);
                 Ok(())
             }
             Err(error) if error.is_lease_lost() || error.is_transient() => Err(Lost::Expired(Some(error))),
