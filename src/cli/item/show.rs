@@ -86,12 +86,17 @@ fn about(view: &ItemView) -> Vec<(&'static str, String)> {
     }
     for (failure, before_retry) in failures(meta) {
         let before = if before_retry { ", before it was retried," } else { "" };
-        let text = format!("attempt {}{before} at {}: {}", failure.attempt, time(failure.at), failure.reason);
+        let attempt = match failure.attempt {
+            0 => "no attempt".to_owned(),
+            number => format!("attempt {number}"),
+        };
+        let text = format!("{attempt}{before} at {}: {}", time(failure.at), failure.reason);
         lines.push(("failure", text));
     }
     lines.extend(meta.attributes.iter().map(|(name, value)| ("attribute", format!("{name}={value}"))));
     lines.extend(meta.content_type.clone().map(|text| ("content type", text)));
     lines.extend(meta.trace_parent.clone().map(|text| ("trace parent", text)));
+    lines.extend(meta.expires.map(|at| ("expires", time(at))));
     lines.extend(meta.unique.as_ref().map(|key| ("unique key", key.escape_ascii().to_string())));
     lines
 }
