@@ -22,6 +22,7 @@ mod expired;
 mod foreign;
 mod forgotten;
 mod hastened;
+mod history;
 mod holds;
 mod interop;
 mod item_changes;
