@@ -183,8 +183,10 @@ mod tests {
         expected.handler_config = shown.handler_config.clone();
         expected.handler_timeout = shown.handler_timeout;
         (expected.partitions, expected.max_disorder) = (shown.partitions, shown.max_disorder);
+        expected.history = shown.history;
         assert_eq!(shown, expected);
         assert!(shown.handler_timeout.is_some(), "handler-timeout is shown");
+        assert!(shown.history.is_some(), "history is shown");
         // Without a number the queue is left as it is; the disorder is the one that belongs to a number alone.
         let alone = super::super::QueueConfig { max_disorder: None, ..shown.clone() };
         assert!(shown.division().is_some() && shown.division() == alone.division());

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use foundationdb::Database;
-use kvqueue_queue::{Approach, Partitions, Queue, Spread, Staged, SweepRules};
+use kvqueue_queue::{Approach, Queue, Spread, Staged, SweepRules};
 use tokio::sync::Notify;
 
 use crate::{
@@ -15,8 +15,9 @@ use crate::{
     },
     handlers::{AnyHandler, PULL, Registry},
     http::HttpFiles,
+    item_history,
     status::Heartbeat,
-    sweep,
+    sweep::{self, Stored},
 };
 
 /// The poll interval with `--until-empty`: no watch fires when another process finishes the last items.
@@ -139,7 +140,7 @@ impl ConfiguredQueue {
     pub(crate) fn named(&self, db: &Arc<Database>, shared: &ConsumerContext) -> Arc<NamedQueue> {
         Arc::new(NamedQueue {
             name: self.name.clone(),
-            queue: self.queue.clone(),
+            queue: self.queue.clone().with_recorder(&shared.status.recorder(&self.name)),
             db: db.clone(),
             meters: shared.status.metrics.queue(&self.name),
             pause: shared.status.pause_state(&self.name),
@@ -183,9 +184,14 @@ impl ConfiguredQueue {
         sweep::rules(&self.config)
     }
 
-    /// How the queue is to be divided, if the configuration says so.
-    pub(super) fn division(&self) -> Option<Partitions> {
-        self.config.division()
+    /// The settings that are stored in the database, if the configuration has them.
+    pub(super) fn stored(&self) -> Stored {
+        Stored { division: self.config.division(), history: self.config.history }
+    }
+
+    /// Records the ends of items from now on, or does not, as the configuration says.
+    pub(super) fn set_recording(&self, shared: &ConsumerContext) {
+        shared.status.recorder(&self.name).set(item_history::configured(self.config.history));
     }
 
     /// The batch size of each consumer. A queue for workers of other programs has none.

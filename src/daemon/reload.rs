@@ -75,7 +75,8 @@ fn refused(error: &(dyn Error + 'static)) -> CommandError {
 }
 
 /// Keys that running consumers do not depend on.
-const HOT_KEYS: [&str; 5] = ["consumers", "max-payload", "idempotency-window", "partitions", "max-disorder"];
+const HOT_KEYS: [&str; 6] =
+    ["consumers", "max-payload", "idempotency-window", "history", "partitions", "max-disorder"];
 
 /// Keys that need another handler.
 const HANDLER: [&str; 2] = ["handler", "handler-config"];

@@ -137,17 +137,18 @@ impl RunningQueues {
         for queue in configured {
             let name = &queue.name;
             let runtime = |named| queue.runtime(named, &self.shared, self.until_empty);
+            queue.set_recording(&self.shared);
             let running = match (self.queues.remove(name), new.remove(name)) {
                 (Some(mut running), _) => {
                     if plan.is_none_or(|plan| !plan.keeps_runtime(name)) {
                         running.runtime = runtime(running.runtime.named.clone());
                     }
-                    running.sweeping.set_rules(queue.sweep_rules(), queue.division());
+                    running.sweeping.set_rules(queue.sweep_rules(), queue.stored());
                     running
                 }
                 (None, Some((named, followers))) => RunningQueue {
                     runtime: runtime(named.clone()),
-                    sweeping: self.shared.sweepers.start(named, queue.sweep_rules(), queue.division()),
+                    sweeping: self.shared.sweepers.start(named, queue.sweep_rules(), queue.stored()),
                     _followers: followers,
                 },
                 (None, None) => continue,

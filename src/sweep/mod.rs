@@ -1,5 +1,5 @@
 //! The sweeper of a queue: it returns items whose lease expired, makes scheduled items ready when they are due, and
-//! removes old records. Next to it a task divides the queue into partitions as configured.
+//! removes old records. Next to it, tasks divide the queue into partitions and store how long its ended items are kept, as configured.
 //!
 //! Every daemon has a sweeper for each of its queues, and one for old records of the audit trail. One of a queue's sweepers is on duty, and
 //! the others look whether it still is; [`kvqueue_queue::Sweeper`] sees to that.
@@ -7,11 +7,12 @@
 pub(crate) mod audit;
 mod delay;
 mod division;
+mod history;
 mod sweeps;
 
 use std::{sync::Arc, time::Duration};
 
-use futures::future::join3;
+use futures::future::join4;
 use kvqueue_queue::{Partitions, RetryPolicy, SweepRules};
 use tokio::{sync::watch, time::timeout};
 use tokio_util::{
@@ -27,6 +28,14 @@ const POLICY: RetryPolicy = RetryPolicy { max_attempts: None, timeout: Some(Dura
 /// How long sweepers that are stopped try to give up their duty.
 const LEAVE: Duration = Duration::from_secs(1);
 
+/// Settings of a queue that are stored in the database; `None`: that is left as it is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stored {
+    pub(crate) division: Option<Partitions>,
+    /// How long ended items are kept.
+    pub(crate) history: Option<Duration>,
+}
+
 /// The sweepers of a daemon.
 #[derive(Debug, Default)]
 pub(crate) struct Sweepers {
@@ -40,25 +49,27 @@ impl Sweepers {
         &self,
         queue: Arc<NamedQueue>,
         rules: SweepRules,
-        division: Option<Partitions>,
+        stored: Stored,
     ) -> Sweeping {
         let (rules, follow) = watch::channel(rules);
-        let (division, divide) = watch::channel(division);
+        let (division, divide) = watch::channel(stored.division);
+        let (history, keep) = watch::channel(stored.history);
         let stop = self.stop.child_token();
         let stopped = stop.clone();
         self.tasks.spawn(background::restarted("sweeper", move || {
             let (queue, follow, stopped) = (queue.clone(), follow.clone(), stopped.clone());
-            let divide = divide.clone();
+            let (divide, keep) = (divide.clone(), keep.clone());
             tokio::spawn(async move {
-                join3(
+                join4(
                     sweeps::sweep_items(&queue, follow, &stopped),
                     sweeps::sweep_sessions(&queue, &stopped),
                     stopped.run_until_cancelled(division::keep(&queue, divide)),
+                    stopped.run_until_cancelled(history::keep(&queue, keep)),
                 )
                 .await;
             })
         }));
-        Sweeping { rules, division, _stop: stop.drop_guard() }
+        Sweeping { rules, division, history, _stop: stop.drop_guard() }
     }
 
     /// Stops them all, and waits for a second at most until they have given up their duty.
@@ -75,14 +86,17 @@ impl Sweepers {
 pub(crate) struct Sweeping {
     rules: watch::Sender<SweepRules>,
     division: watch::Sender<Option<Partitions>>,
+    history: watch::Sender<Option<Duration>>,
     _stop: DropGuard,
 }
 
 impl Sweeping {
     /// Sets other rules. They hold from the next sweep on, which begins now.
-    pub(crate) fn set_rules(&self, rules: SweepRules, division: Option<Partitions>) {
+    pub(crate) fn set_rules(&self, rules: SweepRules, stored: Stored) {
+        let Stored { division, history } = stored;
         self.rules.send_if_modified(|old| std::mem::replace(old, rules) != rules);
         self.division.send_if_modified(|old| std::mem::replace(old, division) != division);
+        self.history.send_if_modified(|old| std::mem::replace(old, history) != history);
     }
 }
 

@@ -57,8 +57,9 @@ impl Queue {
 
     /// The same queue, whose sessions, leases, sweepers and changes of items record the ends of items.
     #[must_use]
-    pub fn with_recorder(&self, recorder: &Recorder) -> Queue {
-        Queue { space: Arc::new(Space { recorder: Some(recorder.clone()), ..(*self.space).clone() }) }
+    pub fn with_recorder(mut self, recorder: &Recorder) -> Queue {
+        Arc::make_mut(&mut self.space).recorder = Some(recorder.clone());
+        self
     }
 
     /// Its kind.

@@ -42,7 +42,7 @@ impl Clock {
 /// The queue with a recorder that is on.
 fn recorded(queue: &Queue) -> (Queue, Clock) {
     let clock = Clock::new();
-    (queue.with_recorder(&clock.recorder(Recording::On)), clock)
+    (queue.clone().with_recorder(&clock.recorder(Recording::On)), clock)
 }
 
 pub(crate) async fn page(
@@ -82,8 +82,8 @@ fn dead() -> ItemOutcome {
 fn a_queue_without_a_recorder_keeps_no_history() {
     on_database(async |t| {
         let q = t.queue("q");
-        let quiet = q.with_recorder(&Clock::new().recorder(Recording::Off));
-        let unset = q.with_recorder(&Clock::new().recorder(Recording::AsStored));
+        let quiet = q.clone().with_recorder(&Clock::new().recorder(Recording::Off));
+        let unset = q.clone().with_recorder(&Clock::new().recorder(Recording::AsStored));
         for q in [&q, &quiet, &unset] {
             t.push(q, &["a", "b"]).await;
             let mut lease = t.lease_for(q, 1, LONG).await.unwrap();
