@@ -18,7 +18,7 @@ const LONG: u64 = 3_600_000_000;
 const MINUTE: Millis = 60_000;
 const HOUR: Millis = 60 * MINUTE;
 /// When the tests begin: at the beginning of an hour.
-const START: Millis = 500_000 * HOUR;
+pub(crate) const START: Millis = 500_000 * HOUR;
 
 /// A recorder's clock, which the test sets.
 #[derive(Clone)]

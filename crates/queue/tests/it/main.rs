@@ -23,6 +23,7 @@ mod foreign;
 mod forgotten;
 mod hastened;
 mod history;
+mod history_model;
 mod holds;
 mod interop;
 mod item_changes;
