@@ -51,7 +51,9 @@ pub(crate) fn moment(text: &str) -> Result<Millis, String> {
     }
     let time = text.parse::<Timestamp>().ok().and_then(|time| Millis::try_from(time.as_millisecond()).ok());
     time.ok_or_else(|| {
-        format!("{text:?} is not a time; write it as in \"2h\", for two hours ago, or \"2030-01-31T08:00:00Z\"")
+        format!(
+            "{text:?} is not a time; write it as in \"2h\", for two hours ago, or \"2030-01-31T08:00:00Z\""
+        )
     })
 }
 

@@ -37,9 +37,8 @@ pub(super) async fn list(request: ApiRequest) -> Answer {
     let items: Vec<Value> = page.items.iter().map(json::ended).collect();
     let next = page.next.map(|next| next.to_string());
     let kept = kept.map(|kept| kept.as_secs());
-    Ok(HttpResponse::Ok().json(
-        json!({ "items": items, "next": next, "unreadable": page.unreadable, "kept_seconds": kept }),
-    ))
+    Ok(HttpResponse::Ok()
+        .json(json!({ "items": items, "next": next, "unreadable": page.unreadable, "kept_seconds": kept })))
 }
 
 impl ApiRequest {

@@ -45,12 +45,7 @@ pub(crate) struct Sweepers {
 
 impl Sweepers {
     /// Starts sweeping a queue, in tasks on the current runtime.
-    pub(crate) fn start(
-        &self,
-        queue: Arc<NamedQueue>,
-        rules: SweepRules,
-        stored: Stored,
-    ) -> Sweeping {
+    pub(crate) fn start(&self, queue: Arc<NamedQueue>, rules: SweepRules, stored: Stored) -> Sweeping {
         let (rules, follow) = watch::channel(rules);
         let (division, divide) = watch::channel(stored.division);
         let (history, keep) = watch::channel(stored.history);

@@ -39,7 +39,8 @@ fn a_queue_with_a_history_tells_what_became_of_each_item() {
     assert!(dead["reason"].as_str().unwrap().contains("bad address"), "{dead}");
     assert_eq!((&done["id"], &done["attempts"], &done["state"]), (&json!(id), &json!(1), &json!("finished")));
     assert_eq!(done["attributes"], json!({"customer": "ann"}));
-    let times: Vec<_> = ["enqueued_at", "started_at", "ended_at"].map(|key| done[key].as_str().unwrap()).into();
+    let times: Vec<_> =
+        ["enqueued_at", "started_at", "ended_at"].map(|key| done[key].as_str().unwrap()).into();
     assert!(times.is_sorted(), "{done}");
     assert!(done["worker"].as_str().unwrap().contains('/'), "{done}");
     // An item that has ended is shown like any other.
@@ -93,7 +94,10 @@ fn the_http_api_has_the_history() {
     let all = page("");
     let items = all["items"].as_array().unwrap();
     assert_eq!(items.len(), 3);
-    assert_eq!((&all["next"], &all["unreadable"], &all["kept_seconds"]), (&json!(null), &json!(0), &json!(86_400)));
+    assert_eq!(
+        (&all["next"], &all["unreadable"], &all["kept_seconds"]),
+        (&json!(null), &json!(0), &json!(86_400))
+    );
     let dead = page("?outcome=dead&since=1h&attribute=a%3Db");
     assert_eq!(outcomes(dead["items"].as_array().unwrap()), ["dead"]);
     assert_eq!(page("?attribute=a%3Dc")["items"], json!([]));
@@ -119,7 +123,9 @@ fn the_http_api_has_the_history() {
 fn a_reload_turns_the_history_on_and_removes_it() {
     let db = Database::new();
     let path = db.file("reload.toml");
-    let with = |line: &str| fs::write(&path, format!("[queues.q]\nhandler = 'log'\nlease = '1s'\n{line}\n")).unwrap();
+    let with = |line: &str| {
+        fs::write(&path, format!("[queues.q]\nhandler = 'log'\nlease = '1s'\n{line}\n")).unwrap()
+    };
     with("");
     let mut daemon = Background::start(kvqueue(&db, &["run", "--config", path.to_str().unwrap(), "-v"]));
     daemon.wait_for_event("ready");

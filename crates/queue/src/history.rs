@@ -49,7 +49,7 @@ pub struct ParseEndingError {
 }
 
 impl Ending {
-    /// Those that this version knows.
+    /// The endings of this version.
     pub const ALL: [Ending; 4] = [Ending::Done, Ending::Dead, Ending::Cancelled, Ending::Taken];
 
     /// The word for it.
@@ -125,7 +125,7 @@ impl EndedItem {
     }
 }
 
-/// Which ended items: those that match all that is given.
+/// Which ended items are meant: items that match everything given here.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HistoryFilter {
     /// Items that ended so.

@@ -8,7 +8,6 @@
 //! is the rate with a history divided by the one without, by the medians of the rounds.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on says why and ends")]
-#![expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
 
 // The client library's symbols, for the linker.
 use fdb_embedded as _;

@@ -3,7 +3,7 @@
 //! (q, "history"): how long both are kept.
 //!
 //! Minutes and hours are counted from the start of 1970. Written by the transactions that end items, with a versionstamped key; cleared by the sweeper, whole
-//! minutes and hours at a time. The setting is written by whoever has the configuration, and by the sweeper.
+//! minutes and hours at a time. The setting is written by the program that has the configuration, and by the sweeper.
 //!
 //! The items of a group are in the order of their ids. A run is a part of a group whose items were pushed one soon after the other: [`SPAN`]
 //! versions at most from the first to the last. So the runs that may have an id lie close behind it.
@@ -410,7 +410,7 @@ mod tests {
             let key = complete(pending_group(b"p", minute, &id), transaction);
             let stamp = Stamp::new(transaction, 0);
             let group = GroupKey { minute, stamp, first: id.clone() };
-            prop_assert_eq!(group.encode(b"p"), key.clone());
+            prop_assert_eq!(&group.encode(b"p"), &key);
             prop_assert_eq!(GroupKey::decode(b"p", &key), Some(group));
             let meta = Meta { enqueued_at: pushed, attributes: attributes.clone(), ..Meta::default() };
             let mut value = encode_group(at, version, started, worker.as_deref());

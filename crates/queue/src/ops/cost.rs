@@ -4,6 +4,7 @@
 //! Each mutation counts with its keys and value, and with the key once more at each end of its conflict range. The counts here are a
 //! little too high, never too low.
 
+use crate::history::Recorder;
 use crate::id::ItemId;
 use crate::keys::{Space, chunks, meta};
 use crate::kind::Kind;
@@ -76,8 +77,12 @@ pub(crate) fn dead(space: &Space, id: &ItemId, value: usize, meta: &[u8], reason
 }
 
 /// The cost of recording the end of an item with a side record of this length, for a reason of this length: the item as if it was a group of its own.
+#[inline]
 pub(crate) fn ended(space: &Space, id: &ItemId, meta: usize, reason: usize) -> usize {
-    let Some(recorder) = &space.recorder else { return 0 };
+    space.recorder.as_ref().map_or(0, |recorder| ended_by(space, recorder, id, meta, reason))
+}
+
+fn ended_by(space: &Space, recorder: &Recorder, id: &ItemId, meta: usize, reason: usize) -> usize {
     let key = 2 * key(space, id) + STAMP_ELEMENT;
     let worker = recorder.worker().map_or(0, str::len);
     2 * set(key, ENDED) + 2 * id.as_bytes().len() + worker + meta + reason.min(MAX_REASON)

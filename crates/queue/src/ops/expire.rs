@@ -85,7 +85,7 @@ pub(crate) async fn expire(
             place::ready(space, tr, &held.id, &held.value, &held.meta);
             expired.returned += 1;
         } else {
-            give_back(space, tr, &held, (terms, rng.next()), &mut expired, endings.as_mut());
+            give_back(space, tr, &held, (terms, rng.next()), &mut expired, endings.as_deref_mut());
         }
         if expired.dead > before.dead {
             changes.put_away(space, &held.id, HoldCause::Dead);

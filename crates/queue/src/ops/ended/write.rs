@@ -35,8 +35,12 @@ pub(crate) struct Endings<'a> {
     items: Vec<(ItemId, Range<usize>)>,
 }
 
-/// Begins a record; `None` if the queue keeps none. Without a recorder it reads nothing.
-pub(crate) async fn begin<'a>(space: &'a Space, tr: &Transaction) -> Result<Option<Endings<'a>>, QueueError> {
+/// Begins a record; `None` if the queue keeps none. Without a recorder it reads nothing. Boxed, so that
+/// transactions without a record do not carry it along.
+pub(crate) async fn begin<'a>(
+    space: &'a Space,
+    tr: &Transaction,
+) -> Result<Option<Box<Endings<'a>>>, QueueError> {
     let Some(recorder) = &space.recorder else { return Ok(None) };
     let is_on = match recorder.recording() {
         Recording::Off => false,
@@ -47,7 +51,7 @@ pub(crate) async fn begin<'a>(space: &'a Space, tr: &Transaction) -> Result<Opti
         return Ok(None);
     }
     let (at, version) = (recorder.now(), now(tr).await?);
-    Ok(Some(Endings { space, recorder, at, version, bytes: Vec::new(), items: Vec::new() }))
+    Ok(Some(Box::new(Endings { space, recorder, at, version, bytes: Vec::new(), items: Vec::new() })))
 }
 
 /// Whether the queue's setting says that items are kept. One that is damaged must not prevent a change of an item.
