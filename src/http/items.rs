@@ -27,13 +27,13 @@ pub(super) const WHOLE: usize = 1 << 20;
 /// `GET /api/v1/queues/{queue}/items`
 pub(super) async fn list(request: ApiRequest) -> Answer {
     let queue = request.queue()?;
-    if let Some(key) = request.query.text("unique") {
-        return by_unique(&request, key).await;
-    }
     let state = request.query.parsed::<ItemState>("state")?.unwrap_or_default();
     let limit = request.query.number("limit", PAGE, PAGE[1])?;
     let limit = NonZeroUsize::new(limit).unwrap_or(NonZeroUsize::MIN);
     let bytes = request.query.number("bytes", BYTES, SOME_BYTES)?;
+    if let Some(key) = request.query.text("unique") {
+        return by_unique(&request, key).await;
+    }
     let after = request.query.text("after").map(|text| Cursor::parse(state, text)).transpose();
     // Not a bad request: the cursor may be one of another state.
     let after = after.map_err(|error| ApiError::NotFound(format!("parameter after: {error}")))?;
