@@ -11,14 +11,12 @@ use super::{
     UsageError,
     client::{Client, MAX_READ},
     globals::Globals,
+    item_text,
     output::{self, Named, time},
     target::Target,
     values,
 };
-use crate::{
-    exit::Exit,
-    json::{failures, letter as letter_object},
-};
+use crate::{exit::Exit, json::letter as letter_object};
 
 /// Look at dead letters, the items that are not tried any more; retry or purge them
 #[derive(Debug, clap::Subcommand)]
@@ -154,33 +152,9 @@ fn letter_text(letter: &DeadLetter) -> Vec<u8> {
         ("reason", letter.reason.clone()),
         ("attempts", meta.attempts.to_string()),
     ];
-    if meta.crashes > 0 {
-        lines.push(("crashes", meta.crashes.to_string()));
-    }
-    for (failure, before_retry) in failures(meta) {
-        let before = if before_retry { ", before it was retried," } else { "" };
-        let text = format!("attempt {}{before} at {}: {}", failure.attempt, time(failure.at), failure.reason);
-        lines.push(("failure", text));
-    }
-    lines.extend(letter.id.key().map(|key| ("key", key.escape_ascii().to_string())));
-    lines.extend(meta.attributes.iter().map(|(name, value)| ("attribute", format!("{name}={value}"))));
-    lines.extend(meta.enqueued_at.map(|at| ("pushed", time(at))));
-    lines.extend(meta.content_type.clone().map(|text| ("content type", text)));
-    lines.extend(meta.trace_parent.clone().map(|text| ("trace parent", text)));
-    lines.extend(meta.unique.as_ref().map(|key| ("unique key", key.escape_ascii().to_string())));
+    lines.extend(item_text::about(&letter.id, Some(meta), meta.enqueued_at));
     let payload = letter.payload.as_deref().unwrap_or_default();
-    lines.push((
-        "payload",
-        match letter.unreadable {
-            None => format!("{} bytes", payload.len()),
-            Some(_) => "cannot be read".to_owned(),
-        },
-    ));
-    let mut text: Vec<u8> =
-        lines.iter().flat_map(|(name, value)| format!("{name:13}{value}\n").into_bytes()).collect();
-    text.push(b'\n');
-    text.extend_from_slice(payload);
-    text
+    item_text::text(lines, letter.unreadable.is_none().then_some(payload))
 }
 
 /// Make dead letters items again, each at its own place, with all its attempts before it

@@ -16,6 +16,7 @@ mod export;
 mod globals;
 mod import;
 mod item;
+mod item_text;
 mod len;
 mod limits;
 mod line_reader;

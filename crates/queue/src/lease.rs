@@ -125,7 +125,7 @@ impl Lease {
         Lease { cancelled: self.acknowledged.clone(), ..self }
     }
 
-    /// The same with what a record says of its items.
+    /// The same lease. The items that the record names are known to be cancelled.
     pub(crate) fn with_cancelled(mut self, record: Option<&CancelledItems>) -> Lease {
         record.into_iter().for_each(|record| self.note_cancelled(record));
         self

@@ -1,6 +1,6 @@
 //! The directory, or the cluster and its client library.
 
-use std::{fs, io, path::Path, time::Duration};
+use std::{error::Error, fs, io, path::Path, time::Duration};
 
 use fdb_embedded::doctor;
 use foundationdb::{Database, FdbError, RangeOption, Transaction, options::TransactionOption, tuple::unpack};
@@ -105,23 +105,17 @@ fn counters(
     findings: &mut Findings,
 ) {
     let patience = deadline.left(PATIENCE);
-    let found = runtime.block_on(async { timeout(2 * patience, Counters::of(db, config, patience)).await });
-    if let Ok(Ok(found)) = found {
-        found.add_to(findings);
-    } else {
-        let why = found.map_or_else(
-            |_| "the database does not answer in time".to_owned(),
-            |found| found.err().map(|error| error.to_string()).unwrap_or_default(),
-        );
-        findings.note(
+    match within(runtime, 2 * patience, Counters::of(db, config, patience)) {
+        Ok(found) => found.add_to(findings),
+        Err(why) => findings.note(
             "counters",
             format!("not compared: {why}"),
             "kvqueue recount --dry-run QUEUE compares those of one queue",
-        );
+        ),
     }
 }
 
-/// Of a database that is used. Another finding says that it does not answer.
+/// The same of its schedules.
 fn schedules(
     runtime: &runtime::Runtime,
     db: &Database,
@@ -130,15 +124,21 @@ fn schedules(
     findings: &mut Findings,
 ) {
     let patience = deadline.left(PATIENCE);
-    let found = runtime.block_on(async { timeout(2 * patience, Schedules::of(db, config, patience)).await });
-    if let Ok(Ok(found)) = found {
-        found.add_to(findings);
-    } else {
-        let why = found.map_or_else(
-            |_| "the database does not answer in time".to_owned(),
-            |found| found.err().map(|error| with_causes(&error)).unwrap_or_default(),
-        );
-        findings.note("schedules", format!("not looked at: {why}"), "try again");
+    match within(runtime, 2 * patience, Schedules::of(db, config, patience)) {
+        Ok(found) => found.add_to(findings),
+        Err(why) => findings.note("schedules", format!("not looked at: {why}"), "try again"),
+    }
+}
+
+/// What is found in this time, or why it is not.
+fn within<T, E: Error + 'static>(
+    runtime: &runtime::Runtime,
+    most: Duration,
+    finding: impl Future<Output = Result<T, E>>,
+) -> Result<T, String> {
+    match runtime.block_on(async { timeout(most, finding).await }) {
+        Ok(found) => found.map_err(|error| with_causes(&error)),
+        Err(_) => Err("the database does not answer in time".to_owned()),
     }
 }
 

@@ -1,15 +1,14 @@
 //! `kvqueue item show`
 
 use anyhow::bail;
-use kvqueue_queue::ItemView;
 
 use super::{
-    super::{client::Client, globals::Globals, output, output::time},
+    super::{client::Client, globals::Globals, item_text, output, output::time},
     One,
 };
 use crate::{
     exit::Exit,
-    json::{self, enqueued_at, failures},
+    json::{self, enqueued_at},
     why::Why,
 };
 
@@ -56,42 +55,7 @@ fn text(why: &Why) -> Vec<u8> {
     ];
     lines.extend(view.due.map(|due| ("due", time(due))));
     lines.extend(view.lease.map(|lease| ("lease", lease.id.to_string())));
-    lines.extend(about(view));
-    let payload = match &view.item {
-        Ok(item) => &item.payload[..],
-        Err(_) => b"",
-    };
-    lines.push((
-        "payload",
-        match &view.item {
-            Ok(_) => format!("{} bytes", payload.len()),
-            Err(_) => "cannot be read".to_owned(),
-        },
-    ));
-    let mut text: Vec<u8> =
-        lines.iter().flat_map(|(name, value)| format!("{name:13}{value}\n").into_bytes()).collect();
-    text.push(b'\n');
-    text.extend_from_slice(payload);
-    text
-}
-
-/// The lines about what was pushed with an item, and about its attempts.
-fn about(view: &ItemView) -> Vec<(&'static str, String)> {
-    let mut lines = Vec::new();
-    lines.extend(view.id.key().map(|key| ("key", key.escape_ascii().to_string())));
-    lines.extend(enqueued_at(view).map(|at| ("pushed", time(at))));
-    let Some(meta) = view.item.as_ref().ok().and_then(|item| item.meta.as_deref()) else { return lines };
-    if meta.crashes > 0 {
-        lines.push(("crashes", meta.crashes.to_string()));
-    }
-    for (failure, before_retry) in failures(meta) {
-        let before = if before_retry { ", before it was retried," } else { "" };
-        let text = format!("attempt {}{before} at {}: {}", failure.attempt, time(failure.at), failure.reason);
-        lines.push(("failure", text));
-    }
-    lines.extend(meta.attributes.iter().map(|(name, value)| ("attribute", format!("{name}={value}"))));
-    lines.extend(meta.content_type.clone().map(|text| ("content type", text)));
-    lines.extend(meta.trace_parent.clone().map(|text| ("trace parent", text)));
-    lines.extend(meta.unique.as_ref().map(|key| ("unique key", key.escape_ascii().to_string())));
-    lines
+    let meta = view.item.as_ref().ok().and_then(|item| item.meta.as_deref());
+    lines.extend(item_text::about(&view.id, meta, enqueued_at(view)));
+    item_text::text(lines, view.item.as_ref().ok().map(|item| &item.payload[..]))
 }

@@ -285,6 +285,8 @@ fn openapi_document_matches_the_served_responses() {
     ask(204, "POST", &format!("{schedule}/pause"), &["idle", "nightly"], None);
     get(schedule, &["idle", "nightly"]);
     ask(204, "POST", &format!("{schedule}/resume"), &["idle", "nightly"], None);
+    // One that is not paused can be restarted.
+    ask(204, "POST", &format!("{schedule}/resume?restart=true"), &["idle", "nightly"], None);
     for (method, path) in [
         ("GET", ""),
         ("DELETE", ""),

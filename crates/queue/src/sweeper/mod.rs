@@ -254,19 +254,7 @@ impl Sweeper {
         clock: Clock<'_>,
         rules: &SweepRules,
     ) -> Result<Swept, RetryError> {
-        let mut sweep = Sweep {
-            rules,
-            clock,
-            known: self.history.last_version(),
-            moved: SweepCounts::default(),
-            occurrences: Vec::new(),
-            unusable_schedules: BTreeSet::new(),
-            doubtful: 0,
-            trouble: None,
-            last: self.last,
-            takes_over: false,
-            attempts: Attempts::default(),
-        };
+        let mut sweep = self.begin(clock, rules);
         if rules.lease.is_zero() {
             // This sweep goes through all leases.
             self.leases = None;
@@ -327,6 +315,22 @@ impl Sweeper {
             patience,
             attempts,
         })
+    }
+
+    fn begin<'a>(&self, clock: Clock<'a>, rules: &'a SweepRules) -> Sweep<'a> {
+        Sweep {
+            rules,
+            clock,
+            known: self.history.last_version(),
+            moved: SweepCounts::default(),
+            occurrences: Vec::new(),
+            unusable_schedules: BTreeSet::new(),
+            doubtful: 0,
+            trouble: None,
+            last: self.last,
+            takes_over: false,
+            attempts: Attempts::default(),
+        }
     }
 
     /// Leaves the duty, if this sweeper has it, so that another one takes over at once. If that fails, another one does so a

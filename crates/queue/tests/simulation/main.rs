@@ -10,7 +10,7 @@
 //! transaction was to do. Each transaction also logs itself, under a versionstamped key; at the end the log, in commit order,
 //! must be the history that the model has been through. What operations tell their workers is held against that history.
 //!
-//! A queue may have schedules, which operators change and sweepers fire. The model says of each nominal time what must become of it.
+//! A queue may have schedules, which operators change and sweepers fire. The model knows the outcome that each nominal time has to have.
 //!
 //! A failure prints the history and the command that repeats it.
 

@@ -1,0 +1,42 @@
+//! One item as text: a line for each field, an empty line, and the payload.
+
+use kvqueue_queue::{ItemId, Meta, Millis};
+
+use super::output::time;
+use crate::json::failures;
+
+/// A field's name and its value.
+type Line = (&'static str, String);
+
+/// The fields, an empty line and the payload; `None`: it cannot be read.
+pub(super) fn text(mut lines: Vec<Line>, payload: Option<&[u8]>) -> Vec<u8> {
+    let about_payload =
+        payload.map_or("cannot be read".to_owned(), |payload| format!("{} bytes", payload.len()));
+    lines.push(("payload", about_payload));
+    let mut text: Vec<u8> =
+        lines.iter().flat_map(|(name, value)| format!("{name:13}{value}\n").into_bytes()).collect();
+    text.push(b'\n');
+    text.extend_from_slice(payload.unwrap_or_default());
+    text
+}
+
+/// The fields of what was pushed with an item, and of its attempts. Without its side record only the key and the time are known.
+pub(super) fn about(id: &ItemId, meta: Option<&Meta>, pushed: Option<Millis>) -> Vec<Line> {
+    let mut lines = Vec::new();
+    if let Some(meta) = meta {
+        lines.extend((meta.crashes > 0).then(|| ("crashes", meta.crashes.to_string())));
+        lines.extend(failures(meta).map(|(failure, before_retry)| {
+            let before = if before_retry { ", before it was retried," } else { "" };
+            let at = time(failure.at);
+            ("failure", format!("attempt {}{before} at {at}: {}", failure.attempt, failure.reason))
+        }));
+    }
+    lines.extend(id.key().map(|key| ("key", key.escape_ascii().to_string())));
+    lines.extend(pushed.map(|at| ("pushed", time(at))));
+    let Some(meta) = meta else { return lines };
+    lines.extend(meta.attributes.iter().map(|(name, value)| ("attribute", format!("{name}={value}"))));
+    lines.extend(meta.content_type.clone().map(|text| ("content type", text)));
+    lines.extend(meta.trace_parent.clone().map(|text| ("trace parent", text)));
+    lines.extend(meta.unique.as_ref().map(|key| ("unique key", key.escape_ascii().to_string())));
+    lines
+}
