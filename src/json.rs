@@ -4,8 +4,8 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use jiff::Timestamp;
 use kvqueue_queue::{
-    Counts, DeadLetter, Failure, Item, ItemId, ItemState, ItemView, LeaseView, Limits, Meta, Millis, Pattern,
-    Pause,
+    Counts, DeadLetter, EndedItem, Failure, Item, ItemId, ItemState, ItemView, LeaseView, Limits, Meta,
+    Millis, Pattern, Pause,
 };
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::{Map, Value, json};
@@ -218,6 +218,34 @@ pub(crate) fn view(view: &ItemView) -> Value {
     }
     if let Some(lease) = &view.lease {
         object.insert("lease".to_owned(), self::lease(lease));
+    }
+    Value::Object(object)
+}
+
+/// An item that has ended. What it does not have is left out.
+pub(crate) fn ended(item: &EndedItem) -> Value {
+    let known = json!({
+        "id": item.id.to_string(),
+        "state": "finished",
+        "outcome": item.ending.as_str(),
+        "ended_at": time(item.ended),
+        "attempts": item.attempts,
+    });
+    let Value::Object(mut object) = known else { return known };
+    insert_key(&mut object, &item.id);
+    let (enqueued_at, started_at) = (item.pushed.map(time), item.started.map(time));
+    let texts = [
+        ("enqueued_at", enqueued_at.as_deref()),
+        ("started_at", started_at.as_deref()),
+        ("worker", item.worker.as_deref()),
+        ("reason", item.reason.as_deref()),
+        ("schedule", item.schedule()),
+    ];
+    for (key, text) in texts.into_iter().filter_map(|(key, text)| Some((key, text?))) {
+        object.insert(key.to_owned(), text.into());
+    }
+    if !item.attributes.is_empty() {
+        object.insert("attributes".to_owned(), json!(item.attributes));
     }
     Value::Object(object)
 }

@@ -58,6 +58,7 @@ mod http;
 #[cfg(not(feature = "http"))]
 #[path = "no_http.rs"]
 mod http;
+mod item_history;
 mod json;
 pub mod lifecycle;
 #[cfg(feature = "http")]

@@ -47,6 +47,7 @@ impl Command {
             | Self::Len(_)
             | Self::List(_)
             | Self::Export(_)
+            | Self::History(_)
             | Self::Audit(_) => None,
             Self::Config(_) | Self::Status(_) | Self::Top(_) | Self::Doctor(_) | Self::Backup(_) => None,
             Self::Completions(_) | Self::Man(_) => None,

@@ -14,6 +14,7 @@ mod demo;
 mod doctor;
 mod export;
 mod globals;
+mod history;
 mod import;
 mod item;
 mod item_text;
@@ -110,6 +111,7 @@ enum Command {
     Ack(worker::Ack),
     #[command(subcommand)]
     Token(token::Command),
+    History(history::Args),
     Audit(audit::Args),
     Doctor(doctor::Args),
     Backup(backup::Args),
@@ -236,6 +238,7 @@ impl Cli {
             Command::Extend(args) => args.run(globals),
             Command::Ack(args) => args.run(globals),
             Command::Token(command) => command.run(globals),
+            Command::History(args) => args.run(globals),
             Command::Audit(args) => args.run(globals),
             Command::Doctor(args) => args.run(globals, register),
             Command::Backup(args) => args.run(globals),

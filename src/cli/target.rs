@@ -6,10 +6,13 @@ use std::{
 };
 
 use anyhow::bail;
-use kvqueue_queue::{Kind, Queue};
+use kvqueue_queue::{Kind, Queue, Recording};
 
 use super::{UsageError, client::Client, completions};
-use crate::config::{KindName, QueueConfig, TakeEnd, Values};
+use crate::{
+    config::{KindName, QueueConfig, TakeEnd, Values},
+    item_history,
+};
 
 /// A queue by its name. The configuration has the layout if the options do not.
 #[derive(Debug, clap::Args)]
@@ -129,8 +132,9 @@ fn to_add(client: &Client, name: &OsStr, layout: &Layout, dashes: &str) -> anyho
 fn open(client: &Client, name: &OsStr, layout: &Layout, dashes: &str) -> anyhow::Result<Queue> {
     client.expect_settings(name)?;
     let kind = layout.over(settings(client, name), dashes)?;
-    Ok(Queue::of_kind(client.prefix(), name.as_bytes(), kind)
-        .map_err(|error| UsageError(error.to_string()))?)
+    let queue = Queue::of_kind(client.prefix(), name.as_bytes(), kind)
+        .map_err(|error| UsageError(error.to_string()))?;
+    Ok(queue.with_recorder(&item_history::recorder(Recording::AsStored)))
 }
 
 impl Layout {

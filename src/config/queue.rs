@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-use kvqueue_queue::{MAX_PAYLOAD, PAYLOAD_CEILING};
+use kvqueue_queue::{MAX_HISTORY, MAX_PAYLOAD, PAYLOAD_CEILING};
 use serde::{
     Deserialize, Deserializer, Serialize,
     de::{Error, SeqAccess, Unexpected, Visitor},
@@ -23,6 +23,9 @@ pub(crate) const MIN_LEASE: Duration = Duration::from_secs(1);
 /// The longest lease: other daemons wait as long for a dead daemon's items. A handler may take longer, since its lease is
 /// extended.
 pub(crate) const MAX_LEASE: Duration = Duration::from_hours(24);
+
+/// The shortest history but for none at all.
+const MIN_HISTORY: Duration = Duration::from_mins(1);
 
 /// The longest duration: a year.
 const YEAR: Duration = Duration::from_hours(365 * 24);
@@ -83,6 +86,9 @@ pub struct QueueConfig {
     /// How long a push's idempotency key is remembered.
     #[serde(default = "QueueConfig::default_idempotency_window", with = "duration")]
     pub idempotency_window: Duration,
+    /// How long items are kept after their end; `None`: they are not, and what is kept already is left as it is.
+    #[serde(default, with = "duration::optional", skip_serializing_if = "Option::is_none")]
+    pub history: Option<Duration>,
     /// When a failed item is tried again, and how often.
     #[serde(default)]
     pub retry: Retry,
@@ -112,6 +118,7 @@ impl QueueConfig {
             poll_interval: Self::default_poll_interval(),
             max_payload: Self::default_max_payload(),
             idempotency_window: Self::default_idempotency_window(),
+            history: None,
             retry: Retry::default(),
             schedules: BTreeMap::new(),
             handler_config: toml::Table::new(),
@@ -224,6 +231,7 @@ impl QueueConfig {
         self.validate_timeout(key("handler-timeout"), shutdown_timeout)?;
         self.validate_push(key)?;
         self.validate_schedules(key)?;
+        self.validate_history(key("history"))?;
         self.retry.validate(key)
     }
 
@@ -294,6 +302,22 @@ impl QueueConfig {
             return Err(ConfigError::value(key, quoted(self.lease), problem, fix));
         }
         Ok(())
+    }
+
+    fn validate_history(&self, key: String) -> Result<(), ConfigError> {
+        match self.history {
+            Some(kept) if kept > MAX_HISTORY => {
+                let problem = "ended items cannot be kept that long";
+                let fix = format!("set it to {:?} or less", duration::format(MAX_HISTORY));
+                Err(ConfigError::value(key, quoted(kept), problem, fix))
+            }
+            Some(kept) if !kept.is_zero() && kept < MIN_HISTORY => {
+                let problem = "old items are removed once a minute";
+                let fix = "set it to \"1m\" or more, or to \"0s\" to keep none";
+                Err(ConfigError::value(key, quoted(kept), problem, fix))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn validate_timeout(&self, key: String, shutdown_timeout: Duration) -> Result<(), ConfigError> {

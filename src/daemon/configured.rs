@@ -15,6 +15,7 @@ use crate::{
     },
     handlers::{AnyHandler, PULL, Registry},
     http::HttpFiles,
+    item_history,
     status::Heartbeat,
     sweep::{self, ConfiguredSchedules},
 };
@@ -142,7 +143,7 @@ impl ConfiguredQueue {
     pub(crate) fn named(&self, db: &Arc<Database>, shared: &ConsumerContext) -> Arc<NamedQueue> {
         Arc::new(NamedQueue {
             name: self.name.clone(),
-            queue: self.queue.clone(),
+            queue: self.queue.clone().with_recorder(&shared.status.recorder(&self.name)),
             db: db.clone(),
             meters: shared.status.metrics.queue(&self.name),
             pause: shared.status.pause_state(&self.name),
@@ -188,8 +189,14 @@ impl ConfiguredQueue {
         sweep::Settings {
             rules: sweep::rules(&self.config),
             division: self.config.division(),
+            history: self.config.history,
             schedules: ConfiguredSchedules { owner, schedules },
         }
+    }
+
+    /// Records the ends of items from now on, or does not, as the configuration says.
+    pub(super) fn set_recording(&self, shared: &ConsumerContext) {
+        shared.status.recorder(&self.name).set(item_history::configured(self.config.history));
     }
 
     /// The batch size of each consumer. A queue for workers of other programs has none.

@@ -137,6 +137,7 @@ impl RunningQueues {
         for queue in configured {
             let name = &queue.name;
             let runtime = |named| queue.runtime(named, &self.shared, self.until_empty);
+            queue.set_recording(&self.shared);
             let running = match (self.queues.remove(name), new.remove(name)) {
                 (Some(mut running), _) => {
                     if plan.is_none_or(|plan| !plan.keeps_runtime(name)) {

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use foundationdb::Transaction;
-use kvqueue_queue::{Queue, QueueError, RetryError, RetryPolicy, retry};
+use kvqueue_queue::{Queue, QueueError, Recording, RetryError, RetryPolicy, retry};
 use tokio::{sync::SemaphorePermit, task::spawn_blocking, time::timeout};
 
 use super::{api_request::ApiRequest, app_state::AppState, error::ApiError, frozen};
-use crate::{config::QueueConfig, database::Refused};
+use crate::{config::QueueConfig, database::Refused, item_history};
 
 /// How long one operation may take, retries and all.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -60,9 +60,14 @@ impl AppState {
     /// A queue by its name, laid out as the configuration says; one that is not in it is a fifo.
     pub(super) fn queue(&self, name: &str) -> Result<Queue, ApiError> {
         let config = self.config();
-        let kind = config.queues.get(name).map(QueueConfig::layout).unwrap_or_default();
+        let settings = config.queues.get(name);
+        let kind = settings.map(QueueConfig::layout).unwrap_or_default();
         let queue = Queue::of_kind(config.prefix.as_bytes(), name.as_bytes(), kind);
-        queue.map_err(|error| ApiError::Bad(error.to_string()))
+        let queue = queue.map_err(|error| ApiError::Bad(error.to_string()))?;
+        Ok(queue.with_recorder(&match settings {
+            Some(_) => self.daemon.status.recorder(name),
+            None => item_history::recorder(Recording::AsStored),
+        }))
     }
 }
 

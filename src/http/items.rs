@@ -115,7 +115,16 @@ pub(super) async fn one(request: ApiRequest) -> Answer {
             (tr, found)
         })
         .await?;
-    let why = found.ok_or_else(|| gone(&id))?;
+    let Some(why) = found else {
+        let ended = request
+            .app
+            .transact(|tr| async {
+                let ended = queue.ended_item(&tr, &id).await;
+                (tr, ended)
+            })
+            .await?;
+        return Ok(HttpResponse::Ok().json(json::ended(&ended.ok_or_else(|| gone(&id))?)));
+    };
     let mut shown = Shown::of(&request, why.view.state).show(&why.view, WHOLE);
     why.insert(&mut shown);
     Ok(HttpResponse::Ok().json(shown))

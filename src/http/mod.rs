@@ -30,6 +30,7 @@ mod audit;
 mod body;
 mod database;
 mod dead;
+mod ended;
 mod error;
 mod events;
 mod files;

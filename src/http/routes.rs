@@ -11,7 +11,7 @@ use actix_web::{
 use super::{
     api_request::Handler,
     app_state::AppState,
-    audit, dead, events, health, item_changes, items, limits, metrics, openapi, pause,
+    audit, dead, ended, events, health, item_changes, items, limits, metrics, openapi, pause,
     pull::{self, LONGEST_WAIT},
     push, queue, reload, schedules,
     serve::serve,
@@ -148,6 +148,11 @@ pub(super) const ROUTES: &[Route] = &[
         Box::pin(queue::move_items(request))
     }),
     get("/api/v1/queues/{queue}/history", &[], |request| Box::pin(status::history(request))),
+    get(
+        "/api/v1/queues/{queue}/ended",
+        &["outcome", "attribute", "schedule", "since", "until", "limit", "before"],
+        |request| Box::pin(ended::list(request)),
+    ),
     get("/api/v1/events", &[], |request| Box::pin(events::follow(request))),
     get("/api/v1/queues/{queue}/items", &["state", "after", "limit", "bytes", "unique"], |request| {
         Box::pin(items::list(request))

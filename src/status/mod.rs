@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kvqueue_queue::ItemId;
+use kvqueue_queue::{ItemId, Recorder, Recording};
 use tokio::sync::watch;
 
 pub(crate) use consumer::{Activity, ConsumerState, ConsumerStatus};
@@ -38,6 +38,7 @@ use crate::{
     config::Config,
     consumer::{breaker::Breaker, clock, pause_state::PauseState},
     database::identity,
+    item_history,
     metrics::Metrics,
 };
 
@@ -87,6 +88,7 @@ struct Inner {
     config: ConfigJson,
     pause_states: BTreeMap<Arc<str>, PauseState>,
     breakers: BTreeMap<Arc<str>, Arc<Breaker>>,
+    recorders: BTreeMap<Arc<str>, Recorder>,
     queues: BTreeMap<Arc<str>, Entry>,
     consumers: BTreeMap<u64, Arc<ConsumerStatus>>,
 }
@@ -104,6 +106,7 @@ impl DaemonStatus {
             config: ConfigJson::default(),
             pause_states: BTreeMap::new(),
             breakers: BTreeMap::new(),
+            recorders: BTreeMap::new(),
             queues: BTreeMap::new(),
             consumers: BTreeMap::new(),
         };
@@ -188,6 +191,17 @@ impl DaemonStatus {
     /// The circuit breaker of a queue, made at the first call. It stays when the queue is removed.
     pub(crate) fn breaker(&self, queue: &Arc<str>) -> Arc<Breaker> {
         breaker(&mut self.lock().breakers, queue)
+    }
+
+    /// What records the ends of a configured queue's items, made at the first call. It stays when the queue is removed.
+    pub(crate) fn recorder(&self, queue: &str) -> Recorder {
+        let recorders = &mut self.lock().recorders;
+        if let Some(recorder) = recorders.get(queue) {
+            return recorder.clone();
+        }
+        let recorder = item_history::recorder(Recording::Off);
+        recorders.insert(queue.into(), recorder.clone());
+        recorder
     }
 
     /// Notes that a configuration was refused, for this reason.

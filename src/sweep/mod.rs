@@ -1,6 +1,6 @@
 //! The sweeper of a queue: it returns items whose lease expired, makes scheduled items ready when they are due, and
-//! removes old records. It also fires schedules. Next to it one task divides the queue into partitions as configured, and one stores the
-//! configured schedules.
+//! removes old records. It also fires schedules. Next to it, tasks divide the queue into partitions, store how long its ended items are kept, and
+//! store its schedules, as configured.
 //!
 //! Every daemon has a sweeper for each of its queues, and one for old records of the audit trail. One of a queue's sweepers is on duty, and
 //! the others look whether it still is; [`kvqueue_queue::Sweeper`] sees to that.
@@ -8,13 +8,14 @@
 pub(crate) mod audit;
 mod delay;
 mod division;
+mod history;
 mod occurrences;
 mod schedules;
 mod sweeps;
 
 use std::{sync::Arc, time::Duration};
 
-use futures::future::join4;
+use futures::future::join5;
 use kvqueue_queue::{Partitions, RetryPolicy, SweepRules};
 use tokio::{sync::watch, time::timeout};
 use tokio_util::{
@@ -43,27 +44,29 @@ impl Sweepers {
     pub(crate) fn start(
         &self,
         queue: Arc<NamedQueue>,
-        Settings { rules, division, schedules }: Settings,
+        Settings { rules, division, history, schedules }: Settings,
     ) -> Sweeping {
         let (rules, follow) = watch::channel(rules);
         let (division, divide) = watch::channel(division);
+        let (history, keep) = watch::channel(history);
         let (schedules, configured) = watch::channel(Arc::new(schedules));
         let stop = self.stop.child_token();
         let stopped = stop.clone();
         self.tasks.spawn(background::restarted("sweeper", move || {
             let (queue, follow, stopped) = (queue.clone(), follow.clone(), stopped.clone());
-            let (divide, configured) = (divide.clone(), configured.clone());
+            let (divide, keep, configured) = (divide.clone(), keep.clone(), configured.clone());
             tokio::spawn(async move {
-                join4(
+                join5(
                     sweeps::sweep_items(&queue, follow, &stopped),
                     sweeps::sweep_sessions(&queue, &stopped),
                     stopped.run_until_cancelled(division::keep(&queue, divide)),
+                    stopped.run_until_cancelled(history::keep(&queue, keep)),
                     stopped.run_until_cancelled(schedules::keep(&queue, configured)),
                 )
                 .await;
             })
         }));
-        Sweeping { rules, division, schedules, _stop: stop.drop_guard() }
+        Sweeping { rules, division, history, schedules, _stop: stop.drop_guard() }
     }
 
     /// Stops them all, and waits for a second at most until they have given up their duty.
@@ -80,6 +83,7 @@ impl Sweepers {
 pub(crate) struct Sweeping {
     rules: watch::Sender<SweepRules>,
     division: watch::Sender<Option<Partitions>>,
+    history: watch::Sender<Option<Duration>>,
     schedules: watch::Sender<Arc<ConfiguredSchedules>>,
     _stop: DropGuard,
 }
@@ -87,9 +91,10 @@ pub(crate) struct Sweeping {
 impl Sweeping {
     /// Applies the settings of a reload. Rules hold from the next sweep on, which begins now. Schedules are compared with the database even if they
     /// are the same as before.
-    pub(crate) fn set(&self, Settings { rules, division, schedules }: Settings) {
+    pub(crate) fn set(&self, Settings { rules, division, history, schedules }: Settings) {
         self.rules.send_if_modified(|old| std::mem::replace(old, rules) != rules);
         self.division.send_if_modified(|old| std::mem::replace(old, division) != division);
+        self.history.send_if_modified(|old| std::mem::replace(old, history) != history);
         self.schedules.send_replace(Arc::new(schedules));
     }
 }
@@ -100,6 +105,8 @@ pub(crate) struct Settings {
     pub(crate) rules: SweepRules,
     /// How the queue is to be divided; `None`: it is left as it is.
     pub(crate) division: Option<Partitions>,
+    /// How long ended items are kept; `None`: what is stored about it is left as it is.
+    pub(crate) history: Option<Duration>,
     pub(crate) schedules: ConfiguredSchedules,
 }
 

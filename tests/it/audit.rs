@@ -63,6 +63,7 @@ const UNRECORDED: &[(&str, &str)] = &[
     ("dead list", "dead list dead"),
     ("dead show", "dead show dead LETTER"),
     ("token list", "token list"),
+    ("history", "history q"),
     ("audit", "audit"),
     ("recount", "recount q --dry-run"),
     ("config check", "config check"),

@@ -25,6 +25,7 @@ mod faults;
 mod full_disk;
 mod full_target;
 mod guarantees;
+mod history;
 mod http;
 mod idle;
 mod items;

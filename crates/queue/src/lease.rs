@@ -7,12 +7,13 @@ use foundationdb::{Database, FdbError, Transaction, TransactionCommitted};
 use futures::future::try_join;
 
 use crate::error::{LeaseError, QueueError};
+use crate::history::Recorder;
 use crate::item::Item;
 use crate::keys::Space;
 use crate::keys::cancelled::CancelledItems;
 use crate::keys::leases::{Acknowledged, Header, Held, LeaseId};
 use crate::limits::Scope;
-use crate::meta::Failure;
+use crate::meta::{Failure, Millis};
 use crate::operation::{Operation, Step, complete};
 use crate::ops;
 use crate::ops::acknowledge::{acknowledge, cost, part};
@@ -88,6 +89,8 @@ pub struct Lease {
     /// A time by that clock, in microseconds: the last change that is known began after it. `None`:
     /// that is not known.
     since: Option<u64>,
+    /// When it was fetched, by the recorder's clock, for the history.
+    started: Option<Millis>,
 }
 
 impl Lease {
@@ -113,6 +116,7 @@ impl Lease {
             ward,
             history: None,
             since: None,
+            started: None,
         }
     }
 
@@ -120,9 +124,10 @@ impl Lease {
         Lease { history: history.cloned(), ..self }
     }
 
-    /// Whatever is acknowledged of it was cancelled: nobody has had it before.
+    /// Whatever is acknowledged of it was cancelled: nobody has had it before. Its items start now.
     pub(crate) fn never_held(self) -> Lease {
-        Lease { cancelled: self.acknowledged.clone(), ..self }
+        let started = self.space.recorder.as_ref().map(Recorder::now);
+        Lease { cancelled: self.acknowledged.clone(), started, ..self }
     }
 
     /// The same lease. The items that the record names are known to be cancelled.
@@ -315,7 +320,8 @@ impl Lease {
         if bytes > WHOLE {
             return Err(LeaseError::TooLarge { items: outcomes.len() });
         }
-        let header = acknowledge(&self.space, tr, (self.id, header), &self.held, outcomes).await?;
+        let header =
+            acknowledge(&self.space, tr, (self.id, header), &self.held, outcomes, self.started).await?;
         if header.acknowledged.open().next().is_none() && (has_record || !self.cancelled.is_empty()) {
             ops::cancel::clear(&self.space, tr, self.id);
         }

@@ -82,6 +82,7 @@ mod counts;
 mod dead;
 mod delayed;
 mod error;
+mod history;
 mod holds;
 mod id;
 mod item;
@@ -131,6 +132,10 @@ pub use counts::{Counts, Unfinished};
 pub use dead::{AllDead, DeadLetter, DeadLetterEffect};
 pub use delayed::{Requeued, ScheduledItem};
 pub use error::{DeadLetterError, FetchError, LeaseError, MoveError, NameError, PushError, QueueError};
+pub use history::{
+    EndedItem, Ending, HistoryCursor, HistoryFilter, HistoryPage, MAX_HISTORY, ParseEndingError,
+    ParseHistoryCursorError, Recorder, Recording,
+};
 pub use holds::{HeldBy, HeldKey};
 pub use id::{ItemId, ParseIdError};
 pub use item::{Item, ParseStampError, Stamp};

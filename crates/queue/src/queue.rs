@@ -8,6 +8,7 @@ use foundationdb::{Database, Transaction};
 
 use crate::counts::{Counts, Unfinished};
 use crate::error::{NameError, QueueError};
+use crate::history::Recorder;
 use crate::id::ItemId;
 use crate::item::Item;
 use crate::keys::Space;
@@ -52,6 +53,13 @@ impl Queue {
     /// [`QueueError::VersionsWentBack`] says what to do.
     pub async fn check_versions(&self, tr: &Transaction) -> Result<(), QueueError> {
         ops::went_back::check(&self.space, tr).await
+    }
+
+    /// The same queue, whose sessions, leases, sweepers and changes of items record the ends of items.
+    #[must_use]
+    pub fn with_recorder(mut self, recorder: &Recorder) -> Queue {
+        Arc::make_mut(&mut self.space).recorder = Some(recorder.clone());
+        self
     }
 
     /// Its kind.

@@ -1,6 +1,7 @@
 //! `kvqueue item show`
 
 use anyhow::bail;
+use kvqueue_queue::{EndedItem, ItemId, Queue};
 
 use super::{
     super::{client::Client, globals::Globals, item_text, output, output::time},
@@ -8,11 +9,12 @@ use super::{
 };
 use crate::{
     exit::Exit,
+    item_history,
     json::{self, enqueued_at},
     why::Why,
 };
 
-/// Print all that is known of an item, whatever its state: what it waits for, how its attempts ended, its payload
+/// Print all that is known of an item, whatever its state: what it waits for, how its attempts ended, its payload; of one that has ended, what the history has
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "kvqueue item show [OPTIONS] <QUEUE> <ID>\n       \
     kvqueue item show [OPTIONS] <QUEUE> --unique <KEY>")]
@@ -31,6 +33,10 @@ impl Args {
             (tr, found)
         })?;
         let Some(why) = found else {
+            if let Some(item) = ended(&client, &queue, &id)? {
+                output::line(globals.json, ended_text(&item).trim_end().as_bytes(), &json::ended(&item))?;
+                return Ok(Exit::Done);
+            }
             let queue = self.one.target.queue.display();
             bail!("queue {queue:?} has no item {id}: it has ended, or was never there")
         };
@@ -42,6 +48,33 @@ impl Args {
             Err(error) => bail!("cannot show the payload of item {id}: {error}"),
         }
     }
+}
+
+/// The item in the history, if it has ended and the queue has one.
+fn ended(client: &Client, queue: &Queue, id: &ItemId) -> anyhow::Result<Option<EndedItem>> {
+    client.transact(|tr| async {
+        let found = queue.ended_item(&tr, id).await;
+        (tr, found)
+    })
+}
+
+/// What is kept of an ended item, as lines.
+fn ended_text(item: &EndedItem) -> String {
+    let mut lines = vec![
+        ("id", item.id.to_string()),
+        ("state", "finished".to_owned()),
+        ("outcome", item.ending.to_string()),
+        ("attempts", item.attempts.to_string()),
+    ];
+    lines.extend(item.id.key().map(|key| ("key", key.escape_ascii().to_string())));
+    lines.extend(item.pushed.map(|at| ("pushed", time(at))));
+    lines.extend(item.started.map(|at| ("started", time(at))));
+    lines.push(("ended", time(item.ended)));
+    lines.extend(item_history::took(item).map(|took| ("took", took)));
+    lines.extend(item.worker.clone().map(|worker| ("worker", worker)));
+    lines.extend(item.reason.clone().map(|reason| ("reason", reason)));
+    lines.extend(item.attributes.iter().map(|(name, value)| ("attribute", format!("{name}={value}"))));
+    lines.iter().map(|(name, value)| format!("{name:13}{value}\n")).collect()
 }
 
 /// All fields of an item as lines, then an empty line and the payload.

@@ -593,6 +593,19 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
         ],
     ),
     (
+        "history",
+        &[
+            Before("push q one two"),
+            Says("history q"),
+            Says("history q --json"),
+            Says("history none"),
+            Says("history q --outcome finished"),
+            Says("history q --since yesterday"),
+            Says("history q --attribute customer"),
+            Says("history q --before 7"),
+        ],
+    ),
+    (
         "audit",
         &[
             Before("push q one"),

@@ -23,6 +23,7 @@
 //! | (q, "migrate") | how far a migration of the queue has come | `migration` |
 //! | (q, "schedule", name) and the records of schedules | items that are pushed again and again | `schedules` |
 //! | (q, "want", stamp) | a take that asks to be served | `wants` |
+//! | (q, "ended", minute, stamp, id), (q, "ended-id", hour, id, stamp), (q, "history") | items that have ended; how long they are kept | `ended` |
 //! | (q, "token", session) | last attempt and its stamp | `tokens` |
 //!
 //! `element` holds what the tuple encoding needs, `fields` what records of tagged fields need; `space` puts the records of one queue together.
@@ -33,6 +34,7 @@ pub(crate) mod claims;
 pub(crate) mod counters;
 pub(crate) mod duty;
 pub(crate) mod element;
+pub(crate) mod ended;
 pub(crate) mod fields;
 pub(crate) mod items;
 pub(crate) mod keyed;

@@ -1,12 +1,13 @@
 //! The key space of one queue: its records' keys, packed once.
 
 use crate::error::NameError;
+use crate::history::Recorder;
 use crate::id::ItemId;
 use crate::keys::element::{STAMP, append_text};
 use crate::keys::keyed::{KVAL, KeyedSpace};
 use crate::keys::schedules::ScheduleSpace;
 use crate::keys::{
-    append_bytes, cancelled, chunks, claims, counters, duty, items, later, leases, meta, operations,
+    append_bytes, cancelled, chunks, claims, counters, duty, ended, items, later, leases, meta, operations,
     partitions, pause, times, tokens, wants,
 };
 use crate::kind::Kind;
@@ -77,6 +78,13 @@ pub(crate) struct Space {
     pub(crate) pause: Vec<u8>,
     /// (q, "migrate").
     pub(crate) migrate: Vec<u8>,
+    /// The key prefixes of ended items, by time and by id.
+    pub(crate) ended: Vec<u8>,
+    pub(crate) ended_ids: Vec<u8>,
+    /// (q, "history").
+    pub(crate) history: Vec<u8>,
+    /// Records the ends of items; no key.
+    pub(crate) recorder: Option<Recorder>,
 }
 
 impl Space {
@@ -144,6 +152,10 @@ impl Space {
             partitions: record(partitions::PARTITIONS),
             pause: record(pause::PAUSE),
             migrate: record(MIGRATE),
+            ended: record(ended::ENDED),
+            ended_ids: record(ended::ENDED_ID),
+            history: record(ended::HISTORY),
+            recorder: None,
             keyed: (kind == Kind::Keyed).then(|| Box::new(KeyedSpace::new(&queue))),
             queue,
         })

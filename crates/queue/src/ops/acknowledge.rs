@@ -8,18 +8,19 @@ use crate::keys::keyed::HoldCause;
 use crate::keys::leases::{Header, Held, LeaseId};
 use crate::keys::{Space, counters, meta};
 use crate::lease::ItemOutcome;
+use crate::meta::Millis;
 use crate::meta::{Failure, Meta};
 use crate::ops::claim::forget;
 use crate::ops::keyed::changes::Changes;
 use crate::ops::lease::row;
 use crate::ops::scan::{Row, decode_meta};
 use crate::ops::version::now;
-use crate::ops::{cost, lease, place};
+use crate::ops::{cost, ended, lease, place};
 use crate::time::millis;
 
 /// Acknowledges items of the lease `id`, by their index in `held`, and sets a new deadline for the
 /// others. Items acknowledged before are passed over, so an acknowledgement may be repeated.
-/// Returns the header as it then is. The caller has read the header with a conflict, and makes sure
+/// `started`: when the lease was fetched, if that is known. Returns the header as it then is. The caller has read the header with a conflict, and makes sure
 /// that it fits into a transaction: [`part`], [`cost`].
 pub(crate) async fn acknowledge(
     space: &Space,
@@ -27,7 +28,9 @@ pub(crate) async fn acknowledge(
     (id, mut header): (LeaseId, Header),
     held: &[Held],
     outcomes: &[(usize, ItemOutcome)],
+    started: Option<Millis>,
 ) -> Result<Header, QueueError> {
+    let mut endings = ended::begin(space, tr).await?;
     let mut counts = OutcomeCounts::default();
     // Acknowledgements of queues without keys are not to pay for this.
     let mut changes = space.keyed.is_some().then(Changes::default);
@@ -57,6 +60,9 @@ pub(crate) async fn acknowledge(
         match outcome {
             ItemOutcome::Done => {
                 forget(space, tr, &row)?;
+                if let Some(endings) = &mut endings {
+                    endings.add_done(&row);
+                }
                 counts.done += 1;
             }
             ItemOutcome::Release | ItemOutcome::Throttle { .. } => {
@@ -79,11 +85,17 @@ pub(crate) async fn acknowledge(
             ItemOutcome::Dead(failure) => {
                 let meta = Meta { death: Some(failure.cut()), ..failed(space, &row, failure)? };
                 place::dead(space, tr, &row.id, &row.value, &meta);
+                if let Some(endings) = &mut endings {
+                    endings.add_dead(&row.id, &meta);
+                }
                 counts.dead += 1;
             }
         }
     }
     counts.add(space, tr);
+    if let Some(endings) = endings {
+        endings.write(tr, started);
+    }
     if let Some(changes) = changes {
         changes.write(space, tr).await?;
     }
@@ -107,7 +119,7 @@ pub(crate) fn part(space: &Space, held: &[Held], outcomes: &[(usize, ItemOutcome
 pub(crate) fn cost(space: &Space, held: &Held, outcome: &ItemOutcome) -> usize {
     let Held { id, meta, value } = held;
     match outcome {
-        ItemOutcome::Done => cost::forget(space, id, meta),
+        ItemOutcome::Done => cost::forget(space, id, meta) + cost::ended(space, id, meta.len(), 0),
         ItemOutcome::Release | ItemOutcome::Throttle { .. } => {
             cost::ready(space, id, value.len(), meta.len())
         }
@@ -119,7 +131,10 @@ pub(crate) fn cost(space: &Space, held: &Held, outcome: &ItemOutcome) -> usize {
         ItemOutcome::Retry { due: Some(_), failure } => {
             cost::aside(space, id, value.len(), meta.len() + cost::failure(failure.reason.len()))
         }
-        ItemOutcome::Dead(failure) => cost::dead(space, id, value.len(), meta, failure.reason.len()),
+        ItemOutcome::Dead(failure) => {
+            let reason = failure.reason.len();
+            cost::dead(space, id, value.len(), meta, reason) + cost::ended(space, id, meta.len(), reason)
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use foundationdb::Transaction;
 use foundationdb::options::{MutationType, StreamingMode};
 
 use crate::error::QueueError;
+use crate::history::Ending;
 use crate::id::ItemId;
 use crate::item_change::ItemChange;
 use crate::keys::cancelled::{self, CancelledItems};
@@ -17,9 +18,12 @@ use crate::ops::relocate::{self, Movable};
 use crate::ops::running::RunningRecord;
 use crate::ops::scan::Row;
 use crate::ops::version::now;
-use crate::ops::{claim, conflict, delete, lease, place};
+use crate::ops::{claim, conflict, delete, ended, lease, place};
 use crate::view::ItemState;
 use crate::watch::Watch;
+
+/// The end of a cancelled item, in the history.
+pub(crate) const CANCELLED: (Ending, Option<&str>) = (Ending::Cancelled, None);
 
 /// How many old records a cancellation clears at most: more than it writes, so that they do not become more.
 const OLD: usize = 4;
@@ -33,11 +37,12 @@ pub(crate) async fn item(
     let before = match locate(space, tr, id).await? {
         Some(Located::Ready(row)) => {
             relocate::remove(space, tr, Movable::Ready, &[&row]).await?;
+            ended::of_rows(space, tr, CANCELLED, [&row]).await?;
             ItemState::Ready
         }
         Some(Located::ScheduledRecord(found)) => {
             let state = found.state();
-            delete::waiting(space, tr, id, found).await?;
+            delete::waiting(space, tr, id, found, CANCELLED).await?;
             state
         }
         Some(Located::Running(found)) => {
@@ -78,6 +83,7 @@ pub(crate) async fn running(
         record.items.push((u32::try_from(*index).unwrap_or(u32::MAX), row.id.clone()));
     }
     changes.write(space, tr).await?;
+    ended::of_rows(space, tr, CANCELLED, items.iter().map(|(_, row)| *row)).await?;
     tr.set(&cancelled::key(&space.cancelled, id), &record.encode());
     tr.atomic_op(&space.ncancel, &counters::increment(items.len()), MutationType::Add);
     lease::update(space, tr, id, &header);

@@ -18,7 +18,7 @@ use crate::ops::locate::{ScheduledRecord, state_of};
 use crate::ops::relocate::{self, Movable};
 use crate::ops::running::open;
 use crate::ops::scan::Row;
-use crate::ops::{cancel, claim, cost, delete, lease, partitions};
+use crate::ops::{cancel, claim, cost, delete, ended, lease, partitions};
 use crate::view::{Cursor, ItemState};
 
 /// The most items that one transaction looks at.
@@ -75,6 +75,7 @@ pub(crate) async fn ready(
         page.next = Some(Cursor::Item(row.id.clone()));
         if page.wants(&row.id, &row.meta, &is_wanted) {
             bytes += cost::removing(space, &row.id, &row.meta);
+            bytes += cost::ended(space, &row.id, row.meta.len(), 0);
             wanted.push(row);
         }
         if bytes >= PAGE_BYTES {
@@ -82,6 +83,7 @@ pub(crate) async fn ready(
         }
     }
     relocate::remove(space, tr, Movable::Ready, &wanted).await?;
+    ended::of_rows(space, tr, cancel::CANCELLED, wanted.iter().copied()).await?;
     page.counts.cancelled = wanted.len();
     Ok(page)
 }
@@ -108,9 +110,9 @@ pub(crate) async fn waiting(
         if !is_of_state || !space.kind.owns(&id) || !page.wants(&id, &record, &is_wanted) {
             continue;
         }
-        bytes += cost::removing(space, &id, &record);
+        bytes += cost::removing(space, &id, &record) + cost::ended(space, &id, record.len(), 0);
         let key = later::key(&space.later, due, &id);
-        delete::waiting(space, tr, &id, ScheduledRecord { key, due, record }).await?;
+        delete::waiting(space, tr, &id, ScheduledRecord { key, due, record }, cancel::CANCELLED).await?;
         page.counts.cancelled += 1;
         if bytes >= PAGE_BYTES {
             break;
@@ -166,6 +168,7 @@ async fn of_lease(
         bytes += row.value.len() + row.meta.len();
         if space.kind.owns(&row.id) && page.wants(&row.id, &row.meta, is_wanted) {
             bytes += cost::removing(space, &row.id, &row.meta);
+            bytes += cost::ended(space, &row.id, row.meta.len(), 0);
             wanted.push((*index as usize, row));
         }
     }

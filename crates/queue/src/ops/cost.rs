@@ -4,6 +4,7 @@
 //! Each mutation counts with its keys and value, and with the key once more at each end of its conflict range. The counts here are a
 //! little too high, never too low.
 
+use crate::history::Recorder;
 use crate::id::ItemId;
 use crate::keys::{Space, chunks, meta};
 use crate::kind::Kind;
@@ -26,6 +27,10 @@ const INDEX_ROWS: usize = 6;
 const HOLD_ROWS: usize = 5;
 /// The length of a time's value.
 const DUE: usize = 8;
+/// The length of a stamp as an element of a key.
+const STAMP_ELEMENT: usize = 1 + 12;
+/// The most bytes of the fixed fields of a group of ended items, of one item in it, and of a run.
+const ENDED: usize = 4 * 13 + 5 * 13 + 3 * 5;
 /// The overhead of an item in a lease's body: three lengths.
 const HELD: usize = 12;
 /// The most bytes that a failure adds to a side record in addition to its text: itself, and the counts of attempts and crashes.
@@ -69,6 +74,18 @@ pub(crate) fn aside(space: &Space, id: &ItemId, value: usize, meta: usize) -> us
 pub(crate) fn dead(space: &Space, id: &ItemId, value: usize, meta: &[u8], reason: usize) -> usize {
     // The reason is stored twice: with the last attempt, and with the letter.
     aside(space, id, value, meta.len() + 2 * failure(reason)) + unique(space, meta)
+}
+
+/// The cost of recording the end of an item with a side record of this length, for a reason of this length: the item as if it was a group of its own.
+#[inline]
+pub(crate) fn ended(space: &Space, id: &ItemId, meta: usize, reason: usize) -> usize {
+    space.recorder.as_ref().map_or(0, |recorder| ended_by(space, recorder, id, meta, reason))
+}
+
+fn ended_by(space: &Space, recorder: &Recorder, id: &ItemId, meta: usize, reason: usize) -> usize {
+    let key = 2 * key(space, id) + STAMP_ELEMENT;
+    let worker = recorder.worker().map_or(0, str::len);
+    2 * set(key, ENDED) + 2 * id.as_bytes().len() + worker + meta + reason.min(MAX_REASON)
 }
 
 /// The cost of beginning a hold, or of ending one and giving the key its place back.

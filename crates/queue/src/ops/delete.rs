@@ -5,6 +5,7 @@ use foundationdb::Transaction;
 use foundationdb::options::MutationType;
 
 use crate::error::QueueError;
+use crate::history::Ending;
 use crate::id::ItemId;
 use crate::keys::{Space, counters};
 use crate::marked::Act;
@@ -12,8 +13,11 @@ use crate::ops::keyed::changes::Changes;
 use crate::ops::locate::{Located, ScheduledRecord, locate};
 use crate::ops::relocate::{self, Movable};
 use crate::ops::scan::Row;
-use crate::ops::{claim, conflict, place};
+use crate::ops::{claim, conflict, ended, place};
 use crate::single::ItemEffect;
+
+/// The end of a deleted item, in the history.
+const DELETED: (Ending, Option<&str>) = (Ending::Cancelled, Some("deleted"));
 
 /// Clears the tuple range of (q), and that of a recipe's items.
 pub(crate) fn delete(space: &Space, tr: &Transaction) {
@@ -30,24 +34,30 @@ pub(crate) async fn item(
     id: &ItemId,
 ) -> Result<Act<ItemEffect>, QueueError> {
     match locate(space, tr, id).await? {
-        Some(Located::Ready(row)) => relocate::remove(space, tr, Movable::Ready, &[&row]).await?,
-        Some(Located::ScheduledRecord(found)) => waiting(space, tr, id, found).await?,
+        Some(Located::Ready(row)) => {
+            relocate::remove(space, tr, Movable::Ready, &[&row]).await?;
+            ended::of_rows(space, tr, DELETED, [&row]).await?;
+        }
+        Some(Located::ScheduledRecord(found)) => waiting(space, tr, id, found, DELETED).await?,
         Some(Located::Running(_)) => return Ok(Act::Nothing(ItemEffect::Running)),
         Some(Located::Dead) | None => return Ok(Act::Nothing(ItemEffect::Gone)),
     }
     Ok(Act::Write(ItemEffect::Done))
 }
 
-/// Removes a waiting item, with all that goes with it; fails at commit if another has moved it.
+/// Removes a waiting item, with all that goes with it, and records this end; fails at commit if another has moved it.
 pub(crate) async fn waiting(
     space: &Space,
     tr: &Transaction,
     id: &ItemId,
     found: ScheduledRecord,
+    end: (Ending, Option<&str>),
 ) -> Result<(), QueueError> {
     // Before the clears: a transaction does not conflict on what it has itself overwritten.
     conflict::as_reader(tr, &found.key)?;
-    claim::forget(space, tr, &Row { id: id.clone(), value: Bytes::new(), meta: found.record })?;
+    let row = Row { id: id.clone(), value: Bytes::new(), meta: found.record };
+    claim::forget(space, tr, &row)?;
+    ended::of_rows(space, tr, end, [&row]).await?;
     tr.clear(&found.key);
     place::clear_aside(space, tr, id);
     // As if its time had come, and it had been popped.

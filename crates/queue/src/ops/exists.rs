@@ -34,9 +34,11 @@ pub(crate) async fn exists(space: &Space, tr: &Transaction) -> Result<bool, Queu
             let range =
                 RangeOption { limit: Some(100), ..RangeOption::from((begin.as_slice(), end.as_slice())) };
             let found = tr.get_range(&range, 1, false).await?;
-            // Only its own session can use a token slot, and how a queue is divided makes no queue.
-            let makes_none =
-                |key: &[u8]| key.starts_with(&space.tokens) || key == space.partitions.as_slice();
+            // Only its own session can use a token slot, and neither how a queue is divided nor how long ended items are kept makes a queue.
+            let makes_none = |key: &[u8]| {
+                key.starts_with(&space.tokens)
+                    || [&space.partitions, &space.history].into_iter().any(|own| key == own.as_slice())
+            };
             let is_of_queue = |key: &[u8]| !stays(space, key) && !makes_none(key);
             if found.iter().any(|row| is_of_queue(row.key())) {
                 return Ok(true);

@@ -8,9 +8,10 @@ use crate::keys::leases::{Held, LeaseId};
 use crate::keys::{Space, meta};
 use crate::meta::{Failure, Meta, Millis};
 use crate::ops::cost::PART;
+use crate::ops::ended::Endings;
 use crate::ops::keyed::changes::Changes;
 use crate::ops::version::now;
-use crate::ops::{cost, lease, place};
+use crate::ops::{cost, ended, lease, place};
 use crate::rng::Rng;
 use crate::rules::RetryRules;
 use crate::version_history::VersionHistory;
@@ -74,6 +75,7 @@ pub(crate) async fn expire(
     let items = lease::body(space, tr, id, &header, false).await?;
     items.iter().try_for_each(|held| place::check_kind(space, &held.id))?;
     let open: Vec<Held> = header.acknowledged.open().map(|index| items[index].clone()).collect();
+    let mut endings = ended::begin(space, tr).await?;
     let mut parts = parts(space, open).into_iter();
     let (mut expired, mut changes) = (Expired::default(), Changes::default());
     for held in parts.next().unwrap_or_default() {
@@ -83,7 +85,7 @@ pub(crate) async fn expire(
             place::ready(space, tr, &held.id, &held.value, &held.meta);
             expired.returned += 1;
         } else {
-            give_back(space, tr, &held, terms, rng.next(), &mut expired);
+            give_back(space, tr, &held, (terms, rng.next()), &mut expired, endings.as_deref_mut());
         }
         if expired.dead > before.dead {
             changes.put_away(space, &held.id, HoldCause::Dead);
@@ -96,6 +98,9 @@ pub(crate) async fn expire(
     changes.write(space, tr).await?;
     place::count_back(space, tr, expired.ready(), expired.later);
     place::count_dead(space, tr, expired.dead);
+    if let Some(endings) = endings {
+        endings.write(tr, None);
+    }
     for (number, part) in (terms.spare.number..).zip(parts) {
         let id = LeaseId { number, ..terms.spare };
         match header.served {
@@ -113,7 +118,9 @@ fn parts(space: &Space, items: Vec<Held>) -> Vec<Vec<Held>> {
     let (mut parts, mut bytes) = (Vec::new(), PART);
     for held in items {
         // As if it was the last attempt of each, which takes most.
-        let cost = cost::dead(space, &held.id, held.value.len(), &held.meta, RAN_OUT.len() + PREFACE);
+        let reason = RAN_OUT.len() + PREFACE;
+        let cost = cost::dead(space, &held.id, held.value.len(), &held.meta, reason)
+            + cost::ended(space, &held.id, held.meta.len(), reason);
         if bytes + cost > PART {
             parts.push(Vec::new());
             bytes = 0;
@@ -124,7 +131,14 @@ fn parts(space: &Space, items: Vec<Held>) -> Vec<Vec<Held>> {
     parts
 }
 
-fn give_back(space: &Space, tr: &Transaction, held: &Held, terms: Terms, random: u64, expired: &mut Expired) {
+fn give_back(
+    space: &Space,
+    tr: &Transaction,
+    held: &Held,
+    (terms, random): (Terms, u64),
+    expired: &mut Expired,
+    endings: Option<&mut Endings<'_>>,
+) {
     let Some((meta, pause)) = meta::decode(&held.meta).map(|meta| crashed(meta, terms, random)) else {
         // A take that cannot read it either makes it a dead letter.
         place::ready(space, tr, &held.id, &held.value, &held.meta);
@@ -134,6 +148,9 @@ fn give_back(space: &Space, tr: &Transaction, held: &Held, terms: Terms, random:
     match pause {
         None => {
             place::dead(space, tr, &held.id, &held.value, &meta);
+            if let Some(endings) = endings {
+                endings.add_dead(&held.id, &meta);
+            }
             expired.dead += 1;
         }
         Some(0) => {

@@ -8,6 +8,7 @@ use futures::future::{try_join, try_join3, try_join5};
 use crate::error::QueueError;
 use crate::keys::claims::Claim;
 use crate::keys::duty::Duty;
+use crate::keys::ended::Setting;
 use crate::keys::leases::{self, Header, LeaseId};
 use crate::keys::{Space, after, counters, later, operations, range};
 use crate::meta::Millis;
@@ -16,7 +17,7 @@ use crate::ops::find::first_key;
 use crate::ops::sweep_right::held_by_another;
 use crate::ops::version::now;
 use crate::ops::went_back::{self, WentBack};
-use crate::ops::{schedule, times, want};
+use crate::ops::{ended, schedule, times, want};
 use crate::sightings::Sightings;
 use crate::version_history::VersionHistory;
 use mutant::mutant;
@@ -75,6 +76,8 @@ pub(crate) struct Seldom {
     pub(crate) has_requests: bool,
     /// Whether some of them ran out.
     pub(crate) requests: bool,
+    /// How long ended items are kept, if they are.
+    pub(crate) history: Option<Setting>,
 }
 
 impl Seldom {
@@ -170,8 +173,11 @@ async fn look_at_seldom<P: Fn(LeaseId) -> bool>(
     )
     .await?;
     let (has_requests, requests) = requests;
-    let page = look_at_leases(space, tr, version, leases).await?;
-    Ok(Seldom { operation, times, went_back, has_requests, requests, npop, ..page })
+    // A setting of a later version is that version's work.
+    let history =
+        async { Ok(QueueError::if_readable(ended::setting(space, tr, true).await)?.ok().flatten()) };
+    let (page, history) = try_join(look_at_leases(space, tr, version, leases), history).await?;
+    Ok(Seldom { operation, times, went_back, has_requests, requests, npop, history, ..page })
 }
 
 /// A key that is none of ours counts as due, so that any process that goes about it names it; but for one behind all times, which nobody gets to.

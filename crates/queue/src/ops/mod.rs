@@ -16,6 +16,7 @@ pub(crate) mod dead_page;
 pub(crate) mod delete;
 pub(crate) mod duty;
 pub(crate) mod edit;
+pub(crate) mod ended;
 pub(crate) mod exists;
 pub(crate) mod expire;
 pub(crate) mod find;

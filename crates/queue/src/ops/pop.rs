@@ -8,11 +8,12 @@ use futures::future::try_join;
 use crate::MAX_TAKE_BYTES;
 use crate::approach::Place;
 use crate::error::QueueError;
+use crate::history::Ending;
 use crate::item::Item;
 use crate::keys::Space;
 use crate::ops::aside::fitting;
 use crate::ops::claim::{find, forget, is_full, take};
-use crate::ops::{kinds, partitions, scan};
+use crate::ops::{ended, kinds, partitions, scan};
 
 /// The result of a pop.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,5 +41,6 @@ pub(crate) async fn pop_k(space: &Space, tr: &Transaction, k: NonZeroUsize) -> R
     let items = scan::items(space, tr, &rows).await?;
     take(space, tr, &rows)?;
     rows.iter().try_for_each(|row| forget(space, tr, row))?;
+    ended::of_rows(space, tr, (Ending::Taken, None), &rows).await?;
     Ok(Popped { items, short })
 }

@@ -10,8 +10,8 @@ use crate::keys::{Space, meta};
 use crate::meta::{Failure, Meta};
 use crate::ops::claim::take;
 use crate::ops::keyed::changes::Changes;
-use crate::ops::place;
 use crate::ops::scan::{Row, items};
+use crate::ops::{ended, place};
 
 /// Makes a ready item a dead letter if it cannot be read: with its value, with its side record, and with the reason. Does nothing if it can be
 /// read, or is gone.
@@ -29,7 +29,12 @@ pub(crate) async fn bury(space: &Space, tr: &Transaction, id: &ItemId) -> Result
     let known = meta::decode(&row.meta).unwrap_or_else(|| meta::as_it_is(&row.meta));
     let death = Some(Failure::new(0, known.attempts, &error.to_string()));
     take(space, tr, &rows)?;
-    place::dead(space, tr, id, &row.value, &Meta { death, ..known });
+    let meta = Meta { death, ..known };
+    place::dead(space, tr, id, &row.value, &meta);
+    if let Some(mut endings) = ended::begin(space, tr).await? {
+        endings.add_dead(id, &meta);
+        endings.write(tr, None);
+    }
     place::count_dead(space, tr, 1);
     let mut changes = Changes::default();
     changes.put_away(space, id, HoldCause::Dead);

@@ -217,7 +217,7 @@ impl Session {
                 let all: Vec<_> =
                     header.acknowledged.open().map(|index| (index, ItemOutcome::Release)).collect();
                 let part = part(&space, &held, &all);
-                acknowledge(&space, tr, (id, header), &held, &all[..part]).await?;
+                acknowledge(&space, tr, (id, header), &held, &all[..part], None).await?;
                 if part < all.len() {
                     return Ok(Handed::Part);
                 }

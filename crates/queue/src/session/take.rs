@@ -6,12 +6,13 @@ use foundationdb::Transaction;
 
 use super::{FetchOptions, Session, Taken, unresolved::Effect};
 use crate::error::QueueError;
+use crate::history::Ending;
 use crate::item::Item;
 use crate::keys::leases::{Header, Held, LeaseId};
 use crate::ops::claim::forget;
 use crate::ops::lease::row;
 use crate::ops::scan::Row;
-use crate::ops::{kinds, lease, scan, token};
+use crate::ops::{ended, kinds, lease, scan, token};
 use crate::retry::Attempts;
 use crate::watch::Watch;
 
@@ -35,6 +36,7 @@ impl Session {
         let space = self.queue.space().clone();
         let items = scan::items(&space, tr, rows).await?;
         rows.iter().try_for_each(|row| forget(&space, tr, row))?;
+        ended::of_rows(&space, tr, (Ending::Taken, None), rows).await?;
         let attempt = self.next_attempt();
         token::mark(&space, tr, self.id, attempt)?;
         self.unresolved.note(attempt, Effect::Took(items));

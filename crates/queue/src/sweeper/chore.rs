@@ -14,7 +14,7 @@ use crate::ops::place::check_kind;
 use crate::ops::schedule::due::{FiredPage, fire_due};
 use crate::ops::sweep_right::{self, CLAIM, held_by_another};
 use crate::ops::version::now;
-use crate::ops::{cancel, forget_operations, promote, times, want};
+use crate::ops::{cancel, ended, forget_operations, promote, times, want};
 use crate::retry::{Done, RetryError, maybe_committed};
 use crate::time::versions;
 
@@ -110,6 +110,10 @@ impl Sweeper {
             Work::Chore(Chore::Note(known)) => {
                 let kept = versions(sweep.rules.idempotency_window);
                 let notes = times::note(space, tr, known, sweep.now(), kept).await?;
+                return Ok(Applied { notes, ..Applied::default() });
+            }
+            Work::Chore(Chore::ClearEnded) => {
+                let notes = ended::clear(space, tr, sweep.now()).await?;
                 return Ok(Applied { notes, ..Applied::default() });
             }
             Work::Chore(Chore::Dismiss) => {

@@ -24,6 +24,8 @@ pub(super) enum Chore {
     Note(u64),
     /// Clear requests of takes that died in the line.
     Dismiss,
+    /// Clear ended items that are too old.
+    ClearEnded,
 }
 
 /// The plan after a look.
@@ -93,6 +95,9 @@ fn chores(seen: &Seen, lookout: &Lookout, rules: &SweepRules) -> Vec<Chore> {
     }
     if seldom.requests {
         chores.push(Chore::Dismiss);
+    }
+    if seldom.history.is_some_and(|history| history.is_due(now)) {
+        chores.push(Chore::ClearEnded);
     }
     chores
 }

@@ -22,6 +22,8 @@ mod expired;
 mod foreign;
 mod forgotten;
 mod hastened;
+mod history;
+mod history_model;
 mod holds;
 mod interop;
 mod item_changes;

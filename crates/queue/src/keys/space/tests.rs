@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::history::Ending;
 use crate::item::Stamp;
 use crate::keys::cancelled::{self, CancelledItems};
 use crate::keys::duty::Duty;
+use crate::keys::ended::{self, Setting};
 use crate::keys::leases::{Header, Held, LeaseId};
 use crate::keys::migration::{Marks, Phase, Record};
 use crate::keys::partitions::{Deal, Record as Divided};
@@ -192,6 +194,43 @@ fn golden_records_of_a_schedules_log() {
         "04 09000000 0200000000000000 00",
     ];
     golden(&schedules::log::encode(&record), &fields.join(" "));
+}
+
+#[test]
+fn golden_records_of_ended_items() {
+    let space = Space::new(b"", b"q", Kind::Fifo).unwrap();
+    golden(&space.history, "017100 01 686973746f7279 00");
+    let setting = Setting { retention: 86_400_000, cleared: 1_000 };
+    golden(&setting.encode(), "01 08000000 005c260500000000 02 08000000 e803000000000000");
+    let (id, minute) = (item(), 258);
+    let stamp = "33 00001a2b3c4d5e6f 0003 0001";
+    let pending = "33 ffffffffffffffffffff 0000";
+    golden(
+        &ended::pending_group(&space.ended, minute, &id),
+        &format!("017100 01656e64656400 160102 {pending} {stamp} 0e000000"),
+    );
+    // Minute 258 is the 18th of hour 4.
+    golden(
+        &ended::pending_run(&space.ended_ids, minute, &id),
+        &format!("017100 01656e6465642d696400 1504 {stamp} {pending} 1d000000"),
+    );
+    golden(&ended::encode_run(minute, &id, &id, &id), "01 01000000 12");
+    let mut group = ended::encode_group(1_005, 258, Some(1_000), Some("w"));
+    ended::append_item(&mut group, &id, Ending::Done, 1, None, None);
+    let done = format!("05 12000000 01 0d000000 {stamp}");
+    let begin = "01 08000000 ed03000000000000 02 08000000 0201000000000000 03 08000000 e803000000000000 04 01000000 77";
+    golden(&group, &format!("{begin} {done}"));
+    let attributes = [("k".to_owned(), "v".to_owned())].into();
+    let meta = Meta { enqueued_at: Some(1_000), attributes, ..Meta::default() };
+    let mut dead = Vec::new();
+    ended::append_item(&mut dead, &id, Ending::Dead, 2, Some("no"), Some(&meta));
+    golden(
+        &dead,
+        &format!(
+            "05 40000000 01 0d000000 {stamp} 02 01000000 02 03 04000000 02000000 04 08000000 e803000000000000 \
+             05 02000000 6e6f 06 06000000 01000000 6b 76"
+        ),
+    );
 }
 
 #[test]

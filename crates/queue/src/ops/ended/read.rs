@@ -1,0 +1,145 @@
+//! Reading ended items: pages, the newest first, and one by its id.
+
+use std::num::NonZeroUsize;
+
+use foundationdb::options::StreamingMode;
+use foundationdb::{KeySelector, RangeOption, Transaction};
+use futures::TryStreamExt;
+use futures::future::{try_join, try_join_all};
+
+use crate::error::QueueError;
+use crate::history::{EndedItem, HistoryCursor, HistoryFilter, HistoryPage, MAX_HISTORY};
+use crate::id::ItemId;
+use crate::keys::element::split_number;
+use crate::keys::ended::{GroupKey, Run, decode_group, from_minute, minute, runs_of};
+use crate::keys::{Space, after, range};
+
+/// A page reads about this many bytes at most.
+const PAGE_BYTES: usize = 1_000_000;
+
+/// How many hours are searched for an id at once.
+const TOGETHER: usize = 48;
+
+/// The most hours that are searched: those of the longest history, and a few for clocks that differ.
+const MOST_HOURS: u64 = MAX_HISTORY.as_secs() / 3_600 + 48;
+
+/// A page of items that match.
+pub(crate) async fn page(
+    space: &Space,
+    tr: &Transaction,
+    filter: &HistoryFilter,
+    before: Option<&HistoryCursor>,
+    k: NonZeroUsize,
+) -> Result<HistoryPage, QueueError> {
+    let (begin, end) = bounds(space, filter, before);
+    let mut page = HistoryPage::default();
+    if begin >= end {
+        return Ok(page);
+    }
+    let option =
+        RangeOption { reverse: true, mode: StreamingMode::Iterator, ..RangeOption::from((begin, end)) };
+    let (mut replies, mut bytes) = (tr.get_ranges(option, true), 0);
+    while let Some(rows) = replies.try_next().await? {
+        for row in &rows {
+            bytes += row.key().len() + row.value().len();
+            let group = GroupKey::decode(&space.ended, row.key()).zip(decode_group(row.value()));
+            let Some((group, items)) = group else {
+                page.unreadable += 1;
+                continue;
+            };
+            // Of the group that the last page ended in, the rest.
+            let until = before.filter(|before| before.group == group).map(|before| before.index);
+            for (index, item) in (0_u32..).zip(items).collect::<Vec<_>>().into_iter().rev() {
+                if until.is_some_and(|until| index >= until) || !filter.matches(&item) {
+                    continue;
+                }
+                page.items.push(item);
+                if page.items.len() == k.get() {
+                    page.next = Some(HistoryCursor { group, index });
+                    return Ok(page);
+                }
+            }
+            if bytes >= PAGE_BYTES {
+                page.next = Some(HistoryCursor { group, index: 0 });
+                return Ok(page);
+            }
+        }
+    }
+    Ok(page)
+}
+
+/// The keys that may have items of a page.
+fn bounds(space: &Space, filter: &HistoryFilter, before: Option<&HistoryCursor>) -> (Vec<u8>, Vec<u8>) {
+    let (mut begin, mut end) = range(&space.ended);
+    if let Some(since) = filter.since {
+        begin = begin.max(from_minute(&space.ended, minute(since)));
+    }
+    if let Some(until) = filter.until {
+        end = end.min(from_minute(&space.ended, minute(until).saturating_add(1)));
+    }
+    if let Some(before) = before {
+        end = end.min(after(&before.group.encode(&space.ended)));
+    }
+    (begin, end)
+}
+
+/// The last end of an item.
+pub(crate) async fn one(
+    space: &Space,
+    tr: &Transaction,
+    id: &ItemId,
+) -> Result<Option<EndedItem>, QueueError> {
+    let Some((oldest, newest)) = hours(space, tr).await? else { return Ok(None) };
+    let hours: Vec<u64> = (oldest..=newest).rev().collect();
+    for hours in hours.chunks(TOGETHER) {
+        let found = try_join_all(hours.iter().map(|hour| groups_of(space, tr, *hour, id))).await?;
+        let mut groups: Vec<GroupKey> = found.into_iter().flatten().collect();
+        groups.sort();
+        for group in groups.iter().rev() {
+            if let Some(item) = in_group(space, tr, group, id).await? {
+                return Ok(Some(item));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// The first and the last hour of which there are records.
+async fn hours(space: &Space, tr: &Transaction) -> Result<Option<(u64, u64)>, QueueError> {
+    let (begin, end) = range(&space.ended_ids);
+    let (first, last) =
+        (KeySelector::first_greater_or_equal(begin.as_slice()), KeySelector::last_less_than(end.as_slice()));
+    let (first, last) = try_join(tr.get_key(&first, true), tr.get_key(&last, true)).await?;
+    let hour = |key: &[u8]| split_number(key.strip_prefix(space.ended_ids.as_slice())?).map(|(hour, _)| hour);
+    let Some((first, last)) = hour(&first).zip(hour(&last)) else { return Ok(None) };
+    Ok(Some((first.max(last.saturating_sub(MOST_HOURS)), last)))
+}
+
+/// The groups of an hour that may have an item.
+async fn groups_of(
+    space: &Space,
+    tr: &Transaction,
+    hour: u64,
+    id: &ItemId,
+) -> Result<Vec<GroupKey>, QueueError> {
+    let option = RangeOption {
+        mode: StreamingMode::WantAll,
+        ..RangeOption::from(runs_of(&space.ended_ids, hour, id))
+    };
+    let replies: Vec<_> = tr.get_ranges(option, true).try_collect().await?;
+    let runs = replies.iter().flatten();
+    let runs = runs.filter_map(|row| Run::decode(&space.ended_ids, row.key(), row.value()));
+    Ok(runs.filter(|run| run.first <= *id && *id <= run.last).map(|run| run.group).collect())
+}
+
+async fn in_group(
+    space: &Space,
+    tr: &Transaction,
+    group: &GroupKey,
+    id: &ItemId,
+) -> Result<Option<EndedItem>, QueueError> {
+    // It may have been cleared already: minutes are cleared before their hour is.
+    let Some(value) = tr.get(&group.encode(&space.ended), true).await? else { return Ok(None) };
+    let items = decode_group(&value).unwrap_or_default();
+    Ok(items.into_iter().find(|item| item.id == *id))
+}

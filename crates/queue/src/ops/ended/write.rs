@@ -1,0 +1,157 @@
+//! Recording items that end in a transaction.
+
+use std::ops::Range;
+
+use foundationdb::Transaction;
+use foundationdb::options::MutationType;
+use mutant::mutant;
+
+use super::setting;
+use crate::error::QueueError;
+use crate::history::{Ending, Recorder, Recording};
+use crate::id::ItemId;
+use crate::keys::Space;
+use crate::keys::ended::{
+    append_item, encode_group, encode_run, is_one_run, minute, pending_group, pending_run,
+};
+use crate::keys::meta;
+use crate::meta::{Meta, Millis};
+use crate::ops::scan::Row;
+use crate::ops::version::now;
+
+/// A group has no more items once it has this many bytes, so that a page does not read much more than it shows.
+const GROUP: usize = 8_000;
+
+/// The items that a transaction ends, if they are recorded.
+#[derive(Debug)]
+pub(crate) struct Endings<'a> {
+    space: &'a Space,
+    recorder: &'a Recorder,
+    at: Millis,
+    version: u64,
+    /// The items, one after the other.
+    bytes: Vec<u8>,
+    /// Where each is in `bytes`.
+    items: Vec<(ItemId, Range<usize>)>,
+}
+
+/// Begins a record; `None` if the queue keeps none. Without a recorder it reads nothing. Boxed, so that
+/// transactions without a record do not carry it along.
+pub(crate) async fn begin<'a>(
+    space: &'a Space,
+    tr: &Transaction,
+) -> Result<Option<Box<Endings<'a>>>, QueueError> {
+    let Some(recorder) = &space.recorder else { return Ok(None) };
+    let is_on = match recorder.recording() {
+        Recording::Off => false,
+        Recording::On => true,
+        Recording::AsStored => is_kept(space, tr).await?,
+    };
+    if !is_on {
+        return Ok(None);
+    }
+    let (at, version) = (recorder.now(), now(tr).await?);
+    Ok(Some(Box::new(Endings { space, recorder, at, version, bytes: Vec::new(), items: Vec::new() })))
+}
+
+/// Whether the queue's setting says that items are kept. One that is damaged must not prevent a change of an item.
+async fn is_kept(space: &Space, tr: &Transaction) -> Result<bool, QueueError> {
+    let setting = QueueError::if_readable(setting(space, tr, true).await)?;
+    Ok(setting.ok().flatten().is_some_and(|setting| setting.retention > 0))
+}
+
+/// Records rows that end alike, with as many attempts as they have had.
+pub(crate) async fn of_rows(
+    space: &Space,
+    tr: &Transaction,
+    (ending, reason): (Ending, Option<&str>),
+    rows: impl IntoIterator<Item = &Row>,
+) -> Result<(), QueueError> {
+    let Some(mut endings) = begin(space, tr).await? else { return Ok(()) };
+    // A fetch for good is an attempt.
+    let more = u32::from(ending == Ending::Taken);
+    for row in rows {
+        let meta = meta::decode(&row.meta).unwrap_or_default();
+        endings.add(&row.id, ending, meta.attempts.saturating_add(more), reason, Some(&meta));
+    }
+    endings.write(tr, None);
+    Ok(())
+}
+
+impl Endings<'_> {
+    /// Adds an item. An item that failed has the reason.
+    pub(crate) fn add(
+        &mut self,
+        id: &ItemId,
+        ending: Ending,
+        attempts: u32,
+        reason: Option<&str>,
+        meta: Option<&Meta>,
+    ) {
+        let from = self.bytes.len();
+        append_item(&mut self.bytes, id, ending, attempts, reason, meta);
+        self.items.push((id.clone(), from..self.bytes.len()));
+    }
+
+    /// Adds an item that its handler has finished.
+    pub(crate) fn add_done(&mut self, row: &Row) {
+        if row.meta.is_empty() {
+            return self.add(&row.id, Ending::Done, 1, None, None);
+        }
+        let meta = meta::decode(&row.meta).unwrap_or_default();
+        self.add(&row.id, Ending::Done, meta.attempts.saturating_add(1), None, Some(&meta));
+    }
+
+    /// Adds a dead letter.
+    pub(crate) fn add_dead(&mut self, id: &ItemId, meta: &Meta) {
+        let reason = meta.death.as_ref().map(|death| death.reason.as_str());
+        self.add(id, Ending::Dead, meta.attempts, reason, Some(meta));
+    }
+
+    /// Writes the record: a row for each group, and one for each run of it. `started`: when the lease was fetched that they ended on.
+    pub(crate) fn write(mut self, tr: &Transaction, started: Option<Millis>) {
+        if mutant("ends-unrecorded") {
+            return;
+        }
+        self.items.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let header = encode_group(self.at, self.version, started, self.recorder.worker());
+        let mut rest = self.items.as_slice();
+        while !rest.is_empty() {
+            let mut value = header.clone();
+            let mut len = 0;
+            for (_, range) in rest {
+                value.extend_from_slice(&self.bytes[range.clone()]);
+                len += 1;
+                if value.len() >= GROUP {
+                    break;
+                }
+            }
+            let (group, more) = rest.split_at(len);
+            self.write_group(tr, group, &value);
+            rest = more;
+        }
+    }
+
+    fn write_group(&self, tr: &Transaction, group: &[(ItemId, Range<usize>)], value: &[u8]) {
+        let (space, minute, group_first) = (self.space, minute(self.at), &group[0].0);
+        let stamped = MutationType::SetVersionstampedKey;
+        tr.atomic_op(&pending_group(&space.ended, minute, group_first), value, stamped);
+        for run in runs(group) {
+            let (first, last) = (&run[0].0, &run[run.len() - 1].0);
+            let value = encode_run(minute, group_first, first, last);
+            tr.atomic_op(&pending_run(&space.ended_ids, minute, last), &value, stamped);
+        }
+    }
+}
+
+/// The runs of a group.
+fn runs<R>(group: &[(ItemId, R)]) -> impl Iterator<Item = &[(ItemId, R)]> {
+    let mut rest = group;
+    std::iter::from_fn(move || {
+        let (first, _) = rest.first()?;
+        let len = 1 + rest[1..].iter().take_while(|(next, _)| is_one_run(first, next)).count();
+        let (run, more) = rest.split_at(len);
+        rest = more;
+        Some(run)
+    })
+}

@@ -1,0 +1,201 @@
+//! Random ends of items under random faults, in queues of all kinds, against a list of them: each is recorded once, in order, and found.
+//!
+//! One seed decides everything; a failure prints the command that repeats it.
+
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+
+use fdb_embedded::Faults;
+use futures::FutureExt;
+use kvqueue_queue::{
+    Ending, Failure, HistoryFilter, ItemChange, ItemEffect, ItemId, ItemOutcome, Lease, Millis, NewItem,
+    Queue, Recording, RetryPolicy, Session,
+};
+
+use crate::common::{KINDS, Rng, TestDb, k, on_database, seeds};
+use crate::history::{Clock, START, all};
+
+const STEPS: usize = 60;
+const LONG: u64 = 3_600_000_000;
+
+#[test]
+fn random_ends_are_recorded_once_and_listed_in_order() {
+    on_database(async |t| {
+        for seed in seeds(35) {
+            let ran = AssertUnwindSafe(async {
+                let mut run = Run::new(t, seed);
+                for _ in 0..STEPS {
+                    run.step().await;
+                }
+                run.check().await;
+            });
+            if let Err(panic) = ran.catch_unwind().await {
+                eprintln!(
+                    "seed {seed} failed; repeat it with\n  \
+                     KVQUEUE_TEST_SEED={seed} cargo test -p kvqueue-queue --test it random_ends_are_recorded"
+                );
+                std::panic::resume_unwind(panic);
+            }
+        }
+    });
+}
+
+struct Run<'t> {
+    t: &'t TestDb,
+    rng: Rng,
+    queue: Queue,
+    session: Session,
+    clock: Clock,
+    now: Millis,
+    /// How many items were pushed. Each has its number modulo 3 as an attribute.
+    pushed: usize,
+    /// The attribute of each item that is known.
+    known: BTreeMap<ItemId, String>,
+    leases: Vec<Lease>,
+    /// The ends, in order.
+    ends: Vec<(ItemId, Ending, Millis)>,
+}
+
+impl<'t> Run<'t> {
+    fn new(t: &'t TestDb, seed: u64) -> Run<'t> {
+        let mut rng = Rng::new(seed);
+        let kind = KINDS[rng.below(KINDS.len())];
+        let clock = Clock::new();
+        let queue = t.queue_of(format!("model/{seed}"), kind).with_recorder(&clock.recorder(Recording::On));
+        let session = Session::new(queue.clone());
+        t.install(Faults::seeded(seed).unknown_committed(0.1).unknown_not_committed(0.1).conflict(0.1));
+        let (known, leases, ends) = (BTreeMap::new(), Vec::new(), Vec::new());
+        Run { t, rng, queue, session, clock, now: START, pushed: 0, known, leases, ends }
+    }
+
+    async fn step(&mut self) {
+        self.now += [0, 1, 20_000, 90_000][self.rng.below(4)];
+        self.clock.set(self.now);
+        match self.rng.below(10) {
+            0..3 => self.push().await,
+            3 | 4 => {
+                let n = 1 + self.rng.below(4);
+                self.leases.extend(self.t.lease_for(&self.queue, n, LONG).await);
+            }
+            5 | 6 => self.acknowledge().await,
+            7 => self.take().await,
+            8 => self.change(true).await,
+            _ => self.change(false).await,
+        }
+    }
+
+    async fn push(&mut self) {
+        let item = |n: usize| NewItem::new("x").with_attribute("n", (n % 3).to_string());
+        let n = 1 + self.rng.below(5);
+        let items: Vec<_> = (self.pushed..self.pushed + n).map(item).collect();
+        self.pushed += n;
+        self.t.push_items(&self.queue, &items).await;
+        for item in self.t.run(async |tr| self.queue.list(tr).await).await {
+            let attribute = item.attribute("n").unwrap().to_owned();
+            self.known.insert(item.id, attribute);
+        }
+    }
+
+    /// Of one transaction.
+    fn ended(&mut self, mut ends: Vec<(ItemId, Ending)>) {
+        ends.sort_by(|(a, _), (b, _)| a.cmp(b));
+        self.ends.extend(ends.into_iter().map(|(id, ending)| (id, ending, self.now)));
+    }
+
+    async fn acknowledge(&mut self) {
+        if self.leases.is_empty() {
+            return;
+        }
+        let at = self.rng.below(self.leases.len());
+        let mut lease = self.leases.swap_remove(at);
+        let mut outcomes = Vec::new();
+        for index in lease.open() {
+            let outcome = match self.rng.below(4) {
+                0 => ItemOutcome::Done,
+                1 => ItemOutcome::Dead(Failure::new(self.now, 1, "no")),
+                2 => ItemOutcome::Release,
+                _ => continue,
+            };
+            outcomes.push((index, outcome));
+        }
+        lease.acknowledge(&self.t.db, &RetryPolicy::default(), &outcomes).await.unwrap();
+        let ending = |(index, outcome): &(usize, ItemOutcome)| {
+            let ending = match outcome {
+                _ if lease.is_cancelled(*index) => return None,
+                ItemOutcome::Done => Ending::Done,
+                ItemOutcome::Dead(_) => Ending::Dead,
+                _ => return None,
+            };
+            Some((lease.items()[*index].id.clone(), ending))
+        };
+        let ends = outcomes.iter().filter_map(ending).collect();
+        self.ended(ends);
+        if lease.open().next().is_some() {
+            self.leases.push(lease);
+        }
+    }
+
+    async fn take(&mut self) {
+        let n = 1 + self.rng.below(3);
+        let taken = self.session.take(&self.t.db, k(n)).await.unwrap();
+        self.ended(taken.items.into_iter().map(|item| (item.id, Ending::Taken)).collect());
+    }
+
+    /// Cancels an item, or retries or deletes it.
+    async fn change(&mut self, cancels: bool) {
+        let ids: Vec<&ItemId> = self.known.keys().collect();
+        if ids.is_empty() {
+            return;
+        }
+        let id = ids[self.rng.below(ids.len())].clone();
+        let (q, db, policy) = (&self.queue, &self.t.db, RetryPolicy::default());
+        let is_dead = self.ends.iter().rev().find(|(ended, ..)| *ended == id);
+        let is_dead = is_dead.is_some_and(|(_, ending, _)| *ending == Ending::Dead);
+        let has_ended = if cancels {
+            matches!(q.cancel_item(db, &policy, &id).await.unwrap(), ItemChange::Done(_))
+        } else if is_dead {
+            q.retry_item(db, &policy, &id).await.unwrap();
+            false
+        } else {
+            q.delete_item(db, &policy, &id).await.unwrap() == ItemEffect::Done
+        };
+        // A dead letter that was retried and is ready again ends once more.
+        if has_ended {
+            self.ended(vec![(id, Ending::Cancelled)]);
+        }
+    }
+
+    async fn check(&mut self) {
+        self.t.end_faults();
+        // Groups of one minute are in the order of their commits, and the clock never goes back.
+        let n = 1 + self.rng.below(9);
+        let has = |id: &ItemId, n: &str| self.known.get(id).is_some_and(|attribute| attribute == n);
+        let attributes = |n: &str| vec![("n".to_owned(), n.to_owned())];
+        let none = HistoryFilter::default();
+        let (since, until) = (Some(START + 200_000), Some(START + 900_000));
+        let filters = [
+            none.clone(),
+            HistoryFilter { ending: Some(Ending::Cancelled), ..none.clone() },
+            HistoryFilter { attributes: attributes("1"), ..none.clone() },
+            HistoryFilter { since, until, ..none },
+        ];
+        for filter in filters {
+            let wanted = |(id, ending, at): &&(ItemId, Ending, Millis)| {
+                filter.ending.is_none_or(|wanted| wanted == *ending)
+                    && filter.attributes.iter().all(|(_, n)| has(id, n))
+                    && filter.since.is_none_or(|since| *at >= since)
+                    && filter.until.is_none_or(|until| *at < until)
+            };
+            let expected: Vec<_> = self.ends.iter().filter(wanted).rev().cloned().collect();
+            let found = all(self.t, &self.queue, &filter, n).await;
+            let found: Vec<_> = found.into_iter().map(|item| (item.id, item.ending, item.ended)).collect();
+            assert_eq!(found, expected, "{filter:?}");
+        }
+        for id in self.known.keys() {
+            let last = self.ends.iter().rev().find(|(ended, ..)| ended == id);
+            let found = self.t.run(async |tr| self.queue.ended_item(tr, id).await).await;
+            let found = found.map(|item| (item.id, item.ending, item.ended));
+            assert_eq!(found.as_ref(), last, "{id}");
+        }
+    }
+}

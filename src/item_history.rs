@@ -1,0 +1,73 @@
+//! The history of ended items: which process records, and when; and what commands and HTTP share to show it.
+
+use std::{
+    sync::OnceLock,
+    time::{Duration, SystemTime},
+};
+
+use jiff::Timestamp;
+use kvqueue_queue::{EndedItem, Millis, Recorder, Recording};
+
+use crate::{config::duration, consumer::clock};
+
+/// The name of this process in records: its machine and its process number.
+fn worker() -> String {
+    static HOST: OnceLock<String> = OnceLock::new();
+    let host = HOST.get_or_init(|| {
+        let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        match name.trim() {
+            "" => "localhost".to_owned(),
+            name => name.to_owned(),
+        }
+    });
+    format!("{host}/{}", std::process::id())
+}
+
+/// A recorder of this process.
+pub(crate) fn recorder(recording: Recording) -> Recorder {
+    Recorder::new(recording, Some(worker()), SystemTime::now)
+}
+
+/// When a daemon records that has a queue in its configuration, with this setting.
+pub(crate) fn configured(history: Option<Duration>) -> Recording {
+    match history {
+        None | Some(Duration::ZERO) => Recording::Off,
+        Some(_) => Recording::On,
+    }
+}
+
+/// The setting, as people write it.
+pub(crate) const EXAMPLE: &str = "history = \"24h\"";
+
+/// How long an item took from its last fetch to its end, for people; `None` if that is not known.
+pub(crate) fn took(item: &EndedItem) -> Option<String> {
+    Some(duration::format(Duration::from_millis(item.ended.saturating_sub(item.started?))))
+}
+
+/// Reads a moment: how long ago, as in `2h`; or a time in RFC 3339.
+pub(crate) fn moment(text: &str) -> Result<Millis, String> {
+    if let Ok(ago) = duration::parse(text) {
+        return Ok(clock::now().saturating_sub(Millis::try_from(ago.as_millis()).unwrap_or(Millis::MAX)));
+    }
+    let time = text.parse::<Timestamp>().ok().and_then(|time| Millis::try_from(time.as_millisecond()).ok());
+    time.ok_or_else(|| {
+        format!(
+            "{text:?} is not a time; write it as in \"2h\", for two hours ago, or \"2030-01-31T08:00:00Z\""
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_times_ago_or_times() {
+        assert_eq!(moment("2023-11-14T22:13:20Z"), Ok(1_700_000_000_000));
+        let ago = clock::now() - moment("2h").unwrap();
+        assert!((7_200_000..7_210_000).contains(&ago), "{ago}");
+        for wrong in ["", "tomorrow", "2023-11-14", "1969-01-01T00:00:00Z"] {
+            assert!(moment(wrong).unwrap_err().contains("is not a time"), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Stores how long a queue's ended items are kept, as the configuration says, for the sweepers and for programs that do not have the
+//! configuration.
+
+use std::time::Duration;
+
+use kvqueue_queue::retry;
+use tokio::{sync::watch, time::sleep};
+
+use super::POLICY;
+use crate::{causes::with_causes, config::duration, consumer::runtime::NamedQueue};
+
+/// How long to wait after a failure.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// Follows the configuration, until the sweeper of the queue is dropped.
+pub(super) async fn keep(queue: &NamedQueue, mut wanted: watch::Receiver<Option<Duration>>) {
+    loop {
+        let to = *wanted.borrow_and_update();
+        let done = match to {
+            Some(to) => store(queue, to).await,
+            None => true,
+        };
+        tokio::select! {
+            changed = wanted.changed() => if changed.is_err() { return },
+            () = sleep(PAUSE), if !done => {}
+        }
+    }
+}
+
+/// Returns whether it is done.
+async fn store(queue: &NamedQueue, kept: Duration) -> bool {
+    let NamedQueue { db, name, .. } = queue;
+    let stored = retry::run(db, &POLICY, |tr| async move {
+        let changed = queue.queue.keep_history(&tr, kept).await;
+        (tr, changed)
+    });
+    match stored.await {
+        Ok(done) if done.value => {
+            tracing::info!(
+                event = "history_set",
+                queue = %name,
+                history = duration::format(kept),
+                "the time for which ended items are kept is set as configured"
+            );
+            true
+        }
+        Ok(_) => true,
+        Err(error) => {
+            tracing::warn!(
+                event = "history_not_set",
+                queue = %name,
+                error = with_causes(&error),
+                "cannot store how long ended items are kept; retrying later"
+            );
+            false
+        }
+    }
+}
