@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use foundationdb::{Database, FdbError};
 use futures::{StreamExt, future::join_all, stream};
-use kvqueue_queue::{Counts, Queue, QueueError};
+use kvqueue_queue::{Counts, Queue, QueueError, Recording};
 use tokio::time::timeout;
 
 use super::{
@@ -157,7 +157,9 @@ impl RunningQueues {
             desired.insert(name.clone(), queue.batch_sizes().map(spec).collect());
             queues.insert(name.clone(), running);
         }
-        // The sweepers and pause followers of removed queues stop here.
+        // What ends of removed queues from now on is recorded as other daemons have set it.
+        self.queues.keys().for_each(|name| self.shared.status.recorder(name).set(Recording::AsStored));
+        // Their sweepers and pause followers stop here.
         self.queues = queues;
         self.supervisor.reconcile(desired).await
     }

@@ -36,7 +36,8 @@ impl ApiRequest {
         Arc::from(&*self.value("queue"))
     }
 
-    fn worker(&self) -> Worker {
+    /// The worker that sends it.
+    pub(super) fn worker(&self) -> Worker {
         let agent = self.http.headers().get(header::USER_AGENT);
         let agent =
             agent.map(|agent| String::from_utf8_lossy(agent.as_bytes()).chars().take(USER_AGENT).collect());

@@ -5,6 +5,7 @@
 
 use std::{
     collections::HashMap,
+    fmt,
     sync::{Arc, Mutex, MutexGuard},
     time::{Duration, Instant},
 };
@@ -12,7 +13,7 @@ use std::{
 use kvqueue_queue::LeaseId;
 use serde::Serialize;
 
-use crate::audit::Who;
+use crate::{audit::Who, text::visible};
 
 /// The most leases that it knows. While there are more, others are not shown.
 const MOST_LEASES: usize = 10_000;
@@ -27,6 +28,21 @@ pub(crate) struct Worker {
     /// The address of its first request about the lease.
     pub(crate) address: Option<String>,
     pub(crate) user_agent: Option<String>,
+}
+
+/// For the history of items.
+impl fmt::Display for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { who, address, user_agent } = self;
+        write!(f, "{who}")?;
+        if let Some(address) = address {
+            write!(f, " at {address}")?;
+        }
+        match user_agent {
+            Some(agent) => write!(f, " ({})", visible(agent)),
+            None => Ok(()),
+        }
+    }
 }
 
 /// The workers of a daemon.

@@ -120,6 +120,28 @@ fn the_http_api_has_the_history() {
 }
 
 #[test]
+fn the_history_names_the_workers_that_acknowledge_over_http() {
+    let db = Database::new();
+    let served = serve(&db, "[queues.q]\nhandler = 'pull'\nhistory = '24h'\n");
+    run(&db, &["push", "q", "x", "y"]).ok();
+    let request = |path: &str| {
+        let request = served.at.request("POST", &format!("/api/v1/queues/q/{path}"));
+        request.header("User-Agent", "mailer-7/1.0")
+    };
+    let leased = request("lease").json(&json!({"max": 2, "wait_ms": 10_000})).send().is(200);
+    let (lease, items) = (leased["lease"].as_str().unwrap(), leased["items"].as_array().unwrap());
+    let outcomes = [json!({"id": items[0]["id"], "outcome": "done"}), json!({"id": items[1]["id"], "outcome": "dead", "reason": "no"})];
+    request(&format!("leases/{lease}/acknowledge")).json(&json!({"outcomes": outcomes})).send().is(200);
+    let items = history(&db, "");
+    assert_eq!(items.len(), 2);
+    for item in &items {
+        let worker = item["worker"].as_str().unwrap();
+        assert!(worker.starts_with("anyone at 127.0.0.1:") && worker.ends_with(" (mailer-7/1.0)"), "{worker}");
+        assert!(item["started_at"].is_string(), "{item}");
+    }
+}
+
+#[test]
 fn a_reload_turns_the_history_on_and_removes_it() {
     let db = Database::new();
     let path = db.file("reload.toml");

@@ -26,6 +26,9 @@ use crate::time::millis;
 /// The longest time for which ended items are kept. To find one by its id, a key range for each hour of it is read.
 pub const MAX_HISTORY: Duration = Duration::from_hours(30 * 24);
 
+/// The most bytes of a worker's name in a record.
+pub const MAX_WORKER: usize = 128;
+
 /// How an item ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ending {
@@ -110,7 +113,7 @@ pub struct EndedItem {
     pub ended: Millis,
     /// How many attempts it had, the last one included if it ended with an attempt.
     pub attempts: u32,
-    /// Which process ended it, as its [`Recorder`] says.
+    /// The worker that ended it, as [`Lease::note_worker`](crate::Lease::note_worker) named it; otherwise the process, as its [`Recorder`] says.
     pub worker: Option<String>,
     /// Why, if it is not done.
     pub reason: Option<String>,
@@ -233,13 +236,13 @@ impl fmt::Debug for Inner {
 }
 
 impl Recorder {
-    /// A recorder with this clock, whose records name this process.
+    /// A recorder with this clock, whose records name this process, with at most [`MAX_WORKER`] bytes.
     pub fn new(
         recording: Recording,
         worker: Option<String>,
         clock: impl Fn() -> SystemTime + Send + Sync + 'static,
     ) -> Recorder {
-        let mode = AtomicU8::new(recording as u8);
+        let (mode, worker) = (AtomicU8::new(recording as u8), worker.map(cut));
         Recorder(Arc::new(Inner { mode, clock: Box::new(clock), worker }))
     }
 
@@ -256,6 +259,11 @@ impl Recorder {
         }
     }
 
+    /// Whether anything is recorded, if the queue's setting says so.
+    pub(crate) fn may_record(&self) -> bool {
+        self.recording() != Recording::Off
+    }
+
     pub(crate) fn now(&self) -> Millis {
         millis((self.0.clock)())
     }
@@ -263,6 +271,29 @@ impl Recorder {
     pub(crate) fn worker(&self) -> Option<&str> {
         self.0.worker.as_deref()
     }
+}
+
+/// What the records of a lease's items have of the lease.
+#[derive(Debug, Default)]
+pub(crate) struct Holding {
+    /// When it was fetched, by the recorder's clock.
+    pub(crate) started: Option<Millis>,
+    /// The worker of another program that has it.
+    pub(crate) worker: Option<String>,
+}
+
+impl Holding {
+    /// Of a lease that is fetched now; `None` if nothing is recorded. Boxed, so that other leases are not longer for it.
+    pub(crate) fn begun(recorder: Option<&Recorder>) -> Option<Box<Holding>> {
+        let recorder = recorder.filter(|recorder| recorder.may_record())?;
+        Some(Box::new(Holding { started: Some(recorder.now()), worker: None }))
+    }
+}
+
+/// A worker's name, not longer than records have it.
+pub(crate) fn cut(mut name: String) -> String {
+    name.truncate(name.floor_char_boundary(MAX_WORKER));
+    name
 }
 
 /// Handles of a queue are equal whatever they record.

@@ -7,13 +7,13 @@ use foundationdb::{Database, FdbError, Transaction, TransactionCommitted};
 use futures::future::try_join;
 
 use crate::error::{LeaseError, QueueError};
-use crate::history::Recorder;
+use crate::history::{Holding, Recorder, cut};
 use crate::item::Item;
 use crate::keys::Space;
 use crate::keys::cancelled::CancelledItems;
 use crate::keys::leases::{Acknowledged, Header, Held, LeaseId};
 use crate::limits::Scope;
-use crate::meta::{Failure, Millis};
+use crate::meta::Failure;
 use crate::operation::{Operation, Step, complete};
 use crate::ops;
 use crate::ops::acknowledge::{acknowledge, cost, part};
@@ -89,8 +89,8 @@ pub struct Lease {
     /// A time by that clock, in microseconds: the last change that is known began after it. `None`:
     /// that is not known.
     since: Option<u64>,
-    /// When it was fetched, by the recorder's clock, for the history.
-    started: Option<Millis>,
+    /// What the history has of it. `None` if nothing is recorded, so that a lease is not longer for that.
+    holding: Option<Box<Holding>>,
 }
 
 impl Lease {
@@ -116,7 +116,7 @@ impl Lease {
             ward,
             history: None,
             since: None,
-            started: None,
+            holding: None,
         }
     }
 
@@ -126,8 +126,16 @@ impl Lease {
 
     /// Whatever is acknowledged of it was cancelled: nobody has had it before. Its items start now.
     pub(crate) fn never_held(self) -> Lease {
-        let started = self.space.recorder.as_ref().map(Recorder::now);
-        Lease { cancelled: self.acknowledged.clone(), started, ..self }
+        let holding = Holding::begun(self.space.recorder.as_ref());
+        Lease { cancelled: self.acknowledged.clone(), holding, ..self }
+    }
+
+    /// Names the worker that has the items, of another program. The [history](crate::history) then names it instead of this process. At most
+    /// [`MAX_WORKER`](crate::MAX_WORKER) bytes of the name are kept. Without a recorder that is on, nothing is done, and the name is not made.
+    pub fn note_worker(&mut self, name: impl FnOnce() -> String) {
+        if self.space.recorder.as_ref().is_some_and(Recorder::may_record) {
+            self.holding.get_or_insert_default().worker = Some(cut(name()));
+        }
     }
 
     /// The same lease. The items that the record names are known to be cancelled.
@@ -321,7 +329,7 @@ impl Lease {
             return Err(LeaseError::TooLarge { items: outcomes.len() });
         }
         let header =
-            acknowledge(&self.space, tr, (self.id, header), &self.held, outcomes, self.started).await?;
+            acknowledge(&self.space, tr, (self.id, header), &self.held, outcomes, self.holding.as_deref()).await?;
         if header.acknowledged.open().next().is_none() && (has_record || !self.cancelled.is_empty()) {
             ops::cancel::clear(&self.space, tr, self.id);
         }

@@ -139,7 +139,7 @@ pub(in crate::http) async fn acknowledge(mut request: ApiRequest) -> Answer {
 async fn write(request: &ApiRequest, outcomes: Vec<OutcomeLine>, release_rest: bool) -> Written {
     let (id, queue) = (id(request)?, &*request.value("queue"));
     let puller = request.app.pullers.puller(&request.app, queue)?;
-    let lease = match request.app.pullers.take(queue, id) {
+    let mut lease = match request.app.pullers.take(queue, id) {
         Known::Open(lease) => *lease,
         // The answer to an earlier call was lost.
         Known::Over => return Ok(Effect::default()),
@@ -148,6 +148,7 @@ async fn write(request: &ApiRequest, outcomes: Vec<OutcomeLine>, release_rest: b
             Found::Cancelled(cancelled) => return Ok(Effect { cancelled, ..Effect::default() }),
         },
     };
+    lease.note_worker(|| request.worker().to_string());
     let rules = request.app.config().queues.get(queue).map_or_else(Retry::default, |queue| queue.retry);
     match matched(&lease, outcomes, release_rest, &rules.rules()) {
         Ok(outcomes) => {

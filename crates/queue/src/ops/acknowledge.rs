@@ -4,11 +4,11 @@ use foundationdb::Transaction;
 use foundationdb::options::MutationType;
 
 use crate::error::QueueError;
+use crate::history::Holding;
 use crate::keys::keyed::HoldCause;
 use crate::keys::leases::{Header, Held, LeaseId};
 use crate::keys::{Space, counters, meta};
 use crate::lease::ItemOutcome;
-use crate::meta::Millis;
 use crate::meta::{Failure, Meta};
 use crate::ops::claim::forget;
 use crate::ops::keyed::changes::Changes;
@@ -20,7 +20,7 @@ use crate::time::millis;
 
 /// Acknowledges items of the lease `id`, by their index in `held`, and sets a new deadline for the
 /// others. Items acknowledged before are passed over, so an acknowledgement may be repeated.
-/// `started`: when the lease was fetched, if that is known. Returns the header as it then is. The caller has read the header with a conflict, and makes sure
+/// `holding`: what the history has of the lease. Returns the header as it then is. The caller has read the header with a conflict, and makes sure
 /// that it fits into a transaction: [`part`], [`cost`].
 pub(crate) async fn acknowledge(
     space: &Space,
@@ -28,7 +28,7 @@ pub(crate) async fn acknowledge(
     (id, mut header): (LeaseId, Header),
     held: &[Held],
     outcomes: &[(usize, ItemOutcome)],
-    started: Option<Millis>,
+    holding: Option<&Holding>,
 ) -> Result<Header, QueueError> {
     let mut endings = ended::begin(space, tr).await?;
     let mut counts = OutcomeCounts::default();
@@ -94,7 +94,7 @@ pub(crate) async fn acknowledge(
     }
     counts.add(space, tr);
     if let Some(endings) = endings {
-        endings.write(tr, started);
+        endings.write(tr, holding);
     }
     if let Some(changes) = changes {
         changes.write(space, tr).await?;

@@ -4,7 +4,7 @@
 //! Each mutation counts with its keys and value, and with the key once more at each end of its conflict range. The counts here are a
 //! little too high, never too low.
 
-use crate::history::Recorder;
+use crate::history::{MAX_WORKER, Recorder};
 use crate::id::ItemId;
 use crate::keys::{Space, chunks, meta};
 use crate::kind::Kind;
@@ -79,13 +79,11 @@ pub(crate) fn dead(space: &Space, id: &ItemId, value: usize, meta: &[u8], reason
 /// The cost of recording the end of an item with a side record of this length, for a reason of this length: the item as if it was a group of its own.
 #[inline]
 pub(crate) fn ended(space: &Space, id: &ItemId, meta: usize, reason: usize) -> usize {
-    space.recorder.as_ref().map_or(0, |recorder| ended_by(space, recorder, id, meta, reason))
-}
-
-fn ended_by(space: &Space, recorder: &Recorder, id: &ItemId, meta: usize, reason: usize) -> usize {
+    if !space.recorder.as_ref().is_some_and(Recorder::may_record) {
+        return 0;
+    }
     let key = 2 * key(space, id) + STAMP_ELEMENT;
-    let worker = recorder.worker().map_or(0, str::len);
-    2 * set(key, ENDED) + 2 * id.as_bytes().len() + worker + meta + reason.min(MAX_REASON)
+    2 * set(key, ENDED) + 2 * id.as_bytes().len() + MAX_WORKER + meta + reason.min(MAX_REASON)
 }
 
 /// The cost of beginning a hold, or of ending one and giving the key its place back.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use fdb_embedded::Faults;
 use kvqueue_queue::{
     CancelFilter, Canceller, EndedItem, Ending, Failure, HistoryCursor, HistoryFilter, HistoryPage,
-    ItemOutcome, ItemState, Kind, Millis, NewItem, Pause, Queue, Recorder, Recording, RetryPolicy, Session,
+    ItemChange, ItemOutcome, ItemState, Kind, MAX_WORKER, Millis, NewItem, Pause, Queue, Recorder, Recording, RetryPolicy, Session,
     acknowledge_together, from_millis,
 };
 
@@ -163,6 +163,86 @@ fn every_way_to_end_leaves_one_record_in_queues_of_all_kinds() {
                 assert_eq!((&item.id, item.ending, item.ended), (id, *ending, *at), "{kind:?}");
             }
         }
+    });
+}
+
+#[test]
+fn changes_that_end_no_item_leave_no_record() {
+    on_database(async |t| {
+        for (i, kind) in KINDS.into_iter().enumerate() {
+            let (q, _) = recorded(&t.queue_of(format!("q{i}"), kind));
+            let (db, policy) = (&t.db, RetryPolicy::default());
+            t.push_by(&q, 1, "x").await;
+            let id = t.run(async |tr| q.oldest(tr).await).await.unwrap();
+            let done = |change: ItemChange| assert!(matches!(change, ItemChange::Done(_)), "{kind:?}: {change:?}");
+            done(q.edit_item(db, &policy, &id, b"y").await.unwrap());
+            done(q.reschedule_item(db, &policy, &id, Some(from_millis(START))).await.unwrap());
+            done(q.retry_item(db, &policy, &id).await.unwrap());
+            let mut lease = t.lease_for(&q, 1, LONG).await.unwrap();
+            t.acknowledge(&mut lease, &later(9_999_999_999_999)).await;
+            done(q.retry_item(db, &policy, &id).await.unwrap());
+            t.lease_for(&q, 1, 1).await.unwrap();
+            t.sweep_leases(&q, 1, &rules()).await;
+            done(q.reschedule_item(db, &policy, &id, None).await.unwrap());
+            assert_eq!(endings(t, &q).await, [], "{kind:?}");
+            let mut lease = t.lease_for(&q, 1, LONG).await.unwrap();
+            t.acknowledge(&mut lease, &dead()).await;
+            done(q.edit_item(db, &policy, &id, b"z").await.unwrap());
+            q.retry_dead(db, &policy, &id).await.unwrap();
+            let mut lease = t.lease_for(&q, 1, LONG).await.unwrap();
+            t.acknowledge(&mut lease, &dead()).await;
+            q.purge_dead(db, &policy, &id).await.unwrap();
+            assert_eq!(endings(t, &q).await, [Ending::Dead, Ending::Dead], "{kind:?}");
+        }
+    });
+}
+
+#[test]
+fn items_that_are_cancelled_together_in_any_state_are_recorded_once() {
+    on_database(async |t| {
+        for (i, kind) in KINDS.into_iter().enumerate() {
+            let (q, clock) = recorded(&t.queue_of(format!("q{i}"), kind));
+            t.fill(&q, &["a", "b", "c", "d", "e"]).await;
+            let mut ids: Vec<_> = t.run(async |tr| q.list(tr).await).await.into_iter().map(|it| it.id).collect();
+            let mut retrying = t.lease_for(&q, 1, LONG).await.unwrap();
+            t.acknowledge(&mut retrying, &later(9_999_999_999_999)).await;
+            let (mut lease, expired) = (t.lease_for(&q, 2, LONG).await.unwrap(), t.lease_for(&q, 1, 1).await.unwrap());
+            assert_eq!((lease.items().len(), expired.items().len()), (2, 1));
+            let mut canceller = Canceller::new(q.clone(), CancelFilter::default());
+            while canceller.page(&t.db, &RetryPolicy::default()).await.unwrap().is_some() {}
+            // Their holders learn of it. Neither they nor the sweeper record the ends once more.
+            clock.set(START + HOUR);
+            t.acknowledge(&mut lease, &ItemOutcome::Done).await;
+            t.sweep_leases(&q, 0, &at_most(1)).await;
+            let found = all(t, &q, &HistoryFilter::default(), 2).await;
+            assert!(found.iter().all(|item| (item.ending, item.ended) == (Ending::Cancelled, START)), "{found:?}");
+            let mut cancelled: Vec<_> = found.into_iter().map(|item| item.id).collect();
+            ids.sort();
+            cancelled.sort();
+            assert_eq!(cancelled, ids, "{kind:?}");
+        }
+    });
+}
+
+#[test]
+fn a_worker_that_a_lease_names_is_recorded_with_a_bounded_name() {
+    on_database(async |t| {
+        let (q, _) = recorded(&t.queue("q"));
+        t.push(&q, &["a", "b", "c"]).await;
+        for name in ["somebody".to_owned(), format!("a{}", "\u{e4}".repeat(MAX_WORKER))] {
+            let mut lease = t.lease_for(&q, 1, LONG).await.unwrap();
+            lease.note_worker(|| name);
+            t.acknowledge(&mut lease, &ItemOutcome::Done).await;
+        }
+        let quiet = q.clone().with_recorder(&Clock::new().recorder(Recording::Off));
+        let mut lease = t.lease_for(&quiet, 1, LONG).await.unwrap();
+        lease.note_worker(|| panic!("the name is not needed"));
+        t.acknowledge(&mut lease, &ItemOutcome::Done).await;
+        let found = all(t, &q, &HistoryFilter::default(), 9).await;
+        let workers: Vec<_> = found.iter().map(|item| item.worker.as_deref().unwrap()).collect();
+        let cut = format!("a{}", "\u{e4}".repeat((MAX_WORKER - 1) / 2));
+        assert_eq!(workers, [&*cut, "somebody"]);
+        assert_eq!(found[0].started, Some(START));
     });
 }
 

@@ -8,7 +8,7 @@ use mutant::mutant;
 
 use super::setting;
 use crate::error::QueueError;
-use crate::history::{Ending, Recorder, Recording};
+use crate::history::{Ending, Holding, Recorder, Recording};
 use crate::id::ItemId;
 use crate::keys::Space;
 use crate::keys::ended::{
@@ -108,13 +108,15 @@ impl Endings<'_> {
         self.add(id, Ending::Dead, meta.attempts, reason, Some(meta));
     }
 
-    /// Writes the record: a row for each group, and one for each run of it. `started`: when the lease was fetched that they ended on.
-    pub(crate) fn write(mut self, tr: &Transaction, started: Option<Millis>) {
+    /// Writes the record: a row for each group, and one for each run of it. `holding`: of the lease that they ended on.
+    pub(crate) fn write(mut self, tr: &Transaction, holding: Option<&Holding>) {
         if mutant("ends-unrecorded") {
             return;
         }
         self.items.sort_by(|(a, _), (b, _)| a.cmp(b));
-        let header = encode_group(self.at, self.version, started, self.recorder.worker());
+        let started = holding.and_then(|holding| holding.started);
+        let worker = holding.and_then(|holding| holding.worker.as_deref()).or(self.recorder.worker());
+        let header = encode_group(self.at, self.version, started, worker);
         let mut rest = self.items.as_slice();
         while !rest.is_empty() {
             let mut value = header.clone();
