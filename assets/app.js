@@ -14,7 +14,7 @@ import { askForToken } from "./ui.js";
 const main = document.getElementById("main");
 const feed = document.getElementById("feed");
 const notices = document.getElementById("notices");
-const PARTS = ["ready", "scheduled", "retrying", "running", "dead", "consumers", "workers", "limits", "schedules"];
+const PARTS = ["ready", "scheduled", "retrying", "running", "dead", "ended", "consumers", "workers", "limits", "schedules"];
 
 const app = { view: null, route: "", snapshot: null, server: { read_only: false }, state: "connecting", about: {} };
 

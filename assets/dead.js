@@ -2,10 +2,11 @@
 
 import { call, get, path } from "./api.js";
 import { h } from "./dom.js";
-import { moment, plural, since, visible, visibleLines } from "./format.js";
-import { deletion, facts, failures, keyOf } from "./items.js";
+import { moment, plural, visible, visibleLines } from "./format.js";
+import { deletion, facts, keyOf } from "./items.js";
 import { listing } from "./listing.js";
 import { decode, payloadView } from "./payload.js";
+import { timeline } from "./timeline.js";
 import { action, ask, toast } from "./ui.js";
 
 export function dead(queue, server) {
@@ -19,7 +20,7 @@ export function dead(queue, server) {
     where: path(queue, "dead"),
     rows: (answer) => answer.letters ?? answer.items,
     row,
-    detail: (letter, reload) => opened(queue, letter, server, reload),
+    detail: (letter, reload) => openedLetter(queue, letter, server, reload),
     empty: "There are no dead letters.",
     tools: all,
   });
@@ -38,7 +39,8 @@ function row(letter) {
   ];
 }
 
-async function opened(queue, { id }, server, reload) {
+// What a dead letter opens to.
+export async function openedLetter(queue, { id }, server, reload) {
   const letter = await get(path(queue, "dead", id));
   const payload = decode(letter);
   const one = path(queue, "dead", id);
@@ -50,11 +52,10 @@ async function opened(queue, { id }, server, reload) {
     }, { class: "primary" }),
     deletion(one, id, "Delete this dead letter?", reload));
   const known = facts(letter, [
-    ["Died", letter.died_at && `${moment(letter.died_at)} (${since(letter.died_at)} ago)`],
     ["Attempts", String(letter.attempts)],
     ["Crashes", letter.crashes > 0 ? String(letter.crashes) : null],
   ]);
-  return h("div", null, h("pre", { class: "reason" }, visibleLines(letter.reason) || "No reason was given."), known, failures(letter.failures ?? []),
+  return h("div", null, h("pre", { class: "reason" }, visibleLines(letter.reason) || "No reason was given."), timeline(letter), known,
     payload && payloadView(payload, { name: `${id}.bin` }), buttons);
 }
 

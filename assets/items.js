@@ -1,10 +1,11 @@
-// The items of a queue in one state: ready, scheduled, retrying, running; and one item by its id, whatever it is doing.
+// The items of a queue in one state: ready, scheduled, retrying, running.
 
 import { call, get, path } from "./api.js";
 import { h } from "./dom.js";
-import { bytes, moment, roughly, since, until, visible, visibleLines } from "./format.js";
+import { bytes, moment, roughly, until, visible } from "./format.js";
 import { listing } from "./listing.js";
 import { decode, firstLine, payloadView } from "./payload.js";
+import { timeline } from "./timeline.js";
 import { action, ask, toast } from "./ui.js";
 
 const SOON = 5000; // spans that are shown are as old as this at most
@@ -42,29 +43,7 @@ export function items(queue, state, server) {
     empty,
     tools: [h("p", { class: "muted" }, hint)],
   });
-  const element = h("div", null, lookup(queue, server, list.load), list.element);
-  return { ...list, element, update: (it) => list.nudge(stamp(it)) };
-}
-
-function lookup(queue, server, reload) {
-  const label = "Find an item by its id";
-  const input = h("input", { type: "search", placeholder: label, "aria-label": label, autocomplete: "off", spellcheck: "false" });
-  const box = h("div", { class: "panel found", hidden: true });
-  const find = async () => {
-    const id = input.value.trim();
-    box.hidden = id === "";
-    if (box.hidden) return;
-    try {
-      const item = await get(path(queue, "items", id));
-      const again = () => Promise.all([reload(), find()]);
-      box.replaceChildren(h("div", { class: "detail" }, h("p", null, `This item is ${item.state}.`), opened(queue, item, server, again)));
-    } catch (error) {
-      box.replaceChildren(h("p", { class: "notice bad" }, `${error.message}. ${error.fix ?? ""}`));
-    }
-  };
-  const form = h("form", { class: "bar", role: "search", onsubmit: (event) => (event.preventDefault(), find()) },
-    input, h("button", { type: "submit" }, "Find"));
-  return h("div", null, form, box);
+  return { ...list, update: (it) => list.nudge(stamp(it)) };
 }
 
 const attempts = (n, item) => `${n}${item.max_attempts ? ` of ${item.max_attempts}` : ""}`;
@@ -108,16 +87,16 @@ function row(item) {
   ];
 }
 
-function opened(queue, item, server, reload) {
+// What such an item opens to.
+export function opened(queue, item, server, reload) {
   const box = h("div");
   const draw = (it) => {
     if (it.unreadable) return box.replaceChildren(h("p", { class: "notice bad" }, visible(it.unreadable)));
     const payload = decode(it) ?? new Uint8Array();
     const total = it.bytes ?? payload.length;
     const whole = async () => draw({ ...it, ...(await get(path(queue, "items", it.id))) });
-    const reason = it.reason && h("pre", { class: "reason" }, visibleLines(it.reason));
     const more = total > payload.length ? whole : null;
-    box.replaceChildren(...[reason, facts(it, waits(it)), failures(it.failures ?? []),
+    box.replaceChildren(...[timeline(it), facts(it, waits(it)),
       payloadView(payload, { name: `${it.id}.bin`, total, whole: more }), buttons(queue, it, server, reload)].filter(Boolean));
   };
   draw(item);
@@ -167,23 +146,13 @@ function waits(it) {
   const { lease, handled_by: by } = it;
   return [
     ["Waits", it.why],
-    ["Due", it.due && `${moment(it.due)} (${until(it.due)})`],
-    ["Died", it.died_at && moment(it.died_at)],
     ["Attempts so far", it.state === "retrying" || it.state === "dead" ? attempts(it.attempts, it) : null],
     ["Crashes", it.crashes > 0 ? String(it.crashes) : null],
     ["Consumer", by && `#${by.consumer} of this daemon`],
-    ["Started", by && `${moment(by.started_at)} (${since(by.started_at)} ago)`],
     ["Process", lease?.process ? String(lease.process) : null],
     ["Lease", lease && `extended ${roughly(lease.extended_age)} ago, ${lease.expires_in == null ? "expired" : `${roughly(lease.expires_in)} left`}`],
     ["Session", lease?.session],
   ];
-}
-
-export function failures(all) {
-  if (all.length === 0) return null;
-  return h("details", null, h("summary", null, `How earlier attempts ended (${all.length})`),
-    h("ol", { class: "failures" }, all.map((it) =>
-      h("li", null, h("span", { class: "muted" }, `Attempt ${it.attempt}, ${it.before_retry ? "before it was retried, " : ""}${moment(it.at)}`), h("pre", null, visibleLines(it.reason))))));
 }
 
 // What an item has in addition to its payload.
@@ -192,7 +161,6 @@ export function facts(it, more = []) {
     ["Id", it.id],
     ...more,
     [it.state === "running" ? "Attempt" : "Next attempt", it.attempt > 1 ? String(it.attempt) : null],
-    ["Pushed", it.enqueued_at ? moment(it.enqueued_at) : null],
     ["Content type", it.content_type],
     ["Trace parent", it.trace_parent],
     ["Key", it.key === "" ? "empty" : it.key ?? (it.key_base64 && `${it.key_base64} (base 64)`)],

@@ -8,8 +8,8 @@ const PAGE = 25;
 const READ_ON = 20; // pages without a row that are passed over at once: a page reads a bounded part of what is in other states
 const EAGER = 2000; // the shortest time between two reads of a watched first page, in ms
 
-// `where`: the path; `query`: parameters in addition to those of the page; `rows(answer)`; `row(entry, open)` returns cells; `detail(entry)` a promise of the opened part; `empty` a text.
-export function listing({ label, where, query = {}, rows, heads, row, detail, empty, tools = [] }) {
+// `where`: the path; `query`: parameters in addition to those of the page, read each time; `place`: the parameter that names the page before; `rows(answer)`; `row(entry, open)` returns cells; `detail(entry)` a promise of the opened part; `empty` a text.
+export function listing({ label, where, query = {}, place: parameter = "after", rows, heads, row, detail, empty, tools = [] }) {
   const state = { after: [], next: null, open: new Map(), stamp: null, read: 0, busy: false };
   const body = h("div", { class: "entries", role: "list", "aria-label": label });
   const nothing = h("p", { class: "empty", hidden: true }, empty);
@@ -52,7 +52,7 @@ export function listing({ label, where, query = {}, rows, heads, row, detail, em
   // The first page after this one that has rows, or the last that was read.
   async function read(after) {
     for (let pages = 0; ; pages += 1) {
-      const parameters = new URLSearchParams({ ...query, limit: PAGE, ...(after ? { after } : {}) });
+      const parameters = new URLSearchParams({ ...query, limit: PAGE, ...(after ? { [parameter]: after } : {}) });
       const answer = await get(`${where}?${parameters}`);
       const found = rows(answer);
       if (found.length > 0 || !answer.next || pages === READ_ON) return { found, next: answer.next };
@@ -92,5 +92,11 @@ export function listing({ label, where, query = {}, rows, heads, row, detail, em
     state.stamp = stamp;
     load();
   }
-  return { element, load, nudge };
+
+  // From the first page.
+  function restart() {
+    state.after = [];
+    return load();
+  }
+  return { element, load, nudge, restart };
 }

@@ -1,10 +1,12 @@
-// One queue: its figures, its last hour, its items by what they are doing, its consumers and workers.
+// One queue: its figures, its last hour, its items by what they are doing, ended items, its consumers and workers.
 
 import { call, get, path } from "./api.js";
 import { chart } from "./chart.js";
 import { consumerTable } from "./consumers.js";
 import { dead } from "./dead.js";
 import { h, keyed, text } from "./dom.js";
+import { ended, hasHistory } from "./ended.js";
+import { find } from "./find.js";
 import { compact, moment, rate, roughly, since, visible } from "./format.js";
 import { items } from "./items.js";
 import { limits } from "./limits.js";
@@ -26,9 +28,9 @@ const TILES = [
   ["Done", "Items finished since the queue was made", (it) => compact(it.done)],
 ];
 
-// What can be seen of a queue: its items by what they are doing, its consumers, and workers of other programs.
+// What can be seen of a queue: its items by what they are doing, ended items, its consumers, and workers of other programs.
 const PARTS = [
-  ["ready", "Ready"], ["scheduled", "Scheduled"], ["retrying", "Retrying"], ["running", "Running"], ["dead", "Dead"], ["consumers", "Consumers"], ["workers", "Workers"], ["limits", "Limits"], ["schedules", "Schedules"],
+  ["ready", "Ready"], ["scheduled", "Scheduled"], ["retrying", "Retrying"], ["running", "Running"], ["dead", "Dead"], ["ended", "Ended"], ["consumers", "Consumers"], ["workers", "Workers"], ["limits", "Limits"], ["schedules", "Schedules"],
 ];
 
 export function queuePage(name, part, server) {
@@ -47,16 +49,17 @@ export function queuePage(name, part, server) {
     (chosen) => location.replace(queueHref(name, chosen)));
   const element = h("div", null,
     h("p", { class: "crumbs" }, h("a", { href: "#/" }, "Queues"), " / "),
-    h("div", { class: "head" }, h("h1", null, h("bdi", null, visible(name)), " ", signs), pausing), kind, gone, body, parts.node, panel);
+    h("div", { class: "head" }, h("h1", null, h("bdi", null, visible(name)), " ", signs), pausing), kind, gone, body, find(name, server, () => shown?.load?.()), parts.node, panel);
   let shown = null;
   let last = null;
   let state = "";
   let scheduled = part === "schedules"; // whether the queue has schedules
+  let kept = part === "ended"; // whether it has a history
 
   function show(chosen) {
     shown?.close?.();
     parts.show(chosen);
-    const others = { dead: () => dead(name, server), consumers: () => of(consumerTable(name)), workers: () => of(workerTable(name)), limits: () => limits(name, server), schedules: () => schedules(name, server) };
+    const others = { dead: () => dead(name, server), ended: () => ended(name), consumers: () => of(consumerTable(name)), workers: () => of(workerTable(name)), limits: () => limits(name, server), schedules: () => schedules(name, server) };
     shown = others[chosen]?.() ?? items(name, chosen, server);
     panel.replaceChildren(shown.element);
     shown.load?.();
@@ -76,6 +79,7 @@ export function queuePage(name, part, server) {
     // Only a keyed queue has rules.
     parts.button("limits").hidden = parts.button("limits").disabled = it.kind !== "keyed";
     parts.button("schedules").hidden = parts.button("schedules").disabled = !scheduled;
+    parts.button("ended").hidden = parts.button("ended").disabled = !kept;
     text(parts.button("ready"), it.ready > 0 ? `Ready (${compact(it.ready)})` : "Ready");
     text(parts.button("running"), it.running > 0 ? `Running (${compact(it.running)})` : "Running");
     text(parts.button("dead"), it.dead > 0 ? `Dead (${compact(it.dead)})` : "Dead");
@@ -97,6 +101,7 @@ export function queuePage(name, part, server) {
     if (answer) charts.update(answer.samples);
     const found = await get(`${path(name, "schedules")}?limit=1`).catch(() => null);
     scheduled ||= found?.schedules.length > 0;
+    kept ||= await hasHistory(name).catch(() => false);
     if (last) update(last);
   };
   const timer = setInterval(() => document.hidden || samples(), EVERY);

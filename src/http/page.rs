@@ -32,7 +32,9 @@ const FILES: &[File] = files![
     "daemon.js",
     "dead.js",
     "dom.js",
+    "ended.js",
     "feed.js",
+    "find.js",
     "format.js",
     "icon.svg",
     "items.js",
@@ -45,6 +47,7 @@ const FILES: &[File] = files![
     "queue.js",
     "schedules.js",
     "style.css",
+    "timeline.js",
     "ui.js",
     "workers.js",
 ];

@@ -43,6 +43,11 @@ handler = "log"
 handler = "exec"
 handler-config = { command = ["sh", "-c", "echo 'the <b>mail</b> server is down' >&2; exit 1"] }
 retry = { max-attempts = 7, base = "1h" }
+[queues.kept]
+handler = "exec"
+handler-config = { command = ["sh", "-c", "case $(cat) in bad) echo 'no such <b>address</b>' >&2; exit 65;; long) exec sleep 600;; esac"] }
+consumers = [{ k = 1, count = 1 }]
+history = "24h"
 ${Array.from({ length: 43 }, (_, at) => `[queues.other-${at}]\nhandler = "log"\n`).join("")}`;
 
 const PAYLOADS = [
@@ -76,7 +81,7 @@ test("it loads, is light, and asks nobody else", async () => {
   const page = await open(browser, daemon.url);
   await live(page);
   await until("the title", async () => (await page.title()) === "(3 dead) Queues · kvqueue");
-  assert.equal(await page.locator("tbody tr").count(), 51);
+  assert.equal(await page.locator("tbody tr").count(), 52);
   assert.equal(await cell(page, "bad", "Dead").textContent(), "3");
   const bytes = await page.evaluate(() => [...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")]
     .filter((it) => !it.name.includes("/api/")).reduce((all, it) => all + it.decodedBodySize, 0));
@@ -314,6 +319,96 @@ test("items that wait are requeued and deleted, and found by their ids", async (
   await page.context().close();
 });
 
+test("a running item is cancelled, and is among the ended items then", async () => {
+  await daemon.push("kept", "long");
+  const page = await open(browser, `${daemon.url}#/queue/kept/running`);
+  await live(page);
+  const entry = page.locator(".entry", { hasText: "long" });
+  await entry.getByRole("button").first().click();
+  await entry.getByText(/by consumer #\d+ of this daemon/).waitFor();
+  const id = await entry.locator("code.id").first().textContent();
+  const dialog = page.getByRole("dialog");
+  await entry.getByRole("button", { name: "Cancel…" }).click();
+  await page.keyboard.press("Escape");
+  assert.equal((await daemon.counts("kept")).running, 1, "nothing is cancelled without a confirmation");
+  await entry.getByRole("button", { name: "Cancel…" }).click();
+  await dialog.getByRole("button", { name: "Cancel the item" }).click();
+  await page.getByText(`${id} is cancelled.`).waitFor();
+  await entry.waitFor({ state: "detached" });
+  const { running, dead } = await daemon.counts("kept");
+  assert.deepEqual([running, dead], [0, 0]);
+  await page.getByRole("tab", { name: "Ended" }).click();
+  const ended = page.getByRole("list", { name: "Ended items" }).locator(".entry", { hasText: id });
+  await ended.getByText("cancelled", { exact: true }).waitFor();
+  assert.deepEqual(await wrong(page), []);
+  await page.context().close();
+});
+
+test("ended items are listed by pages, filtered, and open to a time line", async () => {
+  await daemon.push("kept", "good", "--attr", "customer=<i>ann</i>");
+  await daemon.push("kept", ...Array.from({ length: 26 }, (_, at) => `fine ${at}`));
+  await daemon.push("kept", "bad");
+  await until("they have ended", async () => { const { dead, done } = await daemon.counts("kept"); return dead === 1 && done === 27; });
+  const page = await open(browser, `${daemon.url}#/queue/kept`);
+  await live(page);
+  await page.getByRole("tab", { name: "Ended" }).click();
+  const entries = page.getByRole("list", { name: "Ended items" }).locator(".entry");
+  await entries.getByText(/^dead: .*: no such <b>address<\/b>$/).waitFor();
+  assert.equal(await entries.count(), 25);
+  await page.getByRole("button", { name: "Next" }).click();
+  await page.getByText("Page 2").waitFor();
+  await until("the rest", async () => (await entries.count()) < 25);
+  const filters = page.getByRole("form", { name: "Filters" });
+  await filters.getByRole("combobox", { name: "Outcome" }).selectOption("dead");
+  await until("the dead letter alone", async () => (await entries.count()) === 1);
+  await entries.getByRole("button").first().click();
+  const life = entries.getByRole("list", { name: "Time line" }).getByRole("listitem");
+  assert.deepEqual(await life.locator("b").allTextContents(), ["Pushed", "Fetched for the last time", "Became a dead letter"]);
+  assert.match(await life.last().textContent(), /after 1 attempt, < 1 s after its last fetch, by .+\/\d+\n.*: no such <b>address<\/b>/);
+  await filters.getByRole("combobox", { name: "Outcome" }).selectOption("");
+  await filters.getByRole("textbox", { name: "Attribute" }).fill("customer=<i>ann</i>");
+  await filters.getByRole("textbox", { name: "Since" }).fill("1h");
+  await page.keyboard.press("Enter");
+  await until("the item of the customer", async () => (await entries.count()) === 1 && (await entries.textContent()).includes("done"));
+  await filters.getByRole("textbox", { name: "Since" }).fill("tomorrow");
+  await page.keyboard.press("Enter");
+  await page.getByRole("alert").getByText("is not a time").waitFor();
+  await page.goto(`${daemon.url}#/queue/slow`);
+  await page.getByRole("tab", { name: "Workers" }).waitFor();
+  assert.equal(await page.getByRole("tab", { name: "Ended" }).count(), 0, "a queue without a history");
+  assert.deepEqual(await wrong(page), []);
+  await page.context().close();
+});
+
+test("an item is found by its id or its unique key, whatever its state", async () => {
+  const history = async (...args) => (await daemon.run("history", "kept", "--json", "-n", "1", ...args)).trim();
+  const [done, dead] = [JSON.parse(await history("--outcome", "done")), JSON.parse(await history("--outcome", "dead"))];
+  await daemon.push("kept", "for later", "--unique", "order 7", "--delay", "1h");
+  const page = await open(browser, `${daemon.url}#/queue/kept/workers`);
+  await live(page);
+  const found = page.locator(".found");
+  const find = async (text) => {
+    await page.getByRole("searchbox", { name: "Item id or unique key" }).fill(text);
+    await page.keyboard.press("Enter");
+  };
+  const life = () => found.getByRole("list", { name: "Time line" }).locator("b").allTextContents();
+  await find("order 7");
+  await found.getByText("This item is scheduled.").waitFor();
+  assert.equal(await found.locator(".payload").textContent(), "for later");
+  assert.deepEqual(await life(), ["Pushed", "Due"]);
+  await find(done.id);
+  await found.getByText("This item has ended.").waitFor();
+  assert.deepEqual(await life(), ["Pushed", "Fetched for the last time", "Ended: done"]);
+  await find(dead.id);
+  await found.getByText("This item is dead.").waitFor();
+  assert.deepEqual(await life(), ["Attempt 1 failed", "Became a dead letter"]);
+  await found.getByRole("button", { name: "Retry" }).waitFor();
+  await find("order 8");
+  await found.getByText("No item has this id or unique key").waitFor();
+  assert.deepEqual(await wrong(page), []);
+  await page.context().close();
+});
+
 test("pages without a row are passed over", async () => {
   const page = await open(browser, `${daemon.url}#/queue/flaky`);
   const item = { id: "0".repeat(24), state: "retrying", payload: "x", reason: "behind others", attempts: 1, due: new Date().toISOString() };
@@ -454,7 +549,7 @@ test("workers of other programs are shown", async () => {
 
 test("consumers and the daemon are shown", async () => {
   const page = await open(browser, `${daemon.url}#/consumers`);
-  await page.getByText("50 consumers: ").waitFor();
+  await page.getByText("51 consumers: ").waitFor();
   const row = page.locator("tbody tr", { hasText: "slow" });
   assert.equal(await row.locator('[data-label="State"]').textContent(), "Handling");
   await page.getByRole("link", { name: "Daemon" }).click();
@@ -466,7 +561,7 @@ test("consumers and the daemon are shown", async () => {
 test("it fits a phone", async () => {
   const page = await open(browser, daemon.url, { width: 360, height: 740, touch: true });
   await live(page);
-  for (const where of ["#/", "#/queue/slow", "#/queue/bad/dead", `#/queue/${encodeURIComponent(HOSTILE)}`, `#/queue/${LONG}`, "#/consumers", "#/daemon"]) {
+  for (const where of ["#/", "#/queue/slow", "#/queue/bad/dead", "#/queue/kept/ended", `#/queue/${encodeURIComponent(HOSTILE)}`, `#/queue/${LONG}`, "#/consumers", "#/daemon"]) {
     await page.evaluate((hash) => (location.hash = hash), where);
     await sleep(300);
     const opener = page.locator(".opener").first();
