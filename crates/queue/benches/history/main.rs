@@ -2,15 +2,20 @@
 //!
 //! ```sh
 //! cargo bench -p kvqueue-queue --bench history -- [ITEMS [ROUNDS [K...]]]
+//! cargo bench -p kvqueue-queue --bench history -- long [ITEMS]
 //! ```
 //!
 //! A round burns the same number of items with either setting, each in a database of its own, so the rate of both is of the same minute. The last column
 //! is the rate with a history divided by the one without, by the medians of the rounds.
+//!
+//! `long` makes a history of ten million items, in directories of some gigabytes, and measures what its length costs: [`long`].
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on says why and ends")]
 
 // The client library's symbols, for the linker.
 use fdb_embedded as _;
+
+mod long;
 
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant, SystemTime};
@@ -25,12 +30,17 @@ use kvqueue_queue::{
 const PAYLOAD: [u8; 100] = [b'x'; 100];
 /// Items of a push.
 const FILL: usize = 1_000;
+/// Items of a lease in a long history.
+const K: usize = 100;
 
 fn main() {
     let numbers: Vec<usize> = std::env::args().skip(1).filter_map(|argument| argument.parse().ok()).collect();
     let items = numbers.first().copied().unwrap_or(200_000);
     let rounds = numbers.get(1).copied().unwrap_or(3);
     let _network = Network::start().unwrap();
+    if std::env::args().any(|argument| argument == "long") {
+        return block_on(long::run(numbers.first().copied().unwrap_or(10_000_000)));
+    }
     println!("{items} items of {} bytes, {rounds} rounds", PAYLOAD.len());
     println!("| K | without, items/s | with, items/s | ratio |\n|---|---|---|---|");
     let ks = numbers.get(2..).filter(|ks| !ks.is_empty()).unwrap_or(&[1, 10, 100]);
@@ -78,11 +88,17 @@ async fn fill(db: &Database, queue: &Queue, items: usize) {
 }
 
 async fn drain(db: &Database, queue: &Queue, k: usize) {
+    drain_with(db, queue, k, || ()).await;
+}
+
+/// Ends all items. `fetched` is called for each lease.
+async fn drain_with(db: &Database, queue: &Queue, k: usize, fetched: impl Fn()) {
     let (mut session, mut approach) = (Session::new(queue.clone()), Approach::Front);
     loop {
         let k = NonZeroUsize::new(k).unwrap();
         let mut options = FetchOptions::new(k, Duration::from_mins(10), &mut approach);
         let Some(mut lease) = session.fetch(db, &mut options).await.unwrap().lease else { return };
+        fetched();
         let done: Vec<_> = lease.open().map(|index| (index, ItemOutcome::Done)).collect();
         lease.acknowledge(db, &RetryPolicy::default(), &done).await.unwrap();
     }
@@ -98,7 +114,7 @@ async fn look_up(items: usize) {
         let tr = db.create_trx().unwrap();
         queue.oldest(&tr).await.unwrap().unwrap()
     };
-    drain(&db, &queue, 100).await;
+    drain(&db, &queue, K).await;
     let page = NonZeroUsize::new(50).unwrap();
     let begun = Instant::now();
     let (mut before, mut pages) = (None, 0);
