@@ -6,6 +6,7 @@ use crate::id::ItemId;
 use crate::keys::Space;
 use crate::keys::pause::Pause;
 use crate::kind::Kind;
+use crate::meta::Millis;
 use crate::retry::{Attempts, RetryError};
 use crate::{MAX_NAME, MAX_PREFIX};
 
@@ -305,6 +306,16 @@ pub enum PushError {
         len: usize,
         /// The longest possible in bytes.
         limit: usize,
+    },
+    /// An item would expire before it becomes ready. Nothing was written.
+    #[error(
+        "item would expire at {expires} and become ready at {due}, in milliseconds since 1970; let it expire later"
+    )]
+    ExpiresBeforeDue {
+        /// When it becomes ready.
+        due: Millis,
+        /// When it would expire.
+        expires: Millis,
     },
     /// An item has a priority, and its queue is no priority queue. Nothing was written.
     #[error("priority {priority} is for priority queues, this queue has none; leave it at 0")]

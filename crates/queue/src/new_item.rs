@@ -49,6 +49,10 @@ pub struct NewItem {
     /// When a [`Sweeper`](crate::Sweeper) makes the item ready, by its clock and to the millisecond;
     /// `None`: the item is ready at once. If no sweeper runs, the item stays scheduled.
     pub due: Option<SystemTime>,
+    /// When the item expires, to the millisecond, and after [`due`](NewItem::due): if no attempt has begun by then, none begins any more.
+    /// A [`Sweeper`](crate::Sweeper) ends the item then, by its clock, within the length of a lease; and a program that calls handlers asks
+    /// [`Meta::has_expired`] before the first attempt. `None`: it never expires.
+    pub expires: Option<SystemTime>,
     /// Its priority in a priority queue; 0 in any other.
     pub priority: i64,
     /// Its key in a keyed queue, of up to [`MAX_ITEM_KEY`] bytes; `None` in any other. An item of a keyed
@@ -99,6 +103,12 @@ impl NewItem {
         NewItem { due: Some(due), ..self }
     }
 
+    /// The same item, which expires at this time; see [`expires`](NewItem::expires).
+    #[must_use]
+    pub fn with_expiry(self, expires: SystemTime) -> NewItem {
+        NewItem { expires: Some(expires), ..self }
+    }
+
     /// The same item with a priority, for a priority queue.
     #[must_use]
     pub fn with_priority(self, priority: i64) -> NewItem {
@@ -115,7 +125,8 @@ impl NewItem {
     pub fn weight(&self) -> usize {
         let texts = self.content_type.iter().chain(&self.trace_parent).map(String::len).sum::<usize>();
         let keys = self.unique.as_ref().map_or(0, |key| 2 * key.len() + RECORD_OVERHEAD)
-            + self.key.as_ref().map_or(0, |key| 8 * key.len() + 2 * RECORD_OVERHEAD);
+            + self.key.as_ref().map_or(0, |key| 8 * key.len() + 2 * RECORD_OVERHEAD)
+            + self.expires.map_or(0, |_| RECORD_OVERHEAD);
         weight(self.payload.len()) + RECORD_OVERHEAD + attributes_len(&self.attributes) + texts + keys
     }
 
@@ -129,6 +140,11 @@ impl NewItem {
         check_text("content type", self.content_type.as_deref())?;
         check_text("trace parent", self.trace_parent.as_deref())?;
         check_key("unique key", self.unique.as_deref())?;
+        if let (Some(due), Some(expires)) = (self.due, self.expires)
+            && expires <= due
+        {
+            return Err(PushError::ExpiresBeforeDue { due: millis(due), expires: millis(expires) });
+        }
         if self.priority != 0 && !matches!(kind, Kind::Priority(..)) {
             return Err(PushError::NoPriorities { priority: self.priority });
         }
@@ -142,6 +158,7 @@ impl NewItem {
             content_type: self.content_type.clone(),
             trace_parent: self.trace_parent.clone(),
             enqueued_at: self.enqueued_at.map(millis),
+            expires: self.expires.map(millis),
             unique: self.unique.clone(),
             ..Meta::default()
         }
@@ -238,6 +255,7 @@ mod tests {
     use crate::keys::meta::encode;
     use crate::kind::{End, Packing};
     use crate::meta::Failure;
+    use crate::time::from_millis;
     use crate::{MAX_FAILURES, MAX_REASON};
 
     fn refused(item: &NewItem) -> String {
@@ -263,6 +281,7 @@ mod tests {
             refused(&NewItem { unique: Some(Vec::new()), ..NewItem::default() }),
             refused(&NewItem { unique: Some(vec![0; MAX_KEY + 1]), ..NewItem::default() }),
             refused(&NewItem { priority: 3, ..NewItem::default() }),
+            refused(&NewItem::new("").with_due(from_millis(7)).with_expiry(from_millis(7))),
         ];
         assert_eq!(
             texts,
@@ -274,6 +293,7 @@ mod tests {
                 "unique key has 0 bytes, 1 to 1024 are possible; give it another",
                 "unique key has 1025 bytes, 1 to 1024 are possible; give it another",
                 "priority 3 is for priority queues, this queue has none; leave it at 0",
+                "item would expire at 7 and become ready at 7, in milliseconds since 1970; let it expire later",
             ]
         );
         let priority = NewItem { priority: 3, ..NewItem::default() };

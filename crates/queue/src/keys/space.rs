@@ -6,7 +6,7 @@ use crate::keys::element::{STAMP, append_text};
 use crate::keys::keyed::{KVAL, KeyedSpace};
 use crate::keys::schedules::ScheduleSpace;
 use crate::keys::{
-    append_bytes, cancelled, chunks, claims, counters, duty, items, later, leases, meta, operations,
+    append_bytes, cancelled, chunks, claims, counters, duty, expiry, items, later, leases, meta, operations,
     partitions, pause, times, tokens, wants,
 };
 use crate::kind::Kind;
@@ -59,6 +59,7 @@ pub(crate) struct Space {
     pub(crate) dead: Vec<u8>,
     pub(crate) bodies: Vec<u8>,
     pub(crate) dues: Vec<u8>,
+    pub(crate) expiry: Vec<u8>,
     pub(crate) cancelled: Vec<u8>,
     pub(crate) unique: Vec<u8>,
     pub(crate) operations: Vec<u8>,
@@ -132,6 +133,7 @@ impl Space {
             dead: record(DEAD),
             bodies: record(later::BODY),
             dues: record(later::DUE),
+            expiry: record(expiry::EXPIRY),
             cancelled: record(cancelled::CANCELLED),
             unique: record(UNIQUE),
             operations: record(operations::OP),

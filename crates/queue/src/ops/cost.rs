@@ -30,8 +30,8 @@ const DUE: usize = 8;
 const HELD: usize = 12;
 /// The most bytes that a failure adds to a side record in addition to its text: itself, and the counts of attempts and crashes.
 const FAILURE: usize = (5 + 8 + 4) + 2 * (5 + 4);
-/// The most bytes that a record's key has between (q, its name) and the id: a due time; and as many for the name.
-const NAME: usize = 16;
+/// The most bytes that a record's key has between (q, its name) and the id: a time; and as many for the name.
+const NAME: usize = 17;
 
 /// A value that is set.
 pub(crate) fn set(key: usize, value: usize) -> usize {
@@ -55,14 +55,16 @@ pub(crate) fn key(space: &Space, id: &ItemId) -> usize {
 
 /// The cost of making an item ready.
 pub(crate) fn ready(space: &Space, id: &ItemId, value: usize, meta: usize) -> usize {
-    let record = if meta > 0 { set(space.meta.len() + id.as_bytes().len(), meta) } else { 0 };
+    // With the row of an expiry.
+    let record =
+        if meta > 0 { set(space.meta.len() + id.as_bytes().len(), meta) + set(key(space, id), 0) } else { 0 };
     set(space.ready_key(id).len(), value) + record
 }
 
 /// The cost of scheduling an item with a record of this length.
 pub(crate) fn aside(space: &Space, id: &ItemId, value: usize, meta: usize) -> usize {
     let key = key(space, id);
-    set(key, meta) + set(key, value) + set(key, DUE) + hold(space, id)
+    set(key, meta) + set(key, value) + set(key, DUE) + set(key, 0) + hold(space, id)
 }
 
 /// The cost of making an item with this side record a dead letter, for a reason of this length.
@@ -129,9 +131,11 @@ pub(crate) fn take_plain(space: &Space, id: usize, value: usize) -> usize {
     HELD + id + value + own
 }
 
-/// The cost of clearing the chunks and the unique key of an item.
+/// The cost of clearing the chunks, the unique key and the row of the expiry of an item.
 fn ending(space: &Space, id: &ItemId, meta: &Meta) -> usize {
-    meta.payload_len.map_or(0, |len| chunks_of(space, id, len)) + unique_of(space, meta)
+    meta.payload_len.map_or(0, |len| chunks_of(space, id, len))
+        + meta.expires.map_or(0, |_| clear(key(space, id)))
+        + unique_of(space, meta)
 }
 
 /// The cost of clearing the chunks of a payload of this length.
@@ -166,6 +170,7 @@ mod tests {
         assert!(ready(&space, &id, 1_000, 50) > ready(&space, &id, 1_000, 0) + 3 * key + 50);
         assert!(aside(&space, &id, 0, 0) >= 2 * set(space.body_key(&id).len(), 0));
         assert!(self::key(&space, &id) >= crate::keys::later::key(&space.later, u64::MAX, &id).len());
+        assert!(self::key(&space, &id) >= crate::keys::expiry::key(&space.expiry, u64::MAX, &id).len());
     }
 
     #[test]

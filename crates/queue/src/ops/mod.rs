@@ -18,6 +18,7 @@ pub(crate) mod duty;
 pub(crate) mod edit;
 pub(crate) mod exists;
 pub(crate) mod expire;
+pub(crate) mod expiry;
 pub(crate) mod find;
 pub(crate) mod forget_operations;
 pub(crate) mod jump;

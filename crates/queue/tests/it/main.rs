@@ -19,6 +19,8 @@ mod dead;
 mod delayed;
 mod duty;
 mod expired;
+mod expiry;
+mod expiry_model;
 mod foreign;
 mod forgotten;
 mod hastened;

@@ -205,7 +205,7 @@ fn schedules_of_a_frozen_queue_neither_fire_nor_change() {
         let swept = scheduler(&q).sweep(&t.db, &|| from_millis(MINUTE), &rules()).await.unwrap();
         let refused = swept.trouble.unwrap();
         assert!(refused.error.frozen().is_some(), "{refused}");
-        let refused = q.fire_schedule(&t.db, &policy(), "s", 1).await.unwrap_err();
+        let refused = q.fire_schedule(&t.db, &policy(), "s", 1, None).await.unwrap_err();
         assert!(refused.error.frozen().is_some(), "{refused}");
         let error = t.try_put(&q, &schedule("t", MINUTE), 0).await.unwrap_err();
         assert!(matches!(error, ScheduleError::Queue(QueueError::Frozen { .. })), "{error}");

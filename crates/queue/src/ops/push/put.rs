@@ -6,7 +6,7 @@ use foundationdb::Transaction;
 use foundationdb::options::MutationType;
 
 use crate::MAX_VALUE;
-use crate::keys::{Space, chunks, items, later, meta, recipes};
+use crate::keys::{Space, chunks, expiry, items, later, meta, recipes};
 use crate::kind::{Kind, Packing};
 use crate::ops::push::Entry;
 use crate::pushed::Spot;
@@ -15,6 +15,7 @@ use crate::stored::State;
 /// Writes an item and what goes with it, wherever it is to wait. Counting it is the caller's.
 pub(super) fn put(space: &Space, tr: &Transaction, spot: &Spot, entry: &Entry<'_>) {
     let mut meta = entry.meta();
+    let expires = meta.as_ref().filter(|meta| meta.may_expire()).and_then(|meta| meta.expires);
     let StoredValue { value, is_in_parts, chunks } = stored_value(space, entry.payload);
     if is_in_parts {
         meta.get_or_insert_default().payload_len = Some(entry.payload.len() as u64);
@@ -43,6 +44,9 @@ pub(super) fn put(space: &Space, tr: &Transaction, spot: &Spot, entry: &Entry<'_
     }
     for (n, chunk) in chunks {
         set(tr, spot, &space.chunks, &chunks::suffix(n), chunk);
+    }
+    if let Some(expires) = expires.filter(|_| entry.state() != State::Dead) {
+        set(tr, spot, &expiry::at(&space.expiry, expires), &[], &[]);
     }
     if let Some(key) = entry.unique() {
         set_id(tr, &space.unique_key(key), spot);
