@@ -21,6 +21,7 @@ mod duty;
 mod expired;
 mod expiry;
 mod expiry_model;
+mod expiry_races;
 mod foreign;
 mod forgotten;
 mod hastened;
