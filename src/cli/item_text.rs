@@ -43,5 +43,6 @@ pub(super) fn about(id: &ItemId, meta: Option<&Meta>, pushed: Option<Millis>) ->
     lines.extend(meta.trace_parent.clone().map(|text| ("trace parent", text)));
     lines.extend(meta.expires.map(|at| ("expires", time(at))));
     lines.extend(meta.unique.as_ref().map(|key| ("unique key", key.escape_ascii().to_string())));
+    lines.extend(meta.unique_until.map(|at| ("unique until", time(at))));
     lines
 }

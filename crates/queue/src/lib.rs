@@ -143,7 +143,7 @@ pub use lease::{Acknowledgement, CommitStatus, ItemOutcome, Lease, acknowledge_t
 pub use limits::{LimitError, Limits, Pattern, Scope};
 pub use meta::{Failure, MAX_FAILURES, MAX_REASON, Meta, Millis};
 pub use mover::{MoveCounts, Mover};
-pub use new_item::{NewItem, PushOptions};
+pub use new_item::{IfTaken, NewItem, PushOptions};
 pub use ops::pop::Popped;
 pub use ops::push::Pusher;
 pub use ops::queues::{QueuePage, queues, queues_page, queues_page_named};

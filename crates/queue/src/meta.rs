@@ -39,6 +39,8 @@ pub struct Meta {
     pub death: Option<Failure>,
     /// When it expires, if no attempt has begun by then.
     pub expires: Option<Millis>,
+    /// Until when the unique key is taken, whatever becomes of the item; `None`: until the item ends.
+    pub unique_until: Option<Millis>,
     /// Fields of later versions, kept as they are.
     pub(crate) unknown: Vec<(u8, Vec<u8>)>,
 }

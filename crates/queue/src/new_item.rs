@@ -46,6 +46,11 @@ pub struct NewItem {
     /// there is one, the push does nothing. The key is free again when the item is finished or a dead
     /// letter.
     pub unique: Option<Vec<u8>>,
+    /// Until when the unique key is taken, whatever becomes of the item meanwhile; but a dead letter frees it at once. A
+    /// [`Sweeper`](crate::Sweeper) frees it then, by its clock, also if the item has not ended. To the millisecond. `None`: until the item ends.
+    pub unique_until: Option<SystemTime>,
+    /// What a push does if its unique key is taken.
+    pub if_taken: IfTaken,
     /// When a [`Sweeper`](crate::Sweeper) makes the item ready, by its clock and to the millisecond;
     /// `None`: the item is ready at once. If no sweeper runs, the item stays scheduled.
     pub due: Option<SystemTime>,
@@ -97,6 +102,18 @@ impl NewItem {
         NewItem { unique: Some(key.into()), ..self }
     }
 
+    /// The same item, whose unique key is taken until this time; see [`unique_until`](NewItem::unique_until).
+    #[must_use]
+    pub fn with_unique_until(self, until: SystemTime) -> NewItem {
+        NewItem { unique_until: Some(until), ..self }
+    }
+
+    /// The same item, which replaces the one that waits under its unique key; see [`IfTaken::Replace`].
+    #[must_use]
+    pub fn replacing(self) -> NewItem {
+        NewItem { if_taken: IfTaken::Replace, ..self }
+    }
+
     /// The same item, scheduled for this time; see [`due`](NewItem::due).
     #[must_use]
     pub fn with_due(self, due: SystemTime) -> NewItem {
@@ -126,7 +143,8 @@ impl NewItem {
         let texts = self.content_type.iter().chain(&self.trace_parent).map(String::len).sum::<usize>();
         let keys = self.unique.as_ref().map_or(0, |key| 2 * key.len() + RECORD_OVERHEAD)
             + self.key.as_ref().map_or(0, |key| 8 * key.len() + 2 * RECORD_OVERHEAD)
-            + self.expires.map_or(0, |_| RECORD_OVERHEAD);
+            + self.expires.map_or(0, |_| RECORD_OVERHEAD)
+            + self.unique_until.map_or(0, |_| RECORD_OVERHEAD);
         weight(self.payload.len()) + RECORD_OVERHEAD + attributes_len(&self.attributes) + texts + keys
     }
 
@@ -140,6 +158,13 @@ impl NewItem {
         check_text("content type", self.content_type.as_deref())?;
         check_text("trace parent", self.trace_parent.as_deref())?;
         check_key("unique key", self.unique.as_deref())?;
+        let needs_key = self.unique_until.is_some() || self.if_taken == IfTaken::Replace;
+        if needs_key && self.unique.is_none() {
+            return Err(PushError::NoUniqueKey);
+        }
+        if self.unique_until.is_some() && self.if_taken == IfTaken::Replace {
+            return Err(PushError::ReplacesForATime);
+        }
         if let (Some(due), Some(expires)) = (self.due, self.expires)
             && expires <= due
         {
@@ -160,9 +185,24 @@ impl NewItem {
             enqueued_at: self.enqueued_at.map(millis),
             expires: self.expires.map(millis),
             unique: self.unique.clone(),
+            unique_until: self.unique_until.map(millis),
             ..Meta::default()
         }
     }
+}
+
+/// What a push does if its unique key is taken.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum IfTaken {
+    /// Nothing: [`PushEffect::Duplicate`](crate::PushEffect::Duplicate).
+    #[default]
+    Skip,
+    /// If the item that has the key is ready, scheduled or retrying, it gets the payload, the attributes, the texts and the expiry of the new one,
+    /// and its time, if it has one: [`PushEffect::Replaced`](crate::PushEffect::Replaced). Its id, its place, its priority, its key in a keyed queue,
+    /// and its attempts stay. With a delay this is a debounce: the newest payload is handled, once the pushes have stopped for that time.
+    ///
+    /// If that item is running or has ended, the new one is added, and the key is its own from then on.
+    Replace,
 }
 
 /// How items are pushed.

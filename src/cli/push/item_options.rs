@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use kvqueue_queue::{Millis, NewItem, from_millis};
+use kvqueue_queue::{IfTaken, Millis, NewItem, from_millis};
 
 use crate::{
     cli::{
@@ -34,6 +34,12 @@ pub(super) struct ItemOptions {
     /// Not if an item with this key waits, is delayed or is being handled; for a single item
     #[arg(long, help_heading = HEADING, value_name = "KEY")]
     unique: Option<OsString>,
+    /// The unique key is taken for this time, as in 30s or 1h, whether or not its item has ended by then
+    #[arg(long, help_heading = HEADING, value_name = "DURATION", value_parser = values::unique_for, requires = "unique")]
+    unique_for: Option<Duration>,
+    /// If the item with the unique key waits, it gets this payload and what goes with it; if it is being handled, a new item is pushed
+    #[arg(long, help_heading = HEADING, requires = "unique", conflicts_with = "unique_for")]
+    replace: bool,
     /// An attribute; repeat for more
     #[arg(long = "attr", help_heading = HEADING, value_name = "NAME=VALUE", value_parser = values::attribute)]
     attributes: Vec<(String, String)>,
@@ -96,6 +102,8 @@ impl ItemOptions {
         item.trace_parent = trace_parent;
         item.enqueued_at = says.then(|| from_millis(now));
         item.unique = unique;
+        item.unique_until = self.unique_for.and_then(|time| from_millis(now).checked_add(time));
+        item.if_taken = if self.replace { IfTaken::Replace } else { IfTaken::Skip };
         item.due = when.and_then(|when| when.due(now)).map(from_millis);
         item.expires = ttl.and_then(|ttl| from_millis(now).checked_add(ttl));
         item.priority = self.priority;

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use jiff::Timestamp;
-use kvqueue_queue::{Millis, NewItem, from_millis};
+use kvqueue_queue::{IfTaken, Millis, NewItem, from_millis};
 use serde::{
     Deserialize, Deserializer,
     de::{Error, MapAccess, SeqAccess, Visitor},
@@ -61,6 +61,10 @@ struct Entry {
     trace_parent: Option<String>,
     #[serde(deserialize_with = "given")]
     unique: Option<String>,
+    #[serde(deserialize_with = "whole")]
+    unique_for_ms: Option<u64>,
+    #[serde(deserialize_with = "given")]
+    replace: Option<bool>,
     #[serde(deserialize_with = "whole")]
     delay_ms: Option<u64>,
     #[serde(deserialize_with = "given")]
@@ -188,6 +192,7 @@ impl Entry {
             (None, None) => None,
         };
         let expires = expires(self.ttl_ms, ttl, now)?;
+        let unique_until = unique_until(self.unique_for_ms, now)?;
         let due = due(self.delay_ms, self.at.as_deref(), now)?;
         // An item without options needs no record, and so has no time of its push.
         let says = !self.attributes.is_empty()
@@ -202,6 +207,8 @@ impl Entry {
         item.trace_parent = self.trace_parent;
         item.enqueued_at = says.then(|| from_millis(now));
         item.unique = self.unique.map(String::into_bytes);
+        item.unique_until = unique_until.map(from_millis);
+        item.if_taken = if self.replace == Some(true) { IfTaken::Replace } else { IfTaken::Skip };
         item.due = due.filter(|due| *due > now).map(from_millis);
         item.expires = expires.map(from_millis);
         item.priority = self.priority.unwrap_or_default();
@@ -244,6 +251,19 @@ pub(in crate::http) fn due(
             // Before 1970 is long past, too.
             Ok(Some(Millis::try_from(time.as_millisecond()).unwrap_or(0)))
         }
+    }
+}
+
+/// Until when its unique key is taken, if the request has that.
+fn unique_until(time: Option<u64>, now: Millis) -> Result<Option<Millis>, String> {
+    match time {
+        Some(0) => {
+            Err("unique_for_ms is 0, and the key would be free at once; leave it out or raise it".to_owned())
+        }
+        Some(time) if time > LONGEST => {
+            Err(format!("unique_for_ms is {time}, at most {LONGEST} are possible"))
+        }
+        time => Ok(time.map(|time| now.saturating_add(time))),
     }
 }
 
@@ -328,7 +348,7 @@ mod tests {
         insta::assert_snapshot!(wrong(json!({"payload": "", "delay_ms": u64::MAX})), @"items[0]: delay_ms is 18446744073709551615, at most 315360000000 are possible");
         insta::assert_snapshot!(wrong(json!({"payload": "", "at": "tomorrow"})), @r#"items[0]: at is "tomorrow", which is not a time; write it as in "2030-01-31T08:00:00Z""#);
         insta::assert_snapshot!(wrong(json!({"payload": "", "attributes": {"k": 1}})), @"the body at items[0].attributes.k: invalid type: integer `1`, expected a string at line 1 column 30");
-        insta::assert_snapshot!(wrong(json!({"playload": ""})), @"the body at items[0].playload: unknown field `playload`, expected one of `payload`, `payload_base64`, `payload_json`, `attributes`, `content_type`, `trace_parent`, `unique`, `delay_ms`, `at`, `ttl_ms`, `priority`, `key`, `key_base64` at line 1 column 21");
+        insta::assert_snapshot!(wrong(json!({"playload": ""})), @"the body at items[0].playload: unknown field `playload`, expected one of `payload`, `payload_base64`, `payload_json`, `attributes`, `content_type`, `trace_parent`, `unique`, `unique_for_ms`, `replace`, `delay_ms`, `at`, `ttl_ms`, `priority`, `key`, `key_base64` at line 1 column 21");
         insta::assert_snapshot!(items(&json!({"items": []})).unwrap_err(), @"there are no items; push 1 to 1000 at a time");
         let many = |entry: &Value, count| items(&json!({ "items": vec![entry; count] }));
         insta::assert_snapshot!(many(&json!({}), 1_001).unwrap_err(), @"the body at items: there are more than 1000 items; push in several requests at line 1 column 3013");

@@ -65,6 +65,7 @@ fn word(effect: PushEffect) -> &'static str {
     match effect {
         PushEffect::Added => "added",
         PushEffect::Duplicate => "duplicate",
+        PushEffect::Replaced => "replaced",
         PushEffect::Repeated => "repeated",
     }
 }

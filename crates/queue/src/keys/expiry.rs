@@ -1,13 +1,16 @@
-//! (q, "expiry", time, id): an item that expires at a time, in milliseconds since 1970, if no attempt has begun by then. The value is empty.
+//! (q, "expiry", time, id): what is over for an item at a time, in milliseconds since 1970. The value is empty, or the item's unique key.
 //!
-//! Written by the push of an item that has an expiry, and by whatever returns such an item that nobody has begun with. Removed when the
-//! item ends, or by the sweeper when the time has come. A fetch leaves it, so that it costs a fetch nothing. So there may be a row
-//! of an item that is running or was tried before: the sweeper passes that over.
+//! An item may expire: if no attempt has begun by then, none begins any more. And it may have its unique key for a time: then the value is that
+//! key, and it is free from then on. If both are at the same time, one row serves for both.
+//!
+//! Written by the push of such an item, and by whatever returns an item that may expire and that nobody has begun with. Removed by the sweeper
+//! when the time has come, and where it is for an expiry alone, when the item ends. A fetch leaves it, so that it costs a fetch nothing. So there
+//! may be a row of an item that is running, was tried before, or has ended: the sweeper passes that over.
 
 use crate::id::ItemId;
 use crate::keys::later;
 use crate::keys::range;
-use crate::meta::Millis;
+use crate::meta::{Meta, Millis};
 
 /// Second element of the key of an item's expiry.
 pub(crate) const EXPIRY: &[u8] = b"expiry";
@@ -20,6 +23,14 @@ pub(crate) fn at(subspace: &[u8], expires: Millis) -> Vec<u8> {
 /// The key of an item.
 pub(crate) fn key(subspace: &[u8], expires: Millis, id: &ItemId) -> Vec<u8> {
     later::key(subspace, expires, id)
+}
+
+/// The value of an item's row of this time.
+pub(crate) fn value(meta: &Meta, time: Millis) -> &[u8] {
+    match &meta.unique {
+        Some(key) if meta.unique_until == Some(time) => key,
+        _ => b"",
+    }
 }
 
 /// Time and item of a key; `None` if it is of another layout.

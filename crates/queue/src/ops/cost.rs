@@ -70,7 +70,7 @@ pub(crate) fn aside(space: &Space, id: &ItemId, value: usize, meta: usize) -> us
 /// The cost of making an item with this side record a dead letter, for a reason of this length.
 pub(crate) fn dead(space: &Space, id: &ItemId, value: usize, meta: &[u8], reason: usize) -> usize {
     // The reason is stored twice: with the last attempt, and with the letter.
-    aside(space, id, value, meta.len() + 2 * failure(reason)) + unique(space, meta)
+    aside(space, id, value, meta.len() + 2 * failure(reason)) + unique(space, id, meta)
 }
 
 /// The cost of beginning a hold, or of ending one and giving the key its place back.
@@ -102,7 +102,7 @@ pub(crate) fn forget(space: &Space, id: &ItemId, meta: &[u8]) -> usize {
 pub(crate) fn moving(space: &Space, id: &ItemId, value: usize, meta: &[u8]) -> usize {
     let key = key(space, id);
     let records = 2 * set(key, 0) + 3 * clear(key) + conflict(key);
-    records + value + meta.len() + unique(space, meta) + hold(space, id)
+    records + value + meta.len() + unique(space, id, meta) + hold(space, id)
 }
 
 /// The cost of clearing an item in any state, with its records.
@@ -135,7 +135,7 @@ pub(crate) fn take_plain(space: &Space, id: usize, value: usize) -> usize {
 fn ending(space: &Space, id: &ItemId, meta: &Meta) -> usize {
     meta.payload_len.map_or(0, |len| chunks_of(space, id, len))
         + meta.expires.map_or(0, |_| clear(key(space, id)))
-        + unique_of(space, meta)
+        + unique_of(space, id, meta)
 }
 
 /// The cost of clearing the chunks of a payload of this length.
@@ -145,16 +145,17 @@ fn chunks_of(space: &Space, id: &ItemId, payload_len: u64) -> usize {
     clear(key(space, id)).saturating_mul(usize::try_from(clears).unwrap_or(usize::MAX))
 }
 
-/// The cost of clearing the unique key in a side record, and of reading or setting it.
-fn unique(space: &Space, meta: &[u8]) -> usize {
-    // An unreadable record has no key that could be cleared.
-    if meta.is_empty() { 0 } else { meta::decode(meta).map_or(0, |meta| unique_of(space, &meta)) }
+/// The cost of freeing the unique key in a side record, and of reading or setting it.
+fn unique(space: &Space, id: &ItemId, meta: &[u8]) -> usize {
+    // An unreadable record has no key that could be freed.
+    if meta.is_empty() { 0 } else { meta::decode(meta).map_or(0, |meta| unique_of(space, id, &meta)) }
 }
 
-fn unique_of(space: &Space, meta: &Meta) -> usize {
+fn unique_of(space: &Space, id: &ItemId, meta: &Meta) -> usize {
     let Some(unique) = &meta.unique else { return 0 };
-    let key = space.unique_key(unique).len();
-    clear(key) + conflict(key)
+    let len = space.unique_key(unique).len();
+    // With the row of its time.
+    set(len, id.as_bytes().len()) + conflict(len) + meta.unique_until.map_or(0, |_| clear(key(space, id)))
 }
 
 #[cfg(test)]

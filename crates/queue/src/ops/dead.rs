@@ -143,9 +143,9 @@ pub(crate) fn revive(space: &Space, tr: &Transaction, id: &ItemId, value: &[u8],
 }
 
 /// The side record of a letter that is to be tried again: with all attempts before it, and without an expiry, since it did not wait for
-/// its first.
+/// its first. Its unique key is its own until it ends.
 pub(crate) fn retried(meta: Meta) -> Meta {
-    Meta { attempts: 0, crashes: 0, death: None, expires: None, ..meta }
+    Meta { attempts: 0, crashes: 0, death: None, expires: None, unique_until: None, ..meta }
 }
 
 /// Clears all there is of a letter. Counting is the caller's.

@@ -1,4 +1,4 @@
-//! Items that expire: they end because no attempt has begun in time.
+//! Items that expire: they end because no attempt has begun in time; and unique keys that are taken for a time.
 
 use bytes::Bytes;
 use foundationdb::options::{MutationType, StreamingMode};
@@ -15,7 +15,7 @@ use crate::ops::keyed::changes::Changes;
 use crate::ops::locate::ScheduledRecord;
 use crate::ops::relocate::{self, Movable};
 use crate::ops::scan::Row;
-use crate::ops::{conflict, cost, delete, place};
+use crate::ops::{conflict, cost, delete, place, unique};
 use crate::rules::OnExpiry;
 use mutant::mutant;
 
@@ -40,18 +40,18 @@ pub(crate) struct ExpiredPage {
 
 /// Writes the row of an item that goes on waiting, if it may still expire.
 pub(crate) fn note(space: &Space, tr: &Transaction, id: &ItemId, record: &[u8]) {
-    let may_expire = |meta: Meta| meta.expires.filter(|_| meta.may_expire());
     if !record.is_empty()
-        && let Some(expires) = meta::decode(record).and_then(may_expire)
+        && let Some(meta) = meta::decode(record).filter(Meta::may_expire)
+        && let Some(expires) = meta.expires
         && !mutant("released-item-does-not-expire")
     {
-        tr.set(&expiry::key(&space.expiry, expires, id), b"");
+        tr.set(&expiry::key(&space.expiry, expires, id), expiry::value(&meta, expires));
     }
 }
 
-/// Clears the row of an item that ends or is a dead letter.
+/// Clears the row of the expiry of an item that ends or is a dead letter. A row that also says until when its unique key is taken stays.
 pub(crate) fn clear(space: &Space, tr: &Transaction, id: &ItemId, meta: &Meta) {
-    if let Some(expires) = meta.expires {
+    if let Some(expires) = meta.expires.filter(|expires| meta.unique_until != Some(*expires)) {
         tr.clear(&expiry::key(&space.expiry, expires, id));
     }
 }
@@ -71,8 +71,8 @@ pub(crate) async fn first(space: &Space, tr: &Transaction) -> Result<Option<Mill
     Ok(expiry::decode(&space.expiry, &key).map_or_else(none_of_ours, |(time, _)| Some(time)))
 }
 
-/// Ends the first items whose expiry has come by `now`, if they are ready or scheduled and no attempt has begun, and removes
-/// the rows of all others. There may be more.
+/// Ends the first items whose expiry has come by `now`, if they are ready or scheduled and no attempt has begun; frees unique keys whose time
+/// is over; and removes the rows of all others. There may be more.
 ///
 /// Rows and items that cannot be read, or are another kind's, are passed over.
 ///
@@ -90,17 +90,19 @@ pub(crate) async fn expire_due(
         ..RangeOption::from(expiry::by(&space.expiry, now))
     };
     // Read without a conflict: a row that is written meanwhile is none of ours.
-    let keys: Vec<_> = tr.get_range(&option, 1, true).await?.iter().map(|row| row.key().to_vec()).collect();
+    let rows = tr.get_range(&option, 1, true).await?;
+    let rows: Vec<_> = rows.iter().map(|row| (row.key().to_vec(), row.value().to_vec())).collect();
     let (mut page, mut bytes, mut trouble) = (Page::default(), 0, None);
-    for group in keys.chunks(TOGETHER) {
+    for group in rows.chunks(TOGETHER) {
         if bytes >= PAGE_BYTES {
             break;
         }
-        let found = join_all(group.iter().map(|key| find(space, tr, key))).await;
-        for (key, found) in group.iter().zip(found) {
+        let found = join_all(group.iter().map(|(key, _)| find(space, tr, key))).await;
+        for ((key, unique), found) in group.iter().zip(found) {
             match QueueError::if_readable(found)? {
                 Ok((id, found)) => {
                     bytes += page.add(space, tr, key, &id, found)?;
+                    bytes += unique::free(space, tr, &id, unique);
                 }
                 Err(error) => drop(trouble.get_or_insert(error)),
             }

@@ -56,6 +56,7 @@ pub(crate) mod sweep_right;
 pub(crate) mod sweep_tokens;
 pub(crate) mod times;
 pub(crate) mod token;
+pub(crate) mod unique;
 pub(crate) mod unreadable;
 pub(crate) mod version;
 pub(crate) mod view;

@@ -76,6 +76,7 @@ mod sweepers;
 mod tokens;
 mod turns;
 mod unique;
+mod unique_times;
 mod unknown;
 mod unreadable;
 mod views;

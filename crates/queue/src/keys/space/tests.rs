@@ -293,6 +293,8 @@ fn golden_side_record() {
         "01 04000000 02000000 04 06000000 01000000 6b 76",
     );
     golden(&meta::encode(&Meta { expires: Some(1_000), ..Meta::default() }), "0c 08000000 e803000000000000");
+    let until = Meta { unique_until: Some(1_000), ..Meta::default() };
+    golden(&meta::encode(&until), "0e 08000000 e803000000000000");
     let failures = vec![Failure::new(1_000, 2, "no")];
     golden(
         &meta::encode(&Meta { failures, ..Meta::default() }),
