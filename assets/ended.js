@@ -8,7 +8,7 @@ import { listing } from "./listing.js";
 import { timeline } from "./timeline.js";
 
 const SOON = 10000; // the shortest time between two reads of a watched list, in ms
-const OUTCOMES = [["", "Any outcome"], ["done", "Done"], ["dead", "Dead"], ["cancelled", "Cancelled"], ["taken", "Taken"]];
+const OUTCOMES = [["", "Any outcome"], ["done", "Done"], ["dead", "Dead"], ["cancelled", "Cancelled"], ["expired", "Expired"], ["taken", "Taken"]];
 
 // Whether the queue has a history: a time for which items are kept, or items that are kept still.
 export async function hasHistory(queue) {

@@ -93,10 +93,13 @@ fn insert_meta(object: &mut Map<String, Value>, meta: &Meta) {
         object.insert("attributes".to_owned(), json!(meta.attributes));
     }
     let enqueued_at = meta.enqueued_at.map(time);
+    let (expires_at, unique_until) = (meta.expires.map(time), meta.unique_until.map(time));
     let texts = [
         ("content_type", &meta.content_type),
         ("trace_parent", &meta.trace_parent),
         ("enqueued_at", &enqueued_at),
+        ("expires_at", &expires_at),
+        ("unique_until", &unique_until),
     ];
     for (key, text) in texts {
         if let Some(text) = text {

@@ -34,7 +34,7 @@ const REASON: usize = 100;
 pub(super) struct Args {
     #[command(flatten)]
     target: Target,
-    /// Only items that ended so: done, dead, cancelled or taken
+    /// Only items that ended so: done, dead, cancelled, expired or taken
     #[arg(long)]
     outcome: Option<Ending>,
     /// Only items with this attribute, as in customer=ann; with several, items that have all of them

@@ -28,7 +28,11 @@ pub(super) fn about(id: &ItemId, meta: Option<&Meta>, pushed: Option<Millis>) ->
         lines.extend(failures(meta).map(|(failure, before_retry)| {
             let before = if before_retry { ", before it was retried," } else { "" };
             let at = time(failure.at);
-            ("failure", format!("attempt {}{before} at {at}: {}", failure.attempt, failure.reason))
+            let attempt = match failure.attempt {
+                0 => "no attempt".to_owned(),
+                number => format!("attempt {number}"),
+            };
+            ("failure", format!("{attempt}{before} at {at}: {}", failure.reason))
         }));
     }
     lines.extend(id.key().map(|key| ("key", key.escape_ascii().to_string())));
@@ -37,6 +41,8 @@ pub(super) fn about(id: &ItemId, meta: Option<&Meta>, pushed: Option<Millis>) ->
     lines.extend(meta.attributes.iter().map(|(name, value)| ("attribute", format!("{name}={value}"))));
     lines.extend(meta.content_type.clone().map(|text| ("content type", text)));
     lines.extend(meta.trace_parent.clone().map(|text| ("trace parent", text)));
+    lines.extend(meta.expires.map(|at| ("expires", time(at))));
     lines.extend(meta.unique.as_ref().map(|key| ("unique key", key.escape_ascii().to_string())));
+    lines.extend(meta.unique_until.map(|at| ("unique until", time(at))));
     lines
 }

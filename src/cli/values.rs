@@ -45,6 +45,22 @@ pub(super) fn delay(text: &str) -> Result<When, String> {
     duration::parse(text).map(When::After)
 }
 
+/// Reads how long a unique key is taken.
+pub(super) fn unique_for(text: &str) -> Result<Duration, String> {
+    match duration::parse(text)? {
+        Duration::ZERO => Err("the key would be free at once; write a time such as 30s".to_owned()),
+        time => Ok(time),
+    }
+}
+
+/// Reads how long an item may wait for its first attempt.
+pub(super) fn ttl(text: &str) -> Result<Duration, String> {
+    match duration::parse(text)? {
+        Duration::ZERO => Err("every item would expire at once; write a time such as 30s".to_owned()),
+        ttl => Ok(ttl),
+    }
+}
+
 /// Reads a time: RFC 3339, or seconds since 1970.
 pub(super) fn at(text: &str) -> Result<When, String> {
     let seconds = text.parse::<Millis>().ok().and_then(|seconds| seconds.checked_mul(1_000));

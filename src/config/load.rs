@@ -194,8 +194,10 @@ mod tests {
         expected.schedules = shown.schedules.clone();
         (expected.partitions, expected.max_disorder) = (shown.partitions, shown.max_disorder);
         expected.history = shown.history;
+        expected.ttl = shown.ttl;
         assert_eq!(shown, expected);
         assert!(shown.handler_timeout.is_some(), "handler-timeout is shown");
+        assert!(shown.ttl.is_some(), "ttl is shown");
         // What is optional is commented out twice, or shown.
         let schedule = ScheduleDefinition {
             cron: Some("0 7 * * 1-5".to_owned()),

@@ -35,5 +35,5 @@ pub use load::load;
 pub(crate) use load::load_leniently;
 pub use model::{Config, Log, LogFormat};
 pub use paths::absolute_database;
-pub use queue::{ConsumerGroup, QueueConfig};
+pub use queue::{ConsumerGroup, OnExpiryName, QueueConfig};
 pub(crate) use queue::{MAX_LEASE, MIN_LEASE};

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-use kvqueue_queue::{MAX_HISTORY, MAX_PAYLOAD, PAYLOAD_CEILING};
+use kvqueue_queue::{MAX_HISTORY, MAX_PAYLOAD, OnExpiry, PAYLOAD_CEILING};
 use serde::{
     Deserialize, Deserializer, Serialize,
     de::{Error, SeqAccess, Unexpected, Visitor},
@@ -89,6 +89,12 @@ pub struct QueueConfig {
     /// How long items are kept after their end; `None`: they are not, and what is kept already is left as it is.
     #[serde(default, with = "duration::optional", skip_serializing_if = "Option::is_none")]
     pub history: Option<Duration>,
+    /// How long after its push an item without an expiry of its own expires; `None`: never.
+    #[serde(default, with = "duration::optional", skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<Duration>,
+    /// What becomes of an item that expires.
+    #[serde(default)]
+    pub on_expiry: OnExpiryName,
     /// When a failed item is tried again, and how often.
     #[serde(default)]
     pub retry: Retry,
@@ -119,6 +125,8 @@ impl QueueConfig {
             max_payload: Self::default_max_payload(),
             idempotency_window: Self::default_idempotency_window(),
             history: None,
+            ttl: None,
+            on_expiry: OnExpiryName::default(),
             retry: Retry::default(),
             schedules: BTreeMap::new(),
             handler_config: toml::Table::new(),
@@ -153,6 +161,26 @@ impl QueueConfig {
 
     fn default_idempotency_window() -> Duration {
         Duration::from_hours(24)
+    }
+}
+
+/// What becomes of an item that expires before its first attempt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnExpiryName {
+    /// It leaves the queue.
+    #[default]
+    Drop,
+    /// It becomes a dead letter.
+    Dead,
+}
+
+impl From<OnExpiryName> for OnExpiry {
+    fn from(name: OnExpiryName) -> Self {
+        match name {
+            OnExpiryName::Drop => Self::Drop,
+            OnExpiryName::Dead => Self::Dead,
+        }
     }
 }
 
@@ -232,6 +260,7 @@ impl QueueConfig {
         self.validate_push(key)?;
         self.validate_schedules(key)?;
         self.validate_history(key("history"))?;
+        self.validate_expiry(key)?;
         self.retry.validate(key)
     }
 
@@ -377,6 +406,21 @@ impl QueueConfig {
     #[cfg(not(feature = "webhook"))]
     fn validate_connect_timeout(&self, _: &str, _: Duration) -> Result<(), ConfigError> {
         Ok(())
+    }
+
+    fn validate_expiry(&self, key: impl Fn(&str) -> String) -> Result<(), ConfigError> {
+        if self.on_expiry == OnExpiryName::Dead && self.delivery == Delivery::AtMostOnce {
+            let problem =
+                "with at-most-once delivery an item has left the queue before its handler is called";
+            let fix = "leave the key out, or set delivery to \"at-least-once\"";
+            return Err(ConfigError::value(key("on-expiry"), "\"dead\"", problem, fix));
+        }
+        let Some(ttl) = self.ttl else { return Ok(()) };
+        if ttl.is_zero() {
+            let fix = "write a time such as \"1h\", or leave the key out for items that never expire";
+            return Err(ConfigError::value(key("ttl"), "\"0s\"", "every item would expire at once", fix));
+        }
+        at_most_a_year(key("ttl"), ttl)
     }
 
     fn validate_push(&self, key: impl Fn(&str) -> String) -> Result<(), ConfigError> {

@@ -6,6 +6,7 @@ pub(crate) mod breaker;
 pub(crate) mod claimed;
 pub(crate) mod clock;
 pub(crate) mod dispatch;
+pub(crate) mod expiry;
 pub(crate) mod fetch;
 pub(crate) mod identity;
 pub(crate) mod lease;

@@ -9,6 +9,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{
     breaker::{Breaker, Tried},
+    expiry::Expiry,
     fetch::{VersionClock, WaitLog},
     lease::HeldLeases,
     pause_state::PauseState,
@@ -47,6 +48,7 @@ pub(crate) struct QueueRuntime {
     /// The length of a lease.
     pub(crate) lease: Duration,
     pub(crate) retry: RetryRules,
+    pub(crate) expiry: Expiry,
     /// The limit of one call of the handler.
     pub(crate) timeout: Option<Duration>,
     /// With `--until-empty`: consumers stop when the queue has no items, and log what they wait for.

@@ -10,6 +10,7 @@ use crate::{
     actors::ConsumerContext,
     config::{Config, ConfigError, Delivery, FetchStrategy, QueueConfig},
     consumer::{
+        expiry::Expiry,
         fetch::WaitLog,
         runtime::{NamedQueue, QueueRuntime},
     },
@@ -170,6 +171,7 @@ impl ConfiguredQueue {
             delivery: config.delivery,
             lease: config.lease,
             retry: config.retry.rules(),
+            expiry: Expiry::of(config),
             timeout: config.handler_timeout,
             until_empty: until_empty.then(WaitLog::default),
             approach: approach(config.fetch_strategy),

@@ -14,6 +14,7 @@ use super::{
     database::POLICY,
     error::ApiError,
     items::PAGE,
+    push::ttl,
 };
 use crate::{
     causes::with_causes,
@@ -173,7 +174,8 @@ pub(super) async fn fire(request: ApiRequest) -> Answer {
     let last = firable.map_err(|refusal| refused(name, refusal, UPGRADE))?;
     request.store(request.record().with("schedule", name)).await?;
     let _permit = request.app.permit()?;
-    match queue.fire_schedule(&request.app.daemon.db, &POLICY, name, clock::now()).await? {
+    let fired = queue.fire_schedule(&request.app.daemon.db, &POLICY, name, clock::now(), ttl(&request));
+    match fired.await? {
         ByHand::Fired { id } => {
             Ok(HttpResponse::Ok().json(json!({ "item": id.as_ref().map(ItemId::to_string) })))
         }

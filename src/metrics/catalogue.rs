@@ -145,13 +145,14 @@ pub(crate) const CATALOGUE: &[Metric] = &[
         name: "kvqueue_items_finished_total",
         kind: MetricType::Counter,
         labels: &["queue", "outcome"],
-        help: "Items that were taken, by what became of them: outcome is done, retry, dead, released, throttled, cancelled or lost",
+        help: "Items that were taken, by what became of them: outcome is done, retry, dead, released, throttled, expired (before its first attempt), cancelled or lost",
         figures: Queues(&[
             ("done", |meters| &meters.done),
             ("retry", |meters| &meters.retried),
             ("dead", |meters| &meters.dead),
             ("released", |meters| &meters.released),
             ("throttled", |meters| &meters.throttled),
+            ("expired", |meters| &meters.expired),
             ("cancelled", |meters| &meters.cancelled),
             ("lost", |meters| &meters.lost),
         ]),
@@ -241,11 +242,12 @@ pub(crate) const CATALOGUE: &[Metric] = &[
         name: "kvqueue_sweep_items_total",
         kind: MetricType::Counter,
         labels: &["queue", "kind"],
-        help: "Items that this daemon's sweeps moved: kind is promoted (their time came), returned or dead (their lease ran out), or orphaned (another program took them)",
+        help: "Items that this daemon's sweeps moved: kind is promoted (their time came), returned or dead (their lease ran out), expired (before their first attempt), or orphaned (another program took them)",
         figures: Queues(&[
             ("promoted", |meters| &meters.promoted),
             ("returned", |meters| &meters.returned),
             ("dead", |meters| &meters.swept_dead),
+            ("expired", |meters| &meters.swept_expired),
             ("orphaned", |meters| &meters.orphaned),
         ]),
     },
@@ -394,6 +396,10 @@ pub(crate) struct QueueMeters {
     pub(crate) released: Counter,
     /// Items that were released, with a scope that waits.
     pub(crate) throttled: Counter,
+    /// Items that had expired when a handler would have been called with them.
+    pub(crate) expired: Counter,
+    /// Items that expired, by sweeps.
+    pub(crate) swept_expired: Counter,
     /// Items that were cancelled while a handler of this process had them.
     pub(crate) cancelled: Counter,
     /// Items whose outcome this process does not know: their lease was lost, or with at-most-once delivery their handler failed.
@@ -475,7 +481,7 @@ impl Default for Seconds {
 impl QueueMeters {
     /// Items are acknowledged, durably, with these outcomes.
     pub(crate) fn acknowledged<'a>(&self, outcomes: impl Iterator<Item = &'a ItemOutcome>) {
-        let [mut done, mut retried, mut dead, mut released, mut throttled] = [0; 5];
+        let [mut done, mut retried, mut dead, mut released, mut throttled, mut expired] = [0; 6];
         for outcome in outcomes {
             *match outcome {
                 ItemOutcome::Done => &mut done,
@@ -483,10 +489,11 @@ impl QueueMeters {
                 ItemOutcome::Dead(_) => &mut dead,
                 ItemOutcome::Release | ItemOutcome::Postpone { .. } => &mut released,
                 ItemOutcome::Throttle { .. } => &mut throttled,
+                ItemOutcome::Expired { .. } => &mut expired,
             } += 1;
         }
-        let cells = [&self.done, &self.retried, &self.dead, &self.released, &self.throttled];
-        for (cell, more) in cells.into_iter().zip([done, retried, dead, released, throttled]) {
+        let cells = [&self.done, &self.retried, &self.dead, &self.released, &self.throttled, &self.expired];
+        for (cell, more) in cells.into_iter().zip([done, retried, dead, released, throttled, expired]) {
             if more > 0 {
                 cell.inc_by(more);
             }
@@ -498,6 +505,7 @@ impl QueueMeters {
         self.promoted.inc_by(moved.promoted as u64);
         self.returned.inc_by(moved.returned as u64);
         self.swept_dead.inc_by(moved.dead as u64);
+        self.swept_expired.inc_by(moved.expired as u64);
         self.orphaned.inc_by(moved.orphans as u64);
     }
 

@@ -116,5 +116,7 @@ pub(crate) fn rules(config: &QueueConfig) -> SweepRules {
         .with_retry(config.retry.rules())
         .with_lease(config.lease)
         .with_idempotency_window(config.idempotency_window)
+        .with_ttl(config.ttl)
+        .with_on_expiry(config.on_expiry.into())
         .with_policy(POLICY)
 }

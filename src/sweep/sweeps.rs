@@ -113,6 +113,14 @@ fn report(queue: &NamedQueue, swept: &Swept) {
             "leases expired; their items will be retried"
         );
     }
+    if moved.expired > 0 {
+        tracing::info!(
+            event = "items_expired",
+            queue = %name,
+            items = moved.expired,
+            "items expired before their first attempt began"
+        );
+    }
     if moved.orphans > 0 {
         tracing::info!(
             event = "orphans_removed",

@@ -176,6 +176,7 @@ fn config_show_prints_the_merged_layers() {
         poll-interval = "30s"
         max-payload = "8MiB"
         idempotency-window = "24h"
+        on-expiry = "drop"
 
         [[queues.q.consumers]]
         k = 10

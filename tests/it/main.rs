@@ -21,6 +21,7 @@ mod elsewhere;
 mod exactly_once;
 mod exec;
 mod exec_worker;
+mod expiry;
 mod faults;
 mod full_disk;
 mod full_target;

@@ -87,6 +87,24 @@ fn a_daemon_handles_a_delayed_item_when_due() {
 }
 
 #[test]
+fn push_replaces_the_item_that_waits_under_its_unique_key() {
+    let db = Database::new();
+    let newest = |payload| run(&db, &["push", "q", payload, "--unique", "k", "--replace"]).ok();
+    assert_eq!(newest("first"), "pushed 1 item\n");
+    assert_eq!(newest("second"), "pushed 0 items; replaced 1 item\n");
+    let replaced = object(&db, &["push", "q", "third", "--unique", "k", "--replace"]);
+    assert_eq!((&replaced["replaced"], replaced["ids"].as_array().unwrap().len()), (&json!(1), 1));
+    assert_eq!(run(&db, &["pop", "q"]).ok(), "third\n");
+    assert_eq!(run(&db, &["push", "q", "a", "--unique", "k", "--unique-for", "1h"]).ok(), "pushed 1 item\n");
+    assert_eq!(run(&db, &["pop", "q"]).ok(), "a\n");
+    assert_eq!(
+        run(&db, &["push", "q", "b", "--unique", "k"]).ok(),
+        "pushed 0 items; 1 not pushed: an item with this key is there\n",
+        "it has ended, and the key is taken for its time"
+    );
+}
+
+#[test]
 fn push_skips_an_item_whose_unique_key_is_taken() {
     let db = Database::new();
     let pushed = object(&db, &["push", "q", "first", "--unique", "k"]);

@@ -6,6 +6,7 @@ use crate::id::ItemId;
 use crate::keys::Space;
 use crate::keys::pause::Pause;
 use crate::kind::Kind;
+use crate::meta::Millis;
 use crate::retry::{Attempts, RetryError};
 use crate::{MAX_NAME, MAX_PREFIX};
 
@@ -158,6 +159,17 @@ pub enum QueueError {
         /// The queue's name, printable.
         queue: String,
     },
+    /// An item is to replace another after a push in the same transaction, which the database does not know yet. Nothing was written.
+    #[error(
+        "cannot replace the item of unique key \"{key}\" in queue \"{queue}\" after another push in the same transaction; push all at once, or in two \
+         transactions"
+    )]
+    ReplacesUncommitted {
+        /// The queue's name, printable.
+        queue: String,
+        /// The unique key, printable.
+        key: String,
+    },
     /// A queue of this kind cannot have partitions. Nothing was written. No retry helps.
     #[error(
         "cannot divide queue \"{queue}\" into partitions: it is of kind {kind}; only a queue of kind fifo can have them"
@@ -197,6 +209,7 @@ impl QueueError {
             | Self::Unreadable { .. }
             | Self::Frozen { .. }
             | Self::SecondPusher { .. }
+            | Self::ReplacesUncommitted { .. }
             | Self::NotDivisible { .. }
             | Self::IdempotencyKeyReused { .. } => None,
         }
@@ -223,6 +236,14 @@ impl QueueError {
     /// A push by a second pusher.
     pub(crate) fn second_pusher(space: &Space) -> QueueError {
         QueueError::SecondPusher { queue: space.name.escape_ascii().to_string() }
+    }
+
+    /// A push that would have to replace what its own transaction has pushed.
+    pub(crate) fn replaces_uncommitted(space: &Space, key: &[u8]) -> QueueError {
+        QueueError::ReplacesUncommitted {
+            queue: space.name.escape_ascii().to_string(),
+            key: key.escape_ascii().to_string(),
+        }
     }
 
     /// A push of other items with a used idempotency key.
@@ -306,6 +327,22 @@ pub enum PushError {
         /// The longest possible in bytes.
         limit: usize,
     },
+    /// An item would expire before it becomes ready. Nothing was written.
+    #[error(
+        "item would expire at {expires} and become ready at {due}, in milliseconds since 1970; let it expire later"
+    )]
+    ExpiresBeforeDue {
+        /// When it becomes ready.
+        due: Millis,
+        /// When it would expire.
+        expires: Millis,
+    },
+    /// An item is to replace another, or to have a unique key for a time, and has no unique key. Nothing was written.
+    #[error("item has no unique key, so it can neither have it for a time nor replace another; give it one")]
+    NoUniqueKey,
+    /// An item is to replace another, and to have its unique key for a time. Nothing was written.
+    #[error("item cannot both replace the one that waits and have its unique key for a time; leave one out")]
+    ReplacesForATime,
     /// An item has a priority, and its queue is no priority queue. Nothing was written.
     #[error("priority {priority} is for priority queues, this queue has none; leave it at 0")]
     NoPriorities {

@@ -38,6 +38,8 @@ pub enum Ending {
     Dead,
     /// An operator cancelled or deleted it.
     Cancelled,
+    /// No attempt had begun by the time at which it expired.
+    Expired,
     /// It was taken for good: by a fetch with at-most-once delivery, or a pop. Nothing tells what became of it afterwards.
     Taken,
     /// An ending of a later version, by its code.
@@ -46,14 +48,15 @@ pub enum Ending {
 
 /// A text is not an ending.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("outcome {text:?} is unknown; use done, dead, cancelled or taken")]
+#[error("outcome {text:?} is unknown; use done, dead, cancelled, expired or taken")]
 pub struct ParseEndingError {
     text: String,
 }
 
 impl Ending {
     /// The endings of this version.
-    pub const ALL: [Ending; 4] = [Ending::Done, Ending::Dead, Ending::Cancelled, Ending::Taken];
+    pub const ALL: [Ending; 5] =
+        [Ending::Done, Ending::Dead, Ending::Cancelled, Ending::Expired, Ending::Taken];
 
     /// The word for it.
     pub fn as_str(self) -> &'static str {
@@ -61,6 +64,7 @@ impl Ending {
             Ending::Done => "done",
             Ending::Dead => "dead",
             Ending::Cancelled => "cancelled",
+            Ending::Expired => "expired",
             Ending::Taken => "taken",
             Ending::Unknown(_) => "unknown",
         }
@@ -72,6 +76,7 @@ impl Ending {
             Ending::Done => 1,
             Ending::Dead => 2,
             Ending::Cancelled => 3,
+            Ending::Expired => 4,
             Ending::Taken => 5,
             Ending::Unknown(code) => code,
         }
@@ -350,7 +355,7 @@ mod tests {
             assert_eq!(Ending::of(ending.code()), ending);
         }
         let error = "finished".parse::<Ending>().unwrap_err().to_string();
-        assert_eq!(error, "outcome \"finished\" is unknown; use done, dead, cancelled or taken");
+        assert_eq!(error, "outcome \"finished\" is unknown; use done, dead, cancelled, expired or taken");
     }
 
     proptest! {

@@ -20,6 +20,7 @@ use crate::ops::acknowledge::{acknowledge, cost, part};
 use crate::ops::cost::{PART, WHOLE};
 use crate::ops::version::now;
 use crate::retry::{RetryError, RetryPolicy, maybe_committed, run};
+use crate::rules::OnExpiry;
 use crate::suspects::Ward;
 use crate::version_history::VersionHistory;
 use mutant::mutant;
@@ -59,6 +60,13 @@ pub enum ItemOutcome {
     },
     /// The item becomes a dead letter.
     Dead(Failure),
+    /// The item has expired, and its first attempt does not begin. It leaves the queue, or becomes a dead letter.
+    Expired {
+        /// When that was found.
+        at: SystemTime,
+        /// What becomes of it.
+        on_expiry: OnExpiry,
+    },
 }
 
 /// Fetched items that are not acknowledged, and the right to acknowledge them.
@@ -329,7 +337,8 @@ impl Lease {
             return Err(LeaseError::TooLarge { items: outcomes.len() });
         }
         let header =
-            acknowledge(&self.space, tr, (self.id, header), &self.held, outcomes, self.holding.as_deref()).await?;
+            acknowledge(&self.space, tr, (self.id, header), &self.held, outcomes, self.holding.as_deref())
+                .await?;
         if header.acknowledged.open().next().is_none() && (has_record || !self.cancelled.is_empty()) {
             ops::cancel::clear(&self.space, tr, self.id);
         }

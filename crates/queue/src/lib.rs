@@ -63,6 +63,7 @@
 //! * At no version do more items of a keyed queue's scope run than its limit, unless the limit was lowered while they ran. A scope with free slots has no key that
 //!   waits for one.
 //! * Each nominal time of a [schedule](schedule::Schedule) fires once at most, however many processes sweep its queue, and whatever becomes of them.
+//! * An item that has expired before its first attempt is never fetched once a sweeper has ended it, and it ends once.
 //! * `npush - npop` is the number of items in a FIFO queue at every committed version, and in a recipe's as long as its items come and
 //!   go by this layer alone. `npush + nlater - ndue - nback` is the number of items that were ever pushed.
 //!
@@ -147,7 +148,7 @@ pub use lease::{Acknowledgement, CommitStatus, ItemOutcome, Lease, acknowledge_t
 pub use limits::{LimitError, Limits, Pattern, Scope};
 pub use meta::{Failure, MAX_FAILURES, MAX_REASON, Meta, Millis};
 pub use mover::{MoveCounts, Mover};
-pub use new_item::{NewItem, PushOptions};
+pub use new_item::{IfTaken, NewItem, PushOptions};
 pub use ops::pop::Popped;
 pub use ops::push::Pusher;
 pub use ops::queues::{QueuePage, queues, queues_page, queues_page_named};
@@ -160,7 +161,7 @@ pub use queue::{Queue, all_queues};
 pub use rate::Rate;
 pub use recount::{Counted, Recount, RowCounter, text_queues};
 pub use retry::{Attempts, RetryError, RetryPolicy};
-pub use rules::RetryRules;
+pub use rules::{OnExpiry, RetryRules};
 pub use session::{FetchOptions, Fetched, FetchedFor, Pushed, Session, SessionId, Share, Taken};
 pub use single::ItemEffect;
 pub use stored::{State, StoredItem};

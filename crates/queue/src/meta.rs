@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::keys::meta::UNREADABLE;
+use crate::keys::meta::is_unknown;
 
 /// Milliseconds since the start of 1970, as records have them. [`from_millis`](crate::from_millis) and
 /// [`millis`](crate::millis) convert them.
@@ -37,6 +37,10 @@ pub struct Meta {
     pub unique: Option<Vec<u8>>,
     /// Why it is a dead letter, and since when.
     pub death: Option<Failure>,
+    /// When it expires, if no attempt has begun by then.
+    pub expires: Option<Millis>,
+    /// Until when the unique key is taken, whatever becomes of the item; `None`: until the item ends.
+    pub unique_until: Option<Millis>,
     /// Fields of later versions, kept as they are.
     pub(crate) unknown: Vec<(u8, Vec<u8>)>,
 }
@@ -70,6 +74,16 @@ impl Meta {
         *self == Meta::default()
     }
 
+    /// Whether the item can still expire: no attempt at it has begun, as far as is known, and it was no dead letter.
+    pub fn may_expire(&self) -> bool {
+        self.attempts == 0 && self.failures.is_empty()
+    }
+
+    /// Whether the item has expired at `now` by its own expiry.
+    pub fn has_expired(&self, now: Millis) -> bool {
+        self.may_expire() && self.expires.is_some_and(|expires| expires <= now)
+    }
+
     /// Fields that this version does not know, by their tags: of a later version, or a side record that could not be read.
     pub fn unknown_fields(&self) -> &[(u8, Vec<u8>)] {
         &self.unknown
@@ -77,7 +91,7 @@ impl Meta {
 
     /// Adds such a field. `false` if the tag is one that this version knows the meaning of; then nothing is added.
     pub fn add_unknown_field(&mut self, tag: u8, content: Vec<u8>) -> bool {
-        let unknown = tag >= UNREADABLE;
+        let unknown = is_unknown(tag);
         if unknown {
             self.unknown.push((tag, content));
         }

@@ -46,9 +46,18 @@ pub struct NewItem {
     /// there is one, the push does nothing. The key is free again when the item is finished or a dead
     /// letter.
     pub unique: Option<Vec<u8>>,
+    /// Until when the unique key is taken, whatever becomes of the item meanwhile; but a dead letter frees it at once. A
+    /// [`Sweeper`](crate::Sweeper) frees it then, by its clock, also if the item has not ended. To the millisecond. `None`: until the item ends.
+    pub unique_until: Option<SystemTime>,
+    /// What a push does if its unique key is taken.
+    pub if_taken: IfTaken,
     /// When a [`Sweeper`](crate::Sweeper) makes the item ready, by its clock and to the millisecond;
     /// `None`: the item is ready at once. If no sweeper runs, the item stays scheduled.
     pub due: Option<SystemTime>,
+    /// When the item expires, to the millisecond, and after [`due`](NewItem::due): if no attempt has begun by then, none begins any more.
+    /// A [`Sweeper`](crate::Sweeper) ends the item then, by its clock, within the length of a lease; and a program that calls handlers asks
+    /// [`Meta::has_expired`] before the first attempt. `None`: it never expires.
+    pub expires: Option<SystemTime>,
     /// Its priority in a priority queue; 0 in any other.
     pub priority: i64,
     /// Its key in a keyed queue, of up to [`MAX_ITEM_KEY`] bytes; `None` in any other. An item of a keyed
@@ -93,10 +102,28 @@ impl NewItem {
         NewItem { unique: Some(key.into()), ..self }
     }
 
+    /// The same item, whose unique key is taken until this time; see [`unique_until`](NewItem::unique_until).
+    #[must_use]
+    pub fn with_unique_until(self, until: SystemTime) -> NewItem {
+        NewItem { unique_until: Some(until), ..self }
+    }
+
+    /// The same item, which replaces the one that waits under its unique key; see [`IfTaken::Replace`].
+    #[must_use]
+    pub fn replacing(self) -> NewItem {
+        NewItem { if_taken: IfTaken::Replace, ..self }
+    }
+
     /// The same item, scheduled for this time; see [`due`](NewItem::due).
     #[must_use]
     pub fn with_due(self, due: SystemTime) -> NewItem {
         NewItem { due: Some(due), ..self }
+    }
+
+    /// The same item, which expires at this time; see [`expires`](NewItem::expires).
+    #[must_use]
+    pub fn with_expiry(self, expires: SystemTime) -> NewItem {
+        NewItem { expires: Some(expires), ..self }
     }
 
     /// The same item with a priority, for a priority queue.
@@ -115,7 +142,9 @@ impl NewItem {
     pub fn weight(&self) -> usize {
         let texts = self.content_type.iter().chain(&self.trace_parent).map(String::len).sum::<usize>();
         let keys = self.unique.as_ref().map_or(0, |key| 2 * key.len() + RECORD_OVERHEAD)
-            + self.key.as_ref().map_or(0, |key| 8 * key.len() + 2 * RECORD_OVERHEAD);
+            + self.key.as_ref().map_or(0, |key| 8 * key.len() + 2 * RECORD_OVERHEAD)
+            + self.expires.map_or(0, |_| RECORD_OVERHEAD)
+            + self.unique_until.map_or(0, |_| RECORD_OVERHEAD);
         weight(self.payload.len()) + RECORD_OVERHEAD + attributes_len(&self.attributes) + texts + keys
     }
 
@@ -129,6 +158,18 @@ impl NewItem {
         check_text("content type", self.content_type.as_deref())?;
         check_text("trace parent", self.trace_parent.as_deref())?;
         check_key("unique key", self.unique.as_deref())?;
+        let needs_key = self.unique_until.is_some() || self.if_taken == IfTaken::Replace;
+        if needs_key && self.unique.is_none() {
+            return Err(PushError::NoUniqueKey);
+        }
+        if self.unique_until.is_some() && self.if_taken == IfTaken::Replace {
+            return Err(PushError::ReplacesForATime);
+        }
+        if let (Some(due), Some(expires)) = (self.due, self.expires)
+            && expires <= due
+        {
+            return Err(PushError::ExpiresBeforeDue { due: millis(due), expires: millis(expires) });
+        }
         if self.priority != 0 && !matches!(kind, Kind::Priority(..)) {
             return Err(PushError::NoPriorities { priority: self.priority });
         }
@@ -142,10 +183,26 @@ impl NewItem {
             content_type: self.content_type.clone(),
             trace_parent: self.trace_parent.clone(),
             enqueued_at: self.enqueued_at.map(millis),
+            expires: self.expires.map(millis),
             unique: self.unique.clone(),
+            unique_until: self.unique_until.map(millis),
             ..Meta::default()
         }
     }
+}
+
+/// What a push does if its unique key is taken.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum IfTaken {
+    /// Nothing: [`PushEffect::Duplicate`](crate::PushEffect::Duplicate).
+    #[default]
+    Skip,
+    /// If the item that has the key is ready, scheduled or retrying, it gets the payload, the attributes, the texts and the expiry of the new one,
+    /// and its time, if it has one: [`PushEffect::Replaced`](crate::PushEffect::Replaced). Its id, its place, its priority, its key in a keyed queue,
+    /// and its attempts stay. With a delay this is a debounce: the newest payload is handled, once the pushes have stopped for that time.
+    ///
+    /// If that item is running or has ended, the new one is added, and the key is its own from then on.
+    Replace,
 }
 
 /// How items are pushed.
@@ -238,6 +295,7 @@ mod tests {
     use crate::keys::meta::encode;
     use crate::kind::{End, Packing};
     use crate::meta::Failure;
+    use crate::time::from_millis;
     use crate::{MAX_FAILURES, MAX_REASON};
 
     fn refused(item: &NewItem) -> String {
@@ -263,6 +321,7 @@ mod tests {
             refused(&NewItem { unique: Some(Vec::new()), ..NewItem::default() }),
             refused(&NewItem { unique: Some(vec![0; MAX_KEY + 1]), ..NewItem::default() }),
             refused(&NewItem { priority: 3, ..NewItem::default() }),
+            refused(&NewItem::new("").with_due(from_millis(7)).with_expiry(from_millis(7))),
         ];
         assert_eq!(
             texts,
@@ -274,6 +333,7 @@ mod tests {
                 "unique key has 0 bytes, 1 to 1024 are possible; give it another",
                 "unique key has 1025 bytes, 1 to 1024 are possible; give it another",
                 "priority 3 is for priority queues, this queue has none; leave it at 0",
+                "item would expire at 7 and become ready at 7, in milliseconds since 1970; let it expire later",
             ]
         );
         let priority = NewItem { priority: 3, ..NewItem::default() };

@@ -22,6 +22,9 @@ pub enum PushEffect {
     Added,
     /// Nothing: an item of the same unique key waits, is delayed or is being handled.
     Duplicate,
+    /// An item of the same unique key that waited has what was pushed; see [`IfTaken::Replace`](crate::IfTaken::Replace). Or a later
+    /// item of the same push has replaced it.
+    Replaced,
     /// Nothing: the operation had been done before, and had added it then.
     Repeated,
 }
@@ -90,6 +93,11 @@ impl PendingPush {
     /// How many items it adds.
     pub fn added(&self) -> usize {
         self.places.iter().filter(|(effect, _)| *effect == PushEffect::Added).count()
+    }
+
+    /// Whether it adds or replaces anything.
+    pub(crate) fn writes(&self) -> bool {
+        self.places.iter().any(|(effect, _)| matches!(effect, PushEffect::Added | PushEffect::Replaced))
     }
 
     /// The result for each item, once the transaction has committed with this stamp, which its `get_versionstamp` returns.

@@ -18,6 +18,16 @@ pub struct RetryRules {
     pub jitter: bool,
 }
 
+/// What becomes of an item that expires.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum OnExpiry {
+    /// It leaves the queue.
+    #[default]
+    Drop,
+    /// It becomes a dead letter.
+    Dead,
+}
+
 /// As often, any wait can be doubled before it is the longest possible.
 const MAX_DOUBLINGS: u32 = 96;
 

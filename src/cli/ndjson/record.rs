@@ -48,9 +48,13 @@ struct Line {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     enqueued_at: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    expires_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     unique: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     unique_base64: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    unique_until: Option<String>,
     /// The fields that this version does not know.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     fields: Vec<FieldLine>,
@@ -114,8 +118,10 @@ pub(in crate::cli) fn line(id: &ItemId, item: &StoredItem) -> serde_json::Result
         content_type: meta.content_type.clone(),
         trace_parent: meta.trace_parent.clone(),
         enqueued_at: meta.enqueued_at.map(time),
+        expires_at: meta.expires.map(time),
         unique,
         unique_base64,
+        unique_until: meta.unique_until.map(time),
         fields: meta.unknown_fields().iter().map(field).collect(),
     })
 }
@@ -146,7 +152,9 @@ pub(super) fn parse(text: &[u8]) -> Result<StoredItem, String> {
     meta.content_type = line.content_type;
     meta.trace_parent = line.trace_parent;
     meta.enqueued_at = line.enqueued_at.map(|at| millis("enqueued_at", &at)).transpose()?;
+    meta.expires = line.expires_at.map(|at| millis("expires_at", &at)).transpose()?;
     meta.unique = bytes("unique", line.unique, line.unique_base64)?;
+    meta.unique_until = line.unique_until.map(|at| millis("unique_until", &at)).transpose()?;
     for FieldLine { tag, base64 } in line.fields {
         let content = decode("base64", &base64)?;
         if !meta.add_unknown_field(tag, content) {
@@ -226,12 +234,16 @@ mod tests {
             attributes: BTreeMap<String, String>,
             (content_type, trace_parent, enqueued_at) in any::<(Option<String>, Option<String>, Option<u64>)>(),
             unique in option::of(vec(any::<u8>(), 0..9)),
-            fields in vec((11..=u8::MAX, vec(any::<u8>(), 0..9)), 0..3),
+            expires: Option<u64>,
+            unique_until: Option<u64>,
+            fields in vec((prop::sample::select(vec![11_u8, 13, u8::MAX]), vec(any::<u8>(), 0..9)), 0..3),
         ) -> Meta {
             let mut meta = Meta::default();
             (meta.attempts, meta.crashes, meta.failures) = (attempts, crashes, failures);
             (meta.attributes, meta.content_type) = (attributes, content_type);
             (meta.trace_parent, meta.enqueued_at, meta.unique) = (trace_parent, enqueued_at, unique);
+            meta.expires = expires;
+            meta.unique_until = unique_until;
             for (tag, content) in fields {
                 assert!(meta.add_unknown_field(tag, content));
             }

@@ -4,9 +4,10 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::OsString,
     os::unix::ffi::OsStringExt,
+    time::Duration,
 };
 
-use kvqueue_queue::{Millis, NewItem, from_millis};
+use kvqueue_queue::{IfTaken, Millis, NewItem, from_millis};
 
 use crate::{
     cli::{
@@ -27,9 +28,18 @@ pub(super) struct ItemOptions {
     /// Not before this time: RFC 3339, or seconds since 1970
     #[arg(long, help_heading = HEADING, value_name = "TIME", value_parser = values::at)]
     at: Option<When>,
+    /// Expires if no attempt has begun within this time, as in 30s or 1h; without it, the queue's ttl in the configuration
+    #[arg(long, help_heading = HEADING, value_name = "DURATION", value_parser = values::ttl)]
+    ttl: Option<Duration>,
     /// Not if an item with this key waits, is delayed or is being handled; for a single item
     #[arg(long, help_heading = HEADING, value_name = "KEY")]
     unique: Option<OsString>,
+    /// The unique key is taken for this time, as in 30s or 1h, whether or not its item has ended by then
+    #[arg(long, help_heading = HEADING, value_name = "DURATION", value_parser = values::unique_for, requires = "unique")]
+    unique_for: Option<Duration>,
+    /// If the item with the unique key waits, it gets this payload and what goes with it; if it is being handled, a new item is pushed
+    #[arg(long, help_heading = HEADING, requires = "unique", conflicts_with = "unique_for")]
+    replace: bool,
     /// An attribute; repeat for more
     #[arg(long = "attr", help_heading = HEADING, value_name = "NAME=VALUE", value_parser = values::attribute)]
     attributes: Vec<(String, String)>,
@@ -72,25 +82,30 @@ impl ItemOptions {
         self.at.filter(|when| when.due(now).is_none()).map(|when| output::time(when.time(now)))
     }
 
-    /// An item without a payload that has all this, made at `now`.
-    pub(super) fn template(self, now: Millis) -> NewItem {
+    /// An item without a payload that has all this, made at `now`. `ttl` is the queue's.
+    pub(super) fn template(self, now: Millis, ttl: Option<Duration>) -> NewItem {
         let attributes: BTreeMap<String, String> = self.attributes.into_iter().collect();
         let (content_type, trace_parent) = (self.content_type, self.trace_parent);
         let when = self.delay.or(self.at);
+        let ttl = self.ttl.or(ttl);
         let unique = self.unique.map(OsString::into_vec);
         // An item without options needs no record, and so has no time of its push.
         let says = !attributes.is_empty()
             || content_type.is_some()
             || trace_parent.is_some()
             || unique.is_some()
-            || when.is_some();
+            || when.is_some()
+            || ttl.is_some();
         let mut item = NewItem::new("");
         item.attributes = attributes;
         item.content_type = content_type;
         item.trace_parent = trace_parent;
         item.enqueued_at = says.then(|| from_millis(now));
         item.unique = unique;
+        item.unique_until = self.unique_for.and_then(|time| from_millis(now).checked_add(time));
+        item.if_taken = if self.replace { IfTaken::Replace } else { IfTaken::Skip };
         item.due = when.and_then(|when| when.due(now)).map(from_millis);
+        item.expires = ttl.and_then(|ttl| from_millis(now).checked_add(ttl));
         item.priority = self.priority;
         item.key = self.key.map(OsString::into_vec);
         item

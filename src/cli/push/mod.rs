@@ -76,6 +76,7 @@ impl Args {
         let client = Client::open_or_create(globals)?;
         let queue = self.target.open(&client)?;
         let limit = self.target.max_payload(&client);
+        let ttl = self.target.settings(&client).ttl;
         let size = self.size();
         let input = Input {
             payloads: self.payload.into_iter().map(|payload| Bytes::from(payload.into_vec())).collect(),
@@ -91,7 +92,7 @@ impl Args {
             client: &client,
             session: Session::new(queue.clone()),
             options,
-            template: self.item_options.template(clock::now()),
+            template: self.item_options.template(clock::now(), ttl),
             counts: PushCounts::default(),
             refusals: Refusals::new(limit),
             progress: Progress::new(globals, "acknowledged", Size::Bytes(size)),

@@ -18,6 +18,8 @@ pub(super) struct PushCounts {
     pub(super) acknowledged: u64,
     /// Items that were not pushed since one of their unique key was there.
     duplicates: u64,
+    /// Items that replaced one that waited.
+    replaced: u64,
     /// The number of items that an earlier push with the same idempotency key added, if there was one.
     repeated: Option<usize>,
     /// The first ids, of duplicates too.
@@ -28,7 +30,9 @@ impl PushCounts {
     pub(super) fn add(&mut self, pushed: &Pushed) {
         self.acknowledged += pushed.items as u64;
         let each = || pushed.each();
-        self.duplicates += each().filter(|item| item.effect == PushEffect::Duplicate).count() as u64;
+        let count = |effect| each().filter(|item| item.effect == effect).count() as u64;
+        self.duplicates += count(PushEffect::Duplicate);
+        self.replaced += count(PushEffect::Replaced);
         if pushed.repeated {
             self.repeated = Some(each().count());
         }
@@ -42,6 +46,9 @@ impl PushCounts {
         if self.duplicates > 0 {
             text += &format!("; {} not pushed: an item with this key is there", self.duplicates);
         }
+        if self.replaced > 0 {
+            text += &format!("; replaced {}", output::items_of(self.replaced));
+        }
         if let Some(items) = self.repeated {
             text += &format!("; a push with this key was done before, with {}", output::items_of(items));
         }
@@ -52,12 +59,15 @@ impl PushCounts {
     pub(super) fn object(&self, queue: &[u8], refused: u64, ids: bool) -> Value {
         let mut object = output::about(queue, "acknowledged", self.acknowledged);
         object["duplicates"] = self.duplicates.into();
+        if self.replaced > 0 {
+            object["replaced"] = self.replaced.into();
+        }
         object["refused"] = refused.into();
         object["repeated"] = self.repeated.is_some().into();
         if let Some(items) = self.repeated {
             object["acknowledged_before"] = items.into();
         }
-        if ids || self.acknowledged + self.duplicates == 1 {
+        if ids || self.acknowledged + self.duplicates + self.replaced == 1 {
             object["ids"] = json!(self.ids.iter().map(ItemId::to_string).collect::<Vec<_>>());
         }
         object

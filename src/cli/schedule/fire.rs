@@ -38,7 +38,8 @@ impl Fire {
         let last = firable.map_err(not)?;
         client.store(|record| record.about(queue.name()).with("schedule", name))?;
         let policy = RetryPolicy::default();
-        let fired = client.ask_partly(queue.fire_schedule(client.db(), &policy, name, clock::now()))?;
+        let ttl = self.target.settings(&client).ttl;
+        let fired = client.ask_partly(queue.fire_schedule(client.db(), &policy, name, clock::now(), ttl))?;
         let id = match fired {
             ByHand::Fired { id } => id,
             ByHand::Overlaps => bail!(

@@ -17,6 +17,7 @@ use crate::{
     config::Delivery,
     consumer::{
         clock,
+        expiry::rest,
         lease::{CommitOutcome, LeaseHandle},
     },
     handlers::{CallResult, Interruption, LeakedThread, Outcome, log_throttle},
@@ -69,7 +70,8 @@ impl Dispatcher {
                 );
                 return;
             }
-            for range in lease.open_parts(range) {
+            let parts: Vec<_> = lease.open_parts(range).collect();
+            for range in parts.into_iter().flat_map(|part| self.without_expired(&items, part, &lease)) {
                 self.begin(&items[range.clone()]);
                 let span = self.span(&items[range.clone()]);
                 released |= self.handle(&items, range, &lease).instrument(span).await;
@@ -79,6 +81,17 @@ impl Dispatcher {
         if released {
             let _ = sleep(AFTER_RELEASE).with_cancellation_token(&self.stop).await;
         }
+    }
+
+    /// The parts of a call that are left without items that have expired, which get an outcome here.
+    fn without_expired(&self, items: &[Item], range: Range<usize>, lease: &LeaseHandle) -> Vec<Range<usize>> {
+        let expired = self.runtime.expiry.expired(&items[range.clone()], &self.runtime.clock);
+        let indexes: Vec<_> = expired.iter().map(|(index, _)| range.start + index).collect();
+        for (index, (_, outcome)) in indexes.iter().zip(expired) {
+            self.log_expired(&items[*index]);
+            lease.acknowledge(*index, outcome);
+        }
+        rest(range, indexes.into_iter())
     }
 
     /// Handles the items of one call. Returns whether the handler released one.
@@ -273,7 +286,7 @@ fn log(item: &Item, outcome: &ItemOutcome) {
     let attempt = (!is_named).then_some(item.attempt);
     let item = (!is_named).then_some(tracing::field::display(&item.id));
     match outcome {
-        ItemOutcome::Done => {}
+        ItemOutcome::Done | ItemOutcome::Expired { .. } => {}
         ItemOutcome::Release | ItemOutcome::Postpone { .. } | ItemOutcome::Throttle { .. } => {
             tracing::debug!(event = "item_released", item, attempt, "item released");
         }

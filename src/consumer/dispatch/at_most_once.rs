@@ -10,7 +10,7 @@ use tracing::{Instrument, Span};
 
 use super::Dispatcher;
 use crate::{
-    consumer::claimed::Batch,
+    consumer::{claimed::Batch, expiry::rest},
     handlers::{LONGEST_THROTTLE, Outcome, log_throttle},
     status::ConsumerState,
     telemetry::span,
@@ -25,9 +25,17 @@ impl Dispatcher {
             }
             batch.begin(range.end);
             let items = &batch.items()[range];
-            self.begin(items);
-            let span = self.span(items);
-            self.see_through(items).instrument(span).await;
+            let expired = self.runtime.expiry.expired(items, &self.runtime.clock);
+            for (index, _) in &expired {
+                self.log_expired(&items[*index]);
+                self.runtime.meters.expired.inc();
+            }
+            for part in rest(0..items.len(), expired.into_iter().map(|(index, _)| index)) {
+                let items = &items[part];
+                self.begin(items);
+                let span = self.span(items);
+                self.see_through(items).instrument(span).await;
+            }
         }
         self.runtime.shutdown.leave_behind(batch.not_begun());
     }

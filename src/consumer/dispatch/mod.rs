@@ -9,17 +9,13 @@ pub(crate) mod outcome;
 
 pub(crate) use at_least_once::{MAX_RUNS, not_committed};
 
-use std::{
-    ops::Range,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{ops::Range, sync::Arc, time::Instant};
 
 use foundationdb::Transaction;
 use kvqueue_queue::Item;
 use tokio_util::sync::CancellationToken;
 
-use super::{breaker::Tried, clock, fetch::VersionClock, runtime::QueueRuntime};
+use super::{breaker::Tried, expiry::waited, runtime::QueueRuntime};
 use crate::{
     config::Delivery,
     handlers::{CallResult, Context, Interruption, Outcome, call},
@@ -107,6 +103,16 @@ impl Dispatcher {
         }
     }
 
+    /// Logs that an item has expired, and that its handler is not called.
+    fn log_expired(&self, item: &Item) {
+        tracing::info!(
+            event = "item_expired",
+            queue = %self.runtime.name,
+            item = %item.id,
+            "item expired before its first attempt began"
+        );
+    }
+
     /// Measures how long new items have waited for the handler.
     fn begin(&self, items: &[Item]) {
         let now = Instant::now();
@@ -149,16 +155,6 @@ fn unavailable(outcome: &Outcome) -> Option<&str> {
 /// Whether this is the item's first attempt, and it never was a dead letter.
 fn is_new(item: &Item) -> bool {
     item.attempt == 1 && item.meta.as_ref().is_none_or(|meta| meta.failures.is_empty() && meta.crashes == 0)
-}
-
-/// How long ago the item was pushed: by its stamp, or in a recipe's queue by the time that its
-/// producer stored, if it did.
-fn waited(item: &Item, clock: &VersionClock, now: Instant) -> Option<Duration> {
-    if let Some(stamp) = item.id.stamp() {
-        return clock.since(stamp.version(), now);
-    }
-    let pushed = item.meta.as_ref()?.enqueued_at?;
-    Some(Duration::from_millis(clock::now().saturating_sub(pushed)))
 }
 
 #[cfg(test)]

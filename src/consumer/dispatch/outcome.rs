@@ -59,6 +59,7 @@ pub(super) fn name(outcome: &ItemOutcome) -> &'static str {
         ItemOutcome::Release | ItemOutcome::Postpone { .. } => "released",
         ItemOutcome::Throttle { .. } => "throttled",
         ItemOutcome::Dead(_) => "dead",
+        ItemOutcome::Expired { .. } => "expired",
     }
 }
 

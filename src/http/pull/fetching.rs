@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kvqueue_queue::{FetchError, Queue, RetryPolicy, Session, Share, Watch};
+use kvqueue_queue::{FetchError, Lease, Queue, RetryPolicy, Session, Share, Watch};
 use tokio::{
     sync::{
         mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
@@ -17,9 +17,9 @@ use tokio::{
     time::sleep_until,
 };
 
-use super::unanswered::Unanswered;
+use super::{acknowledge, unanswered::Unanswered};
 use crate::{
-    consumer::{fetch::VersionClock, identity},
+    consumer::{expiry::Expiry, fetch::VersionClock, identity},
     http::{app_state::AppState, error::ApiError, peer::Peer},
 };
 
@@ -214,8 +214,13 @@ impl Fetching {
             if let Some(wait) = fetched.look_again_in {
                 self.look_at = self.look_at.min(Instant::now() + wait);
             }
-            let leases =
-                fetched.leases.into_iter().map(|lease| Unanswered::new(&self.app, lease, began)).collect();
+            let mut leases = fetched.leases;
+            let expired = end_expired(&self.app, self.queue.name(), &self.clock, &mut leases).await?;
+            let leases: Vec<_> =
+                leases.into_iter().map(|lease| Unanswered::new(&self.app, lease, began)).collect();
+            if leases.is_empty() && expired {
+                continue;
+            }
             // What an earlier fetch has got is released: its workers have been told that it failed.
             if !fetched.recovered {
                 return Ok(leases);
@@ -247,6 +252,43 @@ impl Fetching {
         }
         self.waiting.drain(..).for_each(|request| request.give(Ok(None)));
     }
+}
+
+/// Ends the items that have expired before their first attempt, and drops the leases that have no other. Returns whether there were any.
+async fn end_expired(
+    app: &AppState,
+    queue: &[u8],
+    clock: &VersionClock,
+    leases: &mut Vec<Lease>,
+) -> Result<bool, ApiError> {
+    let config = app.config();
+    let name = str::from_utf8(queue).unwrap_or_default();
+    let expiry = config.queues.get(name).map(Expiry::of).unwrap_or_default();
+    let mut found = false;
+    for lease in leases.iter_mut() {
+        let open: Vec<_> = lease.open().collect();
+        let mut expired = expiry.expired(lease.items(), clock);
+        expired.retain(|(index, _)| open.contains(index));
+        if expired.is_empty() {
+            continue;
+        }
+        found = true;
+        // If this fails, the items stay until their leases expire, and nobody has begun with them.
+        lease.acknowledge(&app.daemon.db, &FETCH, &expired).await.map_err(acknowledge::failure)?;
+        for (index, _) in &expired {
+            tracing::info!(
+                event = "item_expired",
+                queue = name,
+                item = %lease.items()[*index].id,
+                "item expired before its first attempt began"
+            );
+        }
+        if config.queues.contains_key(name) {
+            app.daemon.status.metrics.queue(&name.into()).expired.inc_by(expired.len() as u64);
+        }
+    }
+    leases.retain(|lease| !lease.is_acknowledged());
+    Ok(found)
 }
 
 /// Waits until the watch fires. An error means that the watch is gone.

@@ -1,11 +1,11 @@
 //! The body of a push.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use jiff::Timestamp;
-use kvqueue_queue::{Millis, NewItem, from_millis};
+use kvqueue_queue::{IfTaken, Millis, NewItem, from_millis};
 use serde::{
     Deserialize, Deserializer,
     de::{Error, MapAccess, SeqAccess, Visitor},
@@ -29,7 +29,7 @@ const MOST_OF_ITEM: usize = 2_048;
 /// The most attributes of all items of one push.
 const MOST_ATTRIBUTES: usize = 10_000;
 
-/// The longest delay, in milliseconds: ten years.
+/// The longest delay and the longest time to live, in milliseconds: ten years.
 const LONGEST: u64 = 10 * 365 * 24 * 3_600_000;
 
 /// The body of a push.
@@ -62,9 +62,15 @@ struct Entry {
     #[serde(deserialize_with = "given")]
     unique: Option<String>,
     #[serde(deserialize_with = "whole")]
+    unique_for_ms: Option<u64>,
+    #[serde(deserialize_with = "given")]
+    replace: Option<bool>,
+    #[serde(deserialize_with = "whole")]
     delay_ms: Option<u64>,
     #[serde(deserialize_with = "given")]
     at: Option<String>,
+    #[serde(deserialize_with = "whole")]
+    ttl_ms: Option<u64>,
     #[serde(deserialize_with = "whole")]
     priority: Option<i64>,
     #[serde(deserialize_with = "given")]
@@ -141,21 +147,25 @@ fn too_many<E: Error>(what: &str, most: usize) -> E {
 }
 
 impl PushBody {
-    /// The items, as of `now`, and the idempotency key.
-    pub(super) fn items(self, now: Millis) -> Result<(Vec<NewItem>, Option<Vec<u8>>), ApiError> {
+    /// The items, as of `now`, and the idempotency key. `ttl` is for items that say nothing of it.
+    pub(super) fn items(
+        self,
+        now: Millis,
+        ttl: Option<Duration>,
+    ) -> Result<(Vec<NewItem>, Option<Vec<u8>>), ApiError> {
         let count = self.items.len();
         if count == 0 {
             return Err(ApiError::Bad(format!("there are no items; push 1 to {MOST} at a time")));
         }
         let items = self.items.into_iter().enumerate().map(|(index, Object(entry))| {
-            entry.item(now).map_err(|problem| ApiError::Bad(format!("items[{index}]: {problem}")))
+            entry.item(now, ttl).map_err(|problem| ApiError::Bad(format!("items[{index}]: {problem}")))
         });
         Ok((items.collect::<Result<_, _>>()?, self.idempotency_key.map(String::into_bytes)))
     }
 }
 
 impl Entry {
-    fn item(self, now: Millis) -> Result<NewItem, String> {
+    fn item(self, now: Millis, ttl: Option<Duration>) -> Result<NewItem, String> {
         let payload = match (self.payload, self.payload_base64, self.payload_json) {
             (Some(text), None, None) => Bytes::from(text),
             (None, Some(text), None) => Bytes::from(decoded("payload_base64", &text)?),
@@ -181,20 +191,26 @@ impl Entry {
             (None, Some(text)) => Some(decoded("key_base64", &text)?),
             (None, None) => None,
         };
+        let expires = expires(self.ttl_ms, ttl, now)?;
+        let unique_until = unique_until(self.unique_for_ms, now)?;
         let due = due(self.delay_ms, self.at.as_deref(), now)?;
         // An item without options needs no record, and so has no time of its push.
         let says = !self.attributes.is_empty()
             || self.content_type.is_some()
             || self.trace_parent.is_some()
             || self.unique.is_some()
-            || due.is_some();
+            || due.is_some()
+            || expires.is_some();
         let mut item = NewItem::new(payload);
         item.attributes = self.attributes;
         item.content_type = self.content_type;
         item.trace_parent = self.trace_parent;
         item.enqueued_at = says.then(|| from_millis(now));
         item.unique = self.unique.map(String::into_bytes);
+        item.unique_until = unique_until.map(from_millis);
+        item.if_taken = if self.replace == Some(true) { IfTaken::Replace } else { IfTaken::Skip };
         item.due = due.filter(|due| *due > now).map(from_millis);
+        item.expires = expires.map(from_millis);
         item.priority = self.priority.unwrap_or_default();
         item.key = key;
         Ok(item)
@@ -203,6 +219,18 @@ impl Entry {
 
 fn decoded(name: &str, text: &str) -> Result<Vec<u8>, String> {
     BASE64_STANDARD.decode(text).map_err(|error| format!("{name} is not base 64: {error}"))
+}
+
+/// When it expires, if the request or the queue has that.
+fn expires(own: Option<u64>, queue: Option<Duration>, now: Millis) -> Result<Option<Millis>, String> {
+    match own {
+        Some(0) => Err("ttl_ms is 0, and the item would expire at once; leave it out or raise it".to_owned()),
+        Some(ttl) if ttl > LONGEST => Err(format!("ttl_ms is {ttl}, at most {LONGEST} are possible")),
+        own => {
+            let queue = queue.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
+            Ok(own.or(queue).map(|ttl| now.saturating_add(ttl)))
+        }
+    }
 }
 
 /// When it is due, if the request has that. A time in the past means at once.
@@ -226,6 +254,19 @@ pub(in crate::http) fn due(
     }
 }
 
+/// Until when its unique key is taken, if the request has that.
+fn unique_until(time: Option<u64>, now: Millis) -> Result<Option<Millis>, String> {
+    match time {
+        Some(0) => {
+            Err("unique_for_ms is 0, and the key would be free at once; leave it out or raise it".to_owned())
+        }
+        Some(time) if time > LONGEST => {
+            Err(format!("unique_for_ms is {time}, at most {LONGEST} are possible"))
+        }
+        time => Ok(time.map(|time| now.saturating_add(time))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -238,11 +279,24 @@ mod tests {
 
     fn items(body: &Value) -> Result<Vec<NewItem>, String> {
         let pushed: PushBody = parse(body.to_string().as_bytes()).map_err(|error| error.to_string())?;
-        pushed.items(1_000).map(|(items, _)| items).map_err(|error| error.to_string())
+        pushed.items(1_000, None).map(|(items, _)| items).map_err(|error| error.to_string())
     }
 
     fn item(entry: &Value) -> Result<NewItem, String> {
         items(&json!({ "items": [entry] })).map(|mut items| items.remove(0))
+    }
+
+    #[test]
+    fn an_item_without_a_ttl_has_that_of_its_queue() {
+        let of = |text: &str| {
+            let pushed: PushBody = parse(text.as_bytes()).unwrap();
+            let items = pushed.items(1_000, Some(Duration::from_secs(1)));
+            items.map(|(items, _)| items[0].expires).map_err(|error| error.to_string())
+        };
+        assert_eq!(of(r#"{"items": [{"payload": ""}]}"#), Ok(Some(from_millis(2_000))));
+        assert_eq!(of(r#"{"items": [{"payload": "", "ttl_ms": 7}]}"#), Ok(Some(from_millis(1_007))));
+        assert!(of(r#"{"items": [{"payload": "", "ttl_ms": 0}]}"#).unwrap_err().contains("ttl_ms is 0"));
+        assert!(of(r#"{"items": [{"payload": "", "ttl_ms": 315360000001}]}"#).is_err());
     }
 
     #[test]
@@ -254,7 +308,7 @@ mod tests {
         }
         let whole = item(&json!({
             "payload": "", "attributes": {"k": "v"}, "content_type": "text/plain", "trace_parent": TRACE,
-            "unique": "u", "delay_ms": 5, "priority": -3, "key": "tenant-7",
+            "unique": "u", "delay_ms": 5, "ttl_ms": 9, "priority": -3, "key": "tenant-7",
         }));
         let expected = NewItem::new("")
             .with_attribute("k", "v")
@@ -263,6 +317,7 @@ mod tests {
             .with_enqueued_at(from_millis(1_000))
             .with_unique(b"u".to_vec())
             .with_due(from_millis(1_005))
+            .with_expiry(from_millis(1_009))
             .with_priority(-3)
             .with_key("tenant-7");
         assert_eq!(whole.unwrap(), expected);
@@ -293,7 +348,7 @@ mod tests {
         insta::assert_snapshot!(wrong(json!({"payload": "", "delay_ms": u64::MAX})), @"items[0]: delay_ms is 18446744073709551615, at most 315360000000 are possible");
         insta::assert_snapshot!(wrong(json!({"payload": "", "at": "tomorrow"})), @r#"items[0]: at is "tomorrow", which is not a time; write it as in "2030-01-31T08:00:00Z""#);
         insta::assert_snapshot!(wrong(json!({"payload": "", "attributes": {"k": 1}})), @"the body at items[0].attributes.k: invalid type: integer `1`, expected a string at line 1 column 30");
-        insta::assert_snapshot!(wrong(json!({"playload": ""})), @"the body at items[0].playload: unknown field `playload`, expected one of `payload`, `payload_base64`, `payload_json`, `attributes`, `content_type`, `trace_parent`, `unique`, `delay_ms`, `at`, `priority`, `key`, `key_base64` at line 1 column 21");
+        insta::assert_snapshot!(wrong(json!({"playload": ""})), @"the body at items[0].playload: unknown field `playload`, expected one of `payload`, `payload_base64`, `payload_json`, `attributes`, `content_type`, `trace_parent`, `unique`, `unique_for_ms`, `replace`, `delay_ms`, `at`, `ttl_ms`, `priority`, `key`, `key_base64` at line 1 column 21");
         insta::assert_snapshot!(items(&json!({"items": []})).unwrap_err(), @"there are no items; push 1 to 1000 at a time");
         let many = |entry: &Value, count| items(&json!({ "items": vec![entry; count] }));
         insta::assert_snapshot!(many(&json!({}), 1_001).unwrap_err(), @"the body at items: there are more than 1000 items; push in several requests at line 1 column 3013");
@@ -311,7 +366,7 @@ mod tests {
         #[test]
         fn any_bytes_are_read_without_panic(body: Vec<u8>) {
             if let Ok(pushed) = parse::<PushBody>(&body) {
-                drop(pushed.items(0));
+                drop(pushed.items(0, None));
             }
         }
 

@@ -39,7 +39,7 @@ const MAYBE: &str =
 /// Pushes what the body has.
 pub(super) async fn push(mut request: ApiRequest) -> Answer {
     let body: PushBody = request.long_json().await?;
-    let (mut items, in_body) = body.items(clock::now())?;
+    let (mut items, in_body) = body.items(clock::now(), ttl(&request))?;
     let key = idempotency_key(request.http.headers(), in_body)?;
     let queue = request.queue()?;
     let mut options = PushOptions::default().with_max_payload(max_payload(&request));
@@ -65,6 +65,7 @@ fn word(effect: PushEffect) -> &'static str {
     match effect {
         PushEffect::Added => "added",
         PushEffect::Duplicate => "duplicate",
+        PushEffect::Replaced => "replaced",
         PushEffect::Repeated => "repeated",
     }
 }
@@ -87,6 +88,11 @@ fn max_payload(request: &ApiRequest) -> usize {
     let config = request.app.config();
     let limit = config.queues.get(&*request.value("queue")).map(|queue| queue.max_payload);
     usize::try_from(limit.unwrap_or_else(|| QueueConfig::new("").max_payload)).unwrap_or(usize::MAX)
+}
+
+/// The time after which items of the queue expire, by the configuration.
+pub(super) fn ttl(request: &ApiRequest) -> Option<Duration> {
+    request.app.config().queues.get(&*request.value("queue")).and_then(|queue| queue.ttl)
 }
 
 /// With those of other requests that come at the same time.

@@ -18,8 +18,15 @@ const ENQUEUED_AT: u8 = 7;
 const PAYLOAD_LEN: u8 = 8;
 const UNIQUE: u8 = 9;
 const DEATH: u8 = 10;
+const EXPIRES: u8 = 12;
+const UNIQUE_UNTIL: u8 = 14;
 /// A side record that could not be read, as it was. It is written when an item dies, and readers keep it as it is.
 pub(crate) const UNREADABLE: u8 = 11;
+
+/// Whether a field of this tag is none that this version knows the meaning of.
+pub(crate) fn is_unknown(tag: u8) -> bool {
+    matches!(tag, UNREADABLE | 13) || tag > UNIQUE_UNTIL
+}
 
 /// The most bytes that are kept of a side record that cannot be read: with a reason it must fit into a value.
 const MAX_KEPT: usize = 90_000;
@@ -68,6 +75,12 @@ pub(crate) fn encode(meta: &Meta) -> Vec<u8> {
     if let Some(death) = &meta.death {
         failure_field(&mut out, DEATH, death);
     }
+    if let Some(at) = meta.expires {
+        field(&mut out, EXPIRES, &[&at.to_le_bytes()]);
+    }
+    if let Some(until) = meta.unique_until {
+        field(&mut out, UNIQUE_UNTIL, &[&until.to_le_bytes()]);
+    }
     for (tag, content) in &meta.unknown {
         field(&mut out, *tag, &[content]);
     }
@@ -102,6 +115,8 @@ fn read_field(meta: &mut Meta, tag: u8, content: &[u8]) -> Option<()> {
         PAYLOAD_LEN => meta.payload_len = Some(u64::from_le_bytes(content.try_into().ok()?)),
         UNIQUE => meta.unique = Some(content.to_vec()),
         DEATH => meta.death = Some(read_failure(content)?),
+        EXPIRES => meta.expires = Some(u64::from_le_bytes(content.try_into().ok()?)),
+        UNIQUE_UNTIL => meta.unique_until = Some(u64::from_le_bytes(content.try_into().ok()?)),
         _ => meta.unknown.push((tag, content.to_vec())),
     }
     Some(())
@@ -155,13 +170,14 @@ mod tests {
             attributes in prop::collection::btree_map(".{0,8}", ".{0,8}", 0..4),
             (content_type, trace_parent) in any::<(Option<String>, Option<String>)>(),
             (enqueued_at, payload_len) in any::<(Option<u64>, Option<u64>)>(),
+            (expires, unique_until) in any::<(Option<u64>, Option<u64>)>(),
             unique in any::<Option<Vec<u8>>>(),
             death in prop::option::of(failure()),
-            unknown in prop::collection::vec((11_u8.., any::<Vec<u8>>()), 0..3),
+            unknown in prop::collection::vec((prop::sample::select(vec![11_u8, 13, 200]), any::<Vec<u8>>()), 0..3),
         ) -> Meta {
             Meta {
                 attempts, crashes, failures, attributes, content_type, trace_parent, enqueued_at, payload_len, unique,
-                death, unknown,
+                death, expires, unique_until, unknown,
             }
         }
     }

@@ -13,6 +13,7 @@
 //! | (q, "lease", session, number), (q, "held", session, number, i) | a batch in hand | `leases` |
 //! | (q, "cancelled", session, number) | which items of a lease were cancelled | `cancelled` |
 //! | (q, "later", due, id), (q, "body", id), (q, "due", id) | an item that waits for its time | `later` |
+//! | (q, "expiry", time, id) | an item that expires if no attempt has begun by then | `expiry` |
 //! | (q, "dead", id), (q, "body", id) | a dead letter | `space` |
 //! | (q, "unique", key) | id of the item of that key | `space` |
 //! | (q, "op", id), (q, "oplog", stamp) | a push that is not to be repeated | `operations` |
@@ -35,6 +36,7 @@ pub(crate) mod counters;
 pub(crate) mod duty;
 pub(crate) mod element;
 pub(crate) mod ended;
+pub(crate) mod expiry;
 pub(crate) mod fields;
 pub(crate) mod items;
 pub(crate) mod keyed;

@@ -7,8 +7,8 @@ use crate::keys::element::{STAMP, append_text};
 use crate::keys::keyed::{KVAL, KeyedSpace};
 use crate::keys::schedules::ScheduleSpace;
 use crate::keys::{
-    append_bytes, cancelled, chunks, claims, counters, duty, ended, items, later, leases, meta, operations,
-    partitions, pause, times, tokens, wants,
+    append_bytes, cancelled, chunks, claims, counters, duty, ended, expiry, items, later, leases, meta,
+    operations, partitions, pause, times, tokens, wants,
 };
 use crate::kind::Kind;
 use crate::{MAX_NAME, MAX_PREFIX};
@@ -60,6 +60,7 @@ pub(crate) struct Space {
     pub(crate) dead: Vec<u8>,
     pub(crate) bodies: Vec<u8>,
     pub(crate) dues: Vec<u8>,
+    pub(crate) expiry: Vec<u8>,
     pub(crate) cancelled: Vec<u8>,
     pub(crate) unique: Vec<u8>,
     pub(crate) operations: Vec<u8>,
@@ -140,6 +141,7 @@ impl Space {
             dead: record(DEAD),
             bodies: record(later::BODY),
             dues: record(later::DUE),
+            expiry: record(expiry::EXPIRY),
             cancelled: record(cancelled::CANCELLED),
             unique: record(UNIQUE),
             operations: record(operations::OP),

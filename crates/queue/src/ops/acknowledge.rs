@@ -1,4 +1,4 @@
-//! Ending items of a lease: done, retried, released, postponed or dead.
+//! Ending items of a lease: done, retried, released, postponed, dead or expired.
 
 use foundationdb::Transaction;
 use foundationdb::options::MutationType;
@@ -15,7 +15,8 @@ use crate::ops::keyed::changes::Changes;
 use crate::ops::lease::row;
 use crate::ops::scan::{Row, decode_meta};
 use crate::ops::version::now;
-use crate::ops::{cost, ended, lease, place};
+use crate::ops::{cost, ended, expiry, lease, place};
+use crate::rules::OnExpiry;
 use crate::time::millis;
 
 /// Acknowledges items of the lease `id`, by their index in `held`, and sets a new deadline for the
@@ -43,7 +44,7 @@ pub(crate) async fn acknowledge(
         if let Some(changes) = &mut changes {
             changes.left_lease(space, &row.id);
             match outcome {
-                ItemOutcome::Done => {}
+                ItemOutcome::Done | ItemOutcome::Expired { on_expiry: OnExpiry::Drop, .. } => {}
                 ItemOutcome::Release | ItemOutcome::Retry { due: None, .. } => {
                     changes.made_ready(space, &row.id);
                 }
@@ -54,7 +55,9 @@ pub(crate) async fn acknowledge(
                 ItemOutcome::Postpone { .. } | ItemOutcome::Retry { due: Some(_), .. } => {
                     changes.put_away(space, &row.id, HoldCause::Scheduled);
                 }
-                ItemOutcome::Dead(_) => changes.put_away(space, &row.id, HoldCause::Dead),
+                ItemOutcome::Dead(_) | ItemOutcome::Expired { on_expiry: OnExpiry::Dead, .. } => {
+                    changes.put_away(space, &row.id, HoldCause::Dead);
+                }
             }
         }
         match outcome {
@@ -67,10 +70,12 @@ pub(crate) async fn acknowledge(
             }
             ItemOutcome::Release | ItemOutcome::Throttle { .. } => {
                 place::ready(space, tr, &row.id, &row.value, &row.meta);
+                expiry::note(space, tr, &row.id, &row.meta);
                 counts.ready += 1;
             }
             ItemOutcome::Postpone { due } => {
                 place::later(space, tr, &row.id, millis(*due), &row.value, &decode_meta(space, &row)?);
+                expiry::note(space, tr, &row.id, &row.meta);
                 counts.later += 1;
             }
             ItemOutcome::Retry { due: None, failure } => {
@@ -84,6 +89,20 @@ pub(crate) async fn acknowledge(
             }
             ItemOutcome::Dead(failure) => {
                 let meta = Meta { death: Some(failure.cut()), ..failed(space, &row, failure)? };
+                place::dead(space, tr, &row.id, &row.value, &meta);
+                if let Some(endings) = &mut endings {
+                    endings.add_dead(&row.id, &meta);
+                }
+                counts.dead += 1;
+            }
+            ItemOutcome::Expired { on_expiry: OnExpiry::Drop, .. } => {
+                forget(space, tr, &row)?;
+                if let Some(endings) = &mut endings {
+                    endings.add_expired(&row);
+                }
+            }
+            ItemOutcome::Expired { at, on_expiry: OnExpiry::Dead } => {
+                let meta = expiry::dead_letter(decode_meta(space, &row)?, millis(*at));
                 place::dead(space, tr, &row.id, &row.value, &meta);
                 if let Some(endings) = &mut endings {
                     endings.add_dead(&row.id, &meta);
@@ -120,6 +139,13 @@ pub(crate) fn cost(space: &Space, held: &Held, outcome: &ItemOutcome) -> usize {
     let Held { id, meta, value } = held;
     match outcome {
         ItemOutcome::Done => cost::forget(space, id, meta) + cost::ended(space, id, meta.len(), 0),
+        ItemOutcome::Expired { on_expiry: OnExpiry::Drop, .. } => {
+            cost::forget(space, id, meta) + cost::ended(space, id, meta.len(), 0)
+        }
+        ItemOutcome::Expired { on_expiry: OnExpiry::Dead, .. } => {
+            let reason = expiry::EXPIRED.len();
+            cost::dead(space, id, value.len(), meta, reason) + cost::ended(space, id, meta.len(), reason)
+        }
         ItemOutcome::Release | ItemOutcome::Throttle { .. } => {
             cost::ready(space, id, value.len(), meta.len())
         }

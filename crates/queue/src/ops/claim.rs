@@ -17,7 +17,7 @@ use crate::keys::{Space, after, counters};
 use crate::kind::Kind;
 use crate::meta::Meta;
 use crate::ops::scan::{Isolation, Row, Window, decode_meta, ends, first_metas, join_metas, rows};
-use crate::ops::{conflict, cost, partitions, parts};
+use crate::ops::{conflict, cost, expiry, partitions, parts, unique};
 use crate::suspects::{Picked, Suspicion};
 use mutant::mutant;
 
@@ -90,16 +90,16 @@ pub(crate) fn count(space: &Space, tr: &Transaction, n: usize) {
     }
 }
 
-/// Clears what goes with an item until it has ended: the rest of its payload, and the key it is the only one of.
+/// Clears what goes with an item until it has ended: the rest of its payload, the row of its expiry, and its unique key, unless that is taken for
+/// a time.
 pub(crate) fn forget(space: &Space, tr: &Transaction, row: &Row) -> Result<(), QueueError> {
     if row.meta.is_empty() {
         return Ok(());
     }
     let meta = decode_meta(space, row)?;
     parts::clear(space, tr, &row.id, meta.payload_len);
-    if let Some(key) = &meta.unique {
-        tr.clear(&space.unique_key(key));
-    }
+    expiry::clear(space, tr, &row.id, &meta);
+    unique::of_ended(space, tr, &row.id, &meta);
     Ok(())
 }
 

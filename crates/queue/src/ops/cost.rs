@@ -35,8 +35,8 @@ const ENDED: usize = 4 * 13 + 5 * 13 + 3 * 5;
 const HELD: usize = 12;
 /// The most bytes that a failure adds to a side record in addition to its text: itself, and the counts of attempts and crashes.
 const FAILURE: usize = (5 + 8 + 4) + 2 * (5 + 4);
-/// The most bytes that a record's key has between (q, its name) and the id: a due time; and as many for the name.
-const NAME: usize = 16;
+/// The most bytes that a record's key has between (q, its name) and the id: a time; and as many for the name.
+const NAME: usize = 17;
 
 /// A value that is set.
 pub(crate) fn set(key: usize, value: usize) -> usize {
@@ -60,20 +60,22 @@ pub(crate) fn key(space: &Space, id: &ItemId) -> usize {
 
 /// The cost of making an item ready.
 pub(crate) fn ready(space: &Space, id: &ItemId, value: usize, meta: usize) -> usize {
-    let record = if meta > 0 { set(space.meta.len() + id.as_bytes().len(), meta) } else { 0 };
+    // With the row of an expiry.
+    let record =
+        if meta > 0 { set(space.meta.len() + id.as_bytes().len(), meta) + set(key(space, id), 0) } else { 0 };
     set(space.ready_key(id).len(), value) + record
 }
 
 /// The cost of scheduling an item with a record of this length.
 pub(crate) fn aside(space: &Space, id: &ItemId, value: usize, meta: usize) -> usize {
     let key = key(space, id);
-    set(key, meta) + set(key, value) + set(key, DUE) + hold(space, id)
+    set(key, meta) + set(key, value) + set(key, DUE) + set(key, 0) + hold(space, id)
 }
 
 /// The cost of making an item with this side record a dead letter, for a reason of this length.
 pub(crate) fn dead(space: &Space, id: &ItemId, value: usize, meta: &[u8], reason: usize) -> usize {
     // The reason is stored twice: with the last attempt, and with the letter.
-    aside(space, id, value, meta.len() + 2 * failure(reason)) + unique(space, meta)
+    aside(space, id, value, meta.len() + 2 * failure(reason)) + unique(space, id, meta)
 }
 
 /// The cost of recording the end of an item with a side record of this length, for a reason of this length: the item as if it was a group of its own.
@@ -115,7 +117,7 @@ pub(crate) fn forget(space: &Space, id: &ItemId, meta: &[u8]) -> usize {
 pub(crate) fn moving(space: &Space, id: &ItemId, value: usize, meta: &[u8]) -> usize {
     let key = key(space, id);
     let records = 2 * set(key, 0) + 3 * clear(key) + conflict(key);
-    records + value + meta.len() + unique(space, meta) + hold(space, id)
+    records + value + meta.len() + unique(space, id, meta) + hold(space, id)
 }
 
 /// The cost of clearing an item in any state, with its records.
@@ -144,9 +146,11 @@ pub(crate) fn take_plain(space: &Space, id: usize, value: usize) -> usize {
     HELD + id + value + own
 }
 
-/// The cost of clearing the chunks and the unique key of an item.
+/// The cost of clearing the chunks, the unique key and the row of the expiry of an item.
 fn ending(space: &Space, id: &ItemId, meta: &Meta) -> usize {
-    meta.payload_len.map_or(0, |len| chunks_of(space, id, len)) + unique_of(space, meta)
+    meta.payload_len.map_or(0, |len| chunks_of(space, id, len))
+        + meta.expires.map_or(0, |_| clear(key(space, id)))
+        + unique_of(space, id, meta)
 }
 
 /// The cost of clearing the chunks of a payload of this length.
@@ -156,16 +160,17 @@ fn chunks_of(space: &Space, id: &ItemId, payload_len: u64) -> usize {
     clear(key(space, id)).saturating_mul(usize::try_from(clears).unwrap_or(usize::MAX))
 }
 
-/// The cost of clearing the unique key in a side record, and of reading or setting it.
-fn unique(space: &Space, meta: &[u8]) -> usize {
-    // An unreadable record has no key that could be cleared.
-    if meta.is_empty() { 0 } else { meta::decode(meta).map_or(0, |meta| unique_of(space, &meta)) }
+/// The cost of freeing the unique key in a side record, and of reading or setting it.
+fn unique(space: &Space, id: &ItemId, meta: &[u8]) -> usize {
+    // An unreadable record has no key that could be freed.
+    if meta.is_empty() { 0 } else { meta::decode(meta).map_or(0, |meta| unique_of(space, id, &meta)) }
 }
 
-fn unique_of(space: &Space, meta: &Meta) -> usize {
+fn unique_of(space: &Space, id: &ItemId, meta: &Meta) -> usize {
     let Some(unique) = &meta.unique else { return 0 };
-    let key = space.unique_key(unique).len();
-    clear(key) + conflict(key)
+    let len = space.unique_key(unique).len();
+    // With the row of its time.
+    set(len, id.as_bytes().len()) + conflict(len) + meta.unique_until.map_or(0, |_| clear(key(space, id)))
 }
 
 #[cfg(test)]
@@ -181,6 +186,7 @@ mod tests {
         assert!(ready(&space, &id, 1_000, 50) > ready(&space, &id, 1_000, 0) + 3 * key + 50);
         assert!(aside(&space, &id, 0, 0) >= 2 * set(space.body_key(&id).len(), 0));
         assert!(self::key(&space, &id) >= crate::keys::later::key(&space.later, u64::MAX, &id).len());
+        assert!(self::key(&space, &id) >= crate::keys::expiry::key(&space.expiry, u64::MAX, &id).len());
     }
 
     #[test]

@@ -135,11 +135,17 @@ pub(crate) fn revive(space: &Space, tr: &Transaction, id: &ItemId, value: &[u8],
     // One that could not be read is put back as it was, for a version that can read it.
     let record = match meta::unreadable(&meta) {
         Some(record) => record.to_vec(),
-        None => meta::encode(&Meta { attempts: 0, crashes: 0, death: None, ..meta }),
+        None => meta::encode(&retried(meta)),
     };
     place::ready(space, tr, id, value, &record);
     tr.clear(&space.dead_key(id));
     tr.clear(&space.body_key(id));
+}
+
+/// The side record of a letter that is to be tried again: with all attempts before it, and without an expiry, since it did not wait for
+/// its first. Its unique key is its own until it ends.
+pub(crate) fn retried(meta: Meta) -> Meta {
+    Meta { attempts: 0, crashes: 0, death: None, expires: None, unique_until: None, ..meta }
 }
 
 /// Clears all there is of a letter. Counting is the caller's.

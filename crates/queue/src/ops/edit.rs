@@ -9,11 +9,11 @@ use crate::id::ItemId;
 use crate::item_change::ItemChange;
 use crate::keys::{Space, chunks, meta};
 use crate::marked::Act;
-use crate::meta::Meta;
-use crate::ops::locate::{Located, locate};
+use crate::meta::{Meta, Millis};
+use crate::ops::locate::{Located, ScheduledRecord, locate, locate_unleased};
 use crate::ops::push::{StoredValue, stored_value};
 use crate::ops::scan::{Row, decode_meta};
-use crate::ops::{conflict, dead, parts, place};
+use crate::ops::{conflict, dead, expiry, parts, place, reschedule};
 use crate::view::ItemState;
 
 /// Replaces the payload of an item that is not running; fails at commit if another has moved it.
@@ -34,21 +34,12 @@ pub(crate) async fn item(
         None => Ok(Act::Nothing(ItemChange::Gone)),
         Some(Located::Running(_)) => Ok(Act::Nothing(ItemChange::Refused(ItemState::Running))),
         Some(Located::Ready(row)) => {
-            let (value, meta) = replaced(space, tr, id, decode_meta(space, &row)?, payload);
-            let key = space.ready_key(id);
-            conflict::as_reader(tr, &key)?;
-            tr.clear(&space.meta_key(id));
-            place::ready(space, tr, id, &value, &meta::encode(&meta));
+            Editable::ready(space, tr, &row)?.write(space, tr, payload);
             done(ItemState::Ready)
         }
         Some(Located::ScheduledRecord(found)) => {
-            place::check_kind(space, id)?;
             let state = found.state();
-            let row = Row { id: id.clone(), value: Bytes::new(), meta: found.record };
-            let (value, meta) = replaced(space, tr, id, decode_meta(space, &row)?, payload);
-            conflict::as_reader(tr, &found.key)?;
-            tr.set(&space.body_key(id), &value);
-            tr.set(&found.key, &meta::encode(&meta));
+            Editable::waiting(space, tr, id, found)?.write(space, tr, payload);
             done(state)
         }
         Some(Located::Dead) => {
@@ -62,6 +53,90 @@ pub(crate) async fn item(
             tr.set(&space.body_key(id), &value);
             tr.set(&key, &meta::encode(&meta));
             done(ItemState::Dead)
+        }
+    }
+}
+
+/// An item that waits, and is to have another payload. Whatever moves it meanwhile makes the commit fail.
+#[derive(Debug)]
+pub(crate) struct Editable {
+    id: ItemId,
+    /// Its record, if it waits for its time; `None`: it is ready.
+    record: Option<ScheduledRecord>,
+    meta: Meta,
+}
+
+impl Editable {
+    fn ready(space: &Space, tr: &Transaction, row: &Row) -> Result<Editable, QueueError> {
+        let meta = decode_meta(space, row)?;
+        conflict::as_reader(tr, &space.ready_key(&row.id))?;
+        Ok(Editable { id: row.id.clone(), record: None, meta })
+    }
+
+    fn waiting(
+        space: &Space,
+        tr: &Transaction,
+        id: &ItemId,
+        found: ScheduledRecord,
+    ) -> Result<Editable, QueueError> {
+        place::check_kind(space, id)?;
+        let row = Row { id: id.clone(), value: Bytes::new(), meta: found.record.clone() };
+        let meta = decode_meta(space, &row)?;
+        conflict::as_reader(tr, &found.key)?;
+        Ok(Editable { id: id.clone(), record: Some(found), meta })
+    }
+
+    /// The item of this id; `None` if it does not wait.
+    pub(crate) async fn find(
+        space: &Space,
+        tr: &Transaction,
+        id: &ItemId,
+    ) -> Result<Option<Editable>, QueueError> {
+        match locate_unleased(space, tr, id).await? {
+            Some(Located::Ready(row)) => Editable::ready(space, tr, &row).map(Some),
+            Some(Located::ScheduledRecord(found)) => Editable::waiting(space, tr, id, found).map(Some),
+            Some(Located::Running(_) | Located::Dead) | None => Ok(None),
+        }
+    }
+
+    pub(crate) fn id(&self) -> &ItemId {
+        &self.id
+    }
+
+    /// Writes it with another payload, at its place.
+    fn write(self, space: &Space, tr: &Transaction, payload: &[u8]) {
+        let (value, meta) = replaced(space, tr, &self.id, self.meta, payload);
+        match self.record {
+            None => {
+                tr.clear(&space.meta_key(&self.id));
+                place::ready(space, tr, &self.id, &value, &meta::encode(&meta));
+            }
+            Some(found) => place::later(space, tr, &self.id, found.due, &value, &meta),
+        }
+    }
+
+    /// Writes it with what is new: the payload, all that a push says of it, and its time, if that is given.
+    pub(crate) fn replace(
+        mut self,
+        space: &Space,
+        tr: &Transaction,
+        payload: &[u8],
+        new: Meta,
+        due: Option<Millis>,
+    ) {
+        expiry::clear(space, tr, &self.id, &self.meta);
+        let Meta { attributes, content_type, trace_parent, enqueued_at, expires, .. } = new;
+        self.meta = Meta { attributes, content_type, trace_parent, enqueued_at, expires, ..self.meta };
+        expiry::note(space, tr, &self.id, &meta::encode(&self.meta));
+        let Some(due) = due else { return self.write(space, tr, payload) };
+        let (value, meta) = replaced(space, tr, &self.id, self.meta, payload);
+        match self.record {
+            None => reschedule::put_off(space, tr, &self.id, due, &value, &meta),
+            Some(found) => {
+                tr.clear(&found.key);
+                place::later(space, tr, &self.id, due, &value, &meta);
+                reschedule::count_delayed(space, tr);
+            }
         }
     }
 }

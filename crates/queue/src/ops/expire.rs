@@ -11,7 +11,7 @@ use crate::ops::cost::PART;
 use crate::ops::ended::Endings;
 use crate::ops::keyed::changes::Changes;
 use crate::ops::version::now;
-use crate::ops::{cost, ended, lease, place};
+use crate::ops::{cost, ended, expiry, lease, place};
 use crate::rng::Rng;
 use crate::rules::RetryRules;
 use crate::version_history::VersionHistory;
@@ -83,6 +83,7 @@ pub(crate) async fn expire(
         let before = expired;
         if header.served {
             place::ready(space, tr, &held.id, &held.value, &held.meta);
+            expiry::note(space, tr, &held.id, &held.meta);
             expired.returned += 1;
         } else {
             give_back(space, tr, &held, (terms, rng.next()), &mut expired, endings.as_deref_mut());

@@ -56,9 +56,25 @@ pub(crate) fn state_of(record: &[u8]) -> ItemState {
 
 /// Where the item is; `None` if the queue has none of this id.
 ///
-/// A ready item, a waiting one and a dead letter are found by their keys. A lease's key begins with its session, so a running item is looked
-/// for in all leases, and so is a waiting one that an earlier version put aside, among all of these.
+/// A lease's key begins with its session, so a running item is looked for in all leases.
 pub(crate) async fn locate(
+    space: &Space,
+    tr: &Transaction,
+    id: &ItemId,
+) -> Result<Option<Located>, QueueError> {
+    match locate_unleased(space, tr, id).await? {
+        None => {
+            let running = running::find(space, tr, id).await?;
+            Ok(running.map(|found| Located::Running(Box::new(found))))
+        }
+        found => Ok(found),
+    }
+}
+
+/// Where the item is, unless it is running; `None` also if it is.
+///
+/// It is found by its keys. Only an item that waits and that an earlier version put aside is looked for among all of these.
+pub(crate) async fn locate_unleased(
     space: &Space,
     tr: &Transaction,
     id: &ItemId,
@@ -86,12 +102,9 @@ pub(crate) async fn locate(
             None => None,
         };
         let found = if found.is_some() { found } else { search(space, tr, id).await? };
-        if let Some(found) = found {
-            return Ok(Some(Located::ScheduledRecord(found)));
-        }
+        return Ok(found.map(Located::ScheduledRecord));
     }
-    let running = running::find(space, tr, id).await?;
-    Ok(running.map(|found| Located::Running(Box::new(found))))
+    Ok(None)
 }
 
 /// The record of an item that waits for this time.

@@ -11,7 +11,7 @@ use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::keys::{Space, after, meta, range};
 use crate::ops::scan::meta_row;
-use crate::ops::{conflict, cost, parts};
+use crate::ops::{conflict, cost, parts, unique};
 
 /// How many side records one transaction looks at.
 const PAGE: usize = 200;
@@ -88,11 +88,9 @@ async fn clear(space: &Space, tr: &Transaction, id: &ItemId, meta: &[u8]) -> Res
     }
     tr.clear(&space.meta_key(id));
     parts::clear_by(space, tr, id, meta);
-    let Some(unique) = meta::decode(meta).and_then(|meta| meta.unique) else { return Ok(()) };
-    let key = space.unique_key(&unique);
-    // It may be another item's by now.
-    if tr.get(&key, false).await?.is_some_and(|holder| holder[..] == *id.as_bytes()) {
-        tr.clear(&key);
+    // The key may be another item's by now.
+    if let Some(meta) = meta::decode(meta) {
+        unique::of_ended(space, tr, id, &meta);
     }
     Ok(())
 }

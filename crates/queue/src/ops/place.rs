@@ -10,6 +10,7 @@ use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::keys::{Space, counters, later, meta};
 use crate::meta::{Meta, Millis};
+use crate::ops::{expiry, unique};
 use mutant::mutant;
 
 /// The value of an item that is put aside or a dead letter. Read without a conflict: it stays as it is as long as the item's record
@@ -73,11 +74,10 @@ pub(crate) fn count_back(space: &Space, tr: &Transaction, ready: usize, later: u
 /// Puts an item among the dead letters; others of its unique key may then come.
 pub(crate) fn dead(space: &Space, tr: &Transaction, id: &ItemId, value: &[u8], meta: &Meta) {
     tr.set(&space.dead_key(id), &meta::encode(meta));
+    expiry::clear(space, tr, id, meta);
     tr.set(&space.body_key(id), value);
-    if let Some(key) = &meta.unique
-        && !mutant("dead-letter-keeps-key")
-    {
-        tr.clear(&space.unique_key(key));
+    if !mutant("dead-letter-keeps-key") {
+        unique::of_dead(space, tr, id, meta);
     }
 }
 

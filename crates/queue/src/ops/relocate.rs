@@ -107,12 +107,11 @@ async fn dead(space: &Space, tr: &Transaction, stretch: Stretch<'_>) -> Result<F
     let last = if read.len() == records.len() { looked_at } else { read.last().map(|(id, _)| id.clone()) };
     unreadable.retain(|id| Some(id) <= last.as_ref());
     let (mut rows, mut items) = (Vec::new(), Vec::new());
-    let reset = |meta| Meta { attempts: 0, crashes: 0, death: None, ..meta };
     for ((id, _), found) in read.iter().zip(found) {
         match found {
             Ok((row, item)) => {
                 rows.push(row);
-                items.push(stored(item, reset));
+                items.push(stored(item, dead::retried));
             }
             Err(_) => unreadable.push(id.clone()),
         }

@@ -8,11 +8,11 @@ use crate::id::ItemId;
 use crate::item_change::ItemChange;
 use crate::keys::{Space, counters, later};
 use crate::marked::Act;
-use crate::meta::Millis;
+use crate::meta::{Meta, Millis};
 use crate::ops::dead_page::{DeadLetterAction, Which, page};
 use crate::ops::keyed::changes::Changes;
 use crate::ops::locate::{Located, ScheduledRecord, locate};
-use crate::ops::scan::{Row, decode_meta};
+use crate::ops::scan::decode_meta;
 use crate::ops::{conflict, place};
 use crate::view::ItemState;
 
@@ -30,7 +30,10 @@ pub(crate) async fn item(
         (Some(Located::Running(_)), _) => refused(ItemState::Running),
         (Some(Located::Ready(_)), None) => Ok(Act::Nothing(ItemChange::Done(ItemState::Ready))),
         (Some(Located::Ready(row)), Some(due)) => {
-            put_off(space, tr, &row, due)?;
+            let meta = decode_meta(space, &row)?;
+            // Before the clear: a transaction does not conflict on what it has itself overwritten.
+            conflict::as_reader(tr, &space.ready_key(id))?;
+            put_off(space, tr, id, due, &row.value, &meta);
             Ok(Act::Write(ItemChange::Done(ItemState::Ready)))
         }
         (Some(Located::ScheduledRecord(found)), due) => {
@@ -70,20 +73,22 @@ pub(crate) async fn retry(
     }
 }
 
-/// A ready item becomes a scheduled one.
+/// A ready item becomes a scheduled one. The caller has seen to the conflict.
 ///
 /// It begins no hold: that would stop items of an ordered key that are before it, too.
-fn put_off(space: &Space, tr: &Transaction, row: &Row, due: Millis) -> Result<(), QueueError> {
-    let meta = decode_meta(space, row)?;
-    let key = space.ready_key(&row.id);
-    // Before the clear: a transaction does not conflict on what it has itself overwritten.
-    conflict::as_reader(tr, &key)?;
-    tr.clear(&key);
-    tr.clear(&space.meta_key(&row.id));
-    place::later(space, tr, &row.id, due, &row.value, &meta);
+pub(crate) fn put_off(space: &Space, tr: &Transaction, id: &ItemId, due: Millis, value: &[u8], meta: &Meta) {
+    tr.clear(&space.ready_key(id));
+    tr.clear(&space.meta_key(id));
+    place::later(space, tr, id, due, value, meta);
     tr.atomic_op(&space.npop, &counters::increment(1), MutationType::Add);
     place::count_back(space, tr, 0, 1);
-    Ok(())
+}
+
+/// Counts an item that waits for another time: as if its time had come and it had been put aside once more. That wakes the sweepers, since it may
+/// be due earlier now.
+pub(crate) fn count_delayed(space: &Space, tr: &Transaction) {
+    place::count_later(space, tr, 1);
+    tr.atomic_op(&space.ndue, &counters::increment(1), MutationType::Add);
 }
 
 /// A waiting item waits for another time. A hold for it stays.
@@ -99,9 +104,7 @@ async fn delay(
     tr.clear(&found.key);
     tr.set(&later::key(&space.later, due, id), &found.record);
     tr.set(&space.due_key(id), &later::encode_due(due));
-    // As if its time had come and it had been put aside once more; which wakes the sweepers, since it may be due earlier now.
-    place::count_later(space, tr, 1);
-    tr.atomic_op(&space.ndue, &counters::increment(1), MutationType::Add);
+    count_delayed(space, tr);
     Ok(())
 }
 

@@ -124,6 +124,7 @@ impl Schedule {
             ("a due time", item.due.is_some()),
             ("a time of its push", item.enqueued_at.is_some()),
             ("a trace parent", item.trace_parent.is_some()),
+            ("an expiry", item.expires.is_some()),
         ];
         if let Some((what, _)) = foreign.into_iter().find(|(_, is_there)| *is_there) {
             return Err(ScheduleError::ForeignField { what });
@@ -138,13 +139,20 @@ impl Schedule {
             return Err(ScheduleError::AllWithoutOverlap);
         }
         // With all attributes, which count too.
-        Ok(self.item(u64::MAX, u64::MAX, 0).check(kind, MAX_SCHEDULE_PAYLOAD)?)
+        Ok(self.item(u64::MAX, u64::MAX, 0, None).check(kind, MAX_SCHEDULE_PAYLOAD)?)
     }
 
-    /// The item of an occurrence, pushed at `now` by the clock of the look.
-    pub(crate) fn item(&self, nominal: Millis, occurrence: u64, now: Millis) -> NewItem {
+    /// The item of an occurrence, pushed at `now` by the clock of the look. It expires after `ttl`, if there is one.
+    pub(crate) fn item(
+        &self,
+        nominal: Millis,
+        occurrence: u64,
+        now: Millis,
+        ttl: Option<Duration>,
+    ) -> NewItem {
         let [name, time, number] = ATTRIBUTES;
-        let item = self.item.clone().with_enqueued_at(from_millis(now));
+        let mut item = self.item.clone().with_enqueued_at(from_millis(now));
+        item.expires = ttl.and_then(|ttl| from_millis(now).checked_add(ttl));
         let item = item.with_attribute(name, self.name.clone()).with_attribute(time, nominal.to_string());
         let item = item.with_attribute(number, occurrence.to_string());
         match self.overlap {
@@ -200,6 +208,7 @@ mod tests {
         assert!(refused(|s| s.owner = Some("x".repeat(1_025))).contains("owner"));
         assert!(refused(|s| s.item.payload = vec![0; MAX_SCHEDULE_PAYLOAD + 1].into()).contains("payload"));
         assert!(refused(|s| s.item.unique = Some(vec![1])).contains("unique key"));
+        assert!(refused(|s| s.item.expires = Some(from_millis(1))).contains("an expiry"));
         assert!(refused(|s| s.item = s.item.clone().with_attribute("schedule", "x")).contains("schedule"));
         assert!(refused(|s| s.missed.most = 0).contains("1 to 1000"));
         assert!(refused(|s| s.item.priority = 3).contains("cannot push"));
@@ -226,7 +235,7 @@ mod tests {
 
     #[test]
     fn an_item_that_may_not_overlap_has_the_unique_key_of_its_schedule() {
-        let item = |overlap| Schedule { overlap, ..schedule() }.item(60_000, 7, 60_500);
+        let item = |overlap| Schedule { overlap, ..schedule() }.item(60_000, 7, 60_500, None);
         assert_eq!(item(Overlap::Allow).unique, None);
         let item = item(Overlap::Skip);
         assert_eq!(item.attributes["schedule-time"], "60000");

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
+use std::time::Duration;
 
 use foundationdb::{Database, Transaction};
 
@@ -200,7 +201,8 @@ impl Queue {
     }
 
     /// Pushes an item of a schedule, whether or not the schedule is due or paused, exactly once. Its nominal time is `now`, in milliseconds
-    /// since 1970. The schedule goes on as if nothing had happened; but if its items may not overlap, the item counts as the last one.
+    /// since 1970. The schedule goes on as if nothing had happened; but if its items may not overlap, the item counts as the last one. The
+    /// item expires after `ttl`, if no attempt has begun by then.
     ///
     /// # Errors
     /// [`QueueError::Frozen`]; [`QueueError::Unreadable`], also if the queue cannot have such an item; and what a push fails with. Nothing was
@@ -211,8 +213,9 @@ impl Queue {
         policy: &RetryPolicy,
         name: &str,
         now: Millis,
+        ttl: Option<Duration>,
     ) -> Result<ByHand, RetryError> {
-        self.fire_schedule_with_id(db, policy, SessionId::new(), name, now).await
+        self.fire_schedule_with_id(db, policy, SessionId::new(), name, now, ttl).await
     }
 
     /// [`Queue::fire_schedule`] with an id of the caller's, which no session of the queue and no other call has. Simulations use it, so that
@@ -227,9 +230,10 @@ impl Queue {
         id: SessionId,
         name: &str,
         now: Millis,
+        ttl: Option<Duration>,
     ) -> Result<ByHand, RetryError> {
         let mut marked = Marked::new(self.clone(), id);
-        let body = FireByHand { queue: self, name, now, rng: Rng::of(id) };
+        let body = FireByHand { queue: self, name, now, ttl, rng: Rng::of(id) };
         let effect = marked.run_adding(db, policy, body).await?;
         // The item is pushed, even if this fails: sweepers clear the mark later.
         let _ = marked.close(db, policy).await;
@@ -286,6 +290,7 @@ struct FireByHand<'a> {
     queue: &'a Queue,
     name: &'a str,
     now: Millis,
+    ttl: Option<Duration>,
     rng: Rng,
 }
 
@@ -293,7 +298,8 @@ impl Body for FireByHand<'_> {
     type Output = ByHandEffect;
 
     async fn fill(&mut self, tr: &Transaction) -> Result<Act<ByHandEffect>, QueueError> {
-        let effect = fire_by_hand(self.queue.space(), tr, self.name, self.now, &mut self.rng).await?;
+        let at = (self.now, self.ttl);
+        let effect = fire_by_hand(self.queue.space(), tr, self.name, at, &mut self.rng).await?;
         Ok(if matches!(effect, ByHandEffect::Fired(_)) { Act::Write(effect) } else { Act::Nothing(effect) })
     }
 }

@@ -43,7 +43,8 @@ impl Pushed {
     /// The stamps of the items that are in a FIFO queue by this push, in their order; where their operation had been done before,
     /// by that.
     pub fn stamps(&self) -> impl Iterator<Item = Stamp> + use<'_> {
-        let own = self.each().filter(|item| item.effect != PushEffect::Duplicate);
+        let is_own = |effect| matches!(effect, PushEffect::Added | PushEffect::Repeated);
+        let own = self.each().filter(move |item| is_own(item.effect));
         own.filter_map(|item| item.id?.stamp())
     }
 }
@@ -170,7 +171,7 @@ impl Operation for Push<'_> {
             session.lanes.pushed(&pusher, version);
             session.unfrozen = known.or(Some(version));
         }
-        if placed.is_repetition() || (placed.added() == 0 && self.operation.is_none()) {
+        if placed.is_repetition() || (!placed.writes() && self.operation.is_none()) {
             // It has read everything at one version. No earlier attempt can commit after that: each would have had to find the
             // same keys free.
             return Ok(Step::End((placed, None)));

@@ -9,6 +9,7 @@ use crate::keys::claims::Claim;
 use crate::keys::leases::LeaseId;
 use crate::operation::{Operation, Step, complete, complete_adding};
 use crate::ops::expire::{self, Terms};
+use crate::ops::expiry::expire_due;
 use crate::ops::orphans::{Part, clear_orphans};
 use crate::ops::place::check_kind;
 use crate::ops::schedule::due::{FiredPage, fire_due};
@@ -98,9 +99,14 @@ impl Sweeper {
             },
             Work::Chore(Chore::Fire) => {
                 let now = sweep.now();
-                let fired = fire_due(space, tr, now, &mut self.rng).await?;
+                let fired = fire_due(space, tr, (now, sweep.rules.ttl), &mut self.rng).await?;
                 let notes = fired.has_written;
                 return Ok(Applied { notes, fired, ..Applied::default() });
+            }
+            Work::Chore(Chore::Expire) => {
+                let page = expire_due(space, tr, sweep.now(), sweep.rules.on_expiry).await?;
+                let moved = SweepCounts { expired: page.items, ..SweepCounts::default() };
+                return Ok(Applied { moved, notes: page.rows > 0, ..Applied::default() });
             }
             Work::Chore(Chore::Forget) => {
                 let kept = versions(sweep.rules.idempotency_window);

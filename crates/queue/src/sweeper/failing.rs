@@ -41,6 +41,7 @@ impl Failing {
         let fails = |chore: &Chore| self.0.contains_key(chore);
         seen.due = seen.due.filter(|_| !fails(&Chore::Promote));
         seen.schedule = seen.schedule.filter(|_| !fails(&Chore::Fire));
+        seen.expiry = seen.expiry.filter(|_| !fails(&Chore::Expire));
         if let Some(seldom) = &mut seen.seldom {
             seldom.operation = seldom.operation.filter(|_| !fails(&Chore::Forget));
             seldom.requests &= !fails(&Chore::Dismiss);
@@ -80,6 +81,7 @@ mod tests {
             duty: None,
             due: Some(1),
             schedule: Some(1),
+            expiry: Some(1),
             scope: Scope::Everything,
             claimed: None,
             seldom: Some(seldom),
@@ -87,7 +89,7 @@ mod tests {
         let mut passed = seen;
         failing.pass_over(&mut passed);
         let seldom = passed.seldom.unwrap();
-        assert_eq!((passed.due, passed.schedule), (None, Some(1)));
+        assert_eq!((passed.due, passed.schedule, passed.expiry), (None, Some(1), Some(1)));
         assert_eq!((seldom.operation, seldom.requests), (None, true));
         assert!(failing.has_lease(lease));
         assert_eq!(failing.pause(300), Some(duration(PAUSE - 200)));

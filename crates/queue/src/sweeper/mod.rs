@@ -1,4 +1,4 @@
-//! Maintenance of a queue: the sweeper makes due items ready, fires schedules, returns items whose worker died, and clears records that
+//! Maintenance of a queue: the sweeper makes due items ready, fires schedules, ends items that have expired, returns items whose worker died, and clears records that
 //! are not needed any more.
 //!
 //! Any number of sweepers may work on a queue. One of them is on duty: it looks for work, and writes down when it looks again. The others
@@ -23,7 +23,7 @@ use crate::ops::look::{Leases, Seen};
 use crate::queue::Queue;
 use crate::retry::{Attempts, RetryError, RetryPolicy, run, run_adding};
 use crate::rng::Rng;
-use crate::rules::RetryRules;
+use crate::rules::{OnExpiry, RetryRules};
 use crate::schedule::OccurrenceRecord;
 use crate::session::SessionId;
 use crate::time::{duration, millis, versions};
@@ -57,6 +57,10 @@ pub struct SweepRules {
     pub lease: Duration,
     /// How long idempotency keys are kept at least.
     pub idempotency_window: Duration,
+    /// How long after its push an item of a schedule expires, if no attempt has begun by then; `None`: never.
+    pub ttl: Option<Duration>,
+    /// What becomes of an item that expires before its first attempt.
+    pub on_expiry: OnExpiry,
     /// When the sweeper gives up a transaction.
     pub policy: RetryPolicy,
 }
@@ -69,6 +73,8 @@ impl Default for SweepRules {
             retry: RetryRules::default(),
             lease: Duration::from_secs(30),
             idempotency_window: Duration::from_hours(24),
+            ttl: None,
+            on_expiry: OnExpiry::Drop,
             policy: RetryPolicy::default(),
         }
     }
@@ -93,6 +99,18 @@ impl SweepRules {
         SweepRules { idempotency_window, ..self }
     }
 
+    /// The same with another [`ttl`](SweepRules::ttl).
+    #[must_use]
+    pub fn with_ttl(self, ttl: Option<Duration>) -> SweepRules {
+        SweepRules { ttl, ..self }
+    }
+
+    /// The same with another end of items that expire.
+    #[must_use]
+    pub fn with_on_expiry(self, on_expiry: OnExpiry) -> SweepRules {
+        SweepRules { on_expiry, ..self }
+    }
+
     /// The same with another [`policy`](SweepRules::policy).
     #[must_use]
     pub fn with_policy(self, policy: RetryPolicy) -> SweepRules {
@@ -111,6 +129,8 @@ pub struct SweepCounts {
     pub returned: usize,
     /// Items of expired leases that had no attempt left; they are dead letters.
     pub dead: usize,
+    /// Items that expired before their first attempt. By the [rules](SweepRules::on_expiry) they left the queue, or are dead letters.
+    pub expired: usize,
     /// Idempotency keys removed.
     pub operations: usize,
     /// Requests of staged fetches whose session is gone.
@@ -132,6 +152,7 @@ impl AddAssign for SweepCounts {
         self.leases += other.leases;
         self.returned += other.returned;
         self.dead += other.dead;
+        self.expired += other.expired;
         self.operations += other.operations;
         self.requests += other.requests;
         self.orphans += other.orphans;
@@ -233,14 +254,14 @@ impl Sweeper {
     /// Does what there is to do at the time of `clock`, and says when to look again.
     ///
     /// Makes items ready that are due, in transactions of up to 500; fires schedules that are due, up to 50 and about 100 items or 1 MiB in a
-    /// transaction; gives back the items of leases that have run out, a lease
+    /// transaction; ends items that have expired, up to 500 or about 1 MiB in a transaction; gives back the items of leases that have run out, a lease
     /// in each transaction; forgets old operations, and requests of takes that died in the line; and looks through some of the side
     /// records for those whose items foreign programs took. A lease has run out when its deadline is past and the [`VersionHistory`]
     /// proves that it was not changed for its length; a sweeper with an empty history finds that out after one length. All but the first is looked at every `rules.lease`, and when a known lease may run out. With nothing to do, nothing is
     /// written.
     ///
-    /// While another sweeper is on duty, nothing of that is done, and a look reads three keys. A sweeper takes over when the one on duty is
-    /// from one to three seconds late, with a look, a scheduled item or a schedule. The duty is written down once in the time of a lease; and not
+    /// While another sweeper is on duty, nothing of that is done, and a look reads four keys. A sweeper takes over when the one on duty is
+    /// from one to three seconds late, with a look, a scheduled item, a schedule or an expiry. The duty is written down once in the time of a lease; and not
     /// for a queue that is idle, until something is fetched from it, or for ten minutes.
     ///
     /// A look reads half a megabyte of leases at most. If there are more, looks come more often, and each reads the next part: all leases

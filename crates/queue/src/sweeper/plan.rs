@@ -18,6 +18,8 @@ pub(super) enum Chore {
     Promote,
     /// Fire schedules that are due.
     Fire,
+    /// End items that have expired before their first attempt.
+    Expire,
     /// Forget old operations.
     Forget,
     /// Note at what time this version was known, so that operations have an age.
@@ -78,7 +80,8 @@ fn chores(seen: &Seen, lookout: &Lookout, rules: &SweepRules) -> Vec<Chore> {
     let none = Seldom::default();
     let seldom = seen.seldom.as_ref().unwrap_or(&none);
     let mut chores: Vec<_> = seldom.expired.iter().map(|id| Chore::Return(*id)).collect();
-    for (time, chore) in [(seen.due, Chore::Promote), (seen.schedule, Chore::Fire)] {
+    let times = [(seen.due, Chore::Promote), (seen.schedule, Chore::Fire), (seen.expiry, Chore::Expire)];
+    for (time, chore) in times {
         if seen.is_due(time, lookout) {
             chores.push(chore);
         }
@@ -116,7 +119,7 @@ fn rest(seen: &Seen, lookout: &Lookout, rules: &SweepRules) -> Duration {
         duration(again.saturating_sub(seen.version)).max(if stands_still { STILL } else { Duration::ZERO });
     let is_second = lookout.is_second(seen.version, seen.duty);
     let patience = if is_second { duration(lookout.patience()) } else { Duration::ZERO };
-    let due = seen.due.into_iter().chain(seen.schedule).min();
+    let due = seen.due.into_iter().chain(seen.schedule).chain(seen.expiry).min();
     let due = due.map(|due| Duration::from_millis(due.saturating_sub(lookout.now)).saturating_add(patience));
     due.map_or(look, |due| due.min(look))
 }
@@ -156,6 +159,7 @@ mod tests {
             duty: None,
             due: None,
             schedule: None,
+            expiry: None,
             scope: Scope::Everything,
             claimed: None,
             seldom: Some(Seldom::default()),
@@ -207,6 +211,14 @@ mod tests {
         assert_eq!(of(&seen(Some(NOW + 20), Some(NOW + 30))), Plan::Rest(Duration::from_millis(20)));
         assert_eq!(of(&seen(Some(NOW + 20), Some(NOW))), Plan::Work(vec![Chore::Fire]));
         assert_eq!(of(&seen(Some(NOW), Some(NOW))), Plan::Work(vec![Chore::Promote, Chore::Fire]));
+    }
+
+    #[test]
+    fn a_sweeper_rests_until_the_first_expiry_and_ends_what_has_expired() {
+        let seen = |due, expiry| Seen { due, expiry, ..seen() };
+        assert_eq!(of(&seen(Some(NOW + 30), Some(NOW + 20))), Plan::Rest(Duration::from_millis(20)));
+        assert_eq!(of(&seen(Some(NOW + 20), Some(NOW))), Plan::Work(vec![Chore::Expire]));
+        assert_eq!(of(&seen(Some(NOW), Some(NOW))), Plan::Work(vec![Chore::Promote, Chore::Expire]));
     }
 
     #[test]

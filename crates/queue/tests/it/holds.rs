@@ -50,8 +50,7 @@ fn a_key_whose_two_holds_end_at_the_same_time_goes_on() {
         let Some(gate) = t.close_gate() else { return };
         let late = q.delete_item(&t.db, &policy, &first);
         let early = q.delete_item(&t.db, &policy, &second);
-        let (conflicted, late, early) = overlaps(&gate, late, early).await;
-        drop(gate);
+        let (conflicted, late, early) = overlaps(gate, late, early).await;
         assert_eq!((late.unwrap(), early.unwrap()), (ItemEffect::Done, ItemEffect::Done));
         assert!(conflicted, "both give the key its place back");
         assert_eq!(run_rest(t, &mut session).await, ["3"]);
@@ -70,7 +69,7 @@ fn a_fetch_for_good_does_not_take_an_item_of_a_key_that_is_held_meanwhile() {
         let (outcome, mut approach) = (later(10), Approach::Front);
         let mut options = fetch_options(1, 0, &mut approach, false);
         let take = session.take_with(&t.db, &mut options);
-        let (conflicted, taken, ()) = overlaps(&gate, take, t.acknowledge(&mut lease, &outcome)).await;
+        let (conflicted, taken, ()) = overlaps(gate, take, t.acknowledge(&mut lease, &outcome)).await;
         assert!(conflicted && taken.unwrap().items.is_empty());
     });
 }
@@ -82,8 +81,7 @@ fn a_hold_that_ends_twice_is_counted_once() {
         let id = run_one(t, &mut session, "1", &dead()).await;
         let Some(gate) = t.close_gate() else { return };
         let purge = t.run(async |tr| q.dead_purge(tr, &id).await);
-        let (conflicted, purged, was_held) = overlaps(&gate, purge, unblock(t, &q, "a")).await;
-        drop(gate);
+        let (conflicted, purged, was_held) = overlaps(gate, purge, unblock(t, &q, "a")).await;
         assert!(conflicted && purged && was_held);
         assert_eq!(blocked(t, &q).await, 0);
     });
@@ -103,7 +101,7 @@ fn a_key_is_not_put_on_hold_for_a_hold_that_ends_meanwhile() {
         let (q, mut session) = held_and_active(t).await;
         let Some(gate) = t.close_gate() else { return };
         let (conflicted, lease, was_held) =
-            overlaps(&gate, fetch(t, &mut session, 1), unblock(t, &q, "a")).await;
+            overlaps(gate, fetch(t, &mut session, 1), unblock(t, &q, "a")).await;
         assert!(conflicted && was_held, "the key is on hold, and nobody makes it active again");
         assert_eq!(names(lease.as_ref()), ["a"]);
     });
@@ -115,8 +113,7 @@ fn the_end_of_a_hold_sees_a_key_that_is_put_on_hold_meanwhile() {
         let (q, mut session) = held_and_active(t).await;
         let Some(gate) = t.close_gate() else { return };
         let (conflicted, was_held, none) =
-            overlaps(&gate, unblock(t, &q, "a"), fetch(t, &mut session, 1)).await;
-        drop(gate);
+            overlaps(gate, unblock(t, &q, "a"), fetch(t, &mut session, 1)).await;
         assert!(conflicted && was_held && none.is_none());
         let lease = fetch(t, &mut session, 1).await;
         assert_eq!(names(lease.as_ref()), ["a"], "the key is on hold, and nobody makes it active again");
@@ -134,10 +131,9 @@ fn a_hold_and_a_change_of_the_rules_do_not_miss_each_other() {
             let change = limit(t, &q, "*", ordered());
             let end = t.acknowledge(&mut lease, &outcome);
             let (conflicted, ..) = match is_late {
-                true => overlaps(&gate, end, change).await,
-                false => overlaps(&gate, change, end).await,
+                true => overlaps(gate, end, change).await,
+                false => overlaps(gate, change, end).await,
             };
-            drop(gate);
             assert!(conflicted);
             assert_eq!(run_rest(t, &mut session).await, ["2"]);
             assert!(has_no_rows(t, &q).await, "a hold stays that the rules do not ask for");

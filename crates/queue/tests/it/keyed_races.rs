@@ -22,7 +22,7 @@ fn a_key_is_not_parked_for_a_slot_that_becomes_free_meanwhile() {
         let lease = one_of_two_runs(t, &q).await;
         let mut other = t.session(&q);
         let Some(gate) = t.close_gate() else { return };
-        let (conflicted, lease, ()) = overlaps(&gate, fetch(t, &mut other, 1), acknowledge(t, lease)).await;
+        let (conflicted, lease, ()) = overlaps(gate, fetch(t, &mut other, 1), acknowledge(t, lease)).await;
         assert!(conflicted && lease.is_some(), "the key is parked, and nobody makes it active again");
     });
 }
@@ -34,9 +34,8 @@ fn an_acknowledgement_sees_a_key_that_is_parked_meanwhile() {
         let lease = one_of_two_runs(t, &q).await;
         let mut other = t.session(&q);
         let Some(gate) = t.close_gate() else { return };
-        let (conflicted, (), none) = overlaps(&gate, acknowledge(t, lease), fetch(t, &mut other, 1)).await;
+        let (conflicted, (), none) = overlaps(gate, acknowledge(t, lease), fetch(t, &mut other, 1)).await;
         assert!(conflicted && none.is_none());
-        drop(gate);
         assert!(
             fetch(t, &mut other, 1).await.is_some(),
             "the key is parked, and nobody makes it active again"
@@ -53,10 +52,9 @@ fn an_item_pushed_while_its_key_is_found_empty_is_not_lost() {
             push_one(t, &q, "a").await;
             let Some(gate) = t.close_gate() else { return };
             let conflicted = match push_is_late {
-                true => overlaps(&gate, push_one(t, &q, "a"), fetch(t, &mut session, 1)).await.0,
-                false => overlaps(&gate, fetch(t, &mut session, 1), push_one(t, &q, "a")).await.0,
+                true => overlaps(gate, push_one(t, &q, "a"), fetch(t, &mut session, 1)).await.0,
+                false => overlaps(gate, fetch(t, &mut session, 1), push_one(t, &q, "a")).await.0,
             };
-            drop(gate);
             assert!(conflicted);
             assert!(fetch(t, &mut other, 1).await.is_some(), "the key has an item and no place");
         }
@@ -76,7 +74,7 @@ fn fetches_of_two_keys_of_a_tenant_do_not_both_take_its_last_slot() {
             push_one(t, &q, "t/a").await;
             fetch(t, &mut other, 1).await
         };
-        let (conflicted, late, early) = overlaps(&gate, fetch(t, &mut session, 1), early).await;
+        let (conflicted, late, early) = overlaps(gate, fetch(t, &mut session, 1), early).await;
         assert_eq!(names(early.as_ref()), ["t/a"]);
         assert!(conflicted && late.is_none(), "two items of a tenant run, and one may");
     });
@@ -92,7 +90,7 @@ async fn fetches_conflict(t: &TestDb, q: &Queue) -> Option<bool> {
         push_one(t, q, "a").await;
         fetch(t, &mut other, 1).await
     };
-    let (conflicted, late, early) = overlaps(&gate, fetch(t, &mut session, 1), early).await;
+    let (conflicted, late, early) = overlaps(gate, fetch(t, &mut session, 1), early).await;
     assert!(late.is_some() && early.is_some());
     Some(conflicted)
 }
@@ -126,7 +124,7 @@ fn a_fetch_does_not_go_by_rules_that_change_meanwhile() {
         let mut session = t.session(&q);
         let Some(gate) = t.close_gate() else { return };
         let (conflicted, lease, ()) =
-            overlaps(&gate, fetch(t, &mut session, 1), limit(t, &q, "a", running(0))).await;
+            overlaps(gate, fetch(t, &mut session, 1), limit(t, &q, "a", running(0))).await;
         assert!(conflicted && lease.is_none());
     });
 }

@@ -112,7 +112,8 @@ impl World<'_> {
                     ItemOutcome::Retry { .. }
                     | ItemOutcome::Release
                     | ItemOutcome::Postpone { .. }
-                    | ItemOutcome::Throttle { .. } => {}
+                    | ItemOutcome::Throttle { .. }
+                    | ItemOutcome::Expired { .. } => {}
                 }
             }
         }

@@ -313,7 +313,7 @@ fn fetches_of_two_keys_of_a_tenant_do_not_both_take_its_last_start() {
             push(t, &q, "t/a", 1).await;
             keyed::fetch(t, &mut other, 1).await
         };
-        let (conflicted, late, early) = overlaps(&gate, keyed::fetch(t, &mut session, 1), early).await;
+        let (conflicted, late, early) = overlaps(gate, keyed::fetch(t, &mut session, 1), early).await;
         assert_eq!(keyed::names(early.as_ref()), ["t/a 0"]);
         assert!(conflicted && late.is_none(), "two items of a tenant start, and one may");
     });
@@ -336,7 +336,7 @@ fn a_key_is_not_parked_for_a_timer_that_ends_meanwhile() {
             t.jump(86_400_000_000);
             keyed::fetch(t, &mut other, 9).await
         };
-        let (conflicted, late, early) = overlaps(&gate, keyed::fetch(t, &mut session, 9), timer).await;
+        let (conflicted, late, early) = overlaps(gate, keyed::fetch(t, &mut session, 9), timer).await;
         let started = [early, late].iter().flatten().map(|lease| lease.items().len()).sum::<usize>();
         assert!(conflicted && started == 1, "{started} items start");
         assert!(!t.records(&q, "timer").await.is_empty(), "a key waits, and there is no timer");

@@ -93,10 +93,10 @@ fn a_paused_schedule_fires_nothing_and_goes_on_when_it_is_resumed() {
         assert_eq!((look.occurrences, look.next), (vec![], None));
         assert_eq!(t.schedule_state(&q, "s").await.paused, Some(90_000));
 
-        let hand = q.fire_schedule(&t.db, &policy(), "s", HOUR).await.unwrap();
+        let hand = q.fire_schedule(&t.db, &policy(), "s", HOUR, None).await.unwrap();
         let stored = t.run(async |tr| q.oldest(tr).await).await;
         assert_eq!(hand, ByHand::Fired { id: stored });
-        assert_eq!(q.fire_schedule(&t.db, &policy(), "none", HOUR).await.unwrap(), ByHand::Gone);
+        assert_eq!(q.fire_schedule(&t.db, &policy(), "none", HOUR, None).await.unwrap(), ByHand::Gone);
 
         assert_eq!((resume(HOUR + 1).await, resume(HOUR + 2).await), (Some(true), Some(false)));
         t.look(&q, HOUR + MINUTE).await;
@@ -333,7 +333,7 @@ fn an_item_by_hand_is_pushed_once_under_unknown_outcomes() {
             if !t.install(Faults::script(script.clone())) {
                 return;
             }
-            let hand = q.fire_schedule(&t.db, &policy(), "s", 7).await.unwrap();
+            let hand = q.fire_schedule(&t.db, &policy(), "s", 7, None).await.unwrap();
             t.end_faults();
             let stored = t.run(async |tr| q.list(tr).await).await;
             assert_eq!(
@@ -356,7 +356,7 @@ fn an_item_by_hand_that_is_reported_as_failed_is_not_pushed() {
             if !t.install(Faults::seeded(seed).read_too_old(0.2)) {
                 return;
             }
-            let hand = q.fire_schedule(&t.db, &once, "s", 7).await;
+            let hand = q.fire_schedule(&t.db, &once, "s", 7, None).await;
             t.end_faults();
             let pushed = match &hand {
                 Ok(ByHand::Fired { id }) => {

@@ -129,9 +129,9 @@ fn an_item_by_hand_may_not_overlap_either() {
         let q = t.queue("q");
         put(t, &q, Overlap::Skip).await;
         let policy = RetryPolicy::default();
-        let hand = q.fire_schedule(&t.db, &policy, "s", 1_000).await.unwrap();
+        let hand = q.fire_schedule(&t.db, &policy, "s", 1_000, None).await.unwrap();
         assert!(matches!(hand, ByHand::Fired { id: Some(_) }), "{hand:?}");
-        assert_eq!(q.fire_schedule(&t.db, &policy, "s", 2_000).await.unwrap(), ByHand::Overlaps);
+        assert_eq!(q.fire_schedule(&t.db, &policy, "s", 2_000, None).await.unwrap(), ByHand::Overlaps);
         t.look(&q, MINUTE).await;
         assert_eq!((t.len(&q).await, skipped(t, &q).await), (1, vec![(1, 1, 1)]));
     });

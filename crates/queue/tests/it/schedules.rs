@@ -88,8 +88,7 @@ fn of_two_sweeps_at_the_same_time_one_fires() {
         t.put(&q, &schedule("s", MINUTE), 0).await;
         let Some(gate) = t.close_gate() else { return };
         let (late, early) = (t.look(&q, MINUTE), t.look(&q, MINUTE + 1));
-        let (conflicted, late, early) = overlaps(&gate, late, early).await;
-        drop(gate);
+        let (conflicted, late, early) = overlaps(gate, late, early).await;
         assert_eq!((conflicted, late.fired(), early.fired()), (true, vec![], vec![MINUTE]));
         assert_eq!(t.list(&q).await.len(), 1);
     });
@@ -108,8 +107,7 @@ fn a_removed_or_paused_schedule_does_not_fire_by_a_sweep_that_overlaps() {
                     _ => assert_eq!(t.run(async |tr| q.pause_schedule(tr, name, 7).await).await, Some(true)),
                 }
             };
-            let (conflicted, look, ()) = overlaps(&gate, t.look(&q, MINUTE), change).await;
-            drop(gate);
+            let (conflicted, look, ()) = overlaps(gate, t.look(&q, MINUTE), change).await;
             assert_eq!((conflicted, look.occurrences.len(), t.list(&q).await.len()), (true, 0, 0), "{name}");
         }
     });
@@ -207,7 +205,7 @@ fn schedules_of_a_frozen_queue_neither_fire_nor_change() {
         let swept = scheduler(&q).sweep(&t.db, &|| from_millis(MINUTE), &rules()).await.unwrap();
         let refused = swept.trouble.unwrap();
         assert!(refused.error.frozen().is_some(), "{refused}");
-        let refused = q.fire_schedule(&t.db, &policy(), "s", 1).await.unwrap_err();
+        let refused = q.fire_schedule(&t.db, &policy(), "s", 1, None).await.unwrap_err();
         assert!(refused.error.frozen().is_some(), "{refused}");
         let error = t.try_put(&q, &schedule("t", MINUTE), 0).await.unwrap_err();
         assert!(matches!(error, ScheduleError::Queue(QueueError::Frozen { .. })), "{error}");

@@ -19,7 +19,9 @@ use crate::keys::partitions::{Deal, Record as Divided};
 use crate::keys::pause::Pause;
 use crate::keys::schedules::state::{Last, State, Waiting};
 use crate::keys::wants::Want;
-use crate::keys::{chunks, counters, items, later, leases, meta, operations, recipes, schedules, tokens};
+use crate::keys::{
+    chunks, counters, expiry, items, later, leases, meta, operations, recipes, schedules, tokens,
+};
 use crate::kind::{End, Packing};
 use crate::meta::{Failure, Meta};
 use crate::new_item::NewItem;
@@ -318,6 +320,7 @@ fn golden_side_records_of_an_item() {
     golden(&space.body_key(&id), &format!("017100 01626f647900 {stamp}"));
     golden(&space.due_key(&id), &format!("017100 0164756500 {stamp}"));
     golden(&later::encode_due(1_000), "e803000000000000");
+    golden(&expiry::key(&space.expiry, 1_000, &id), &format!("017100 0165787069727900 1603e8 {stamp}"));
     golden(&space.dead_key(&id), &format!("017100 016465616400 {stamp}"));
 }
 
@@ -328,6 +331,9 @@ fn golden_side_record() {
         &meta::encode(&Meta { attempts: 2, attributes, ..Meta::default() }),
         "01 04000000 02000000 04 06000000 01000000 6b 76",
     );
+    golden(&meta::encode(&Meta { expires: Some(1_000), ..Meta::default() }), "0c 08000000 e803000000000000");
+    let until = Meta { unique_until: Some(1_000), ..Meta::default() };
+    golden(&meta::encode(&until), "0e 08000000 e803000000000000");
     let failures = vec![Failure::new(1_000, 2, "no")];
     golden(
         &meta::encode(&Meta { failures, ..Meta::default() }),

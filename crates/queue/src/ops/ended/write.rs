@@ -102,6 +102,12 @@ impl Endings<'_> {
         self.add(&row.id, Ending::Done, meta.attempts.saturating_add(1), None, Some(&meta));
     }
 
+    /// Adds an item that was fetched after it had expired.
+    pub(crate) fn add_expired(&mut self, row: &Row) {
+        let meta = meta::decode(&row.meta).unwrap_or_default();
+        self.add(&row.id, Ending::Expired, meta.attempts, None, Some(&meta));
+    }
+
     /// Adds a dead letter.
     pub(crate) fn add_dead(&mut self, id: &ItemId, meta: &Meta) {
         let reason = meta.death.as_ref().map(|death| death.reason.as_str());

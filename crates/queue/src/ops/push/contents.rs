@@ -9,6 +9,9 @@ use super::entry::Entry;
 use crate::keys::operations::Digest;
 use crate::stored::State;
 
+/// Of an item that replaces another.
+const REPLACES: u8 = 3;
+
 /// The digest of items, in their order. What differs when the same push is repeated does not count: due times, which may have been a
 /// delay, the times of the push, and trace parents.
 pub(super) fn digest(entries: &[Entry<'_>]) -> Digest {
@@ -40,6 +43,9 @@ fn add(hasher: &mut Hasher, entry: &Entry<'_>) {
         State::Dead => 2,
     };
     hasher.write(&[state]);
+    if entry.replaces() {
+        hasher.write(&[REPLACES]);
+    }
 }
 
 #[cfg(test)]
@@ -78,6 +84,7 @@ mod tests {
             vec![NewItem { unique: Some(b"u".to_vec()), ..item() }],
             vec![NewItem { due: Some(from_millis(7)), ..item() }],
             vec![NewItem { priority: 1, ..item() }],
+            vec![item().replacing()],
         ];
         assert!(others.iter().all(|other| of(other) != of(&[item()])));
         // The same bytes in other fields.

@@ -1,7 +1,7 @@
 //! An item to push, checked against the limits.
 
 use crate::meta::Meta;
-use crate::new_item::NewItem;
+use crate::new_item::{IfTaken, NewItem};
 use crate::stored::{State, StoredItem};
 use crate::time::millis;
 
@@ -97,6 +97,11 @@ impl<'a> Entry<'a> {
             With::New(item) => item.due.map_or(State::Ready, |due| State::Later(millis(due))),
             With::Stored(item) => item.state,
         }
+    }
+
+    /// Whether it replaces the item that has its unique key.
+    pub(super) fn replaces(&self) -> bool {
+        matches!(self.with, With::New(item) if item.if_taken == IfTaken::Replace)
     }
 
     /// Its side record, if it is to have one.

@@ -5,6 +5,7 @@
 mod contents;
 mod deal;
 mod entry;
+mod fate;
 mod once;
 mod open;
 mod put;
@@ -25,6 +26,7 @@ use crate::keys::partitions::Deal;
 use crate::keys::{Space, items, operations};
 use crate::kind::Kind;
 use crate::new_item::{NewItem, PushOptions, check_payload};
+use crate::ops::edit::Editable;
 use crate::ops::keyed::listing;
 use crate::ops::place::{count_dead, count_later, count_ready};
 use crate::ops::recipe::Numbers;
@@ -34,6 +36,7 @@ use crate::session::SessionId;
 use crate::stored::{State, StoredItem};
 use crate::{MAX_PAYLOAD, MAX_PUSHES};
 pub(crate) use entry::Entry;
+use fate::Fate;
 use once::Holder;
 use open::Checked;
 pub(crate) use put::{StoredValue, stored_value};
@@ -220,34 +223,51 @@ impl<'t> Pusher<'t> {
             return Ok(earlier);
         }
         self.open(operation.is_some(), entries).await?;
-        let Running { items: mut running, orphans } = self.running(entries).await?;
+        let Running { items: mut running, orphans, replaceable } = self.running(entries).await?;
+        let fates = fate::of_all(entries, |key| running.contains_key(key) || replaceable.contains_key(key));
         if !self.space.kind.is_stamped() {
             let priorities = entries.iter().map(Entry::priority).collect();
             self.numbers.read(&self.space, self.tr, priorities).await?;
         }
         if self.space.kind == Kind::Keyed {
-            self.list(entries, &running).await?;
+            self.list(entries, &fates).await?;
         }
         // From here on nothing is read, and nothing can fail.
         orphans.iter().for_each(|(id, meta)| once::clear_orphan(&self.space, self.tr, id, meta));
-        let first = self.pushed;
+        let (first, mut replaceable) = (self.pushed, replaceable);
         let (mut ready, mut later, mut dead) = (0, 0, 0);
         let mut places = Vec::with_capacity(entries.len());
-        for entry in entries {
-            if let Some(spot) = entry.unique().and_then(|key| running.get(key)) {
-                places.push((PushEffect::Duplicate, Some(spot.clone())));
-                continue;
-            }
-            let spot = self.add(entry);
-            if let Some(key) = entry.unique() {
-                running.insert(key, spot.clone());
-            }
-            match entry.state() {
-                State::Ready => ready += 1,
-                State::Later(_) => later += 1,
-                State::Dead => dead += 1,
-            }
-            places.push((PushEffect::Added, Some(spot)));
+        for (entry, fate) in entries.iter().zip(&fates) {
+            let effect = match fate {
+                Fate::Skipped => PushEffect::Duplicate,
+                Fate::Superseded => PushEffect::Replaced,
+                Fate::Replacing => {
+                    let found = entry.unique().and_then(|key| Some((key, replaceable.remove(key)?)));
+                    if let Some((key, found)) = found {
+                        running.insert(key, Spot::Id(found.id().clone()));
+                        self.replace(found, entry);
+                    }
+                    PushEffect::Replaced
+                }
+                Fate::Added => {
+                    let spot = self.add(entry);
+                    match entry.state() {
+                        State::Ready => ready += 1,
+                        State::Later(_) => later += 1,
+                        State::Dead => dead += 1,
+                    }
+                    if let Some(key) = entry.unique() {
+                        running.insert(key, spot.clone());
+                    }
+                    places.push((PushEffect::Added, Some(spot)));
+                    continue;
+                }
+            };
+            places.push((effect, None));
+        }
+        // An item that was not added is the one that has its key now, which may come behind it.
+        for (entry, (_, spot)) in entries.iter().zip(&mut places).filter(|(_, (_, spot))| spot.is_none()) {
+            *spot = entry.unique().and_then(|key| running.get(key)).cloned();
         }
         count_ready(&self.space, self.tr, ready);
         count_later(&self.space, self.tr, later);
@@ -283,6 +303,12 @@ impl<'t> Pusher<'t> {
     async fn running<'a>(&self, entries: &[Entry<'a>]) -> Result<Running<'a>, QueueError> {
         let mut running = Running::default();
         let mut asked = Vec::new();
+        let replacing: BTreeSet<_> =
+            entries.iter().filter(|entry| entry.replaces()).filter_map(Entry::unique).collect();
+        // What this transaction has pushed may be nowhere yet, and the database could not tell.
+        if let Some(key) = replacing.first().filter(|_| self.pushed > 0 && self.space.kind.is_stamped()) {
+            return Err(QueueError::replaces_uncommitted(&self.space, key));
+        }
         for key in entries.iter().filter_map(Entry::unique) {
             match self.unique.get(key) {
                 Some(spot) => drop(running.items.insert(key, spot.clone())),
@@ -298,6 +324,10 @@ impl<'t> Pusher<'t> {
         let found = asked.iter().map(|key| once::holder(&self.space, self.tr, key, has_pushed));
         for (key, holder) in asked.iter().zip(try_join_all(found).await?) {
             match holder {
+                Some(Holder::Item(id)) if replacing.contains(key) => {
+                    let found = Editable::find(&self.space, self.tr, &id).await?;
+                    running.replaceable.extend(found.map(|found| (*key, found)));
+                }
                 Some(Holder::Item(id)) => drop(running.items.insert(key, Spot::Id(id))),
                 Some(Holder::Orphan(id, meta)) => running.orphans.push((id, meta)),
                 None => {}
@@ -307,13 +337,22 @@ impl<'t> Pusher<'t> {
     }
 
     /// Gives the keys of a keyed queue that get ready items a place in the index, if they have none.
-    async fn list(&self, entries: &[Entry<'_>], running: &HashMap<&[u8], Spot>) -> Result<(), QueueError> {
+    async fn list(&self, entries: &[Entry<'_>], fates: &[Fate]) -> Result<(), QueueError> {
         let Some(keyed) = &self.space.keyed else { return Ok(()) };
-        let is_new = |entry: &&Entry<'_>| entry.unique().is_none_or(|key| !running.contains_key(key));
-        let ready = entries.iter().filter(|entry| entry.state() == State::Ready).filter(is_new);
+        let added = entries.iter().zip(fates).filter(|(_, fate)| **fate == Fate::Added);
+        let ready = added.map(|(entry, _)| entry).filter(|entry| entry.state() == State::Ready);
         let keys = ready.map(|entry| entry.key().to_vec()).collect();
         listing::unlisted(keyed, self.tr, keys).await?.list(keyed, self.tr);
         Ok(())
+    }
+
+    /// Writes an item that waits, with what is new of it.
+    fn replace(&self, found: Editable, entry: &Entry<'_>) {
+        let due = match entry.state() {
+            State::Later(due) => Some(due),
+            State::Ready | State::Dead => None,
+        };
+        found.replace(&self.space, self.tr, entry.payload, entry.meta().unwrap_or_default(), due);
     }
 
     /// Writes an item, for which there is room, without counting it.
@@ -339,8 +378,10 @@ impl<'t> Pusher<'t> {
 /// The records that items to push already have.
 #[derive(Default)]
 struct Running<'a> {
-    /// Items by their unique keys.
+    /// Items by their unique keys, which stay as they are.
     items: HashMap<&'a [u8], Spot>,
+    /// Items that wait, by their unique keys, to be replaced. One that is running or has ended is in neither.
+    replaceable: HashMap<&'a [u8], Editable>,
     /// The side records, by id, of items that foreign programs took.
     orphans: Vec<(ItemId, Bytes)>,
 }

@@ -1,6 +1,7 @@
 //! Changing schedules: put, remove, pause, resume, and an item by hand.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use foundationdb::{RangeOption, Transaction};
 use futures::TryStreamExt;
@@ -214,12 +215,12 @@ pub(crate) enum ByHandEffect {
     Gone,
 }
 
-/// Pushes an item of a schedule out of turn.
+/// Pushes an item of a schedule out of turn, which expires after `ttl`.
 pub(crate) async fn fire_by_hand(
     space: &Arc<Space>,
     tr: &Transaction,
     name: &str,
-    now: Millis,
+    (now, ttl): (Millis, Option<Duration>),
     rng: &mut Rng,
 ) -> Result<ByHandEffect, QueueError> {
     let keys = space.schedules();
@@ -228,7 +229,7 @@ pub(crate) async fn fire_by_hand(
         return Err(QueueError::unreadable(&keys.definition_key(name)));
     }
     futures::future::try_join(went_back::check(space, tr), kinds::check_stamped(space, tr)).await?;
-    let item = schedule.item(now, state.occurrences + 1, now);
+    let item = schedule.item(now, state.occurrences + 1, now, ttl);
     let placed = pusher(space, tr, rng).place(&[Entry::from(&item)], None).await?;
     let added = placed.items(Some(PENDING)).next().filter(|item| item.effect == PushEffect::Added);
     let Some(id) = added.map(|item| item.id) else { return Ok(ByHandEffect::Overlaps) };

@@ -1,6 +1,7 @@
 //! Firing the schedules of a queue that are due, some of them in one transaction.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
@@ -58,7 +59,7 @@ struct Due {
     times: Vec<Millis>,
 }
 
-/// Fires what is due at `now`. What a transaction before has fired is not due any more.
+/// Fires what is due at `now`; the items expire after `ttl`. What a transaction before has fired is not due any more.
 ///
 /// Everything is read before the first item is pushed: the database then refuses to read some keys, and to commit after such a read.
 ///
@@ -67,7 +68,7 @@ struct Due {
 pub(crate) async fn fire_due(
     space: &Arc<Space>,
     tr: &Transaction,
-    now: Millis,
+    (now, ttl): (Millis, Option<Duration>),
     rng: &mut Rng,
 ) -> Result<FiredPage, QueueError> {
     let keys = space.schedules();
@@ -78,9 +79,9 @@ pub(crate) async fn fire_due(
     let checks = (check_unfrozen(space, tr), went_back::check(space, tr), kinds::check_stamped(space, tr));
     try_join3(checks.0, checks.1, checks.2).await?;
     let mut page = FiredPage { has_written: true, ..FiredPage::default() };
-    let due = due(space, &keys, tr, rows, now, &mut page).await?;
+    let due = due(space, &keys, tr, rows, (now, ttl), &mut page).await?;
     let mut pusher = pusher(space, tr, rng);
-    let at = At { keys: &keys, tr, now, ids: Ids::of(space) };
+    let at = At { keys: &keys, tr, now, ttl, ids: Ids::of(space) };
     if fire(at, &mut pusher, &due, &mut page).await? {
         return Ok(page);
     }
@@ -101,12 +102,13 @@ struct At<'a> {
     keys: &'a ScheduleSpace,
     tr: &'a Transaction,
     now: Millis,
+    ttl: Option<Duration>,
     ids: Ids,
 }
 
 /// Fires schedules. Returns whether it did: if the items cannot be pushed, nothing was written.
 async fn fire(
-    At { keys, tr, now, ids }: At<'_>,
+    At { keys, tr, now, ttl, ids }: At<'_>,
     pusher: &mut Pusher<'_>,
     all: &[Due],
     page: &mut FiredPage,
@@ -119,7 +121,7 @@ async fn fire(
             Firing { writing, schedule, old_row: Some(*row), state: state.clone(), records: Vec::new() }
         })
         .collect();
-    let items = firings.iter().zip(all).flat_map(|(firing, due)| firing.items(&due.times));
+    let items = firings.iter().zip(all).flat_map(|(firing, due)| firing.items(&due.times, ttl));
     let items: Vec<NewItem> = items.collect();
     let entries: Vec<Entry<'_>> = items.iter().map(Entry::from).collect();
     let placed = match entries.as_slice() {
@@ -179,7 +181,7 @@ async fn due(
     keys: &ScheduleSpace,
     tr: &Transaction,
     rows: Vec<(Millis, String)>,
-    now: Millis,
+    (now, ttl): (Millis, Option<Duration>),
     page: &mut FiredPage,
 ) -> Result<Vec<Due>, QueueError> {
     let (mut room, mut room_bytes) = (ITEMS, ITEM_BYTES);
@@ -204,7 +206,7 @@ async fn due(
             page.unusable.push(name);
             continue;
         };
-        let weight = schedule.item(now, u64::MAX, now).weight();
+        let weight = schedule.item(now, u64::MAX, now, ttl).weight();
         let fitting = room.min(room_bytes / weight);
         if fitting == 0 && !all.is_empty() {
             break;

@@ -1,5 +1,7 @@
 //! Firing one schedule: the items that are due, and the record of what became of every occurrence.
 
+use std::time::Duration;
+
 use mutant::mutant;
 
 use crate::id::ItemId;
@@ -30,11 +32,14 @@ pub(crate) struct Firing<'a> {
 pub(crate) type Pushed = (PushEffect, Option<ItemId>);
 
 impl Firing<'_> {
-    /// The items of these nominal times.
-    pub(crate) fn items(&self, times: &[Millis]) -> impl Iterator<Item = NewItem> {
+    /// The items of these nominal times. They expire after `ttl`.
+    pub(crate) fn items(&self, times: &[Millis], ttl: Option<Duration>) -> impl Iterator<Item = NewItem> {
         let numbers = self.state.occurrences + 1..;
         // If one is a duplicate, so are all behind it: they have the same unique key.
-        times.iter().zip(numbers).map(|(time, number)| self.schedule.item(*time, number, self.writing.now))
+        times
+            .iter()
+            .zip(numbers)
+            .map(move |(time, number)| self.schedule.item(*time, number, self.writing.now, ttl))
     }
 
     /// Stores what became of the schedule: its items have been pushed, with these effects. Nothing is read.

@@ -33,14 +33,16 @@ pub(crate) async fn to_the_end<F: Future>(gate: &Gate, mut doing: Pin<&mut F>) -
 }
 
 /// Two transactions overlap: the first commit of `late` arrives after all of `early`. Returns whether it conflicted.
+///
+/// It opens the gate at the end. At a closed gate everything that the test commits afterwards would wait for ever.
 pub(crate) async fn overlaps<A, B>(
-    gate: &Gate,
+    gate: Gate,
     late: impl Future<Output = A>,
     early: impl Future<Output = B>,
 ) -> (bool, A, B) {
     let mut late = pin!(late);
-    let commit = until_sent(gate, late.as_mut()).await;
-    let early = to_the_end(gate, pin!(early)).await;
+    let commit = until_sent(&gate, late.as_mut()).await;
+    let early = to_the_end(&gate, pin!(early)).await;
     let conflicted = commit.pass(Fault::None).is_err();
-    (conflicted, to_the_end(gate, late).await, early)
+    (conflicted, to_the_end(&gate, late).await, early)
 }

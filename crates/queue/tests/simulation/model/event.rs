@@ -89,6 +89,7 @@ impl Event {
                 Some((_, ItemOutcome::Retry { due: None, .. })) => "an item is retried at once",
                 Some((_, ItemOutcome::Retry { due: Some(_), .. })) => "an item is retried later",
                 Some((_, ItemOutcome::Dead(_))) => "an item is declared dead",
+                Some((_, ItemOutcome::Expired { .. })) => "an item expires",
             },
             Event::Expired { .. } => "a lease runs out",
             Event::Promoted { .. } => "items become due",

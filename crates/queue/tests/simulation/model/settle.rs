@@ -45,6 +45,7 @@ impl Model {
             ItemOutcome::Retry { due: Some(due), failure } => {
                 self.moved(id, Place::Later(millis(*due)))?.failed(failure);
             }
+            ItemOutcome::Expired { .. } => promise!(false, "{id} expired, and no item here has an expiry"),
             ItemOutcome::Dead(failure) => {
                 let item = self.moved(id, Place::Dead)?;
                 item.failed(failure);

@@ -224,7 +224,7 @@ async fn fire(desk: &Desk, name: &str) {
         // Then what follows the push fails, too, if a read fails.
         policy.max_attempts = Some(1);
     }
-    let fired = queue.fire_schedule_with_id(db, &policy, desk.id(), name, now);
+    let fired = queue.fire_schedule_with_id(db, &policy, desk.id(), name, now, None);
     report(desk, name, now, Plan::Fire, async { fired.await.map(ScheduleClaim::ByHand) }).await;
 }
 

@@ -145,6 +145,7 @@ fn count(desk: &Desk, claim: &Claim) {
         desk.world.count(match effect {
             kvqueue_queue::PushEffect::Added => "an item is added",
             kvqueue_queue::PushEffect::Duplicate => "an item is not added, because of its unique key",
+            kvqueue_queue::PushEffect::Replaced => "an item is replaced",
             kvqueue_queue::PushEffect::Repeated => "an item is not added, because its operation is known",
         });
     }

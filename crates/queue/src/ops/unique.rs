@@ -1,0 +1,40 @@
+//! Freeing unique keys.
+
+use foundationdb::Transaction;
+use foundationdb::options::MutationType;
+
+use crate::id::ItemId;
+use crate::keys::{Space, expiry};
+use crate::meta::Meta;
+use crate::ops::cost;
+use mutant::mutant;
+
+/// Frees the key of an item that has ended, unless it is taken for a time.
+pub(crate) fn of_ended(space: &Space, tr: &Transaction, id: &ItemId, meta: &Meta) {
+    if meta.unique_until.is_none() || mutant("unique-time-ends-with-item") {
+        free(space, tr, id, meta.unique.as_deref().unwrap_or_default());
+    }
+}
+
+/// Frees the key of an item that is a dead letter, also if it is taken for a time.
+pub(crate) fn of_dead(space: &Space, tr: &Transaction, id: &ItemId, meta: &Meta) {
+    let Some(key) = &meta.unique else { return };
+    free(space, tr, id, key);
+    if let Some(until) = meta.unique_until {
+        tr.clear(&expiry::key(&space.expiry, until, id));
+    }
+}
+
+/// Frees a key if it is still this item's. The empty key is none. Reads nothing, and conflicts as a write does. Returns the bytes that this takes.
+pub(crate) fn free(space: &Space, tr: &Transaction, id: &ItemId, unique: &[u8]) -> usize {
+    if unique.is_empty() {
+        return 0;
+    }
+    let key = space.unique_key(unique);
+    if mutant("frees-keys-of-others") {
+        tr.clear(&key);
+    } else {
+        tr.atomic_op(&key, id.as_bytes(), MutationType::CompareAndClear);
+    }
+    cost::clear(key.len()) + id.as_bytes().len()
+}
