@@ -130,13 +130,19 @@ fn the_history_names_the_workers_that_acknowledge_over_http() {
     };
     let leased = request("lease").json(&json!({"max": 2, "wait_ms": 10_000})).send().is(200);
     let (lease, items) = (leased["lease"].as_str().unwrap(), leased["items"].as_array().unwrap());
-    let outcomes = [json!({"id": items[0]["id"], "outcome": "done"}), json!({"id": items[1]["id"], "outcome": "dead", "reason": "no"})];
+    let outcomes = [
+        json!({"id": items[0]["id"], "outcome": "done"}),
+        json!({"id": items[1]["id"], "outcome": "dead", "reason": "no"}),
+    ];
     request(&format!("leases/{lease}/acknowledge")).json(&json!({"outcomes": outcomes})).send().is(200);
     let items = history(&db, "");
     assert_eq!(items.len(), 2);
     for item in &items {
         let worker = item["worker"].as_str().unwrap();
-        assert!(worker.starts_with("anyone at 127.0.0.1:") && worker.ends_with(" (mailer-7/1.0)"), "{worker}");
+        assert!(
+            worker.starts_with("anyone at 127.0.0.1:") && worker.ends_with(" (mailer-7/1.0)"),
+            "{worker}"
+        );
         assert!(item["started_at"].is_string(), "{item}");
     }
 }
@@ -146,7 +152,7 @@ fn a_reload_turns_the_history_on_and_removes_it() {
     let db = Database::new();
     let path = db.file("reload.toml");
     let with = |line: &str| {
-        fs::write(&path, format!("[queues.q]\nhandler = 'log'\nlease = '1s'\n{line}\n")).unwrap()
+        fs::write(&path, format!("[queues.q]\nhandler = 'log'\nlease = '1s'\n{line}\n")).unwrap();
     };
     with("");
     let mut daemon = Background::start(kvqueue(&db, &["run", "--config", path.to_str().unwrap(), "-v"]));

@@ -329,7 +329,8 @@ impl Lease {
             return Err(LeaseError::TooLarge { items: outcomes.len() });
         }
         let header =
-            acknowledge(&self.space, tr, (self.id, header), &self.held, outcomes, self.holding.as_deref()).await?;
+            acknowledge(&self.space, tr, (self.id, header), &self.held, outcomes, self.holding.as_deref())
+                .await?;
         if header.acknowledged.open().next().is_none() && (has_record || !self.cancelled.is_empty()) {
             ops::cancel::clear(&self.space, tr, self.id);
         }

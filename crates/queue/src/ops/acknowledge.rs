@@ -128,9 +128,7 @@ pub(crate) fn cost(space: &Space, held: &Held, outcome: &ItemOutcome) -> usize {
 fn cost_with_record(space: &Space, held: &Held, outcome: &ItemOutcome) -> usize {
     let record = match outcome {
         ItemOutcome::Done => cost::ended(space, &held.id, held.meta.len(), 0),
-        ItemOutcome::Dead(failure) => {
-            cost::ended(space, &held.id, held.meta.len(), failure.reason.len())
-        }
+        ItemOutcome::Dead(failure) => cost::ended(space, &held.id, held.meta.len(), failure.reason.len()),
         _ => 0,
     };
     record + cost_without_record(space, held, outcome)

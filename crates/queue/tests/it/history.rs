@@ -7,8 +7,8 @@ use std::time::Duration;
 use fdb_embedded::Faults;
 use kvqueue_queue::{
     CancelFilter, Canceller, EndedItem, Ending, Failure, HistoryCursor, HistoryFilter, HistoryPage,
-    ItemChange, ItemOutcome, ItemState, Kind, MAX_WORKER, Millis, NewItem, Pause, Queue, Recorder, Recording, RetryPolicy, Session,
-    acknowledge_together, from_millis,
+    ItemChange, ItemOutcome, ItemState, Kind, MAX_WORKER, Millis, NewItem, Pause, Queue, Recorder, Recording,
+    RetryPolicy, Session, acknowledge_together, from_millis,
 };
 
 use crate::common::{KINDS, TestDb, at_most, k, kinds_of_records, later, on_database, rules, sweeper};
@@ -174,7 +174,8 @@ fn changes_that_end_no_item_leave_no_record() {
             let (db, policy) = (&t.db, RetryPolicy::default());
             t.push_by(&q, 1, "x").await;
             let id = t.run(async |tr| q.oldest(tr).await).await.unwrap();
-            let done = |change: ItemChange| assert!(matches!(change, ItemChange::Done(_)), "{kind:?}: {change:?}");
+            let done =
+                |change: ItemChange| assert!(matches!(change, ItemChange::Done(_)), "{kind:?}: {change:?}");
             done(q.edit_item(db, &policy, &id, b"y").await.unwrap());
             done(q.reschedule_item(db, &policy, &id, Some(from_millis(START))).await.unwrap());
             done(q.retry_item(db, &policy, &id).await.unwrap());
@@ -203,10 +204,12 @@ fn items_that_are_cancelled_together_in_any_state_are_recorded_once() {
         for (i, kind) in KINDS.into_iter().enumerate() {
             let (q, clock) = recorded(&t.queue_of(format!("q{i}"), kind));
             t.fill(&q, &["a", "b", "c", "d", "e"]).await;
-            let mut ids: Vec<_> = t.run(async |tr| q.list(tr).await).await.into_iter().map(|it| it.id).collect();
+            let mut ids: Vec<_> =
+                t.run(async |tr| q.list(tr).await).await.into_iter().map(|it| it.id).collect();
             let mut retrying = t.lease_for(&q, 1, LONG).await.unwrap();
             t.acknowledge(&mut retrying, &later(9_999_999_999_999)).await;
-            let (mut lease, expired) = (t.lease_for(&q, 2, LONG).await.unwrap(), t.lease_for(&q, 1, 1).await.unwrap());
+            let (mut lease, expired) =
+                (t.lease_for(&q, 2, LONG).await.unwrap(), t.lease_for(&q, 1, 1).await.unwrap());
             assert_eq!((lease.items().len(), expired.items().len()), (2, 1));
             let mut canceller = Canceller::new(q.clone(), CancelFilter::default());
             while canceller.page(&t.db, &RetryPolicy::default()).await.unwrap().is_some() {}
@@ -215,7 +218,10 @@ fn items_that_are_cancelled_together_in_any_state_are_recorded_once() {
             t.acknowledge(&mut lease, &ItemOutcome::Done).await;
             t.sweep_leases(&q, 0, &at_most(1)).await;
             let found = all(t, &q, &HistoryFilter::default(), 2).await;
-            assert!(found.iter().all(|item| (item.ending, item.ended) == (Ending::Cancelled, START)), "{found:?}");
+            assert!(
+                found.iter().all(|item| (item.ending, item.ended) == (Ending::Cancelled, START)),
+                "{found:?}"
+            );
             let mut cancelled: Vec<_> = found.into_iter().map(|item| item.id).collect();
             ids.sort();
             cancelled.sort();
