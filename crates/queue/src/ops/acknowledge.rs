@@ -136,15 +136,32 @@ pub(crate) fn part(space: &Space, held: &[Held], outcomes: &[(usize, ItemOutcome
 
 /// The bytes that the database counts for an outcome: a little too many, never too few.
 pub(crate) fn cost(space: &Space, held: &Held, outcome: &ItemOutcome) -> usize {
+    // Each item of each acknowledgement comes by here: without a history it is not to pay for one.
+    match space.recorder {
+        None => cost_without_record(space, held, outcome),
+        Some(_) => cost_with_record(space, held, outcome),
+    }
+}
+
+#[inline(never)]
+fn cost_with_record(space: &Space, held: &Held, outcome: &ItemOutcome) -> usize {
+    let record = match outcome {
+        ItemOutcome::Done => cost::ended(space, &held.id, held.meta.len(), 0),
+        ItemOutcome::Expired { .. } => cost::ended(space, &held.id, held.meta.len(), expiry::EXPIRED.len()),
+        ItemOutcome::Dead(failure) => cost::ended(space, &held.id, held.meta.len(), failure.reason.len()),
+        _ => 0,
+    };
+    record + cost_without_record(space, held, outcome)
+}
+
+fn cost_without_record(space: &Space, held: &Held, outcome: &ItemOutcome) -> usize {
     let Held { id, meta, value } = held;
     match outcome {
-        ItemOutcome::Done => cost::forget(space, id, meta) + cost::ended(space, id, meta.len(), 0),
-        ItemOutcome::Expired { on_expiry: OnExpiry::Drop, .. } => {
-            cost::forget(space, id, meta) + cost::ended(space, id, meta.len(), 0)
+        ItemOutcome::Done | ItemOutcome::Expired { on_expiry: OnExpiry::Drop, .. } => {
+            cost::forget(space, id, meta)
         }
         ItemOutcome::Expired { on_expiry: OnExpiry::Dead, .. } => {
-            let reason = expiry::EXPIRED.len();
-            cost::dead(space, id, value.len(), meta, reason) + cost::ended(space, id, meta.len(), reason)
+            cost::dead(space, id, value.len(), meta, expiry::EXPIRED.len())
         }
         ItemOutcome::Release | ItemOutcome::Throttle { .. } => {
             cost::ready(space, id, value.len(), meta.len())
@@ -157,10 +174,7 @@ pub(crate) fn cost(space: &Space, held: &Held, outcome: &ItemOutcome) -> usize {
         ItemOutcome::Retry { due: Some(_), failure } => {
             cost::aside(space, id, value.len(), meta.len() + cost::failure(failure.reason.len()))
         }
-        ItemOutcome::Dead(failure) => {
-            let reason = failure.reason.len();
-            cost::dead(space, id, value.len(), meta, reason) + cost::ended(space, id, meta.len(), reason)
-        }
+        ItemOutcome::Dead(failure) => cost::dead(space, id, value.len(), meta, failure.reason.len()),
     }
 }
 

@@ -35,19 +35,24 @@ pub(crate) struct Endings<'a> {
     items: Vec<(ItemId, Range<usize>)>,
 }
 
-/// Begins a record; `None` if the queue keeps none. Without a recorder it reads nothing. Boxed, so that
-/// transactions without a record do not carry it along.
+/// Begins a record; `None` if the queue keeps none. Without a recorder that is on it reads nothing. The record is boxed, and so is the future that
+/// makes it: transactions without a record do not carry them along.
 pub(crate) async fn begin<'a>(
     space: &'a Space,
     tr: &Transaction,
 ) -> Result<Option<Box<Endings<'a>>>, QueueError> {
-    let Some(recorder) = &space.recorder else { return Ok(None) };
-    let is_on = match recorder.recording() {
-        Recording::Off => false,
-        Recording::On => true,
-        Recording::AsStored => is_kept(space, tr).await?,
-    };
-    if !is_on {
+    match space.recorder.as_ref().filter(|recorder| recorder.may_record()) {
+        None => Ok(None),
+        Some(recorder) => Box::pin(begin_with(space, tr, recorder)).await,
+    }
+}
+
+async fn begin_with<'a>(
+    space: &'a Space,
+    tr: &Transaction,
+    recorder: &'a Recorder,
+) -> Result<Option<Box<Endings<'a>>>, QueueError> {
+    if recorder.recording() != Recording::On && !is_kept(space, tr).await? {
         return Ok(None);
     }
     let (at, version) = (recorder.now(), now(tr).await?);
