@@ -231,6 +231,7 @@ mod tests {
         insta::assert_snapshot!(problem(&queue("idempotency-window = '10000h'")), @r#"queues.emails.idempotency-window = "10000h": that is longer than a year; set it to "8760h" or less"#);
         insta::assert_snapshot!(problem(&queue("history = '721h'")), @r#"queues.emails.history = "721h": ended items cannot be kept that long; set it to "720h" or less"#);
         insta::assert_snapshot!(problem(&queue("history = '59s'")), @r#"queues.emails.history = "59s": old items are removed once a minute; set it to "1m" or more, or to "0s" to keep none"#);
+        insta::assert_snapshot!(problem(&queue("dead-retention = '3651d'")), @r#"queues.emails.dead-retention = "3651d": that is longer than ten years; set it to "3650d" or less, or to "0s" to keep dead letters for ever"#);
         insta::assert_snapshot!(problem(&queue("retry.max-attempts = 0")), @"queues.emails.retry.max-attempts = 0: an item has to be tried at least once; set it to 1 or more");
         insta::assert_snapshot!(problem(&queue("retry = { base = '1m', max = '1s' }")), @r#"queues.emails.retry.base = "1m": the first pause is longer than the longest (retry.max = "1s"); lower it or raise retry.max"#);
         insta::assert_snapshot!(problem(&queue("retry.max = '10000h'")), @r#"queues.emails.retry.max = "10000h": that is longer than a year; set it to "8760h" or less"#);

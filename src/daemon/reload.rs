@@ -75,8 +75,16 @@ fn refused(error: &(dyn Error + 'static)) -> CommandError {
 }
 
 /// Keys that running consumers do not depend on.
-const HOT_KEYS: [&str; 7] =
-    ["consumers", "max-payload", "idempotency-window", "history", "partitions", "max-disorder", "schedules"];
+const HOT_KEYS: [&str; 8] = [
+    "consumers",
+    "max-payload",
+    "idempotency-window",
+    "dead-retention",
+    "history",
+    "partitions",
+    "max-disorder",
+    "schedules",
+];
 
 /// Keys that need another handler.
 const HANDLER: [&str; 2] = ["handler", "handler-config"];
