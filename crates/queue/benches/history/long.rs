@@ -1,11 +1,13 @@
 //! A long history: what its length costs pushes and ends, pages, searches by id, and the removal of a day.
 
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use foundationdb::Database;
+use futures::future::join;
 use kvqueue_queue::{
     EndedItem, Ending, HistoryFilter, ItemId, Millis, Queue, Recorder, Recording, RetryPolicy, SweepRules,
     Sweeper, VersionHistory, from_millis, retry,
@@ -27,9 +29,30 @@ struct Side {
     db: Database,
     queue: Queue,
     clock: Arc<AtomicU64>,
-    /// Seconds for each part.
-    pushed: Vec<f64>,
-    ended: Vec<f64>,
+    pushed: Vec<Taken>,
+    ended: Vec<Taken>,
+}
+
+/// What a part took.
+struct Taken {
+    seconds: f64,
+    /// Of this process, on all threads. Other programs on the machine change it less.
+    cpu_seconds: f64,
+}
+
+impl Taken {
+    async fn by(of: impl Future<Output = ()>) -> Taken {
+        let (begun, cpu) = (Instant::now(), cpu_seconds());
+        of.await;
+        Taken { seconds: begun.elapsed().as_secs_f64(), cpu_seconds: cpu_seconds() - cpu }
+    }
+}
+
+/// From `/proc`, which counts hundredths of a second.
+fn cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    fields[11..13].iter().map(|ticks| ticks.parse::<f64>().unwrap()).sum::<f64>() / 100.0
 }
 
 impl Side {
@@ -45,12 +68,9 @@ impl Side {
 
     /// Pushes a part of the items and ends them. The clock goes on by `step` for each lease.
     async fn part(&mut self, items: usize, step: Millis) {
-        let begun = Instant::now();
-        fill(&self.db, &self.queue, items).await;
-        self.pushed.push(begun.elapsed().as_secs_f64());
-        let begun = Instant::now();
-        drain_with(&self.db, &self.queue, K, || _ = self.clock.fetch_add(step, Ordering::Relaxed)).await;
-        self.ended.push(begun.elapsed().as_secs_f64());
+        self.pushed.push(Taken::by(fill(&self.db, &self.queue, items)).await);
+        let tick = || _ = self.clock.fetch_add(step, Ordering::Relaxed);
+        self.ended.push(Taken::by(drain_with(&self.db, &self.queue, K, tick)).await);
     }
 
     async fn page(&self, filter: &HistoryFilter, n: usize) -> Vec<EndedItem> {
@@ -77,8 +97,8 @@ pub(super) async fn run(items: usize) {
         }
     }
     println!("{items} items, K = {K}, ended within a day by the recorder's clock");
-    println!("| | without, items/s | with, items/s | ratio | of the first quarter | of the last |");
-    println!("|---|---|---|---|---|---|");
+    println!("| | without, items/s | with, items/s | ratio | of CPU time | first quarter | last |");
+    println!("|---|---|---|---|---|---|---|");
     row("pushed", part, &without.pushed, &with.pushed);
     row("ended", part, &without.ended, &with.ended);
     println!("on the disk: {} MB without, {} MB with", size(&without), size(&with));
@@ -87,12 +107,16 @@ pub(super) async fn run(items: usize) {
     clear(&with).await;
 }
 
-fn row(what: &str, part: usize, without: &[f64], with: &[f64]) {
-    let rate = |seconds: &[f64]| (seconds.len() * part) as f64 / seconds.iter().sum::<f64>();
+fn row(what: &str, part: usize, without: &[Taken], with: &[Taken]) {
+    let sum = |parts: &[Taken]| parts.iter().map(|part| part.seconds).sum::<f64>();
+    let cpu = |parts: &[Taken]| parts.iter().map(|part| part.cpu_seconds).sum::<f64>();
+    let rate = |parts: &[Taken]| (parts.len() * part) as f64 / sum(parts);
     let (quarter, rest) = (PARTS / 4, PARTS - PARTS / 4);
-    let ratio = |from: usize, to: usize| rate(&with[from..to]) / rate(&without[from..to]);
-    let (all, first, last) = (ratio(0, PARTS), ratio(0, quarter), ratio(rest, PARTS));
-    println!("| {what} | {:.0} | {:.0} | {all:.2} | {first:.2} | {last:.2} |", rate(without), rate(with));
+    let cpu_ratio = |from: usize, to: usize| cpu(&with[from..to]) / cpu(&without[from..to]);
+    let (all, first, last) = (cpu_ratio(0, PARTS), cpu_ratio(0, quarter), cpu_ratio(rest, PARTS));
+    let ratio = rate(with) / rate(without);
+    let (without, with) = (rate(without), rate(with));
+    println!("| {what} | {without:.0} | {with:.0} | {ratio:.2} | {all:.2} | {first:.2} | {last:.2} |");
 }
 
 /// In megabytes.
@@ -137,7 +161,7 @@ async fn look_up(side: &Side) {
     timed("an id that is not there", async || assert!(side.find(id).await.is_none())).await;
 }
 
-/// Removes the day.
+/// Removes three hours of the day, as a daemon does, and then the rest at once.
 async fn clear(side: &Side) {
     let (db, queue) = (&side.db, &side.queue);
     let kept = |tr| async { (queue.keep_history(&tr, Duration::from_millis(DAY)).await, tr) };
@@ -149,28 +173,44 @@ async fn clear(side: &Side) {
     .unwrap();
     let mut sweeper = Sweeper::new(queue.clone(), VersionHistory::new(Duration::default));
     let rules = SweepRules::default().with_lease(Duration::ZERO);
-    let mut sweep = async |now| {
-        let begun = Instant::now();
-        sweeper.sweep(db, &|| from_millis(now), &rules).await.unwrap();
-        begun.elapsed()
-    };
-    println!("a sweep without anything to clear: {:?}, {:?}", sweep(START).await, sweep(START).await);
-    pushes(side, "before").await;
-    println!("a sweep that clears the day: {:?}", sweep(START + 3 * DAY).await);
-    pushes(side, "after").await;
+    let oldest = START + DAY + HOUR;
+    let whats = [("nothing", START), ("nothing", START), ("an hour", oldest)];
+    let more = [("an hour", oldest + HOUR), ("an hour", oldest + 2 * HOUR), ("21 hours", START + 3 * DAY)];
+    for (what, now) in whats.into_iter().chain(more) {
+        let over = Cell::new(false);
+        let sweep = async {
+            let begun = Instant::now();
+            sweeper.sweep(db, &|| from_millis(now), &rules).await.unwrap();
+            over.set(true);
+            begun.elapsed()
+        };
+        let (swept, during) = join(sweep, pushes(side, &over)).await;
+        over.set(false);
+        let end = Instant::now() + Duration::from_secs(2);
+        let (_, after) = join(until(end, &over), pushes(side, &over)).await;
+        println!(
+            "a sweep that clears {what}: {swept:?}; a push meanwhile at most {during:?}, in the next 2 s {after:?}"
+        );
+    }
     assert!(side.page(&HistoryFilter::default(), 50).await.is_empty());
     println!("on the disk: {} MB", size(side));
 }
 
-/// How long a push takes, for some seconds.
-async fn pushes(side: &Side, when: &str) {
+async fn until(end: Instant, over: &Cell<bool>) {
+    while Instant::now() < end {
+        futures::pending!();
+    }
+    over.set(true);
+}
+
+/// Pushes until it is over; the longest time that one took.
+async fn pushes(side: &Side, over: &Cell<bool>) -> Duration {
     let mut session = kvqueue_queue::Session::new(side.queue.clone());
-    let (begun, mut times) = (Instant::now(), Vec::new());
-    while begun.elapsed() < Duration::from_secs(5) {
+    let mut longest = Duration::ZERO;
+    while !over.get() {
         let begun = Instant::now();
         session.push(&side.db, &["x"]).await.unwrap();
-        times.push(begun.elapsed());
+        longest = longest.max(begun.elapsed());
     }
-    times.sort();
-    println!("a push {when}: {:?}, at most {:?}", times[times.len() / 2], times[times.len() - 1]);
+    longest
 }

@@ -399,6 +399,11 @@ fn pages_meet_at_the_borders_of_groups_and_filters_apply_to_them() {
         let (since, until) = (Some(START + 90_000), Some(START + 3 * 90_000));
         let filter = HistoryFilter { since, until, ..none.clone() };
         assert_eq!(of(&filter, 3).await, (5..15).rev().collect::<Vec<_>>());
+        // The third group ended as a minute began.
+        for (until, n) in [(3 * MINUTE, 10), (3 * MINUTE + 1, 15)] {
+            let filter = HistoryFilter { until: Some(START + until), ..none.clone() };
+            assert_eq!(of(&filter, 7).await, (0..n).rev().collect::<Vec<_>>());
+        }
         let filter =
             HistoryFilter { since: Some(START + 90_001), until: Some(START + 90_001), ..none.clone() };
         assert_eq!(of(&filter, 3).await, []);

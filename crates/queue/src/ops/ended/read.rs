@@ -75,7 +75,8 @@ fn bounds(space: &Space, filter: &HistoryFilter, before: Option<&HistoryCursor>)
         begin = begin.max(from_minute(&space.ended, minute(since)));
     }
     if let Some(until) = filter.until {
-        end = end.min(from_minute(&space.ended, minute(until).saturating_add(1)));
+        // Nothing of a minute that begins then has ended before.
+        end = end.min(from_minute(&space.ended, minute(until.saturating_sub(1)).saturating_add(1)));
     }
     if let Some(before) = before {
         end = end.min(after(&before.group.encode(&space.ended)));
