@@ -229,6 +229,7 @@ mod tests {
         insta::assert_snapshot!(problem(&queue("max-payload = '10MB'")), @r#"queues.emails.max-payload = "10MB": an item has to fit into one transaction of FoundationDB; set it to "9MB" or less"#);
         insta::assert_snapshot!(problem(&queue("idempotency-window = '0s'")), @r#"queues.emails.idempotency-window = "0s": no repeated push would be recognised; write a time such as "24h"; pushes without an idempotency key leave nothing behind in any case"#);
         insta::assert_snapshot!(problem(&queue("idempotency-window = '10000h'")), @r#"queues.emails.idempotency-window = "10000h": that is longer than a year; set it to "8760h" or less"#);
+        insta::assert_snapshot!(problem(&queue("dead-retention = '3651d'")), @r#"queues.emails.dead-retention = "3651d": that is longer than ten years; set it to "3650d" or less, or to "0s" to keep dead letters for ever"#);
         insta::assert_snapshot!(problem(&queue("retry.max-attempts = 0")), @"queues.emails.retry.max-attempts = 0: an item has to be tried at least once; set it to 1 or more");
         insta::assert_snapshot!(problem(&queue("retry = { base = '1m', max = '1s' }")), @r#"queues.emails.retry.base = "1m": the first pause is longer than the longest (retry.max = "1s"); lower it or raise retry.max"#);
         insta::assert_snapshot!(problem(&queue("retry.max = '10000h'")), @r#"queues.emails.retry.max = "10000h": that is longer than a year; set it to "8760h" or less"#);

@@ -20,6 +20,9 @@ use crate::{
 /// The shortest lease. A lease is extended after a third of its length, so a shorter one could expire during a slow commit.
 pub(crate) const MIN_LEASE: Duration = Duration::from_secs(1);
 
+/// The longest time for which dead letters are kept, unless for ever: ten years.
+const LONGEST_RETENTION: Duration = Duration::from_hours(3_650 * 24);
+
 /// The longest lease: other daemons wait as long for a dead daemon's items. A handler may take longer, since its lease is
 /// extended.
 pub(crate) const MAX_LEASE: Duration = Duration::from_hours(24);
@@ -89,6 +92,9 @@ pub struct QueueConfig {
     /// What becomes of an item that expires.
     #[serde(default)]
     pub on_expiry: OnExpiryName,
+    /// How long dead letters are kept; zero: for ever.
+    #[serde(default = "QueueConfig::default_dead_retention", with = "duration::days")]
+    pub dead_retention: Duration,
     /// When a failed item is tried again, and how often.
     #[serde(default)]
     pub retry: Retry,
@@ -120,6 +126,7 @@ impl QueueConfig {
             idempotency_window: Self::default_idempotency_window(),
             ttl: None,
             on_expiry: OnExpiryName::default(),
+            dead_retention: Self::default_dead_retention(),
             retry: Retry::default(),
             schedules: BTreeMap::new(),
             handler_config: toml::Table::new(),
@@ -154,6 +161,15 @@ impl QueueConfig {
 
     fn default_idempotency_window() -> Duration {
         Duration::from_hours(24)
+    }
+
+    fn default_dead_retention() -> Duration {
+        Duration::from_hours(30 * 24)
+    }
+
+    /// How long dead letters are kept; `None`: for ever.
+    pub(crate) fn dead_retention(&self) -> Option<Duration> {
+        Some(self.dead_retention).filter(|time| !time.is_zero())
     }
 }
 
@@ -253,6 +269,7 @@ impl QueueConfig {
         self.validate_push(key)?;
         self.validate_schedules(key)?;
         self.validate_expiry(key)?;
+        self.validate_dead_retention(key)?;
         self.retry.validate(key)
     }
 
@@ -397,6 +414,15 @@ impl QueueConfig {
             return Err(ConfigError::value(key("ttl"), "\"0s\"", "every item would expire at once", fix));
         }
         at_most_a_year(key("ttl"), ttl)
+    }
+
+    fn validate_dead_retention(&self, key: impl Fn(&str) -> String) -> Result<(), ConfigError> {
+        if self.dead_retention <= LONGEST_RETENTION {
+            return Ok(());
+        }
+        let value = format!("{:?}", duration::days::format(self.dead_retention));
+        let fix = "set it to \"3650d\" or less, or to \"0s\" to keep dead letters for ever";
+        Err(ConfigError::value(key("dead-retention"), value, "that is longer than ten years", fix))
     }
 
     fn validate_push(&self, key: impl Fn(&str) -> String) -> Result<(), ConfigError> {

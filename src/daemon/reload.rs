@@ -75,8 +75,15 @@ fn refused(error: &(dyn Error + 'static)) -> CommandError {
 }
 
 /// Keys that running consumers do not depend on.
-const HOT_KEYS: [&str; 6] =
-    ["consumers", "max-payload", "idempotency-window", "partitions", "max-disorder", "schedules"];
+const HOT_KEYS: [&str; 7] = [
+    "consumers",
+    "max-payload",
+    "idempotency-window",
+    "dead-retention",
+    "partitions",
+    "max-disorder",
+    "schedules",
+];
 
 /// Keys that need another handler.
 const HANDLER: [&str; 2] = ["handler", "handler-config"];

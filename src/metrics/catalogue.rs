@@ -1,6 +1,8 @@
 //! All metrics: the only list of their names, and the meters of a queue that most of them read. Tests compare
 //! docs/METRICS.md, the dashboards and the alerts with it.
 
+use std::sync::atomic::AtomicU64;
+
 use Figures::{Computed, Queue, Queues, Requests, Timed};
 use kvqueue_queue::{ItemOutcome, SweepCounts};
 use prometheus_client::metrics::{
@@ -85,6 +87,13 @@ pub(crate) const CATALOGUE: &[Metric] = &[
         labels: &["queue"],
         help: "Keys of a keyed queue in the database that dead letters block until an operator acts",
         figures: Computed(computed::blocked),
+    },
+    Metric {
+        name: "kvqueue_queue_dead_removal_timestamp_seconds",
+        kind: Gauge,
+        labels: &["queue"],
+        help: "When the oldest dead letter of the queue will be removed by dead-retention, in seconds since 1970; only with dead letters, from the daemon whose sweeper is on duty",
+        figures: Computed(computed::dead_removal),
     },
     Metric {
         name: "kvqueue_queue_count_age_seconds",
@@ -242,12 +251,13 @@ pub(crate) const CATALOGUE: &[Metric] = &[
         name: "kvqueue_sweep_items_total",
         kind: MetricType::Counter,
         labels: &["queue", "kind"],
-        help: "Items that this daemon's sweeps moved: kind is promoted (their time came), returned or dead (their lease ran out), expired (before their first attempt), or orphaned (another program took them)",
+        help: "Items that this daemon's sweeps moved: kind is promoted (their time came), returned or dead (their lease ran out), expired (before their first attempt), removed (dead letters that were older than dead-retention), or orphaned (another program took them)",
         figures: Queues(&[
             ("promoted", |meters| &meters.promoted),
             ("returned", |meters| &meters.returned),
             ("dead", |meters| &meters.swept_dead),
             ("expired", |meters| &meters.swept_expired),
+            ("removed", |meters| &meters.removed_dead),
             ("orphaned", |meters| &meters.orphaned),
         ]),
     },
@@ -416,6 +426,10 @@ pub(crate) struct QueueMeters {
     pub(crate) returned: Counter,
     /// Items of expired leases that are dead after their last attempt.
     pub(crate) swept_dead: Counter,
+    /// Dead letters that were older than they are kept.
+    pub(crate) removed_dead: Counter,
+    /// When the oldest dead letter will be removed, in milliseconds since 1970; 0 if there is none, or this process does not know.
+    pub(crate) dead_removal: AtomicU64,
     /// Items that another program took; this process cleared their records.
     pub(crate) orphaned: Counter,
     /// Occurrences of schedules.
@@ -506,6 +520,7 @@ impl QueueMeters {
         self.returned.inc_by(moved.returned as u64);
         self.swept_dead.inc_by(moved.dead as u64);
         self.swept_expired.inc_by(moved.expired as u64);
+        self.removed_dead.inc_by(moved.removed_dead as u64);
         self.orphaned.inc_by(moved.orphans as u64);
     }
 

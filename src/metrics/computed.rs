@@ -1,6 +1,6 @@
 //! Metrics that are computed at each scrape, from the status and from the process.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::atomic::Ordering};
 
 use procfs::process::{Process, Stat};
 
@@ -53,6 +53,15 @@ pub(super) fn blocked(scrape: &Scrape, samples: &mut Samples<'_>) {
     for queue in scrape.configured() {
         let Some(blocked) = queue.stats.as_ref().and_then(|stats| stats.blocked_keys) else { continue };
         samples.gauge(&[&queue.queue], blocked);
+    }
+}
+
+pub(super) fn dead_removal(scrape: &Scrape, samples: &mut Samples<'_>) {
+    for (name, meters) in &scrape.queues {
+        let at = meters.dead_removal.load(Ordering::Relaxed);
+        if at > 0 {
+            samples.gauge(&[name], i64::try_from(at / 1_000).unwrap_or(i64::MAX));
+        }
     }
 }
 

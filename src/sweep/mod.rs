@@ -111,5 +111,6 @@ pub(crate) fn rules(config: &QueueConfig) -> SweepRules {
         .with_idempotency_window(config.idempotency_window)
         .with_ttl(config.ttl)
         .with_on_expiry(config.on_expiry.into())
+        .with_dead_retention(config.dead_retention())
         .with_policy(POLICY)
 }

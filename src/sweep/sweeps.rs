@@ -1,7 +1,10 @@
 //! The two sweeps of a queue. One returns expired leases, promotes scheduled items that are due and removes old
 //! idempotency records. The other removes the records of dead sessions.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    sync::atomic::Ordering,
+    time::{Duration, SystemTime},
+};
 
 use foundationdb::Database;
 use kvqueue_queue::{
@@ -44,6 +47,7 @@ pub(super) async fn sweep_items(
             Ok(swept) => {
                 failures = 0;
                 queue.meters.swept(&swept.moved);
+                queue.meters.dead_removal.store(removal(&swept, by.dead_retention), Ordering::Relaxed);
                 report(queue, &swept);
                 patience = swept.patience;
                 stop.run_until_cancelled(wait(swept, &mut rules, observe(db, history, by.lease))).await
@@ -59,9 +63,18 @@ pub(super) async fn sweep_items(
             break;
         }
     }
+    // Another sweeper knows it from now on.
+    queue.meters.dead_removal.store(0, Ordering::Relaxed);
     let policy = RetryPolicy { timeout: Some(LEAVE), ..POLICY };
     // Another daemon takes over at its next look. If this fails, it does so when this sweeper is late.
     let _: Result<(), RetryError> = sweeper.leave(db, &policy).await;
+}
+
+/// When the oldest dead letter will be removed, in milliseconds since 1970; 0 if there is none that will be.
+fn removal(swept: &Swept, retention: Option<Duration>) -> u64 {
+    let removal = swept.oldest_dead.zip(retention);
+    let kept = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    removal.map_or(0, |(died, time)| died.saturating_add(kept(time)))
 }
 
 /// Reads the database's version from time to time, as long as it is polled. A dead daemon's lease expires up to this
@@ -119,6 +132,14 @@ fn report(queue: &NamedQueue, swept: &Swept) {
             queue = %name,
             items = moved.expired,
             "items expired before their first attempt began"
+        );
+    }
+    if moved.removed_dead > 0 {
+        tracing::info!(
+            event = "dead_letters_removed",
+            queue = %name,
+            items = moved.removed_dead,
+            "dead letters that were older than dead-retention are removed"
         );
     }
     if moved.orphans > 0 {

@@ -177,6 +177,7 @@ fn config_show_prints_the_merged_layers() {
         max-payload = "8MiB"
         idempotency-window = "24h"
         on-expiry = "drop"
+        dead-retention = "30d"
 
         [[queues.q.consumers]]
         k = 10

@@ -51,6 +51,7 @@ mod push_options;
 mod rates;
 mod recount;
 mod reload;
+mod retention;
 mod retries;
 mod scale;
 mod schedule_commands;

@@ -11,6 +11,7 @@ use tokio::{runtime, time::timeout};
 use super::{
     Deadline,
     clock::{self, Moment},
+    dead_letters::DeadLetters,
     findings::{Findings, Found},
     queues::{Counters, Pauses},
     schedules::Schedules,
@@ -78,6 +79,7 @@ pub(super) fn look(config: &Config, deadline: Deadline, findings: &mut Findings)
                 let runtime = runtime()?;
                 counters(&runtime, &store.db, config, deadline, findings);
                 schedules(&runtime, &store.db, config, deadline, findings);
+                dead_letters(&runtime, &store.db, config, deadline, findings);
                 return Ok(paused(&runtime, &store.db, config, deadline));
             }
             Err(error) => findings.note("counters", format!("not compared: {error}"), "try again"),
@@ -130,6 +132,21 @@ fn schedules(
     }
 }
 
+/// The same of dead letters that will be removed.
+fn dead_letters(
+    runtime: &runtime::Runtime,
+    db: &Database,
+    config: &Config,
+    deadline: Deadline,
+    findings: &mut Findings,
+) {
+    let patience = deadline.left(PATIENCE);
+    match within(runtime, 2 * patience, DeadLetters::of(db, config, patience)) {
+        Ok(found) => found.add_to(findings),
+        Err(why) => findings.note("dead", format!("not looked at: {why}"), "try again"),
+    }
+}
+
 /// What is found in this time, or why it is not.
 fn within<T, E: Error + 'static>(
     runtime: &runtime::Runtime,
@@ -169,6 +186,7 @@ fn cluster(config: &Config, deadline: Deadline, findings: &mut Findings) -> io::
             }
             counters(&runtime, &store.db, config, deadline, findings);
             schedules(&runtime, &store.db, config, deadline, findings);
+            dead_letters(&runtime, &store.db, config, deadline, findings);
             return Ok(paused(&runtime, &store.db, config, deadline));
         }
         Ok(Err(error)) => {

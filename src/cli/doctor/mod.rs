@@ -4,6 +4,7 @@ mod access;
 mod clock;
 mod daemon;
 mod database;
+mod dead_letters;
 mod disk;
 mod findings;
 mod queues;

@@ -144,7 +144,7 @@ impl Schedules {
 }
 
 /// Reads something in a transaction.
-async fn read<T>(
+pub(super) async fn read<T>(
     db: &Database,
     body: impl AsyncFn(&foundationdb::Transaction) -> Result<T, QueueError>,
 ) -> Result<T, RetryError> {

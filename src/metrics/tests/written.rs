@@ -57,6 +57,7 @@ fn metrics_have_their_labels() {
         r#"kvqueue_items_finished_total{queue="quiet",outcome="dead"} 0"#,
         r#"kvqueue_queue_items{queue="a \"b\" \\c\nd",state="dead"} 4"#,
         r#"kvqueue_queue_oldest_ready_age_seconds{queue="a \"b\" \\c\nd"} 2.5"#,
+        r#"kvqueue_queue_dead_removal_timestamp_seconds{queue="a \"b\" \\c\nd"} 1790000000"#,
         r#"kvqueue_blocked_keys{queue="a \"b\" \\c\nd"} 5"#,
         r#"kvqueue_queue_paused{queue="a \"b\" \\c\nd",scope="daemon"} 1"#,
         r#"kvqueue_queue_paused{queue="a \"b\" \\c\nd",scope="all"} 0"#,

@@ -1,4 +1,4 @@
-//! Dead letters: items that are not tried any more, kept until somebody retries or purges them.
+//! Dead letters: items that are not tried any more, kept until somebody retries or purges them, or a sweeper removes old ones.
 //!
 //! This file has the operations in a transaction of the caller's. `whole` has the operations that run their own transactions.
 

@@ -102,7 +102,9 @@ pub(crate) async fn page(
     Ok(page)
 }
 
-async fn purge(
+/// Purges these letters, as far as one transaction can. Counting is the caller's. Unless `each` is to go, letters stay that may have a unique key
+/// that is not known.
+pub(crate) async fn purge(
     space: &Space,
     tr: &Transaction,
     letters: &[(ItemId, Bytes)],

@@ -46,6 +46,7 @@ pub(crate) mod recount;
 pub(crate) mod relocate;
 pub(crate) mod requeue;
 pub(crate) mod reschedule;
+pub(crate) mod retention;
 #[cfg(feature = "migration")]
 pub(crate) mod rows;
 pub(crate) mod running;

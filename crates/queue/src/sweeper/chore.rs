@@ -7,11 +7,13 @@ use super::{Sweep, SweepCounts, Sweeper};
 use crate::error::QueueError;
 use crate::keys::claims::Claim;
 use crate::keys::leases::LeaseId;
+use crate::meta::Millis;
 use crate::operation::{Operation, Step, complete, complete_adding};
 use crate::ops::expire::{self, Terms};
 use crate::ops::expiry::expire_due;
 use crate::ops::orphans::{Part, clear_orphans};
 use crate::ops::place::check_kind;
+use crate::ops::retention::{RetentionPage, remove_old};
 use crate::ops::schedule::due::{FiredPage, fire_due};
 use crate::ops::sweep_right::{self, CLAIM, held_by_another};
 use crate::ops::version::now;
@@ -27,6 +29,8 @@ pub(super) enum Work {
     RepairFront,
     /// Clear orphans among the side records that are next.
     RepairNext,
+    /// Remove old ones among the dead letters that are next.
+    DeadLetters,
 }
 
 /// How a transaction ended.
@@ -57,6 +61,8 @@ struct Applied {
     notes: bool,
     /// Where the next page of side records begins.
     cursor: Option<Vec<u8>>,
+    /// A page of dead letters, and when it was read.
+    letters: Option<(RetentionPage, Millis)>,
 }
 
 impl Sweeper {
@@ -80,6 +86,9 @@ impl Sweeper {
         sweep.unusable_schedules.extend(applied.fired.unusable);
         if let Some(cursor) = applied.cursor {
             self.cursor = cursor;
+        }
+        if let Some((page, at)) = applied.letters {
+            self.dead.done(&page, at);
         }
         Ok(ran)
     }
@@ -147,6 +156,13 @@ impl Sweeper {
                 let page = clear_orphans(space, tr, Part::From(&self.cursor)).await?;
                 let moved = SweepCounts { orphans: page.cleared, ..SweepCounts::default() };
                 return Ok(Applied { moved, cursor: Some(page.next), ..Applied::default() });
+            }
+            Work::DeadLetters => {
+                let now = sweep.now();
+                let (from, until) = self.dead.page(now);
+                let page = remove_old(space, tr, from, until).await?;
+                let moved = SweepCounts { removed_dead: page.removed, ..SweepCounts::default() };
+                return Ok(Applied { moved, letters: Some((page, now)), ..Applied::default() });
             }
         };
         Ok(Applied { moved, ..Applied::default() })

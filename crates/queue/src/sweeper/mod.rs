@@ -8,6 +8,7 @@
 mod chore;
 mod failing;
 mod plan;
+mod retention;
 
 use std::collections::BTreeSet;
 use std::ops::{AddAssign, Range};
@@ -32,6 +33,7 @@ use crate::watch::Watch;
 use chore::Ran;
 use failing::Failing;
 use plan::{Chore, Plan, all_from_next, plan};
+use retention::DeadLetterPass;
 
 /// The most looks of one sweep; after them it returns, and asks to be called again at once.
 const MAX_LOOKS: usize = 20;
@@ -61,6 +63,8 @@ pub struct SweepRules {
     pub ttl: Option<Duration>,
     /// What becomes of an item that expires before its first attempt.
     pub on_expiry: OnExpiry,
+    /// How long dead letters are kept, from their deaths on; `None`: for ever.
+    pub dead_retention: Option<Duration>,
     /// When the sweeper gives up a transaction.
     pub policy: RetryPolicy,
 }
@@ -75,6 +79,7 @@ impl Default for SweepRules {
             idempotency_window: Duration::from_hours(24),
             ttl: None,
             on_expiry: OnExpiry::Drop,
+            dead_retention: None,
             policy: RetryPolicy::default(),
         }
     }
@@ -111,6 +116,12 @@ impl SweepRules {
         SweepRules { on_expiry, ..self }
     }
 
+    /// The same with another [`dead_retention`](SweepRules::dead_retention).
+    #[must_use]
+    pub fn with_dead_retention(self, dead_retention: Option<Duration>) -> SweepRules {
+        SweepRules { dead_retention, ..self }
+    }
+
     /// The same with another [`policy`](SweepRules::policy).
     #[must_use]
     pub fn with_policy(self, policy: RetryPolicy) -> SweepRules {
@@ -131,6 +142,8 @@ pub struct SweepCounts {
     pub dead: usize,
     /// Items that expired before their first attempt. By the [rules](SweepRules::on_expiry) they left the queue, or are dead letters.
     pub expired: usize,
+    /// Dead letters that were older than the [rules](SweepRules::dead_retention) keep them, and are gone.
+    pub removed_dead: usize,
     /// Idempotency keys removed.
     pub operations: usize,
     /// Requests of staged fetches whose session is gone.
@@ -153,6 +166,7 @@ impl AddAssign for SweepCounts {
         self.returned += other.returned;
         self.dead += other.dead;
         self.expired += other.expired;
+        self.removed_dead += other.removed_dead;
         self.operations += other.operations;
         self.requests += other.requests;
         self.orphans += other.orphans;
@@ -175,6 +189,9 @@ pub struct Swept {
     /// Schedules that were due, and that this version of kvqueue cannot read, or whose items a queue of this kind cannot have. They did not
     /// fire, and are looked at again after a minute.
     pub unusable_schedules: BTreeSet<String>,
+    /// When the oldest dead letter died, if this sweeper is on duty, removes old ones and has gone through all of them, which it does once an hour.
+    /// Unreadable letters do not count.
+    pub oldest_dead: Option<Millis>,
     /// The first thing that failed. The rest was done all the same.
     pub trouble: Option<RetryError>,
     /// How long nothing is to be done, if nothing comes before. What failed is tried again after ten seconds and no sooner, however often
@@ -211,6 +228,7 @@ pub struct Sweeper {
     leases: Option<Vec<u8>>,
     history: VersionHistory,
     failing: Failing,
+    dead: DeadLetterPass,
     /// Keeps the items of a lease apart when they come back.
     rng: Rng,
     /// The version of the last look.
@@ -240,6 +258,7 @@ impl Sweeper {
             leases: None,
             history,
             failing: Failing::default(),
+            dead: DeadLetterPass::default(),
             last: 0,
             share: rng.next() % SPREAD,
             rng,
@@ -255,7 +274,7 @@ impl Sweeper {
     ///
     /// Makes items ready that are due, in transactions of up to 500; fires schedules that are due, up to 50 and about 100 items or 1 MiB in a
     /// transaction; ends items that have expired, up to 500 or about 1 MiB in a transaction; gives back the items of leases that have run out, a lease
-    /// in each transaction; forgets old operations, and requests of takes that died in the line; and looks through some of the side
+    /// in each transaction; removes dead letters that are older than the rules keep them, up to 10,000 in a sweep; forgets old operations, and requests of takes that died in the line; and looks through some of the side
     /// records for those whose items foreign programs took. A lease has run out when its deadline is past and the [`VersionHistory`]
     /// proves that it was not changed for its length; a sweeper with an empty history finds that out after one length. All but the first is looked at every `rules.lease`, and when a known lease may run out. With nothing to do, nothing is
     /// written.
@@ -330,6 +349,7 @@ impl Sweeper {
             occurrences,
             unusable_schedules,
             doubtful,
+            oldest_dead: self.dead.oldest_known(),
             trouble,
             next,
             watch,
@@ -387,15 +407,30 @@ impl Sweeper {
         match seen.scope {
             Scope::Scheduled => return,
             // The leases are another's. When this sweeper takes over, it begins at the first.
-            Scope::Standby(_) => return self.leases = None,
+            Scope::Standby(_) => {
+                self.dead = DeadLetterPass::default();
+                return self.leases = None;
+            }
             Scope::Unless(..) | Scope::Everything => {}
         }
         self.pause = seen.version..all_from_next(seen, self.pause.end, sweep.rules);
         if let Some(again) = self.failing.again_from() {
             self.pause.end = self.pause.end.min(again);
         }
-        if self.takes_duty(db, seen, sweep).await && self.leases.is_none() {
+        let has_duty = self.takes_duty(db, seen, sweep).await;
+        if has_duty && self.leases.is_none() {
             self.repair(db, sweep).await;
+        }
+        let goes_through_letters = match &seen.seldom {
+            // A queue that nothing was fetched from has no duty, and may have letters that were imported.
+            Some(seldom) => has_duty || seldom.npop.is_none(),
+            // The queue is idle.
+            None => seen.duty.is_some_and(|duty| duty.sweeper == self.id),
+        };
+        if goes_through_letters {
+            self.remove_old_letters(db, sweep).await;
+        } else {
+            self.dead = DeadLetterPass::default();
         }
     }
 
@@ -487,6 +522,23 @@ impl Sweeper {
                 if !matches!(sweep.note(result), Some(Ran::Moved)) {
                     break;
                 }
+            }
+        }
+    }
+
+    /// Goes through dead letters, and removes the old ones, until it has seen all or so many pages.
+    async fn remove_old_letters(&mut self, db: &Database, sweep: &mut Sweep<'_>) {
+        let Some(retention) = sweep.rules.dead_retention else {
+            return self.dead = DeadLetterPass::default();
+        };
+        if !self.dead.is_due(sweep.now(), retention) {
+            return;
+        }
+        for _ in 0..MAX_PAGES {
+            let result = self.run(db, chore::Work::DeadLetters, sweep).await;
+            let went_on = matches!(sweep.note(result), Some(Ran::Moved | Ran::Nothing));
+            if !went_on || !self.dead.is_under_way() {
+                return;
             }
         }
     }
