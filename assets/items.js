@@ -161,6 +161,7 @@ export function facts(it, more = []) {
     ["Id", it.id],
     ...more,
     [it.state === "running" ? "Attempt" : "Next attempt", it.attempt > 1 ? String(it.attempt) : null],
+    ["Expires", it.expires_at ? moment(it.expires_at) : null],
     ["Content type", it.content_type],
     ["Trace parent", it.trace_parent],
     ["Key", it.key === "" ? "empty" : it.key ?? (it.key_base64 && `${it.key_base64} (base 64)`)],

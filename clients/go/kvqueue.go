@@ -156,11 +156,12 @@ func (item *Item) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// NewItem is an item to be pushed. Unique is its unique key. Key is its key in a keyed queue; nil in any other.
+// NewItem is an item to be pushed. It expires if no attempt has begun within TTL; with 0 the queue's own time holds. Unique is its unique key. Key is its key in a keyed queue; nil in any other.
 type NewItem struct {
 	Payload     []byte
 	Delay       time.Duration
 	At          time.Time
+	TTL         time.Duration
 	Unique      string
 	Attributes  map[string]string
 	ContentType string
@@ -187,6 +188,9 @@ func (item NewItem) MarshalJSON() ([]byte, error) {
 	}
 	if !item.At.IsZero() {
 		found["at"] = item.At.UTC().Format(time.RFC3339Nano)
+	}
+	if item.TTL > 0 {
+		found["ttl_ms"] = item.TTL.Milliseconds()
 	}
 	if item.Attributes != nil {
 		found["attributes"] = item.Attributes

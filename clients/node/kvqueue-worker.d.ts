@@ -19,6 +19,8 @@ export interface NewItem {
   payload: string | Uint8Array;
   delay?: number;
   at?: Date;
+  /** It expires if no attempt has begun within so many milliseconds; without it the queue's own time holds. */
+  ttl?: number;
   /** The item's unique key. */
   unique?: string;
   attributes?: Record<string, string>;

@@ -327,9 +327,9 @@ class Client {
 }
 
 function newItem(item) {
-  const { payload, delay, at, unique, attributes, contentType, traceParent, priority, key } =
+  const { payload, delay, at, ttl, unique, attributes, contentType, traceParent, priority, key } =
     typeof item === "string" || item instanceof Uint8Array ? { payload: item } : item;
-  const rest = { unique, attributes, content_type: contentType, trace_parent: traceParent, priority, delay_ms: delay, at: at?.toISOString() };
+  const rest = { unique, attributes, content_type: contentType, trace_parent: traceParent, priority, delay_ms: delay, at: at?.toISOString(), ttl_ms: ttl };
   const wrong = "the payload is not a string or a Uint8Array; for JSON, push JSON.stringify(value)";
   const keys = key === undefined ? {} : textOrBase64("key", key, "the key is not a string or a Uint8Array");
   return { ...textOrBase64("payload", payload, wrong), ...rest, ...keys };

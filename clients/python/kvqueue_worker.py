@@ -142,7 +142,9 @@ class Item:
 
 @dataclasses.dataclass(frozen=True)
 class NewItem:
-    """An item to be pushed. `delay` is in seconds; `unique` is the item's unique key; `key` is its key in a keyed queue."""
+    """An item to be pushed. `delay` is in seconds; `unique` is the item's unique key; `key` is its key in a keyed queue.
+
+    It expires if no attempt has begun within `ttl` seconds; without it the queue's own time holds."""
 
     payload: Union[bytes, str]
     delay: Optional[float] = None
@@ -153,6 +155,7 @@ class NewItem:
     trace_parent: Optional[str] = None
     priority: Optional[int] = None
     key: Union[bytes, str, None] = None
+    ttl: Optional[float] = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -427,6 +430,7 @@ def _new_item(item: Union[bytes, str, NewItem]) -> Json:
         "trace_parent": new.trace_parent,
         "priority": new.priority,
         "delay_ms": int(new.delay * 1000) if new.delay is not None else None,
+        "ttl_ms": int(new.ttl * 1000) if new.ttl is not None else None,
         "at": new.at.astimezone(datetime.timezone.utc).isoformat() if new.at is not None else None,
     }
     found.update(_text_or_base64("payload", new.payload))

@@ -14,7 +14,7 @@ const handle: Handler = async (item: Item, signal) => {
 
 export async function main(): Promise<Pushed> {
   const client = new Client(["http://127.0.0.1:7420", new URL("http://127.0.0.2:7420")], { token: "t" });
-  const item: NewItem = { payload: new Uint8Array(1), delay: 1_000, unique: "u", attributes: { customer: "ann" } };
+  const item: NewItem = { payload: new Uint8Array(1), delay: 1_000, ttl: 60_000, unique: "u", attributes: { customer: "ann" } };
   const pushed = await client.push("emails", [item, "text"], { idempotencyKey: "k" });
   const { lease, items } = await client.lease("emails", { max: 2 });
   if (lease !== null) await client.acknowledge("emails", lease, items.map(({ id }) => ({ id, outcome: "done" })));

@@ -224,7 +224,7 @@ class ClientTest(unittest.TestCase):
     def test_push(self):
         urls = [f"http://127.0.0.1:{harness.free_port()}", self.daemon.url]
         items = [
-            {"payload": "\u00e4", "unique": "u", "attributes": {"customer": "ann"}, "content_type": "text/plain"},
+            {"payload": "\u00e4", "unique": "u", "attributes": {"customer": "ann"}, "content_type": "text/plain", "ttl": 3600},
             {"payload": "later", "delay": 3600},
             {"payload": "again", "unique": "u"},
         ]
@@ -236,7 +236,7 @@ class ClientTest(unittest.TestCase):
         again = push(NAME, urls, wanted)
         self.assertEqual((again["pushed"], again["already"], again["ids"][:2]), (0, True, pushed["ids"][:2]))
         item = self.database.command("peek", "pushed", "-k", "5", "--json")
-        for text in ('"\u00e4"', '"customer":"ann"', '"text/plain"'):
+        for text in ('"\u00e4"', '"customer":"ann"', '"text/plain"', '"expires_at"'):
             self.assertIn(text, item)
         states = self.database.states("pushed")
         self.assertEqual((states["ready"], states["waiting"]), (1, 1))

@@ -42,10 +42,11 @@ async function handle(item, signal) {
 
 async function push() {
   const wanted = JSON.parse(readFileSync(0));
-  const items = wanted.items.map(({ content_type, delay, ...item }) => ({
+  const items = wanted.items.map(({ content_type, delay, ttl, ...item }) => ({
     ...item,
     contentType: content_type,
     delay: delay && delay * 1_000,
+    ttl: ttl && ttl * 1_000,
   }));
   const client = new Client(URLS.split(" "), { ca });
   console.log(JSON.stringify(await client.push(wanted.queue, items, { idempotencyKey: wanted.key })));

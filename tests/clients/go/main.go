@@ -95,7 +95,7 @@ func push(urls []string) error {
 			Payload, Unique string
 			ContentType     string `json:"content_type"`
 			Attributes      map[string]string
-			Delay           float64
+			Delay, TTL      float64
 			Key             *string
 		}
 	}
@@ -106,7 +106,7 @@ func push(urls []string) error {
 	for _, each := range wanted.Items {
 		item := kvqueue.NewItem{
 			Payload: []byte(each.Payload), Unique: each.Unique, ContentType: each.ContentType, Attributes: each.Attributes,
-			Delay: seconds(each.Delay),
+			Delay: seconds(each.Delay), TTL: seconds(each.TTL),
 		}
 		if each.Key != nil {
 			item.Key = []byte(*each.Key)

@@ -349,7 +349,7 @@ impl Sweeper {
             occurrences,
             unusable_schedules,
             doubtful,
-            oldest_dead: self.dead.oldest(),
+            oldest_dead: self.dead.oldest_known(),
             trouble,
             next,
             watch,

@@ -65,7 +65,7 @@ impl DeadLetterPass {
     }
 
     /// When the oldest letter died, by the last complete pass; `None` if there is none, or before the first pass.
-    pub(super) fn oldest(&self) -> Option<Millis> {
+    pub(super) fn oldest_known(&self) -> Option<Millis> {
         self.known
     }
 
@@ -93,10 +93,10 @@ mod tests {
         assert_eq!(pass.page(NOW), (None, 70 * DAY));
         pass.done(&page(Some(90 * DAY), Some(b"b")), NOW);
         assert!(pass.is_under_way());
-        assert_eq!((pass.page(NOW + 5), pass.oldest()), ((Some(&b"b"[..]), 70 * DAY + 5), None));
+        assert_eq!((pass.page(NOW + 5), pass.oldest_known()), ((Some(&b"b"[..]), 70 * DAY + 5), None));
         assert!(pass.is_due(NOW + 5, KEPT));
         pass.done(&page(Some(80 * DAY), None), NOW + 5);
-        assert_eq!((pass.is_under_way(), pass.oldest()), (false, Some(80 * DAY)));
+        assert_eq!((pass.is_under_way(), pass.oldest_known()), (false, Some(80 * DAY)));
         assert!(!pass.is_due(NOW + 5, KEPT) && !pass.is_due(NOW + WITH_LETTERS, KEPT));
         assert!(pass.is_due(NOW + 5 + WITH_LETTERS, KEPT));
         assert_eq!(pass.page(NOW).0, None);
