@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::keys::meta::UNREADABLE;
+use crate::item_batch::BatchId;
+use crate::keys::meta::{BATCH, UNREADABLE};
 
 /// Milliseconds since the start of 1970, as records have them. [`from_millis`](crate::from_millis) and
 /// [`millis`](crate::millis) convert them.
@@ -37,6 +38,8 @@ pub struct Meta {
     pub unique: Option<Vec<u8>>,
     /// Why it is a dead letter, and since when.
     pub death: Option<Failure>,
+    /// The batch that it is a member of, until it ends.
+    pub batch: Option<BatchId>,
     /// Fields of later versions, kept as they are.
     pub(crate) unknown: Vec<(u8, Vec<u8>)>,
 }
@@ -77,7 +80,7 @@ impl Meta {
 
     /// Adds such a field. `false` if the tag is one that this version knows the meaning of; then nothing is added.
     pub fn add_unknown_field(&mut self, tag: u8, content: Vec<u8>) -> bool {
-        let unknown = tag >= UNREADABLE;
+        let unknown = tag >= UNREADABLE && tag != BATCH;
         if unknown {
             self.unknown.push((tag, content));
         }

@@ -60,9 +60,7 @@ pub(crate) async fn acknowledge(
         match outcome {
             ItemOutcome::Done => {
                 forget(space, tr, &row)?;
-                if let Some(endings) = &mut endings {
-                    endings.add_done(&row);
-                }
+                endings.add_done(&row);
                 counts.done += 1;
             }
             ItemOutcome::Release | ItemOutcome::Throttle { .. } => {
@@ -85,17 +83,13 @@ pub(crate) async fn acknowledge(
             ItemOutcome::Dead(failure) => {
                 let meta = Meta { death: Some(failure.cut()), ..failed(space, &row, failure)? };
                 place::dead(space, tr, &row.id, &row.value, &meta);
-                if let Some(endings) = &mut endings {
-                    endings.add_dead(&row.id, &meta);
-                }
+                endings.add_dead(&row.id, &meta);
                 counts.dead += 1;
             }
         }
     }
     counts.add(space, tr);
-    if let Some(endings) = endings {
-        endings.write(tr, started);
-    }
+    endings.write(tr, started).await?;
     if let Some(changes) = changes {
         changes.write(space, tr).await?;
     }
@@ -119,7 +113,7 @@ pub(crate) fn part(space: &Space, held: &[Held], outcomes: &[(usize, ItemOutcome
 pub(crate) fn cost(space: &Space, held: &Held, outcome: &ItemOutcome) -> usize {
     let Held { id, meta, value } = held;
     match outcome {
-        ItemOutcome::Done => cost::forget(space, id, meta) + cost::ended(space, id, meta.len(), 0),
+        ItemOutcome::Done => cost::forget(space, id, meta) + cost::ended(space, id, meta, 0),
         ItemOutcome::Release | ItemOutcome::Throttle { .. } => {
             cost::ready(space, id, value.len(), meta.len())
         }
@@ -133,7 +127,7 @@ pub(crate) fn cost(space: &Space, held: &Held, outcome: &ItemOutcome) -> usize {
         }
         ItemOutcome::Dead(failure) => {
             let reason = failure.reason.len();
-            cost::dead(space, id, value.len(), meta, reason) + cost::ended(space, id, meta.len(), reason)
+            cost::dead(space, id, value.len(), meta, reason) + cost::ended(space, id, meta, reason)
         }
     }
 }

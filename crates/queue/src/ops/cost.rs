@@ -76,10 +76,21 @@ pub(crate) fn dead(space: &Space, id: &ItemId, value: usize, meta: &[u8], reason
     aside(space, id, value, meta.len() + 2 * failure(reason)) + unique(space, meta)
 }
 
-/// The cost of recording the end of an item with a side record of this length, for a reason of this length: the item as if it was a group of its own.
+/// The cost of noting the end of an item with this side record, for a reason of this length: the item as if it was a group of its own, and the only
+/// member of its batch that ends.
 #[inline]
-pub(crate) fn ended(space: &Space, id: &ItemId, meta: usize, reason: usize) -> usize {
-    space.recorder.as_ref().map_or(0, |recorder| ended_by(space, recorder, id, meta, reason))
+pub(crate) fn ended(space: &Space, id: &ItemId, meta: &[u8], reason: usize) -> usize {
+    let recorded = space.recorder.as_ref();
+    let recorded = recorded.map_or(0, |recorder| ended_by(space, recorder, id, meta.len(), reason));
+    recorded + if meta.is_empty() { 0 } else { member_ended(space, meta) }
+}
+
+/// The cost of counting the end of a member of a batch: the record, the pause and perhaps the migration of its home are read, and the counter, the mark and
+/// two counters of its home are written.
+fn member_ended(space: &Space, meta: &[u8]) -> usize {
+    let Some(batch) = meta::batch(meta) else { return 0 };
+    let key = space.queue.len() + 2 * batch.len() + NAME;
+    3 * conflict(key) + 4 * set(key, STAMP_ELEMENT)
 }
 
 fn ended_by(space: &Space, recorder: &Recorder, id: &ItemId, meta: usize, reason: usize) -> usize {

@@ -41,6 +41,7 @@ impl Failing {
         let fails = |chore: &Chore| self.0.contains_key(chore);
         seen.due = seen.due.filter(|_| !fails(&Chore::Promote));
         seen.schedule = seen.schedule.filter(|_| !fails(&Chore::Fire));
+        seen.batch = seen.batch.filter(|_| !fails(&Chore::CloseBatches));
         if let Some(seldom) = &mut seen.seldom {
             seldom.operation = seldom.operation.filter(|_| !fails(&Chore::Forget));
             seldom.requests &= !fails(&Chore::Dismiss);
@@ -80,6 +81,7 @@ mod tests {
             duty: None,
             due: Some(1),
             schedule: Some(1),
+            batch: Some(1),
             scope: Scope::Everything,
             claimed: None,
             seldom: Some(seldom),

@@ -18,6 +18,8 @@ pub(super) enum Chore {
     Promote,
     /// Fire schedules that are due.
     Fire,
+    /// Close batches that are complete or due.
+    CloseBatches,
     /// Forget old operations.
     Forget,
     /// Note at what time this version was known, so that operations have an age.
@@ -78,7 +80,8 @@ fn chores(seen: &Seen, lookout: &Lookout, rules: &SweepRules) -> Vec<Chore> {
     let none = Seldom::default();
     let seldom = seen.seldom.as_ref().unwrap_or(&none);
     let mut chores: Vec<_> = seldom.expired.iter().map(|id| Chore::Return(*id)).collect();
-    for (time, chore) in [(seen.due, Chore::Promote), (seen.schedule, Chore::Fire)] {
+    let timed = [(seen.due, Chore::Promote), (seen.schedule, Chore::Fire), (seen.batch, Chore::CloseBatches)];
+    for (time, chore) in timed {
         if seen.is_due(time, lookout) {
             chores.push(chore);
         }
@@ -116,7 +119,7 @@ fn rest(seen: &Seen, lookout: &Lookout, rules: &SweepRules) -> Duration {
         duration(again.saturating_sub(seen.version)).max(if stands_still { STILL } else { Duration::ZERO });
     let is_second = lookout.is_second(seen.version, seen.duty);
     let patience = if is_second { duration(lookout.patience()) } else { Duration::ZERO };
-    let due = seen.due.into_iter().chain(seen.schedule).min();
+    let due = seen.due.into_iter().chain(seen.schedule).chain(seen.batch).min();
     let due = due.map(|due| Duration::from_millis(due.saturating_sub(lookout.now)).saturating_add(patience));
     due.map_or(look, |due| due.min(look))
 }
@@ -156,6 +159,7 @@ mod tests {
             duty: None,
             due: None,
             schedule: None,
+            batch: None,
             scope: Scope::Everything,
             claimed: None,
             seldom: Some(Seldom::default()),
@@ -171,6 +175,7 @@ mod tests {
             last: 0,
             takes_over: false,
             pause: 0..10_300_000,
+            marks_from: 0,
         }
     }
 
@@ -207,6 +212,16 @@ mod tests {
         assert_eq!(of(&seen(Some(NOW + 20), Some(NOW + 30))), Plan::Rest(Duration::from_millis(20)));
         assert_eq!(of(&seen(Some(NOW + 20), Some(NOW))), Plan::Work(vec![Chore::Fire]));
         assert_eq!(of(&seen(Some(NOW), Some(NOW))), Plan::Work(vec![Chore::Promote, Chore::Fire]));
+    }
+
+    #[test]
+    fn a_sweeper_rests_until_the_first_batch_is_due_and_closes_it() {
+        let seen = |batch| Seen { batch: Some(batch), ..seen() };
+        assert_eq!(of(&seen(NOW + 20)), Plan::Rest(Duration::from_millis(20)));
+        assert_eq!(of(&seen(NOW)), Plan::Work(vec![Chore::CloseBatches]));
+        let other = Some(Duty { sweeper: OTHER, looked: 0, until: 0, idle: None });
+        let scheduled = Seen { duty: other, scope: Scope::Scheduled, seldom: None, ..seen(NOW) };
+        assert_eq!(of(&scheduled), Plan::Rest(Duration::from_millis(300)));
     }
 
     #[test]
