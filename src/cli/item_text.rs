@@ -38,5 +38,6 @@ pub(super) fn about(id: &ItemId, meta: Option<&Meta>, pushed: Option<Millis>) ->
     lines.extend(meta.content_type.clone().map(|text| ("content type", text)));
     lines.extend(meta.trace_parent.clone().map(|text| ("trace parent", text)));
     lines.extend(meta.unique.as_ref().map(|key| ("unique key", key.escape_ascii().to_string())));
+    lines.extend(meta.batch.as_ref().map(|batch| ("batch", batch.to_string())));
     lines
 }

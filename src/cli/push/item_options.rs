@@ -6,7 +6,7 @@ use std::{
     os::unix::ffi::OsStringExt,
 };
 
-use kvqueue_queue::{Millis, NewItem, from_millis};
+use kvqueue_queue::{Millis, NewItem, from_millis, item_batch::BatchId};
 
 use crate::{
     cli::{
@@ -30,6 +30,9 @@ pub(super) struct ItemOptions {
     /// Not if an item with this key waits, is delayed or is being handled; for a single item
     #[arg(long, help_heading = HEADING, value_name = "KEY")]
     unique: Option<OsString>,
+    /// Make the items members of this batch; see `kvqueue batch`
+    #[arg(long, help_heading = HEADING, value_name = "ID")]
+    batch: Option<BatchId>,
     /// An attribute; repeat for more
     #[arg(long = "attr", help_heading = HEADING, value_name = "NAME=VALUE", value_parser = values::attribute)]
     attributes: Vec<(String, String)>,
@@ -83,6 +86,7 @@ impl ItemOptions {
             || content_type.is_some()
             || trace_parent.is_some()
             || unique.is_some()
+            || self.batch.is_some()
             || when.is_some();
         let mut item = NewItem::new("");
         item.attributes = attributes;
@@ -90,6 +94,7 @@ impl ItemOptions {
         item.trace_parent = trace_parent;
         item.enqueued_at = says.then(|| from_millis(now));
         item.unique = unique;
+        item.batch = self.batch;
         item.due = when.and_then(|when| when.due(now)).map(from_millis);
         item.priority = self.priority;
         item.key = self.key.map(OsString::into_vec);

@@ -26,7 +26,9 @@ impl Queue {
         batch: &NewBatch,
         now: Millis,
     ) -> Result<(), BatchError> {
-        self.check_home(id)?;
+        if !self.is_home(id) {
+            return Err(BatchError::OtherHome { id: id.clone() });
+        }
         batch.check(self.kind(), now)?;
         Ok(change::new(self.space(), tr, id, batch, now).await?)
     }
@@ -57,23 +59,24 @@ impl Queue {
         tr: &Transaction,
         id: &BatchId,
         now: Millis,
-    ) -> Result<BatchCommit, BatchError> {
-        self.check_home(id)?;
-        Ok(change::commit(self.space(), tr, id, now).await?)
+    ) -> Result<BatchCommit, QueueError> {
+        match self.is_home(id) {
+            true => change::commit(self.space(), tr, id, now).await,
+            false => Ok(BatchCommit::Gone),
+        }
     }
 
     /// [`Queue::commit_batch`] in a transaction of its own, exactly once.
     ///
     /// # Errors
-    /// [`BatchError`]. Nothing was changed, unless [`RetryError::is_maybe_committed`] says so.
+    /// Nothing was changed, unless [`RetryError::is_maybe_committed`] says so.
     pub async fn finish_batch(
         &self,
         db: &Database,
         policy: &RetryPolicy,
         id: &BatchId,
         now: Millis,
-    ) -> Result<BatchCommit, BatchError> {
-        self.check_home(id)?;
+    ) -> Result<BatchCommit, RetryError> {
         match self.change_batch(db, policy, Change::Commit(id, now)).await? {
             Effect::Committed(effect) => Ok(effect),
             Effect::New | Effect::Cancelled(_) => Ok(BatchCommit::Gone),
@@ -89,22 +92,20 @@ impl Queue {
         &self,
         tr: &Transaction,
         id: &BatchId,
-    ) -> Result<Option<BatchCounts>, BatchError> {
-        self.check_home(id)?;
-        Ok(change::cancel(self.space(), tr, id).await?)
+    ) -> Result<Option<BatchCounts>, QueueError> {
+        if self.is_home(id) { change::cancel(self.space(), tr, id).await } else { Ok(None) }
     }
 
     /// [`Queue::cancel_batch`] in a transaction of its own, exactly once.
     ///
     /// # Errors
-    /// [`BatchError`]. Nothing was changed, unless [`RetryError::is_maybe_committed`] says so.
+    /// Nothing was changed, unless [`RetryError::is_maybe_committed`] says so.
     pub async fn drop_batch(
         &self,
         db: &Database,
         policy: &RetryPolicy,
         id: &BatchId,
-    ) -> Result<Option<BatchCounts>, BatchError> {
-        self.check_home(id)?;
+    ) -> Result<Option<BatchCounts>, RetryError> {
         match self.change_batch(db, policy, Change::Cancel(id)).await? {
             Effect::Cancelled(counts) => Ok(counts),
             Effect::New | Effect::Committed(_) => Ok(None),
@@ -116,7 +117,7 @@ impl Queue {
     /// # Errors
     /// [`QueueError::Unreadable`].
     pub async fn batch(&self, tr: &Transaction, id: &BatchId) -> Result<Option<BatchView>, QueueError> {
-        if id.home() == self.name() { read::one(self.space(), tr, id).await } else { Ok(None) }
+        if self.is_home(id) { read::one(self.space(), tr, id).await } else { Ok(None) }
     }
 
     /// Batches whose callbacks go to this queue, in the order of their ids, which is about that of their beginnings: those behind `after`, or the
@@ -130,8 +131,8 @@ impl Queue {
         read::page(self.space(), tr, after, k).await
     }
 
-    fn check_home(&self, id: &BatchId) -> Result<(), BatchError> {
-        if id.home() == self.name() { Ok(()) } else { Err(BatchError::OtherHome { id: id.clone() }) }
+    fn is_home(&self, id: &BatchId) -> bool {
+        id.home() == self.name()
     }
 
     async fn change_batch(
@@ -183,11 +184,11 @@ impl Body for Changing<'_> {
                 change::new(space, tr, id, batch, now).await?;
                 Act::Write(Effect::New)
             }
-            Change::Commit(id, now) => match change::commit(space, tr, id, now).await? {
+            Change::Commit(id, now) => match self.queue.commit_batch(tr, id, now).await? {
                 done @ BatchCommit::Committed => Act::Write(Effect::Committed(done)),
                 nothing => Act::Nothing(Effect::Committed(nothing)),
             },
-            Change::Cancel(id) => match change::cancel(space, tr, id).await? {
+            Change::Cancel(id) => match self.queue.cancel_batch(tr, id).await? {
                 done @ Some(_) => Act::Write(Effect::Cancelled(done)),
                 None => Act::Nothing(Effect::Cancelled(None)),
             },

@@ -8,8 +8,8 @@ use kvqueue_queue::item_batch::{
 };
 use kvqueue_queue::{
     CancelFilter, Canceller, Failure, ItemChange, ItemEffect, ItemId, ItemOutcome, Kind, Millis, Movable,
-    Mover, NewItem, Pause, PushOptions, Queue, Recording, RetryPolicy, SessionId, StoredItem, Sweeper,
-    VersionHistory, migration,
+    Mover, NewItem, Pause, PushOptions, Queue, Recording, RetryError, RetryPolicy, SessionId, StoredItem,
+    Sweeper, VersionHistory, migration,
 };
 
 use crate::common::{KINDS, SHORT, TestDb, at_most, k, later, on_database, rules, sweeper};
@@ -432,14 +432,13 @@ fn a_frozen_home_refuses_changes_of_its_batches() {
         let (mut elsewhere, mut own) = (t.lease(&work, 2).await.unwrap(), t.lease(&home, 1).await.unwrap());
         freeze(t, &home).await;
         let before = t.rows().await;
-        let is_frozen = |result: Result<(), &BatchError>| {
-            let Err(BatchError::Retry(error)) = result else { panic!("{result:?}") };
-            assert!(error.error.frozen().is_some(), "{error:?}");
-        };
+        let is_frozen = |error: RetryError| assert!(error.error.frozen().is_some(), "{error:?}");
         let (db, policy) = (&t.db, &policy());
-        is_frozen(home.create_batch(db, policy, &new(), NOW).await.as_ref().map(drop));
-        is_frozen(home.finish_batch(db, policy, &id, NOW).await.as_ref().map(drop));
-        is_frozen(home.drop_batch(db, policy, &id).await.as_ref().map(drop));
+        let created = home.create_batch(db, policy, &new(), NOW).await;
+        let Err(BatchError::Retry(error)) = created else { panic!("{created:?}") };
+        is_frozen(error);
+        is_frozen(home.finish_batch(db, policy, &id, NOW).await.unwrap_err());
+        is_frozen(home.drop_batch(db, policy, &id).await.unwrap_err());
         let items = [NewItem::new("x").with_batch(id.clone())];
         let pushed = t.session(&work).push_items(db, &items, &PushOptions::default()).await;
         assert!(pushed.unwrap_err().frozen().is_some());
@@ -540,9 +539,19 @@ fn a_deleted_queue_takes_its_batches_along() {
         .await;
         finish(t, &work, 1).await;
         assert_eq!((t.close(&home, NOW + 501).await, left(t, &home).await), (vec![], [0; 3]));
-        let other = home.batch(&t.db.create_trx().unwrap(), &BatchId::new(b"other")).await.unwrap();
-        assert_eq!(other, None);
-        let refused = home.drop_batch(&t.db, &policy(), &BatchId::new(b"other")).await;
+    });
+}
+
+#[test]
+fn a_queue_has_no_batches_of_another_one() {
+    on_database(async |t| {
+        let (home, other) = (t.queue("home"), t.queue("other"));
+        let id = t.new_batch(&home, &new()).await;
+        assert_eq!(t.batch(&other, &id).await, None);
+        assert_eq!(t.commit_batch(&other, &id).await, BatchCommit::Gone);
+        assert_eq!(other.drop_batch(&t.db, &policy(), &id).await.unwrap(), None);
+        let tr = t.db.create_trx().unwrap();
+        let refused = other.new_batch(&tr, &id, &new(), NOW).await;
         assert!(matches!(refused, Err(BatchError::OtherHome { .. })));
     });
 }
