@@ -493,6 +493,60 @@ fn a_callback_that_its_queue_cannot_have_does_not_stop_others() {
 }
 
 #[test]
+fn ends_in_a_row_make_a_sweeper_look_at_their_batch_twice_in_a_second() {
+    on_database(async |t| {
+        let (home, work) = (t.queue("home"), t.queue("work"));
+        let id = t.new_batch(&home, &new()).await;
+        t.push_members(&work, &id, 3).await;
+        t.commit_batch(&home, &id).await;
+        let rules = rules().with_lease(Duration::from_secs(30));
+        let mut sweeper = sweeper(&home);
+        let marks = async || t.records(&home, "batch-due").await.len();
+        assert_eq!((t.sweep(&mut sweeper, NOW, &rules).await.closed_batches.len(), marks().await), (0, 0));
+        for _ in 0..2 {
+            finish(t, &work, 1).await;
+            // It has just looked. On a cluster versions go on by themselves.
+            let swept = t.sweep(&mut sweeper, NOW, &rules).await;
+            if marks().await == 1 {
+                assert!((1..=500).contains(&swept.next.as_millis()), "{:?}", swept.next);
+            }
+        }
+        finish(t, &work, 1).await;
+        let past = t.version().await + 500_000;
+        t.jump(500_000);
+        t.until_past(past).await;
+        assert_eq!(t.sweep(&mut sweeper, NOW, &rules).await.closed_batches.len(), 1);
+        assert_eq!(t.list(&home).await.len(), 1);
+    });
+}
+
+#[test]
+fn another_sweeper_closes_a_batch_if_the_one_on_duty_is_late() {
+    on_database(async |t| {
+        let (home, work) = (t.queue("home"), t.queue("work"));
+        // A queue that was never fetched from has no sweeper on duty.
+        t.push(&home, &["x"]).await;
+        finish(t, &home, 1).await;
+        let id = t.new_batch(&home, &new()).await;
+        t.push_members(&work, &id, 1).await;
+        t.commit_batch(&home, &id).await;
+        let rules = rules().with_lease(Duration::from_secs(30));
+        let (mut on_duty, mut other) = (sweeper(&home), sweeper(&home));
+        t.sweep(&mut on_duty, NOW, &rules).await;
+        assert_eq!(t.records(&home, "duty").await.len(), 1);
+        finish(t, &work, 1).await;
+        let swept = t.sweep(&mut other, NOW, &rules).await;
+        assert_eq!(swept.closed_batches.len(), 0, "it leaves the batch to the one on duty");
+        assert!(swept.patience >= Duration::from_secs(1));
+        // Longer than the claim of the other one, and than any grace time.
+        let past = t.version().await + 4_000_000;
+        t.jump(4_000_000);
+        t.until_past(past).await;
+        assert_eq!(t.sweep(&mut other, NOW + 4_000, &rules).await.closed_batches.len(), 1);
+    });
+}
+
+#[test]
 fn many_batches_are_closed_listed_and_ended_together() {
     on_database(async |t| {
         let (home, work) = (t.queue("home"), t.queue("work"));

@@ -1,8 +1,9 @@
 //! Counting the items that a push adds to batches.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use foundationdb::Transaction;
+use futures::future::try_join_all;
 use mutant::mutant;
 
 use super::add;
@@ -23,24 +24,9 @@ impl<'a> Members<'a> {
         tr: &Transaction,
         ids: impl Iterator<Item = &'a BatchId>,
     ) -> Result<Members<'a>, QueueError> {
-        let mut members = BTreeMap::new();
-        for id in ids {
-            if members.contains_key(id) {
-                continue;
-            }
-            let keys = space.batches_of(id.home());
-            let key = keys.record_key(id.unique());
-            let record = tr.get(&key, mutant("batch-push-without-conflict")).await?;
-            let record = record.ok_or_else(|| QueueError::NoBatch { id: id.clone() })?;
-            match is_committed(&record) {
-                None => return Err(QueueError::unreadable(&key)),
-                Some(true) => return Err(QueueError::BatchCommitted { id: id.clone() }),
-                Some(false) => {}
-            }
-            check_unfrozen_at(tr, &keys.pause, id.home()).await?;
-            members.insert(id, (keys, 0));
-        }
-        Ok(Members(members))
+        let ids: BTreeSet<&BatchId> = ids.collect();
+        let members = try_join_all(ids.into_iter().map(|id| open(space, tr, id))).await?;
+        Ok(Members(members.into_iter().collect()))
     }
 
     /// Adds an item that is stored.
@@ -56,4 +42,23 @@ impl<'a> Members<'a> {
             add(&keys, tr, (id.unique(), MEMBERS), n);
         }
     }
+}
+
+/// A batch, if it is open.
+async fn open<'a>(
+    space: &Space,
+    tr: &Transaction,
+    id: &'a BatchId,
+) -> Result<(&'a BatchId, (BatchSpace, u64)), QueueError> {
+    let keys = space.batches_of(id.home());
+    let key = keys.record_key(id.unique());
+    let record = tr.get(&key, mutant("batch-push-without-conflict")).await?;
+    let record = record.ok_or_else(|| QueueError::NoBatch { id: id.clone() })?;
+    match is_committed(&record) {
+        None => return Err(QueueError::unreadable(&key)),
+        Some(true) => return Err(QueueError::BatchCommitted { id: id.clone() }),
+        Some(false) => {}
+    }
+    check_unfrozen_at(tr, &keys.pause, id.home()).await?;
+    Ok((id, (keys, 0)))
 }
