@@ -109,6 +109,9 @@ fn insert_meta(object: &mut Map<String, Value>, meta: &Meta) {
     if let Some(key) = &meta.unique {
         insert_bytes(object, "unique", key);
     }
+    if let Some(batch) = &meta.batch {
+        object.insert("batch".to_owned(), json!(batch.to_string()));
+    }
 }
 
 /// An access token, without its secret.

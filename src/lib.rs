@@ -38,6 +38,7 @@ mod absent_queues;
 mod access;
 mod actors;
 mod audit;
+mod batches;
 mod cancellation_follower;
 mod causes;
 #[cfg(feature = "cli")]

@@ -53,6 +53,8 @@ pub(crate) enum Action {
     ScheduleResume,
     /// An item of a schedule is pushed out of turn.
     ScheduleFire,
+    /// A batch is removed without a callback.
+    BatchCancel,
     /// A daemon reloads its configuration.
     DaemonReload,
     /// An access token is made.
@@ -64,7 +66,7 @@ pub(crate) enum Action {
 impl Action {
     /// Every action.
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 27] = [
+    pub(crate) const ALL: [Self; 28] = [
         Self::QueuePause,
         Self::QueueResume,
         Self::QueueLimits,
@@ -89,6 +91,7 @@ impl Action {
         Self::SchedulePause,
         Self::ScheduleResume,
         Self::ScheduleFire,
+        Self::BatchCancel,
         Self::DaemonReload,
         Self::TokenNew,
         Self::TokenRevoke,
@@ -121,6 +124,7 @@ impl Action {
             Self::SchedulePause => "schedule.pause",
             Self::ScheduleResume => "schedule.resume",
             Self::ScheduleFire => "schedule.fire",
+            Self::BatchCancel => "batch.cancel",
             Self::DaemonReload => "daemon.reload",
             Self::TokenNew => "token.new",
             Self::TokenRevoke => "token.revoke",

@@ -24,6 +24,7 @@ impl Command {
             Self::Resume(args) => args.audited(),
             Self::Limits(args) => args.audited(),
             Self::Schedule(command) => command.audited(),
+            Self::Batch(command) => command.audited(),
             Self::Recount(args) => args.audited(),
             Self::Requeue(args) => Some(args.audited()),
             Self::Item(command) => command.audited(),

@@ -4,6 +4,7 @@ mod api_client;
 mod audit;
 mod audited;
 mod backup;
+mod batch;
 mod bench;
 mod client;
 mod completions;
@@ -90,6 +91,8 @@ enum Command {
     Limits(limits::Args),
     #[command(subcommand)]
     Schedule(schedule::Command),
+    #[command(subcommand)]
+    Batch(batch::Command),
     Recount(recount::Args),
     Requeue(requeue::Args),
     #[command(subcommand)]
@@ -221,6 +224,7 @@ impl Cli {
             Command::Resume(args) => args.run(globals),
             Command::Limits(args) => args.run(globals),
             Command::Schedule(command) => command.run(globals),
+            Command::Batch(command) => command.run(globals),
             Command::Recount(args) => args.run(globals),
             Command::Requeue(args) => args.run(globals),
             Command::Item(command) => command.run(globals),

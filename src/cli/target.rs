@@ -87,6 +87,14 @@ impl Target {
     }
 }
 
+/// The queue of a name with its configured layout, for a command that adds items.
+pub(super) fn configured(client: &Client, name: &OsStr) -> anyhow::Result<Queue> {
+    let layout = Layout { kind: None, values: None, end: None };
+    let queue = to_add(client, name, &layout, "--")?;
+    client.note_if_new(&queue)?;
+    Ok(queue)
+}
+
 /// A second queue, that something goes to.
 #[derive(Debug, clap::Args)]
 pub(super) struct Destination {

@@ -27,6 +27,7 @@
 mod api_request;
 mod app_state;
 mod audit;
+mod batches;
 mod body;
 mod database;
 mod dead;

@@ -11,7 +11,7 @@ use actix_web::{
 use super::{
     api_request::Handler,
     app_state::AppState,
-    audit, dead, ended, events, health, item_changes, items, limits, metrics, openapi, pause,
+    audit, batches, dead, ended, events, health, item_changes, items, limits, metrics, openapi, pause,
     pull::{self, LONGEST_WAIT},
     push, queue, reload, schedules,
     serve::serve,
@@ -258,6 +258,13 @@ pub(super) const ROUTES: &[Route] = &[
     get("/api/v1/queues/{queue}/schedules/{name}/history", &["before", "limit"], |request| {
         Box::pin(schedules::history(request))
     }),
+    get("/api/v1/queues/{queue}/batches", &["after", "limit"], |request| Box::pin(batches::list(request))),
+    push("/api/v1/queues/{queue}/batches", |request| Box::pin(batches::create(request))),
+    get("/api/v1/queues/{queue}/batches/{batch}", &[], |request| Box::pin(batches::one(request))),
+    change(Action::BatchCancel, Method::DELETE, "/api/v1/queues/{queue}/batches/{batch}", &[], |request| {
+        Box::pin(batches::cancel(request))
+    }),
+    push("/api/v1/queues/{queue}/batches/{batch}/commit", |request| Box::pin(batches::commit(request))),
     get("/api/v1/workers", &["queue"], |request| Box::pin(workers::list(request))),
     get("/api/v1/consumers", &[], |request| Box::pin(status::consumers(request))),
     change(Action::DaemonReload, Method::POST, "/api/v1/reload", &[], |request| {

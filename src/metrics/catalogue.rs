@@ -273,6 +273,16 @@ pub(crate) const CATALOGUE: &[Metric] = &[
         ]),
     },
     Metric {
+        name: "kvqueue_batches_total",
+        kind: MetricType::Counter,
+        labels: &["queue", "outcome"],
+        help: "Batches that this daemon's sweeps closed, by the queue of their callbacks: outcome is complete (all members ended) or deadline",
+        figures: Queues(&[
+            ("complete", |meters| &meters.batches.complete),
+            ("deadline", |meters| &meters.batches.deadline),
+        ]),
+    },
+    Metric {
         name: "kvqueue_config_reloads_total",
         kind: MetricType::Counter,
         labels: &["result"],
@@ -434,6 +444,8 @@ pub(crate) struct QueueMeters {
     pub(crate) orphaned: Counter,
     /// Occurrences of schedules.
     pub(crate) occurrences: OccurrenceMeters,
+    /// Batches whose callbacks go to the queue.
+    pub(crate) batches: BatchMeters,
     /// Items that handlers have now.
     pub(crate) in_flight: InFlight,
     /// Processes of `exec` that stay.
@@ -474,6 +486,15 @@ pub(crate) struct OccurrenceMeters {
     pub(crate) skipped: Counter,
     /// Not pushed in time, and not later either.
     pub(crate) missed: Counter,
+}
+
+/// Batches that sweeps of this process closed.
+#[derive(Debug, Default)]
+pub(crate) struct BatchMeters {
+    /// All members had ended.
+    pub(crate) complete: Counter,
+    /// The deadline had come.
+    pub(crate) deadline: Counter,
 }
 
 /// Durations.

@@ -1,11 +1,12 @@
 //! The sweeper of a queue: it returns items whose lease expired, makes scheduled items ready when they are due, and
-//! removes old records. It also fires schedules. Next to it, tasks divide the queue into partitions, store how long its ended items are kept, and
+//! removes old records. It also fires schedules and closes batches. Next to it, tasks divide the queue into partitions, store how long its ended items are kept, and
 //! store its schedules, as configured.
 //!
 //! Every daemon has a sweeper for each of its queues, and one for old records of the audit trail. One of a queue's sweepers is on duty, and
 //! the others look whether it still is; [`kvqueue_queue::Sweeper`] sees to that.
 
 pub(crate) mod audit;
+mod callbacks;
 mod delay;
 mod division;
 mod history;

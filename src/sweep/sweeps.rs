@@ -14,7 +14,7 @@ use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    LEAVE, POLICY,
+    LEAVE, POLICY, callbacks,
     delay::{self, Woken},
     occurrences,
 };
@@ -160,6 +160,7 @@ fn report(queue: &NamedQueue, swept: &Swept) {
         );
     }
     occurrences::report(queue, swept);
+    callbacks::report(queue, swept);
     if let Some(error) = &swept.trouble {
         warn(queue, error);
     }

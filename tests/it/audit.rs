@@ -23,6 +23,7 @@ const RECORDED: &[(&str, &str, &str)] = &[
     ("schedule resume", "schedule resume q nightly", "schedule.resume"),
     ("schedule fire", "schedule fire q nightly", "schedule.fire"),
     ("schedule remove", "schedule remove q nightly", "schedule.remove"),
+    ("batch cancel", "batch cancel BATCH", "batch.cancel"),
     ("recount", "recount q", "queue.recount"),
     ("item reschedule", "item reschedule later ITEM --delay 2h", "item.reschedule"),
     ("item edit-payload", "item edit-payload later ITEM --payload x", "item.edit"),
@@ -56,6 +57,10 @@ const UNRECORDED: &[(&str, &str)] = &[
     ("list", "list"),
     ("export", "export q"),
     ("limits held", "limits blocked held"),
+    ("batch new", "batch new --then later:done"),
+    ("batch list", "batch list later"),
+    ("batch show", "batch show BATCH"),
+    ("batch commit", "batch commit BATCH"),
     ("schedule list", "schedule list"),
     ("schedule show", "schedule show later daily"),
     ("schedule next", "schedule next later daily"),
@@ -97,6 +102,7 @@ fn prepared() -> Database {
     with_blocked(&db, &["a"]);
     run(&db, &["push", "q", "one", "two", "three"]).ok();
     run(&db, &["push", "later", "four", "five", "six", "seven", "--delay", "1h"]).ok();
+    run(&db, &["batch", "new", "--then", "later:done"]).ok();
     run(&db, &["export", "q", "--output", db.file("q.ndjson").to_str().unwrap()]).ok();
     db
 }
@@ -110,6 +116,7 @@ fn words(db: &Database, line: &str) -> Vec<String> {
     };
     let word = |word: &str| match word {
         "ITEM" => first(&["peek", "later", "--state", "scheduled", "--json"]),
+        "BATCH" => first(&["batch", "list", "later", "--json"]),
         "LETTER" => first(&["dead", "list", "dead", "--json"]),
         "URL" => db.url.clone(),
         _ => word.replace("DIR", db.directory.path().to_str().unwrap()),
@@ -137,7 +144,7 @@ fn each_command_that_changes_something_leaves_one_record() {
         assert!(record["address"].is_null());
         let has_two = ["dead", "schedule", "item"].iter().any(|command| line.starts_with(command));
         let about = line.split(' ').nth(if has_two { 2 } else { 1 }).unwrap();
-        if !line.starts_with("token") && !line.starts_with("migrate") {
+        if !["token", "migrate", "batch"].iter().any(|command| line.starts_with(command)) {
             assert_eq!(record["queue"], about, "{line}");
         }
     }
@@ -173,6 +180,7 @@ fn other_commands_leave_none() {
         "schedule remove later none",
         "schedule fire later none",
         "schedule add later daily --every 0s",
+        "batch cancel none-00000000000000000000000000000000",
     ] {
         let ran = run(&db, &refused.split(' ').collect::<Vec<_>>());
         assert_ne!(ran.code, Some(0), "{refused}");

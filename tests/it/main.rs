@@ -7,6 +7,7 @@
 
 mod audit;
 mod backup;
+mod batches;
 mod bench;
 mod blocked;
 mod broken_disk;

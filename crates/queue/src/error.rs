@@ -3,6 +3,7 @@
 use foundationdb::FdbError;
 
 use crate::id::ItemId;
+use crate::item_batch::BatchId;
 use crate::keys::Space;
 use crate::keys::pause::Pause;
 use crate::kind::Kind;
@@ -191,6 +192,22 @@ pub enum QueueError {
         /// The key, printable.
         key: String,
     },
+    /// An item cannot be pushed to a batch that is not there. Nothing was pushed. No retry helps.
+    #[error(
+        "cannot push to batch {id}: it is not there; it has called back, was cancelled, or never was; make a new one with `kvqueue batch new`"
+    )]
+    NoBatch {
+        /// The batch.
+        id: BatchId,
+    },
+    /// A batch that was committed gets no more items. Nothing was pushed. No retry helps.
+    #[error(
+        "cannot push to batch {id}: it is committed; push to another one, and commit that after the last push"
+    )]
+    BatchCommitted {
+        /// The batch.
+        id: BatchId,
+    },
 }
 
 impl QueueError {
@@ -211,7 +228,9 @@ impl QueueError {
             | Self::SecondPusher { .. }
             | Self::ReplacesUncommitted { .. }
             | Self::NotDivisible { .. }
-            | Self::IdempotencyKeyReused { .. } => None,
+            | Self::IdempotencyKeyReused { .. }
+            | Self::NoBatch { .. }
+            | Self::BatchCommitted { .. } => None,
         }
     }
 
@@ -343,6 +362,11 @@ pub enum PushError {
     /// An item is to replace another, and to have its unique key for a time. Nothing was written.
     #[error("item cannot both replace the one that waits and have its unique key for a time; leave one out")]
     ReplacesForATime,
+    /// An item is to replace another, and to be a member of a batch. Nothing was written.
+    #[error(
+        "cannot replace an item by a member of a batch: the one that waits would not be a member; leave one out"
+    )]
+    ReplacesInBatch,
     /// An item has a priority, and its queue is no priority queue. Nothing was written.
     #[error("priority {priority} is for priority queues, this queue has none; leave it at 0")]
     NoPriorities {
@@ -427,6 +451,16 @@ impl PushError {
             _ => return None,
         };
         matches!(error, QueueError::IdempotencyKeyReused { .. }).then_some(error)
+    }
+
+    /// The error, if the batch is not there, or is committed. None of these items is in the queue, and no retry helps.
+    pub fn batch_refused(&self) -> Option<&QueueError> {
+        let error = match self {
+            Self::Queue(error) => error,
+            Self::Retry(error) => &error.error,
+            _ => return None,
+        };
+        matches!(error, QueueError::NoBatch { .. } | QueueError::BatchCommitted { .. }).then_some(error)
     }
 
     /// Whether the payloads may be in the queue all the same.

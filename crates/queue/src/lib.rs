@@ -87,6 +87,7 @@ mod history;
 mod holds;
 mod id;
 mod item;
+pub mod item_batch;
 mod item_change;
 mod keys;
 mod kind;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::item_batch::BatchId;
 use crate::keys::meta::is_unknown;
 
 /// Milliseconds since the start of 1970, as records have them. [`from_millis`](crate::from_millis) and
@@ -41,6 +42,8 @@ pub struct Meta {
     pub expires: Option<Millis>,
     /// Until when the unique key is taken, whatever becomes of the item; `None`: until the item ends.
     pub unique_until: Option<Millis>,
+    /// The batch that it is a member of, until it ends.
+    pub batch: Option<BatchId>,
     /// Fields of later versions, kept as they are.
     pub(crate) unknown: Vec<(u8, Vec<u8>)>,
 }

@@ -123,7 +123,7 @@ impl Body for PageOf<'_> {
         if matches!(self.to.kind(), Kind::Priority(..)) {
             rows.iter().zip(&mut items).for_each(|(row, item)| item.priority = from.priority(&row.id));
         }
-        let entries: Vec<Entry<'_>> = items.iter().map(Entry::from).collect();
+        let entries: Vec<Entry<'_>> = items.iter().map(Entry::moved).collect();
         let mut pusher = Pusher::alone(self.to.space().clone(), tr).with_rng(self.rng.split());
         let placed = pusher.place(&entries, None).await?;
         let effects = placed.items(None).map(|item| item.effect);

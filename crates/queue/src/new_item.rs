@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 
 use crate::error::PushError;
+use crate::item_batch::BatchId;
 use crate::kind::Kind;
 use crate::meta::Meta;
 use crate::time::millis;
@@ -63,6 +64,9 @@ pub struct NewItem {
     /// Its key in a keyed queue, of up to [`MAX_ITEM_KEY`] bytes; `None` in any other. An item of a keyed
     /// queue without a key has the empty one.
     pub key: Option<Vec<u8>>,
+    /// The [batch](crate::item_batch) that it becomes a member of, which has to be open. A push that does nothing, because the queue
+    /// has an item of the unique key, adds no member.
+    pub batch: Option<BatchId>,
 }
 
 impl NewItem {
@@ -138,6 +142,12 @@ impl NewItem {
         NewItem { key: Some(key.into()), ..self }
     }
 
+    /// The same item as a member of a [batch](NewItem::batch).
+    #[must_use]
+    pub fn with_batch(self, batch: BatchId) -> NewItem {
+        NewItem { batch: Some(batch), ..self }
+    }
+
     /// About how many bytes of a transaction it takes; see [`batches_by`](crate::batches_by).
     pub fn weight(&self) -> usize {
         let texts = self.content_type.iter().chain(&self.trace_parent).map(String::len).sum::<usize>();
@@ -145,7 +155,9 @@ impl NewItem {
             + self.key.as_ref().map_or(0, |key| 8 * key.len() + 2 * RECORD_OVERHEAD)
             + self.expires.map_or(0, |_| RECORD_OVERHEAD)
             + self.unique_until.map_or(0, |_| RECORD_OVERHEAD);
-        weight(self.payload.len()) + RECORD_OVERHEAD + attributes_len(&self.attributes) + texts + keys
+        // In its side record, and in keys of the batch.
+        let batch = self.batch.as_ref().map_or(0, |batch| 8 * batch.as_bytes().len() + RECORD_OVERHEAD);
+        weight(self.payload.len()) + RECORD_OVERHEAD + attributes_len(&self.attributes) + texts + keys + batch
     }
 
     /// Whether a queue of this kind can hold it.
@@ -164,6 +176,9 @@ impl NewItem {
         }
         if self.unique_until.is_some() && self.if_taken == IfTaken::Replace {
             return Err(PushError::ReplacesForATime);
+        }
+        if self.batch.is_some() && self.if_taken == IfTaken::Replace {
+            return Err(PushError::ReplacesInBatch);
         }
         if let (Some(due), Some(expires)) = (self.due, self.expires)
             && expires <= due
@@ -186,6 +201,7 @@ impl NewItem {
             expires: self.expires.map(millis),
             unique: self.unique.clone(),
             unique_until: self.unique_until.map(millis),
+            batch: self.batch.clone(),
             ..Meta::default()
         }
     }

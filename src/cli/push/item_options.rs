@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use kvqueue_queue::{IfTaken, Millis, NewItem, from_millis};
+use kvqueue_queue::{IfTaken, Millis, NewItem, from_millis, item_batch::BatchId};
 
 use crate::{
     cli::{
@@ -40,6 +40,9 @@ pub(super) struct ItemOptions {
     /// If the item with the unique key waits, it gets this payload and what goes with it; if it is being handled, a new item is pushed
     #[arg(long, help_heading = HEADING, requires = "unique", conflicts_with = "unique_for")]
     replace: bool,
+    /// Make the items members of this batch; see `kvqueue batch`
+    #[arg(long, help_heading = HEADING, value_name = "ID")]
+    batch: Option<BatchId>,
     /// An attribute; repeat for more
     #[arg(long = "attr", help_heading = HEADING, value_name = "NAME=VALUE", value_parser = values::attribute)]
     attributes: Vec<(String, String)>,
@@ -94,6 +97,7 @@ impl ItemOptions {
             || content_type.is_some()
             || trace_parent.is_some()
             || unique.is_some()
+            || self.batch.is_some()
             || when.is_some()
             || ttl.is_some();
         let mut item = NewItem::new("");
@@ -104,6 +108,7 @@ impl ItemOptions {
         item.unique = unique;
         item.unique_until = self.unique_for.and_then(|time| from_millis(now).checked_add(time));
         item.if_taken = if self.replace { IfTaken::Replace } else { IfTaken::Skip };
+        item.batch = self.batch;
         item.due = when.and_then(|when| when.due(now)).map(from_millis);
         item.expires = ttl.and_then(|ttl| from_millis(now).checked_add(ttl));
         item.priority = self.priority;

@@ -188,6 +188,12 @@ impl Push<'_> {
         if let Some(reused) = error.idempotency_key_reused() {
             return DataError(reused.to_string()).into();
         }
+        if let Some(refused) = error.batch_refused() {
+            return match done {
+                0 => anyhow!("{refused}; nothing was pushed"),
+                _ => anyhow!("{refused}; {done} were pushed before, nothing since"),
+            };
+        }
         match error {
             PushError::Retry(error) if error.is_out_of_space() => anyhow!(
                 "cannot push {}: {}",

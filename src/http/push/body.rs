@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use jiff::Timestamp;
-use kvqueue_queue::{IfTaken, Millis, NewItem, from_millis};
+use kvqueue_queue::{IfTaken, Millis, NewItem, from_millis, item_batch::ParseBatchIdError};
 use serde::{
     Deserialize, Deserializer,
     de::{Error, MapAccess, SeqAccess, Visitor},
@@ -45,7 +45,7 @@ pub(super) struct PushBody {
 /// One item.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Entry {
+pub(in crate::http) struct Entry {
     #[serde(deserialize_with = "given")]
     payload: Option<String>,
     #[serde(deserialize_with = "given")]
@@ -77,6 +77,8 @@ struct Entry {
     key: Option<String>,
     #[serde(deserialize_with = "given")]
     key_base64: Option<String>,
+    #[serde(deserialize_with = "given")]
+    batch: Option<String>,
 }
 
 /// A key that is there has a value: `null` is none.
@@ -165,7 +167,8 @@ impl PushBody {
 }
 
 impl Entry {
-    fn item(self, now: Millis, ttl: Option<Duration>) -> Result<NewItem, String> {
+    /// The item, as of `now`. `ttl` is for one that says nothing of it.
+    pub(in crate::http) fn item(self, now: Millis, ttl: Option<Duration>) -> Result<NewItem, String> {
         let payload = match (self.payload, self.payload_base64, self.payload_json) {
             (Some(text), None, None) => Bytes::from(text),
             (None, Some(text), None) => Bytes::from(decoded("payload_base64", &text)?),
@@ -193,12 +196,15 @@ impl Entry {
         };
         let expires = expires(self.ttl_ms, ttl, now)?;
         let unique_until = unique_until(self.unique_for_ms, now)?;
+        let batch = self.batch.map(|text| text.parse().map_err(|error: ParseBatchIdError| error.to_string()));
+        let batch = batch.transpose()?;
         let due = due(self.delay_ms, self.at.as_deref(), now)?;
         // An item without options needs no record, and so has no time of its push.
         let says = !self.attributes.is_empty()
             || self.content_type.is_some()
             || self.trace_parent.is_some()
             || self.unique.is_some()
+            || batch.is_some()
             || due.is_some()
             || expires.is_some();
         let mut item = NewItem::new(payload);
@@ -213,6 +219,7 @@ impl Entry {
         item.expires = expires.map(from_millis);
         item.priority = self.priority.unwrap_or_default();
         item.key = key;
+        item.batch = batch;
         Ok(item)
     }
 }

@@ -5,18 +5,21 @@
 mod body;
 mod producers;
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use actix_web::{
     HttpResponse,
     http::header::{HeaderMap, HeaderValue},
 };
-use kvqueue_queue::{NewItem, ProduceError, PushEffect, PushError, PushOptions, PushedItem, Queue, Session};
+use kvqueue_queue::{
+    NewItem, ProduceError, PushEffect, PushError, PushOptions, PushedItem, Queue, Session,
+    item_batch::BatchId,
+};
 use serde_json::json;
 use tokio::time::timeout;
 
 use self::body::PushBody;
-pub(super) use self::body::due;
+pub(super) use self::body::{Entry, due};
 pub(super) use self::producers::Producers;
 use super::{
     api_request::{Answer, ApiRequest},
@@ -24,7 +27,7 @@ use super::{
     error::ApiError,
     frozen,
 };
-use crate::{config::QueueConfig, consumer::clock};
+use crate::{access::Scope, config::QueueConfig, consumer::clock};
 
 /// How long a push may wait: for the transaction before it, and for its own.
 const WAIT: Duration = PATIENCE.saturating_mul(2);
@@ -41,6 +44,11 @@ pub(super) async fn push(mut request: ApiRequest) -> Answer {
     let body: PushBody = request.long_json().await?;
     let (mut items, in_body) = body.items(clock::now(), ttl(&request))?;
     let key = idempotency_key(request.http.headers(), in_body)?;
+    // A member also changes the batch in the queue of its callback.
+    let homes: BTreeSet<_> = items.iter().filter_map(|item| item.batch.as_ref()).map(BatchId::home).collect();
+    for home in homes {
+        request.caller.check(Scope::Push, Some(&String::from_utf8_lossy(home)))?;
+    }
     let queue = request.queue()?;
     let mut options = PushOptions::default().with_max_payload(max_payload(&request));
     options.idempotency_key = key;
@@ -172,6 +180,13 @@ fn failure(error: &PushError) -> ApiError {
             code: "idempotency_key_reused",
             message: reused.to_string(),
             fix: "repeat a push with the same items, and use a new idempotency key for other items",
+        };
+    }
+    if let Some(refused) = error.batch_refused() {
+        return ApiError::Conflict {
+            code: "batch",
+            message: refused.to_string(),
+            fix: "make a batch with POST /api/v1/queues/{queue}/batches, and push to it before you commit it",
         };
     }
     match error {

@@ -51,6 +51,9 @@ fn examples(at: &Address, bearer: &str) -> Vec<Example> {
         let values = values.iter().map(|value| (*value).to_owned()).collect();
         (method, path.replace("QUEUE", UNDER), values, query, body)
     };
+    let batch = json!({"then": {"payload": "x"}});
+    let batch = send(at.request("POST", "/api/v1/queues/q/batches").json(&batch)).is(201)["id"].clone();
+    let batch = batch.as_str().unwrap().to_owned();
     let token = json!({"name": "shop", "scopes": ["push"], "queues": ["q"]});
     vec![
         example("PUT", "QUEUE/pause", &["q"], "", Some(json!({"reason": "why"}))),
@@ -64,6 +67,7 @@ fn examples(at: &Address, bearer: &str) -> Vec<Example> {
         example("POST", "QUEUE/schedules/{name}/resume", &["q", "daily"], "", None),
         example("POST", "QUEUE/schedules/{name}/fire", &["q", "daily"], "", None),
         example("DELETE", "QUEUE/schedules/{name}", &["q", "daily"], "", None),
+        example("DELETE", "QUEUE/batches/{batch}", &["q", &batch], "", None),
         example("POST", "QUEUE/unblock", &["blocked"], "", Some(json!({"key": "a"}))),
         example("POST", "/api/v1/tokens", &[], "", Some(token)),
         example("DELETE", "/api/v1/tokens/{name}", &["shop"], "", None),
@@ -126,6 +130,9 @@ fn every_route_that_changes_something_leaves_one_record() {
         match &values[..] {
             [_, name] if pattern.contains("{name}") => {
                 assert_eq!(record["details"]["schedule"], **name, "{method} {pattern}");
+            }
+            [_, id] if pattern.contains("{batch}") => {
+                assert_eq!(record["details"]["batch"], **id, "{method} {pattern}");
             }
             [_, id] => assert_eq!(record["details"]["ids"], json!([id]), "{method} {pattern}"),
             _ => {}

@@ -263,6 +263,34 @@ fn openapi_document_matches_the_served_responses() {
     ask(204, "POST", unblock, &["blocked"], Some(json!({"key_base64": "Yg=="})));
     ask(404, "POST", unblock, &["blocked"], Some(json!({"key": "a"})));
     ask(409, "POST", unblock, &["q"], Some(json!({"key": "a"})));
+    let batches = "/api/v1/queues/{queue}/batches";
+    let batch = "/api/v1/queues/{queue}/batches/{batch}";
+    let then = json!({"payload": "x", "attributes": {"k": "v"}, "content_type": "text/plain"});
+    let made = ask(201, "POST", batches, &["idle"], Some(json!({"then": then, "deadline_ms": 3_600_000})));
+    let of_idle = made["id"].as_str().unwrap();
+    let then = json!({"payload_base64": "/w==", "key": "a"});
+    let made = ask(201, "POST", batches, &["keyed"], Some(json!({ "then": then })));
+    let of_keyed = made["id"].as_str().unwrap();
+    let member = json!({"items": [{"payload": "member", "batch": of_idle}]});
+    ask(201, "POST", items, &["work"], Some(member.clone()));
+    get(items, &["work"]);
+    let leased = ask(200, "POST", lease, &["work"], Some(json!({"max": 9})));
+    assert!(leased["items"].as_array().unwrap().iter().any(|item| item["batch"] == *of_idle), "{leased}");
+    ask(400, "POST", batches, &["idle"], Some(json!({"then": {"payload": "x", "priority": 1}})));
+    for path in [batches.to_owned(), format!("{batches}?limit=1"), format!("{batches}?after={of_idle}")] {
+        get(&path, &["idle"]);
+        get(&path, &["keyed"]);
+    }
+    get(batch, &["idle", of_idle]);
+    ask(200, "POST", &format!("{batch}/commit"), &["idle", of_idle], None);
+    ask(200, "POST", &format!("{batch}/commit"), &["idle", of_idle], None);
+    ask(409, "POST", items, &["work"], Some(member));
+    get(batch, &["idle", of_idle]);
+    get(batch, &["keyed", of_keyed]);
+    ask(200, "DELETE", batch, &["keyed", of_keyed], None);
+    for (method, path) in [("GET", ""), ("DELETE", ""), ("POST", "/commit")] {
+        ask(404, method, &format!("{batch}{path}"), &["keyed", of_keyed], None);
+    }
     let schedules = "/api/v1/queues/{queue}/schedules";
     let schedule = "/api/v1/queues/{queue}/schedules/{name}";
     let definition = json!({

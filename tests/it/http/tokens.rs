@@ -33,6 +33,7 @@ fn operations() -> Vec<(String, String, Option<String>)> {
     for (path, methods) in document["paths"].as_object().unwrap() {
         let path = path.replace("{queue}", "q").replace("{id}", "x00").replace("{name}", "nobody");
         let path = path.replace("{lease}", &format!("{}-1", "0".repeat(32)));
+        let path = path.replace("{batch}", &format!("q-{}", "0".repeat(32)));
         for (method, operation) in methods.as_object().unwrap().iter().filter(|(key, _)| *key != "parameters")
         {
             let scope = operation["x-kvqueue-scope"].as_str().map(str::to_owned);

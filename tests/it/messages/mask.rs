@@ -41,8 +41,12 @@ fn name(word: &str) -> String {
     let (id, number) = core.split_at(core.find('-').unwrap_or(core.len()));
     // The id of an item with a key begins with an x.
     let digits = id.strip_prefix('x').unwrap_or(id);
-    if digits.len() >= ID && digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+    let is_id = |digits: &str| digits.len() >= ID && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if is_id(digits) {
         format!("{}{number}{rest}", "i".repeat(id.len()))
+    } else if let Some((home, unique)) = core.rsplit_once('-').filter(|(_, unique)| is_id(unique)) {
+        // The id of a batch begins with the name of a queue.
+        format!("{home}-{}{rest}", "i".repeat(unique.len()))
     } else if is_time(core) {
         format!("TIME{rest}")
     } else {

@@ -93,12 +93,21 @@ fn letter(db: &Database) -> String {
     first["id"].as_str().unwrap().to_owned()
 }
 
+/// The id of the first batch of queue `q`.
+fn batch(db: &Database) -> String {
+    let list = ran(db, &["batch", "list", "q", "--json"], "").ok();
+    let first: serde_json::Value = serde_json::from_str(list.lines().next().unwrap()).unwrap();
+    first["id"].as_str().unwrap().to_owned()
+}
+
 /// The command of a line.
 fn with_words(db: &Database, line: &str) -> Command {
     let directory = db.directory.path().to_str().unwrap();
     let letter = if line.contains("LETTER") { letter(db) } else { String::new() };
-    let words: Vec<_> =
-        line.split(' ').map(|word| word.replace("DIR", directory).replace("LETTER", &letter)).collect();
+    let batch = if line.contains("BATCH") { batch(db) } else { String::new() };
+    let word =
+        |word: &str| word.replace("DIR", directory).replace("LETTER", &letter).replace("BATCH", &batch);
+    let words: Vec<_> = line.split(' ').map(word).collect();
     let mut command = kvqueue(db, &words.iter().map(String::as_str).collect::<Vec<_>>());
     command.current_dir(db.directory.path());
     fake_program(db, &mut command, "systemctl", "echo LoadState=not-found");

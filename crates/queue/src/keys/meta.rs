@@ -3,6 +3,8 @@
 //! (q, "meta", id) holds the record of a ready item, written by any process that makes it ready, removed by the take. The same encoding stands in
 //! leases, and in the records of delayed items and dead letters. A reader keeps fields it does not know.
 
+use crate::item_batch::BatchId;
+use crate::keys::fields;
 use crate::meta::{Failure, Meta};
 
 /// Second element of the key of a ready item's side record.
@@ -22,10 +24,12 @@ const EXPIRES: u8 = 12;
 const UNIQUE_UNTIL: u8 = 14;
 /// A side record that could not be read, as it was. It is written when an item dies, and readers keep it as it is.
 pub(crate) const UNREADABLE: u8 = 11;
+/// The batch that the item is a member of. Dead letters do not have it: they have ended for their batch.
+pub(crate) const BATCH: u8 = 13;
 
 /// Whether a field of this tag is none that this version knows the meaning of.
 pub(crate) fn is_unknown(tag: u8) -> bool {
-    matches!(tag, UNREADABLE | 13) || tag > UNIQUE_UNTIL
+    tag == UNREADABLE || tag > UNIQUE_UNTIL
 }
 
 /// The most bytes that are kept of a side record that cannot be read: with a reason it must fit into a value.
@@ -39,6 +43,11 @@ pub(crate) fn unreadable(meta: &Meta) -> Option<&[u8]> {
 /// The record of an item whose side record cannot be read: its bytes.
 pub(crate) fn as_it_is(record: &[u8]) -> Meta {
     Meta { unknown: vec![(UNREADABLE, record[..record.len().min(MAX_KEPT)].to_vec())], ..Meta::default() }
+}
+
+/// The batch in a side record, as it is stored. Decodes nothing else, so that the end of an item does not pay for what it does not need.
+pub(crate) fn batch(record: &[u8]) -> Option<&[u8]> {
+    fields::each(record).map_while(|field| field).find(|(tag, _)| *tag == BATCH).map(|(_, content)| content)
 }
 
 /// The record's value.
@@ -77,6 +86,9 @@ pub(crate) fn encode(meta: &Meta) -> Vec<u8> {
     }
     if let Some(at) = meta.expires {
         field(&mut out, EXPIRES, &[&at.to_le_bytes()]);
+    }
+    if let Some(batch) = &meta.batch {
+        field(&mut out, BATCH, &[batch.as_bytes()]);
     }
     if let Some(until) = meta.unique_until {
         field(&mut out, UNIQUE_UNTIL, &[&until.to_le_bytes()]);
@@ -117,6 +129,7 @@ fn read_field(meta: &mut Meta, tag: u8, content: &[u8]) -> Option<()> {
         DEATH => meta.death = Some(read_failure(content)?),
         EXPIRES => meta.expires = Some(u64::from_le_bytes(content.try_into().ok()?)),
         UNIQUE_UNTIL => meta.unique_until = Some(u64::from_le_bytes(content.try_into().ok()?)),
+        BATCH => meta.batch = Some(BatchId::from_bytes(content)?),
         _ => meta.unknown.push((tag, content.to_vec())),
     }
     Some(())
@@ -173,11 +186,12 @@ mod tests {
             (expires, unique_until) in any::<(Option<u64>, Option<u64>)>(),
             unique in any::<Option<Vec<u8>>>(),
             death in prop::option::of(failure()),
-            unknown in prop::collection::vec((prop::sample::select(vec![11_u8, 13, 200]), any::<Vec<u8>>()), 0..3),
+            batch in prop::option::of((prop::collection::vec(any::<u8>(), 1..=255), any::<[u8; 16]>())),
+            unknown in prop::collection::vec((prop::sample::select(vec![11_u8, 15, 200]), any::<Vec<u8>>()), 0..3),
         ) -> Meta {
             Meta {
                 attempts, crashes, failures, attributes, content_type, trace_parent, enqueued_at, payload_len, unique,
-                death, expires, unique_until, unknown,
+                death, expires, unique_until, batch: batch.map(|(home, unique)| BatchId::with_unique(&home, unique)), unknown,
             }
         }
     }
@@ -185,12 +199,14 @@ mod tests {
     proptest! {
         #[test]
         fn records_round_trip(meta in any_meta()) {
-            prop_assert_eq!(decode(&encode(&meta)), Some(meta));
+            let record = encode(&meta);
+            prop_assert_eq!(batch(&record), meta.batch.as_ref().map(BatchId::as_bytes));
+            prop_assert_eq!(decode(&record), Some(meta));
         }
 
         #[test]
         fn any_bytes_are_read_without_panic(value: Vec<u8>) {
-            let _ = decode(&value);
+            let _ = (decode(&value), batch(&value));
         }
 
         #[test]

@@ -23,12 +23,14 @@
 //! | (q, "pause") | that nothing is to be taken | `pause` |
 //! | (q, "migrate") | how far a migration of the queue has come | `migration` |
 //! | (q, "schedule", name) and the records of schedules | items that are pushed again and again | `schedules` |
+//! | (q, "batch", id) and the records of batches | items that a callback waits for | `batches` |
 //! | (q, "want", stamp) | a take that asks to be served | `wants` |
 //! | (q, "ended", minute, stamp, id), (q, "ended-id", hour, id, stamp), (q, "history") | items that have ended; how long they are kept | `ended` |
 //! | (q, "token", session) | last attempt and its stamp | `tokens` |
 //!
 //! `element` holds what the tuple encoding needs, `fields` what records of tagged fields need; `space` puts the records of one queue together.
 
+pub(crate) mod batches;
 pub(crate) mod cancelled;
 pub(crate) mod chunks;
 pub(crate) mod claims;

@@ -3,6 +3,7 @@
 use crate::error::NameError;
 use crate::history::Recorder;
 use crate::id::ItemId;
+use crate::keys::batches::BatchSpace;
 use crate::keys::element::{STAMP, append_text};
 use crate::keys::keyed::{KVAL, KeyedSpace};
 use crate::keys::schedules::ScheduleSpace;
@@ -238,6 +239,23 @@ impl Space {
     /// The keys of the queue's schedules.
     pub(crate) fn schedules(&self) -> ScheduleSpace {
         ScheduleSpace::new(&self.queue)
+    }
+
+    /// The keys of the batches whose callbacks go to the queue.
+    pub(crate) fn batches(&self) -> BatchSpace {
+        BatchSpace::new(&self.queue)
+    }
+
+    /// The keys of the batches whose callbacks go to the queue of this name, behind the same prefix.
+    pub(crate) fn batches_of(&self, home: &[u8]) -> BatchSpace {
+        if home == self.name {
+            return self.batches();
+        }
+        let mut name = Vec::new();
+        append_bytes(&mut name, &self.name);
+        let mut queue = self.queue[..self.queue.len() - name.len()].to_vec();
+        append_bytes(&mut queue, home);
+        BatchSpace::new(&queue)
     }
 
     /// The key of an operation.

@@ -63,9 +63,7 @@ pub(crate) async fn acknowledge(
         match outcome {
             ItemOutcome::Done => {
                 forget(space, tr, &row)?;
-                if let Some(endings) = &mut endings {
-                    endings.add_done(&row);
-                }
+                endings.add_done(&row);
                 counts.done += 1;
             }
             ItemOutcome::Release | ItemOutcome::Throttle { .. } => {
@@ -90,31 +88,23 @@ pub(crate) async fn acknowledge(
             ItemOutcome::Dead(failure) => {
                 let meta = Meta { death: Some(failure.cut()), ..failed(space, &row, failure)? };
                 place::dead(space, tr, &row.id, &row.value, &meta);
-                if let Some(endings) = &mut endings {
-                    endings.add_dead(&row.id, &meta);
-                }
+                endings.add_dead(&row.id, &meta);
                 counts.dead += 1;
             }
             ItemOutcome::Expired { on_expiry: OnExpiry::Drop, .. } => {
                 forget(space, tr, &row)?;
-                if let Some(endings) = &mut endings {
-                    endings.add_expired(&row);
-                }
+                endings.add_expired(&row);
             }
             ItemOutcome::Expired { at, on_expiry: OnExpiry::Dead } => {
                 let meta = expiry::dead_letter(decode_meta(space, &row)?, millis(*at));
                 place::dead(space, tr, &row.id, &row.value, &meta);
-                if let Some(endings) = &mut endings {
-                    endings.add_dead(&row.id, &meta);
-                }
+                endings.add_dead(&row.id, &meta);
                 counts.dead += 1;
             }
         }
     }
     counts.add(space, tr);
-    if let Some(endings) = endings {
-        endings.write(tr, holding);
-    }
+    endings.write(tr, holding).await?;
     if let Some(changes) = changes {
         changes.write(space, tr).await?;
     }
@@ -136,25 +126,27 @@ pub(crate) fn part(space: &Space, held: &[Held], outcomes: &[(usize, ItemOutcome
 
 /// The bytes that the database counts for an outcome: a little too many, never too few.
 pub(crate) fn cost(space: &Space, held: &Held, outcome: &ItemOutcome) -> usize {
-    // Each item of each acknowledgement comes by here: without a history it is not to pay for one.
-    match space.recorder {
-        None => cost_without_record(space, held, outcome),
-        Some(_) => cost_with_record(space, held, outcome),
+    let cost = cost_without_end(space, held, outcome);
+    // Each item of each acknowledgement comes by here: one without a record is not to pay for one.
+    if space.recorder.is_none() && held.meta.is_empty() {
+        cost
+    } else {
+        cost + cost_of_end(space, held, outcome)
     }
 }
 
 #[inline(never)]
-fn cost_with_record(space: &Space, held: &Held, outcome: &ItemOutcome) -> usize {
-    let record = match outcome {
-        ItemOutcome::Done => cost::ended(space, &held.id, held.meta.len(), 0),
-        ItemOutcome::Expired { .. } => cost::ended(space, &held.id, held.meta.len(), expiry::EXPIRED.len()),
-        ItemOutcome::Dead(failure) => cost::ended(space, &held.id, held.meta.len(), failure.reason.len()),
-        _ => 0,
+fn cost_of_end(space: &Space, held: &Held, outcome: &ItemOutcome) -> usize {
+    let reason = match outcome {
+        ItemOutcome::Done => 0,
+        ItemOutcome::Expired { .. } => expiry::EXPIRED.len(),
+        ItemOutcome::Dead(failure) => failure.reason.len(),
+        _ => return 0,
     };
-    record + cost_without_record(space, held, outcome)
+    cost::ended(space, &held.id, &held.meta, reason)
 }
 
-fn cost_without_record(space: &Space, held: &Held, outcome: &ItemOutcome) -> usize {
+fn cost_without_end(space: &Space, held: &Held, outcome: &ItemOutcome) -> usize {
     let Held { id, meta, value } = held;
     match outcome {
         ItemOutcome::Done | ItemOutcome::Expired { on_expiry: OnExpiry::Drop, .. } => {

@@ -75,7 +75,7 @@ pub(crate) async fn ready(
         page.next = Some(Cursor::Item(row.id.clone()));
         if page.wants(&row.id, &row.meta, &is_wanted) {
             bytes += cost::removing(space, &row.id, &row.meta);
-            bytes += cost::ended(space, &row.id, row.meta.len(), 0);
+            bytes += cost::ended(space, &row.id, &row.meta, 0);
             wanted.push(row);
         }
         if bytes >= PAGE_BYTES {
@@ -110,7 +110,7 @@ pub(crate) async fn waiting(
         if !is_of_state || !space.kind.owns(&id) || !page.wants(&id, &record, &is_wanted) {
             continue;
         }
-        bytes += cost::removing(space, &id, &record) + cost::ended(space, &id, record.len(), 0);
+        bytes += cost::removing(space, &id, &record) + cost::ended(space, &id, &record, 0);
         let key = later::key(&space.later, due, &id);
         delete::waiting(space, tr, &id, ScheduledRecord { key, due, record }, cancel::CANCELLED).await?;
         page.counts.cancelled += 1;
@@ -168,7 +168,7 @@ async fn of_lease(
         bytes += row.value.len() + row.meta.len();
         if space.kind.owns(&row.id) && page.wants(&row.id, &row.meta, is_wanted) {
             bytes += cost::removing(space, &row.id, &row.meta);
-            bytes += cost::ended(space, &row.id, row.meta.len(), 0);
+            bytes += cost::ended(space, &row.id, &row.meta, 0);
             wanted.push((*index as usize, row));
         }
     }

@@ -4,7 +4,7 @@
 //! Each mutation counts with its keys and value, and with the key once more at each end of its conflict range. The counts here are a
 //! little too high, never too low.
 
-use crate::history::{MAX_WORKER, Recorder};
+use crate::history::MAX_WORKER;
 use crate::id::ItemId;
 use crate::keys::{Space, chunks, meta};
 use crate::kind::Kind;
@@ -78,12 +78,24 @@ pub(crate) fn dead(space: &Space, id: &ItemId, value: usize, meta: &[u8], reason
     aside(space, id, value, meta.len() + 2 * failure(reason)) + unique(space, id, meta)
 }
 
-/// The cost of recording the end of an item with a side record of this length, for a reason of this length: the item as if it was a group of its own.
+/// The cost of noting the end of an item with this side record, for a reason of this length: the item as if it was a group of its own, and the only
+/// member of its batch that ends.
 #[inline]
-pub(crate) fn ended(space: &Space, id: &ItemId, meta: usize, reason: usize) -> usize {
-    if !space.recorder.as_ref().is_some_and(Recorder::may_record) {
-        return 0;
-    }
+pub(crate) fn ended(space: &Space, id: &ItemId, meta: &[u8], reason: usize) -> usize {
+    let recorder = space.recorder.as_ref().filter(|recorder| recorder.may_record());
+    let recorded = recorder.map_or(0, |_| recorded(space, id, meta.len(), reason));
+    recorded + if meta.is_empty() { 0 } else { member_ended(space, meta) }
+}
+
+/// The cost of counting the end of a member of a batch: the record, the pause and perhaps the migration of its home are read, and the counter, the mark and
+/// two counters of its home are written.
+fn member_ended(space: &Space, meta: &[u8]) -> usize {
+    let Some(batch) = meta::batch(meta) else { return 0 };
+    let key = space.queue.len() + 2 * batch.len() + NAME;
+    3 * conflict(key) + 4 * set(key, STAMP_ELEMENT)
+}
+
+fn recorded(space: &Space, id: &ItemId, meta: usize, reason: usize) -> usize {
     let key = 2 * key(space, id) + STAMP_ELEMENT;
     2 * set(key, ENDED) + 2 * id.as_bytes().len() + MAX_WORKER + meta + reason.min(MAX_REASON)
 }

@@ -41,6 +41,8 @@ pub(crate) struct Lookout {
     pub(crate) takes_over: bool,
     /// At these versions, which began with its last look at everything, it need not look at everything again.
     pub(crate) pause: Range<u64>,
+    /// The version from which on it looks at marks of batches again.
+    pub(crate) marks_from: u64,
 }
 
 /// How much a look reads.
@@ -67,6 +69,7 @@ impl Lookout {
             last: 0,
             takes_over: false,
             pause: 0..0,
+            marks_from: 0,
         }
     }
 
@@ -175,7 +178,16 @@ mod tests {
     const SHARE: u64 = 500_000;
 
     fn lookout(pause: Range<u64>) -> Lookout {
-        Lookout { me: ME, now: NOW, lease: LEASE, share: SHARE, last: 0, takes_over: false, pause }
+        Lookout {
+            me: ME,
+            now: NOW,
+            lease: LEASE,
+            share: SHARE,
+            last: 0,
+            takes_over: false,
+            pause,
+            marks_from: 0,
+        }
     }
 
     fn duty(sweeper: SessionId, idle: Option<u64>) -> Option<Duty> {

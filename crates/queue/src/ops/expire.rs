@@ -86,7 +86,7 @@ pub(crate) async fn expire(
             expiry::note(space, tr, &held.id, &held.meta);
             expired.returned += 1;
         } else {
-            give_back(space, tr, &held, (terms, rng.next()), &mut expired, endings.as_deref_mut());
+            give_back(space, tr, &held, (terms, rng.next()), &mut expired, &mut endings);
         }
         if expired.dead > before.dead {
             changes.put_away(space, &held.id, HoldCause::Dead);
@@ -99,9 +99,7 @@ pub(crate) async fn expire(
     changes.write(space, tr).await?;
     place::count_back(space, tr, expired.ready(), expired.later);
     place::count_dead(space, tr, expired.dead);
-    if let Some(endings) = endings {
-        endings.write(tr, None);
-    }
+    endings.write(tr, None).await?;
     for (number, part) in (terms.spare.number..).zip(parts) {
         let id = LeaseId { number, ..terms.spare };
         match header.served {
@@ -121,7 +119,7 @@ fn parts(space: &Space, items: Vec<Held>) -> Vec<Vec<Held>> {
         // As if it was the last attempt of each, which takes most.
         let reason = RAN_OUT.len() + PREFACE;
         let cost = cost::dead(space, &held.id, held.value.len(), &held.meta, reason)
-            + cost::ended(space, &held.id, held.meta.len(), reason);
+            + cost::ended(space, &held.id, &held.meta, reason);
         if bytes + cost > PART {
             parts.push(Vec::new());
             bytes = 0;
@@ -138,7 +136,7 @@ fn give_back(
     held: &Held,
     (terms, random): (Terms, u64),
     expired: &mut Expired,
-    endings: Option<&mut Endings<'_>>,
+    endings: &mut Endings<'_>,
 ) {
     let Some((meta, pause)) = meta::decode(&held.meta).map(|meta| crashed(meta, terms, random)) else {
         // A take that cannot read it either makes it a dead letter.
@@ -149,9 +147,7 @@ fn give_back(
     match pause {
         None => {
             place::dead(space, tr, &held.id, &held.value, &meta);
-            if let Some(endings) = endings {
-                endings.add_dead(&held.id, &meta);
-            }
+            endings.add_dead(&held.id, &meta);
             expired.dead += 1;
         }
         Some(0) => {

@@ -182,7 +182,7 @@ impl Page {
         self.rows += 1;
         let item = |value: usize, record: &[u8]| {
             cost::removing(space, id, record)
-                + cost::ended(space, id, record.len(), EXPIRED.len())
+                + cost::ended(space, id, record, EXPIRED.len())
                 + value
                 + record.len()
         };
@@ -242,9 +242,7 @@ impl Page {
         let mut dead = |id: &ItemId, value: &[u8], meta: Meta| {
             let letter = dead_letter(meta, now);
             place::dead(space, tr, id, value, &letter);
-            if let Some(endings) = &mut endings {
-                endings.add_dead(id, &letter);
-            }
+            endings.add_dead(id, &letter);
         };
         for Row { id, value, meta } in &self.ready {
             let key = space.ready_key(id);
@@ -262,9 +260,7 @@ impl Page {
             changes.came_back(space, id);
             changes.put_away(space, id, HoldCause::Dead);
         }
-        if let Some(endings) = endings {
-            endings.write(tr, None);
-        }
+        endings.write(tr, None).await?;
         changes.write(space, tr).await
     }
 }

@@ -3,7 +3,7 @@
 use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
 use futures::TryStreamExt;
-use futures::future::{try_join, try_join4, try_join5};
+use futures::future::{try_join, try_join5};
 
 use crate::error::QueueError;
 use crate::keys::claims::Claim;
@@ -12,12 +12,13 @@ use crate::keys::ended::Setting;
 use crate::keys::leases::{self, Header, LeaseId};
 use crate::keys::{Space, after, counters, later, operations, range};
 use crate::meta::Millis;
+use crate::ops::batches::due::Due;
 use crate::ops::duty::{self, Lookout, Scope};
 use crate::ops::find::first_key;
 use crate::ops::sweep_right::held_by_another;
 use crate::ops::version::now;
 use crate::ops::went_back::{self, WentBack};
-use crate::ops::{ended, expiry, schedule, times, want};
+use crate::ops::{batches, ended, expiry, schedule, times, want};
 use crate::sightings::Sightings;
 use crate::version_history::VersionHistory;
 use mutant::mutant;
@@ -43,6 +44,8 @@ pub(crate) struct Seen {
     pub(crate) schedule: Option<Millis>,
     /// The earliest time at which an item may expire that no attempt has begun with.
     pub(crate) expiry: Option<Millis>,
+    /// The earliest time that a batch is to be looked at.
+    pub(crate) batch: Option<Millis>,
     /// How much was to be read.
     pub(crate) scope: Scope,
     /// For how many versions another sweeper works on the queue. It is read if there may be work.
@@ -111,22 +114,28 @@ pub(crate) async fn look<P: Fn(LeaseId) -> bool>(
     leases.history.note(version);
     let schedules = space.schedules();
     let first_schedule = schedule::read::first_due(&schedules, tr);
-    let (duty, due, schedule, expiry) = try_join4(
+    let batches = space.batches();
+    let first_batch = batches::due::first_due(&batches, tr, (version, lookout.now));
+    let (duty, due, schedule, expiry, first_batch) = try_join5(
         duty::read(space, tr, true),
         first_due(space, tr),
         first_schedule,
         expiry::first(space, tr),
+        first_batch,
     )
     .await?;
-    let mut scope = lookout.scope(version, duty, due.into_iter().chain(schedule).chain(expiry).min());
+    let batch = first_batch.map(Due::at);
+    let times = due.into_iter().chain(schedule).chain(expiry).chain(batch);
+    let mut scope = lookout.scope(version, duty, times.min());
     if let Scope::Unless(npop, _) = scope
         && self::npop(space, tr).await?.unwrap_or(0) != npop
         && !mutant("fetch-from-an-idle-queue-unseen")
     {
         scope = Scope::Everything;
     }
+    let batch = first_batch.map(|due| due.paced(lookout, version));
     let mut seen =
-        Seen { version, known: None, duty, due, schedule, expiry, scope, claimed: None, seldom: None };
+        Seen { version, known: None, duty, due, schedule, expiry, batch, scope, claimed: None, seldom: None };
     if scope == Scope::Everything && lookout.looks_always() {
         let seldom = look_at_seldom(space, tr, version, &leases);
         let (claimed, seldom) = try_join(claimed(space, tr, lookout, version), seldom).await?;
@@ -135,6 +144,7 @@ pub(crate) async fn look<P: Fn(LeaseId) -> bool>(
         || seen.is_due(seen.due, lookout)
         || seen.is_due(seen.schedule, lookout)
         || seen.is_due(seen.expiry, lookout)
+        || seen.is_due(seen.batch, lookout)
     {
         seen.claimed = claimed(space, tr, lookout, version).await?;
         if seen.claimed.is_none() && scope == Scope::Everything {

@@ -5,6 +5,7 @@
 
 pub(crate) mod acknowledge;
 pub(crate) mod aside;
+pub(crate) mod batches;
 pub(crate) mod cancel;
 pub(crate) mod cancel_page;
 pub(crate) mod claim;

@@ -8,8 +8,10 @@ use foundationdb::{KeySelector, RangeOption, Transaction};
 use futures::future::try_join_all;
 
 use crate::error::QueueError;
+use crate::history::Ending;
 use crate::id::ItemId;
 use crate::keys::{Space, after, meta, range};
+use crate::ops::batches::ends::BatchEnds;
 use crate::ops::scan::meta_row;
 use crate::ops::{conflict, cost, parts, unique};
 
@@ -62,15 +64,20 @@ pub(crate) async fn clear_orphans(
         .map(|row| meta_row(space, row.key(), row.value()))
         .partition(|(id, _)| space.kind.owns(id));
     let found = try_join_all(metas.iter().map(|(id, _)| has_item(space, tr, id))).await?;
-    let (mut cleared, mut bytes) = (0, 0);
+    let (mut cleared, mut bytes, mut ends) = (0, 0, BatchEnds::default());
     for (id, meta) in metas.iter().zip(found).filter(|(_, has_item)| !has_item).map(|(row, _)| row) {
         clear(space, tr, id, meta).await?;
+        // The other program took it for good.
+        ends.add_record(meta, Ending::Taken);
         cleared += 1;
         bytes += cost::removing(space, id, meta);
         if bytes >= PAGE_BYTES {
             next = after(&space.meta_key(id));
             break;
         }
+    }
+    if !ends.is_empty() {
+        ends.read(space, tr).await?.write(tr);
     }
     Ok(OrphanPage { cleared, alien: aliens.into_iter().next().map(|(id, _)| id), next })
 }

@@ -32,9 +32,14 @@ pub(crate) const FREEZE_KNOWN: u64 = 100_000;
 
 /// Makes sure that the queue is not frozen, and that the transaction fails at commit if the queue is frozen before that.
 pub(crate) async fn check_unfrozen(space: &Space, tr: &Transaction) -> Result<(), QueueError> {
-    match paused(space, tr).await? {
+    check_unfrozen_at(tr, &space.pause, &space.name).await
+}
+
+/// The same of the queue of this name, whose pause has this key.
+pub(crate) async fn check_unfrozen_at(tr: &Transaction, key: &[u8], name: &[u8]) -> Result<(), QueueError> {
+    match tr.get(key, false).await?.map(|value| Pause::decode(&value)) {
         Some(pause) if pause.frozen && !mutant("frozen-queue-accepts") => {
-            Err(QueueError::Frozen { queue: space.name.escape_ascii().to_string(), pause })
+            Err(QueueError::Frozen { queue: name.escape_ascii().to_string(), pause })
         }
         _ => Ok(()),
     }

@@ -73,7 +73,14 @@ pub(crate) fn count_back(space: &Space, tr: &Transaction, ready: usize, later: u
 
 /// Puts an item among the dead letters; others of its unique key may then come.
 pub(crate) fn dead(space: &Space, tr: &Transaction, id: &ItemId, value: &[u8], meta: &Meta) {
-    tr.set(&space.dead_key(id), &meta::encode(meta));
+    let record = match &meta.batch {
+        // It has ended for its batch, and is not to end once more when it is retried.
+        Some(_) if !mutant("dead-letter-stays-a-member") => {
+            meta::encode(&Meta { batch: None, ..meta.clone() })
+        }
+        _ => meta::encode(meta),
+    };
+    tr.set(&space.dead_key(id), &record);
     expiry::clear(space, tr, id, meta);
     tr.set(&space.body_key(id), value);
     if !mutant("dead-letter-keeps-key") {

@@ -31,10 +31,9 @@ pub(crate) async fn bury(space: &Space, tr: &Transaction, id: &ItemId) -> Result
     take(space, tr, &rows)?;
     let meta = Meta { death, ..known };
     place::dead(space, tr, id, &row.value, &meta);
-    if let Some(mut endings) = ended::begin(space, tr).await? {
-        endings.add_dead(id, &meta);
-        endings.write(tr, None);
-    }
+    let mut endings = ended::begin(space, tr).await?;
+    endings.add_dead(id, &meta);
+    endings.write(tr, None).await?;
     place::count_dead(space, tr, 1);
     let mut changes = Changes::default();
     changes.put_away(space, id, HoldCause::Dead);

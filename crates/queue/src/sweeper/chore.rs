@@ -9,6 +9,7 @@ use crate::keys::claims::Claim;
 use crate::keys::leases::LeaseId;
 use crate::meta::Millis;
 use crate::operation::{Operation, Step, complete, complete_adding};
+use crate::ops::batches::due::{ClosedPage, PACE, close_due};
 use crate::ops::expire::{self, Terms};
 use crate::ops::expiry::expire_due;
 use crate::ops::orphans::{Part, clear_orphans};
@@ -57,6 +58,8 @@ struct Applied {
     moved: SweepCounts,
     /// What became of occurrences of schedules.
     fired: FiredPage,
+    /// Batches that were closed.
+    closed: ClosedPage,
     /// Whether it writes something that is not counted.
     notes: bool,
     /// Where the next page of side records begins.
@@ -76,7 +79,9 @@ impl Sweeper {
         let mut running = Running { sweeper: self, work, sweep, unsure: Vec::new() };
         let done = match work {
             // It only adds data, and a full disk stays full.
-            Work::Chore(Chore::Fire) => complete_adding(db, &sweep.rules.policy, &mut running).await,
+            Work::Chore(Chore::Fire | Chore::CloseBatches) => {
+                complete_adding(db, &sweep.rules.policy, &mut running).await
+            }
             _ => complete(db, &sweep.rules.policy, &mut running).await,
         };
         let Done { value: (ran, applied), attempts } = done?;
@@ -84,6 +89,11 @@ impl Sweeper {
         sweep.moved += applied.moved;
         sweep.occurrences.extend(applied.fired.occurrences);
         sweep.unusable_schedules.extend(applied.fired.unusable);
+        if matches!(work, Work::Chore(Chore::CloseBatches)) && !applied.closed.is_full {
+            self.marks_from = self.last.saturating_add(PACE);
+        }
+        sweep.closed_batches.extend(applied.closed.closed);
+        sweep.unusable_batches.extend(applied.closed.unusable);
         if let Some(cursor) = applied.cursor {
             self.cursor = cursor;
         }
@@ -116,6 +126,11 @@ impl Sweeper {
                 let page = expire_due(space, tr, sweep.now(), sweep.rules.on_expiry).await?;
                 let moved = SweepCounts { expired: page.items, ..SweepCounts::default() };
                 return Ok(Applied { moved, notes: page.rows > 0, ..Applied::default() });
+            }
+            Work::Chore(Chore::CloseBatches) => {
+                let closed = close_due(space, tr, (sweep.now(), sweep.rules.ttl), &mut self.rng).await?;
+                let notes = closed.has_written;
+                return Ok(Applied { notes, closed, ..Applied::default() });
             }
             Work::Chore(Chore::Forget) => {
                 let kept = versions(sweep.rules.idempotency_window);

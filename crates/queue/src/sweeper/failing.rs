@@ -42,6 +42,7 @@ impl Failing {
         seen.due = seen.due.filter(|_| !fails(&Chore::Promote));
         seen.schedule = seen.schedule.filter(|_| !fails(&Chore::Fire));
         seen.expiry = seen.expiry.filter(|_| !fails(&Chore::Expire));
+        seen.batch = seen.batch.filter(|_| !fails(&Chore::CloseBatches));
         if let Some(seldom) = &mut seen.seldom {
             seldom.operation = seldom.operation.filter(|_| !fails(&Chore::Forget));
             seldom.requests &= !fails(&Chore::Dismiss);
@@ -82,6 +83,7 @@ mod tests {
             due: Some(1),
             schedule: Some(1),
             expiry: Some(1),
+            batch: Some(1),
             scope: Scope::Everything,
             claimed: None,
             seldom: Some(seldom),

@@ -1,4 +1,4 @@
-//! Maintenance of a queue: the sweeper makes due items ready, fires schedules, ends items that have expired, returns items whose worker died, and clears records that
+//! Maintenance of a queue: the sweeper makes due items ready, fires schedules, closes batches, ends items that have expired, returns items whose worker died, and clears records that
 //! are not needed any more.
 //!
 //! Any number of sweepers may work on a queue. One of them is on duty: it looks for work, and writes down when it looks again. The others
@@ -16,6 +16,7 @@ use std::time::{Duration, SystemTime};
 
 use foundationdb::Database;
 
+use crate::item_batch::{BatchId, ClosedBatch};
 use crate::keys::duty::Duty;
 use crate::meta::Millis;
 use crate::ops;
@@ -192,6 +193,12 @@ pub struct Swept {
     /// When the oldest dead letter died, if this sweeper is on duty, removes old ones and has gone through all of them, which it does once an hour.
     /// Unreadable letters do not count.
     pub oldest_dead: Option<Millis>,
+    /// Batches that have called back. A few are not here, if the outcome of a commit was unknown and the sweeper gave up, or another one took
+    /// over before it knew.
+    pub closed_batches: Vec<ClosedBatch>,
+    /// Batches that were due, and that this version of kvqueue cannot read, or whose callbacks a queue of this kind cannot have. They are looked
+    /// at again after a minute.
+    pub unusable_batches: BTreeSet<BatchId>,
     /// The first thing that failed. The rest was done all the same.
     pub trouble: Option<RetryError>,
     /// How long nothing is to be done, if nothing comes before. What failed is tried again after ten seconds and no sooner, however often
@@ -235,6 +242,8 @@ pub struct Sweeper {
     last: u64,
     /// How much longer than other sweepers it waits for one that is late, in versions.
     share: u64,
+    /// The version from which on it looks at marks of batches again.
+    marks_from: u64,
 }
 
 impl Sweeper {
@@ -261,6 +270,7 @@ impl Sweeper {
             dead: DeadLetterPass::default(),
             last: 0,
             share: rng.next() % SPREAD,
+            marks_from: 0,
             rng,
         }
     }
@@ -279,7 +289,9 @@ impl Sweeper {
     /// proves that it was not changed for its length; a sweeper with an empty history finds that out after one length. All but the first is looked at every `rules.lease`, and when a known lease may run out. With nothing to do, nothing is
     /// written.
     ///
-    /// While another sweeper is on duty, nothing of that is done, and a look reads four keys. A sweeper takes over when the one on duty is
+    /// Closes batches that are complete or due, up to 100 in a transaction; their callbacks are pushed with that.
+    ///
+    /// While another sweeper is on duty, nothing of that is done, and a look reads five keys. A sweeper takes over when the one on duty is
     /// from one to three seconds late, with a look, a scheduled item, a schedule or an expiry. The duty is written down once in the time of a lease; and not
     /// for a queue that is idle, until something is fetched from it, or for ten minutes.
     ///
@@ -344,10 +356,13 @@ impl Sweeper {
         let is_second = lookout.is_second(seen.version, seen.duty) && seen.scope != Scope::Everything;
         let patience = if is_second { duration(lookout.patience()) } else { Duration::ZERO };
         let Sweep { moved, occurrences, unusable_schedules, doubtful, trouble, attempts, .. } = sweep;
+        let (closed_batches, unusable_batches) = (sweep.closed_batches, sweep.unusable_batches);
         Ok(Swept {
             moved,
             occurrences,
             unusable_schedules,
+            closed_batches,
+            unusable_batches,
             doubtful,
             oldest_dead: self.dead.oldest_known(),
             trouble,
@@ -366,6 +381,8 @@ impl Sweeper {
             moved: SweepCounts::default(),
             occurrences: Vec::new(),
             unusable_schedules: BTreeSet::new(),
+            closed_batches: Vec::new(),
+            unusable_batches: BTreeSet::new(),
             doubtful: 0,
             trouble: None,
             last: self.last,
@@ -390,7 +407,8 @@ impl Sweeper {
 
     fn lookout(&self, sweep: &Sweep<'_>) -> Lookout {
         let lease = versions(sweep.rules.lease);
-        let (share, pause) = (if lease == 0 { 0 } else { self.share }, self.pause.clone());
+        let (share, marks_from) = if lease == 0 { (0, 0) } else { (self.share, self.marks_from) };
+        let pause = self.pause.clone();
         Lookout {
             me: self.id,
             now: sweep.now(),
@@ -399,6 +417,7 @@ impl Sweeper {
             last: sweep.last,
             takes_over: sweep.takes_over,
             pause,
+            marks_from,
         }
     }
 
@@ -502,7 +521,8 @@ impl Sweeper {
                 let result = self.run(db, chore::Work::Chore(*chore), sweep).await;
                 match sweep.note(result) {
                     // There may be more.
-                    Some(Ran::Moved) if !matches!(chore, Chore::Return(_) | Chore::Note(_)) => {}
+                    Some(Ran::Moved)
+                        if !matches!(chore, Chore::Return(_) | Chore::Note(_) | Chore::CloseBatches) => {}
                     Some(Ran::Claimed) => return,
                     Some(Ran::Moved | Ran::Nothing) => break,
                     None => {
@@ -553,6 +573,8 @@ struct Sweep<'a> {
     moved: SweepCounts,
     occurrences: Vec<(String, OccurrenceRecord)>,
     unusable_schedules: BTreeSet<String>,
+    closed_batches: Vec<ClosedBatch>,
+    unusable_batches: BTreeSet<BatchId>,
     doubtful: usize,
     trouble: Option<RetryError>,
     /// The version of the last look before this sweep.

@@ -20,6 +20,8 @@ pub(super) enum Chore {
     Fire,
     /// End items that have expired before their first attempt.
     Expire,
+    /// Close batches that are complete or due.
+    CloseBatches,
     /// Forget old operations.
     Forget,
     /// Note at what time this version was known, so that operations have an age.
@@ -80,7 +82,12 @@ fn chores(seen: &Seen, lookout: &Lookout, rules: &SweepRules) -> Vec<Chore> {
     let none = Seldom::default();
     let seldom = seen.seldom.as_ref().unwrap_or(&none);
     let mut chores: Vec<_> = seldom.expired.iter().map(|id| Chore::Return(*id)).collect();
-    let times = [(seen.due, Chore::Promote), (seen.schedule, Chore::Fire), (seen.expiry, Chore::Expire)];
+    let times = [
+        (seen.due, Chore::Promote),
+        (seen.schedule, Chore::Fire),
+        (seen.expiry, Chore::Expire),
+        (seen.batch, Chore::CloseBatches),
+    ];
     for (time, chore) in times {
         if seen.is_due(time, lookout) {
             chores.push(chore);
@@ -119,7 +126,7 @@ fn rest(seen: &Seen, lookout: &Lookout, rules: &SweepRules) -> Duration {
         duration(again.saturating_sub(seen.version)).max(if stands_still { STILL } else { Duration::ZERO });
     let is_second = lookout.is_second(seen.version, seen.duty);
     let patience = if is_second { duration(lookout.patience()) } else { Duration::ZERO };
-    let due = seen.due.into_iter().chain(seen.schedule).chain(seen.expiry).min();
+    let due = seen.due.into_iter().chain(seen.schedule).chain(seen.expiry).chain(seen.batch).min();
     let due = due.map(|due| Duration::from_millis(due.saturating_sub(lookout.now)).saturating_add(patience));
     due.map_or(look, |due| due.min(look))
 }
@@ -160,6 +167,7 @@ mod tests {
             due: None,
             schedule: None,
             expiry: None,
+            batch: None,
             scope: Scope::Everything,
             claimed: None,
             seldom: Some(Seldom::default()),
@@ -175,6 +183,7 @@ mod tests {
             last: 0,
             takes_over: false,
             pause: 0..10_300_000,
+            marks_from: 0,
         }
     }
 
@@ -219,6 +228,16 @@ mod tests {
         assert_eq!(of(&seen(Some(NOW + 30), Some(NOW + 20))), Plan::Rest(Duration::from_millis(20)));
         assert_eq!(of(&seen(Some(NOW + 20), Some(NOW))), Plan::Work(vec![Chore::Expire]));
         assert_eq!(of(&seen(Some(NOW), Some(NOW))), Plan::Work(vec![Chore::Promote, Chore::Expire]));
+    }
+
+    #[test]
+    fn a_sweeper_rests_until_the_first_batch_is_due_and_closes_it() {
+        let seen = |batch| Seen { batch: Some(batch), ..seen() };
+        assert_eq!(of(&seen(NOW + 20)), Plan::Rest(Duration::from_millis(20)));
+        assert_eq!(of(&seen(NOW)), Plan::Work(vec![Chore::CloseBatches]));
+        let other = Some(Duty { sweeper: OTHER, looked: 0, until: 0, idle: None });
+        let scheduled = Seen { duty: other, scope: Scope::Scheduled, seldom: None, ..seen(NOW) };
+        assert_eq!(of(&scheduled), Plan::Rest(Duration::from_millis(300)));
     }
 
     #[test]

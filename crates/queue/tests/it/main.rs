@@ -12,6 +12,9 @@ mod common;
 
 mod approaches;
 mod attributes;
+mod batch_model;
+mod batch_races;
+mod batches;
 mod cancels;
 mod counters;
 mod counts;

@@ -101,7 +101,8 @@ pub(crate) fn decode(name: &str, value: &[u8]) -> Option<Schedule> {
     Some(Schedule { name: name.to_owned(), calendar, owner, item, missed, overlap, jitter })
 }
 
-fn attribute(attributes: &mut BTreeMap<String, String>, content: &[u8]) -> Option<()> {
+/// Reads an attribute: the length of its name, its name and its value.
+pub(crate) fn attribute(attributes: &mut BTreeMap<String, String>, content: &[u8]) -> Option<()> {
     let (len, rest) = content.split_first_chunk::<4>()?;
     let (name, value) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
     attributes.insert(text(name)?, text(value)?);

@@ -10,6 +10,8 @@ use bytes::Bytes;
 
 use crate::history::Ending;
 use crate::item::Stamp;
+use crate::item_batch::{BatchId, NewBatch};
+use crate::keys::batches::{MEMBERS, PENDING_MARK, Record as BatchRecord};
 use crate::keys::cancelled::{self, CancelledItems};
 use crate::keys::duty::Duty;
 use crate::keys::ended::{self, Setting};
@@ -233,6 +235,38 @@ fn golden_records_of_ended_items() {
              05 02000000 6e6f 06 06000000 01000000 6b 76"
         ),
     );
+}
+
+#[test]
+fn golden_records_of_a_batch() {
+    let space = Space::new(b"", b"q", Kind::Fifo).unwrap();
+    let unique = *b"\x00\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\xdd\xee\xff";
+    let keys = space.batches();
+    let uuid = "30 00112233445566778899aabbccddeeff";
+    // "batch" is 62 61 74 63 68, "-count" 2d 63 6f 75 6e 74, "-due" 2d 64 75 65.
+    golden(&keys.record_key(unique), &format!("017100 01626174636800 {uuid}"));
+    golden(&keys.count_key(unique, MEMBERS), &format!("017100 0162617463682d636f756e7400 {uuid} 14"));
+    golden(&keys.count_key(unique, 1), &format!("017100 0162617463682d636f756e7400 {uuid} 1501"));
+    golden(&keys.due_key(258, unique), &format!("017100 0162617463682d64756500 160102 {uuid}"));
+    golden(&keys.mark_key(unique), &format!("017100 0162617463682d64756500 14 {uuid}"));
+    golden(&PENDING_MARK, "ffffffffffffffffffff 00000000");
+    let callback = NewItem::new("v").with_attribute("k", "w").with_key("t").with_priority(1);
+    let new = NewBatch { callback: callback.with_content_type("c"), deadline: Some(2_000) };
+    let record = BatchRecord { new, created: 1_000, committed: Some(1_005), row: Some(2_000) };
+    let fields = [
+        "01 08000000 e803000000000000 02 08000000 ed03000000000000 03 08000000 d007000000000000",
+        "04 08000000 d007000000000000 05 01000000 76 06 06000000 01000000 6b 77 07 01000000 63",
+        "08 01000000 74 09 08000000 0100000000000000",
+    ];
+    golden(&record.encode(), &fields.join(" "));
+    let id = BatchId::with_unique(b"q", unique);
+    assert_eq!(id.to_string(), "q-00112233445566778899aabbccddeeff");
+    let member = Meta { batch: Some(id), ..Meta::default() };
+    golden(&meta::encode(&member), "0d 11000000 00112233445566778899aabbccddeeff 71");
+    // Another queue behind the same prefix.
+    let other = Space::new(b"", b"a\x00b", Kind::Keyed).unwrap();
+    golden(&other.batches_of(b"q").record_key(unique), &format!("017100 01626174636800 {uuid}"));
+    assert_eq!(other.batches_of(b"a\x00b").record_key(unique), other.batches().record_key(unique));
 }
 
 #[test]

@@ -31,11 +31,14 @@ pub(crate) async fn clear(space: &Space, tr: &Transaction, now: Millis) -> Resul
 mod tests {
     use std::time::Duration;
 
+    use bytes::Bytes;
+
     use super::*;
     use crate::history::{Recorder, Recording};
     use crate::id::ItemId;
     use crate::item::Stamp;
     use crate::ops::ended::{begin, keep};
+    use crate::ops::scan::Row;
     use crate::queue::Queue;
     use crate::testing::on_database;
     use crate::time::from_millis;
@@ -51,10 +54,10 @@ mod tests {
         let tr = db.create_trx().unwrap();
         keep(space, &tr, Duration::from_hours(24)).await.unwrap();
         for n in 0..transactions {
-            let mut endings = begin(space, &tr).await.unwrap().unwrap();
+            let mut endings = begin(space, &tr).await.unwrap();
             let id = ItemId::from(Stamp::new([0; 10], n));
-            endings.add(&id, crate::history::Ending::Done, 1, None, None);
-            endings.write(&tr, None);
+            endings.add_done(&Row { id, value: Bytes::new(), meta: Bytes::new() });
+            endings.write(&tr, None).await.unwrap();
         }
         tr.commit().await.unwrap();
         let tr = db.create_trx().unwrap();

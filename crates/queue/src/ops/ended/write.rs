@@ -16,15 +16,25 @@ use crate::keys::ended::{
 };
 use crate::keys::meta;
 use crate::meta::{Meta, Millis};
+use crate::ops::batches::ends::BatchEnds;
 use crate::ops::scan::Row;
 use crate::ops::version::now;
 
 /// A group has no more items once it has this many bytes, so that a page does not read much more than it shows.
 const GROUP: usize = 8_000;
 
-/// The items that a transaction ends, if they are recorded.
+/// The items that a transaction ends: their record, if the queue keeps one, and the counts of their batches.
 #[derive(Debug)]
 pub(crate) struct Endings<'a> {
+    space: &'a Space,
+    /// Boxed, so that transactions without a record do not carry it along.
+    record: Option<Box<Recorded<'a>>>,
+    batches: BatchEnds,
+}
+
+/// The record of items that a transaction ends.
+#[derive(Debug)]
+struct Recorded<'a> {
     space: &'a Space,
     recorder: &'a Recorder,
     at: Millis,
@@ -35,28 +45,26 @@ pub(crate) struct Endings<'a> {
     items: Vec<(ItemId, Range<usize>)>,
 }
 
-/// Begins a record; `None` if the queue keeps none. Without a recorder that is on it reads nothing. The record is boxed, and so is the future that
-/// makes it: transactions without a record do not carry them along.
-pub(crate) async fn begin<'a>(
-    space: &'a Space,
-    tr: &Transaction,
-) -> Result<Option<Box<Endings<'a>>>, QueueError> {
-    match space.recorder.as_ref().filter(|recorder| recorder.may_record()) {
-        None => Ok(None),
-        Some(recorder) => Box::pin(begin_with(space, tr, recorder)).await,
-    }
+/// Begins to note ends. Without a recorder that is on it reads nothing. The record is boxed, and so is the future that makes it: transactions without a
+/// record do not carry them along.
+pub(crate) async fn begin<'a>(space: &'a Space, tr: &Transaction) -> Result<Endings<'a>, QueueError> {
+    let record = match space.recorder.as_ref().filter(|recorder| recorder.may_record()) {
+        Some(recorder) => Box::pin(recorded(space, recorder, tr)).await?,
+        None => None,
+    };
+    Ok(Endings { space, record, batches: BatchEnds::default() })
 }
 
-async fn begin_with<'a>(
+async fn recorded<'a>(
     space: &'a Space,
-    tr: &Transaction,
     recorder: &'a Recorder,
-) -> Result<Option<Box<Endings<'a>>>, QueueError> {
+    tr: &Transaction,
+) -> Result<Option<Box<Recorded<'a>>>, QueueError> {
     if recorder.recording() != Recording::On && !is_kept(space, tr).await? {
         return Ok(None);
     }
     let (at, version) = (recorder.now(), now(tr).await?);
-    Ok(Some(Box::new(Endings { space, recorder, at, version, bytes: Vec::new(), items: Vec::new() })))
+    Ok(Some(Box::new(Recorded { space, recorder, at, version, bytes: Vec::new(), items: Vec::new() })))
 }
 
 /// Whether the queue's setting says that items are kept. One that is damaged must not prevent a change of an item.
@@ -65,62 +73,93 @@ async fn is_kept(space: &Space, tr: &Transaction) -> Result<bool, QueueError> {
     Ok(setting.ok().flatten().is_some_and(|setting| setting.retention > 0))
 }
 
-/// Records rows that end alike, with as many attempts as they have had.
+/// Notes rows that end alike, with as many attempts as they have had.
 pub(crate) async fn of_rows(
     space: &Space,
     tr: &Transaction,
     (ending, reason): (Ending, Option<&str>),
     rows: impl IntoIterator<Item = &Row>,
 ) -> Result<(), QueueError> {
-    let Some(mut endings) = begin(space, tr).await? else { return Ok(()) };
+    let mut endings = begin(space, tr).await?;
     // A fetch for good is an attempt.
     let more = u32::from(ending == Ending::Taken);
     for row in rows {
-        let meta = meta::decode(&row.meta).unwrap_or_default();
-        endings.add(&row.id, ending, meta.attempts.saturating_add(more), reason, Some(&meta));
+        endings.add_row(row, ending, reason, more);
     }
-    endings.write(tr, None);
-    Ok(())
+    endings.write(tr, None).await
 }
 
 impl Endings<'_> {
+    /// Adds an item that its handler has finished.
+    #[inline]
+    pub(crate) fn add_done(&mut self, row: &Row) {
+        self.add_row(row, Ending::Done, None, 1);
+    }
+
+    /// Adds an item with this many attempts more than its side record has.
+    #[inline]
+    fn add_row(&mut self, row: &Row, ending: Ending, reason: Option<&str>, more: u32) {
+        if !row.meta.is_empty() {
+            self.batches.add_record(&row.meta, ending);
+        }
+        if let Some(record) = &mut self.record {
+            record.add_row(row, ending, reason, more);
+        }
+    }
+
+    /// Adds an item that was fetched after it had expired.
+    pub(crate) fn add_expired(&mut self, row: &Row) {
+        self.add_row(row, Ending::Expired, None, 0);
+    }
+
+    /// Adds a dead letter.
+    pub(crate) fn add_dead(&mut self, id: &ItemId, meta: &Meta) {
+        if let Some(batch) = &meta.batch {
+            self.batches.add(batch, Ending::Dead);
+        }
+        if let Some(record) = &mut self.record {
+            let reason = meta.death.as_ref().map(|death| death.reason.as_str());
+            record.add(id, Ending::Dead, meta.attempts, reason, Some(meta));
+        }
+    }
+
+    /// Writes the record, and counts the members of batches. `holding`: of the lease that they ended on.
+    ///
+    /// # Errors
+    /// [`QueueError::Frozen`], if the home of a batch is being moved to another database, and the database's. Without members of batches nothing is read.
+    pub(crate) async fn write(self, tr: &Transaction, holding: Option<&Holding>) -> Result<(), QueueError> {
+        let Endings { space, record, batches } = self;
+        if let Some(record) = record {
+            record.write(tr, holding);
+        }
+        if batches.is_empty() {
+            return Ok(());
+        }
+        // Boxed, so that transactions without members do not carry it along.
+        let counted = Box::pin(batches.read(space, tr)).await?;
+        counted.write(tr);
+        Ok(())
+    }
+}
+
+impl Recorded<'_> {
+    fn add_row(&mut self, row: &Row, ending: Ending, reason: Option<&str>, more: u32) {
+        if row.meta.is_empty() {
+            return self.add(&row.id, ending, more, reason, None);
+        }
+        let meta = meta::decode(&row.meta).unwrap_or_default();
+        self.add(&row.id, ending, meta.attempts.saturating_add(more), reason, Some(&meta));
+    }
+
     /// Adds an item. An item that failed has the reason.
-    pub(crate) fn add(
-        &mut self,
-        id: &ItemId,
-        ending: Ending,
-        attempts: u32,
-        reason: Option<&str>,
-        meta: Option<&Meta>,
-    ) {
+    fn add(&mut self, id: &ItemId, ending: Ending, attempts: u32, reason: Option<&str>, meta: Option<&Meta>) {
         let from = self.bytes.len();
         append_item(&mut self.bytes, id, ending, attempts, reason, meta);
         self.items.push((id.clone(), from..self.bytes.len()));
     }
 
-    /// Adds an item that its handler has finished.
-    pub(crate) fn add_done(&mut self, row: &Row) {
-        if row.meta.is_empty() {
-            return self.add(&row.id, Ending::Done, 1, None, None);
-        }
-        let meta = meta::decode(&row.meta).unwrap_or_default();
-        self.add(&row.id, Ending::Done, meta.attempts.saturating_add(1), None, Some(&meta));
-    }
-
-    /// Adds an item that was fetched after it had expired.
-    pub(crate) fn add_expired(&mut self, row: &Row) {
-        let meta = meta::decode(&row.meta).unwrap_or_default();
-        self.add(&row.id, Ending::Expired, meta.attempts, None, Some(&meta));
-    }
-
-    /// Adds a dead letter.
-    pub(crate) fn add_dead(&mut self, id: &ItemId, meta: &Meta) {
-        let reason = meta.death.as_ref().map(|death| death.reason.as_str());
-        self.add(id, Ending::Dead, meta.attempts, reason, Some(meta));
-    }
-
-    /// Writes the record: a row for each group, and one for each run of it. `holding`: of the lease that they ended on.
-    pub(crate) fn write(mut self, tr: &Transaction, holding: Option<&Holding>) {
+    /// Writes it: a row for each group, and one for each run of it. `holding`: of the lease that they ended on.
+    fn write(mut self, tr: &Transaction, holding: Option<&Holding>) {
         if mutant("ends-unrecorded") {
             return;
         }

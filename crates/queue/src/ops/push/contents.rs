@@ -22,6 +22,9 @@ pub(super) fn digest(entries: &[Entry<'_>]) -> Digest {
     hasher.finish_128().to_be_bytes()
 }
 
+/// Stands before the batch, where the length of the next item's payload would stand.
+const BATCH: u64 = u64::MAX - 1;
+
 fn add(hasher: &mut Hasher, entry: &Entry<'_>) {
     let mut bytes = |bytes: &[u8]| {
         hasher.write(&(bytes.len() as u64).to_le_bytes());
@@ -46,11 +49,18 @@ fn add(hasher: &mut Hasher, entry: &Entry<'_>) {
     if entry.replaces() {
         hasher.write(&[REPLACES]);
     }
+    // Digests of items without a batch are those of earlier versions.
+    if let Some(batch) = entry.batch() {
+        hasher.write(&BATCH.to_le_bytes());
+        hasher.write(&(batch.as_bytes().len() as u64).to_le_bytes());
+        hasher.write(batch.as_bytes());
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::item_batch::BatchId;
     use crate::new_item::NewItem;
     use crate::time::from_millis;
 
@@ -85,6 +95,8 @@ mod tests {
             vec![NewItem { due: Some(from_millis(7)), ..item() }],
             vec![NewItem { priority: 1, ..item() }],
             vec![item().replacing()],
+            vec![item().with_batch(BatchId::with_unique(b"q", [1; 16]))],
+            vec![item().with_batch(BatchId::with_unique(b"q", [2; 16]))],
         ];
         assert!(others.iter().all(|other| of(other) != of(&[item()])));
         // The same bytes in other fields.

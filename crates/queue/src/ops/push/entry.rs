@@ -1,5 +1,6 @@
 //! An item to push, checked against the limits.
 
+use crate::item_batch::BatchId;
 use crate::meta::Meta;
 use crate::new_item::{IfTaken, NewItem};
 use crate::stored::{State, StoredItem};
@@ -10,6 +11,8 @@ use crate::time::millis;
 pub(crate) struct Entry<'a> {
     pub(crate) payload: &'a [u8],
     with: With<'a>,
+    /// It comes from another queue, and stays a member of its batch.
+    is_moved: bool,
 }
 
 /// The fields besides its payload.
@@ -22,23 +25,36 @@ enum With<'a> {
 
 impl<'a> From<&'a [u8]> for Entry<'a> {
     fn from(payload: &'a [u8]) -> Entry<'a> {
-        Entry { payload, with: With::Nothing }
+        Entry { payload, with: With::Nothing, is_moved: false }
     }
 }
 
 impl<'a> From<&'a NewItem> for Entry<'a> {
     fn from(item: &'a NewItem) -> Entry<'a> {
-        Entry { payload: &item.payload, with: With::New(item) }
+        Entry { payload: &item.payload, with: With::New(item), is_moved: false }
     }
 }
 
 impl<'a> From<&'a StoredItem> for Entry<'a> {
     fn from(item: &'a StoredItem) -> Entry<'a> {
-        Entry { payload: &item.payload, with: With::Stored(item) }
+        Entry { payload: &item.payload, with: With::Stored(item), is_moved: false }
     }
 }
 
 impl<'a> Entry<'a> {
+    /// An item that leaves another queue in the same transaction.
+    pub(crate) fn moved(item: &'a StoredItem) -> Entry<'a> {
+        Entry { is_moved: true, ..Entry::from(item) }
+    }
+
+    /// The batch that it becomes a member of.
+    pub(super) fn batch(&self) -> Option<&'a BatchId> {
+        match self.with {
+            With::New(item) => item.batch.as_ref(),
+            With::Nothing | With::Stored(_) => None,
+        }
+    }
+
     /// The key that it is to be the only one of. A dead letter only remembers its key.
     pub(super) fn unique(&self) -> Option<&'a [u8]> {
         match self.with {
@@ -109,7 +125,9 @@ impl<'a> Entry<'a> {
         match self.with {
             With::Nothing => None,
             With::New(item) => Some(item.meta()),
-            With::Stored(item) => Some(item.record()),
+            With::Stored(item) => {
+                Some(Meta { batch: item.meta.batch.clone().filter(|_| self.is_moved), ..item.record() })
+            }
         }
     }
 }

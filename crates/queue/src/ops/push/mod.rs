@@ -19,6 +19,7 @@ use foundationdb::options::MutationType;
 use futures::future::try_join_all;
 
 use crate::error::{PushError, QueueError};
+use crate::history::Ending;
 use crate::id::ItemId;
 use crate::keys::keyed::key_element;
 use crate::keys::operations::Digest;
@@ -26,6 +27,8 @@ use crate::keys::partitions::Deal;
 use crate::keys::{Space, items, operations};
 use crate::kind::Kind;
 use crate::new_item::{NewItem, PushOptions, check_payload};
+use crate::ops::batches::ends::{BatchEnds, Counted};
+use crate::ops::batches::members::Members;
 use crate::ops::edit::Editable;
 use crate::ops::keyed::listing;
 use crate::ops::place::{count_dead, count_later, count_ready};
@@ -223,7 +226,10 @@ impl<'t> Pusher<'t> {
             return Ok(earlier);
         }
         self.open(operation.is_some(), entries).await?;
+        let batches = entries.iter().filter_map(Entry::batch);
+        let mut members = Members::check(&self.space, self.tr, batches).await?;
         let Running { items: mut running, orphans, replaceable } = self.running(entries).await?;
+        let taken = self.taken(&orphans).await?;
         let fates = fate::of_all(entries, |key| running.contains_key(key) || replaceable.contains_key(key));
         if !self.space.kind.is_stamped() {
             let priorities = entries.iter().map(Entry::priority).collect();
@@ -233,6 +239,9 @@ impl<'t> Pusher<'t> {
             self.list(entries, &fates).await?;
         }
         // From here on nothing is read, and nothing can fail.
+        if let Some(taken) = taken {
+            taken.write(self.tr);
+        }
         orphans.iter().for_each(|(id, meta)| once::clear_orphan(&self.space, self.tr, id, meta));
         let (first, mut replaceable) = (self.pushed, replaceable);
         let (mut ready, mut later, mut dead) = (0, 0, 0);
@@ -251,6 +260,9 @@ impl<'t> Pusher<'t> {
                 }
                 Fate::Added => {
                     let spot = self.add(entry);
+                    if let Some(batch) = entry.batch() {
+                        members.add(batch);
+                    }
                     match entry.state() {
                         State::Ready => ready += 1,
                         State::Later(_) => later += 1,
@@ -272,6 +284,7 @@ impl<'t> Pusher<'t> {
         count_ready(&self.space, self.tr, ready);
         count_later(&self.space, self.tr, later);
         count_dead(&self.space, self.tr, dead);
+        members.write(self.tr);
         let placed = PendingPush::new(places);
         if let Some((id, digest)) = operation {
             self.note_operation(id, digest, first, &placed);
@@ -334,6 +347,13 @@ impl<'t> Pusher<'t> {
             }
         }
         Ok(running)
+    }
+
+    /// The ends of items that foreign programs took, for their batches.
+    async fn taken(&self, orphans: &[(ItemId, Bytes)]) -> Result<Option<Counted>, QueueError> {
+        let mut ends = BatchEnds::default();
+        orphans.iter().for_each(|(_, meta)| ends.add_record(meta, Ending::Taken));
+        if ends.is_empty() { Ok(None) } else { ends.read(&self.space, self.tr).await.map(Some) }
     }
 
     /// Gives the keys of a keyed queue that get ready items a place in the index, if they have none.

@@ -1,0 +1,197 @@
+//! Operations on the batches of a queue: in transactions of the caller's, and in transactions of their own.
+
+use std::num::NonZeroUsize;
+
+use foundationdb::{Database, Transaction};
+
+use super::{BatchCommit, BatchCounts, BatchError, BatchId, BatchView, NewBatch};
+use crate::error::QueueError;
+use crate::marked::{Act, Body, Marked};
+use crate::meta::Millis;
+use crate::ops::batches::{change, read};
+use crate::queue::Queue;
+use crate::retry::{RetryError, RetryPolicy};
+use crate::session::SessionId;
+
+impl Queue {
+    /// Makes a batch whose callback goes to this queue, at `now`, in milliseconds since 1970. `id` is a new id with this queue as its home. If the batch is there already,
+    /// nothing happens, so a transaction of unknown outcome can be repeated with the same id.
+    ///
+    /// # Errors
+    /// [`BatchError`]; [`QueueError::Frozen`].
+    pub async fn new_batch(
+        &self,
+        tr: &Transaction,
+        id: &BatchId,
+        batch: &NewBatch,
+        now: Millis,
+    ) -> Result<(), BatchError> {
+        if !self.is_home(id) {
+            return Err(BatchError::OtherHome { id: id.clone() });
+        }
+        batch.check(self.kind(), now)?;
+        Ok(change::new(self.space(), tr, id, batch, now).await?)
+    }
+
+    /// Makes a batch in a transaction of its own, exactly once, and returns its id.
+    ///
+    /// # Errors
+    /// [`BatchError`]. No batch was made, unless [`RetryError::is_maybe_committed`] says so.
+    pub async fn create_batch(
+        &self,
+        db: &Database,
+        policy: &RetryPolicy,
+        batch: &NewBatch,
+        now: Millis,
+    ) -> Result<BatchId, BatchError> {
+        batch.check(self.kind(), now)?;
+        let id = BatchId::new(self.name());
+        self.change_batch(db, policy, Change::New(&id, batch, now)).await?;
+        Ok(id)
+    }
+
+    /// Commits a batch: it gets no more members, and calls back when all have ended. One without members calls back at once.
+    ///
+    /// # Errors
+    /// [`QueueError::Frozen`]; [`QueueError::Unreadable`].
+    pub async fn commit_batch(
+        &self,
+        tr: &Transaction,
+        id: &BatchId,
+        now: Millis,
+    ) -> Result<BatchCommit, QueueError> {
+        match self.is_home(id) {
+            true => change::commit(self.space(), tr, id, now).await,
+            false => Ok(BatchCommit::Gone),
+        }
+    }
+
+    /// [`Queue::commit_batch`] in a transaction of its own, exactly once.
+    ///
+    /// # Errors
+    /// Nothing was changed, unless [`RetryError::is_maybe_committed`] says so.
+    pub async fn finish_batch(
+        &self,
+        db: &Database,
+        policy: &RetryPolicy,
+        id: &BatchId,
+        now: Millis,
+    ) -> Result<BatchCommit, RetryError> {
+        match self.change_batch(db, policy, Change::Commit(id, now)).await? {
+            Effect::Committed(effect) => Ok(effect),
+            Effect::New | Effect::Cancelled(_) => Ok(BatchCommit::Gone),
+        }
+    }
+
+    /// Removes a batch without a callback. Its members stay, and belong to no batch any more. Returns how many there were; `None` if the
+    /// batch is not there.
+    ///
+    /// # Errors
+    /// [`QueueError::Frozen`].
+    pub async fn cancel_batch(
+        &self,
+        tr: &Transaction,
+        id: &BatchId,
+    ) -> Result<Option<BatchCounts>, QueueError> {
+        if self.is_home(id) { change::cancel(self.space(), tr, id).await } else { Ok(None) }
+    }
+
+    /// [`Queue::cancel_batch`] in a transaction of its own, exactly once.
+    ///
+    /// # Errors
+    /// Nothing was changed, unless [`RetryError::is_maybe_committed`] says so.
+    pub async fn drop_batch(
+        &self,
+        db: &Database,
+        policy: &RetryPolicy,
+        id: &BatchId,
+    ) -> Result<Option<BatchCounts>, RetryError> {
+        match self.change_batch(db, policy, Change::Cancel(id)).await? {
+            Effect::Cancelled(counts) => Ok(counts),
+            Effect::New | Effect::Committed(_) => Ok(None),
+        }
+    }
+
+    /// A batch that has not called back; `None` if there is none of this id. Snapshot reads, which conflict with nothing.
+    ///
+    /// # Errors
+    /// [`QueueError::Unreadable`].
+    pub async fn batch(&self, tr: &Transaction, id: &BatchId) -> Result<Option<BatchView>, QueueError> {
+        if self.is_home(id) { read::one(self.space(), tr, id).await } else { Ok(None) }
+    }
+
+    /// Batches whose callbacks go to this queue, in the order of their ids, which is about that of their beginnings: those behind `after`, or the
+    /// first. Up to `k` of them, and none only if there are none. A batch that cannot be read is left out. Snapshot reads, which conflict with nothing.
+    pub async fn batches_after(
+        &self,
+        tr: &Transaction,
+        after: Option<&BatchId>,
+        k: NonZeroUsize,
+    ) -> Result<Vec<BatchView>, QueueError> {
+        read::page(self.space(), tr, after, k).await
+    }
+
+    fn is_home(&self, id: &BatchId) -> bool {
+        id.home() == self.name()
+    }
+
+    async fn change_batch(
+        &self,
+        db: &Database,
+        policy: &RetryPolicy,
+        change: Change<'_>,
+    ) -> Result<Effect, RetryError> {
+        let mut marked = Marked::new(self.clone(), SessionId::new());
+        let body = Changing { queue: self, change };
+        let effect = match change {
+            Change::New(..) => marked.run_adding(db, policy, body).await?,
+            Change::Commit(..) | Change::Cancel(_) => marked.run(db, policy, body).await?,
+        };
+        // The change is made, even if this fails: sweepers clear the mark later.
+        let _ = marked.close(db, policy).await;
+        Ok(effect)
+    }
+}
+
+/// What is to be done about a batch.
+#[derive(Clone, Copy)]
+enum Change<'a> {
+    New(&'a BatchId, &'a NewBatch, Millis),
+    Commit(&'a BatchId, Millis),
+    Cancel(&'a BatchId),
+}
+
+/// What was done.
+#[derive(Debug, Clone, Copy)]
+enum Effect {
+    New,
+    Committed(BatchCommit),
+    Cancelled(Option<BatchCounts>),
+}
+
+struct Changing<'a> {
+    queue: &'a Queue,
+    change: Change<'a>,
+}
+
+impl Body for Changing<'_> {
+    type Output = Effect;
+
+    async fn fill(&mut self, tr: &Transaction) -> Result<Act<Effect>, QueueError> {
+        let space = self.queue.space();
+        Ok(match self.change {
+            Change::New(id, batch, now) => {
+                change::new(space, tr, id, batch, now).await?;
+                Act::Write(Effect::New)
+            }
+            Change::Commit(id, now) => match self.queue.commit_batch(tr, id, now).await? {
+                done @ BatchCommit::Committed => Act::Write(Effect::Committed(done)),
+                nothing => Act::Nothing(Effect::Committed(nothing)),
+            },
+            Change::Cancel(id) => match self.queue.cancel_batch(tr, id).await? {
+                done @ Some(_) => Act::Write(Effect::Cancelled(done)),
+                None => Act::Nothing(Effect::Cancelled(None)),
+            },
+        })
+    }
+}

@@ -1,0 +1,303 @@
+//! The records of batches, in the queue that gets their callbacks.
+//!
+//! | key, behind (q) | value |
+//! |---|---|
+//! | "batch", id | what is pushed when all members have ended, and how far the batch is |
+//! | "batch-count", id, n | how many members there are (n is 0), or have ended in the way with the code n |
+//! | "batch-due", time, id | empty: a sweeper closes the batch at this time. With time 0, a mark: members have ended, or it was committed |
+//!
+//! The first is written when a batch is made, committed, and closed. Whatever ends members only adds to counters and sets the mark, so
+//! the ends of members do not conflict with each other.
+
+use crate::history::Ending;
+use crate::item_batch::{BatchCounts, NewBatch};
+use crate::keys::element::{UUID, UUID_LEN, append_number, append_uuid, split_number};
+use crate::keys::fields::{each, number, put, text};
+use crate::keys::schedules::definition::attribute;
+use crate::keys::{append_bytes, counters, pause, range};
+use crate::meta::Millis;
+use crate::new_item::NewItem;
+
+const BATCH: &[u8] = b"batch";
+const COUNT: &[u8] = b"batch-count";
+const DUE: &[u8] = b"batch-due";
+const MIGRATE: &[u8] = b"migrate";
+
+/// The number of the counter of members. Those of members that have ended have the codes of their endings.
+pub(crate) const MEMBERS: u8 = 0;
+
+/// The time in the key of a mark.
+const MARK: Millis = 0;
+
+/// What tells batches of one queue apart.
+pub(crate) type Unique = [u8; 16];
+
+/// The packed keys of a queue's batches. They are packed when an operation on batches begins, so that a queue without batches does
+/// not pay for them.
+#[derive(Debug, Clone)]
+pub(crate) struct BatchSpace {
+    /// (q, "batch").
+    records: Vec<u8>,
+    counts: Vec<u8>,
+    due: Vec<u8>,
+    pub(crate) pause: Vec<u8>,
+    pub(crate) migrate: Vec<u8>,
+    pub(crate) nlater: Vec<u8>,
+    pub(crate) ndue: Vec<u8>,
+}
+
+impl BatchSpace {
+    /// The keys of the queue whose packed (q) this is.
+    pub(crate) fn new(queue: &[u8]) -> BatchSpace {
+        let record = |kind: &[u8]| {
+            let mut key = queue.to_vec();
+            append_bytes(&mut key, kind);
+            key
+        };
+        BatchSpace {
+            records: record(BATCH),
+            counts: record(COUNT),
+            due: record(DUE),
+            pause: record(pause::PAUSE),
+            migrate: record(MIGRATE),
+            nlater: record(counters::NLATER),
+            ndue: record(counters::NDUE),
+        }
+    }
+
+    pub(crate) fn record_key(&self, id: Unique) -> Vec<u8> {
+        with_id(self.records.clone(), id)
+    }
+
+    /// All records.
+    pub(crate) fn all_records(&self) -> (Vec<u8>, Vec<u8>) {
+        range(&self.records)
+    }
+
+    /// Which batch has its record under this key.
+    pub(crate) fn decode_record(&self, key: &[u8]) -> Option<Unique> {
+        split_id(key.strip_prefix(self.records.as_slice())?)
+    }
+
+    pub(crate) fn count_key(&self, id: Unique, what: u8) -> Vec<u8> {
+        let mut key = with_id(self.counts.clone(), id);
+        append_number(&mut key, u64::from(what));
+        key
+    }
+
+    /// All counters of a batch.
+    pub(crate) fn counts_of(&self, id: Unique) -> (Vec<u8>, Vec<u8>) {
+        range(&with_id(self.counts.clone(), id))
+    }
+
+    /// The number of a counter of a batch.
+    pub(crate) fn decode_count(&self, id: Unique, key: &[u8]) -> Option<u8> {
+        let (what, rest) = split_number(key.strip_prefix(with_id(self.counts.clone(), id).as_slice())?)?;
+        if rest.is_empty() { u8::try_from(what).ok() } else { None }
+    }
+
+    pub(crate) fn due_key(&self, time: Millis, id: Unique) -> Vec<u8> {
+        let mut key = self.due.clone();
+        append_number(&mut key, time);
+        with_id(key, id)
+    }
+
+    /// The key of a batch's mark.
+    pub(crate) fn mark_key(&self, id: Unique) -> Vec<u8> {
+        self.due_key(MARK, id)
+    }
+
+    /// All rows by time, marks first.
+    pub(crate) fn all_due(&self) -> (Vec<u8>, Vec<u8>) {
+        range(&self.due)
+    }
+
+    /// The rows up to a time, marks first.
+    pub(crate) fn due_by(&self, time: Millis) -> (Vec<u8>, Vec<u8>) {
+        let (begin, end) = self.all_due();
+        let bound = time.checked_add(1).map(|next| {
+            let mut key = self.due.clone();
+            append_number(&mut key, next);
+            key
+        });
+        (begin, bound.unwrap_or(end))
+    }
+
+    /// Time and batch of a row by time; a mark has the time 0. `None` if it is of another layout.
+    pub(crate) fn decode_due(&self, key: &[u8]) -> Option<(Millis, Unique)> {
+        let (time, rest) = split_number(key.strip_prefix(self.due.as_slice())?)?;
+        let id = split_id(rest)?;
+        // A number has other encodings, too, and to clear the key by time and id would miss those.
+        (self.due_key(time, id) == key).then_some((time, id))
+    }
+}
+
+fn with_id(mut key: Vec<u8>, id: Unique) -> Vec<u8> {
+    append_uuid(&mut key, id);
+    key
+}
+
+fn split_id(rest: &[u8]) -> Option<Unique> {
+    match rest.split_first()? {
+        (&UUID, id) if rest.len() == UUID_LEN => id.try_into().ok(),
+        _ => None,
+    }
+}
+
+/// The parameter of SET_VERSIONSTAMPED_VALUE for a mark: each transaction gives it another value.
+pub(crate) const PENDING_MARK: [u8; 14] = {
+    let mut value = [0xff; 14];
+    // The position of the stamp, little endian.
+    let mut at = 10;
+    while at < 14 {
+        value[at] = 0;
+        at += 1;
+    }
+    value
+};
+
+/// The version of the transaction that set a mark.
+pub(crate) fn mark_version(value: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(*value.first_chunk()?))
+}
+
+const CREATED: u8 = 1;
+const COMMITTED: u8 = 2;
+const DEADLINE: u8 = 3;
+const ROW: u8 = 4;
+const PAYLOAD: u8 = 5;
+const ATTRIBUTE: u8 = 6;
+const CONTENT_TYPE: u8 = 7;
+const ITEM_KEY: u8 = 8;
+const PRIORITY: u8 = 9;
+
+/// The record of a batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) new: NewBatch,
+    pub(crate) created: Millis,
+    /// Since when no more members can be added.
+    pub(crate) committed: Option<Millis>,
+    /// The time of its row by time.
+    pub(crate) row: Option<Millis>,
+}
+
+impl Record {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let Record { new: NewBatch { callback, deadline }, created, committed, row } = self;
+        let mut out = Vec::new();
+        put(&mut out, CREATED, &[&created.to_le_bytes()]);
+        for (tag, time) in [(COMMITTED, committed), (DEADLINE, deadline), (ROW, row)] {
+            if let Some(time) = time {
+                put(&mut out, tag, &[&time.to_le_bytes()]);
+            }
+        }
+        put(&mut out, PAYLOAD, &[&callback.payload]);
+        for (name, value) in &callback.attributes {
+            let len = u32::try_from(name.len()).expect("attributes are bounded far below 2^32 bytes");
+            put(&mut out, ATTRIBUTE, &[&len.to_le_bytes(), name.as_bytes(), value.as_bytes()]);
+        }
+        if let Some(text) = &callback.content_type {
+            put(&mut out, CONTENT_TYPE, &[text.as_bytes()]);
+        }
+        if let Some(key) = &callback.key {
+            put(&mut out, ITEM_KEY, &[key]);
+        }
+        if callback.priority != 0 {
+            put(&mut out, PRIORITY, &[&callback.priority.to_le_bytes()]);
+        }
+        out
+    }
+
+    /// Reads a record; `None` if it is not one. Fields that this version does not know are passed over.
+    pub(crate) fn decode(value: &[u8]) -> Option<Record> {
+        let (mut callback, mut created) = (NewItem::default(), None);
+        let (mut committed, mut deadline, mut row) = (None, None, None);
+        for field in each(value) {
+            let (tag, content) = field?;
+            match tag {
+                CREATED => created = Some(number(content)?),
+                COMMITTED => committed = Some(number(content)?),
+                DEADLINE => deadline = Some(number(content)?),
+                ROW => row = Some(number(content)?),
+                PAYLOAD => callback.payload = content.to_vec().into(),
+                ATTRIBUTE => attribute(&mut callback.attributes, content)?,
+                CONTENT_TYPE => callback.content_type = Some(text(content)?),
+                ITEM_KEY => callback.key = Some(content.to_vec()),
+                PRIORITY => callback.priority = i64::from_le_bytes(content.try_into().ok()?),
+                _ => {}
+            }
+        }
+        Some(Record { new: NewBatch { callback, deadline }, created: created?, committed, row })
+    }
+}
+
+/// Whether a record says that the batch is committed; `None` if it is not a record. Decodes nothing else.
+pub(crate) fn is_committed(value: &[u8]) -> Option<bool> {
+    let mut committed = false;
+    for field in each(value) {
+        committed |= field?.0 == COMMITTED;
+    }
+    Some(committed)
+}
+
+/// Adds the value of a counter to the counts of a batch.
+pub(crate) fn add_count(counts: &mut BatchCounts, what: u8, value: &[u8]) {
+    let number = counters::decode(Some(value));
+    let field = match what {
+        MEMBERS => &mut counts.members,
+        code => match Ending::of(code) {
+            Ending::Done => &mut counts.done,
+            Ending::Dead => &mut counts.dead,
+            Ending::Cancelled => &mut counts.cancelled,
+            Ending::Expired => &mut counts.expired,
+            Ending::Taken => &mut counts.taken,
+            Ending::Unknown(_) => &mut counts.other,
+        },
+    };
+    *field = field.saturating_add(number);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn records_round_trip(
+            (payload, created, committed) in any::<(Vec<u8>, u64, Option<u64>)>(),
+            (deadline, row) in any::<(Option<u64>, Option<u64>)>(),
+            attributes in prop::collection::btree_map(".{0,8}", ".{0,8}", 0..4),
+            (content_type, key, priority) in any::<(Option<String>, Option<Vec<u8>>, i64)>(),
+        ) {
+            let callback =
+                NewItem { payload: payload.into(), attributes, content_type, key, priority, ..NewItem::default() };
+            let record = Record { new: NewBatch { callback, deadline }, created, committed, row };
+            let value = record.encode();
+            prop_assert_eq!(is_committed(&value), Some(committed.is_some()));
+            prop_assert_eq!(Record::decode(&value), Some(record));
+        }
+
+        #[test]
+        fn keys_round_trip_and_marks_sort_first((time, id, what) in any::<(u64, Unique, u8)>()) {
+            let keys = BatchSpace::new(b"p");
+            prop_assert_eq!(keys.decode_record(&keys.record_key(id)), Some(id));
+            prop_assert_eq!(keys.decode_count(id, &keys.count_key(id, what)), Some(what));
+            prop_assert_eq!(keys.decode_due(&keys.due_key(time, id)), Some((time, id)));
+            let (begin, end) = keys.due_by(time);
+            prop_assert!((&begin..&end).contains(&&keys.due_key(time, id)));
+            prop_assert!((&begin..&end).contains(&&keys.mark_key([0xff; 16])));
+            prop_assert!(time == 0 || keys.mark_key([0xff; 16]) < keys.due_key(time, id));
+            prop_assert!(time == u64::MAX || keys.due_key(time + 1, [0; 16]) >= end);
+        }
+
+        #[test]
+        fn any_bytes_are_read_without_panic(value: Vec<u8>) {
+            let keys = BatchSpace::new(b"");
+            let _ = (Record::decode(&value), is_committed(&value), mark_version(&value));
+            let _ = (keys.decode_record(&value), keys.decode_count([0; 16], &value), keys.decode_due(&value));
+        }
+    }
+}

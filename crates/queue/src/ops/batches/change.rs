@@ -1,0 +1,65 @@
+//! Making, committing and cancelling a batch.
+
+use foundationdb::Transaction;
+
+use super::{clear, mark, read};
+use crate::error::QueueError;
+use crate::item_batch::{BatchCommit, BatchCounts, BatchId, NewBatch};
+use crate::keys::Space;
+use crate::keys::batches::Record;
+use crate::meta::Millis;
+use crate::ops::pause::check_unfrozen;
+
+/// Makes a batch, unless it is there already.
+pub(crate) async fn new(
+    space: &Space,
+    tr: &Transaction,
+    id: &BatchId,
+    batch: &NewBatch,
+    now: Millis,
+) -> Result<(), QueueError> {
+    let keys = space.batches();
+    let key = keys.record_key(id.unique());
+    if tr.get(&key, false).await?.is_some() {
+        return Ok(());
+    }
+    check_unfrozen(space, tr).await?;
+    // A mark has the time 0.
+    let row = batch.deadline.map(|deadline| deadline.max(1));
+    tr.set(&key, &Record { new: batch.clone(), created: now, committed: None, row }.encode());
+    if let Some(row) = row {
+        tr.set(&keys.due_key(row, id.unique()), &[]);
+    }
+    Ok(())
+}
+
+pub(crate) async fn commit(
+    space: &Space,
+    tr: &Transaction,
+    id: &BatchId,
+    now: Millis,
+) -> Result<BatchCommit, QueueError> {
+    let keys = space.batches();
+    let Some(record) = read::record(&keys, tr, id.unique()).await? else { return Ok(BatchCommit::Gone) };
+    if record.committed.is_some() {
+        return Ok(BatchCommit::WasCommitted);
+    }
+    check_unfrozen(space, tr).await?;
+    tr.set(&keys.record_key(id.unique()), &Record { committed: Some(now), ..record }.encode());
+    mark(&keys, tr, id.unique());
+    Ok(BatchCommit::Committed)
+}
+
+/// Removes a batch. Returns how many members it had.
+pub(crate) async fn cancel(
+    space: &Space,
+    tr: &Transaction,
+    id: &BatchId,
+) -> Result<Option<BatchCounts>, QueueError> {
+    let keys = space.batches();
+    let Some(record) = read::record(&keys, tr, id.unique()).await? else { return Ok(None) };
+    check_unfrozen(space, tr).await?;
+    let counts = read::counts(&keys, tr, id.unique()).await?;
+    clear(&keys, tr, id.unique(), record.row);
+    Ok(Some(counts))
+}

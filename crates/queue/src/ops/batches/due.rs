@@ -1,0 +1,275 @@
+//! Closing the batches of a queue that are complete or due, some of them in one transaction.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use foundationdb::options::{MutationType, StreamingMode};
+use foundationdb::{RangeOption, Transaction};
+use futures::future::{try_join, try_join_all, try_join3};
+use mutant::mutant;
+
+use super::{clear, read};
+use crate::error::QueueError;
+use crate::item_batch::{BatchCounts, BatchId, CloseReason, ClosedBatch};
+use crate::keys::Space;
+use crate::keys::batches::{BatchSpace, Record, Unique, mark_version};
+use crate::meta::Millis;
+use crate::new_item::NewItem;
+use crate::ops::duty::Lookout;
+use crate::ops::pause::check_unfrozen;
+use crate::ops::push::Entry;
+use crate::ops::schedule::write::pusher;
+use crate::ops::{kinds, went_back};
+use crate::rng::Rng;
+use crate::time::from_millis;
+
+/// The most rows of one transaction. A batch has two at most.
+const ROWS: usize = 100;
+/// About how many bytes of callbacks one transaction pushes.
+const BYTES: usize = 1 << 20;
+/// How soon a sweeper looks at marks again, in versions: half a second.
+pub(crate) const PACE: u64 = 500_000;
+/// When a batch that this version cannot close is looked at again, in milliseconds.
+const AGAIN: Millis = 60_000;
+
+/// What one transaction did.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ClosedPage {
+    /// Batches that have called back.
+    pub(crate) closed: Vec<ClosedBatch>,
+    /// Batches that were due, and that this version cannot read, or whose callbacks a queue of this kind cannot have.
+    pub(crate) unusable: Vec<BatchId>,
+    /// Whether it has written something.
+    pub(crate) has_written: bool,
+    /// Whether there were more than one transaction closes.
+    pub(crate) is_full: bool,
+}
+
+/// When the first batch is to be looked at: a deadline, or the time at which members ended, by how many versions ago that was. A row
+/// of another layout counts as due, so that the sweeper names it; but for one behind all times.
+pub(crate) async fn first_due(
+    keys: &BatchSpace,
+    tr: &Transaction,
+    (version, now): (u64, Millis),
+) -> Result<Option<Due>, QueueError> {
+    let option = RangeOption { limit: Some(1), ..RangeOption::from(keys.all_due()) };
+    let rows = tr.get_range(&option, 1, true).await?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    Ok(match keys.decode_due(row.key()) {
+        Some((0, _)) => {
+            // Versions that went back say nothing.
+            let age = mark_version(row.value()).and_then(|of| version.checked_sub(of));
+            Some(Due::Marked(age.map_or(0, |age| now.saturating_sub(age / 1_000))))
+        }
+        Some((time, _)) => Some(Due::Deadline(time)),
+        None => (row.key() < keys.due_by(Millis::MAX - 1).1.as_slice()).then_some(Due::Deadline(0)),
+    })
+}
+
+/// When the first batch is to be looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// Members have ended, or it was committed, at about this time.
+    Marked(Millis),
+    /// This is its deadline.
+    Deadline(Millis),
+}
+
+impl Due {
+    /// The time.
+    pub(crate) fn at(self) -> Millis {
+        match self {
+            Due::Marked(at) | Due::Deadline(at) => at,
+        }
+    }
+
+    /// The same for a sweeper that has looked at marks a short while before: the ends of many members must not keep it busy all the time.
+    pub(crate) fn paced(self, lookout: &Lookout, version: u64) -> Millis {
+        let left = lookout.marks_from.saturating_sub(version);
+        match self {
+            // Versions may have gone back.
+            Due::Marked(_) if (1..=PACE).contains(&left) => lookout.now.saturating_add(left.div_ceil(1_000)),
+            due => due.at(),
+        }
+    }
+}
+
+/// A batch of one row or two.
+#[derive(Debug, Default)]
+struct Rows {
+    /// The value of its mark.
+    mark: Option<Vec<u8>>,
+    /// The time of its deadline's row.
+    deadline: Option<Millis>,
+}
+
+/// A batch that is to be closed.
+struct Closing {
+    closed: ClosedBatch,
+    rows: Rows,
+    record: Record,
+    item: NewItem,
+}
+
+/// Closes what is complete or due at `now`, and clears the marks of other batches. The callbacks expire after `ttl`.
+///
+/// A mark is cleared if it still has the value that was read: an end that is committed meanwhile sets another one. So a sweeper does not
+/// conflict with the ends of members. Two sweepers conflict on the record.
+///
+/// # Errors
+/// The error of the first row, if that cannot be read and there is nothing else to do.
+pub(crate) async fn close_due(
+    space: &Arc<Space>,
+    tr: &Transaction,
+    (now, ttl): (Millis, Option<Duration>),
+    rng: &mut Rng,
+) -> Result<ClosedPage, QueueError> {
+    let keys = space.batches();
+    let option = RangeOption {
+        limit: Some(ROWS),
+        mode: StreamingMode::WantAll,
+        ..RangeOption::from(keys.due_by(now))
+    };
+    let rows = tr.get_range(&option, 1, true).await?;
+    let mut due: BTreeMap<Unique, Rows> = BTreeMap::new();
+    for row in &rows {
+        match keys.decode_due(row.key()) {
+            Some((0, id)) => due.entry(id).or_default().mark = Some(row.value().to_vec()),
+            Some((time, id)) => due.entry(id).or_default().deadline = Some(time),
+            None => {}
+        }
+    }
+    if due.is_empty() {
+        let first = RangeOption { limit: Some(1), ..RangeOption::from(keys.all_due()) };
+        let rows = tr.get_range(&first, 1, true).await?;
+        let alien = rows.first().filter(|row| keys.decode_due(row.key()).is_none());
+        return alien.map_or(Ok(ClosedPage::default()), |row| Err(QueueError::unreadable(row.key())));
+    }
+    let checks = (check_unfrozen(space, tr), went_back::check(space, tr), kinds::check_stamped(space, tr));
+    try_join3(checks.0, checks.1, checks.2).await?;
+    let found = try_join_all(due.keys().map(async |id| {
+        let record = async { QueueError::if_readable(read::record(&keys, tr, *id).await) };
+        try_join(record, read::counts(&keys, tr, *id)).await
+    }));
+    let found = found.await?;
+    let mut page = ClosedPage { has_written: true, is_full: rows.len() == ROWS, ..ClosedPage::default() };
+    let (mut closing, mut bytes) = (Vec::new(), 0);
+    for ((unique, rows), (record, counts)) in due.into_iter().zip(found) {
+        let id = BatchId::with_unique(&space.name, unique);
+        let record = match record {
+            Ok(Some(record)) => record,
+            // Nobody leaves rows of a batch that is gone.
+            Ok(None) => {
+                rows.clear(&keys, tr, unique);
+                continue;
+            }
+            Err(_) => {
+                rows.put_off(&keys, tr, (unique, None), now);
+                page.unusable.push(id);
+                continue;
+            }
+        };
+        let Some(reason) = reason(&record, &counts, now) else {
+            rows.clear(&keys, tr, unique);
+            // The row of a deadline that has not come belongs at another time.
+            if let Some(row) = record.row.filter(|row| *row > now) {
+                tr.set(&keys.due_key(row, unique), &[]);
+            }
+            continue;
+        };
+        let mut item = record.new.item(&id, reason, &counts, now);
+        item.expires = ttl.and_then(|ttl| from_millis(now).checked_add(ttl));
+        bytes += item.weight();
+        if bytes > BYTES && !closing.is_empty() {
+            page.is_full = true;
+            break;
+        }
+        let (created, is_committed) = (record.created, record.committed.is_some());
+        closing.push(Closing {
+            closed: ClosedBatch { id, reason, created, is_committed, counts },
+            rows,
+            record,
+            item,
+        });
+    }
+    call_back(space, &keys, tr, closing, (now, rng), &mut page).await?;
+    Ok(page)
+}
+
+/// Why a batch is to be closed now, if it is.
+fn reason(record: &Record, counts: &BatchCounts, now: Millis) -> Option<CloseReason> {
+    if record.committed.is_some() && counts.ended() >= counts.members {
+        return Some(CloseReason::Complete);
+    }
+    record.new.deadline.filter(|deadline| *deadline <= now).map(|_| CloseReason::Deadline)
+}
+
+/// Pushes callbacks, and removes their batches. A callback that cannot be pushed must not stop the others.
+async fn call_back(
+    space: &Arc<Space>,
+    keys: &BatchSpace,
+    tr: &Transaction,
+    closing: Vec<Closing>,
+    (now, rng): (Millis, &mut Rng),
+    page: &mut ClosedPage,
+) -> Result<(), QueueError> {
+    let (possible, impossible): (Vec<_>, Vec<_>) =
+        closing.into_iter().partition(|of| of.item.check(space.kind, usize::MAX).is_ok());
+    for Closing { closed, rows, record, .. } in impossible {
+        rows.put_off(keys, tr, (closed.id.unique(), Some(record)), now);
+        page.unusable.push(closed.id);
+    }
+    let entries: Vec<Entry<'_>> = possible.iter().map(|of| Entry::from(&of.item)).collect();
+    if !entries.is_empty() {
+        pusher(space, tr, rng).place(&entries, None).await?;
+    }
+    for Closing { closed, rows, record, .. } in possible {
+        if !mutant("batch-calls-back-again") {
+            rows.clear(keys, tr, closed.id.unique());
+            clear(keys, tr, closed.id.unique(), record.row);
+        }
+        page.closed.push(closed);
+    }
+    Ok(())
+}
+
+impl Rows {
+    /// Clears the mark, unless members have ended since it was read, and the row of the deadline.
+    fn clear(&self, keys: &BatchSpace, tr: &Transaction, id: Unique) {
+        if let Some(value) = &self.mark {
+            let key = keys.mark_key(id);
+            if mutant("batch-mark-cleared-blindly") {
+                tr.clear(&key);
+            } else {
+                tr.atomic_op(&key, value, MutationType::CompareAndClear);
+            }
+        }
+        if let Some(time) = self.deadline {
+            tr.clear(&keys.due_key(time, id));
+        }
+    }
+
+    /// Moves the rows of a batch that cannot be closed, so that they do not stand before the others.
+    fn put_off(
+        &self,
+        keys: &BatchSpace,
+        tr: &Transaction,
+        (id, record): (Unique, Option<Record>),
+        now: Millis,
+    ) {
+        self.clear(keys, tr, id);
+        let again = now.saturating_add(AGAIN);
+        match record {
+            Some(record) => {
+                if let Some(row) = record.row {
+                    tr.clear(&keys.due_key(row, id));
+                }
+                tr.set(&keys.record_key(id), &Record { row: Some(again), ..record }.encode());
+                tr.set(&keys.due_key(again, id), &[]);
+            }
+            // The record cannot be read, so it keeps its row, if it has one.
+            None => tr.set(&keys.due_key(again, id), &[]),
+        }
+    }
+}

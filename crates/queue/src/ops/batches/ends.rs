@@ -1,0 +1,120 @@
+//! Counting members of batches that end in a transaction.
+
+use std::collections::BTreeMap;
+
+use foundationdb::Transaction;
+use futures::future::try_join_all;
+use mutant::mutant;
+
+use super::{add, mark};
+use crate::error::QueueError;
+use crate::history::Ending;
+use crate::item_batch::BatchId;
+use crate::keys::batches::{BatchSpace, is_committed};
+use crate::keys::{Space, meta};
+use crate::ops::pause::check_unfrozen_at;
+
+/// How many batches are read at once.
+const TOGETHER: usize = 32;
+
+/// Where the phase stands in the record of a migration, and the phase of a queue that has left.
+const PHASE: (usize, u8) = (17, 3);
+
+/// The members of batches that end, by batch and by the code of their ending. Without members it takes no memory of its own.
+#[derive(Debug, Default)]
+pub(crate) struct BatchEnds(BTreeMap<BatchId, BTreeMap<u8, u64>>);
+
+/// The same when it is known which batches are there.
+#[derive(Debug)]
+pub(crate) struct Counted(Vec<Batch>);
+
+/// A batch that is there, with its members that end.
+#[derive(Debug)]
+struct Batch {
+    keys: BatchSpace,
+    id: BatchId,
+    is_committed: bool,
+    ends: BTreeMap<u8, u64>,
+}
+
+impl BatchEnds {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Adds a member that ends.
+    pub(crate) fn add(&mut self, id: &BatchId, ending: Ending) {
+        if !self.0.contains_key(id) {
+            self.0.insert(id.clone(), BTreeMap::new());
+        }
+        if let Some(ends) = self.0.get_mut(id) {
+            *ends.entry(ending.code()).or_default() += 1;
+        }
+    }
+
+    /// Adds an item that ends, with its side record, if it is a member of a batch. A record that cannot be read has none.
+    pub(crate) fn add_record(&mut self, record: &[u8], ending: Ending) {
+        if let Some(id) = meta::batch(record).and_then(BatchId::from_bytes) {
+            self.add(&id, ending);
+        }
+    }
+
+    /// Finds out which batches are there. They stay until the transaction commits, or it fails. Writes nothing.
+    ///
+    /// A batch that is gone has called back, at its deadline, or was cancelled. One whose home was moved to another database cannot be reached.
+    ///
+    /// # Errors
+    /// [`QueueError::Frozen`], if the home of a batch is being moved and is not the queue of the items. A migration notices changes of a queue's own items, and
+    /// not this one.
+    pub(crate) async fn read(self, space: &Space, tr: &Transaction) -> Result<Counted, QueueError> {
+        let mut found = Vec::new();
+        let mut all = self.0.into_iter();
+        loop {
+            let some: Vec<_> = all.by_ref().take(TOGETHER).map(|of| batch(space, tr, of)).collect();
+            if some.is_empty() {
+                return Ok(Counted(found));
+            }
+            found.extend(try_join_all(some).await?.into_iter().flatten());
+        }
+    }
+}
+
+/// A batch, if it is there.
+async fn batch(
+    space: &Space,
+    tr: &Transaction,
+    (id, ends): (BatchId, BTreeMap<u8, u64>),
+) -> Result<Option<Batch>, QueueError> {
+    let keys = space.batches_of(id.home());
+    let record = tr.get(&keys.record_key(id.unique()), mutant("batch-end-without-conflict")).await?;
+    let Some(record) = record else { return Ok(None) };
+    if id.home() != space.name.as_slice()
+        && let Err(frozen) = check_unfrozen_at(tr, &keys.pause, id.home()).await
+    {
+        let has_left = frozen.frozen().is_some() && has_left(&keys, tr).await?;
+        return if has_left { Ok(None) } else { Err(frozen) };
+    }
+    // A record of a later version may be committed.
+    let is_committed = is_committed(&record).unwrap_or(true);
+    Ok(Some(Batch { keys, id, is_committed, ends }))
+}
+
+/// Whether the home lives in another database now.
+async fn has_left(keys: &BatchSpace, tr: &Transaction) -> Result<bool, QueueError> {
+    let record = tr.get(&keys.migrate, false).await?;
+    Ok(record.is_some_and(|record| record.get(PHASE.0) == Some(&PHASE.1)))
+}
+
+impl Counted {
+    /// Counts the members, and marks their batches. An open batch is marked when it is committed. Reads nothing.
+    pub(crate) fn write(self, tr: &Transaction) {
+        for Batch { keys, id, is_committed, ends } in self.0 {
+            for (code, n) in ends {
+                add(&keys, tr, (id.unique(), code), n);
+            }
+            if is_committed {
+                mark(&keys, tr, id.unique());
+            }
+        }
+    }
+}

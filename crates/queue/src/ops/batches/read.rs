@@ -1,0 +1,99 @@
+//! Reading batches.
+
+use std::num::NonZeroUsize;
+
+use foundationdb::options::StreamingMode;
+use foundationdb::{RangeOption, Transaction};
+use futures::future::try_join_all;
+use mutant::mutant;
+
+use crate::error::QueueError;
+use crate::item_batch::{BatchCounts, BatchId, BatchView};
+use crate::keys::batches::{self, BatchSpace, Record, Unique};
+use crate::keys::{Space, after};
+
+/// The most batches of a page: each has a payload of up to 64 KiB.
+const PAGE: usize = 100;
+
+/// The record, with a conflict.
+pub(crate) async fn record(
+    keys: &BatchSpace,
+    tr: &Transaction,
+    id: Unique,
+) -> Result<Option<Record>, QueueError> {
+    let key = keys.record_key(id);
+    match tr.get(&key, mutant("batch-closes-without-conflict")).await? {
+        None => Ok(None),
+        Some(value) => Record::decode(&value).map(Some).ok_or_else(|| QueueError::unreadable(&key)),
+    }
+}
+
+/// The counters, without a conflict: whatever changes them goes by the record.
+pub(crate) async fn counts(
+    keys: &BatchSpace,
+    tr: &Transaction,
+    id: Unique,
+) -> Result<BatchCounts, QueueError> {
+    let option = RangeOption { mode: StreamingMode::WantAll, ..RangeOption::from(keys.counts_of(id)) };
+    let rows = tr.get_range(&option, 1, true).await?;
+    let mut counts = BatchCounts::default();
+    for row in &rows {
+        if let Some(what) = keys.decode_count(id, row.key()) {
+            batches::add_count(&mut counts, what, row.value());
+        }
+    }
+    Ok(counts)
+}
+
+/// One batch, without a conflict.
+pub(crate) async fn one(
+    space: &Space,
+    tr: &Transaction,
+    id: &BatchId,
+) -> Result<Option<BatchView>, QueueError> {
+    let keys = space.batches();
+    let key = keys.record_key(id.unique());
+    let Some(value) = tr.get(&key, true).await? else { return Ok(None) };
+    let record = Record::decode(&value).ok_or_else(|| QueueError::unreadable(&key))?;
+    Ok(Some(view(&keys, tr, id.clone(), record).await?))
+}
+
+/// A page of batches behind one of them.
+pub(crate) async fn page(
+    space: &Space,
+    tr: &Transaction,
+    behind: Option<&BatchId>,
+    k: NonZeroUsize,
+) -> Result<Vec<BatchView>, QueueError> {
+    let keys = space.batches();
+    let (first, end) = keys.all_records();
+    let mut begin = behind.map_or(first, |id| after(&keys.record_key(id.unique())));
+    let k = k.get().min(PAGE);
+    let mut found = Vec::new();
+    while found.is_empty() {
+        let option = RangeOption {
+            limit: Some(k),
+            mode: StreamingMode::WantAll,
+            ..RangeOption::from((begin.clone(), end.clone()))
+        };
+        let rows = tr.get_range(&option, 1, true).await?;
+        let Some(last) = rows.last() else { break };
+        begin = after(last.key());
+        let records = rows.iter().filter_map(|row| {
+            let id = BatchId::with_unique(&space.name, keys.decode_record(row.key())?);
+            Some((id, Record::decode(row.value())?))
+        });
+        found.extend(records);
+    }
+    try_join_all(found.into_iter().map(|(id, record)| view(&keys, tr, id, record))).await
+}
+
+async fn view(
+    keys: &BatchSpace,
+    tr: &Transaction,
+    id: BatchId,
+    Record { new, created, committed, row: _ }: Record,
+) -> Result<BatchView, QueueError> {
+    let counts = counts(keys, tr, id.unique()).await?;
+    Ok(BatchView { id, created, committed, batch: new, counts })
+}

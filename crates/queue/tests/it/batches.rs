@@ -1,0 +1,628 @@
+//! Batches: what counts as a member and as an end, when a batch calls back, and what it leaves behind.
+
+use std::time::Duration;
+
+use fdb_embedded::Faults;
+use kvqueue_queue::item_batch::{
+    BatchCommit, BatchCounts, BatchError, BatchId, BatchView, CALLBACK_ATTRIBUTES, CloseReason, NewBatch,
+};
+use kvqueue_queue::{
+    CancelFilter, Canceller, Failure, ItemChange, ItemEffect, ItemId, ItemOutcome, Kind, Millis, Movable,
+    Mover, NewItem, OnExpiry, Pause, PushOptions, Queue, Recording, RetryError, RetryPolicy, SessionId,
+    StoredItem, Sweeper, VersionHistory, from_millis, migration,
+};
+
+use crate::common::{KINDS, SHORT, TestDb, at_most, k, later, on_database, rules, sweeper};
+use crate::history::Clock;
+use crate::restored::restore;
+use crate::unknown::scripts;
+
+/// The sweeper of the tests. The claim of another one would make it wait.
+const ONE: SessionId = SessionId([1; 16]);
+
+pub(crate) const NOW: Millis = 1_000_000;
+
+pub(crate) fn policy() -> RetryPolicy {
+    RetryPolicy::default()
+}
+
+pub(crate) fn new() -> NewBatch {
+    NewBatch::new(NewItem::new("all done").with_attribute("k", "v"))
+}
+
+impl TestDb {
+    pub(crate) async fn new_batch(&self, home: &Queue, batch: &NewBatch) -> BatchId {
+        home.create_batch(&self.db, &policy(), batch, NOW).await.unwrap()
+    }
+
+    /// Pushes `n` items to a batch.
+    pub(crate) async fn push_members(&self, queue: &Queue, id: &BatchId, n: usize) {
+        let items: Vec<_> = (0..n).map(|_| NewItem::new("member").with_batch(id.clone())).collect();
+        self.push_items(queue, &items).await;
+    }
+
+    pub(crate) async fn commit_batch(&self, home: &Queue, id: &BatchId) -> BatchCommit {
+        home.finish_batch(&self.db, &policy(), id, NOW + 1).await.unwrap()
+    }
+
+    pub(crate) async fn batch(&self, home: &Queue, id: &BatchId) -> Option<BatchView> {
+        self.run(async |tr| home.batch(tr, id).await).await
+    }
+
+    /// One sweep of the home; returns what was closed, and how.
+    pub(crate) async fn close(&self, home: &Queue, now: Millis) -> Vec<(BatchId, CloseReason, BatchCounts)> {
+        self.close_as(home, now, ONE).await
+    }
+
+    /// The same by another sweeper.
+    pub(crate) async fn close_as(
+        &self,
+        home: &Queue,
+        now: Millis,
+        id: SessionId,
+    ) -> Vec<(BatchId, CloseReason, BatchCounts)> {
+        let history = VersionHistory::new(|| Duration::ZERO);
+        let mut sweeper = Sweeper::with_id(home.clone(), id, history);
+        let swept = self.sweep(&mut sweeper, now, &rules()).await;
+        assert!(swept.unusable_batches.is_empty());
+        swept.closed_batches.into_iter().map(|of| (of.id, of.reason, of.counts)).collect()
+    }
+
+    /// The payloads and attributes of the callbacks in a queue.
+    pub(crate) async fn callbacks(&self, home: &Queue) -> Vec<Vec<String>> {
+        let items = self.run(async |tr| home.list(tr).await).await;
+        let of = |item: &kvqueue_queue::Item| {
+            CALLBACK_ATTRIBUTES.map(|name| item.attribute(name).unwrap_or_default().to_owned()).to_vec()
+        };
+        items.iter().filter(|item| item.attribute("batch").is_some()).map(of).collect()
+    }
+}
+
+/// What is left of the batches of a queue.
+async fn left(t: &TestDb, home: &Queue) -> [usize; 3] {
+    let mut left = [0; 3];
+    for (n, kind) in left.iter_mut().zip(["batch", "batch-count", "batch-due"]) {
+        *n = t.records(home, kind).await.len();
+    }
+    left
+}
+
+fn counts(members: u64, done: u64) -> BatchCounts {
+    BatchCounts { members, done, ..BatchCounts::default() }
+}
+
+async fn finish(t: &TestDb, queue: &Queue, n: usize) {
+    let mut lease = t.lease(queue, n).await.unwrap();
+    assert_eq!(lease.items().len(), n);
+    t.acknowledge(&mut lease, &ItemOutcome::Done).await;
+}
+
+#[test]
+fn a_batch_calls_back_once_when_it_is_committed_and_all_members_have_ended() {
+    on_database(async |t| {
+        for (i, kind) in KINDS.into_iter().enumerate() {
+            let (home, work) = (t.queue_of(format!("h{i}"), kind), t.queue(format!("w{i}")));
+            let id = t.new_batch(&home, &new()).await;
+            assert_eq!(id.home(), home.name());
+            t.push_members(&work, &id, 2).await;
+            t.push(&work, &["not a member"]).await;
+            t.push_members(&work, &id, 1).await;
+            let view = t.batch(&home, &id).await.unwrap();
+            assert_eq!((view.counts, view.committed, view.created), (counts(3, 0), None, NOW));
+            finish(t, &work, 3).await;
+            assert_eq!(t.close(&home, NOW).await, [], "it is open");
+            assert_eq!(t.commit_batch(&home, &id).await, BatchCommit::Committed);
+            assert_eq!(t.close(&home, NOW).await, [], "a member has not ended");
+            assert_eq!(t.batch(&home, &id).await.unwrap().counts, counts(3, 2));
+            assert_eq!(left(t, &home).await, [1, 2, 0], "the mark is cleared");
+            finish(t, &work, 1).await;
+            let closed = (id.clone(), CloseReason::Complete, counts(3, 3));
+            assert_eq!(t.close(&home, NOW).await, [closed], "{kind}");
+            assert_eq!((t.close(&home, NOW).await, left(t, &home).await), (vec![], [0; 3]));
+            let values = [&id.to_string(), "complete", "3", "3", "0", "0", "0", "0"].map(str::to_owned);
+            assert_eq!(t.callbacks(&home).await, [values], "{kind}");
+            let [item] = &t.run(async |tr| home.list(tr).await).await[..] else { panic!() };
+            assert_eq!((&item.payload[..], item.attribute("k")), (&b"all done"[..], Some("v")));
+            assert_eq!(t.batch(&home, &id).await, None);
+            assert_eq!(t.commit_batch(&home, &id).await, BatchCommit::Gone);
+        }
+    });
+}
+
+#[test]
+fn an_empty_batch_calls_back_when_it_is_committed() {
+    on_database(async |t| {
+        let home = t.queue("q");
+        let id = t.new_batch(&home, &new()).await;
+        assert_eq!(t.close(&home, NOW).await, []);
+        assert_eq!(t.commit_batch(&home, &id).await, BatchCommit::Committed);
+        assert_eq!(t.commit_batch(&home, &id).await, BatchCommit::WasCommitted);
+        assert_eq!(t.close(&home, NOW).await, [(id, CloseReason::Complete, counts(0, 0))]);
+        assert_eq!(t.list(&home).await, ["all done"]);
+    });
+}
+
+/// Ends an item of each way, all of one batch.
+async fn end_in_every_way(t: &TestDb, work: &Queue, id: &BatchId) {
+    let (db, policy) = (&t.db, policy());
+    let one = async || {
+        t.push_members(work, id, 1).await;
+        let items = t.run(async |tr| work.list(tr).await).await;
+        items.last().unwrap().id.clone()
+    };
+    // Done: 3 of them on a lease at once, with one that is released and popped below.
+    t.push_members(work, id, 4).await;
+    let mut lease = t.lease(work, 4).await.unwrap();
+    let outcome = |at| if at < 3 { ItemOutcome::Done } else { ItemOutcome::Release };
+    let outcomes: Vec<_> = (0..4).map(|at| (at, outcome(at))).collect();
+    lease.acknowledge(db, &policy, &outcomes).await.unwrap();
+    // Taken: popped, taken by a session, and taken by a foreign program.
+    assert_eq!(t.run(async |tr| work.pop_k(tr, k(1)).await).await.items.len(), 1);
+    one().await;
+    assert_eq!(t.session(work).take(db, k(1)).await.unwrap().items.len(), 1);
+    let foreign = one().await;
+    t.foreign_pop(work, &foreign).await;
+    assert_eq!(t.sweep(&mut sweeper(work), 0, &rules()).await.moved.orphans, 1);
+    // Expired: as a ready item, and on a lease.
+    let expiring = || [NewItem::new("expires").with_batch(id.clone()).with_expiry(from_millis(7))];
+    t.push_items(work, &expiring()).await;
+    t.jump(3_000_000);
+    assert_eq!(t.sweep(&mut sweeper(work), 7, &rules()).await.moved.expired, 1);
+    t.push_items(work, &expiring()).await;
+    let mut lease = t.lease(work, 1).await.unwrap();
+    let expired = ItemOutcome::Expired { at: from_millis(7), on_expiry: OnExpiry::Drop };
+    t.acknowledge(&mut lease, &expired).await;
+    // Dead: by its handler after a retry; and by a lease that expires.
+    one().await;
+    let mut lease = t.lease(work, 1).await.unwrap();
+    t.acknowledge(&mut lease, &ItemOutcome::Retry { due: None, failure: Failure::new(1, 1, "no") }).await;
+    let mut lease = t.lease(work, 1).await.unwrap();
+    t.acknowledge(&mut lease, &ItemOutcome::Dead(Failure::new(1, 1, "no"))).await;
+    one().await;
+    let _lost = t.lease_for(work, 1, SHORT).await.unwrap();
+    assert_eq!(t.sweep_leases(work, 1, &at_most(1)).await.dead, 1);
+    // Cancelled: ready, scheduled and running; deleted; and all that there is.
+    let cancel = async |id: &ItemId| {
+        assert!(matches!(work.cancel_item(db, &policy, id).await.unwrap(), ItemChange::Done(_)));
+    };
+    cancel(&one().await).await;
+    let scheduled = one().await;
+    let mut lease = t.lease(work, 1).await.unwrap();
+    t.acknowledge(&mut lease, &later(5)).await;
+    cancel(&scheduled).await;
+    let running = one().await;
+    let _lease = t.lease(work, 1).await.unwrap();
+    cancel(&running).await;
+    let deleted = one().await;
+    assert_eq!(work.delete_item(db, &policy, &deleted).await.unwrap(), ItemEffect::Done);
+    one().await;
+    let mut lease = t.lease(work, 1).await.unwrap();
+    t.acknowledge(&mut lease, &later(5)).await;
+    one().await;
+    let _lease = t.lease(work, 1).await.unwrap();
+    one().await;
+    let mut canceller = Canceller::new(work.clone(), CancelFilter::default());
+    let mut cancelled = 0;
+    while let Some(page) = canceller.page(db, &policy).await.unwrap() {
+        cancelled += page.cancelled;
+    }
+    assert_eq!(cancelled, 3);
+}
+
+#[test]
+fn every_way_to_end_counts_a_member_once() {
+    on_database(async |t| {
+        let home = t.queue("home");
+        for recording in [None, Some(Recording::Off), Some(Recording::On)] {
+            let work = t.queue(format!("{recording:?}"));
+            let clock = Clock::new();
+            let work = recording.map_or(work.clone(), |of| work.clone().with_recorder(&clock.recorder(of)));
+            let id = t.new_batch(&home, &new()).await;
+            end_in_every_way(t, &work, &id).await;
+            let ended = BatchCounts {
+                members: 17,
+                done: 3,
+                dead: 2,
+                cancelled: 7,
+                expired: 2,
+                taken: 3,
+                ..counts(0, 0)
+            };
+            assert_eq!(t.batch(&home, &id).await.unwrap().counts, ended, "{recording:?}");
+            // A dead letter that is retried has ended for its batch.
+            assert_eq!(work.retry_all_dead(&t.db, &policy(), None).await.unwrap().moved, 2);
+            finish(t, &work, 2).await;
+            assert_eq!(t.commit_batch(&home, &id).await, BatchCommit::Committed);
+            assert_eq!(t.close(&home, NOW).await, [(id, CloseReason::Complete, ended)]);
+        }
+    });
+}
+
+#[test]
+fn a_member_that_cannot_be_read_ends_as_a_dead_letter() {
+    on_database(async |t| {
+        let (home, work) = (t.queue("home"), t.queue("work"));
+        let id = t.new_batch(&home, &new()).await;
+        let long = NewItem::new(vec![b'x'; 250_000]).with_batch(id.clone());
+        t.push_items(&work, &[long]).await;
+        // A part of its payload is lost.
+        let rows = t.rows().await;
+        let chunk = rows.iter().map(|(key, _)| key).find(|key| key.windows(5).any(|part| part == b"chunk"));
+        let key = [&t.prefix[..], chunk.unwrap()].concat();
+        t.run(async |tr| {
+            tr.clear(&key);
+            Ok(())
+        })
+        .await;
+        assert_eq!(t.session(&work).take(&t.db, k(1)).await.unwrap().items.len(), 0);
+        let dead = BatchCounts { members: 1, dead: 1, ..BatchCounts::default() };
+        assert_eq!(t.batch(&home, &id).await.unwrap().counts, dead);
+        assert_eq!(work.purge_all_dead(&t.db, &policy(), None).await.unwrap().moved, 1);
+        assert_eq!(t.batch(&home, &id).await.unwrap().counts, dead, "it has ended before");
+    });
+}
+
+#[test]
+fn only_items_that_are_stored_become_members() {
+    on_database(async |t| {
+        let (home, work) = (t.queue("home"), t.queue("work"));
+        let id = t.new_batch(&home, &new()).await;
+        let unique = |payload: &str| NewItem::new(payload.to_owned()).with_unique("u").with_batch(id.clone());
+        // Of three items with one unique key one is stored, and none if the key is taken.
+        t.push_items(&work, &[unique("a"), unique("b")]).await;
+        t.push_items(&work, &[unique("c")]).await;
+        let members = async || t.batch(&home, &id).await.unwrap().counts.members;
+        assert_eq!(members().await, 1);
+        let once = PushOptions::default().with_idempotency_key("once");
+        let items = [NewItem::new("d").with_batch(id.clone()), NewItem::new("e").with_batch(id.clone())];
+        let push = async |items: &[NewItem]| t.session(&work).push_items(&t.db, items, &once).await;
+        push(&items).await.unwrap();
+        push(&items).await.unwrap();
+        assert_eq!(members().await, 3);
+        // The push is known after the commit, too. Without the batch it is another one.
+        t.commit_batch(&home, &id).await;
+        push(&items).await.unwrap();
+        let others = [NewItem::new("d"), NewItem::new("e")];
+        assert!(push(&others).await.unwrap_err().idempotency_key_reused().is_some());
+        assert_eq!((members().await, t.list(&work).await.len()), (3, 3));
+    });
+}
+
+#[test]
+fn a_push_to_a_batch_that_is_not_open_is_refused() {
+    on_database(async |t| {
+        let (home, work) = (t.queue("home"), t.queue("work"));
+        let (committed, gone) = (t.new_batch(&home, &new()).await, t.new_batch(&home, &new()).await);
+        t.push_members(&work, &committed, 1).await;
+        t.commit_batch(&home, &committed).await;
+        assert_eq!(home.drop_batch(&t.db, &policy(), &gone).await.unwrap(), Some(counts(0, 0)));
+        assert_eq!(home.drop_batch(&t.db, &policy(), &gone).await.unwrap(), None);
+        let before = t.rows().await;
+        let never = BatchId::new(b"nowhere");
+        for (id, why) in [(&committed, "is committed"), (&gone, "is not there"), (&never, "is not there")] {
+            let items = [NewItem::new("a"), NewItem::new("b").with_batch(id.clone())];
+            let pushed = t.session(&work).push_items(&t.db, &items, &PushOptions::default()).await;
+            let error = pushed.unwrap_err();
+            let refused = error.batch_refused().expect("it is refused").to_string();
+            assert!(refused.contains(&id.to_string()) && refused.contains(why), "{refused}");
+        }
+        assert_eq!(t.rows().await, before);
+    });
+}
+
+#[test]
+fn a_batch_calls_back_at_its_deadline() {
+    on_database(async |t| {
+        let (home, work) = (t.queue("home"), t.queue("work"));
+        for commits in [true, false] {
+            let id = t.new_batch(&home, &new().with_deadline(NOW + 500)).await;
+            t.push_members(&work, &id, 3).await;
+            finish(t, &work, 1).await;
+            if commits {
+                t.commit_batch(&home, &id).await;
+            }
+            assert_eq!(t.close(&home, NOW + 499).await, []);
+            let next = t.sweep(&mut sweeper(&home), NOW + 499, &rules()).await.next;
+            assert!(next.as_millis() <= 1, "it looks again at the deadline: {next:?}");
+            let closed = (id.clone(), CloseReason::Deadline, counts(3, 1));
+            assert_eq!(t.close(&home, NOW + 500).await, [closed]);
+            let callback = t.callbacks(&home).await.pop().unwrap();
+            assert_eq!(callback[..4], [&id.to_string(), "deadline", "3", "1"].map(str::to_owned));
+            // The others end without a batch.
+            finish(t, &work, 2).await;
+            assert_eq!((t.close(&home, NOW + 501).await, left(t, &home).await), (vec![], [0; 3]));
+        }
+        assert_eq!(t.list(&home).await.len(), 2);
+        // A batch that is complete before its deadline leaves nothing for it.
+        let id = t.new_batch(&home, &new().with_deadline(NOW + 500)).await;
+        t.commit_batch(&home, &id).await;
+        assert_eq!(t.close(&home, NOW).await, [(id, CloseReason::Complete, counts(0, 0))]);
+        assert_eq!((t.close(&home, NOW + 500).await, left(t, &home).await), (vec![], [0; 3]));
+    });
+}
+
+#[test]
+fn a_cancelled_batch_does_not_call_back_and_its_members_go_on() {
+    on_database(async |t| {
+        let (home, work) = (t.queue("home"), t.queue("work"));
+        for commits in [true, false] {
+            let id = t.new_batch(&home, &new().with_deadline(NOW + 500)).await;
+            t.push_members(&work, &id, 2).await;
+            finish(t, &work, 1).await;
+            if commits {
+                t.commit_batch(&home, &id).await;
+            }
+            assert_eq!(home.drop_batch(&t.db, &policy(), &id).await.unwrap(), Some(counts(2, 1)));
+            assert_eq!(left(t, &home).await, [0; 3]);
+            finish(t, &work, 1).await;
+            assert_eq!((t.close(&home, NOW + 501).await, left(t, &home).await), (vec![], [0; 3]));
+        }
+        assert!(t.list(&home).await.is_empty());
+    });
+}
+
+#[test]
+fn a_member_that_is_moved_to_another_queue_stays_a_member() {
+    on_database(async |t| {
+        let (home, from, to) = (t.queue("home"), t.queue("from"), t.queue_of("to", Kind::Keyed));
+        let id = t.new_batch(&home, &new()).await;
+        t.push_members(&from, &id, 2).await;
+        let mut lease = t.lease(&from, 1).await.unwrap();
+        t.acknowledge(&mut lease, &ItemOutcome::Dead(Failure::new(1, 1, "no"))).await;
+        for what in [Movable::Ready, Movable::Dead] {
+            let mut mover = Mover::new(from.clone(), to.clone(), what).unwrap();
+            while mover.page(&t.db, &policy(), k(9)).await.unwrap().is_some() {}
+        }
+        let one_dead = BatchCounts { members: 2, dead: 1, ..BatchCounts::default() };
+        assert_eq!(t.batch(&home, &id).await.unwrap().counts, one_dead);
+        finish(t, &to, 2).await;
+        assert_eq!(t.batch(&home, &id).await.unwrap().counts, BatchCounts { done: 1, ..one_dead });
+    });
+}
+
+#[test]
+fn an_imported_item_is_no_member() {
+    on_database(async |t| {
+        let (home, work) = (t.queue("home"), t.queue("work"));
+        let id = t.new_batch(&home, &new()).await;
+        t.push_members(&work, &id, 1).await;
+        let [item] = &t.run(async |tr| work.list(tr).await).await[..] else { panic!() };
+        let meta = (**item.meta.as_ref().unwrap()).clone();
+        assert_eq!(meta.batch, Some(id.clone()));
+        restore(t, &work, &[StoredItem { meta, ..StoredItem::default() }]).await;
+        finish(t, &work, 2).await;
+        assert_eq!(t.batch(&home, &id).await.unwrap().counts, counts(1, 1));
+    });
+}
+
+#[test]
+fn members_and_ends_are_counted_once_under_unknown_outcomes() {
+    on_database(async |t| {
+        for (i, script) in scripts().into_iter().enumerate() {
+            let (home, work) = (t.queue(format!("h{i}")), t.queue(format!("w{i}")));
+            let faulty = || t.install(Faults::script(script.clone()));
+            if !faulty() {
+                return;
+            }
+            let id = t.new_batch(&home, &new()).await;
+            assert_eq!(t.records(&home, "batch").await.len(), 1, "{script:?}");
+            faulty();
+            t.push_members(&work, &id, 3).await;
+            assert_eq!(t.batch(&home, &id).await.unwrap().counts, counts(3, 0), "{script:?}");
+            t.end_faults();
+            let mut lease = t.lease(&work, 3).await.unwrap();
+            faulty();
+            t.acknowledge(&mut lease, &ItemOutcome::Done).await;
+            assert_eq!(t.batch(&home, &id).await.unwrap().counts, counts(3, 3), "{script:?}");
+            faulty();
+            assert_eq!(t.commit_batch(&home, &id).await, BatchCommit::Committed, "{script:?}");
+            faulty();
+            let closed = (id.clone(), CloseReason::Complete, counts(3, 3));
+            assert_eq!(t.close(&home, NOW).await, [closed], "{script:?}");
+            t.end_faults();
+            assert_eq!((t.list(&home).await.len(), left(t, &home).await), (1, [0; 3]), "{script:?}");
+            let id = t.new_batch(&home, &new()).await;
+            faulty();
+            let dropped = home.drop_batch(&t.db, &policy(), &id).await.unwrap();
+            assert_eq!(dropped, Some(counts(0, 0)), "{script:?}");
+            t.end_faults();
+        }
+    });
+}
+
+async fn freeze(t: &TestDb, q: &Queue) {
+    let pause = Pause { at: 1, reason: "moving".to_owned(), frozen: true };
+    t.run(async |tr| {
+        q.pause(tr, &pause);
+        Ok(())
+    })
+    .await;
+}
+
+#[test]
+fn a_frozen_home_refuses_changes_of_its_batches() {
+    on_database(async |t| {
+        let (home, work) = (t.queue("home"), t.queue("work"));
+        let id = t.new_batch(&home, &new()).await;
+        t.push_members(&work, &id, 2).await;
+        t.push_members(&home, &id, 1).await;
+        let (mut elsewhere, mut own) = (t.lease(&work, 2).await.unwrap(), t.lease(&home, 1).await.unwrap());
+        freeze(t, &home).await;
+        let before = t.rows().await;
+        let is_frozen = |error: RetryError| assert!(error.error.frozen().is_some(), "{error:?}");
+        let (db, policy) = (&t.db, &policy());
+        let created = home.create_batch(db, policy, &new(), NOW).await;
+        let Err(BatchError::Retry(error)) = created else { panic!("{created:?}") };
+        is_frozen(error);
+        is_frozen(home.finish_batch(db, policy, &id, NOW).await.unwrap_err());
+        is_frozen(home.drop_batch(db, policy, &id).await.unwrap_err());
+        let items = [NewItem::new("x").with_batch(id.clone())];
+        let pushed = t.session(&work).push_items(db, &items, &PushOptions::default()).await;
+        assert!(pushed.unwrap_err().frozen().is_some());
+        // A migration would not notice that a member in another queue ends.
+        elsewhere.acknowledge(db, policy, &[(0, ItemOutcome::Done)]).await.unwrap_err();
+        assert_eq!(t.rows().await, before);
+        // It notices the end of an item of the home itself.
+        own.acknowledge(db, policy, &[(0, ItemOutcome::Done)]).await.unwrap();
+        assert_eq!(t.batch(&home, &id).await.unwrap().counts, counts(3, 1));
+        // The home lives in another database now. Its batch cannot be reached, and members do not wait for it.
+        let record = migration::Record {
+            run: [7; 16],
+            phase: migration::Phase::Left,
+            rows: 0,
+            bytes: 0,
+            marks: migration::Marks::default(),
+            through: Vec::new(),
+            pause: None,
+        };
+        t.run(async |tr| {
+            migration::put_record(&home, tr, &record);
+            Ok(())
+        })
+        .await;
+        elsewhere.acknowledge(db, policy, &[(0, ItemOutcome::Done)]).await.unwrap();
+        assert_eq!(t.batch(&home, &id).await.unwrap().counts, counts(3, 1));
+    });
+}
+
+#[test]
+fn a_callback_that_its_queue_cannot_have_does_not_stop_others() {
+    on_database(async |t| {
+        let keyed = t.queue_of("q", Kind::Keyed);
+        let with_key = NewBatch::new(NewItem::new("keyed").with_key("tenant"));
+        let (refused, other) = (t.new_batch(&keyed, &with_key).await, t.new_batch(&keyed, &new()).await);
+        // It was opened as a queue of another kind by mistake.
+        let fifo = t.queue("q");
+        for id in [&refused, &other] {
+            assert_eq!(t.commit_batch(&fifo, id).await, BatchCommit::Committed);
+        }
+        let mut sweeper = Sweeper::with_id(fifo.clone(), ONE, VersionHistory::new(|| Duration::ZERO));
+        let swept = t.sweep(&mut sweeper, NOW, &rules()).await;
+        assert_eq!(swept.unusable_batches.into_iter().collect::<Vec<_>>(), [refused.clone()]);
+        assert_eq!((swept.closed_batches.len(), t.list(&fifo).await), (1, vec!["all done".to_owned()]));
+        assert_eq!(t.run(async |tr| fifo.pop_k(tr, k(1)).await).await.items.len(), 1);
+        // A minute later it is looked at again.
+        assert_eq!(t.close(&keyed, NOW + 59_999).await, []);
+        let closed = (refused, CloseReason::Complete, counts(0, 0));
+        assert_eq!(t.close(&keyed, NOW + 60_000).await, [closed]);
+        assert_eq!((t.list(&keyed).await, left(t, &keyed).await), (vec!["keyed".to_owned()], [0; 3]));
+    });
+}
+
+#[test]
+fn ends_in_a_row_make_a_sweeper_look_at_their_batch_twice_in_a_second() {
+    on_database(async |t| {
+        let (home, work) = (t.queue("home"), t.queue("work"));
+        let id = t.new_batch(&home, &new()).await;
+        t.push_members(&work, &id, 3).await;
+        t.commit_batch(&home, &id).await;
+        let rules = rules().with_lease(Duration::from_secs(30));
+        let mut sweeper = sweeper(&home);
+        let marks = async || t.records(&home, "batch-due").await.len();
+        assert_eq!((t.sweep(&mut sweeper, NOW, &rules).await.closed_batches.len(), marks().await), (0, 0));
+        for _ in 0..2 {
+            finish(t, &work, 1).await;
+            // It has just looked. On a cluster versions go on by themselves.
+            let swept = t.sweep(&mut sweeper, NOW, &rules).await;
+            if marks().await == 1 {
+                assert!((1..=500).contains(&swept.next.as_millis()), "{:?}", swept.next);
+            }
+        }
+        finish(t, &work, 1).await;
+        let past = t.version().await + 500_000;
+        t.jump(500_000);
+        t.until_past(past).await;
+        assert_eq!(t.sweep(&mut sweeper, NOW, &rules).await.closed_batches.len(), 1);
+        assert_eq!(t.list(&home).await.len(), 1);
+    });
+}
+
+#[test]
+fn another_sweeper_closes_a_batch_if_the_one_on_duty_is_late() {
+    on_database(async |t| {
+        let (home, work) = (t.queue("home"), t.queue("work"));
+        // A queue that was never fetched from has no sweeper on duty.
+        t.push(&home, &["x"]).await;
+        finish(t, &home, 1).await;
+        let id = t.new_batch(&home, &new()).await;
+        t.push_members(&work, &id, 1).await;
+        t.commit_batch(&home, &id).await;
+        let rules = rules().with_lease(Duration::from_secs(30));
+        let (mut on_duty, mut other) = (sweeper(&home), sweeper(&home));
+        t.sweep(&mut on_duty, NOW, &rules).await;
+        assert_eq!(t.records(&home, "duty").await.len(), 1);
+        finish(t, &work, 1).await;
+        let swept = t.sweep(&mut other, NOW, &rules).await;
+        assert_eq!(swept.closed_batches.len(), 0, "it leaves the batch to the one on duty");
+        assert!(swept.patience >= Duration::from_secs(1));
+        // Longer than the claim of the other one, and than any grace time.
+        let past = t.version().await + 4_000_000;
+        t.jump(4_000_000);
+        t.until_past(past).await;
+        assert_eq!(t.sweep(&mut other, NOW + 4_000, &rules).await.closed_batches.len(), 1);
+    });
+}
+
+#[test]
+fn many_batches_are_closed_listed_and_ended_together() {
+    on_database(async |t| {
+        let (home, work) = (t.queue("home"), t.queue("work"));
+        let mut ids = Vec::new();
+        for _ in 0..250 {
+            ids.push(t.new_batch(&home, &new()).await);
+        }
+        let items: Vec<_> = ids.iter().map(|id| NewItem::new("x").with_batch(id.clone())).collect();
+        t.push_items(&work, &items).await;
+        for id in &ids {
+            t.commit_batch(&home, id).await;
+        }
+        assert_eq!(t.close(&home, NOW).await, []);
+        let mut listed = Vec::new();
+        loop {
+            let behind = listed.last().map(|view: &BatchView| &view.id);
+            let page = t.run(async |tr| home.batches_after(tr, behind, k(60)).await).await;
+            if page.is_empty() {
+                break;
+            }
+            listed.extend(page);
+        }
+        ids.sort();
+        assert_eq!(listed.iter().map(|view| view.id.clone()).collect::<Vec<_>>(), ids);
+        assert!(listed.iter().all(|view| view.counts == counts(1, 0) && view.committed == Some(NOW + 1)));
+        finish(t, &work, 250).await;
+        let mut closed: Vec<_> = t.close(&home, NOW).await.into_iter().map(|(id, ..)| id).collect();
+        closed.sort();
+        assert_eq!((closed, left(t, &home).await), (ids, [0; 3]));
+        assert_eq!(t.list(&home).await.len(), 250);
+    });
+}
+
+#[test]
+fn a_deleted_queue_takes_its_batches_along() {
+    on_database(async |t| {
+        let (home, work) = (t.queue("home"), t.queue("work"));
+        let id = t.new_batch(&home, &new().with_deadline(NOW + 500)).await;
+        t.push_members(&work, &id, 1).await;
+        t.run(async |tr| {
+            home.delete(tr);
+            Ok(())
+        })
+        .await;
+        finish(t, &work, 1).await;
+        assert_eq!((t.close(&home, NOW + 501).await, left(t, &home).await), (vec![], [0; 3]));
+    });
+}
+
+#[test]
+fn a_queue_has_no_batches_of_another_one() {
+    on_database(async |t| {
+        let (home, other) = (t.queue("home"), t.queue("other"));
+        let id = t.new_batch(&home, &new()).await;
+        assert_eq!(t.batch(&other, &id).await, None);
+        assert_eq!(t.commit_batch(&other, &id).await, BatchCommit::Gone);
+        assert_eq!(other.drop_batch(&t.db, &policy(), &id).await.unwrap(), None);
+        let tr = t.db.create_trx().unwrap();
+        let refused = other.new_batch(&tr, &id, &new(), NOW).await;
+        assert!(matches!(refused, Err(BatchError::OtherHome { .. })));
+    });
+}

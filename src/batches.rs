@@ -1,0 +1,100 @@
+//! Batches as commands and HTTP show them, and the cancellation of one with its record.
+
+use std::cell::Cell;
+
+use foundationdb::Transaction;
+use kvqueue_queue::{
+    Queue, QueueError,
+    item_batch::{BatchCounts, BatchId, BatchView, NewBatch},
+};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    audit::{AuditStore, Record},
+    json::{insert_bytes, time},
+};
+
+/// The text for a batch that is not there.
+pub(crate) fn gone(id: &BatchId) -> String {
+    format!("there is no batch {id}: it has called back, was cancelled, or never was")
+}
+
+/// A batch as an object: how far it is, its counts, and its callback.
+pub(crate) fn batch_object(view: &BatchView) -> Value {
+    let BatchView { id, created, committed, batch: NewBatch { callback, deadline }, counts } = view;
+    let mut object = Map::new();
+    object.insert("id".to_owned(), id.to_string().into());
+    insert_bytes(&mut object, "queue", id.home());
+    object.insert("state".to_owned(), state(view).into());
+    for (name, at) in [("created", Some(*created)), ("committed", *committed), ("deadline", *deadline)] {
+        object.extend(at.map(|at| (name.to_owned(), time(at).into())));
+    }
+    object.insert("counts".to_owned(), counts_object(counts));
+    let mut then = Map::new();
+    insert_bytes(&mut then, "payload", &callback.payload);
+    if !callback.attributes.is_empty() {
+        then.insert("attributes".to_owned(), json!(callback.attributes));
+    }
+    then.extend(callback.content_type.clone().map(|text| ("content_type".to_owned(), text.into())));
+    if let Some(key) = &callback.key {
+        insert_bytes(&mut then, "key", key);
+    }
+    if callback.priority != 0 {
+        then.insert("priority".to_owned(), callback.priority.into());
+    }
+    object.insert("then".to_owned(), then.into());
+    object.into()
+}
+
+/// Whether a batch gets more members.
+pub(crate) fn state(view: &BatchView) -> &'static str {
+    if view.committed.is_some() { "committed" } else { "open" }
+}
+
+/// The counts of a batch by name.
+pub(crate) fn counts(counts: &BatchCounts) -> [(&'static str, u64); 7] {
+    [
+        ("members", counts.members),
+        ("open", counts.open()),
+        ("done", counts.done),
+        ("dead", counts.dead),
+        ("cancelled", counts.cancelled),
+        ("expired", counts.expired),
+        ("taken", counts.taken),
+    ]
+}
+
+/// The same as an object.
+pub(crate) fn counts_object(of: &BatchCounts) -> Value {
+    counts(of).into_iter().map(|(name, n)| (name.to_owned(), json!(n))).collect()
+}
+
+/// The cancellation of a batch in a transaction that may run more than once. If the outcome of a commit is unknown, the transaction runs again, and does not
+/// find what it has removed. So the effect of the earlier attempt is the answer.
+pub(crate) struct BatchCancel<'a> {
+    id: &'a BatchId,
+    earlier: Cell<Option<BatchCounts>>,
+}
+
+impl<'a> BatchCancel<'a> {
+    pub(crate) fn new(id: &'a BatchId) -> Self {
+        Self { id, earlier: Cell::new(None) }
+    }
+
+    /// Cancels it with its record. Returns its counts; `None`, without a record, if it is not there.
+    pub(crate) async fn write(
+        &self,
+        tr: &Transaction,
+        queue: &Queue,
+        audit: &AuditStore,
+        record: &Record,
+    ) -> Result<Option<BatchCounts>, QueueError> {
+        if let Some(counts) = queue.cancel_batch(tr, self.id).await? {
+            self.earlier.set(Some(counts));
+        }
+        if self.earlier.get().is_some() {
+            audit.write(tr, record);
+        }
+        Ok(self.earlier.get())
+    }
+}
