@@ -114,7 +114,11 @@ fn read_field(meta: &mut Meta, tag: u8, content: &[u8]) -> Option<()> {
         PAYLOAD_LEN => meta.payload_len = Some(u64::from_le_bytes(content.try_into().ok()?)),
         UNIQUE => meta.unique = Some(content.to_vec()),
         DEATH => meta.death = Some(read_failure(content)?),
-        BATCH => meta.batch = Some(BatchId::from_bytes(content)?),
+        BATCH => match BatchId::from_bytes(content) {
+            Some(batch) => meta.batch = Some(batch),
+            // The form of a later version is kept.
+            None => meta.unknown.push((tag, content.to_vec())),
+        },
         _ => meta.unknown.push((tag, content.to_vec())),
     }
     Some(())
