@@ -129,7 +129,11 @@ fn read_field(meta: &mut Meta, tag: u8, content: &[u8]) -> Option<()> {
         DEATH => meta.death = Some(read_failure(content)?),
         EXPIRES => meta.expires = Some(u64::from_le_bytes(content.try_into().ok()?)),
         UNIQUE_UNTIL => meta.unique_until = Some(u64::from_le_bytes(content.try_into().ok()?)),
-        BATCH => meta.batch = Some(BatchId::from_bytes(content)?),
+        BATCH => match BatchId::from_bytes(content) {
+            Some(batch) => meta.batch = Some(batch),
+            // The form of a later version is kept.
+            None => meta.unknown.push((tag, content.to_vec())),
+        },
         _ => meta.unknown.push((tag, content.to_vec())),
     }
     Some(())

@@ -315,7 +315,10 @@ fn a_batch_calls_back_at_its_deadline() {
     on_database(async |t| {
         let (home, work) = (t.queue("home"), t.queue("work"));
         for commits in [true, false] {
+            let watch = t.sweep(&mut sweeper(&home), NOW, &rules()).await.watch;
             let id = t.new_batch(&home, &new().with_deadline(NOW + 500)).await;
+            // Its deadline may be earlier than the next look.
+            tokio::time::timeout(Duration::from_secs(10), watch).await.expect("it fires").unwrap();
             t.push_members(&work, &id, 3).await;
             finish(t, &work, 1).await;
             if commits {

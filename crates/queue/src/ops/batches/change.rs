@@ -2,7 +2,7 @@
 
 use foundationdb::Transaction;
 
-use super::{clear, mark, read};
+use super::{clear, mark, read, wake_sweepers};
 use crate::error::QueueError;
 use crate::item_batch::{BatchCommit, BatchCounts, BatchId, NewBatch};
 use crate::keys::Space;
@@ -29,6 +29,8 @@ pub(crate) async fn new(
     tr.set(&key, &Record { new: batch.clone(), created: now, committed: None, row }.encode());
     if let Some(row) = row {
         tr.set(&keys.due_key(row, id.unique()), &[]);
+        // It may be earlier than their next look.
+        wake_sweepers(&keys, tr);
     }
     Ok(())
 }

@@ -17,13 +17,18 @@ use mutant::mutant;
 use crate::keys::batches::{BatchSpace, PENDING_MARK, Unique};
 use crate::keys::counters;
 
-/// Marks a batch, so that the sweeper looks whether it is complete, and wakes the sweepers of its home, which watch `nlater`: adds one to it
-/// and to `ndue`, so that their difference stays the number of scheduled items.
+/// Marks a batch, so that the sweeper looks whether it is complete, and wakes the sweepers of its home.
 fn mark(keys: &BatchSpace, tr: &Transaction, id: Unique) {
     if mutant("batch-end-unmarked") {
         return;
     }
     tr.atomic_op(&keys.mark_key(id), &PENDING_MARK, MutationType::SetVersionstampedValue);
+    wake_sweepers(keys, tr);
+}
+
+/// Wakes the sweepers of a home, which watch `nlater`: adds one to it and to `ndue`, so that their difference stays the number of scheduled
+/// items.
+fn wake_sweepers(keys: &BatchSpace, tr: &Transaction) {
     for counter in [&keys.nlater, &keys.ndue] {
         tr.atomic_op(counter, &counters::increment(1), MutationType::Add);
     }
