@@ -250,6 +250,11 @@ pub(crate) fn ended(item: &EndedItem) -> Value {
     Value::Object(object)
 }
 
+/// An item that has left its queue, of which no more is known.
+pub(crate) fn left(id: &ItemId) -> Value {
+    json!({ "id": id.to_string(), "state": "finished" })
+}
+
 /// When an item was pushed: from its side record, or from its id, to about a second.
 pub(crate) fn enqueued_at(view: &ItemView) -> Option<Millis> {
     let said = view.item.as_ref().ok().and_then(|item| item.meta.as_ref()?.enqueued_at);

@@ -28,6 +28,7 @@ mod guarantees;
 mod history;
 mod http;
 mod idle;
+mod item_waits;
 mod items;
 mod keyed;
 mod killed_commands;

@@ -1,10 +1,11 @@
 //! `kvqueue item show`
 
 use anyhow::bail;
-use kvqueue_queue::{EndedItem, ItemId, Queue};
+use kvqueue_queue::{EndedItem, ItemId, ItemState, Queue};
+use serde_json::Value;
 
 use super::{
-    super::{client::Client, globals::Globals, item_text, output, output::time},
+    super::{client::Client, globals::Globals, item_text, output, output::time, target::Target},
     One,
 };
 use crate::{
@@ -28,24 +29,66 @@ impl Args {
         let client = Client::open(globals)?;
         let queue = self.one.target.find_there(&client)?;
         let id = self.one.id(&client, &queue)?;
+        match State::read(&client, &self.one.target, &queue, &id)? {
+            Some(state) => state.print(globals),
+            None => bail!(gone(&self.one.target, &id)),
+        }
+    }
+}
+
+/// The queue has no such item, and had none as far as is known.
+pub(super) fn gone(target: &Target, id: &ItemId) -> String {
+    format!("queue {:?} has no item {id}: it has ended, or was never there", target.queue.display())
+}
+
+/// What is known of an item, to be printed.
+pub(super) struct State {
+    text: Vec<u8>,
+    object: Value,
+    /// Whether it is a dead letter, or has ended.
+    pub(super) has_ended: bool,
+    /// Why a part of it cannot be printed.
+    problem: Option<String>,
+}
+
+impl State {
+    /// Reads it; `None` if neither the queue nor its history has such an item.
+    pub(super) fn read(
+        client: &Client,
+        target: &Target,
+        queue: &Queue,
+        id: &ItemId,
+    ) -> anyhow::Result<Option<Self>> {
         let found = client.transact(|tr| async {
-            let found = Why::read(&queue, &tr, &id).await;
+            let found = Why::read(queue, &tr, id).await;
             (tr, found)
         })?;
         let Some(why) = found else {
-            if let Some(item) = ended(&client, &queue, &id)? {
-                output::line(globals.json, ended_text(&item).trim_end().as_bytes(), &json::ended(&item))?;
-                return Ok(Exit::Done);
-            }
-            let queue = self.one.target.queue.display();
-            bail!("queue {queue:?} has no item {id}: it has ended, or was never there")
+            let item = ended(client, queue, id)?;
+            return Ok(item.map(|item| Self::ended(ended_text(&item), json::ended(&item))));
         };
-        let mut object = json::view_with_limit(&why.view, self.one.target.max_attempts(&client));
+        let mut object = json::view_with_limit(&why.view, target.max_attempts(client));
         why.insert(&mut object);
-        output::line(globals.json, &text(&why), &object)?;
-        match &why.view.item {
-            Ok(_) => Ok(Exit::Done),
-            Err(error) => bail!("cannot show the payload of item {id}: {error}"),
+        let problem = why.view.item.as_ref().err();
+        let problem = problem.map(|error| format!("cannot show the payload of item {id}: {error}"));
+        let has_ended = why.view.state == ItemState::Dead;
+        Ok(Some(Self { text: text(&why), object, has_ended, problem }))
+    }
+
+    /// An item that was there and has left its queue, of which no more is known.
+    pub(super) fn left(id: &ItemId) -> Self {
+        Self::ended(lines(&[("id", id.to_string()), ("state", "finished".to_owned())]), json::left(id))
+    }
+
+    fn ended(text: String, object: Value) -> Self {
+        Self { text: text.trim_end().as_bytes().to_vec(), object, has_ended: true, problem: None }
+    }
+
+    pub(super) fn print(&self, globals: &Globals) -> anyhow::Result<Exit> {
+        output::line(globals.json, &self.text, &self.object)?;
+        match &self.problem {
+            None => Ok(Exit::Done),
+            Some(problem) => bail!(problem.clone()),
         }
     }
 }
@@ -74,6 +117,10 @@ fn ended_text(item: &EndedItem) -> String {
     lines.extend(item.worker.clone().map(|worker| ("worker", worker)));
     lines.extend(item.reason.clone().map(|reason| ("reason", reason)));
     lines.extend(item.attributes.iter().map(|(name, value)| ("attribute", format!("{name}={value}"))));
+    self::lines(&lines)
+}
+
+fn lines(lines: &[(&str, String)]) -> String {
     lines.iter().map(|(name, value)| format!("{name:13}{value}\n")).collect()
 }
 

@@ -119,6 +119,11 @@ impl Acknowledged {
         self.bits.get(index / 8).is_some_and(|byte| byte & (1 << (index % 8)) != 0)
     }
 
+    /// Whether the lease has an item of this index that is not acknowledged.
+    pub(crate) fn is_open(&self, index: usize) -> bool {
+        index < self.count && !self.contains(index)
+    }
+
     /// Marks an item of the lease as acknowledged.
     pub(crate) fn insert(&mut self, index: usize) {
         debug_assert!(index < self.count);

@@ -59,6 +59,7 @@ pub(crate) mod token;
 pub(crate) mod unreadable;
 pub(crate) mod version;
 pub(crate) mod view;
+pub(crate) mod wait;
 pub(crate) mod waiting;
 pub(crate) mod want;
 pub(crate) mod watch;

@@ -28,6 +28,7 @@ mod holds;
 mod interop;
 mod item_changes;
 mod item_model;
+mod item_waits;
 mod keyed;
 mod keyed_races;
 mod kinds;
