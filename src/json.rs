@@ -4,8 +4,8 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use jiff::Timestamp;
 use kvqueue_queue::{
-    Counts, DeadLetter, EndedItem, Failure, Item, ItemId, ItemState, ItemView, LeaseView, Limits, Meta,
-    Millis, Pattern, Pause,
+    Counts, DeadLetter, EndedItem, Failure, Item, ItemId, ItemState, ItemView, LeaseView, Limits, MAX_RESULT,
+    Meta, Millis, Pattern, Pause,
 };
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::{Map, Value, json};
@@ -234,6 +234,11 @@ pub(crate) fn ended(item: &EndedItem) -> Value {
     let Value::Object(mut object) = known else { return known };
     insert_key(&mut object, &item.id);
     let (enqueued_at, started_at) = (item.pushed.map(time), item.started.map(time));
+    match item.result {
+        Some(len) if len > MAX_RESULT => _ = object.insert("result_too_long".to_owned(), true.into()),
+        Some(len) => _ = object.insert("result_bytes".to_owned(), len.into()),
+        None => {}
+    }
     let texts = [
         ("enqueued_at", enqueued_at.as_deref()),
         ("started_at", started_at.as_deref()),
@@ -248,6 +253,15 @@ pub(crate) fn ended(item: &EndedItem) -> Value {
         object.insert("attributes".to_owned(), json!(item.attributes));
     }
     Value::Object(object)
+}
+
+/// The same with its result, if it is kept.
+pub(crate) fn ended_with(item: &EndedItem, result: Option<&[u8]>) -> Value {
+    let mut value = ended(item);
+    if let (Some(object), Some(result)) = (value.as_object_mut(), result) {
+        insert_bytes(object, "result", result);
+    }
+    value
 }
 
 /// An item that has left its queue, of which no more is known.

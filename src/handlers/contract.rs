@@ -6,6 +6,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use foundationdb::Transaction;
 use kvqueue_queue::{Item, Scope, from_millis, millis};
 use tokio_util::sync::CancellationToken;
@@ -105,6 +106,10 @@ impl<H: BatchHandler + ?Sized> BatchHandler for Arc<H> {
 pub enum Outcome {
     /// The item is finished.
     Done,
+    /// The same, with a result for the program that waits for it: up to 90,000 bytes ([`MAX_RESULT`](kvqueue_queue::MAX_RESULT)). If the queue keeps a
+    /// history, `kvqueue item show` and HTTP show it as long as the history is kept. A longer one is not kept; the history and the log then have that there
+    /// was one. A queue without a history drops it, and so does one with at-most-once delivery.
+    DoneWith(Bytes),
     /// Not handled: again after a while that grows with its attempts (`queues.NAME.retry`). After
     /// the last attempt it is a dead letter. The reason, a lower-case fragment, is shown in the log
     /// and in the dead letter.
@@ -149,6 +154,16 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// The item is finished, with this result.
+    pub fn done_with(result: impl Into<Bytes>) -> Self {
+        Self::DoneWith(result.into())
+    }
+
+    /// Whether the item is finished.
+    pub fn is_done(&self) -> bool {
+        matches!(self, Self::Done | Self::DoneWith(_))
+    }
+
     /// A failure for this reason, to be retried.
     pub fn retry(reason: impl std::fmt::Display) -> Self {
         Self::Retry(reason.to_string())

@@ -3,6 +3,7 @@
 use std::{collections::HashMap, num::NonZeroUsize, slice, time::Duration};
 
 use actix_web::HttpResponse;
+use bytes::Bytes;
 use kvqueue_queue::{Cursor, ItemEffect, ItemId, ItemPage, ItemState, ItemView, Queue};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -15,7 +16,7 @@ use super::{
     item_wait::{Waited, wait},
     pull::LONGEST_WAIT,
 };
-use crate::{consumer::clock::now, item_wait::ItemWait, json, status::Handled, why::Why};
+use crate::{consumer::clock::now, item_history, item_wait::ItemWait, json, status::Handled, why::Why};
 
 /// The most items of a page.
 pub(super) const PAGE: [usize; 2] = [1, 100];
@@ -156,11 +157,12 @@ async fn state(request: &ApiRequest, queue: &Queue, id: &ItemId) -> Result<Optio
     let ended = request
         .app
         .transact(|tr| async move {
-            let ended = queue.ended_item(&tr, id).await;
+            let ended = item_history::read(queue, &tr, id).await;
             (tr, ended)
         })
         .await?;
-    Ok(ended.map(|item| State { shown: json::ended(&item), has_ended: true }))
+    let shown = |(item, result): (_, Option<Bytes>)| json::ended_with(&item, result.as_deref());
+    Ok(ended.map(|ended| State { shown: shown(ended), has_ended: true }))
 }
 
 /// An item that was there and has left its queue, which has no history of it.

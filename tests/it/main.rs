@@ -52,6 +52,7 @@ mod push_options;
 mod rates;
 mod recount;
 mod reload;
+mod results;
 mod retries;
 mod scale;
 mod schedule_commands;

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
 use foundationdb::{Database, FdbError, Transaction, TransactionCommitted};
 use futures::future::try_join;
 
@@ -32,6 +33,10 @@ const HEADER: usize = 8_192;
 pub enum ItemOutcome {
     /// The item is finished and leaves the queue.
     Done,
+    /// The same, with a result: bytes for the program that waits for it. A queue that keeps a [history](crate::Recorder) keeps the result as long
+    /// ([`Queue::result`](crate::Queue::result)); of one that is longer than [`MAX_RESULT`](crate::MAX_RESULT) it keeps that there was one. A queue without a
+    /// history drops it.
+    DoneWith(Bytes),
     /// The attempt failed. The item becomes ready again at once, or a [`Sweeper`](crate::Sweeper)
     /// makes it ready at `due`. If no sweeper runs, it stays scheduled.
     Retry {
@@ -59,6 +64,13 @@ pub enum ItemOutcome {
     },
     /// The item becomes a dead letter.
     Dead(Failure),
+}
+
+impl ItemOutcome {
+    /// Whether the item is finished.
+    pub fn is_done(&self) -> bool {
+        matches!(self, ItemOutcome::Done | ItemOutcome::DoneWith(_))
+    }
 }
 
 /// Fetched items that are not acknowledged, and the right to acknowledge them.

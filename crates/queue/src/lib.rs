@@ -134,7 +134,7 @@ pub use dead::{AllDead, DeadLetter, DeadLetterEffect};
 pub use delayed::{Requeued, ScheduledItem};
 pub use error::{DeadLetterError, FetchError, LeaseError, MoveError, NameError, PushError, QueueError};
 pub use history::{
-    EndedItem, Ending, HistoryCursor, HistoryFilter, HistoryPage, MAX_HISTORY, ParseEndingError,
+    EndedItem, Ending, HistoryCursor, HistoryFilter, HistoryPage, MAX_HISTORY, MAX_RESULT, ParseEndingError,
     ParseHistoryCursorError, Recorder, Recording,
 };
 pub use holds::{HeldBy, HeldKey};

@@ -1,7 +1,7 @@
 //! `kvqueue item show`
 
 use anyhow::bail;
-use kvqueue_queue::{EndedItem, ItemId, ItemState, Queue};
+use kvqueue_queue::{EndedItem, ItemId, ItemState, MAX_RESULT, Queue};
 use serde_json::Value;
 
 use super::{
@@ -64,8 +64,11 @@ impl State {
             (tr, found)
         })?;
         let Some(why) = found else {
-            let item = ended(client, queue, id)?;
-            return Ok(item.map(|item| Self::ended(ended_text(&item), json::ended(&item))));
+            let ended = client.transact(|tr| async {
+                let ended = item_history::read(queue, &tr, id).await;
+                (tr, ended)
+            })?;
+            return Ok(ended.map(|(item, result)| Self::of_ended(&item, result.as_deref())));
         };
         let mut object = json::view_with_limit(&why.view, target.max_attempts(client));
         why.insert(&mut object);
@@ -77,11 +80,17 @@ impl State {
 
     /// An item that was there and has left its queue, of which no more is known.
     pub(super) fn left(id: &ItemId) -> Self {
-        Self::ended(lines(&[("id", id.to_string()), ("state", "finished".to_owned())]), json::left(id))
+        let text = lines(&[("id", id.to_string()), ("state", "finished".to_owned())]);
+        Self { text: text.trim_end().into(), object: json::left(id), has_ended: true, problem: None }
     }
 
-    fn ended(text: String, object: Value) -> Self {
-        Self { text: text.trim_end().as_bytes().to_vec(), object, has_ended: true, problem: None }
+    fn of_ended(item: &EndedItem, result: Option<&[u8]>) -> Self {
+        let mut text: Vec<u8> = ended_text(item).trim_end().into();
+        if let Some(result) = result {
+            text.extend_from_slice(b"\n\n");
+            text.extend_from_slice(result);
+        }
+        Self { text, object: json::ended_with(item, result), has_ended: true, problem: None }
     }
 
     pub(super) fn print(&self, globals: &Globals) -> anyhow::Result<Exit> {
@@ -91,14 +100,6 @@ impl State {
             Some(problem) => bail!(problem.clone()),
         }
     }
-}
-
-/// The item in the history, if it has ended and the queue has one.
-fn ended(client: &Client, queue: &Queue, id: &ItemId) -> anyhow::Result<Option<EndedItem>> {
-    client.transact(|tr| async {
-        let found = queue.ended_item(&tr, id).await;
-        (tr, found)
-    })
 }
 
 /// What is kept of an ended item, as lines.
@@ -117,6 +118,10 @@ fn ended_text(item: &EndedItem) -> String {
     lines.extend(item.worker.clone().map(|worker| ("worker", worker)));
     lines.extend(item.reason.clone().map(|reason| ("reason", reason)));
     lines.extend(item.attributes.iter().map(|(name, value)| ("attribute", format!("{name}={value}"))));
+    lines.extend(item.result.map(|len| match len > MAX_RESULT {
+        true => ("result", format!("more than {MAX_RESULT} bytes, not kept")),
+        false => ("result", format!("{len} bytes")),
+    }));
     self::lines(&lines)
 }
 

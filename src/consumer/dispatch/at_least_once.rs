@@ -7,7 +7,7 @@ use std::{
 };
 
 use foundationdb::{FdbError, Transaction};
-use kvqueue_queue::{Item, ItemOutcome, millis};
+use kvqueue_queue::{Item, ItemOutcome, MAX_RESULT, millis};
 use tokio::time::sleep;
 use tokio_util::future::FutureExt;
 use tracing::{Instrument, Span};
@@ -152,7 +152,7 @@ impl Dispatcher {
             self.call(&self.runtime.tried, &items[range.clone()], token, Some(transaction.clone())).await;
         drop(call);
         let outcomes = self.outcomes(items, range.clone(), result, lease);
-        if outcomes.iter().all(|(_, outcome)| *outcome != ItemOutcome::Done) {
+        if outcomes.iter().all(|(_, outcome)| !outcome.is_done()) {
             return Run::Acknowledge(outcomes);
         }
         let Some(transaction) = Arc::into_inner(transaction) else {
@@ -274,6 +274,16 @@ fn log(item: &Item, outcome: &ItemOutcome) {
     let item = (!is_named).then_some(tracing::field::display(&item.id));
     match outcome {
         ItemOutcome::Done => {}
+        ItemOutcome::DoneWith(result) if result.len() > MAX_RESULT => {
+            tracing::warn!(
+                event = "result_too_long",
+                item,
+                attempt,
+                most_bytes = MAX_RESULT,
+                "the result of the item is too long and not kept; the item is done"
+            );
+        }
+        ItemOutcome::DoneWith(_) => {}
         ItemOutcome::Release | ItemOutcome::Postpone { .. } | ItemOutcome::Throttle { .. } => {
             tracing::debug!(event = "item_released", item, attempt, "item released");
         }

@@ -59,7 +59,7 @@ impl Dispatcher {
             for (item, outcome) in called.into_iter().zip(outcomes) {
                 log_throttle(&item, &outcome);
                 match outcome {
-                    Outcome::Done => {
+                    Outcome::Done | Outcome::DoneWith(_) => {
                         self.runtime.meters.done.inc();
                         span::outcome(Span::current, "done");
                     }

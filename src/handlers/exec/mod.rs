@@ -20,17 +20,18 @@ use std::{
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use kvqueue_queue::{Item, millis};
+use kvqueue_queue::{Item, MAX_RESULT, millis};
 use rustix::process::Signal;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
-    process::{Child, ChildStdin, Command},
+    process::{Child, ChildStdin, ChildStdout, Command},
+    task::JoinHandle,
     time::timeout,
 };
 
 use self::{
     group::Group,
-    settings::{ExecSettings, Mode},
+    settings::{ExecSettings, Mode, ResultFrom},
     worker::Pool,
 };
 use super::{Context, Handler, Outcome, Settings, SettingsError};
@@ -53,8 +54,8 @@ const RUN: &str = "KVQUEUE_RUN";
 /// Runs a command per item, or hands items to processes that stay.
 ///
 /// `docs/CONFIG.md` documents a command's environment and its exit codes, `docs/WORKERS.md` the
-/// lines that a process reads and writes. The output of a command for one item is not kept, except
-/// the beginning of what a failing one wrote to stderr. When the item is cancelled, the command and
+/// lines that a process reads and writes. Of the output of a command for one item nothing is kept but
+/// the beginning of what a failing one wrote to stderr, and with `result = "stdout"` the standard output of one that is done. When the item is cancelled, the command and
 /// its child processes get TERM, and KILL half a second later.
 #[derive(Clone, Debug)]
 pub struct Exec {
@@ -74,7 +75,8 @@ impl Exec {
     fn spawn(&self, item: &Item, context: &Context, run: Option<&Reaped>) -> io::Result<Child> {
         let mut command = command(&self.settings, run);
         variables::set(&mut command, &context.queue, item, context.enqueued_at(item).map(millis));
-        command.stdout(Stdio::null()).spawn()
+        let keeps_output = self.settings.result == ResultFrom::Stdout;
+        command.stdout(if keeps_output { Stdio::piped() } else { Stdio::null() }).spawn()
     }
 
     async fn run(&self, item: &Item, context: &Context) -> Result<Outcome, String> {
@@ -94,6 +96,7 @@ impl Exec {
         tokio::spawn(feed(input, item.payload.clone()));
         let said = Arc::<Mutex<Vec<u8>>>::default();
         let reading = tokio::spawn(keep_beginning(errors, self.settings.stderr_limit, said.clone()));
+        let output = child.stdout.take().map(Output::of);
         let status = tokio::select! {
             // A command that has ended by itself was not killed.
             biased;
@@ -111,7 +114,10 @@ impl Exec {
             let _ = timeout(EXIT_TIMEOUT, reading).await;
         }
         let said = String::from_utf8_lossy(&said.lock().unwrap_or_else(PoisonError::into_inner)).into_owned();
-        Ok(self.settings.outcome(status, &said))
+        Ok(match (self.settings.outcome(status, &said), output) {
+            (Outcome::Done, Some(output)) => Outcome::done_with(output.read().await),
+            (outcome, _) => outcome,
+        })
     }
 }
 
@@ -138,6 +144,28 @@ impl Handler for Exec {
 pub(crate) fn start_timeout(settings: &Settings) -> Duration {
     let settings = ExecSettings::read(settings).ok().filter(|settings| settings.mode == Mode::Worker);
     settings.map_or(Duration::ZERO, |settings| settings.start_timeout())
+}
+
+/// The standard output of a command, which is being read.
+struct Output {
+    kept: Arc<Mutex<Vec<u8>>>,
+    reading: JoinHandle<()>,
+}
+
+impl Output {
+    fn of(output: ChildStdout) -> Self {
+        let kept = Arc::<Mutex<Vec<u8>>>::default();
+        // One byte more shows that it is too long.
+        let limit = MAX_RESULT as u64 + 1;
+        Self { kept: kept.clone(), reading: tokio::spawn(keep_beginning(output, limit, kept)) }
+    }
+
+    /// What the command has written, which has ended.
+    async fn read(self) -> Vec<u8> {
+        // A process that the command left running may hold the pipe open.
+        let _ = timeout(EXIT_TIMEOUT, self.reading).await;
+        std::mem::take(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// The command, in a group of its own: a Ctrl-C at the terminal is for the daemon, which lets the

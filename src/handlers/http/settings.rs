@@ -22,6 +22,17 @@ const LONGEST_TIMEOUT: Duration = Duration::from_hours(1);
 /// The shortest and the longest `max-response`.
 const RESPONSE: [u64; 2] = [1, 64 << 20];
 
+/// Where the result of a done item comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum ResultFrom {
+    /// It has none; in a batch, what its outcome has.
+    #[default]
+    None,
+    /// The body of the answer.
+    Body,
+}
+
 /// The settings of `http`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -52,6 +63,8 @@ pub(super) struct HttpSettings {
     /// The most bytes of an answer that are read.
     #[serde(default = "default_max_response", with = "size")]
     pub(super) max_response: u64,
+    #[serde(default)]
+    pub(super) result: ResultFrom,
     /// Whether connections to addresses that are not public are refused.
     #[serde(default)]
     pub(super) forbid_private_addresses: bool,
@@ -112,6 +125,10 @@ impl HttpSettings {
         read.check_times_and_bounds()?;
         let lists = [("dead-status", &*read.dead_status), ("release-status", &*read.release_status)];
         check_lists(lists, 300..=599, "write statuses from 300 to 599; 200 to 299 always mean done")?;
+        if read.batch && read.result != ResultFrom::None {
+            let problem = "each outcome in the answer to a batch has the result of its item; remove it, or set batch to false";
+            return Err(SettingsError::text("result", "body", problem));
+        }
         read.check_tls()?;
         read.check_proxy()?;
         Ok(read)

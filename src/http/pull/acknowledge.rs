@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use actix_web::HttpResponse;
-use kvqueue_queue::{Item, ItemId, ItemOutcome, Lease, LeaseError, LeaseId, RetryRules};
+use kvqueue_queue::{Item, ItemId, ItemOutcome, Lease, LeaseError, LeaseId, MAX_RESULT, RetryRules};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -15,7 +15,7 @@ use super::{
 use crate::{
     config::Retry,
     consumer::{clock, dispatch::outcome},
-    handlers::OutcomeLine,
+    handlers::{Outcome, OutcomeLine},
     http::{
         api_request::{Answer, ApiRequest},
         body::Object,
@@ -183,6 +183,14 @@ fn matched(
             return Err(ApiError::NotFound(format!("item {id} is not in this lease, or is named twice")));
         };
         let outcome = line.outcome().map_err(ApiError::Bad)?;
+        if let Outcome::DoneWith(result) = &outcome
+            && result.len() > MAX_RESULT
+        {
+            let len = result.len();
+            return Err(ApiError::TooLarge(format!(
+                "the result of item {id} has {len} bytes, and {MAX_RESULT} are allowed; store it elsewhere, and give its place"
+            )));
+        }
         found.push((index, outcome::of(outcome, item, rules, clock::now(), clock::random)));
     }
     if release_rest {

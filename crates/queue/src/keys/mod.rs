@@ -23,7 +23,7 @@
 //! | (q, "migrate") | how far a migration of the queue has come | `migration` |
 //! | (q, "schedule", name) and the records of schedules | items that are pushed again and again | `schedules` |
 //! | (q, "want", stamp) | a take that asks to be served | `wants` |
-//! | (q, "ended", minute, stamp, id), (q, "ended-id", hour, id, stamp), (q, "history") | items that have ended; how long they are kept | `ended` |
+//! | (q, "ended", minute, stamp, id), (q, "ended-id", hour, id, stamp), (q, "result", minute, id), (q, "history") | items that have ended, and their results; how long they are kept | `ended` |
 //! | (q, "token", session) | last attempt and its stamp | `tokens` |
 //!
 //! `element` holds what the tuple encoding needs, `fields` what records of tagged fields need; `space` puts the records of one queue together.

@@ -81,6 +81,8 @@ pub(crate) struct Space {
     /// The key prefixes of ended items, by time and by id.
     pub(crate) ended: Vec<u8>,
     pub(crate) ended_ids: Vec<u8>,
+    /// The key prefix of results.
+    pub(crate) results: Vec<u8>,
     /// (q, "history").
     pub(crate) history: Vec<u8>,
     /// Records the ends of items; no key.
@@ -154,6 +156,7 @@ impl Space {
             migrate: record(MIGRATE),
             ended: record(ended::ENDED),
             ended_ids: record(ended::ENDED_ID),
+            results: record(ended::RESULT),
             history: record(ended::HISTORY),
             recorder: None,
             keyed: (kind == Kind::Keyed).then(|| Box::new(KeyedSpace::new(&queue))),

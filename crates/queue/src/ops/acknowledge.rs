@@ -43,7 +43,7 @@ pub(crate) async fn acknowledge(
         if let Some(changes) = &mut changes {
             changes.left_lease(space, &row.id);
             match outcome {
-                ItemOutcome::Done => {}
+                ItemOutcome::Done | ItemOutcome::DoneWith(_) => {}
                 ItemOutcome::Release | ItemOutcome::Retry { due: None, .. } => {
                     changes.made_ready(space, &row.id);
                 }
@@ -62,6 +62,13 @@ pub(crate) async fn acknowledge(
                 forget(space, tr, &row)?;
                 if let Some(endings) = &mut endings {
                     endings.add_done(&row);
+                }
+                counts.done += 1;
+            }
+            ItemOutcome::DoneWith(result) => {
+                forget(space, tr, &row)?;
+                if let Some(endings) = &mut endings {
+                    endings.add_done_with(tr, &row, result);
                 }
                 counts.done += 1;
             }
@@ -120,6 +127,10 @@ pub(crate) fn cost(space: &Space, held: &Held, outcome: &ItemOutcome) -> usize {
     let Held { id, meta, value } = held;
     match outcome {
         ItemOutcome::Done => cost::forget(space, id, meta) + cost::ended(space, id, meta.len(), 0),
+        ItemOutcome::DoneWith(result) => {
+            let ended = cost::ended(space, id, meta.len(), 0);
+            cost::forget(space, id, meta) + ended + cost::result(space, id, result.len())
+        }
         ItemOutcome::Release | ItemOutcome::Throttle { .. } => {
             cost::ready(space, id, value.len(), meta.len())
         }

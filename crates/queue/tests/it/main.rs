@@ -58,6 +58,7 @@ mod recipe_pushes;
 mod recipes;
 mod recount;
 mod restored;
+mod results;
 mod retries;
 mod schedule_changes;
 mod schedule_clocks;

@@ -6,8 +6,8 @@ use std::{
     time::Duration,
 };
 
-use kvqueue_queue::{Item, ItemId};
-use serde_json::{Value, json};
+use kvqueue_queue::{Item, ItemId, MAX_RESULT};
+use serde_json::{Map, Value, json};
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep, sleep_until},
@@ -274,6 +274,13 @@ fn shown(item: &ItemId, outcome: Outcome) -> Value {
     let id = item.to_string();
     match outcome {
         Outcome::Done => json!({ "id": id, "outcome": "done" }),
+        // The daemon refuses one that is too long. The log has it.
+        Outcome::DoneWith(result) if result.len() > MAX_RESULT => json!({ "id": id, "outcome": "done" }),
+        Outcome::DoneWith(result) => {
+            let mut object = Map::from_iter([("id".into(), id.into()), ("outcome".into(), "done".into())]);
+            crate::json::insert_bytes(&mut object, "result", &result);
+            object.into()
+        }
         Outcome::Retry(reason) => json!({ "id": id, "outcome": "retry", "reason": reason }),
         Outcome::RetryAfter(pause, reason) => {
             json!({ "id": id, "outcome": "retry", "after_ms": pause.as_millis(), "reason": reason })
@@ -297,6 +304,16 @@ fn log(item: &Item, outcome: &Outcome) {
             log_throttle(item, outcome);
         }
         Outcome::Done => span::outcome(Span::current, "done"),
+        Outcome::DoneWith(result) => {
+            span::outcome(Span::current, "done");
+            if result.len() > MAX_RESULT {
+                tracing::warn!(
+                    event = "result_too_long",
+                    most_bytes = MAX_RESULT,
+                    "the result of the item is too long and not kept; the item is done"
+                );
+            }
+        }
         Outcome::Retry(reason) | Outcome::RetryAfter(_, reason) => {
             span::outcome(Span::current, "retry");
             tracing::warn!(

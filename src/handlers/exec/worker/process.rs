@@ -418,7 +418,7 @@ fn ended(limits: &Limits, otherwise: Fault) -> Fault {
 /// consequence of that.
 fn counted(outcome: Outcome, why: Option<EndReason>) -> Outcome {
     match (why, outcome) {
-        (Some(why), outcome) if !matches!(outcome, Outcome::Done | Outcome::Dead(_)) => why.outcome(),
+        (Some(why), outcome) if !outcome.is_done() && !matches!(outcome, Outcome::Dead(_)) => why.outcome(),
         (_, outcome) => outcome,
     }
 }

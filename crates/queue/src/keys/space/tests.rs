@@ -220,6 +220,14 @@ fn golden_records_of_ended_items() {
     let done = format!("05 12000000 01 0d000000 {stamp}");
     let begin = "01 08000000 ed03000000000000 02 08000000 0201000000000000 03 08000000 e803000000000000 04 01000000 77";
     golden(&group, &format!("{begin} {done}"));
+    let from = group.len() - (5 + 0x12);
+    ended::append_result(&mut group, from, 90_001);
+    let done = format!("05 1b000000 01 0d000000 {stamp} 07 04000000 915f0100");
+    golden(&group[from..], &done);
+    golden(
+        &ended::result_key(&space.results, minute, &id),
+        &format!("017100 01726573756c7400 160102 {stamp}"),
+    );
     let attributes = [("k".to_owned(), "v".to_owned())].into();
     let meta = Meta { enqueued_at: Some(1_000), attributes, ..Meta::default() };
     let mut dead = Vec::new();

@@ -8,11 +8,12 @@ use mutant::mutant;
 
 use super::setting;
 use crate::error::QueueError;
-use crate::history::{Ending, Recorder, Recording};
+use crate::history::{Ending, MAX_RESULT, Recorder, Recording};
 use crate::id::ItemId;
 use crate::keys::Space;
 use crate::keys::ended::{
-    append_item, encode_group, encode_run, is_one_run, minute, pending_group, pending_run,
+    append_item, append_result, encode_group, encode_run, is_one_run, minute, pending_group, pending_run,
+    result_key,
 };
 use crate::keys::meta;
 use crate::meta::{Meta, Millis};
@@ -100,6 +101,17 @@ impl Endings<'_> {
         }
         let meta = meta::decode(&row.meta).unwrap_or_default();
         self.add(&row.id, Ending::Done, meta.attempts.saturating_add(1), None, Some(&meta));
+    }
+
+    /// The same with the result that the handler gave, which is written now.
+    pub(crate) fn add_done_with(&mut self, tr: &Transaction, row: &Row, result: &[u8]) {
+        self.add_done(row);
+        let Some((id, range)) = self.items.last_mut() else { return };
+        append_result(&mut self.bytes, range.start, result.len().min(MAX_RESULT + 1));
+        range.end = self.bytes.len();
+        if result.len() <= MAX_RESULT && !mutant("result-without-its-row") {
+            tr.set(&result_key(&self.space.results, minute(self.at), id), result);
+        }
     }
 
     /// Adds a dead letter.
