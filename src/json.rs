@@ -5,7 +5,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use kvqueue_queue::{
     Counts, DeadLetter, EndedItem, Failure, Item, ItemId, ItemState, ItemView, LeaseView, Limits, MAX_RESULT,
-    Meta, Millis, Pattern, Pause,
+    Meta, Millis, Pattern, Pause, Progress,
 };
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::{Map, Value, json};
@@ -219,6 +219,9 @@ pub(crate) fn view(view: &ItemView) -> Value {
     if let Some(lease) = &view.lease {
         object.insert("lease".to_owned(), self::lease(lease));
     }
+    if let Some(progress) = &view.progress {
+        object.insert("progress".to_owned(), self::progress(progress));
+    }
     Value::Object(object)
 }
 
@@ -325,6 +328,18 @@ fn lease(lease: &LeaseView) -> Value {
         "extended_age": lease.extended.as_secs_f64(),
         "expires_in": lease.left.map(|left| left.as_secs_f64()),
     })
+}
+
+/// How far an item is; what its handler has not said is left out.
+fn progress(Progress { at, percent, message }: &Progress) -> Value {
+    let mut object = json!({ "at": time(*at) });
+    if let Some(percent) = percent {
+        object["percent"] = (*percent).into();
+    }
+    if !message.is_empty() {
+        object["message"] = message.as_str().into();
+    }
+    object
 }
 
 /// How attempts ended, and of each whether that was before a dead letter was made ready again: its attempts begin at 1 then.

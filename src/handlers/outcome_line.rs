@@ -99,6 +99,15 @@ impl OutcomeLine {
     }
 }
 
+/// A percentage: a number from 0 to 100, rounded down.
+pub(crate) fn percent<'de, D: Deserializer<'de>>(input: D) -> Result<Option<u8>, D::Error> {
+    match Option::<f64>::deserialize(input)? {
+        None => Ok(None),
+        Some(percent) if (0.0..=100.0).contains(&percent) => Ok(Some(percent as u8)),
+        Some(percent) => Err(D::Error::custom(format_args!("{percent} is not a percentage from 0 to 100"))),
+    }
+}
+
 /// A whole number, also if it is written as 3.0, which JSON does not distinguish.
 pub(crate) fn whole<'de, D: Deserializer<'de>, N: TryFrom<i128>>(input: D) -> Result<Option<N>, D::Error> {
     let number = Number::deserialize(input)?;

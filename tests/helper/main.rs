@@ -83,6 +83,7 @@ const PROGRAMS: &[(&str, fn())] = programs![
     reload::load::print,
     reload::races::panic_on_leaving,
     results::daemon,
+    results::slow,
     schedule_commands::configured,
     schedules::put,
     schedules::show,

@@ -18,6 +18,25 @@ impl Handler for Echo {
     }
 }
 
+/// Reports how far it is until it is cancelled.
+struct Slow;
+
+#[kvqueue::async_trait]
+impl Handler for Slow {
+    async fn handle(&self, item: &Item, context: &Context) -> Outcome {
+        context.report_progress(item, None, "begun");
+        context.report_progress(item, Some(50), "half way");
+        context.cancelled.cancelled().await;
+        Outcome::Release
+    }
+}
+
+/// The same until it is stopped, with a handler whose items never end.
+pub(crate) fn slow() {
+    let config = std::fs::read_to_string(argument(0).unwrap()).unwrap();
+    run_to_the_end(daemon_with(&config).handler("slow", |_: &Settings| Ok::<_, SettingsError>(Slow)));
+}
+
 /// A daemon with the configuration in a file that is named, until its queues are empty.
 pub(crate) fn daemon() {
     let config = std::fs::read_to_string(argument(0).unwrap()).unwrap();

@@ -47,6 +47,7 @@ mod page;
 mod panics;
 mod pause;
 mod poison;
+mod progress;
 mod push;
 mod push_options;
 mod rates;

@@ -1,7 +1,7 @@
 //! `kvqueue item show`
 
 use anyhow::bail;
-use kvqueue_queue::{EndedItem, ItemId, ItemState, MAX_RESULT, Queue};
+use kvqueue_queue::{EndedItem, ItemId, ItemState, MAX_RESULT, Progress, Queue};
 use serde_json::Value;
 
 use super::{
@@ -12,6 +12,7 @@ use crate::{
     exit::Exit,
     item_history,
     json::{self, enqueued_at},
+    text::visible,
     why::Why,
 };
 
@@ -129,6 +130,13 @@ fn lines(lines: &[(&str, String)]) -> String {
     lines.iter().map(|(name, value)| format!("{name:13}{value}\n")).collect()
 }
 
+/// As in `50 %, halfway, at TIME`.
+fn progress_text(Progress { at, percent, message }: &Progress) -> String {
+    let percent = percent.map(|percent| format!("{percent} %, ")).unwrap_or_default();
+    let message = if message.is_empty() { String::new() } else { format!("{}, ", visible(message)) };
+    format!("{percent}{message}at {}", time(*at))
+}
+
 /// All fields of an item as lines, then an empty line and the payload.
 fn text(why: &Why) -> Vec<u8> {
     let view = &why.view;
@@ -140,6 +148,7 @@ fn text(why: &Why) -> Vec<u8> {
     ];
     lines.extend(view.due.map(|due| ("due", time(due))));
     lines.extend(view.lease.map(|lease| ("lease", lease.id.to_string())));
+    lines.extend(view.progress.as_ref().map(|progress| ("progress", progress_text(progress))));
     let meta = view.item.as_ref().ok().and_then(|item| item.meta.as_deref());
     lines.extend(item_text::about(&view.id, meta, enqueued_at(view)));
     item_text::text(lines, view.item.as_ref().ok().map(|item| &item.payload[..]))

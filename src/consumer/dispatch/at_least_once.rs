@@ -87,7 +87,14 @@ impl Dispatcher {
             Delivery::ExactlyOnce => self.transact(items, range, lease).await,
             Delivery::AtLeastOnce | Delivery::AtMostOnce => {
                 let (token, _call) = lease.begin_call(&range);
-                let result = self.call(&self.runtime.tried, &items[range.clone()], token, None).await;
+                let result = self
+                    .call(
+                        &self.runtime.tried,
+                        &items[range.clone()],
+                        token,
+                        (None, Some(lease.progress.clone())),
+                    )
+                    .await;
                 self.outcomes(items, range, result, lease)
             }
         };
@@ -148,8 +155,14 @@ impl Dispatcher {
     ) -> Run {
         let transaction = Arc::new(transaction);
         let (token, call) = lease.begin_call(&range);
-        let result =
-            self.call(&self.runtime.tried, &items[range.clone()], token, Some(transaction.clone())).await;
+        let result = self
+            .call(
+                &self.runtime.tried,
+                &items[range.clone()],
+                token,
+                (Some(transaction.clone()), Some(lease.progress.clone())),
+            )
+            .await;
         drop(call);
         let outcomes = self.outcomes(items, range.clone(), result, lease);
         if outcomes.iter().all(|(_, outcome)| !outcome.is_done()) {

@@ -47,7 +47,7 @@ impl Dispatcher {
             let _trial = self.trial();
             let called: Vec<Item> = rest.drain(..tried.handling.items_of_a_call(rest.len())).collect();
             let token = self.runtime.shutdown.drain_timed_out.child_token();
-            let result = self.call(&tried, &called, token, None).await;
+            let result = self.call(&tried, &called, token, (None, None)).await;
             if result.leaked_thread.is_some() {
                 tracing::error!(
                     event = "handler_not_stopped",

@@ -19,7 +19,7 @@ use foundationdb::Transaction;
 use kvqueue_queue::Item;
 use tokio_util::sync::CancellationToken;
 
-use super::{breaker::Tried, clock, fetch::VersionClock, runtime::QueueRuntime};
+use super::{breaker::Tried, clock, fetch::VersionClock, lease::ProgressNews, runtime::QueueRuntime};
 use crate::{
     config::Delivery,
     handlers::{CallResult, Context, Interruption, Outcome, call},
@@ -59,7 +59,7 @@ impl Dispatcher {
         tried: &Tried,
         items: &[Item],
         cancelled: CancellationToken,
-        transaction: Option<Arc<Transaction>>,
+        (transaction, progress): (Option<Arc<Transaction>>, Option<Arc<ProgressNews>>),
     ) -> CallResult {
         let items: Arc<[Item]> = items.into();
         self.status.called(items.clone());
@@ -72,6 +72,7 @@ impl Dispatcher {
             stop: self.runtime.shutdown.stop.clone(),
             limit: None,
             runtime: Some(self.runtime.clone()),
+            progress,
         };
         let meters = &self.runtime.meters;
         let _in_flight = meters.in_flight.hold(items.len());

@@ -3,6 +3,7 @@
 
 mod group;
 mod lookup;
+mod progress;
 #[cfg(target_os = "linux")]
 pub(crate) mod reaper;
 mod settings;
@@ -31,7 +32,8 @@ use tokio::{
 
 use self::{
     group::Group,
-    settings::{ExecSettings, Mode, ResultFrom},
+    progress::ProgressLines,
+    settings::{ExecSettings, Mode, ProgressFrom, ResultFrom},
     worker::Pool,
 };
 use super::{Context, Handler, Outcome, Settings, SettingsError};
@@ -95,7 +97,14 @@ impl Exec {
         // because what the command left running may hold the pipes open after it has ended.
         tokio::spawn(feed(input, item.payload.clone()));
         let said = Arc::<Mutex<Vec<u8>>>::default();
-        let reading = tokio::spawn(keep_beginning(errors, self.settings.stderr_limit, said.clone()));
+        let limit = self.settings.stderr_limit;
+        let reading = match self.settings.progress {
+            ProgressFrom::None => tokio::spawn(keep_beginning(errors, limit, said.clone())),
+            ProgressFrom::Stderr => {
+                let (lines, said) = (ProgressLines::new(context.reporter(item)), said.clone());
+                tokio::spawn(lines.read(errors, move |more| keep(&said, limit, more)))
+            }
+        };
         let output = child.stdout.take().map(Output::of);
         let status = tokio::select! {
             // A command that has ended by itself was not killed.
@@ -223,12 +232,17 @@ async fn feed(mut input: ChildStdin, payload: Bytes) {
 /// Reads everything, so that the command never blocks on a full pipe, and keeps the first `limit`
 /// bytes.
 async fn keep_beginning(mut from: impl AsyncRead + Unpin, limit: u64, kept: Arc<Mutex<Vec<u8>>>) {
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut buffer = [0; 4096];
     // After a read error the reason is shorter. The exit code decides the outcome.
     while let Ok(read @ 1..) = from.read(&mut buffer).await {
-        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = limit.saturating_sub(kept.len()).min(read);
-        kept.extend_from_slice(&buffer[..room]);
+        keep(&kept, limit, &buffer[..read]);
     }
+}
+
+/// Adds to what is kept, as far as the first `limit` bytes go.
+fn keep(kept: &Mutex<Vec<u8>>, limit: u64, more: &[u8]) {
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+    let room = limit.saturating_sub(kept.len()).min(more.len());
+    kept.extend_from_slice(&more[..room]);
 }

@@ -315,7 +315,8 @@ mod tests {
             }
         }
         insta::assert_snapshot!(problem("proxy = 'environment'\nforbid-private-addresses = true"), @r#"proxy = "environment": the proxy finds the target's address, so forbid-private-addresses cannot be kept; remove one of them, and let the proxy refuse private addresses"#);
-        insta::assert_snapshot!(problem("method = 'PUT'"), @"method: unknown field `method`, expected one of `url`, `batch`, `timeout`, `connect-timeout`, `dead-status`, `release-status`, `throttle`, `outage-after`, `max-response`, `forbid-private-addresses`, `signing-key-file`, `authorization-file`, `ca-file`, `client-certificate`, `client-key`, `proxy`");
+        insta::assert_snapshot!(problem("batch = true\nresult = 'body'"), @r#"result = "body": each outcome in the answer to a batch has the result of its item; remove it, or set batch to false"#);
+        insta::assert_snapshot!(problem("method = 'PUT'"), @"method: unknown field `method`, expected one of `url`, `batch`, `timeout`, `connect-timeout`, `dead-status`, `release-status`, `throttle`, `outage-after`, `max-response`, `result`, `forbid-private-addresses`, `signing-key-file`, `authorization-file`, `ca-file`, `client-certificate`, `client-key`, `proxy`");
         let plain = |more: &str| {
             let text = format!("url = 'http://0x7f.1/'\n{more}");
             HttpSettings::read(&text.parse().unwrap()).unwrap_err().to_string()

@@ -12,6 +12,7 @@
 //! | (q, "chunk", id, n) | the rest of a long payload | `chunks` |
 //! | (q, "lease", session, number), (q, "held", session, number, i) | a batch in hand | `leases` |
 //! | (q, "cancelled", session, number) | which items of a lease were cancelled | `cancelled` |
+//! | (q, "progress", session, number) | how far the handlers of a lease's items are | `progress` |
 //! | (q, "later", due, id), (q, "body", id), (q, "due", id) | an item that waits for its time | `later` |
 //! | (q, "dead", id), (q, "body", id) | a dead letter | `space` |
 //! | (q, "unique", key) | id of the item of that key | `space` |
@@ -47,6 +48,7 @@ pub(crate) mod migration;
 pub(crate) mod operations;
 pub(crate) mod partitions;
 pub(crate) mod pause;
+pub(crate) mod progress;
 pub(crate) mod recipes;
 pub(crate) mod schedules;
 mod space;

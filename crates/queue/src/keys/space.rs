@@ -8,7 +8,7 @@ use crate::keys::keyed::{KVAL, KeyedSpace};
 use crate::keys::schedules::ScheduleSpace;
 use crate::keys::{
     append_bytes, cancelled, chunks, claims, counters, duty, ended, items, later, leases, meta, operations,
-    partitions, pause, times, tokens, wants,
+    partitions, pause, progress, times, tokens, wants,
 };
 use crate::kind::Kind;
 use crate::{MAX_NAME, MAX_PREFIX};
@@ -61,6 +61,8 @@ pub(crate) struct Space {
     pub(crate) bodies: Vec<u8>,
     pub(crate) dues: Vec<u8>,
     pub(crate) cancelled: Vec<u8>,
+    /// The key prefix of the progress of leases.
+    pub(crate) progress: Vec<u8>,
     pub(crate) unique: Vec<u8>,
     pub(crate) operations: Vec<u8>,
     pub(crate) oplog: Vec<u8>,
@@ -143,6 +145,7 @@ impl Space {
             bodies: record(later::BODY),
             dues: record(later::DUE),
             cancelled: record(cancelled::CANCELLED),
+            progress: record(progress::PROGRESS),
             unique: record(UNIQUE),
             operations: record(operations::OP),
             oplog: record(operations::OPLOG),

@@ -38,6 +38,7 @@ pub(crate) mod pause;
 pub(crate) mod peek;
 pub(crate) mod place;
 pub(crate) mod pop;
+pub(crate) mod progress;
 pub(crate) mod promote;
 pub(crate) mod push;
 pub(crate) mod queues;

@@ -50,6 +50,7 @@ mod pause;
 mod peek;
 mod poison;
 mod producers;
+mod progress;
 mod push_model;
 mod pushers;
 mod queues;

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use kvqueue_queue::{Item, ItemId, MAX_RESULT};
+use kvqueue_queue::{Item, ItemId, MAX_RESULT, Progress};
 use serde_json::{Map, Value, json};
 use tokio::{
     sync::mpsc,
@@ -24,7 +24,7 @@ use crate::{
             leased::Leased,
         },
     },
-    consumer::lease::{LeaseTimer, Next},
+    consumer::lease::{LeaseTimer, Next, ProgressNews},
     handlers::{Context, Interruption, Outcome, ScopeName, StopRequest, call, log_throttle},
     telemetry::span,
 };
@@ -56,12 +56,14 @@ pub(super) async fn handle(worker: Arc<Worker>, number: u64, leased: Leased, pla
         pending: Vec::new(),
         lost: worker.cancelled.child_token(),
         cancelled: Arc::default(),
+        progress: Arc::default(),
     };
     let calls = Calls {
         worker: worker.clone(),
         number,
         lost: keeper.lost.clone(),
         cancelled: keeper.cancelled.clone(),
+        progress: keeper.progress.clone(),
         outcomes: sender,
     };
     tokio::join!(calls.begin(items, place), keeper.run(outcomes));
@@ -88,6 +90,7 @@ struct Calls {
     /// Fires when the lease is lost, and when commands are ended.
     lost: CancellationToken,
     cancelled: Arc<Cancelled>,
+    progress: Arc<ProgressNews>,
     outcomes: Outcomes,
 }
 
@@ -141,6 +144,7 @@ impl Calls {
             stop: StopRequest::default(),
             limit: None,
             runtime: None,
+            progress: Some(self.progress.clone()),
         };
         let items: Arc<[Item]> = [item.clone()].into();
         let result = call(&worker.tried.handling, items, context, worker.limits.handler_timeout).await;
@@ -174,6 +178,8 @@ struct Keeper {
     /// Cancels the calls for the lease's items.
     lost: CancellationToken,
     cancelled: Arc<Cancelled>,
+    /// What commands have reported since the last extension.
+    progress: Arc<ProgressNews>,
 }
 
 /// Why a keeper does not have its lease any more.
@@ -206,7 +212,15 @@ impl Keeper {
         loop {
             match self.timer.next(Instant::now()) {
                 Next::Acknowledge => self.acknowledge().await?,
-                Next::Extend => self.change("extend", &json!({}), 0).await?,
+                Next::Extend => {
+                    let news = self.progress.take().into_iter().map(|(id, Progress { percent, message, .. })| {
+                        json!({ "id": id.to_string(), "percent": percent, "message": message })
+                    });
+                    let news: Vec<_> = news.collect();
+                    // Daemons of earlier versions know no body.
+                    let body = if news.is_empty() { json!({}) } else { json!({ "progress": news }) };
+                    self.change("extend", &body, 0).await?;
+                }
                 Next::Lost => return Err(Lost::Expired(None)),
                 Next::End => return Ok(()),
                 Next::Wait(until) => tokio::select! {
