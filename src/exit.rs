@@ -22,7 +22,7 @@ pub enum Exit {
     Unavailable = 69,
     /// A bug in kvqueue itself.
     Internal = 70,
-    /// No item was ready.
+    /// No item was ready, or an item has not ended in time.
     Nothing = 75,
     /// The configuration is wrong.
     Config = 78,
@@ -52,7 +52,7 @@ pub(crate) const TABLE: &[(&str, &str)] = &[
         "the database cannot be used: not there, client library missing, directory damaged, or held by a process that lets no other in; for `status`, `reload`, `work` and the like: no daemon answers, it is not ready, it does not accept the secret or token, or it uses another database",
     ),
     ("70", "a bug in kvqueue itself: a consumer keeps panicking"),
-    ("75", "no item was ready: `lease` has leased nothing"),
+    ("75", "no item was ready: `lease` has leased nothing; for `item wait`: the item has not ended in time"),
     ("78", "the configuration is wrong"),
     ("128 + n", "a second signal n stopped it at once"),
 ];

@@ -5,8 +5,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use bytes::Bytes;
+use foundationdb::Transaction;
 use jiff::Timestamp;
-use kvqueue_queue::{EndedItem, Millis, Recorder, Recording};
+use kvqueue_queue::{EndedItem, ItemId, Millis, Queue, QueueError, Recorder, Recording};
 
 use crate::{config::duration, consumer::clock};
 
@@ -55,6 +57,17 @@ pub(crate) fn moment(text: &str) -> Result<Millis, String> {
             "{text:?} is not a time; write it as in \"2h\", for two hours ago, or \"2030-01-31T08:00:00Z\""
         )
     })
+}
+
+/// An item in the history, with its result if there is one.
+pub(crate) async fn read(
+    queue: &Queue,
+    tr: &Transaction,
+    id: &ItemId,
+) -> Result<Option<(EndedItem, Option<Bytes>)>, QueueError> {
+    let Some(item) = queue.ended_item(tr, id).await? else { return Ok(None) };
+    let result = queue.result(tr, &item).await?;
+    Ok(Some((item, result)))
 }
 
 #[cfg(test)]

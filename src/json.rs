@@ -4,8 +4,8 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use jiff::Timestamp;
 use kvqueue_queue::{
-    Counts, DeadLetter, EndedItem, Failure, Item, ItemId, ItemState, ItemView, LeaseView, Limits, Meta,
-    Millis, Pattern, Pause,
+    Counts, DeadLetter, EndedItem, Failure, Item, ItemId, ItemState, ItemView, LeaseView, Limits, MAX_RESULT,
+    Meta, Millis, Pattern, Pause, Progress,
 };
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::{Map, Value, json};
@@ -225,6 +225,9 @@ pub(crate) fn view(view: &ItemView) -> Value {
     if let Some(lease) = &view.lease {
         object.insert("lease".to_owned(), self::lease(lease));
     }
+    if let Some(progress) = &view.progress {
+        object.insert("progress".to_owned(), self::progress(progress));
+    }
     Value::Object(object)
 }
 
@@ -240,6 +243,11 @@ pub(crate) fn ended(item: &EndedItem) -> Value {
     let Value::Object(mut object) = known else { return known };
     insert_key(&mut object, &item.id);
     let (enqueued_at, started_at) = (item.pushed.map(time), item.started.map(time));
+    match item.result {
+        Some(len) if len > MAX_RESULT => _ = object.insert("result_too_long".to_owned(), true.into()),
+        Some(len) => _ = object.insert("result_bytes".to_owned(), len.into()),
+        None => {}
+    }
     let texts = [
         ("enqueued_at", enqueued_at.as_deref()),
         ("started_at", started_at.as_deref()),
@@ -254,6 +262,20 @@ pub(crate) fn ended(item: &EndedItem) -> Value {
         object.insert("attributes".to_owned(), json!(item.attributes));
     }
     Value::Object(object)
+}
+
+/// The same with its result, if it is kept.
+pub(crate) fn ended_with(item: &EndedItem, result: Option<&[u8]>) -> Value {
+    let mut value = ended(item);
+    if let (Some(object), Some(result)) = (value.as_object_mut(), result) {
+        insert_bytes(object, "result", result);
+    }
+    value
+}
+
+/// An item that has left its queue, of which no more is known.
+pub(crate) fn left(id: &ItemId) -> Value {
+    json!({ "id": id.to_string(), "state": "finished" })
 }
 
 /// When an item was pushed: from its side record, or from its id, to about a second.
@@ -312,6 +334,18 @@ fn lease(lease: &LeaseView) -> Value {
         "extended_age": lease.extended.as_secs_f64(),
         "expires_in": lease.left.map(|left| left.as_secs_f64()),
     })
+}
+
+/// How far an item is; what its handler has not said is left out.
+fn progress(Progress { at, percent, message }: &Progress) -> Value {
+    let mut object = json!({ "at": time(*at) });
+    if let Some(percent) = percent {
+        object["percent"] = (*percent).into();
+    }
+    if !message.is_empty() {
+        object["message"] = message.as_str().into();
+    }
+    object
 }
 
 /// How attempts ended, and of each whether that was before a dead letter was made ready again: its attempts begin at 1 then.

@@ -60,6 +60,7 @@ mod http;
 #[path = "no_http.rs"]
 mod http;
 mod item_history;
+mod item_wait;
 mod json;
 pub mod lifecycle;
 #[cfg(feature = "http")]

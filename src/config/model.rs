@@ -230,6 +230,9 @@ mod tests {
         insta::assert_snapshot!(problem(&queue("idempotency-window = '0s'")), @r#"queues.emails.idempotency-window = "0s": no repeated push would be recognised; write a time such as "24h"; pushes without an idempotency key leave nothing behind in any case"#);
         insta::assert_snapshot!(problem(&queue("idempotency-window = '10000h'")), @r#"queues.emails.idempotency-window = "10000h": that is longer than a year; set it to "8760h" or less"#);
         insta::assert_snapshot!(problem(&queue("history = '721h'")), @r#"queues.emails.history = "721h": ended items cannot be kept that long; set it to "720h" or less"#);
+        let exec = |line: &str| format!("[queues.emails]\nhandler = 'exec'\n{line}");
+        insta::assert_snapshot!(problem(&exec("handler-config.result = 'stdout'")), @r#"queues.emails.handler-config.result = "stdout": results are kept with the ended items, and queues.emails.history keeps none; set queues.emails.history, as in "24h", or remove this key"#);
+        insta::assert_snapshot!(problem(&exec("delivery = 'at-most-once'\nhistory = '1h'\nhandler-config.result = 'stdout'")), @r#"queues.emails.handler-config.result = "stdout": with at-most-once delivery an item has left the queue before it is handled, and its result with it; set queues.emails.delivery to "at-least-once", or remove this key"#);
         insta::assert_snapshot!(problem(&queue("history = '59s'")), @r#"queues.emails.history = "59s": old items are removed once a minute; set it to "1m" or more, or to "0s" to keep none"#);
         insta::assert_snapshot!(problem(&queue("dead-retention = '3651d'")), @r#"queues.emails.dead-retention = "3651d": that is longer than ten years; set it to "3650d" or less, or to "0s" to keep dead letters for ever"#);
         insta::assert_snapshot!(problem(&queue("retry.max-attempts = 0")), @"queues.emails.retry.max-attempts = 0: an item has to be tried at least once; set it to 1 or more");

@@ -278,6 +278,7 @@ impl QueueConfig {
         self.validate_history(key("history"))?;
         self.validate_expiry(key)?;
         self.validate_dead_retention(key)?;
+        self.validate_result(key)?;
         self.retry.validate(key)
     }
 
@@ -364,6 +365,28 @@ impl QueueConfig {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Refuses a setting that asks for results in a queue that would drop them.
+    fn validate_result(&self, key: impl Fn(&str) -> String) -> Result<(), ConfigError> {
+        let has_handler = matches!(&*self.handler, "exec" | "http");
+        let wanted = self.handler_config.get("result").filter(|_| has_handler);
+        let Some(wanted) = wanted.and_then(toml::Value::as_str).filter(|wanted| *wanted != "none") else {
+            return Ok(());
+        };
+        let value = format!("{wanted:?}");
+        if self.history.is_none_or(|kept| kept.is_zero()) {
+            let history = key("history");
+            let fix = format!("set {history}, as in \"24h\", or remove this key");
+            let problem = format!("results are kept with the ended items, and {history} keeps none");
+            return Err(ConfigError::value(key("handler-config.result"), value, problem, fix));
+        }
+        if self.delivery == Delivery::AtMostOnce {
+            let problem = "with at-most-once delivery an item has left the queue before it is handled, and its result with it";
+            let fix = format!("set {} to \"at-least-once\", or remove this key", key("delivery"));
+            return Err(ConfigError::value(key("handler-config.result"), value, problem, fix));
+        }
+        Ok(())
     }
 
     fn validate_timeout(&self, key: String, shutdown_timeout: Duration) -> Result<(), ConfigError> {

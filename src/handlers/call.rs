@@ -156,7 +156,7 @@ impl CallResult {
         };
         let was_interrupted = self.interruption.is_some();
         let counts =
-            |outcome: &Outcome| !was_interrupted || matches!(outcome, Outcome::Done | Outcome::Dead(_));
+            |outcome: &Outcome| !was_interrupted || outcome.is_done() || matches!(outcome, Outcome::Dead(_));
         let returned = self.returned.into_iter().map(Some).chain(std::iter::repeat(None)).take(items);
         returned.map(|outcome| outcome.filter(counts).unwrap_or_else(|| otherwise.clone())).collect()
     }

@@ -6,12 +6,17 @@ use std::{
 };
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use foundationdb::Transaction;
 use kvqueue_queue::{Item, Scope, from_millis, millis};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    consumer::{clock, runtime::QueueRuntime},
+    consumer::{
+        clock,
+        lease::{ProgressNews, ProgressReporter},
+        runtime::QueueRuntime,
+    },
     json::LeasedItem,
     telemetry::trace_parent,
 };
@@ -105,6 +110,10 @@ impl<H: BatchHandler + ?Sized> BatchHandler for Arc<H> {
 pub enum Outcome {
     /// The item is finished.
     Done,
+    /// The same, with a result for the program that waits for it: up to 90,000 bytes ([`MAX_RESULT`](kvqueue_queue::MAX_RESULT)). If the queue keeps a
+    /// history, `kvqueue item show` and HTTP show it as long as the history is kept. A longer one is not kept; the history and the log then have that there
+    /// was one. A queue without a history drops it, and so does one with at-most-once delivery.
+    DoneWith(Bytes),
     /// Not handled: again after a while that grows with its attempts (`queues.NAME.retry`). After
     /// the last attempt it is a dead letter. The reason, a lower-case fragment, is shown in the log
     /// and in the dead letter.
@@ -149,6 +158,16 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// The item is finished, with this result.
+    pub fn done_with(result: impl Into<Bytes>) -> Self {
+        Self::DoneWith(result.into())
+    }
+
+    /// Whether the item is finished.
+    pub fn is_done(&self) -> bool {
+        matches!(self, Self::Done | Self::DoneWith(_))
+    }
+
     /// A failure for this reason, to be retried.
     pub fn retry(reason: impl std::fmt::Display) -> Self {
         Self::Retry(reason.to_string())
@@ -189,6 +208,8 @@ pub struct Context {
     pub(crate) limit: Option<Duration>,
     /// The queue's; none in a test of a handler.
     pub(crate) runtime: Option<Arc<QueueRuntime>>,
+    /// Where the progress of items on a lease is reported.
+    pub(crate) progress: Option<Arc<ProgressNews>>,
 }
 
 impl Context {
@@ -218,6 +239,21 @@ impl Context {
     pub(crate) fn leased(&self, item: &Item) -> LeasedItem {
         let enqueued_at = self.enqueued_at(item).map(millis);
         LeasedItem { item: item.clone(), enqueued_at, trace_parent: trace_parent(item) }
+    }
+
+    /// Reports how far the handler is with an item of this call: in percent, if that is known, and in words, of which 200 bytes are kept. `kvqueue item show` and
+    /// HTTP show the last report while the item runs.
+    ///
+    /// It costs no transaction: the next extension of the lease has the last report of each item. So it is shown after a third of the
+    /// queue's `lease`, ten seconds without that setting, and an item that ends sooner has shown none. Call it as often as you like. With at-most-once delivery
+    /// the item has no lease, and nothing is shown.
+    pub fn report_progress(&self, item: &Item, percent: Option<u8>, message: &str) {
+        self.reporter(item).report(percent, message);
+    }
+
+    /// For reports about an item by another task.
+    pub(crate) fn reporter(&self, item: &Item) -> ProgressReporter {
+        ProgressReporter::new(item.id.clone(), self.progress.clone())
     }
 
     /// Tells the daemon that the handler can work, before there is an outcome. After

@@ -43,9 +43,9 @@ pub use exec::Exec;
 pub(crate) use exec::Processes;
 pub use json::{Json, JsonBatchHandler, JsonHandler};
 pub use log::Log;
-pub(crate) use outcome_line::OutcomeLine;
 #[cfg(feature = "http")]
 pub(crate) use outcome_line::whole;
+pub(crate) use outcome_line::{OutcomeLine, percent};
 pub(crate) use pull::PULL;
 pub(crate) use registry::AnyHandler;
 pub use registry::Registry;

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use base64::{Engine, prelude::BASE64_STANDARD};
+use bytes::Bytes;
 use serde::{Deserialize, Deserializer, de::Error};
 use serde_json::Number;
 
@@ -38,11 +40,18 @@ pub(crate) struct OutcomeLine {
     /// With `retry`, `dead` and `throttle`: why.
     #[serde(default)]
     reason: Option<String>,
+    /// With `done`: the result of the item, as text.
+    #[serde(default)]
+    result: Option<String>,
+    /// The same in base 64.
+    #[serde(default)]
+    result_base64: Option<String>,
 }
 
 impl OutcomeLine {
     /// The outcome. The error is a lower-case fragment for a log or a reason.
     pub(crate) fn outcome(self) -> Result<Outcome, String> {
+        let result = self.result()?;
         let Self { outcome: word, after_ms, scope, reason, .. } = self;
         let longest = match word {
             Word::Throttle => LONGEST_THROTTLE.as_secs() * 1_000,
@@ -57,9 +66,12 @@ impl OutcomeLine {
         if scope.is_some() && word != Word::Throttle {
             return Err("scope is for the outcome throttle".to_owned());
         }
+        if result.is_some() && word != Word::Done {
+            return Err("a result is for the outcome done".to_owned());
+        }
         let reason = reason.unwrap_or_else(|| "the worker gave no reason".to_owned());
         Ok(match (word, after_ms) {
-            (Word::Done, _) => Outcome::Done,
+            (Word::Done, _) => result.map_or(Outcome::Done, Outcome::DoneWith),
             (Word::Release, _) => Outcome::Release,
             (Word::Dead, _) => Outcome::Dead(reason),
             (Word::Retry, None) => Outcome::Retry(reason),
@@ -69,6 +81,30 @@ impl OutcomeLine {
                 Outcome::throttle(scope.unwrap_or_default().into(), Duration::from_millis(millis), reason)
             }
         })
+    }
+}
+
+impl OutcomeLine {
+    /// The result, of any length.
+    fn result(&self) -> Result<Option<Bytes>, String> {
+        match (&self.result, &self.result_base64) {
+            (Some(_), Some(_)) => Err("result and result_base64 exclude each other".to_owned()),
+            (Some(text), None) => Ok(Some(Bytes::copy_from_slice(text.as_bytes()))),
+            (None, Some(text)) => {
+                let decoded = BASE64_STANDARD.decode(text);
+                decoded.map(|bytes| Some(bytes.into())).map_err(|error| format!("result_base64: {error}"))
+            }
+            (None, None) => Ok(None),
+        }
+    }
+}
+
+/// A percentage: a number from 0 to 100, rounded down.
+pub(crate) fn percent<'de, D: Deserializer<'de>>(input: D) -> Result<Option<u8>, D::Error> {
+    match Option::<f64>::deserialize(input)? {
+        None => Ok(None),
+        Some(percent) if (0.0..=100.0).contains(&percent) => Ok(Some(percent as u8)),
+        Some(percent) => Err(D::Error::custom(format_args!("{percent} is not a percentage from 0 to 100"))),
     }
 }
 
@@ -104,6 +140,9 @@ mod tests {
         let no_reason = "the worker gave no reason";
         for (line, expected) in [
             (r#"{"id": "a", "outcome": "done"}"#, Outcome::Done),
+            (r#"{"id": "a", "outcome": "done", "result": "é"}"#, Outcome::done_with("é")),
+            (r#"{"id": "a", "outcome": "done", "result": ""}"#, Outcome::done_with("")),
+            (r#"{"id": "a", "outcome": "done", "result_base64": "/w=="}"#, Outcome::done_with(vec![255])),
             (r#"{"id": "a", "outcome": "release", "reason": "no"}"#, Outcome::Release),
             (r#"{"id": "a", "outcome": "dead", "reason": "no"}"#, Outcome::dead("no")),
             (r#"{"id": "a", "outcome": "retry"}"#, Outcome::retry(no_reason)),
@@ -122,6 +161,16 @@ mod tests {
         ] {
             assert_eq!(outcome(line), Ok(expected), "{line}");
         }
+    }
+
+    #[test]
+    fn a_result_is_for_done_items_and_given_once() {
+        let failed = r#"{"id": "a", "outcome": "retry", "result": "r"}"#;
+        assert_eq!(outcome(failed).unwrap_err(), "a result is for the outcome done");
+        let twice = r#"{"id": "a", "outcome": "done", "result": "r", "result_base64": ""}"#;
+        assert_eq!(outcome(twice).unwrap_err(), "result and result_base64 exclude each other");
+        let wrong = r#"{"id": "a", "outcome": "done", "result_base64": "r"}"#;
+        assert!(outcome(wrong).unwrap_err().starts_with("result_base64: "));
     }
 
     #[test]

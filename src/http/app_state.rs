@@ -9,6 +9,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{
     body, events,
     guard::{Hosts, Rotation, SessionKey, SignedIn, Token},
+    item_wait::ItemWaits,
     pull::Pullers,
     push::Producers,
     server::scheme,
@@ -59,6 +60,8 @@ pub(crate) struct AppState {
     pub(super) producers: Producers,
     /// The fetches of workers.
     pub(super) pullers: Pullers,
+    /// The requests that wait for items.
+    pub(super) item_waits: ItemWaits,
     /// Tasks that finish even if their client is gone, and the runtime of these tasks.
     pub(super) tasks: TaskTracker,
     runtime: Handle,
@@ -83,6 +86,7 @@ impl AppState {
             stopping: CancellationToken::new(),
             producers: Producers::default(),
             pullers: Pullers::default(),
+            item_waits: ItemWaits::default(),
             tasks: TaskTracker::new(),
             runtime,
         }

@@ -1,18 +1,22 @@
 //! Items: listing them by state; deleting one, and making one ready.
 
-use std::{collections::HashMap, num::NonZeroUsize, slice};
+use std::{collections::HashMap, num::NonZeroUsize, slice, time::Duration};
 
 use actix_web::HttpResponse;
-use kvqueue_queue::{Cursor, ItemEffect, ItemId, ItemPage, ItemState, ItemView};
+use bytes::Bytes;
+use kvqueue_queue::{Cursor, ItemEffect, ItemId, ItemPage, ItemState, ItemView, Queue};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::{
     api_request::{Answer, ApiRequest},
     database::POLICY,
     dead::unique_taken,
     error::ApiError,
+    item_wait::{Waited, wait},
+    pull::LONGEST_WAIT,
 };
-use crate::{consumer::clock::now, json, status::Handled, why::Why};
+use crate::{consumer::clock::now, item_history, item_wait::ItemWait, json, status::Handled, why::Why};
 
 /// The most items of a page.
 pub(super) const PAGE: [usize; 2] = [1, 100];
@@ -105,29 +109,75 @@ impl Shown {
     }
 }
 
+/// What is known of an item.
+struct State {
+    shown: Value,
+    /// Whether it is a dead letter, or has ended.
+    has_ended: bool,
+}
+
 /// `GET /api/v1/queues/{queue}/items/{id}`
 pub(super) async fn one(request: ApiRequest) -> Answer {
     let (queue, id) = (request.queue()?, request.id()?);
+    let longest = usize::try_from(LONGEST_WAIT.as_millis()).unwrap_or(usize::MAX);
+    let millis = request.query.number("wait_ms", [0, longest], 0)?;
+    let until = Instant::now() + Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX));
+    let mut item_wait = ItemWait::default();
+    loop {
+        let waited = match millis {
+            0 => Waited::Over,
+            _ => wait(&request, (&queue, &id), &mut item_wait, until).await?,
+        };
+        let state = match state(&request, &queue, &id).await? {
+            Some(state) => state,
+            None if item_wait.has_seen() => left(&request, &queue, &id).await?,
+            None => return Err(gone(&id)),
+        };
+        // A dead letter may have been retried meanwhile.
+        if state.has_ended || waited == Waited::Over {
+            return Ok(HttpResponse::Ok().json(state.shown));
+        }
+    }
+}
+
+/// An item, whatever it is doing; `None` if neither the queue nor its history has it.
+async fn state(request: &ApiRequest, queue: &Queue, id: &ItemId) -> Result<Option<State>, ApiError> {
     let found = request
         .app
-        .transact(|tr| async {
-            let found = Why::read(&queue, &tr, &id).await;
+        .transact(|tr| async move {
+            let found = Why::read(queue, &tr, id).await;
             (tr, found)
         })
         .await?;
-    let Some(why) = found else {
-        let ended = request
-            .app
-            .transact(|tr| async {
-                let ended = queue.ended_item(&tr, &id).await;
-                (tr, ended)
-            })
-            .await?;
-        return Ok(HttpResponse::Ok().json(json::ended(&ended.ok_or_else(|| gone(&id))?)));
-    };
-    let mut shown = Shown::of(&request, why.view.state).show(&why.view, WHOLE);
-    why.insert(&mut shown);
-    Ok(HttpResponse::Ok().json(shown))
+    if let Some(why) = found {
+        let mut shown = Shown::of(request, why.view.state).show(&why.view, WHOLE);
+        why.insert(&mut shown);
+        return Ok(Some(State { shown, has_ended: why.view.state == ItemState::Dead }));
+    }
+    let ended = request
+        .app
+        .transact(|tr| async move {
+            let ended = item_history::read(queue, &tr, id).await;
+            (tr, ended)
+        })
+        .await?;
+    let shown = |(item, result): (_, Option<Bytes>)| json::ended_with(&item, result.as_deref());
+    Ok(ended.map(|ended| State { shown: shown(ended), has_ended: true }))
+}
+
+/// An item that was there and has left its queue, which has no history of it.
+async fn left(request: &ApiRequest, queue: &Queue, id: &ItemId) -> Result<State, ApiError> {
+    let exists = request
+        .app
+        .transact(|tr| async move {
+            let exists = queue.exists(&tr).await;
+            (tr, exists)
+        })
+        .await?;
+    match exists {
+        true => Ok(State { shown: json::left(id), has_ended: true }),
+        false => Err(ApiError::NotFound(format!("the queue of item {id} was deleted"))),
+    }
 }
 
 /// `DELETE /api/v1/queues/{queue}/items/{id}`

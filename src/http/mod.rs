@@ -40,6 +40,7 @@ mod guard;
 mod headers;
 mod health;
 mod item_changes;
+mod item_wait;
 mod items;
 mod limits;
 mod listener;

@@ -75,6 +75,13 @@ const fn get(path: &'static str, query: &'static [&'static str], handler: Handle
     route
 }
 
+/// A route that reads something, and may wait for it.
+const fn waiting(path: &'static str, query: &'static [&'static str], handler: Handler) -> Route {
+    let mut route = get(path, query, handler);
+    route.time_limit = LONGEST_WAIT.saturating_add(REQUEST);
+    route
+}
+
 /// A route of operators that changes something, and leaves a record of this action.
 const fn change(
     audit: Action,
@@ -158,7 +165,7 @@ pub(super) const ROUTES: &[Route] = &[
         Box::pin(items::list(request))
     }),
     push("/api/v1/queues/{queue}/items", |request| Box::pin(push::push(request))),
-    get("/api/v1/queues/{queue}/items/{id}", &[], |request| Box::pin(items::one(request))),
+    waiting("/api/v1/queues/{queue}/items/{id}", &["wait_ms"], |request| Box::pin(items::one(request))),
     change(Action::ItemDelete, Method::DELETE, "/api/v1/queues/{queue}/items/{id}", &[], |request| {
         Box::pin(items::delete(request))
     }),

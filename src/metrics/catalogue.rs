@@ -519,7 +519,7 @@ impl QueueMeters {
         let [mut done, mut retried, mut dead, mut released, mut throttled, mut expired] = [0; 6];
         for outcome in outcomes {
             *match outcome {
-                ItemOutcome::Done => &mut done,
+                ItemOutcome::Done | ItemOutcome::DoneWith(_) => &mut done,
                 ItemOutcome::Retry { .. } => &mut retried,
                 ItemOutcome::Dead(_) => &mut dead,
                 ItemOutcome::Release | ItemOutcome::Postpone { .. } => &mut released,

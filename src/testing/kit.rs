@@ -154,6 +154,7 @@ impl Kit {
             stop: self.stop.clone(),
             limit: None,
             runtime: None,
+            progress: None,
         };
         let ended = call(&self.handling, items.clone(), context, self.timeout).await;
         ended.outcomes(items.len(), &Outcome::Release)

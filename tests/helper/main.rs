@@ -26,6 +26,7 @@ mod reload {
     pub(crate) mod load;
     pub(crate) mod races;
 }
+mod results;
 mod schedule_commands;
 mod schedules;
 mod sharing;
@@ -81,6 +82,8 @@ const PROGRAMS: &[(&str, fn())] = programs![
     recount::miscount,
     reload::load::print,
     reload::races::panic_on_leaving,
+    results::daemon,
+    results::slow,
     schedule_commands::configured,
     schedules::put,
     schedules::show,

@@ -53,6 +53,7 @@ const UNRECORDED: &[(&str, &str)] = &[
     ("peek", "peek q"),
     ("why", "why later ITEM"),
     ("item show", "item show later ITEM"),
+    ("item wait", "item wait dead LETTER"),
     ("len", "len q"),
     ("list", "list"),
     ("export", "export q"),

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
 use foundationdb::Transaction;
 
 use crate::error::QueueError;
@@ -28,6 +29,9 @@ pub const MAX_HISTORY: Duration = Duration::from_hours(30 * 24);
 
 /// The most bytes of a worker's name in a record.
 pub const MAX_WORKER: usize = 128;
+
+/// The longest result of an item that is kept, in bytes.
+pub const MAX_RESULT: usize = 90_000;
 
 /// How an item ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -124,6 +128,9 @@ pub struct EndedItem {
     pub reason: Option<String>,
     /// The producer's names and values.
     pub attributes: BTreeMap<String, String>,
+    /// How many bytes the result has that its handler gave, if it gave one. [`Queue::result`] reads it. Of a result of more than [`MAX_RESULT`] bytes
+    /// nothing is kept but that there was one: this is `MAX_RESULT + 1` then.
+    pub result: Option<usize>,
 }
 
 impl EndedItem {
@@ -334,6 +341,12 @@ impl Queue {
         k: NonZeroUsize,
     ) -> Result<HistoryPage, QueueError> {
         ended::read::page(self.space(), tr, filter, before, k).await
+    }
+
+    /// The result of an ended item, as [`Queue::history`] or [`Queue::ended_item`] has read it. `None` if its handler gave none, if it was too long
+    /// to be kept ([`EndedItem::result`]), or if it has been removed since. A snapshot read of one key.
+    pub async fn result(&self, tr: &Transaction, item: &EndedItem) -> Result<Option<Bytes>, QueueError> {
+        ended::read::result(self.space(), tr, item).await
     }
 
     /// The last end of the item of this id, if it is kept. Reads a few rows of each hour that is kept, the newest first. Snapshot reads.

@@ -89,6 +89,7 @@ mod id;
 mod item;
 pub mod item_batch;
 mod item_change;
+mod item_wait;
 mod keys;
 mod kind;
 mod lease;
@@ -103,6 +104,7 @@ mod operation;
 mod ops;
 mod partitions;
 mod producer;
+mod progress;
 mod pushed;
 mod queue;
 mod rate;
@@ -135,13 +137,14 @@ pub use dead::{AllDead, DeadLetter, DeadLetterEffect};
 pub use delayed::{Requeued, ScheduledItem};
 pub use error::{DeadLetterError, FetchError, LeaseError, MoveError, NameError, PushError, QueueError};
 pub use history::{
-    EndedItem, Ending, HistoryCursor, HistoryFilter, HistoryPage, MAX_HISTORY, MAX_WORKER, ParseEndingError,
-    ParseHistoryCursorError, Recorder, Recording,
+    EndedItem, Ending, HistoryCursor, HistoryFilter, HistoryPage, MAX_HISTORY, MAX_RESULT, MAX_WORKER,
+    ParseEndingError, ParseHistoryCursorError, Recorder, Recording,
 };
 pub use holds::{HeldBy, HeldKey};
 pub use id::{ItemId, ParseIdError};
 pub use item::{Item, ParseStampError, Stamp};
 pub use item_change::ItemChange;
+pub use item_wait::{ItemPlace, ItemWatch};
 pub use keys::leases::{LeaseId, ParseLeaseIdError};
 pub use keys::pause::Pause;
 pub use kind::{End, Kind, Packing};
@@ -157,6 +160,7 @@ pub use ops::relocate::Movable;
 pub use ops::sweep_tokens::{SweptTokens, TokenPlace, sweep_tokens};
 pub use partitions::{MAX_PARTITIONS, Partitions, PartitionsError};
 pub use producer::{Driver, ProduceError, Producer};
+pub use progress::{MAX_PROGRESS_MESSAGE, Progress};
 pub use pushed::{PendingPush, PushEffect, PushedItem};
 pub use queue::{Queue, all_queues};
 pub use rate::Rate;

@@ -13,6 +13,7 @@ use crate::item::Item;
 use crate::keys::leases::LeaseId;
 use crate::meta::Millis;
 use crate::ops;
+use crate::progress::Progress;
 use crate::queue::Queue;
 use crate::session::SessionId;
 
@@ -85,6 +86,8 @@ pub struct ItemView {
     pub due: Option<Millis>,
     /// Its lease, if it is running.
     pub lease: Option<LeaseView>,
+    /// How far its handler is, if it is running and its handler has reported that.
+    pub progress: Option<Progress>,
     /// How long ago it was pushed, by the versions of a FIFO queue's stamps: to about a second, but for jumps of the versions.
     pub age: Option<Duration>,
 }

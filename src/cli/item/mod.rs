@@ -3,6 +3,7 @@
 mod cancel;
 mod change;
 mod show;
+mod wait;
 
 use std::{ffi::OsString, os::unix::ffi::OsStrExt};
 
@@ -13,10 +14,11 @@ use serde_json::json;
 use super::{client::Client, globals::Globals, output, target::Target};
 use crate::{audit::Action, exit::Exit, refusal::Operation};
 
-/// Look at single items in any state, and cancel, reschedule, retry or edit them
+/// Look at single items in any state, wait for their ends, and cancel, reschedule, retry or edit them
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
     Show(show::Args),
+    Wait(wait::Args),
     Cancel(cancel::Args),
     Reschedule(change::Reschedule),
     Retry(change::Retry),
@@ -26,7 +28,7 @@ pub(super) enum Command {
 impl Command {
     pub(super) fn audited(&self) -> Option<Action> {
         match self {
-            Self::Show(_) => None,
+            Self::Show(_) | Self::Wait(_) => None,
             Self::Cancel(args) => Some(args.audited()),
             Self::Reschedule(_) => Some(Action::ItemReschedule),
             Self::Retry(_) => Some(Action::ItemRetry),
@@ -37,6 +39,7 @@ impl Command {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         match self {
             Self::Show(args) => args.run(globals),
+            Self::Wait(args) => args.run(globals),
             Self::Cancel(args) => args.run(globals),
             Self::Reschedule(args) => args.run(globals),
             Self::Retry(args) => args.run(globals),

@@ -1,16 +1,18 @@
 //! `kvqueue item show`
 
 use anyhow::bail;
-use kvqueue_queue::{EndedItem, ItemId, Queue};
+use kvqueue_queue::{EndedItem, ItemId, ItemState, MAX_RESULT, Progress, Queue};
+use serde_json::Value;
 
 use super::{
-    super::{client::Client, globals::Globals, item_text, output, output::time},
+    super::{client::Client, globals::Globals, item_text, output, output::time, target::Target},
     One,
 };
 use crate::{
     exit::Exit,
     item_history,
     json::{self, enqueued_at},
+    text::visible,
     why::Why,
 };
 
@@ -28,34 +30,77 @@ impl Args {
         let client = Client::open(globals)?;
         let queue = self.one.target.find_there(&client)?;
         let id = self.one.id(&client, &queue)?;
-        let found = client.transact(|tr| async {
-            let found = Why::read(&queue, &tr, &id).await;
-            (tr, found)
-        })?;
-        let Some(why) = found else {
-            if let Some(item) = ended(&client, &queue, &id)? {
-                output::line(globals.json, ended_text(&item).trim_end().as_bytes(), &json::ended(&item))?;
-                return Ok(Exit::Done);
-            }
-            let queue = self.one.target.queue.display();
-            bail!("queue {queue:?} has no item {id}: it has ended, or was never there")
-        };
-        let mut object = json::view_with_limit(&why.view, self.one.target.max_attempts(&client));
-        why.insert(&mut object);
-        output::line(globals.json, &text(&why), &object)?;
-        match &why.view.item {
-            Ok(_) => Ok(Exit::Done),
-            Err(error) => bail!("cannot show the payload of item {id}: {error}"),
+        match State::read(&client, &self.one.target, &queue, &id)? {
+            Some(state) => state.print(globals),
+            None => bail!(gone(&self.one.target, &id)),
         }
     }
 }
 
-/// The item in the history, if it has ended and the queue has one.
-fn ended(client: &Client, queue: &Queue, id: &ItemId) -> anyhow::Result<Option<EndedItem>> {
-    client.transact(|tr| async {
-        let found = queue.ended_item(&tr, id).await;
-        (tr, found)
-    })
+/// The queue has no such item, and had none as far as is known.
+pub(super) fn gone(target: &Target, id: &ItemId) -> String {
+    format!("queue {:?} has no item {id}: it has ended, or was never there", target.queue.display())
+}
+
+/// What is known of an item, to be printed.
+pub(super) struct State {
+    text: Vec<u8>,
+    object: Value,
+    /// Whether it is a dead letter, or has ended.
+    pub(super) has_ended: bool,
+    /// Why a part of it cannot be printed.
+    problem: Option<String>,
+}
+
+impl State {
+    /// Reads it; `None` if neither the queue nor its history has such an item.
+    pub(super) fn read(
+        client: &Client,
+        target: &Target,
+        queue: &Queue,
+        id: &ItemId,
+    ) -> anyhow::Result<Option<Self>> {
+        let found = client.transact(|tr| async {
+            let found = Why::read(queue, &tr, id).await;
+            (tr, found)
+        })?;
+        let Some(why) = found else {
+            let ended = client.transact(|tr| async {
+                let ended = item_history::read(queue, &tr, id).await;
+                (tr, ended)
+            })?;
+            return Ok(ended.map(|(item, result)| Self::of_ended(&item, result.as_deref())));
+        };
+        let mut object = json::view_with_limit(&why.view, target.max_attempts(client));
+        why.insert(&mut object);
+        let problem = why.view.item.as_ref().err();
+        let problem = problem.map(|error| format!("cannot show the payload of item {id}: {error}"));
+        let has_ended = why.view.state == ItemState::Dead;
+        Ok(Some(Self { text: text(&why), object, has_ended, problem }))
+    }
+
+    /// An item that was there and has left its queue, of which no more is known.
+    pub(super) fn left(id: &ItemId) -> Self {
+        let text = lines(&[("id", id.to_string()), ("state", "finished".to_owned())]);
+        Self { text: text.trim_end().into(), object: json::left(id), has_ended: true, problem: None }
+    }
+
+    fn of_ended(item: &EndedItem, result: Option<&[u8]>) -> Self {
+        let mut text: Vec<u8> = ended_text(item).trim_end().into();
+        if let Some(result) = result {
+            text.extend_from_slice(b"\n\n");
+            text.extend_from_slice(result);
+        }
+        Self { text, object: json::ended_with(item, result), has_ended: true, problem: None }
+    }
+
+    pub(super) fn print(&self, globals: &Globals) -> anyhow::Result<Exit> {
+        output::line(globals.json, &self.text, &self.object)?;
+        match &self.problem {
+            None => Ok(Exit::Done),
+            Some(problem) => bail!(problem.clone()),
+        }
+    }
 }
 
 /// What is kept of an ended item, as lines.
@@ -74,7 +119,22 @@ fn ended_text(item: &EndedItem) -> String {
     lines.extend(item.worker.clone().map(|worker| ("worker", worker)));
     lines.extend(item.reason.clone().map(|reason| ("reason", reason)));
     lines.extend(item.attributes.iter().map(|(name, value)| ("attribute", format!("{name}={value}"))));
+    lines.extend(item.result.map(|len| match len > MAX_RESULT {
+        true => ("result", format!("more than {MAX_RESULT} bytes, not kept")),
+        false => ("result", format!("{len} bytes")),
+    }));
+    self::lines(&lines)
+}
+
+fn lines(lines: &[(&str, String)]) -> String {
     lines.iter().map(|(name, value)| format!("{name:13}{value}\n")).collect()
+}
+
+/// As in `50 %, halfway, at TIME`.
+fn progress_text(Progress { at, percent, message }: &Progress) -> String {
+    let percent = percent.map(|percent| format!("{percent} %, ")).unwrap_or_default();
+    let message = if message.is_empty() { String::new() } else { format!("{}, ", visible(message)) };
+    format!("{percent}{message}at {}", time(*at))
 }
 
 /// All fields of an item as lines, then an empty line and the payload.
@@ -88,6 +148,7 @@ fn text(why: &Why) -> Vec<u8> {
     ];
     lines.extend(view.due.map(|due| ("due", time(due))));
     lines.extend(view.lease.map(|lease| ("lease", lease.id.to_string())));
+    lines.extend(view.progress.as_ref().map(|progress| ("progress", progress_text(progress))));
     let meta = view.item.as_ref().ok().and_then(|item| item.meta.as_deref());
     lines.extend(item_text::about(&view.id, meta, enqueued_at(view)));
     item_text::text(lines, view.item.as_ref().ok().map(|item| &item.payload[..]))

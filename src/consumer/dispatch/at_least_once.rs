@@ -7,7 +7,7 @@ use std::{
 };
 
 use foundationdb::{FdbError, Transaction};
-use kvqueue_queue::{Item, ItemOutcome, millis};
+use kvqueue_queue::{Item, ItemOutcome, MAX_RESULT, millis};
 use tokio::time::sleep;
 use tokio_util::future::FutureExt;
 use tracing::{Instrument, Span};
@@ -100,7 +100,14 @@ impl Dispatcher {
             Delivery::ExactlyOnce => self.transact(items, range, lease).await,
             Delivery::AtLeastOnce | Delivery::AtMostOnce => {
                 let (token, _call) = lease.begin_call(&range);
-                let result = self.call(&self.runtime.tried, &items[range.clone()], token, None).await;
+                let result = self
+                    .call(
+                        &self.runtime.tried,
+                        &items[range.clone()],
+                        token,
+                        (None, Some(lease.progress.clone())),
+                    )
+                    .await;
                 self.outcomes(items, range, result, lease)
             }
         };
@@ -161,11 +168,17 @@ impl Dispatcher {
     ) -> Run {
         let transaction = Arc::new(transaction);
         let (token, call) = lease.begin_call(&range);
-        let result =
-            self.call(&self.runtime.tried, &items[range.clone()], token, Some(transaction.clone())).await;
+        let result = self
+            .call(
+                &self.runtime.tried,
+                &items[range.clone()],
+                token,
+                (Some(transaction.clone()), Some(lease.progress.clone())),
+            )
+            .await;
         drop(call);
         let outcomes = self.outcomes(items, range.clone(), result, lease);
-        if outcomes.iter().all(|(_, outcome)| *outcome != ItemOutcome::Done) {
+        if outcomes.iter().all(|(_, outcome)| !outcome.is_done()) {
             return Run::Acknowledge(outcomes);
         }
         let Some(transaction) = Arc::into_inner(transaction) else {
@@ -287,6 +300,16 @@ fn log(item: &Item, outcome: &ItemOutcome) {
     let item = (!is_named).then_some(tracing::field::display(&item.id));
     match outcome {
         ItemOutcome::Done | ItemOutcome::Expired { .. } => {}
+        ItemOutcome::DoneWith(result) if result.len() > MAX_RESULT => {
+            tracing::warn!(
+                event = "result_too_long",
+                item,
+                attempt,
+                most_bytes = MAX_RESULT,
+                "the result of the item is too long and not kept; the item is done"
+            );
+        }
+        ItemOutcome::DoneWith(_) => {}
         ItemOutcome::Release | ItemOutcome::Postpone { .. } | ItemOutcome::Throttle { .. } => {
             tracing::debug!(event = "item_released", item, attempt, "item released");
         }

@@ -55,7 +55,7 @@ impl Dispatcher {
             let _trial = self.trial();
             let called: Vec<Item> = rest.drain(..tried.handling.items_of_a_call(rest.len())).collect();
             let token = self.runtime.shutdown.drain_timed_out.child_token();
-            let result = self.call(&tried, &called, token, None).await;
+            let result = self.call(&tried, &called, token, (None, None)).await;
             if result.leaked_thread.is_some() {
                 tracing::error!(
                     event = "handler_not_stopped",
@@ -67,7 +67,7 @@ impl Dispatcher {
             for (item, outcome) in called.into_iter().zip(outcomes) {
                 log_throttle(&item, &outcome);
                 match outcome {
-                    Outcome::Done => {
+                    Outcome::Done | Outcome::DoneWith(_) => {
                         self.runtime.meters.done.inc();
                         span::outcome(Span::current, "done");
                     }

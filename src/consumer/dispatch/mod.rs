@@ -15,7 +15,7 @@ use foundationdb::Transaction;
 use kvqueue_queue::Item;
 use tokio_util::sync::CancellationToken;
 
-use super::{breaker::Tried, expiry::waited, runtime::QueueRuntime};
+use super::{breaker::Tried, expiry::waited, lease::ProgressNews, runtime::QueueRuntime};
 use crate::{
     config::Delivery,
     handlers::{CallResult, Context, Interruption, Outcome, call},
@@ -55,7 +55,7 @@ impl Dispatcher {
         tried: &Tried,
         items: &[Item],
         cancelled: CancellationToken,
-        transaction: Option<Arc<Transaction>>,
+        (transaction, progress): (Option<Arc<Transaction>>, Option<Arc<ProgressNews>>),
     ) -> CallResult {
         let items: Arc<[Item]> = items.into();
         self.status.called(items.clone());
@@ -68,6 +68,7 @@ impl Dispatcher {
             stop: self.runtime.shutdown.stop.clone(),
             limit: None,
             runtime: Some(self.runtime.clone()),
+            progress,
         };
         let meters = &self.runtime.meters;
         let _in_flight = meters.in_flight.hold(items.len());

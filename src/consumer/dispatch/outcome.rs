@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kvqueue_queue::{Failure, Item, ItemId, ItemOutcome, Millis, RetryRules, Scope, from_millis};
+use kvqueue_queue::{Failure, Item, ItemId, ItemOutcome, MAX_RESULT, Millis, RetryRules, Scope, from_millis};
 
 use crate::handlers::{LONGEST_THROTTLE, Outcome};
 
@@ -20,6 +20,11 @@ pub(crate) fn of(
     let failure = |reason| Failure { at: now, attempt, reason };
     let (pause, reason) = match outcome {
         Outcome::Done => return ItemOutcome::Done,
+        // Of one that is too long the queue keeps nothing but that.
+        Outcome::DoneWith(mut result) => {
+            result.truncate(MAX_RESULT + 1);
+            return ItemOutcome::DoneWith(result);
+        }
         Outcome::Release | Outcome::Unavailable(_) => return ItemOutcome::Release,
         Outcome::UnavailableAfter(pause, _) => return postpone(now, pause),
         Outcome::Throttle { scope, wait, .. } => return throttle(&item.id, scope, wait, now),
@@ -54,7 +59,7 @@ fn throttle(id: &ItemId, scope: Scope, wait: Duration, now: Millis) -> ItemOutco
 /// The word for it in metrics and spans.
 pub(super) fn name(outcome: &ItemOutcome) -> &'static str {
     match outcome {
-        ItemOutcome::Done => "done",
+        ItemOutcome::Done | ItemOutcome::DoneWith(_) => "done",
         ItemOutcome::Retry { .. } => "retry",
         ItemOutcome::Release | ItemOutcome::Postpone { .. } => "released",
         ItemOutcome::Throttle { .. } => "throttled",
@@ -150,6 +155,9 @@ mod tests {
     #[test]
     fn other_outcomes_are_taken_from_the_handler_unchanged() {
         assert_eq!(outcome_of(Outcome::Done, 3), ItemOutcome::Done);
+        assert_eq!(outcome_of(Outcome::done_with("r"), 3), ItemOutcome::DoneWith("r".into()));
+        let long = outcome_of(Outcome::done_with(vec![b'r'; MAX_RESULT + 2]), 3);
+        assert_eq!(long, ItemOutcome::DoneWith(vec![b'r'; MAX_RESULT + 1].into()));
         assert_eq!(outcome_of(Outcome::Release, 3), ItemOutcome::Release);
         assert_eq!(outcome_of(Outcome::unavailable("no"), 3), ItemOutcome::Release);
         let postponed = outcome_of(Outcome::UnavailableAfter(Duration::from_secs(9), "no".to_owned()), 3);

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use kvqueue_queue::{ItemOutcome, Lease, LeaseError, QueueError, RetryPolicy};
+use kvqueue_queue::{ItemOutcome, Lease, LeaseError, Progress, QueueError, RetryPolicy};
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep_until},
@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     cancelled::CancelledItems,
     held::Held,
+    progress::ProgressNews,
     slice::{AckBuffer, KeeperRequest, LeaseHandle, Pending, Slice, Slices},
     timer::{GATHER, GATHER_SLICES, LeaseTimer, Next},
 };
@@ -53,6 +54,8 @@ pub(crate) struct LeaseKeeper {
     cancelled: CancellationToken,
     /// Which items were cancelled, for the dispatchers.
     cancelled_items: Arc<CancelledItems>,
+    /// What handlers have reported since the last extension.
+    progress: Arc<ProgressNews>,
     /// Lets the queue's cancellation follower wake the keeper.
     _held: Held,
     /// When the transaction that a handler has was begun.
@@ -91,6 +94,7 @@ impl LeaseKeeper {
         let heartbeat = Arc::<Heartbeat>::default();
         let acks = Arc::<AckBuffer>::default();
         let cancelled_items = Arc::<CancelledItems>::default();
+        let progress = Arc::<ProgressNews>::default();
         let held = runtime.held.add(lease.id(), sender.downgrade());
         let (slices, receivers) = Slices::new(ranges);
         let parts = ranges.iter().zip(receivers).map(|(range, acknowledged)| Slice {
@@ -102,6 +106,7 @@ impl LeaseKeeper {
                 requests: sender.clone(),
                 cancelled: cancelled.clone(),
                 cancelled_items: cancelled_items.clone(),
+                progress: progress.clone(),
             },
             heartbeat: Arc::downgrade(&heartbeat),
             acknowledged,
@@ -119,6 +124,7 @@ impl LeaseKeeper {
             requests,
             cancelled,
             cancelled_items,
+            progress,
             _held: held,
             begun_at: fetched_at,
             unsure: false,
@@ -263,10 +269,21 @@ impl LeaseKeeper {
     async fn extend(&mut self) -> Result<(), LostLease> {
         let began = Instant::now();
         let policy = self.policy(began);
-        self.lease.extend(&self.runtime.db, &policy).await?;
+        let news = self.news();
+        self.lease.extend_with(&self.runtime.db, &policy, &news).await?;
         self.timer.changed(began, 0);
         self.stop_cancelled();
         Ok(())
+    }
+
+    /// What is new of the progress of items, by their indexes in the lease.
+    fn news(&self) -> Vec<(usize, Progress)> {
+        let mut news = self.progress.take();
+        if news.is_empty() {
+            return Vec::new();
+        }
+        let items = self.lease.items().iter().enumerate();
+        items.filter_map(|(index, item)| Some((index, news.remove(&item.id)?))).collect()
     }
 
     /// Changes are retried while the lease lasts. After that there is no lease to change.

@@ -4,6 +4,7 @@
 mod cancelled;
 mod held;
 mod keeper;
+mod progress;
 mod slice;
 mod timer;
 mod transaction;
@@ -11,6 +12,7 @@ mod transaction;
 pub(crate) use self::{
     held::HeldLeases,
     keeper::{LeaseKeeper, Leased},
+    progress::{ProgressNews, ProgressReporter},
     slice::{CommitOutcome, LeaseHandle, Slice},
     timer::{LeaseTimer, Next},
 };

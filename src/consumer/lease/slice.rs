@@ -15,7 +15,10 @@ use kvqueue_queue::{Item, ItemOutcome};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::cancelled::{CallGuard, CancelledItems};
+use super::{
+    cancelled::{CallGuard, CancelledItems},
+    progress::ProgressNews,
+};
 use crate::status::Heartbeat;
 
 /// A consumer's part of a lease.
@@ -51,6 +54,8 @@ pub(crate) struct LeaseHandle {
     /// Cancelled when the lease is lost, and when the shutdown timeout is over.
     pub(crate) cancelled: CancellationToken,
     pub(super) cancelled_items: Arc<CancelledItems>,
+    /// What handlers report about the items of the lease.
+    pub(crate) progress: Arc<ProgressNews>,
 }
 
 /// A dispatcher's request to the keeper.

@@ -3,6 +3,7 @@
 
 mod group;
 mod lookup;
+mod progress;
 #[cfg(target_os = "linux")]
 pub(crate) mod reaper;
 mod settings;
@@ -20,17 +21,19 @@ use std::{
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use kvqueue_queue::{Item, millis};
+use kvqueue_queue::{Item, MAX_RESULT, millis};
 use rustix::process::Signal;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
-    process::{Child, ChildStdin, Command},
+    process::{Child, ChildStdin, ChildStdout, Command},
+    task::JoinHandle,
     time::timeout,
 };
 
 use self::{
     group::Group,
-    settings::{ExecSettings, Mode},
+    progress::ProgressLines,
+    settings::{ExecSettings, Mode, ProgressFrom, ResultFrom},
     worker::Pool,
 };
 use super::{Context, Handler, Outcome, Settings, SettingsError};
@@ -53,8 +56,8 @@ const RUN: &str = "KVQUEUE_RUN";
 /// Runs a command per item, or hands items to processes that stay.
 ///
 /// `docs/CONFIG.md` documents a command's environment and its exit codes, `docs/WORKERS.md` the
-/// lines that a process reads and writes. The output of a command for one item is not kept, except
-/// the beginning of what a failing one wrote to stderr. When the item is cancelled, the command and
+/// lines that a process reads and writes. Of the output of a command for one item nothing is kept but
+/// the beginning of what a failing one wrote to stderr, and with `result = "stdout"` the standard output of one that is done. When the item is cancelled, the command and
 /// its child processes get TERM, and KILL half a second later.
 #[derive(Clone, Debug)]
 pub struct Exec {
@@ -74,7 +77,8 @@ impl Exec {
     fn spawn(&self, item: &Item, context: &Context, run: Option<&Reaped>) -> io::Result<Child> {
         let mut command = command(&self.settings, run);
         variables::set(&mut command, &context.queue, item, context.enqueued_at(item).map(millis));
-        command.stdout(Stdio::null()).spawn()
+        let keeps_output = self.settings.result == ResultFrom::Stdout;
+        command.stdout(if keeps_output { Stdio::piped() } else { Stdio::null() }).spawn()
     }
 
     async fn run(&self, item: &Item, context: &Context) -> Result<Outcome, String> {
@@ -93,7 +97,15 @@ impl Exec {
         // because what the command left running may hold the pipes open after it has ended.
         tokio::spawn(feed(input, item.payload.clone()));
         let said = Arc::<Mutex<Vec<u8>>>::default();
-        let reading = tokio::spawn(keep_beginning(errors, self.settings.stderr_limit, said.clone()));
+        let limit = self.settings.stderr_limit;
+        let reading = match self.settings.progress {
+            ProgressFrom::None => tokio::spawn(keep_beginning(errors, limit, said.clone())),
+            ProgressFrom::Stderr => {
+                let (lines, said) = (ProgressLines::new(context.reporter(item)), said.clone());
+                tokio::spawn(lines.read(errors, move |more| keep(&said, limit, more)))
+            }
+        };
+        let output = child.stdout.take().map(Output::of);
         let status = tokio::select! {
             // A command that has ended by itself was not killed.
             biased;
@@ -111,7 +123,10 @@ impl Exec {
             let _ = timeout(EXIT_TIMEOUT, reading).await;
         }
         let said = String::from_utf8_lossy(&said.lock().unwrap_or_else(PoisonError::into_inner)).into_owned();
-        Ok(self.settings.outcome(status, &said))
+        Ok(match (self.settings.outcome(status, &said), output) {
+            (Outcome::Done, Some(output)) => Outcome::done_with(output.read().await),
+            (outcome, _) => outcome,
+        })
     }
 }
 
@@ -138,6 +153,28 @@ impl Handler for Exec {
 pub(crate) fn start_timeout(settings: &Settings) -> Duration {
     let settings = ExecSettings::read(settings).ok().filter(|settings| settings.mode == Mode::Worker);
     settings.map_or(Duration::ZERO, |settings| settings.start_timeout())
+}
+
+/// The standard output of a command, which is being read.
+struct Output {
+    kept: Arc<Mutex<Vec<u8>>>,
+    reading: JoinHandle<()>,
+}
+
+impl Output {
+    fn of(output: ChildStdout) -> Self {
+        let kept = Arc::<Mutex<Vec<u8>>>::default();
+        // One byte more shows that it is too long.
+        let limit = MAX_RESULT as u64 + 1;
+        Self { kept: kept.clone(), reading: tokio::spawn(keep_beginning(output, limit, kept)) }
+    }
+
+    /// What the command has written, which has ended.
+    async fn read(self) -> Vec<u8> {
+        // A process that the command left running may hold the pipe open.
+        let _ = timeout(EXIT_TIMEOUT, self.reading).await;
+        std::mem::take(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// The command, in a group of its own: a Ctrl-C at the terminal is for the daemon, which lets the
@@ -195,12 +232,17 @@ async fn feed(mut input: ChildStdin, payload: Bytes) {
 /// Reads everything, so that the command never blocks on a full pipe, and keeps the first `limit`
 /// bytes.
 async fn keep_beginning(mut from: impl AsyncRead + Unpin, limit: u64, kept: Arc<Mutex<Vec<u8>>>) {
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut buffer = [0; 4096];
     // After a read error the reason is shorter. The exit code decides the outcome.
     while let Ok(read @ 1..) = from.read(&mut buffer).await {
-        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = limit.saturating_sub(kept.len()).min(read);
-        kept.extend_from_slice(&buffer[..room]);
+        keep(&kept, limit, &buffer[..read]);
     }
+}
+
+/// Adds to what is kept, as far as the first `limit` bytes go.
+fn keep(kept: &Mutex<Vec<u8>>, limit: u64, more: &[u8]) {
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+    let room = limit.saturating_sub(kept.len()).min(more.len());
+    kept.extend_from_slice(&more[..room]);
 }

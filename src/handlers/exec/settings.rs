@@ -16,8 +16,15 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 const IDLE_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Keys for one mode alone.
-const ITEM_KEYS: [&str; 5] =
-    ["dead-exit-codes", "release-exit-codes", "throttle-exit-codes", "throttle-for", "throttle-scope"];
+const ITEM_KEYS: [&str; 7] = [
+    "dead-exit-codes",
+    "release-exit-codes",
+    "throttle-exit-codes",
+    "throttle-for",
+    "throttle-scope",
+    "result",
+    "progress",
+];
 const WORKER_KEYS: [&str; 5] =
     ["max-items", "max-memory", "start-timeout", "idle-timeout", "heartbeat-timeout"];
 
@@ -30,6 +37,28 @@ pub(super) enum Mode {
     Item,
     /// Processes stay, and take one item after the other.
     Worker,
+}
+
+/// Where the result of a done item comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum ResultFrom {
+    /// It has none.
+    #[default]
+    None,
+    /// The standard output of its command.
+    Stdout,
+}
+
+/// Where the progress of an item comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum ProgressFrom {
+    /// Nothing is known of it.
+    #[default]
+    None,
+    /// Lines of the error output of its command.
+    Stderr,
 }
 
 /// The settings of `exec`.
@@ -58,6 +87,10 @@ pub(super) struct ExecSettings {
     throttle_for: Duration,
     #[serde(default)]
     throttle_scope: ScopeName,
+    #[serde(default)]
+    pub(super) result: ResultFrom,
+    #[serde(default)]
+    pub(super) progress: ProgressFrom,
     /// A process is replaced after this number of items.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) max_items: Option<NonZeroU64>,

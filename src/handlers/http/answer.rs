@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use jiff::fmt::rfc2822;
 use kvqueue_queue::Millis;
 use reqwest::{
@@ -76,6 +77,14 @@ impl Answer {
             Ok(Outcome::throttle(scope.into(), wait, self.reason()))
         } else {
             Err(Failure { reason: self.reason(), pause: self.retry_after })
+        }
+    }
+
+    /// The body as the item's result. Of one that is too long the beginning is enough.
+    pub(super) fn result(&self) -> Result<Bytes, String> {
+        match &self.ending {
+            Ending::Whole | Ending::TooLong => Ok(Bytes::copy_from_slice(&self.body)),
+            Ending::Broken(why) => Err(format!("the answer, which is the result, was cut off: {why}")),
         }
     }
 

@@ -22,7 +22,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use kvqueue_queue::Item;
+use kvqueue_queue::{Item, MAX_RESULT};
 use reqwest::{
     Client, Url,
     header::{AUTHORIZATION, CONTENT_LENGTH, HeaderName, HeaderValue},
@@ -34,7 +34,7 @@ use self::{
     health::Health,
     message::Message,
     secrets::Keys,
-    settings::HttpSettings,
+    settings::{HttpSettings, ResultFrom},
     watched::Watched,
 };
 use super::{AnyHandler, BatchHandler, Context, Handler, Outcome, Settings, SettingsError};
@@ -107,8 +107,14 @@ impl Webhook {
             headers.insert(AUTHORIZATION, authorization.get().await);
         }
         let request = self.client.get().await.post(self.url.clone()).headers(headers).body(body);
-        let most = usize::try_from(self.settings.max_response).unwrap_or(usize::MAX);
-        let reading = Reading { until, cancelled: &context.cancelled, most, whole: self.settings.batch };
+        let mut most = usize::try_from(self.settings.max_response).unwrap_or(usize::MAX);
+        let has_result = self.settings.result == ResultFrom::Body;
+        if has_result {
+            // One byte more shows that it is too long.
+            most = most.max(MAX_RESULT + 1);
+        }
+        let whole = self.settings.batch || has_result;
+        let reading = Reading { until, cancelled: &context.cancelled, most, whole };
         exchange(request, &self.url, reading, |response| {
             // Of a batch, the answer's body has to be read first.
             if response.status().is_success() && !self.settings.batch {
@@ -140,6 +146,13 @@ impl Webhook {
             Reply::Answer(answer) => answer,
         };
         match answer.outcome(&self.settings) {
+            Ok(Outcome::Done) if self.settings.result == ResultFrom::Body => match answer.result() {
+                Ok(result) => {
+                    self.health.works();
+                    Outcome::DoneWith(result)
+                }
+                Err(reason) => self.failed(item, reason, None),
+            },
             Ok(outcome) => {
                 self.health.works();
                 outcome

@@ -22,6 +22,17 @@ const LONGEST_TIMEOUT: Duration = Duration::from_hours(1);
 /// The shortest and the longest `max-response`.
 const RESPONSE: [u64; 2] = [1, 64 << 20];
 
+/// Where the result of a done item comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum ResultFrom {
+    /// It has none; in a batch, what its outcome has.
+    #[default]
+    None,
+    /// The body of the answer.
+    Body,
+}
+
 /// The settings of `http`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -52,6 +63,8 @@ pub(super) struct HttpSettings {
     /// The most bytes of an answer that are read.
     #[serde(default = "default_max_response", with = "size")]
     pub(super) max_response: u64,
+    #[serde(default)]
+    pub(super) result: ResultFrom,
     /// Whether connections to addresses that are not public are refused.
     #[serde(default)]
     pub(super) forbid_private_addresses: bool,
@@ -112,6 +125,10 @@ impl HttpSettings {
         read.check_times_and_bounds()?;
         let lists = [("dead-status", &*read.dead_status), ("release-status", &*read.release_status)];
         check_lists(lists, 300..=599, "write statuses from 300 to 599; 200 to 299 always mean done")?;
+        if read.batch && read.result != ResultFrom::None {
+            let problem = "each outcome in the answer to a batch has the result of its item; remove it, or set batch to false";
+            return Err(SettingsError::text("result", "body", problem));
+        }
         read.check_tls()?;
         read.check_proxy()?;
         Ok(read)
@@ -298,7 +315,8 @@ mod tests {
             }
         }
         insta::assert_snapshot!(problem("proxy = 'environment'\nforbid-private-addresses = true"), @r#"proxy = "environment": the proxy finds the target's address, so forbid-private-addresses cannot be kept; remove one of them, and let the proxy refuse private addresses"#);
-        insta::assert_snapshot!(problem("method = 'PUT'"), @"method: unknown field `method`, expected one of `url`, `batch`, `timeout`, `connect-timeout`, `dead-status`, `release-status`, `throttle`, `outage-after`, `max-response`, `forbid-private-addresses`, `signing-key-file`, `authorization-file`, `ca-file`, `client-certificate`, `client-key`, `proxy`");
+        insta::assert_snapshot!(problem("batch = true\nresult = 'body'"), @r#"result = "body": each outcome in the answer to a batch has the result of its item; remove it, or set batch to false"#);
+        insta::assert_snapshot!(problem("method = 'PUT'"), @"method: unknown field `method`, expected one of `url`, `batch`, `timeout`, `connect-timeout`, `dead-status`, `release-status`, `throttle`, `outage-after`, `max-response`, `result`, `forbid-private-addresses`, `signing-key-file`, `authorization-file`, `ca-file`, `client-certificate`, `client-key`, `proxy`");
         let plain = |more: &str| {
             let text = format!("url = 'http://0x7f.1/'\n{more}");
             HttpSettings::read(&text.parse().unwrap()).unwrap_err().to_string()

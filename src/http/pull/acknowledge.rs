@@ -3,7 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use actix_web::HttpResponse;
-use kvqueue_queue::{Item, ItemId, ItemOutcome, Lease, LeaseError, LeaseId, RetryRules};
+use kvqueue_queue::{
+    Item, ItemId, ItemOutcome, Lease, LeaseError, LeaseId, MAX_RESULT, Progress, RetryRules,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -15,7 +17,7 @@ use super::{
 use crate::{
     config::Retry,
     consumer::{clock, dispatch::outcome},
-    handlers::OutcomeLine,
+    handlers::{Outcome, OutcomeLine, percent},
     http::{
         api_request::{Answer, ApiRequest},
         body::Object,
@@ -35,6 +37,42 @@ struct Outcomes {
     /// The next lease, which the answer then has: a worker needs one request for each batch.
     #[serde(default)]
     next: Option<Object<Wanted>>,
+}
+
+/// The body of an extension, if there is one.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Extension {
+    /// How far items of the lease are. Those of items that have ended, or were cancelled, are passed over.
+    progress: Vec<ProgressLine>,
+}
+
+/// How far an item is.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ProgressLine {
+    id: String,
+    #[serde(default, deserialize_with = "percent")]
+    percent: Option<u8>,
+    #[serde(default)]
+    message: Option<String>,
+}
+
+/// The progress by the indexes of the lease's items.
+fn progress(lease: &Lease, lines: Vec<ProgressLine>) -> Result<Vec<(usize, Progress)>, ApiError> {
+    if lines.is_empty() {
+        return Ok(Vec::new());
+    }
+    let indexes: HashMap<&ItemId, usize> =
+        lease.items().iter().enumerate().map(|(index, item)| (&item.id, index)).collect();
+    let at = clock::now();
+    let line = |ProgressLine { id, percent, message }| {
+        let id: ItemId = id.parse().map_err(|error| ApiError::Bad(format!("{error}")))?;
+        let index = indexes.get(&id);
+        let index = index.ok_or_else(|| ApiError::NotFound(format!("item {id} is not in this lease")))?;
+        Ok((*index, Progress::new(at, percent, &message.unwrap_or_default())))
+    };
+    lines.into_iter().map(line).collect()
 }
 
 /// What an acknowledgement is answered with.
@@ -98,8 +136,9 @@ fn extended(id: LeaseId, open: usize, cancelled: &[ItemId]) -> HttpResponse {
 }
 
 /// `POST .../extend`
-pub(in crate::http) async fn extend(request: ApiRequest) -> Answer {
+pub(in crate::http) async fn extend(mut request: ApiRequest) -> Answer {
     let id = id(&request)?;
+    let Extension { progress: lines } = request.json_if_any().await?;
     let mut lease = match request.app.pullers.take(&request.value("queue"), id) {
         Known::Open(lease) => *lease,
         Known::Over => return Err(over()),
@@ -108,8 +147,15 @@ pub(in crate::http) async fn extend(request: ApiRequest) -> Answer {
             Found::Cancelled(cancelled) => return Ok(extended(id, 0, &cancelled)),
         },
     };
+    let news = match progress(&lease, lines) {
+        Ok(news) => news,
+        Err(problem) => {
+            request.app.pullers.keep(&request.value("queue"), lease);
+            return Err(problem);
+        }
+    };
     let permit = request.app.pullers.permit().await;
-    lease.extend(&request.app.daemon.db, &POLICY).await.map_err(failure)?;
+    lease.extend_with(&request.app.daemon.db, &POLICY, &news).await.map_err(failure)?;
     drop(permit);
     let (open, cancelled) = (lease.open().count(), cancelled(&lease));
     match open {
@@ -184,6 +230,14 @@ fn matched(
             return Err(ApiError::NotFound(format!("item {id} is not in this lease, or is named twice")));
         };
         let outcome = line.outcome().map_err(ApiError::Bad)?;
+        if let Outcome::DoneWith(result) = &outcome
+            && result.len() > MAX_RESULT
+        {
+            let len = result.len();
+            return Err(ApiError::TooLarge(format!(
+                "the result of item {id} has {len} bytes, and {MAX_RESULT} are allowed; store it elsewhere, and give its place"
+            )));
+        }
         found.push((index, outcome::of(outcome, item, rules, clock::now(), clock::random)));
     }
     if release_rest {

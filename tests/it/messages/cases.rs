@@ -132,6 +132,18 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
         ],
     ),
     (
+        "item wait",
+        &[
+            Before("push q one"),
+            DIE,
+            Before("push q two --unique u --delay 1h"),
+            Says("item wait q LETTER"),
+            Says("item wait q --unique u --for 1ms --json"),
+            Says("item wait q 000000000000000000000000"),
+            Says("item wait q --unique u --for soon"),
+        ],
+    ),
+    (
         "item cancel",
         &[
             Before("push q one"),

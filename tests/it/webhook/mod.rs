@@ -307,3 +307,44 @@ fn config_check_reports_errors_and_warnings() {
     warned.ok();
     check("url = 'http://192.0.2.1/hook'", &["--strict"]).failed(78);
 }
+
+#[test]
+fn the_body_of_an_answer_is_the_result_if_the_queue_asks_for_it() {
+    // The second attempt of the item whose answer is cut off has a whole one.
+    let webhooks = Webhooks::new(
+        "history = '1h'\nretry.base = '100ms'\nconsumers = 1",
+        "timeout = '2s'\nconnect-timeout = '1s'\noutage-after = 0\nresult = 'body'",
+        |request| {
+            let answer = |length: usize, body: &str| {
+                Deed::Say(format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{body}"))
+            };
+            match (&*request.text(), request.attempt()) {
+                ("long", _) => answer(90_001, &"r".repeat(90_001)),
+                ("cut", 1) => Deed::Say(
+                    "HTTP/1.1 200 OK\r\ncontent-length: 9\r\nconnection: close\r\n\r\ncut".to_owned(),
+                ),
+                ("dead", _) => Deed::Answer(410),
+                (body, _) => answer(body.len() + 2, &format!("> {body}")),
+            }
+        },
+    );
+    webhooks.push(["one", "long", "cut", "dead"]);
+    let ran = webhooks.run_until_empty();
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let listed = run(&webhooks.db, &["history", "q", "--json"]).ok();
+    let mut results: Vec<String> = listed
+        .lines()
+        .map(|line| {
+            let id = serde_json::from_str::<Value>(line).unwrap()["id"].as_str().unwrap().to_owned();
+            let shown = run(&webhooks.db, &["item", "show", "q", &id, "--json"]).ok();
+            let item: Value = serde_json::from_str(&shown).unwrap();
+            let of = |key: &str| item.get(key).map(Value::to_string).unwrap_or_default();
+            format!("{} {}{}", of("state"), of("result"), of("result_too_long"))
+        })
+        .collect();
+    results.sort();
+    assert_eq!(
+        results,
+        ["\"dead\" ", "\"finished\" \"> cut\"", "\"finished\" \"> one\"", "\"finished\" true"]
+    );
+}

@@ -1,6 +1,7 @@
 //! (q, "ended", minute, stamp, id): a group of items that ended in one transaction, under the id of its first item.
 //! (q, "ended-id", hour, id, stamp): a run of such a group, under the id of its last item, to find an item by its id.
-//! (q, "history"): how long both are kept.
+//! (q, "result", minute, id): the result of an item that its handler has finished, by the minute of its group.
+//! (q, "history"): how long all of them are kept.
 //!
 //! Minutes and hours are counted from the start of 1970. Written by the transactions that end items, with a versionstamped key; cleared by the sweeper, whole
 //! minutes and hours at a time. The setting is written by the program that has the configuration, and by the sweeper.
@@ -24,6 +25,8 @@ use crate::meta::{Meta, Millis};
 pub(crate) const ENDED: &[u8] = b"ended";
 /// Second element of the keys of runs.
 pub(crate) const ENDED_ID: &[u8] = b"ended-id";
+/// Second element of the keys of results.
+pub(crate) const RESULT: &[u8] = b"result";
 /// Second element of the setting's key.
 pub(crate) const HISTORY: &[u8] = b"history";
 
@@ -47,6 +50,7 @@ const ATTEMPTS: u8 = 3;
 const PUSHED: u8 = 4;
 const REASON: u8 = 5;
 const ATTRIBUTE: u8 = 6;
+const RESULT_LEN: u8 = 7;
 
 // Tags of a run.
 const MINUTE_OF_HOUR: u8 = 1;
@@ -141,6 +145,13 @@ impl GroupKey {
 pub(crate) fn from_minute(subspace: &[u8], minute: u64) -> Vec<u8> {
     let mut key = subspace.to_vec();
     append_number(&mut key, minute);
+    key
+}
+
+/// The key of an item's result; `subspace` is the packed (q, "result").
+pub(crate) fn result_key(subspace: &[u8], minute: u64, id: &ItemId) -> Vec<u8> {
+    let mut key = from_minute(subspace, minute);
+    key.extend_from_slice(id.as_bytes());
     key
 }
 
@@ -279,6 +290,18 @@ pub(crate) fn append_item(
         let len = u32::try_from(name.len()).expect("attributes are bounded far below 2^32 bytes");
         put(out, ATTRIBUTE, &[&len.to_le_bytes(), name.as_bytes(), value.as_bytes()]);
     }
+    end_item(out, at);
+}
+
+/// Adds the length of its result to the item that begins at `from` and is the last one.
+pub(crate) fn append_result(out: &mut Vec<u8>, from: usize, len: usize) {
+    let len = u32::try_from(len).expect("results are bounded far below 2^32 bytes");
+    put(out, RESULT_LEN, &[&len.to_le_bytes()]);
+    end_item(out, from + 1);
+}
+
+/// Sets the length of an item whose length is at `at`.
+fn end_item(out: &mut [u8], at: usize) {
     let len = u32::try_from(out.len() - at - 4).expect("an item's record is bounded far below 2^32 bytes");
     out[at..at + 4].copy_from_slice(&len.to_le_bytes());
 }
@@ -326,6 +349,7 @@ fn decode_item(value: &[u8]) -> Option<EndedItem> {
         worker: None,
         reason: None,
         attributes: BTreeMap::new(),
+        result: None,
     };
     for field in each(value) {
         match field? {
@@ -338,6 +362,9 @@ fn decode_item(value: &[u8]) -> Option<EndedItem> {
                 let (len, rest) = content.split_first_chunk::<4>()?;
                 let (name, value) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
                 item.attributes.insert(text(name)?, text(value)?);
+            }
+            (RESULT_LEN, content) => {
+                item.result = Some(u32::from_le_bytes(content.try_into().ok()?) as usize);
             }
             _ => {}
         }
@@ -405,6 +432,7 @@ mod tests {
             worker in prop::option::of(".{0,9}"), reason in prop::option::of(".{0,9}"),
             (code, attempts, stamp) in any::<(u8, u32, [u8; 12])>(),
             attributes in prop::collection::btree_map(".{0,8}", ".{0,8}", 0..4),
+            result in prop::option::of(0..100_000_usize),
         ) {
             let id = ItemId::from(Stamp::from(stamp));
             let key = complete(pending_group(b"p", minute, &id), transaction);
@@ -415,15 +443,21 @@ mod tests {
             let meta = Meta { enqueued_at: pushed, attributes: attributes.clone(), ..Meta::default() };
             let mut value = encode_group(at, version, started, worker.as_deref());
             append_item(&mut value, &id, Ending::of(code), attempts, reason.as_deref(), Some(&meta));
+            let from = value.len();
             append_item(&mut value, &id, Ending::Done, 1, None, None);
+            if let Some(len) = result {
+                append_result(&mut value, from, len);
+            }
             let items = decode_group(&value).unwrap();
             let about = pushed_about(&id, at, Some(version));
             let second = EndedItem {
                 id: id.clone(), ending: Ending::Done, pushed: about, started, ended: at, attempts: 1, worker,
-                reason: None, attributes: BTreeMap::new(),
+                reason: None, attributes: BTreeMap::new(), result,
             };
             let pushed = pushed.or(about);
-            let first = EndedItem { ending: Ending::of(code), pushed, attempts, reason, attributes, ..second.clone() };
+            let first = EndedItem {
+                ending: Ending::of(code), pushed, attempts, reason, attributes, result: None, ..second.clone()
+            };
             prop_assert_eq!(items, [first, second]);
         }
 

@@ -3,7 +3,7 @@
 //! A take writes both; the body never changes. Its holder rewrites the header to extend it or to mark items as acknowledged, and clears
 //! both with the last item; a sweeper does, once the deadline is past. So extending costs the same whatever the batch holds.
 //!
-//! Header: format, which also tells whether the one it was written for has yet to take it up, deadline, length, number of items,
+//! Header: format, which also tells whether the one it was written for has yet to take it up and whether the lease has a record of progress, deadline, length, number of items,
 //! number of pieces, a bit for each item (set: acknowledged), and the body itself if there are no pieces.
 
 use std::fmt;
@@ -25,6 +25,8 @@ pub(crate) const HELD: &[u8] = b"held";
 const FORMAT: u8 = 1;
 /// The same of a lease that was written for another session, which has not been heard of since.
 const SERVED: u8 = 2;
+/// The same of a lease that has a record of progress.
+const PROGRESS: u8 = 3;
 /// How long a lease lasts that was written for another session, in versions, until that has taken it up: as long as any transaction.
 pub(crate) const PICK_UP: u64 = 5_000_000;
 const FIXED: usize = 1 + 8 + 8 + 4 + 4;
@@ -77,6 +79,8 @@ impl FromStr for LeaseId {
 pub(crate) struct Header {
     /// Whether it was written by who served another's request, and that one has not taken it up. Then nobody has begun with its items.
     pub(crate) served: bool,
+    /// Whether there is a record of the items' progress. The holder has then taken the lease up.
+    pub(crate) progress: bool,
     /// The database version after which a sweeper may take the lease away.
     pub(crate) deadline: u64,
     /// How far the deadline is set ahead, in versions.
@@ -119,6 +123,11 @@ impl Acknowledged {
         self.bits.get(index / 8).is_some_and(|byte| byte & (1 << (index % 8)) != 0)
     }
 
+    /// Whether the lease has an item of this index that is not acknowledged.
+    pub(crate) fn is_open(&self, index: usize) -> bool {
+        index < self.count && !self.contains(index)
+    }
+
     /// Marks an item of the lease as acknowledged.
     pub(crate) fn insert(&mut self, index: usize) {
         debug_assert!(index < self.count);
@@ -153,7 +162,15 @@ impl Header {
         let acknowledged = Acknowledged::none(items.len());
         if body.len() <= INLINE {
             return (
-                Header { served: false, deadline, length, acknowledged, pieces: 0, inline: body },
+                Header {
+                    served: false,
+                    progress: false,
+                    deadline,
+                    length,
+                    acknowledged,
+                    pieces: 0,
+                    inline: body,
+                },
                 Vec::new(),
             );
         }
@@ -161,7 +178,15 @@ impl Header {
             (0..body.len()).step_by(PIECE).map(|at| body.slice(at..body.len().min(at + PIECE))).collect();
         let count = u32::try_from(pieces.len()).expect("a body is bounded far below 2^32 bytes");
         (
-            Header { served: false, deadline, length, acknowledged, pieces: count, inline: Bytes::new() },
+            Header {
+                served: false,
+                progress: false,
+                deadline,
+                length,
+                acknowledged,
+                pieces: count,
+                inline: Bytes::new(),
+            },
             pieces,
         )
     }
@@ -187,7 +212,11 @@ impl Header {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let count = u32::try_from(self.acknowledged.count).expect("a take is bounded far below 2^32 items");
         let mut out = Vec::with_capacity(FIXED + self.acknowledged.bits.len() + self.inline.len());
-        out.push(if self.served { SERVED } else { FORMAT });
+        out.push(match (self.served, self.progress) {
+            (true, _) => SERVED,
+            (false, true) => PROGRESS,
+            (false, false) => FORMAT,
+        });
         out.extend_from_slice(&self.deadline.to_le_bytes());
         out.extend_from_slice(&self.length.to_le_bytes());
         out.extend_from_slice(&count.to_le_bytes());
@@ -199,7 +228,7 @@ impl Header {
 
     /// Reads a header; `None` if it is of another layout.
     pub(crate) fn decode(value: &[u8]) -> Option<Header> {
-        let (&format @ (FORMAT | SERVED), rest) = value.split_first()? else { return None };
+        let (&format @ (FORMAT | SERVED | PROGRESS), rest) = value.split_first()? else { return None };
         let (deadline, rest) = rest.split_first_chunk::<8>()?;
         let (length, rest) = rest.split_first_chunk::<8>()?;
         let (count, rest) = rest.split_first_chunk::<4>()?;
@@ -208,6 +237,7 @@ impl Header {
         let (bits, inline) = rest.split_at_checked(count.div_ceil(8))?;
         Some(Header {
             served: format == SERVED,
+            progress: format == PROGRESS,
             deadline: u64::from_le_bytes(*deadline),
             length: u64::from_le_bytes(*length),
             acknowledged: Acknowledged { count, bits: bits.to_vec() },

@@ -12,6 +12,7 @@
 //! | (q, "chunk", id, n) | the rest of a long payload | `chunks` |
 //! | (q, "lease", session, number), (q, "held", session, number, i) | a batch in hand | `leases` |
 //! | (q, "cancelled", session, number) | which items of a lease were cancelled | `cancelled` |
+//! | (q, "progress", session, number) | how far the handlers of a lease's items are | `progress` |
 //! | (q, "later", due, id), (q, "body", id), (q, "due", id) | an item that waits for its time | `later` |
 //! | (q, "expiry", time, id) | an item that expires if no attempt has begun by then | `expiry` |
 //! | (q, "dead", id), (q, "body", id) | a dead letter | `space` |
@@ -25,7 +26,7 @@
 //! | (q, "schedule", name) and the records of schedules | items that are pushed again and again | `schedules` |
 //! | (q, "batch", id) and the records of batches | items that a callback waits for | `batches` |
 //! | (q, "want", stamp) | a take that asks to be served | `wants` |
-//! | (q, "ended", minute, stamp, id), (q, "ended-id", hour, id, stamp), (q, "history") | items that have ended; how long they are kept | `ended` |
+//! | (q, "ended", minute, stamp, id), (q, "ended-id", hour, id, stamp), (q, "result", minute, id), (q, "history") | items that have ended, and their results; how long they are kept | `ended` |
 //! | (q, "token", session) | last attempt and its stamp | `tokens` |
 //!
 //! `element` holds what the tuple encoding needs, `fields` what records of tagged fields need; `space` puts the records of one queue together.
@@ -51,6 +52,7 @@ pub(crate) mod migration;
 pub(crate) mod operations;
 pub(crate) mod partitions;
 pub(crate) mod pause;
+pub(crate) mod progress;
 pub(crate) mod recipes;
 pub(crate) mod schedules;
 mod space;

@@ -9,7 +9,7 @@ use crate::keys::keyed::{KVAL, KeyedSpace};
 use crate::keys::schedules::ScheduleSpace;
 use crate::keys::{
     append_bytes, cancelled, chunks, claims, counters, duty, ended, expiry, items, later, leases, meta,
-    operations, partitions, pause, times, tokens, wants,
+    operations, partitions, pause, progress, times, tokens, wants,
 };
 use crate::kind::Kind;
 use crate::{MAX_NAME, MAX_PREFIX};
@@ -63,6 +63,8 @@ pub(crate) struct Space {
     pub(crate) dues: Vec<u8>,
     pub(crate) expiry: Vec<u8>,
     pub(crate) cancelled: Vec<u8>,
+    /// The key prefix of the progress of leases.
+    pub(crate) progress: Vec<u8>,
     pub(crate) unique: Vec<u8>,
     pub(crate) operations: Vec<u8>,
     pub(crate) oplog: Vec<u8>,
@@ -83,6 +85,8 @@ pub(crate) struct Space {
     /// The key prefixes of ended items, by time and by id.
     pub(crate) ended: Vec<u8>,
     pub(crate) ended_ids: Vec<u8>,
+    /// The key prefix of results.
+    pub(crate) results: Vec<u8>,
     /// (q, "history").
     pub(crate) history: Vec<u8>,
     /// Records the ends of items; no key.
@@ -144,6 +148,7 @@ impl Space {
             dues: record(later::DUE),
             expiry: record(expiry::EXPIRY),
             cancelled: record(cancelled::CANCELLED),
+            progress: record(progress::PROGRESS),
             unique: record(UNIQUE),
             operations: record(operations::OP),
             oplog: record(operations::OPLOG),
@@ -157,6 +162,7 @@ impl Space {
             migrate: record(MIGRATE),
             ended: record(ended::ENDED),
             ended_ids: record(ended::ENDED_ID),
+            results: record(ended::RESULT),
             history: record(ended::HISTORY),
             recorder: None,
             keyed: (kind == Kind::Keyed).then(|| Box::new(KeyedSpace::new(&queue))),

@@ -44,7 +44,9 @@ pub(crate) async fn acknowledge(
         if let Some(changes) = &mut changes {
             changes.left_lease(space, &row.id);
             match outcome {
-                ItemOutcome::Done | ItemOutcome::Expired { on_expiry: OnExpiry::Drop, .. } => {}
+                ItemOutcome::Done
+                | ItemOutcome::DoneWith(_)
+                | ItemOutcome::Expired { on_expiry: OnExpiry::Drop, .. } => {}
                 ItemOutcome::Release | ItemOutcome::Retry { due: None, .. } => {
                     changes.made_ready(space, &row.id);
                 }
@@ -64,6 +66,11 @@ pub(crate) async fn acknowledge(
             ItemOutcome::Done => {
                 forget(space, tr, &row)?;
                 endings.add_done(&row);
+                counts.done += 1;
+            }
+            ItemOutcome::DoneWith(result) => {
+                forget(space, tr, &row)?;
+                endings.add_done_with(tr, &row, result);
                 counts.done += 1;
             }
             ItemOutcome::Release | ItemOutcome::Throttle { .. } => {
@@ -137,21 +144,25 @@ pub(crate) fn cost(space: &Space, held: &Held, outcome: &ItemOutcome) -> usize {
 
 #[inline(never)]
 fn cost_of_end(space: &Space, held: &Held, outcome: &ItemOutcome) -> usize {
+    let (id, meta) = (&held.id, &held.meta);
     let reason = match outcome {
+        ItemOutcome::DoneWith(result) => {
+            return cost::ended(space, id, meta, 0) + cost::result(space, id, result.len());
+        }
         ItemOutcome::Done => 0,
         ItemOutcome::Expired { .. } => expiry::EXPIRED.len(),
         ItemOutcome::Dead(failure) => failure.reason.len(),
         _ => return 0,
     };
-    cost::ended(space, &held.id, &held.meta, reason)
+    cost::ended(space, id, meta, reason)
 }
 
 fn cost_without_end(space: &Space, held: &Held, outcome: &ItemOutcome) -> usize {
     let Held { id, meta, value } = held;
     match outcome {
-        ItemOutcome::Done | ItemOutcome::Expired { on_expiry: OnExpiry::Drop, .. } => {
-            cost::forget(space, id, meta)
-        }
+        ItemOutcome::Done
+        | ItemOutcome::DoneWith(_)
+        | ItemOutcome::Expired { on_expiry: OnExpiry::Drop, .. } => cost::forget(space, id, meta),
         ItemOutcome::Expired { on_expiry: OnExpiry::Dead, .. } => {
             cost::dead(space, id, value.len(), meta, expiry::EXPIRED.len())
         }

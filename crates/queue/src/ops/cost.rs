@@ -4,7 +4,7 @@
 //! Each mutation counts with its keys and value, and with the key once more at each end of its conflict range. The counts here are a
 //! little too high, never too low.
 
-use crate::history::MAX_WORKER;
+use crate::history::{MAX_RESULT, MAX_WORKER};
 use crate::id::ItemId;
 use crate::keys::{Space, chunks, meta};
 use crate::kind::Kind;
@@ -30,7 +30,7 @@ const DUE: usize = 8;
 /// The length of a stamp as an element of a key.
 const STAMP_ELEMENT: usize = 1 + 12;
 /// The most bytes of the fixed fields of a group of ended items, of one item in it, and of a run.
-const ENDED: usize = 4 * 13 + 5 * 13 + 3 * 5;
+const ENDED: usize = 4 * 13 + 6 * 13 + 3 * 5;
 /// The overhead of an item in a lease's body: three lengths.
 const HELD: usize = 12;
 /// The most bytes that a failure adds to a side record in addition to its text: itself, and the counts of attempts and crashes.
@@ -98,6 +98,12 @@ fn member_ended(space: &Space, meta: &[u8]) -> usize {
 fn recorded(space: &Space, id: &ItemId, meta: usize, reason: usize) -> usize {
     let key = 2 * key(space, id) + STAMP_ELEMENT;
     2 * set(key, ENDED) + 2 * id.as_bytes().len() + MAX_WORKER + meta + reason.min(MAX_REASON)
+}
+
+/// The cost of recording a result of this length, in addition to that of the item's end.
+pub(crate) fn result(space: &Space, id: &ItemId, result: usize) -> usize {
+    let is_kept = space.recorder.is_some() && result <= MAX_RESULT;
+    if is_kept { set(key(space, id), result) } else { 0 }
 }
 
 /// The cost of beginning a hold, or of ending one and giving the key its place back.

@@ -8,8 +8,8 @@ use futures::TryStreamExt;
 use crate::error::QueueError;
 use crate::keys::leases::{self, Header, Held, LeaseId};
 use crate::keys::{Space, tokens};
-use crate::ops::conflict;
 use crate::ops::scan::Row;
+use crate::ops::{conflict, progress};
 use crate::session::SessionId;
 
 /// The rows of a take, as a lease holds them.
@@ -115,6 +115,7 @@ pub(crate) fn update(space: &Space, tr: &Transaction, id: LeaseId, header: &Head
         return;
     }
     tr.clear(&key);
+    progress::clear(space, tr, id, header);
     if header.pieces > 0 {
         let (begin, end) = leases::piece_range(&space.held, id);
         tr.clear_range(&begin, &end);

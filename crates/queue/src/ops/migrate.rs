@@ -95,7 +95,7 @@ pub(crate) async fn fence(space: &Space, tr: &Transaction, frozen_by: u64) -> Re
     if !mutant("fence-spares-pushes") {
         tr.add_conflict_range(&begin, &end, ConflictRangeType::Write)?;
     }
-    for subspace in [&space.leases, &space.held] {
+    for subspace in [&space.leases, &space.held, &space.progress] {
         let (begin, end) = range(subspace);
         tr.clear_range(&begin, &end);
     }

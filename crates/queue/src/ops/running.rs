@@ -15,7 +15,7 @@ use crate::keys::leases::{self, Header, LeaseId};
 use crate::keys::{Space, after as behind, range};
 use crate::ops::aside::size;
 use crate::ops::scan::{self, Row};
-use crate::ops::{lease, version};
+use crate::ops::{lease, progress, version};
 use crate::view::{Cursor, ItemPage, ItemState, ItemView, LeaseView};
 
 /// The most leases that one page reads.
@@ -70,6 +70,8 @@ pub(crate) async fn page(
                 continue;
             };
             let lease = view(id, &header, version);
+            let mut progress = progress::read(space, tr, id, &header).await?.0;
+            bytes += progress.values().map(|progress| progress.message.len()).sum::<usize>();
             for (index, row) in &open {
                 bytes += row.value.len() + row.meta.len();
                 whole += size(space, row).unwrap_or(0);
@@ -78,7 +80,8 @@ pub(crate) async fn page(
                     page.next = place;
                     return Ok(page);
                 }
-                page.items.push(item(space, tr, row, lease).await?);
+                let item = item(space, tr, row, lease).await?;
+                page.items.push(ItemView { progress: progress.remove(index), ..item });
                 place = Some(Cursor::Leased(id, *index));
             }
             place = Some(Cursor::Leased(id, BEHIND_ALL));
@@ -160,7 +163,10 @@ pub(crate) async fn show(
     found: &RunningRecord,
 ) -> Result<ItemView, QueueError> {
     let version = version::now(tr).await?;
-    item(space, tr, &found.row, view(found.lease, &found.header, version)).await
+    let item = item(space, tr, &found.row, view(found.lease, &found.header, version)).await?;
+    let mut progress = progress::read(space, tr, found.lease, &found.header).await?.0;
+    let index = u32::try_from(found.index).ok();
+    Ok(ItemView { progress: index.and_then(|index| progress.remove(&index)), ..item })
 }
 
 /// The id and the header of each lease, if they can be read. Rows are not `Send`, so nothing borrows from them.
@@ -208,6 +214,7 @@ async fn item(space: &Space, tr: &Transaction, row: &Row, lease: LeaseView) -> R
         item,
         due: None,
         lease: Some(lease),
+        progress: None,
         age: None,
     })
 }

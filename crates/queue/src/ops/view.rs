@@ -51,6 +51,7 @@ fn of_ready(item: Item) -> ItemView {
         item: Ok(item),
         due: None,
         lease: None,
+        progress: None,
         age: None,
     }
 }
@@ -103,7 +104,7 @@ pub(crate) async fn waiting(
 
 fn of_waiting(id: ItemId, state: ItemState, due: Millis, read: Result<(Row, Item), QueueError>) -> ItemView {
     let item = read.map(|(_, item)| item).map_err(|error| error.to_string());
-    ItemView { id, state, item, due: Some(due), lease: None, age: None }
+    ItemView { id, state, item, due: Some(due), lease: None, progress: None, age: None }
 }
 
 pub(crate) async fn dead(
@@ -131,7 +132,15 @@ fn of_letter(letter: DeadLetter) -> ItemView {
         }
         (_, why) => Err(why.unwrap_or(letter.reason)),
     };
-    ItemView { id: letter.id, state: ItemState::Dead, item, due: None, lease: None, age: None }
+    ItemView {
+        id: letter.id,
+        state: ItemState::Dead,
+        item,
+        due: None,
+        lease: None,
+        progress: None,
+        age: None,
+    }
 }
 
 /// Adds how old items are whose ids tell.

@@ -4,19 +4,22 @@
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
+use std::time::Duration;
 
 use fdb_embedded::Faults;
 use futures::FutureExt;
 use kvqueue_queue::{
-    Ending, Failure, HistoryFilter, ItemChange, ItemEffect, ItemId, ItemOutcome, Lease, Millis, NewItem,
-    Queue, Recording, RetryPolicy, Session,
+    EndedItem, Ending, Failure, HistoryFilter, ItemChange, ItemEffect, ItemId, ItemOutcome, Lease,
+    MAX_RESULT, Millis, NewItem, Queue, Recording, RetryPolicy, Session,
 };
 
-use crate::common::{KINDS, Rng, TestDb, k, on_database, seeds};
+use crate::common::{KINDS, Rng, TestDb, k, on_database, rules, seeds, sweeper};
 use crate::history::{Clock, START, all};
 
 const STEPS: usize = 60;
 const LONG: u64 = 3_600_000_000;
+/// The lengths of results.
+const RESULTS: [usize; 4] = [0, 3, MAX_RESULT, MAX_RESULT + 7];
 
 #[test]
 fn random_ends_are_recorded_once_and_listed_in_order() {
@@ -54,6 +57,13 @@ struct Run<'t> {
     leases: Vec<Lease>,
     /// The ends, in order.
     ends: Vec<(ItemId, Ending, Millis)>,
+    /// The results of items, by their lengths.
+    results: BTreeMap<ItemId, usize>,
+}
+
+/// A result of this length.
+fn result(len: usize) -> Vec<u8> {
+    vec![b'r'; len]
 }
 
 impl<'t> Run<'t> {
@@ -65,7 +75,8 @@ impl<'t> Run<'t> {
         let session = Session::new(queue.clone());
         t.install(Faults::seeded(seed).unknown_committed(0.1).unknown_not_committed(0.1).conflict(0.1));
         let (known, leases, ends) = (BTreeMap::new(), Vec::new(), Vec::new());
-        Run { t, rng, queue, session, clock, now: START, pushed: 0, known, leases, ends }
+        let results = BTreeMap::new();
+        Run { t, rng, queue, session, clock, now: START, pushed: 0, known, leases, ends, results }
     }
 
     async fn step(&mut self) {
@@ -110,8 +121,12 @@ impl<'t> Run<'t> {
         let mut lease = self.leases.swap_remove(at);
         let mut outcomes = Vec::new();
         for index in lease.open() {
-            let outcome = match self.rng.below(4) {
+            let outcome = match self.rng.below(5) {
                 0 => ItemOutcome::Done,
+                4 => {
+                    let len = RESULTS[self.rng.below(RESULTS.len())];
+                    ItemOutcome::DoneWith(result(len).into())
+                }
                 1 => ItemOutcome::Dead(Failure::new(self.now, 1, "no")),
                 2 => ItemOutcome::Release,
                 _ => continue,
@@ -122,13 +137,20 @@ impl<'t> Run<'t> {
         let ending = |(index, outcome): &(usize, ItemOutcome)| {
             let ending = match outcome {
                 _ if lease.is_cancelled(*index) => return None,
-                ItemOutcome::Done => Ending::Done,
+                outcome if outcome.is_done() => Ending::Done,
                 ItemOutcome::Dead(_) => Ending::Dead,
                 _ => return None,
             };
             Some((lease.items()[*index].id.clone(), ending))
         };
         let ends = outcomes.iter().filter_map(ending).collect();
+        for (index, outcome) in &outcomes {
+            if let ItemOutcome::DoneWith(result) = outcome
+                && !lease.is_cancelled(*index)
+            {
+                self.results.insert(lease.items()[*index].id.clone(), result.len());
+            }
+        }
         self.ended(ends);
         if lease.open().next().is_some() {
             self.leases.push(lease);
@@ -197,5 +219,29 @@ impl<'t> Run<'t> {
             let found = found.map(|item| (item.id, item.ending, item.ended));
             assert_eq!(found.as_ref(), last, "{id}");
         }
+        self.check_results(n).await;
+        // What is too old goes with its results.
+        self.t.run(async |tr| self.queue.keep_history(tr, Duration::from_mins(2)).await).await;
+        let mut sweeper = sweeper(&self.queue);
+        for minutes in 0..4 {
+            self.t.sweep(&mut sweeper, self.now + minutes * 60_000, &rules()).await;
+            self.check_results(n).await;
+        }
+    }
+
+    /// Each result that the history names has its row, and there is no other row.
+    async fn check_results(&self, n: usize) {
+        let ended = all(self.t, &self.queue, &HistoryFilter::default(), n).await;
+        let mut rows = 0;
+        for item in &ended {
+            let EndedItem { id, ending, result: named, .. } = item;
+            let given = self.results.get(id).filter(|_| *ending == Ending::Done);
+            assert_eq!(*named, given.map(|len| *len.min(&(MAX_RESULT + 1))), "{id}");
+            let found = self.t.run(async |tr| self.queue.result(tr, item).await).await;
+            let kept = given.filter(|len| **len <= MAX_RESULT);
+            assert_eq!(found.as_deref(), kept.map(|len| result(*len)).as_deref(), "{id}");
+            rows += usize::from(found.is_some());
+        }
+        assert_eq!(self.t.records(&self.queue, "result").await.len(), rows);
     }
 }

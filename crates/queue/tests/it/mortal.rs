@@ -105,7 +105,7 @@ impl World<'_> {
             lease.acknowledge(&self.t.db, &RetryPolicy::default(), &outcomes).await.unwrap();
             for (index, outcome) in outcomes {
                 match outcome {
-                    ItemOutcome::Done => {
+                    ItemOutcome::Done | ItemOutcome::DoneWith(_) => {
                         done.push(String::from_utf8(lease.items()[index].payload.to_vec()).unwrap());
                     }
                     ItemOutcome::Dead(_) => dead += 1,

@@ -6,8 +6,8 @@ use std::{
     time::Duration,
 };
 
-use kvqueue_queue::{Item, ItemId};
-use serde_json::{Value, json};
+use kvqueue_queue::{Item, ItemId, MAX_RESULT, Progress};
+use serde_json::{Map, Value, json};
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep, sleep_until},
@@ -24,7 +24,7 @@ use crate::{
             leased::Leased,
         },
     },
-    consumer::lease::{LeaseTimer, Next},
+    consumer::lease::{LeaseTimer, Next, ProgressNews},
     handlers::{Context, Interruption, Outcome, ScopeName, StopRequest, call, log_throttle},
     telemetry::span,
 };
@@ -56,12 +56,14 @@ pub(super) async fn handle(worker: Arc<Worker>, number: u64, leased: Leased, pla
         pending: Vec::new(),
         lost: worker.cancelled.child_token(),
         cancelled: Arc::default(),
+        progress: Arc::default(),
     };
     let calls = Calls {
         worker: worker.clone(),
         number,
         lost: keeper.lost.clone(),
         cancelled: keeper.cancelled.clone(),
+        progress: keeper.progress.clone(),
         outcomes: sender,
     };
     tokio::join!(calls.begin(items, place), keeper.run(outcomes));
@@ -88,6 +90,7 @@ struct Calls {
     /// Fires when the lease is lost, and when commands are ended.
     lost: CancellationToken,
     cancelled: Arc<Cancelled>,
+    progress: Arc<ProgressNews>,
     outcomes: Outcomes,
 }
 
@@ -141,6 +144,7 @@ impl Calls {
             stop: StopRequest::default(),
             limit: None,
             runtime: None,
+            progress: Some(self.progress.clone()),
         };
         let items: Arc<[Item]> = [item.clone()].into();
         let result = call(&worker.tried.handling, items, context, worker.limits.handler_timeout).await;
@@ -174,6 +178,8 @@ struct Keeper {
     /// Cancels the calls for the lease's items.
     lost: CancellationToken,
     cancelled: Arc<Cancelled>,
+    /// What commands have reported since the last extension.
+    progress: Arc<ProgressNews>,
 }
 
 /// Why a keeper does not have its lease any more.
@@ -206,7 +212,15 @@ impl Keeper {
         loop {
             match self.timer.next(Instant::now()) {
                 Next::Acknowledge => self.acknowledge().await?,
-                Next::Extend => self.change("extend", &json!({}), 0).await?,
+                Next::Extend => {
+                    let news = self.progress.take().into_iter().map(|(id, Progress { percent, message, .. })| {
+                        json!({ "id": id.to_string(), "percent": percent, "message": message })
+                    });
+                    let news: Vec<_> = news.collect();
+                    // Daemons of earlier versions know no body.
+                    let body = if news.is_empty() { json!({}) } else { json!({ "progress": news }) };
+                    self.change("extend", &body, 0).await?;
+                }
                 Next::Lost => return Err(Lost::Expired(None)),
                 Next::End => return Ok(()),
                 Next::Wait(until) => tokio::select! {
@@ -274,6 +288,13 @@ fn shown(item: &ItemId, outcome: Outcome) -> Value {
     let id = item.to_string();
     match outcome {
         Outcome::Done => json!({ "id": id, "outcome": "done" }),
+        // The daemon refuses one that is too long. The log has it.
+        Outcome::DoneWith(result) if result.len() > MAX_RESULT => json!({ "id": id, "outcome": "done" }),
+        Outcome::DoneWith(result) => {
+            let mut object = Map::from_iter([("id".into(), id.into()), ("outcome".into(), "done".into())]);
+            crate::json::insert_bytes(&mut object, "result", &result);
+            object.into()
+        }
         Outcome::Retry(reason) => json!({ "id": id, "outcome": "retry", "reason": reason }),
         Outcome::RetryAfter(pause, reason) => {
             json!({ "id": id, "outcome": "retry", "after_ms": pause.as_millis(), "reason": reason })
@@ -297,6 +318,16 @@ fn log(item: &Item, outcome: &Outcome) {
             log_throttle(item, outcome);
         }
         Outcome::Done => span::outcome(Span::current, "done"),
+        Outcome::DoneWith(result) => {
+            span::outcome(Span::current, "done");
+            if result.len() > MAX_RESULT {
+                tracing::warn!(
+                    event = "result_too_long",
+                    most_bytes = MAX_RESULT,
+                    "the result of the item is too long and not kept; the item is done"
+                );
+            }
+        }
         Outcome::Retry(reason) | Outcome::RetryAfter(_, reason) => {
             span::outcome(Span::current, "retry");
             tracing::warn!(

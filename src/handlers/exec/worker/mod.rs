@@ -102,6 +102,7 @@ impl Pool {
                 limit: context.limit,
                 cancelled: context.cancelled.clone(),
                 span: Span::current(),
+                progress: context.reporter(item),
                 ended,
             };
             // A task that has ended drops its requests.

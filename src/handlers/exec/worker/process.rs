@@ -23,9 +23,10 @@ use super::{
     errors::{AT_ONCE, Errors},
     limits::{EndReason, Limits, Step},
     lines::{Line, Lines},
-    protocol::{self, MAX_LINE, VERSION, WorkerMessage},
+    protocol::{self, Heartbeat, MAX_LINE, VERSION, WorkerMessage},
 };
 use crate::{
+    consumer::lease::ProgressReporter,
     handlers::{
         Outcome,
         exec::{self, EXIT_TIMEOUT, Reaped, group::Group, reaped, settings::ExecSettings, variables},
@@ -40,6 +41,7 @@ pub(super) struct ItemRequest {
     pub(super) limit: Option<Duration>,
     pub(super) cancelled: CancellationToken,
     pub(super) span: Span,
+    pub(super) progress: ProgressReporter,
     pub(super) ended: oneshot::Sender<Ended>,
 }
 
@@ -264,7 +266,12 @@ impl Process {
                 line = self.output.next() => {
                     let Some(line) = line else { return Err(ended(&limits, Fault::Died)) };
                     match read(&line).map_err(|problem| Fault::Line(not_of_the_protocol(&problem)))? {
-                        WorkerMessage::Heartbeat(id) if id == request.id => limits.heartbeat(Instant::now()),
+                        WorkerMessage::Heartbeat(Heartbeat { id, percent, message }) if id == request.id => {
+                            limits.heartbeat(Instant::now());
+                            if percent.is_some() || message.is_some() {
+                                request.progress.report(percent, &message.unwrap_or_default());
+                            }
+                        }
                         WorkerMessage::Heartbeat(_) => {}
                         WorkerMessage::Outcome(line) if line.id == request.id => {
                             if to_write.has_remaining() && !is_cancel_sent {
@@ -418,7 +425,7 @@ fn ended(limits: &Limits, otherwise: Fault) -> Fault {
 /// consequence of that.
 fn counted(outcome: Outcome, why: Option<EndReason>) -> Outcome {
     match (why, outcome) {
-        (Some(why), outcome) if !matches!(outcome, Outcome::Done | Outcome::Dead(_)) => why.outcome(),
+        (Some(why), outcome) if !outcome.is_done() && !matches!(outcome, Outcome::Dead(_)) => why.outcome(),
         (_, outcome) => outcome,
     }
 }

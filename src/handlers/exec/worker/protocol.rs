@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::{
-    handlers::{Context, OutcomeLine},
+    handlers::{Context, OutcomeLine, percent},
     json::LeasedItem,
 };
 
@@ -24,8 +24,8 @@ const QUOTED: usize = 100;
 pub(super) enum WorkerMessage {
     /// It can take items, and speaks this version.
     Ready(u64),
-    /// It still works on this item.
-    Heartbeat(String),
+    /// It still works on an item.
+    Heartbeat(Heartbeat),
     /// An item's attempt has ended.
     Outcome(OutcomeLine),
 }
@@ -36,10 +36,18 @@ struct Ready {
     kvqueue: u64,
 }
 
-#[derive(Deserialize)]
+/// A sign of life of a process that has an item.
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Heartbeat {
-    heartbeat: String,
+pub(super) struct Heartbeat {
+    /// The item.
+    #[serde(rename = "heartbeat")]
+    pub(super) id: String,
+    /// How much of it is done.
+    #[serde(default, deserialize_with = "percent")]
+    pub(super) percent: Option<u8>,
+    /// What it does now.
+    pub(super) message: Option<String>,
 }
 
 /// Reads a line of a process. The error is a lower-case fragment for a log or a reason.
@@ -51,7 +59,7 @@ pub(super) fn parse(line: &[u8]) -> Result<WorkerMessage, String> {
         Ok(if is_ready {
             WorkerMessage::Ready(Ready::deserialize(value)?.kvqueue)
         } else if is_heartbeat {
-            WorkerMessage::Heartbeat(Heartbeat::deserialize(value)?.heartbeat)
+            WorkerMessage::Heartbeat(Heartbeat::deserialize(value)?)
         } else {
             WorkerMessage::Outcome(OutcomeLine::deserialize(value)?)
         })
@@ -124,6 +132,7 @@ mod tests {
             stop: Default::default(),
             limit,
             runtime: None,
+            progress: None,
         }
     }
 

@@ -19,6 +19,7 @@ use crate::keys::leases::{Header, Held, LeaseId};
 use crate::keys::migration::{Marks, Phase, Record};
 use crate::keys::partitions::{Deal, Record as Divided};
 use crate::keys::pause::Pause;
+use crate::keys::progress::{self, ProgressRecord};
 use crate::keys::schedules::state::{Last, State, Waiting};
 use crate::keys::wants::Want;
 use crate::keys::{
@@ -27,6 +28,7 @@ use crate::keys::{
 use crate::kind::{End, Packing};
 use crate::meta::{Failure, Meta};
 use crate::new_item::NewItem;
+use crate::progress::Progress;
 use crate::schedule::{Calendar, MissReason, OccurrenceRecord, Outcome, Overlap, Schedule};
 use crate::session::SessionId;
 use crate::{MAX_NAME, MAX_PREFIX};
@@ -224,6 +226,14 @@ fn golden_records_of_ended_items() {
     let done = format!("05 12000000 01 0d000000 {stamp}");
     let begin = "01 08000000 ed03000000000000 02 08000000 0201000000000000 03 08000000 e803000000000000 04 01000000 77";
     golden(&group, &format!("{begin} {done}"));
+    let from = group.len() - (5 + 0x12);
+    ended::append_result(&mut group, from, 90_001);
+    let done = format!("05 1b000000 01 0d000000 {stamp} 07 04000000 915f0100");
+    golden(&group[from..], &done);
+    golden(
+        &ended::result_key(&space.results, minute, &id),
+        &format!("017100 01726573756c7400 160102 {stamp}"),
+    );
     let attributes = [("k".to_owned(), "v".to_owned())].into();
     let meta = Meta { enqueued_at: Some(1_000), attributes, ..Meta::default() };
     let mut dead = Vec::new();
@@ -394,6 +404,17 @@ fn golden_lease_record() {
         &header.encode(),
         "01 0300000000000000 0200000000000000 01000000 00000000 00 \
          0d000000 33 00001a2b3c4d5e6f 0003 0001 00000000 01000000 76",
+    );
+    golden(
+        &Header { progress: true, ..header.clone() }.encode(),
+        "03 0300000000000000 0200000000000000 01000000 00000000 00 \
+         0d000000 33 00001a2b3c4d5e6f 0003 0001 00000000 01000000 76",
+    );
+    golden(&progress::key(&space.progress, lease), &format!("017100 0170726f677265737300 {id}"));
+    let reports = [(1, Progress::new(1_000, Some(50), "m")), (2, Progress::new(1_000, None, ""))];
+    golden(
+        &ProgressRecord(reports.into()).encode(),
+        "01 0e000000 01000000 e803000000000000 32 6d 01 0d000000 02000000 e803000000000000 ff",
     );
     golden(
         &Header { served: true, ..header }.encode(),

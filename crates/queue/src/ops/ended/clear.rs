@@ -7,22 +7,27 @@ use crate::error::QueueError;
 use crate::keys::ended::{Setting, from_minute, hour};
 use crate::keys::{Space, range};
 use crate::meta::Millis;
+use mutant::mutant;
 
-/// Clears what is too old, in two ranges, however many items that are. Returns whether anything was due.
+/// Clears what is too old, in three ranges, however many items that are. Returns whether anything was due.
 pub(crate) async fn clear(space: &Space, tr: &Transaction, now: Millis) -> Result<bool, QueueError> {
     let Some(setting) = setting(space, tr, false).await?.filter(|setting| setting.is_due(now)) else {
         return Ok(false);
     };
-    let (groups, runs) = (range(&space.ended), range(&space.ended_ids));
+    let (groups, runs, results) = (range(&space.ended), range(&space.ended_ids), range(&space.results));
     if setting.retention == 0 {
         tr.clear_range(&groups.0, &groups.1);
         tr.clear_range(&runs.0, &runs.1);
+        tr.clear_range(&results.0, &results.1);
         tr.clear(&space.history);
         return Ok(true);
     }
     let cleared = setting.old_before(now);
     tr.clear_range(&groups.0, &from_minute(&space.ended, cleared));
     tr.clear_range(&runs.0, &from_minute(&space.ended_ids, hour(cleared)));
+    if !mutant("results-stay") {
+        tr.clear_range(&results.0, &from_minute(&space.results, cleared));
+    }
     tr.set(&space.history, &Setting { cleared, ..setting }.encode());
     Ok(true)
 }
@@ -56,7 +61,8 @@ mod tests {
         for n in 0..transactions {
             let mut endings = begin(space, &tr).await.unwrap();
             let id = ItemId::from(Stamp::new([0; 10], n));
-            endings.add_done(&Row { id, value: Bytes::new(), meta: Bytes::new() });
+            let row = Row { id, value: Bytes::new(), meta: Bytes::new() };
+            endings.add_done_with(&tr, &row, b"result");
             endings.write(&tr, None).await.unwrap();
         }
         tr.commit().await.unwrap();

@@ -2,16 +2,17 @@
 
 use std::num::NonZeroUsize;
 
+use bytes::Bytes;
 use foundationdb::options::StreamingMode;
 use foundationdb::{KeySelector, RangeOption, Transaction};
 use futures::TryStreamExt;
 use futures::future::{try_join, try_join_all};
 
 use crate::error::QueueError;
-use crate::history::{EndedItem, HistoryCursor, HistoryFilter, HistoryPage, MAX_HISTORY};
+use crate::history::{EndedItem, HistoryCursor, HistoryFilter, HistoryPage, MAX_HISTORY, MAX_RESULT};
 use crate::id::ItemId;
 use crate::keys::element::split_number;
-use crate::keys::ended::{GroupKey, Run, decode_group, from_minute, minute, runs_of};
+use crate::keys::ended::{GroupKey, Run, decode_group, from_minute, minute, result_key, runs_of};
 use crate::keys::{Space, after, range};
 
 /// A page reads about this many bytes at most.
@@ -103,6 +104,19 @@ pub(crate) async fn one(
         }
     }
     Ok(None)
+}
+
+/// The result of an item that has ended, if it is kept.
+pub(crate) async fn result(
+    space: &Space,
+    tr: &Transaction,
+    item: &EndedItem,
+) -> Result<Option<Bytes>, QueueError> {
+    if item.result.is_none_or(|len| len > MAX_RESULT) {
+        return Ok(None);
+    }
+    let value = tr.get(&result_key(&space.results, minute(item.ended), &item.id), true).await?;
+    Ok(value.map(|value| Bytes::copy_from_slice(&value)))
 }
 
 /// The first and the last hour of which there are records.

@@ -8,11 +8,12 @@ use mutant::mutant;
 
 use super::setting;
 use crate::error::QueueError;
-use crate::history::{Ending, Holding, Recorder, Recording};
+use crate::history::{Ending, Holding, MAX_RESULT, Recorder, Recording};
 use crate::id::ItemId;
 use crate::keys::Space;
 use crate::keys::ended::{
-    append_item, encode_group, encode_run, is_one_run, minute, pending_group, pending_run,
+    append_item, append_result, encode_group, encode_run, is_one_run, minute, pending_group, pending_run,
+    result_key,
 };
 use crate::keys::meta;
 use crate::meta::{Meta, Millis};
@@ -107,6 +108,16 @@ impl Endings<'_> {
         }
     }
 
+    /// The same with the result that the handler gave.
+    pub(crate) fn add_done_with(&mut self, tr: &Transaction, row: &Row, result: &[u8]) {
+        if !row.meta.is_empty() {
+            self.batches.add_record(&row.meta, Ending::Done);
+        }
+        if let Some(record) = &mut self.record {
+            record.add_done_with(tr, row, result);
+        }
+    }
+
     /// Adds an item that was fetched after it had expired.
     pub(crate) fn add_expired(&mut self, row: &Row) {
         self.add_row(row, Ending::Expired, None, 0);
@@ -156,6 +167,17 @@ impl Recorded<'_> {
         let from = self.bytes.len();
         append_item(&mut self.bytes, id, ending, attempts, reason, meta);
         self.items.push((id.clone(), from..self.bytes.len()));
+    }
+
+    /// Adds an item that its handler has finished with a result, which is written now.
+    fn add_done_with(&mut self, tr: &Transaction, row: &Row, result: &[u8]) {
+        self.add_row(row, Ending::Done, None, 1);
+        let Some((id, range)) = self.items.last_mut() else { return };
+        append_result(&mut self.bytes, range.start, result.len().min(MAX_RESULT + 1));
+        range.end = self.bytes.len();
+        if result.len() <= MAX_RESULT && !mutant("result-without-its-row") {
+            tr.set(&result_key(&self.space.results, minute(self.at), id), result);
+        }
     }
 
     /// Writes it: a row for each group, and one for each run of it. `holding`: of the lease that they ended on.

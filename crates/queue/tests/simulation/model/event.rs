@@ -82,7 +82,7 @@ impl Event {
             Event::TakenUp(_) => "a session takes up the lease that it was served with",
             Event::Settled { settlements, .. } => match settlements.first() {
                 None => "a lease is extended",
-                Some((_, ItemOutcome::Done)) => "an item is finished",
+                Some((_, ItemOutcome::Done | ItemOutcome::DoneWith(_))) => "an item is finished",
                 Some((_, ItemOutcome::Release)) => "an item is released",
                 Some((_, ItemOutcome::Throttle { .. })) => "a handler throttles",
                 Some((_, ItemOutcome::Postpone { .. })) => "an item is postponed",

@@ -33,7 +33,7 @@ impl Model {
 
     fn settle(&mut self, id: &ItemId, settlement: &ItemOutcome, with_effects: bool) -> Verdict {
         match settlement {
-            ItemOutcome::Done => {
+            ItemOutcome::Done | ItemOutcome::DoneWith(_) => {
                 let item = self.moved(id, Place::Done)?;
                 item.effects += u64::from(with_effects);
                 promise!(item.effects <= 1, "the effects of {id} happened twice");
