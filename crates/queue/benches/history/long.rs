@@ -161,7 +161,7 @@ async fn look_up(side: &Side) {
     timed("an id that is not there", async || assert!(side.find(id).await.is_none())).await;
 }
 
-/// Removes three hours of the day, as a daemon does, and then the rest at once.
+/// Removes three hours of the day, as a daemon does, and then the rest. A sweep clears up to 20 hours, each in a transaction.
 async fn clear(side: &Side) {
     let (db, queue) = (&side.db, &side.queue);
     let kept = |tr| async { (queue.keep_history(&tr, Duration::from_millis(DAY)).await, tr) };
@@ -175,7 +175,9 @@ async fn clear(side: &Side) {
     let rules = SweepRules::default().with_lease(Duration::ZERO);
     let oldest = START + DAY + HOUR;
     let whats = [("nothing", START), ("nothing", START), ("an hour", oldest)];
-    let more = [("an hour", oldest + HOUR), ("an hour", oldest + 2 * HOUR), ("21 hours", START + 3 * DAY)];
+    let late = START + 3 * DAY;
+    let more = [oldest + HOUR, oldest + 2 * HOUR].map(|at| ("an hour", at));
+    let more = more.into_iter().chain([("20 hours", late), ("the rest", late)]);
     for (what, now) in whats.into_iter().chain(more) {
         let over = Cell::new(false);
         let sweep = async {

@@ -34,7 +34,8 @@ pub(crate) const HISTORY: &[u8] = b"history";
 pub(crate) const SPAN: u64 = 10_000;
 
 const MINUTE: Millis = 60_000;
-const HOUR: u64 = 60;
+/// The minutes of an hour.
+pub(crate) const HOUR: u64 = 60;
 
 // Tags of a group.
 const AT: u8 = 1;

@@ -1,28 +1,32 @@
 //! Clearing ended items that are too old.
 
-use foundationdb::Transaction;
+use foundationdb::{KeySelector, Transaction};
 
 use super::setting;
 use crate::error::QueueError;
-use crate::keys::ended::{Setting, from_minute, hour};
+use crate::keys::element::split_number;
+use crate::keys::ended::{HOUR, Setting, from_minute, hour, minute};
 use crate::keys::{Space, range};
 use crate::meta::Millis;
 use mutant::mutant;
 
-/// Clears what is too old, in three ranges, however many items that are. Returns whether anything was due.
+/// Clears what is too old, in three ranges: an hour of it, so that an engine that goes through the rows does not take long. A sweep goes on while more is
+/// due. Returns whether anything was due.
 pub(crate) async fn clear(space: &Space, tr: &Transaction, now: Millis) -> Result<bool, QueueError> {
     let Some(setting) = setting(space, tr, false).await?.filter(|setting| setting.is_due(now)) else {
         return Ok(false);
     };
     let (groups, runs, results) = (range(&space.ended), range(&space.ended_ids), range(&space.results));
-    if setting.retention == 0 {
+    let old_before = if setting.retention == 0 { u64::MAX } else { setting.old_before(now) };
+    let cleared = first_hours_end(space, tr).await?.unwrap_or(u64::MAX).min(old_before);
+    // Up to now, and what is ended meanwhile: a sweep must not go on for ever.
+    if setting.retention == 0 && cleared > minute(now) {
         tr.clear_range(&groups.0, &groups.1);
         tr.clear_range(&runs.0, &runs.1);
         tr.clear_range(&results.0, &results.1);
         tr.clear(&space.history);
         return Ok(true);
     }
-    let cleared = setting.old_before(now);
     tr.clear_range(&groups.0, &from_minute(&space.ended, cleared));
     tr.clear_range(&runs.0, &from_minute(&space.ended_ids, hour(cleared)));
     if !mutant("results-stay") {
@@ -32,8 +36,18 @@ pub(crate) async fn clear(space: &Space, tr: &Transaction, now: Millis) -> Resul
     Ok(true)
 }
 
+/// The minute at which the hour of the first row ends; `None` if there is no row.
+async fn first_hours_end(space: &Space, tr: &Transaction) -> Result<Option<u64>, QueueError> {
+    let first = KeySelector::first_greater_or_equal(space.ended.as_slice());
+    let first = tr.get_key(&first, true).await?;
+    let minute = first.strip_prefix(space.ended.as_slice()).and_then(split_number).map(|(minute, _)| minute);
+    Ok(minute.map(|minute| (hour(minute) + 1).saturating_mul(HOUR)))
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
     use std::time::Duration;
 
     use bytes::Bytes;
@@ -48,8 +62,8 @@ mod tests {
     use crate::testing::on_database;
     use crate::time::from_millis;
 
-    const HOUR: Millis = 3_600_000;
-    const START: Millis = 500_000 * HOUR;
+    const AN_HOUR: Millis = 3_600_000;
+    const START: Millis = 500_000 * AN_HOUR;
 
     /// What the removal of one day reads and writes, in bytes, after so many transactions that ended items in it.
     async fn cost(db: &foundationdb::Database, name: &str, transactions: u16) -> i64 {
@@ -67,13 +81,60 @@ mod tests {
         }
         tr.commit().await.unwrap();
         let tr = db.create_trx().unwrap();
-        assert!(clear(space, &tr, START + 48 * HOUR).await.unwrap());
+        assert!(clear(space, &tr, START + 48 * AN_HOUR).await.unwrap());
         let size = tr.get_approximate_size().await.unwrap();
         tr.commit().await.unwrap();
         let tr = db.create_trx().unwrap();
         let rows = tr.get_range(&range(&space.queue).into(), 1, true).await.unwrap();
         assert_eq!(rows.len(), 1, "the setting is left");
         size
+    }
+
+    #[test]
+    fn old_rows_are_cleared_an_hour_at_a_time() {
+        on_database(async |db| {
+            let clock = Arc::new(AtomicU64::new(START));
+            let its = clock.clone();
+            let recorder = Recorder::new(Recording::On, None, move || from_millis(its.load(Relaxed)));
+            let queue = Queue::new(b"", b"steps").unwrap().with_recorder(&recorder);
+            let space = queue.space();
+            let tr = db.create_trx().unwrap();
+            keep(space, &tr, Duration::from_hours(1)).await.unwrap();
+            for n in 0..4 {
+                clock.store(START + u64::from(n) * AN_HOUR + 1, Relaxed);
+                let mut endings = begin(space, &tr).await.unwrap().unwrap();
+                endings.add(
+                    &ItemId::from(Stamp::new([0; 10], n)),
+                    crate::history::Ending::Done,
+                    1,
+                    None,
+                    None,
+                );
+                endings.write(&tr, None);
+            }
+            tr.commit().await.unwrap();
+            let now = START + 3 * AN_HOUR;
+            let step = async || {
+                let tr = db.create_trx().unwrap();
+                let was_due = clear(space, &tr, now).await.unwrap();
+                tr.commit().await.unwrap();
+                let tr = db.create_trx().unwrap();
+                let left =
+                    async |prefix: &[u8]| tr.get_range(&range(prefix).into(), 1, true).await.unwrap().len();
+                (was_due, left(&space.ended).await, left(&space.ended_ids).await)
+            };
+            // Two hours are older than an hour.
+            assert_eq!(step().await, (true, 3, 3));
+            assert_eq!(step().await, (true, 2, 2));
+            assert_eq!(step().await, (false, 2, 2));
+            // Of all, the last step takes the setting along, and what is ended meanwhile.
+            let tr = db.create_trx().unwrap();
+            keep(space, &tr, Duration::ZERO).await.unwrap();
+            tr.commit().await.unwrap();
+            assert_eq!(step().await, (true, 1, 1));
+            assert_eq!(step().await, (true, 0, 0));
+            assert_eq!(step().await, (false, 0, 0));
+        });
     }
 
     #[test]
