@@ -120,6 +120,6 @@ mod tests {
         assert_eq!(found.soon, [leaving("a", 2, 42 * DAY), leaving("d", 1, 30 * DAY + 1)]);
         let mut findings = Findings::default();
         found.add_to(&mut findings);
-        insta::assert_snapshot!(findings.lines());
+        insta::assert_snapshot!(findings.lines(), @r#"dead      note     dead letters will be removed within three days: "a" (2, the first at 1970-02-12T00:00:00.000Z), "d" (1, the first at 1970-01-31T00:00:00.001Z); kvqueue dead list QUEUE; retry or export them, or raise dead-retention"#);
     }
 }
