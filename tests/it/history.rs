@@ -124,7 +124,7 @@ fn a_reload_turns_the_history_on_and_removes_it() {
     let db = Database::new();
     let path = db.file("reload.toml");
     let with = |line: &str| {
-        fs::write(&path, format!("[queues.q]\nhandler = 'log'\nlease = '1s'\n{line}\n")).unwrap()
+        fs::write(&path, format!("[queues.q]\nhandler = 'log'\nlease = '1s'\n{line}\n")).unwrap();
     };
     with("");
     let mut daemon = Background::start(kvqueue(&db, &["run", "--config", path.to_str().unwrap(), "-v"]));
