@@ -108,7 +108,7 @@ impl FromStr for BatchId {
 
 /// The bytes of hexadecimal digits.
 fn bytes_of(digits: &str) -> Option<Vec<u8>> {
-    let is_whole = digits.len() % 2 == 0 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_whole = digits.len().is_multiple_of(2) && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).ok();
     if is_whole { (0..digits.len()).step_by(2).map(byte).collect() } else { None }
 }
