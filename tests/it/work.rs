@@ -371,6 +371,32 @@ fn a_shell_script_leases_extends_and_acknowledges() {
 }
 
 #[test]
+fn the_output_of_a_command_is_the_result_and_its_error_output_reports_progress() {
+    let db = Database::new();
+    pipe(&db, "gate");
+    let served = serve(&db, &format!("{PULL}history = '1h'\n"));
+    run(&db, &["push", "q", "x", "long"]).ok();
+    let script = "p=$(cat); echo kvqueue-progress 50% sending >&2; [ $p = x ] && read line < gate; [ $p = x ] && echo ok || head -c 90001 /dev/zero";
+    let options = ["--lease", "1s", "--result", "stdout", "--progress", "stderr"];
+    let worker = work(&db, &[url(&served)], &options, script);
+    let items = |state: &str| served.at.get(&format!("/api/v1/queues/q/{state}")).is(200)["items"].clone();
+    wait_until("the progress is shown", || {
+        let progress = &items("items?state=running")[0]["progress"];
+        (progress["percent"].as_u64(), progress["message"].as_str()) == (Some(50), Some("sending"))
+    });
+    fs::write(db.file("gate"), "go\n").unwrap();
+    wait_until("both are done", || items("ended").as_array().unwrap().len() == 2);
+    stopped(worker).ok();
+    let result = |item: &Value| {
+        let path = format!("/api/v1/queues/q/items/{}", item["id"].as_str().unwrap());
+        served.at.get(&path).is(200)["result"].as_str().map(str::to_owned)
+    };
+    let mut results: Vec<_> = items("ended").as_array().unwrap().iter().map(result).collect();
+    results.sort();
+    assert_eq!(results, [None, Some("ok\n".to_owned())]);
+}
+
+#[test]
 fn exit_codes_and_acknowledgements_throttle() {
     let db = Database::new();
     let served = serve(&db, "[queues.q]\nhandler = 'pull'\nkind = 'keyed'\n");

@@ -79,6 +79,12 @@ pub(in crate::cli) struct Args {
     /// The most of a failing command's error output that its reason has [default: 4KiB]
     #[arg(long, value_name = "SIZE")]
     stderr_limit: Option<String>,
+    /// Where the result of a finished item comes from: stdout, or none [default: none]. A queue that keeps no history drops it
+    #[arg(long, value_name = "FROM")]
+    result: Option<String>,
+    /// Where the progress of a running item comes from: stderr, in lines as "kvqueue-progress 50% sending", or none [default: none]
+    #[arg(long, value_name = "FROM")]
+    progress: Option<String>,
     #[command(flatten)]
     urls: Urls,
     /// The command and its arguments
@@ -147,6 +153,8 @@ impl Args {
             ("throttle-for", &self.throttle_for),
             ("throttle-scope", &scope),
             ("stderr-limit", &self.stderr_limit),
+            ("result", &self.result),
+            ("progress", &self.progress),
         ] {
             if let Some(set) = set {
                 table.insert(key.to_owned(), set.clone().into());
