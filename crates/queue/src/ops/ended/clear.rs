@@ -102,15 +102,10 @@ mod tests {
             keep(space, &tr, Duration::from_hours(1)).await.unwrap();
             for n in 0..4 {
                 clock.store(START + u64::from(n) * AN_HOUR + 1, Relaxed);
-                let mut endings = begin(space, &tr).await.unwrap().unwrap();
-                endings.add(
-                    &ItemId::from(Stamp::new([0; 10], n)),
-                    crate::history::Ending::Done,
-                    1,
-                    None,
-                    None,
-                );
-                endings.write(&tr, None);
+                let mut endings = begin(space, &tr).await.unwrap();
+                let id = ItemId::from(Stamp::new([0; 10], n));
+                endings.add_done_with(&tr, &Row { id, value: Bytes::new(), meta: Bytes::new() }, b"result");
+                endings.write(&tr, None).await.unwrap();
             }
             tr.commit().await.unwrap();
             let now = START + 3 * AN_HOUR;
@@ -121,6 +116,7 @@ mod tests {
                 let tr = db.create_trx().unwrap();
                 let left =
                     async |prefix: &[u8]| tr.get_range(&range(prefix).into(), 1, true).await.unwrap().len();
+                assert_eq!(left(&space.results).await, left(&space.ended).await);
                 (was_due, left(&space.ended).await, left(&space.ended_ids).await)
             };
             // Two hours are older than an hour.
