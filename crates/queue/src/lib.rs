@@ -63,6 +63,7 @@
 //! * At no version do more items of a keyed queue's scope run than its limit, unless the limit was lowered while they ran. A scope with free slots has no key that
 //!   waits for one.
 //! * Each nominal time of a [schedule](schedule::Schedule) fires once at most, however many processes sweep its queue, and whatever becomes of them.
+//! * A [batch](item_batch) calls back once, when it is committed and all its members have ended, or at its deadline.
 //! * `npush - npop` is the number of items in a FIFO queue at every committed version, and in a recipe's as long as its items come and
 //!   go by this layer alone. `npush + nlater - ndue - nback` is the number of items that were ever pushed.
 //!
