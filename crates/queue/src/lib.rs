@@ -64,6 +64,7 @@
 //!   waits for one.
 //! * Each nominal time of a [schedule](schedule::Schedule) fires once at most, however many processes sweep its queue, and whatever becomes of them.
 //! * An item that has expired before its first attempt is never fetched once a sweeper has ended it, and it ends once.
+//! * A [batch](item_batch) calls back once, when it is committed and all its members have ended, or at its deadline.
 //! * `npush - npop` is the number of items in a FIFO queue at every committed version, and in a recipe's as long as its items come and
 //!   go by this layer alone. `npush + nlater - ndue - nback` is the number of items that were ever pushed.
 //!

@@ -14,6 +14,7 @@ mod approaches;
 mod attributes;
 mod batch_model;
 mod batch_races;
+mod batch_sweeps;
 mod batches;
 mod cancels;
 mod counters;

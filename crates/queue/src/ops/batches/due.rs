@@ -126,25 +126,9 @@ pub(crate) async fn close_due(
     rng: &mut Rng,
 ) -> Result<ClosedPage, QueueError> {
     let keys = space.batches();
-    let option = RangeOption {
-        limit: Some(ROWS),
-        mode: StreamingMode::WantAll,
-        ..RangeOption::from(keys.due_by(now))
-    };
-    let rows = tr.get_range(&option, 1, true).await?;
-    let mut due: BTreeMap<Unique, Rows> = BTreeMap::new();
-    for row in &rows {
-        match keys.decode_due(row.key()) {
-            Some((0, id)) => due.entry(id).or_default().mark = Some(row.value().to_vec()),
-            Some((time, id)) => due.entry(id).or_default().deadline = Some(time),
-            None => {}
-        }
-    }
+    let (due, is_full) = due_rows(&keys, tr, now).await?;
     if due.is_empty() {
-        let first = RangeOption { limit: Some(1), ..RangeOption::from(keys.all_due()) };
-        let rows = tr.get_range(&first, 1, true).await?;
-        let alien = rows.first().filter(|row| keys.decode_due(row.key()).is_none());
-        return alien.map_or(Ok(ClosedPage::default()), |row| Err(QueueError::unreadable(row.key())));
+        return Ok(ClosedPage::default());
     }
     let checks = (check_unfrozen(space, tr), went_back::check(space, tr), kinds::check_stamped(space, tr));
     try_join3(checks.0, checks.1, checks.2).await?;
@@ -153,7 +137,7 @@ pub(crate) async fn close_due(
         try_join(record, read::counts(&keys, tr, *id)).await
     }));
     let found = found.await?;
-    let mut page = ClosedPage { has_written: true, is_full: rows.len() == ROWS, ..ClosedPage::default() };
+    let mut page = ClosedPage { has_written: true, is_full, ..ClosedPage::default() };
     let (mut closing, mut bytes) = (Vec::new(), 0);
     for ((unique, rows), (record, counts)) in due.into_iter().zip(found) {
         let id = BatchId::with_unique(&space.name, unique);
@@ -195,6 +179,37 @@ pub(crate) async fn close_due(
     }
     call_back(space, &keys, tr, closing, (now, rng), &mut page).await?;
     Ok(page)
+}
+
+/// The rows that are due, by batch, and whether there may be more. Read without a conflict: the records have one.
+async fn due_rows(
+    keys: &BatchSpace,
+    tr: &Transaction,
+    now: Millis,
+) -> Result<(BTreeMap<Unique, Rows>, bool), QueueError> {
+    let option = RangeOption {
+        limit: Some(ROWS),
+        mode: StreamingMode::WantAll,
+        ..RangeOption::from(keys.due_by(now))
+    };
+    let rows = tr.get_range(&option, 1, true).await?;
+    let mut due: BTreeMap<Unique, Rows> = BTreeMap::new();
+    for row in &rows {
+        match keys.decode_due(row.key()) {
+            Some((0, id)) => due.entry(id).or_default().mark = Some(row.value().to_vec()),
+            Some((time, id)) => due.entry(id).or_default().deadline = Some(time),
+            None => {}
+        }
+    }
+    if due.is_empty() {
+        // The first row of all may be of another layout, at a place after the rows that are due.
+        let first = RangeOption { limit: Some(1), ..RangeOption::from(keys.all_due()) };
+        let rows = tr.get_range(&first, 1, true).await?;
+        if let Some(alien) = rows.first().filter(|row| keys.decode_due(row.key()).is_none()) {
+            return Err(QueueError::unreadable(alien.key()));
+        }
+    }
+    Ok((due, rows.len() == ROWS))
 }
 
 /// Why a batch is to be closed now, if it is.
