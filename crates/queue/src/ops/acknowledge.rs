@@ -58,17 +58,13 @@ pub(crate) async fn acknowledge(
             }
         }
         match outcome {
-            ItemOutcome::Done => {
+            ItemOutcome::Done | ItemOutcome::DoneWith(_) => {
                 forget(space, tr, &row)?;
                 if let Some(endings) = &mut endings {
-                    endings.add_done(&row);
-                }
-                counts.done += 1;
-            }
-            ItemOutcome::DoneWith(result) => {
-                forget(space, tr, &row)?;
-                if let Some(endings) = &mut endings {
-                    endings.add_done_with(tr, &row, result);
+                    match outcome {
+                        ItemOutcome::DoneWith(result) => endings.add_done_with(tr, &row, result),
+                        _ => endings.add_done(&row),
+                    }
                 }
                 counts.done += 1;
             }
@@ -126,10 +122,12 @@ pub(crate) fn part(space: &Space, held: &[Held], outcomes: &[(usize, ItemOutcome
 pub(crate) fn cost(space: &Space, held: &Held, outcome: &ItemOutcome) -> usize {
     let Held { id, meta, value } = held;
     match outcome {
-        ItemOutcome::Done => cost::forget(space, id, meta) + cost::ended(space, id, meta.len(), 0),
-        ItemOutcome::DoneWith(result) => {
-            let ended = cost::ended(space, id, meta.len(), 0);
-            cost::forget(space, id, meta) + ended + cost::result(space, id, result.len())
+        ItemOutcome::Done | ItemOutcome::DoneWith(_) => {
+            let ended = cost::forget(space, id, meta) + cost::ended(space, id, meta.len(), 0);
+            match outcome {
+                ItemOutcome::DoneWith(result) => ended + cost::result(space, id, result.len()),
+                _ => ended,
+            }
         }
         ItemOutcome::Release | ItemOutcome::Throttle { .. } => {
             cost::ready(space, id, value.len(), meta.len())
