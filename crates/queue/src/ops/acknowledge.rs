@@ -63,14 +63,12 @@ pub(crate) async fn acknowledge(
             }
         }
         match outcome {
-            ItemOutcome::Done => {
+            ItemOutcome::Done | ItemOutcome::DoneWith(_) => {
                 forget(space, tr, &row)?;
-                endings.add_done(&row);
-                counts.done += 1;
-            }
-            ItemOutcome::DoneWith(result) => {
-                forget(space, tr, &row)?;
-                endings.add_done_with(tr, &row, result);
+                match outcome {
+                    ItemOutcome::DoneWith(result) => endings.add_done_with(tr, &row, result),
+                    _ => endings.add_done(&row),
+                }
                 counts.done += 1;
             }
             ItemOutcome::Release | ItemOutcome::Throttle { .. } => {
