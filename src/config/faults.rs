@@ -6,7 +6,7 @@ use super::{Config, ConfigError, Log, nearest};
 
 /// The keys of a queue that commands about it need: the layout of its items, and their largest size. Only the daemon
 /// needs the others.
-const OF_THE_QUEUE: [&str; 4] = ["kind", "values", "end", "max-payload"];
+const OF_THE_QUEUE: [&str; 5] = ["kind", "values", "end", "max-payload", "ttl"];
 
 /// A fault in a setting that only some commands need.
 #[derive(Debug)]

@@ -12,17 +12,20 @@ use crate::{causes::with_causes, config::duration, consumer::runtime::NamedQueue
 /// How long to wait after a failure.
 const PAUSE: Duration = Duration::from_secs(10);
 
+/// How long to wait until the setting is looked at again: it is deleted with its queue.
+const AGAIN: Duration = Duration::from_mins(5);
+
 /// Follows the configuration, until the sweeper of the queue is dropped.
 pub(super) async fn keep(queue: &NamedQueue, mut wanted: watch::Receiver<Option<Duration>>) {
     loop {
         let to = *wanted.borrow_and_update();
-        let done = match to {
-            Some(to) => store(queue, to).await,
-            None => true,
+        let pause = match to {
+            Some(to) if store(queue, to).await => AGAIN,
+            _ => PAUSE,
         };
         tokio::select! {
             changed = wanted.changed() => if changed.is_err() { return },
-            () = sleep(PAUSE), if !done => {}
+            () = sleep(pause), if to.is_some() => {}
         }
     }
 }

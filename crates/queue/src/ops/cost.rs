@@ -60,16 +60,20 @@ pub(crate) fn key(space: &Space, id: &ItemId) -> usize {
 
 /// The cost of making an item ready.
 pub(crate) fn ready(space: &Space, id: &ItemId, value: usize, meta: usize) -> usize {
-    // With the row of an expiry.
-    let record =
-        if meta > 0 { set(space.meta.len() + id.as_bytes().len(), meta) + set(key(space, id), 0) } else { 0 };
+    // With the row of an expiry, whose value may be the unique key in the record.
+    let record = if meta > 0 {
+        set(space.meta.len() + id.as_bytes().len(), meta) + set(key(space, id), meta)
+    } else {
+        0
+    };
     set(space.ready_key(id).len(), value) + record
 }
 
 /// The cost of scheduling an item with a record of this length.
 pub(crate) fn aside(space: &Space, id: &ItemId, value: usize, meta: usize) -> usize {
     let key = key(space, id);
-    set(key, meta) + set(key, value) + set(key, DUE) + set(key, 0) + hold(space, id)
+    // The row of an expiry, whose value may be the unique key in the record, is the last.
+    set(key, meta) + set(key, value) + set(key, DUE) + hold(space, id) + set(key, meta)
 }
 
 /// The cost of making an item with this side record a dead letter, for a reason of this length.

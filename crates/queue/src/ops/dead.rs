@@ -13,7 +13,7 @@ use crate::dead::DeadLetter;
 use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::item::Item;
-use crate::keys::{self, Space, counters, meta, range};
+use crate::keys::{self, Space, counters, expiry, meta, range};
 use crate::meta::{Failure, Meta};
 use crate::ops::aside::read_records;
 use crate::ops::scan::Row;
@@ -131,6 +131,10 @@ pub(crate) async fn unique_holder(
 pub(crate) fn revive(space: &Space, tr: &Transaction, id: &ItemId, value: &[u8], meta: Meta) {
     if let Some(key) = &meta.unique {
         tr.set(&space.unique_key(key), id.as_bytes());
+    }
+    // An earlier version leaves it, and it would free the key.
+    if let Some(until) = meta.unique_until {
+        tr.clear(&expiry::key(&space.expiry, until, id));
     }
     // One that could not be read is put back as it was, for a version that can read it.
     let record = match meta::unreadable(&meta) {

@@ -53,19 +53,32 @@ pub(crate) async fn waiting(
     found: ScheduledRecord,
     end: (Ending, Option<&str>),
 ) -> Result<(), QueueError> {
-    // Before the clears: a transaction does not conflict on what it has itself overwritten.
-    conflict::as_reader(tr, &found.key)?;
-    let row = Row { id: id.clone(), value: Bytes::new(), meta: found.record };
-    claim::forget(space, tr, &row)?;
-    ended::of_rows(space, tr, end, [&row]).await?;
-    tr.clear(&found.key);
-    place::clear_aside(space, tr, id);
-    // As if its time had come, and it had been popped.
-    place::count_ready(space, tr, 1);
-    for counter in [&space.ndue, &space.npop] {
-        tr.atomic_op(counter, &counters::increment(1), MutationType::Add);
+    all_waiting(space, tr, [(id.clone(), found)], end).await
+}
+
+/// The same of several, with the reads of all of them at once.
+pub(crate) async fn all_waiting(
+    space: &Space,
+    tr: &Transaction,
+    items: impl IntoIterator<Item = (ItemId, ScheduledRecord)>,
+    end: (Ending, Option<&str>),
+) -> Result<(), QueueError> {
+    let (mut rows, mut changes) = (Vec::new(), Changes::default());
+    for (id, found) in items {
+        // Before the clears: a transaction does not conflict on what it has itself overwritten.
+        conflict::as_reader(tr, &found.key)?;
+        let row = Row { id, value: Bytes::new(), meta: found.record };
+        claim::forget(space, tr, &row)?;
+        tr.clear(&found.key);
+        place::clear_aside(space, tr, &row.id);
+        changes.came_back(space, &row.id);
+        rows.push(row);
     }
-    let mut changes = Changes::default();
-    changes.came_back(space, id);
+    ended::of_rows(space, tr, end, &rows).await?;
+    // As if their time had come, and they had been popped.
+    place::count_ready(space, tr, rows.len());
+    for counter in [&space.ndue, &space.npop].into_iter().filter(|_| !rows.is_empty()) {
+        tr.atomic_op(counter, &counters::increment(rows.len()), MutationType::Add);
+    }
     changes.write(space, tr).await
 }

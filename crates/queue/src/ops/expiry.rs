@@ -216,9 +216,8 @@ impl Page {
             OnExpiry::Drop => {
                 relocate::remove(space, tr, Movable::Ready, &self.ready.iter().collect::<Vec<_>>()).await?;
                 ended::of_rows(space, tr, GONE, &self.ready).await?;
-                for (id, record, _) in self.scheduled {
-                    delete::waiting(space, tr, &id, record, GONE).await?;
-                }
+                let scheduled = self.scheduled.into_iter().map(|(id, record, _)| (id, record));
+                delete::all_waiting(space, tr, scheduled, GONE).await?;
             }
             OnExpiry::Dead => self.bury(space, tr, now).await?,
         }

@@ -162,9 +162,11 @@ impl Operation for Push<'_> {
         }
         let version = now(tr).await?;
         let known = session.unfrozen.filter(|seen| (*seen..seen + FREEZE_KNOWN).contains(&version));
+        // A migration may not notice it, unlike all that changes a counter.
+        let replaces = self.entries.iter().any(Entry::replaces);
         let mut pusher = Pusher::alone(session.queue.space().clone(), tr)
             .with_rng(session.rng.split())
-            .with_unfrozen(known.is_some())
+            .with_unfrozen(known.is_some() && !replaces)
             .with_turn(session.lanes.next_turn(&mut session.rng), session.lanes.is_plain(version));
         let placed = pusher.place(self.entries, self.operation).await?;
         if !placed.is_repetition() {

@@ -428,29 +428,40 @@ fn a_frozen_home_refuses_changes_of_its_batches() {
         let items = [NewItem::new("x").with_batch(id.clone())];
         let pushed = t.session(&work).push_items(db, &items, &PushOptions::default()).await;
         assert!(pushed.unwrap_err().frozen().is_some());
-        // A migration would not notice that a member in another queue ends.
+        // Its copy would not have that a member in another queue ends.
         elsewhere.acknowledge(db, policy, &[(0, ItemOutcome::Done)]).await.unwrap_err();
         assert_eq!(t.rows().await, before);
-        // It notices the end of an item of the home itself.
+        // A migration notices the end of an item of the home itself.
         own.acknowledge(db, policy, &[(0, ItemOutcome::Done)]).await.unwrap();
         assert_eq!(t.batch(&home, &id).await.unwrap().counts, counts(3, 1));
-        // The home lives in another database now. Its batch cannot be reached, and members do not wait for it.
-        let record = migration::Record {
+        let record = |phase| migration::Record {
             run: [7; 16],
-            phase: migration::Phase::Left,
+            phase,
             rows: 0,
             bytes: 0,
             marks: migration::Marks::default(),
             through: Vec::new(),
             pause: None,
         };
-        t.run(async |tr| {
-            migration::put_record(&home, tr, &record);
-            Ok(())
-        })
-        .await;
+        let comes_to = async |phase| {
+            t.run(async |tr| {
+                migration::put_record(&home, tr, &record(phase));
+                Ok(())
+            })
+            .await;
+        };
+        comes_to(migration::Phase::Fenced).await;
+        elsewhere.acknowledge(db, policy, &[(0, ItemOutcome::Done)]).await.unwrap_err();
+        // While it is copied, the migration notices this end, too: a counter changes.
+        comes_to(migration::Phase::Leaving).await;
+        let before = t.counter(&home, "nlater").await;
         elsewhere.acknowledge(db, policy, &[(0, ItemOutcome::Done)]).await.unwrap();
-        assert_eq!(t.batch(&home, &id).await.unwrap().counts, counts(3, 1));
+        assert_eq!(t.batch(&home, &id).await.unwrap().counts, counts(3, 2));
+        assert_eq!(t.counter(&home, "nlater").await, before + 1);
+        // The home lives in another database now. Its batch cannot be reached, and members do not wait for it.
+        comes_to(migration::Phase::Left).await;
+        elsewhere.acknowledge(db, policy, &[(1, ItemOutcome::Done)]).await.unwrap();
+        assert_eq!(t.batch(&home, &id).await.unwrap().counts, counts(3, 2));
     });
 }
 

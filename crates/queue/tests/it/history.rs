@@ -497,6 +497,14 @@ fn a_stored_setting_turns_the_history_on_and_old_items_are_cleared_by_the_sweepe
         let kinds = kinds_of_records(t, &q).await;
         assert!(!kinds.iter().any(|kind| kind.starts_with("ended") || kind == "history"), "{kinds:?}");
         assert!(!t.run(async |tr| q.keep_history(tr, Duration::ZERO).await).await);
+        // A process that goes on recording leaves rows without a setting. Storing the setting again clears them.
+        let recording = q.clone().with_recorder(&Clock::new().recorder(Recording::On));
+        t.push(&recording, &["x"]).await;
+        t.run(async |tr| recording.pop(tr).await).await.unwrap();
+        assert!(t.run(async |tr| q.keep_history(tr, Duration::ZERO).await).await);
+        t.sweep(&mut sweeper, START + 62 * HOUR, &rules()).await;
+        let kinds = kinds_of_records(t, &q).await;
+        assert!(!kinds.iter().any(|kind| kind.starts_with("ended") || kind == "history"), "{kinds:?}");
     });
 }
 

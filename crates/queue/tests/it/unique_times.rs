@@ -6,8 +6,8 @@ use std::panic::AssertUnwindSafe;
 use fdb_embedded::Faults;
 use futures::FutureExt;
 use kvqueue_queue::{
-    Failure, ItemId, ItemOutcome, ItemState, Lease, Millis, NewItem, PushEffect, PushOptions, Queue, Sweeper,
-    from_millis,
+    Failure, ItemId, ItemOutcome, ItemState, Lease, Millis, NewItem, Pause, PushEffect, PushOptions, Queue,
+    Sweeper, from_millis,
 };
 
 use crate::common::gate::overlaps;
@@ -215,6 +215,59 @@ fn a_replacement_of_unknown_outcome_is_done_once() {
             payloads.sort();
             assert_eq!(payloads, ["c", "other"], "{script:?}");
         }
+    });
+}
+
+#[test]
+fn a_replacement_that_would_expire_before_its_time_keeps_the_expiry_before() {
+    on_database(async |t| {
+        for (n, kind) in KINDS.into_iter().enumerate() {
+            let q = t.queue_of(format!("q{n}"), kind);
+            let mut by = sweeper(&q);
+            let first = item("a").with_due(from_millis(1_000)).with_expiry(from_millis(2_000)).replacing();
+            push(t, &q, &first).await;
+            let sooner = item("b").with_expiry(from_millis(900)).replacing();
+            assert_eq!(effect(t, &q, &sooner).await, PushEffect::Replaced);
+            sweep(t, &mut by, 999).await;
+            sweep(t, &mut by, 1_000).await;
+            assert_eq!(finish(t, &q).await, "b", "{kind}");
+            assert_eq!(records_left(t, &q).await, [""; 0], "{kind}");
+        }
+    });
+}
+
+#[test]
+fn a_session_that_knows_the_queue_as_not_frozen_replaces_nothing_once_it_is() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let mut session = t.session(&q);
+        session.push_items(&t.db, &[item("a")], &PushOptions::default()).await.unwrap();
+        let pause = Pause { at: 1, frozen: true, reason: "moving".to_owned() };
+        t.run(async |tr| {
+            q.pause(tr, &pause);
+            Ok(())
+        })
+        .await;
+        let items = [item("b").replacing()];
+        let refused = session.push_items(&t.db, &items, &PushOptions::default()).await.unwrap_err();
+        assert!(refused.frozen().is_some(), "{refused:?}");
+        assert_eq!(t.list(&q).await, ["a"]);
+    });
+}
+
+#[test]
+fn a_key_for_a_time_outlives_an_item_that_a_foreign_program_took() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let (_, id) = push(t, &q, &for_a_time("a", 1_000)).await;
+        let id = id.unwrap();
+        t.foreign_pop(&q, &id).await;
+        assert_eq!(push(t, &q, &item("b")).await, (PushEffect::Duplicate, Some(id.clone())));
+        let mut by = sweeper(&q);
+        sweep(t, &mut by, 999).await;
+        assert_eq!(push(t, &q, &item("b")).await, (PushEffect::Duplicate, Some(id)));
+        sweep(t, &mut by, 1_000).await;
+        assert_eq!(records_left(t, &q).await, [""; 0]);
     });
 }
 

@@ -6,19 +6,17 @@ use foundationdb::Transaction;
 use futures::future::try_join_all;
 use mutant::mutant;
 
-use super::{add, mark};
+use super::{add, mark, wake_sweepers};
 use crate::error::QueueError;
 use crate::history::Ending;
 use crate::item_batch::BatchId;
 use crate::keys::batches::{BatchSpace, is_committed};
+use crate::keys::migration::{Phase, Record};
 use crate::keys::{Space, meta};
 use crate::ops::pause::check_unfrozen_at;
 
 /// How many batches are read at once.
 const TOGETHER: usize = 32;
-
-/// Where the phase stands in the record of a migration, and the phase of a queue that has left.
-const PHASE: (usize, u8) = (17, 3);
 
 /// The members of batches that end, by batch and by the code of their ending. Without members it takes no memory of its own.
 #[derive(Debug, Default)]
@@ -34,6 +32,8 @@ struct Batch {
     keys: BatchSpace,
     id: BatchId,
     is_committed: bool,
+    /// Its home is being copied to another database.
+    is_leaving: bool,
     ends: BTreeMap<u8, u64>,
 }
 
@@ -64,8 +64,8 @@ impl BatchEnds {
     /// A batch that is gone has called back, at its deadline, or was cancelled. One whose home was moved to another database cannot be reached.
     ///
     /// # Errors
-    /// [`QueueError::Frozen`], if the home of a batch is being moved and is not the queue of the items. A migration notices changes of a queue's own items, and
-    /// not this one.
+    /// [`QueueError::Frozen`], if the home of a batch is not the queue of the items, and its copy in another database has all that there is: it is about to
+    /// live there.
     pub(crate) async fn read(self, space: &Space, tr: &Transaction) -> Result<Counted, QueueError> {
         let mut found = Vec::new();
         let mut all = self.0.into_iter();
@@ -88,32 +88,41 @@ async fn batch(
     let keys = space.batches_of(id.home());
     let record = tr.get(&keys.record_key(id.unique()), mutant("batch-end-without-conflict")).await?;
     let Some(record) = record else { return Ok(None) };
+    let mut is_leaving = false;
     if id.home() != space.name.as_slice()
-        && let Err(frozen) = check_unfrozen_at(tr, &keys.pause, id.home()).await
+        && let Err(error) = check_unfrozen_at(tr, &keys.pause, id.home()).await
     {
-        let has_left = frozen.frozen().is_some() && has_left(&keys, tr).await?;
-        return if has_left { Ok(None) } else { Err(frozen) };
+        let phase = if error.frozen().is_some() { phase(&keys, tr).await? } else { None };
+        match phase {
+            Some(Phase::Leaving) => is_leaving = true,
+            Some(Phase::Left) => return Ok(None),
+            _ => return Err(error),
+        }
     }
     // A record of a later version may be committed.
     let is_committed = is_committed(&record).unwrap_or(true);
-    Ok(Some(Batch { keys, id, is_committed, ends }))
+    Ok(Some(Batch { keys, id, is_committed, is_leaving, ends }))
 }
 
-/// Whether the home lives in another database now.
-async fn has_left(keys: &BatchSpace, tr: &Transaction) -> Result<bool, QueueError> {
+/// How far the migration of a home has come. It does not come further before the transaction commits, or that fails.
+async fn phase(keys: &BatchSpace, tr: &Transaction) -> Result<Option<Phase>, QueueError> {
     let record = tr.get(&keys.migrate, false).await?;
-    Ok(record.is_some_and(|record| record.get(PHASE.0) == Some(&PHASE.1)))
+    Ok(record.and_then(|record| Record::decode(&record)).map(|record| record.phase))
 }
 
 impl Counted {
     /// Counts the members, and marks their batches. An open batch is marked when it is committed. Reads nothing.
+    ///
+    /// A migration notices a change of the home by its counters, which a mark changes too.
     pub(crate) fn write(self, tr: &Transaction) {
-        for Batch { keys, id, is_committed, ends } in self.0 {
+        for Batch { keys, id, is_committed, is_leaving, ends } in self.0 {
             for (code, n) in ends {
                 add(&keys, tr, (id.unique(), code), n);
             }
             if is_committed {
                 mark(&keys, tr, id.unique());
+            } else if is_leaving {
+                wake_sweepers(&keys, tr);
             }
         }
     }

@@ -9,8 +9,9 @@ use std::time::Duration;
 use foundationdb::Transaction;
 
 use crate::error::QueueError;
-use crate::keys::Space;
 use crate::keys::ended::Setting;
+use crate::keys::{Space, range};
+use crate::ops::find::first_key;
 use crate::ops::pause::check_unfrozen;
 
 pub(crate) use clear::clear;
@@ -30,7 +31,10 @@ pub(crate) async fn setting(
 pub(crate) async fn keep(space: &Space, tr: &Transaction, kept: Duration) -> Result<bool, QueueError> {
     let retention = u64::try_from(kept.as_millis()).unwrap_or(u64::MAX);
     let earlier = setting(space, tr, false).await?;
-    if earlier.map_or(0, |setting| setting.retention) == retention {
+    // Rows without a setting would stay: of a process that went on recording after the last ones were cleared.
+    let has_rest =
+        earlier.is_none() && retention == 0 && first_key(tr, &range(&space.ended)).await?.is_some();
+    if earlier.map_or(0, |setting| setting.retention) == retention && !has_rest {
         return Ok(false);
     }
     check_unfrozen(space, tr).await?;

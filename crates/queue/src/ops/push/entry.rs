@@ -116,7 +116,7 @@ impl<'a> Entry<'a> {
     }
 
     /// Whether it replaces the item that has its unique key.
-    pub(super) fn replaces(&self) -> bool {
+    pub(crate) fn replaces(&self) -> bool {
         matches!(self.with, With::New(item) if item.if_taken == IfTaken::Replace)
     }
 

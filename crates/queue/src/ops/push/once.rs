@@ -8,12 +8,12 @@ use crate::MAX_PUSHES;
 use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::keys::operations::Digest;
-use crate::keys::{Space, operations};
+use crate::keys::{Space, meta, operations};
 use crate::kind::Kind;
 use crate::ops::dead::is_dead;
-use crate::ops::parts;
 use crate::ops::place::check_kind;
 use crate::ops::push::deal;
+use crate::ops::{conflict, parts};
 use crate::pushed::PendingPush;
 use mutant::mutant;
 
@@ -88,7 +88,15 @@ pub(super) async fn holder(
         // A dead letter has no key. This one could not be read when it died, so nobody knew its key.
         None if is_dead => None,
         None => Some(Holder::Item(id)),
-        Some(meta) => Some(Holder::Orphan(id, meta)),
+        // Its time goes on, and what is left of the item is the sweeper's.
+        Some(meta) if meta::decode(&meta).is_some_and(|meta| meta.unique_until.is_some()) => {
+            Some(Holder::Item(id))
+        }
+        Some(meta) => {
+            // A sweeper may clear the same. One that cannot read the record writes nothing else that this reads.
+            conflict::as_reader(tr, &space.meta_key(&id))?;
+            Some(Holder::Orphan(id, meta))
+        }
     })
 }
 
