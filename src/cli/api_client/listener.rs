@@ -83,12 +83,16 @@ mod tests {
             ("[::1]:0", "http://[::1]:"),
             ("[::]:0", "http://127.0.0.1:"),
         ] {
-            let listener = TcpListener::bind(at).unwrap();
-            let port = listener.local_addr().unwrap().port();
-            let address: Address = format!("{name}{port}").parse().unwrap();
-            assert_eq!(listeners(&address), Some(vec![geteuid().as_raw()]), "{at} {address}");
-            drop(listener);
-            assert_eq!(listeners(&address), Some(Vec::new()), "{address}");
+            let has_gone = || {
+                let listener = TcpListener::bind(at).unwrap();
+                let port = listener.local_addr().unwrap().port();
+                let address: Address = format!("{name}{port}").parse().unwrap();
+                assert_eq!(listeners(&address), Some(vec![geteuid().as_raw()]), "{at} {address}");
+                drop(listener);
+                listeners(&address) == Some(Vec::new())
+            };
+            // Another test may have the port at once, but not five times.
+            assert!((0..5).any(|_| has_gone()), "{at} {name}");
         }
         assert_eq!(listeners(&"http://192.0.2.1:7420".parse().unwrap()), None);
     }

@@ -4,7 +4,7 @@ use foundationdb::Transaction;
 use foundationdb::options::MutationType;
 
 use crate::error::QueueError;
-use crate::history::Holding;
+use crate::history::{Holding, Recorder};
 use crate::keys::keyed::HoldCause;
 use crate::keys::leases::{Header, Held, LeaseId};
 use crate::keys::{Space, counters, meta};
@@ -131,16 +131,14 @@ pub(crate) fn part(space: &Space, held: &[Held], outcomes: &[(usize, ItemOutcome
 
 /// The bytes that the database counts for an outcome: a little too many, never too few.
 pub(crate) fn cost(space: &Space, held: &Held, outcome: &ItemOutcome) -> usize {
-    let cost = cost_without_end(space, held, outcome);
-    // Each item of each acknowledgement comes by here: one without a record is not to pay for one.
-    if space.recorder.is_none() && held.meta.is_empty() {
-        cost
-    } else {
-        cost + cost_of_end(space, held, outcome)
+    let is_recorded = space.recorder.as_ref().is_some_and(Recorder::may_record);
+    if held.meta.is_empty() && !is_recorded {
+        // Each item of each acknowledgement comes by here, and this is what most are.
+        return if matches!(outcome, ItemOutcome::Done) { 0 } else { cost_without_end(space, held, outcome) };
     }
+    cost_without_end(space, held, outcome) + cost_of_end(space, held, outcome)
 }
 
-#[inline(never)]
 fn cost_of_end(space: &Space, held: &Held, outcome: &ItemOutcome) -> usize {
     let (id, meta) = (&held.id, &held.meta);
     let reason = match outcome {

@@ -365,7 +365,7 @@ impl<'t> Run<'t> {
                 }
             }
             (Some(holder), None) if !replaces => {
-                assert_eq!((effect, id), (PushEffect::Duplicate, Some(holder)))
+                assert_eq!((effect, id), (PushEffect::Duplicate, Some(holder)));
             }
             _ => {
                 assert_eq!(effect, PushEffect::Added);

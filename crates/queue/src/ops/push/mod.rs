@@ -39,7 +39,7 @@ use crate::session::SessionId;
 use crate::stored::{State, StoredItem};
 use crate::{MAX_PAYLOAD, MAX_PUSHES};
 pub(crate) use entry::Entry;
-use fate::Fate;
+use fate::{Fate, Fates};
 use once::Holder;
 use open::Checked;
 pub(crate) use put::{StoredValue, stored_value};
@@ -227,10 +227,18 @@ impl<'t> Pusher<'t> {
         }
         self.open(operation.is_some(), entries).await?;
         let batches = entries.iter().filter_map(Entry::batch);
-        let mut members = Members::check(&self.space, self.tr, batches).await?;
-        let Running { items: mut running, orphans, replaceable } = self.running(entries).await?;
-        let taken = self.taken(&orphans).await?;
-        let fates = fate::of_all(entries, |key| running.contains_key(key) || replaceable.contains_key(key));
+        // What is rare is boxed: other pushes do not carry it along.
+        let mut members = match batches.clone().next() {
+            None => Members::default(),
+            Some(_) => Box::pin(Members::check(&self.space, self.tr, batches)).await?,
+        };
+        let Running { items: mut running, orphans, replaceable } =
+            match entries.iter().all(|entry| entry.unique().is_none()) {
+                true => Running::default(),
+                false => Box::pin(self.running(entries)).await?,
+            };
+        let taken = if orphans.is_empty() { None } else { Box::pin(self.taken(&orphans)).await? };
+        let fates = Fates::of(entries, |key| running.contains_key(key) || replaceable.contains_key(key));
         if !self.space.kind.is_stamped() {
             let priorities = entries.iter().map(Entry::priority).collect();
             self.numbers.read(&self.space, self.tr, priorities).await?;
@@ -246,7 +254,7 @@ impl<'t> Pusher<'t> {
         let (first, mut replaceable) = (self.pushed, replaceable);
         let (mut ready, mut later, mut dead) = (0, 0, 0);
         let mut places = Vec::with_capacity(entries.len());
-        for (entry, fate) in entries.iter().zip(&fates) {
+        for (entry, fate) in entries.iter().zip(fates.iter()) {
             let effect = match fate {
                 Fate::Skipped => PushEffect::Duplicate,
                 Fate::Superseded => PushEffect::Replaced,
@@ -338,7 +346,7 @@ impl<'t> Pusher<'t> {
         for (key, holder) in asked.iter().zip(try_join_all(found).await?) {
             match holder {
                 Some(Holder::Item(id)) if replacing.contains(key) => {
-                    let found = Editable::find(&self.space, self.tr, &id).await?;
+                    let found = Box::pin(Editable::find(&self.space, self.tr, &id)).await?;
                     running.replaceable.extend(found.map(|found| (*key, found)));
                 }
                 Some(Holder::Item(id)) => drop(running.items.insert(key, Spot::Id(id))),
@@ -357,9 +365,9 @@ impl<'t> Pusher<'t> {
     }
 
     /// Gives the keys of a keyed queue that get ready items a place in the index, if they have none.
-    async fn list(&self, entries: &[Entry<'_>], fates: &[Fate]) -> Result<(), QueueError> {
+    async fn list(&self, entries: &[Entry<'_>], fates: &Fates) -> Result<(), QueueError> {
         let Some(keyed) = &self.space.keyed else { return Ok(()) };
-        let added = entries.iter().zip(fates).filter(|(_, fate)| **fate == Fate::Added);
+        let added = entries.iter().zip(fates.iter()).filter(|(_, fate)| *fate == Fate::Added);
         let ready = added.map(|(entry, _)| entry).filter(|entry| entry.state() == State::Ready);
         let keys = ready.map(|entry| entry.key().to_vec()).collect();
         listing::unlisted(keyed, self.tr, keys).await?.list(keyed, self.tr);
