@@ -151,7 +151,7 @@ impl Lease {
         Lease { cancelled: self.acknowledged.clone(), holding, ..self }
     }
 
-    /// Names the worker that has the items, of another program. The [history](crate::history) then names it instead of this process. At most
+    /// Names the worker that has the items, of another program. The [history](crate::Recorder) then names it instead of this process. At most
     /// [`MAX_WORKER`](crate::MAX_WORKER) bytes of the name are kept. Without a recorder that is on, nothing is done, and the name is not made.
     pub fn note_worker(&mut self, name: impl FnOnce() -> String) {
         if self.space.recorder.as_ref().is_some_and(Recorder::may_record) {

@@ -11,12 +11,18 @@ use crate::error::QueueError;
 use crate::history::Ending;
 use crate::item_batch::BatchId;
 use crate::keys::batches::{BatchSpace, is_committed};
-use crate::keys::migration::{Phase, Record};
 use crate::keys::{Space, meta};
 use crate::ops::pause::check_unfrozen_at;
 
 /// How many batches are read at once.
 const TOGETHER: usize = 32;
+
+/// Where the phase stands in the record of a migration. Without the feature `migration` there is no module that reads it.
+const PHASE: usize = 17;
+/// The phase of a queue that is being copied.
+const LEAVING: u8 = 1;
+/// The phase of a queue that lives in another database.
+const LEFT: u8 = 3;
 
 /// The members of batches that end, by batch and by the code of their ending. Without members it takes no memory of its own.
 #[derive(Debug, Default)]
@@ -94,8 +100,8 @@ async fn batch(
     {
         let phase = if error.frozen().is_some() { phase(&keys, tr).await? } else { None };
         match phase {
-            Some(Phase::Leaving) => is_leaving = true,
-            Some(Phase::Left) => return Ok(None),
+            Some(LEAVING) => is_leaving = true,
+            Some(LEFT) => return Ok(None),
             _ => return Err(error),
         }
     }
@@ -105,9 +111,9 @@ async fn batch(
 }
 
 /// How far the migration of a home has come. It does not come further before the transaction commits, or that fails.
-async fn phase(keys: &BatchSpace, tr: &Transaction) -> Result<Option<Phase>, QueueError> {
+async fn phase(keys: &BatchSpace, tr: &Transaction) -> Result<Option<u8>, QueueError> {
     let record = tr.get(&keys.migrate, false).await?;
-    Ok(record.and_then(|record| Record::decode(&record)).map(|record| record.phase))
+    Ok(record.and_then(|record| record.get(PHASE).copied()))
 }
 
 impl Counted {
