@@ -137,8 +137,9 @@ test("an operator pauses a schedule, fires it by hand and reads its history", as
   assert.match(await row.locator(".meta").textContent(), /^next in \d+ (h|min|s)/);
   await row.getByText("<b>nightly</b>").click();
   await row.getByText("It has not fired yet.").waitFor();
-  await row.getByRole("button", { name: "Pause" }).click();
-  await row.getByRole("button", { name: "Resume" }).waitFor();
+  // Exactly: the row itself is a button too, and says "Paused".
+  await row.getByRole("button", { name: "Pause", exact: true }).click();
+  await row.getByRole("button", { name: "Resume", exact: true }).waitFor();
   await row.locator(".badge", { hasText: "Paused" }).waitFor();
   await row.getByRole("button", { name: "Fire now…" }).click();
   await page.getByRole("button", { name: "Fire", exact: true }).click();
@@ -148,11 +149,11 @@ test("an operator pauses a schedule, fires it by hand and reads its history", as
     .filter((it) => it.attributes?.schedule === "<b>nightly</b>");
   assert.equal(item.payload, '{"report":1}');
   assert.equal(await record.locator("code").textContent(), item.id);
-  await row.getByRole("button", { name: "Resume" }).click();
-  await row.getByRole("button", { name: "Pause" }).waitFor();
+  await row.getByRole("button", { name: "Resume", exact: true }).click();
+  await row.getByRole("button", { name: "Pause", exact: true }).waitFor();
   await daemon.run("schedule", "pause", "keyed", "<b>nightly</b>");
-  await row.getByRole("button", { name: "Pause" }).click();
-  await row.getByRole("button", { name: "Resume" }).waitFor();
+  await row.getByRole("button", { name: "Pause", exact: true }).click();
+  await row.getByRole("button", { name: "Resume", exact: true }).waitFor();
   assert.deepEqual(await wrong(page), []);
   await page.context().close();
 });
