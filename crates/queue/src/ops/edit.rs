@@ -115,7 +115,7 @@ impl Editable {
         }
     }
 
-    /// Writes it with what is new: the payload, all that a push says of it, and its time, if that is given.
+    /// Writes it with another payload, with the attributes, texts and expiry of `new`, and for another time, if there is one.
     pub(crate) fn replace(
         mut self,
         space: &Space,

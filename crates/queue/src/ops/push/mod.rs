@@ -343,17 +343,19 @@ impl<'t> Pusher<'t> {
         asked.dedup();
         let has_pushed = self.pushed > 0;
         let found = asked.iter().map(|key| once::holder(&self.space, self.tr, key, has_pushed));
+        let mut to_replace = Vec::new();
         for (key, holder) in asked.iter().zip(try_join_all(found).await?) {
             match holder {
-                Some(Holder::Item(id)) if replacing.contains(key) => {
-                    let found = Box::pin(Editable::find(&self.space, self.tr, &id)).await?;
-                    running.replaceable.extend(found.map(|found| (*key, found)));
-                }
+                Some(Holder::Item(id)) if replacing.contains(key) => to_replace.push((*key, id)),
                 Some(Holder::Item(id)) => drop(running.items.insert(key, Spot::Id(id))),
                 Some(Holder::Orphan(id, meta)) => running.orphans.push((id, meta)),
                 None => {}
             }
         }
+        let found = to_replace.iter().map(|(_, id)| Editable::find(&self.space, self.tr, id));
+        let found = try_join_all(found).await?;
+        let keys = to_replace.iter().map(|(key, _)| *key);
+        running.replaceable = keys.zip(found).filter_map(|(key, found)| Some((key, found?))).collect();
         Ok(running)
     }
 
