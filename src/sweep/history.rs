@@ -17,24 +17,36 @@ const AGAIN: Duration = Duration::from_mins(5);
 
 /// Follows the configuration, until the sweeper of the queue is dropped.
 pub(super) async fn keep(queue: &NamedQueue, mut wanted: watch::Receiver<Option<Duration>>) {
+    let mut only_if_missing = false;
     loop {
         let to = *wanted.borrow_and_update();
-        let pause = match to {
-            Some(to) if store(queue, to).await => AGAIN,
-            _ => PAUSE,
+        let done = match to {
+            Some(to) => store(queue, to, only_if_missing).await,
+            None => true,
         };
+        // Daemons that are configured differently do not overwrite each other's setting again and again.
+        only_if_missing |= done;
         tokio::select! {
-            changed = wanted.changed() => if changed.is_err() { return },
-            () = sleep(pause), if to.is_some() => {}
+            changed = wanted.changed() => match changed {
+                Ok(()) => only_if_missing = false,
+                Err(_) => return,
+            },
+            () = sleep(if done { AGAIN } else { PAUSE }), if to.is_some() => {}
         }
     }
 }
 
 /// Returns whether it is done.
-async fn store(queue: &NamedQueue, kept: Duration) -> bool {
+async fn store(queue: &NamedQueue, kept: Duration, only_if_missing: bool) -> bool {
     let NamedQueue { db, name, .. } = queue;
     let stored = retry::run(db, &POLICY, |tr| async move {
-        let changed = queue.queue.keep_history(&tr, kept).await;
+        let changed = async {
+            if only_if_missing && queue.queue.history_kept(&tr).await?.is_some() {
+                return Ok(false);
+            }
+            queue.queue.keep_history(&tr, kept).await
+        };
+        let changed = changed.await;
         (tr, changed)
     });
     match stored.await {
