@@ -5,7 +5,7 @@ use std::cell::Cell;
 use foundationdb::Transaction;
 use kvqueue_queue::{
     Queue, QueueError,
-    item_batch::{BatchCounts, BatchId, BatchView, NewBatch},
+    item_batch::{BatchCounts, BatchId, BatchView, Join, NewBatch},
 };
 use serde_json::{Map, Value, json};
 
@@ -67,6 +67,52 @@ pub(crate) fn counts(counts: &BatchCounts) -> [(&'static str, u64); 7] {
 /// The same as an object.
 pub(crate) fn counts_object(of: &BatchCounts) -> Value {
     counts(of).into_iter().map(|(name, n)| (name.to_owned(), json!(n))).collect()
+}
+
+/// How many items the callback of a batch waits for that was made to come after them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Waits {
+    /// Items that are waited for.
+    waits_for: usize,
+    /// Items that had ended, which was known.
+    ended: usize,
+    /// Items that were not in their queues.
+    gone: usize,
+}
+
+impl Waits {
+    pub(crate) fn of(joins: &[Join]) -> Self {
+        let count = |is: fn(&Join) -> bool| joins.iter().filter(|join| is(join)).count();
+        Self {
+            waits_for: count(|join| matches!(join, Join::Joined(_))),
+            ended: count(|join| matches!(join, Join::Ended(_))),
+            gone: count(|join| matches!(join, Join::Gone)),
+        }
+    }
+
+    /// For people.
+    pub(crate) fn text(self, id: &BatchId) -> String {
+        let Self { waits_for, ended, gone } = self;
+        let mut text = match waits_for {
+            0 => format!("batch {id} waits for nothing, so its item is pushed at once"),
+            1 => format!("batch {id} waits for 1 item"),
+            n => format!("batch {id} waits for {n} items"),
+        };
+        if ended > 0 {
+            text += &format!("; {ended} had ended");
+        }
+        if gone > 0 {
+            let are = if gone == 1 { "is" } else { "are" };
+            text += &format!("; {gone} {are} not in the queue: ended, moved, or never there");
+        }
+        text
+    }
+
+    /// For programs.
+    pub(crate) fn counts(self) -> Value {
+        let Self { waits_for, ended, gone } = self;
+        json!({ "waits_for": waits_for, "ended": ended, "gone": gone })
+    }
 }
 
 /// The cancellation of a batch in a transaction that may run more than once. If the outcome of a commit is unknown, the transaction runs again, and does not

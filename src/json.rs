@@ -109,8 +109,9 @@ fn insert_meta(object: &mut Map<String, Value>, meta: &Meta) {
     if let Some(key) = &meta.unique {
         insert_bytes(object, "unique", key);
     }
-    if let Some(batch) = &meta.batch {
-        object.insert("batch".to_owned(), json!(batch.to_string()));
+    if !meta.batches.is_empty() {
+        let batches: Vec<_> = meta.batches.iter().map(ToString::to_string).collect();
+        object.insert("batches".to_owned(), json!(batches));
     }
 }
 

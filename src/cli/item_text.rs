@@ -44,6 +44,6 @@ pub(super) fn about(id: &ItemId, meta: Option<&Meta>, pushed: Option<Millis>) ->
     lines.extend(meta.expires.map(|at| ("expires", time(at))));
     lines.extend(meta.unique.as_ref().map(|key| ("unique key", key.escape_ascii().to_string())));
     lines.extend(meta.unique_until.map(|at| ("unique until", time(at))));
-    lines.extend(meta.batch.as_ref().map(|batch| ("batch", batch.to_string())));
+    lines.extend(meta.batches.iter().map(|batch| ("batch", batch.to_string())));
     lines
 }

@@ -95,6 +95,14 @@ pub(super) fn configured(client: &Client, name: &OsStr) -> anyhow::Result<Queue>
     Ok(queue)
 }
 
+/// The queue of a name with its configured layout, for a command that needs what is in it.
+pub(super) fn named(client: &Client, name: &OsStr) -> anyhow::Result<Queue> {
+    let queue = open(client, name, &Layout { kind: None, values: None, end: None }, "--")?;
+    client.note_if_absent(&queue)?;
+    client.check_kind(&queue)?;
+    Ok(queue)
+}
+
 /// A second queue, that something goes to.
 #[derive(Debug, clap::Args)]
 pub(super) struct Destination {

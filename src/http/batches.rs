@@ -1,9 +1,12 @@
 //! The batches of a queue: making, committing, showing and cancelling them.
 
-use std::num::NonZeroUsize;
+use std::{collections::BTreeMap, num::NonZeroUsize};
 
 use actix_web::HttpResponse;
-use kvqueue_queue::item_batch::{BatchCommit, BatchError, BatchId, NewBatch, ParseBatchIdError};
+use kvqueue_queue::{
+    ItemId, Queue,
+    item_batch::{BatchCommit, BatchError, BatchId, NewBatch, ParseBatchIdError},
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -16,7 +19,8 @@ use super::{
     push::Entry,
 };
 use crate::{
-    batches::{BatchCancel, batch_object, counts_object, gone},
+    access::Scope,
+    batches::{BatchCancel, Waits, batch_object, counts_object, gone},
     causes::with_causes,
     consumer::clock,
 };
@@ -30,25 +34,53 @@ struct BatchBody {
     /// How long it waits for its members.
     #[serde(default, deserialize_with = "whole")]
     deadline_ms: Option<u64>,
+    /// Items that are there already, and are its only members.
+    after: Option<Vec<Object<Predecessor>>>,
+}
+
+/// An item that is waited for.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Predecessor {
+    id: String,
+    /// Without it, the queue of the callback.
+    queue: Option<String>,
 }
 
 /// `POST /api/v1/queues/{queue}/batches`
 pub(super) async fn create(mut request: ApiRequest) -> Answer {
     // In base 64 a payload is longer than the body of other requests may be.
-    let BatchBody { then: Object(then), deadline_ms } = request.long_json().await?;
+    let BatchBody { then: Object(then), deadline_ms, after } = request.long_json().await?;
     let (queue, now) = (request.queue()?, clock::now());
     let mut callback = then.item(now, None).map_err(|problem| ApiError::Bad(format!("then: {problem}")))?;
     // The sweeper sets it when it pushes the item.
     callback.enqueued_at = None;
     let deadline = deadline_ms.map(|ms| now.saturating_add(ms));
     let batch = NewBatch { callback, deadline };
-    let _permit = request.app.permit()?;
-    let made = queue.create_batch(&request.app.daemon.db, &POLICY, &batch, now).await;
-    let id = made.map_err(|error| match error {
+    let db = &request.app.daemon.db;
+    let mut answer = json!({});
+    let id = match after {
+        Some(after) => {
+            let after = request.predecessors(after)?;
+            let _permit = request.app.permit()?;
+            let (id, joins) = queue.push_after(db, &POLICY, &batch, &after, now).await.map_err(refused)?;
+            answer = Waits::of(&joins).counts();
+            id
+        }
+        None => {
+            let _permit = request.app.permit()?;
+            queue.create_batch(db, &POLICY, &batch, now).await.map_err(refused)?
+        }
+    };
+    answer["id"] = json!(id.to_string());
+    Ok(HttpResponse::Created().json(answer))
+}
+
+fn refused(error: BatchError) -> ApiError {
+    match error {
         BatchError::Retry(error) => error.into(),
         error => ApiError::Bad(with_causes(&error)),
-    })?;
-    Ok(HttpResponse::Created().json(json!({ "id": id.to_string() })))
+    }
 }
 
 /// `POST /api/v1/queues/{queue}/batches/{batch}/commit`
@@ -112,6 +144,21 @@ pub(super) async fn cancel(request: ApiRequest) -> Answer {
 }
 
 impl ApiRequest {
+    /// The items that are waited for, by queue. Their records change, so the caller has to be allowed to push to their queues, too.
+    fn predecessors(&self, after: Vec<Object<Predecessor>>) -> Result<Vec<(Queue, Vec<ItemId>)>, ApiError> {
+        let mut found: BTreeMap<String, Vec<ItemId>> = BTreeMap::new();
+        for Object(Predecessor { id, queue }) in after {
+            let id = id.parse().map_err(|error| ApiError::Bad(format!("after: {error}")))?;
+            let queue = queue.unwrap_or_else(|| self.value("queue").into_owned());
+            found.entry(queue).or_default().push(id);
+        }
+        let open = |(name, ids): (String, Vec<ItemId>)| {
+            self.caller.check(Scope::Push, Some(&name))?;
+            Ok((self.app.queue(&name)?, ids))
+        };
+        found.into_iter().map(open).collect()
+    }
+
     /// The batch that the path names.
     fn batch(&self) -> Result<BatchId, ApiError> {
         self.value("batch").parse().map_err(|error: ParseBatchIdError| ApiError::Bad(error.to_string()))

@@ -104,6 +104,11 @@ impl ApiError {
             QueueError::Frozen { .. } => {
                 Self::Unavailable(format!("the queue was frozen during the change{maybe}"))
             }
+            refused @ QueueError::TooManyBatches { .. } => Self::Conflict {
+                code: "batch",
+                message: refused.to_string(),
+                fix: "let one item wait for it, and push the others",
+            },
             problem => Self::Unreadable(problem.to_string()),
         }
     }

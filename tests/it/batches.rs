@@ -78,6 +78,66 @@ fn a_daemon_pushes_the_callback_soon_after_the_last_end_or_at_the_deadline() {
     assert_eq!(callbacks(&db).iter().filter(|it| it["batch-outcome"] == "deadline").count(), 1);
 }
 
+/// The id of the only item that a push has pushed.
+fn push_one(db: &Database, queue: &str, payload: &str) -> String {
+    let pushed: Value =
+        serde_json::from_str(&run(db, &["push", queue, payload, "--json"]).ok()).expect("it is JSON");
+    pushed["ids"][0].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn an_item_is_pushed_after_others_whatever_they_are_doing() {
+    let db = Database::new();
+    let config =
+        format!("{HOME}[queues.work]\nhandler = 'pull'\n[queues.kept]\nhandler = 'log'\nhistory = '1h'\n");
+    let served = serve(&db, &config);
+    let running = push_one(&db, "work", "running");
+    let lease = served.at.post("/api/v1/queues/work/lease", &json!({"max": 1})).is(200);
+    assert_eq!(lease["items"][0]["id"], running);
+    let finished = push_one(&db, "kept", "finished");
+    wait_until("the item is in the history", || !run(&db, &["history", "kept", "--json"]).ok().is_empty());
+    let delayed = {
+        let args = ["push", "work", "delayed", "--delay", "1h", "--json"];
+        let pushed: Value = serde_json::from_str(&run(&db, &args).ok()).unwrap();
+        pushed["ids"][0].as_str().unwrap().to_owned()
+    };
+    let (of_work, of_kept) = (format!("work:{running}"), format!("kept:{finished}"));
+    let never = format!("work:{}", "0".repeat(24));
+    let after = format!("work:{delayed}");
+    let args = ["push", "done", "mail", "--attr", "a=b", "--after", &of_work, "--after", &of_kept];
+    let args: Vec<&str> = args.into_iter().chain(["--after", &after, "--after", &never, "--json"]).collect();
+    let pushed: Value = serde_json::from_str(&run(&db, &args).ok()).unwrap();
+    assert_eq!((&pushed["waits_for"], &pushed["ended"], &pushed["gone"]), (&json!(2), &json!(1), &json!(1)));
+    let id = pushed["batch"].as_str().unwrap();
+    let shown: Value =
+        serde_json::from_str(&run(&db, &["item", "show", "work", &delayed, "--json"]).ok()).unwrap();
+    assert_eq!(shown["batches"], json!([id]));
+    assert_eq!(callbacks(&db), [Value::Null; 0]);
+    run(&db, &["item", "cancel", "work", &delayed]).ok();
+    let path = format!("/api/v1/queues/work/leases/{}/acknowledge", lease["lease"].as_str().unwrap());
+    let done = json!({"outcomes": [{"id": running, "outcome": "done"}]});
+    served.at.post(&path, &done).is(200);
+    wait_until("the item is pushed", || callbacks(&db).len() == 1);
+    let [callback] = &callbacks(&db)[..] else { panic!("it is pushed once") };
+    let of = |name: &str| callback[name].as_str().unwrap().to_owned();
+    let counts = ["members", "done", "cancelled", "taken"].map(|what| of(&format!("batch-{what}")));
+    assert_eq!(counts, ["3", "2", "1", "0"]);
+    assert_eq!((of("batch").as_str(), of("a").as_str()), (id, "b"));
+    // After nothing that is there: at once.
+    let text = run(&db, &["push", "done", "now", "--after", &never]).ok();
+    assert!(text.contains("waits for nothing") && text.contains("1 is not in the queue"), "{text}");
+    wait_until("the other item is pushed, too", || callbacks(&db).len() == 2);
+    for wrong in [
+        vec!["push", "done", "a", "b", "--after", &never],
+        vec!["push", "done", "a", "--after", "work:x"],
+        vec!["push", "done", "a", "--after", &never, "--delay", "1s"],
+        vec!["push", "done", "a", "--deadline", "1h"],
+        vec!["push", "done", "a", "--after", &never, "--attr", "batch=1"],
+    ] {
+        run(&db, &wrong).failed(2);
+    }
+}
+
 #[test]
 fn batches_are_made_committed_shown_and_cancelled_over_http() {
     let db = Database::new();

@@ -3,7 +3,7 @@
 use foundationdb::FdbError;
 
 use crate::id::ItemId;
-use crate::item_batch::BatchId;
+use crate::item_batch::{BatchId, MAX_ITEM_BATCHES};
 use crate::keys::Space;
 use crate::keys::pause::Pause;
 use crate::kind::Kind;
@@ -200,6 +200,16 @@ pub enum QueueError {
         /// The batch.
         id: BatchId,
     },
+    /// An item can join no further batch: it is a member of [`MAX_ITEM_BATCHES`](crate::item_batch::MAX_ITEM_BATCHES), or the header of its lease has no more room. Nothing
+    /// was written. It helps to wait for its end.
+    #[error(
+        "cannot wait for item {id}: it is a member of {MAX_ITEM_BATCHES} batches, or the items that run together with it are members of too many; \
+         let one item wait for it, and push the others"
+    )]
+    TooManyBatches {
+        /// The item.
+        id: ItemId,
+    },
     /// A batch that was committed gets no more items. Nothing was pushed. No retry helps.
     #[error(
         "cannot push to batch {id}: it is committed; push to another one, and commit that after the last push"
@@ -230,6 +240,7 @@ impl QueueError {
             | Self::NotDivisible { .. }
             | Self::IdempotencyKeyReused { .. }
             | Self::NoBatch { .. }
+            | Self::TooManyBatches { .. }
             | Self::BatchCommitted { .. } => None,
         }
     }

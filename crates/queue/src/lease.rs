@@ -18,7 +18,7 @@ use crate::meta::Failure;
 use crate::operation::{Operation, Step, complete};
 use crate::ops;
 use crate::ops::acknowledge::{acknowledge, cost, part};
-use crate::ops::cost::{PART, WHOLE};
+use crate::ops::cost::{PART, WHOLE, joined};
 use crate::ops::version::now;
 use crate::progress::Progress;
 use crate::retry::{RetryError, RetryPolicy, maybe_committed, run};
@@ -365,7 +365,7 @@ impl Lease {
         outcomes: &[(usize, ItemOutcome)],
     ) -> Result<Acknowledgement, LeaseError> {
         let bytes: usize = outcomes.iter().map(|(index, to)| cost(&self.space, &self.held[*index], to)).sum();
-        if bytes > WHOLE {
+        if bytes + joined(&self.space, &header.joined) > WHOLE {
             return Err(LeaseError::TooLarge { items: outcomes.len() });
         }
         let header =

@@ -42,8 +42,8 @@ pub struct Meta {
     pub expires: Option<Millis>,
     /// Until when the unique key is taken, whatever becomes of the item; `None`: until the item ends.
     pub unique_until: Option<Millis>,
-    /// The batch that it is a member of, until it ends.
-    pub batch: Option<BatchId>,
+    /// The batches that it is a member of, until it ends: that of its push, and those that it joined later.
+    pub batches: Vec<BatchId>,
     /// Fields of later versions, kept as they are.
     pub(crate) unknown: Vec<(u8, Vec<u8>)>,
 }

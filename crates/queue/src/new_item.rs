@@ -201,7 +201,7 @@ impl NewItem {
             expires: self.expires.map(millis),
             unique: self.unique.clone(),
             unique_until: self.unique_until.map(millis),
-            batch: self.batch.clone(),
+            batches: self.batch.iter().cloned().collect(),
             ..Meta::default()
         }
     }

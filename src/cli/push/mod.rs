@@ -3,6 +3,7 @@
 //! A thread reads the input; the command groups what has arrived and pushes it, one transaction after the other, since
 //! their order is the order of the items. While a transaction is under way, the next group gathers.
 
+mod after;
 mod input;
 mod item_options;
 mod report;
@@ -16,9 +17,10 @@ use std::{
 
 use anyhow::{Context, anyhow};
 use bytes::Bytes;
-use kvqueue_queue::{NewItem, PushError, PushOptions, Session};
+use kvqueue_queue::{NewItem, PushError, PushOptions, Queue, Session};
 
 use self::{
+    after::AfterOptions,
     input::{Found, Input},
     item_options::ItemOptions,
     report::{PushCounts, Refusals},
@@ -43,7 +45,9 @@ use crate::{consumer::clock, database::Refused, exit::Exit};
     An item over the limit (8 MiB, or the queue's max-payload) is refused and named on stderr; the rest of the input still \
     goes in, and the exit code is 65. With -v, stderr tells of each transaction: \"acknowledged N\", N being the total.\n\n\
     With --idempotency-key, all of it goes in at once, and only if no push had this key before: a push whose end you did not \
-    see may be repeated. Other items under an id that was used are refused, and the exit code is 65. An item over the limit then keeps all of it out."
+    see may be repeated. Other items under an id that was used are refused, and the exit code is 65. An item over the limit then keeps all of it out.\n\n\
+    With --after, one item waits, as the callback of a batch, until the items with these ids have ended, whichever way; its attributes say how. A daemon that processes its queue \
+    pushes it then. `kvqueue batch show`, `list` and `cancel` are for it while it waits."
 )]
 pub(super) struct Args {
     #[command(flatten)]
@@ -61,6 +65,8 @@ pub(super) struct Args {
     idempotency_key: Option<OsString>,
     #[command(flatten)]
     item_options: ItemOptions,
+    #[command(flatten)]
+    after: AfterOptions,
 }
 
 impl Args {
@@ -76,6 +82,9 @@ impl Args {
         let client = Client::open_or_create(globals)?;
         let queue = self.target.open(&client)?;
         let limit = self.target.max_payload(&client);
+        if self.after.is_given() {
+            return self.push_after(&client, &queue, globals.json);
+        }
         let ttl = self.target.settings(&client).ttl;
         let size = self.size();
         let input = Input {
@@ -113,6 +122,26 @@ impl Args {
         // Not an io::Error outside: the reader that closed the pipe does not know what was pushed.
         printed.map_err(|error| anyhow!("{}, which could not be printed: {error}", push.counts.text()))?;
         Ok(push.refusals.exit(if whole { "nothing was pushed" } else { "everything else was pushed" }))
+    }
+
+    /// Pushes one item after others.
+    fn push_after(self, client: &Client, queue: &Queue, json: bool) -> anyhow::Result<Exit> {
+        let mut payloads: Vec<Vec<u8>> = self.payload.into_iter().map(OsString::into_vec).collect();
+        if let Some(file) = &self.file {
+            let read = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+            payloads.push(read);
+        }
+        let [payload] = <[_; 1]>::try_from(payloads).map_err(|payloads| {
+            let len = payloads.len();
+            UsageError(format!(
+                "{len} items are to be pushed --after others, and one is possible; push each with its own --after"
+            ))
+        })?;
+        let mut callback = self.item_options.template(clock::now(), None);
+        callback.payload = payload.into();
+        // The sweeper sets it when it pushes the item.
+        callback.enqueued_at = None;
+        self.after.push(client, queue, callback, json)
     }
 
     /// How much there is to read, where that can be known.

@@ -271,11 +271,18 @@ fn openapi_document_matches_the_served_responses() {
     let then = json!({"payload_base64": "/w==", "key": "a"});
     let made = ask(201, "POST", batches, &["keyed"], Some(json!({ "then": then })));
     let of_keyed = made["id"].as_str().unwrap();
+    let after =
+        json!({"then": then, "after": [{"id": "0".repeat(24), "queue": "work"}, {"id": "0".repeat(24)}]});
+    let made = ask(201, "POST", batches, &["keyed"], Some(after));
+    assert_eq!((&made["waits_for"], &made["gone"]), (&json!(0), &json!(2)));
     let member = json!({"items": [{"payload": "member", "batch": of_idle}]});
     ask(201, "POST", items, &["work"], Some(member.clone()));
     get(items, &["work"]);
     let leased = ask(200, "POST", lease, &["work"], Some(json!({"max": 9})));
-    assert!(leased["items"].as_array().unwrap().iter().any(|item| item["batch"] == *of_idle), "{leased}");
+    assert!(
+        leased["items"].as_array().unwrap().iter().any(|item| item["batches"] == json!([of_idle])),
+        "{leased}"
+    );
     ask(400, "POST", batches, &["idle"], Some(json!({"then": {"payload": "x", "priority": 1}})));
     for path in [batches.to_owned(), format!("{batches}?limit=1"), format!("{batches}?after={of_idle}")] {
         get(&path, &["idle"]);

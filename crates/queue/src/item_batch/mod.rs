@@ -5,6 +5,9 @@
 //! its members have ended, whichever way, the [`Sweeper`](crate::Sweeper) of its home pushes the callback, in the transaction that removes the batch. So
 //! the callback is pushed exactly once. At its deadline a batch calls back as it is.
 //!
+//! An item that is in a queue already can join an open batch, whatever it is doing ([`Queue::join_batch`](crate::Queue::join_batch)). So an item that is to come
+//! after others is the callback of a batch that these join ([`Queue::push_after`](crate::Queue::push_after)).
+//!
 //! Members conflict with each other neither when they are pushed nor when they end. A push and an end conflict with the commit of
 //! their batch, and with the end of the batch itself.
 
@@ -16,17 +19,25 @@ use std::time::Duration;
 pub use id::{BatchId, ParseBatchIdError};
 
 use crate::error::{PushError, QueueError};
+use crate::history::Ending;
 use crate::kind::Kind;
 use crate::meta::Millis;
 use crate::new_item::NewItem;
 use crate::retry::RetryError;
 use crate::time::from_millis;
+use crate::view::ItemState;
 
 /// The longest payload of a callback, in bytes.
 pub const MAX_CALLBACK_PAYLOAD: usize = 64 << 10;
 
 /// The longest time from the beginning of a batch to its deadline.
 pub const MAX_BATCH_DEADLINE: Duration = Duration::from_hours(366 * 24);
+
+/// The most items that one batch waits for which is made by [`Queue::push_after`](crate::Queue::push_after).
+pub const MAX_AFTER: usize = 100;
+
+/// The most batches that one item is a member of.
+pub const MAX_ITEM_BATCHES: usize = 100;
 
 /// The names of the attributes that a callback gets: the id of its batch, the outcome (`complete` or `deadline`), the number of members, and how many
 /// of them have ended in each way.
@@ -218,6 +229,19 @@ pub enum BatchCommit {
     Gone,
 }
 
+/// The effect on an item that is to join a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Join {
+    /// It is a member from now on. This is what it is doing.
+    Joined(ItemState),
+    /// It was a member before.
+    WasMember,
+    /// It has ended, in this way, and counts as a member that has. That is known of dead letters, and while the queue's history has the item.
+    Ended(Ending),
+    /// The queue has no item of this id, and the batch does not count it. If it had one before, the item has ended, or was moved.
+    Gone,
+}
+
 /// A batch cannot be made. Nothing was written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -244,6 +268,14 @@ pub enum BatchError {
     ReservedAttribute {
         /// The attribute's name.
         name: &'static str,
+    },
+    /// There is nothing to wait for, or too much.
+    #[error(
+        "{len} items are to be waited for, 1 to {MAX_AFTER} are possible; use a batch, and push its members to it"
+    )]
+    After {
+        /// How many.
+        len: usize,
     },
     /// The id belongs to another queue.
     #[error("batch {id} does not belong to this queue; open the queue that its id names")]

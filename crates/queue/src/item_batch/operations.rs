@@ -4,11 +4,12 @@ use std::num::NonZeroUsize;
 
 use foundationdb::{Database, Transaction};
 
-use super::{BatchCommit, BatchCounts, BatchError, BatchId, BatchView, NewBatch};
+use super::{BatchCommit, BatchCounts, BatchError, BatchId, BatchView, Join, MAX_AFTER, NewBatch};
 use crate::error::QueueError;
+use crate::id::ItemId;
 use crate::marked::{Act, Body, Marked};
 use crate::meta::Millis;
-use crate::ops::batches::{change, read};
+use crate::ops::batches::{change, join, read};
 use crate::queue::Queue;
 use crate::retry::{RetryError, RetryPolicy};
 use crate::session::SessionId;
@@ -50,6 +51,50 @@ impl Queue {
         Ok(id)
     }
 
+    /// Makes items that are in this queue members of an open batch, whichever queue is its home. Returns the effect on each, in their order.
+    ///
+    /// An item can be a member of several batches. It joins whatever it is doing, also while it is running: then its holder's acknowledgement counts
+    /// it. Ready and scheduled items are found by a few reads each; if there are others, all leases are read once.
+    ///
+    /// # Errors
+    /// [`QueueError::NoBatch`], [`QueueError::BatchCommitted`]; [`QueueError::TooManyBatches`]; [`QueueError::TooMuchRunning`];
+    /// [`QueueError::Frozen`], for either queue; and if an item's record cannot be read. Then nothing was written.
+    pub async fn join_batch(
+        &self,
+        tr: &Transaction,
+        id: &BatchId,
+        items: &[ItemId],
+    ) -> Result<Vec<Join>, QueueError> {
+        join::join(self.space(), tr, id, items).await
+    }
+
+    /// Lets an item of this queue come after others: in one transaction of its own, exactly once, makes a batch with it as the callback, lets the others join, and commits the
+    /// batch. `after`: the others, by queue. Returns the batch's id, and the effect on each of the others in their order.
+    ///
+    /// The item is pushed when all of them have ended, whichever way; at once, if they have.
+    ///
+    /// # Errors
+    /// [`BatchError`]. Nothing was written, unless [`RetryError::is_maybe_committed`] says so.
+    pub async fn push_after(
+        &self,
+        db: &Database,
+        policy: &RetryPolicy,
+        batch: &NewBatch,
+        after: &[(Queue, Vec<ItemId>)],
+        now: Millis,
+    ) -> Result<(BatchId, Vec<Join>), BatchError> {
+        batch.check(self.kind(), now)?;
+        let len = after.iter().map(|(_, items)| items.len()).sum();
+        if !(1..=MAX_AFTER).contains(&len) {
+            return Err(BatchError::After { len });
+        }
+        let id = BatchId::new(self.name());
+        match self.change_batch(db, policy, Change::After(&id, batch, after, now)).await? {
+            Effect::Waits(joins) => Ok((id, joins)),
+            Effect::New | Effect::Committed(_) | Effect::Cancelled(_) => Ok((id, Vec::new())),
+        }
+    }
+
     /// Commits a batch: it gets no more members, and calls back when all have ended. One without members calls back at once.
     ///
     /// # Errors
@@ -79,7 +124,7 @@ impl Queue {
     ) -> Result<BatchCommit, RetryError> {
         match self.change_batch(db, policy, Change::Commit(id, now)).await? {
             Effect::Committed(effect) => Ok(effect),
-            Effect::New | Effect::Cancelled(_) => Ok(BatchCommit::Gone),
+            Effect::New | Effect::Waits(_) | Effect::Cancelled(_) => Ok(BatchCommit::Gone),
         }
     }
 
@@ -108,7 +153,7 @@ impl Queue {
     ) -> Result<Option<BatchCounts>, RetryError> {
         match self.change_batch(db, policy, Change::Cancel(id)).await? {
             Effect::Cancelled(counts) => Ok(counts),
-            Effect::New | Effect::Committed(_) => Ok(None),
+            Effect::New | Effect::Waits(_) | Effect::Committed(_) => Ok(None),
         }
     }
 
@@ -144,7 +189,7 @@ impl Queue {
         let mut marked = Marked::new(self.clone(), SessionId::new());
         let body = Changing { queue: self, change };
         let effect = match change {
-            Change::New(..) => marked.run_adding(db, policy, body).await?,
+            Change::New(..) | Change::After(..) => marked.run_adding(db, policy, body).await?,
             Change::Commit(..) | Change::Cancel(_) => marked.run(db, policy, body).await?,
         };
         // The change is made, even if this fails: sweepers clear the mark later.
@@ -157,14 +202,17 @@ impl Queue {
 #[derive(Clone, Copy)]
 enum Change<'a> {
     New(&'a BatchId, &'a NewBatch, Millis),
+    After(&'a BatchId, &'a NewBatch, &'a [(Queue, Vec<ItemId>)], Millis),
     Commit(&'a BatchId, Millis),
     Cancel(&'a BatchId),
 }
 
 /// What was done.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 enum Effect {
     New,
+    /// The effect on each of the items that are waited for.
+    Waits(Vec<Join>),
     Committed(BatchCommit),
     Cancelled(Option<BatchCounts>),
 }
@@ -183,6 +231,15 @@ impl Body for Changing<'_> {
             Change::New(id, batch, now) => {
                 change::new(space, tr, id, batch, now).await?;
                 Act::Write(Effect::New)
+            }
+            Change::After(id, batch, after, now) => {
+                change::new(space, tr, id, batch, now).await?;
+                let mut joins = Vec::new();
+                for (queue, items) in after {
+                    joins.extend(queue.join_batch(tr, id, items).await?);
+                }
+                change::commit(space, tr, id, now).await?;
+                Act::Write(Effect::Waits(joins))
             }
             Change::Commit(id, now) => match self.queue.commit_batch(tr, id, now).await? {
                 done @ BatchCommit::Committed => Act::Write(Effect::Committed(done)),

@@ -4,7 +4,8 @@
 //! both with the last item; a sweeper does, once the deadline is past. So extending costs the same whatever the batch holds.
 //!
 //! Header: format, which also tells whether the one it was written for has yet to take it up and whether the lease has a record of progress, deadline, length, number of items,
-//! number of pieces, a bit for each item (set: acknowledged), and the body itself if there are no pieces.
+//! number of pieces, a bit for each item (set: acknowledged), and the body itself if there are no pieces. If items have joined batches while they were running, a byte of flags
+//! and [these](crate::keys::joined) stand before the body.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,6 +14,7 @@ use bytes::Bytes;
 
 use crate::id::ItemId;
 use crate::keys::element::{UUID, append_number, append_uuid, split_number};
+use crate::keys::joined::Joined;
 use crate::keys::range;
 use crate::session::SessionId;
 
@@ -27,6 +29,14 @@ const FORMAT: u8 = 1;
 const SERVED: u8 = 2;
 /// The same of a lease that has a record of progress.
 const PROGRESS: u8 = 3;
+/// The same of a lease whose items have joined batches. Then flags say what the other formats do.
+const JOINED: u8 = 4;
+/// The flag of a header like one of the format [`SERVED`].
+const IS_SERVED: u8 = 1;
+/// The flag of a header like one of the format [`PROGRESS`].
+const HAS_PROGRESS: u8 = 2;
+/// The most bytes of a header that items join batches in: it has to fit into a value, whatever else is added.
+pub(crate) const MAX_JOINED_HEADER: usize = 80_000;
 /// How long a lease lasts that was written for another session, in versions, until that has taken it up: as long as any transaction.
 pub(crate) const PICK_UP: u64 = 5_000_000;
 const FIXED: usize = 1 + 8 + 8 + 4 + 4;
@@ -86,6 +96,8 @@ pub(crate) struct Header {
     /// How far the deadline is set ahead, in versions.
     pub(crate) length: u64,
     pub(crate) acknowledged: Acknowledged,
+    /// The batches that its items have joined.
+    pub(crate) joined: Joined,
     /// In how many pieces the body is stored; with none it is here.
     pub(crate) pieces: u32,
     pub(crate) inline: Bytes,
@@ -159,36 +171,24 @@ impl Header {
     /// A new lease's header and its pieces.
     pub(crate) fn new(deadline: u64, length: u64, items: &[Held]) -> (Header, Vec<Bytes>) {
         let body = Bytes::from(encode_body(items));
-        let acknowledged = Acknowledged::none(items.len());
+        let mut header = Header {
+            served: false,
+            progress: false,
+            deadline,
+            length,
+            acknowledged: Acknowledged::none(items.len()),
+            joined: Joined::default(),
+            pieces: 0,
+            inline: Bytes::new(),
+        };
         if body.len() <= INLINE {
-            return (
-                Header {
-                    served: false,
-                    progress: false,
-                    deadline,
-                    length,
-                    acknowledged,
-                    pieces: 0,
-                    inline: body,
-                },
-                Vec::new(),
-            );
+            header.inline = body;
+            return (header, Vec::new());
         }
         let pieces: Vec<Bytes> =
             (0..body.len()).step_by(PIECE).map(|at| body.slice(at..body.len().min(at + PIECE))).collect();
-        let count = u32::try_from(pieces.len()).expect("a body is bounded far below 2^32 bytes");
-        (
-            Header {
-                served: false,
-                progress: false,
-                deadline,
-                length,
-                acknowledged,
-                pieces: count,
-                inline: Bytes::new(),
-            },
-            pieces,
-        )
+        header.pieces = u32::try_from(pieces.len()).expect("a body is bounded far below 2^32 bytes");
+        (header, pieces)
     }
 
     /// How far ahead its deadline was set.
@@ -213,6 +213,7 @@ impl Header {
         let count = u32::try_from(self.acknowledged.count).expect("a take is bounded far below 2^32 items");
         let mut out = Vec::with_capacity(FIXED + self.acknowledged.bits.len() + self.inline.len());
         out.push(match (self.served, self.progress) {
+            _ if !self.joined.is_empty() => JOINED,
             (true, _) => SERVED,
             (false, true) => PROGRESS,
             (false, false) => FORMAT,
@@ -222,22 +223,38 @@ impl Header {
         out.extend_from_slice(&count.to_le_bytes());
         out.extend_from_slice(&self.pieces.to_le_bytes());
         out.extend_from_slice(&self.acknowledged.bits);
+        if !self.joined.is_empty() {
+            let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+            out.push(flag(self.served, IS_SERVED) | flag(self.progress, HAS_PROGRESS));
+            self.joined.encode(&mut out);
+        }
         out.extend_from_slice(&self.inline);
         out
     }
 
     /// Reads a header; `None` if it is of another layout.
     pub(crate) fn decode(value: &[u8]) -> Option<Header> {
-        let (&format @ (FORMAT | SERVED | PROGRESS), rest) = value.split_first()? else { return None };
+        let (&format @ (FORMAT | SERVED | PROGRESS | JOINED), rest) = value.split_first()? else {
+            return None;
+        };
         let (deadline, rest) = rest.split_first_chunk::<8>()?;
         let (length, rest) = rest.split_first_chunk::<8>()?;
         let (count, rest) = rest.split_first_chunk::<4>()?;
         let (pieces, rest) = rest.split_first_chunk::<4>()?;
         let count = u32::from_le_bytes(*count) as usize;
-        let (bits, inline) = rest.split_at_checked(count.div_ceil(8))?;
+        let (bits, rest) = rest.split_at_checked(count.div_ceil(8))?;
+        let (flags, joined, inline) = match format {
+            JOINED => {
+                let (flags, rest) = rest.split_first()?;
+                let (joined, inline) = Joined::split(rest)?;
+                (*flags, joined, inline)
+            }
+            _ => (0, Joined::default(), rest),
+        };
         Some(Header {
-            served: format == SERVED,
-            progress: format == PROGRESS,
+            served: format == SERVED || flags & IS_SERVED != 0,
+            progress: format == PROGRESS || flags & HAS_PROGRESS != 0,
+            joined,
             deadline: u64::from_le_bytes(*deadline),
             length: u64::from_le_bytes(*length),
             acknowledged: Acknowledged { count, bits: bits.to_vec() },
@@ -316,6 +333,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::item_batch::BatchId;
 
     prop_compose! {
         fn held()(id: Vec<u8>, meta: Vec<u8>, value in prop::collection::vec(any::<u8>(), 0..3_000)) -> Held {
@@ -354,10 +372,16 @@ mod tests {
             length: u64,
             items in prop::collection::vec(held(), 1..20),
             acknowledged in prop::collection::vec(0..20_usize, 0..10),
-            served: bool,
+            (served, progress) in any::<(bool, bool)>(),
+            joined in prop::collection::vec((any::<u32>(), prop::collection::vec(any::<u8>(), 1..=255), any::<[u8; 16]>()), 0..3),
         ) {
             let (mut header, pieces) = Header::new(deadline, length, &items);
             header.served = served;
+            // Only one that was taken up has a record of progress.
+            header.progress = progress && !served;
+            joined.iter().for_each(|(index, home, unique)| {
+                header.joined.insert(*index, &BatchId::with_unique(home, *unique));
+            });
             prop_assert_eq!(header.pieces as usize, pieces.len());
             for index in acknowledged.into_iter().filter(|index| *index < items.len()) {
                 header.acknowledged.insert(index);

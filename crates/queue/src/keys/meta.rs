@@ -24,7 +24,7 @@ const EXPIRES: u8 = 12;
 const UNIQUE_UNTIL: u8 = 14;
 /// A side record that could not be read, as it was. It is written when an item dies, and readers keep it as it is.
 pub(crate) const UNREADABLE: u8 = 11;
-/// The batch that the item is a member of. Dead letters do not have it: they have ended for their batch.
+/// A batch that the item is a member of; there may be several. Dead letters do not have it: they have ended for their batches.
 pub(crate) const BATCH: u8 = 13;
 
 /// Whether a field of this tag is none that this version knows the meaning of.
@@ -45,9 +45,17 @@ pub(crate) fn as_it_is(record: &[u8]) -> Meta {
     Meta { unknown: vec![(UNREADABLE, record[..record.len().min(MAX_KEPT)].to_vec())], ..Meta::default() }
 }
 
-/// The batch in a side record, as it is stored. Decodes nothing else, so that the end of an item does not pay for what it does not need.
-pub(crate) fn batch(record: &[u8]) -> Option<&[u8]> {
-    fields::each(record).map_while(|field| field).find(|(tag, _)| *tag == BATCH).map(|(_, content)| content)
+/// The batches in a side record, as they are stored. Decodes nothing else, so that the end of an item does not pay for what it does not need.
+pub(crate) fn batches(record: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let fields = fields::each(record).map_while(|field| field);
+    fields.filter(|(tag, _)| *tag == BATCH).map(|(_, content)| content)
+}
+
+/// Adds a batch to a side record, unless the record has it.
+pub(crate) fn add_batch(record: &mut Vec<u8>, batch: &BatchId) {
+    if !batches(record).any(|known| known == batch.as_bytes()) {
+        field(record, BATCH, &[batch.as_bytes()]);
+    }
 }
 
 /// The record's value.
@@ -87,7 +95,7 @@ pub(crate) fn encode(meta: &Meta) -> Vec<u8> {
     if let Some(at) = meta.expires {
         field(&mut out, EXPIRES, &[&at.to_le_bytes()]);
     }
-    if let Some(batch) = &meta.batch {
+    for batch in &meta.batches {
         field(&mut out, BATCH, &[batch.as_bytes()]);
     }
     if let Some(until) = meta.unique_until {
@@ -130,7 +138,7 @@ fn read_field(meta: &mut Meta, tag: u8, content: &[u8]) -> Option<()> {
         EXPIRES => meta.expires = Some(u64::from_le_bytes(content.try_into().ok()?)),
         UNIQUE_UNTIL => meta.unique_until = Some(u64::from_le_bytes(content.try_into().ok()?)),
         BATCH => match BatchId::from_bytes(content) {
-            Some(batch) => meta.batch = Some(batch),
+            Some(batch) => meta.batches.push(batch),
             // The form of a later version is kept.
             None => meta.unknown.push((tag, content.to_vec())),
         },
@@ -190,12 +198,13 @@ mod tests {
             (expires, unique_until) in any::<(Option<u64>, Option<u64>)>(),
             unique in any::<Option<Vec<u8>>>(),
             death in prop::option::of(failure()),
-            batch in prop::option::of((prop::collection::vec(any::<u8>(), 1..=255), any::<[u8; 16]>())),
+            batches in prop::collection::vec((prop::collection::vec(any::<u8>(), 1..=255), any::<[u8; 16]>()), 0..3),
             unknown in prop::collection::vec((prop::sample::select(vec![11_u8, 15, 200]), any::<Vec<u8>>()), 0..3),
         ) -> Meta {
             Meta {
                 attempts, crashes, failures, attributes, content_type, trace_parent, enqueued_at, payload_len, unique,
-                death, expires, unique_until, batch: batch.map(|(home, unique)| BatchId::with_unique(&home, unique)), unknown,
+                death, expires, unique_until, unknown,
+                batches: batches.iter().map(|(home, unique)| BatchId::with_unique(home, *unique)).collect(),
             }
         }
     }
@@ -204,13 +213,13 @@ mod tests {
         #[test]
         fn records_round_trip(meta in any_meta()) {
             let record = encode(&meta);
-            prop_assert_eq!(batch(&record), meta.batch.as_ref().map(BatchId::as_bytes));
+            prop_assert!(batches(&record).eq(meta.batches.iter().map(BatchId::as_bytes)));
             prop_assert_eq!(decode(&record), Some(meta));
         }
 
         #[test]
         fn any_bytes_are_read_without_panic(value: Vec<u8>) {
-            let _ = (decode(&value), batch(&value));
+            let _ = (decode(&value), batches(&value).count());
         }
 
         #[test]

@@ -42,6 +42,7 @@ pub(crate) mod ended;
 pub(crate) mod expiry;
 pub(crate) mod fields;
 pub(crate) mod items;
+pub(crate) mod joined;
 pub(crate) mod keyed;
 pub(crate) mod later;
 pub(crate) mod leases;

@@ -12,7 +12,7 @@ use crate::lease::ItemOutcome;
 use crate::meta::{Failure, Meta};
 use crate::ops::claim::forget;
 use crate::ops::keyed::changes::Changes;
-use crate::ops::lease::row;
+use crate::ops::lease::row_now;
 use crate::ops::scan::{Row, decode_meta};
 use crate::ops::version::now;
 use crate::ops::{cost, ended, expiry, lease, place};
@@ -40,7 +40,7 @@ pub(crate) async fn acknowledge(
             continue;
         }
         header.acknowledged.insert(*index);
-        let row = row(&held[*index]);
+        let row = row_now(&header, *index, &held[*index]);
         if let Some(changes) = &mut changes {
             changes.left_lease(space, &row.id);
             match outcome {

@@ -6,6 +6,7 @@
 
 use crate::history::{MAX_RESULT, MAX_WORKER};
 use crate::id::ItemId;
+use crate::keys::joined::Joined;
 use crate::keys::{Space, chunks, meta};
 use crate::kind::Kind;
 use crate::meta::{MAX_REASON, Meta};
@@ -83,7 +84,7 @@ pub(crate) fn dead(space: &Space, id: &ItemId, value: usize, meta: &[u8], reason
 }
 
 /// The cost of noting the end of an item with this side record, for a reason of this length: the item as if it was a group of its own, and the only
-/// member of its batch that ends.
+/// member of its batches that ends.
 #[inline]
 pub(crate) fn ended(space: &Space, id: &ItemId, meta: &[u8], reason: usize) -> usize {
     let recorder = space.recorder.as_ref().filter(|recorder| recorder.may_record());
@@ -91,12 +92,20 @@ pub(crate) fn ended(space: &Space, id: &ItemId, meta: &[u8], reason: usize) -> u
     recorded + if meta.is_empty() { 0 } else { member_ended(space, meta) }
 }
 
-/// The cost of counting the end of a member of a batch: the record, the pause and perhaps the migration of its home are read, and the counter, the mark and
+/// The cost of counting the end of a member of batches: of each the record, the pause and perhaps the migration of its home are read, and the counter, the mark and
 /// two counters of its home are written.
 fn member_ended(space: &Space, meta: &[u8]) -> usize {
-    let Some(batch) = meta::batch(meta) else { return 0 };
+    meta::batches(meta).map(|batch| counted(space, batch)).sum()
+}
+
+fn counted(space: &Space, batch: &[u8]) -> usize {
     let key = space.queue.len() + 2 * batch.len() + NAME;
     3 * conflict(key) + 4 * set(key, STAMP_ELEMENT)
+}
+
+/// The cost of counting the ends of items in the batches that they have joined while they were running.
+pub(crate) fn joined(space: &Space, joined: &Joined) -> usize {
+    joined.batches().map(|batch| counted(space, batch.as_bytes())).sum()
 }
 
 fn recorded(space: &Space, id: &ItemId, meta: usize, reason: usize) -> usize {
@@ -151,7 +160,11 @@ pub(crate) fn removing(space: &Space, id: &ItemId, meta: &[u8]) -> usize {
 /// The cost of fetching a row, on a lease or for good.
 pub(crate) fn take(space: &Space, row: &Row, meta: &Meta) -> usize {
     let key = key(space, &row.id);
-    let record = if row.meta.is_empty() { 0 } else { row.meta.len() + clear(key) };
+    // A fetch for good ends members of batches.
+    let record = match row.meta.len() {
+        0 => 0,
+        len => len + clear(key) + member_ended(space, &row.meta),
+    };
     take_plain(space, row.id.as_bytes().len(), row.value.len()) + record + ending(space, &row.id, meta)
 }
 

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
 use futures::TryStreamExt;
+use mutant::mutant;
 
 use crate::error::QueueError;
 use crate::keys::leases::{self, Header, Held, LeaseId};
@@ -20,6 +21,15 @@ pub(crate) fn hold(rows: Vec<Row>) -> Vec<Held> {
 /// An item in a lease as the row that it was.
 pub(crate) fn row(held: &Held) -> Row {
     Row { id: held.id.clone(), value: held.value.clone(), meta: held.meta.clone() }
+}
+
+/// The same with the batches that it has joined since.
+pub(crate) fn row_now(header: &Header, index: usize, held: &Held) -> Row {
+    let row = row(held);
+    if header.joined.is_empty() || mutant("joined-batch-is-forgotten") {
+        return row;
+    }
+    Row { meta: header.joined.record_of(index, &row.meta), ..row }
 }
 
 /// Writes a new lease; returns its header.
@@ -74,7 +84,7 @@ pub(crate) async fn header(
     }
 }
 
-/// The items of a lease, acknowledged ones included. Without `snapshot` it conflicts with transactions that change them.
+/// The items of a lease, acknowledged ones included, each with the batches that it has joined. Without `snapshot` it conflicts with transactions that change them.
 pub(crate) async fn body(
     space: &Space,
     tr: &Transaction,
@@ -102,9 +112,15 @@ pub(crate) async fn body(
             return Err(QueueError::unreadable(&leases::piece_key(&space.held, id, piece)));
         }
     }
-    leases::decode_body(Bytes::from(body))
+    let mut items = leases::decode_body(Bytes::from(body))
         .filter(|items| items.len() == header.acknowledged.count())
-        .ok_or_else(|| QueueError::unreadable(&leases::key(&space.leases, id)))
+        .ok_or_else(|| QueueError::unreadable(&leases::key(&space.leases, id)))?;
+    if !header.joined.is_empty() {
+        for (index, held) in items.iter_mut().enumerate() {
+            held.meta = header.joined.record_of(index, &held.meta);
+        }
+    }
+    Ok(items)
 }
 
 /// Writes a changed header, or clears the lease if all its items are acknowledged.

@@ -73,10 +73,10 @@ pub(crate) fn count_back(space: &Space, tr: &Transaction, ready: usize, later: u
 
 /// Puts an item among the dead letters; others of its unique key may then come.
 pub(crate) fn dead(space: &Space, tr: &Transaction, id: &ItemId, value: &[u8], meta: &Meta) {
-    let record = match &meta.batch {
-        // It has ended for its batch, and is not to end once more when it is retried.
-        Some(_) if !mutant("dead-letter-stays-a-member") => {
-            meta::encode(&Meta { batch: None, ..meta.clone() })
+    let record = match meta.batches.as_slice() {
+        // It has ended for its batches, and is not to end once more when it is retried.
+        [_, ..] if !mutant("dead-letter-stays-a-member") => {
+            meta::encode(&Meta { batches: Vec::new(), ..meta.clone() })
         }
         _ => meta::encode(meta),
     };

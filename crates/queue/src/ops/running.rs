@@ -1,5 +1,6 @@
 //! Pages of items that are on a lease. Reads that conflict with nothing.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
@@ -101,59 +102,78 @@ pub(crate) struct RunningRecord {
     pub(crate) row: Row,
 }
 
-/// The item of this id, if it is on a lease and not acknowledged. Leases that cannot be read are passed over.
+/// The item of this id, if it is on a lease and not acknowledged.
+///
+/// # Errors
+/// As [`find_each`].
+pub(crate) async fn find(
+    space: &Space,
+    tr: &Transaction,
+    id: &ItemId,
+) -> Result<Option<RunningRecord>, QueueError> {
+    Ok(find_each(space, tr, BTreeSet::from([id])).await?.remove(id))
+}
+
+/// Those of the items that are on leases and not acknowledged. Leases that cannot be read are passed over.
 ///
 /// Nothing in the database leads from an item to its lease, since that would cost each fetch of each item. So this reads all leases: short
 /// ones, whose items are in their headers, by the page; of others, several at a time.
 ///
 /// # Errors
 /// [`QueueError::TooMuchRunning`], if they have more than [`MOST_SEARCHED`] bytes.
-pub(crate) async fn find(
+pub(crate) async fn find_each(
     space: &Space,
     tr: &Transaction,
-    id: &ItemId,
-) -> Result<Option<RunningRecord>, QueueError> {
+    mut ids: BTreeSet<&ItemId>,
+) -> Result<BTreeMap<ItemId, RunningRecord>, QueueError> {
     let (mut begin, end) = range(&space.leases);
-    let mut bytes = 0;
-    loop {
+    let (mut bytes, mut all) = (0, BTreeMap::new());
+    while let Some(first) = ids.first().copied() {
+        let too_much = || QueueError::TooMuchRunning { id: first.clone() };
         let rows = tr.get_range(&some(&begin, &end), 1, true).await?;
         bytes += rows.iter().map(|row| row.key().len() + row.value().len()).sum::<usize>();
         let found = headers(space, &rows).into_iter().filter_map(|(lease, header)| lease.zip(header));
         let (short, long): (Vec<_>, Vec<_>) = found.partition(|(_, header)| header.pieces == 0);
         for (lease, header) in short {
-            if let Some(found) = in_lease(space, tr, id, (lease, header)).await? {
-                return Ok(Some(found));
-            }
+            let found = in_lease(space, tr, &ids, (lease, header)).await?;
+            ids.retain(|id| found.iter().all(|record| record.row.id != **id));
+            all.extend(found.into_iter().map(|record| (record.row.id.clone(), record)));
         }
         for group in long.chunks(TOGETHER) {
             // All pieces but the last are full.
             bytes += group.iter().map(|(_, header)| header.pieces as usize * leases::PIECE).sum::<usize>();
             if bytes > MOST_SEARCHED {
-                return Err(QueueError::TooMuchRunning { id: id.clone() });
+                return Err(too_much());
             }
-            let found = group.iter().map(|lease| in_lease(space, tr, id, lease.clone()));
-            if let Some(found) = try_join_all(found).await?.into_iter().flatten().next() {
-                return Ok(Some(found));
-            }
+            let found = group.iter().map(|lease| in_lease(space, tr, &ids, lease.clone()));
+            let found: Vec<_> = try_join_all(found).await?.into_iter().flatten().collect();
+            ids.retain(|id| found.iter().all(|record| record.row.id != **id));
+            all.extend(found.into_iter().map(|record| (record.row.id.clone(), record)));
+        }
+        let last = rows.iter().next_back().filter(|_| rows.more());
+        if ids.is_empty() || last.is_none() {
+            break;
         }
         if bytes > MOST_SEARCHED {
-            return Err(QueueError::TooMuchRunning { id: id.clone() });
+            return Err(too_much());
         }
-        let Some(last) = rows.iter().next_back().filter(|_| rows.more()) else { return Ok(None) };
-        begin = behind(last.key());
+        begin = last.map_or(begin, |last| behind(last.key()));
     }
+    Ok(all)
 }
 
-/// The item of this id, if it is on this lease and not acknowledged.
+/// Those of the items that are on this lease and not acknowledged.
 async fn in_lease(
     space: &Space,
     tr: &Transaction,
-    id: &ItemId,
+    ids: &BTreeSet<&ItemId>,
     (lease, header): (LeaseId, Header),
-) -> Result<Option<RunningRecord>, QueueError> {
-    let Some((header, open)) = open(space, tr, lease, Some(header), None).await? else { return Ok(None) };
-    let found = open.into_iter().find(|(_, row)| row.id == *id);
-    Ok(found.map(|(index, row)| RunningRecord { lease, header, index: index as usize, row }))
+) -> Result<Vec<RunningRecord>, QueueError> {
+    let open = open(space, tr, lease, Some(header), None).await?;
+    let Some((header, open)) = open else { return Ok(Vec::new()) };
+    let found = open.into_iter().filter(|(_, row)| ids.contains(&row.id));
+    let record = |(index, row)| RunningRecord { lease, header: header.clone(), index: index as usize, row };
+    Ok(found.map(record).collect())
 }
 
 /// A running item, for people.

@@ -1,17 +1,17 @@
-//! Random batches under random faults, against a list of them: each calls back once, with the right counts.
+//! Random batches under random faults, against a list of them: each calls back once, with the right counts. Items are pushed to them, and join them later.
 //!
 //! One seed decides everything but when operations are broken off; a failure prints the command that repeats it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 
 use fdb_embedded::Faults;
 use futures::{FutureExt, poll};
-use kvqueue_queue::item_batch::{BatchCounts, BatchId, CALLBACK_ATTRIBUTES, NewBatch};
+use kvqueue_queue::item_batch::{BatchCounts, BatchId, CALLBACK_ATTRIBUTES, Join, NewBatch};
 use kvqueue_queue::{
-    Ending, Failure, ItemChange, ItemId, ItemOutcome, Kind, Lease, Millis, Movable, Mover, NewItem,
-    PushOptions, Queue, SweepRules, Sweeper, from_millis,
+    Ending, Failure, Item, ItemChange, ItemId, ItemOutcome, Kind, Lease, Millis, Movable, Mover, NewItem,
+    PushOptions, Queue, QueueError, SweepRules, Sweeper, from_millis,
 };
 
 use crate::batches::{NOW, policy};
@@ -87,6 +87,8 @@ struct Run<'t> {
     sweepers: [Sweeper; 2],
     now: Millis,
     batches: BTreeMap<BatchId, Known>,
+    /// What items on leases have joined since they were fetched.
+    joined: BTreeMap<ItemId, BTreeSet<BatchId>>,
     leases: Vec<Lease>,
 }
 
@@ -100,12 +102,13 @@ impl<'t> Run<'t> {
         let home = if rng.below(3) == 0 { work[0].clone() } else { home };
         t.install(Faults::seeded(seed).unknown_committed(0.1).unknown_not_committed(0.1).conflict(0.1));
         let sweepers = [sweeper(&home), sweeper(&home)];
-        Run { t, rng, home, work, sweepers, now: NOW, batches: BTreeMap::new(), leases: Vec::new() }
+        let (batches, joined) = (BTreeMap::new(), BTreeMap::new());
+        Run { t, rng, home, work, sweepers, now: NOW, batches, joined, leases: Vec::new() }
     }
 
     async fn step(&mut self) {
         self.now += [0, 1, 300][self.rng.below(3)];
-        match self.rng.below(14) {
+        match self.rng.below(16) {
             0 | 1 => self.make().await,
             2..5 => self.push().await,
             5 | 6 => self.lease().await,
@@ -114,6 +117,7 @@ impl<'t> Run<'t> {
             10 => self.move_some().await,
             11 => self.commit().await,
             12 if self.rng.below(4) == 0 => self.cancel().await,
+            13 | 14 => self.join().await,
             _ => self.sweep().await,
         }
     }
@@ -151,11 +155,48 @@ impl<'t> Run<'t> {
         self.leases.extend(self.t.lease_for(work, n, LONG).await);
     }
 
-    /// The end of an item of this batch.
-    fn ended(&mut self, batch: Option<BatchId>, ending: Ending) {
-        let Some(known) = batch.and_then(|id| self.batches.get_mut(&id)) else { return };
-        if !known.cancelled && known.closed.is_none() {
-            known.end(ending);
+    /// A ready item, or one on a lease, joins a batch.
+    async fn join(&mut self) {
+        let Some(batch) = self.choose() else { return };
+        let work = self.work[self.rng.below(2)].clone();
+        let leased = self.leases.iter().find_map(|lease| Some(lease.items()[lease.open().next()?].clone()));
+        let item = match leased.filter(|_| self.rng.below(2) == 0) {
+            Some(item) => item,
+            None => match self.t.run(async |tr| work.list(tr).await).await.pop() {
+                Some(item) => item,
+                None => return,
+            },
+        };
+        let known = self.batches.get_mut(&batch).unwrap();
+        let is_open = !known.committed && !known.cancelled && known.closed.is_none();
+        // What a foreign batch refuses, the transaction leaves unchanged.
+        let (ids, mut is_there) = (std::slice::from_ref(&item.id), false);
+        for work in &self.work {
+            let joined = self.t.run(async |tr| match work.join_batch(tr, &batch, ids).await {
+                Ok(joined) => Ok(Some(joined)),
+                Err(QueueError::NoBatch { .. } | QueueError::BatchCommitted { .. }) => Ok(None),
+                Err(error) => Err(error),
+            });
+            let joined = joined.await;
+            assert_eq!(joined.is_some(), is_open);
+            // After a commit of unknown outcome it was a member before.
+            is_there |= joined.is_some_and(|joined| matches!(joined[0], Join::Joined(_) | Join::WasMember));
+        }
+        let has = item.meta.as_ref().is_some_and(|meta| meta.batches.contains(&batch));
+        if is_there && !has && self.joined.entry(item.id.clone()).or_default().insert(batch.clone()) {
+            self.batches.get_mut(&batch).unwrap().counts.members += 1;
+        }
+    }
+
+    /// The end of an item.
+    fn ended(&mut self, item: &Item, ending: Ending) {
+        let mut batches = self.joined.remove(&item.id).unwrap_or_default();
+        batches.extend(item.meta.iter().flat_map(|meta| meta.batches.iter().cloned()));
+        for id in batches {
+            let Some(known) = self.batches.get_mut(&id) else { continue };
+            if !known.cancelled && known.closed.is_none() {
+                known.end(ending);
+            }
         }
     }
 
@@ -183,8 +224,7 @@ impl<'t> Run<'t> {
                 ItemOutcome::Dead(_) => Ending::Dead,
                 _ => continue,
             };
-            let meta = lease.items()[index].meta.clone();
-            self.ended(meta.and_then(|meta| meta.batch.clone()), ending);
+            self.ended(&lease.items()[index], ending);
         }
         if lease.open().next().is_some() {
             self.leases.push(lease);
@@ -198,7 +238,7 @@ impl<'t> Run<'t> {
             0 => {
                 let taken = self.t.session(&work).take(db, k(1)).await.unwrap();
                 for item in taken.items {
-                    self.ended(item.meta.and_then(|meta| meta.batch.clone()), Ending::Taken);
+                    self.ended(&item, Ending::Taken);
                 }
             }
             // Retried dead letters are no members.
@@ -208,16 +248,14 @@ impl<'t> Run<'t> {
                 let Some(item) = items.first() else { return };
                 let cancelled = work.cancel_item(db, &policy, &item.id).await.unwrap();
                 assert!(matches!(cancelled, ItemChange::Done(_)));
-                self.ended(item.meta.as_ref().and_then(|meta| meta.batch.clone()), Ending::Cancelled);
+                self.ended(item, Ending::Cancelled);
             }
             _ => {
-                let running = self.leases.iter().find_map(|lease| {
-                    let index = lease.open().next()?;
-                    Some((lease.items()[index].id.clone(), lease.items()[index].meta.clone()))
-                });
-                let Some((id, meta)) = running else { return };
-                if self.cancel_running(&id).await {
-                    self.ended(meta.and_then(|meta| meta.batch.clone()), Ending::Cancelled);
+                let running =
+                    self.leases.iter().find_map(|lease| Some(lease.items()[lease.open().next()?].clone()));
+                let Some(item) = running else { return };
+                if self.cancel_running(&item.id).await {
+                    self.ended(&item, Ending::Cancelled);
                 }
             }
         }

@@ -166,7 +166,7 @@ async fn end_in_every_way(t: &TestDb, work: &Queue, id: &BatchId) {
     // Expired: as a ready item, and on a lease.
     let expiring = || [NewItem::new("expires").with_batch(id.clone()).with_expiry(from_millis(7))];
     t.push_items(work, &expiring()).await;
-    t.jump(3_000_000);
+    t.outlive_claims().await;
     assert_eq!(t.sweep(&mut sweeper(work), 7, &rules()).await.moved.expired, 1);
     t.push_items(work, &expiring()).await;
     let mut lease = t.lease(work, 1).await.unwrap();
@@ -357,7 +357,7 @@ fn an_imported_item_is_no_member() {
         t.push_members(&work, &id, 1).await;
         let [item] = &t.run(async |tr| work.list(tr).await).await[..] else { panic!() };
         let meta = (**item.meta.as_ref().unwrap()).clone();
-        assert_eq!(meta.batch, Some(id.clone()));
+        assert_eq!(meta.batches, std::slice::from_ref(&id));
         restore(t, &work, &[StoredItem { meta, ..StoredItem::default() }]).await;
         finish(t, &work, 2).await;
         assert_eq!(t.batch(&home, &id).await.unwrap().counts, counts(1, 1));

@@ -258,7 +258,9 @@ fn sweepers_clear_records_of_cancellations_after_a_while() {
         drop(lease);
         t.sweep(&mut sweeper(&q), 0, &rules()).await;
         assert_eq!(t.records(&q, "cancelled").await.len(), 1);
-        t.jump(HOUR + 120_000_000);
+        if !t.jump(HOUR + 120_000_000) {
+            return;
+        }
         t.sweep(&mut sweeper(&q), 0, &rules()).await;
         assert!(t.records(&q, "cancelled").await.is_empty());
     });

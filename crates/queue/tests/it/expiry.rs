@@ -27,8 +27,7 @@ fn dead_rules() -> SweepRules {
 
 /// Sweeps at a time, and says how many items expired.
 async fn expire(t: &TestDb, q: &Queue, now: Millis, rules: &SweepRules) -> usize {
-    // The claim of a sweeper before is over then.
-    t.jump(3_000_000);
+    t.outlive_claims().await;
     t.sweep(&mut sweeper(q), now, rules).await.moved.expired
 }
 
@@ -292,7 +291,7 @@ fn items_of_schedules_have_the_ttl_of_the_rules() {
             assert_eq!(expiries, [Some(MINUTE + 30_000), Some(MINUTE + 30_001)].into(), "{kind}");
             assert_eq!(expire(t, &q, MINUTE + 30_001, &by_rules).await, 2, "{kind}");
             // Without a ttl they never expire. The claim of the sweeper before is over then.
-            t.jump(3_000_000);
+            t.outlive_claims().await;
             assert_eq!(t.look(&q, 2 * MINUTE).await.fired(), [2 * MINUTE]);
             assert_eq!((t.list(&q).await.len(), rows(t, &q).await), (1, 0), "{kind}");
         }

@@ -36,6 +36,7 @@ mod interop;
 mod item_changes;
 mod item_model;
 mod item_waits;
+mod joins;
 mod keyed;
 mod keyed_races;
 mod kinds;

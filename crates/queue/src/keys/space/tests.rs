@@ -416,6 +416,14 @@ fn golden_lease_record() {
         &ProgressRecord(reports.into()).encode(),
         "01 0e000000 01000000 e803000000000000 32 6d 01 0d000000 02000000 e803000000000000 ff",
     );
+    let mut joined = Header { served: true, ..header.clone() };
+    joined.joined.insert(0, &BatchId::with_unique(b"h", [0xb7; 16]));
+    golden(
+        &joined.encode(),
+        "04 0300000000000000 0200000000000000 01000000 00000000 00 01 \
+         01000000 00000000 11000000 b7b7b7b7b7b7b7b7b7b7b7b7b7b7b7b7 68 \
+         0d000000 33 00001a2b3c4d5e6f 0003 0001 00000000 01000000 76",
+    );
     golden(
         &Header { served: true, ..header }.encode(),
         "02 0300000000000000 0200000000000000 01000000 00000000 00 \

@@ -58,9 +58,9 @@ impl BatchEnds {
         }
     }
 
-    /// Adds an item that ends, with its side record, if it is a member of a batch. A record that cannot be read has none.
+    /// Adds an item that ends, with its side record, to the batches that it is a member of. A record that cannot be read has none.
     pub(crate) fn add_record(&mut self, record: &[u8], ending: Ending) {
-        if let Some(id) = meta::batch(record).and_then(BatchId::from_bytes) {
+        for id in meta::batches(record).filter_map(BatchId::from_bytes) {
             self.add(&id, ending);
         }
     }

@@ -1,4 +1,4 @@
-//! Batches: making and changing them, counting their members, and closing what is complete or due.
+//! Batches: making and changing them, letting items join, counting their members, and closing what is complete or due.
 //!
 //! The record of a batch is written when the batch is made, committed and closed. Pushes to it and ends of its members read the record with a
 //! conflict, and otherwise only add to counters and set the mark. So a member that is counted belongs to a batch that is there, and
@@ -7,6 +7,7 @@
 pub(crate) mod change;
 pub(crate) mod due;
 pub(crate) mod ends;
+pub(crate) mod join;
 pub(crate) mod members;
 pub(crate) mod read;
 

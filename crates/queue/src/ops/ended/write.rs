@@ -125,7 +125,7 @@ impl Endings<'_> {
 
     /// Adds a dead letter.
     pub(crate) fn add_dead(&mut self, id: &ItemId, meta: &Meta) {
-        if let Some(batch) = &meta.batch {
+        for batch in &meta.batches {
             self.batches.add(batch, Ending::Dead);
         }
         if let Some(record) = &mut self.record {

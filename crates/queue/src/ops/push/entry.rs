@@ -11,7 +11,7 @@ use crate::time::millis;
 pub(crate) struct Entry<'a> {
     pub(crate) payload: &'a [u8],
     with: With<'a>,
-    /// It comes from another queue, and stays a member of its batch.
+    /// It comes from another queue, and stays a member of its batches.
     is_moved: bool,
 }
 
@@ -126,7 +126,8 @@ impl<'a> Entry<'a> {
             With::Nothing => None,
             With::New(item) => Some(item.meta()),
             With::Stored(item) => {
-                Some(Meta { batch: item.meta.batch.clone().filter(|_| self.is_moved), ..item.record() })
+                let batches = if self.is_moved { item.meta.batches.clone() } else { Vec::new() };
+                Some(Meta { batches, ..item.record() })
             }
         }
     }

@@ -1,0 +1,147 @@
+//! Items that are in a queue and join a batch.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use foundationdb::Transaction;
+use futures::future::try_join_all;
+use mutant::mutant;
+
+use super::add;
+use super::members::Members;
+use crate::error::QueueError;
+use crate::history::Ending;
+use crate::id::ItemId;
+use crate::item_batch::{BatchId, Join, MAX_ITEM_BATCHES};
+use crate::keys::leases::MAX_JOINED_HEADER;
+use crate::keys::{Space, meta};
+use crate::ops::locate::{Located, ScheduledRecord, locate_unleased};
+use crate::ops::pause::check_unfrozen;
+use crate::ops::running::{self, RunningRecord};
+use crate::ops::scan::{Row, decode_meta};
+use crate::ops::{conflict, ended, lease, place};
+use crate::view::ItemState;
+
+/// Makes items members of an open batch; fails at commit if another has moved one of them.
+///
+/// Their records are written, and whatever moves or ends an item conflicts on that. An item that has ended is counted at once.
+pub(crate) async fn join(
+    space: &Space,
+    tr: &Transaction,
+    batch: &BatchId,
+    ids: &[ItemId],
+) -> Result<Vec<Join>, QueueError> {
+    let mut members = Members::check(space, tr, std::iter::once(batch)).await?;
+    check_unfrozen(space, tr).await?;
+    let different: BTreeSet<&ItemId> = ids.iter().collect();
+    let mut ends: BTreeMap<u8, u64> = BTreeMap::new();
+    let mut done = BTreeMap::new();
+    for (id, located) in locate_each(space, tr, &different).await? {
+        let join = match located {
+            Some(Located::Ready(row)) => ready(space, tr, batch, &row)?,
+            Some(Located::ScheduledRecord(found)) => scheduled(space, tr, batch, id, found)?,
+            Some(Located::Running(found)) => running(space, tr, batch, *found).await?,
+            Some(Located::Dead) => Join::Ended(Ending::Dead),
+            None => {
+                ended::read::one(space, tr, id).await?.map_or(Join::Gone, |item| Join::Ended(item.ending))
+            }
+        };
+        match join {
+            Join::Joined(_) => members.add(batch),
+            Join::Ended(ending) => {
+                members.add(batch);
+                *ends.entry(ending.code()).or_default() += 1;
+            }
+            Join::WasMember | Join::Gone => {}
+        }
+        done.insert(id, join);
+    }
+    members.write(tr);
+    let keys = space.batches_of(batch.home());
+    ends.into_iter().for_each(|(code, n)| add(&keys, tr, (batch.unique(), code), n));
+    Ok(ids.iter().filter_map(|id| done.get(id).copied()).collect())
+}
+
+/// Where each item is. All leases are read at most once.
+async fn locate_each<'a>(
+    space: &Space,
+    tr: &Transaction,
+    ids: &BTreeSet<&'a ItemId>,
+) -> Result<Vec<(&'a ItemId, Option<Located>)>, QueueError> {
+    let found = try_join_all(ids.iter().map(|id| locate_unleased(space, tr, id))).await?;
+    let mut found: Vec<_> = ids.iter().copied().zip(found).collect();
+    let missing = found.iter().filter(|(_, located)| located.is_none()).map(|(id, _)| *id).collect();
+    let mut running = running::find_each(space, tr, missing).await?;
+    for (id, located) in &mut found {
+        if let Some(record) = running.remove(*id) {
+            *located = Some(Located::Running(Box::new(record)));
+        }
+    }
+    Ok(found)
+}
+
+/// The side record of an item with the batch; `None` if it has that already.
+fn with_batch(space: &Space, batch: &BatchId, row: &Row) -> Result<Option<Vec<u8>>, QueueError> {
+    let known = decode_meta(space, row)?.batches;
+    if known.contains(batch) {
+        return Ok(None);
+    }
+    if known.len() >= MAX_ITEM_BATCHES {
+        return Err(QueueError::TooManyBatches { id: row.id.clone() });
+    }
+    let mut record = row.meta.to_vec();
+    meta::add_batch(&mut record, batch);
+    Ok(Some(record))
+}
+
+fn ready(space: &Space, tr: &Transaction, batch: &BatchId, row: &Row) -> Result<Join, QueueError> {
+    let Some(record) = with_batch(space, batch, row)? else { return Ok(Join::WasMember) };
+    // The value stays as it is. Who takes it reads this key with a conflict.
+    let key = space.ready_key(&row.id);
+    conflict::as_reader(tr, &key)?;
+    if !mutant("join-of-a-ready-item-without-conflict") {
+        conflict::as_writer(tr, &key)?;
+    }
+    tr.set(&space.meta_key(&row.id), &record);
+    Ok(Join::Joined(ItemState::Ready))
+}
+
+fn scheduled(
+    space: &Space,
+    tr: &Transaction,
+    batch: &BatchId,
+    id: &ItemId,
+    found: ScheduledRecord,
+) -> Result<Join, QueueError> {
+    place::check_kind(space, id)?;
+    let state = found.state();
+    let row = Row { id: id.clone(), value: bytes::Bytes::new(), meta: found.record };
+    let Some(record) = with_batch(space, batch, &row)? else { return Ok(Join::WasMember) };
+    conflict::as_reader(tr, &found.key)?;
+    tr.set(&found.key, &record);
+    Ok(Join::Joined(state))
+}
+
+/// The holder of a lease has the item as it was. So the batch goes into the header, which the holder reads with whatever it does.
+async fn running(
+    space: &Space,
+    tr: &Transaction,
+    batch: &BatchId,
+    found: RunningRecord,
+) -> Result<Join, QueueError> {
+    let RunningRecord { lease, index, row, .. } = found;
+    place::check_kind(space, &row.id)?;
+    if with_batch(space, batch, &row)?.is_none() {
+        return Ok(Join::WasMember);
+    }
+    // Once more, with a conflict, and with what other items of it have joined in this transaction.
+    let header = lease::header(space, tr, lease).await?;
+    let Some(mut header) = header.filter(|header| header.acknowledged.is_open(index)) else {
+        return Ok(Join::Gone);
+    };
+    header.joined.insert(u32::try_from(index).unwrap_or(u32::MAX), batch);
+    if header.encode().len() > MAX_JOINED_HEADER {
+        return Err(QueueError::TooManyBatches { id: row.id });
+    }
+    lease::update(space, tr, lease, &header);
+    Ok(Join::Joined(ItemState::Running))
+}
