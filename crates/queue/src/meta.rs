@@ -42,7 +42,7 @@ pub struct Meta {
     pub expires: Option<Millis>,
     /// Until when the unique key is taken, whatever becomes of the item; `None`: until the item ends.
     pub unique_until: Option<Millis>,
-    /// The batches that it is a member of, until it ends: that of its push, and those that it joined later.
+    /// The batches that it is a member of, until it ends: the one that it was pushed to, and any that it joined later.
     pub batches: Vec<BatchId>,
     /// Fields of later versions, kept as they are.
     pub(crate) unknown: Vec<(u8, Vec<u8>)>,

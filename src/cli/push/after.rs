@@ -57,6 +57,7 @@ struct Predecessor {
     id: ItemId,
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "a parser of values gets them so")]
 fn parse(text: OsString) -> Result<Predecessor, String> {
     let bytes = text.as_bytes();
     let (queue, id) = match bytes.iter().rposition(|byte| *byte == b':') {

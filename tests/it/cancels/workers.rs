@@ -21,7 +21,15 @@ const EXTEND: Duration = Duration::from_millis(250);
 
 pub(super) struct Workers {
     stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<BTreeSet<String>>>,
+    threads: Vec<JoinHandle<Acknowledged>>,
+}
+
+/// The items that were acknowledged as done.
+#[derive(Default)]
+pub(super) struct Acknowledged {
+    pub(super) done: BTreeSet<String>,
+    /// Those of acknowledgements of which a daemon died before it answered: another one does not find the lease, whether or not they are done.
+    pub(super) unsure: BTreeSet<String>,
 }
 
 impl Workers {
@@ -34,10 +42,15 @@ impl Workers {
         Self { stop: stop.clone(), threads: threads.collect() }
     }
 
-    /// The items that were acknowledged as done.
-    pub(super) fn end(self) -> BTreeSet<String> {
+    pub(super) fn end(self) -> Acknowledged {
         self.stop.store(true, Ordering::Relaxed);
-        self.threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        let mut all = Acknowledged::default();
+        for thread in self.threads {
+            let Acknowledged { done, unsure } = thread.join().unwrap();
+            all.done.extend(done);
+            all.unsure.extend(unsure);
+        }
+        all
     }
 }
 
@@ -70,8 +83,8 @@ impl Worker {
         None
     }
 
-    fn run(self) -> BTreeSet<String> {
-        let mut done = BTreeSet::new();
+    fn run(self) -> Acknowledged {
+        let mut done = Acknowledged::default();
         while !self.stop.load(Ordering::Relaxed) {
             match self.ask("lease", &json!({"max": 3, "wait_ms": 200, "lease_ms": 2_000})) {
                 Some((200, leased)) if leased["lease"].is_string() => self.work(&leased, &mut done),
@@ -82,7 +95,7 @@ impl Worker {
     }
 
     /// Handles the items of a lease at the same time.
-    fn work(&self, leased: &Value, done: &mut BTreeSet<String>) {
+    fn work(&self, leased: &Value, done: &mut Acknowledged) {
         let lease = leased["lease"].as_str().unwrap();
         let mut open: Vec<(String, u64)> = leased["items"]
             .as_array()
@@ -111,10 +124,11 @@ impl Worker {
                 let Some((200, answer)) =
                     self.ask(&format!("leases/{lease}/acknowledge"), &json!({"outcomes": outcomes}))
                 else {
+                    done.unsure.extend(ready);
                     return;
                 };
                 let cancelled: BTreeSet<String> = ids(&answer).collect();
-                done.extend(ready.into_iter().filter(|id| !cancelled.contains(id)));
+                done.done.extend(ready.into_iter().filter(|id| !cancelled.contains(id)));
                 open.retain(|(id, _)| !cancelled.contains(id));
             }
             if Instant::now() >= extend_at && !open.is_empty() {

@@ -102,7 +102,7 @@ async fn end_joined(t: &TestDb, work: &Queue, id: &BatchId) -> u64 {
         ItemOutcome::Expired { at: from_millis(7), on_expiry: OnExpiry::Dead },
     ] {
         let (_, mut lease) = lease(hour).await;
-        // Extended in between, which writes the header anew.
+        // An extension writes the header, too.
         lease.extend(&t.db, &policy()).await.unwrap();
         t.acknowledge(&mut lease, &outcome).await;
     }

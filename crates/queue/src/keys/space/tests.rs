@@ -271,7 +271,7 @@ fn golden_records_of_a_batch() {
     golden(&record.encode(), &fields.join(" "));
     let id = BatchId::with_unique(b"q", unique);
     assert_eq!(id.to_string(), "q-00112233445566778899aabbccddeeff");
-    let member = Meta { batch: Some(id), ..Meta::default() };
+    let member = Meta { batches: vec![id], ..Meta::default() };
     golden(&meta::encode(&member), "0d 11000000 00112233445566778899aabbccddeeff 71");
     // Another queue behind the same prefix.
     let other = Space::new(b"", b"a\x00b", Kind::Keyed).unwrap();
