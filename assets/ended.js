@@ -2,9 +2,10 @@
 
 import { get, path } from "./api.js";
 import { h } from "./dom.js";
-import { moment, plural, roughly, visible } from "./format.js";
+import { bytes, moment, plural, roughly, visible } from "./format.js";
 import { facts, keyOf } from "./items.js";
 import { listing } from "./listing.js";
+import { decode, resultView } from "./payload.js";
 import { timeline } from "./timeline.js";
 
 const SOON = 10000; // the shortest time between two reads of a watched list, in ms
@@ -26,7 +27,7 @@ export function ended(queue) {
     // A dead letter that was retried ends twice.
     rows: ({ items }) => items.map((item) => ({ item, id: `${item.id} ${item.ended_at} ${item.outcome}` })),
     row: ({ item }) => row(item),
-    detail: async ({ item }) => endedItem(item),
+    detail: ({ item }) => endedItem(queue, item),
     empty: "No item of the history matches.",
     tools: [h("p", { class: "muted" }, "The last to end first. Payloads are not kept.")],
   });
@@ -56,11 +57,16 @@ function row(item) {
   return [
     h("code", { class: "id" }, item.id),
     h("span", { class: `preview${item.outcome === "dead" ? " bad" : ""}` }, `${item.outcome}${item.reason ? `: ${visible(item.reason.split("\n", 1)[0])}` : ""}`),
-    h("span", { class: "meta" }, [keyOf(item), plural(item.attempts, "attempt"), took(item), moment(item.ended_at)].filter(Boolean).join(" · ")),
+    h("span", { class: "meta" }, [keyOf(item), plural(item.attempts, "attempt"), took(item), resulted(item), moment(item.ended_at)].filter(Boolean).join(" · ")),
   ];
 }
 
-// What is kept of an ended item.
-export function endedItem(item) {
-  return h("div", null, timeline(item), facts(item));
+const resulted = ({ result_bytes: length }) => length != null && `result of ${bytes(length)}`;
+
+// What is kept of an ended item. A list does not have its result.
+export async function endedItem(queue, item) {
+  const lacks = item.result_bytes != null && !decode(item, "result");
+  const result = decode(lacks ? await get(path(queue, "items", item.id)) : item, "result");
+  const note = item.result_too_long ? "too long, and not kept" : null;
+  return h("div", null, timeline(item), facts(item, [["Result", note]]), result && resultView(result, `${item.id}.result`));
 }

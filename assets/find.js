@@ -42,6 +42,6 @@ async function look(queue, wanted) {
 }
 
 function view(queue, item, server, reload) {
-  if (item.state === "finished") return endedItem(item);
+  if (item.state === "finished") return endedItem(queue, item);
   return item.state === "dead" ? openedLetter(queue, item, server, reload) : opened(queue, item, server, reload);
 }

@@ -5,6 +5,7 @@ import { h } from "./dom.js";
 import { bytes, moment, roughly, until, visible } from "./format.js";
 import { listing } from "./listing.js";
 import { decode, firstLine, payloadView } from "./payload.js";
+import { followed, progressInRow } from "./progress.js";
 import { timeline } from "./timeline.js";
 import { action, ask, toast } from "./ui.js";
 
@@ -83,20 +84,21 @@ function row(item) {
   return [
     h("code", { class: "id" }, item.id),
     h("span", { class: `preview${failed || item.unreadable ? " bad" : ""}` }, visible(text) || h("i", null, "empty")),
-    h("span", { class: "meta" }, [keyOf(item), ...about(item, payload)].filter(Boolean).join(" · ")),
+    h("span", { class: "meta" }, [keyOf(item), ...about(item, payload)].filter(Boolean).join(" · "), progressInRow(item)),
   ];
 }
 
 // What such an item opens to.
 export function opened(queue, item, server, reload) {
   const box = h("div");
+  const progress = item.state === "running" && followed(queue, item);
   const draw = (it) => {
     if (it.unreadable) return box.replaceChildren(h("p", { class: "notice bad" }, visible(it.unreadable)));
     const payload = decode(it) ?? new Uint8Array();
     const total = it.bytes ?? payload.length;
     const whole = async () => draw({ ...it, ...(await get(path(queue, "items", it.id))) });
     const more = total > payload.length ? whole : null;
-    box.replaceChildren(...[timeline(it), facts(it, waits(it)),
+    box.replaceChildren(...[progress, timeline(it), facts(it, waits(it)),
       payloadView(payload, { name: `${it.id}.bin`, total, whole: more }), buttons(queue, it, server, reload)].filter(Boolean));
   };
   draw(item);

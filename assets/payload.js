@@ -5,6 +5,7 @@ import { bytes as size } from "./format.js";
 import { tabs, toast } from "./ui.js";
 
 const TEXT_AT_FIRST = 65536;
+const RESULT_AT_FIRST = 2000;
 const ROWS_AT_FIRST = 256;
 const ACROSS = 16;
 
@@ -20,8 +21,11 @@ export function firstLine(payload, limit = 120) {
   return line.length > limit ? `${line.slice(0, limit)}…` : line;
 }
 
-// `cut`: { bytes } if there is more than `payload`; `whole()` shows all of it.
-export function payloadView(payload, { name, total = payload.length, whole = null }) {
+// The result of an item.
+export const resultView = (result, name) => payloadView(result, { name, what: "result", first: RESULT_AT_FIRST, title: h("b", null, "Result") });
+
+// `total`: how long it is, if there is more than `payload`; `whole()` shows all of it; `first`: how much of a text is shown at first.
+export function payloadView(payload, { name, total = payload.length, whole = null, what = "payload", first = TEXT_AT_FIRST, title = null }) {
   const strict = readable(payload, total > payload.length);
   const json = total === payload.length && strict !== null ? indented(strict) : null;
   const pre = h("pre", { class: "payload", tabindex: 0 });
@@ -30,16 +34,17 @@ export function payloadView(payload, { name, total = payload.length, whole = nul
   let shown = json !== null ? "json" : strict !== null ? "text" : "hex";
   let all = false;
 
+  const words = () => (shown === "json" ? json : strict ?? new TextDecoder().decode(payload));
   const draw = () => {
     pre.replaceChildren();
-    const limit = all ? Infinity : TEXT_AT_FIRST;
+    const limit = all ? Infinity : first;
     let cut = false;
     if (shown === "hex") {
       const rows = Math.ceil(payload.length / ACROSS);
       cut = !all && rows > ROWS_AT_FIRST;
       text(pre, hex(payload.subarray(0, cut ? ROWS_AT_FIRST * ACROSS : payload.length)));
     } else {
-      const full = shown === "json" ? json : strict ?? new TextDecoder().decode(payload);
+      const full = words();
       cut = full.length > limit;
       text(pre, cut ? full.slice(0, limit) : full);
     }
@@ -47,7 +52,7 @@ export function payloadView(payload, { name, total = payload.length, whole = nul
     more.hidden = !cut;
     more.textContent = "Show all of it";
     const parts = [];
-    if (payload.length === 0 && total === 0) parts.push("The payload is empty.");
+    if (payload.length === 0 && total === 0) parts.push(`The ${what} is empty.`);
     if (strict === null && shown === "text") parts.push("This is not UTF-8: what cannot be read is shown as �.");
     if (total > payload.length) parts.push(`These are the first ${size(payload.length)} of ${size(total)}.`);
     text(notes, parts.join(" "));
@@ -56,16 +61,16 @@ export function payloadView(payload, { name, total = payload.length, whole = nul
   more.onclick = () => ((all = true), draw());
 
   const names = [["text", "Text"], ["json", "JSON"], ["hex", "Hex"]];
-  const bar = tabs("Show the payload as", names, shown, (tab) => ((shown = tab), draw()));
+  const bar = tabs(`Show the ${what} as`, names, shown, (tab) => ((shown = tab), draw()));
   if (json === null) {
     bar.button("json").disabled = true;
-    bar.button("json").title = total > payload.length ? "Load the whole payload first" : "The payload is not JSON";
+    bar.button("json").title = total > payload.length ? "Load the whole payload first" : `The ${what} is not JSON`;
   }
   draw();
-  return h("section", { class: "payload-view", "aria-label": "Payload" },
-    h("div", { class: "bar" }, bar.node, h("span", { class: "muted" }, size(total)), h("span", { class: "space" }),
+  return h("section", { class: "payload-view", "aria-label": what === "result" ? "Result" : "Payload" },
+    h("div", { class: "bar" }, title, bar.node, h("span", { class: "muted" }, size(total)), h("span", { class: "space" }),
       whole && h("button", { type: "button", class: "small", onclick: whole }, "Load the whole payload"),
-      copyButton(() => pre.textContent), download(payload, name)),
+      copyButton(() => (shown === "hex" ? hex(payload) : words())), download(payload, name)),
     notes, pre, more);
 }
 

@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"math"
 	"math/rand"
 	"net"
 	"net/http"
@@ -49,8 +50,14 @@ const (
 	stuck = 5 * time.Second
 	// The most requests at a time that acknowledge and extend leases.
 	mostRequests = 8
-	// The most outcomes in one request, so that their reasons fit into it.
-	mostOutcomes = 100
+	// The most outcomes in one request, so that their reasons fit into it, and the most bytes of their results.
+	mostOutcomes, mostResults = 100, 500_000
+	// The longest result in bytes.
+	longestResult = 90_000
+	// The most reports of progress in one request, so that they fit into it, and the longest message in bytes.
+	mostReports, longestMessage = 40, 200
+	// How long one request waits for the end of an item.
+	itemWait = 20 * time.Second
 	// The most finished items that wait for their acknowledgement. With more, nothing is leased.
 	unacknowledged = 1000
 	// How long a worker that stops tries to acknowledge.
@@ -96,6 +103,11 @@ func isLost(err error) bool {
 	return errors.As(err, &refused) && refused.Code == "lease_lost"
 }
 
+func isTooLarge(err error) bool {
+	var refused *APIError
+	return errors.As(err, &refused) && refused.Status == http.StatusRequestEntityTooLarge
+}
+
 // isDenied reports whether the access token does not let this worker do so.
 func isDenied(err error) bool {
 	var refused *APIError
@@ -127,7 +139,63 @@ type Item struct {
 	ContentType string
 	TraceParent string
 	// Key is its key in a keyed queue, and nil in any other.
-	Key []byte
+	Key  []byte
+	news *news
+}
+
+// news is what the handler of an item and its worker tell each other.
+type news struct {
+	mutex       sync.Mutex
+	isCancelled bool
+	report      *Report
+	result      []byte
+}
+
+// ReportProgress reports how far the handler is: a percentage, without one if it is negative, and a message, which may be
+// empty. The next extension of the lease has the last report; nothing waits for it.
+func (item *Item) ReportProgress(percent float64, message string) {
+	if item.news == nil {
+		return
+	}
+	report := &Report{ID: item.ID, Message: message}
+	if len(message) > longestMessage {
+		report.Message = strings.ToValidUTF8(message[:longestMessage], "")
+	}
+	if percent >= 0 {
+		percent = math.Min(percent, 100)
+		report.Percent = &percent
+	}
+	item.news.mutex.Lock()
+	defer item.news.mutex.Unlock()
+	item.news.report = report
+}
+
+// SetResult gives a result of up to 90,000 bytes, which counts if the handler returns nil.
+func (item *Item) SetResult(result []byte) {
+	if item.news == nil {
+		return
+	}
+	item.news.mutex.Lock()
+	defer item.news.mutex.Unlock()
+	item.news.result = append([]byte{}, result...)
+}
+
+// IsCancelled reports whether the item was cancelled. Then the handler's context has ended, and how the handler ends does not
+// count.
+func (item *Item) IsCancelled() bool {
+	if item.news == nil {
+		return false
+	}
+	item.news.mutex.Lock()
+	defer item.news.mutex.Unlock()
+	return item.news.isCancelled
+}
+
+// Report tells a daemon how far an item is.
+type Report struct {
+	ID      string   `json:"id"`
+	Percent *float64 `json:"percent,omitempty"`
+	Message string   `json:"message,omitempty"`
 }
 
 // UnmarshalJSON reads an item of a daemon's answer.
@@ -146,7 +214,9 @@ func (item *Item) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &found); err != nil {
 		return err
 	}
-	*item = Item{found.ID, found.Attempt, found.Bytes, found.Attributes, found.ContentType, found.TraceParent, found.KeyBytes}
+	*item = Item{
+		found.ID, found.Attempt, found.Bytes, found.Attributes, found.ContentType, found.TraceParent, found.KeyBytes, &news{},
+	}
 	if found.Payload != nil {
 		item.Payload = []byte(*found.Payload)
 	}
@@ -156,13 +226,19 @@ func (item *Item) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// NewItem is an item to be pushed. It expires if no attempt has begun within TTL; with 0 the queue's own time holds. Unique is its unique key. Key is its key in a keyed queue; nil in any other.
+// NewItem is an item to be pushed. It expires if no attempt has begun within TTL; with 0 the queue's own time holds. Key is its
+// key in a keyed queue; nil in any other. Batch is the id of a batch that it becomes a member of. Unique is its unique key: with
+// another item of this key nothing is pushed. The key is taken until the item ends, or for UniqueFor. With Replace an item that
+// waits under the key gets what is pushed.
 type NewItem struct {
 	Payload     []byte
 	Delay       time.Duration
 	At          time.Time
 	TTL         time.Duration
 	Unique      string
+	UniqueFor   time.Duration
+	Replace     bool
+	Batch       string
 	Attributes  map[string]string
 	ContentType string
 	TraceParent string
@@ -173,15 +249,9 @@ type NewItem struct {
 // MarshalJSON writes the item as a daemon reads it.
 func (item NewItem) MarshalJSON() ([]byte, error) {
 	found := map[string]any{}
-	if utf8.Valid(item.Payload) {
-		found["payload"] = string(item.Payload)
-	} else {
-		found["payload_base64"] = item.Payload
-	}
-	if item.Key != nil && utf8.Valid(item.Key) {
-		found["key"] = string(item.Key)
-	} else if item.Key != nil {
-		found["key_base64"] = item.Key
+	setBytes(found, "payload", item.Payload)
+	if item.Key != nil {
+		setBytes(found, "key", item.Key)
 	}
 	if item.Delay > 0 {
 		found["delay_ms"] = item.Delay.Milliseconds()
@@ -192,22 +262,43 @@ func (item NewItem) MarshalJSON() ([]byte, error) {
 	if item.TTL > 0 {
 		found["ttl_ms"] = item.TTL.Milliseconds()
 	}
+	if item.UniqueFor > 0 {
+		found["unique_for_ms"] = item.UniqueFor.Milliseconds()
+	}
+	if item.Replace {
+		found["replace"] = true
+	}
 	if item.Attributes != nil {
 		found["attributes"] = item.Attributes
 	}
 	if item.Priority != 0 {
 		found["priority"] = item.Priority
 	}
-	for name, value := range map[string]string{"unique": item.Unique, "content_type": item.ContentType, "trace_parent": item.TraceParent} {
-		if value != "" {
-			found[name] = value
-		}
-	}
+	setTexts(found, map[string]string{
+		"unique": item.Unique, "batch": item.Batch, "content_type": item.ContentType, "trace_parent": item.TraceParent,
+	})
 	return json.Marshal(found)
 }
 
+func setBytes(object map[string]any, name string, value []byte) {
+	if utf8.Valid(value) {
+		object[name] = string(value)
+	} else {
+		object[name+"_base64"] = value
+	}
+}
+
+// setTexts sets the texts that are not empty.
+func setTexts(object map[string]any, texts map[string]string) {
+	for name, value := range texts {
+		if value != "" {
+			object[name] = value
+		}
+	}
+}
+
 // Pushed is the result of a push: how many items were added, and of each its id and effect ("added", "duplicate",
-// "repeated"). Already reports whether a push with this idempotency key was done before.
+// "replaced", "repeated"). Already reports whether a push with this idempotency key was done before.
 type Pushed struct {
 	Pushed  int      `json:"pushed"`
 	IDs     []string `json:"ids"`
@@ -222,6 +313,28 @@ type Outcome struct {
 	Reason  string `json:"reason,omitempty"`
 	AfterMS *int64 `json:"after_ms,omitempty"`
 	Scope   string `json:"scope,omitempty"`
+	// Result is the result of an item that is done, as text, or ResultBytes if it is not text.
+	Result      *string `json:"result,omitempty"`
+	ResultBytes []byte  `json:"result_base64,omitempty"`
+}
+
+// setResult sets a result; nil is none.
+func (o *Outcome) setResult(result []byte) {
+	if result == nil {
+		return
+	}
+	if text := string(result); utf8.Valid(result) {
+		o.Result = &text
+	} else {
+		o.ResultBytes = result
+	}
+}
+
+func (o *Outcome) resultLen() int {
+	if o.Result != nil {
+		return len(*o.Result)
+	}
+	return len(o.ResultBytes)
 }
 
 // ending is an error that a handler returns to end an item in a certain way.
@@ -341,12 +454,12 @@ func newDaemon(text string, settings *tls.Config) (daemon, error) {
 	return daemon{text, base, &http.Client{Transport: transport, CheckRedirect: noRedirects}}, nil
 }
 
-// call sends one request to the daemon whose turn it is. After a failure it is the next one's turn.
-func (c *Client) call(ctx context.Context, timeout time.Duration, path string, body, answer any) error {
+// call sends one request to the daemon whose turn it is. After a failure it is the next one's turn. There may be no body (nil).
+func (c *Client) call(ctx context.Context, timeout time.Duration, method, path string, body, answer any) error {
 	turn := c.turn.Load()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	err := c.exchange(ctx, c.daemons[turn%uint32(len(c.daemons))], path, body, answer)
+	err := c.exchange(ctx, c.daemons[turn%uint32(len(c.daemons))], method, path, body, answer)
 	// A caller that has given up says nothing about the daemon.
 	if err != nil && isTemporary(err) && !errors.Is(err, context.Canceled) {
 		c.turn.CompareAndSwap(turn, turn+1)
@@ -354,18 +467,44 @@ func (c *Client) call(ctx context.Context, timeout time.Duration, path string, b
 	return err
 }
 
-func (c *Client) exchange(ctx context.Context, to daemon, path string, body, answer any) error {
-	text, err := json.Marshal(body)
-	if err != nil {
-		return err
+// ask sends a request until a daemon answers, for the time of a request and 30 s. If an answer is lost, isRepeatable decides.
+func (c *Client) ask(ctx context.Context, timeout time.Duration, method, path string, body, answer any, isRepeatable bool) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout-pushTimeout+requestTimeout)
+	defer cancel()
+	if !isRepeatable {
+		timeout = requestTimeout
+	}
+	between := pauses{daemons: len(c.daemons)}
+	for {
+		err := c.call(ctx, timeout, method, path, body, answer)
+		if err == nil || !(isRepeatable || isUnsent(err)) || !isTemporary(err) || ctx.Err() != nil {
+			return err
+		}
+		sleep(ctx, between.next(err))
+		if ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+func (c *Client) exchange(ctx context.Context, to daemon, method, path string, body, answer any) error {
+	var content io.Reader
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		content = bytes.NewReader(text)
 	}
 	var isConnected atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { isConnected.Store(true) }})
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, to.base+"/api/v1/queues/"+path, bytes.NewReader(text))
+	request, err := http.NewRequestWithContext(ctx, method, to.base+"/api/v1/queues/"+path, content)
 	if err != nil {
 		return err
 	}
-	request.Header.Set("Content-Type", "application/json")
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
 	if c.token != "" {
 		request.Header.Set("Authorization", "Bearer "+c.token)
 	}
@@ -381,13 +520,30 @@ func (c *Client) exchange(ctx context.Context, to daemon, path string, body, ans
 	if err != nil {
 		return err
 	}
+	if response.StatusCode == http.StatusNoContent {
+		return nil
+	}
 	if response.StatusCode/100 == 2 {
 		return json.Unmarshal(found, answer)
 	}
-	return c.refusal(response, found, to.url, path)
+	return c.refusal(response, found, to.url, method, path)
 }
 
-func (c *Client) refusal(response *http.Response, text []byte, daemon, path string) error {
+// scopeOf returns the scope that a request needs.
+func scopeOf(method, path string) string {
+	parts := strings.Split(path, "/")
+	switch {
+	case method == http.MethodGet:
+		return "read"
+	case parts[1] == "lease" || parts[1] == "leases":
+		return "work"
+	case method == http.MethodPost && (parts[1] == "batches" || parts[1] == "items" && len(parts) == 2):
+		return "push"
+	}
+	return "admin"
+}
+
+func (c *Client) refusal(response *http.Response, text []byte, daemon, method, path string) error {
 	var found struct {
 		Error *struct{ Code, Message, Fix string }
 	}
@@ -402,18 +558,15 @@ func (c *Client) refusal(response *http.Response, text []byte, daemon, path stri
 		refused.RetryAfter = time.Duration(seconds) * time.Second
 	}
 	if refused.Status == http.StatusUnauthorized || refused.Code == "forbidden" {
-		token, scope := "requests without a token", "work"
+		token := "requests without a token"
 		if strings.HasPrefix(c.token, "kvq_") {
 			token = fmt.Sprintf("the token %.12s...", c.token)
 		} else if c.token != "" {
 			token = "the token"
 		}
-		if strings.HasSuffix(path, "/items") {
-			scope = "push"
-		}
 		queue, _ := url.PathUnescape(strings.Split(path, "/")[0])
 		refused.Message += fmt.Sprintf("; %s refuses %s; get one with 'kvqueue token new NAME --scope %s --queue %s', "+
-			"and give it as Token or in KVQUEUE_TOKEN", daemon, token, scope, queue)
+			"and give it as Token or in KVQUEUE_TOKEN", daemon, token, scopeOf(method, path), queue)
 	}
 	return refused
 }
@@ -459,30 +612,373 @@ func sleep(ctx context.Context, pause time.Duration) {
 //
 // It tries until the context ends, for 30 s at most. If the answer is lost, it repeats the push only with an idempotency key.
 func (c *Client) Push(ctx context.Context, queue string, items []NewItem, idempotencyKey string) (Pushed, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
 	body := struct {
 		Items []NewItem `json:"items"`
 		Key   string    `json:"idempotency_key,omitempty"`
 	}{items, idempotencyKey}
-	between, timeout := pauses{daemons: len(c.daemons)}, requestTimeout
-	if idempotencyKey != "" {
-		timeout = pushTimeout
+	var pushed Pushed
+	if err := c.ask(ctx, pushTimeout, http.MethodPost, url.PathEscape(queue)+"/items", body, &pushed, idempotencyKey != ""); err != nil {
+		return Pushed{}, err
 	}
+	return pushed, nil
+}
+
+// ItemView is an item, whatever it is doing.
+type ItemView struct {
+	ID string `json:"id"`
+	// State is "ready", "scheduled", "retrying", "running", "dead" or "finished".
+	State string `json:"state"`
+	// Outcome of an item that has ended is "done", "dead", "cancelled", "expired" or "taken"; it is empty if the queue keeps
+	// no history.
+	Outcome string `json:"outcome"`
+	Payload []byte `json:"-"`
+	// Result is what its handler has given; nil if it gave none.
+	Result []byte `json:"-"`
+	Key    []byte `json:"-"`
+	// Progress is how far the handler of a running item is; nil if it has reported nothing.
+	Progress    *Progress         `json:"progress"`
+	Attempts    int               `json:"attempts"`
+	Reason      string            `json:"reason"`
+	Attributes  map[string]string `json:"attributes"`
+	ContentType string            `json:"content_type"`
+	Batch       string            `json:"batch"`
+	EnqueuedAt  *time.Time        `json:"enqueued_at"`
+	StartedAt   *time.Time        `json:"started_at"`
+	EndedAt     *time.Time        `json:"ended_at"`
+	// Answer is all that the daemon has answered.
+	Answer json.RawMessage `json:"-"`
+}
+
+// Progress is how far a handler is. Percent is nil if it has not reported one.
+type Progress struct {
+	At      time.Time `json:"at"`
+	Percent *int      `json:"percent"`
+	Message string    `json:"message"`
+}
+
+// HasEnded reports whether it has ended, or is a dead letter.
+func (item *ItemView) HasEnded() bool { return item.State == "finished" || item.State == "dead" }
+
+// UnmarshalJSON reads a daemon's answer.
+func (item *ItemView) UnmarshalJSON(text []byte) error {
+	type plain ItemView
+	var found struct {
+		plain
+		Payload      *string `json:"payload"`
+		PayloadBytes []byte  `json:"payload_base64"`
+		Result       *string `json:"result"`
+		ResultBytes  []byte  `json:"result_base64"`
+		Key          *string `json:"key"`
+		KeyBytes     []byte  `json:"key_base64"`
+	}
+	if err := json.Unmarshal(text, &found); err != nil {
+		return err
+	}
+	*item = ItemView(found.plain)
+	item.Payload, item.Result, item.Key = found.PayloadBytes, found.ResultBytes, found.KeyBytes
+	for to, value := range map[*[]byte]*string{&item.Payload: found.Payload, &item.Result: found.Result, &item.Key: found.Key} {
+		if value != nil {
+			*to = []byte(*value)
+		}
+	}
+	item.Answer = append(json.RawMessage{}, text...)
+	return nil
+}
+
+func itemPath(queue, id string) string { return url.PathEscape(queue) + "/items/" + url.PathEscape(id) }
+
+func batchPath(queue, batch string) string {
+	return url.PathEscape(queue) + "/batches/" + url.PathEscape(batch)
+}
+
+func schedulePath(queue, name string) string {
+	return url.PathEscape(queue) + "/schedules/" + url.PathEscape(name)
+}
+
+// ShowItem returns an item, whatever it is doing. One that has ended is there if the queue keeps a history. The scope is read.
+func (c *Client) ShowItem(ctx context.Context, queue, id string) (ItemView, error) {
+	var found ItemView
+	err := c.ask(ctx, pushTimeout, http.MethodGet, itemPath(queue, id), nil, &found, true)
+	return found, err
+}
+
+// WaitItem waits until an item has ended or is a dead letter, for some time at most, and returns it as it is then. Without a
+// history of the queue, its result and its outcome are not known. The scope is read.
+func (c *Client) WaitItem(ctx context.Context, queue, id string, wait time.Duration) (ItemView, error) {
+	until, isKnown := time.Now().Add(wait), false
 	for {
-		var pushed Pushed
-		err := c.call(ctx, timeout, url.PathEscape(queue)+"/items", body, &pushed)
-		if err == nil {
-			return pushed, nil
+		left := time.Until(until)
+		if left < 0 {
+			left = 0
 		}
-		isSafe := idempotencyKey != "" || isUnsent(err)
-		if !isSafe || !isTemporary(err) || ctx.Err() != nil {
-			return Pushed{}, err
+		step := left
+		if step > itemWait {
+			step = itemWait
 		}
-		sleep(ctx, between.next(err))
-		if ctx.Err() != nil {
-			return Pushed{}, err
+		path := fmt.Sprintf("%s?wait_ms=%d", itemPath(queue, id), (step + time.Millisecond - 1).Milliseconds())
+		var found ItemView
+		err := c.ask(ctx, step+pushTimeout, http.MethodGet, path, nil, &found, true)
+		var refused *APIError
+		if isKnown && errors.As(err, &refused) && refused.Code == "not_found" {
+			// It has ended between two requests.
+			return ItemView{ID: id, State: "finished"}, nil
 		}
+		if err != nil || found.HasEnded() || step == left {
+			return found, err
+		}
+		isKnown = true
+	}
+}
+
+// CancelItem cancels an item that has not ended, and returns the state that it had. The scope is admin.
+func (c *Client) CancelItem(ctx context.Context, queue, id string) (string, error) {
+	var found struct {
+		Before string `json:"state_before"`
+	}
+	err := c.ask(ctx, pushTimeout, http.MethodPost, itemPath(queue, id)+"/cancel", nil, &found, false)
+	return found.Before, err
+}
+
+// BatchCounts are the members of a batch: all, the open ones, and how the others ended.
+type BatchCounts struct {
+	Members   int64 `json:"members"`
+	Open      int64 `json:"open"`
+	Done      int64 `json:"done"`
+	Dead      int64 `json:"dead"`
+	Cancelled int64 `json:"cancelled"`
+	Expired   int64 `json:"expired"`
+	Taken     int64 `json:"taken"`
+}
+
+// Batch is a batch that has not called back. State is "open" or "committed". Then is what it pushes in the end.
+type Batch struct {
+	ID        string         `json:"id"`
+	Queue     string         `json:"queue"`
+	State     string         `json:"state"`
+	Created   time.Time      `json:"created"`
+	Committed *time.Time     `json:"committed,omitempty"`
+	Deadline  *time.Time     `json:"deadline,omitempty"`
+	Counts    BatchCounts    `json:"counts"`
+	Then      map[string]any `json:"then"`
+}
+
+// NewBatch makes a batch, and returns its id. When all items that were pushed to it have ended, it pushes then to the queue;
+// with a deadline, unless that is 0, by then, whatever has ended. The scope is push.
+func (c *Client) NewBatch(ctx context.Context, queue string, then NewItem, deadline time.Duration) (string, error) {
+	body := struct {
+		Then     NewItem `json:"then"`
+		Deadline int64   `json:"deadline_ms,omitempty"`
+	}{then, deadline.Milliseconds()}
+	var found struct {
+		ID string `json:"id"`
+	}
+	err := c.ask(ctx, pushTimeout, http.MethodPost, url.PathEscape(queue)+"/batches", body, &found, false)
+	return found.ID, err
+}
+
+// CommitBatch ends the pushes to a batch, so that it can call back. It reports whether the batch was not committed before. The
+// scope is push.
+func (c *Client) CommitBatch(ctx context.Context, queue, batch string) (bool, error) {
+	var found struct {
+		Changed bool `json:"changed"`
+	}
+	err := c.ask(ctx, pushTimeout, http.MethodPost, batchPath(queue, batch)+"/commit", nil, &found, true)
+	return found.Changed, err
+}
+
+// ShowBatch returns a batch that has not called back. The scope is read.
+func (c *Client) ShowBatch(ctx context.Context, queue, batch string) (Batch, error) {
+	var found Batch
+	err := c.ask(ctx, pushTimeout, http.MethodGet, batchPath(queue, batch), nil, &found, true)
+	return found, err
+}
+
+// ListBatches returns the batches of a queue that have not called back. The scope is read.
+func (c *Client) ListBatches(ctx context.Context, queue string) ([]Batch, error) {
+	return pages[Batch](ctx, c, url.PathEscape(queue)+"/batches", "batches", "after")
+}
+
+// CancelBatch removes a batch, and returns its counts. It does not call back, and its items go on. The scope is admin.
+func (c *Client) CancelBatch(ctx context.Context, queue, batch string) (BatchCounts, error) {
+	var found struct {
+		Counts BatchCounts `json:"counts"`
+	}
+	err := c.ask(ctx, pushTimeout, http.MethodDelete, batchPath(queue, batch), nil, &found, false)
+	return found.Counts, err
+}
+
+// ScheduleDefinition is when a schedule fires (Cron and perhaps Zone, or Every), and what it pushes. Missed is "skip", "once" or
+// "all"; Overlap is "allow", "skip" or "queue". What is not set is as the daemon has it by default.
+type ScheduleDefinition struct {
+	Cron, Zone   string
+	Every        time.Duration
+	Payload      []byte
+	Attributes   map[string]string
+	ContentType  string
+	Key          []byte
+	Priority     int64
+	Missed       string
+	MissedWindow time.Duration
+	MissedMax    int
+	Overlap      string
+	Jitter       time.Duration
+}
+
+// MarshalJSON writes the definition as a daemon reads it.
+func (d ScheduleDefinition) MarshalJSON() ([]byte, error) {
+	found := map[string]any{}
+	setBytes(found, "payload", d.Payload)
+	if d.Key != nil {
+		setBytes(found, "key", d.Key)
+	}
+	if d.Attributes != nil {
+		found["attributes"] = d.Attributes
+	}
+	if d.Priority != 0 {
+		found["priority"] = d.Priority
+	}
+	if d.MissedMax != 0 {
+		found["missed_max"] = d.MissedMax
+	}
+	setTexts(found, map[string]string{
+		"cron": d.Cron, "zone": d.Zone, "content_type": d.ContentType, "missed": d.Missed, "overlap": d.Overlap,
+	})
+	for name, value := range map[string]time.Duration{"every": d.Every, "missed_window": d.MissedWindow, "jitter": d.Jitter} {
+		if value != 0 {
+			found[name] = fmt.Sprintf("%dms", value.Milliseconds())
+		}
+	}
+	return json.Marshal(found)
+}
+
+// Firing is a time that a calendar gives, and the same with the jitter.
+type Firing struct {
+	Time    time.Time `json:"time"`
+	FiresAt time.Time `json:"fires_at"`
+}
+
+// Schedule is a schedule. State is "active", "overdue", "paused", "waiting" or "unreadable". Times are its next ones; they and
+// the payload are there if it was asked for by its name. Definition is as the daemon has it.
+type Schedule struct {
+	Queue       string         `json:"queue"`
+	Name        string         `json:"name"`
+	State       string         `json:"state"`
+	Description string         `json:"description"`
+	Owner       string         `json:"owner"`
+	Definition  map[string]any `json:"definition"`
+	Next        *Firing        `json:"next"`
+	Times       []Firing       `json:"times"`
+	Last        *struct {
+		Time time.Time `json:"time"`
+		Item string    `json:"item"`
+	} `json:"last"`
+	Occurrences int64 `json:"occurrences"`
+}
+
+// StoredSchedule is what became of a definition. Effect is "created", "replaced" or "unchanged". Description is when the schedule
+// fires, in English.
+type StoredSchedule struct {
+	Effect      string  `json:"effect"`
+	Description string  `json:"description"`
+	Next        *Firing `json:"next"`
+}
+
+// Occurrence is what became of one time of a schedule, or of several in a row. Outcome is "fired", "fired_by_hand", "skipped" or
+// "missed".
+type Occurrence struct {
+	Number     uint64    `json:"number"`
+	At         time.Time `json:"at"`
+	From       time.Time `json:"from"`
+	To         time.Time `json:"to"`
+	Count      int64     `json:"count"`
+	Exact      bool      `json:"exact"`
+	Outcome    string    `json:"outcome"`
+	Reason     string    `json:"reason"`
+	Occurrence uint64    `json:"occurrence"`
+	Item       string    `json:"item"`
+}
+
+// ListSchedules returns the schedules of a queue, without their payloads. The scope is read.
+func (c *Client) ListSchedules(ctx context.Context, queue string) ([]Schedule, error) {
+	return pages[Schedule](ctx, c, url.PathEscape(queue)+"/schedules", "schedules", "after")
+}
+
+// ShowSchedule returns a schedule, with its payload and its next five times. The scope is read.
+func (c *Client) ShowSchedule(ctx context.Context, queue, name string) (Schedule, error) {
+	var found Schedule
+	err := c.ask(ctx, pushTimeout, http.MethodGet, schedulePath(queue, name), nil, &found, true)
+	return found, err
+}
+
+// PutSchedule makes a schedule, or replaces it whole. The scope is admin.
+func (c *Client) PutSchedule(ctx context.Context, queue, name string, definition ScheduleDefinition) (StoredSchedule, error) {
+	var found StoredSchedule
+	err := c.ask(ctx, pushTimeout, http.MethodPut, schedulePath(queue, name), definition, &found, true)
+	return found, err
+}
+
+// RemoveSchedule removes a schedule with its history; with force also one of a configuration. The scope is admin.
+func (c *Client) RemoveSchedule(ctx context.Context, queue, name string, force bool) error {
+	path := schedulePath(queue, name)
+	if force {
+		path += "?force=true"
+	}
+	return c.ask(ctx, pushTimeout, http.MethodDelete, path, nil, nil, false)
+}
+
+// PauseSchedule pauses a schedule. The scope is admin.
+func (c *Client) PauseSchedule(ctx context.Context, queue, name string) error {
+	return c.ask(ctx, pushTimeout, http.MethodPost, schedulePath(queue, name)+"/pause", nil, nil, true)
+}
+
+// ResumeSchedule lets a schedule go on. With restart it begins now, also if it is not paused. The scope is admin.
+func (c *Client) ResumeSchedule(ctx context.Context, queue, name string, restart bool) error {
+	path := schedulePath(queue, name) + "/resume"
+	if restart {
+		path += "?restart=true"
+	}
+	return c.ask(ctx, pushTimeout, http.MethodPost, path, nil, nil, !restart)
+}
+
+// FireSchedule pushes an item of a schedule now, and returns its id, which is empty if the item is gone already. The scope is
+// admin.
+func (c *Client) FireSchedule(ctx context.Context, queue, name string) (string, error) {
+	var found struct {
+		Item string `json:"item"`
+	}
+	err := c.ask(ctx, pushTimeout, http.MethodPost, schedulePath(queue, name)+"/fire", nil, &found, false)
+	return found.Item, err
+}
+
+// ScheduleHistory returns what became of the times of a schedule, the newest first: at most 1000 records. The scope is read.
+func (c *Client) ScheduleHistory(ctx context.Context, queue, name string) ([]Occurrence, error) {
+	return pages[Occurrence](ctx, c, schedulePath(queue, name)+"/history", "records", "before")
+}
+
+// pages returns the entries of all pages of a list.
+func pages[T any](ctx context.Context, c *Client, path, name, place string) ([]T, error) {
+	all, query := []T{}, ""
+	for {
+		var page map[string]json.RawMessage
+		if err := c.ask(ctx, pushTimeout, http.MethodGet, path+query, nil, &page, true); err != nil {
+			return nil, err
+		}
+		var found []T
+		if err := json.Unmarshal(page[name], &found); err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+		// A text, a number, or null.
+		text := string(page["next"])
+		if text == "null" || text == "" {
+			return all, nil
+		}
+		if strings.HasPrefix(text, `"`) {
+			if err := json.Unmarshal(page["next"], &text); err != nil {
+				return nil, err
+			}
+		}
+		query = "?" + place + "=" + url.QueryEscape(text)
 	}
 }
 
@@ -503,24 +999,35 @@ func (c *Client) Lease(ctx context.Context, queue string, max int, wait, lease t
 		Lease int64 `json:"lease_ms,omitempty"`
 	}{max, wait.Milliseconds(), lease.Milliseconds()}
 	var found Leased
-	err := c.call(ctx, wait+requestTimeout, url.PathEscape(queue)+"/lease", body, &found)
+	err := c.call(ctx, wait+requestTimeout, http.MethodPost, url.PathEscape(queue)+"/lease", body, &found)
 	return found, err
 }
 
-// Extend extends a lease.
-func (c *Client) Extend(ctx context.Context, queue, lease string) error {
-	var found struct{}
-	return c.call(ctx, requestTimeout, url.PathEscape(queue)+"/leases/"+lease+"/extend", struct{}{}, &found)
+// cancelledItems is what an extension or an acknowledgement returns.
+type cancelledItems struct {
+	Cancelled []string `json:"cancelled"`
 }
 
-// Acknowledge acknowledges items of a lease. With releaseRest, all others go back.
-func (c *Client) Acknowledge(ctx context.Context, queue, lease string, outcomes []Outcome, releaseRest bool) error {
+// Extend extends a lease, and tells the daemon how far its items are. It returns the ids of its cancelled items.
+func (c *Client) Extend(ctx context.Context, queue, lease string, reports ...Report) ([]string, error) {
+	body := struct {
+		Progress []Report `json:"progress,omitempty"`
+	}{reports}
+	var found cancelledItems
+	err := c.call(ctx, requestTimeout, http.MethodPost, url.PathEscape(queue)+"/leases/"+lease+"/extend", body, &found)
+	return found.Cancelled, err
+}
+
+// Acknowledge acknowledges items of a lease. With releaseRest, all others go back. It returns the ids of the cancelled items of
+// the lease, whose outcomes are passed over.
+func (c *Client) Acknowledge(ctx context.Context, queue, lease string, outcomes []Outcome, releaseRest bool) ([]string, error) {
 	body := struct {
 		Outcomes    []Outcome `json:"outcomes"`
 		ReleaseRest bool      `json:"release_rest"`
 	}{outcomes, releaseRest}
-	var found struct{}
-	return c.call(ctx, requestTimeout, url.PathEscape(queue)+"/leases/"+lease+"/acknowledge", body, &found)
+	var found cancelledItems
+	err := c.call(ctx, requestTimeout, http.MethodPost, url.PathEscape(queue)+"/leases/"+lease+"/acknowledge", body, &found)
+	return found.Cancelled, err
 }
 
 // Close closes idle connections.
@@ -550,7 +1057,8 @@ type Config struct {
 }
 
 // Handler handles an item. An error is a retry, unless it is one of Retry, RetryAfter, Release, Throttle or Dead. The context ends
-// if the lease has expired: then another worker may handle the item.
+// if the lease has expired: then another worker may handle the item. It also ends if the item was cancelled, which
+// item.IsCancelled reports.
 type Handler func(ctx context.Context, item *Item) error
 
 // Work handles the items of a queue until the context ends: then running items are finished, and the others go back.
@@ -605,8 +1113,11 @@ type lease struct {
 	id                              string
 	length                          time.Duration
 	came, deadline, extendAt, since time.Time
-	open                            int
-	outcomes                        []Outcome
+	// When an extension has to tell what handlers have reported, although acknowledgements extend the lease.
+	reportAt time.Time
+	// Its items without an outcome, by their ids, and the outcomes that are not acknowledged.
+	unfinished map[string]*unfinished
+	outcomes   []Outcome
 	// Acknowledgements that failed: since when, and when to try again.
 	pauses                pauses
 	failingSince, retryAt time.Time
@@ -622,8 +1133,82 @@ func (l *lease) extended(since time.Time) {
 	l.deadline, l.extendAt = since.Add(l.length), since.Add(l.length/3)
 }
 
+// open returns how many of its items are not acknowledged.
+func (l *lease) open() int { return len(l.unfinished) + len(l.outcomes) }
+
 // isWhole reports whether the next acknowledgement ends it.
-func (l *lease) isWhole() bool { return len(l.outcomes) == l.open }
+func (l *lease) isWhole() bool { return len(l.unfinished) == 0 }
+
+// nextExtension is when to extend it.
+func (l *lease) nextExtension() time.Time {
+	if !l.reportAt.Before(l.extendAt) {
+		return l.extendAt
+	}
+	for _, each := range l.unfinished {
+		each.item.news.mutex.Lock()
+		hasReport := each.item.news.report != nil
+		each.item.news.mutex.Unlock()
+		if hasReport {
+			return l.reportAt
+		}
+	}
+	return l.extendAt
+}
+
+// takeReports takes what handlers have reported, for one request.
+func (l *lease) takeReports() []Report {
+	var found []Report
+	for _, each := range l.unfinished {
+		each.item.news.mutex.Lock()
+		if report := each.item.news.report; report != nil && len(found) < mostReports {
+			found = append(found, *report)
+			each.item.news.report = nil
+		}
+		each.item.news.mutex.Unlock()
+	}
+	return found
+}
+
+// returnReports keeps reports that no daemon has got for the next request, unless there are later ones.
+func (l *lease) returnReports(reports []Report) {
+	for n := range reports {
+		if each := l.unfinished[reports[n].ID]; each != nil {
+			each.item.news.mutex.Lock()
+			if each.item.news.report == nil {
+				each.item.news.report = &reports[n]
+			}
+			each.item.news.mutex.Unlock()
+		}
+	}
+}
+
+// nextOutcomes returns a copy of those of the next request.
+func (l *lease) nextOutcomes() []Outcome {
+	size := 0
+	for n := range l.outcomes {
+		if size += l.outcomes[n].resultLen(); n == mostOutcomes || n > 0 && size > mostResults {
+			return append([]Outcome(nil), l.outcomes[:n]...)
+		}
+	}
+	return append([]Outcome(nil), l.outcomes...)
+}
+
+// dropResults takes the results of the first outcomes away, and reports whether there were any.
+func (l *lease) dropResults(count int) bool {
+	hadSome := false
+	for n := range l.outcomes[:count] {
+		each := &l.outcomes[n]
+		hadSome = hadSome || each.Result != nil || each.ResultBytes != nil
+		each.Result, each.ResultBytes = nil, nil
+	}
+	return hadSome
+}
+
+// unfinished is an item without an outcome. The handler that runs, if one does, is ended by end.
+type unfinished struct {
+	item *Item
+	end  context.CancelFunc
+}
 
 // acknowledgeAt is when its outcomes need not wait for others any longer. There are some.
 func (l *lease) acknowledgeAt(isStopping bool) time.Time {
@@ -801,16 +1386,18 @@ func (w *worker) wanted() int {
 func (w *worker) add(found Leased, asked time.Time) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	added := &lease{id: found.ID, length: time.Duration(found.ExpiresMS) * time.Millisecond, came: time.Now(), open: len(found.Items)}
+	added := &lease{id: found.ID, length: time.Duration(found.ExpiresMS) * time.Millisecond, came: time.Now(), unfinished: map[string]*unfinished{}}
 	began := added.came
 	if found.WaitedMS != nil {
 		began = asked.Add(time.Duration(*found.WaitedMS) * time.Millisecond)
 	}
 	added.extended(began)
+	added.reportAt = added.extendAt
 	added.pauses.daemons, added.changed = len(w.URLs), make(chan struct{}, 1)
 	added.ctx, added.endHandler = context.WithCancel(w.base)
 	w.leases[found.ID] = added
 	for _, item := range found.Items {
+		added.unfinished[item.ID] = &unfinished{item: item}
 		w.waiting = append(w.waiting, waiting{added, item})
 	}
 	if w.stopping.Err() != nil {
@@ -858,19 +1445,21 @@ func (w *worker) begin() {
 		}
 		w.running++
 		w.handlers.Add(1)
-		go w.work(first.lease, first.item)
+		ctx, end := context.WithCancel(first.lease.ctx)
+		first.lease.unfinished[first.item.ID].end = end
+		go w.work(ctx, first.lease, first.item)
 	}
 	wake(w.room)
 }
 
-func (w *worker) work(its *lease, item *Item) {
+func (w *worker) work(ctx context.Context, its *lease, item *Item) {
 	defer w.handlers.Done()
 	began := time.Now()
-	err := w.call(its.ctx, item)
+	err := w.call(ctx, item)
 	took := time.Since(began)
 	var wanted *ending
-	if its.ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		// Not the item's fault.
+	if item.IsCancelled() || ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		// Not the item's fault. How a cancelled item ends does not count.
 		err = Release()
 	} else if err != nil && !errors.As(err, &wanted) {
 		w.Logf("kvqueue: item %s failed: %v", item.ID, err)
@@ -883,8 +1472,23 @@ func (w *worker) work(its *lease, item *Item) {
 	} else {
 		w.average += (took - w.average) / 8
 	}
-	w.record(its, outcomeOf(item.ID, err))
+	outcome := outcomeOf(item.ID, err)
+	if err == nil {
+		outcome.setResult(w.result(item))
+	}
+	w.record(its, outcome)
 	w.begin()
+}
+
+// result returns the result that a handler has set; nil if there is none.
+func (w *worker) result(item *Item) []byte {
+	item.news.mutex.Lock()
+	defer item.news.mutex.Unlock()
+	if length := len(item.news.result); length > longestResult {
+		w.Logf("kvqueue: item %s: its result has %d bytes, and %d are allowed; it is not kept", item.ID, length, longestResult)
+		return nil
+	}
+	return item.news.result
 }
 
 // call runs the handler. A panic is its error.
@@ -897,11 +1501,17 @@ func (w *worker) call(ctx context.Context, item *Item) (err error) {
 	return w.handle(ctx, item)
 }
 
-// record keeps an outcome to be acknowledged. The mutex is held.
+// record keeps an outcome to be acknowledged, unless its item was cancelled. The mutex is held.
 func (w *worker) record(its *lease, outcome Outcome) {
-	if w.leases[its.id] != its {
+	found := its.unfinished[outcome.ID]
+	if found != nil && found.end != nil {
+		// Frees what the context holds.
+		found.end()
+	}
+	if w.leases[its.id] != its || found == nil {
 		return
 	}
+	delete(its.unfinished, outcome.ID)
 	if len(its.outcomes) == 0 {
 		its.since = time.Now()
 	}
@@ -917,18 +1527,19 @@ func (w *worker) keep(its *lease) {
 		timeout = 2 * time.Second
 	}
 	for {
-		outcomes, isKept := w.nextDue(its)
+		outcomes, reports, isKept := w.nextDue(its)
 		if !isKept {
 			return
 		}
 		w.requests <- struct{}{}
 		asked := time.Now()
 		ctx, cancel := context.WithTimeout(w.base, timeout)
+		var cancelled []string
 		var err error
 		if len(outcomes) > 0 {
-			err = w.client.Acknowledge(ctx, w.Queue, its.id, outcomes, false)
+			cancelled, err = w.client.Acknowledge(ctx, w.Queue, its.id, outcomes, false)
 		} else {
-			err = w.client.Extend(ctx, w.Queue, its.id)
+			cancelled, err = w.client.Extend(ctx, w.Queue, its.id, reports...)
 		}
 		cancel()
 		<-w.requests
@@ -938,55 +1549,83 @@ func (w *worker) keep(its *lease) {
 		}
 		w.mutex.Lock()
 		if err == nil {
-			w.accepted(its, len(outcomes), asked)
+			w.accepted(its, len(outcomes), asked, cancelled)
 		} else {
+			if isTemporary(err) {
+				its.returnReports(reports)
+			}
 			w.refused(its, len(outcomes), err)
 		}
 		w.mutex.Unlock()
 	}
 }
 
-// nextDue waits until there is something to do for a lease: to acknowledge some outcomes, or without them, to extend it.
-// It is false if the lease has ended.
-func (w *worker) nextDue(its *lease) ([]Outcome, bool) {
+// nextDue waits until there is something to do for a lease: to acknowledge some outcomes, or without them, to extend it, with
+// some reports. It is false if the lease has ended.
+func (w *worker) nextDue(its *lease) ([]Outcome, []Report, bool) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	for w.leases[its.id] == its && w.base.Err() == nil {
-		now, until := time.Now(), its.extendAt
-		if count := len(its.outcomes); count > 0 {
+		now, until := time.Now(), its.nextExtension()
+		if len(its.outcomes) > 0 {
 			at := its.acknowledgeAt(w.stopping.Err() != nil)
 			if !at.After(now) {
-				if count > mostOutcomes {
-					count = mostOutcomes
-				}
-				return append([]Outcome(nil), its.outcomes[:count]...), true
+				return its.nextOutcomes(), nil, true
 			}
 			if at.Before(until) {
 				until = at
 			}
 		}
-		if !its.extendAt.After(now) {
-			return nil, true
+		if !its.nextExtension().After(now) {
+			return nil, its.takeReports(), true
 		}
 		w.mutex.Unlock()
 		wait(its.changed, until)
 		w.mutex.Lock()
 	}
-	return nil, false
+	return nil, nil, false
 }
 
 // accepted: a daemon has acknowledged the first outcomes, which also extends the lease. The mutex is held.
-func (w *worker) accepted(its *lease, count int, asked time.Time) {
+func (w *worker) accepted(its *lease, count int, asked time.Time, cancelled []string) {
 	its.extended(asked)
 	if count > 0 {
-		its.open -= count
 		its.outcomes = append([]Outcome(nil), its.outcomes[count:]...)
 		its.since, its.retryAt, its.pauses.failures = time.Now(), time.Time{}, 0
+	} else {
+		its.reportAt = its.extendAt
 	}
-	if its.open == 0 {
+	w.cancelItems(its, cancelled)
+	if its.open() == 0 {
 		w.forget(its)
 	}
 	wake(w.room)
+}
+
+// cancelItems ends the handlers of cancelled items, which are no part of the lease any more. The mutex is held.
+func (w *worker) cancelItems(its *lease, ids []string) {
+	for _, id := range ids {
+		found := its.unfinished[id]
+		if found == nil {
+			continue
+		}
+		delete(its.unfinished, id)
+		found.item.news.mutex.Lock()
+		found.item.news.isCancelled = true
+		found.item.news.mutex.Unlock()
+		if found.end != nil {
+			found.end()
+		}
+	}
+	if len(ids) > 0 {
+		all := w.waiting
+		w.waiting = nil
+		for _, each := range all {
+			if each.lease != its || its.unfinished[each.item.ID] != nil {
+				w.waiting = append(w.waiting, each)
+			}
+		}
+	}
 }
 
 // refused: an acknowledgement of some outcomes has failed, or without outcomes, an extension. The mutex is held.
@@ -998,7 +1637,7 @@ func (w *worker) refused(its *lease, count int, err error) {
 		return
 	case isLost(err) && hasFailed && its.isWhole():
 		// An earlier request may have acknowledged its last items: the answer to the next acknowledgement decides.
-		its.extendAt = now.Add(longestAfter)
+		its.extendAt, its.reportAt = now.Add(longestAfter), now.Add(longestAfter)
 		if count > 0 {
 			w.forget(its)
 		}
@@ -1011,7 +1650,9 @@ func (w *worker) refused(its *lease, count int, err error) {
 		if pause > time.Second {
 			pause = time.Second
 		}
-		its.extendAt = now.Add(pause)
+		its.extendAt, its.reportAt = now.Add(pause), now.Add(pause)
+	case isTooLarge(err) && its.dropResults(count):
+		w.Logf("kvqueue: queue %s: lease %s: its results are not kept: %v", w.Queue, its.id, err)
 	case !isTemporary(err) || w.isLate(its):
 		w.Logf("kvqueue: queue %s: lease %s: cannot acknowledge %d items; they will be redelivered: %v", w.Queue, its.id, count, err)
 		w.forget(its)
@@ -1055,6 +1696,7 @@ func (w *worker) forget(its *lease) {
 // endHandlers ends the handlers' context, and releases the items that no handler has begun with. The mutex is held.
 func (w *worker) endHandlers(its *lease) {
 	its.extendAt = time.Now().Add(longestAfter)
+	its.reportAt = its.extendAt
 	its.endHandler()
 	all := w.waiting
 	w.waiting = nil

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -49,6 +50,65 @@ func TestOutcomes(t *testing.T) {
 		if found, _ := json.Marshal(outcomeOf("a", err)); string(found) != wanted {
 			t.Errorf("%v is %s, not %s", err, found, wanted)
 		}
+	}
+}
+
+func TestResults(t *testing.T) {
+	for wanted, result := range map[string][]byte{
+		`{"id":"a","outcome":"done"}`:                        nil,
+		`{"id":"a","outcome":"done","result":""}`:            {},
+		`{"id":"a","outcome":"done","result":"ä"}`:           []byte("ä"),
+		`{"id":"a","outcome":"done","result_base64":"/wA="}`: {255, 0},
+	} {
+		outcome := outcomeOf("a", nil)
+		outcome.setResult(result)
+		if found, _ := json.Marshal(outcome); string(found) != wanted {
+			t.Errorf("%q is %s, not %s", result, found, wanted)
+		}
+	}
+}
+
+func TestReportsOfProgressAreWhatADaemonAccepts(t *testing.T) {
+	var item Item
+	if err := json.Unmarshal([]byte(`{"id":"a","attempt":1}`), &item); err != nil {
+		t.Fatal(err)
+	}
+	for wanted, report := range map[string]struct {
+		percent float64
+		message string
+	}{
+		`{"id":"a","percent":50.5,"message":"half"}`:            {50.5, "half"},
+		`{"id":"a","percent":0}`:                                {0, ""},
+		`{"id":"a","percent":100}`:                              {math.Inf(1), ""},
+		`{"id":"a","message":"x"}`:                              {math.NaN(), "x"},
+		`{"id":"a","message":"` + long(longestMessage-1) + `"}`: {-1, long(longestMessage-1) + "ä"},
+		`{"id":"a","percent":1,"message":"\ufffd"}`:             {1, "\xff"},
+	} {
+		item.ReportProgress(report.percent, report.message)
+		if found, _ := json.Marshal(item.news.report); string(found) != wanted {
+			t.Errorf("%+v is %s, not %s", report, found, wanted)
+		}
+	}
+}
+
+func TestAnItemOfATestOfAHandlerNeedsNoWorker(t *testing.T) {
+	item := &Item{ID: "a"}
+	item.ReportProgress(50, "half")
+	item.SetResult([]byte("x"))
+	if item.IsCancelled() {
+		t.Error("it is cancelled")
+	}
+}
+
+func TestAViewOfAnItemHasItsBytes(t *testing.T) {
+	text := `{"id":"a","state":"finished","outcome":"done","result_base64":"/wA=","payload":"ä","ended_at":"2030-01-31T08:00:00Z","more":1}`
+	var item ItemView
+	if err := json.Unmarshal([]byte(text), &item); err != nil {
+		t.Fatal(err)
+	}
+	isWhole := string(item.Result) == "\xff\x00" && string(item.Payload) == "ä" && item.Key == nil && item.EndedAt.Year() == 2030
+	if !isWhole || !item.HasEnded() || item.Outcome != "done" || string(item.Answer) != text {
+		t.Errorf("%+v", item)
 	}
 }
 

@@ -12,6 +12,11 @@ export interface Item {
   readonly traceParent?: string;
   /** Its key, in a keyed queue. */
   readonly key?: Buffer;
+  /**
+   * Reports how far the handler is: a percentage, and a message of up to 200 bytes. The next extension of the lease has the last report;
+   * nothing waits for it.
+   */
+  reportProgress(percent?: number, message?: string): void;
 }
 
 /** An item to be pushed. */
@@ -21,8 +26,14 @@ export interface NewItem {
   at?: Date;
   /** It expires if no attempt has begun within so many milliseconds; without it the queue's own time holds. */
   ttl?: number;
-  /** The item's unique key. */
+  /** The item's unique key: with another item of this key, nothing is pushed. */
   unique?: string;
+  /** Its unique key is taken for this time, whether or not it has ended by then. */
+  uniqueFor?: number;
+  /** An item that waits under its unique key gets what is pushed. */
+  replace?: boolean;
+  /** The id of a batch that it becomes a member of. */
+  batch?: string;
   attributes?: Record<string, string>;
   contentType?: string;
   traceParent?: string;
@@ -35,14 +46,113 @@ export interface NewItem {
 export interface Pushed {
   pushed: number;
   ids: (string | null)[];
-  effects: ("added" | "duplicate" | "repeated")[];
+  effects: ("added" | "duplicate" | "replaced" | "repeated")[];
   /** Whether a push with this idempotency key was done before. */
   already: boolean;
 }
 
+/** An item, whatever it is doing. Further fields are those of the HTTP API, with names such as `enqueuedAt`. */
+export interface ItemView {
+  id: string;
+  state: "ready" | "scheduled" | "retrying" | "running" | "dead" | "finished";
+  /** Whether it has ended, or is a dead letter. */
+  hasEnded: boolean;
+  /** How it ended, if the queue keeps a history. */
+  outcome?: "done" | "dead" | "cancelled" | "expired" | "taken" | "unknown";
+  payload?: Buffer;
+  /** What its handler returned. */
+  result?: Buffer;
+  key?: Buffer;
+  /** How far its handler is, if it is running. `at` is when the handler reported that. */
+  progress?: { at: string; percent?: number; message?: string };
+  attempts?: number;
+  reason?: string;
+  attributes?: Record<string, string>;
+  [more: string]: unknown;
+}
+
+/** The members of a batch: all, the open ones, and how the others ended. */
+export interface BatchCounts {
+  members: number;
+  open: number;
+  done: number;
+  dead: number;
+  cancelled: number;
+  expired: number;
+  taken: number;
+}
+
+/** A batch that has not called back. Times are in RFC 3339. */
+export interface Batch {
+  id: string;
+  queue?: string;
+  state: "open" | "committed";
+  created: string;
+  committed?: string;
+  deadline?: string;
+  counts: BatchCounts;
+  then: { payload?: string; payloadBase64?: string; attributes?: Record<string, string>; [more: string]: unknown };
+}
+
+/** What a batch pushes in the end. */
+export type Callback = string | Uint8Array | Pick<NewItem, "payload" | "attributes" | "contentType" | "priority" | "key">;
+
+/** When a schedule fires (`cron` and perhaps `zone`, or `every`), and what it pushes. */
+export interface ScheduleDefinition {
+  cron?: string;
+  zone?: string;
+  every?: number;
+  payload?: string | Uint8Array;
+  attributes?: Record<string, string>;
+  contentType?: string;
+  key?: string | Uint8Array;
+  priority?: number;
+  missed?: "skip" | "once" | "all";
+  missedWindow?: number;
+  missedMax?: number;
+  overlap?: "allow" | "skip" | "queue";
+  jitter?: number;
+}
+
+/** A time that a calendar gives, and the same with the jitter. */
+export interface Firing {
+  time: string;
+  firesAt: string;
+}
+
+/** A schedule. `times`, its next ones, and its payload are there if it was asked for by its name. */
+export interface Schedule {
+  queue: string;
+  name: string;
+  state: "active" | "overdue" | "paused" | "waiting" | "unreadable";
+  description?: string;
+  owner?: string | null;
+  definition?: Record<string, unknown>;
+  next?: Firing | null;
+  last?: { time: string; item: string } | null;
+  occurrences?: number;
+  times?: Firing[];
+  [more: string]: unknown;
+}
+
+/** What became of one time of a schedule, or of several in a row. */
+export interface Occurrence {
+  number: number;
+  at: string;
+  from: string;
+  to: string;
+  count: number;
+  exact: boolean;
+  outcome: "fired" | "fired_by_hand" | "skipped" | "missed" | "unknown";
+  reason?: string;
+  occurrence?: number;
+  item?: string | null;
+}
+
 /** How a worker ends an item of a lease. */
 export type Outcome =
-  | { id: string; outcome: "done" | "release" }
+  | { id: string; outcome: "release" }
+  | { id: string; outcome: "done"; result?: string; result_base64?: string }
   | { id: string; outcome: "dead"; reason?: string }
   | { id: string; outcome: "retry"; reason?: string; after_ms?: number }
   | { id: string; outcome: "throttle"; reason?: string; scope?: Scope; after_ms: number };
@@ -74,8 +184,9 @@ export interface Options extends Access {
 export type Url = string | URL | readonly (string | URL)[];
 
 /**
- * Handles an item. What it throws is a retry, unless it is Retry, Release, Throttle or Dead. The signal is aborted if the lease
- * has expired: then another worker may handle the item.
+ * Handles an item. A string or a Uint8Array of up to 90,000 bytes that it returns is the item's result. What it throws is a retry, unless it
+ * is Retry, Release, Throttle or Dead. The signal is aborted if the lease has expired: then another worker may handle the item. It is also
+ * aborted, with the reason Cancelled, if the item was cancelled.
  */
 export type Handler = (item: Item, signal: AbortSignal) => unknown;
 
@@ -97,6 +208,9 @@ export class Throttle extends Error {
 
 /** The item failed for good, and becomes a dead letter. */
 export class Dead extends Error {}
+
+/** The reason of the signal of a handler whose item was cancelled. How the handler ends does not count. */
+export class Cancelled extends Error {}
 
 /** A daemon refused a request. `code` is one of the table in docs/API.md. */
 export class ApiError extends Error {
@@ -126,10 +240,52 @@ export class Client {
     queue: string,
     options?: { max?: number; wait?: number; lease?: number; signal?: AbortSignal },
   ): Promise<{ lease: string | null; expiresIn: number; waited?: number; items: Item[] }>;
-  /** Extends a lease. */
-  extend(queue: string, lease: string): Promise<void>;
-  /** Acknowledges items of a lease. */
-  acknowledge(queue: string, lease: string, outcomes: readonly Outcome[], options?: { releaseRest?: boolean; timeout?: number }): Promise<void>;
+  /** Extends a lease, and tells the daemon how far its items are. Resolves with the ids of its cancelled items. */
+  extend(queue: string, lease: string, options?: { progress?: readonly { id: string; percent?: number; message?: string }[] }): Promise<string[]>;
+  /** Acknowledges items of a lease. Resolves with the ids of its cancelled items, whose outcomes are passed over. */
+  acknowledge(queue: string, lease: string, outcomes: readonly Outcome[], options?: { releaseRest?: boolean; timeout?: number }): Promise<string[]>;
+  /** An item, whatever it is doing. One that has ended is there if the queue keeps a history. The scope is `read`. */
+  showItem(queue: string, id: string): Promise<ItemView>;
+  /**
+   * Waits until an item has ended or is a dead letter, for `wait` at most (30,000 by default), and resolves with the item as it is then.
+   * Without a history of the queue, its result and its outcome are not known. The scope is `read`.
+   */
+  waitItem(queue: string, id: string, options?: { wait?: number }): Promise<ItemView>;
+  /** Cancels an item that has not ended, and resolves with the state that it had. The scope is `admin`. */
+  cancelItem(queue: string, id: string): Promise<ItemView["state"]>;
+  /**
+   * Makes a batch, and resolves with its id. When all items that were pushed to it have ended, `then` is pushed to `queue`; with a deadline
+   * by then, whatever has ended. The scope is `push`.
+   */
+  newBatch(queue: string, then: Callback, options?: { deadline?: number }): Promise<string>;
+  /** Ends the pushes to a batch, so that it can call back. Whether it was not committed before. The scope is `push`. */
+  commitBatch(queue: string, batch: string): Promise<boolean>;
+  /** A batch that has not called back. The scope is `read`. */
+  showBatch(queue: string, batch: string): Promise<Batch>;
+  /** The batches of a queue that have not called back. The scope is `read`. */
+  listBatches(queue: string): AsyncGenerator<Batch, void, undefined>;
+  /** Removes a batch, and resolves with its counts. It does not call back, and its items go on. The scope is `admin`. */
+  cancelBatch(queue: string, batch: string): Promise<BatchCounts>;
+  /** The schedules of a queue, without their payloads. The scope is `read`. */
+  listSchedules(queue: string): AsyncGenerator<Schedule, void, undefined>;
+  /** A schedule, with its payload and its next five times. The scope is `read`. */
+  showSchedule(queue: string, name: string): Promise<Schedule>;
+  /** Makes a schedule, or replaces it whole. The scope is `admin`. */
+  putSchedule(
+    queue: string,
+    name: string,
+    definition: ScheduleDefinition,
+  ): Promise<{ effect: "created" | "replaced" | "unchanged"; description: string; next: Firing | null }>;
+  /** Removes a schedule with its history; with `force` also one of a configuration. The scope is `admin`. */
+  removeSchedule(queue: string, name: string, options?: { force?: boolean }): Promise<void>;
+  /** Pauses a schedule. The scope is `admin`. */
+  pauseSchedule(queue: string, name: string): Promise<void>;
+  /** Lets a schedule go on. With `restart` it begins now, also if it is not paused. The scope is `admin`. */
+  resumeSchedule(queue: string, name: string, options?: { restart?: boolean }): Promise<void>;
+  /** Pushes an item of a schedule now. Its id; null if it is gone already. The scope is `admin`. */
+  fireSchedule(queue: string, name: string): Promise<string | null>;
+  /** What became of the times of a schedule, the newest first. The scope is `read`. */
+  scheduleHistory(queue: string, name: string): AsyncGenerator<Occurrence, void, undefined>;
   /** Closes idle connections. */
   close(): void;
 }

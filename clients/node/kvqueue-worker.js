@@ -29,8 +29,14 @@ const LINGER = 50;
 const AHEAD = 1_000;
 /** Items that were leased ahead go back if their handling has not begun by then. */
 const STUCK = 5_000;
-/** The most outcomes in one request, so that their reasons fit into it. */
-const MOST_OUTCOMES = 100;
+/** The most outcomes in one request, so that their reasons fit into it, and the most characters of their results. */
+const [MOST_OUTCOMES, MOST_RESULTS] = [100, 500_000];
+/** The longest result in bytes. */
+const LONGEST_RESULT = 90_000;
+/** The most reports of progress in one request, so that they fit into it, and the longest message in bytes. */
+const [MOST_REPORTS, LONGEST_MESSAGE] = [40, 200];
+/** How long one request waits for the end of an item. */
+const ITEM_WAIT = 20_000;
 /** The most finished items that wait for their acknowledgement. With more, nothing is leased. */
 const UNACKNOWLEDGED = 1_000;
 /** How long a worker that stops tries to acknowledge. */
@@ -87,10 +93,10 @@ class Api {
   }
 
   /** Sends one request to the daemon whose turn it is. After a failure it is the next one's turn. */
-  async call(path, body, { timeout = TIMEOUT, signal } = {}) {
+  async call(path, body, { timeout = TIMEOUT, signal, method = "POST" } = {}) {
     const { turn } = this;
     try {
-      return await this.exchange(this.daemons[turn], path, Buffer.from(JSON.stringify(body)), timeout, signal);
+      return await this.exchange(this.daemons[turn], { path, body, timeout, signal, method });
     } catch (error) {
       if (isTemporary(error)) this.askNext(turn);
       throw error;
@@ -102,12 +108,30 @@ class Api {
     if (this.turn === turn) this.turn = (turn + 1) % this.daemons.length;
   }
 
-  exchange({ url, module, agent, target, base }, path, body, timeout, signal) {
-    const headers = { "Content-Type": "application/json", "Content-Length": body.length };
+  /** Sends a request until a daemon answers, for `patience`. If an answer is lost, `isRepeatable` decides. */
+  async ask(method, path, { body, isRepeatable, patience = TIMEOUT, timeout = isRepeatable ? PUSH_TIMEOUT : TIMEOUT }) {
+    const pauses = new Pauses(this.daemons.length);
+    const until = now() + patience;
+    for (;;) {
+      try {
+        return await this.call(path, body, { timeout, method });
+      } catch (error) {
+        const isSafe = isRepeatable || error instanceof Unreachable || [403, 429].includes(error.status);
+        const pause = pauses.next(error);
+        if (!isSafe || !isTemporary(error) || now() + pause > until) throw error;
+        await sleep(pause);
+      }
+    }
+  }
+
+  exchange({ url, module, agent, target, base }, { path, body: json, timeout, signal, method }) {
+    const body = json === undefined ? Buffer.alloc(0) : Buffer.from(JSON.stringify(json));
+    const headers = { "Content-Length": body.length };
+    if (json !== undefined) headers["Content-Type"] = "application/json";
     if (this.token) headers.Authorization = `Bearer ${this.token}`;
     return new Promise((resolve, reject) => {
       let isConnected = false;
-      const options = { ...target, agent, headers, signal, method: "POST", path: `${base}/api/v1/queues/${path}` };
+      const options = { ...target, agent, headers, signal, method, path: `${base}/api/v1/queues/${path}` };
       const request = module.request(options, (response) => {
         const pieces = [];
         let size = 0;
@@ -121,8 +145,9 @@ class Api {
           clearTimeout(limit);
           const text = Buffer.concat(pieces).toString();
           try {
-            if (response.statusCode >= 200 && response.statusCode < 300) resolve(JSON.parse(text));
-            else reject(this.refusal(response.statusCode, response.headers["retry-after"], text, url, path));
+            if (response.statusCode === 204) resolve({});
+            else if (response.statusCode >= 200 && response.statusCode < 300) resolve(JSON.parse(text));
+            else reject(this.refusal(response.statusCode, response.headers["retry-after"], text, { url, method, path }));
           } catch (error) {
             reject(error);
           }
@@ -150,7 +175,7 @@ class Api {
     });
   }
 
-  refusal(status, retryAfter, text, url, path) {
+  refusal(status, retryAfter, text, { url, method, path }) {
     let code = "unknown";
     let message = text.slice(0, 200);
     try {
@@ -161,10 +186,9 @@ class Api {
     }
     if (status === 401 || code === "forbidden") {
       const secret = this.token.startsWith("kvq_") ? `the token ${this.token.slice(0, 12)}...` : "the token";
-      const scope = path.endsWith("/items") ? "push" : "work";
       message +=
         `; ${url} refuses ${this.token ? secret : "requests without a token"}; get one with 'kvqueue token new NAME` +
-        ` --scope ${scope} --queue ${decodeURIComponent(path.split("/")[0])}', and give it as token or in KVQUEUE_TOKEN`;
+        ` --scope ${scopeOf(method, path)} --queue ${decodeURIComponent(path.split("/")[0])}', and give it as token or in KVQUEUE_TOKEN`;
     }
     return new ApiError(status, code, message, /^\d+$/.test(retryAfter ?? "") ? Number(retryAfter) * 1_000 : undefined);
   }
@@ -174,6 +198,14 @@ class Api {
   }
 }
 
+/** The scope that a request needs. */
+function scopeOf(method, path) {
+  if (method === "GET") return "read";
+  const [, kind, more] = path.split("/");
+  if (kind === "lease" || kind === "leases") return "work";
+  return method === "POST" && (kind === "batches" || (kind === "items" && more === undefined)) ? "push" : "admin";
+}
+
 /** How long a daemon may take to answer a request of a lease of this length. */
 const keepTimeout = (length) => Math.min(Math.max(2_000, length / 3), TIMEOUT);
 
@@ -181,17 +213,28 @@ const keepTimeout = (length) => Math.min(Math.max(2_000, length / 3), TIMEOUT);
 function extending({ daemons, queue }) {
   const api = new Api(daemons);
   const timers = new Map();
+  /** What handlers have reported since the last extension: by lease, then by item. */
+  const news = new Map();
 
   function schedule(lease, length, deadline, pause) {
     timers.set(lease, setTimeout(extend, pause, lease, length, deadline));
   }
 
+  /** Takes some reports of a lease. */
+  function reports(lease) {
+    const found = [...(news.get(lease)?.values() ?? [])].slice(0, MOST_REPORTS);
+    for (const { id } of found) news.get(lease).delete(id);
+    return found;
+  }
+
   async function extend(lease, length, deadline) {
     const asked = now();
+    const progress = reports(lease);
     try {
-      await api.call(`${queue}/leases/${lease}/extend`, {}, { timeout: keepTimeout(length) });
+      const body = progress.length > 0 ? { progress } : {};
+      const { cancelled } = await api.call(`${queue}/leases/${lease}/extend`, body, { timeout: keepTimeout(length) });
       if (!timers.has(lease)) return;
-      parentPort.postMessage({ what: "extended", lease, asked });
+      parentPort.postMessage({ what: "extended", lease, asked, cancelled });
       schedule(lease, length, asked + length, length / 3);
     } catch (error) {
       if (!timers.has(lease)) return;
@@ -200,6 +243,10 @@ function extending({ daemons, queue }) {
       } else if (isDenied(error)) {
         parentPort.postMessage({ what: "refused", status: error.status, code: error.code, message: error.message });
       } else {
+        // A report that the daemon refuses must not cost the lease.
+        for (const each of isTemporary(error) ? progress : []) {
+          if (!news.get(lease).has(each.id)) news.get(lease).set(each.id, each);
+        }
         parentPort.postMessage({ what: "failed", lease, message: error.message });
         // An acknowledgement may have extended it: only the main thread knows, and ends the timer if none has.
         if (now() >= deadline) parentPort.postMessage({ what: "expired", lease });
@@ -208,10 +255,17 @@ function extending({ daemons, queue }) {
     }
   }
 
-  parentPort.on("message", ({ lease, length, began }) => {
+  parentPort.on("message", ({ lease, length, began, report }) => {
+    if (report !== undefined) {
+      news.get(lease)?.set(report.id, report);
+      return;
+    }
     clearTimeout(timers.get(lease));
     timers.delete(lease);
-    if (length !== undefined) schedule(lease, length, began + length, Math.max(0, began + length / 3 - now()));
+    news.delete(lease);
+    if (length === undefined) return;
+    news.set(lease, new Map());
+    schedule(lease, length, began + length, Math.max(0, began + length / 3 - now()));
   });
 }
 
@@ -239,6 +293,14 @@ class Throttle extends Error {
 
 /** The item failed for good, and becomes a dead letter. */
 class Dead extends Error {}
+
+/** The reason of the signal of a handler whose item was cancelled. How the handler ends does not count. */
+class Cancelled extends Error {
+  constructor(message = "the item was cancelled") {
+    super(message);
+    this.name = "AbortError";
+  }
+}
 
 /** The pauses between attempts: none until each daemon was asked, then growing ones. */
 class Pauses {
@@ -286,18 +348,121 @@ class Client {
    */
   async push(queue, items, { idempotencyKey, patience = TIMEOUT } = {}) {
     const body = { items: [items].flat().map(newItem), idempotency_key: idempotencyKey };
-    const pauses = new Pauses(this.#api.daemons.length);
-    const until = now() + patience;
-    const timeout = idempotencyKey === undefined ? TIMEOUT : PUSH_TIMEOUT;
-    for (;;) {
+    return this.#api.ask("POST", `${encodeURIComponent(queue)}/items`, { body, isRepeatable: idempotencyKey !== undefined, patience });
+  }
+
+  /** An item, whatever it is doing. One that has ended is there if the queue keeps a history. The scope is `read`. */
+  async showItem(queue, id) {
+    return itemViewOf(await this.#api.ask("GET", itemPath(queue, id), { isRepeatable: true }));
+  }
+
+  /**
+   * Waits until an item has ended or is a dead letter, for `wait` at most, and resolves with the item as it is then.
+   *
+   * Without a history of the queue, its result and its outcome are not known. The scope is `read`.
+   */
+  async waitItem(queue, id, { wait = 30_000 } = {}) {
+    const until = now() + wait;
+    for (let isKnown = false; ; isKnown = true) {
+      const left = Math.max(0, until - now());
+      const step = Math.min(left, ITEM_WAIT);
+      const path = `${itemPath(queue, id)}?wait_ms=${Math.ceil(step)}`;
+      let found;
       try {
-        return await this.#api.call(`${encodeURIComponent(queue)}/items`, body, { timeout });
+        found = itemViewOf(await this.#api.ask("GET", path, { isRepeatable: true, timeout: step + PUSH_TIMEOUT }));
       } catch (error) {
-        const isSafe = idempotencyKey !== undefined || error instanceof Unreachable || [403, 429].includes(error.status);
-        const pause = pauses.next(error);
-        if (!isSafe || !isTemporary(error) || now() + pause > until) throw error;
-        await sleep(pause);
+        // It has ended between two requests.
+        if (isKnown && error.code === "not_found") return itemViewOf({ id, state: "finished" });
+        throw error;
       }
+      if (found.hasEnded || step === left) return found;
+    }
+  }
+
+  /** Cancels an item that has not ended, and resolves with the state that it had. The scope is `admin`. */
+  async cancelItem(queue, id) {
+    return (await this.#api.ask("POST", `${itemPath(queue, id)}/cancel`, {})).state_before;
+  }
+
+  /**
+   * Makes a batch, and resolves with its id. When all items that were pushed to it have ended, `then` is pushed to `queue`; with a
+   * deadline by then, whatever has ended. The scope is `push`.
+   */
+  async newBatch(queue, then, { deadline } = {}) {
+    const body = { then: newItem(then), deadline_ms: deadline };
+    return (await this.#api.ask("POST", `${encodeURIComponent(queue)}/batches`, { body })).id;
+  }
+
+  /** Ends the pushes to a batch, so that it can call back. Whether it was not committed before. The scope is `push`. */
+  async commitBatch(queue, batch) {
+    return (await this.#api.ask("POST", `${batchPath(queue, batch)}/commit`, { isRepeatable: true })).changed;
+  }
+
+  /** A batch that has not called back. The scope is `read`. */
+  async showBatch(queue, batch) {
+    return inCamelCase(await this.#api.ask("GET", batchPath(queue, batch), { isRepeatable: true }));
+  }
+
+  /** The batches of a queue that have not called back. The scope is `read`. */
+  listBatches(queue) {
+    return this.#pages(`${encodeURIComponent(queue)}/batches`, "batches");
+  }
+
+  /** Removes a batch, and resolves with its counts. It does not call back, and its items go on. The scope is `admin`. */
+  async cancelBatch(queue, batch) {
+    return (await this.#api.ask("DELETE", batchPath(queue, batch), {})).counts;
+  }
+
+  /** The schedules of a queue, without their payloads. The scope is `read`. */
+  listSchedules(queue) {
+    return this.#pages(`${encodeURIComponent(queue)}/schedules`, "schedules");
+  }
+
+  /** A schedule, with its payload and its next five times. The scope is `read`. */
+  async showSchedule(queue, name) {
+    return inCamelCase(await this.#api.ask("GET", schedulePath(queue, name), { isRepeatable: true }));
+  }
+
+  /** Makes a schedule, or replaces it whole: the items that it pushes, and `cron` (and `zone`) or `every`. The scope is `admin`. */
+  async putSchedule(queue, name, definition) {
+    const body = definitionOf(definition);
+    return inCamelCase(await this.#api.ask("PUT", schedulePath(queue, name), { body, isRepeatable: true }));
+  }
+
+  /** Removes a schedule with its history; with `force` also one of a configuration. The scope is `admin`. */
+  async removeSchedule(queue, name, { force = false } = {}) {
+    await this.#api.ask("DELETE", schedulePath(queue, name) + (force ? "?force=true" : ""), {});
+  }
+
+  /** Pauses a schedule. The scope is `admin`. */
+  async pauseSchedule(queue, name) {
+    await this.#api.ask("POST", `${schedulePath(queue, name)}/pause`, { isRepeatable: true });
+  }
+
+  /** Lets a schedule go on. With `restart` it begins now, also if it is not paused. The scope is `admin`. */
+  async resumeSchedule(queue, name, { restart = false } = {}) {
+    const path = `${schedulePath(queue, name)}/resume${restart ? "?restart=true" : ""}`;
+    await this.#api.ask("POST", path, { isRepeatable: !restart });
+  }
+
+  /** Pushes an item of a schedule now. Its id; null if it is gone already. The scope is `admin`. */
+  async fireSchedule(queue, name) {
+    return (await this.#api.ask("POST", `${schedulePath(queue, name)}/fire`, {})).item;
+  }
+
+  /** What became of the times of a schedule, the newest first. The scope is `read`. */
+  scheduleHistory(queue, name) {
+    return this.#pages(`${schedulePath(queue, name)}/history`, "records", "before");
+  }
+
+  /** The entries of all pages of a list. A page is asked for when it is needed. */
+  async *#pages(path, name, place = "after") {
+    let query = "";
+    for (;;) {
+      const page = await this.#api.ask("GET", path + query, { isRepeatable: true });
+      yield* page[name].map(inCamelCase);
+      if (page.next === null) return;
+      query = `?${place}=${encodeURIComponent(page.next)}`;
     }
   }
 
@@ -309,15 +474,17 @@ class Client {
     return { lease: id, expiresIn, waited, items: answer.items.map(itemOf) };
   }
 
-  /** Extends a lease. */
-  async extend(queue, lease) {
-    await this.#api.call(`${encodeURIComponent(queue)}/leases/${lease}/extend`, {});
+  /** Extends a lease, and tells the daemon how far its items are. Resolves with the ids of its cancelled items. */
+  async extend(queue, lease, { progress } = {}) {
+    const path = `${encodeURIComponent(queue)}/leases/${lease}/extend`;
+    return (await this.#api.call(path, { progress: progress?.map(reportOf) })).cancelled ?? [];
   }
 
-  /** Acknowledges items of a lease. */
+  /** Acknowledges items of a lease. Resolves with the ids of its cancelled items, whose outcomes are passed over. */
   async acknowledge(queue, lease, outcomes, { releaseRest = false, timeout } = {}) {
     const body = { outcomes, release_rest: releaseRest };
-    await this.#api.call(`${encodeURIComponent(queue)}/leases/${lease}/acknowledge`, body, { timeout });
+    const path = `${encodeURIComponent(queue)}/leases/${lease}/acknowledge`;
+    return (await this.#api.call(path, body, { timeout })).cancelled ?? [];
   }
 
   /** Closes idle connections. */
@@ -326,10 +493,55 @@ class Client {
   }
 }
 
+const itemPath = (queue, id) => `${encodeURIComponent(queue)}/items/${encodeURIComponent(id)}`;
+const batchPath = (queue, batch) => `${encodeURIComponent(queue)}/batches/${encodeURIComponent(batch)}`;
+const schedulePath = (queue, name) => `${encodeURIComponent(queue)}/schedules/${encodeURIComponent(name)}`;
+
+/** What a daemon has answered, with names as they are usual here. Attributes keep theirs. */
+function inCamelCase(value) {
+  if (Array.isArray(value)) return value.map(inCamelCase);
+  if (typeof value !== "object" || value === null) return value;
+  const renamed = ([name, its]) => [name.replace(/_(.)/g, (_, letter) => letter.toUpperCase()), name === "attributes" ? its : inCamelCase(its)];
+  return Object.fromEntries(Object.entries(value).map(renamed));
+}
+
+function itemViewOf(answer) {
+  const { payload, payload_base64, result, result_base64, key, key_base64, ...rest } = answer;
+  const found = { ...inCamelCase(rest), hasEnded: ["finished", "dead"].includes(rest.state) };
+  for (const [name, text, encoded] of [["payload", payload, payload_base64], ["result", result, result_base64], ["key", key, key_base64]]) {
+    if (text !== undefined) found[name] = Buffer.from(text);
+    else if (encoded !== undefined) found[name] = Buffer.from(encoded, "base64");
+  }
+  return found;
+}
+
+/** How far an item is, as a daemon reads it. */
+function reportOf({ id, percent, message }) {
+  if (Number.isNaN(Number(percent ?? 0))) throw new TypeError("percent is not a number");
+  // Half a surrogate pair is no text for a daemon. The decoder leaves out a character that is cut.
+  const bytes = message === undefined ? undefined : Buffer.from(String(message)).subarray(0, LONGEST_MESSAGE);
+  const text = bytes && new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes, { stream: true });
+  return { id, percent: percent === undefined ? undefined : Math.min(Math.max(Number(percent), 0), 100), message: text };
+}
+
+function definitionOf({ payload = "", key, every, missedWindow, jitter, contentType, missedMax, ...rest }) {
+  const duration = (milliseconds) => (milliseconds === undefined ? undefined : `${Math.round(milliseconds)}ms`);
+  return {
+    ...rest,
+    ...{ every: duration(every), missed_window: duration(missedWindow), jitter: duration(jitter) },
+    ...{ content_type: contentType, missed_max: missedMax },
+    ...textOrBase64("payload", payload, "the payload is not a string or a Uint8Array; for JSON, give JSON.stringify(value)"),
+    ...(key === undefined ? {} : textOrBase64("key", key, "the key is not a string or a Uint8Array")),
+  };
+}
+
 function newItem(item) {
-  const { payload, delay, at, ttl, unique, attributes, contentType, traceParent, priority, key } =
+  const { payload, delay, at, ttl, unique, uniqueFor, replace, batch, attributes, contentType, traceParent, priority, key } =
     typeof item === "string" || item instanceof Uint8Array ? { payload: item } : item;
-  const rest = { unique, attributes, content_type: contentType, trace_parent: traceParent, priority, delay_ms: delay, at: at?.toISOString(), ttl_ms: ttl };
+  const rest = {
+    ...{ unique, unique_for_ms: uniqueFor, replace, batch, attributes, content_type: contentType, trace_parent: traceParent },
+    ...{ priority, delay_ms: delay, at: at?.toISOString(), ttl_ms: ttl },
+  };
   const wrong = "the payload is not a string or a Uint8Array; for JSON, push JSON.stringify(value)";
   const keys = key === undefined ? {} : textOrBase64("key", key, "the key is not a string or a Uint8Array");
   return { ...textOrBase64("payload", payload, wrong), ...rest, ...keys };
@@ -345,11 +557,53 @@ function textOrBase64(name, value, wrong) {
   }
 }
 
+/** What items that a worker handles do with a report. */
+const reporting = new WeakMap();
+
+/** An item to be handled. */
+class Item {
+  /** Reports how far the handler is. The next extension of the lease has the last report; nothing waits for it. */
+  reportProgress(percent, message) {
+    const report = reportOf({ id: this.id, percent, message });
+    reporting.get(this)?.(report);
+  }
+}
+
 function itemOf({ id, attempt, payload, payload_base64, attributes = {}, content_type, trace_parent, key, key_base64 }) {
   const bytes = payload !== undefined ? Buffer.from(payload) : Buffer.from(payload_base64 ?? "", "base64");
-  const item = { id, attempt, payload: bytes, attributes, contentType: content_type, traceParent: trace_parent };
-  if (key === undefined && key_base64 === undefined) return item;
-  return { ...item, key: key !== undefined ? Buffer.from(key) : Buffer.from(key_base64, "base64") };
+  const found = { id, attempt, payload: bytes, attributes, contentType: content_type, traceParent: trace_parent };
+  const item = Object.assign(new Item(), found);
+  if (key !== undefined || key_base64 !== undefined) item.key = key !== undefined ? Buffer.from(key) : Buffer.from(key_base64, "base64");
+  return item;
+}
+
+/** What a handler has returned, as a daemon reads it. Something else than text and bytes is no result. */
+function resultOf(id, returned, log) {
+  // Half a surrogate pair is no text for a daemon. A buffer replaces it.
+  const result = typeof returned === "string" ? Buffer.from(returned) : returned;
+  if (!(result instanceof Uint8Array)) return {};
+  if (result.length <= LONGEST_RESULT) return textOrBase64("result", result);
+  log(`item ${id}: its result has ${result.length} bytes, and ${LONGEST_RESULT} are allowed; it is not kept`);
+  return {};
+}
+
+/** The outcomes of the next request. */
+function nextOutcomes(outcomes) {
+  let size = 0;
+  const isTooMuch = ({ result = "", result_base64 = "" }) => (size += result.length + result_base64.length) > MOST_RESULTS;
+  const some = outcomes.slice(0, MOST_OUTCOMES);
+  const end = some.findIndex(isTooMuch);
+  return end < 0 ? some : some.slice(0, Math.max(1, end));
+}
+
+/** Takes the results of outcomes away. Whether there were any. */
+function dropResults(outcomes) {
+  const have = outcomes.filter((each) => "result" in each || "result_base64" in each);
+  for (const each of have) {
+    delete each.result;
+    delete each.result_base64;
+  }
+  return have.length > 0;
 }
 
 /** The outcome of a handler that has thrown an error, as a daemon reads it. */
@@ -426,10 +680,15 @@ class Worker {
   /** Items that no handler has begun with, each with its lease. */
   #waiting = [];
   #running = 0;
-  /** By their ids. A lease has the number of its items that are not acknowledged (`open`), and outcomes to be acknowledged. */
+  /**
+   * By their ids. A lease has its items without an outcome (`unfinished`, by their ids, each with the handler's AbortController if that has
+   * begun), outcomes to be acknowledged, and the number of both (`open`).
+   */
   #leases = new Map();
   /** How long a handler takes on average; undefined before the first item. */
   #average;
+  /** Whether the log says that a handler returns what is no result. */
+  #hasWarned = false;
 
   /**
    * `concurrency` items are handled at a time. `batch` is the most items of a lease; a worker leases as many as it
@@ -494,7 +753,10 @@ class Worker {
     this.#thread.on("error", (error) => this.#abandon(error));
     this.#thread.on("message", (found) => {
       const lease = this.#leases.get(found.lease);
-      if (found.what === "extended" && lease) lease.deadline = found.asked + lease.length;
+      if (found.what === "extended" && lease) {
+        lease.deadline = found.asked + lease.length;
+        this.#cancelItems(lease, found.cancelled ?? []);
+      }
       if (found.what === "failed") this.#log(`queue ${this.#queue}: lease ${found.lease}: cannot extend it: ${found.message}`);
       // An acknowledgement may have extended it meanwhile.
       if (found.what === "expired" && lease && now() >= lease.deadline) this.#expire(lease);
@@ -562,13 +824,26 @@ class Worker {
     const came = now();
     const began = waited === undefined ? came : asked + waited;
     const lease = {
-      ...{ id, length, came, deadline: began + length, open: items.length, outcomes: [], since: 0 },
-      ...{ changed: new News(), lost: new AbortController() },
+      id,
+      length,
+      came,
+      deadline: began + length,
+      unfinished: new Map(items.map((item) => [item.id, {}])),
+      outcomes: [],
+      since: 0,
+      get open() {
+        return this.unfinished.size + this.outcomes.length;
+      },
+      changed: new News(),
+      isLost: false,
     };
     this.#leases.set(id, lease);
     this.#acknowledge(lease).catch((error) => this.#abandon(error));
     this.#thread.postMessage({ lease: id, length, began });
-    for (const item of items) this.#waiting.push({ lease, item });
+    for (const item of items) {
+      reporting.set(item, (report) => this.#thread.postMessage({ lease: id, report }));
+      this.#waiting.push({ lease, item });
+    }
     if (this.#stopping.signal.aborted) return this.#giveBack();
     this.#begin();
     // The running items may take longer than expected.
@@ -588,7 +863,7 @@ class Worker {
   #begin() {
     while (this.#running < this.#options.concurrency && this.#waiting.length > 0) {
       const { lease, item } = this.#waiting.shift();
-      if (now() < lease.deadline && !lease.lost.signal.aborted) this.#work(lease, item);
+      if (now() < lease.deadline && !lease.isLost) this.#work(lease, item);
       // Another worker may have it by now.
       else this.#record(lease, { id: item.id, outcome: "release" });
     }
@@ -598,12 +873,15 @@ class Worker {
   async #work(lease, item) {
     this.#running++;
     const began = now();
-    let outcome = { id: item.id, outcome: "done" };
+    const controller = new AbortController();
+    lease.unfinished.set(item.id, { controller });
+    const { signal } = controller;
+    let outcome;
     try {
-      await this.#handle(item, lease.lost.signal);
+      outcome = { id: item.id, outcome: "done", ...this.#result(item, await this.#handle(item, signal)) };
     } catch (error) {
       // A handler that has been aborted is not the item's fault.
-      const isAborted = lease.lost.signal.aborted && error?.name === "AbortError";
+      const isAborted = signal.reason instanceof Cancelled || (signal.aborted && error?.name === "AbortError");
       outcome = isAborted ? { id: item.id, outcome: "release" } : outcomeOf(item.id, error, this.#log);
     }
     const took = now() - began;
@@ -613,9 +891,17 @@ class Worker {
     this.#begin();
   }
 
-  /** Keeps an outcome to be acknowledged. */
+  #result(item, returned) {
+    if (returned !== undefined && returned !== null && typeof returned !== "string" && !(returned instanceof Uint8Array) && !this.#hasWarned) {
+      this.#hasWarned = true;
+      this.#log(`item ${item.id}: the handler has returned a value that is ignored: a result is a string or a Uint8Array`);
+    }
+    return resultOf(item.id, returned, this.#log);
+  }
+
+  /** Keeps an outcome to be acknowledged, unless its item was cancelled. */
   #record(lease, outcome) {
-    if (!this.#leases.has(lease.id)) return;
+    if (!this.#leases.has(lease.id) || !lease.unfinished.delete(outcome.id)) return;
     if (lease.outcomes.length === 0) lease.since = now();
     lease.outcomes.push(outcome);
     lease.changed.notify();
@@ -626,7 +912,7 @@ class Worker {
    * daemon has noticed.
    */
   #expire(lease) {
-    if (lease.lost.signal.aborted) return;
+    if (lease.isLost) return;
     this.#log(`queue ${this.#queue}: lease ${lease.id} expired; its unacknowledged items will be redelivered`);
     this.#thread.postMessage({ lease: lease.id });
     this.#endHandlers(lease);
@@ -646,7 +932,22 @@ class Worker {
     const waiting = this.#waiting.filter((each) => each.lease === lease);
     this.#waiting = this.#waiting.filter((each) => each.lease !== lease);
     for (const { item } of waiting) this.#record(lease, { id: item.id, outcome: "release" });
-    lease.lost.abort();
+    lease.isLost = true;
+    for (const { controller } of lease.unfinished.values()) controller?.abort();
+    this.#room.notify();
+  }
+
+  /** Aborts the handlers of cancelled items, which are no part of the lease any more. */
+  #cancelItems(lease, ids) {
+    for (const id of ids) {
+      const found = lease.unfinished.get(id);
+      lease.unfinished.delete(id);
+      found?.controller?.abort(new Cancelled());
+    }
+    if (ids.length === 0) return;
+    this.#waiting = this.#waiting.filter((each) => each.lease !== lease || lease.unfinished.has(each.item.id));
+    if (lease.open === 0) this.#forget(lease);
+    lease.changed.notify();
     this.#room.notify();
   }
 
@@ -660,12 +961,13 @@ class Worker {
         await lease.changed.wait(pause);
         continue;
       }
-      const outcomes = lease.outcomes.slice(0, MOST_OUTCOMES);
+      const outcomes = nextOutcomes(lease.outcomes);
       const asked = now();
       lease.isEnding = outcomes.length === lease.open;
       try {
-        await this.#acknowledger.acknowledge(this.#queue, lease.id, outcomes, { timeout: keepTimeout(lease.length) });
+        const cancelled = await this.#acknowledger.acknowledge(this.#queue, lease.id, outcomes, { timeout: keepTimeout(lease.length) });
         this.#acknowledged(lease, outcomes.length, asked);
+        this.#cancelItems(lease, cancelled);
         pauses.failures = 0;
       } catch (error) {
         if (isDenied(error)) throw error;
@@ -675,6 +977,8 @@ class Worker {
           // After a failure: an earlier request may have acknowledged the last items.
           if (!(pauses.failures > 0 && lease.isEnding)) this.#expire(lease);
           this.#forget(lease);
+        } else if (error.status === 413 && dropResults(outcomes)) {
+          this.#log(`queue ${this.#queue}: lease ${lease.id}: its results are not kept: ${error.message}`);
         } else if (isLate || !isTemporary(error)) {
           const what = `cannot acknowledge ${outcomes.length} items; they will be redelivered`;
           this.#log(`queue ${this.#queue}: lease ${lease.id}: ${what}: ${error.message}`);
@@ -699,7 +1003,6 @@ class Worker {
   }
 
   #acknowledged(lease, count, asked) {
-    lease.open -= count;
     lease.outcomes.splice(0, count);
     lease.since = now();
     lease.deadline = asked + lease.length;
@@ -728,7 +1031,7 @@ async function work(url, queue, handle, options) {
   }
 }
 
-module.exports = { ApiError, Client, Dead, Release, Retry, Throttle, Unreachable, Worker, work };
+module.exports = { ApiError, Cancelled, Client, Dead, Release, Retry, Throttle, Unreachable, Worker, work };
 
 // This file is also the program of the thread.
 if (workerData?.kvqueueExtending) extending(workerData.kvqueueExtending);

@@ -7,7 +7,8 @@
 
     work("http://127.0.0.1:7420", "emails", handle)
 
-`work_async` is the same for asyncio, `Client.push` adds items. docs/clients/python.md of kvqueue is the page about it.
+`work_async` is the same for asyncio, `Client.push` adds items, and other methods of `Client` show and cancel items and
+manage batches and schedules. docs/clients/python.md of kvqueue is the page about it.
 """
 
 import asyncio
@@ -30,11 +31,13 @@ import ssl
 import threading
 import time
 import urllib.parse
-from typing import Any, Awaitable, Callable, Deque, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
+from typing import (
+    Any, Awaitable, Callable, Deque, Dict, Iterable, Iterator, List, Mapping, Optional, Set, Tuple, TypeVar, Union,
+)
 
 __all__ = [
-    "ApiError", "AsyncWorker", "Client", "Dead", "Item", "NewItem", "Pushed", "Release", "Retry", "Throttle",
-    "Unreachable", "Worker", "work", "work_async",
+    "ApiError", "AsyncWorker", "Client", "Dead", "Item", "ItemView", "NewItem", "Progress", "Pushed", "Release", "Retry",
+    "Throttle", "Unreachable", "Worker", "work", "work_async",
 ]
 __version__ = "0.1.0"
 
@@ -57,8 +60,14 @@ AHEAD = 1.0
 STUCK = 5.0
 # How many threads acknowledge and extend leases: up to three requests that hang hold up no other lease.
 KEEPERS = 4
-# The most outcomes in one request, so that their reasons fit into it.
-MOST_OUTCOMES = 100
+# The most outcomes in one request, so that their reasons fit into it, and the most characters of their results.
+MOST_OUTCOMES, MOST_RESULTS = 100, 500_000
+# The longest result in bytes.
+LONGEST_RESULT = 90_000
+# The most reports of progress in one request, so that they fit into it, and the longest message in bytes.
+MOST_REPORTS, LONGEST_MESSAGE = 40, 200
+# How long one request waits for the end of an item.
+ITEM_WAIT = 20.0
 # The most finished items that wait for their acknowledgement. With more, nothing is leased.
 UNACKNOWLEDGED = 1000
 # How long a worker that stops tries to acknowledge.
@@ -72,6 +81,8 @@ LONGEST_AFTER = 365 * 24 * 3600.0
 LONGEST_THROTTLE = 24 * 3600.0
 
 Json = Dict[str, Any]
+Duration = Union[float, datetime.timedelta]
+Answer = TypeVar("Answer")
 
 
 class Retry(Exception):
@@ -134,17 +145,39 @@ class Item:
     """Set when the lease has expired: then another worker may handle the item."""
     key: Optional[bytes] = None
     """Its key, in a keyed queue."""
+    cancelled: threading.Event = dataclasses.field(default_factory=threading.Event, repr=False, compare=False)
+    """Set when the item was cancelled: nobody waits for it any more, and how its handler ends does not count."""
+    _report: List[Json] = dataclasses.field(default_factory=list, init=False, repr=False, compare=False)
 
     def json(self) -> Any:
         """The payload as JSON."""
         return json.loads(self.payload)
 
+    def should_stop(self) -> bool:
+        """Whether its handler works in vain: the item was cancelled, or its lease has expired."""
+        return self.cancelled.is_set() or self.lease_lost.is_set()
+
+    def report_progress(self, percent: Optional[float] = None, message: Optional[str] = None) -> None:
+        """Reports how far the handler is. The next extension of the lease has the last report; nothing waits for it."""
+        report: Json = {"id": self.id}
+        if percent is not None:
+            if math.isnan(percent):
+                raise ValueError("percent is not a number")
+            report["percent"] = min(max(percent, 0), 100)
+        if message is not None:
+            # Cut between characters. Half a surrogate pair is no text for a daemon.
+            text = str(message).encode("utf-8", "replace")
+            report["message"] = text[:LONGEST_MESSAGE].decode("utf-8", "ignore")
+        self._report[:] = [report]
+
 
 @dataclasses.dataclass(frozen=True)
 class NewItem:
-    """An item to be pushed. `delay` is in seconds; `unique` is the item's unique key; `key` is its key in a keyed queue.
+    """An item to be pushed. `delay` is in seconds; `key` is its key in a keyed queue; `batch` is the batch that it joins.
 
-    It expires if no attempt has begun within `ttl` seconds; without it the queue's own time holds."""
+    It expires if no attempt has begun within `ttl` seconds; without it the queue's own time holds. `unique` is its unique
+    key: with another item of this key nothing is pushed. The key is taken until the item ends, or with `unique_for` for
+    that many seconds. With `replace` an item that waits under the key gets what is pushed."""
 
     payload: Union[bytes, str]
     delay: Optional[float] = None
@@ -156,11 +189,48 @@ class NewItem:
     priority: Optional[int] = None
     key: Union[bytes, str, None] = None
     ttl: Optional[float] = None
+    unique_for: Optional[float] = None
+    replace: bool = False
+    batch: Optional[str] = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    """How far the handler of a running item is. `at` is when it reported that, in RFC 3339."""
+
+    at: str
+    percent: Optional[int] = None
+    message: Optional[str] = None
+
+
+@dataclasses.dataclass(frozen=True)
+class ItemView:
+    """An item, whatever it is doing. `state` is "ready", "scheduled", "retrying", "running", "dead" or "finished".
+
+    `outcome` of an item that has ended is "done", "dead", "cancelled", "expired" or "taken"; it is None if the queue keeps
+    no history. `result` is what its handler returned. `answer` is all that the daemon has answered.
+    """
+
+    id: str
+    state: str
+    outcome: Optional[str] = None
+    payload: Optional[bytes] = None
+    result: Optional[bytes] = None
+    progress: Optional[Progress] = None
+    attempts: Optional[int] = None
+    reason: Optional[str] = None
+    answer: Mapping[str, Any] = dataclasses.field(default_factory=dict, repr=False)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has ended, or is a dead letter."""
+        return self.state in ("finished", "dead")
 
 
 @dataclasses.dataclass(frozen=True)
 class Pushed:
-    """The result of a push: how many items were added, and the id and effect of each ("added", "duplicate", "repeated")."""
+    """The result of a push: how many items were added, and the id and effect of each ("added", "duplicate", "replaced",
+    "repeated")."""
 
     pushed: int
     ids: List[Optional[str]]
@@ -217,10 +287,10 @@ class Client:
         if not all("!" <= character <= "~" for character in self._token):
             raise ValueError("the token has a character that cannot be sent; give the token alone")
 
-    def call(self, path: str, body: Json, timeout: float = TIMEOUT) -> Json:
+    def call(self, path: str, body: Optional[Json] = None, timeout: float = TIMEOUT, method: str = "POST") -> Json:
         """Sends one request to the daemon whose turn it is. After a failure it is the next one's turn."""
         try:
-            return self._exchange(path, json.dumps(body).encode(), timeout)
+            return self._exchange(method, path, None if body is None else json.dumps(body).encode(), timeout)
         except BaseException as error:
             if _is_temporary(error):
                 self._ask_next()
@@ -229,26 +299,28 @@ class Client:
     def _ask_next(self) -> None:
         self._turn = (self._turn + 1) % len(self._urls)
 
-    def _exchange(self, path: str, body: bytes, timeout: float) -> Json:
+    def _exchange(self, method: str, path: str, body: Optional[bytes], timeout: float) -> Json:
         connection, base = self._connections[self._turn]
-        headers = {"Content-Type": "application/json"}
+        headers = {} if body is None else {"Content-Type": "application/json"}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
         try:
             self._open(connection, timeout)
-            connection.request("POST", f"{base}/api/v1/queues/{path}", body, headers)
+            connection.request(method, f"{base}/api/v1/queues/{path}", body, headers)
             response = connection.getresponse()
             text = _read(response)
         except BaseException:
             # The next answer on this connection would be the one to this request.
             connection.close()
             raise
+        if response.status == 204:
+            return {}
         if response.status // 100 == 2:
             try:
                 return dict(json.loads(text))
             except (TypeError, ValueError) as error:
                 raise http.client.HTTPException(f"the answer is not a daemon's: {error}") from error
-        raise self._refusal(response.status, response.getheader("Retry-After"), text, path)
+        raise self._refusal(response.status, response.getheader("Retry-After"), text, method, path)
 
     def _open(self, connection: http.client.HTTPConnection, timeout: float) -> None:
         if connection.sock is not None and _is_readable(connection.sock):
@@ -264,7 +336,7 @@ class Client:
         if self._is_interrupted:
             raise Unreachable("interrupted")
 
-    def _refusal(self, status: int, retry_after: Optional[str], text: bytes, path: str) -> ApiError:
+    def _refusal(self, status: int, retry_after: Optional[str], text: bytes, method: str, path: str) -> ApiError:
         try:
             error = json.loads(text)["error"]
             code, message = error["code"], f"{error['message']}; {error['fix']}"
@@ -273,10 +345,9 @@ class Client:
             code, message = "unknown", text[:200].decode(errors="replace")
         if status == 401 or code == "forbidden":
             queue = urllib.parse.unquote(path.split("/")[0])
-            scope = "push" if path.endswith("/items") else "work"
             message += (
                 f"; {self._urls[self._turn]} refuses {self._named_token()}; get one with 'kvqueue token new NAME --scope"
-                f" {scope} --queue {queue}', and give it as token or in KVQUEUE_TOKEN"
+                f" {_scope(method, path)} --queue {queue}', and give it as token or in KVQUEUE_TOKEN"
             )
         return ApiError(status, code, message, float(retry_after) if retry_after and retry_after.isdigit() else None)
 
@@ -301,20 +372,174 @@ class Client:
         body: Json = {"items": [_new_item(item) for item in several]}
         if idempotency_key is not None:
             body["idempotency_key"] = idempotency_key
+
+        def read(found: Json) -> Pushed:
+            return Pushed(found["pushed"], found["ids"], found["effects"], found["already"])
+
+        return self._ask("POST", f"{_quoted(queue)}/items", body, read, idempotency_key is not None, patience)
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        body: Optional[Json],
+        read: Callable[[Json], Answer],
+        is_repeatable: bool,
+        patience: float = TIMEOUT,
+        timeout: Optional[float] = None,
+    ) -> Answer:
+        """Sends a request until a daemon answers, for `patience` seconds. If an answer is lost, `is_repeatable` decides."""
         pauses, until = _Pauses(len(self._urls)), time.monotonic() + patience
-        timeout = TIMEOUT if idempotency_key is None else PUSH_TIMEOUT
+        timeout = timeout or (PUSH_TIMEOUT if is_repeatable else TIMEOUT)
         while True:
             try:
-                found = self.call(f"{_quoted(queue)}/items", body, timeout)
+                found = self.call(path, body, timeout, method)
                 with _daemons_answer():
-                    return Pushed(found["pushed"], found["ids"], found["effects"], found["already"])
+                    return read(found)
             except Exception as error:
-                is_safe = idempotency_key is not None or isinstance(error, Unreachable)
+                is_safe = is_repeatable or isinstance(error, Unreachable)
                 is_safe = is_safe or (isinstance(error, ApiError) and error.status in (403, 429))
                 pause = pauses.next(error)
                 if not (is_safe and _is_temporary(error)) or time.monotonic() + pause > until:
                     raise
                 time.sleep(pause)
+
+    # Items
+
+    def show_item(self, queue: str, id: str) -> ItemView:
+        """An item, whatever it is doing. One that has ended is there if the queue keeps a history. The scope is `read`."""
+        return self._ask("GET", _item_path(queue, id), None, _item_view, True)
+
+    def wait_item(self, queue: str, id: str, wait: float = 30.0) -> ItemView:
+        """Waits until an item has ended or is a dead letter, for `wait` seconds at most, and returns it as it is then.
+
+        Without a history of the queue, its result and its outcome are not known. The scope is `read`.
+        """
+        until, is_known = time.monotonic() + wait, False
+        while True:
+            left = max(0.0, until - time.monotonic())
+            step = min(left, ITEM_WAIT)
+            path = f"{_item_path(queue, id)}?wait_ms={math.ceil(step * 1000)}"
+            try:
+                found = self._ask("GET", path, None, _item_view, True, timeout=step + PUSH_TIMEOUT)
+            except ApiError as error:
+                if is_known and error.code == "not_found":
+                    # It has ended between two requests.
+                    return ItemView(id, "finished", answer={"id": id, "state": "finished"})
+                raise
+            if found.has_ended or step == left:
+                return found
+            is_known = True
+
+    def cancel_item(self, queue: str, id: str) -> str:
+        """Cancels an item that has not ended, and returns the state that it had. The scope is `admin`."""
+        return self._ask("POST", f"{_item_path(queue, id)}/cancel", None, lambda found: str(found["state_before"]), False)
+
+    # Batches
+
+    def new_batch(self, queue: str, then: Union[bytes, str, NewItem], deadline: Optional[Duration] = None) -> str:
+        """Makes a batch, and returns its id. When all items that were pushed to it have ended, `then` is pushed to `queue`.
+
+        With a deadline (seconds, or a timedelta) that happens by then, whatever has ended. The scope is `push`.
+        """
+        body: Json = {"then": _new_item(then)}
+        if deadline is not None:
+            body["deadline_ms"] = int(_seconds(deadline) * 1000)
+        return self._ask("POST", f"{_quoted(queue)}/batches", body, lambda found: str(found["id"]), False)
+
+    def commit_batch(self, queue: str, batch: str) -> bool:
+        """Ends the pushes to a batch, so that it can call back. Whether it was not committed before. The scope is `push`."""
+        path = f"{_batch_path(queue, batch)}/commit"
+        return self._ask("POST", path, None, lambda found: bool(found["changed"]), True)
+
+    def show_batch(self, queue: str, batch: str) -> Json:
+        """A batch that has not called back: its state ("open", "committed"), its "counts" and so on. The scope is `read`."""
+        return self._ask("GET", _batch_path(queue, batch), None, dict, True)
+
+    def list_batches(self, queue: str) -> Iterator[Json]:
+        """The batches of a queue that have not called back. The scope is `read`."""
+        return self._pages(f"{_quoted(queue)}/batches", "batches")
+
+    def cancel_batch(self, queue: str, batch: str) -> Json:
+        """Removes a batch, and returns its counts. It does not call back, and its items go on. The scope is `admin`."""
+        return self._ask("DELETE", _batch_path(queue, batch), None, lambda found: dict(found["counts"]), False)
+
+    # Schedules
+
+    def list_schedules(self, queue: str) -> Iterator[Json]:
+        """The schedules of a queue, without their payloads. The scope is `read`."""
+        return self._pages(f"{_quoted(queue)}/schedules", "schedules")
+
+    def show_schedule(self, queue: str, name: str) -> Json:
+        """A schedule, with its payload and its next five times ("times"). The scope is `read`."""
+        return self._ask("GET", _schedule_path(queue, name), None, dict, True)
+
+    def put_schedule(
+        self,
+        queue: str,
+        name: str,
+        payload: Union[bytes, str] = b"",
+        *,
+        cron: Optional[str] = None,
+        zone: Optional[str] = None,
+        every: Optional[Duration] = None,
+        attributes: Optional[Mapping[str, str]] = None,
+        content_type: Optional[str] = None,
+        key: Union[bytes, str, None] = None,
+        priority: Optional[int] = None,
+        missed: Optional[str] = None,
+        missed_window: Optional[Duration] = None,
+        missed_max: Optional[int] = None,
+        overlap: Optional[str] = None,
+        jitter: Optional[Duration] = None,
+    ) -> Json:
+        """Makes a schedule, or replaces it whole: the items that it pushes, and `cron` (and `zone`) or `every`.
+
+        Durations are seconds or a timedelta. The answer has its "effect" ("created", "replaced", "unchanged"), when it
+        fires in English ("description"), and its "next" time. The scope is `admin`.
+        """
+        durations = {"every": every, "missed_window": missed_window, "jitter": jitter}
+        body: Json = {
+            "cron": cron, "zone": zone, "attributes": dict(attributes) if attributes is not None else None,
+            "content_type": content_type, "priority": priority, "missed": missed, "missed_max": missed_max, "overlap": overlap,
+            **{name: None if each is None else f"{round(_seconds(each) * 1000)}ms" for name, each in durations.items()},
+            **_text_or_base64("payload", payload), **({} if key is None else _text_or_base64("key", key)),
+        }
+        body = {name: value for name, value in body.items() if value is not None}
+        return self._ask("PUT", _schedule_path(queue, name), body, dict, True)
+
+    def remove_schedule(self, queue: str, name: str, force: bool = False) -> None:
+        """Removes a schedule with its history; with `force` also one of a configuration. The scope is `admin`."""
+        self._ask("DELETE", _schedule_path(queue, name) + ("?force=true" if force else ""), None, dict, False)
+
+    def pause_schedule(self, queue: str, name: str) -> None:
+        """Pauses a schedule. The scope is `admin`."""
+        self._ask("POST", f"{_schedule_path(queue, name)}/pause", None, dict, True)
+
+    def resume_schedule(self, queue: str, name: str, restart: bool = False) -> None:
+        """Lets a schedule go on. With `restart` it begins now, also if it is not paused. The scope is `admin`."""
+        path = f"{_schedule_path(queue, name)}/resume" + ("?restart=true" if restart else "")
+        self._ask("POST", path, None, dict, not restart)
+
+    def fire_schedule(self, queue: str, name: str) -> Optional[str]:
+        """Pushes an item of a schedule now. Its id; None if it is gone already. The scope is `admin`."""
+        return self._ask("POST", f"{_schedule_path(queue, name)}/fire", None, lambda found: _text(found["item"]), False)
+
+    def schedule_history(self, queue: str, name: str) -> Iterator[Json]:
+        """What became of the times of a schedule, the newest first. The scope is `read`."""
+        return self._pages(f"{_schedule_path(queue, name)}/history", "records", "before")
+
+    def _pages(self, path: str, name: str, place: str = "after") -> Iterator[Json]:
+        """The entries of all pages of a list. A page is asked for when it is needed."""
+        query = ""
+        while True:
+            found, following = self._ask("GET", path + query, None, lambda page: (page[name], page["next"]), True)
+            yield from found
+            if following is None:
+                return
+            query = f"?{place}={_quoted(str(following))}"
+
+    # Leases
 
     def lease(
         self, queue: str, max: int = 1, wait: float = 0, lease: Optional[float] = None
@@ -338,16 +563,26 @@ class Client:
             items = [_item(item, lost) for item in answer["items"]]
             return answer["lease"], answer.get("expires_in_ms", 0) / 1000, items, began
 
-    def extend(self, queue: str, lease: str, timeout: float = TIMEOUT) -> None:
-        """Extends a lease."""
-        self.call(f"{_quoted(queue)}/leases/{lease}/extend", {}, timeout)
+    def extend(self, queue: str, lease: str, timeout: float = TIMEOUT, items: Iterable[Item] = ()) -> List[str]:
+        """Extends a lease, and tells the daemon what these items of it have reported. The ids of its cancelled items."""
+        sent = [(item, item._report.pop()) for item in items if item._report]
+        for item, report in sent[MOST_REPORTS:]:
+            item._report.append(report)
+        body = {"progress": [report for _, report in sent[:MOST_REPORTS]]} if sent else {}
+        try:
+            return list(self.call(f"{_quoted(queue)}/leases/{lease}/extend", body, timeout).get("cancelled", ()))
+        except Exception as error:
+            if _is_temporary(error):
+                for item, report in sent[:MOST_REPORTS]:
+                    item._report[:] = item._report or [report]
+            raise
 
     def acknowledge(
         self, queue: str, lease: str, outcomes: List[Json], release_rest: bool = False, timeout: float = TIMEOUT
-    ) -> None:
-        """Acknowledges items of a lease."""
+    ) -> List[str]:
+        """Acknowledges items of a lease. The ids of its cancelled items, whose outcomes are passed over."""
         body = {"outcomes": outcomes, "release_rest": release_rest}
-        self.call(f"{_quoted(queue)}/leases/{lease}/acknowledge", body, timeout)
+        return list(self.call(f"{_quoted(queue)}/leases/{lease}/acknowledge", body, timeout).get("cancelled", ()))
 
     def interrupt(self) -> None:
         """Ends the request that another thread waits for, and all later ones, with an error there."""
@@ -393,8 +628,38 @@ def _daemons_answer() -> Iterator[None]:
         raise http.client.HTTPException(f"the answer is not a daemon's: it has no {error}") from error
 
 
-def _quoted(queue: str) -> str:
-    return urllib.parse.quote(queue, safe="")
+def _quoted(name: str) -> str:
+    return urllib.parse.quote(name, safe="")
+
+
+def _item_path(queue: str, id: str) -> str:
+    return f"{_quoted(queue)}/items/{_quoted(id)}"
+
+
+def _batch_path(queue: str, batch: str) -> str:
+    return f"{_quoted(queue)}/batches/{_quoted(batch)}"
+
+
+def _schedule_path(queue: str, name: str) -> str:
+    return f"{_quoted(queue)}/schedules/{_quoted(name)}"
+
+
+def _text(found: Any) -> Optional[str]:
+    return None if found is None else str(found)
+
+
+def _scope(method: str, path: str) -> str:
+    """The scope that a request needs."""
+    if method == "GET":
+        return "read"
+    _, *kind = path.split("/")
+    if kind[0] in ("lease", "leases"):
+        return "work"
+    return "push" if method == "POST" and (kind == ["items"] or kind[0] == "batches") else "admin"
+
+
+def _seconds(duration: Duration) -> float:
+    return duration.total_seconds() if isinstance(duration, datetime.timedelta) else duration
 
 
 def _is_readable(sock: socket.socket) -> bool:
@@ -425,6 +690,9 @@ def _new_item(item: Union[bytes, str, NewItem]) -> Json:
     new = item if isinstance(item, NewItem) else NewItem(item)
     found = {
         "unique": new.unique,
+        "unique_for_ms": int(new.unique_for * 1000) if new.unique_for is not None else None,
+        "replace": new.replace or None,
+        "batch": new.batch,
         "attributes": dict(new.attributes) if new.attributes is not None else None,
         "content_type": new.content_type,
         "trace_parent": new.trace_parent,
@@ -453,6 +721,15 @@ def _bytes(found: Json, name: str) -> Optional[bytes]:
     return None if encoded is None else base64.b64decode(encoded)
 
 
+def _item_view(found: Json) -> ItemView:
+    progress = found.get("progress")
+    return ItemView(
+        found["id"], found["state"], found.get("outcome"), _bytes(found, "payload"), _bytes(found, "result"),
+        progress and Progress(progress["at"], progress.get("percent"), progress.get("message")),
+        found.get("attempts"), found.get("reason"), found,
+    )
+
+
 def _item(found: Json, lost: threading.Event) -> Item:
     payload = _bytes(found, "payload") or b""
     attributes, content_type, trace_parent = found.get("attributes", {}), found.get("content_type"), found.get("trace_parent")
@@ -479,10 +756,30 @@ class _Pauses:
         self.failures = 0
 
 
-def _outcome(item: Item, error: Optional[BaseException]) -> Json:
-    """The outcome of a handler that has returned, or has raised an error, as a daemon reads it."""
+# The types that handlers have returned although they are no results: each is in the log once.
+_NO_RESULTS: Set[str] = set()
+
+
+def _result(item: Item, returned: object) -> Json:
+    """What a handler has returned, as a daemon reads it."""
+    if not isinstance(returned, (str, bytes, bytearray, memoryview)):
+        name = type(returned).__name__
+        if returned is not None and name not in _NO_RESULTS:
+            _NO_RESULTS.add(name)
+            log.warning("item %s: the handler has returned a %s, which is ignored: a result is bytes or text", item.id, name)
+        return {}
+    # Half a surrogate pair is no text for a daemon.
+    result = returned.encode("utf-8", "replace") if isinstance(returned, str) else bytes(returned)
+    if len(result) > LONGEST_RESULT:
+        log.error("item %s: its result has %d bytes, and %d are allowed; it is not kept", item.id, len(result), LONGEST_RESULT)
+        return {}
+    return _text_or_base64("result", result)
+
+
+def _outcome(item: Item, error: Optional[BaseException], returned: object = None) -> Json:
+    """The outcome of a handler that has returned something, or has raised an error, as a daemon reads it."""
     if error is None:
-        return {"id": item.id, "outcome": "done"}
+        return {"id": item.id, "outcome": "done", **_result(item, returned)}
     if isinstance(error, Release):
         return {"id": item.id, "outcome": "release"}
     if isinstance(error, Dead):
@@ -516,7 +813,8 @@ class _Lease:
     def __init__(self, id: str, length: float, items: List[Item], began: float, daemons: int):
         # Items that have waited in this process since it came go back, however late it came.
         self.id, self.length, self.came = id, length, time.monotonic()
-        self.open = len(items)
+        # Those without an outcome, by their ids.
+        self.unfinished = {item.id: item for item in items}
         self.outcomes: List[Json] = []
         # When the first of the outcomes came.
         self.since = 0.0
@@ -526,7 +824,14 @@ class _Lease:
         self.is_busy = False
         # Acknowledgements that failed: since when, and when to try again.
         self.pauses, self.failing_since, self.retry_at = _Pauses(daemons), 0.0, 0.0
+        # When an extension has to tell what handlers have reported, although acknowledgements extend the lease.
+        self.report_at = began + length / 3
         self.extended(began)
+
+    @property
+    def open(self) -> int:
+        """How many of its items are not acknowledged."""
+        return len(self.unfinished) + len(self.outcomes)
 
     def extended(self, since: float) -> None:
         """Its time begins at `since`, no later than the daemon's, so it does not end before the deadline."""
@@ -535,7 +840,29 @@ class _Lease:
 
     def is_whole(self) -> bool:
         """Whether the next acknowledgement ends it."""
-        return len(self.outcomes) == self.open
+        return not self.unfinished
+
+    def next_extension(self) -> float:
+        """When to extend it."""
+        if self.report_at < self.extend_at and any(item._report for item in self.unfinished.values()):
+            return self.report_at
+        return self.extend_at
+
+    def next_outcomes(self) -> List[Json]:
+        """Those of the next request."""
+        size = 0
+        for count, outcome in enumerate(self.outcomes[:MOST_OUTCOMES]):
+            size += len(outcome.get("result", "")) + len(outcome.get("result_base64", ""))
+            if count and size > MOST_RESULTS:
+                return self.outcomes[:count]
+        return self.outcomes[:MOST_OUTCOMES]
+
+    def drop_results(self, count: int) -> bool:
+        """Takes the results of its first outcomes away. Whether there were any."""
+        names = [(each, name) for each in self.outcomes[:count] for name in ("result", "result_base64") if name in each]
+        for each, name in names:
+            del each[name]
+        return bool(names)
 
     def acknowledge_at(self, is_stopping: bool) -> float:
         """When its outcomes need not wait for others any longer."""
@@ -603,6 +930,9 @@ class _Core:
 
     def _lease_ended(self, lease: _Lease) -> None:
         """A lease has expired or is lost. The lock is held."""
+
+    def _items_cancelled(self, items: List[Item]) -> None:
+        """Items were cancelled, whose handlers may run. The lock is held."""
 
     def _start(self, *handlers: Callable[[], None]) -> List[threading.Thread]:
         threads = []
@@ -705,7 +1035,9 @@ class _Core:
                     return None
                 self._news_items.wait()
 
-    def _finished(self, lease: _Lease, outcome: Json, took: float) -> None:
+    def _finished(self, lease: _Lease, item: Item, error: Optional[BaseException], returned: object, took: float) -> None:
+        # How a cancelled item ends does not count, nor need it be in the log.
+        outcome = _outcome(item, Release() if item.cancelled.is_set() else error, returned)
         with self._lock:
             self._running -= 1
             self._average = took if self._average is None else self._average + (took - self._average) / 8
@@ -713,13 +1045,13 @@ class _Core:
             self._news_room.notify()
 
     def _record(self, lease: _Lease, outcome: Json) -> None:
-        """Keeps an outcome to be acknowledged. The lock is held."""
-        if lease.id not in self._leases:
+        """Keeps an outcome to be acknowledged, unless its item was cancelled. The lock is held."""
+        if lease.id not in self._leases or lease.unfinished.pop(outcome["id"], None) is None:
             return
         if not lease.outcomes:
             lease.since = time.monotonic()
         lease.outcomes.append(outcome)
-        if len(lease.outcomes) in (1, MOST_OUTCOMES, lease.open):
+        if len(lease.outcomes) in (1, MOST_OUTCOMES) or lease.is_whole():
             # The time of its acknowledgement has changed.
             self._news_leases.notify()
 
@@ -735,9 +1067,10 @@ class _Core:
                 asked, timeout = time.monotonic(), min(max(2.0, lease.length / 3), TIMEOUT)
                 try:
                     if outcomes:
-                        client.acknowledge(self._queue, lease.id, outcomes, timeout=timeout)
+                        cancelled = client.acknowledge(self._queue, lease.id, outcomes, timeout=timeout)
                     else:
-                        client.extend(self._queue, lease.id, timeout)
+                        items = list(lease.unfinished.copy().values())
+                        cancelled = client.extend(self._queue, lease.id, timeout, items)
                 except Exception as error:  # pylint: disable=broad-except
                     if _is_denied(error):
                         self._fail(error)
@@ -745,7 +1078,7 @@ class _Core:
                         self._refused(lease, len(outcomes), error)
                 else:
                     with self._lock:
-                        self._accepted(lease, len(outcomes), asked)
+                        self._accepted(lease, len(outcomes), asked, cancelled)
 
     def _next_due(self) -> Optional[Tuple[_Lease, List[Json]]]:
         """Waits for the next lease that is due: to acknowledge some outcomes, or without them, to extend it. None at the end."""
@@ -758,32 +1091,45 @@ class _Core:
                     self._give_back(self._waiting, now - STUCK + 0.001)
                 first, lease = self._waiting[0][0].came + STUCK if self._waiting else math.inf, None
                 for each in self._leases.values():
-                    at = math.inf if each.is_busy else min(each.extend_at, each.acknowledge_at(is_stopping))
+                    at = math.inf if each.is_busy else min(each.next_extension(), each.acknowledge_at(is_stopping))
                     if at < first:
                         first, lease = at, each
                 if lease is not None and first <= now:
                     lease.is_busy = True
                     # So that another thread waits for the next one meanwhile.
                     self._news_leases.notify()
-                    return lease, lease.outcomes[:MOST_OUTCOMES] if lease.acknowledge_at(is_stopping) <= now else []
+                    return lease, lease.next_outcomes() if lease.acknowledge_at(is_stopping) <= now else []
                 self._news_leases.wait(None if first == math.inf else max(0.0, first - now))
             return None
 
     def _is_over(self) -> bool:
         return self._stopping.is_set() and not self._is_fetching and not self._leases
 
-    def _accepted(self, lease: _Lease, count: int, asked: float) -> None:
+    def _accepted(self, lease: _Lease, count: int, asked: float, cancelled: List[str]) -> None:
         """A daemon has acknowledged `count` outcomes of a lease, which also extends it. The lock is held."""
         lease.is_busy = False
         lease.extended(asked)
         if count:
-            lease.open -= count
             del lease.outcomes[:count]
             lease.since, lease.retry_at = time.monotonic(), 0.0
             lease.pauses.reset()
             self._news_room.notify()
+        else:
+            lease.report_at = lease.extend_at
+        if cancelled:
+            self._cancel_items(lease, cancelled)
         if lease.open == 0:
             self._forget(lease)
+
+    def _cancel_items(self, lease: _Lease, ids: List[str]) -> None:
+        """Tells the handlers of cancelled items, which are no part of the lease any more. The lock is held."""
+        items = [item for item in (lease.unfinished.pop(id, None) for id in ids) if item is not None]
+        for item in items:
+            item.cancelled.set()
+        self._waiting = collections.deque(each for each in self._waiting if not each[1].cancelled.is_set())
+        if items:
+            self._items_cancelled(items)
+            self._notify_all()
 
     def _refused(self, lease: _Lease, count: int, error: Exception) -> None:
         """An acknowledgement of `count` outcomes has failed, or without outcomes, an extension. The lock is held."""
@@ -794,7 +1140,7 @@ class _Core:
                 self._forget(each)
         elif _is_lost(error) and has_failed and lease.is_whole():
             # An earlier request may have acknowledged its last items: the answer to the next acknowledgement decides.
-            lease.extend_at = math.inf
+            lease.extend_at = lease.report_at = math.inf
             if count:
                 self._forget(lease)
         elif _is_lost(error):
@@ -802,7 +1148,9 @@ class _Core:
             self._forget(lease)
         elif not count:
             log.warning("%s: cannot extend it: %s", name, error)
-            lease.extend_at = now + min(max(0.1, lease.length / 10), 1.0)
+            lease.report_at = lease.extend_at = now + min(max(0.1, lease.length / 10), 1.0)
+        elif isinstance(error, ApiError) and error.status == 413 and lease.drop_results(count):
+            log.error("%s: its results are not kept: %s", name, error)
         elif not _is_temporary(error) or self._is_late(lease, now):
             log.warning("%s: cannot acknowledge %d items; they will be redelivered: %s", name, count, error)
             self._forget(lease)
@@ -839,7 +1187,7 @@ class _Core:
 
     def _end_handlers(self, lease: _Lease) -> None:
         """Tells the handlers of a lease, and releases the items that none has begun with. The lock is held."""
-        lease.extend_at = math.inf
+        lease.extend_at = lease.report_at = math.inf
         lease.lost.set()
         waiting, self._waiting = self._waiting, collections.deque()
         for its, item in waiting:
@@ -892,13 +1240,13 @@ class Worker(_Core):
             if taken is None:
                 return
             lease, item = taken
-            began = time.monotonic()
+            began, returned = time.monotonic(), None
             error: Optional[BaseException] = None
             try:
-                self._handle(item)
+                returned = self._handle(item)
             except BaseException as raised:  # pylint: disable=broad-except
                 error = raised
-            self._finished(lease, _outcome(item, error), time.monotonic() - began)
+            self._finished(lease, item, error, returned, time.monotonic() - began)
             if error is not None and not isinstance(error, Exception):
                 # The handler wants to end the program.
                 raise error
@@ -912,7 +1260,7 @@ def _resolve(future: "asyncio.Future[None]") -> None:
 class AsyncWorker(_Core):
     """Leases items and handles them in tasks of the running event loop, until it is stopped. See Worker.
 
-    If a lease expires, the tasks that handle its items are cancelled.
+    If a lease expires, the tasks that handle its items are cancelled; so is the task of an item that was cancelled.
     """
 
     def __init__(
@@ -967,6 +1315,14 @@ class AsyncWorker(_Core):
             if its is lease:
                 task.cancel()
 
+    def _items_cancelled(self, items: List[Item]) -> None:
+        self._loop.call_soon_threadsafe(self._cancel_tasks, items)
+
+    def _cancel_tasks(self, items: List[Item]) -> None:
+        for task, (_, item) in tuple(self._tasks.items()):
+            if any(item is each for each in items):
+                task.cancel()
+
     def _begin(self) -> None:
         """Starts as many tasks as may run."""
         while len(self._tasks) < self._concurrency:
@@ -981,22 +1337,22 @@ class AsyncWorker(_Core):
         lease, item = self._tasks.pop(task)
         if task.cancelled():
             # Before its first step.
-            self._finished(lease, _outcome(item, Release()), 0.0)
+            self._finished(lease, item, Release(), None, 0.0)
         elif task.exception() is not None:
             self._fail(task.exception() or RuntimeError())
         self._begin()
 
     async def _work(self, lease: _Lease, item: Item) -> None:
-        began = time.monotonic()
+        began, returned = time.monotonic(), None
         error: Optional[BaseException] = None
         try:
-            await self._handle(item)
+            returned = await self._handle(item)
         except asyncio.CancelledError as raised:
             # Not the item's fault if its lease has expired.
             error = Release() if lease.lost.is_set() else raised
         except BaseException as raised:  # pylint: disable=broad-except
             error = raised
-        self._finished(lease, _outcome(item, error), time.monotonic() - began)
+        self._finished(lease, item, error, returned, time.monotonic() - began)
         if error is not None and not isinstance(error, (Exception, asyncio.CancelledError)):
             # The handler wants to end the program.
             raise error

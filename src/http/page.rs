@@ -43,6 +43,7 @@ const FILES: &[File] = files![
     "other-queues.js",
     "overview.js",
     "payload.js",
+    "progress.js",
     "queue-parts.js",
     "queue.js",
     "schedules.js",

@@ -4,7 +4,7 @@
 //
 // DIRECTORY is where `npm install playwright-core` was run. `.ci/operator.d/50-page` does all of it.
 import assert from "node:assert/strict";
-import { chmodSync, writeFileSync } from "node:fs";
+import { chmodSync, readFileSync, writeFileSync } from "node:fs";
 import { after, before, test } from "node:test";
 
 import { cell, feedState, figure, launch, live, open, tabTo, wrong } from "./browser.mjs";
@@ -48,7 +48,37 @@ handler = "exec"
 handler-config = { command = ["sh", "-c", "case $(cat) in bad) echo 'no such <b>address</b>' >&2; exit 65;; long) exec sleep 600;; esac"] }
 consumers = [{ k = 1, count = 1 }]
 history = "24h"
-${Array.from({ length: 43 }, (_, at) => `[queues.other-${at}]\nhandler = "log"\n`).join("")}`;
+[queues.told]
+handler = "exec"
+lease = "3s"
+history = "24h"
+consumers = [{ k = 1, count = 2 }]
+retry = { max-attempts = 1 }
+[queues.told.handler-config]
+progress = "stderr"
+result = "stdout"
+command = ["sh", "SCRATCH/tell"]
+${Array.from({ length: 42 }, (_, at) => `[queues.other-${at}]\nhandler = "log"\n`).join("")}`;
+
+// The handler of `told`: it waits for files, reports how far it is, and prints results.
+const TELL = `
+wait_for() { until test -e SCRATCH/$1; do sleep 0.1; done; }
+case $(cat) in
+slow)
+  echo 'kvqueue-progress 40% <b>sending</b> the mails to those whose names begin with s' >&2
+  wait_for nearly
+  echo 'kvqueue-progress 80% nearly' >&2
+  wait_for end
+  printf '<img src=x onerror="alert(1)"> ä' ;;
+bare)
+  echo 'kvqueue-progress looking for it' >&2
+  wait_for end ;;
+json) printf '{"sent":12345678901234567890}' ;;
+bytes) printf '\\377\\000x' ;;
+long) seq 3000 ;;
+too-long) head -c 90001 /dev/zero ;;
+esac
+`;
 
 const PAYLOADS = [
   "taken at once",
@@ -63,7 +93,9 @@ let browser;
 
 before(async () => {
   browser = await launch();
-  daemon = await new Daemon(QUEUES).start();
+  daemon = new Daemon(QUEUES);
+  writeFileSync(daemon.path("tell"), TELL.replaceAll("SCRATCH", daemon.directory));
+  await daemon.start();
   await daemon.push("slow", ...PAYLOADS);
   await daemon.push(HOSTILE, "first", `<svg onload="alert('payload')">`);
   await daemon.push("bad", "one", "two", "three");
@@ -410,6 +442,81 @@ test("an item is found by its id or its unique key, whatever its state", async (
   await page.context().close();
 });
 
+test("the progress of running items is shown and followed", async () => {
+  await daemon.push("told", "slow", "bare");
+  const page = await open(browser, `${daemon.url}#/queue/told/running`);
+  await live(page);
+  const entry = (text) => page.locator(".entry", { hasText: text });
+  const row = entry("slow").locator(".opener .progress");
+  await until("progress in the list", async () => {
+    await page.getByRole("button", { name: "Refresh" }).click();
+    return (await row.count()) === 1 && (await entry("bare").locator(".progress").count()) === 1;
+  });
+  assert.equal(await row.textContent(), "40% <b>sending</b> the mails to th…");
+  assert.equal(await row.getByRole("progressbar").getAttribute("value"), "40");
+  assert.equal(await entry("bare").locator(".progress").textContent(), "looking for it");
+  assert.equal(await entry("bare").getByRole("progressbar").count(), 0, "a handler that reports no percentage");
+  const id = await entry("slow").locator("code.id").textContent();
+  await entry("slow").getByRole("button").first().click();
+  const shown = entry("slow").getByRole("group", { name: "Progress" });
+  assert.match(await shown.textContent(), /^40% · <b>sending<\/b> the mails to those whose names begin with sreported .* ago$/);
+  writeFileSync(daemon.path("nearly"), "");
+  await shown.getByText("80% · nearly").waitFor();
+  assert.equal(await shown.getByRole("progressbar").getAttribute("value"), "80");
+  const found = page.locator(".found");
+  const find = async () => {
+    await page.getByRole("searchbox").fill(id);
+    await page.keyboard.press("Enter");
+  };
+  await find();
+  await found.getByText("80% · nearly").waitFor();
+  writeFileSync(daemon.path("end"), "");
+  await entry("slow").getByText("This item is not running any more: it is done.").waitFor();
+  assert.equal(await shown.count(), 0);
+  await find();
+  await found.getByText("This item has ended.").waitFor();
+  assert.equal(await found.locator(".payload").textContent(), `<img src=x onerror="alert(1)"> ä`);
+  assert.equal(await page.locator("main img").count(), 0);
+  assert.deepEqual(await wrong(page), []);
+  await page.context().close();
+});
+
+test("the results of ended items are shown", async () => {
+  await daemon.push("told", "json", "bytes", "long", "too-long", "nothing");
+  await until("they have ended", async () => (await daemon.counts("told")).done === 7);
+  const page = await open(browser, `${daemon.url}#/queue/told/ended`);
+  await live(page);
+  const entries = page.getByRole("list", { name: "Ended items" }).locator(".entry");
+  const result = async (row) => {
+    const entry = entries.filter({ hasText: row });
+    await entry.getByRole("button").first().click();
+    await entry.getByRole("list", { name: "Time line" }).waitFor();
+    return entry.getByRole("region", { name: "Result" });
+  };
+  const json = await result("result of 29 B");
+  assert.equal(await json.locator("pre").textContent(), '{\n  "sent": 12345678901234567890\n}');
+  const bytes = await result("result of 3 B");
+  assert.match(await bytes.locator("pre").textContent(), /^000000 {2}ff 00 78 +··x$/);
+  assert.equal(await bytes.getByRole("tab", { name: "JSON" }).isDisabled(), true);
+  const coming = page.waitForEvent("download");
+  await bytes.getByRole("button", { name: "Download" }).click();
+  assert.deepEqual([...readFileSync(await (await coming).path())], [255, 0, 120]);
+  const long = await result("result of 13.9 kB");
+  assert.equal((await long.locator("pre").textContent()).length, 2000);
+  await long.getByRole("button", { name: "Show all of it" }).click();
+  assert.equal((await long.locator("pre").textContent()).length, 13893);
+  assert.equal(await long.getByRole("button", { name: "Show all of it" }).isVisible(), false);
+  const nothing = await result("result of 0 B");
+  await nothing.first().getByText("The result is empty.").waitFor();
+  const none = entries.filter({ hasNotText: "result of" });
+  assert.equal(await none.count(), 1);
+  await none.getByRole("button").first().click();
+  await none.getByText("too long, and not kept").waitFor();
+  assert.equal(await none.getByRole("region", { name: "Result" }).count(), 0);
+  assert.deepEqual(await wrong(page), []);
+  await page.context().close();
+});
+
 test("pages without a row are passed over", async () => {
   const page = await open(browser, `${daemon.url}#/queue/flaky`);
   const item = { id: "0".repeat(24), state: "retrying", payload: "x", reason: "behind others", attempts: 1, due: new Date().toISOString() };
@@ -550,7 +657,7 @@ test("workers of other programs are shown", async () => {
 
 test("consumers and the daemon are shown", async () => {
   const page = await open(browser, `${daemon.url}#/consumers`);
-  await page.getByText("51 consumers: ").waitFor();
+  await page.getByText("52 consumers: ").waitFor();
   const row = page.locator("tbody tr", { hasText: "slow" });
   assert.equal(await row.locator('[data-label="State"]').textContent(), "Handling");
   await page.getByRole("link", { name: "Daemon" }).click();
@@ -562,7 +669,7 @@ test("consumers and the daemon are shown", async () => {
 test("it fits a phone", async () => {
   const page = await open(browser, daemon.url, { width: 360, height: 740, touch: true });
   await live(page);
-  for (const where of ["#/", "#/queue/slow", "#/queue/bad/dead", "#/queue/kept/ended", `#/queue/${encodeURIComponent(HOSTILE)}`, `#/queue/${LONG}`, "#/consumers", "#/daemon"]) {
+  for (const where of ["#/", "#/queue/slow", "#/queue/bad/dead", "#/queue/kept/ended", "#/queue/told/ended", `#/queue/${encodeURIComponent(HOSTILE)}`, `#/queue/${LONG}`, "#/consumers", "#/daemon"]) {
     await page.evaluate((hash) => (location.hash = hash), where);
     await sleep(300);
     const opener = page.locator(".opener").first();

@@ -59,12 +59,13 @@ def free_port():
 class Database:
     """An embedded database with queues for workers."""
 
-    def __init__(self, *queues, settings="http.require-token = false\n", attempts=3, lease="2s", keyed=None):
+    def __init__(self, *queues, settings="http.require-token = false\n", attempts=3, lease="2s", keyed=None, history=()):
         self.directory = tempfile.TemporaryDirectory()
         self.path = pathlib.Path(self.directory.name)
         self.keyed = keyed
         self.settings = settings + f'database = "embedded:{self.path}/data"\n'
         self.queues = "".join(f'[queues."{name}"]\nhandler = "pull"\nlease = "{lease}"\nretry.max-attempts = {attempts}\n' for name in queues)
+        self.queues += "".join(f'[queues."{name}"]\nhandler = "pull"\nlease = "{lease}"\nhistory = "1h"\n' for name in history)
         if keyed is not None:
             self.queues += f'[queues."{keyed}"]\nhandler = "pull"\nkind = "keyed"\n'
 
@@ -177,12 +178,23 @@ class Program:
         self.process.stderr.close()
 
 
-def push(name, urls, wanted):
-    """What the client's push answers."""
-    command = [word for word in COMMANDS[name] if word != "async"] + ["push"]
-    environment = {**ENVIRONMENT, "URLS": " ".join(urls)}
+def run(name, word, urls, wanted, **variables):
+    """What a program prints as JSON about what it is given."""
+    command = [each for each in COMMANDS[name] if each != "async"] + [word]
+    environment = {**ENVIRONMENT, "URLS": " ".join(urls), **variables}
     done = subprocess.run(command, env=environment, input=json.dumps(wanted).encode(), stdout=subprocess.PIPE, check=True)
     return json.loads(done.stdout)
+
+
+def push(name, urls, wanted):
+    """What the client's push answers."""
+    return run(name, "push", urls, wanted)
+
+
+def call(name, urls, method, queue, *arguments, token="", **options):
+    """What a method of the client answers, or the code of its error."""
+    wanted = {"method": method, "queue": queue, "arguments": arguments, "options": options}
+    return run(name, "call", urls, wanted, KVQUEUE_TOKEN=token)
 
 
 def exec_worker(name, body):
@@ -259,12 +271,12 @@ class FakeDaemon(Imitation):
     """A server that hands out leases of items, named a, b and so on, and keeps what workers answer.
 
     `on` gets the kind of a request ("lease", "extend", "acknowledge", "items") and the lease's name. It may take its time, and
-    returns an error's status and code, or nothing. `length` is that of the leases, in seconds; they come `late` seconds
+    returns an error's status and code, or an object with fields of the answer, or nothing. `length` is that of the leases, in seconds; they come `late` seconds
     after their time has begun.
     """
 
     def __init__(self, *leases, length=30, late=0, on=lambda kind, lease: None):
-        self.acknowledged, self.extended = [], []
+        self.acknowledged, self.extended, self.reported = [], [], []
         self._on, self._length, self._late, self.leases = on, length, late, dict(zip("abcdefgh", leases))
         # Set when requests for items wait no longer.
         self.has_waited, self._lock = threading.Event(), threading.Lock()
@@ -277,18 +289,19 @@ class FakeDaemon(Imitation):
     def answer(self, path, request):
         *_, lease, kind = path.split("/")
         arrived = time.monotonic()
-        refusal = self._on(kind, None if kind == "lease" else lease)
-        if refusal:
-            return refusal[0], {}, {"error": {"code": refusal[1], "message": "refused", "fix": "none"}}
+        found = self._on(kind, None if kind == "lease" else lease)
+        if isinstance(found, tuple):
+            return found[0], {}, {"error": {"code": found[1], "message": "refused", "fix": "none"}}
         if kind == "lease":
             return self._lease(request, arrived)
         if kind == "items":
             return 200, {}, {"pushed": 1, "ids": ["1"], "effects": ["added"], "already": False}
         if kind == "extend":
             self.extended.append((lease, arrived))
+            self.reported += request.get("progress", [])
         else:
             self.acknowledged.append((lease, request["outcomes"]))
-        return 200, {}, {}
+        return 200, {}, found or {}
 
     def _lease(self, request, arrived):
         with self._lock:

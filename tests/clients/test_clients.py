@@ -6,11 +6,13 @@ CLIENT is python, asyncio, node or go. COUNT is the number of items that are han
 
 A worker program of each language handles items that are JSON: {"n": NUMBER}, and perhaps "sleep" and "block" (in
 seconds, of which "block" keeps an event loop from running), and "do": "dead", "fail", "key" (a dead letter whose reason is the item's key), or "retry", "release" or "throttle" the first
-time. It prints "begin N ATTEMPT", and "end N ATTEMPT" if the item is done. With the argument "push" it pushes what its
-standard input has.
+time, "result" (it returns the one that "result" names), or "progress" (it reports some, and waits until it is cancelled). It prints "begin N
+ATTEMPT", and "end N ATTEMPT" if the item is done or was cancelled. With the argument "push" it pushes what its standard input has; with
+"call" it calls the method of the client that its standard input names, and prints what that returns.
 """
 
 import collections
+import json
 import os
 import signal
 import subprocess
@@ -25,7 +27,8 @@ from harness import Database, FakeDaemon, Imitation, Program, push, until
 
 NAME = sys.argv.pop(1) if __name__ == "__main__" else "python"
 KEYED = "keyed"
-QUEUES = ["outcomes", "idle", "slow", "stop", "long", "lost", "reached/by", "pushed"]
+QUEUES = ["outcomes", "idle", "slow", "stop", "long", "lost", "reached/by", "pushed", "members", "called back", "scheduled"]
+HISTORY = ["results", "progress"]
 
 
 def unfinished(database, queue):
@@ -37,7 +40,7 @@ def unfinished(database, queue):
 class ClientTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.database = Database(*QUEUES, keyed=KEYED)
+        cls.database = Database(*QUEUES, keyed=KEYED, history=HISTORY)
         cls.addClassCleanup(cls.database.close)
         cls.daemon = cls.database.daemon()
         cls.addClassCleanup(cls.daemon.kill)
@@ -242,6 +245,142 @@ class ClientTest(unittest.TestCase):
         self.assertEqual((states["ready"], states["waiting"]), (1, 1))
 
 
+    def test_unique_keys_for_a_time_and_pushes_that_replace(self):
+        def push_one(payload, **options):
+            return push(NAME, [self.daemon.url], {"queue": "pushed", "items": [{"payload": payload, **options}]})
+
+        first = push_one("1", unique="debounced", delay=3600)
+        second = push_one("2", unique="debounced", delay=7200, replace=True)
+        self.assertEqual((second["effects"], second["ids"]), (["replaced"], first["ids"]))
+        item = self.database.command("item", "show", "pushed", first["ids"][0], "--json")
+        self.assertIn('"payload":"2"', item)
+        first = push_one("3", unique="for a time", unique_for=3600)
+        self.assertIn('"unique_until"', self.database.command("item", "show", "pushed", first["ids"][0], "--json"))
+        self.database.command("item", "cancel", "pushed", first["ids"][0])
+        second = push_one("4", unique="for a time", unique_for=3600)
+        self.assertEqual((second["effects"], second["ids"]), (["duplicate"], first["ids"]))
+
+    def call(self, method, queue, *arguments, **options):
+        return harness.call(NAME, [self.daemon.url], method, queue, *arguments, **options)
+
+    def push_items(self, queue, *items, **options):
+        """Their ids."""
+        wanted = {"queue": queue, "items": [{"payload": json.dumps(item), **options} for item in items]}
+        return push(NAME, [self.daemon.url], wanted)["ids"]
+
+    def test_results(self):
+        wanted = {"text": "r\u00e9sultat".encode().decode("latin-1"), "bytes": "\xff\x00", "empty": "", "too long": None, "half a pair": "?", "other": None}
+        names = [*wanted, None]
+        ids = self.push_items("results", *({"n": n, "do": name and "result", "result": name} for n, name in enumerate(names)))
+        program = self.program([self.daemon.url], "results")
+        for id, name in zip(ids, names):
+            item = self.call("wait_item", "results", id, wait=30)
+            self.assertEqual((item["state"], item["outcome"], item["has_ended"], item["attempts"]), ("finished", "done", True, 1), name)
+            found, expected = item["result"], wanted.get(name)
+            # What stands for half a pair, and whether there can be one, depends on the language.
+            self.assertTrue(found == expected or name == "half a pair" and found in ("?", "\xef\xbf\xbd"), (name, found))
+        self.assertIn(b"its result has 90001 bytes", program.said)
+        self.assertEqual(program.stop(), 0, program.said)
+
+    def test_progress_and_a_cancellation_of_a_running_item(self):
+        # The second item is of the same lease, and is done.
+        running, other = self.push_items("progress", {"n": 1, "do": "progress"}, {"n": 2, "sleep": 4})
+        program = self.program([self.daemon.url], "progress", concurrency=2)
+        shown = {}
+
+        def has_progress():
+            shown.update(self.call("show_item", "progress", running))
+            return shown["progress"] is not None
+
+        until(has_progress, "it shows no progress", program)
+        self.assertEqual((shown["state"], shown["has_ended"], shown["progress"][0]), ("running", False, 50))
+        self.assertEqual(shown["progress"][1], "half \u00e4" + "x" * 193)
+        self.assertEqual(self.call("wait_item", "progress", running, wait=0.2)["state"], "running")
+        self.assertEqual(self.call("cancel_item", "progress", running), "running")
+        cancelled = time.monotonic()
+        until(lambda: (1, 1) in program.ended, "its handler is not stopped", program)
+        self.assertLess(time.monotonic() - cancelled, 2)
+        self.assertEqual(self.call("show_item", "progress", running)["outcome"], "cancelled")
+        self.assertEqual(self.call("wait_item", "progress", other)["outcome"], "done")
+        self.assertEqual(self.call("cancel_item", "progress", running)["error"], "not_found")
+        self.push_items("progress", {"n": 3})
+        until(lambda: program.numbers() == {1, 2, 3}, "it does not go on", program)
+        self.assertEqual(program.stop(), 0, program.said)
+        self.assertEqual(unfinished(self.database, "progress"), {})
+        self.assertEqual(set(program.begun), {(1, 1), (2, 1), (3, 1)})
+        self.assertNotIn(b"failed", program.said)
+
+    def test_waiting_for_an_item_without_a_history(self):
+        (id,) = self.push_items("pushed", {"n": 1}, delay=3600)
+        self.assertEqual(self.call("wait_item", "pushed", id, wait=0.2)["state"], "scheduled")
+        self.database.command("item", "cancel", "pushed", id)
+        self.assertEqual(self.call("wait_item", "pushed", id)["error"], "not_found")
+
+    def test_a_batch_calls_back(self):
+        batch = self.call("new_batch", "called back", json.dumps({"n": 7}), deadline=3600)
+        self.push_items("members", {"n": 1}, {"n": 2}, batch=batch)
+        shown = self.call("show_batch", "called back", batch)
+        self.assertEqual((shown["id"], shown["state"], shown["counts"]["members"], shown["counts"]["open"]), (batch, "open", 2, 2))
+        self.assertEqual(shown["then"]["payload"], '{"n": 7}')
+        self.assertIn("deadline", shown)
+        self.assertEqual([each["id"] for each in self.call("list_batches", "called back")], [batch])
+        self.assertEqual([self.call("commit_batch", "called back", batch) for _ in range(2)], [True, False])
+        workers = [self.program([self.daemon.url], name) for name in ("members", "called back")]
+        until(lambda: workers[1].numbers() == {7}, "it does not call back", workers[1])
+        self.assertEqual(workers[0].numbers(), {1, 2})
+        self.assertEqual([worker.stop() for worker in workers], [0, 0])
+        self.assertEqual(self.call("show_batch", "called back", batch)["error"], "not_found")
+        other = self.call("new_batch", "called back", "x")
+        self.assertNotIn("deadline", self.call("show_batch", "called back", other))
+        self.push_items("members", {"n": 3}, batch=other)
+        self.assertEqual(self.call("cancel_batch", "called back", other)["members"], 1)
+        self.assertEqual(self.call("list_batches", "called back"), [])
+
+    def test_schedules(self):
+        queue, name = "scheduled", "daily/\u00e4"
+        options = {"zone": "Europe/Berlin", "content_type": "text/plain", "attributes": {"kind": "report"}, "overlap": "skip", "jitter": 90}
+        put = self.call("put_schedule", queue, name, '{"n": 1}', cron="0 3 * * *", **options)
+        self.assertEqual(put["effect"], "created")
+        self.assertIn("03:00", put["description"])
+        self.assertIsNotNone(put["next"])
+        self.assertEqual(self.call("put_schedule", queue, name, '{"n": 1}', cron="0 3 * * *", **options)["effect"], "unchanged")
+        self.call("put_schedule", queue, "often", "", every=1800.5, missed="all", missed_max=5, missed_window=60)
+        self.assertEqual([each["name"] for each in self.call("list_schedules", queue)], [name, "often"])
+        shown = self.call("show_schedule", queue, name)
+        self.assertEqual((shown["state"], len(shown["times"]), shown["definition"]["payload"]), ("active", 5, '{"n": 1}'))
+        self.assertEqual((shown["definition"]["attributes"], shown["definition"]["zone"]), ({"kind": "report"}, "Europe/Berlin"))
+        item = self.call("fire_schedule", queue, name)
+        self.assertEqual(self.call("fire_schedule", queue, name)["error"], "overlaps")
+        program = self.program([self.daemon.url], queue)
+        until(lambda: program.numbers() == {1}, "the item is not handled", program)
+        self.assertEqual(program.stop(), 0, program.said)
+        self.assertEqual([(each["outcome"], each["item"]) for each in self.call("schedule_history", queue, name)], [("fired_by_hand", item)])
+        self.call("pause_schedule", queue, name)
+        self.assertEqual(self.call("show_schedule", queue, name)["state"], "paused")
+        self.call("resume_schedule", queue, name)
+        self.call("resume_schedule", queue, "often", restart=True)
+        self.assertEqual(self.call("show_schedule", queue, name)["state"], "active")
+        self.call("remove_schedule", queue, name)
+        self.call("remove_schedule", queue, "often", force=True)
+        self.assertEqual(self.call("list_schedules", queue), [])
+        self.assertEqual(self.call("pause_schedule", queue, name)["error"], "not_found")
+
+    def test_a_refusal_names_the_scope(self):
+        database = Database("q", settings="")
+        self.addCleanup(database.close)
+        daemon = database.daemon()
+        self.addCleanup(daemon.kill)
+        token = database.command("token", "new", "none", "--scope", "work", "--queue", "other").strip()
+        for method, arguments, scope in [
+            ("show_item", ["000000000000000000000000"], "read"), ("cancel_item", ["000000000000000000000000"], "admin"),
+            ("new_batch", ["x"], "push"), ("commit_batch", ["q-" + "0" * 32], "push"), ("cancel_batch", ["q-" + "0" * 32], "admin"),
+            ("list_schedules", [], "read"), ("fire_schedule", ["x"], "admin"),
+        ]:
+            found = harness.call(NAME, [daemon.url], method, "q", *arguments, token=token)
+            self.assertEqual(found["error"], "forbidden")
+            self.assertIn(f"--scope {scope} --queue q", found["message"], method)
+
+
 @unittest.skipUnless(NAME in ("python", "node"), "there are two such examples")
 class ExecWorkerTest(unittest.TestCase):
     """The examples of worker processes write lines that a daemon accepts."""
@@ -407,6 +546,69 @@ class FakeDaemonTest(unittest.TestCase):
         self.assertEqual(program.stop(), 0, program.said)
         self.assertLessEqual(max(len(outcomes) for _, outcomes in daemon.acknowledged), 100)
         self.assertEqual(sum(len(outcomes) for _, outcomes in daemon.acknowledged), 250)
+
+    def test_cancelled_items_are_not_begun_and_not_acknowledged(self):
+        cancelled = ["1", "2"]
+        daemon = self.daemon([{"n": 1, "do": "progress"}, {"n": 2}, {"n": 3}], length=3, on=lambda kind, _: kind == "extend" and {"cancelled": cancelled})
+        program = self.program(daemon)
+        until(lambda: 3 in daemon.outcomes(), "the other item is not handled", program)
+        self.assertEqual(program.stop(), 0, program.said)
+        self.assertEqual(set(program.begun), {(1, 1), (3, 1)})
+        self.assertEqual({n: each["outcome"] for n, each in daemon.outcomes().items()}, {3: "done"})
+        self.assertEqual(len(daemon.extended), 1)
+
+    def test_a_lease_without_items_that_go_on_is_not_extended_further(self):
+        # A task that sleeps is cancelled.
+        leased = [{"n": 1, "block" if NAME == "asyncio" else "sleep": 4}]
+        daemon = self.daemon(leased, length=2, on=lambda kind, _: kind == "extend" and {"cancelled": ["1"]})
+        program = self.program(daemon)
+        until(lambda: (1, 1) in program.ended, "it is not handled to the end", program)
+        self.assertEqual(program.stop(), 0, program.said)
+        self.assertEqual((len(daemon.extended), daemon.acknowledged), (1, []))
+
+    def test_an_acknowledgement_tells_that_items_were_cancelled(self):
+        leased = [{"n": 1, "do": "progress"}, {"n": 2}]
+        daemon = self.daemon(leased, length=30, on=lambda kind, _: kind == "acknowledge" and {"cancelled": ["1"]})
+        program = self.program(daemon, concurrency=2)
+        until(lambda: (1, 1) in program.ended, "its handler is not stopped", program)
+        self.assertEqual(program.stop(), 0, program.said)
+        self.assertEqual(set(daemon.outcomes()), {2})
+
+    def test_progress_is_sent_although_acknowledgements_extend_the_lease(self):
+        quick = [{"n": n, "sleep": 0.3} for n in range(2, 40)]
+        daemon = self.daemon([{"n": 1, "do": "progress"}, *quick], length=3, on=lambda kind, _: kind == "extend" and len(daemon.reported) > 0 and {"cancelled": ["1"]})
+        program = self.program(daemon, concurrency=2)
+        until(lambda: daemon.reported, "no daemon learns of it", program)
+        self.assertLess(len(daemon.outcomes()), 20)
+        self.assertEqual(daemon.reported, [{"id": "1", "percent": 50.5, "message": "half \u00e4" + "x" * 193}])
+        until(lambda: (1, 1) in program.ended, "its handler is not stopped", program)
+        self.assertEqual(program.stop(), 0, program.said)
+        self.assertEqual(len(daemon.reported), 1)
+
+    def test_progress_is_sent_again_if_its_extension_fails(self):
+        failures = [(503, "unavailable"), (503, "unavailable")]
+        daemon = self.daemon([{"n": 1, "do": "progress"}], length=3, on=lambda kind, _: kind == "extend" and failures and failures.pop())
+        program = self.program(daemon)
+        until(lambda: daemon.reported, "no daemon learns of it", program)
+        self.assertEqual((daemon.reported[0]["percent"], failures), (50.5, []))
+
+    def test_a_result_that_a_daemon_finds_too_long_is_left_out(self):
+        refusals = [(413, "too_large")]
+        leased = [{"n": 1, "do": "result", "result": "text"}]
+        daemon = self.daemon(leased, on=lambda kind, _: kind == "acknowledge" and refusals and refusals.pop())
+        program = self.program(daemon)
+        until(lambda: 1 in daemon.outcomes(), "it is not acknowledged", program)
+        self.assertEqual(daemon.outcomes()[1], {"id": "1", "outcome": "done"})
+        self.assertEqual(program.stop(), 0, program.said)
+        self.assertIn(b"its results are not kept", program.said)
+
+    def test_long_results_go_in_several_requests(self):
+        daemon = self.daemon([{"n": n, "do": "result", "result": "long"} for n in range(20)])
+        program = self.program(daemon, concurrency=20)
+        until(lambda: len(daemon.outcomes()) == 20, "not all are acknowledged", program)
+        self.assertEqual(program.stop(), 0, program.said)
+        self.assertEqual({len(each["result"]) for each in daemon.outcomes().values()}, {90_000})
+        self.assertLessEqual(max(len(outcomes) for _, outcomes in daemon.acknowledged), 6)
 
     def test_a_failing_acknowledgement_holds_up_no_other_lease(self):
         failures = []

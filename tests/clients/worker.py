@@ -7,7 +7,7 @@ import os
 import sys
 import time
 
-from kvqueue_worker import ApiError, Client, Dead, NewItem, Release, Retry, Throttle, work, work_async
+from kvqueue_worker import ApiError, Client, Dead, ItemView, NewItem, Release, Retry, Throttle, work, work_async
 
 URLS = os.environ["URLS"].split()
 CA_FILE = os.environ.get("CA_FILE")
@@ -35,6 +35,10 @@ WRONG = {
 }
 
 
+# What handlers return.
+RESULTS = {"text": "r\u00e9sultat", "bytes": b"\xff\x00", "empty": "", "too long": "x" * 90_001, "long": "x" * 90_000, "half a pair": "\udcff", "other": 7}
+
+
 def end(item, wanted):
     is_first = wanted["n"] not in seen
     seen.add(wanted["n"])
@@ -53,24 +57,36 @@ def end(item, wanted):
         raise Throttle("slow down", after=0.5, scope="queue")
     if what == "exit":
         sys.exit("the handler ends the program")
+    if what == "result":
+        say("end", wanted["n"], item.attempt)
+        return RESULTS[wanted["result"]]
     if what in WRONG:
         raise WRONG[what]()
     say("end", wanted["n"], item.attempt)
+    return None
 
 
 def handle(item):
     wanted = item.json()
     say("begin", wanted["n"], item.attempt)
+    if wanted.get("do") == "progress":
+        item.report_progress(10)
+        item.report_progress(50.5, "half \u00e4" + "x" * 300)
+        if not item.cancelled.wait(20) or not item.should_stop():
+            raise Dead("it was not cancelled")
     if wanted.get("do") == "until lost" and not item.lease_lost.wait(20):
         raise Dead("its lease is not lost")
     time.sleep(wanted.get("sleep", 0) + wanted.get("block", 0))
-    end(item, wanted)
+    return end(item, wanted)
 
 
 async def handle_async(item):
     wanted = item.json()
     say("begin", wanted["n"], item.attempt)
-    if wanted.get("do") == "until lost":
+    if wanted.get("do") == "progress":
+        item.report_progress(10)
+        item.report_progress(50.5, "half \u00e4" + "x" * 300)
+    if wanted.get("do") in ("until lost", "progress"):
         try:
             await asyncio.sleep(20)
             raise Dead("its lease is not lost")
@@ -78,7 +94,7 @@ async def handle_async(item):
             end(item, wanted)
     await asyncio.sleep(wanted.get("sleep", 0))
     time.sleep(wanted.get("block", 0))
-    end(item, wanted)
+    return end(item, wanted)
 
 
 def push():
@@ -88,10 +104,30 @@ def push():
         say(json.dumps(vars(client.push(wanted["queue"], items, wanted.get("key")))))
 
 
+def call():
+    wanted = json.load(sys.stdin)
+    with Client(URLS, ca_file=CA_FILE) as client:
+        try:
+            answer = getattr(client, wanted["method"])(wanted["queue"], *wanted["arguments"], **wanted["options"])
+            answer = list(answer) if hasattr(answer, "__next__") else answer
+        except ApiError as error:
+            answer = {"error": error.code, "message": str(error)}
+    if isinstance(answer, ItemView):
+        result, progress = answer.result, answer.progress
+        answer = {
+            "state": answer.state, "outcome": answer.outcome, "has_ended": answer.has_ended, "attempts": answer.attempts,
+            "result": None if result is None else result.decode("latin-1"),
+            "progress": progress and [progress.percent, progress.message],
+        }
+    say(json.dumps(answer))
+
+
 def main():
     logging.basicConfig()
     if sys.argv[1:] == ["push"]:
         return push()
+    if sys.argv[1:] == ["call"]:
+        return call()
     options = {
         "concurrency": int(os.environ.get("CONCURRENCY", "1")),
         "batch": int(os.environ.get("BATCH", "100")),

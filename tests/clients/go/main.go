@@ -2,6 +2,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -47,11 +48,33 @@ var wrong = map[string]error{
 	"text for a number":     kvqueue.Retry("x"),
 }
 
+// What handlers give.
+var results = map[string][]byte{
+	"text": []byte("r\u00e9sultat"), "bytes": {255, 0}, "empty": {}, "too long": bytes.Repeat([]byte("x"), 90_001),
+	"long": bytes.Repeat([]byte("x"), 90_000), "half a pair": []byte("?"),
+}
+
+// untilCancelled reports progress, and waits until the item is cancelled.
+func untilCancelled(ctx context.Context, item *kvqueue.Item, n int) error {
+	item.ReportProgress(-1, "begun")
+	item.ReportProgress(50.5, "half \u00e4"+strings.Repeat("x", 300))
+	select {
+	case <-ctx.Done():
+		if !item.IsCancelled() {
+			return kvqueue.Dead("its lease is lost")
+		}
+		fmt.Printf("end %d %d\n", n, item.Attempt)
+		return ctx.Err()
+	case <-time.After(20 * time.Second):
+		return kvqueue.Dead("it was not cancelled")
+	}
+}
+
 func handle(ctx context.Context, item *kvqueue.Item) error {
 	var wanted struct {
 		N            int
 		Sleep, Block float64
-		Do           string
+		Do, Result   string
 	}
 	if err := json.Unmarshal(item.Payload, &wanted); err != nil {
 		return kvqueue.Dead(err.Error())
@@ -65,6 +88,12 @@ func handle(ctx context.Context, item *kvqueue.Item) error {
 		case <-time.After(20 * time.Second):
 			return kvqueue.Dead("its lease is not lost")
 		}
+	}
+	if wanted.Do == "progress" {
+		return untilCancelled(ctx, item, wanted.N)
+	}
+	if result := results[wanted.Result]; result != nil {
+		item.SetResult(result)
 	}
 	time.Sleep(seconds(wanted.Sleep + wanted.Block))
 	first := isFirst(wanted.N)
@@ -96,6 +125,9 @@ func push(urls []string) error {
 			ContentType     string `json:"content_type"`
 			Attributes      map[string]string
 			Delay, TTL      float64
+			UniqueFor       float64 `json:"unique_for"`
+			Replace         bool
+			Batch           string
 			Key             *string
 		}
 	}
@@ -106,7 +138,7 @@ func push(urls []string) error {
 	for _, each := range wanted.Items {
 		item := kvqueue.NewItem{
 			Payload: []byte(each.Payload), Unique: each.Unique, ContentType: each.ContentType, Attributes: each.Attributes,
-			Delay: seconds(each.Delay), TTL: seconds(each.TTL),
+			Delay: seconds(each.Delay), TTL: seconds(each.TTL), UniqueFor: seconds(each.UniqueFor), Replace: each.Replace, Batch: each.Batch,
 		}
 		if each.Key != nil {
 			item.Key = []byte(*each.Key)
@@ -154,8 +186,8 @@ func work(urls []string) error {
 
 func main() {
 	urls, run := strings.Fields(os.Getenv("URLS")), work
-	if len(os.Args) > 1 && os.Args[1] == "push" {
-		run = push
+	if len(os.Args) > 1 {
+		run = map[string]func([]string) error{"push": push, "call": call}[os.Args[1]]
 	}
 	if err := run(urls); err != nil {
 		var refused *kvqueue.APIError
