@@ -776,6 +776,33 @@ func (c *Client) NewBatch(ctx context.Context, queue string, then NewItem, deadl
 	return found.ID, err
 }
 
+// ItemOf names an item of a queue. Without a queue it is one of the queue that is pushed to.
+type ItemOf struct {
+	Queue string `json:"queue,omitempty"`
+	ID    string `json:"id"`
+}
+
+// Waits says for how many items a batch waits, by its ID, how many of them had ended, and how many are not in their queues.
+type Waits struct {
+	ID       string `json:"id"`
+	WaitsFor int    `json:"waits_for"`
+	Ended    int    `json:"ended"`
+	Gone     int    `json:"gone"`
+}
+
+// PushAfter pushes then to the queue when other items have ended, whichever way; with a deadline, unless that is 0, by then, whatever
+// has ended. The scope is push, for the queues of the other items, too.
+func (c *Client) PushAfter(ctx context.Context, queue string, then NewItem, after []ItemOf, deadline time.Duration) (Waits, error) {
+	body := struct {
+		Then     NewItem  `json:"then"`
+		After    []ItemOf `json:"after"`
+		Deadline int64    `json:"deadline_ms,omitempty"`
+	}{then, after, deadline.Milliseconds()}
+	var found Waits
+	err := c.ask(ctx, pushTimeout, http.MethodPost, url.PathEscape(queue)+"/batches", body, &found, false)
+	return found, err
+}
+
 // CommitBatch ends the pushes to a batch, so that it can call back. It reports whether the batch was not committed before. The
 // scope is push.
 func (c *Client) CommitBatch(ctx context.Context, queue, batch string) (bool, error) {

@@ -393,6 +393,16 @@ class Client {
     return (await this.#api.ask("POST", `${encodeURIComponent(queue)}/batches`, { body })).id;
   }
 
+  /**
+   * Pushes `then` to `queue` when the items of `after` have ended, whichever way; each is an id, or `{ queue, id }` of another queue. Resolves with `id`,
+   * that of the batch that waits for them, and how many it waits for, had ended, and are not there. The scope is `push`, for the other queues, too.
+   */
+  async pushAfter(queue, then, after, { deadline } = {}) {
+    const others = after.map((each) => (typeof each === "string" ? { id: each } : { queue: each.queue, id: each.id }));
+    const body = { then: newItem(then), after: others, deadline_ms: deadline };
+    return inCamelCase(await this.#api.ask("POST", `${encodeURIComponent(queue)}/batches`, { body }));
+  }
+
   /** Ends the pushes to a batch, so that it can call back. Whether it was not committed before. The scope is `push`. */
   async commitBatch(queue, batch) {
     return (await this.#api.ask("POST", `${batchPath(queue, batch)}/commit`, { isRepeatable: true })).changed;

@@ -447,6 +447,24 @@ class Client:
             body["deadline_ms"] = int(_seconds(deadline) * 1000)
         return self._ask("POST", f"{_quoted(queue)}/batches", body, lambda found: str(found["id"]), False)
 
+    def push_after(
+        self,
+        queue: str,
+        then: Union[bytes, str, NewItem],
+        after: Iterable[Union[str, Tuple[str, str]]],
+        deadline: Optional[Duration] = None,
+    ) -> Json:
+        """Pushes `then` to `queue` when the items of `after` have ended, whichever way; each is an id, or a pair of another queue and an id.
+
+        Returns `id`, that of the batch that waits for them, and how many it waits for, had ended, and are not there: `waits_for`, `ended`, `gone`. The
+        scope is `push`, for the other queues, too.
+        """
+        others = [{"id": each} if isinstance(each, str) else {"queue": each[0], "id": each[1]} for each in after]
+        body: Json = {"then": _new_item(then), "after": others}
+        if deadline is not None:
+            body["deadline_ms"] = int(_seconds(deadline) * 1000)
+        return self._ask("POST", f"{_quoted(queue)}/batches", body, dict, False)
+
     def commit_batch(self, queue: str, batch: str) -> bool:
         """Ends the pushes to a batch, so that it can call back. Whether it was not committed before. The scope is `push`."""
         path = f"{_batch_path(queue, batch)}/commit"

@@ -80,7 +80,9 @@ async function call() {
   const { method, queue, arguments: given, options } = JSON.parse(readFileSync(0));
   const times = ["wait", "deadline", "every", "missed_window", "jitter"];
   const named = Object.fromEntries(Object.entries(options).map(([name, value]) => [camel(name), times.includes(name) ? value * 1_000 : value]));
-  const all = method === "put_schedule" ? [given[0], { payload: given[1], ...named }] : [...given, named];
+  let all = [...given, named];
+  if (method === "put_schedule") all = [given[0], { payload: given[1], ...named }];
+  if (method === "push_after") all = [given[0], named.after.map(([queue, id]) => (queue ? { queue, id } : id)), {}];
   const client = new Client(URLS.split(" "), { ca });
   const answer = await ask(client, camel(method), queue, all);
   if (answer?.hasEnded !== undefined) {
@@ -89,6 +91,7 @@ async function call() {
     answer.result = answer.result?.toString("latin1") ?? null;
     answer.progress = answer.progress ? [answer.progress.percent, answer.progress.message] : null;
   }
+  if (answer?.waitsFor !== undefined) answer.waits_for = answer.waitsFor;
   console.log(JSON.stringify(answer ?? null));
   client.close();
 }

@@ -106,6 +106,8 @@ def push():
 
 def call():
     wanted = json.load(sys.stdin)
+    if "after" in wanted["options"]:
+        wanted["options"]["after"] = [(queue, id) if queue else id for queue, id in wanted["options"]["after"]]
     with Client(URLS, ca_file=CA_FILE) as client:
         try:
             answer = getattr(client, wanted["method"])(wanted["queue"], *wanted["arguments"], **wanted["options"])

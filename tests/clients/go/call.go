@@ -28,6 +28,7 @@ type request struct {
 		MissedMax    int     `json:"missed_max"`
 		Overlap      string
 		Jitter       float64
+		After        [][2]string
 	}
 }
 
@@ -103,6 +104,12 @@ func ask(client *kvqueue.Client, wanted request) (any, error) {
 		return client.CancelItem(ctx, queue, first)
 	case "new_batch":
 		return client.NewBatch(ctx, queue, kvqueue.NewItem{Payload: []byte(first)}, seconds(options.Deadline))
+	case "push_after":
+		after := []kvqueue.ItemOf{}
+		for _, each := range options.After {
+			after = append(after, kvqueue.ItemOf{Queue: each[0], ID: each[1]})
+		}
+		return client.PushAfter(ctx, queue, kvqueue.NewItem{Payload: []byte(first)}, after, 0)
 	case "commit_batch":
 		return client.CommitBatch(ctx, queue, first)
 	case "show_batch":
