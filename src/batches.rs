@@ -1,6 +1,6 @@
 //! Batches as commands and HTTP show them, and the cancellation of one with its record.
 
-use std::cell::Cell;
+use std::{cell::Cell, collections::BTreeMap};
 
 use foundationdb::Transaction;
 use kvqueue_queue::{
@@ -70,12 +70,12 @@ pub(crate) fn counts_object(of: &BatchCounts) -> Value {
 }
 
 /// How many items the callback of a batch waits for that was made to come after them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Waits {
     /// Items that are waited for.
     waits_for: usize,
-    /// Items that had ended, which was known.
-    ended: usize,
+    /// Items that had ended, by how.
+    ended: BTreeMap<&'static str, usize>,
     /// Items that were not in their queues.
     gone: usize,
 }
@@ -83,33 +83,39 @@ pub(crate) struct Waits {
 impl Waits {
     pub(crate) fn of(joins: &[Join]) -> Self {
         let count = |is: fn(&Join) -> bool| joins.iter().filter(|join| is(join)).count();
+        let mut ended = BTreeMap::new();
+        for join in joins {
+            if let Join::Ended(ending) = join {
+                *ended.entry(ending.as_str()).or_default() += 1;
+            }
+        }
         Self {
             waits_for: count(|join| matches!(join, Join::Joined(_))),
-            ended: count(|join| matches!(join, Join::Ended(_))),
+            ended,
             gone: count(|join| matches!(join, Join::Gone)),
         }
     }
 
     /// For people.
-    pub(crate) fn text(self, id: &BatchId) -> String {
+    pub(crate) fn text(&self, id: &BatchId) -> String {
         let Self { waits_for, ended, gone } = self;
         let mut text = match waits_for {
-            0 => format!("batch {id} waits for nothing, so its item is pushed at once"),
+            0 => format!("batch {id} waits for nothing, so its item is pushed as soon as a daemon looks"),
             1 => format!("batch {id} waits for 1 item"),
             n => format!("batch {id} waits for {n} items"),
         };
-        if ended > 0 {
-            text += &format!("; {ended} had ended");
+        for (how, n) in ended {
+            text += &format!("; {n} had ended: {how}");
         }
-        if gone > 0 {
-            let are = if gone == 1 { "is" } else { "are" };
+        if *gone > 0 {
+            let are = if *gone == 1 { "is" } else { "are" };
             text += &format!("; {gone} {are} not in the queue: ended, moved, or never there");
         }
         text
     }
 
     /// For programs.
-    pub(crate) fn counts(self) -> Value {
+    pub(crate) fn counts(&self) -> Value {
         let Self { waits_for, ended, gone } = self;
         json!({ "waits_for": waits_for, "ended": ended, "gone": gone })
     }

@@ -782,22 +782,35 @@ type ItemOf struct {
 	ID    string `json:"id"`
 }
 
-// Waits says for how many items a batch waits, by its ID, how many of them had ended, and how many are not in their queues.
+// Waits says for how many items a batch waits, by its ID, how many of them had ended, by outcome, and how many are not in their
+// queues.
 type Waits struct {
-	ID       string `json:"id"`
-	WaitsFor int    `json:"waits_for"`
-	Ended    int    `json:"ended"`
-	Gone     int    `json:"gone"`
+	ID       string         `json:"id"`
+	WaitsFor int            `json:"waits_for"`
+	Ended    map[string]int `json:"ended"`
+	Gone     int            `json:"gone"`
 }
 
-// PushAfter pushes then to the queue when other items have ended, whichever way; with a deadline, unless that is 0, by then, whatever
-// has ended. The scope is push, for the queues of the other items, too.
-func (c *Client) PushAfter(ctx context.Context, queue string, then NewItem, after []ItemOf, deadline time.Duration) (Waits, error) {
+// AfterOptions are those of PushAfter. Deadline, unless it is 0, is when the item is pushed, whatever has ended. MissingOK takes an
+// item that is not there for one that has ended; otherwise nothing is pushed then.
+type AfterOptions struct {
+	Deadline  time.Duration
+	MissingOK bool
+}
+
+// PushAfter pushes then to the queue when other items have ended, whichever way. The scope is push, for the queues of the other
+// items, too.
+func (c *Client) PushAfter(ctx context.Context, queue string, then NewItem, after []ItemOf, options AfterOptions) (Waits, error) {
+	missing := ""
+	if options.MissingOK {
+		missing = "ended"
+	}
 	body := struct {
 		Then     NewItem  `json:"then"`
 		After    []ItemOf `json:"after"`
+		Missing  string   `json:"missing,omitempty"`
 		Deadline int64    `json:"deadline_ms,omitempty"`
-	}{then, after, deadline.Milliseconds()}
+	}{then, after, missing, options.Deadline.Milliseconds()}
 	var found Waits
 	err := c.ask(ctx, pushTimeout, http.MethodPost, url.PathEscape(queue)+"/batches", body, &found, false)
 	return found, err

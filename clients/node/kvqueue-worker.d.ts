@@ -260,14 +260,15 @@ export class Client {
   newBatch(queue: string, then: Callback, options?: { deadline?: number }): Promise<string>;
   /**
    * Pushes `then` to `queue` when the items of `after` have ended, whichever way; each is an id, or one of another queue. Resolves with `id`, that of the
-   * batch that waits for them, and how many it waits for, had ended, and are not there. The scope is `push`, for the other queues, too.
+   * batch that waits for them, and how many it waits for, had ended, by outcome, and are not there. Without `missingOk` nothing is pushed if one is not
+   * there. The scope is `push`, for the other queues, too.
    */
   pushAfter(
     queue: string,
     then: Callback,
     after: readonly (string | { queue: string; id: string })[],
-    options?: { deadline?: number },
-  ): Promise<{ id: string; waitsFor: number; ended: number; gone: number }>;
+    options?: { deadline?: number; missingOk?: boolean },
+  ): Promise<{ id: string; waitsFor: number; ended: Record<string, number>; gone: number }>;
   /** Ends the pushes to a batch, so that it can call back. Whether it was not committed before. The scope is `push`. */
   commitBatch(queue: string, batch: string): Promise<boolean>;
   /** A batch that has not called back. The scope is `read`. */

@@ -395,11 +395,12 @@ class Client {
 
   /**
    * Pushes `then` to `queue` when the items of `after` have ended, whichever way; each is an id, or `{ queue, id }` of another queue. Resolves with `id`,
-   * that of the batch that waits for them, and how many it waits for, had ended, and are not there. The scope is `push`, for the other queues, too.
+   * that of the batch that waits for them, and how many it waits for, had ended, by outcome, and are not there. Without `missingOk` nothing is pushed if one
+   * is not there. The scope is `push`, for the other queues, too.
    */
-  async pushAfter(queue, then, after, { deadline } = {}) {
+  async pushAfter(queue, then, after, { deadline, missingOk = false } = {}) {
     const others = after.map((each) => (typeof each === "string" ? { id: each } : { queue: each.queue, id: each.id }));
-    const body = { then: newItem(then), after: others, deadline_ms: deadline };
+    const body = { then: newItem(then), after: others, deadline_ms: deadline, missing: missingOk ? "ended" : undefined };
     return inCamelCase(await this.#api.ask("POST", `${encodeURIComponent(queue)}/batches`, { body }));
   }
 

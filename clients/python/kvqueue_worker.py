@@ -453,14 +453,17 @@ class Client:
         then: Union[bytes, str, NewItem],
         after: Iterable[Union[str, Tuple[str, str]]],
         deadline: Optional[Duration] = None,
+        missing_ok: bool = False,
     ) -> Json:
         """Pushes `then` to `queue` when the items of `after` have ended, whichever way; each is an id, or a pair of another queue and an id.
 
-        Returns `id`, that of the batch that waits for them, and how many it waits for, had ended, and are not there: `waits_for`, `ended`, `gone`. The
-        scope is `push`, for the other queues, too.
+        Returns `id`, that of the batch that waits for them, how many it waits for, how many had ended, by outcome, and how many are not there: `waits_for`,
+        `ended`, `gone`. Without `missing_ok` nothing is pushed if one is not there. The scope is `push`, for the other queues, too.
         """
         others = [{"id": each} if isinstance(each, str) else {"queue": each[0], "id": each[1]} for each in after]
         body: Json = {"then": _new_item(then), "after": others}
+        if missing_ok:
+            body["missing"] = "ended"
         if deadline is not None:
             body["deadline_ms"] = int(_seconds(deadline) * 1000)
         return self._ask("POST", f"{_quoted(queue)}/batches", body, dict, False)

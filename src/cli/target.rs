@@ -59,12 +59,7 @@ impl Target {
 
     /// For a command that acts on what the queue has. It is an error if there is none.
     pub(super) fn find_there(&self, client: &Client) -> anyhow::Result<Queue> {
-        let queue = open(client, &self.queue, &self.layout, "--")?;
-        if let Some(note) = client.note(&queue)? {
-            bail!(note);
-        }
-        client.check_kind(&queue)?;
-        Ok(queue)
+        is_there(client, open(client, &self.queue, &self.layout, "--")?)
     }
 
     /// The queue's settings: from the configuration, or the defaults.
@@ -95,10 +90,16 @@ pub(super) fn configured(client: &Client, name: &OsStr) -> anyhow::Result<Queue>
     Ok(queue)
 }
 
-/// The queue of a name with its configured layout, for a command that needs what is in it.
-pub(super) fn named(client: &Client, name: &OsStr) -> anyhow::Result<Queue> {
+/// The queue of a name with its configured layout, for a command that needs what is in it. It is an error if there is none.
+pub(super) fn there(client: &Client, name: &OsStr) -> anyhow::Result<Queue> {
     let queue = open(client, name, &Layout { kind: None, values: None, end: None }, "--")?;
-    client.note_if_absent(&queue)?;
+    is_there(client, queue)
+}
+
+fn is_there(client: &Client, queue: Queue) -> anyhow::Result<Queue> {
+    if let Some(note) = client.note(&queue)? {
+        bail!(note);
+    }
     client.check_kind(&queue)?;
     Ok(queue)
 }

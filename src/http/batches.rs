@@ -1,13 +1,13 @@
 //! The batches of a queue: making, committing, showing and cancelling them.
 
-use std::{collections::BTreeMap, num::NonZeroUsize};
+use std::{collections::BTreeSet, num::NonZeroUsize};
 
 use actix_web::HttpResponse;
 use kvqueue_queue::{
     ItemId, Queue,
-    item_batch::{BatchCommit, BatchError, BatchId, NewBatch, ParseBatchIdError},
+    item_batch::{BatchCommit, BatchError, BatchId, Missing, NewBatch, ParseBatchIdError},
 };
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use super::{
@@ -35,7 +35,22 @@ struct BatchBody {
     #[serde(default, deserialize_with = "whole")]
     deadline_ms: Option<u64>,
     /// Items that are there already, and are its only members.
+    #[serde(default, deserialize_with = "some")]
     after: Option<Vec<Object<Predecessor>>>,
+    /// What an item of `after` means that is not there.
+    missing: Option<MissingWord>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum MissingWord {
+    Refused,
+    Ended,
+}
+
+/// A list that is there. One that is null by mistake must not make a batch that nobody commits.
+fn some<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Vec<Object<Predecessor>>>, D::Error> {
+    Vec::deserialize(value).map(Some)
 }
 
 /// An item that is waited for.
@@ -50,12 +65,19 @@ struct Predecessor {
 /// `POST /api/v1/queues/{queue}/batches`
 pub(super) async fn create(mut request: ApiRequest) -> Answer {
     // In base 64 a payload is longer than the body of other requests may be.
-    let BatchBody { then: Object(then), deadline_ms, after } = request.long_json().await?;
+    let BatchBody { then: Object(then), deadline_ms, after, missing } = request.long_json().await?;
     let (queue, now) = (request.queue()?, clock::now());
     let mut callback = then.item(now, None).map_err(|problem| ApiError::Bad(format!("then: {problem}")))?;
     // The sweeper sets it when it pushes the item.
     callback.enqueued_at = None;
     let deadline = deadline_ms.map(|ms| now.saturating_add(ms));
+    if after.is_none() && missing.is_some() {
+        return Err(ApiError::Bad("missing is for the items of after; leave it out".to_owned()));
+    }
+    let missing = match missing {
+        Some(MissingWord::Ended) => Missing::HasEnded,
+        Some(MissingWord::Refused) | None => Missing::Refused,
+    };
     let batch = NewBatch { callback, deadline };
     let db = &request.app.daemon.db;
     let mut answer = json!({});
@@ -63,7 +85,8 @@ pub(super) async fn create(mut request: ApiRequest) -> Answer {
         Some(after) => {
             let after = request.predecessors(after)?;
             let _permit = request.app.permit()?;
-            let (id, joins) = queue.push_after(db, &POLICY, &batch, &after, now).await.map_err(refused)?;
+            let (id, joins) =
+                queue.push_after(db, &POLICY, &batch, (&after, missing), now).await.map_err(refused)?;
             answer = Waits::of(&joins).counts();
             id
         }
@@ -79,6 +102,11 @@ pub(super) async fn create(mut request: ApiRequest) -> Answer {
 fn refused(error: BatchError) -> ApiError {
     match error {
         BatchError::Retry(error) => error.into(),
+        missing @ BatchError::Missing { .. } => ApiError::Conflict {
+            code: "missing",
+            message: missing.to_string(),
+            fix: "correct the id or the queue, or send \"missing\": \"ended\"",
+        },
         error => ApiError::Bad(with_causes(&error)),
     }
 }
@@ -144,17 +172,16 @@ pub(super) async fn cancel(request: ApiRequest) -> Answer {
 }
 
 impl ApiRequest {
-    /// The items that are waited for, by queue. Their records change, so the caller has to be allowed to push to their queues, too.
-    fn predecessors(&self, after: Vec<Object<Predecessor>>) -> Result<Vec<(Queue, Vec<ItemId>)>, ApiError> {
-        let mut found: BTreeMap<String, Vec<ItemId>> = BTreeMap::new();
+    /// The items that are waited for, each once. Their records change, so the caller has to be allowed to push to their queues, too.
+    fn predecessors(&self, after: Vec<Object<Predecessor>>) -> Result<Vec<(Queue, ItemId)>, ApiError> {
+        let mut found: BTreeSet<(String, ItemId)> = BTreeSet::new();
         for Object(Predecessor { id, queue }) in after {
             let id = id.parse().map_err(|error| ApiError::Bad(format!("after: {error}")))?;
-            let queue = queue.unwrap_or_else(|| self.value("queue").into_owned());
-            found.entry(queue).or_default().push(id);
+            found.insert((queue.unwrap_or_else(|| self.value("queue").into_owned()), id));
         }
-        let open = |(name, ids): (String, Vec<ItemId>)| {
+        let open = |(name, id): (String, ItemId)| {
             self.caller.check(Scope::Push, Some(&name))?;
-            Ok((self.app.queue(&name)?, ids))
+            Ok((self.app.queue(&name)?, id))
         };
         found.into_iter().map(open).collect()
     }

@@ -24,7 +24,7 @@ export async function main(): Promise<Pushed> {
   const batch = await client.newBatch("reports", { payload: "all done", contentType: "text/plain" }, { deadline: 3_600_000 });
   await client.push("emails", { payload: "x", batch });
   await client.push("emails", { payload: "x", unique: "u", replace: true, delay: 10_000 });
-  const { waitsFor } = await client.pushAfter("reports", "x", ["1", { queue: "emails", id: "2" }], { deadline: 1_000 });
+  const { waitsFor } = await client.pushAfter("reports", "x", ["1", { queue: "emails", id: "2" }], { deadline: 1_000, missingOk: true });
   console.log(waitsFor);
   if (await client.commitBatch("reports", batch)) console.log((await client.showBatch("reports", batch)).counts.open);
   for await (const each of client.listBatches("reports")) await client.cancelBatch("reports", each.id);

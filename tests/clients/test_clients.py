@@ -338,8 +338,10 @@ class ClientTest(unittest.TestCase):
 
     def test_an_item_is_pushed_after_others(self):
         (id,) = self.push_items("members", {"n": 1})
-        waits = self.call("push_after", "called back", json.dumps({"n": 8}), after=[["members", id], ["", "0" * 24]])
-        self.assertEqual((waits["waits_for"], waits["ended"], waits["gone"]), (1, 0, 1))
+        after = [["members", id], ["", "0" * 24]]
+        self.assertEqual(self.call("push_after", "called back", "x", after=after)["error"], "missing")
+        waits = self.call("push_after", "called back", json.dumps({"n": 8}), after=after, missing_ok=True)
+        self.assertEqual((waits["waits_for"], waits["ended"], waits["gone"]), (1, {}, 1))
         self.assertEqual(self.call("show_batch", "called back", waits["id"])["counts"]["open"], 1)
         self.database.command("item", "cancel", "members", id)
         worker = self.program([self.daemon.url], "called back")

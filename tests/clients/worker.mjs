@@ -82,7 +82,7 @@ async function call() {
   const named = Object.fromEntries(Object.entries(options).map(([name, value]) => [camel(name), times.includes(name) ? value * 1_000 : value]));
   let all = [...given, named];
   if (method === "put_schedule") all = [given[0], { payload: given[1], ...named }];
-  if (method === "push_after") all = [given[0], named.after.map(([queue, id]) => (queue ? { queue, id } : id)), {}];
+  if (method === "push_after") all = [given[0], named.after.map(([queue, id]) => (queue ? { queue, id } : id)), named];
   const client = new Client(URLS.split(" "), { ca });
   const answer = await ask(client, camel(method), queue, all);
   if (answer?.hasEnded !== undefined) {

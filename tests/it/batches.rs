@@ -106,8 +106,15 @@ fn an_item_is_pushed_after_others_whatever_they_are_doing() {
     let after = format!("work:{delayed}");
     let args = ["push", "done", "mail", "--attr", "a=b", "--after", &of_work, "--after", &of_kept];
     let args: Vec<&str> = args.into_iter().chain(["--after", &after, "--after", &never, "--json"]).collect();
+    let refused = run(&db, &args).failed(1);
+    assert!(refused.contains(&"0".repeat(24)) && refused.contains("--missing-ok"), "{refused}");
+    // Twice is once.
+    let args = [&args[..], &["--missing-ok", "--after", &after]].concat();
     let pushed: Value = serde_json::from_str(&run(&db, &args).ok()).unwrap();
-    assert_eq!((&pushed["waits_for"], &pushed["ended"], &pushed["gone"]), (&json!(2), &json!(1), &json!(1)));
+    assert_eq!(
+        (&pushed["waits_for"], &pushed["ended"], &pushed["gone"]),
+        (&json!(2), &json!({"done": 1}), &json!(1))
+    );
     let id = pushed["batch"].as_str().unwrap();
     let shown: Value =
         serde_json::from_str(&run(&db, &["item", "show", "work", &delayed, "--json"]).ok()).unwrap();
@@ -124,7 +131,7 @@ fn an_item_is_pushed_after_others_whatever_they_are_doing() {
     assert_eq!(counts, ["3", "2", "1", "0"]);
     assert_eq!((of("batch").as_str(), of("a").as_str()), (id, "b"));
     // After nothing that is there: at once.
-    let text = run(&db, &["push", "done", "now", "--after", &never]).ok();
+    let text = run(&db, &["push", "done", "now", "--after", &never, "--missing-ok"]).ok();
     assert!(text.contains("waits for nothing") && text.contains("1 is not in the queue"), "{text}");
     wait_until("the other item is pushed, too", || callbacks(&db).len() == 2);
     for wrong in [
@@ -132,10 +139,13 @@ fn an_item_is_pushed_after_others_whatever_they_are_doing() {
         vec!["push", "done", "a", "--after", "work:x"],
         vec!["push", "done", "a", "--after", &never, "--delay", "1s"],
         vec!["push", "done", "a", "--deadline", "1h"],
+        vec!["push", "done", "a", "--missing-ok"],
         vec!["push", "done", "a", "--after", &never, "--attr", "batch=1"],
     ] {
         run(&db, &wrong).failed(2);
     }
+    let nowhere = format!("wrok:{running}");
+    assert!(run(&db, &["push", "done", "a", "--after", &nowhere]).failed(1).contains("\"work\""));
 }
 
 #[test]
@@ -195,12 +205,21 @@ fn batches_are_made_committed_shown_and_cancelled_over_http() {
         json!({"then": {"payload": "x", "attributes": {"batch": "1"}}}),
         json!({"then": {"payload": "x"}, "deadline_ms": 0}),
         json!({"then": {"payload": "x", "priority": 3}}),
+        json!({"then": {"payload": "x"}, "after": null}),
+        json!({"then": {"payload": "x"}, "after": []}),
+        json!({"then": {"payload": "x"}, "after": [{"id": "x"}]}),
+        json!({"then": {"payload": "x"}, "missing": "ended"}),
     ] {
         ask(&both, "POST", of_home, Some(wrong)).is(400);
     }
     assert_eq!(ask(&both, "POST", &format!("{one}/commit"), None).is(200), json!({"changed": true}));
     wait_until("the batch calls back", || callbacks(&db).len() == 1);
     ask(&both, "POST", &format!("{one}/commit"), None).is(404);
+    // The queue of an item that is waited for changes, too.
+    let after = json!({"then": {"payload": "x"}, "after": [{"id": "0".repeat(24), "queue": "elsewhere"}]});
+    ask(&both, "POST", of_home, Some(after)).is(403);
+    let after = json!({"then": {"payload": "x"}, "after": [{"id": "0".repeat(24), "queue": "work"}]});
+    assert_eq!(ask(&both, "POST", of_home, Some(after)).is(409)["error"]["code"], "missing");
     assert_eq!(push(&both, id).is(409)["error"]["code"], "batch");
     let made = ask(&both, "POST", of_home, Some(json!({"then": {"payload": "never"}}))).is(201);
     let other = format!("{of_home}/{}", made["id"].as_str().unwrap());

@@ -628,7 +628,16 @@ pub async fn acknowledge_together(
         let (group, more) = rest.split_at_mut(fitting(rest));
         match group {
             [(lease, outcomes)] => results.push(lease.acknowledge(db, policy, outcomes).await),
-            group => results.extend(Together::acknowledge(db, policy, group).await),
+            group => {
+                let done = Together::acknowledge(db, policy, group).await;
+                for ((lease, outcomes), result) in group.iter_mut().zip(done) {
+                    results.push(match result {
+                        // Their items have joined batches, which only their headers tell.
+                        Err(LeaseError::TooLarge { .. }) => lease.acknowledge(db, policy, outcomes).await,
+                        result => result,
+                    });
+                }
+            }
         }
         rest = more;
     }

@@ -9,8 +9,8 @@ use std::{
 use anyhow::{Context, anyhow};
 use clap::builder::TypedValueParser;
 use kvqueue_queue::{
-    ItemId, NewItem, Queue, RetryPolicy,
-    item_batch::{BatchError, NewBatch},
+    ItemId, NewItem, Queue, QueueError, RetryError, RetryPolicy,
+    item_batch::{BatchError, Missing, NewBatch},
 };
 
 use serde_json::json;
@@ -47,6 +47,9 @@ pub(super) struct AfterOptions {
     /// Push it after this time at the latest, as in 6h [default: wait for them, however long that takes]
     #[arg(long, help_heading = HEADING, value_name = "DURATION", value_parser = duration::parse, requires = "after")]
     deadline: Option<Duration>,
+    /// Take an item that is not in its queue, and not in its history, for one that has ended; without this, nothing is pushed then
+    #[arg(long, help_heading = HEADING, requires = "after")]
+    missing_ok: bool,
 }
 
 /// An item that is waited for.
@@ -73,6 +76,10 @@ impl AfterOptions {
         !self.after.is_empty()
     }
 
+    fn missing(&self) -> Missing {
+        if self.missing_ok { Missing::HasEnded } else { Missing::Refused }
+    }
+
     /// Pushes the item after the others, and prints the batch that waits for them.
     pub(super) fn push(
         self,
@@ -85,20 +92,13 @@ impl AfterOptions {
         let now = clock::now();
         let after = |time: Duration| now.saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
         let batch = NewBatch { callback, deadline: self.deadline.map(after) };
+        let (policy, missing) = (RetryPolicy::default(), self.missing());
         let after = others(client, queue, self.after)?;
-        let policy = RetryPolicy::default();
-        let pushed = queue.push_after(client.db(), &policy, &batch, &after, now);
+        let pushed = queue.push_after(client.db(), &policy, &batch, (&after, missing), now);
         let pushed = client.wait(client.answer(pushed));
-        let (id, joins) = match pushed.context("the item may wait all the same; see `kvqueue batch list`")? {
-            Ok(pushed) => pushed,
-            Err(BatchError::Retry(error)) => {
-                return Err(match error.error.frozen() {
-                    Some(pause) => frozen(queue, pause, "nothing was done"),
-                    None => anyhow::Error::new(error).context("the item is not pushed"),
-                });
-            }
-            Err(error) => return Err(UsageError(with_causes(&error)).into()),
-        };
+        let (id, joins) = pushed
+            .context("the item may wait all the same; see `kvqueue batch list`")?
+            .map_err(|error| failure(queue, &after, error))?;
         let waits = Waits::of(&joins);
         let text = waits.text(&id);
         let mut object = waits.counts();
@@ -109,23 +109,40 @@ impl AfterOptions {
     }
 }
 
-/// The items that are waited for, by queue.
-fn others(
-    client: &Client,
-    own: &Queue,
-    after: Vec<Predecessor>,
-) -> anyhow::Result<Vec<(Queue, Vec<ItemId>)>> {
-    let mut others: Vec<(Queue, Vec<ItemId>)> = Vec::new();
+fn failure(queue: &Queue, after: &[(Queue, ItemId)], error: BatchError) -> anyhow::Error {
+    match error {
+        BatchError::Retry(error) if error.is_maybe_committed() => anyhow::Error::new(error)
+            .context("the push failed; the item may wait all the same, see `kvqueue batch list`"),
+        BatchError::Retry(RetryError { error: QueueError::Frozen { queue: name, pause }, .. }) => {
+            let is_frozen = |queue: &&Queue| queue.name().escape_ascii().to_string() == name;
+            let it = after.iter().map(|(queue, _)| queue).find(is_frozen).unwrap_or(queue);
+            frozen(it, &pause, "nothing was done")
+        }
+        BatchError::Retry(RetryError { error: refused @ QueueError::TooManyBatches { .. }, .. }) => {
+            anyhow!("the item is not pushed: {refused}")
+        }
+        BatchError::Retry(error) => anyhow::Error::new(error).context("the item is not pushed"),
+        missing @ BatchError::Missing { .. } => {
+            anyhow!("{missing}: add --missing-ok; nothing was pushed")
+        }
+        error => UsageError(with_causes(&error)).into(),
+    }
+}
+
+/// The items that are waited for, each once.
+fn others(client: &Client, own: &Queue, after: Vec<Predecessor>) -> anyhow::Result<Vec<(Queue, ItemId)>> {
+    let mut others: Vec<(Queue, ItemId)> = Vec::new();
     for Predecessor { queue, id } in after {
         let name = queue.map_or_else(|| own.name().to_vec(), OsString::into_vec);
-        match others.iter_mut().find(|(queue, _)| queue.name() == name) {
-            Some((_, ids)) => ids.push(id),
-            None if name == own.name() => others.push((own.clone(), vec![id])),
-            None => {
-                let queue = target::named(client, OsStr::from_bytes(&name))?;
-                others.push((queue, vec![id]));
-            }
+        if others.iter().any(|(queue, other)| queue.name() == name && *other == id) {
+            continue;
         }
+        let known = others.iter().map(|(queue, _)| queue).chain([own]).find(|queue| queue.name() == name);
+        let queue = match known.cloned() {
+            Some(queue) => queue,
+            None => target::there(client, OsStr::from_bytes(&name))?,
+        };
+        others.push((queue, id));
     }
     Ok(others)
 }

@@ -29,6 +29,7 @@ type request struct {
 		Overlap      string
 		Jitter       float64
 		After        [][2]string
+		MissingOK    bool `json:"missing_ok"`
 	}
 }
 
@@ -109,7 +110,7 @@ func ask(client *kvqueue.Client, wanted request) (any, error) {
 		for _, each := range options.After {
 			after = append(after, kvqueue.ItemOf{Queue: each[0], ID: each[1]})
 		}
-		return client.PushAfter(ctx, queue, kvqueue.NewItem{Payload: []byte(first)}, after, 0)
+		return client.PushAfter(ctx, queue, kvqueue.NewItem{Payload: []byte(first)}, after, kvqueue.AfterOptions{MissingOK: options.MissingOK})
 	case "commit_batch":
 		return client.CommitBatch(ctx, queue, first)
 	case "show_batch":

@@ -271,10 +271,11 @@ fn openapi_document_matches_the_served_responses() {
     let then = json!({"payload_base64": "/w==", "key": "a"});
     let made = ask(201, "POST", batches, &["keyed"], Some(json!({ "then": then })));
     let of_keyed = made["id"].as_str().unwrap();
-    let after =
-        json!({"then": then, "after": [{"id": "0".repeat(24), "queue": "work"}, {"id": "0".repeat(24)}]});
+    let never = json!([{"id": "0".repeat(24), "queue": "work"}]);
+    ask(409, "POST", batches, &["keyed"], Some(json!({"then": then, "after": never})));
+    let after = json!({"then": then, "after": never, "missing": "ended"});
     let made = ask(201, "POST", batches, &["keyed"], Some(after));
-    assert_eq!((&made["waits_for"], &made["gone"]), (&json!(0), &json!(2)));
+    assert_eq!((&made["waits_for"], &made["gone"]), (&json!(0), &json!(1)));
     let member = json!({"items": [{"payload": "member", "batch": of_idle}]});
     ask(201, "POST", items, &["work"], Some(member.clone()));
     get(items, &["work"]);

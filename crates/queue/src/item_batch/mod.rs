@@ -20,6 +20,7 @@ pub use id::{BatchId, ParseBatchIdError};
 
 use crate::error::{PushError, QueueError};
 use crate::history::Ending;
+use crate::id::ItemId;
 use crate::kind::Kind;
 use crate::meta::Millis;
 use crate::new_item::NewItem;
@@ -242,6 +243,24 @@ pub enum Join {
     Gone,
 }
 
+/// What an item means for [`Queue::push_after`](crate::Queue::push_after) that is not in its queue.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Missing {
+    /// It may be a wrong id: nothing is pushed.
+    #[default]
+    Refused,
+    /// It has ended, and is not waited for.
+    HasEnded,
+}
+
+fn names(ids: &[ItemId]) -> String {
+    let first: Vec<_> = ids.iter().take(3).map(ToString::to_string).collect();
+    match ids.len() - first.len() {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
+    }
+}
+
 /// A batch cannot be made. Nothing was written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -270,12 +289,19 @@ pub enum BatchError {
         name: &'static str,
     },
     /// There is nothing to wait for, or too much.
-    #[error(
-        "{len} items are to be waited for, 1 to {MAX_AFTER} are possible; use a batch, and push its members to it"
-    )]
+    #[error("{len} items are to be waited for, 1 to {MAX_AFTER} are possible; name that many")]
     After {
         /// How many.
         len: usize,
+    },
+    /// Items that are to be waited for are not in their queues.
+    #[error(
+        "cannot wait for what is not there, {}: it has ended some time ago, was moved, or never was; correct its id or its queue, or say that what is missing has ended",
+        names(.ids)
+    )]
+    Missing {
+        /// Their ids.
+        ids: Vec<ItemId>,
     },
     /// The id belongs to another queue.
     #[error("batch {id} does not belong to this queue; open the queue that its id names")]

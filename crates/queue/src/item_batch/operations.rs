@@ -1,10 +1,11 @@
 //! Operations on the batches of a queue: in transactions of the caller's, and in transactions of their own.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
 use foundationdb::{Database, Transaction};
 
-use super::{BatchCommit, BatchCounts, BatchError, BatchId, BatchView, Join, MAX_AFTER, NewBatch};
+use super::{BatchCommit, BatchCounts, BatchError, BatchId, BatchView, Join, MAX_AFTER, Missing, NewBatch};
 use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::marked::{Act, Body, Marked};
@@ -53,12 +54,14 @@ impl Queue {
 
     /// Makes items that are in this queue members of an open batch, whichever queue is its home. Returns the effect on each, in their order.
     ///
+    /// Those of them that have ended, as a dead letter or the history says, count as members that have, with each call again: use a batch that was made in this transaction.
     /// An item can be a member of several batches. It joins whatever it is doing, also while it is running: then its holder's acknowledgement counts
     /// it. Ready and scheduled items are found by a few reads each; if there are others, all leases are read once.
     ///
     /// # Errors
     /// [`QueueError::NoBatch`], [`QueueError::BatchCommitted`]; [`QueueError::TooManyBatches`]; [`QueueError::TooMuchRunning`];
-    /// [`QueueError::Frozen`], for either queue; and if an item's record cannot be read. Then nothing was written.
+    /// [`QueueError::WrongKind`], [`QueueError::OtherKind`]; [`QueueError::Frozen`], for either queue; [`QueueError::Unreadable`], if an item's record, or a lease that may have
+    /// one of the items, cannot be read. Do not commit the transaction then.
     pub async fn join_batch(
         &self,
         tr: &Transaction,
@@ -69,9 +72,9 @@ impl Queue {
     }
 
     /// Lets an item of this queue come after others: in one transaction of its own, exactly once, makes a batch with it as the callback, lets the others join, and commits the
-    /// batch. `after`: the others, by queue. Returns the batch's id, and the effect on each of the others in their order.
+    /// batch. `after`: the others, each once, with their queues. Returns the batch's id, and the effect on each of the others in their order.
     ///
-    /// The item is pushed when all of them have ended, whichever way; at once, if they have.
+    /// The item is pushed when all of them have ended, whichever way; at once, if they have. One that is not in its queue, and not in the history, is `missing`.
     ///
     /// # Errors
     /// [`BatchError`]. Nothing was written, unless [`RetryError::is_maybe_committed`] says so.
@@ -80,17 +83,18 @@ impl Queue {
         db: &Database,
         policy: &RetryPolicy,
         batch: &NewBatch,
-        after: &[(Queue, Vec<ItemId>)],
+        (after, missing): (&[(Queue, ItemId)], Missing),
         now: Millis,
     ) -> Result<(BatchId, Vec<Join>), BatchError> {
         batch.check(self.kind(), now)?;
-        let len = after.iter().map(|(_, items)| items.len()).sum();
+        let len = after.len();
         if !(1..=MAX_AFTER).contains(&len) {
             return Err(BatchError::After { len });
         }
         let id = BatchId::new(self.name());
-        match self.change_batch(db, policy, Change::After(&id, batch, after, now)).await? {
+        match self.change_batch(db, policy, Change::After(&id, batch, (after, missing), now)).await? {
             Effect::Waits(joins) => Ok((id, joins)),
+            Effect::Missing(ids) => Err(BatchError::Missing { ids }),
             Effect::New | Effect::Committed(_) | Effect::Cancelled(_) => Ok((id, Vec::new())),
         }
     }
@@ -124,7 +128,9 @@ impl Queue {
     ) -> Result<BatchCommit, RetryError> {
         match self.change_batch(db, policy, Change::Commit(id, now)).await? {
             Effect::Committed(effect) => Ok(effect),
-            Effect::New | Effect::Waits(_) | Effect::Cancelled(_) => Ok(BatchCommit::Gone),
+            Effect::New | Effect::Waits(_) | Effect::Missing(_) | Effect::Cancelled(_) => {
+                Ok(BatchCommit::Gone)
+            }
         }
     }
 
@@ -153,7 +159,7 @@ impl Queue {
     ) -> Result<Option<BatchCounts>, RetryError> {
         match self.change_batch(db, policy, Change::Cancel(id)).await? {
             Effect::Cancelled(counts) => Ok(counts),
-            Effect::New | Effect::Waits(_) | Effect::Committed(_) => Ok(None),
+            Effect::New | Effect::Waits(_) | Effect::Missing(_) | Effect::Committed(_) => Ok(None),
         }
     }
 
@@ -198,11 +204,29 @@ impl Queue {
     }
 }
 
+/// Lets items join, those of each queue together. Returns the effect on each, in their order.
+async fn join_all(
+    tr: &Transaction,
+    id: &BatchId,
+    items: &[(Queue, ItemId)],
+) -> Result<Vec<Join>, QueueError> {
+    let mut queues: BTreeMap<&[u8], (&Queue, Vec<ItemId>)> = BTreeMap::new();
+    for (queue, item) in items {
+        queues.entry(queue.name()).or_insert((queue, Vec::new())).1.push(item.clone());
+    }
+    let mut joins = BTreeMap::new();
+    for (name, (queue, ids)) in queues {
+        let effects = queue.join_batch(tr, id, &ids).await?;
+        joins.extend(ids.into_iter().map(|item| (name, item)).zip(effects));
+    }
+    Ok(items.iter().filter_map(|(queue, item)| joins.get(&(queue.name(), item.clone())).copied()).collect())
+}
+
 /// What is to be done about a batch.
 #[derive(Clone, Copy)]
 enum Change<'a> {
     New(&'a BatchId, &'a NewBatch, Millis),
-    After(&'a BatchId, &'a NewBatch, &'a [(Queue, Vec<ItemId>)], Millis),
+    After(&'a BatchId, &'a NewBatch, (&'a [(Queue, ItemId)], Missing), Millis),
     Commit(&'a BatchId, Millis),
     Cancel(&'a BatchId),
 }
@@ -213,6 +237,8 @@ enum Effect {
     New,
     /// The effect on each of the items that are waited for.
     Waits(Vec<Join>),
+    /// These are not there, so nothing was done.
+    Missing(Vec<ItemId>),
     Committed(BatchCommit),
     Cancelled(Option<BatchCounts>),
 }
@@ -232,11 +258,16 @@ impl Body for Changing<'_> {
                 change::new(space, tr, id, batch, now).await?;
                 Act::Write(Effect::New)
             }
-            Change::After(id, batch, after, now) => {
+            Change::After(id, batch, (after, missing), now) => {
                 change::new(space, tr, id, batch, now).await?;
-                let mut joins = Vec::new();
-                for (queue, items) in after {
-                    joins.extend(queue.join_batch(tr, id, items).await?);
+                let joins = join_all(tr, id, after).await?;
+                let is_gone =
+                    |(_, join): &(_, &Join)| matches!(join, Join::Gone) && missing == Missing::Refused;
+                let gone = after.iter().zip(&joins).filter(is_gone);
+                let gone: Vec<ItemId> = gone.map(|((_, item), _)| item.clone()).collect();
+                if !gone.is_empty() {
+                    // What was written is not committed.
+                    return Ok(Act::Nothing(Effect::Missing(gone)));
                 }
                 change::commit(space, tr, id, now).await?;
                 Act::Write(Effect::Waits(joins))

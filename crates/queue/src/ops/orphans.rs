@@ -70,7 +70,7 @@ pub(crate) async fn clear_orphans(
         // The other program took it for good.
         ends.add_record(meta, Ending::Taken);
         cleared += 1;
-        bytes += cost::removing(space, id, meta);
+        bytes += cost::removing(space, id, meta) + cost::ended(space, id, meta, 0);
         if bytes >= PAGE_BYTES {
             next = after(&space.meta_key(id));
             break;

@@ -111,7 +111,15 @@ pub(crate) async fn find(
     tr: &Transaction,
     id: &ItemId,
 ) -> Result<Option<RunningRecord>, QueueError> {
-    Ok(find_each(space, tr, BTreeSet::from([id])).await?.remove(id))
+    Ok(find_each(space, tr, BTreeSet::from([id])).await?.items.remove(id))
+}
+
+/// The running ones of some items.
+#[derive(Debug, Default)]
+pub(crate) struct RunningItems {
+    pub(crate) items: BTreeMap<ItemId, RunningRecord>,
+    /// The key of a lease that cannot be read: others of the items may be on it.
+    pub(crate) unreadable: Option<Vec<u8>>,
 }
 
 /// Those of the items that are on leases and not acknowledged. Leases that cannot be read are passed over.
@@ -125,19 +133,23 @@ pub(crate) async fn find_each(
     space: &Space,
     tr: &Transaction,
     mut ids: BTreeSet<&ItemId>,
-) -> Result<BTreeMap<ItemId, RunningRecord>, QueueError> {
+) -> Result<RunningItems, QueueError> {
     let (mut begin, end) = range(&space.leases);
-    let (mut bytes, mut all) = (0, BTreeMap::new());
+    let (mut bytes, mut all) = (0, RunningItems::default());
     while let Some(first) = ids.first().copied() {
         let too_much = || QueueError::TooMuchRunning { id: first.clone() };
         let rows = tr.get_range(&some(&begin, &end), 1, true).await?;
         bytes += rows.iter().map(|row| row.key().len() + row.value().len()).sum::<usize>();
-        let found = headers(space, &rows).into_iter().filter_map(|(lease, header)| lease.zip(header));
-        let (short, long): (Vec<_>, Vec<_>) = found.partition(|(_, header)| header.pieces == 0);
+        let found: Vec<_> =
+            headers(space, &rows).into_iter().map(|(lease, header)| lease.zip(header)).collect();
+        if let Some((row, _)) = rows.iter().zip(&found).find(|(_, lease)| lease.is_none()) {
+            all.unreadable = Some(row.key().to_vec());
+        }
+        let (short, long): (Vec<_>, Vec<_>) =
+            found.into_iter().flatten().partition(|(_, header)| header.pieces == 0);
         for (lease, header) in short {
             let found = in_lease(space, tr, &ids, (lease, header)).await?;
-            ids.retain(|id| found.iter().all(|record| record.row.id != **id));
-            all.extend(found.into_iter().map(|record| (record.row.id.clone(), record)));
+            all.add(space, vec![(lease, found)], &mut ids);
         }
         for group in long.chunks(TOGETHER) {
             // All pieces but the last are full.
@@ -146,9 +158,9 @@ pub(crate) async fn find_each(
                 return Err(too_much());
             }
             let found = group.iter().map(|lease| in_lease(space, tr, &ids, lease.clone()));
-            let found: Vec<_> = try_join_all(found).await?.into_iter().flatten().collect();
-            ids.retain(|id| found.iter().all(|record| record.row.id != **id));
-            all.extend(found.into_iter().map(|record| (record.row.id.clone(), record)));
+            let found = try_join_all(found).await?;
+            let leases = group.iter().map(|(lease, _)| *lease);
+            all.add(space, leases.zip(found).collect(), &mut ids);
         }
         let last = rows.iter().next_back().filter(|_| rows.more());
         if ids.is_empty() || last.is_none() {
@@ -162,18 +174,38 @@ pub(crate) async fn find_each(
     Ok(all)
 }
 
-/// Those of the items that are on this lease and not acknowledged.
+impl RunningItems {
+    /// Adds what was found on leases; `None`: a lease cannot be read.
+    fn add(
+        &mut self,
+        space: &Space,
+        found: Vec<(LeaseId, Option<Vec<RunningRecord>>)>,
+        ids: &mut BTreeSet<&ItemId>,
+    ) {
+        for (lease, records) in found {
+            if records.is_none() {
+                self.unreadable = Some(leases::key(&space.leases, lease));
+            }
+            for record in records.into_iter().flatten() {
+                ids.remove(&record.row.id);
+                self.items.insert(record.row.id.clone(), record);
+            }
+        }
+    }
+}
+
+/// Those of the items that are on this lease and not acknowledged; `None` if it cannot be read.
 async fn in_lease(
     space: &Space,
     tr: &Transaction,
     ids: &BTreeSet<&ItemId>,
     (lease, header): (LeaseId, Header),
-) -> Result<Vec<RunningRecord>, QueueError> {
+) -> Result<Option<Vec<RunningRecord>>, QueueError> {
     let open = open(space, tr, lease, Some(header), None).await?;
-    let Some((header, open)) = open else { return Ok(Vec::new()) };
+    let Some((header, open)) = open else { return Ok(None) };
     let found = open.into_iter().filter(|(_, row)| ids.contains(&row.id));
     let record = |(index, row)| RunningRecord { lease, header: header.clone(), index: index as usize, row };
-    Ok(found.map(record).collect())
+    Ok(Some(found.map(record).collect()))
 }
 
 /// A running item, for people.

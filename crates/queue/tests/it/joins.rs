@@ -2,11 +2,11 @@
 
 use fdb_embedded::Faults;
 use kvqueue_queue::item_batch::{
-    BatchCounts, BatchError, BatchId, CloseReason, Join, MAX_AFTER, MAX_ITEM_BATCHES,
+    BatchCounts, BatchError, BatchId, CloseReason, Join, MAX_AFTER, MAX_ITEM_BATCHES, Missing, NewBatch,
 };
 use kvqueue_queue::{
-    Ending, Failure, Item, ItemChange, ItemId, ItemOutcome, ItemState, Kind, OnExpiry, Queue, QueueError,
-    Recording, from_millis,
+    CancelFilter, Canceller, Ending, Failure, Item, ItemChange, ItemId, ItemOutcome, ItemState, Kind,
+    OnExpiry, Queue, QueueError, Recording, from_millis,
 };
 
 use crate::batches::{NOW, counts, finish, left, new, policy};
@@ -250,6 +250,7 @@ enum With {
     Done,
     Retry,
     Cancel,
+    Edit,
     Promote,
     Commit,
 }
@@ -257,11 +258,20 @@ enum With {
 #[test]
 fn a_join_that_overlaps_a_change_of_the_item_counts_it_once() {
     on_database(async |t| {
-        let all =
-            [With::Fetch, With::Pop, With::Done, With::Retry, With::Cancel, With::Promote, With::Commit];
-        for (with, is_join_late) in all.into_iter().flat_map(|with| [(with, true), (with, false)]) {
-            let name = format!("{with:?}-{is_join_late}");
-            let (home, work) = (t.queue(format!("{name}-home")), t.queue(format!("{name}-work")));
+        let all = [
+            With::Fetch,
+            With::Pop,
+            With::Done,
+            With::Retry,
+            With::Cancel,
+            With::Edit,
+            With::Promote,
+            With::Commit,
+        ];
+        let each = |kind| all.into_iter().flat_map(move |with| [(kind, with, true), (kind, with, false)]);
+        for (kind, with, is_join_late) in KINDS.into_iter().flat_map(each) {
+            let name = format!("{kind:?}-{with:?}-{is_join_late}");
+            let (home, work) = (t.queue(format!("{name}-home")), t.queue_of(format!("{name}-work"), kind));
             let id = t.new_batch(&home, &new()).await;
             let item = t.push_one(&work).await;
             let mut lease = match with {
@@ -295,7 +305,11 @@ fn a_join_that_overlaps_a_change_of_the_item_counts_it_once() {
                         t.acknowledge(lease.as_mut().unwrap(), &outcome).await;
                     }
                     With::Cancel => drop(work.cancel_item(&t.db, &policy(), &item).await.unwrap()),
-                    With::Promote => drop(t.sweep(&mut other_sweeper, 5, &rules()).await),
+                    With::Edit => drop(work.edit_item(&t.db, &policy(), &item, b"y").await.unwrap()),
+                    With::Promote => {
+                        let promoted = t.sweep(&mut other_sweeper, 5, &rules()).await.moved.promoted;
+                        assert_eq!(promoted, 1, "{name}");
+                    }
                     With::Commit => drop(t.commit_batch(&home, &id).await),
                 }
             };
@@ -354,11 +368,12 @@ fn an_item_comes_once_after_others_under_unknown_outcomes() {
             if !t.install(Faults::script(script.clone())) {
                 return;
             }
-            let after = [(one.clone(), vec![first]), (two.clone(), vec![running, dead])];
-            let (id, joined) = home.push_after(&t.db, &policy(), &new(), &after, NOW).await.unwrap();
+            let after = [(two.clone(), dead), (one.clone(), first), (two.clone(), running)];
+            let after = (&after[..], Missing::Refused);
+            let (id, joined) = home.push_after(&t.db, &policy(), &new(), after, NOW).await.unwrap();
             t.end_faults();
             let (ready, running) = (Join::Joined(ItemState::Ready), Join::Joined(ItemState::Running));
-            assert_eq!(joined, [ready, running, Join::Ended(Ending::Dead)], "{script:?}");
+            assert_eq!(joined, [Join::Ended(Ending::Dead), ready, running], "{script:?}");
             let dead = BatchCounts { dead: 1, ..counts(3, 0) };
             assert_eq!(t.counts(&home, &id).await, dead, "{script:?}");
             finish(t, &one, 1).await;
@@ -378,9 +393,13 @@ fn an_item_comes_at_once_after_others_that_have_ended_and_after_not_too_many() {
         let item = t.push_one(&work).await;
         finish(t, &work, 1).await;
         let after = async |n: usize| {
-            let after = [(work.clone(), vec![item.clone(); n])];
-            home.push_after(&t.db, &policy(), &new(), &after, NOW).await
+            let after = vec![(work.clone(), item.clone()); n];
+            home.push_after(&t.db, &policy(), &new(), (&after, Missing::HasEnded), NOW).await
         };
+        let after_it = [(work.clone(), item.clone())];
+        let refused = home.push_after(&t.db, &policy(), &new(), (&after_it, Missing::Refused), NOW).await;
+        let Err(BatchError::Missing { ids }) = refused else { panic!("{refused:?}") };
+        assert_eq!(ids, std::slice::from_ref(&item));
         for n in [0, MAX_AFTER + 1] {
             assert!(matches!(after(n).await, Err(BatchError::After { len }) if len == n));
         }
@@ -389,15 +408,56 @@ fn an_item_comes_at_once_after_others_that_have_ended_and_after_not_too_many() {
         assert_eq!(joined, [Join::Gone; MAX_AFTER]);
         assert_eq!(t.close(&home, NOW).await, [(id, CloseReason::Complete, counts(0, 0))]);
         let foreign = new().callback.with_unique("u");
-        let refused = home
-            .push_after(
-                &t.db,
-                &policy(),
-                &kvqueue_queue::item_batch::NewBatch::new(foreign),
-                &[(work.clone(), vec![item.clone()])],
-                NOW,
-            )
-            .await;
+        let foreign = NewBatch::new(foreign);
+        let refused = home.push_after(&t.db, &policy(), &foreign, (&after_it, Missing::Refused), NOW).await;
         assert!(matches!(refused, Err(BatchError::ForeignField { .. })));
+    });
+}
+
+#[test]
+fn an_item_of_another_kind_and_one_that_may_be_on_an_unreadable_lease_are_not_taken_for_gone() {
+    on_database(async |t| {
+        let (home, fifo, keyed) = (t.queue("home"), t.queue("work"), t.queue_of("work", Kind::Keyed));
+        let item = t.push_one(&keyed).await;
+        let id = t.new_batch(&home, &new()).await;
+        let try_join = async |queue: &Queue, item: &ItemId| {
+            let tr = t.db.create_trx().unwrap();
+            queue.join_batch(&tr, &id, std::slice::from_ref(item)).await
+        };
+        assert!(matches!(try_join(&fifo, &item).await, Err(QueueError::WrongKind { .. })));
+        // An id that it could have, in a queue that has items of another kind.
+        assert!(matches!(try_join(&fifo, &crate::common::id(7)).await, Err(QueueError::OtherKind { .. })));
+        let _lease = t.lease(&keyed, 1).await.unwrap();
+        let (key, _) = t.records(&keyed, "lease").await.remove(0);
+        let key = [&t.prefix[..], &crate::common::record(&keyed, "lease", &key)[t.prefix.len()..]].concat();
+        t.run(async |tr| {
+            tr.set(&key, b"of a later version");
+            Ok(())
+        })
+        .await;
+        assert!(matches!(try_join(&keyed, &item).await, Err(QueueError::Unreadable { .. })));
+        assert_eq!(t.counts(&home, &id).await, counts(0, 0));
+    });
+}
+
+#[test]
+fn joins_are_counted_in_transactions_of_the_caller_and_when_all_that_match_are_cancelled() {
+    on_database(async |t| {
+        let (home, work) = (t.queue("home"), t.queue("work"));
+        let id = t.new_batch(&home, &new()).await;
+        let items = [t.push_one(&work).await, t.push_one(&work).await, t.push_one(&work).await];
+        let mut lease = t.lease(&work, 2).await.unwrap();
+        assert!(matches!(
+            t.join(&work, &id, &items).await[..],
+            [Join::Joined(_), Join::Joined(_), Join::Joined(_)]
+        ));
+        let tr = t.db.create_trx().unwrap();
+        let done = lease.acknowledge_in(&tr, &[(0, ItemOutcome::Done)]).await.unwrap().unwrap();
+        tr.commit().await.unwrap();
+        lease.acknowledged(done);
+        assert_eq!(t.counts(&home, &id).await, counts(3, 1));
+        let mut canceller = Canceller::new(work.clone(), CancelFilter::default());
+        while canceller.page(&t.db, &policy()).await.unwrap().is_some() {}
+        assert_eq!(t.counts(&home, &id).await, BatchCounts { cancelled: 2, ..counts(3, 1) });
     });
 }

@@ -18,8 +18,11 @@ use crate::ops::locate::{Located, ScheduledRecord, locate_unleased};
 use crate::ops::pause::check_unfrozen;
 use crate::ops::running::{self, RunningRecord};
 use crate::ops::scan::{Row, decode_meta};
-use crate::ops::{conflict, ended, lease, place};
+use crate::ops::{conflict, ended, kinds, lease, place};
 use crate::view::ItemState;
+
+/// How many items are looked for in the history at once.
+const TOGETHER: usize = 10;
 
 /// Makes items members of an open batch; fails at commit if another has moved one of them.
 ///
@@ -33,17 +36,18 @@ pub(crate) async fn join(
     let mut members = Members::check(space, tr, std::iter::once(batch)).await?;
     check_unfrozen(space, tr).await?;
     let different: BTreeSet<&ItemId> = ids.iter().collect();
+    different.iter().try_for_each(|id| place::check_kind(space, id))?;
+    let located = locate_each(space, tr, &different).await?;
+    let mut endings = endings(space, tr, &located).await?;
     let mut ends: BTreeMap<u8, u64> = BTreeMap::new();
     let mut done = BTreeMap::new();
-    for (id, located) in locate_each(space, tr, &different).await? {
+    for (id, located) in located {
         let join = match located {
             Some(Located::Ready(row)) => ready(space, tr, batch, &row)?,
             Some(Located::ScheduledRecord(found)) => scheduled(space, tr, batch, id, found)?,
             Some(Located::Running(found)) => running(space, tr, batch, *found).await?,
             Some(Located::Dead) => Join::Ended(Ending::Dead),
-            None => {
-                ended::read::one(space, tr, id).await?.map_or(Join::Gone, |item| Join::Ended(item.ending))
-            }
+            None => endings.remove(id).map_or(Join::Gone, Join::Ended),
         };
         match join {
             Join::Joined(_) => members.add(batch),
@@ -61,6 +65,25 @@ pub(crate) async fn join(
     Ok(ids.iter().filter_map(|id| done.get(id).copied()).collect())
 }
 
+/// How those items ended that are not in the queue, as far as its history has them.
+async fn endings<'a>(
+    space: &Space,
+    tr: &Transaction,
+    located: &[(&'a ItemId, Option<Located>)],
+) -> Result<BTreeMap<&'a ItemId, Ending>, QueueError> {
+    let missing: Vec<_> = located.iter().filter(|(_, found)| found.is_none()).map(|(id, _)| *id).collect();
+    if !missing.is_empty() {
+        // Of another kind it would look empty.
+        kinds::check_elsewhere(space, tr).await?;
+    }
+    let mut endings = BTreeMap::new();
+    for ids in missing.chunks(TOGETHER) {
+        let found = try_join_all(ids.iter().map(|id| ended::read::one(space, tr, id))).await?;
+        endings.extend(ids.iter().copied().zip(found).filter_map(|(id, item)| Some((id, item?.ending))));
+    }
+    Ok(endings)
+}
+
 /// Where each item is. All leases are read at most once.
 async fn locate_each<'a>(
     space: &Space,
@@ -71,9 +94,11 @@ async fn locate_each<'a>(
     let mut found: Vec<_> = ids.iter().copied().zip(found).collect();
     let missing = found.iter().filter(|(_, located)| located.is_none()).map(|(id, _)| *id).collect();
     let mut running = running::find_each(space, tr, missing).await?;
-    for (id, located) in &mut found {
-        if let Some(record) = running.remove(*id) {
-            *located = Some(Located::Running(Box::new(record)));
+    for (id, located) in found.iter_mut().filter(|(_, located)| located.is_none()) {
+        *located = running.items.remove(*id).map(|record| Located::Running(Box::new(record)));
+        if let (None, Some(key)) = (&located, &running.unreadable) {
+            // It may be on that lease, and must not count as ended.
+            return Err(QueueError::unreadable(key));
         }
     }
     Ok(found)
@@ -112,7 +137,6 @@ fn scheduled(
     id: &ItemId,
     found: ScheduledRecord,
 ) -> Result<Join, QueueError> {
-    place::check_kind(space, id)?;
     let state = found.state();
     let row = Row { id: id.clone(), value: bytes::Bytes::new(), meta: found.record };
     let Some(record) = with_batch(space, batch, &row)? else { return Ok(Join::WasMember) };
@@ -129,7 +153,6 @@ async fn running(
     found: RunningRecord,
 ) -> Result<Join, QueueError> {
     let RunningRecord { lease, index, row, .. } = found;
-    place::check_kind(space, &row.id)?;
     if with_batch(space, batch, &row)?.is_none() {
         return Ok(Join::WasMember);
     }
