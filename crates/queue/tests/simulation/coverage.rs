@@ -164,6 +164,30 @@ pub(crate) const WANTED_OF_SCHEDULES: &[(&str, u64)] = &[
     ("the queue is divided", 70),
 ];
 
+/// The same of queues whose items are changed.
+pub(crate) const WANTED_OF_CHANGES: &[(&str, u64)] = &[
+    ("a ready item is cancelled", 150),
+    ("a waiting item is cancelled", 120),
+    ("a running item is cancelled", 200),
+    ("items are cancelled together", 60),
+    ("a waiting item is made ready", 60),
+    ("a ready item is put off", 80),
+    ("a waiting item gets another time", 50),
+    ("a dead letter is retried by its id", 8),
+    ("a ready item gets another payload", 80),
+    ("a waiting item gets another payload", 60),
+    ("a dead letter gets another payload", 15),
+    ("a holder clears what was cancelled on its lease", 60),
+    ("an old record of cancelled items is cleared", 120),
+    ("an item is added", 5_000),
+    ("an item is finished", 2_500),
+    ("a lease runs out", 1_000),
+    ("conflict: cancel an item", 60),
+    ("outcome unknown, and it happened: cancel an item", 25),
+    ("outcome unknown, and it happened: cancel all items", 3),
+    ("a transaction is given up, because its item was cancelled", 10),
+];
+
 impl Coverage {
     pub(crate) fn count(&mut self, what: impl Into<String>) {
         self.count_many(what, 1);

@@ -39,6 +39,16 @@ const KINDS_WITH_SCHEDULES: [Kind; 6] = [
     Kind::Priority(End::Max, Packing::Raw),
 ];
 
+/// Kinds of queues whose items are changed.
+const KINDS_WITH_CHANGES: [Kind; 6] = [
+    Kind::Fifo,
+    Kind::Fifo,
+    Kind::Keyed,
+    Kind::Keyed,
+    Kind::Recipe(Packing::Raw),
+    Kind::Priority(End::Max, Packing::Tuple),
+];
+
 /// What the runs of a test are about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Setting {
@@ -50,11 +60,13 @@ pub(crate) enum Setting {
     Divided,
     /// Queues of all kinds with schedules; some are divided.
     Scheduled,
+    /// Queues of all kinds whose items are changed, one by one; some are divided.
+    Changed,
 }
 
 impl Setting {
-    pub(crate) const ALL: [Setting; 4] =
-        [Setting::Plain, Setting::Keyed, Setting::Divided, Setting::Scheduled];
+    pub(crate) const ALL: [Setting; 5] =
+        [Setting::Plain, Setting::Keyed, Setting::Divided, Setting::Scheduled, Setting::Changed];
 
     fn kinds(self) -> &'static [Kind] {
         match self {
@@ -62,13 +74,16 @@ impl Setting {
             Setting::Keyed => &[Kind::Keyed],
             Setting::Divided => &[Kind::Fifo],
             Setting::Scheduled => &KINDS_WITH_SCHEDULES,
+            Setting::Changed => &KINDS_WITH_CHANGES,
         }
     }
 
     /// Whether an operator divides the queue of a run.
     pub(crate) fn is_divided(self, seed: u64, kind: Kind) -> bool {
         self == Setting::Divided
-            || (self == Setting::Scheduled && kind == Kind::Fifo && seed.is_multiple_of(2))
+            || (matches!(self, Setting::Scheduled | Setting::Changed)
+                && kind == Kind::Fifo
+                && seed.is_multiple_of(2))
     }
 
     /// What the name of its test has and no other.
@@ -78,6 +93,7 @@ impl Setting {
             Setting::Keyed => "keyed",
             Setting::Divided => "divided",
             Setting::Scheduled => "schedules",
+            Setting::Changed => "changed",
         }
     }
 }

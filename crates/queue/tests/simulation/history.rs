@@ -84,6 +84,15 @@ impl History {
             Event::Revived(items) => format!("revived {}", self.names(items)),
             Event::Deleted(id) => format!("deleted {}", self.names(std::slice::from_ref(id))),
             Event::Purged(items) => format!("purged {}", self.names(items)),
+            Event::CancelledAll(items) => {
+                format!("cancelled {}", self.names(items.iter().map(|(id, _)| id)))
+            }
+            Event::ItemChanged { id, from, what } => {
+                format!("changed {}, which was {from:?}: {what:?}", self.names([id]))
+            }
+            Event::CancelledForgotten { lease, .. } => {
+                format!("forgot what was cancelled on {}", self.lease(*lease))
+            }
             Event::Froze(true) => "froze the queue".to_owned(),
             Event::Froze(false) => "let the queue go on".to_owned(),
             Event::Divided(division) => format!("divided the queue: {division:?}"),

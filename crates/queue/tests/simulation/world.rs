@@ -28,6 +28,8 @@ pub(crate) struct World {
     pub(crate) is_divided: bool,
     /// Whether operators make schedules.
     pub(crate) has_schedules: bool,
+    /// Whether operators change single items.
+    pub(crate) has_changes: bool,
     pub(crate) oracle: RefCell<Oracle>,
     pub(crate) coverage: RefCell<Coverage>,
     /// By which approach all consumers take, if they agree.
@@ -58,6 +60,7 @@ impl World {
             queue: place.queue(kind),
             is_divided: setting.is_divided(seed, kind),
             has_schedules: setting == Setting::Scheduled,
+            has_changes: setting == Setting::Changed,
             place,
             oracle: RefCell::new(Oracle::new(kind)),
             coverage: RefCell::default(),

@@ -1,12 +1,13 @@
 //! What operations have told their workers, held against what they did.
 
+mod changes;
 mod push;
 mod schedules;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use kvqueue_queue::schedule::OccurrenceRecord;
-use kvqueue_queue::{Item, ItemId, LeaseId, PushedItem, SessionId, SweepCounts};
+use kvqueue_queue::{CancelCounts, Item, ItemChange, ItemId, LeaseId, PushedItem, SessionId, SweepCounts};
 
 use crate::intent::{Intent, Operation};
 use crate::model::schedules::Change;
@@ -34,6 +35,12 @@ pub(crate) enum Claim {
     Swept { moved: SweepCounts, occurrences: Vec<(String, OccurrenceRecord)>, whole: bool },
     /// An operation on schedules.
     Schedule(ScheduleClaim),
+    /// This came of a change of an item.
+    Changed(ItemChange),
+    /// This many items were cancelled in a step of a cancellation of many.
+    CancelledSome(CancelCounts),
+    /// The holder's transaction was given up, since these items of its lease were cancelled.
+    Cancelled(Vec<usize>),
     /// The lease is lost.
     LostLease,
     /// It came to nothing, for certain or perhaps.
@@ -82,7 +89,7 @@ impl Claims {
                     self.items.entry(session).or_default().extend(items.iter().cloned());
                 }
                 (Event::PickedUp(lease), Some(session)) => {
-                    self.items.entry(session).or_default().extend(model.handed_on(*lease).cloned());
+                    self.items.entry(session).or_default().extend(model.left_on(*lease).cloned());
                 }
                 (Event::Expired { .. }, _) => self.swept.entry(key(operation)).or_default()[0] += 1,
                 (Event::Promoted { items, .. }, _) => {
@@ -139,6 +146,9 @@ impl Claims {
                 self.schedules.check_swept(operation, occurrences, may_miss)?;
             }
             Claim::Schedule(claim) => self.schedules.check(operation, claim)?,
+            Claim::Changed(change) => changes::check(operation, change, effects, model)?,
+            Claim::CancelledSome(counts) => changes::check_many(operation, *counts, effects)?,
+            Claim::Cancelled(items) => changes::check_given_up(operation, items, effects, model)?,
             Claim::LostLease => {
                 let Intent::Settle { lease, .. } = &operation.intent else { return Ok(()) };
                 promise!(!model.is_held(*lease), "{operation}: told that the lease was lost, and it is held");
@@ -213,6 +223,7 @@ fn key(operation: &Operation) -> (String, u64) {
 fn is_effect(event: &Event, operation: &Operation) -> bool {
     match event {
         Event::Pushed { .. } | Event::Taken { .. } | Event::PickedUp(_) | Event::Deleted(_) => true,
+        Event::ItemChanged { .. } | Event::CancelledAll(_) => true,
         Event::Revived(_) | Event::Purged(_) => {
             matches!(operation.intent, Intent::Revive(Some(_)) | Intent::Purge(Some(_)) | Intent::Delete(_))
         }

@@ -2,6 +2,7 @@
 //!
 //! The model makes the same of what it knows, and both must be equal after every commit.
 
+mod cancelled;
 mod element;
 mod holds;
 mod index;
@@ -16,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kvqueue_queue::{ItemId, LeaseId, Meta, Millis, Stamp};
 
+pub(crate) use cancelled::Cancelled;
 pub(crate) use element::{Ids, integers};
 pub(crate) use holds::check_fetched;
 pub(crate) use index::{Index, key_of, scopes};
@@ -43,6 +45,8 @@ pub(crate) struct Image {
     pub(crate) frozen: bool,
     /// How the queue is divided, if it is.
     pub(crate) division: Option<Division>,
+    /// Which items were cancelled on a lease, as long as that is known.
+    pub(crate) cancelled: BTreeMap<LeaseId, Cancelled>,
     /// The schedules, by their names.
     pub(crate) schedules: BTreeMap<String, schedules::Schedule>,
 }
@@ -109,6 +113,7 @@ pub(crate) struct Counters {
     pub(crate) ndue: u64,
     pub(crate) nback: u64,
     pub(crate) ndead: u64,
+    pub(crate) ncancel: u64,
 }
 
 impl Image {
@@ -128,6 +133,7 @@ impl Image {
         part("operations", format!("{:?}", self.operations), format!("{:?}", other.operations));
         part("line", format!("{:?}", self.line), format!("{:?}", other.line));
         part("effects", format!("{:?}", self.effects), format!("{:?}", other.effects));
+        part("cancelled", format!("{:?}", self.cancelled), format!("{:?}", other.cancelled));
         part("frozen", format!("{:?}", self.frozen), format!("{:?}", other.frozen));
         part("division", format!("{:?}", self.division), format!("{:?}", other.division));
         for name in self.schedules.keys().chain(other.schedules.keys()).collect::<BTreeSet<_>>() {

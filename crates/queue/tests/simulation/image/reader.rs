@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kvqueue_queue::{ItemId, Kind, LeaseId, Meta, Packing};
 
 use super::element::{Ids, split_bytes, split_last, split_number, split_stamp, unpacked};
-use super::{Division, Held, HeldItem, Image, Stored, lease, schedules, side};
+use super::{Division, Held, HeldItem, Image, Stored, cancelled, lease, schedules, side};
 
 /// A key and its value.
 pub(crate) type Row = (Vec<u8>, Vec<u8>);
@@ -94,6 +94,7 @@ impl Parts<'_> {
             (b"ndue", []) => counters.ndue = number(value),
             (b"nback", []) => counters.nback = number(value),
             (b"ndead", []) => counters.ndead = number(value),
+            (b"ncancel", []) => counters.ncancel = number(value),
             (b"val" | b"kval", _) => {
                 let id = self.ids.get(rest).filter(|id| id.partition() == 0)?;
                 self.values.insert(id, value.to_vec());
@@ -115,6 +116,10 @@ impl Parts<'_> {
             }
             (b"lease", _) => self.headers.push((lease::id(rest)?, value.to_vec())),
             (b"held", _) => self.pieces.entry(lease::id(rest)?).or_default().extend_from_slice(value),
+            (b"cancelled", _) => {
+                let record = cancelled::decode(self.ids, value)?;
+                self.image.cancelled.insert(lease::id(rest)?, record);
+            }
             (b"later", _) => {
                 let (due, rest) = split_number(rest)?;
                 self.later.push((due, self.ids.get(rest)?, side::decode(value)?));

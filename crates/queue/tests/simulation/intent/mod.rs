@@ -1,5 +1,6 @@
 //! What a worker asks of the layer, and what came of it when it committed.
 
+mod changes;
 mod reading;
 mod schedules;
 
@@ -7,7 +8,7 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fmt;
 
-use kvqueue_queue::{ItemId, ItemOutcome, LeaseId, Millis, NewItem, SessionId};
+use kvqueue_queue::{CancelFilter, ItemId, ItemOutcome, LeaseId, Millis, NewItem, SessionId};
 
 use crate::image::Image;
 use crate::image::schedules::Definition;
@@ -61,6 +62,17 @@ pub(crate) enum Intent {
     Purge(Option<ItemId>),
     /// An item is to be deleted, whatever it is doing, if nobody has it.
     Delete(ItemId),
+    /// An item is to be changed, by its id.
+    Change {
+        id: ItemId,
+        plan: ItemPlan,
+    },
+    /// All items are to be cancelled that match.
+    CancelAll(CancelFilter),
+    /// A holder looks which items of its lease were cancelled.
+    Look {
+        lease: LeaseId,
+    },
     /// The queue is to be frozen, or to go on.
     Freeze(bool),
     /// The rules of the queue's keys are to be changed.
@@ -80,6 +92,18 @@ pub(crate) enum Intent {
         owner: String,
         keep: BTreeSet<String>,
     },
+}
+
+/// What is to be done to an item.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ItemPlan {
+    Cancel,
+    /// It is to be ready at this time, or now.
+    Reschedule(Option<Millis>),
+    /// It is to be ready now, also if it is a dead letter.
+    Retry,
+    /// It is to have this payload.
+    Edit(Vec<u8>),
 }
 
 /// What is to be done to a schedule.
@@ -115,6 +139,12 @@ impl Intent {
             Intent::Revive(_) => "revive",
             Intent::Purge(_) => "purge",
             Intent::Delete(_) => "delete",
+            Intent::Change { plan: ItemPlan::Cancel, .. } => "cancel an item",
+            Intent::Change { plan: ItemPlan::Reschedule(_), .. } => "reschedule an item",
+            Intent::Change { plan: ItemPlan::Retry, .. } => "retry an item",
+            Intent::Change { plan: ItemPlan::Edit(_), .. } => "edit an item",
+            Intent::CancelAll(_) => "cancel all items",
+            Intent::Look { .. } => "look for cancelled items",
             Intent::Freeze(true) => "freeze",
             Intent::Freeze(false) => "resume",
             Intent::Limit => "limit",
@@ -151,6 +181,20 @@ impl Intent {
     /// What a transaction of this intent did that made `after` of `before`: which choices it made. Whether it may have made them is
     /// for the model to say, and whether it did nothing else.
     pub(crate) fn events(&self, before: &Image, after: &Image) -> Result<Vec<Event>, String> {
+        let mut events = self.own_events(before, after)?;
+        events.extend(changes::forgotten(self.holder(), before, after));
+        Ok(events)
+    }
+
+    /// Whose lease it is: that of one lease, or those of a session.
+    fn holder(&self) -> (Option<LeaseId>, Option<SessionId>) {
+        match self {
+            Intent::Settle { lease, .. } | Intent::Look { lease } => (Some(*lease), None),
+            _ => (None, self.session()),
+        }
+    }
+
+    fn own_events(&self, before: &Image, after: &Image) -> Result<Vec<Event>, String> {
         match self {
             Intent::Push { items, operation } => reading::pushed(items, operation.as_deref(), before, after),
             Intent::Lease { session, terms } | Intent::Take { session, terms } => {
@@ -159,6 +203,12 @@ impl Intent {
             Intent::Close { session } => {
                 let terms = Terms { k: 0, length: 0, front: false, crashes: 0 };
                 Ok(reading::taking(*session, terms, before, after))
+            }
+            // The holder has found out that what was left of the lease was cancelled.
+            Intent::Settle { lease, .. }
+                if !before.leases.contains_key(lease) && before.cancelled.contains_key(lease) =>
+            {
+                Ok(Vec::new())
             }
             Intent::Settle { lease, settlements, with_effects } => Ok(vec![Event::Settled {
                 lease: *lease,
@@ -170,7 +220,9 @@ impl Intent {
             Intent::RemoveOthers { .. } => Ok(schedules::removed(before, after)),
             Intent::Revive(_) | Intent::Purge(_) => Ok(reading::letters(before, after)),
             Intent::Delete(id) => reading::deleted(id, before, after),
-            Intent::Limit | Intent::Unblock(_) => Ok(Vec::new()),
+            Intent::Change { id, plan } => changes::changed(id, plan, before, after),
+            Intent::CancelAll(filter) => changes::cancelled(filter, before, after),
+            Intent::Look { .. } | Intent::Limit | Intent::Unblock(_) => Ok(Vec::new()),
             Intent::Divide if before.division == after.division => Ok(Vec::new()),
             Intent::Divide => Ok(after.division.map(Event::Divided).into_iter().collect()),
             Intent::Freeze(_) if before.frozen == after.frozen => Ok(Vec::new()),

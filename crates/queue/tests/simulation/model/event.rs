@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kvqueue_queue::{ItemId, ItemOutcome, LeaseId, Millis, NewItem, Stamp};
+use kvqueue_queue::{ItemId, ItemOutcome, ItemState, LeaseId, Millis, NewItem, Stamp};
 
 use super::schedules::{Change, Sweep};
 use crate::image::schedules::Record;
@@ -56,6 +56,12 @@ pub(crate) enum Event {
     Purged(Vec<ItemId>),
     /// An item was deleted that was ready, or waited for its time.
     Deleted(ItemId),
+    /// Items of these states were cancelled together, by what was asked for.
+    CancelledAll(Vec<(ItemId, ItemState)>),
+    /// An operator changed an item of this state.
+    ItemChanged { id: ItemId, from: ItemState, what: ItemChanged },
+    /// What was cancelled on a lease is not known any more; its holder has seen to that.
+    CancelledForgotten { lease: LeaseId, by_holder: bool },
     /// The queue was frozen, or goes on.
     Froze(bool),
     /// The queue was divided into partitions, or into another number of them.
@@ -64,6 +70,36 @@ pub(crate) enum Event {
     Schedule { name: String, now: Millis, change: Change, records: Vec<Record> },
     /// A sweeper fired schedules, or found that they have nothing to fire.
     Fired(Sweep),
+}
+
+/// What an operator does to an item.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ItemChanged {
+    Cancelled,
+    /// It is to be ready at this time, or now.
+    Rescheduled(Option<Millis>),
+    /// It is a dead letter no more.
+    Retried,
+    /// It has this payload.
+    Edited(Vec<u8>),
+}
+
+impl ItemChanged {
+    /// What it is called where events are counted.
+    fn name(&self, from: ItemState) -> &'static str {
+        match (self, from) {
+            (ItemChanged::Cancelled, ItemState::Ready) => "a ready item is cancelled",
+            (ItemChanged::Cancelled, ItemState::Running) => "a running item is cancelled",
+            (ItemChanged::Cancelled, _) => "a waiting item is cancelled",
+            (ItemChanged::Rescheduled(None), _) => "a waiting item is made ready",
+            (ItemChanged::Rescheduled(Some(_)), ItemState::Ready) => "a ready item is put off",
+            (ItemChanged::Rescheduled(Some(_)), _) => "a waiting item gets another time",
+            (ItemChanged::Retried, _) => "a dead letter is retried by its id",
+            (ItemChanged::Edited(_), ItemState::Ready) => "a ready item gets another payload",
+            (ItemChanged::Edited(_), ItemState::Dead) => "a dead letter gets another payload",
+            (ItemChanged::Edited(_), _) => "a waiting item gets another payload",
+        }
+    }
 }
 
 impl Event {
@@ -97,6 +133,12 @@ impl Event {
             Event::Revived(_) => "dead letters are revived",
             Event::Purged(_) => "dead letters are purged",
             Event::Deleted(_) => "an item is deleted",
+            Event::CancelledAll(_) => "items are cancelled together",
+            Event::ItemChanged { from, what, .. } => what.name(*from),
+            Event::CancelledForgotten { by_holder: true, .. } => {
+                "a holder clears what was cancelled on its lease"
+            }
+            Event::CancelledForgotten { .. } => "an old record of cancelled items is cleared",
             Event::Froze(true) => "the queue is frozen",
             Event::Froze(false) => "the queue goes on",
             Event::Divided(_) => "the queue is divided",

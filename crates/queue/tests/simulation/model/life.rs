@@ -16,9 +16,10 @@
 //!   └─── dead ──── purge ──► purged
 //! ```
 //! From leased to ready lead a release, a retry at once, and the end of the lease; from dead to ready an operator. An
-//! operator also deletes what is ready or waits: it is purged then.
+//! operator also deletes what is ready or waits: it is purged then. And an operator cancels all but dead letters, puts off what is ready,
+//! and gives what waits another time.
 
-use kvqueue_queue::{Failure, LeaseId, MAX_FAILURES, Meta, Millis, NewItem, millis};
+use kvqueue_queue::{Failure, ItemState, LeaseId, MAX_FAILURES, Meta, Millis, NewItem, millis};
 
 use super::{Verdict, promise};
 use crate::image::Stored;
@@ -36,12 +37,14 @@ pub(crate) enum Place {
     Taken,
     /// Deleted by an operator.
     Purged,
+    /// Cancelled by an operator.
+    Cancelled,
 }
 
 impl Place {
     /// Whether nothing more becomes of it by itself.
     pub(crate) fn is_end(&self) -> bool {
-        matches!(self, Place::Done | Place::Taken | Place::Purged | Place::Dead)
+        matches!(self, Place::Done | Place::Taken | Place::Purged | Place::Cancelled | Place::Dead)
     }
 
     /// Whether an item there is the only one of its unique key.
@@ -51,11 +54,13 @@ impl Place {
 
     fn leads_to(&self, next: &Place) -> bool {
         match self {
-            Place::Ready => matches!(next, Place::Leased(_) | Place::Taken | Place::Purged),
+            Place::Ready => !matches!(next, Place::Ready | Place::Dead | Place::Done),
             Place::Leased(_) => !matches!(next, Place::Leased(_) | Place::Purged),
-            Place::Later(_) => matches!(next, Place::Ready | Place::Purged),
+            Place::Later(_) => {
+                matches!(next, Place::Ready | Place::Later(_) | Place::Purged | Place::Cancelled)
+            }
             Place::Dead => matches!(next, Place::Ready | Place::Purged),
-            Place::Done | Place::Taken | Place::Purged => false,
+            Place::Done | Place::Taken | Place::Purged | Place::Cancelled => false,
         }
     }
 }
@@ -64,10 +69,14 @@ impl Place {
 #[derive(Debug)]
 pub(super) struct Item {
     pub(super) payload: Vec<u8>,
+    /// The payload that it was pushed with.
+    pub(super) original: Vec<u8>,
     pub(super) place: Place,
     pub(super) meta: Meta,
     /// How often its effect was written by handlers whose delivery is exactly-once.
     pub(super) effects: u64,
+    /// In which state it was from which version on; `None`: it was gone.
+    pub(super) states: Vec<(u64, Option<ItemState>)>,
 }
 
 impl Item {
@@ -79,7 +88,8 @@ impl Item {
         meta.enqueued_at = new.enqueued_at.map(millis);
         meta.unique.clone_from(&new.unique);
         let place = new.due.map_or(Place::Ready, |due| Place::Later(millis(due)));
-        Item { payload: new.payload.to_vec(), place, meta, effects: 0 }
+        let payload = new.payload.to_vec();
+        Item { original: payload.clone(), payload, place, meta, effects: 0, states: Vec::new() }
     }
 
     /// Moves it along the diagram.
@@ -95,6 +105,18 @@ impl Item {
         self.meta.failures.push(failure.clone());
         if self.meta.failures.len() > MAX_FAILURES {
             self.meta.failures.remove(0);
+        }
+    }
+
+    /// Its state, as people name it.
+    pub(super) fn state(&self) -> Option<ItemState> {
+        match self.place {
+            Place::Ready => Some(ItemState::Ready),
+            Place::Leased(_) => Some(ItemState::Running),
+            Place::Later(_) if self.meta.attempts > 0 => Some(ItemState::Retrying),
+            Place::Later(_) => Some(ItemState::Scheduled),
+            Place::Dead => Some(ItemState::Dead),
+            Place::Done | Place::Taken | Place::Purged | Place::Cancelled => None,
         }
     }
 

@@ -4,6 +4,7 @@
 //! database must then hold. It knows nothing of keys, conflicts or retries.
 
 mod answers;
+mod change;
 mod division;
 mod event;
 mod life;
@@ -18,12 +19,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kvqueue_queue::{ItemId, Kind, LeaseId, Millis, SessionId, Stamp};
 
-pub(crate) use event::{At, Event, Sweeping, Terms};
+pub(crate) use event::{At, Event, ItemChanged, Sweeping, Terms};
 pub(crate) use life::Place;
 pub(crate) use line::PICK_UP;
 
 use crate::image::schedules::Schedule;
-use crate::image::{Counters, Division, Held, HeldItem, Image, Stored, Want};
+use crate::image::{Cancelled, Counters, Division, Held, HeldItem, Image, Stored, Want};
 use life::Item;
 use take::Waiting;
 
@@ -52,6 +53,12 @@ pub(crate) struct Model {
     handed: BTreeMap<LeaseId, Vec<(ItemId, Stored)>>,
     /// Which items of a lease were settled when it was taken away.
     lost: BTreeMap<LeaseId, Vec<bool>>,
+    /// What is known of items that were cancelled on leases.
+    cancelled: BTreeMap<LeaseId, Cancelled>,
+    /// The indexes of all items that were ever cancelled on a lease.
+    cancelled_on: BTreeMap<LeaseId, BTreeSet<usize>>,
+    /// The items that the transaction whose events are coming has moved.
+    touched: BTreeSet<ItemId>,
     /// Which item there is under a unique key.
     unique: BTreeMap<Vec<u8>, ItemId>,
     /// Until when, in true time, the holder of a lease may rely on it, by its own clock and the answers that it got.
@@ -116,6 +123,9 @@ impl Model {
             leases: BTreeMap::new(),
             handed: BTreeMap::new(),
             lost: BTreeMap::new(),
+            cancelled: BTreeMap::new(),
+            cancelled_on: BTreeMap::new(),
+            touched: BTreeSet::new(),
             unique: BTreeMap::new(),
             beliefs: BTreeMap::new(),
             operations: BTreeMap::new(),
@@ -141,6 +151,11 @@ impl Model {
     pub(crate) fn on(&mut self, events: &[Event], at: At) -> Verdict {
         self.taken.clear();
         events.iter().try_for_each(|event| self.apply(event, at))?;
+        for id in std::mem::take(&mut self.touched) {
+            if let Some(item) = self.items.get_mut(&id) {
+                item.states.push((at.commit, item.state()));
+            }
+        }
         self.times.push((at.commit, at.time));
         self.past
             .push((at.commit, Seen { waiting: self.waiting(), line: self.line.keys().copied().collect() }));
@@ -172,6 +187,13 @@ impl Model {
             Event::Forgotten { operations, by } => self.forgotten(operations, *by, at),
             Event::Revived(items) => items.iter().try_for_each(|id| self.revived(id)),
             Event::Deleted(id) => self.deleted(id),
+            Event::CancelledAll(items) => items
+                .iter()
+                .try_for_each(|(id, from)| self.item_changed(id, *from, &ItemChanged::Cancelled, at)),
+            Event::ItemChanged { id, from, what } => self.item_changed(id, *from, what, at),
+            Event::CancelledForgotten { lease, by_holder } => {
+                self.cancelled_forgotten(*lease, *by_holder, at)
+            }
             Event::Purged(items) => items.iter().try_for_each(|id| self.moved(id, Place::Purged).map(drop)),
         }
     }
@@ -181,6 +203,7 @@ impl Model {
         let item = self.items.get_mut(id).ok_or_else(|| format!("{id} was invented"))?;
         let from = item.place.clone();
         item.becomes(next).map_err(|how| format!("{id}: {how}"))?;
+        self.touched.insert(id.clone());
         match (&from, &item.place) {
             (_, Place::Ready) => self.counters.npush += 1,
             (Place::Ready, _) => self.counters.npop += 1,
@@ -216,7 +239,7 @@ impl Model {
                     image.counters.ndead += 1;
                     image.dead.insert(id.clone(), stored());
                 }
-                Place::Leased(_) | Place::Done | Place::Taken | Place::Purged => {}
+                Place::Leased(_) | Place::Done | Place::Taken | Place::Purged | Place::Cancelled => {}
             }
             if item.effects > 0 {
                 image.effects.insert(id.clone(), item.effects);
@@ -226,6 +249,7 @@ impl Model {
         let added = |(name, (_, items)): (&Vec<u8>, &(At, Vec<ItemId>))| (name.clone(), items.len() as u32);
         image.operations = self.operations.iter().map(added).collect();
         image.line = self.line.clone();
+        image.cancelled = self.cancelled.clone();
         image.frozen = self.frozen.is_some();
         image.schedules = self.schedules.clone();
         image.division = self.divisions.last().map(|(_, division)| *division);

@@ -38,6 +38,7 @@ impl Model {
                 _ => self.counters.nlater += 1,
             }
             self.items.insert(id.clone(), item);
+            self.touched.insert(id.clone());
         }
         if let Some(name) = operation {
             let ids = items.iter().map(|(id, _)| id.clone()).collect();

@@ -78,7 +78,9 @@ impl Simulation {
             gone: 0,
             rng,
         };
-        for role in workers::staff(&mut simulation.rng, simulation.world.has_schedules) {
+        for role in
+            workers::staff(&mut simulation.rng, simulation.world.has_schedules, simulation.world.has_changes)
+        {
             let seat = simulation.hire(role);
             simulation.seats.push(seat);
         }

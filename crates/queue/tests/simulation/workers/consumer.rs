@@ -162,6 +162,10 @@ async fn handle(desk: &Desk, mut lease: Lease, with_effects: bool) {
             desk.world.count("a lease is forgotten");
             return;
         }
+        if desk.world.has_changes && desk.chance(20) {
+            look_for_cancelled(desk, &mut lease).await;
+            continue;
+        }
         let settlements = if desk.chance(20) { Vec::new() } else { settlements(desk, &lease) };
         let intent = Intent::Settle { lease: lease.id(), settlements: settlements.clone(), with_effects };
         let policy = desk.policy();
@@ -172,6 +176,7 @@ async fn handle(desk: &Desk, mut lease: Lease, with_effects: bool) {
         match settled {
             Some(Ok(())) => {
                 desk.told(&operation, &Claim::Done);
+                check_cancelled(desk, &lease, &settlements);
                 // What an earlier transaction did, and not this one, tells nothing of the lease.
                 if !(with_effects && is_unknown) {
                     desk.believes(lease.id(), &operation);
@@ -186,6 +191,11 @@ async fn handle(desk: &Desk, mut lease: Lease, with_effects: bool) {
                 desk.told(&operation, &Claim::LostLease);
                 return;
             }
+            Some(Err(LeaseError::Cancelled { items })) => {
+                desk.world.count("a transaction is given up, because its item was cancelled");
+                desk.told(&operation, &Claim::Cancelled(items));
+                look_for_cancelled(desk, &mut lease).await;
+            }
             Some(Err(LeaseError::Retry(error))) => {
                 is_unknown |= error.is_maybe_committed();
                 desk.told(&operation, &failed(&error));
@@ -196,6 +206,34 @@ async fn handle(desk: &Desk, mut lease: Lease, with_effects: bool) {
             None => is_unknown = true,
         }
     }
+}
+
+/// A holder that has settled items knows which of them had been cancelled.
+fn check_cancelled(desk: &Desk, lease: &Lease, settlements: &[(usize, ItemOutcome)]) {
+    for (index, _) in settlements {
+        let was_cancelled = desk.world.oracle.borrow().model.was_cancelled(lease.id(), *index);
+        assert_eq!(
+            lease.is_cancelled(*index),
+            was_cancelled,
+            "{} settled item {index} of {:?}, and whether that was cancelled is not what it knows",
+            desk.name(),
+            lease.id()
+        );
+    }
+}
+
+/// Finds out what was cancelled.
+async fn look_for_cancelled(desk: &Desk, lease: &mut Lease) {
+    let (id, policy) = (lease.id(), desk.policy());
+    let looking = lease.look_for_cancelled(&desk.world.db, &policy);
+    let (operation, looked) = desk.run(Intent::Look { lease: id }, looking).await;
+    if let Some(Err(error)) = looked {
+        desk.told(&operation, &failed(&error));
+    }
+    let model = &desk.world.oracle.borrow().model;
+    let invented =
+        (0..lease.items().len()).find(|at| lease.is_cancelled(*at) && !model.was_cancelled(id, *at));
+    assert_eq!(invented, None, "{operation}: an item of {id:?} was not cancelled");
 }
 
 /// What becomes of some of the items, or of all.

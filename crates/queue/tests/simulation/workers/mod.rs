@@ -1,5 +1,6 @@
 //! The people of a run. Each does what a program would do with the layer, and reports its results to the judge.
 
+mod changer;
 mod consumer;
 mod once;
 mod operator;
@@ -33,6 +34,8 @@ pub(crate) enum Role {
     Operator,
     /// Lets keys go on that wait for dead letters.
     Unblocker,
+    /// Changes single items.
+    Changer,
     /// Changes schedules.
     Planner,
     /// Removes the schedules.
@@ -53,6 +56,7 @@ impl Role {
             Role::Sweeper => "sweeper",
             Role::Operator => "operator",
             Role::Unblocker => "unblocker",
+            Role::Changer => "changer",
             Role::Planner => "planner",
             Role::Remover => "remover",
         }
@@ -64,6 +68,7 @@ impl Role {
             Role::Consumer | Role::ConsumerOnce | Role::Process | Role::Taker => 200,
             Role::Sweeper => 70,
             Role::Operator | Role::Unblocker | Role::Remover => 60,
+            Role::Changer => 100,
             Role::Planner => 180,
         }
     }
@@ -79,6 +84,7 @@ impl Role {
             Role::Sweeper => Box::pin(sweeper::work(desk)),
             Role::Operator => Box::pin(operator::work(desk)),
             Role::Unblocker => Box::pin(operator::unblock_all(desk)),
+            Role::Changer => Box::pin(changer::work(desk)),
             Role::Planner => Box::pin(planner::work(desk)),
             Role::Remover => Box::pin(planner::finish(desk)),
         }
@@ -86,12 +92,15 @@ impl Role {
 }
 
 /// Who works in a run.
-pub(crate) fn staff(rng: &mut Rng, has_schedules: bool) -> Vec<Role> {
+pub(crate) fn staff(rng: &mut Rng, has_schedules: bool, has_changes: bool) -> Vec<Role> {
     let mut staff = vec![Role::Producer; 1 + rng.below(3)];
     let consumers = [Role::Consumer, Role::Consumer, Role::Process, Role::ConsumerOnce, Role::Taker];
     staff.extend((0..2 + rng.below(3)).map(|_| consumers[rng.below(5)]));
     staff.extend(vec![Role::Sweeper; 1 + rng.below(2)]);
     staff.push(Role::Operator);
+    if has_changes {
+        staff.extend(vec![Role::Changer; 1 + rng.below(2)]);
+    }
     if has_schedules {
         staff.extend(vec![Role::Planner; 1 + rng.below(2)]);
         staff.push(Role::Sweeper);

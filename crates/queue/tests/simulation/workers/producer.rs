@@ -13,7 +13,7 @@ use crate::desk::Desk;
 use crate::intent::Intent;
 
 /// Longer than a value may be.
-const LONG: usize = 100_500;
+pub(super) const LONG: usize = 100_500;
 
 /// Pushes a few times, each time a few items, in one way or another.
 pub(super) async fn work(desk: Rc<Desk>) {
