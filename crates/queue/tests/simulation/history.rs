@@ -80,6 +80,10 @@ impl History {
             Event::Promoted { items, .. } => {
                 format!("made {} ready", self.names(items.iter().map(|(_, id)| id)))
             }
+            Event::ItemsExpired { rows, gone, dead, .. } => {
+                let rows = self.names(rows.iter().map(|(_, id)| id));
+                format!("cleared rows of {rows}: {} expired, {} are dead", self.names(gone), self.names(dead))
+            }
             Event::Forgotten { operations, .. } => format!("forgot {} operations", operations.len()),
             Event::Revived(items) => format!("revived {}", self.names(items)),
             Event::Deleted(id) => format!("deleted {}", self.names(std::slice::from_ref(id))),

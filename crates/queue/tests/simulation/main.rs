@@ -13,7 +13,7 @@
 //! A queue may have schedules, which operators change and sweepers fire. The model knows the outcome that each nominal time has to have.
 //!
 //! Items may be changed by operators, one by one or many together, whatever they are doing: cancelled, put off, tried again, given another
-//! payload.
+//! payload. They may expire before an attempt has begun.
 //!
 //! A failure prints the history and the command that repeats it.
 

@@ -5,7 +5,7 @@ use kvqueue_queue::{CancelCounts, ItemChange};
 use crate::intent::{Intent, ItemPlan, Operation};
 use crate::model::{Event, Model, Verdict, promise};
 
-/// What was told of an item was true of it at some moment since the operation began.
+/// What a change told of an item was true of it at some moment since the operation began.
 pub(super) fn check(operation: &Operation, change: &ItemChange, effects: &[Event], model: &Model) -> Verdict {
     let Intent::Change { id, plan } = &operation.intent else { return Ok(()) };
     let was = |state| model.was_since(operation.begun, id, state);

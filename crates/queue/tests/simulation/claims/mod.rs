@@ -54,8 +54,8 @@ pub(crate) struct Claims {
     commits: BTreeMap<(String, u64), usize>,
     /// What an operation did that may be done once.
     effects: BTreeMap<(String, u64), Vec<Event>>,
-    /// What a sweep moved: leases, items whose time had come, operations.
-    swept: BTreeMap<(String, u64), [usize; 3]>,
+    /// What a sweep moved: leases, items whose time had come, operations, items that expired.
+    swept: BTreeMap<(String, u64), [usize; 4]>,
     /// The sweep that moved something last.
     last_sweep: Option<(String, u64)>,
     /// Sweeps after whose transactions another one moved something, also if they went on afterwards.
@@ -98,6 +98,9 @@ impl Claims {
                 (Event::Forgotten { operations, .. }, _) => {
                     self.swept.entry(key(operation)).or_default()[2] += operations.len();
                 }
+                (Event::ItemsExpired { gone, dead, .. }, _) => {
+                    self.swept.entry(key(operation)).or_default()[3] += gone.len() + dead.len();
+                }
                 _ => {}
             }
         }
@@ -136,7 +139,7 @@ impl Claims {
             }
             Claim::Swept { moved, occurrences, whole } => {
                 let did = self.swept.get(&key(operation)).copied().unwrap_or_default();
-                let told = [moved.leases, moved.promoted, moved.operations];
+                let told = [moved.leases, moved.promoted, moved.operations, moved.expired];
                 // What had an unknown outcome, and others have swept since, is not counted.
                 let is_overtaken = self.overtaken.contains(&key(operation));
                 let may_miss = !*whole || (operation.unknown.get() > 0 && is_overtaken);

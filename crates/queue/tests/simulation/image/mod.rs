@@ -4,6 +4,7 @@
 
 mod cancelled;
 mod element;
+mod expiry;
 mod holds;
 mod index;
 mod lease;
@@ -47,6 +48,8 @@ pub(crate) struct Image {
     pub(crate) division: Option<Division>,
     /// Which items were cancelled on a lease, as long as that is known.
     pub(crate) cancelled: BTreeMap<LeaseId, Cancelled>,
+    /// What is over for an item at a time: rows by time and item. The value is empty, or the unique key that is free then.
+    pub(crate) expiry: BTreeMap<(Millis, ItemId), Vec<u8>>,
     /// The schedules, by their names.
     pub(crate) schedules: BTreeMap<String, schedules::Schedule>,
 }
@@ -134,6 +137,7 @@ impl Image {
         part("line", format!("{:?}", self.line), format!("{:?}", other.line));
         part("effects", format!("{:?}", self.effects), format!("{:?}", other.effects));
         part("cancelled", format!("{:?}", self.cancelled), format!("{:?}", other.cancelled));
+        part("expiry", format!("{:?}", self.expiry), format!("{:?}", other.expiry));
         part("frozen", format!("{:?}", self.frozen), format!("{:?}", other.frozen));
         part("division", format!("{:?}", self.division), format!("{:?}", other.division));
         for name in self.schedules.keys().chain(other.schedules.keys()).collect::<BTreeSet<_>>() {

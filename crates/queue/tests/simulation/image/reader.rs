@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kvqueue_queue::{ItemId, Kind, LeaseId, Meta, Packing};
 
 use super::element::{Ids, split_bytes, split_last, split_number, split_stamp, unpacked};
-use super::{Division, Held, HeldItem, Image, Stored, cancelled, lease, schedules, side};
+use super::{Division, Held, HeldItem, Image, Stored, cancelled, expiry, lease, schedules, side};
 
 /// A key and its value.
 pub(crate) type Row = (Vec<u8>, Vec<u8>);
@@ -120,6 +120,10 @@ impl Parts<'_> {
                 let record = cancelled::decode(self.ids, value)?;
                 self.image.cancelled.insert(lease::id(rest)?, record);
             }
+            (b"expiry", _) => {
+                let (time, rest) = split_number(rest)?;
+                self.image.expiry.insert((time, self.ids.get(rest)?), value.to_vec());
+            }
             (b"later", _) => {
                 let (due, rest) = split_number(rest)?;
                 self.later.push((due, self.ids.get(rest)?, side::decode(value)?));
@@ -191,6 +195,7 @@ impl Parts<'_> {
         if self.idle == Some(self.image.counters.npop) && !self.image.leases.is_empty() {
             return Err("the record says that the queue is idle, but it has leases".to_owned());
         }
+        expiry::check(&self.image)?;
         self.image.schedules = std::mem::take(&mut self.schedules).schedules()?;
         let left = [
             ("side records", self.metas.keys().next().map(|id| format!("{id:?}"))),

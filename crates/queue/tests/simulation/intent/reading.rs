@@ -102,7 +102,9 @@ pub(super) fn swept(by: Sweeping, before: &Image, after: &Image) -> Result<Vec<E
         expired.map(|lease| Event::Expired { lease: *lease, due: due.clone(), by }).collect();
     let dropped = before.line.keys().filter(|stamp| !after.line.contains_key(stamp));
     events.extend(dropped.map(|stamp| Event::Overdue(*stamp)));
-    let items: Vec<_> = before.later.keys().filter(|key| !after.later.contains_key(key)).cloned().collect();
+    events.extend(ended_by_time(by, before, after));
+    let items = before.later.keys().filter(|key| !after.later.contains_key(key));
+    let items: Vec<_> = items.filter(|(_, id)| after.ready.contains_key(id)).cloned().collect();
     if !items.is_empty() {
         events.push(Event::Promoted { items, by });
     }
@@ -113,6 +115,19 @@ pub(super) fn swept(by: Sweeping, before: &Image, after: &Image) -> Result<Vec<E
     }
     events.extend(schedules::fired(by, before, after)?);
     Ok(events)
+}
+
+/// Rows whose time had come, and items that expired.
+fn ended_by_time(by: Sweeping, before: &Image, after: &Image) -> Option<Event> {
+    let rows = before.expiry.keys().filter(|key| !after.expiry.contains_key(key));
+    let rows: Vec<(Millis, ItemId)> = rows.cloned().collect();
+    let waited = before.ready.keys().chain(before.later.keys().map(|(_, id)| id));
+    let waits: BTreeSet<&ItemId> = after.ready.keys().chain(after.later.keys().map(|(_, id)| id)).collect();
+    let ended = waited.filter(|id| !waits.contains(id)).cloned();
+    let (dead, gone): (Vec<_>, Vec<_>) = ended.partition(|id| after.dead.contains_key(id));
+    // Those of a lease that has run out go with its items.
+    let is_nothing = dead.is_empty() && gone.is_empty() && before.leases.len() != after.leases.len();
+    (!rows.is_empty() && !is_nothing).then_some(Event::ItemsExpired { rows, gone, dead, by })
 }
 
 pub(super) fn letters(before: &Image, after: &Image) -> Vec<Event> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kvqueue_queue::{ItemId, ItemOutcome, ItemState, LeaseId, Millis, NewItem, Stamp};
+use kvqueue_queue::{ItemId, ItemOutcome, ItemState, LeaseId, Millis, NewItem, OnExpiry, Stamp};
 
 use super::schedules::{Change, Sweep};
 use crate::image::schedules::Record;
@@ -48,6 +48,8 @@ pub(crate) enum Event {
     Expired { lease: LeaseId, due: BTreeMap<ItemId, Millis>, by: Sweeping },
     /// Items whose time had come were made ready.
     Promoted { items: Vec<(Millis, ItemId)>, by: Sweeping },
+    /// The time of these rows had come, and their items expired: some left the queue, others became dead letters. The rest of the rows meant nothing any more.
+    ItemsExpired { rows: Vec<(Millis, ItemId)>, gone: Vec<ItemId>, dead: Vec<ItemId>, by: Sweeping },
     /// Operations were forgotten.
     Forgotten { operations: Vec<Vec<u8>>, by: Sweeping },
     /// Dead letters became items again.
@@ -125,10 +127,13 @@ impl Event {
                 Some((_, ItemOutcome::Retry { due: None, .. })) => "an item is retried at once",
                 Some((_, ItemOutcome::Retry { due: Some(_), .. })) => "an item is retried later",
                 Some((_, ItemOutcome::Dead(_))) => "an item is declared dead",
-                Some((_, ItemOutcome::Expired { .. })) => "an item expires",
+                Some((_, ItemOutcome::Expired { .. })) => "a holder finds an item expired",
             },
             Event::Expired { .. } => "a lease runs out",
             Event::Promoted { .. } => "items become due",
+            Event::ItemsExpired { dead, .. } if !dead.is_empty() => "expired items become dead letters",
+            Event::ItemsExpired { gone, .. } if !gone.is_empty() => "items expire",
+            Event::ItemsExpired { .. } => "rows of expiries are cleared whose items do not expire",
             Event::Forgotten { .. } => "operations are forgotten",
             Event::Revived(_) => "dead letters are revived",
             Event::Purged(_) => "dead letters are purged",
@@ -171,6 +176,8 @@ pub(crate) struct Sweeping {
     pub(crate) pause: Millis,
     /// How long operations are kept, in versions.
     pub(crate) kept: u64,
+    /// What becomes of items that expire.
+    pub(crate) on_expiry: OnExpiry,
     /// The true time when the clock said that, in microseconds.
     pub(crate) since: u64,
 }

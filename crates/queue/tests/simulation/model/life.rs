@@ -17,7 +17,8 @@
 //! ```
 //! From leased to ready lead a release, a retry at once, and the end of the lease; from dead to ready an operator. An
 //! operator also deletes what is ready or waits: it is purged then. And an operator cancels all but dead letters, puts off what is ready,
-//! and gives what waits another time.
+//! and gives what waits another time. What waits, and
+//! was not begun, expires.
 
 use kvqueue_queue::{Failure, ItemState, LeaseId, MAX_FAILURES, Meta, Millis, NewItem, millis};
 
@@ -39,12 +40,17 @@ pub(crate) enum Place {
     Purged,
     /// Cancelled by an operator.
     Cancelled,
+    /// No attempt had begun by the time at which it expired.
+    Expired,
 }
 
 impl Place {
     /// Whether nothing more becomes of it by itself.
     pub(crate) fn is_end(&self) -> bool {
-        matches!(self, Place::Done | Place::Taken | Place::Purged | Place::Cancelled | Place::Dead)
+        matches!(
+            self,
+            Place::Done | Place::Taken | Place::Purged | Place::Cancelled | Place::Expired | Place::Dead
+        )
     }
 
     /// Whether an item there is the only one of its unique key.
@@ -54,13 +60,11 @@ impl Place {
 
     fn leads_to(&self, next: &Place) -> bool {
         match self {
-            Place::Ready => !matches!(next, Place::Ready | Place::Dead | Place::Done),
+            Place::Ready => !matches!(next, Place::Ready | Place::Done),
             Place::Leased(_) => !matches!(next, Place::Leased(_) | Place::Purged),
-            Place::Later(_) => {
-                matches!(next, Place::Ready | Place::Later(_) | Place::Purged | Place::Cancelled)
-            }
+            Place::Later(_) => !matches!(next, Place::Leased(_) | Place::Taken | Place::Done),
             Place::Dead => matches!(next, Place::Ready | Place::Purged),
-            Place::Done | Place::Taken | Place::Purged | Place::Cancelled => false,
+            Place::Done | Place::Taken | Place::Purged | Place::Cancelled | Place::Expired => false,
         }
     }
 }
@@ -87,6 +91,7 @@ impl Item {
         meta.trace_parent.clone_from(&new.trace_parent);
         meta.enqueued_at = new.enqueued_at.map(millis);
         meta.unique.clone_from(&new.unique);
+        meta.expires = new.expires.map(millis);
         let place = new.due.map_or(Place::Ready, |due| Place::Later(millis(due)));
         let payload = new.payload.to_vec();
         Item { original: payload.clone(), payload, place, meta, effects: 0, states: Vec::new() }
@@ -102,10 +107,22 @@ impl Item {
     /// Its attempt failed: that is spent.
     pub(super) fn failed(&mut self, failure: &Failure) {
         self.meta.attempts += 1;
+        self.note(failure);
+    }
+
+    fn note(&mut self, failure: &Failure) {
         self.meta.failures.push(failure.clone());
         if self.meta.failures.len() > MAX_FAILURES {
             self.meta.failures.remove(0);
         }
+    }
+
+    /// It expired before its first attempt, and is a dead letter.
+    pub(super) fn expired(&mut self, at: Millis) {
+        // Words are not what this is about: in the image there are none of the layer's.
+        let failure = Failure::new(at, 0, "");
+        self.note(&failure);
+        self.meta.death = Some(failure);
     }
 
     /// Its state, as people name it.
@@ -116,7 +133,7 @@ impl Item {
             Place::Later(_) if self.meta.attempts > 0 => Some(ItemState::Retrying),
             Place::Later(_) => Some(ItemState::Scheduled),
             Place::Dead => Some(ItemState::Dead),
-            Place::Done | Place::Taken | Place::Purged | Place::Cancelled => None,
+            Place::Done | Place::Taken | Place::Purged | Place::Cancelled | Place::Expired => None,
         }
     }
 

@@ -7,6 +7,7 @@ mod answers;
 mod change;
 mod division;
 mod event;
+mod expiry;
 mod life;
 mod line;
 mod push;
@@ -59,6 +60,8 @@ pub(crate) struct Model {
     cancelled_on: BTreeMap<LeaseId, BTreeSet<usize>>,
     /// The items that the transaction whose events are coming has moved.
     touched: BTreeSet<ItemId>,
+    /// The rows of what is over at a time.
+    expiry: BTreeMap<(Millis, ItemId), Vec<u8>>,
     /// Which item there is under a unique key.
     unique: BTreeMap<Vec<u8>, ItemId>,
     /// Until when, in true time, the holder of a lease may rely on it, by its own clock and the answers that it got.
@@ -126,6 +129,7 @@ impl Model {
             cancelled: BTreeMap::new(),
             cancelled_on: BTreeMap::new(),
             touched: BTreeSet::new(),
+            expiry: BTreeMap::new(),
             unique: BTreeMap::new(),
             beliefs: BTreeMap::new(),
             operations: BTreeMap::new(),
@@ -184,6 +188,7 @@ impl Model {
             Event::Promoted { items, by } => self.promoted(items, *by),
             Event::Schedule { name, now, change, .. } => self.changed(name, *now, change, at),
             Event::Fired(sweep) => self.fired(sweep, at),
+            Event::ItemsExpired { rows, gone, dead, by } => self.items_expired(rows, gone, dead, *by),
             Event::Forgotten { operations, by } => self.forgotten(operations, *by, at),
             Event::Revived(items) => items.iter().try_for_each(|id| self.revived(id)),
             Event::Deleted(id) => self.deleted(id),
@@ -224,6 +229,9 @@ impl Model {
                 self.unique.remove(key);
             }
         }
+        if item.place.is_end() {
+            expiry::cleared(&mut self.expiry, id, &item.meta);
+        }
         Ok(item)
     }
 
@@ -239,7 +247,12 @@ impl Model {
                     image.counters.ndead += 1;
                     image.dead.insert(id.clone(), stored());
                 }
-                Place::Leased(_) | Place::Done | Place::Taken | Place::Purged | Place::Cancelled => {}
+                Place::Leased(_)
+                | Place::Done
+                | Place::Taken
+                | Place::Purged
+                | Place::Cancelled
+                | Place::Expired => {}
             }
             if item.effects > 0 {
                 image.effects.insert(id.clone(), item.effects);
@@ -250,6 +263,7 @@ impl Model {
         image.operations = self.operations.iter().map(added).collect();
         image.line = self.line.clone();
         image.cancelled = self.cancelled.clone();
+        image.expiry = self.expiry.clone();
         image.frozen = self.frozen.is_some();
         image.schedules = self.schedules.clone();
         image.division = self.divisions.last().map(|(_, division)| *division);

@@ -39,6 +39,7 @@ impl Model {
             }
             self.items.insert(id.clone(), item);
             self.touched.insert(id.clone());
+            self.expires_again(id);
         }
         if let Some(name) = operation {
             let ids = items.iter().map(|(id, _)| id.clone()).collect();

@@ -39,13 +39,19 @@ impl Model {
                 promise!(item.effects <= 1, "the effects of {id} happened twice");
             }
             // As it was: the attempt does not count.
-            ItemOutcome::Release | ItemOutcome::Throttle { .. } => drop(self.moved(id, Place::Ready)?),
-            ItemOutcome::Postpone { due } => drop(self.moved(id, Place::Later(millis(*due)))?),
+            ItemOutcome::Release | ItemOutcome::Throttle { .. } => {
+                self.moved(id, Place::Ready)?;
+                self.expires_again(id);
+            }
+            ItemOutcome::Postpone { due } => {
+                self.moved(id, Place::Later(millis(*due)))?;
+                self.expires_again(id);
+            }
             ItemOutcome::Retry { due: None, failure } => self.moved(id, Place::Ready)?.failed(failure),
             ItemOutcome::Retry { due: Some(due), failure } => {
                 self.moved(id, Place::Later(millis(*due)))?.failed(failure);
             }
-            ItemOutcome::Expired { .. } => promise!(false, "{id} expired, and no item here has an expiry"),
+            ItemOutcome::Expired { at, on_expiry } => self.found_expired(id, millis(*at), *on_expiry)?,
             ItemOutcome::Dead(failure) => {
                 let item = self.moved(id, Place::Dead)?;
                 item.failed(failure);

@@ -28,7 +28,10 @@ impl Model {
         self.lost.insert(id, lease.items.iter().map(|(_, stored)| stored.is_none()).collect());
         for (item, _) in lease.items.into_iter().filter(|(_, stored)| stored.is_some()) {
             match lease.served {
-                true => drop(self.moved(&item, Place::Ready)?),
+                true => {
+                    self.moved(&item, Place::Ready)?;
+                    self.expires_again(&item);
+                }
                 false => self.crashed(&item, due.get(&item).copied(), by)?,
             }
         }
@@ -106,6 +109,8 @@ impl Model {
     pub(super) fn revived(&mut self, id: &ItemId) -> Verdict {
         let item = self.moved(id, Place::Ready)?;
         (item.meta.attempts, item.meta.crashes, item.meta.death) = (0, 0, None);
+        // It did not wait for its first attempt, so it never expires.
+        item.meta.expires = None;
         if let Some(key) = item.meta.unique.clone() {
             let holder = self.unique.insert(key, id.clone());
             promise!(holder.is_none(), "{id} was revived, and there is {holder:?} under its unique key");

@@ -110,10 +110,10 @@ impl Simulation {
         self.check_log();
     }
 
-    /// Whether all items have come to an end, and no schedule brings others.
+    /// Whether all items have come to an end, no schedule brings others, and nothing is left of expiries.
     fn is_finished(&self) -> bool {
         let model = &self.world.oracle.borrow().model;
-        model.open().next().is_none() && model.schedules().is_empty()
+        model.open().next().is_none() && model.schedules().is_empty() && !model.has_expiries()
     }
 
     /// The end of all trouble: what is under way arrives or is lost, every worker ends, and new ones finish what

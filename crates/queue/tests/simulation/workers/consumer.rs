@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use kvqueue_queue::{
-    Approach, Failure, FetchError, FetchOptions, Item, ItemOutcome, Kind, Lease, LeaseError, Scope, Session,
-    Spread, Staged, Watch, from_millis,
+    Approach, Failure, FetchError, FetchOptions, Item, ItemOutcome, Kind, Lease, LeaseError, OnExpiry, Scope,
+    Session, Spread, Staged, Watch, from_millis,
 };
 
 use super::producer::failed;
@@ -244,6 +244,12 @@ fn settlements(desk: &Desk, lease: &Lease) -> Vec<(usize, ItemOutcome)> {
 }
 
 fn settlement(desk: &Desk, item: &Item) -> ItemOutcome {
+    let now = desk.now();
+    // Most handlers look before they begin.
+    if item.meta.as_ref().is_some_and(|meta| meta.has_expired(now)) && desk.chance(80) {
+        let on_expiry = [OnExpiry::Drop, OnExpiry::Dead][desk.below(2)];
+        return ItemOutcome::Expired { at: from_millis(now), on_expiry };
+    }
     if desk.world.is_calm.get() {
         return ItemOutcome::Done;
     }

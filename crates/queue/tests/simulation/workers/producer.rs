@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use kvqueue_queue::{
     Kind, NewItem, PendingPush, PushError, PushOptions, PushedItem, QueueError, RetryError, Session,
-    from_millis,
+    from_millis, millis,
 };
 
 use super::consumer::close;
@@ -72,6 +72,10 @@ fn item(desk: &Desk, round: usize, at: usize) -> NewItem {
     }
     if desk.chance(20) {
         item.due = Some(from_millis(desk.now() + [0, 5_000, 100_000][desk.below(3)]));
+    }
+    if desk.world.has_changes && desk.chance(30) {
+        let begins = item.due.map_or(desk.now(), millis);
+        item.expires = Some(from_millis(begins + [1, 2_000, 60_000, 500_000, 5_000_000][desk.below(5)]));
     }
     if desk.chance(20) {
         item.unique = Some(format!("key {}", desk.below(3)).into_bytes());

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use kvqueue_queue::{RetryRules, SweepCounts, SweepRules, Sweeper, from_millis};
+use kvqueue_queue::{OnExpiry, RetryRules, SweepCounts, SweepRules, Sweeper, from_millis};
 
 use super::producer::failed;
 use crate::claims::Claim;
@@ -25,6 +25,11 @@ pub(super) async fn work(desk: Rc<Desk>) {
             max_attempts: super::MAX_ATTEMPTS,
             pause,
             kept: AGE * 5 / 2,
+            on_expiry: if desk.world.has_changes && desk.chance(50) {
+                OnExpiry::Dead
+            } else {
+                OnExpiry::Drop
+            },
             since: desk.world.time(),
         };
         // In the end nobody helps a sweeper that stands by and should not.
@@ -37,6 +42,7 @@ pub(super) async fn work(desk: Rc<Desk>) {
         let rules = SweepRules::default()
             .with_retry(retry)
             .with_lease(Duration::from_micros(lease))
+            .with_on_expiry(by.on_expiry)
             .with_idempotency_window(Duration::from_micros(by.kept))
             .with_policy(desk.policy());
         let clock = || from_millis(by.now);
