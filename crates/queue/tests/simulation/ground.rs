@@ -86,6 +86,11 @@ impl Setting {
                 && seed.is_multiple_of(2))
     }
 
+    /// Whether there is a second queue, which has members of the batches of the first.
+    pub(crate) fn has_second(self, seed: u64) -> bool {
+        self == Setting::Changed && seed % 3 == 1
+    }
+
     /// What the name of its test has and no other.
     fn test(self) -> &'static str {
         match self {
@@ -146,9 +151,17 @@ impl Ground {
         let mut coverage = world.coverage.take();
         let oracle = world.oracle.borrow();
         coverage.count_many("items are passed over", oracle.jumps());
-        coverage.count_many("items are fetched from a partition", oracle.model.parted);
-        coverage.count_many("a holder keeps a lease that is past its deadline", oracle.model.spared);
-        coverage.count_many("the mark of a schedule is taken back", oracle.model.taken_back);
+        coverage.count_many(
+            "items are fetched from a partition",
+            oracle.models().map(|model| model.parted).sum(),
+        );
+        coverage.count_many(
+            "a holder keeps a lease that is past its deadline",
+            oracle.models().map(|model| model.spared).sum(),
+        );
+        let ends = oracle.models().skip(1).map(|model| model.member_ends).sum();
+        coverage.count_many("a member ends in another queue than its batch is in", ends);
+        coverage.count_many("the mark of a schedule is taken back", oracle.model(0).taken_back);
         Ok(Run { history, coverage })
     }
 

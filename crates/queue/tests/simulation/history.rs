@@ -42,7 +42,9 @@ impl History {
             }
             Claim::Leased(lease, items) => format!("has {} on {}", self.handed(items), self.lease(*lease)),
             Claim::Took { items, .. } => format!("has {}", self.handed(items)),
-            Claim::Swept { moved, occurrences, .. } if moved.is_nothing() && occurrences.is_empty() => {
+            Claim::Swept { moved, occurrences, batches, .. }
+                if moved.is_nothing() && occurrences.is_empty() && batches.is_empty() =>
+            {
                 "there was nothing to do".to_owned()
             }
             Claim::Schedule(ScheduleClaim::ByHand(ByHand::Fired { id })) => {
@@ -96,6 +98,14 @@ impl History {
             }
             Event::CancelledForgotten { lease, .. } => {
                 format!("forgot what was cancelled on {}", self.lease(*lease))
+            }
+            Event::BatchMade { id, new, now } => format!("made {id} at {now}, until {:?}", new.deadline),
+            Event::BatchCommitted { id, now } => format!("committed {id} at {now}"),
+            Event::BatchCancelled(id) => format!("cancelled {id}"),
+            Event::BatchesSeen { closed, unmarked, .. } => {
+                closed.iter().for_each(|(_, item)| self.number(item));
+                let closed = closed.iter().map(|(id, item)| format!("{id} with {}", self.names([item])));
+                format!("called back {:?}, unmarked {unmarked:?}", closed.collect::<Vec<_>>())
             }
             Event::Froze(true) => "froze the queue".to_owned(),
             Event::Froze(false) => "let the queue go on".to_owned(),

@@ -19,11 +19,15 @@ use crate::rng::Rng;
 /// Where clocks begin.
 const EPOCH: Millis = 1_800_000_000_000;
 
+/// Items by the number of a queue and the name of an operation there.
+type Named = BTreeMap<(usize, Vec<u8>), Vec<NewItem>>;
+
 /// What the workers of a run share.
 pub(crate) struct World {
     pub(crate) db: Rc<Database>,
     pub(crate) place: Place,
-    pub(crate) queue: Queue,
+    /// The queue; and perhaps another one, which has members of its batches.
+    pub(crate) queues: Vec<Queue>,
     /// Whether operators divide the queue into partitions.
     pub(crate) is_divided: bool,
     /// Whether operators make schedules.
@@ -46,23 +50,25 @@ pub(crate) struct World {
     pub(crate) is_calm: Cell<bool>,
     /// How many sessions there have been.
     sessions: Cell<u64>,
-    /// What a producer pushed last under a name, or tried to.
-    pub(crate) named: RefCell<BTreeMap<Vec<u8>, Vec<NewItem>>>,
+    /// What a producer pushed last to a queue under a name, or tried to.
+    pub(crate) named: RefCell<Named>,
 }
 
 impl World {
     /// A world with an empty queue.
     pub(crate) fn new(db: Rc<Database>, seed: u64, setting: Setting, kind: Kind, rng: &mut Rng) -> World {
         let place = Place::new(seed);
+        let kinds = if setting.has_second(seed) { vec![kind, Kind::Fifo] } else { vec![kind] };
+        let queues = kinds.iter().enumerate().map(|(at, kind)| place.queue(at, *kind)).collect();
         let time = Arc::<AtomicU64>::default();
         World {
             db,
-            queue: place.queue(kind),
+            queues,
             is_divided: setting.is_divided(seed, kind),
             has_schedules: setting == Setting::Scheduled,
             has_changes: setting == Setting::Changed,
             place,
-            oracle: RefCell::new(Oracle::new(kind)),
+            oracle: RefCell::new(Oracle::new(&kinds)),
             coverage: RefCell::default(),
             approach: [None, Some(0), Some(1), Some(2)][rng.below(4)],
             history: history(&time),

@@ -2,6 +2,7 @@
 //!
 //! The model makes the same of what it knows, and both must be equal after every commit.
 
+pub(crate) mod batches;
 mod cancelled;
 mod element;
 mod expiry;
@@ -16,6 +17,7 @@ mod side;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kvqueue_queue::item_batch::BatchId;
 use kvqueue_queue::{ItemId, LeaseId, Meta, Millis, Stamp};
 
 pub(crate) use cancelled::Cancelled;
@@ -50,6 +52,8 @@ pub(crate) struct Image {
     pub(crate) cancelled: BTreeMap<LeaseId, Cancelled>,
     /// What is over for an item at a time: rows by time and item. The value is empty, or the unique key that is free then.
     pub(crate) expiry: BTreeMap<(Millis, ItemId), Vec<u8>>,
+    /// The batches that call back here.
+    pub(crate) batches: BTreeMap<BatchId, batches::Batch>,
     /// The schedules, by their names.
     pub(crate) schedules: BTreeMap<String, schedules::Schedule>,
 }
@@ -138,6 +142,7 @@ impl Image {
         part("effects", format!("{:?}", self.effects), format!("{:?}", other.effects));
         part("cancelled", format!("{:?}", self.cancelled), format!("{:?}", other.cancelled));
         part("expiry", format!("{:?}", self.expiry), format!("{:?}", other.expiry));
+        part("batches", format!("{:?}", self.batches), format!("{:?}", other.batches));
         part("frozen", format!("{:?}", self.frozen), format!("{:?}", other.frozen));
         part("division", format!("{:?}", self.division), format!("{:?}", other.division));
         for name in self.schedules.keys().chain(other.schedules.keys()).collect::<BTreeSet<_>>() {

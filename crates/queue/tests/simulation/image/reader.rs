@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use kvqueue_queue::{ItemId, Kind, LeaseId, Meta, Packing};
 
 use super::element::{Ids, split_bytes, split_last, split_number, split_stamp, unpacked};
-use super::{Division, Held, HeldItem, Image, Stored, cancelled, expiry, lease, schedules, side};
+use super::{Division, Held, HeldItem, Image, Stored, batches, cancelled, expiry, lease, schedules, side};
 
 /// A key and its value.
 pub(crate) type Row = (Vec<u8>, Vec<u8>);
 
 /// The rows of one queue.
+#[derive(Debug, Default)]
 pub(crate) struct Rows {
     /// Those under the name as a byte string, without prefix and name.
     pub(crate) records: Vec<Row>,
@@ -39,6 +40,7 @@ struct Parts<'i> {
     /// A sweeper says that there were no leases when `npop` was this.
     idle: Option<u64>,
     schedules: schedules::Parts,
+    batches: batches::Parts,
 }
 
 /// What the rows say; the error names a record that nobody should have written.
@@ -80,6 +82,7 @@ impl Parts<'_> {
             logged: BTreeSet::new(),
             idle: None,
             schedules: schedules::Parts::default(),
+            batches: batches::Parts::default(),
         }
     }
 
@@ -159,6 +162,7 @@ impl Parts<'_> {
             (b"schedule" | b"schedule-state" | b"schedule-due" | b"schedule-log", _) => {
                 self.schedules.record(self.ids, &name, rest, value)?;
             }
+            (b"batch" | b"batch-count" | b"batch-due", _) => self.batches.record(&name, rest, value)?,
             // What sessions and sweepers say to themselves.
             (b"token" | b"sweep" | b"times", _) => {}
             _ => return None,
@@ -195,6 +199,7 @@ impl Parts<'_> {
         if self.idle == Some(self.image.counters.npop) && !self.image.leases.is_empty() {
             return Err("the record says that the queue is idle, but it has leases".to_owned());
         }
+        self.image.batches = std::mem::take(&mut self.batches).batches()?;
         expiry::check(&self.image)?;
         self.image.schedules = std::mem::take(&mut self.schedules).schedules()?;
         let left = [

@@ -1,5 +1,6 @@
 //! Side records, read by hand.
 
+use kvqueue_queue::item_batch::BatchId;
 use kvqueue_queue::{Failure, Meta};
 
 /// What a side record comes to: how the payload is stored is not what it is, and the layer's own words are for people.
@@ -35,6 +36,10 @@ pub(super) fn decode(mut value: &[u8]) -> Option<Meta> {
             9 => meta.unique = Some(content.to_vec()),
             10 => meta.death = Some(failure(content)?),
             12 => meta.expires = Some(u64::from_le_bytes(content.try_into().ok()?)),
+            13 => {
+                let (unique, home) = content.split_first_chunk()?;
+                meta.batch = Some(BatchId::with_unique(home, *unique));
+            }
             _ => return None,
         }
         value = rest;

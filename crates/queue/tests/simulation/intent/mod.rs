@@ -1,5 +1,6 @@
 //! What a worker asks of the layer, and what came of it when it committed.
 
+mod batches;
 mod changes;
 mod reading;
 mod schedules;
@@ -8,6 +9,7 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fmt;
 
+use kvqueue_queue::item_batch::{BatchId, NewBatch};
 use kvqueue_queue::{CancelFilter, ItemId, ItemOutcome, LeaseId, Millis, NewItem, SessionId};
 
 use crate::image::Image;
@@ -17,6 +19,8 @@ use crate::model::{Event, Sweeping, Terms};
 /// An operation of a worker.
 #[derive(Debug)]
 pub(crate) struct Operation {
+    /// The number of the queue that it is about.
+    pub(crate) at: usize,
     /// The worker's name.
     pub(crate) worker: String,
     /// Counts up in each worker.
@@ -73,6 +77,12 @@ pub(crate) enum Intent {
     Look {
         lease: LeaseId,
     },
+    /// A batch is to be changed, by a clock that says `now`.
+    Batch {
+        id: BatchId,
+        now: Millis,
+        plan: BatchPlan,
+    },
     /// The queue is to be frozen, or to go on.
     Freeze(bool),
     /// The rules of the queue's keys are to be changed.
@@ -92,6 +102,14 @@ pub(crate) enum Intent {
         owner: String,
         keep: BTreeSet<String>,
     },
+}
+
+/// What is to be done to a batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum BatchPlan {
+    Make(Box<NewBatch>),
+    Commit,
+    Cancel,
 }
 
 /// What is to be done to an item.
@@ -145,6 +163,9 @@ impl Intent {
             Intent::Change { plan: ItemPlan::Edit(_), .. } => "edit an item",
             Intent::CancelAll(_) => "cancel all items",
             Intent::Look { .. } => "look for cancelled items",
+            Intent::Batch { plan: BatchPlan::Make(_), .. } => "make a batch",
+            Intent::Batch { plan: BatchPlan::Commit, .. } => "commit a batch",
+            Intent::Batch { plan: BatchPlan::Cancel, .. } => "cancel a batch",
             Intent::Freeze(true) => "freeze",
             Intent::Freeze(false) => "resume",
             Intent::Limit => "limit",
@@ -222,6 +243,7 @@ impl Intent {
             Intent::Delete(id) => reading::deleted(id, before, after),
             Intent::Change { id, plan } => changes::changed(id, plan, before, after),
             Intent::CancelAll(filter) => changes::cancelled(filter, before, after),
+            Intent::Batch { id, now, plan } => Ok(batches::changed(id, *now, plan, before, after)),
             Intent::Look { .. } | Intent::Limit | Intent::Unblock(_) => Ok(Vec::new()),
             Intent::Divide if before.division == after.division => Ok(Vec::new()),
             Intent::Divide => Ok(after.division.map(Event::Divided).into_iter().collect()),

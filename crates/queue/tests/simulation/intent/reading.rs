@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kvqueue_queue::{ItemId, ItemOutcome, LeaseId, Millis, NewItem, SessionId};
 
-use super::schedules;
+use super::{batches, schedules};
 use crate::image::{Held, Image};
 use crate::model::{Event, PICK_UP, Sweeping, Terms};
 
@@ -102,6 +102,7 @@ pub(super) fn swept(by: Sweeping, before: &Image, after: &Image) -> Result<Vec<E
         expired.map(|lease| Event::Expired { lease: *lease, due: due.clone(), by }).collect();
     let dropped = before.line.keys().filter(|stamp| !after.line.contains_key(stamp));
     events.extend(dropped.map(|stamp| Event::Overdue(*stamp)));
+    events.extend(batches::seen(by, before, after)?);
     events.extend(ended_by_time(by, before, after));
     let items = before.later.keys().filter(|key| !after.later.contains_key(key));
     let items: Vec<_> = items.filter(|(_, id)| after.ready.contains_key(id)).cloned().collect();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use kvqueue_queue::item_batch::{BatchId, NewBatch};
 use kvqueue_queue::{ItemId, ItemOutcome, ItemState, LeaseId, Millis, NewItem, OnExpiry, Stamp};
 
 use super::schedules::{Change, Sweep};
@@ -64,6 +65,14 @@ pub(crate) enum Event {
     ItemChanged { id: ItemId, from: ItemState, what: ItemChanged },
     /// What was cancelled on a lease is not known any more; its holder has seen to that.
     CancelledForgotten { lease: LeaseId, by_holder: bool },
+    /// A batch was made, by a clock that said `now`.
+    BatchMade { id: BatchId, new: Box<NewBatch>, now: Millis },
+    /// A batch gets no more members, since a clock said `now`.
+    BatchCommitted { id: BatchId, now: Millis },
+    /// A batch was removed without calling back.
+    BatchCancelled(BatchId),
+    /// A sweeper looked at batches. Some called back with these items, of others the marks were cleared.
+    BatchesSeen { closed: Vec<(BatchId, ItemId)>, unmarked: Vec<BatchId>, by: Sweeping },
     /// The queue was frozen, or goes on.
     Froze(bool),
     /// The queue was divided into partitions, or into another number of them.
@@ -144,6 +153,11 @@ impl Event {
                 "a holder clears what was cancelled on its lease"
             }
             Event::CancelledForgotten { .. } => "an old record of cancelled items is cleared",
+            Event::BatchMade { .. } => "a batch is made",
+            Event::BatchCommitted { .. } => "a batch is committed",
+            Event::BatchCancelled(_) => "a batch is cancelled",
+            Event::BatchesSeen { closed, .. } if !closed.is_empty() => "batches call back",
+            Event::BatchesSeen { .. } => "a mark is cleared of a batch that goes on",
             Event::Froze(true) => "the queue is frozen",
             Event::Froze(false) => "the queue goes on",
             Event::Divided(_) => "the queue is divided",

@@ -92,6 +92,7 @@ impl Item {
         meta.enqueued_at = new.enqueued_at.map(millis);
         meta.unique.clone_from(&new.unique);
         meta.expires = new.expires.map(millis);
+        meta.batch.clone_from(&new.batch);
         let place = new.due.map_or(Place::Ready, |due| Place::Later(millis(due)));
         let payload = new.payload.to_vec();
         Item { original: payload.clone(), payload, place, meta, effects: 0, states: Vec::new() }

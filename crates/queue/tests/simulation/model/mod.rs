@@ -4,6 +4,7 @@
 //! database must then hold. It knows nothing of keys, conflicts or retries.
 
 mod answers;
+mod batches;
 mod change;
 mod division;
 mod event;
@@ -20,12 +21,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kvqueue_queue::{ItemId, Kind, LeaseId, Millis, SessionId, Stamp};
 
+pub(crate) use batches::counts as batch_counts;
 pub(crate) use event::{At, Event, ItemChanged, Sweeping, Terms};
 pub(crate) use life::Place;
 pub(crate) use line::PICK_UP;
 
 use crate::image::schedules::Schedule;
 use crate::image::{Cancelled, Counters, Division, Held, HeldItem, Image, Stored, Want};
+use batches::{Batches, Members};
 use life::Item;
 use take::Waiting;
 
@@ -60,6 +63,10 @@ pub(crate) struct Model {
     cancelled_on: BTreeMap<LeaseId, BTreeSet<usize>>,
     /// The items that the transaction whose events are coming has moved.
     touched: BTreeSet<ItemId>,
+    /// All batches whose callbacks come here, gone ones included.
+    batches: Batches,
+    /// The members of batches that the transaction whose events are coming has pushed and ended.
+    members: Members,
     /// The rows of what is over at a time.
     expiry: BTreeMap<(Millis, ItemId), Vec<u8>>,
     /// Which item there is under a unique key.
@@ -92,6 +99,8 @@ pub(crate) struct Model {
     pub(crate) jumps: u64,
     /// How many takes had items of a partition from 1 on.
     pub(crate) parted: u64,
+    /// How many members of batches have ended here.
+    pub(crate) member_ends: u64,
     /// How often a holder kept a lease whose deadline was past, since it came in time by its own clock.
     pub(crate) spared: u64,
     /// How often an operator took the mark of a schedule back.
@@ -129,6 +138,8 @@ impl Model {
             cancelled: BTreeMap::new(),
             cancelled_on: BTreeMap::new(),
             touched: BTreeSet::new(),
+            batches: Batches::default(),
+            members: Members::default(),
             expiry: BTreeMap::new(),
             unique: BTreeMap::new(),
             beliefs: BTreeMap::new(),
@@ -146,6 +157,7 @@ impl Model {
             taken: BTreeSet::new(),
             jumps: 0,
             parted: 0,
+            member_ends: 0,
             spared: 0,
             taken_back: 0,
         }
@@ -199,6 +211,10 @@ impl Model {
             Event::CancelledForgotten { lease, by_holder } => {
                 self.cancelled_forgotten(*lease, *by_holder, at)
             }
+            Event::BatchMade { id, new, now } => self.batch_made(id, new, *now),
+            Event::BatchCommitted { id, now } => self.batch_committed(id, *now, at),
+            Event::BatchCancelled(id) => self.batch_cancelled(id),
+            Event::BatchesSeen { closed, unmarked, by } => self.batches_seen(closed, unmarked, *by, at),
             Event::Purged(items) => items.iter().try_for_each(|id| self.moved(id, Place::Purged).map(drop)),
         }
     }
@@ -228,6 +244,16 @@ impl Model {
             if self.unique.get(key) == Some(id) {
                 self.unique.remove(key);
             }
+        }
+        if let Some(code) = batches::ending(&from, &item.place)
+            && let Some(batch) = &item.meta.batch
+        {
+            self.members.end(batch, code);
+            self.member_ends += 1;
+        }
+        if item.place == Place::Dead {
+            // If it is tried again, it does not end once more.
+            item.meta.batch = None;
         }
         if item.place.is_end() {
             expiry::cleared(&mut self.expiry, id, &item.meta);
@@ -263,6 +289,7 @@ impl Model {
         image.operations = self.operations.iter().map(added).collect();
         image.line = self.line.clone();
         image.cancelled = self.cancelled.clone();
+        image.batches = self.batches.there.clone();
         image.expiry = self.expiry.clone();
         image.frozen = self.frozen.is_some();
         image.schedules = self.schedules.clone();

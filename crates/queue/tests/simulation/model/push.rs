@@ -39,6 +39,9 @@ impl Model {
             }
             self.items.insert(id.clone(), item);
             self.touched.insert(id.clone());
+            if let Some(batch) = &new.batch {
+                self.members.push(batch);
+            }
             self.expires_again(id);
         }
         if let Some(name) = operation {

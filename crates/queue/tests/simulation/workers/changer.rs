@@ -30,7 +30,8 @@ pub(super) async fn work(desk: Rc<Desk>) {
 
 /// An item that is there, or now and then one that has ended; and whether it is a dead letter.
 fn any(desk: &Desk) -> Option<(ItemId, bool)> {
-    let model = &desk.world.oracle.borrow().model;
+    let oracle = desk.world.oracle.borrow();
+    let model = oracle.model(desk.at);
     let dead: Vec<&ItemId> = model.dead().collect();
     if !dead.is_empty() && desk.chance(40) {
         return Some((dead[desk.below(dead.len())].clone(), true));
@@ -77,7 +78,7 @@ fn payload(desk: &Desk, round: usize) -> Vec<u8> {
 
 /// In a transaction of its own, exactly once.
 async fn alone(desk: &Desk, policy: &RetryPolicy, id: &ItemId, plan: &ItemPlan) -> Claim {
-    let (queue, db) = (&desk.world.queue, &desk.world.db);
+    let (queue, db) = (&desk.queue, &desk.world.db);
     let changed = match plan {
         ItemPlan::Cancel => queue.cancel_item(db, policy, id).await,
         ItemPlan::Reschedule(due) => queue.reschedule_item(db, policy, id, due.map(from_millis)).await,
@@ -89,7 +90,7 @@ async fn alone(desk: &Desk, policy: &RetryPolicy, id: &ItemId, plan: &ItemPlan) 
 
 /// In a transaction of the operator's, once.
 async fn in_transaction(desk: &Desk, id: &ItemId, plan: &ItemPlan) -> Claim {
-    let (queue, tr) = (&desk.world.queue, desk.world.db.create_trx().unwrap());
+    let (queue, tr) = (&desk.queue, desk.world.db.create_trx().unwrap());
     let changed: Result<ItemChange, QueueError> = match plan {
         ItemPlan::Cancel => queue.cancel(&tr, id).await,
         ItemPlan::Reschedule(due) => queue.reschedule(&tr, id, due.map(from_millis)).await,
@@ -114,10 +115,10 @@ async fn cancel_all(desk: &Desk) {
     let filter = CancelFilter {
         state: [None, Some(ItemState::Ready), Some(ItemState::Scheduled), Some(ItemState::Running)]
             [desk.below(4)],
-        key: (desk.world.queue.kind() == Kind::Keyed && desk.chance(70)).then(|| b"a/x".to_vec()),
+        key: (desk.queue.kind() == Kind::Keyed && desk.chance(70)).then(|| b"a/x".to_vec()),
         attribute: desk.chance(70).then(|| ("colour".to_owned(), "green".to_owned())),
     };
-    let mut canceller = Canceller::new(desk.world.queue.clone(), filter.clone());
+    let mut canceller = Canceller::new(desk.queue.clone(), filter.clone());
     for _ in 0..STEPS {
         let policy = desk.policy();
         let page = canceller.page(&desk.world.db, &policy);

@@ -100,8 +100,7 @@ fn terms<'a>(
     let terms = Terms {
         k,
         length,
-        front: !matches!(approach, Approach::Spread(_))
-            || matches!(desk.world.queue.kind(), Kind::Priority(..)),
+        front: !matches!(approach, Approach::Spread(_)) || matches!(desk.queue.kind(), Kind::Priority(..)),
         crashes,
     };
     (
@@ -200,6 +199,11 @@ async fn handle(desk: &Desk, mut lease: Lease, with_effects: bool) {
                 is_unknown |= error.is_maybe_committed();
                 desk.told(&operation, &failed(&error));
             }
+            Some(Err(LeaseError::Queue(error))) if error.frozen().is_some() => {
+                desk.world.count("a member does not end, since the home of its batch is frozen");
+                desk.told(&operation, &Claim::Failed { perhaps: operation.unknown.get() > 0 });
+                desk.pause().await;
+            }
             Some(Err(error)) => panic!("{operation}: {error}"),
             None if desk.chance(50) => return,
             // Nobody can tell what became of it, but nothing is settled twice.
@@ -211,7 +215,7 @@ async fn handle(desk: &Desk, mut lease: Lease, with_effects: bool) {
 /// A holder that has settled items knows which of them had been cancelled.
 fn check_cancelled(desk: &Desk, lease: &Lease, settlements: &[(usize, ItemOutcome)]) {
     for (index, _) in settlements {
-        let was_cancelled = desk.world.oracle.borrow().model.was_cancelled(lease.id(), *index);
+        let was_cancelled = desk.world.oracle.borrow().model(desk.at).was_cancelled(lease.id(), *index);
         assert_eq!(
             lease.is_cancelled(*index),
             was_cancelled,
@@ -230,7 +234,8 @@ async fn look_for_cancelled(desk: &Desk, lease: &mut Lease) {
     if let Some(Err(error)) = looked {
         desk.told(&operation, &failed(&error));
     }
-    let model = &desk.world.oracle.borrow().model;
+    let oracle = desk.world.oracle.borrow();
+    let model = oracle.model(desk.at);
     let invented =
         (0..lease.items().len()).find(|at| lease.is_cancelled(*at) && !model.was_cancelled(id, *at));
     assert_eq!(invented, None, "{operation}: an item of {id:?} was not cancelled");

@@ -1,5 +1,6 @@
 //! The people of a run. Each does what a program would do with the layer, and reports its results to the judge.
 
+mod batcher;
 mod changer;
 mod consumer;
 mod once;
@@ -34,6 +35,10 @@ pub(crate) enum Role {
     Operator,
     /// Lets keys go on that wait for dead letters.
     Unblocker,
+    /// Makes, commits and cancels batches.
+    Batcher,
+    /// Commits the batches.
+    Closer,
     /// Changes single items.
     Changer,
     /// Changes schedules.
@@ -56,6 +61,8 @@ impl Role {
             Role::Sweeper => "sweeper",
             Role::Operator => "operator",
             Role::Unblocker => "unblocker",
+            Role::Batcher => "batcher",
+            Role::Closer => "closer",
             Role::Changer => "changer",
             Role::Planner => "planner",
             Role::Remover => "remover",
@@ -67,8 +74,8 @@ impl Role {
             Role::Producer => 150,
             Role::Consumer | Role::ConsumerOnce | Role::Process | Role::Taker => 200,
             Role::Sweeper => 70,
-            Role::Operator | Role::Unblocker | Role::Remover => 60,
-            Role::Changer => 100,
+            Role::Operator | Role::Unblocker | Role::Remover | Role::Closer => 60,
+            Role::Changer | Role::Batcher => 100,
             Role::Planner => 180,
         }
     }
@@ -84,6 +91,8 @@ impl Role {
             Role::Sweeper => Box::pin(sweeper::work(desk)),
             Role::Operator => Box::pin(operator::work(desk)),
             Role::Unblocker => Box::pin(operator::unblock_all(desk)),
+            Role::Batcher => Box::pin(batcher::work(desk)),
+            Role::Closer => Box::pin(batcher::finish(desk)),
             Role::Changer => Box::pin(changer::work(desk)),
             Role::Planner => Box::pin(planner::work(desk)),
             Role::Remover => Box::pin(planner::finish(desk)),
@@ -100,6 +109,7 @@ pub(crate) fn staff(rng: &mut Rng, has_schedules: bool, has_changes: bool) -> Ve
     staff.push(Role::Operator);
     if has_changes {
         staff.extend(vec![Role::Changer; 1 + rng.below(2)]);
+        staff.push(Role::Batcher);
     }
     if has_schedules {
         staff.extend(vec![Role::Planner; 1 + rng.below(2)]);
@@ -108,11 +118,20 @@ pub(crate) fn staff(rng: &mut Rng, has_schedules: bool, has_changes: bool) -> Ve
     staff
 }
 
+/// Who works at a second queue.
+pub(crate) fn second_staff(rng: &mut Rng) -> Vec<Role> {
+    let consumers = [Role::Consumer, Role::Process, Role::ConsumerOnce, Role::Taker];
+    vec![Role::Producer, consumers[rng.below(4)], Role::Sweeper, Role::Changer]
+}
+
 /// Who finishes what there is.
-pub(crate) fn finishers(kind: Kind, has_schedules: bool) -> Vec<Role> {
+pub(crate) fn finishers(kind: Kind, has_schedules: bool, has_batches: bool) -> Vec<Role> {
     let mut finishers = vec![Role::Consumer, Role::ConsumerOnce, Role::Sweeper];
     if kind == Kind::Keyed {
         finishers.push(Role::Unblocker);
+    }
+    if has_batches {
+        finishers.push(Role::Closer);
     }
     if has_schedules {
         finishers.push(Role::Remover);
