@@ -161,6 +161,10 @@ impl Ground {
         );
         let ends = oracle.models().skip(1).map(|model| model.member_ends).sum();
         coverage.count_many("a member ends in another queue than its batch is in", ends);
+        let freed = oracle.models().map(|model| model.keys_freed).sum();
+        coverage.count_many("a unique key is free, since its time is over", freed);
+        let taken = oracle.models().map(|model| model.keys_taken_over).sum();
+        coverage.count_many("a push takes over the unique key of an item that does not wait", taken);
         coverage.count_many("the mark of a schedule is taken back", oracle.model(0).taken_back);
         Ok(Run { history, coverage })
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kvqueue_queue::schedule::ByHand;
-use kvqueue_queue::{Item, ItemId, LeaseId, SessionId};
+use kvqueue_queue::{Item, ItemId, LeaseId, NewItem, SessionId};
 
 use crate::claims::{Claim, ScheduleClaim};
 use crate::image::schedules::Record;
@@ -62,9 +62,10 @@ impl History {
 
     fn event(&mut self, event: &Event) -> String {
         match event {
-            Event::Pushed { items, .. } => {
+            Event::Pushed { items, replaced, .. } => {
                 items.iter().for_each(|(id, _)| self.number(id));
-                format!("pushed {}", self.names(items.iter().map(|(id, _)| id)))
+                let names = |items: &[(ItemId, NewItem)]| self.names(items.iter().map(|(id, _)| id));
+                format!("pushed {}, replaced {}", names(items), names(replaced))
             }
             Event::Leased { lease, items, .. } => {
                 format!("took {} on {}", self.names(items), self.lease(*lease))

@@ -13,7 +13,7 @@
 //! A queue may have schedules, which operators change and sweepers fire. The model knows the outcome that each nominal time has to have.
 //!
 //! Items may be changed by operators, one by one or many together, whatever they are doing: cancelled, put off, tried again, given another
-//! payload. They may expire before an attempt has begun, and be members of
+//! payload. They may expire before an attempt has begun, have unique keys for a time, be replaced by other pushes, and be members of
 //! batches; then there may be a second queue, which has members, too.
 //!
 //! A failure prints the history and the command that repeats it.

@@ -17,7 +17,7 @@ pub(super) struct Batches {
     pub(super) there: BTreeMap<BatchId, Batch>,
     /// The counts of each batch that there ever was, from which version on.
     counts: BTreeMap<BatchId, Vec<(u64, Counts)>>,
-    /// Those that have called back or were cancelled.
+    /// Batches that have called back or were cancelled.
     gone: BTreeSet<BatchId>,
 }
 

@@ -26,8 +26,8 @@ pub(crate) struct At {
 /// What a committed transaction did; one may have done several of these.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// Items came, perhaps none; under the name of an operation, if they have one.
-    Pushed { items: Vec<(ItemId, NewItem)>, operation: Option<Vec<u8>> },
+    /// Items came, perhaps none, and others that waited were replaced; under the name of an operation, if they have one.
+    Pushed { items: Vec<(ItemId, NewItem)>, replaced: Vec<(ItemId, NewItem)>, operation: Option<Vec<u8>> },
     /// Items were taken on a lease, perhaps to serve a request.
     Leased { lease: LeaseId, items: Vec<ItemId>, terms: Terms, served: Option<Stamp> },
     /// Items were taken for good, perhaps to serve a request.

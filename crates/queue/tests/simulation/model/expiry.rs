@@ -13,10 +13,22 @@ fn is_untried(meta: &Meta) -> bool {
     meta.attempts == 0 && meta.failures.is_empty()
 }
 
-/// An item has ended, or is a dead letter.
-pub(super) fn cleared(rows: &mut Rows, id: &ItemId, meta: &Meta) {
-    if let Some(expires) = meta.expires {
-        rows.remove(&(expires, id.clone()));
+/// An item has ended, or is a dead letter. The row that says until when its unique key is taken stays, but for a dead letter's.
+pub(super) fn cleared(rows: &mut Rows, id: &ItemId, meta: &Meta, is_dead: bool) {
+    let mut times = vec![meta.expires.filter(|expires| is_dead || Some(*expires) != meta.unique_until)];
+    if is_dead {
+        times.push(meta.unique_until);
+    }
+    for time in times.into_iter().flatten() {
+        rows.remove(&(time, id.clone()));
+    }
+}
+
+/// The key that is free at a time, if it is; otherwise nothing.
+fn value(meta: &Meta, time: Millis) -> Vec<u8> {
+    match &meta.unique {
+        Some(key) if meta.unique_until == Some(time) => key.clone(),
+        _ => Vec::new(),
     }
 }
 
@@ -30,12 +42,20 @@ impl Model {
     pub(super) fn expires_again(&mut self, id: &ItemId) {
         let Some(item) = self.items.get(id) else { return };
         if let Some(expires) = item.meta.expires.filter(|_| is_untried(&item.meta)) {
-            self.expiry.insert((expires, id.clone()), Vec::new());
+            self.expiry.insert((expires, id.clone()), value(&item.meta, expires));
+        }
+    }
+
+    /// A new item has its unique key for a time.
+    pub(super) fn keeps_key(&mut self, id: &ItemId) {
+        let Some(item) = self.items.get(id) else { return };
+        if let Some(until) = item.meta.unique_until {
+            self.expiry.insert((until, id.clone()), value(&item.meta, until));
         }
     }
 
     /// By the sweeper's clock the time had come. Of the items that wait, those and no others expire that no attempt has begun with. What goes on
-    /// running, or was tried before, does not.
+    /// running, or was tried before, does not. Unique keys are free whose time is over.
     pub(super) fn items_expired(
         &mut self,
         rows: &[(Millis, ItemId)],
@@ -52,7 +72,14 @@ impl Model {
         let mut due = Vec::new();
         for (time, id) in rows {
             promise!(*time <= by.now, "the row of {id} was cleared at {}, before {time}", by.now);
-            promise!(self.expiry.remove(&(*time, id.clone())).is_some(), "a row of {id} was cleared twice");
+            let key = self.expiry.remove(&(*time, id.clone()));
+            let key = key.ok_or_else(|| format!("a row of {id} was cleared twice"))?;
+            // It may be another item's by now.
+            if !key.is_empty() {
+                let is_own = self.unique.get(&key) == Some(id);
+                is_own.then(|| self.unique.remove(&key));
+                self.keys_freed += u64::from(is_own);
+            }
             let item = self.items.get(id).ok_or_else(|| format!("{id} was invented"))?;
             let waits = matches!(item.place, Place::Ready | Place::Later(_));
             if waits && is_untried(&item.meta) && item.meta.expires == Some(*time) {

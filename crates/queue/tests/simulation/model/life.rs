@@ -93,6 +93,7 @@ impl Item {
         meta.unique.clone_from(&new.unique);
         meta.expires = new.expires.map(millis);
         meta.batch.clone_from(&new.batch);
+        meta.unique_until = new.unique_until.map(millis);
         let place = new.due.map_or(Place::Ready, |due| Place::Later(millis(due)));
         let payload = new.payload.to_vec();
         Item { original: payload.clone(), payload, place, meta, effects: 0, states: Vec::new() }

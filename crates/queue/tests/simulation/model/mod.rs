@@ -99,6 +99,9 @@ pub(crate) struct Model {
     pub(crate) jumps: u64,
     /// How many takes had items of a partition from 1 on.
     pub(crate) parted: u64,
+    /// How many unique keys were free after their time, and how many pushes took over the key of an item that ran or had ended.
+    pub(crate) keys_freed: u64,
+    pub(crate) keys_taken_over: u64,
     /// How many members of batches have ended here.
     pub(crate) member_ends: u64,
     /// How often a holder kept a lease whose deadline was past, since it came in time by its own clock.
@@ -157,6 +160,8 @@ impl Model {
             taken: BTreeSet::new(),
             jumps: 0,
             parted: 0,
+            keys_freed: 0,
+            keys_taken_over: 0,
             member_ends: 0,
             spared: 0,
             taken_back: 0,
@@ -180,7 +185,10 @@ impl Model {
 
     fn apply(&mut self, event: &Event, at: At) -> Verdict {
         match event {
-            Event::Pushed { items, operation } => self.pushed(items, operation.as_deref(), at),
+            Event::Pushed { items, replaced, operation } => {
+                replaced.iter().try_for_each(|(id, new)| self.replaced(id, new))?;
+                self.pushed(items, operation.as_deref(), at)
+            }
             Event::Leased { lease, items, terms, served } => self.leased(*lease, items, *terms, *served, at),
             Event::Taken { items, terms, served } => self.taken_for_good(items, *terms, *served, at),
             Event::Froze(frozen) => {
@@ -239,11 +247,12 @@ impl Model {
         let is_back =
             matches!((&from, &item.place), (Place::Leased(_) | Place::Dead, Place::Ready | Place::Later(_)));
         self.counters.nback += u64::from(is_back);
-        if let Some(key) = item.meta.unique.as_ref().filter(|_| !item.place.is_unique()) {
-            // Once it is gone from there, the key is another's.
-            if self.unique.get(key) == Some(id) {
-                self.unique.remove(key);
-            }
+        // Once it is gone from there, the key is another's, unless it is taken for a time. A dead letter frees it in any case.
+        let is_kept = item.meta.unique_until.is_some() && item.place != Place::Dead;
+        if let Some(key) = item.meta.unique.as_ref().filter(|_| !item.place.is_unique() && !is_kept)
+            && self.unique.get(key) == Some(id)
+        {
+            self.unique.remove(key);
         }
         if let Some(code) = batches::ending(&from, &item.place)
             && let Some(batch) = &item.meta.batch
@@ -256,7 +265,8 @@ impl Model {
             item.meta.batch = None;
         }
         if item.place.is_end() {
-            expiry::cleared(&mut self.expiry, id, &item.meta);
+            let is_dead = item.place == Place::Dead;
+            expiry::cleared(&mut self.expiry, id, &item.meta, is_dead);
         }
         Ok(item)
     }

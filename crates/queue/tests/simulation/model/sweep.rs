@@ -109,8 +109,8 @@ impl Model {
     pub(super) fn revived(&mut self, id: &ItemId) -> Verdict {
         let item = self.moved(id, Place::Ready)?;
         (item.meta.attempts, item.meta.crashes, item.meta.death) = (0, 0, None);
-        // It did not wait for its first attempt, so it never expires.
-        item.meta.expires = None;
+        // It did not wait for its first attempt, so it never expires. Its unique key is its own until it ends.
+        (item.meta.expires, item.meta.unique_until) = (None, None);
         if let Some(key) = item.meta.unique.clone() {
             let holder = self.unique.insert(key, id.clone());
             promise!(holder.is_none(), "{id} was revived, and there is {holder:?} under its unique key");

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use kvqueue_queue::item_batch::BatchId;
 use kvqueue_queue::{
-    Kind, NewItem, PendingPush, PushError, PushOptions, PushedItem, QueueError, RetryError, Session,
+    IfTaken, Kind, NewItem, PendingPush, PushError, PushOptions, PushedItem, QueueError, RetryError, Session,
     from_millis, millis,
 };
 
@@ -91,6 +91,17 @@ fn item(desk: &Desk, round: usize, at: usize) -> NewItem {
     }
     if desk.chance(20) {
         item.unique = Some(format!("key {}", desk.below(3)).into_bytes());
+        if desk.world.has_changes {
+            match desk.below(10) {
+                0..=3 if item.batch.is_none() => item.if_taken = IfTaken::Replace,
+                4..=6 => {
+                    let ahead = [1, 2_000, 60_000, 500_000][desk.below(4)];
+                    item.unique_until = Some(from_millis(desk.now() + ahead));
+                }
+                7 => item.unique_until = item.expires,
+                _ => {}
+            }
+        }
     }
     if desk.chance(20) {
         item = item.with_attribute("colour", "green");
