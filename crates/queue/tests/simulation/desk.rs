@@ -6,7 +6,9 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Poll, ready};
 
-use kvqueue_queue::{LeaseId, Millis, Queue, RetryPolicy, Session, SessionId, Watch};
+use kvqueue_queue::{
+    LeaseId, Millis, Queue, Recorder, Recording, RetryPolicy, Session, SessionId, Watch, from_millis,
+};
 
 use crate::claims::Claim;
 use crate::intent::{Intent, Operation};
@@ -44,6 +46,8 @@ pub(crate) struct Desk {
     /// The number of its queue, and the queue.
     pub(crate) at: usize,
     pub(crate) queue: Queue,
+    /// Whether it records the ends of items.
+    recording: Recording,
     name: String,
     rng: RefCell<Rng>,
     /// How far its clock is wrong, in milliseconds.
@@ -62,8 +66,18 @@ impl Desk {
     pub(crate) fn new(world: Rc<World>, at: usize, name: String, mut rng: Rng) -> Desk {
         let most = MAX_SKEW.cast_signed();
         let skew = [0, 0, most, -most][rng.below(4)];
+        let mut queue = world.queues[at].clone();
+        let mut recording = Recording::Off;
+        if world.has_changes {
+            // Some programs know that a history is kept, some know nothing of histories.
+            recording = [Recording::On, Recording::Off, Recording::AsStored][rng.below(9).min(2)];
+            let clock = world.clock_of(skew);
+            queue = queue
+                .with_recorder(&Recorder::new(recording, Some(name.clone()), move || from_millis(clock())));
+        }
         Desk {
-            queue: world.queues[at].clone(),
+            queue,
+            recording,
             world,
             at,
             name,
@@ -136,6 +150,9 @@ impl Desk {
         let (worker, unknown) = (self.name.clone(), Cell::new(0));
         let operation = Rc::new(Operation {
             at: self.at,
+            recording: self.recording,
+            skew: self.skew,
+            begun_turns: self.world.turns(),
             worker,
             number,
             intent,

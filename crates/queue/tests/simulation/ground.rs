@@ -9,7 +9,7 @@ use fdb_embedded::Network;
 use foundationdb::Database;
 use foundationdb::options::DatabaseOption;
 use futures::executor::block_on;
-use kvqueue_queue::{End, Kind, Packing};
+use kvqueue_queue::{End, Ending, Kind, Packing};
 use tempfile::TempDir;
 
 use crate::coverage::Coverage;
@@ -165,6 +165,14 @@ impl Ground {
         coverage.count_many("a unique key is free, since its time is over", freed);
         let taken = oracle.models().map(|model| model.keys_taken_over).sum();
         coverage.count_many("a push takes over the unique key of an item that does not wait", taken);
+        for model in oracle.models() {
+            let (recorded, unrecorded) = model.recorded_ends();
+            for (code, n) in recorded {
+                coverage
+                    .count_many(format!("an end is recorded: {:?}", Ending::ALL[usize::from(*code) - 1]), *n);
+            }
+            coverage.count_many("an end is not recorded, since no history is kept", unrecorded);
+        }
         coverage.count_many("the mark of a schedule is taken back", oracle.model(0).taken_back);
         Ok(Run { history, coverage })
     }

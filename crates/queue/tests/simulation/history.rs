@@ -79,6 +79,7 @@ impl History {
             Event::Settled { lease, settlements, .. } => {
                 format!("settled {}: {settlements:?}", self.lease(*lease))
             }
+            Event::Progressed { lease, news } => format!("said of {}: {news:?}", self.lease(*lease)),
             Event::Expired { lease, .. } => format!("took {} away", self.lease(*lease)),
             Event::Promoted { items, .. } => {
                 format!("made {} ready", self.names(items.iter().map(|(_, id)| id)))
@@ -108,6 +109,8 @@ impl History {
                 let closed = closed.iter().map(|(id, item)| format!("{id} with {}", self.names([item])));
                 format!("called back {:?}, unmarked {unmarked:?}", closed.collect::<Vec<_>>())
             }
+            Event::HistorySet(kept) => format!("keeps ended items for {kept}"),
+            Event::HistoryCleared { to, .. } => format!("cleared ended items until {to:?}"),
             Event::Froze(true) => "froze the queue".to_owned(),
             Event::Froze(false) => "let the queue go on".to_owned(),
             Event::Divided(division) => format!("divided the queue: {division:?}"),

@@ -51,7 +51,12 @@ impl Oracle {
         let own = operation.at;
         let events = operation.intent.events(&self.sides[own].image, &after[own])?;
         self.history.committed(operation, &events);
-        self.sides[own].model.on(&events, at)?;
+        let side = &mut self.sides[own];
+        side.model.on(&events, at)?;
+        let known = &side.image.ended;
+        let new = after[own].ended.iter().filter(|(key, _)| !known.contains_key(*key));
+        let new = new.map(|(key, ended)| (key.clone(), ended.clone())).collect();
+        side.model.check_ends(operation, new, at)?;
         // The batches are in the first queue, their members in any.
         let members = self.sides[own].model.take_members();
         self.sides[0].model.members_changed(&members, &after[0], at)?;

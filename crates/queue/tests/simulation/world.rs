@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use foundationdb::Database;
@@ -41,7 +41,7 @@ pub(crate) struct World {
     /// The true time: microseconds since the beginning. Every monotonic clock shows it, and no clock on a wall.
     time: Arc<AtomicU64>,
     /// How far clocks on walls have been set ahead, in milliseconds.
-    turned: Cell<i64>,
+    turned: Arc<AtomicI64>,
     /// The same, each time they were set counted as if it had been ahead.
     turns: Cell<u64>,
     /// What those of the sweepers have seen of the versions that belong to one process.
@@ -73,7 +73,7 @@ impl World {
             approach: [None, Some(0), Some(1), Some(2)][rng.below(4)],
             history: history(&time),
             time,
-            turned: Cell::new(0),
+            turned: Arc::default(),
             turns: Cell::new(0),
             is_calm: Cell::new(false),
             sessions: Cell::new(0),
@@ -88,7 +88,16 @@ impl World {
 
     /// What a clock on a wall says that is as right as any.
     pub(crate) fn clock(&self) -> Millis {
-        (EPOCH + self.time() / 1_000).saturating_add_signed(self.turned.get())
+        self.clock_of(0)()
+    }
+
+    /// A clock on a wall that is wrong by so many milliseconds.
+    pub(crate) fn clock_of(&self, skew: i64) -> impl Fn() -> Millis + Send + Sync + 'static {
+        let (time, turned) = (Arc::clone(&self.time), Arc::clone(&self.turned));
+        move || {
+            let right = EPOCH + time.load(Ordering::Relaxed) / 1_000;
+            right.saturating_add_signed(turned.load(Ordering::Relaxed) + skew)
+        }
     }
 
     /// How much those clocks were set, there and back, in milliseconds.
@@ -103,7 +112,7 @@ impl World {
 
     /// Clocks on walls are set.
     pub(crate) fn turn(&self, by: i64) {
-        self.turned.update(|turned| turned + by);
+        self.turned.fetch_add(by, Ordering::Relaxed);
         self.turns.update(|turns| turns + by.unsigned_abs());
     }
 

@@ -5,6 +5,7 @@
 pub(crate) mod batches;
 mod cancelled;
 mod element;
+pub(crate) mod ended;
 mod expiry;
 mod holds;
 mod index;
@@ -18,7 +19,7 @@ mod side;
 use std::collections::{BTreeMap, BTreeSet};
 
 use kvqueue_queue::item_batch::BatchId;
-use kvqueue_queue::{ItemId, LeaseId, Meta, Millis, Stamp};
+use kvqueue_queue::{ItemId, LeaseId, Meta, Millis, Progress, Stamp};
 
 pub(crate) use cancelled::Cancelled;
 pub(crate) use element::{Ids, integers};
@@ -54,6 +55,9 @@ pub(crate) struct Image {
     pub(crate) expiry: BTreeMap<(Millis, ItemId), Vec<u8>>,
     /// The batches that call back here.
     pub(crate) batches: BTreeMap<BatchId, batches::Batch>,
+    /// How long ended items are kept, and the items.
+    pub(crate) kept: Option<ended::Kept>,
+    pub(crate) ended: BTreeMap<ended::Key, ended::Ended>,
     /// The schedules, by their names.
     pub(crate) schedules: BTreeMap<String, schedules::Schedule>,
 }
@@ -86,6 +90,8 @@ pub(crate) struct Held {
     pub(crate) deadline: u64,
     pub(crate) length: u64,
     pub(crate) items: Vec<HeldItem>,
+    /// How far items are, by their indexes, if the holder has said so.
+    pub(crate) progress: Option<BTreeMap<usize, Progress>>,
 }
 
 /// An item of a lease.
@@ -143,6 +149,8 @@ impl Image {
         part("cancelled", format!("{:?}", self.cancelled), format!("{:?}", other.cancelled));
         part("expiry", format!("{:?}", self.expiry), format!("{:?}", other.expiry));
         part("batches", format!("{:?}", self.batches), format!("{:?}", other.batches));
+        part("kept", format!("{:?}", self.kept), format!("{:?}", other.kept));
+        part("ended", format!("{:?}", self.ended), format!("{:?}", other.ended));
         part("frozen", format!("{:?}", self.frozen), format!("{:?}", other.frozen));
         part("division", format!("{:?}", self.division), format!("{:?}", other.division));
         for name in self.schedules.keys().chain(other.schedules.keys()).collect::<BTreeSet<_>>() {

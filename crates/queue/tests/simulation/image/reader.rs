@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kvqueue_queue::{ItemId, Kind, LeaseId, Meta, Packing};
+use kvqueue_queue::{ItemId, Kind, LeaseId, Meta, Packing, Progress};
 
 use super::element::{Ids, split_bytes, split_last, split_number, split_stamp, unpacked};
-use super::{Division, Held, HeldItem, Image, Stored, batches, cancelled, expiry, lease, schedules, side};
+use super::{
+    Division, Held, HeldItem, Image, Stored, batches, cancelled, ended, expiry, lease, schedules, side,
+};
 
 /// A key and its value.
 pub(crate) type Row = (Vec<u8>, Vec<u8>);
@@ -30,6 +32,7 @@ struct Parts<'i> {
     chunks: BTreeMap<ItemId, Vec<u8>>,
     bodies: BTreeMap<ItemId, Vec<u8>>,
     pieces: BTreeMap<LeaseId, Vec<u8>>,
+    progress: BTreeMap<LeaseId, BTreeMap<usize, Progress>>,
     headers: Vec<(LeaseId, Vec<u8>)>,
     later: Vec<(u64, ItemId, Meta)>,
     /// The times that lead from ids to the records of waiting items.
@@ -41,6 +44,7 @@ struct Parts<'i> {
     idle: Option<u64>,
     schedules: schedules::Parts,
     batches: batches::Parts,
+    ended: ended::Parts,
 }
 
 /// What the rows say; the error names a record that nobody should have written.
@@ -75,6 +79,7 @@ impl Parts<'_> {
             chunks: BTreeMap::new(),
             bodies: BTreeMap::new(),
             pieces: BTreeMap::new(),
+            progress: BTreeMap::new(),
             headers: Vec::new(),
             later: Vec::new(),
             dues: BTreeMap::new(),
@@ -83,6 +88,7 @@ impl Parts<'_> {
             idle: None,
             schedules: schedules::Parts::default(),
             batches: batches::Parts::default(),
+            ended: ended::Parts::default(),
         }
     }
 
@@ -118,6 +124,7 @@ impl Parts<'_> {
                 self.chunks.entry(self.ids.get(split_last(rest)?.0)?).or_default().extend_from_slice(value);
             }
             (b"lease", _) => self.headers.push((lease::id(rest)?, value.to_vec())),
+            (b"progress", _) => drop(self.progress.insert(lease::id(rest)?, lease::progress(value)?)),
             (b"held", _) => self.pieces.entry(lease::id(rest)?).or_default().extend_from_slice(value),
             (b"cancelled", _) => {
                 let record = cancelled::decode(self.ids, value)?;
@@ -163,6 +170,9 @@ impl Parts<'_> {
                 self.schedules.record(self.ids, &name, rest, value)?;
             }
             (b"batch" | b"batch-count" | b"batch-due", _) => self.batches.record(&name, rest, value)?,
+            (b"history" | b"ended" | b"ended-id" | b"result", _) => {
+                self.ended.record(self.ids, &name, rest, value)?;
+            }
             // What sessions and sweepers say to themselves.
             (b"token" | b"sweep" | b"times", _) => {}
             _ => return None,
@@ -200,6 +210,8 @@ impl Parts<'_> {
             return Err("the record says that the queue is idle, but it has leases".to_owned());
         }
         self.image.batches = std::mem::take(&mut self.batches).batches()?;
+        self.image.kept = self.ended.kept;
+        self.image.ended = std::mem::take(&mut self.ended).ended()?;
         expiry::check(&self.image)?;
         self.image.schedules = std::mem::take(&mut self.schedules).schedules()?;
         let left = [
@@ -207,6 +219,7 @@ impl Parts<'_> {
             ("chunks", self.chunks.keys().next().map(|id| format!("{id:?}"))),
             ("bodies", self.bodies.keys().next().map(|id| format!("{id:?}"))),
             ("times", self.dues.keys().next().map(|id| format!("{id:?}"))),
+            ("progress", self.progress.keys().next().map(|id| format!("{id:?}"))),
             ("pieces", self.pieces.keys().next().map(|id| format!("{id:?}"))),
         ];
         match left.into_iter().find_map(|(what, whose)| Some((what, whose?))) {
@@ -249,6 +262,13 @@ impl Parts<'_> {
             let stored = if settled { None } else { Some(self.stored(kind, &id, value, meta)?) };
             items.push(HeldItem { id, settled, stored });
         }
-        Ok(Some(Held { served: header.served, deadline: header.deadline, length: header.length, items }))
+        let progress = self.progress.remove(&lease);
+        if progress.is_some() != header.has_progress {
+            return Err(format!(
+                "lease {lease:?} has the progress {progress:?}, and its header says the opposite"
+            ));
+        }
+        let (deadline, length) = (header.deadline, header.length);
+        Ok(Some(Held { served: header.served, deadline, length, items, progress }))
     }
 }

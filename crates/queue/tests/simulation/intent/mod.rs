@@ -10,7 +10,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use kvqueue_queue::item_batch::{BatchId, NewBatch};
-use kvqueue_queue::{CancelFilter, ItemId, ItemOutcome, LeaseId, Millis, NewItem, SessionId};
+use kvqueue_queue::{
+    CancelFilter, ItemId, ItemOutcome, LeaseId, Millis, NewItem, Progress, Recording, SessionId,
+};
 
 use crate::image::Image;
 use crate::image::schedules::Definition;
@@ -28,8 +30,13 @@ pub(crate) struct Operation {
     pub(crate) intent: Intent,
     /// The version of the last commit before it began.
     pub(crate) begun: u64,
-    /// The true time when it began.
+    /// The true time when it began, and how much clocks on walls had been set until then.
     pub(crate) begun_at: u64,
+    pub(crate) begun_turns: u64,
+    /// How far its worker's clock is wrong.
+    pub(crate) skew: i64,
+    /// Whether the ends of items are recorded.
+    pub(crate) recording: Recording,
     /// How many of its commits had an outcome that it was not told.
     pub(crate) unknown: Cell<u32>,
     /// How many of them fired schedules.
@@ -55,6 +62,8 @@ pub(crate) enum Intent {
         lease: LeaseId,
         settlements: Vec<(usize, ItemOutcome)>,
         with_effects: bool,
+        /// How far items are, if the lease is only extended.
+        progress: Vec<(usize, Progress)>,
     },
     Close {
         session: SessionId,
@@ -83,6 +92,8 @@ pub(crate) enum Intent {
         now: Millis,
         plan: BatchPlan,
     },
+    /// Ended items are to be kept for so many milliseconds.
+    KeepHistory(Millis),
     /// The queue is to be frozen, or to go on.
     Freeze(bool),
     /// The rules of the queue's keys are to be changed.
@@ -166,6 +177,7 @@ impl Intent {
             Intent::Batch { plan: BatchPlan::Make(_), .. } => "make a batch",
             Intent::Batch { plan: BatchPlan::Commit, .. } => "commit a batch",
             Intent::Batch { plan: BatchPlan::Cancel, .. } => "cancel a batch",
+            Intent::KeepHistory(_) => "keep a history",
             Intent::Freeze(true) => "freeze",
             Intent::Freeze(false) => "resume",
             Intent::Limit => "limit",
@@ -231,11 +243,13 @@ impl Intent {
             {
                 Ok(Vec::new())
             }
-            Intent::Settle { lease, settlements, with_effects } => Ok(vec![Event::Settled {
-                lease: *lease,
-                settlements: settlements.clone(),
-                with_effects: *with_effects,
-            }]),
+            Intent::Settle { lease, settlements, with_effects, progress } => {
+                let (lease, with_effects) = (*lease, *with_effects);
+                let settled = Event::Settled { lease, settlements: settlements.clone(), with_effects };
+                let news = progress.clone();
+                let progressed = (!news.is_empty()).then_some(Event::Progressed { lease, news });
+                Ok([settled].into_iter().chain(progressed).collect())
+            }
             Intent::Sweep(by) => reading::swept(*by, before, after),
             Intent::Schedule { name, now, plan } => schedules::changed(name, *now, plan, before, after),
             Intent::RemoveOthers { .. } => Ok(schedules::removed(before, after)),
@@ -244,6 +258,8 @@ impl Intent {
             Intent::Change { id, plan } => changes::changed(id, plan, before, after),
             Intent::CancelAll(filter) => changes::cancelled(filter, before, after),
             Intent::Batch { id, now, plan } => Ok(batches::changed(id, *now, plan, before, after)),
+            Intent::KeepHistory(kept) if before.kept != after.kept => Ok(vec![Event::HistorySet(*kept)]),
+            Intent::KeepHistory(_) => Ok(Vec::new()),
             Intent::Look { .. } | Intent::Limit | Intent::Unblock(_) => Ok(Vec::new()),
             Intent::Divide if before.division == after.division => Ok(Vec::new()),
             Intent::Divide => Ok(after.division.map(Event::Divided).into_iter().collect()),

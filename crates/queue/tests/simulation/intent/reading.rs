@@ -125,6 +125,9 @@ pub(super) fn swept(by: Sweeping, before: &Image, after: &Image) -> Result<Vec<E
     let dropped = before.line.keys().filter(|stamp| !after.line.contains_key(stamp));
     events.extend(dropped.map(|stamp| Event::Overdue(*stamp)));
     events.extend(batches::seen(by, before, after)?);
+    if before.kept != after.kept {
+        events.push(Event::HistoryCleared { to: after.kept.map(|kept| kept.cleared), by });
+    }
     events.extend(ended_by_time(by, before, after));
     let items = before.later.keys().filter(|key| !after.later.contains_key(key));
     let items: Vec<_> = items.filter(|(_, id)| after.ready.contains_key(id)).cloned().collect();

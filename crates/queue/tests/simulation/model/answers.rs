@@ -1,6 +1,6 @@
 //! The model's answers.
 
-use kvqueue_queue::{Item, ItemId, ItemState, Kind, LeaseId, SessionId};
+use kvqueue_queue::{Item, ItemId, ItemState, Kind, LeaseId, Millis, Progress, SessionId};
 
 use super::{Model, Place, Verdict, life, promise};
 use crate::image::{Stored, essence};
@@ -73,6 +73,26 @@ impl Model {
     /// What an operation added that is remembered.
     pub(crate) fn operation(&self, name: &[u8]) -> Option<&[ItemId]> {
         self.operations.get(name).map(|(_, items)| items.as_slice())
+    }
+
+    /// What is known of an item that is there: its state, what is stored of it, when it becomes ready, and how far it is.
+    pub(crate) fn view(&self, id: &ItemId) -> Option<(ItemState, Stored, Option<Millis>, Option<Progress>)> {
+        let item = self.items.get(id)?;
+        let due = if let Place::Later(due) = item.place { Some(due) } else { None };
+        let progress = if let Place::Leased(lease) = item.place {
+            let held = self.leases.get(&lease)?;
+            let index = held.items.iter().position(|(other, _)| other == id)?;
+            held.progress.as_ref().and_then(|progress| progress.get(&index).cloned())
+        } else {
+            None
+        };
+        Some((item.state()?, item.stored(), due, progress))
+    }
+
+    /// The running items whose holders have said how far they are.
+    pub(crate) fn with_progress(&self) -> impl Iterator<Item = &ItemId> {
+        let held = self.leases.values().filter_map(|lease| Some((lease, lease.progress.as_ref()?)));
+        held.flat_map(|(lease, progress)| progress.keys().map(|index| &lease.items[*index].0))
     }
 
     /// The payload that an item was pushed with.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kvqueue_queue::item_batch::{BatchId, NewBatch};
-use kvqueue_queue::{ItemId, ItemOutcome, ItemState, LeaseId, Millis, NewItem, OnExpiry, Stamp};
+use kvqueue_queue::{ItemId, ItemOutcome, ItemState, LeaseId, Millis, NewItem, OnExpiry, Progress, Stamp};
 
 use super::schedules::{Change, Sweep};
 use crate::image::schedules::Record;
@@ -44,6 +44,8 @@ pub(crate) enum Event {
     TakenUp(LeaseId),
     /// A holder settled items of its lease, by their index, or only extended it.
     Settled { lease: LeaseId, settlements: Vec<(usize, ItemOutcome)>, with_effects: bool },
+    /// With an extension the holder said how far items are, by their indexes.
+    Progressed { lease: LeaseId, news: Vec<(usize, Progress)> },
     /// A lease was taken away.
     /// Those of its items that are to wait come with the time that they wait for.
     Expired { lease: LeaseId, due: BTreeMap<ItemId, Millis>, by: Sweeping },
@@ -73,6 +75,10 @@ pub(crate) enum Event {
     BatchCancelled(BatchId),
     /// A sweeper looked at batches. Some called back with these items, of others the marks were cleared.
     BatchesSeen { closed: Vec<(BatchId, ItemId)>, unmarked: Vec<BatchId>, by: Sweeping },
+    /// Ended items are to be kept for so many milliseconds.
+    HistorySet(Millis),
+    /// A sweeper cleared what had ended before this minute; or all of it, and the setting.
+    HistoryCleared { to: Option<u64>, by: Sweeping },
     /// The queue was frozen, or goes on.
     Froze(bool),
     /// The queue was divided into partitions, or into another number of them.
@@ -138,6 +144,7 @@ impl Event {
                 Some((_, ItemOutcome::Dead(_))) => "an item is declared dead",
                 Some((_, ItemOutcome::Expired { .. })) => "a holder finds an item expired",
             },
+            Event::Progressed { .. } => "a holder says how far items are",
             Event::Expired { .. } => "a lease runs out",
             Event::Promoted { .. } => "items become due",
             Event::ItemsExpired { dead, .. } if !dead.is_empty() => "expired items become dead letters",
@@ -158,6 +165,10 @@ impl Event {
             Event::BatchCancelled(_) => "a batch is cancelled",
             Event::BatchesSeen { closed, .. } if !closed.is_empty() => "batches call back",
             Event::BatchesSeen { .. } => "a mark is cleared of a batch that goes on",
+            Event::HistorySet(0) => "a history is turned off",
+            Event::HistorySet(_) => "a history is turned on, or gets another time",
+            Event::HistoryCleared { to: Some(_), .. } => "old ended items are cleared",
+            Event::HistoryCleared { to: None, .. } => "a history is cleared",
             Event::Froze(true) => "the queue is frozen",
             Event::Froze(false) => "the queue goes on",
             Event::Divided(_) => "the queue is divided",

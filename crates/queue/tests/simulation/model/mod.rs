@@ -7,6 +7,7 @@ mod answers;
 mod batches;
 mod change;
 mod division;
+mod ends;
 mod event;
 mod expiry;
 mod life;
@@ -19,7 +20,7 @@ mod take;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kvqueue_queue::{ItemId, Kind, LeaseId, Millis, SessionId, Stamp};
+use kvqueue_queue::{ItemId, Kind, LeaseId, Millis, Progress, SessionId, Stamp};
 
 pub(crate) use batches::counts as batch_counts;
 pub(crate) use event::{At, Event, ItemChanged, Sweeping, Terms};
@@ -29,6 +30,7 @@ pub(crate) use line::PICK_UP;
 use crate::image::schedules::Schedule;
 use crate::image::{Cancelled, Counters, Division, Held, HeldItem, Image, Stored, Want};
 use batches::{Batches, Members};
+use ends::Ends;
 use life::Item;
 use take::Waiting;
 
@@ -67,6 +69,8 @@ pub(crate) struct Model {
     batches: Batches,
     /// The members of batches that the transaction whose events are coming has pushed and ended.
     members: Members,
+    /// The items that have ended, and how long they are kept.
+    ends: Ends,
     /// The rows of what is over at a time.
     expiry: BTreeMap<(Millis, ItemId), Vec<u8>>,
     /// Which item there is under a unique key.
@@ -128,6 +132,8 @@ struct Lease {
     length: u64,
     /// What is not settled yet is stored with the lease.
     items: Vec<(ItemId, Option<Stored>)>,
+    /// What is stored of how far its items are.
+    progress: Option<BTreeMap<usize, Progress>>,
 }
 
 impl Model {
@@ -143,6 +149,7 @@ impl Model {
             touched: BTreeSet::new(),
             batches: Batches::default(),
             members: Members::default(),
+            ends: Ends::default(),
             expiry: BTreeMap::new(),
             unique: BTreeMap::new(),
             beliefs: BTreeMap::new(),
@@ -204,6 +211,7 @@ impl Model {
             Event::Settled { lease, settlements, with_effects } => {
                 self.settled(*lease, settlements, *with_effects, at)
             }
+            Event::Progressed { lease, news } => self.progressed(*lease, news),
             Event::Expired { lease, due, by } => self.expired(*lease, due, *by, at),
             Event::Promoted { items, by } => self.promoted(items, *by),
             Event::Schedule { name, now, change, .. } => self.changed(name, *now, change, at),
@@ -223,6 +231,8 @@ impl Model {
             Event::BatchCommitted { id, now } => self.batch_committed(id, *now, at),
             Event::BatchCancelled(id) => self.batch_cancelled(id),
             Event::BatchesSeen { closed, unmarked, by } => self.batches_seen(closed, unmarked, *by, at),
+            Event::HistorySet(kept) => self.history_set(*kept, at),
+            Event::HistoryCleared { to, by } => self.history_cleared(*to, *by, at),
             Event::Purged(items) => items.iter().try_for_each(|id| self.moved(id, Place::Purged).map(drop)),
         }
     }
@@ -254,11 +264,12 @@ impl Model {
         {
             self.unique.remove(key);
         }
-        if let Some(code) = batches::ending(&from, &item.place)
-            && let Some(batch) = &item.meta.batch
-        {
-            self.members.end(batch, code);
-            self.member_ends += 1;
+        if let Some(code) = batches::ending(&from, &item.place) {
+            self.ends.note(id, code, item.place == Place::Purged);
+            if let Some(batch) = &item.meta.batch {
+                self.members.end(batch, code);
+                self.member_ends += 1;
+            }
         }
         if item.place == Place::Dead {
             // If it is tried again, it does not end once more.
@@ -299,6 +310,8 @@ impl Model {
         image.operations = self.operations.iter().map(added).collect();
         image.line = self.line.clone();
         image.cancelled = self.cancelled.clone();
+        image.kept = self.ends.kept();
+        image.ended = self.ends.ended.clone();
         image.batches = self.batches.there.clone();
         image.expiry = self.expiry.clone();
         image.frozen = self.frozen.is_some();
@@ -316,6 +329,7 @@ impl Lease {
             stored: stored.clone(),
         };
         let items = self.items.iter().map(item).collect();
-        Held { served: self.served, deadline: self.deadline, length: self.length, items }
+        let progress = self.progress.clone();
+        Held { served: self.served, deadline: self.deadline, length: self.length, items, progress }
     }
 }

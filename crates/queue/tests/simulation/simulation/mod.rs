@@ -107,7 +107,8 @@ impl Simulation {
             if step == CALM_STEPS {
                 let oracle = self.world.oracle.borrow();
                 let open = oracle.models().flat_map(|model| model.open()).collect::<Vec<_>>();
-                panic!("nothing goes on with {open:?} and {:?}", oracle.model(0).schedules());
+                let left = oracle.models().map(|model| model.ended_items().len()).collect::<Vec<_>>();
+                panic!("nothing goes on with {open:?}, {:?} and {left:?}", oracle.model(0).schedules());
             }
             let next = self.choices().choose(&mut self.rng);
             self.step(next.unwrap_or(Step::Advance));
@@ -116,13 +117,15 @@ impl Simulation {
         self.check_log();
     }
 
-    /// Whether all items have come to an end, no schedule brings others, and nothing is left of expiries.
+    /// Whether all items have come to an end, no schedule brings others, and nothing is left of expiries, batches and
+    /// histories.
     fn is_finished(&self) -> bool {
         let is_empty = |model: &Model| {
             model.open().next().is_none()
                 && model.schedules().is_empty()
                 && !model.has_expiries()
                 && model.batches().is_empty()
+                && model.ended_items().is_empty()
         };
         self.world.oracle.borrow().models().all(is_empty)
     }
@@ -142,7 +145,7 @@ impl Simulation {
         self.world.oracle.borrow_mut().model_mut(0).forget_sweeps();
         let world = Rc::clone(&self.world);
         for (at, queue) in world.queues.iter().enumerate() {
-            for role in workers::finishers(queue.kind(), world.has_schedules, world.has_changes && at == 0) {
+            for role in workers::finishers(queue.kind(), world.has_schedules, world.has_changes) {
                 let seat = self.hire(role, at);
                 self.seats.push(seat);
             }

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use kvqueue_queue::item_batch::{BatchError, BatchId, BatchView, NewBatch};
 use kvqueue_queue::{Kind, NewItem};
 
+use super::historian::keep;
 use super::operator::freeze;
 use super::producer::failed;
 use crate::claims::{BatchClaim, Claim};
@@ -32,7 +33,7 @@ pub(super) async fn work(desk: Rc<Desk>) {
     }
 }
 
-/// Commits what is not committed, so that it calls back. A frozen queue is thawed for that.
+/// Commits what is not committed, so that it calls back, and has ended items cleared that no setting speaks of. A frozen queue is thawed for that.
 pub(super) async fn finish(desk: Rc<Desk>) {
     let is_frozen = desk.world.oracle.borrow().model(desk.at).is_frozen();
     if is_frozen {
@@ -40,11 +41,20 @@ pub(super) async fn finish(desk: Rc<Desk>) {
     }
     let open: Vec<BatchId> = {
         let oracle = desk.world.oracle.borrow();
-        let open = oracle.model(0).batches().iter().filter(|(_, batch)| batch.committed.is_none());
+        let open = oracle.model(desk.at).batches().iter().filter(|(_, batch)| batch.committed.is_none());
         open.map(|(id, _)| id.clone()).collect()
     };
     for id in open {
         change(&desk, id, BatchPlan::Commit).await;
+    }
+    // What ended while the history was turned off is there for ever, unless it is turned off once more.
+    let has_rest = {
+        let oracle = desk.world.oracle.borrow();
+        let model = oracle.model(desk.at);
+        !model.keeps_history() && !model.ended_items().is_empty()
+    };
+    if has_rest {
+        keep(&desk, 0).await;
     }
     desk.pause().await;
 }

@@ -9,6 +9,7 @@ use kvqueue_queue::{
 use super::producer::{LONG, failed};
 use crate::claims::Claim;
 use crate::desk::Desk;
+use crate::image::{Stored, essence};
 use crate::intent::{Intent, ItemPlan};
 
 /// The most steps in which a canceller is patient.
@@ -17,7 +18,9 @@ const STEPS: usize = 20;
 /// Changes items a few times.
 pub(super) async fn work(desk: Rc<Desk>) {
     for round in 0..2 + desk.below(8) {
-        if desk.chance(8) {
+        if desk.chance(15) {
+            look(&desk).await;
+        } else if desk.chance(8) {
             cancel_all(&desk).await;
         } else if let Some((id, is_dead)) = any(&desk) {
             change(&desk, id, is_dead, round).await;
@@ -108,6 +111,32 @@ async fn in_transaction(desk: &Desk, id: &ItemId, plan: &ItemPlan) -> Claim {
         Ok(_committed) => Claim::Changed(change),
         Err(error) => Claim::Failed { perhaps: !error.is_retryable_not_committed() },
     }
+}
+
+/// Looks at an item, which is as the last commit has left it, since nothing commits meanwhile.
+async fn look(desk: &Desk) {
+    let running: Vec<ItemId> = {
+        let oracle = desk.world.oracle.borrow();
+        oracle.model(desk.at).with_progress().cloned().collect()
+    };
+    let id = match any(desk) {
+        _ if !running.is_empty() && desk.chance(60) => running[desk.below(running.len())].clone(),
+        Some((id, _)) => id,
+        None => return,
+    };
+    let tr = desk.world.db.create_trx().unwrap();
+    // A fault of the database may be in the way.
+    let Ok(shown) = desk.queue.view_item(&tr, &id).await else { return };
+    let stored = desk.world.oracle.borrow().model(desk.at).view(&id);
+    let has_progress = shown.as_ref().is_some_and(|shown| shown.progress.is_some());
+    let shown = shown.map(|shown| {
+        let item = shown.item.unwrap();
+        let meta = essence(item.meta.map(|meta| (*meta).clone()).unwrap_or_default());
+        (shown.state, Stored { payload: item.payload.to_vec(), meta }, shown.due, shown.progress)
+    });
+    assert_eq!(shown, stored, "{id} is shown wrong");
+    desk.world.count("an item is looked at");
+    desk.world.count_if(has_progress, "the progress of an item is read");
 }
 
 /// Cancels all items that match, step by step.

@@ -4,9 +4,10 @@ use std::num::NonZeroUsize;
 use std::rc::Rc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use kvqueue_queue::{
-    Approach, Failure, FetchError, FetchOptions, Item, ItemOutcome, Kind, Lease, LeaseError, OnExpiry, Scope,
-    Session, Spread, Staged, Watch, from_millis,
+    Approach, Failure, FetchError, FetchOptions, Item, ItemOutcome, Kind, Lease, LeaseError, MAX_RESULT,
+    OnExpiry, Progress, Scope, Session, Spread, Staged, Watch, from_millis,
 };
 
 use super::producer::failed;
@@ -166,9 +167,19 @@ async fn handle(desk: &Desk, mut lease: Lease, with_effects: bool) {
             continue;
         }
         let settlements = if desk.chance(20) { Vec::new() } else { settlements(desk, &lease) };
-        let intent = Intent::Settle { lease: lease.id(), settlements: settlements.clone(), with_effects };
+        let may_say = settlements.is_empty() && !with_effects;
+        let progress = if may_say { progress(desk, &lease) } else { Vec::new() };
+        let intent = Intent::Settle {
+            lease: lease.id(),
+            settlements: settlements.clone(),
+            with_effects,
+            progress: progress.clone(),
+        };
         let policy = desk.policy();
         let (operation, settled) = match with_effects {
+            false if !progress.is_empty() => {
+                desk.run(intent, lease.extend_with(&desk.world.db, &policy, &progress)).await
+            }
             true => desk.run(intent, once::settle(desk, &mut lease, &settlements, is_unknown)).await,
             false => desk.run(intent, lease.acknowledge(&desk.world.db, &policy, &settlements)).await,
         };
@@ -196,6 +207,9 @@ async fn handle(desk: &Desk, mut lease: Lease, with_effects: bool) {
                 look_for_cancelled(desk, &mut lease).await;
             }
             Some(Err(LeaseError::Retry(error))) => {
+                let is_frozen = error.error.frozen().is_some();
+                let what = "a member does not end, since the home of its batch is frozen";
+                desk.world.count_if(is_frozen, what);
                 is_unknown |= error.is_maybe_committed();
                 desk.told(&operation, &failed(&error));
             }
@@ -241,6 +255,17 @@ async fn look_for_cancelled(desk: &Desk, lease: &mut Lease) {
     assert_eq!(invented, None, "{operation}: an item of {id:?} was not cancelled");
 }
 
+/// What a holder says of how far its items are: of some, perhaps of none.
+fn progress(desk: &Desk, lease: &Lease) -> Vec<(usize, Progress)> {
+    if !desk.world.has_changes || desk.chance(40) {
+        return Vec::new();
+    }
+    let now = desk.now();
+    let some = (0..lease.items().len()).filter(|_| desk.chance(60));
+    let percent = |desk: &Desk| [None, Some(desk.below(101) as u8)][desk.below(2)];
+    some.map(|index| (index, Progress::new(now, percent(desk), ["", "at work"][desk.below(2)]))).collect()
+}
+
 /// What becomes of some of the items, or of all.
 fn settlements(desk: &Desk, lease: &Lease) -> Vec<(usize, ItemOutcome)> {
     let open: Vec<usize> = lease.open().collect();
@@ -261,6 +286,7 @@ fn settlement(desk: &Desk, item: &Item) -> ItemOutcome {
     let failure = || Failure::new(desk.now(), item.attempt, "it was not to be");
     let due = || from_millis(desk.now() + [0, 1_000, 100_000][desk.below(3)]);
     match desk.below(20) {
+        0..=3 if desk.world.has_changes => ItemOutcome::DoneWith(result(desk)),
         0..=9 => ItemOutcome::Done,
         10 => ItemOutcome::Release,
         11 => ItemOutcome::Postpone { due: due() },
@@ -270,6 +296,12 @@ fn settlement(desk: &Desk, item: &Item) -> ItemOutcome {
         13..=15 => ItemOutcome::Retry { due: None, failure: failure() },
         _ => ItemOutcome::Retry { due: Some(due()), failure: failure() },
     }
+}
+
+/// What a handler gives with an item that is done.
+fn result(desk: &Desk) -> Bytes {
+    let len = if desk.below(100) == 0 { MAX_RESULT + 7 } else { [0, 3, 100][desk.below(3)] };
+    vec![b'r'; len].into()
 }
 
 fn throttle(desk: &Desk) -> ItemOutcome {

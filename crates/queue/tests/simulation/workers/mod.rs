@@ -3,6 +3,7 @@
 mod batcher;
 mod changer;
 mod consumer;
+mod historian;
 mod once;
 mod operator;
 mod planner;
@@ -35,6 +36,8 @@ pub(crate) enum Role {
     Operator,
     /// Lets keys go on that wait for dead letters.
     Unblocker,
+    /// Says how long ended items are kept, and reads them.
+    Historian,
     /// Makes, commits and cancels batches.
     Batcher,
     /// Commits the batches.
@@ -61,6 +64,7 @@ impl Role {
             Role::Sweeper => "sweeper",
             Role::Operator => "operator",
             Role::Unblocker => "unblocker",
+            Role::Historian => "historian",
             Role::Batcher => "batcher",
             Role::Closer => "closer",
             Role::Changer => "changer",
@@ -76,6 +80,7 @@ impl Role {
             Role::Sweeper => 70,
             Role::Operator | Role::Unblocker | Role::Remover | Role::Closer => 60,
             Role::Changer | Role::Batcher => 100,
+            Role::Historian => 40,
             Role::Planner => 180,
         }
     }
@@ -91,6 +96,7 @@ impl Role {
             Role::Sweeper => Box::pin(sweeper::work(desk)),
             Role::Operator => Box::pin(operator::work(desk)),
             Role::Unblocker => Box::pin(operator::unblock_all(desk)),
+            Role::Historian => Box::pin(historian::work(desk)),
             Role::Batcher => Box::pin(batcher::work(desk)),
             Role::Closer => Box::pin(batcher::finish(desk)),
             Role::Changer => Box::pin(changer::work(desk)),
@@ -109,7 +115,7 @@ pub(crate) fn staff(rng: &mut Rng, has_schedules: bool, has_changes: bool) -> Ve
     staff.push(Role::Operator);
     if has_changes {
         staff.extend(vec![Role::Changer; 1 + rng.below(2)]);
-        staff.push(Role::Batcher);
+        staff.extend([Role::Batcher, Role::Historian]);
     }
     if has_schedules {
         staff.extend(vec![Role::Planner; 1 + rng.below(2)]);

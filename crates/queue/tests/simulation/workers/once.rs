@@ -69,7 +69,8 @@ async fn prepare(
     };
     let open: Vec<usize> = lease.open().collect();
     for (index, settlement) in settlements {
-        if *settlement == ItemOutcome::Done && open.contains(index) {
+        let is_done = matches!(settlement, ItemOutcome::Done | ItemOutcome::DoneWith(_));
+        if is_done && open.contains(index) {
             let effect = desk.world.place.effect(desk.at, lease.items()[*index].id.as_bytes());
             tr.atomic_op(&effect, &1_u64.to_le_bytes(), MutationType::Add);
         }

@@ -144,9 +144,13 @@ pub(super) async fn unblock_all(desk: Rc<Desk>) {
 pub(super) async fn work(desk: Rc<Desk>) {
     for _ in 0..1 + desk.below(5) {
         let is_frozen = desk.world.oracle.borrow().model(desk.at).is_frozen();
-        if is_frozen || desk.chance(10) {
+        // The other queue has to wait with the ends of members.
+        let has_second = desk.world.queues.len() > 1;
+        if is_frozen || desk.chance(if has_second { 25 } else { 10 }) {
             freeze(&desk, !is_frozen).await;
-            desk.pause().await;
+            for _ in 0..if has_second { 1 + desk.below(8) } else { 1 } {
+                desk.pause().await;
+            }
             continue;
         }
         if desk.queue.kind() == Kind::Keyed && desk.chance(40) {
