@@ -297,3 +297,20 @@ fn the_record_of_a_cancellation_after_a_jump_stays_a_while_though_the_lease_is_o
         assert_eq!(cancelled(&lease), [0]);
     });
 }
+
+/// So the end of the last item is not taken for the end of the lease.
+#[test]
+fn a_transaction_that_ends_a_lease_is_found_out_though_another_item_was_cancelled() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let (mut lease, ids) = lease(t, &q, 2).await;
+        cancel(t, &q, &ids[1]).await;
+        // It commits, and its holder does not get the answer.
+        let tr = t.db.create_trx().unwrap();
+        assert!(lease.acknowledge_in(&tr, &[(0, DONE)]).await.unwrap().is_some());
+        tr.commit().await.unwrap();
+        let tr = t.db.create_trx().unwrap();
+        assert_eq!(lease.find_out(&tr, &[(0, DONE)]).await.unwrap(), CommitStatus::Committed);
+        assert_eq!(cancelled(&lease), [1]);
+    });
+}
