@@ -196,6 +196,7 @@ pub(crate) const WANTED_OF_CHANGES: &[(&str, u64)] = &[
     ("a holder says how far items are", 300),
     ("the progress of an item is read", 5),
     ("an item is looked at", 350),
+    ("old dead letters are removed", 240),
     ("an item is replaced", 90),
     ("a unique key is free, since its time is over", 400),
     ("a push takes over the unique key of an item that does not wait", 65),

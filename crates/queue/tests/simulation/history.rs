@@ -88,6 +88,7 @@ impl History {
                 let rows = self.names(rows.iter().map(|(_, id)| id));
                 format!("cleared rows of {rows}: {} expired, {} are dead", self.names(gone), self.names(dead))
             }
+            Event::LettersRemoved { items, .. } => format!("removed {}", self.names(items)),
             Event::Forgotten { operations, .. } => format!("forgot {} operations", operations.len()),
             Event::Revived(items) => format!("revived {}", self.names(items)),
             Event::Deleted(id) => format!("deleted {}", self.names(std::slice::from_ref(id))),

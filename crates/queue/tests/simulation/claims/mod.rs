@@ -67,8 +67,9 @@ pub(crate) struct Claims {
     commits: BTreeMap<(String, u64), usize>,
     /// What an operation did that may be done once.
     effects: BTreeMap<(String, u64), Vec<Event>>,
-    /// What a sweep moved: leases, items whose time had come, operations, items that expired.
-    swept: BTreeMap<(String, u64), [usize; 4]>,
+    /// What a sweep moved: leases, items whose time had come, operations, items that expired, old dead
+    /// letters.
+    swept: BTreeMap<(String, u64), [usize; 5]>,
     /// The sweep that moved something last.
     last_sweep: Option<(String, u64)>,
     /// Sweeps after whose transactions another one moved something, also if they went on afterwards.
@@ -112,6 +113,9 @@ impl Claims {
                 }
                 (Event::Forgotten { operations, .. }, _) => {
                     self.swept.entry(key(operation)).or_default()[2] += operations.len();
+                }
+                (Event::LettersRemoved { items, .. }, _) => {
+                    self.swept.entry(key(operation)).or_default()[4] += items.len();
                 }
                 (Event::BatchesSeen { closed, .. }, _) => {
                     let ids = closed.iter().map(|(id, _)| id.clone());
@@ -158,7 +162,8 @@ impl Claims {
             }
             Claim::Swept { moved, occurrences, batches, whole } => {
                 let did = self.swept.get(&key(operation)).copied().unwrap_or_default();
-                let told = [moved.leases, moved.promoted, moved.operations, moved.expired];
+                let told =
+                    [moved.leases, moved.promoted, moved.operations, moved.expired, moved.removed_dead];
                 // What had an unknown outcome, and others have swept since, is not counted.
                 let is_overtaken = self.overtaken.contains(&key(operation));
                 let may_miss = !*whole || (operation.unknown.get() > 0 && is_overtaken);

@@ -128,6 +128,11 @@ pub(super) fn swept(by: Sweeping, before: &Image, after: &Image) -> Result<Vec<E
     if before.kept != after.kept {
         events.push(Event::HistoryCleared { to: after.kept.map(|kept| kept.cleared), by });
     }
+    let letters = before.dead.keys().filter(|id| !after.dead.contains_key(*id));
+    let letters: Vec<ItemId> = letters.cloned().collect();
+    if !letters.is_empty() {
+        events.push(Event::LettersRemoved { items: letters, by });
+    }
     events.extend(ended_by_time(by, before, after));
     let items = before.later.keys().filter(|key| !after.later.contains_key(key));
     let items: Vec<_> = items.filter(|(_, id)| after.ready.contains_key(id)).cloned().collect();

@@ -53,6 +53,8 @@ pub(crate) enum Event {
     Promoted { items: Vec<(Millis, ItemId)>, by: Sweeping },
     /// The time of these rows had come, and their items expired: some left the queue, others became dead letters. The rest of the rows meant nothing any more.
     ItemsExpired { rows: Vec<(Millis, ItemId)>, gone: Vec<ItemId>, dead: Vec<ItemId>, by: Sweeping },
+    /// Dead letters were removed that were old.
+    LettersRemoved { items: Vec<ItemId>, by: Sweeping },
     /// Operations were forgotten.
     Forgotten { operations: Vec<Vec<u8>>, by: Sweeping },
     /// Dead letters became items again.
@@ -150,6 +152,7 @@ impl Event {
             Event::ItemsExpired { dead, .. } if !dead.is_empty() => "expired items become dead letters",
             Event::ItemsExpired { gone, .. } if !gone.is_empty() => "items expire",
             Event::ItemsExpired { .. } => "rows of expiries are cleared whose items do not expire",
+            Event::LettersRemoved { .. } => "old dead letters are removed",
             Event::Forgotten { .. } => "operations are forgotten",
             Event::Revived(_) => "dead letters are revived",
             Event::Purged(_) => "dead letters are purged",
@@ -201,6 +204,8 @@ pub(crate) struct Sweeping {
     pub(crate) pause: Millis,
     /// How long operations are kept, in versions.
     pub(crate) kept: u64,
+    /// How long dead letters are kept, in milliseconds; `None`: until somebody decides about them.
+    pub(crate) letters_kept: Option<Millis>,
     /// What becomes of items that expire.
     pub(crate) on_expiry: OnExpiry,
     /// The true time when the clock said that, in microseconds.

@@ -217,6 +217,7 @@ impl Model {
             Event::Schedule { name, now, change, .. } => self.changed(name, *now, change, at),
             Event::Fired(sweep) => self.fired(sweep, at),
             Event::ItemsExpired { rows, gone, dead, by } => self.items_expired(rows, gone, dead, *by),
+            Event::LettersRemoved { items, by } => self.letters_removed(items, *by),
             Event::Forgotten { operations, by } => self.forgotten(operations, *by, at),
             Event::Revived(items) => items.iter().try_for_each(|id| self.revived(id)),
             Event::Deleted(id) => self.deleted(id),

@@ -82,6 +82,22 @@ impl Model {
         Ok(())
     }
 
+    /// A dead letter is kept for as long as was said, by the clocks of the process in which its item died, and of the sweeper.
+    pub(super) fn letters_removed(&mut self, items: &[ItemId], by: Sweeping) -> Verdict {
+        let kept = by.letters_kept.ok_or_else(|| format!("{items:?} were removed, and are to be kept"))?;
+        for id in items {
+            let died = self.items.get(id).and_then(|item| item.meta.death.as_ref()).map(|death| death.at);
+            let is_old = died.is_some_and(|died| died.saturating_add(kept) <= by.now);
+            promise!(
+                is_old,
+                "{id} died at {died:?}, and was removed at {}, before {kept} ms had passed",
+                by.now
+            );
+            self.moved(id, Place::Purged)?;
+        }
+        Ok(())
+    }
+
     /// An operation is remembered for as long as was said, however versions jump. Clocks on walls may have been set since, and those of
     /// two sweepers differ.
     pub(super) fn forgotten(&mut self, operations: &[Vec<u8>], by: Sweeping, at: At) -> Verdict {

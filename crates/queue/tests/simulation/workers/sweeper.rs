@@ -18,6 +18,8 @@ pub(super) async fn work(desk: Rc<Desk>) {
     let history = if desk.chance(50) { desk.world.history.clone() } else { desk.world.new_history() };
     let mut sweeper = Sweeper::with_id(desk.queue.clone(), desk.id(), history);
     let mut stood_by = false;
+    let letters_kept =
+        if desk.world.has_changes { [None, Some(60_000), Some(1_000_000)][desk.below(3)] } else { None };
     for _ in 0..2 + desk.below(12) {
         let pause = [0, 1_000, 50_000][desk.below(3)];
         let by = Sweeping {
@@ -25,6 +27,7 @@ pub(super) async fn work(desk: Rc<Desk>) {
             max_attempts: super::MAX_ATTEMPTS,
             pause,
             kept: AGE * 5 / 2,
+            letters_kept,
             on_expiry: if desk.world.has_changes && desk.chance(50) {
                 OnExpiry::Dead
             } else {
@@ -43,6 +46,7 @@ pub(super) async fn work(desk: Rc<Desk>) {
             .with_retry(retry)
             .with_lease(Duration::from_micros(lease))
             .with_on_expiry(by.on_expiry)
+            .with_dead_retention(letters_kept.map(Duration::from_millis))
             .with_idempotency_window(Duration::from_micros(by.kept))
             .with_policy(desk.policy());
         let clock = || from_millis(by.now);
