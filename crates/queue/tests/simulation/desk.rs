@@ -37,8 +37,9 @@ pub(crate) enum Counter {
     Later,
 }
 
-/// How far a clock on a wall is wrong at the most, in milliseconds.
-pub(crate) const MAX_SKEW: u64 = 40_000;
+/// How far a clock on a wall is wrong at the most, in milliseconds; and how far where what items do depends on clocks.
+const SKEW: u64 = 40_000;
+pub(crate) const MAX_SKEW: u64 = 150_000;
 
 /// A worker's place in the world.
 pub(crate) struct Desk {
@@ -64,7 +65,7 @@ pub(crate) struct Desk {
 
 impl Desk {
     pub(crate) fn new(world: Rc<World>, at: usize, name: String, mut rng: Rng) -> Desk {
-        let most = MAX_SKEW.cast_signed();
+        let most = if world.has_changes { MAX_SKEW } else { SKEW }.cast_signed();
         let skew = [0, 0, most, -most][rng.below(4)];
         let mut queue = world.queues[at].clone();
         let mut recording = Recording::Off;

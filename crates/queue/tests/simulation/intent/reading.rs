@@ -125,7 +125,8 @@ pub(super) fn swept(by: Sweeping, before: &Image, after: &Image) -> Result<Vec<E
     let dropped = before.line.keys().filter(|stamp| !after.line.contains_key(stamp));
     events.extend(dropped.map(|stamp| Event::Overdue(*stamp)));
     events.extend(batches::seen(by, before, after)?);
-    if before.kept != after.kept {
+    // Of a slow clock, ends may come to minutes that are cleared already.
+    if before.kept != after.kept || before.ended.keys().any(|key| !after.ended.contains_key(key)) {
         events.push(Event::HistoryCleared { to: after.kept.map(|kept| kept.cleared), by });
     }
     let letters = before.dead.keys().filter(|id| !after.dead.contains_key(*id));
