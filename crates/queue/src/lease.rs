@@ -352,16 +352,19 @@ impl Lease {
             return Err(LeaseError::Cancelled { items });
         }
         let Some(header) = header else { return Ok(None) };
-        self.put_outcomes(tr, header, record.is_some(), outcomes).await.map(Some)
+        self.put_outcomes(tr, header, record.as_ref(), outcomes).await.map(Some)
     }
 
-    /// Puts outcomes into a transaction that has read the header. Those of acknowledged items are passed over. `has_record`: some of the
-    /// items were cancelled.
+    /// Puts outcomes into a transaction that has read the header. Those of acknowledged items are passed over. `record`: which items were
+    /// cancelled, if it was read.
+    ///
+    /// What the lease has not noted stays in the database, though the lease is over: if the outcome of the commit is unknown, it tells the end of such an
+    /// item from that of the lease.
     async fn put_outcomes(
         &self,
         tr: &Transaction,
         header: Header,
-        has_record: bool,
+        record: Option<&CancelledItems>,
         outcomes: &[(usize, ItemOutcome)],
     ) -> Result<Acknowledgement, LeaseError> {
         let bytes: usize = outcomes.iter().map(|(index, to)| cost(&self.space, &self.held[*index], to)).sum();
@@ -371,7 +374,11 @@ impl Lease {
         let header =
             acknowledge(&self.space, tr, (self.id, header), &self.held, outcomes, self.holding.as_deref())
                 .await?;
-        if header.acknowledged.open().next().is_none() && (has_record || !self.cancelled.is_empty()) {
+        let is_noted = |record: &CancelledItems| {
+            record.items.iter().all(|(index, _)| self.cancelled.contains(*index as usize))
+        };
+        let is_known = record.map_or(!self.cancelled.is_empty(), is_noted);
+        if header.acknowledged.open().next().is_none() && is_known {
             ops::cancel::clear(&self.space, tr, self.id);
         }
         Ok(Acknowledgement(header))
@@ -576,7 +583,7 @@ impl<'a> Change<'a> {
         if !self.progress.is_empty() {
             ops::progress::add(&lease.space, tr, (lease.id, &mut header), self.progress).await?;
         }
-        self.plan = match lease.put_outcomes(tr, header, record.is_some(), outcomes).await {
+        self.plan = match lease.put_outcomes(tr, header, record.as_ref(), outcomes).await {
             Ok(plan) => Some(plan),
             Err(LeaseError::Queue(error)) => return Err(error),
             Err(error) => return Ok(Step::End(Err(error))),

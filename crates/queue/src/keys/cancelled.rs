@@ -14,7 +14,8 @@ pub(crate) const CANCELLED: &[u8] = b"cancelled";
 
 /// The first byte of a record.
 const FORMAT: u8 = 1;
-/// How long a record is kept after its lease's deadline, in versions: a minute. Its holder knows by then that the lease is over.
+/// How long a record is kept after its lease's deadline and after the cancellation, in versions: a minute. The holder of a lease that is over knows
+/// it by then.
 const KEPT: u64 = 60_000_000;
 
 /// The cancelled items of a lease.
@@ -27,9 +28,9 @@ pub(crate) struct CancelledItems {
 }
 
 impl CancelledItems {
-    /// None yet, of a lease with this deadline.
-    pub(crate) fn none(deadline: u64) -> CancelledItems {
-        CancelledItems { until: deadline.saturating_add(KEPT), items: Vec::new() }
+    /// None yet, to be kept for a while from this version on.
+    pub(crate) fn none(from: u64) -> CancelledItems {
+        CancelledItems { until: from.saturating_add(KEPT), items: Vec::new() }
     }
 
     /// Whether the item of this index was cancelled.

@@ -3,13 +3,14 @@
 use foundationdb::RangeOption;
 use foundationdb::Transaction;
 use foundationdb::options::{MutationType, StreamingMode};
+use futures::future::try_join_all;
 
 use crate::error::QueueError;
 use crate::history::Ending;
 use crate::id::ItemId;
 use crate::item_change::ItemChange;
 use crate::keys::cancelled::{self, CancelledItems};
-use crate::keys::leases::{Header, LeaseId};
+use crate::keys::leases::{self, Header, LeaseId};
 use crate::keys::{Space, counters, range};
 use crate::marked::Act;
 use crate::ops::keyed::changes::Changes;
@@ -73,8 +74,10 @@ pub(crate) async fn running(
     items: &[(usize, &Row)],
 ) -> Result<(), QueueError> {
     let mut changes = Changes::default();
-    let mut record = read(space, tr, id).await?.unwrap_or_else(|| CancelledItems::none(header.deadline));
-    record.until = record.until.max(CancelledItems::none(header.deadline).until);
+    // After a jump of versions the deadline may be past, and the holder is there all the same.
+    let none = CancelledItems::none(header.deadline.max(now(tr).await?));
+    let mut record = read(space, tr, id).await?.unwrap_or_else(|| none.clone());
+    record.until = record.until.max(none.until);
     for (index, row) in items {
         place::check_kind(space, &row.id)?;
         claim::forget(space, tr, row)?;
@@ -108,7 +111,10 @@ pub(crate) fn clear(space: &Space, tr: &Transaction, id: LeaseId) {
     tr.clear(&cancelled::key(&space.cancelled, id));
 }
 
-/// Clears some of the first records if they are old: their leases' holders died, or never asked. Returns how many.
+/// Clears some of the first records if they are old, and their leases are over: the leases' holders died, or never asked. Returns how many.
+///
+/// While the lease is there, the record is all that keeps its holder from writing something together with a cancelled item. After a jump of versions
+/// it may be old, and the holder does not know of it yet.
 pub(crate) async fn clear_old(space: &Space, tr: &Transaction, most: usize) -> Result<usize, QueueError> {
     let range = RangeOption {
         limit: Some(most),
@@ -122,6 +128,13 @@ pub(crate) async fn clear_old(space: &Space, tr: &Transaction, most: usize) -> R
     let version = now(tr).await?;
     let is_old = |value: &[u8]| CancelledItems::decode(value).is_some_and(|record| record.until < version);
     let old: Vec<_> = rows.iter().filter(|row| is_old(row.value())).map(|row| row.key().to_vec()).collect();
+    // Without a conflict: a lease that is over does not come back.
+    let leases = old.iter().map(async |key| {
+        let Some(id) = leases::decode_key(&space.cancelled, key) else { return Ok(None) };
+        let header = tr.get(&leases::key(&space.leases, id), true).await?;
+        Ok::<_, QueueError>(header.is_none().then(|| key.clone()))
+    });
+    let old: Vec<_> = try_join_all(leases).await?.into_iter().flatten().collect();
     for key in &old {
         // A cancellation may add to the record meanwhile. Before the clear: a transaction does not conflict on what it has itself overwritten.
         conflict::as_reader(tr, key)?;

@@ -265,3 +265,54 @@ fn sweepers_clear_records_of_cancellations_after_a_while() {
         assert!(t.records(&q, "cancelled").await.is_empty());
     });
 }
+
+/// Versions jump as in a recovery, and the holder counts on its lease by its own clock.
+#[test]
+fn the_record_of_a_cancellation_stays_while_the_lease_is_there_however_versions_jump() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let (lease, ids) = lease(t, &q, 3).await;
+        let (other, others) = self::lease(t, &q, 2).await;
+        cancel(t, &q, &ids[0]).await;
+        t.jump(HOUR + 120_000_000);
+        // Each cancellation clears old records, perhaps its own.
+        cancel(t, &q, &others[0]).await;
+        cancel(t, &q, &ids[1]).await;
+        assert_eq!(t.records(&q, "lease").await.len(), 2);
+        for (lease, index) in [(&lease, 0), (&lease, 1), (&other, 0)] {
+            let tr = t.db.create_trx().unwrap();
+            let refused = lease.acknowledge_in(&tr, &[(index, DONE)]).await.unwrap_err();
+            assert!(matches!(&refused, LeaseError::Cancelled { items } if *items == [index]), "{refused}");
+        }
+    });
+}
+
+/// So its holder finds out why it is gone.
+#[test]
+fn the_record_of_a_cancellation_after_a_jump_stays_a_while_though_the_lease_is_over() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let (mut lease, ids) = lease(t, &q, 1).await;
+        t.jump(HOUR + 120_000_000);
+        cancel(t, &q, &ids[0]).await;
+        lease.acknowledge(&t.db, &RetryPolicy::default(), &[(0, DONE)]).await.unwrap();
+        assert_eq!(cancelled(&lease), [0]);
+    });
+}
+
+/// So the end of the last item is not taken for the end of the lease.
+#[test]
+fn a_transaction_that_ends_a_lease_is_found_out_though_another_item_was_cancelled() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let (mut lease, ids) = lease(t, &q, 2).await;
+        cancel(t, &q, &ids[1]).await;
+        // It commits, and its holder does not get the answer.
+        let tr = t.db.create_trx().unwrap();
+        assert!(lease.acknowledge_in(&tr, &[(0, DONE)]).await.unwrap().is_some());
+        tr.commit().await.unwrap();
+        let tr = t.db.create_trx().unwrap();
+        assert_eq!(lease.find_out(&tr, &[(0, DONE)]).await.unwrap(), CommitStatus::Committed);
+        assert_eq!(cancelled(&lease), [1]);
+    });
+}

@@ -6,7 +6,9 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Poll, ready};
 
-use kvqueue_queue::{LeaseId, Millis, RetryPolicy, Session, SessionId, Watch};
+use kvqueue_queue::{
+    LeaseId, Millis, Queue, Recorder, Recording, RetryPolicy, Session, SessionId, Watch, from_millis,
+};
 
 use crate::claims::Claim;
 use crate::intent::{Intent, Operation};
@@ -35,12 +37,18 @@ pub(crate) enum Counter {
     Later,
 }
 
-/// How far a clock on a wall is wrong at the most, in milliseconds.
-pub(crate) const MAX_SKEW: u64 = 40_000;
+/// How far a clock on a wall is wrong at the most, in milliseconds; and how far where what items do depends on clocks.
+const SKEW: u64 = 40_000;
+pub(crate) const MAX_SKEW: u64 = 150_000;
 
 /// A worker's place in the world.
 pub(crate) struct Desk {
     pub(crate) world: Rc<World>,
+    /// The number of its queue, and the queue.
+    pub(crate) at: usize,
+    pub(crate) queue: Queue,
+    /// Whether it records the ends of items.
+    recording: Recording,
     name: String,
     rng: RefCell<Rng>,
     /// How far its clock is wrong, in milliseconds.
@@ -56,11 +64,23 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    pub(crate) fn new(world: Rc<World>, name: String, mut rng: Rng) -> Desk {
-        let most = MAX_SKEW.cast_signed();
+    pub(crate) fn new(world: Rc<World>, at: usize, name: String, mut rng: Rng) -> Desk {
+        let most = if world.has_changes { MAX_SKEW } else { SKEW }.cast_signed();
         let skew = [0, 0, most, -most][rng.below(4)];
+        let mut queue = world.queues[at].clone();
+        let mut recording = Recording::Off;
+        if world.has_changes {
+            // Some programs know that a history is kept, some know nothing of histories.
+            recording = [Recording::On, Recording::Off, Recording::AsStored][rng.below(9).min(2)];
+            let clock = world.clock_of(skew);
+            queue = queue
+                .with_recorder(&Recorder::new(recording, Some(name.clone()), move || from_millis(clock())));
+        }
         Desk {
+            queue,
+            recording,
             world,
+            at,
             name,
             rng: RefCell::new(rng),
             skew,
@@ -87,6 +107,11 @@ impl Desk {
         self.below(100) < percent
     }
 
+    /// Whether operators divide its queue into partitions.
+    pub(crate) fn is_divided(&self) -> bool {
+        self.at == 0 && self.world.is_divided
+    }
+
     /// What its clock says.
     pub(crate) fn now(&self) -> Millis {
         self.world.clock().saturating_add_signed(self.skew)
@@ -102,7 +127,7 @@ impl Desk {
 
     /// A session of its own.
     pub(crate) fn session(&self) -> Session {
-        Session::with_id(self.world.queue.clone(), self.id())
+        Session::with_id(self.queue.clone(), self.id())
             .with_policy(self.policy())
             .with_history(&self.world.new_history())
     }
@@ -125,6 +150,10 @@ impl Desk {
         let (begun, begun_at) = (self.world.oracle.borrow().version, self.world.time());
         let (worker, unknown) = (self.name.clone(), Cell::new(0));
         let operation = Rc::new(Operation {
+            at: self.at,
+            recording: self.recording,
+            skew: self.skew,
+            begun_turns: self.world.turns(),
             worker,
             number,
             intent,
@@ -153,12 +182,13 @@ impl Desk {
 
     /// Counts on a lease from when an operation began that succeeded.
     pub(crate) fn believes(&self, lease: LeaseId, operation: &Operation) {
-        self.world.oracle.borrow_mut().model.believes(lease, operation.begun_at);
+        self.world.oracle.borrow_mut().model_mut(self.at).believes(lease, operation.begun_at);
     }
 
     /// Whether a lease was taken away from it that it counts on.
     pub(crate) fn was_robbed_of(&self, lease: LeaseId) -> bool {
-        let model = &self.world.oracle.borrow().model;
+        let oracle = self.world.oracle.borrow();
+        let model = oracle.model(self.at);
         model.was_taken_away(lease) && self.world.time() < model.believed_until(lease)
     }
 

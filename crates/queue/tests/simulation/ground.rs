@@ -9,7 +9,7 @@ use fdb_embedded::Network;
 use foundationdb::Database;
 use foundationdb::options::DatabaseOption;
 use futures::executor::block_on;
-use kvqueue_queue::{End, Kind, Packing};
+use kvqueue_queue::{End, Ending, Kind, Packing};
 use tempfile::TempDir;
 
 use crate::coverage::Coverage;
@@ -39,6 +39,16 @@ const KINDS_WITH_SCHEDULES: [Kind; 6] = [
     Kind::Priority(End::Max, Packing::Raw),
 ];
 
+/// Kinds of queues whose items are changed.
+const KINDS_WITH_CHANGES: [Kind; 6] = [
+    Kind::Fifo,
+    Kind::Fifo,
+    Kind::Keyed,
+    Kind::Keyed,
+    Kind::Recipe(Packing::Raw),
+    Kind::Priority(End::Max, Packing::Tuple),
+];
+
 /// What the runs of a test are about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Setting {
@@ -50,11 +60,13 @@ pub(crate) enum Setting {
     Divided,
     /// Queues of all kinds with schedules; some are divided.
     Scheduled,
+    /// Queues of all kinds whose items are changed, one by one; some are divided.
+    Changed,
 }
 
 impl Setting {
-    pub(crate) const ALL: [Setting; 4] =
-        [Setting::Plain, Setting::Keyed, Setting::Divided, Setting::Scheduled];
+    pub(crate) const ALL: [Setting; 5] =
+        [Setting::Plain, Setting::Keyed, Setting::Divided, Setting::Scheduled, Setting::Changed];
 
     fn kinds(self) -> &'static [Kind] {
         match self {
@@ -62,13 +74,21 @@ impl Setting {
             Setting::Keyed => &[Kind::Keyed],
             Setting::Divided => &[Kind::Fifo],
             Setting::Scheduled => &KINDS_WITH_SCHEDULES,
+            Setting::Changed => &KINDS_WITH_CHANGES,
         }
     }
 
     /// Whether an operator divides the queue of a run.
     pub(crate) fn is_divided(self, seed: u64, kind: Kind) -> bool {
         self == Setting::Divided
-            || (self == Setting::Scheduled && kind == Kind::Fifo && seed.is_multiple_of(2))
+            || (matches!(self, Setting::Scheduled | Setting::Changed)
+                && kind == Kind::Fifo
+                && seed.is_multiple_of(2))
+    }
+
+    /// Whether there is a second queue, which has members of the batches of the first.
+    pub(crate) fn has_second(self, seed: u64) -> bool {
+        self == Setting::Changed && seed % 3 == 1
     }
 
     /// What the name of its test has and no other.
@@ -78,6 +98,7 @@ impl Setting {
             Setting::Keyed => "keyed",
             Setting::Divided => "divided",
             Setting::Scheduled => "schedules",
+            Setting::Changed => "changed",
         }
     }
 }
@@ -130,9 +151,29 @@ impl Ground {
         let mut coverage = world.coverage.take();
         let oracle = world.oracle.borrow();
         coverage.count_many("items are passed over", oracle.jumps());
-        coverage.count_many("items are fetched from a partition", oracle.model.parted);
-        coverage.count_many("a holder keeps a lease that is past its deadline", oracle.model.spared);
-        coverage.count_many("the mark of a schedule is taken back", oracle.model.taken_back);
+        coverage.count_many(
+            "items are fetched from a partition",
+            oracle.models().map(|model| model.parted).sum(),
+        );
+        coverage.count_many(
+            "a holder keeps a lease that is past its deadline",
+            oracle.models().map(|model| model.spared).sum(),
+        );
+        let ends = oracle.models().skip(1).map(|model| model.member_ends).sum();
+        coverage.count_many("a member ends in another queue than its batch is in", ends);
+        let freed = oracle.models().map(|model| model.keys_freed).sum();
+        coverage.count_many("a unique key is free, since its time is over", freed);
+        let taken = oracle.models().map(|model| model.keys_taken_over).sum();
+        coverage.count_many("a push takes over the unique key of an item that does not wait", taken);
+        for model in oracle.models() {
+            let (recorded, unrecorded) = model.recorded_ends();
+            for (code, n) in recorded {
+                coverage
+                    .count_many(format!("an end is recorded: {:?}", Ending::ALL[usize::from(*code) - 1]), *n);
+            }
+            coverage.count_many("an end is not recorded, since no history is kept", unrecorded);
+        }
+        coverage.count_many("the mark of a schedule is taken back", oracle.model(0).taken_back);
         Ok(Run { history, coverage })
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kvqueue_queue::schedule::ByHand;
-use kvqueue_queue::{Item, ItemId, LeaseId, SessionId};
+use kvqueue_queue::{Item, ItemId, LeaseId, NewItem, SessionId};
 
 use crate::claims::{Claim, ScheduleClaim};
 use crate::image::schedules::Record;
@@ -42,7 +42,9 @@ impl History {
             }
             Claim::Leased(lease, items) => format!("has {} on {}", self.handed(items), self.lease(*lease)),
             Claim::Took { items, .. } => format!("has {}", self.handed(items)),
-            Claim::Swept { moved, occurrences, .. } if moved.is_nothing() && occurrences.is_empty() => {
+            Claim::Swept { moved, occurrences, batches, .. }
+                if moved.is_nothing() && occurrences.is_empty() && batches.is_empty() =>
+            {
                 "there was nothing to do".to_owned()
             }
             Claim::Schedule(ScheduleClaim::ByHand(ByHand::Fired { id })) => {
@@ -60,9 +62,10 @@ impl History {
 
     fn event(&mut self, event: &Event) -> String {
         match event {
-            Event::Pushed { items, .. } => {
+            Event::Pushed { items, replaced, .. } => {
                 items.iter().for_each(|(id, _)| self.number(id));
-                format!("pushed {}", self.names(items.iter().map(|(id, _)| id)))
+                let names = |items: &[(ItemId, NewItem)]| self.names(items.iter().map(|(id, _)| id));
+                format!("pushed {}, replaced {}", names(items), names(replaced))
             }
             Event::Leased { lease, items, .. } => {
                 format!("took {} on {}", self.names(items), self.lease(*lease))
@@ -76,14 +79,39 @@ impl History {
             Event::Settled { lease, settlements, .. } => {
                 format!("settled {}: {settlements:?}", self.lease(*lease))
             }
+            Event::Progressed { lease, news } => format!("said of {}: {news:?}", self.lease(*lease)),
             Event::Expired { lease, .. } => format!("took {} away", self.lease(*lease)),
             Event::Promoted { items, .. } => {
                 format!("made {} ready", self.names(items.iter().map(|(_, id)| id)))
             }
+            Event::ItemsExpired { rows, gone, dead, .. } => {
+                let rows = self.names(rows.iter().map(|(_, id)| id));
+                format!("cleared rows of {rows}: {} expired, {} are dead", self.names(gone), self.names(dead))
+            }
+            Event::LettersRemoved { items, .. } => format!("removed {}", self.names(items)),
             Event::Forgotten { operations, .. } => format!("forgot {} operations", operations.len()),
             Event::Revived(items) => format!("revived {}", self.names(items)),
             Event::Deleted(id) => format!("deleted {}", self.names(std::slice::from_ref(id))),
             Event::Purged(items) => format!("purged {}", self.names(items)),
+            Event::CancelledAll(items) => {
+                format!("cancelled {}", self.names(items.iter().map(|(id, _)| id)))
+            }
+            Event::ItemChanged { id, from, what } => {
+                format!("changed {}, which was {from:?}: {what:?}", self.names([id]))
+            }
+            Event::CancelledForgotten { lease, .. } => {
+                format!("forgot what was cancelled on {}", self.lease(*lease))
+            }
+            Event::BatchMade { id, new, now } => format!("made {id} at {now}, until {:?}", new.deadline),
+            Event::BatchCommitted { id, now } => format!("committed {id} at {now}"),
+            Event::BatchCancelled(id) => format!("cancelled {id}"),
+            Event::BatchesSeen { closed, unmarked, .. } => {
+                closed.iter().for_each(|(_, item)| self.number(item));
+                let closed = closed.iter().map(|(id, item)| format!("{id} with {}", self.names([item])));
+                format!("called back {:?}, unmarked {unmarked:?}", closed.collect::<Vec<_>>())
+            }
+            Event::HistorySet(kept) => format!("keeps ended items for {kept}"),
+            Event::HistoryCleared { to, .. } => format!("cleared ended items until {to:?}"),
             Event::Froze(true) => "froze the queue".to_owned(),
             Event::Froze(false) => "let the queue go on".to_owned(),
             Event::Divided(division) => format!("divided the queue: {division:?}"),

@@ -12,6 +12,10 @@
 //!
 //! A queue may have schedules, which operators change and sweepers fire. The model knows the outcome that each nominal time has to have.
 //!
+//! Items may be changed by operators, one by one or many together, whatever they are doing: cancelled, put off, tried again, given another
+//! payload. They may expire before an attempt has begun, have unique keys for a time, be replaced by other pushes, and be members of
+//! batches; then there may be a second queue, which has members, too. Their ends may be kept for a time, with results.
+//!
 //! A failure prints the history and the command that repeats it.
 
 #![expect(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
@@ -36,7 +40,9 @@ mod world;
 
 use std::sync::Mutex;
 
-use coverage::{Coverage, WANTED, WANTED_OF_KEYS, WANTED_OF_PARTITIONS, WANTED_OF_SCHEDULES};
+use coverage::{
+    Coverage, WANTED, WANTED_OF_CHANGES, WANTED_OF_KEYS, WANTED_OF_PARTITIONS, WANTED_OF_SCHEDULES,
+};
 use ground::{Ground, Setting};
 
 /// How many seeds are run where no other number is asked for.
@@ -75,6 +81,14 @@ fn one_thousand_simulated_runs_with_schedules_keep_every_promise() {
     let (n, coverage) = run_all(Setting::Scheduled);
     if n >= SEEDS {
         coverage.check(n, WANTED_OF_SCHEDULES);
+    }
+}
+
+#[test]
+fn one_thousand_simulated_runs_with_changed_items_keep_every_promise() {
+    let (n, coverage) = run_all(Setting::Changed);
+    if n >= SEEDS {
+        coverage.check(n, WANTED_OF_CHANGES);
     }
 }
 

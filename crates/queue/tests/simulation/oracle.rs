@@ -13,95 +13,163 @@ use crate::model::{At, Event, Model, Verdict, promise};
 
 /// The judge of one run.
 pub(crate) struct Oracle {
-    kind: Kind,
-    ids: Ids,
-    pub(crate) model: Model,
-    claims: Claims,
-    /// The queue as the last commit has left it.
-    image: Image,
-    /// The index of keys, as the last commit has left it.
-    index: Index,
+    sides: Vec<Side>,
     pub(crate) history: History,
     /// The version of the last commit.
     pub(crate) version: u64,
 }
 
+/// One queue of it.
+struct Side {
+    kind: Kind,
+    ids: Ids,
+    model: Model,
+    claims: Claims,
+    /// The queue as the last commit has left it.
+    image: Image,
+    /// The index of keys, as the last commit has left it.
+    index: Index,
+}
+
 impl Oracle {
-    pub(crate) fn new(kind: Kind) -> Oracle {
-        Oracle {
-            kind,
-            ids: Ids::default(),
-            model: Model::new(kind),
-            claims: Claims::default(),
-            image: Image::default(),
-            index: Index::default(),
-            history: History::default(),
-            version: 0,
-        }
+    pub(crate) fn new(kinds: &[Kind]) -> Oracle {
+        let sides = kinds.iter().map(|kind| Side::new(*kind)).collect();
+        Oracle { sides, history: History::default(), version: 0 }
     }
 
-    /// An operation committed, and left these rows. Returns what it did.
+    /// An operation committed, and left these rows of each queue. Returns what it did.
     pub(crate) fn committed(
         &mut self,
         operation: &Operation,
         at: At,
-        rows: &Rows,
+        rows: &[Rows],
     ) -> Result<Vec<Event>, String> {
-        let after = image::read(self.kind, &mut self.ids, rows)?;
-        let events = operation.intent.events(&self.image, &after)?;
-        self.history.committed(operation, &events);
-        self.model.on(&events, at)?;
-        let expected = self.model.image();
-        promise!(expected == after, "the queue is not what it should be:\n  {}", expected.difference(&after));
-        let counted = after.counters.npush.wrapping_sub(after.counters.npop);
-        promise!(
-            counted == after.ready.len() as u64,
-            "{counted} items are counted, {} are ready",
-            after.ready.len()
-        );
-        if self.kind == Kind::Keyed {
-            let index = Index::read(&mut self.ids, &rows.records)?;
-            let unblocked = match &operation.intent {
-                Intent::Unblock(key) => Some(key.as_slice()),
-                _ => None,
-            };
-            index.check(&after, (&self.index, &self.image), unblocked)?;
-            image::check_started(&self.index, &index, &started(&events)?, at.commit)?;
-            for event in &events {
-                if let Event::Leased { items, .. } | Event::Taken { items, .. } = event {
-                    image::check_fetched(&self.index, items)?;
-                }
-            }
-            self.index = index;
+        let mut after = Vec::new();
+        for (side, rows) in self.sides.iter_mut().zip(rows) {
+            after.push(image::read(side.kind, &mut side.ids, rows)?);
         }
-        self.claims.committed(operation, &events, &self.model, at.commit)?;
-        (self.image, self.version) = (after, at.commit);
+        let own = operation.at;
+        let events = operation.intent.events(&self.sides[own].image, &after[own])?;
+        self.history.committed(operation, &events);
+        let side = &mut self.sides[own];
+        side.model.on(&events, at)?;
+        let known = &side.image.ended;
+        let new = after[own].ended.iter().filter(|(key, _)| !known.contains_key(*key));
+        let new = new.map(|(key, ended)| (key.clone(), ended.clone())).collect();
+        side.model.check_ends(operation, new, at)?;
+        // The batches are in the first queue, their members in any.
+        let members = self.sides[own].model.take_members();
+        self.sides[0].model.members_changed(&members, &after[0], at)?;
+        for (side, after) in self.sides.iter_mut().zip(&after) {
+            side.check(after)?;
+        }
+        for (number, (side, after)) in self.sides.iter_mut().zip(after).enumerate() {
+            if number == own {
+                side.check_index(operation, &events, (&after, &rows[number]), at)?;
+                side.claims.committed(operation, &events, &side.model, at.commit)?;
+            }
+            side.image = after;
+        }
+        self.version = at.commit;
         Ok(events)
     }
 
     /// A worker got a result.
     pub(crate) fn told(&mut self, operation: &Operation, claim: &Claim) -> Verdict {
         self.history.told(operation, claim);
-        self.claims.check(operation, claim, &self.model)
+        let side = &mut self.sides[operation.at];
+        side.claims.check(operation, claim, &side.model)
     }
 
-    /// The index of keys, as the last commit has left it.
-    pub(crate) fn index(&self) -> &Index {
-        &self.index
+    /// The model of the queue of this number.
+    pub(crate) fn model(&self, at: usize) -> &Model {
+        &self.sides[at].model
+    }
+
+    pub(crate) fn model_mut(&mut self, at: usize) -> &mut Model {
+        &mut self.sides[at].model
+    }
+
+    /// The models of all queues.
+    pub(crate) fn models(&self) -> impl Iterator<Item = &Model> {
+        self.sides.iter().map(|side| &side.model)
+    }
+
+    /// The index of keys of a queue, as the last commit has left it.
+    pub(crate) fn index(&self, at: usize) -> &Index {
+        &self.sides[at].index
+    }
+
+    /// When the next lease ends, by its holder's clock.
+    pub(crate) fn next_end(&self, now: u64) -> Option<u64> {
+        self.models().filter_map(|model| model.next_end(now)).min()
     }
 
     /// How many takes passed items over.
     pub(crate) fn jumps(&self) -> u64 {
-        self.model.jumps
+        self.models().map(|model| model.jumps).sum()
     }
 
-    /// What a counter says.
-    pub(crate) fn counted(&self, counter: Counter) -> u64 {
+    /// What a counter of a queue says.
+    pub(crate) fn counted(&self, at: usize, counter: Counter) -> u64 {
+        let side = &self.sides[at];
         match counter {
-            Counter::Ready if self.kind == Kind::Keyed => self.index.nactive,
-            Counter::Ready => self.image.counters.npush,
-            Counter::Later => self.image.counters.nlater,
+            Counter::Ready if side.kind == Kind::Keyed => side.index.nactive,
+            Counter::Ready => side.image.counters.npush,
+            Counter::Later => side.image.counters.nlater,
         }
+    }
+}
+
+impl Side {
+    fn new(kind: Kind) -> Side {
+        Side {
+            kind,
+            ids: Ids::default(),
+            model: Model::new(kind),
+            claims: Claims::default(),
+            image: Image::default(),
+            index: Index::default(),
+        }
+    }
+
+    /// What a commit has left is what the model makes of it.
+    fn check(&self, after: &Image) -> Verdict {
+        let expected = self.model.image();
+        promise!(expected == *after, "the queue is not what it should be:\n  {}", expected.difference(after));
+        let counted = after.counters.npush.wrapping_sub(after.counters.npop);
+        promise!(
+            counted == after.ready.len() as u64,
+            "{counted} items are counted, {} are ready",
+            after.ready.len()
+        );
+        Ok(())
+    }
+
+    fn check_index(
+        &mut self,
+        operation: &Operation,
+        events: &[Event],
+        (after, rows): (&Image, &Rows),
+        at: At,
+    ) -> Verdict {
+        if self.kind != Kind::Keyed {
+            return Ok(());
+        }
+        let index = Index::read(&mut self.ids, &rows.records)?;
+        let unblocked = match &operation.intent {
+            Intent::Unblock(key) => Some(key.as_slice()),
+            _ => None,
+        };
+        index.check(after, (&self.index, &self.image), unblocked)?;
+        image::check_started(&self.index, &index, &started(events)?, at.commit)?;
+        for event in events {
+            if let Event::Leased { items, .. } | Event::Taken { items, .. } = event {
+                image::check_fetched(&self.index, items)?;
+            }
+        }
+        self.index = index;
+        Ok(())
     }
 }
 

@@ -8,6 +8,9 @@ use kvqueue_queue::{Kind, Queue};
 
 use crate::image::{Row, Rows};
 
+/// The names of queues.
+const NAMES: [u8; 2] = *b"qr";
+
 /// Everything that belongs to a run: its queue, what handlers write, and the log.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
@@ -24,14 +27,14 @@ impl Place {
         (self.prefix.clone(), [&self.prefix[..], &[0xff]].concat())
     }
 
-    /// The queue.
-    pub(crate) fn queue(&self, kind: Kind) -> Queue {
-        Queue::of_kind(&self.part("queue/"), b"q", kind).unwrap()
+    /// The queue of this number.
+    pub(crate) fn queue(&self, at: usize, kind: Kind) -> Queue {
+        Queue::of_kind(&self.part("queue/"), &NAMES[at..=at], kind).unwrap()
     }
 
-    /// The key under which a handler writes the effect of an item.
-    pub(crate) fn effect(&self, item: &[u8]) -> Vec<u8> {
-        [&self.part("effects/"), item].concat()
+    /// The key under which a handler writes the effect of an item of the queue of this number.
+    pub(crate) fn effect(&self, at: usize, item: &[u8]) -> Vec<u8> {
+        [&self.part("effects/"), &NAMES[at..=at], item].concat()
     }
 
     /// The key of a record of the log, with room for the commit's stamp, and where that goes.
@@ -44,20 +47,23 @@ impl Place {
         [&self.prefix, name.as_bytes()].concat()
     }
 
-    /// What is stored.
-    pub(crate) fn rows(&self, db: &Database) -> Rows {
+    /// What is stored of each of so many queues.
+    pub(crate) fn rows(&self, db: &Database, queues: usize) -> Vec<Rows> {
         let queue = self.part("queue/");
         let all = read(db, |tr| block_on(range(tr, &queue, false)));
-        let (mut records, mut items) = (Vec::new(), Vec::new());
+        let mut rows: Vec<Rows> = (0..queues).map(|_| Rows::default()).collect();
         for (key, value) in all {
             // The name as a byte string, or, for the items of a recipe, as a text.
-            match key.split_at(3) {
-                ([0x01, ..], rest) => records.push((rest.to_vec(), value)),
-                (_, rest) => items.push((rest.to_vec(), value)),
-            }
+            let (name, rest) = key.split_at(3);
+            let of = &mut rows[number(name[1])];
+            let part = if name[0] == 0x01 { &mut of.records } else { &mut of.items };
+            part.push((rest.to_vec(), value));
         }
         let effects = self.part("effects/");
-        Rows { records, items, effects: read(db, |tr| block_on(range(tr, &effects, false))) }
+        for (key, value) in read(db, |tr| block_on(range(tr, &effects, false))) {
+            rows[number(key[0])].effects.push((key[1..].to_vec(), value));
+        }
+        rows
     }
 
     /// What the transaction that committed last writes about itself into the log, and its version.
@@ -69,6 +75,11 @@ impl Place {
     pub(crate) fn log(&self, db: &Database) -> Vec<(u64, String)> {
         read(db, |tr| block_on(range(tr, &self.part("log/"), false))).into_iter().map(logged).collect()
     }
+}
+
+/// The number of the queue with a name of this letter.
+fn number(name: u8) -> usize {
+    NAMES.iter().position(|other| *other == name).unwrap()
 }
 
 fn logged((stamp, entry): Row) -> (u64, String) {

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use foundationdb::Database;
@@ -19,15 +19,21 @@ use crate::rng::Rng;
 /// Where clocks begin.
 const EPOCH: Millis = 1_800_000_000_000;
 
+/// Items by the number of a queue and the name of an operation there.
+type Named = BTreeMap<(usize, Vec<u8>), Vec<NewItem>>;
+
 /// What the workers of a run share.
 pub(crate) struct World {
     pub(crate) db: Rc<Database>,
     pub(crate) place: Place,
-    pub(crate) queue: Queue,
+    /// The queue; and perhaps another one, which has members of its batches.
+    pub(crate) queues: Vec<Queue>,
     /// Whether operators divide the queue into partitions.
     pub(crate) is_divided: bool,
     /// Whether operators make schedules.
     pub(crate) has_schedules: bool,
+    /// Whether operators change single items.
+    pub(crate) has_changes: bool,
     pub(crate) oracle: RefCell<Oracle>,
     pub(crate) coverage: RefCell<Coverage>,
     /// By which approach all consumers take, if they agree.
@@ -35,7 +41,7 @@ pub(crate) struct World {
     /// The true time: microseconds since the beginning. Every monotonic clock shows it, and no clock on a wall.
     time: Arc<AtomicU64>,
     /// How far clocks on walls have been set ahead, in milliseconds.
-    turned: Cell<i64>,
+    turned: Arc<AtomicI64>,
     /// The same, each time they were set counted as if it had been ahead.
     turns: Cell<u64>,
     /// What those of the sweepers have seen of the versions that belong to one process.
@@ -44,27 +50,30 @@ pub(crate) struct World {
     pub(crate) is_calm: Cell<bool>,
     /// How many sessions there have been.
     sessions: Cell<u64>,
-    /// What a producer pushed last under a name, or tried to.
-    pub(crate) named: RefCell<BTreeMap<Vec<u8>, Vec<NewItem>>>,
+    /// What a producer pushed last to a queue under a name, or tried to.
+    pub(crate) named: RefCell<Named>,
 }
 
 impl World {
     /// A world with an empty queue.
     pub(crate) fn new(db: Rc<Database>, seed: u64, setting: Setting, kind: Kind, rng: &mut Rng) -> World {
         let place = Place::new(seed);
+        let kinds = if setting.has_second(seed) { vec![kind, Kind::Fifo] } else { vec![kind] };
+        let queues = kinds.iter().enumerate().map(|(at, kind)| place.queue(at, *kind)).collect();
         let time = Arc::<AtomicU64>::default();
         World {
             db,
-            queue: place.queue(kind),
+            queues,
             is_divided: setting.is_divided(seed, kind),
             has_schedules: setting == Setting::Scheduled,
+            has_changes: setting == Setting::Changed,
             place,
-            oracle: RefCell::new(Oracle::new(kind)),
+            oracle: RefCell::new(Oracle::new(&kinds)),
             coverage: RefCell::default(),
             approach: [None, Some(0), Some(1), Some(2)][rng.below(4)],
             history: history(&time),
             time,
-            turned: Cell::new(0),
+            turned: Arc::default(),
             turns: Cell::new(0),
             is_calm: Cell::new(false),
             sessions: Cell::new(0),
@@ -79,7 +88,16 @@ impl World {
 
     /// What a clock on a wall says that is as right as any.
     pub(crate) fn clock(&self) -> Millis {
-        (EPOCH + self.time() / 1_000).saturating_add_signed(self.turned.get())
+        self.clock_of(0)()
+    }
+
+    /// A clock on a wall that is wrong by so many milliseconds.
+    pub(crate) fn clock_of(&self, skew: i64) -> impl Fn() -> Millis + Send + Sync + 'static {
+        let (time, turned) = (Arc::clone(&self.time), Arc::clone(&self.turned));
+        move || {
+            let right = EPOCH + time.load(Ordering::Relaxed) / 1_000;
+            right.saturating_add_signed(turned.load(Ordering::Relaxed) + skew)
+        }
     }
 
     /// How much those clocks were set, there and back, in milliseconds.
@@ -94,7 +112,7 @@ impl World {
 
     /// Clocks on walls are set.
     pub(crate) fn turn(&self, by: i64) {
-        self.turned.update(|turned| turned + by);
+        self.turned.fetch_add(by, Ordering::Relaxed);
         self.turns.update(|turns| turns + by.unsigned_abs());
     }
 

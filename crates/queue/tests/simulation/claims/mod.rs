@@ -1,18 +1,22 @@
 //! What operations have told their workers, held against what they did.
 
+mod batches;
+mod changes;
 mod push;
 mod schedules;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kvqueue_queue::item_batch::{BatchId, ClosedBatch};
 use kvqueue_queue::schedule::OccurrenceRecord;
-use kvqueue_queue::{Item, ItemId, LeaseId, PushedItem, SessionId, SweepCounts};
+use kvqueue_queue::{CancelCounts, Item, ItemChange, ItemId, LeaseId, PushedItem, SessionId, SweepCounts};
 
 use crate::intent::{Intent, Operation};
 use crate::model::schedules::Change;
 use crate::model::{Event, Model, Verdict, promise};
 use schedules::Schedules;
 
+pub(crate) use batches::BatchClaim;
 pub(crate) use schedules::{ScheduleClaim, fate_name, is_record};
 
 /// The result that a worker got.
@@ -31,9 +35,25 @@ pub(crate) enum Claim {
     /// It is done, whatever was to be done.
     Done,
     /// A sweep moved this, and this became of occurrences; `whole`: and nothing that it does not know of.
-    Swept { moved: SweepCounts, occurrences: Vec<(String, OccurrenceRecord)>, whole: bool },
+    /// And these batches called back.
+    Swept {
+        moved: SweepCounts,
+        occurrences: Vec<(String, OccurrenceRecord)>,
+        batches: Vec<ClosedBatch>,
+        whole: bool,
+    },
     /// An operation on schedules.
     Schedule(ScheduleClaim),
+    /// This came of a change of an item.
+    Changed(ItemChange),
+    /// This many items were cancelled in a step of a cancellation of many.
+    CancelledSome(CancelCounts),
+    /// The holder's transaction was given up, since these items of its lease were cancelled.
+    Cancelled(Vec<usize>),
+    /// An operation on a batch.
+    Batch(BatchClaim),
+    /// Nothing was pushed, since this batch gets no more members.
+    NoBatch(BatchId),
     /// The lease is lost.
     LostLease,
     /// It came to nothing, for certain or perhaps.
@@ -47,8 +67,9 @@ pub(crate) struct Claims {
     commits: BTreeMap<(String, u64), usize>,
     /// What an operation did that may be done once.
     effects: BTreeMap<(String, u64), Vec<Event>>,
-    /// What a sweep moved: leases, items whose time had come, operations.
-    swept: BTreeMap<(String, u64), [usize; 3]>,
+    /// What a sweep moved: leases, items whose time had come, operations, items that expired, old dead
+    /// letters.
+    swept: BTreeMap<(String, u64), [usize; 5]>,
     /// The sweep that moved something last.
     last_sweep: Option<(String, u64)>,
     /// Sweeps after whose transactions another one moved something, also if they went on afterwards.
@@ -58,6 +79,8 @@ pub(crate) struct Claims {
     /// Items that a session took for good and was not told of yet.
     items: BTreeMap<SessionId, BTreeSet<ItemId>>,
     schedules: Schedules,
+    /// Batches that a sweep closed.
+    closed: BTreeMap<(String, u64), Vec<BatchId>>,
 }
 
 impl Claims {
@@ -82,7 +105,7 @@ impl Claims {
                     self.items.entry(session).or_default().extend(items.iter().cloned());
                 }
                 (Event::PickedUp(lease), Some(session)) => {
-                    self.items.entry(session).or_default().extend(model.handed_on(*lease).cloned());
+                    self.items.entry(session).or_default().extend(model.left_on(*lease).cloned());
                 }
                 (Event::Expired { .. }, _) => self.swept.entry(key(operation)).or_default()[0] += 1,
                 (Event::Promoted { items, .. }, _) => {
@@ -90,6 +113,16 @@ impl Claims {
                 }
                 (Event::Forgotten { operations, .. }, _) => {
                     self.swept.entry(key(operation)).or_default()[2] += operations.len();
+                }
+                (Event::LettersRemoved { items, .. }, _) => {
+                    self.swept.entry(key(operation)).or_default()[4] += items.len();
+                }
+                (Event::BatchesSeen { closed, .. }, _) => {
+                    let ids = closed.iter().map(|(id, _)| id.clone());
+                    self.closed.entry(key(operation)).or_default().extend(ids);
+                }
+                (Event::ItemsExpired { gone, dead, .. }, _) => {
+                    self.swept.entry(key(operation)).or_default()[3] += gone.len() + dead.len();
                 }
                 _ => {}
             }
@@ -127,9 +160,10 @@ impl Claims {
                     "{operation}: told that it was done, and it was not"
                 );
             }
-            Claim::Swept { moved, occurrences, whole } => {
+            Claim::Swept { moved, occurrences, batches, whole } => {
                 let did = self.swept.get(&key(operation)).copied().unwrap_or_default();
-                let told = [moved.leases, moved.promoted, moved.operations];
+                let told =
+                    [moved.leases, moved.promoted, moved.operations, moved.expired, moved.removed_dead];
                 // What had an unknown outcome, and others have swept since, is not counted.
                 let is_overtaken = self.overtaken.contains(&key(operation));
                 let may_miss = !*whole || (operation.unknown.get() > 0 && is_overtaken);
@@ -137,8 +171,20 @@ impl Claims {
                 let is_right = if may_miss { at_most } else { told == did };
                 promise!(is_right, "{operation}: told {moved:?}, and did {did:?}");
                 self.schedules.check_swept(operation, occurrences, may_miss)?;
+                let closed = self.closed.get(&key(operation)).map(Vec::as_slice).unwrap_or_default();
+                batches::check_swept(operation, batches, closed, may_miss, model)?;
             }
             Claim::Schedule(claim) => self.schedules.check(operation, claim)?,
+            Claim::Changed(change) => changes::check(operation, change, effects, model)?,
+            Claim::CancelledSome(counts) => changes::check_many(operation, *counts, effects)?,
+            Claim::Cancelled(items) => changes::check_given_up(operation, items, effects, model)?,
+            Claim::Batch(claim) => batches::check(operation, claim, effects, model)?,
+            Claim::NoBatch(id) => {
+                let is_open = model.batches().get(id).is_some_and(|batch| batch.committed.is_none());
+                promise!(effects.is_empty(), "{operation}: refused, and did {effects:?}");
+                // Of a queue with another home, nobody looks here.
+                promise!(operation.at > 0 || !is_open, "{operation}: refused, and {id} is open");
+            }
             Claim::LostLease => {
                 let Intent::Settle { lease, .. } = &operation.intent else { return Ok(()) };
                 promise!(!model.is_held(*lease), "{operation}: told that the lease was lost, and it is held");
@@ -213,6 +259,8 @@ fn key(operation: &Operation) -> (String, u64) {
 fn is_effect(event: &Event, operation: &Operation) -> bool {
     match event {
         Event::Pushed { .. } | Event::Taken { .. } | Event::PickedUp(_) | Event::Deleted(_) => true,
+        Event::ItemChanged { .. } | Event::CancelledAll(_) => true,
+        Event::BatchMade { .. } | Event::BatchCommitted { .. } | Event::BatchCancelled(_) => true,
         Event::Revived(_) | Event::Purged(_) => {
             matches!(operation.intent, Intent::Revive(Some(_)) | Intent::Purge(Some(_)) | Intent::Delete(_))
         }

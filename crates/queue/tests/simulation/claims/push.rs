@@ -18,12 +18,26 @@ pub(super) fn check(
         [Event::Pushed { items, .. }] => items.iter().map(|(id, _)| id).collect(),
         _ => Vec::new(),
     };
+    let replaced: Vec<&ItemId> = match effects {
+        [Event::Pushed { replaced, .. }] => replaced.iter().map(|(id, _)| id).collect(),
+        _ => Vec::new(),
+    };
     let told = items.iter().filter(|item| item.effect == PushEffect::Added).map(|item| item.id.as_ref());
     promise!(
         told.clone().eq(added.iter().map(|id| Some(*id))),
         "{operation}: told {items:?}, pushed {added:?}"
     );
-    for (item, wanted) in items.iter().zip(wanted).filter(|(item, _)| item.effect == PushEffect::Duplicate) {
+    let told = items.iter().filter(|item| item.effect == PushEffect::Replaced);
+    let told: Vec<&ItemId> = told.filter_map(|item| item.id.as_ref()).collect();
+    // Some are replaced by others of the same push, the last of which may have been added.
+    let is_right = replaced.iter().all(|id| told.contains(id))
+        && told.iter().all(|id| replaced.contains(id) || added.contains(id));
+    promise!(
+        is_right,
+        "{operation}: told that {told:?} were replaced, and {replaced:?} were, {added:?} added"
+    );
+    let others = items.iter().zip(wanted).filter(|(item, _)| item.effect != PushEffect::Added);
+    for (item, wanted) in others {
         let has = item.id.as_ref().and_then(|id| model.unique_key(id));
         promise!(
             has.is_some() && has == wanted.unique.as_deref(),

@@ -57,9 +57,14 @@ pub(super) fn check(
             return Err(format!("{id} is {hold:?} and holds its key, and the rules do not ask for it"));
         }
     }
-    for id in here(image_before) {
+    // Items that were scheduled, and expired.
+    let died =
+        |id: &ItemId| away_before.get(id) == Some(&Hold::Scheduled) && away.get(id) == Some(&Hold::Dead);
+    for id in here(image_before).chain(away_before.keys().copied().filter(|id| died(id))) {
         let Some(hold) = away.get(id) else { continue };
-        if holds_for(id, *hold)? != index.holds.contains_key(id) {
+        // An operator put it off, which begins no hold.
+        let is_put_off = *hold == Hold::Scheduled && image_before.ready.contains_key(id);
+        if (holds_for(id, *hold)? && !is_put_off) != index.holds.contains_key(id) {
             return Err(format!(
                 "{id} became {hold:?}, and the rule of its key says something else of holds"
             ));
@@ -68,13 +73,13 @@ pub(super) fn check(
     for (id, hold) in &before.holds {
         let is_over = before.pending && !holds_for(id, *hold)?;
         let is_unblocked = unblocked == Some(&key_of(id)?);
-        if away.contains_key(id) && !index.holds.contains_key(id) && !is_over && !is_unblocked {
+        if away.contains_key(id) && !index.holds.contains_key(id) && !is_over && !is_unblocked && !died(id) {
             return Err(format!("{id} is {hold:?}, and the hold of its key has ended"));
         }
     }
-    if let Some(id) =
-        index.holds.keys().find(|id| away_before.contains_key(id) && !before.holds.contains_key(id))
-    {
+    let is_late =
+        |id: &&ItemId| away_before.contains_key(*id) && !before.holds.contains_key(*id) && !died(id);
+    if let Some(id) = index.holds.keys().find(is_late) {
         return Err(format!("{id} holds its key since some time after it was put away"));
     }
     for key in &index.on_hold {

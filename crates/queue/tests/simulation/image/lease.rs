@@ -1,6 +1,8 @@
 //! Leases, read by hand.
 
-use kvqueue_queue::{ItemId, LeaseId, Meta, SessionId};
+use std::collections::BTreeMap;
+
+use kvqueue_queue::{ItemId, LeaseId, Meta, Progress, SessionId};
 
 use super::element::Ids;
 use super::{Want, element};
@@ -9,6 +11,8 @@ use super::{Want, element};
 pub(super) struct Header {
     /// Written for another session, which has not been heard of since.
     pub(super) served: bool,
+    /// Whether there is a record of progress.
+    pub(super) has_progress: bool,
     pub(super) deadline: u64,
     pub(super) length: u64,
     /// For each item of the lease.
@@ -19,7 +23,7 @@ pub(super) struct Header {
 
 impl Header {
     pub(super) fn decode(value: &[u8]) -> Option<Header> {
-        let (&format @ 1..=2, rest) = value.split_first()? else { return None };
+        let (&format @ 1..=3, rest) = value.split_first()? else { return None };
         let (deadline, rest) = rest.split_first_chunk::<8>()?;
         let (length, rest) = rest.split_first_chunk::<8>()?;
         let (count, rest) = rest.split_first_chunk::<4>()?;
@@ -28,6 +32,7 @@ impl Header {
         let (bits, inline) = rest.split_at_checked(count.div_ceil(8))?;
         Some(Header {
             served: format == 2,
+            has_progress: format == 3,
             deadline: u64::from_le_bytes(*deadline),
             length: u64::from_le_bytes(*length),
             settled: (0..count).map(|at| bits[at / 8] & (1 << (at % 8)) != 0).collect(),
@@ -50,6 +55,24 @@ pub(super) fn want(value: &[u8]) -> Option<Want> {
         length: u64::from_le_bytes(*length),
         deadline: u64::from_le_bytes(*deadline),
     })
+}
+
+/// How far the items of a lease are, by their indexes.
+pub(super) fn progress(mut value: &[u8]) -> Option<BTreeMap<usize, Progress>> {
+    let mut items = BTreeMap::new();
+    while let Some((&tag, rest)) = value.split_first() {
+        let (len, rest) = rest.split_first_chunk::<4>()?;
+        let (content, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+        let (index, content) = content.split_first_chunk::<4>()?;
+        let (at, content) = content.split_first_chunk::<8>()?;
+        let (percent, message) = content.split_first()?;
+        let percent = Some(*percent).filter(|percent| *percent != 255);
+        let message = str::from_utf8(message).ok()?;
+        let progress = Progress::new(u64::from_le_bytes(*at), percent, message);
+        (tag == 1 && items.insert(u32::from_le_bytes(*index) as usize, progress).is_none()).then_some(())?;
+        value = rest;
+    }
+    Some(items)
 }
 
 /// The lease that a key names behind its second element.

@@ -2,7 +2,11 @@
 //!
 //! The model makes the same of what it knows, and both must be equal after every commit.
 
+pub(crate) mod batches;
+mod cancelled;
 mod element;
+pub(crate) mod ended;
+mod expiry;
 mod holds;
 mod index;
 mod lease;
@@ -14,8 +18,10 @@ mod side;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kvqueue_queue::{ItemId, LeaseId, Meta, Millis, Stamp};
+use kvqueue_queue::item_batch::BatchId;
+use kvqueue_queue::{ItemId, LeaseId, Meta, Millis, Progress, Stamp};
 
+pub(crate) use cancelled::Cancelled;
 pub(crate) use element::{Ids, integers};
 pub(crate) use holds::check_fetched;
 pub(crate) use index::{Index, key_of, scopes};
@@ -43,6 +49,15 @@ pub(crate) struct Image {
     pub(crate) frozen: bool,
     /// How the queue is divided, if it is.
     pub(crate) division: Option<Division>,
+    /// Which items were cancelled on a lease, as long as that is known.
+    pub(crate) cancelled: BTreeMap<LeaseId, Cancelled>,
+    /// What is over for an item at a time: rows by time and item. The value is empty, or the unique key that is free then.
+    pub(crate) expiry: BTreeMap<(Millis, ItemId), Vec<u8>>,
+    /// The batches that call back here.
+    pub(crate) batches: BTreeMap<BatchId, batches::Batch>,
+    /// How long ended items are kept, and the items.
+    pub(crate) kept: Option<ended::Kept>,
+    pub(crate) ended: BTreeMap<ended::Key, ended::Ended>,
     /// The schedules, by their names.
     pub(crate) schedules: BTreeMap<String, schedules::Schedule>,
 }
@@ -75,6 +90,8 @@ pub(crate) struct Held {
     pub(crate) deadline: u64,
     pub(crate) length: u64,
     pub(crate) items: Vec<HeldItem>,
+    /// How far items are, by their indexes, if the holder has said so.
+    pub(crate) progress: Option<BTreeMap<usize, Progress>>,
 }
 
 /// An item of a lease.
@@ -109,6 +126,7 @@ pub(crate) struct Counters {
     pub(crate) ndue: u64,
     pub(crate) nback: u64,
     pub(crate) ndead: u64,
+    pub(crate) ncancel: u64,
 }
 
 impl Image {
@@ -128,6 +146,11 @@ impl Image {
         part("operations", format!("{:?}", self.operations), format!("{:?}", other.operations));
         part("line", format!("{:?}", self.line), format!("{:?}", other.line));
         part("effects", format!("{:?}", self.effects), format!("{:?}", other.effects));
+        part("cancelled", format!("{:?}", self.cancelled), format!("{:?}", other.cancelled));
+        part("expiry", format!("{:?}", self.expiry), format!("{:?}", other.expiry));
+        part("batches", format!("{:?}", self.batches), format!("{:?}", other.batches));
+        part("kept", format!("{:?}", self.kept), format!("{:?}", other.kept));
+        part("ended", format!("{:?}", self.ended), format!("{:?}", other.ended));
         part("frozen", format!("{:?}", self.frozen), format!("{:?}", other.frozen));
         part("division", format!("{:?}", self.division), format!("{:?}", other.division));
         for name in self.schedules.keys().chain(other.schedules.keys()).collect::<BTreeSet<_>>() {

@@ -2,15 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kvqueue_queue::{ItemId, Kind, LeaseId, Meta, Packing};
+use kvqueue_queue::{ItemId, Kind, LeaseId, Meta, Packing, Progress};
 
 use super::element::{Ids, split_bytes, split_last, split_number, split_stamp, unpacked};
-use super::{Division, Held, HeldItem, Image, Stored, lease, schedules, side};
+use super::{
+    Division, Held, HeldItem, Image, Stored, batches, cancelled, ended, expiry, lease, schedules, side,
+};
 
 /// A key and its value.
 pub(crate) type Row = (Vec<u8>, Vec<u8>);
 
 /// The rows of one queue.
+#[derive(Debug, Default)]
 pub(crate) struct Rows {
     /// Those under the name as a byte string, without prefix and name.
     pub(crate) records: Vec<Row>,
@@ -29,6 +32,7 @@ struct Parts<'i> {
     chunks: BTreeMap<ItemId, Vec<u8>>,
     bodies: BTreeMap<ItemId, Vec<u8>>,
     pieces: BTreeMap<LeaseId, Vec<u8>>,
+    progress: BTreeMap<LeaseId, BTreeMap<usize, Progress>>,
     headers: Vec<(LeaseId, Vec<u8>)>,
     later: Vec<(u64, ItemId, Meta)>,
     /// The times that lead from ids to the records of waiting items.
@@ -39,6 +43,8 @@ struct Parts<'i> {
     /// A sweeper says that there were no leases when `npop` was this.
     idle: Option<u64>,
     schedules: schedules::Parts,
+    batches: batches::Parts,
+    ended: ended::Parts,
 }
 
 /// What the rows say; the error names a record that nobody should have written.
@@ -73,6 +79,7 @@ impl Parts<'_> {
             chunks: BTreeMap::new(),
             bodies: BTreeMap::new(),
             pieces: BTreeMap::new(),
+            progress: BTreeMap::new(),
             headers: Vec::new(),
             later: Vec::new(),
             dues: BTreeMap::new(),
@@ -80,6 +87,8 @@ impl Parts<'_> {
             logged: BTreeSet::new(),
             idle: None,
             schedules: schedules::Parts::default(),
+            batches: batches::Parts::default(),
+            ended: ended::Parts::default(),
         }
     }
 
@@ -94,6 +103,7 @@ impl Parts<'_> {
             (b"ndue", []) => counters.ndue = number(value),
             (b"nback", []) => counters.nback = number(value),
             (b"ndead", []) => counters.ndead = number(value),
+            (b"ncancel", []) => counters.ncancel = number(value),
             (b"val" | b"kval", _) => {
                 let id = self.ids.get(rest).filter(|id| id.partition() == 0)?;
                 self.values.insert(id, value.to_vec());
@@ -114,7 +124,16 @@ impl Parts<'_> {
                 self.chunks.entry(self.ids.get(split_last(rest)?.0)?).or_default().extend_from_slice(value);
             }
             (b"lease", _) => self.headers.push((lease::id(rest)?, value.to_vec())),
+            (b"progress", _) => drop(self.progress.insert(lease::id(rest)?, lease::progress(value)?)),
             (b"held", _) => self.pieces.entry(lease::id(rest)?).or_default().extend_from_slice(value),
+            (b"cancelled", _) => {
+                let record = cancelled::decode(self.ids, value)?;
+                self.image.cancelled.insert(lease::id(rest)?, record);
+            }
+            (b"expiry", _) => {
+                let (time, rest) = split_number(rest)?;
+                self.image.expiry.insert((time, self.ids.get(rest)?), value.to_vec());
+            }
             (b"later", _) => {
                 let (due, rest) = split_number(rest)?;
                 self.later.push((due, self.ids.get(rest)?, side::decode(value)?));
@@ -149,6 +168,10 @@ impl Parts<'_> {
             }
             (b"schedule" | b"schedule-state" | b"schedule-due" | b"schedule-log", _) => {
                 self.schedules.record(self.ids, &name, rest, value)?;
+            }
+            (b"batch" | b"batch-count" | b"batch-due", _) => self.batches.record(&name, rest, value)?,
+            (b"history" | b"ended" | b"ended-id" | b"result", _) => {
+                self.ended.record(self.ids, &name, rest, value)?;
             }
             // What sessions and sweepers say to themselves.
             (b"token" | b"sweep" | b"times", _) => {}
@@ -186,12 +209,17 @@ impl Parts<'_> {
         if self.idle == Some(self.image.counters.npop) && !self.image.leases.is_empty() {
             return Err("the record says that the queue is idle, but it has leases".to_owned());
         }
+        self.image.batches = std::mem::take(&mut self.batches).batches()?;
+        self.image.kept = self.ended.kept;
+        self.image.ended = std::mem::take(&mut self.ended).ended()?;
+        expiry::check(&self.image)?;
         self.image.schedules = std::mem::take(&mut self.schedules).schedules()?;
         let left = [
             ("side records", self.metas.keys().next().map(|id| format!("{id:?}"))),
             ("chunks", self.chunks.keys().next().map(|id| format!("{id:?}"))),
             ("bodies", self.bodies.keys().next().map(|id| format!("{id:?}"))),
             ("times", self.dues.keys().next().map(|id| format!("{id:?}"))),
+            ("progress", self.progress.keys().next().map(|id| format!("{id:?}"))),
             ("pieces", self.pieces.keys().next().map(|id| format!("{id:?}"))),
         ];
         match left.into_iter().find_map(|(what, whose)| Some((what, whose?))) {
@@ -234,6 +262,13 @@ impl Parts<'_> {
             let stored = if settled { None } else { Some(self.stored(kind, &id, value, meta)?) };
             items.push(HeldItem { id, settled, stored });
         }
-        Ok(Some(Held { served: header.served, deadline: header.deadline, length: header.length, items }))
+        let progress = self.progress.remove(&lease);
+        if progress.is_some() != header.has_progress {
+            return Err(format!(
+                "lease {lease:?} has the progress {progress:?}, and its header says the opposite"
+            ));
+        }
+        let (deadline, length) = (header.deadline, header.length);
+        Ok(Some(Held { served: header.served, deadline, length, items, progress }))
     }
 }

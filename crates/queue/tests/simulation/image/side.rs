@@ -1,12 +1,13 @@
 //! Side records, read by hand.
 
+use kvqueue_queue::item_batch::BatchId;
 use kvqueue_queue::{Failure, Meta};
 
 /// What a side record comes to: how the payload is stored is not what it is, and the layer's own words are for people.
 pub(crate) fn essence(mut meta: Meta) -> Meta {
     meta.payload_len = None;
     for failure in meta.failures.iter_mut().chain(&mut meta.death) {
-        if failure.reason.contains("the lease ran out") {
+        if failure.reason.contains("the lease ran out") || failure.reason.starts_with("expired: ") {
             failure.reason.clear();
         }
     }
@@ -34,6 +35,12 @@ pub(super) fn decode(mut value: &[u8]) -> Option<Meta> {
             8 => meta.payload_len = Some(u64::from_le_bytes(content.try_into().ok()?)),
             9 => meta.unique = Some(content.to_vec()),
             10 => meta.death = Some(failure(content)?),
+            12 => meta.expires = Some(u64::from_le_bytes(content.try_into().ok()?)),
+            13 => {
+                let (unique, home) = content.split_first_chunk()?;
+                meta.batch = Some(BatchId::with_unique(home, *unique));
+            }
+            14 => meta.unique_until = Some(u64::from_le_bytes(content.try_into().ok()?)),
             _ => return None,
         }
         value = rest;

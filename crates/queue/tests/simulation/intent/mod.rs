@@ -1,5 +1,7 @@
 //! What a worker asks of the layer, and what came of it when it committed.
 
+mod batches;
+mod changes;
 mod reading;
 mod schedules;
 
@@ -7,7 +9,10 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fmt;
 
-use kvqueue_queue::{ItemId, ItemOutcome, LeaseId, Millis, NewItem, SessionId};
+use kvqueue_queue::item_batch::{BatchId, NewBatch};
+use kvqueue_queue::{
+    CancelFilter, ItemId, ItemOutcome, LeaseId, Millis, NewItem, Progress, Recording, SessionId,
+};
 
 use crate::image::Image;
 use crate::image::schedules::Definition;
@@ -16,6 +21,8 @@ use crate::model::{Event, Sweeping, Terms};
 /// An operation of a worker.
 #[derive(Debug)]
 pub(crate) struct Operation {
+    /// The number of the queue that it is about.
+    pub(crate) at: usize,
     /// The worker's name.
     pub(crate) worker: String,
     /// Counts up in each worker.
@@ -23,8 +30,13 @@ pub(crate) struct Operation {
     pub(crate) intent: Intent,
     /// The version of the last commit before it began.
     pub(crate) begun: u64,
-    /// The true time when it began.
+    /// The true time when it began, and how much clocks on walls had been set until then.
     pub(crate) begun_at: u64,
+    pub(crate) begun_turns: u64,
+    /// How far its worker's clock is wrong.
+    pub(crate) skew: i64,
+    /// Whether the ends of items are recorded.
+    pub(crate) recording: Recording,
     /// How many of its commits had an outcome that it was not told.
     pub(crate) unknown: Cell<u32>,
     /// How many of them fired schedules.
@@ -50,6 +62,8 @@ pub(crate) enum Intent {
         lease: LeaseId,
         settlements: Vec<(usize, ItemOutcome)>,
         with_effects: bool,
+        /// How far items are, if the lease is only extended.
+        progress: Vec<(usize, Progress)>,
     },
     Close {
         session: SessionId,
@@ -61,6 +75,25 @@ pub(crate) enum Intent {
     Purge(Option<ItemId>),
     /// An item is to be deleted, whatever it is doing, if nobody has it.
     Delete(ItemId),
+    /// An item is to be changed, by its id.
+    Change {
+        id: ItemId,
+        plan: ItemPlan,
+    },
+    /// All items are to be cancelled that match.
+    CancelAll(CancelFilter),
+    /// A holder looks which items of its lease were cancelled.
+    Look {
+        lease: LeaseId,
+    },
+    /// A batch is to be changed, by a clock that says `now`.
+    Batch {
+        id: BatchId,
+        now: Millis,
+        plan: BatchPlan,
+    },
+    /// Ended items are to be kept for so many milliseconds.
+    KeepHistory(Millis),
     /// The queue is to be frozen, or to go on.
     Freeze(bool),
     /// The rules of the queue's keys are to be changed.
@@ -80,6 +113,26 @@ pub(crate) enum Intent {
         owner: String,
         keep: BTreeSet<String>,
     },
+}
+
+/// What is to be done to a batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum BatchPlan {
+    Make(Box<NewBatch>),
+    Commit,
+    Cancel,
+}
+
+/// What is to be done to an item.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ItemPlan {
+    Cancel,
+    /// It is to be ready at this time, or now.
+    Reschedule(Option<Millis>),
+    /// It is to be ready now, also if it is a dead letter.
+    Retry,
+    /// It is to have this payload.
+    Edit(Vec<u8>),
 }
 
 /// What is to be done to a schedule.
@@ -115,6 +168,16 @@ impl Intent {
             Intent::Revive(_) => "revive",
             Intent::Purge(_) => "purge",
             Intent::Delete(_) => "delete",
+            Intent::Change { plan: ItemPlan::Cancel, .. } => "cancel an item",
+            Intent::Change { plan: ItemPlan::Reschedule(_), .. } => "reschedule an item",
+            Intent::Change { plan: ItemPlan::Retry, .. } => "retry an item",
+            Intent::Change { plan: ItemPlan::Edit(_), .. } => "edit an item",
+            Intent::CancelAll(_) => "cancel all items",
+            Intent::Look { .. } => "look for cancelled items",
+            Intent::Batch { plan: BatchPlan::Make(_), .. } => "make a batch",
+            Intent::Batch { plan: BatchPlan::Commit, .. } => "commit a batch",
+            Intent::Batch { plan: BatchPlan::Cancel, .. } => "cancel a batch",
+            Intent::KeepHistory(_) => "keep a history",
             Intent::Freeze(true) => "freeze",
             Intent::Freeze(false) => "resume",
             Intent::Limit => "limit",
@@ -151,6 +214,20 @@ impl Intent {
     /// What a transaction of this intent did that made `after` of `before`: which choices it made. Whether it may have made them is
     /// for the model to say, and whether it did nothing else.
     pub(crate) fn events(&self, before: &Image, after: &Image) -> Result<Vec<Event>, String> {
+        let mut events = self.own_events(before, after)?;
+        events.extend(changes::forgotten(self.holder(), before, after));
+        Ok(events)
+    }
+
+    /// Whose lease it is: that of one lease, or those of a session.
+    fn holder(&self) -> (Option<LeaseId>, Option<SessionId>) {
+        match self {
+            Intent::Settle { lease, .. } | Intent::Look { lease } => (Some(*lease), None),
+            _ => (None, self.session()),
+        }
+    }
+
+    fn own_events(&self, before: &Image, after: &Image) -> Result<Vec<Event>, String> {
         match self {
             Intent::Push { items, operation } => reading::pushed(items, operation.as_deref(), before, after),
             Intent::Lease { session, terms } | Intent::Take { session, terms } => {
@@ -160,17 +237,30 @@ impl Intent {
                 let terms = Terms { k: 0, length: 0, front: false, crashes: 0 };
                 Ok(reading::taking(*session, terms, before, after))
             }
-            Intent::Settle { lease, settlements, with_effects } => Ok(vec![Event::Settled {
-                lease: *lease,
-                settlements: settlements.clone(),
-                with_effects: *with_effects,
-            }]),
+            // The holder has found out that what was left of the lease was cancelled.
+            Intent::Settle { lease, .. }
+                if !before.leases.contains_key(lease) && before.cancelled.contains_key(lease) =>
+            {
+                Ok(Vec::new())
+            }
+            Intent::Settle { lease, settlements, with_effects, progress } => {
+                let (lease, with_effects) = (*lease, *with_effects);
+                let settled = Event::Settled { lease, settlements: settlements.clone(), with_effects };
+                let news = progress.clone();
+                let progressed = (!news.is_empty()).then_some(Event::Progressed { lease, news });
+                Ok([settled].into_iter().chain(progressed).collect())
+            }
             Intent::Sweep(by) => reading::swept(*by, before, after),
             Intent::Schedule { name, now, plan } => schedules::changed(name, *now, plan, before, after),
             Intent::RemoveOthers { .. } => Ok(schedules::removed(before, after)),
             Intent::Revive(_) | Intent::Purge(_) => Ok(reading::letters(before, after)),
             Intent::Delete(id) => reading::deleted(id, before, after),
-            Intent::Limit | Intent::Unblock(_) => Ok(Vec::new()),
+            Intent::Change { id, plan } => changes::changed(id, plan, before, after),
+            Intent::CancelAll(filter) => changes::cancelled(filter, before, after),
+            Intent::Batch { id, now, plan } => Ok(batches::changed(id, *now, plan, before, after)),
+            Intent::KeepHistory(kept) if before.kept != after.kept => Ok(vec![Event::HistorySet(*kept)]),
+            Intent::KeepHistory(_) => Ok(Vec::new()),
+            Intent::Look { .. } | Intent::Limit | Intent::Unblock(_) => Ok(Vec::new()),
             Intent::Divide if before.division == after.division => Ok(Vec::new()),
             Intent::Divide => Ok(after.division.map(Event::Divided).into_iter().collect()),
             Intent::Freeze(_) if before.frozen == after.frozen => Ok(Vec::new()),

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kvqueue_queue::{ItemId, ItemOutcome, LeaseId, Millis, NewItem, SessionId};
+use kvqueue_queue::{IfTaken, ItemId, ItemOutcome, LeaseId, Millis, NewItem, SessionId};
 
-use super::schedules;
+use super::{batches, schedules};
 use crate::image::{Held, Image};
 use crate::model::{Event, PICK_UP, Sweeping, Terms};
 
-/// The items of a push that were added: those whose unique key was free.
+/// The items of a push that were added: those whose unique key was free. The last one of each key that is to replace another does so, or is
+/// added, if the other one does not wait.
 pub(super) fn pushed(
     items: &[NewItem],
     operation: Option<&[u8]>,
@@ -16,10 +17,30 @@ pub(super) fn pushed(
     after: &Image,
 ) -> Result<Vec<Event>, String> {
     let mut taken: BTreeSet<&[u8]> = before.unique.keys().map(Vec::as_slice).collect();
-    let added = items.iter().filter(|item| item.unique.as_ref().is_none_or(|key| taken.insert(key)));
+    let waiting: BTreeSet<ItemId> = payloads(before).into_iter().map(|(id, _)| id).collect();
     let mut new: Vec<(ItemId, &[u8])> = payloads(after);
-    let old: BTreeSet<ItemId> = payloads(before).into_iter().map(|(id, _)| id).collect();
-    new.retain(|(id, _)| !old.contains(id));
+    new.retain(|(id, _)| !waiting.contains(id));
+    let (mut added, mut replaced) = (Vec::new(), Vec::new());
+    for (at, item) in items.iter().enumerate() {
+        let Some(key) = &item.unique else {
+            added.push(item);
+            continue;
+        };
+        let is_last =
+            |other: &&NewItem| other.if_taken == IfTaken::Replace && other.unique.as_ref() == Some(key);
+        let last = items.iter().rev().find(is_last);
+        match last {
+            None if taken.insert(key) => added.push(item),
+            Some(last) if std::ptr::eq(last, &items[at]) => {
+                let is_new = new.iter().any(|(_, payload)| item.payload == *payload);
+                match before.unique.get(key) {
+                    Some(id) if !is_new => replaced.push((id.clone(), item.clone())),
+                    _ => added.push(item),
+                }
+            }
+            _ => {}
+        }
+    }
     let mut pushed = Vec::new();
     for item in added {
         // No two payloads are alike.
@@ -27,9 +48,10 @@ pub(super) fn pushed(
         let at = at.ok_or_else(|| format!("{:?} was pushed, and is not there", item.payload))?;
         pushed.push((new.swap_remove(at).0, item.clone()));
     }
+    let operation = operation.map(<[u8]>::to_vec);
     match new.first() {
         Some((id, _)) => Err(format!("{id} was invented")),
-        None => Ok(vec![Event::Pushed { items: pushed, operation: operation.map(<[u8]>::to_vec) }]),
+        None => Ok(vec![Event::Pushed { items: pushed, replaced, operation }]),
     }
 }
 
@@ -102,7 +124,19 @@ pub(super) fn swept(by: Sweeping, before: &Image, after: &Image) -> Result<Vec<E
         expired.map(|lease| Event::Expired { lease: *lease, due: due.clone(), by }).collect();
     let dropped = before.line.keys().filter(|stamp| !after.line.contains_key(stamp));
     events.extend(dropped.map(|stamp| Event::Overdue(*stamp)));
-    let items: Vec<_> = before.later.keys().filter(|key| !after.later.contains_key(key)).cloned().collect();
+    events.extend(batches::seen(by, before, after)?);
+    // Of a slow clock, ends may come to minutes that are cleared already.
+    if before.kept != after.kept || before.ended.keys().any(|key| !after.ended.contains_key(key)) {
+        events.push(Event::HistoryCleared { to: after.kept.map(|kept| kept.cleared), by });
+    }
+    let letters = before.dead.keys().filter(|id| !after.dead.contains_key(*id));
+    let letters: Vec<ItemId> = letters.cloned().collect();
+    if !letters.is_empty() {
+        events.push(Event::LettersRemoved { items: letters, by });
+    }
+    events.extend(ended_by_time(by, before, after));
+    let items = before.later.keys().filter(|key| !after.later.contains_key(key));
+    let items: Vec<_> = items.filter(|(_, id)| after.ready.contains_key(id)).cloned().collect();
     if !items.is_empty() {
         events.push(Event::Promoted { items, by });
     }
@@ -113,6 +147,21 @@ pub(super) fn swept(by: Sweeping, before: &Image, after: &Image) -> Result<Vec<E
     }
     events.extend(schedules::fired(by, before, after)?);
     Ok(events)
+}
+
+/// Rows whose time had come, and items that expired.
+fn ended_by_time(by: Sweeping, before: &Image, after: &Image) -> Option<Event> {
+    let rows = before.expiry.keys().filter(|key| !after.expiry.contains_key(key));
+    let mut rows: Vec<(Millis, ItemId)> = rows.cloned().collect();
+    let waited = before.ready.keys().chain(before.later.keys().map(|(_, id)| id));
+    let waits: BTreeSet<&ItemId> = after.ready.keys().chain(after.later.keys().map(|(_, id)| id)).collect();
+    let ended = waited.filter(|id| !waits.contains(id)).cloned();
+    let (dead, gone): (Vec<_>, Vec<_>) = ended.partition(|id| after.dead.contains_key(id));
+    // A dead letter frees its unique key before the time.
+    rows.retain(|(time, id)| *time <= by.now || !dead.contains(id));
+    // Those of a lease that has run out go with its items.
+    let is_nothing = dead.is_empty() && gone.is_empty() && before.leases.len() != after.leases.len();
+    (!rows.is_empty() && !is_nothing).then_some(Event::ItemsExpired { rows, gone, dead, by })
 }
 
 pub(super) fn letters(before: &Image, after: &Image) -> Vec<Event> {

@@ -1,8 +1,8 @@
 //! The model's answers.
 
-use kvqueue_queue::{Item, ItemId, Kind, LeaseId, SessionId};
+use kvqueue_queue::{Item, ItemId, ItemState, Kind, LeaseId, Millis, Progress, SessionId};
 
-use super::{Model, Place, Verdict, promise};
+use super::{Model, Place, Verdict, life, promise};
 use crate::image::{Stored, essence};
 
 impl Model {
@@ -59,6 +59,12 @@ impl Model {
         open.map(|(id, item)| (id, &item.place))
     }
 
+    /// The items that have come to an end, but for dead letters.
+    pub(crate) fn ended(&self) -> impl Iterator<Item = &ItemId> {
+        let ended = |item: &life::Item| item.place.is_end() && item.place != Place::Dead;
+        self.items.iter().filter(move |(_, item)| ended(item)).map(|(id, _)| id)
+    }
+
     /// Whether a session stands in the line.
     pub(crate) fn asks(&self, session: SessionId) -> bool {
         self.line.values().any(|want| want.lease.session == session)
@@ -69,9 +75,29 @@ impl Model {
         self.operations.get(name).map(|(_, items)| items.as_slice())
     }
 
-    /// The payload of an item.
+    /// What is known of an item that is there: its state, what is stored of it, when it becomes ready, and how far it is.
+    pub(crate) fn view(&self, id: &ItemId) -> Option<(ItemState, Stored, Option<Millis>, Option<Progress>)> {
+        let item = self.items.get(id)?;
+        let due = if let Place::Later(due) = item.place { Some(due) } else { None };
+        let progress = if let Place::Leased(lease) = item.place {
+            let held = self.leases.get(&lease)?;
+            let index = held.items.iter().position(|(other, _)| other == id)?;
+            held.progress.as_ref().and_then(|progress| progress.get(&index).cloned())
+        } else {
+            None
+        };
+        Some((item.state()?, item.stored(), due, progress))
+    }
+
+    /// The running items whose holders have said how far they are.
+    pub(crate) fn with_progress(&self) -> impl Iterator<Item = &ItemId> {
+        let held = self.leases.values().filter_map(|lease| Some((lease, lease.progress.as_ref()?)));
+        held.flat_map(|(lease, progress)| progress.keys().map(|index| &lease.items[*index].0))
+    }
+
+    /// The payload that an item was pushed with.
     pub(crate) fn payload(&self, id: &ItemId) -> Option<&[u8]> {
-        Some(&self.items.get(id)?.payload)
+        Some(&self.items.get(id)?.original)
     }
 
     /// The unique key of an item.
@@ -91,6 +117,24 @@ impl Model {
             (None, Some(settled)) => settled[index],
             (None, None) => self.handed.contains_key(&lease),
         }
+    }
+
+    /// Whether an item was in this state at the version of a commit, or at one since; `None`: it was gone.
+    pub(crate) fn was_since(&self, version: u64, id: &ItemId, state: Option<ItemState>) -> bool {
+        let states = self.items.get(id).map(|item| item.states.as_slice()).unwrap_or_default();
+        let first = states.partition_point(|(since, _)| *since <= version).saturating_sub(1);
+        states[first..].iter().any(|(_, was)| *was == state)
+    }
+
+    /// Whether an item of a lease was cancelled.
+    pub(crate) fn was_cancelled(&self, lease: LeaseId, index: usize) -> bool {
+        self.cancelled_on.get(&lease).is_some_and(|cancelled| cancelled.contains(&index))
+    }
+
+    /// The items that were handed out on a lease, without the cancelled ones.
+    pub(crate) fn left_on(&self, lease: LeaseId) -> impl Iterator<Item = &ItemId> {
+        let handed = self.handed.get(&lease).into_iter().flatten().enumerate();
+        handed.filter(move |(index, _)| !self.was_cancelled(lease, *index)).map(|(_, (id, _))| id)
     }
 
     /// The items that were handed out on a lease.

@@ -16,9 +16,11 @@
 //!   └─── dead ──── purge ──► purged
 //! ```
 //! From leased to ready lead a release, a retry at once, and the end of the lease; from dead to ready an operator. An
-//! operator also deletes what is ready or waits: it is purged then.
+//! operator also deletes what is ready or waits: it is purged then. And an operator cancels all but dead letters, puts off what is ready,
+//! and gives what waits another time. What waits, and
+//! was not begun, expires.
 
-use kvqueue_queue::{Failure, LeaseId, MAX_FAILURES, Meta, Millis, NewItem, millis};
+use kvqueue_queue::{Failure, ItemState, LeaseId, MAX_FAILURES, Meta, Millis, NewItem, millis};
 
 use super::{Verdict, promise};
 use crate::image::Stored;
@@ -36,12 +38,19 @@ pub(crate) enum Place {
     Taken,
     /// Deleted by an operator.
     Purged,
+    /// Cancelled by an operator.
+    Cancelled,
+    /// No attempt had begun by the time at which it expired.
+    Expired,
 }
 
 impl Place {
     /// Whether nothing more becomes of it by itself.
     pub(crate) fn is_end(&self) -> bool {
-        matches!(self, Place::Done | Place::Taken | Place::Purged | Place::Dead)
+        matches!(
+            self,
+            Place::Done | Place::Taken | Place::Purged | Place::Cancelled | Place::Expired | Place::Dead
+        )
     }
 
     /// Whether an item there is the only one of its unique key.
@@ -51,11 +60,11 @@ impl Place {
 
     fn leads_to(&self, next: &Place) -> bool {
         match self {
-            Place::Ready => matches!(next, Place::Leased(_) | Place::Taken | Place::Purged),
+            Place::Ready => !matches!(next, Place::Ready | Place::Done),
             Place::Leased(_) => !matches!(next, Place::Leased(_) | Place::Purged),
-            Place::Later(_) => matches!(next, Place::Ready | Place::Purged),
+            Place::Later(_) => !matches!(next, Place::Leased(_) | Place::Taken | Place::Done),
             Place::Dead => matches!(next, Place::Ready | Place::Purged),
-            Place::Done | Place::Taken | Place::Purged => false,
+            Place::Done | Place::Taken | Place::Purged | Place::Cancelled | Place::Expired => false,
         }
     }
 }
@@ -64,10 +73,14 @@ impl Place {
 #[derive(Debug)]
 pub(super) struct Item {
     pub(super) payload: Vec<u8>,
+    /// The payload that it was pushed with.
+    pub(super) original: Vec<u8>,
     pub(super) place: Place,
     pub(super) meta: Meta,
     /// How often its effect was written by handlers whose delivery is exactly-once.
     pub(super) effects: u64,
+    /// In which state it was from which version on; `None`: it was gone.
+    pub(super) states: Vec<(u64, Option<ItemState>)>,
 }
 
 impl Item {
@@ -78,8 +91,12 @@ impl Item {
         meta.trace_parent.clone_from(&new.trace_parent);
         meta.enqueued_at = new.enqueued_at.map(millis);
         meta.unique.clone_from(&new.unique);
+        meta.expires = new.expires.map(millis);
+        meta.batch.clone_from(&new.batch);
+        meta.unique_until = new.unique_until.map(millis);
         let place = new.due.map_or(Place::Ready, |due| Place::Later(millis(due)));
-        Item { payload: new.payload.to_vec(), place, meta, effects: 0 }
+        let payload = new.payload.to_vec();
+        Item { original: payload.clone(), payload, place, meta, effects: 0, states: Vec::new() }
     }
 
     /// Moves it along the diagram.
@@ -92,9 +109,33 @@ impl Item {
     /// Its attempt failed: that is spent.
     pub(super) fn failed(&mut self, failure: &Failure) {
         self.meta.attempts += 1;
+        self.note(failure);
+    }
+
+    fn note(&mut self, failure: &Failure) {
         self.meta.failures.push(failure.clone());
         if self.meta.failures.len() > MAX_FAILURES {
             self.meta.failures.remove(0);
+        }
+    }
+
+    /// It expired before its first attempt, and is a dead letter.
+    pub(super) fn expired(&mut self, at: Millis) {
+        // Words are not what this is about: in the image there are none of the layer's.
+        let failure = Failure::new(at, 0, "");
+        self.note(&failure);
+        self.meta.death = Some(failure);
+    }
+
+    /// Its state, as people name it.
+    pub(super) fn state(&self) -> Option<ItemState> {
+        match self.place {
+            Place::Ready => Some(ItemState::Ready),
+            Place::Leased(_) => Some(ItemState::Running),
+            Place::Later(_) if self.meta.attempts > 0 => Some(ItemState::Retrying),
+            Place::Later(_) => Some(ItemState::Scheduled),
+            Place::Dead => Some(ItemState::Dead),
+            Place::Done | Place::Taken | Place::Purged | Place::Cancelled | Place::Expired => None,
         }
     }
 

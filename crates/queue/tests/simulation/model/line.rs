@@ -58,7 +58,10 @@ impl Model {
         let Some(lease) = self.leases.remove(&id) else {
             return Err(format!("{id:?} was picked up, and was lost"));
         };
-        for (item, stored) in lease.items {
+        for (index, (item, stored)) in lease.items.into_iter().enumerate() {
+            if self.was_cancelled(id, index) {
+                continue;
+            }
             promise!(stored.is_some(), "{item} was picked up after it was settled");
             self.moved(&item, Place::Taken)?;
         }

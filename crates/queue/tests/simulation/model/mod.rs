@@ -4,8 +4,12 @@
 //! database must then hold. It knows nothing of keys, conflicts or retries.
 
 mod answers;
+mod batches;
+mod change;
 mod division;
+mod ends;
 mod event;
+mod expiry;
 mod life;
 mod line;
 mod push;
@@ -16,14 +20,17 @@ mod take;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kvqueue_queue::{ItemId, Kind, LeaseId, Millis, SessionId, Stamp};
+use kvqueue_queue::{ItemId, Kind, LeaseId, Millis, Progress, SessionId, Stamp};
 
-pub(crate) use event::{At, Event, Sweeping, Terms};
+pub(crate) use batches::counts as batch_counts;
+pub(crate) use event::{At, Event, ItemChanged, Sweeping, Terms};
 pub(crate) use life::Place;
 pub(crate) use line::PICK_UP;
 
 use crate::image::schedules::Schedule;
-use crate::image::{Counters, Division, Held, HeldItem, Image, Stored, Want};
+use crate::image::{Cancelled, Counters, Division, Held, HeldItem, Image, Stored, Want};
+use batches::{Batches, Members};
+use ends::Ends;
 use life::Item;
 use take::Waiting;
 
@@ -52,6 +59,20 @@ pub(crate) struct Model {
     handed: BTreeMap<LeaseId, Vec<(ItemId, Stored)>>,
     /// Which items of a lease were settled when it was taken away.
     lost: BTreeMap<LeaseId, Vec<bool>>,
+    /// What is known of items that were cancelled on leases.
+    cancelled: BTreeMap<LeaseId, Cancelled>,
+    /// The indexes of all items that were ever cancelled on a lease.
+    cancelled_on: BTreeMap<LeaseId, BTreeSet<usize>>,
+    /// The items that the transaction whose events are coming has moved.
+    touched: BTreeSet<ItemId>,
+    /// All batches whose callbacks come here, gone ones included.
+    batches: Batches,
+    /// The members of batches that the transaction whose events are coming has pushed and ended.
+    members: Members,
+    /// The items that have ended, and how long they are kept.
+    ends: Ends,
+    /// The rows of what is over at a time.
+    expiry: BTreeMap<(Millis, ItemId), Vec<u8>>,
     /// Which item there is under a unique key.
     unique: BTreeMap<Vec<u8>, ItemId>,
     /// Until when, in true time, the holder of a lease may rely on it, by its own clock and the answers that it got.
@@ -82,6 +103,11 @@ pub(crate) struct Model {
     pub(crate) jumps: u64,
     /// How many takes had items of a partition from 1 on.
     pub(crate) parted: u64,
+    /// How many unique keys were free after their time, and how many pushes took over the key of an item that ran or had ended.
+    pub(crate) keys_freed: u64,
+    pub(crate) keys_taken_over: u64,
+    /// How many members of batches have ended here.
+    pub(crate) member_ends: u64,
     /// How often a holder kept a lease whose deadline was past, since it came in time by its own clock.
     pub(crate) spared: u64,
     /// How often an operator took the mark of a schedule back.
@@ -106,6 +132,8 @@ struct Lease {
     length: u64,
     /// What is not settled yet is stored with the lease.
     items: Vec<(ItemId, Option<Stored>)>,
+    /// What is stored of how far its items are.
+    progress: Option<BTreeMap<usize, Progress>>,
 }
 
 impl Model {
@@ -116,6 +144,13 @@ impl Model {
             leases: BTreeMap::new(),
             handed: BTreeMap::new(),
             lost: BTreeMap::new(),
+            cancelled: BTreeMap::new(),
+            cancelled_on: BTreeMap::new(),
+            touched: BTreeSet::new(),
+            batches: Batches::default(),
+            members: Members::default(),
+            ends: Ends::default(),
+            expiry: BTreeMap::new(),
             unique: BTreeMap::new(),
             beliefs: BTreeMap::new(),
             operations: BTreeMap::new(),
@@ -132,6 +167,9 @@ impl Model {
             taken: BTreeSet::new(),
             jumps: 0,
             parted: 0,
+            keys_freed: 0,
+            keys_taken_over: 0,
+            member_ends: 0,
             spared: 0,
             taken_back: 0,
         }
@@ -141,6 +179,11 @@ impl Model {
     pub(crate) fn on(&mut self, events: &[Event], at: At) -> Verdict {
         self.taken.clear();
         events.iter().try_for_each(|event| self.apply(event, at))?;
+        for id in std::mem::take(&mut self.touched) {
+            if let Some(item) = self.items.get_mut(&id) {
+                item.states.push((at.commit, item.state()));
+            }
+        }
         self.times.push((at.commit, at.time));
         self.past
             .push((at.commit, Seen { waiting: self.waiting(), line: self.line.keys().copied().collect() }));
@@ -149,7 +192,10 @@ impl Model {
 
     fn apply(&mut self, event: &Event, at: At) -> Verdict {
         match event {
-            Event::Pushed { items, operation } => self.pushed(items, operation.as_deref(), at),
+            Event::Pushed { items, replaced, operation } => {
+                replaced.iter().try_for_each(|(id, new)| self.replaced(id, new))?;
+                self.pushed(items, operation.as_deref(), at)
+            }
             Event::Leased { lease, items, terms, served } => self.leased(*lease, items, *terms, *served, at),
             Event::Taken { items, terms, served } => self.taken_for_good(items, *terms, *served, at),
             Event::Froze(frozen) => {
@@ -165,13 +211,29 @@ impl Model {
             Event::Settled { lease, settlements, with_effects } => {
                 self.settled(*lease, settlements, *with_effects, at)
             }
+            Event::Progressed { lease, news } => self.progressed(*lease, news),
             Event::Expired { lease, due, by } => self.expired(*lease, due, *by, at),
             Event::Promoted { items, by } => self.promoted(items, *by),
             Event::Schedule { name, now, change, .. } => self.changed(name, *now, change, at),
             Event::Fired(sweep) => self.fired(sweep, at),
+            Event::ItemsExpired { rows, gone, dead, by } => self.items_expired(rows, gone, dead, *by),
+            Event::LettersRemoved { items, by } => self.letters_removed(items, *by),
             Event::Forgotten { operations, by } => self.forgotten(operations, *by, at),
             Event::Revived(items) => items.iter().try_for_each(|id| self.revived(id)),
             Event::Deleted(id) => self.deleted(id),
+            Event::CancelledAll(items) => items
+                .iter()
+                .try_for_each(|(id, from)| self.item_changed(id, *from, &ItemChanged::Cancelled, at)),
+            Event::ItemChanged { id, from, what } => self.item_changed(id, *from, what, at),
+            Event::CancelledForgotten { lease, by_holder } => {
+                self.cancelled_forgotten(*lease, *by_holder, at)
+            }
+            Event::BatchMade { id, new, now } => self.batch_made(id, new, *now),
+            Event::BatchCommitted { id, now } => self.batch_committed(id, *now, at),
+            Event::BatchCancelled(id) => self.batch_cancelled(id),
+            Event::BatchesSeen { closed, unmarked, by } => self.batches_seen(closed, unmarked, *by, at),
+            Event::HistorySet(kept) => self.history_set(*kept, at),
+            Event::HistoryCleared { to, by } => self.history_cleared(*to, *by, at),
             Event::Purged(items) => items.iter().try_for_each(|id| self.moved(id, Place::Purged).map(drop)),
         }
     }
@@ -181,6 +243,7 @@ impl Model {
         let item = self.items.get_mut(id).ok_or_else(|| format!("{id} was invented"))?;
         let from = item.place.clone();
         item.becomes(next).map_err(|how| format!("{id}: {how}"))?;
+        self.touched.insert(id.clone());
         match (&from, &item.place) {
             (_, Place::Ready) => self.counters.npush += 1,
             (Place::Ready, _) => self.counters.npop += 1,
@@ -195,11 +258,27 @@ impl Model {
         let is_back =
             matches!((&from, &item.place), (Place::Leased(_) | Place::Dead, Place::Ready | Place::Later(_)));
         self.counters.nback += u64::from(is_back);
-        if let Some(key) = item.meta.unique.as_ref().filter(|_| !item.place.is_unique()) {
-            // Once it is gone from there, the key is another's.
-            if self.unique.get(key) == Some(id) {
-                self.unique.remove(key);
+        // Once it is gone from there, the key is another's, unless it is taken for a time. A dead letter frees it in any case.
+        let is_kept = item.meta.unique_until.is_some() && item.place != Place::Dead;
+        if let Some(key) = item.meta.unique.as_ref().filter(|_| !item.place.is_unique() && !is_kept)
+            && self.unique.get(key) == Some(id)
+        {
+            self.unique.remove(key);
+        }
+        if let Some(code) = batches::ending(&from, &item.place) {
+            self.ends.note(id, code, item.place == Place::Purged);
+            if let Some(batch) = &item.meta.batch {
+                self.members.end(batch, code);
+                self.member_ends += 1;
             }
+        }
+        if item.place == Place::Dead {
+            // If it is tried again, it does not end once more.
+            item.meta.batch = None;
+        }
+        if item.place.is_end() {
+            let is_dead = item.place == Place::Dead;
+            expiry::cleared(&mut self.expiry, id, &item.meta, is_dead);
         }
         Ok(item)
     }
@@ -216,7 +295,12 @@ impl Model {
                     image.counters.ndead += 1;
                     image.dead.insert(id.clone(), stored());
                 }
-                Place::Leased(_) | Place::Done | Place::Taken | Place::Purged => {}
+                Place::Leased(_)
+                | Place::Done
+                | Place::Taken
+                | Place::Purged
+                | Place::Cancelled
+                | Place::Expired => {}
             }
             if item.effects > 0 {
                 image.effects.insert(id.clone(), item.effects);
@@ -226,6 +310,11 @@ impl Model {
         let added = |(name, (_, items)): (&Vec<u8>, &(At, Vec<ItemId>))| (name.clone(), items.len() as u32);
         image.operations = self.operations.iter().map(added).collect();
         image.line = self.line.clone();
+        image.cancelled = self.cancelled.clone();
+        image.kept = self.ends.kept();
+        image.ended = self.ends.ended.clone();
+        image.batches = self.batches.there.clone();
+        image.expiry = self.expiry.clone();
         image.frozen = self.frozen.is_some();
         image.schedules = self.schedules.clone();
         image.division = self.divisions.last().map(|(_, division)| *division);
@@ -241,6 +330,7 @@ impl Lease {
             stored: stored.clone(),
         };
         let items = self.items.iter().map(item).collect();
-        Held { served: self.served, deadline: self.deadline, length: self.length, items }
+        let progress = self.progress.clone();
+        Held { served: self.served, deadline: self.deadline, length: self.length, items, progress }
     }
 }

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use kvqueue_queue::{ItemId, Kind, NewItem};
+use kvqueue_queue::{IfTaken, ItemId, ItemState, Kind, Meta, NewItem};
 
 use super::{At, Model, Verdict, promise};
 use crate::image::{integers, key_of};
+use crate::model::expiry;
 use crate::model::life::{Item, Place};
 
 /// A session that has seen the queue unfrozen pushes on for this many versions.
@@ -30,7 +31,12 @@ impl Model {
             promise!(!self.items.contains_key(id), "{id} was pushed twice");
             if let Some(key) = &new.unique {
                 let holder = self.unique.insert(key.clone(), id.clone());
-                promise!(holder.is_none(), "{id} was pushed, and there is {holder:?} under its unique key");
+                // One that is to replace another takes over the key of what runs or has ended.
+                // It may have come back since, as if the push had been before that.
+                let waited = holder.as_ref().is_some_and(|holder| self.waited(holder, at.read));
+                let may_be = holder.is_none() || (new.if_taken == IfTaken::Replace && !waited);
+                self.keys_taken_over += u64::from(holder.is_some());
+                promise!(may_be, "{id} was pushed, and there is {holder:?} under its unique key");
             }
             let item = Item::new(new);
             match item.place {
@@ -38,11 +44,53 @@ impl Model {
                 _ => self.counters.nlater += 1,
             }
             self.items.insert(id.clone(), item);
+            self.touched.insert(id.clone());
+            if let Some(batch) = &new.batch {
+                self.members.push(batch);
+            }
+            self.expires_again(id);
+            self.keeps_key(id);
         }
         if let Some(name) = operation {
             let ids = items.iter().map(|(id, _)| id.clone()).collect();
             let earlier = self.operations.insert(name.to_vec(), (at, ids));
             promise!(earlier.is_none(), "operation {} was done twice", name.escape_ascii());
+        }
+        Ok(())
+    }
+
+    fn waits(&self, id: &ItemId) -> bool {
+        self.items.get(id).is_some_and(|item| matches!(item.place, Place::Ready | Place::Later(_)))
+    }
+
+    /// Whether an item waited at a version.
+    fn waited(&self, id: &ItemId, version: u64) -> bool {
+        let states = self.items.get(id).map(|item| item.states.as_slice()).unwrap_or_default();
+        let last = states.partition_point(|(since, _)| *since <= version).checked_sub(1);
+        let state = last.and_then(|last| states[last].1);
+        matches!(state, Some(ItemState::Ready | ItemState::Scheduled | ItemState::Retrying))
+    }
+
+    /// An item that waits gets what a new one of its key brings, and keeps its place and its attempts.
+    pub(super) fn replaced(&mut self, id: &ItemId, new: &NewItem) -> Verdict {
+        promise!(self.waits(id), "{id} was replaced, and did not wait");
+        let holder = new.unique.as_ref().and_then(|key| self.unique.get(key));
+        promise!(holder == Some(id), "{id} was replaced, and {holder:?} has the key");
+        let item = self.items.get_mut(id).ok_or_else(|| format!("{id} was invented"))?;
+        expiry::cleared(&mut self.expiry, id, &item.meta, false);
+        let (from, fresh) = (item.place.clone(), Item::new(new));
+        // It keeps its time, and does not expire before that.
+        let waits_until = if let (Place::Later(due), None) = (&from, new.due) { Some(*due) } else { None };
+        let is_too_early = waits_until.zip(fresh.meta.expires).is_some_and(|(due, expires)| expires <= due);
+        let expires = if is_too_early { item.meta.expires } else { fresh.meta.expires };
+        let Meta { attributes, content_type, trace_parent, enqueued_at, .. } = fresh.meta;
+        (item.meta.attributes, item.meta.content_type) = (attributes, content_type);
+        (item.meta.trace_parent, item.meta.enqueued_at) = (trace_parent, enqueued_at);
+        (item.meta.expires, item.payload) = (expires, fresh.payload);
+        self.expires_again(id);
+        if let Place::Later(due) = fresh.place {
+            self.moved(id, Place::Later(due))?;
+            self.counters.nback += u64::from(from == Place::Ready);
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! What holders of leases may do.
 
-use kvqueue_queue::{ItemId, ItemOutcome, LeaseId, millis};
+use kvqueue_queue::{ItemId, ItemOutcome, LeaseId, Progress, millis};
 
 use super::{At, Model, Place, Verdict, promise};
 
@@ -31,21 +31,44 @@ impl Model {
         Ok(())
     }
 
+    /// Of items that are settled, nothing more is said.
+    pub(super) fn progressed(&mut self, id: LeaseId, news: &[(usize, Progress)]) -> Verdict {
+        let Some(lease) = self.leases.get_mut(&id) else {
+            return Err(format!("{id:?} is over, and extended"));
+        };
+        let mut progress = lease.progress.clone().unwrap_or_default();
+        progress.extend(news.iter().cloned());
+        progress.retain(|index, _| lease.items[*index].1.is_some());
+        if !progress.is_empty() {
+            lease.progress = Some(progress);
+        }
+        Ok(())
+    }
+
     fn settle(&mut self, id: &ItemId, settlement: &ItemOutcome, with_effects: bool) -> Verdict {
         match settlement {
             ItemOutcome::Done | ItemOutcome::DoneWith(_) => {
                 let item = self.moved(id, Place::Done)?;
                 item.effects += u64::from(with_effects);
                 promise!(item.effects <= 1, "the effects of {id} happened twice");
+                if let ItemOutcome::DoneWith(result) = settlement {
+                    self.ends.with_result(id, result.len());
+                }
             }
             // As it was: the attempt does not count.
-            ItemOutcome::Release | ItemOutcome::Throttle { .. } => drop(self.moved(id, Place::Ready)?),
-            ItemOutcome::Postpone { due } => drop(self.moved(id, Place::Later(millis(*due)))?),
+            ItemOutcome::Release | ItemOutcome::Throttle { .. } => {
+                self.moved(id, Place::Ready)?;
+                self.expires_again(id);
+            }
+            ItemOutcome::Postpone { due } => {
+                self.moved(id, Place::Later(millis(*due)))?;
+                self.expires_again(id);
+            }
             ItemOutcome::Retry { due: None, failure } => self.moved(id, Place::Ready)?.failed(failure),
             ItemOutcome::Retry { due: Some(due), failure } => {
                 self.moved(id, Place::Later(millis(*due)))?.failed(failure);
             }
-            ItemOutcome::Expired { .. } => promise!(false, "{id} expired, and no item here has an expiry"),
+            ItemOutcome::Expired { at, on_expiry } => self.found_expired(id, millis(*at), *on_expiry)?,
             ItemOutcome::Dead(failure) => {
                 let item = self.moved(id, Place::Dead)?;
                 item.failed(failure);

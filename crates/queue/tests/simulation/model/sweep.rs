@@ -28,7 +28,10 @@ impl Model {
         self.lost.insert(id, lease.items.iter().map(|(_, stored)| stored.is_none()).collect());
         for (item, _) in lease.items.into_iter().filter(|(_, stored)| stored.is_some()) {
             match lease.served {
-                true => drop(self.moved(&item, Place::Ready)?),
+                true => {
+                    self.moved(&item, Place::Ready)?;
+                    self.expires_again(&item);
+                }
                 false => self.crashed(&item, due.get(&item).copied(), by)?,
             }
         }
@@ -79,6 +82,22 @@ impl Model {
         Ok(())
     }
 
+    /// A dead letter is kept for as long as was said, by the clocks of the process in which its item died, and of the sweeper.
+    pub(super) fn letters_removed(&mut self, items: &[ItemId], by: Sweeping) -> Verdict {
+        let kept = by.letters_kept.ok_or_else(|| format!("{items:?} were removed, and are to be kept"))?;
+        for id in items {
+            let died = self.items.get(id).and_then(|item| item.meta.death.as_ref()).map(|death| death.at);
+            let is_old = died.is_some_and(|died| died.saturating_add(kept) <= by.now);
+            promise!(
+                is_old,
+                "{id} died at {died:?}, and was removed at {}, before {kept} ms had passed",
+                by.now
+            );
+            self.moved(id, Place::Purged)?;
+        }
+        Ok(())
+    }
+
     /// An operation is remembered for as long as was said, however versions jump. Clocks on walls may have been set since, and those of
     /// two sweepers differ.
     pub(super) fn forgotten(&mut self, operations: &[Vec<u8>], by: Sweeping, at: At) -> Verdict {
@@ -106,6 +125,8 @@ impl Model {
     pub(super) fn revived(&mut self, id: &ItemId) -> Verdict {
         let item = self.moved(id, Place::Ready)?;
         (item.meta.attempts, item.meta.crashes, item.meta.death) = (0, 0, None);
+        // It did not wait for its first attempt, so it never expires. Its unique key is its own until it ends.
+        (item.meta.expires, item.meta.unique_until) = (None, None);
         if let Some(key) = item.meta.unique.clone() {
             let holder = self.unique.insert(key, id.clone());
             promise!(holder.is_none(), "{id} was revived, and there is {holder:?} under its unique key");

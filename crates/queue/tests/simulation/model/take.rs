@@ -41,7 +41,10 @@ impl Model {
         self.handed.insert(id, held.clone());
         let held = held.into_iter().map(|(id, stored)| (id, Some(stored))).collect();
         let deadline = at.read + if for_another { PICK_UP } else { terms.length };
-        self.leases.insert(id, Lease { served: for_another, deadline, length: terms.length, items: held });
+        self.leases.insert(
+            id,
+            Lease { served: for_another, deadline, length: terms.length, items: held, progress: None },
+        );
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use fdb_embedded::{Faults, Gate, HeldBackoff, HeldCommit};
 
 use crate::desk::{Desk, Stop};
 use crate::intent::{Intent, Operation};
+use crate::model::Model;
 use crate::rng::Rng;
 use crate::schedule::{Choices, Step, Weather};
 use crate::worker::Worker;
@@ -78,9 +79,16 @@ impl Simulation {
             gone: 0,
             rng,
         };
-        for role in workers::staff(&mut simulation.rng, simulation.world.has_schedules) {
-            let seat = simulation.hire(role);
+        let world = Rc::clone(&simulation.world);
+        for role in workers::staff(&mut simulation.rng, world.has_schedules, world.has_changes) {
+            let seat = simulation.hire(role, 0);
             simulation.seats.push(seat);
+        }
+        if world.queues.len() > 1 {
+            for role in workers::second_staff(&mut simulation.rng) {
+                let seat = simulation.hire(role, 1);
+                simulation.seats.push(seat);
+            }
         }
         simulation
     }
@@ -98,8 +106,9 @@ impl Simulation {
             }
             if step == CALM_STEPS {
                 let oracle = self.world.oracle.borrow();
-                let open = oracle.model.open().collect::<Vec<_>>();
-                panic!("nothing goes on with {open:?} and {:?}", oracle.model.schedules());
+                let open = oracle.models().flat_map(|model| model.open()).collect::<Vec<_>>();
+                let left = oracle.models().map(|model| model.ended_items().len()).collect::<Vec<_>>();
+                panic!("nothing goes on with {open:?}, {:?} and {left:?}", oracle.model(0).schedules());
             }
             let next = self.choices().choose(&mut self.rng);
             self.step(next.unwrap_or(Step::Advance));
@@ -108,10 +117,17 @@ impl Simulation {
         self.check_log();
     }
 
-    /// Whether all items have come to an end, and no schedule brings others.
+    /// Whether all items have come to an end, no schedule brings others, and nothing is left of expiries, batches and
+    /// histories.
     fn is_finished(&self) -> bool {
-        let model = &self.world.oracle.borrow().model;
-        model.open().next().is_none() && model.schedules().is_empty()
+        let is_empty = |model: &Model| {
+            model.open().next().is_none()
+                && model.schedules().is_empty()
+                && !model.has_expiries()
+                && model.batches().is_empty()
+                && model.ended_items().is_empty()
+        };
+        self.world.oracle.borrow().models().all(is_empty)
     }
 
     /// The end of all trouble: what is under way arrives or is lost, every worker ends, and new ones finish what
@@ -126,18 +142,21 @@ impl Simulation {
         Faults::remove(&self.url).unwrap();
         self.weather = Weather::calm();
         self.world.is_calm.set(true);
-        self.world.oracle.borrow_mut().model.forget_sweeps();
-        for role in workers::finishers(self.world.queue.kind(), self.world.has_schedules) {
-            let seat = self.hire(role);
-            self.seats.push(seat);
+        self.world.oracle.borrow_mut().model_mut(0).forget_sweeps();
+        let world = Rc::clone(&self.world);
+        for (at, queue) in world.queues.iter().enumerate() {
+            for role in workers::finishers(queue.kind(), world.has_schedules, world.has_changes) {
+                let seat = self.hire(role, at);
+                self.seats.push(seat);
+            }
         }
     }
 
-    /// A new worker, with sessions of its own.
-    fn hire(&mut self, role: Role) -> Seat {
+    /// A new worker at a queue, with sessions of its own.
+    fn hire(&mut self, role: Role, at: usize) -> Seat {
         self.workers += 1;
         let name = format!("{}{}", role.name(), self.workers);
-        let desk = Rc::new(Desk::new(Rc::clone(&self.world), name, Rng::new(self.rng.next())));
+        let desk = Rc::new(Desk::new(Rc::clone(&self.world), at, name, Rng::new(self.rng.next())));
         let worker = Worker::new(role.work(Rc::clone(&desk)));
         Seat { role, desk, worker, suspended: 0, backoff: None, seen: 0 }
     }
@@ -193,7 +212,7 @@ impl Simulation {
     fn has_news(&self, seat: &Seat) -> bool {
         match seat.desk.stopped() {
             Stop::Watching(counter, _) => {
-                seat.desk.is_over() || seat.seen != self.world.oracle.borrow().counted(counter)
+                seat.desk.is_over() || seat.seen != self.world.oracle.borrow().counted(seat.desk.at, counter)
             }
             _ => true,
         }

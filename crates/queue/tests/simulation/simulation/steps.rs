@@ -72,7 +72,7 @@ impl Simulation {
 
     /// Time passes. Versions go on with it: as fast, or a little faster; or they stand still for a while, and catch up.
     fn advance(&mut self) {
-        let end = self.world.oracle.borrow().model.next_end(self.world.time());
+        let end = self.world.oracle.borrow().next_end(self.world.time());
         let by = match self.rng.below(7) {
             _ if self.world.is_calm.get() => 60 * AGE,
             // To the next times of a schedule, most of which are near.
@@ -136,7 +136,7 @@ impl Simulation {
                 self.under_way.push(UnderWay { commit, operation, is_late: false });
             }
             if has_ended {
-                self.seats[at] = self.hire(self.seats[at].role);
+                self.seats[at] = self.hire(self.seats[at].role, self.seats[at].desk.at);
                 return;
             }
             match seat.desk.stopped() {
@@ -144,7 +144,7 @@ impl Simulation {
                 Stop::Pausing => return,
                 Stop::Dying => return self.crash(at),
                 stopped @ Stop::Watching(counter, _) if stopped != before => {
-                    seat.seen = self.world.oracle.borrow().counted(counter);
+                    seat.seen = self.world.oracle.borrow().counted(seat.desk.at, counter);
                     return;
                 }
                 Stop::Working | Stop::Watching(..) => seat.worker.wait(&seat.desk),
@@ -159,7 +159,7 @@ impl Simulation {
         } else {
             "a crash"
         });
-        self.seats[at] = self.hire(self.seats[at].role);
+        self.seats[at] = self.hire(self.seats[at].role, self.seats[at].desk.at);
     }
 
     /// A commit arrives, and meets what it has to meet.
@@ -177,11 +177,17 @@ impl Simulation {
         let version = told.ok().map(|version| u64::try_from(version).unwrap());
         assert!(version.is_none() || version == logged.as_ref().map(|(version, _)| *version));
         if let Some((version, _)) = logged {
-            let rows = self.world.place.rows(&self.world.db);
+            let rows = self.world.place.rows(&self.world.db, self.world.queues.len());
             let (time, clock, turns) = (self.world.time(), self.world.clock(), self.world.turns());
             let at = At { read, commit: version, time, clock, turns };
             let judged = self.world.oracle.borrow_mut().committed(&operation, at, &rows);
-            self.world.oracle.borrow().index().states().into_iter().for_each(|state| self.world.count(state));
+            self.world
+                .oracle
+                .borrow()
+                .index(0)
+                .states()
+                .into_iter()
+                .for_each(|state| self.world.count(state));
             let events = judged.unwrap_or_else(|how| panic!("{operation}: {how}"));
             events.iter().for_each(|event| self.world.count(event.name()));
             self.count_schedules(&operation, &events, is_late || told == Err(UNKNOWN));
@@ -209,7 +215,7 @@ impl Simulation {
                 Event::Schedule { name, change, records, .. } => {
                     records.iter().for_each(|record| self.world.count(fate_name(record.fate)));
                     let is_away =
-                        *change == Change::Removed && self.world.oracle.borrow().model.has_leased(name);
+                        *change == Change::Removed && self.world.oracle.borrow().model(0).has_leased(name);
                     self.world.count_if(is_away, "a schedule is removed while its item is on a lease");
                 }
                 _ => {}

@@ -4,9 +4,10 @@ use std::num::NonZeroUsize;
 use std::rc::Rc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use kvqueue_queue::{
-    Approach, Failure, FetchError, FetchOptions, Item, ItemOutcome, Kind, Lease, LeaseError, Scope, Session,
-    Spread, Staged, Watch, from_millis,
+    Approach, Failure, FetchError, FetchOptions, Item, ItemOutcome, Kind, Lease, LeaseError, MAX_RESULT,
+    OnExpiry, Progress, Scope, Session, Spread, Staged, Watch, from_millis,
 };
 
 use super::producer::failed;
@@ -100,8 +101,7 @@ fn terms<'a>(
     let terms = Terms {
         k,
         length,
-        front: !matches!(approach, Approach::Spread(_))
-            || matches!(desk.world.queue.kind(), Kind::Priority(..)),
+        front: !matches!(approach, Approach::Spread(_)) || matches!(desk.queue.kind(), Kind::Priority(..)),
         crashes,
     };
     (
@@ -162,16 +162,31 @@ async fn handle(desk: &Desk, mut lease: Lease, with_effects: bool) {
             desk.world.count("a lease is forgotten");
             return;
         }
+        if desk.world.has_changes && desk.chance(20) {
+            look_for_cancelled(desk, &mut lease).await;
+            continue;
+        }
         let settlements = if desk.chance(20) { Vec::new() } else { settlements(desk, &lease) };
-        let intent = Intent::Settle { lease: lease.id(), settlements: settlements.clone(), with_effects };
+        let may_say = settlements.is_empty() && !with_effects;
+        let progress = if may_say { progress(desk, &lease) } else { Vec::new() };
+        let intent = Intent::Settle {
+            lease: lease.id(),
+            settlements: settlements.clone(),
+            with_effects,
+            progress: progress.clone(),
+        };
         let policy = desk.policy();
         let (operation, settled) = match with_effects {
+            false if !progress.is_empty() => {
+                desk.run(intent, lease.extend_with(&desk.world.db, &policy, &progress)).await
+            }
             true => desk.run(intent, once::settle(desk, &mut lease, &settlements, is_unknown)).await,
             false => desk.run(intent, lease.acknowledge(&desk.world.db, &policy, &settlements)).await,
         };
         match settled {
             Some(Ok(())) => {
                 desk.told(&operation, &Claim::Done);
+                check_cancelled(desk, &lease, &settlements);
                 // What an earlier transaction did, and not this one, tells nothing of the lease.
                 if !(with_effects && is_unknown) {
                     desk.believes(lease.id(), &operation);
@@ -186,9 +201,22 @@ async fn handle(desk: &Desk, mut lease: Lease, with_effects: bool) {
                 desk.told(&operation, &Claim::LostLease);
                 return;
             }
+            Some(Err(LeaseError::Cancelled { items })) => {
+                desk.world.count("a transaction is given up, because its item was cancelled");
+                desk.told(&operation, &Claim::Cancelled(items));
+                look_for_cancelled(desk, &mut lease).await;
+            }
             Some(Err(LeaseError::Retry(error))) => {
+                let is_frozen = error.error.frozen().is_some();
+                let what = "a member does not end, since the home of its batch is frozen";
+                desk.world.count_if(is_frozen, what);
                 is_unknown |= error.is_maybe_committed();
                 desk.told(&operation, &failed(&error));
+            }
+            Some(Err(LeaseError::Queue(error))) if error.frozen().is_some() => {
+                desk.world.count("a member does not end, since the home of its batch is frozen");
+                desk.told(&operation, &Claim::Failed { perhaps: operation.unknown.get() > 0 });
+                desk.pause().await;
             }
             Some(Err(error)) => panic!("{operation}: {error}"),
             None if desk.chance(50) => return,
@@ -196,6 +224,46 @@ async fn handle(desk: &Desk, mut lease: Lease, with_effects: bool) {
             None => is_unknown = true,
         }
     }
+}
+
+/// A holder that has settled items knows which of them had been cancelled.
+fn check_cancelled(desk: &Desk, lease: &Lease, settlements: &[(usize, ItemOutcome)]) {
+    for (index, _) in settlements {
+        let was_cancelled = desk.world.oracle.borrow().model(desk.at).was_cancelled(lease.id(), *index);
+        assert_eq!(
+            lease.is_cancelled(*index),
+            was_cancelled,
+            "{} settled item {index} of {:?}, and whether that was cancelled is not what it knows",
+            desk.name(),
+            lease.id()
+        );
+    }
+}
+
+/// Finds out what was cancelled.
+async fn look_for_cancelled(desk: &Desk, lease: &mut Lease) {
+    let (id, policy) = (lease.id(), desk.policy());
+    let looking = lease.look_for_cancelled(&desk.world.db, &policy);
+    let (operation, looked) = desk.run(Intent::Look { lease: id }, looking).await;
+    if let Some(Err(error)) = looked {
+        desk.told(&operation, &failed(&error));
+    }
+    let oracle = desk.world.oracle.borrow();
+    let model = oracle.model(desk.at);
+    let invented =
+        (0..lease.items().len()).find(|at| lease.is_cancelled(*at) && !model.was_cancelled(id, *at));
+    assert_eq!(invented, None, "{operation}: an item of {id:?} was not cancelled");
+}
+
+/// What a holder says of how far its items are: of some, perhaps of none.
+fn progress(desk: &Desk, lease: &Lease) -> Vec<(usize, Progress)> {
+    if !desk.world.has_changes || desk.chance(40) {
+        return Vec::new();
+    }
+    let now = desk.now();
+    let some = (0..lease.items().len()).filter(|_| desk.chance(60));
+    let percent = |desk: &Desk| [None, Some(desk.below(101) as u8)][desk.below(2)];
+    some.map(|index| (index, Progress::new(now, percent(desk), ["", "at work"][desk.below(2)]))).collect()
 }
 
 /// What becomes of some of the items, or of all.
@@ -206,12 +274,19 @@ fn settlements(desk: &Desk, lease: &Lease) -> Vec<(usize, ItemOutcome)> {
 }
 
 fn settlement(desk: &Desk, item: &Item) -> ItemOutcome {
+    let now = desk.now();
+    // Most handlers look before they begin.
+    if item.meta.as_ref().is_some_and(|meta| meta.has_expired(now)) && desk.chance(80) {
+        let on_expiry = [OnExpiry::Drop, OnExpiry::Dead][desk.below(2)];
+        return ItemOutcome::Expired { at: from_millis(now), on_expiry };
+    }
     if desk.world.is_calm.get() {
         return ItemOutcome::Done;
     }
     let failure = || Failure::new(desk.now(), item.attempt, "it was not to be");
     let due = || from_millis(desk.now() + [0, 1_000, 100_000][desk.below(3)]);
     match desk.below(20) {
+        0..=3 if desk.world.has_changes => ItemOutcome::DoneWith(result(desk)),
         0..=9 => ItemOutcome::Done,
         10 => ItemOutcome::Release,
         11 => ItemOutcome::Postpone { due: due() },
@@ -221,6 +296,12 @@ fn settlement(desk: &Desk, item: &Item) -> ItemOutcome {
         13..=15 => ItemOutcome::Retry { due: None, failure: failure() },
         _ => ItemOutcome::Retry { due: Some(due()), failure: failure() },
     }
+}
+
+/// What a handler gives with an item that is done.
+fn result(desk: &Desk) -> Bytes {
+    let len = if desk.below(100) == 0 { MAX_RESULT + 7 } else { [0, 3, 100][desk.below(3)] };
+    vec![b'r'; len].into()
 }
 
 fn throttle(desk: &Desk) -> ItemOutcome {

@@ -1,6 +1,9 @@
 //! The people of a run. Each does what a program would do with the layer, and reports its results to the judge.
 
+mod batcher;
+mod changer;
 mod consumer;
+mod historian;
 mod once;
 mod operator;
 mod planner;
@@ -33,6 +36,14 @@ pub(crate) enum Role {
     Operator,
     /// Lets keys go on that wait for dead letters.
     Unblocker,
+    /// Says how long ended items are kept, and reads them.
+    Historian,
+    /// Makes, commits and cancels batches.
+    Batcher,
+    /// Commits the batches.
+    Closer,
+    /// Changes single items.
+    Changer,
     /// Changes schedules.
     Planner,
     /// Removes the schedules.
@@ -53,6 +64,10 @@ impl Role {
             Role::Sweeper => "sweeper",
             Role::Operator => "operator",
             Role::Unblocker => "unblocker",
+            Role::Historian => "historian",
+            Role::Batcher => "batcher",
+            Role::Closer => "closer",
+            Role::Changer => "changer",
             Role::Planner => "planner",
             Role::Remover => "remover",
         }
@@ -63,7 +78,9 @@ impl Role {
             Role::Producer => 150,
             Role::Consumer | Role::ConsumerOnce | Role::Process | Role::Taker => 200,
             Role::Sweeper => 70,
-            Role::Operator | Role::Unblocker | Role::Remover => 60,
+            Role::Operator | Role::Unblocker | Role::Remover | Role::Closer => 60,
+            Role::Changer | Role::Batcher => 100,
+            Role::Historian => 40,
             Role::Planner => 180,
         }
     }
@@ -79,6 +96,10 @@ impl Role {
             Role::Sweeper => Box::pin(sweeper::work(desk)),
             Role::Operator => Box::pin(operator::work(desk)),
             Role::Unblocker => Box::pin(operator::unblock_all(desk)),
+            Role::Historian => Box::pin(historian::work(desk)),
+            Role::Batcher => Box::pin(batcher::work(desk)),
+            Role::Closer => Box::pin(batcher::finish(desk)),
+            Role::Changer => Box::pin(changer::work(desk)),
             Role::Planner => Box::pin(planner::work(desk)),
             Role::Remover => Box::pin(planner::finish(desk)),
         }
@@ -86,12 +107,16 @@ impl Role {
 }
 
 /// Who works in a run.
-pub(crate) fn staff(rng: &mut Rng, has_schedules: bool) -> Vec<Role> {
+pub(crate) fn staff(rng: &mut Rng, has_schedules: bool, has_changes: bool) -> Vec<Role> {
     let mut staff = vec![Role::Producer; 1 + rng.below(3)];
     let consumers = [Role::Consumer, Role::Consumer, Role::Process, Role::ConsumerOnce, Role::Taker];
     staff.extend((0..2 + rng.below(3)).map(|_| consumers[rng.below(5)]));
     staff.extend(vec![Role::Sweeper; 1 + rng.below(2)]);
     staff.push(Role::Operator);
+    if has_changes {
+        staff.extend(vec![Role::Changer; 1 + rng.below(2)]);
+        staff.extend([Role::Batcher, Role::Historian]);
+    }
     if has_schedules {
         staff.extend(vec![Role::Planner; 1 + rng.below(2)]);
         staff.push(Role::Sweeper);
@@ -99,11 +124,20 @@ pub(crate) fn staff(rng: &mut Rng, has_schedules: bool) -> Vec<Role> {
     staff
 }
 
+/// Who works at a second queue.
+pub(crate) fn second_staff(rng: &mut Rng) -> Vec<Role> {
+    let consumers = [Role::Consumer, Role::Process, Role::ConsumerOnce, Role::Taker];
+    vec![Role::Producer, consumers[rng.below(4)], Role::Sweeper, Role::Changer]
+}
+
 /// Who finishes what there is.
-pub(crate) fn finishers(kind: Kind, has_schedules: bool) -> Vec<Role> {
+pub(crate) fn finishers(kind: Kind, has_schedules: bool, has_batches: bool) -> Vec<Role> {
     let mut finishers = vec![Role::Consumer, Role::ConsumerOnce, Role::Sweeper];
     if kind == Kind::Keyed {
         finishers.push(Role::Unblocker);
+    }
+    if has_batches {
+        finishers.push(Role::Closer);
     }
     if has_schedules {
         finishers.push(Role::Remover);

@@ -40,6 +40,8 @@ pub(super) async fn settle(
                 }
             },
             Err(QueueError::Database(error)) => tr.on_error(error).await.unwrap(),
+            // The home of a batch is frozen.
+            Err(error) if error.frozen().is_some() => return Err(LeaseError::Queue(error)),
             Err(error) => panic!("{error}"),
         };
     }
@@ -67,8 +69,9 @@ async fn prepare(
     };
     let open: Vec<usize> = lease.open().collect();
     for (index, settlement) in settlements {
-        if *settlement == ItemOutcome::Done && open.contains(index) {
-            let effect = desk.world.place.effect(lease.items()[*index].id.as_bytes());
+        let is_done = matches!(settlement, ItemOutcome::Done | ItemOutcome::DoneWith(_));
+        if is_done && open.contains(index) {
+            let effect = desk.world.place.effect(desk.at, lease.items()[*index].id.as_bytes());
             tr.atomic_op(&effect, &1_u64.to_le_bytes(), MutationType::Add);
         }
     }

@@ -16,7 +16,7 @@ use crate::simulation::AGE;
 
 /// Freezes the queue, or lets it go on.
 pub(super) async fn freeze(desk: &Desk, frozen: bool) {
-    let (queue, db, policy) = (&desk.world.queue, &desk.world.db, desk.policy());
+    let (queue, db, policy) = (&desk.queue, &desk.world.db, desk.policy());
     let pause = Pause { at: 1, frozen: true, reason: "an operator says so".to_owned() };
     let doing = retry::run(db, &policy, |tr| {
         match frozen {
@@ -36,14 +36,15 @@ pub(super) async fn freeze(desk: &Desk, frozen: bool) {
 /// Deletes an item, whatever it is doing.
 async fn delete(desk: &Desk) {
     let ids: Vec<ItemId> = {
-        let model = &desk.world.oracle.borrow().model;
+        let oracle = desk.world.oracle.borrow();
+        let model = oracle.model(desk.at);
         model.open().map(|(id, _)| id).chain(model.dead()).cloned().collect()
     };
     if ids.is_empty() {
         return desk.pause().await;
     }
     let id = &ids[desk.below(ids.len())];
-    let (queue, db, policy) = (&desk.world.queue, &desk.world.db, desk.policy());
+    let (queue, db, policy) = (&desk.queue, &desk.world.db, desk.policy());
     let doing = queue.delete_item(db, &policy, id);
     let (operation, fate) = desk.run(Intent::Delete(id.clone()), doing).await;
     match fate {
@@ -73,7 +74,7 @@ async fn limit(desk: &Desk) {
     if !pattern.is_queue() && desk.chance(60) {
         limits = limits.with_ordered(desk.chance(80)).with_blocks_on_dead(desk.chance(70));
     }
-    let (queue, db, policy) = (&desk.world.queue, &desk.world.db, desk.policy());
+    let (queue, db, policy) = (&desk.queue, &desk.world.db, desk.policy());
     let (pattern, limits) = (&pattern, &limits);
     let doing = retry::run(db, &policy, |tr| async move {
         let set = queue.set_rule(&tr, pattern, limits).await.map_err(|error| match error {
@@ -92,7 +93,7 @@ async fn limit(desk: &Desk) {
 
 /// Lets a key go on.
 async fn unblock(desk: &Desk, key: Vec<u8>) {
-    let (queue, db, policy) = (&desk.world.queue, &desk.world.db, desk.policy());
+    let (queue, db, policy) = (&desk.queue, &desk.world.db, desk.policy());
     let held = key.as_slice();
     let doing = retry::run(db, &policy, |tr| async move {
         let was_held = queue.unblock(&tr, held).await.map_err(|error| match error {
@@ -113,7 +114,7 @@ async fn unblock(desk: &Desk, key: Vec<u8>) {
 async fn divide(desk: &Desk) {
     let max_disorder = [0, 1_000, AGE / 2, 10 * AGE][desk.below(4)];
     let to = Partitions::new(1 + desk.below(4), Duration::from_micros(max_disorder)).unwrap();
-    let (queue, db, policy) = (&desk.world.queue, &desk.world.db, desk.policy());
+    let (queue, db, policy) = (&desk.queue, &desk.world.db, desk.policy());
     let doing = retry::run(db, &policy, |tr| async move {
         let divided = queue.set_partitions(&tr, to).await;
         (tr, divided)
@@ -128,11 +129,11 @@ async fn divide(desk: &Desk) {
 
 /// Lets all keys go on that wait for dead letters. A frozen queue is thawed for that.
 pub(super) async fn unblock_all(desk: Rc<Desk>) {
-    let is_frozen = desk.world.oracle.borrow().model.is_frozen();
+    let is_frozen = desk.world.oracle.borrow().model(desk.at).is_frozen();
     if is_frozen {
         freeze(&desk, false).await;
     }
-    let blocked = desk.world.oracle.borrow().index().blocked();
+    let blocked = desk.world.oracle.borrow().index(desk.at).blocked();
     for key in blocked {
         unblock(&desk, key).await;
     }
@@ -142,22 +143,26 @@ pub(super) async fn unblock_all(desk: Rc<Desk>) {
 /// Looks in a few times.
 pub(super) async fn work(desk: Rc<Desk>) {
     for _ in 0..1 + desk.below(5) {
-        let is_frozen = desk.world.oracle.borrow().model.is_frozen();
-        if is_frozen || desk.chance(10) {
+        let is_frozen = desk.world.oracle.borrow().model(desk.at).is_frozen();
+        // The other queue has to wait with the ends of members.
+        let has_second = desk.world.queues.len() > 1;
+        if is_frozen || desk.chance(if has_second { 25 } else { 10 }) {
             freeze(&desk, !is_frozen).await;
-            desk.pause().await;
+            for _ in 0..if has_second { 1 + desk.below(8) } else { 1 } {
+                desk.pause().await;
+            }
             continue;
         }
-        if desk.world.queue.kind() == Kind::Keyed && desk.chance(40) {
+        if desk.queue.kind() == Kind::Keyed && desk.chance(40) {
             limit(&desk).await;
             continue;
         }
-        if desk.world.queue.kind() == Kind::Keyed && desk.chance(10) {
+        if desk.queue.kind() == Kind::Keyed && desk.chance(10) {
             let keys = ["", "a", "a/x", "a/y", "b", "b/x"];
             unblock(&desk, keys[desk.below(keys.len())].into()).await;
             continue;
         }
-        if desk.world.is_divided && desk.chance(40) {
+        if desk.is_divided() && desk.chance(40) {
             divide(&desk).await;
             continue;
         }
@@ -165,13 +170,13 @@ pub(super) async fn work(desk: Rc<Desk>) {
             delete(&desk).await;
             continue;
         }
-        let dead: Vec<ItemId> = desk.world.oracle.borrow().model.dead().cloned().collect();
+        let dead: Vec<ItemId> = desk.world.oracle.borrow().model(desk.at).dead().cloned().collect();
         if dead.is_empty() {
             desk.pause().await;
             continue;
         }
         let id = dead[desk.below(dead.len())].clone();
-        let (queue, db, policy) = (&desk.world.queue, &desk.world.db, desk.policy());
+        let (queue, db, policy) = (&desk.queue, &desk.world.db, desk.policy());
         let one = |fate| match fate {
             DeadLetterEffect::Moved => Claim::Done,
             DeadLetterEffect::Gone | DeadLetterEffect::Refused => Claim::Failed { perhaps: false },

@@ -27,7 +27,7 @@ const HOUR: Millis = 3_600_000;
 pub(super) async fn work(desk: Rc<Desk>) {
     for _ in 0..2 + desk.below(8) {
         let name = NAMES[desk.below(NAMES.len())];
-        let known = desk.world.oracle.borrow().model.schedules().get(name).cloned();
+        let known = desk.world.oracle.borrow().model(desk.at).schedules().get(name).cloned();
         // A wrong clock has moved it ahead.
         let is_ahead = known.as_ref().is_some_and(|schedule| schedule.state.mark > desk.now() + HOUR);
         let is_paused = known.as_ref().is_some_and(|schedule| schedule.state.paused.is_some());
@@ -53,14 +53,14 @@ pub(super) async fn work(desk: Rc<Desk>) {
 
 /// Removes each schedule that a sweeper has accounted for since all is calm. What stops it is ended.
 pub(super) async fn finish(desk: Rc<Desk>) {
-    let is_frozen = desk.world.oracle.borrow().model.is_frozen();
+    let is_frozen = desk.world.oracle.borrow().model(desk.at).is_frozen();
     if is_frozen {
         freeze(&desk, false).await;
     }
     for name in NAMES {
-        let known = desk.world.oracle.borrow().model.schedules().get(name).cloned();
+        let known = desk.world.oracle.borrow().model(desk.at).schedules().get(name).cloned();
         let Some(schedule) = known else { continue };
-        let is_accounted = desk.world.oracle.borrow().model.is_accounted(name);
+        let is_accounted = desk.world.oracle.borrow().model(desk.at).is_accounted(name);
         if schedule.state.paused.is_some() {
             turn(&desk, name, false).await;
         } else if is_accounted {
@@ -84,7 +84,7 @@ fn definition(desk: &Desk, name: &str) -> Definition {
         calendar,
         owner: desk.chance(25).then(|| OWNER.to_owned()),
         payload: format!("{word} {name} {}", desk.below(100)).into_bytes(),
-        key: (desk.world.queue.kind() == Kind::Keyed).then(|| keys[desk.below(keys.len())].into()),
+        key: (desk.queue.kind() == Kind::Keyed).then(|| keys[desk.below(keys.len())].into()),
         policy: [Policy::Skip, Policy::Once, Policy::All][desk.below(policies)],
         window: [None, None, Some(30_000), Some(400_000)][desk.below(4)],
         most: 1 + desk.below(5) as u32,
@@ -92,7 +92,7 @@ fn definition(desk: &Desk, name: &str) -> Definition {
         jitter: [0, 0, 700, 20_000][desk.below(4)],
         ..Definition::default()
     };
-    if matches!(desk.world.queue.kind(), Kind::Priority(..)) {
+    if matches!(desk.queue.kind(), Kind::Priority(..)) {
         definition.priority = desk.below(4) as i64 - 1;
     }
     if desk.chance(20) {
@@ -152,7 +152,7 @@ fn schedule(name: &str, definition: &Definition) -> Schedule {
 
 async fn put(desk: &Desk, name: &str, definition: Definition) {
     let schedule = schedule(name, &definition);
-    let (queue, db, policy, now) = (&desk.world.queue, &desk.world.db, desk.policy(), desk.now());
+    let (queue, db, policy, now) = (&desk.queue, &desk.world.db, desk.policy(), desk.now());
     let put = &schedule;
     let doing = retry::run(db, &policy, |tr| async move {
         let put = match queue.put_schedule(&tr, put, now).await {
@@ -168,7 +168,7 @@ async fn put(desk: &Desk, name: &str, definition: Definition) {
 }
 
 async fn remove(desk: &Desk, name: &str) {
-    let (queue, db, policy) = (&desk.world.queue, &desk.world.db, desk.policy());
+    let (queue, db, policy) = (&desk.queue, &desk.world.db, desk.policy());
     let doing = retry::run(db, &policy, |tr| async move {
         let removed = queue.remove_schedule(&tr, name).await;
         (tr, removed)
@@ -182,7 +182,7 @@ async fn remove_others(desk: &Desk) {
     let keep = std::iter::once(NAMES[desk.below(NAMES.len())].to_owned()).collect();
     let intent = Intent::RemoveOthers { owner: OWNER.to_owned(), keep };
     let Intent::RemoveOthers { owner, keep } = &intent.clone() else { unreachable!() };
-    let (queue, db, policy) = (&desk.world.queue, &desk.world.db, desk.policy());
+    let (queue, db, policy) = (&desk.queue, &desk.world.db, desk.policy());
     let (operation, done) = desk.run(intent, queue.remove_schedules_of(db, &policy, owner, keep)).await;
     match done {
         Some(Ok(names)) => desk.told(&operation, &Claim::Schedule(ScheduleClaim::RemovedOthers(names))),
@@ -193,7 +193,7 @@ async fn remove_others(desk: &Desk) {
 
 /// Pauses or resumes a schedule.
 async fn turn(desk: &Desk, name: &str, pause: bool) {
-    let (queue, db, policy, now) = (&desk.world.queue, &desk.world.db, desk.policy(), desk.now());
+    let (queue, db, policy, now) = (&desk.queue, &desk.world.db, desk.policy(), desk.now());
     let doing = retry::run(db, &policy, |tr| async move {
         let turned = match pause {
             true => queue.pause_schedule(&tr, name, now).await,
@@ -208,7 +208,7 @@ async fn turn(desk: &Desk, name: &str, pause: bool) {
 
 /// Lets a schedule begin now.
 async fn restart(desk: &Desk, name: &str) {
-    let (queue, db, policy, now) = (&desk.world.queue, &desk.world.db, desk.policy(), desk.now());
+    let (queue, db, policy, now) = (&desk.queue, &desk.world.db, desk.policy(), desk.now());
     let doing = retry::run(db, &policy, |tr| async move {
         let restarted = queue.restart_schedule(&tr, name, now).await;
         (tr, restarted)
@@ -218,7 +218,7 @@ async fn restart(desk: &Desk, name: &str) {
 }
 
 async fn fire(desk: &Desk, name: &str) {
-    let (queue, db, now) = (&desk.world.queue, &desk.world.db, desk.now());
+    let (queue, db, now) = (&desk.queue, &desk.world.db, desk.now());
     let mut policy = desk.policy();
     if desk.chance(40) {
         // Then what follows the push fails, too, if a read fails.
@@ -233,13 +233,13 @@ async fn look(desk: &Desk, name: &str) {
     let k = NonZeroUsize::new(1 + desk.below(5)).unwrap();
     let tr = desk.world.db.create_trx().unwrap();
     let read = futures::future::try_join(
-        desk.world.queue.schedule(&tr, name),
-        desk.world.queue.schedule_history(&tr, name, None, k),
+        desk.queue.schedule(&tr, name),
+        desk.queue.schedule_history(&tr, name, None, k),
     );
     // A fault of the database may be in the way.
     let Ok((view, history)) = read.await else { return };
     let oracle = desk.world.oracle.borrow();
-    let stored = oracle.model.schedules().get(name);
+    let stored = oracle.model(desk.at).schedules().get(name);
     let shown = |stored: &schedules::Schedule| {
         let schedules::State { next, occurrences, last, paused, waiting, .. } = stored.state.clone();
         let waiting = waiting.map(|(nominal, _)| nominal);

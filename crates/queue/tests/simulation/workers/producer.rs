@@ -2,9 +2,10 @@
 
 use std::rc::Rc;
 
+use kvqueue_queue::item_batch::BatchId;
 use kvqueue_queue::{
-    Kind, NewItem, PendingPush, PushError, PushOptions, PushedItem, QueueError, RetryError, Session,
-    from_millis,
+    IfTaken, Kind, NewItem, PendingPush, PushError, PushOptions, PushedItem, QueueError, RetryError, Session,
+    from_millis, millis,
 };
 
 use super::consumer::close;
@@ -13,7 +14,7 @@ use crate::desk::Desk;
 use crate::intent::Intent;
 
 /// Longer than a value may be.
-const LONG: usize = 100_500;
+pub(super) const LONG: usize = 100_500;
 
 /// Pushes a few times, each time a few items, in one way or another.
 pub(super) async fn work(desk: Rc<Desk>) {
@@ -28,7 +29,7 @@ pub(super) async fn work(desk: Rc<Desk>) {
         let mut options = PushOptions::default();
         options.idempotency_key = operation;
         // Such a push begins at the partition that the database's version says, and that is not from the seed.
-        let (operation, pushed) = match !desk.world.is_divided && desk.chance(30) {
+        let (operation, pushed) = match !desk.is_divided() && desk.chance(30) {
             true => desk.run(intent, push_in_transaction(&desk, &items, &options)).await,
             false => desk.run(intent, push(&desk, &mut session, &items, &options)).await,
         };
@@ -46,10 +47,11 @@ pub(super) async fn work(desk: Rc<Desk>) {
 /// The items that a name stands for, or now and then these, which are others.
 fn named(desk: &Desk, name: &[u8], items: Vec<NewItem>) -> Vec<NewItem> {
     let mut named = desk.world.named.borrow_mut();
-    match named.get(name) {
+    let name = (desk.at, name.to_vec());
+    match named.get(&name) {
         Some(items) if desk.chance(75) => items.clone(),
         _ => {
-            named.insert(name.to_vec(), items.clone());
+            named.insert(name, items.clone());
             items
         }
     }
@@ -63,18 +65,43 @@ fn item(desk: &Desk, round: usize, at: usize) -> NewItem {
         payload.resize(LONG, b'.');
     }
     let mut item = NewItem::new(payload);
-    if matches!(desk.world.queue.kind(), Kind::Priority(..)) {
+    if matches!(desk.queue.kind(), Kind::Priority(..)) {
         item.priority = desk.below(4) as i64 - 1;
     }
-    if desk.world.queue.kind() == Kind::Keyed {
+    if desk.queue.kind() == Kind::Keyed {
         let keys = ["", "a", "a/x", "a/y", "b", "b/x"];
         item.key = Some(keys[desk.below(keys.len())].into());
     }
     if desk.chance(20) {
         item.due = Some(from_millis(desk.now() + [0, 5_000, 100_000][desk.below(3)]));
     }
+    if desk.world.has_changes && desk.chance(30) {
+        let begins = item.due.map_or(desk.now(), millis);
+        item.expires = Some(from_millis(begins + [1, 2_000, 60_000, 500_000, 5_000_000][desk.below(5)]));
+    }
+    if desk.world.has_changes && desk.chance(35) {
+        let oracle = desk.world.oracle.borrow();
+        let batches = oracle.model(0).batches();
+        // Now and then one that gets no more members.
+        let is_wanted = |id: &&BatchId| batches[*id].committed.is_none() || desk.chance(10);
+        let known: Vec<&BatchId> = batches.keys().filter(is_wanted).collect();
+        if !known.is_empty() {
+            item.batch = Some(known[desk.below(known.len())].clone());
+        }
+    }
     if desk.chance(20) {
         item.unique = Some(format!("key {}", desk.below(3)).into_bytes());
+        if desk.world.has_changes {
+            match desk.below(10) {
+                0..=3 if item.batch.is_none() => item.if_taken = IfTaken::Replace,
+                4..=6 => {
+                    let ahead = [1, 2_000, 60_000, 500_000][desk.below(4)];
+                    item.unique_until = Some(from_millis(desk.now() + ahead));
+                }
+                7 => item.unique_until = item.expires,
+                _ => {}
+            }
+        }
     }
     if desk.chance(20) {
         item = item.with_attribute("colour", "green");
@@ -89,6 +116,9 @@ async fn push(desk: &Desk, session: &mut Session, items: &[NewItem], options: &P
     match session.push_items(&desk.world.db, items, options).await {
         Ok(pushed) => Claim::Pushed { items: pushed.each().collect(), repeated: pushed.repeated },
         Err(error) if error.idempotency_key_reused().is_some() => reused(desk),
+        Err(PushError::Retry(error)) if no_batch(&error.error).is_some() => {
+            no_batch_claim(desk, &error.error)
+        }
         Err(PushError::Retry(error)) => {
             desk.world.count_if(error.error.frozen().is_some(), "a push is refused by a frozen queue");
             failed(&error)
@@ -100,18 +130,19 @@ async fn push(desk: &Desk, session: &mut Session, items: &[NewItem], options: &P
 /// Pushes in a transaction of its own, once.
 async fn push_in_transaction(desk: &Desk, items: &[NewItem], options: &PushOptions) -> Claim {
     let tr = desk.world.db.create_trx().unwrap();
-    let placed = desk.world.queue.pusher(&tr).seeded(desk.id().0).push_items(items, options).await;
+    let placed = desk.queue.pusher(&tr).seeded(desk.id().0).push_items(items, options).await;
     let placed: PendingPush = match placed {
         Ok(placed) => placed,
         Err(error) if error.idempotency_key_reused().is_some() => return reused(desk),
+        Err(PushError::Queue(error)) if no_batch(&error).is_some() => return no_batch_claim(desk, &error),
         Err(error) => {
             desk.world.count_if(error.frozen().is_some(), "a push is refused by a frozen queue");
             assert!(error.database().is_some() || error.frozen().is_some(), "{error}");
             return Claim::Failed { perhaps: false };
         }
     };
-    if placed.added() > 0 && desk.world.queue.kind() == Kind::Fifo && desk.chance(15) {
-        let second = desk.world.queue.pusher(&tr).push_items(&[NewItem::new("second")], options).await;
+    if placed.added() > 0 && desk.queue.kind() == Kind::Fifo && desk.chance(15) {
+        let second = desk.queue.pusher(&tr).push_items(&[NewItem::new("second")], options).await;
         match second {
             Err(PushError::Queue(QueueError::SecondPusher { .. })) => {
                 desk.world.count("a second pusher is refused");
@@ -132,6 +163,19 @@ async fn push_in_transaction(desk: &Desk, items: &[NewItem], options: &PushOptio
         }
         Err(error) => Claim::Failed { perhaps: !error.is_retryable_not_committed() },
     }
+}
+
+/// The batch that gets no more members, if a push was refused for that.
+fn no_batch(error: &QueueError) -> Option<&BatchId> {
+    match error {
+        QueueError::NoBatch { id } | QueueError::BatchCommitted { id } => Some(id),
+        _ => None,
+    }
+}
+
+fn no_batch_claim(desk: &Desk, error: &QueueError) -> Claim {
+    desk.world.count("a push is refused, because its batch gets no more members");
+    no_batch(error).map_or(Claim::Failed { perhaps: true }, |id| Claim::NoBatch(id.clone()))
 }
 
 fn reused(desk: &Desk) -> Claim {

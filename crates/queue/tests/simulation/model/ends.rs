@@ -1,0 +1,152 @@
+//! The history: items that have ended, each once, as long as they are kept.
+
+use std::collections::BTreeMap;
+
+use kvqueue_queue::{ItemId, Millis, Recording};
+
+use super::{At, Model, Sweeping, Verdict, promise};
+use crate::image::ended::{Ended, Kept, Key, MAX_RESULT, minute};
+use crate::intent::{Intent, Operation};
+
+/// What is known of items that have ended.
+#[derive(Debug, Default)]
+pub(super) struct Ends {
+    /// The setting, from which version on.
+    settings: Vec<(u64, Option<Kept>)>,
+    pub(super) ended: BTreeMap<Key, Ended>,
+    /// The items that end in the transaction whose events are coming.
+    new: BTreeMap<ItemId, End>,
+    /// How many ends were recorded, by their codes; and how many were not.
+    pub(super) recorded: BTreeMap<u8, u64>,
+    pub(super) unrecorded: u64,
+}
+
+/// How an item ends.
+#[derive(Debug)]
+struct End {
+    code: u8,
+    is_deleted: bool,
+    result: Option<usize>,
+}
+
+impl Ends {
+    pub(super) fn note(&mut self, id: &ItemId, code: u8, is_deleted: bool) {
+        self.new.insert(id.clone(), End { code, is_deleted, result: None });
+    }
+
+    /// The item that has just ended has a result of this length.
+    pub(super) fn with_result(&mut self, id: &ItemId, len: usize) {
+        if let Some(end) = self.new.get_mut(id) {
+            end.result = Some(len);
+        }
+    }
+
+    pub(super) fn kept(&self) -> Option<Kept> {
+        self.settings.last().and_then(|(_, kept)| *kept)
+    }
+
+    fn kept_at(&self, version: u64) -> Option<Kept> {
+        let last = self.settings.partition_point(|(commit, _)| *commit <= version);
+        self.settings[..last].last().and_then(|(_, kept)| *kept)
+    }
+}
+
+impl Model {
+    pub(super) fn history_set(&mut self, kept: Millis, at: At) -> Verdict {
+        promise!(self.frozen.is_none(), "a history was set while the queue was frozen");
+        let cleared = self.ends.kept().map_or(0, |kept| kept.cleared);
+        self.ends.settings.push((at.commit, Some(Kept { retention: kept, cleared })));
+        Ok(())
+    }
+
+    /// By the clock of the sweeper, what is cleared is older than the time for which it is kept.
+    pub(super) fn history_cleared(&mut self, to: Option<u64>, by: Sweeping, at: At) -> Verdict {
+        let kept = self.ends.kept().ok_or("there was no history to be cleared")?;
+        let old_before = minute(by.now.saturating_sub(kept.retention));
+        let may_be = kept.retention == 0 || to.is_some_and(|to| to <= old_before);
+        promise!(may_be, "what ended before {to:?} was cleared at {}, with {kept:?}", by.now);
+        self.ends.ended.retain(|(minute, ..), _| to.is_some_and(|to| *minute >= to));
+        self.ends.settings.push((at.commit, to.map(|cleared| Kept { cleared, ..kept })));
+        Ok(())
+    }
+
+    /// Each item that the transaction has ended is recorded, if a history is kept, and nothing else is. By the clock of the process that ended it.
+    pub(crate) fn check_ends(
+        &mut self,
+        operation: &Operation,
+        recorded: Vec<(Key, Ended)>,
+        at: At,
+    ) -> Verdict {
+        let mut new = std::mem::take(&mut self.ends.new);
+        let is_kept = self.ends.kept_at(at.read).is_some_and(|kept| kept.retention > 0);
+        let is_recorded = match operation.recording {
+            Recording::On => true,
+            Recording::AsStored => is_kept,
+            Recording::Off => false,
+        };
+        if !is_recorded {
+            self.ends.unrecorded += new.len() as u64;
+            new.clear();
+        }
+        for (key, ended) in recorded {
+            let (_, stamp, _, id) = &key;
+            let end = new.remove(id).ok_or_else(|| format!("the end of {id} is recorded: {ended:?}"))?;
+            promise!(
+                stamp.version() == at.commit && ended.version == at.read,
+                "{id} ended at {}, and that is recorded at {stamp}: {ended:?}",
+                at.commit
+            );
+            self.check_end(operation, id, &end, &ended)?;
+            let now = at.clock.saturating_add_signed(operation.skew);
+            let may_differ = (at.time - operation.begun_at) / 1_000 + at.turns - operation.begun_turns + 1;
+            promise!(
+                ended.at.abs_diff(now) <= may_differ,
+                "{id} ended at {now} by the clock of {operation}, and that is recorded: {ended:?}"
+            );
+            *self.ends.recorded.entry(end.code).or_default() += 1;
+            self.ends.ended.insert(key, ended);
+        }
+        promise!(new.is_empty(), "{new:?} ended, which is not recorded");
+        Ok(())
+    }
+
+    fn check_end(&self, operation: &Operation, id: &ItemId, end: &End, ended: &Ended) -> Verdict {
+        let meta = &self.items.get(id).ok_or_else(|| format!("{id} was invented"))?.meta;
+        // To be finished, and to be taken for good, is an attempt.
+        let attempts = meta.attempts + u32::from(matches!(end.code, 1 | 5));
+        let reason = match (end.is_deleted, &meta.death) {
+            (true, _) => Some("deleted"),
+            (false, Some(death)) if end.code == 2 => Some(death.reason.as_str()),
+            _ => None,
+        };
+        // The words of the layer are for people.
+        let is_reason = match reason {
+            Some("") => ended.reason.is_some(),
+            reason => ended.reason.as_deref() == reason,
+        };
+        let is_held = matches!(operation.intent, Intent::Settle { .. });
+        let result = end.result.map(|len| u32::try_from(len).unwrap_or(u32::MAX).min(MAX_RESULT + 1));
+        let is_right = (ended.code, ended.attempts, ended.pushed) == (end.code, attempts, meta.enqueued_at)
+            && is_reason
+            && ended.attributes == meta.attributes
+            && ended.result == result
+            && ended.worker.as_deref() == Some(operation.worker.as_str())
+            && (ended.started.is_some() == is_held);
+        promise!(is_right, "{id} ended with {end:?} and {meta:?}, and that is recorded: {ended:?}");
+        Ok(())
+    }
+
+    /// The ended items that are kept, and whether a history is.
+    pub(crate) fn ended_items(&self) -> &BTreeMap<Key, Ended> {
+        &self.ends.ended
+    }
+
+    pub(crate) fn keeps_history(&self) -> bool {
+        self.ends.kept().is_some()
+    }
+
+    /// How many ends were recorded, by their codes, and how many were not.
+    pub(crate) fn recorded_ends(&self) -> (&BTreeMap<u8, u64>, u64) {
+        (&self.ends.recorded, self.ends.unrecorded)
+    }
+}
