@@ -40,15 +40,16 @@ pub(crate) fn audit() {
     });
 }
 
-/// The payloads of the dead letters.
-async fn letters(db: &Client, queue: &Layer) -> Vec<String> {
+/// The payloads of the dead letters, and the times of the letters that a schedule has pushed.
+async fn letters(db: &Client, queue: &Layer) -> Vec<Value> {
     let tr = db.create_trx().unwrap();
     let all = queue.dead_list(&tr, None, NonZeroUsize::MAX).await.unwrap();
     let mut payloads = Vec::new();
     for letter in all {
         let tr = db.create_trx().unwrap();
         let letter = queue.dead_get(&tr, &letter.id).await.unwrap().unwrap();
-        payloads.push(String::from_utf8_lossy(&letter.payload.unwrap()).into_owned());
+        let payload = String::from_utf8_lossy(&letter.payload.unwrap()).into_owned();
+        payloads.push(json!({ "payload": payload, "time": letter.meta.attributes.get("schedule-time") }));
     }
     payloads
 }

@@ -115,7 +115,7 @@ impl Recorder {
 impl Handler for Recorder {
     async fn handle(&self, item: &Item, context: &Context) -> Outcome {
         let payload = String::from_utf8_lossy(&item.payload);
-        let Ok(name) = payload.parse::<Name>() else {
+        let Ok(name) = Name::read(&payload, item.attribute("schedule-time")) else {
             self.note(&Record::Nonsense(payload.chars().take(100).collect()));
             return Outcome::Done;
         };

@@ -20,17 +20,15 @@ pub(super) fn audit(arena: &Arena) -> Vec<Rest> {
 }
 
 fn len(arena: &Arena, queue: &Queue) -> Value {
-    let mut command = arena.command(&["len", &queue.name, "--json"]);
-    let ran: Ran = command.stdout(Stdio::piped()).stderr(Stdio::piped()).output().unwrap().into();
-    serde_json::from_str(&ran.ok()).unwrap()
+    serde_json::from_str(&arena.answer(&["len", &queue.name, "--json"])).unwrap()
 }
 
 fn rest(place: usize, found: &Value, len: &Value) -> Rest {
     let count = |state: &str| len[state].as_u64().unwrap_or_else(|| panic!("{state} of {len}"));
     let letters = found["letters"].as_array().unwrap().iter();
-    let letters = letters.map(|payload| {
-        let payload = payload.as_str().unwrap();
-        payload.parse().map_err(|_| payload.chars().take(100).collect())
+    let letters = letters.map(|letter| {
+        let payload = letter["payload"].as_str().unwrap();
+        Name::read(payload, letter["time"].as_str()).map_err(|_| payload.chars().take(100).collect())
     });
     let effects = found["effects"].as_array().unwrap().iter();
     let effects = effects.map(|effect| {

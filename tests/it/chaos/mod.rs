@@ -20,6 +20,7 @@ mod plan;
 mod process;
 mod producers;
 mod records;
+mod schedule;
 mod storm;
 
 use std::{
@@ -30,10 +31,10 @@ use std::{
 use rustix::process::Signal;
 
 use self::{
-    arena::Arena,
+    arena::{Arena, now},
     ledger::{Account, Books},
     payload::Name,
-    plan::{Crew, PULLED, Queue, Worker},
+    plan::{Crew, PULLED, Worker},
     process::End,
     records::Record,
     storm::Storm,
@@ -51,17 +52,19 @@ fn chaos_loses_and_invents_no_items() {
     println!("KVQUEUE_TEST_SEED={seed} KVQUEUE_TEST_SECONDS={} cargo test --test it chaos", time.as_secs());
     let mut random = Random::seeded(seed);
     let began = Instant::now();
-    let arena = Arena::new(Queue::draw(&mut random));
+    let arena = Arena::new(&mut random);
     let mut storm = Storm::new(&arena, random.branch());
     storm.rage(time);
     storm.calm();
-    drain(&arena, PATIENCE + time);
-    close(&arena, &storm, began);
+    let end = now();
+    drain(&arena, end, PATIENCE + time);
+    close(&arena, &storm, began, end);
 }
 
-/// Processes the rest.
-fn drain(arena: &Arena, patience: Duration) {
-    drain_pulled(arena, patience);
+/// Processes the rest, and lets the schedule fire until `end`, a time in ms.
+fn drain(arena: &Arena, end: u64, patience: Duration) {
+    drain_pulled(arena, end, patience);
+    arena.pause_schedule();
     let mut daemons = Worker::ALL.map(|worker| arena.daemon(worker, 0, true));
     for daemon in &mut daemons {
         // A poisonous item may have been left.
@@ -74,14 +77,14 @@ fn drain(arena: &Arena, patience: Duration) {
     }
 }
 
-/// Processes the rest of the queue of workers over HTTP.
-fn drain_pulled(arena: &Arena, patience: Duration) {
+/// Processes the rest of the queue of workers over HTTP, while a daemon fires the schedule.
+fn drain_pulled(arena: &Arena, end: u64, patience: Duration) {
     let mut daemon = arena.daemon(Worker::Helper, 0, false);
     // An item that has outlived leases is leased alone, so several workers.
     let _pullers = [1, 2, 3, 4].map(|number| arena.daemon(Worker::Puller, number, false));
     let deadline = Instant::now() + patience;
-    while !arena.is_at_rest(PULLED) {
-        assert!(Instant::now() < deadline, "{PULLED} was not processed");
+    while !(arena.is_at_rest(PULLED) && arena.has_fired_until(end)) {
+        assert!(Instant::now() < deadline, "{PULLED} was not processed, or the schedule does not fire");
         // A poisonous item of another queue may have been left.
         if daemon.ended().is_some() {
             daemon = arena.daemon(Worker::Helper, 0, false);
@@ -92,7 +95,7 @@ fn drain_pulled(arena: &Arena, patience: Duration) {
     daemon.wait();
 }
 
-fn close(arena: &Arena, storm: &Storm<'_>, began: Instant) {
+fn close(arena: &Arena, storm: &Storm<'_>, began: Instant, end: u64) {
     let rests = audit::audit(arena);
     let (records, printed) = (arena.recorded(), arena.printed());
     let nobody = Name { queue: usize::MAX, producer: 0, place: 0 };
@@ -100,8 +103,11 @@ fn close(arena: &Arena, storm: &Storm<'_>, began: Instant) {
     for (place, rest) in rests.into_iter().enumerate() {
         let is_here = |name: Name| name.queue == place || (place == 0 && name.queue >= arena.queues.len());
         let queue = arena.queues[place].clone();
+        let (fired, wrong) = arena.fired(place, end);
+        total.wrong.extend(wrong);
         let books = Books {
             pushed: storm.pushed.iter().filter(|pushed| pushed.errand.queue == place).cloned().collect(),
+            fired,
             records: records
                 .iter()
                 .filter(|record| match record {

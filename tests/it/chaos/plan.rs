@@ -162,6 +162,11 @@ impl Queue {
         self.delivery != Delivery::AtMostOnce
     }
 
+    /// Whether handlers of the tests alone have its items, which record more than the program prints.
+    pub(super) fn is_recorded(&self) -> bool {
+        self.crew != Crew::Pullers && !self.is_for(Worker::Program)
+    }
+
     fn is_for(&self, worker: Worker) -> bool {
         match worker {
             Worker::Program => self.crew == Crew::All && self.delivery != Delivery::ExactlyOnce,

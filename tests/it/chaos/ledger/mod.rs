@@ -40,6 +40,8 @@ pub(super) struct Rest {
 pub(super) struct Books {
     pub(super) queue: Queue,
     pub(super) pushed: Vec<Pushed>,
+    /// By its schedule.
+    pub(super) fired: BTreeSet<Name>,
     /// By helpers.
     pub(super) records: Vec<Record>,
     /// By the program.
@@ -104,8 +106,11 @@ impl Books {
         }
         let letters: BTreeSet<Name> = self.rest.letters.iter().flatten().copied().collect();
         Sorted {
-            attempted: self.names(|pushed| pushed.attempted).collect(),
-            acknowledged: self.names(|pushed| pushed.acknowledged).collect(),
+            attempted: self.names(|pushed| pushed.attempted).chain(self.fired.iter().copied()).collect(),
+            acknowledged: self
+                .names(|pushed| pushed.acknowledged)
+                .chain(self.fired.iter().copied())
+                .collect(),
             out: runs.keys().chain(&letters).copied().collect(),
             runs,
             letters,

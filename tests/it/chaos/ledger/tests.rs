@@ -25,6 +25,7 @@ fn books(delivery: Delivery) -> Books {
     Books {
         queue: queues[place].clone(),
         pushed: vec![Pushed { errand, attempted: 4, acknowledged: 3, refused: false }],
+        fired: BTreeSet::new(),
         records,
         printed: Vec::new(),
         rest: Rest { done: 3, effects, ..Rest::default() },
