@@ -40,7 +40,7 @@ pub(crate) fn audit() {
     });
 }
 
-/// The payloads of the dead letters, and the times of the letters that a schedule has pushed.
+/// The ids and the payloads of the dead letters, and the times of the letters that a schedule has pushed.
 async fn letters(db: &Client, queue: &Layer) -> Vec<Value> {
     let tr = db.create_trx().unwrap();
     let all = queue.dead_list(&tr, None, NonZeroUsize::MAX).await.unwrap();
@@ -49,7 +49,8 @@ async fn letters(db: &Client, queue: &Layer) -> Vec<Value> {
         let tr = db.create_trx().unwrap();
         let letter = queue.dead_get(&tr, &letter.id).await.unwrap().unwrap();
         let payload = String::from_utf8_lossy(&letter.payload.unwrap()).into_owned();
-        payloads.push(json!({ "payload": payload, "time": letter.meta.attributes.get("schedule-time") }));
+        let (id, time) = (letter.id.to_string(), letter.meta.attributes.get("schedule-time"));
+        payloads.push(json!({ "id": id, "payload": payload, "time": time }));
     }
     payloads
 }

@@ -5,7 +5,7 @@ use std::{
     io::Write,
     path::PathBuf,
     sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use foundationdb::{options::MutationType, tuple};
@@ -129,7 +129,8 @@ impl Handler for Recorder {
             transaction.atomic_op(&effect(name), &1_u64.to_le_bytes(), MutationType::Add);
         }
         let failures = item.meta.as_ref().map_or(0, |meta| meta.failures.len());
-        self.note(&Record::Handled { name, attempt: item.attempt, failures, act });
+        let (at, id) = (now(), item.id.to_string());
+        self.note(&Record::Handled { name, attempt: item.attempt, failures, act, at, id });
         match act {
             Act::Done => Outcome::Done,
             Act::Fail => match treatment(name) {
@@ -144,6 +145,11 @@ impl Handler for Recorder {
             }
         }
     }
+}
+
+/// The time of the day, in ms since 1970.
+pub(super) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
 }
 
 /// The counter of what was done for an item. Its tuple begins with a number, as no queue's does.

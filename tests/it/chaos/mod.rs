@@ -32,7 +32,7 @@ use rustix::process::Signal;
 
 use self::{
     arena::{Arena, now},
-    ledger::{Account, Books},
+    ledger::{Account, Books, History},
     payload::Name,
     plan::{Crew, PULLED, Worker},
     process::End,
@@ -103,6 +103,8 @@ fn close(arena: &Arena, storm: &Storm<'_>, began: Instant, end: u64) {
     for (place, rest) in rests.into_iter().enumerate() {
         let is_here = |name: Name| name.queue == place || (place == 0 && name.queue >= arena.queues.len());
         let queue = arena.queues[place].clone();
+        let ended = queue.history.then(|| audit::history(arena, &queue));
+        let retried = storm.retried.contains(&queue.name);
         let (fired, wrong) = arena.fired(place, end);
         total.wrong.extend(wrong);
         let books = Books {
@@ -121,6 +123,13 @@ fn close(arena: &Arena, storm: &Storm<'_>, began: Instant, end: u64) {
                 .filter(|text| is_here(*text.as_ref().unwrap_or(&nobody)))
                 .cloned()
                 .collect(),
+            cancellations: storm
+                .cancellations
+                .iter()
+                .filter(|cancellation| cancellation.name.queue == place)
+                .cloned()
+                .collect(),
+            history: ended.map(|ended| History { ended, retried }),
             rest,
             killed: if queue.crew == Crew::Keepers { 0 } else { storm.killed_daemons },
             queue,

@@ -38,6 +38,8 @@ pub(super) struct Errand {
     pub(super) number: u64,
     pub(super) lines: u64,
     pub(super) way: Way,
+    /// Its items have a time to live.
+    pub(super) expires: bool,
     options: Vec<String>,
     random: u64,
 }
@@ -67,7 +69,12 @@ impl Errand {
             }
         };
         let mut options = vec![];
-        if random.chance(300) {
+        // The history tells how many of them have expired, by their attribute.
+        let expires = queues[queue].history && random.chance(400);
+        if expires {
+            options.extend(["--ttl".to_owned(), format!("{}ms", 20 + random.below(1_000))]);
+        }
+        if expires || random.chance(300) {
             options.extend(["--attr".to_owned(), format!("errand={number}")]);
         }
         if random.chance(200) {
@@ -84,7 +91,7 @@ impl Errand {
             Way::Operation => options.extend(["--idempotency-key".to_owned(), format!("errand {number}")]),
             Way::Unique => options.extend(["--unique".to_owned(), format!("key {}", random.below(3))]),
         }
-        Self { queue, number, lines, way, options, random: random.below(u64::MAX) }
+        Self { queue, number, lines, way, expires, options, random: random.below(u64::MAX) }
     }
 
     /// Its items, in their order.

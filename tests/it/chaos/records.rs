@@ -25,6 +25,10 @@ pub(super) enum Record {
         /// How many failures were known of it.
         failures: usize,
         act: Act,
+        /// When that was, in ms since 1970.
+        at: u64,
+        /// The item's id.
+        id: String,
     },
     /// Something was handled that nobody has pushed so.
     Nonsense(String),
@@ -32,8 +36,8 @@ pub(super) enum Record {
 
 impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, attempt, failures, act) = match self {
-            Self::Handled { name, attempt, failures, act } => (name, attempt, failures, act),
+        let (name, attempt, failures, act, at, id) = match self {
+            Self::Handled { name, attempt, failures, act, at, id } => (name, attempt, failures, act, at, id),
             Self::Nonsense(text) => return write!(f, "nonsense {text:?}"),
         };
         let act = match act {
@@ -43,7 +47,7 @@ impl fmt::Display for Record {
             Act::Release => "release",
             Act::Crash => "crash",
         };
-        write!(f, "{name} {attempt} {failures} {act}")
+        write!(f, "{name} {attempt} {failures} {act} {at} {id}")
     }
 }
 
@@ -52,7 +56,7 @@ fn read(line: &str) -> Option<Record> {
     if let Some(text) = line.strip_prefix("nonsense ") {
         return Some(Record::Nonsense(text.to_owned()));
     }
-    let [name, attempt, failures, act] = line.split(' ').collect::<Vec<_>>().try_into().ok()?;
+    let [name, attempt, failures, act, at, id] = line.split(' ').collect::<Vec<_>>().try_into().ok()?;
     let act = match act {
         "done" => Act::Done,
         "fail" => Act::Fail,
@@ -66,6 +70,8 @@ fn read(line: &str) -> Option<Record> {
         attempt: attempt.parse().ok()?,
         failures: failures.parse().ok()?,
         act,
+        at: at.parse().ok()?,
+        id: id.to_owned(),
     })
 }
 
@@ -98,8 +104,8 @@ fn texts(directory: &Path) -> Vec<String> {
 fn records_are_read_as_they_are_written() {
     let name = Name { queue: 1, producer: 20, place: 300 };
     for act in [Act::Done, Act::Fail, Act::Bury, Act::Release, Act::Crash] {
-        let record = Record::Handled { name, attempt: 4, failures: 5, act };
+        let record = Record::Handled { name, attempt: 4, failures: 5, act, at: 6, id: "x7".to_owned() };
         assert_eq!(read(&record.to_string()), Some(record));
     }
-    assert_eq!(read("1.20.300 4 5"), None);
+    assert_eq!(read("1.20.300 4 5 done"), None);
 }

@@ -15,6 +15,8 @@ pub(in crate::chaos) struct Account {
     pub(super) recovered: usize,
     pub(super) done: u64,
     pub(super) dead: u64,
+    pub(super) cancelled: usize,
+    pub(super) expired: usize,
     pub(in crate::chaos) wrong: Vec<String>,
 }
 
@@ -47,6 +49,8 @@ impl AddAssign for Account {
         self.recovered += other.recovered;
         self.done += other.done;
         self.dead += other.dead;
+        self.cancelled += other.cancelled;
+        self.expired += other.expired;
         self.wrong.extend(other.wrong);
     }
 }
@@ -63,12 +67,14 @@ impl fmt::Display for Account {
             recovered,
             done,
             dead,
+            cancelled,
+            expired,
             wrong: _,
         } = self;
         write!(
             f,
             "{attempted} attempted, {acknowledged} acknowledged, {handled} handled, {done} done, {dead} dead, \
-             {lost} lost, {unexpected} unexpected, {duplicates} duplicates, {recovered} recovered"
+             {cancelled} cancelled, {expired} expired, {lost} lost, {unexpected} unexpected, {duplicates} duplicates, {recovered} recovered"
         )
     }
 }

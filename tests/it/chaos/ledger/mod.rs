@@ -6,17 +6,22 @@
 
 mod account;
 mod checks;
+mod ended;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) use self::account::Account;
+pub(super) use self::{
+    account::Account,
+    ended::{Ended, History},
+};
 use super::{
     payload::Name,
     plan::Queue,
     producers::Pushed,
     records::{Act, Record},
+    storm::Cancellation,
 };
 
 /// The rest of a queue at the end, as the database has it.
@@ -30,6 +35,8 @@ pub(super) struct Rest {
     pub(super) done: u64,
     /// The dead letters' payloads.
     pub(super) letters: Vec<Result<Name, String>>,
+    /// And their ids.
+    pub(super) letter_ids: BTreeMap<Name, String>,
     /// The effects of handlers in their items' transactions.
     pub(super) effects: BTreeMap<Name, u64>,
     /// Keys, by their kind.
@@ -46,6 +53,9 @@ pub(super) struct Books {
     pub(super) records: Vec<Record>,
     /// By the program.
     pub(super) printed: Vec<Result<Name, String>>,
+    pub(super) cancellations: Vec<Cancellation>,
+    /// If the queue keeps one.
+    pub(super) history: Option<History>,
     pub(super) rest: Rest,
     /// Daemons that were killed, or killed themselves.
     pub(super) killed: u64,
@@ -55,7 +65,7 @@ pub(super) struct Books {
 #[derive(Clone, Copy, Debug)]
 enum Run {
     /// By a helper.
-    Known { attempt: u32, failures: usize, act: Act },
+    Known { attempt: u32, failures: usize, act: Act, at: u64 },
     /// By the program, which tells no more.
     Printed,
 }
@@ -67,8 +77,23 @@ struct Sorted {
     runs: BTreeMap<Name, Vec<Run>>,
     /// Dead letters.
     letters: BTreeSet<Name>,
-    /// All that came out.
+    /// Those of which it is known that they are cancelled, and since when, in ms.
+    cancelled: BTreeMap<Name, u64>,
+    /// Others that may be.
+    unclear: BTreeSet<Name>,
+    /// Handled items that were released, and then expired.
+    expired: BTreeSet<Name>,
+    /// Items that may expire.
+    expiring: BTreeSet<Name>,
+    /// All that came out: that was handled, is dead, or was there to be cancelled.
     out: BTreeSet<Name>,
+}
+
+impl Sorted {
+    /// What was acknowledged, and neither came out nor may have expired.
+    fn lost(&self) -> impl Iterator<Item = &Name> {
+        self.acknowledged.difference(&self.out).filter(|name| !self.expiring.contains(name))
+    }
 }
 
 impl Books {
@@ -81,12 +106,14 @@ impl Books {
             attempted: attempted.len(),
             acknowledged: acknowledged.len(),
             handled,
-            lost: acknowledged.difference(out).count(),
+            lost: sorted.lost().count(),
             unexpected: out.difference(attempted).count(),
             duplicates: handled - runs.len(),
             recovered: out.intersection(attempted).filter(|name| !acknowledged.contains(name)).count(),
             done: self.rest.done,
             dead: self.rest.dead,
+            cancelled: sorted.cancelled.len(),
+            expired: sorted.expired.len(),
             wrong: Vec::new(),
         };
         self.check(&sorted, &mut account);
@@ -97,23 +124,37 @@ impl Books {
     fn sort(&self) -> Sorted {
         let mut runs: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for record in &self.records {
-            if let Record::Handled { name, attempt, failures, act } = *record {
-                runs.entry(name).or_default().push(Run::Known { attempt, failures, act });
+            if let Record::Handled { name, attempt, failures, act, at, .. } = *record {
+                runs.entry(name).or_default().push(Run::Known { attempt, failures, act, at });
             }
         }
         for name in self.printed.iter().flatten() {
             runs.entry(*name).or_default().push(Run::Printed);
         }
         let letters: BTreeSet<Name> = self.rest.letters.iter().flatten().copied().collect();
+        let mut cancelled = BTreeMap::new();
+        for Cancellation { name, acknowledged, .. } in &self.cancellations {
+            cancelled.extend(acknowledged.map(|at| (*name, at)));
+        }
+        let seen = self.cancellations.iter().map(|cancellation| cancellation.name);
         Sorted {
             attempted: self.names(|pushed| pushed.attempted).chain(self.fired.iter().copied()).collect(),
             acknowledged: self
                 .names(|pushed| pushed.acknowledged)
                 .chain(self.fired.iter().copied())
                 .collect(),
-            out: runs.keys().chain(&letters).copied().collect(),
+            unclear: seen.clone().filter(|name| !cancelled.contains_key(name)).collect(),
+            out: runs.keys().chain(&letters).copied().chain(seen).collect(),
             runs,
             letters,
+            cancelled,
+            expired: self.expired(),
+            expiring: self
+                .pushed
+                .iter()
+                .filter(|it| it.errand.expires)
+                .flat_map(|it| it.errand.names())
+                .collect(),
         }
     }
 

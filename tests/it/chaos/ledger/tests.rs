@@ -17,7 +17,9 @@ fn books(delivery: Delivery) -> Books {
     let queues = Queue::draw(&mut random);
     let place = queues.iter().position(|queue| queue.delivery == delivery).unwrap();
     let errand = std::iter::from_fn(|| Some(Errand::draw(&mut random, &queues, 1)))
-        .find(|errand| errand.way == Way::Stream && errand.queue == place && errand.lines >= 4)
+        .find(|errand| {
+            errand.way == Way::Stream && errand.queue == place && errand.lines >= 4 && !errand.expires
+        })
         .unwrap();
     let name = |at| name(place, at);
     let records = (0..3).map(|at| handled(name(at), 1, Act::Done)).collect();
@@ -28,6 +30,8 @@ fn books(delivery: Delivery) -> Books {
         fired: BTreeSet::new(),
         records,
         printed: Vec::new(),
+        cancellations: Vec::new(),
+        history: None,
         rest: Rest { done: 3, effects, ..Rest::default() },
         killed: 0,
     }
@@ -38,7 +42,8 @@ fn name(queue: usize, place: u64) -> Name {
 }
 
 fn handled(name: Name, attempt: u32, act: Act) -> Record {
-    Record::Handled { name, attempt, failures: attempt as usize - 1, act }
+    let id = name.to_string();
+    Record::Handled { name, attempt, failures: attempt as usize - 1, act, at: 1_000, id }
 }
 
 /// The errors that a change causes.
@@ -100,7 +105,9 @@ fn a_repeated_attempt_is_an_error_where_delivery_forbids_it() {
 #[test]
 fn double_finishes_and_double_effects_are_found() {
     let finished = |books: &mut Books, _| books.rest.done += 1;
-    assert!(wrong(Delivery::AtLeastOnce, finished).contains("4 finished and 0 dead are not the 3 items"));
+    assert!(
+        wrong(Delivery::AtLeastOnce, finished).contains("4 finished and 0 dead are not the 3 to 3 items")
+    );
     let effect = |books: &mut Books, queue| {
         books.rest.effects.insert(name(queue, 0), 2);
     };
@@ -109,6 +116,100 @@ fn double_finishes_and_double_effects_are_found() {
         books.rest.effects.remove(&name(queue, 0));
     };
     assert!(wrong(Delivery::ExactlyOnce, none).contains("2 took effect and 3 are finished"));
+}
+
+#[test]
+fn a_cancelled_item_that_goes_on_is_found() {
+    let cancel = |at, acknowledged| {
+        move |books: &mut Books, queue| {
+            let name = name(queue, at);
+            books.cancellations.push(Cancellation { id: name.to_string(), name, acknowledged });
+        }
+    };
+    // The fourth is cancelled; nobody knows whether the third is.
+    for delivery in DELIVERIES {
+        assert_eq!(wrong(delivery, cancel(3, Some(900))), "");
+        assert_eq!(wrong(delivery, cancel(2, None)), "");
+    }
+    assert!(
+        wrong(Delivery::AtLeastOnce, cancel(2, Some(900))).contains("3 finished and 0 dead are not the 2")
+    );
+    assert!(wrong(Delivery::ExactlyOnce, cancel(2, Some(900))).contains("cancelled and took effect"));
+    assert!(wrong(Delivery::AtMostOnce, cancel(2, Some(900))).contains("handled after"));
+    let late = |books: &mut Books, queue| {
+        cancel(2, Some(900))(books, queue);
+        books.rest.done = 2;
+        if let Record::Handled { at, .. } = &mut books.records[2] {
+            *at = 60_000;
+        }
+    };
+    assert!(wrong(Delivery::AtLeastOnce, late).contains("handled after"));
+}
+
+#[test]
+fn a_history_that_is_wrong_is_found() {
+    let with = |change: fn(&mut History)| {
+        move |books: &mut Books, queue| {
+            let ended = |at| {
+                let id = name(queue, at).to_string();
+                Ended { id, outcome: "done".to_owned(), errand: Some(1) }
+            };
+            let mut history = History { ended: (0..3).map(ended).collect(), retried: false };
+            change(&mut history);
+            books.history = Some(history);
+        }
+    };
+    let found = |change| wrong(Delivery::ExactlyOnce, with(change));
+    assert_eq!(found(|_| {}), "");
+    assert!(found(|history| drop(history.ended.pop())).contains("ended otherwise"));
+    assert!(found(|history| history.ended[1].outcome = "dead".to_owned()).contains("ended otherwise"));
+    assert!(found(|history| history.ended.push(history.ended[0].clone())).contains("ended again"));
+    assert!(found(|history| history.ended[1].id = "x".to_owned()).contains("never came out"));
+    let dead = |history: &mut History| {
+        let before = Ended { outcome: "dead".to_owned(), ..history.ended[0].clone() };
+        history.ended.insert(0, before);
+    };
+    assert!(found(dead).contains("ended again"));
+    let retried = with(|history| history.retried = true);
+    let dead_and_retried = |books: &mut Books, queue| {
+        retried(books, queue);
+        books.history.as_mut().map(dead);
+    };
+    assert_eq!(wrong(Delivery::ExactlyOnce, dead_and_retried), "");
+}
+
+#[test]
+fn an_item_that_expired_and_was_handled_or_neither_is_found() {
+    let ended = |at, queue, outcome: &str| Ended {
+        id: name(queue, at).to_string(),
+        outcome: outcome.to_owned(),
+        errand: Some(1),
+    };
+    let with = |outcomes: [&'static str; 4], change: fn(&mut Books)| {
+        move |books: &mut Books, queue| {
+            books.pushed[0].errand.expires = true;
+            books.pushed[0].acknowledged = 4;
+            let all = outcomes.iter().zip(0..).filter(|(outcome, _)| !outcome.is_empty());
+            let ended = all.map(|(outcome, at)| ended(at, queue, outcome)).collect();
+            books.history = Some(History { ended, retried: false });
+            change(books);
+        }
+    };
+    let found = |outcomes, change| wrong(Delivery::ExactlyOnce, with(outcomes, change));
+    assert_eq!(found(["done", "done", "done", "expired"], |_| {}), "");
+    assert!(found(["done", "done", "done", ""], |_| {}).contains("3 expired or came out, 0 of them"));
+    assert!(found(["done", "done", "expired", "expired"], |_| {}).contains("ended otherwise"));
+    assert!(found(["done", "done", "done", "done"], |_| {}).contains("never came out"));
+    // The third was given back before it expired, or it had begun.
+    fn release(books: &mut Books, act: Act) {
+        let Some(Record::Handled { name, .. }) = books.records.pop() else { panic!("it has records") };
+        books.records.push(handled(name, 1, act));
+        books.rest.effects.remove(&name);
+        books.rest.done = 2;
+    }
+    let outcomes = ["done", "done", "expired", "expired"];
+    assert_eq!(found(outcomes, |books| release(books, Act::Release)), "");
+    assert!(found(outcomes, |books| release(books, Act::Fail)).contains("ended otherwise"));
 }
 
 #[test]

@@ -1,16 +1,19 @@
 //! The storm: processes at work, faults, and new processes in place of dead ones.
 
 mod faults;
+mod operators;
 mod slot;
 
 use std::{
+    collections::BTreeSet,
     thread,
     time::{Duration, Instant},
 };
 
-pub(super) use self::faults::Faults;
+pub(super) use self::{faults::Faults, operators::Cancellation};
 use self::{
     faults::{RECOVER, RECOVERIES, RESTART, RESTARTS, command_of},
+    operators::Operator,
     slot::{Actor, Slot},
 };
 use super::{
@@ -56,11 +59,17 @@ pub(super) struct Storm<'a> {
     slots: Vec<Slot>,
     /// Commands that nobody waits for.
     commands: Vec<Process>,
+    operators: Vec<Operator>,
+    /// When the next operator comes.
+    operate_at: Instant,
     restart_at: Option<Instant>,
     recover_at: Option<Instant>,
     started: u64,
     pub(super) faults: Faults,
     pub(super) pushed: Vec<Pushed>,
+    /// The queues whose dead letters were retried.
+    pub(super) retried: BTreeSet<String>,
+    pub(super) cancellations: Vec<Cancellation>,
     /// Daemons that were killed.
     pub(super) killed_daemons: u64,
     /// Processes that failed though nobody hurt them.
@@ -74,11 +83,15 @@ impl<'a> Storm<'a> {
             random,
             slots: WORKERS.map(Some).into_iter().chain([None; PRODUCERS]).map(Slot::new).collect(),
             commands: Vec::new(),
+            operators: Vec::new(),
+            operate_at: Instant::now() + GAP.1,
             restart_at: command_of(RESTART).map(|_| Instant::now() + RESTARTS.0 / 2),
             recover_at: command_of(RECOVER).map(|_| Instant::now() + RECOVERIES.0),
             started: 0,
             faults: Faults::default(),
             pushed: Vec::new(),
+            retried: BTreeSet::new(),
+            cancellations: Vec::new(),
             killed_daemons: 0,
             failed: Vec::new(),
         }
@@ -106,8 +119,8 @@ impl<'a> Storm<'a> {
             slot.go_on();
         }
         let deadline = Instant::now() + PATIENCE;
-        while self.slots.iter().any(Slot::has_to_push) {
-            assert!(Instant::now() < deadline, "producers do not end");
+        while self.slots.iter().any(Slot::has_to_push) || !self.operators.is_empty() {
+            assert!(Instant::now() < deadline, "producers or operators do not end");
             for slot in &self.slots {
                 if let Some(Actor::Producer(producer)) = &slot.actor {
                     producer.enough();
@@ -155,6 +168,7 @@ impl<'a> Storm<'a> {
                 None => {}
             }
         }
+        self.operate(raging);
         self.commands.retain_mut(|command| command.ended().is_none());
     }
 
