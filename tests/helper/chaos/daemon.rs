@@ -15,7 +15,7 @@ use tokio::time::sleep;
 
 use super::{
     payload::Name,
-    records::{Act, Record},
+    records::{Act, Counts, Record},
 };
 use crate::support::{argument, daemon_with, reloadable, run_to_the_end};
 
@@ -129,6 +129,9 @@ impl Handler for Recorder {
             transaction.atomic_op(&effect(name), &1_u64.to_le_bytes(), MutationType::Add);
         }
         let failures = item.meta.as_ref().map_or(0, |meta| meta.failures.len());
+        if let Some(counts) = Counts::of(|name| item.attribute(name)) {
+            self.note(&Record::Called { name, counts });
+        }
         let (at, id) = (now(), item.id.to_string());
         self.note(&Record::Handled { name, attempt: item.attempt, failures, act, at, id });
         match act {

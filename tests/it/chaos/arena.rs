@@ -14,6 +14,7 @@ use super::{
     process::Process,
     records::{Record, printed, recorded},
     schedule::{self, Occurrences, RECORDS, Schedule, TICK},
+    storm::Batch,
 };
 use crate::support::{Database, Ran, Random, helper, kvqueue};
 
@@ -68,18 +69,23 @@ impl Arena {
         self.occurrences().last().is_some_and(|last| last.to >= end)
     }
 
+    /// Whether each of these batches has called back.
+    pub(super) fn have_called_back(&self, batches: &[Batch]) -> bool {
+        let homes: BTreeSet<usize> = batches.iter().map(|batch| batch.callback.queue).collect();
+        let list = |home: usize| self.answer(&["batch", "list", &self.queues[home].name, "--json"]);
+        let open: String = homes.into_iter().map(list).collect();
+        batches.iter().filter_map(|batch| batch.id.as_ref()).all(|id| !open.contains(id))
+    }
+
     /// Lets the schedule fire no more.
     pub(super) fn pause_schedule(&self) {
         self.answer(&["schedule", "pause", self.ticking(), TICK]);
     }
 
-    /// The items of a queue that its schedule has pushed, and what is wrong with the schedule, which had a daemon after `end`.
-    pub(super) fn fired(&self, queue: usize, end: u64) -> (BTreeSet<Name>, Vec<String>) {
-        if queue != self.schedule.queue {
-            return Default::default();
-        }
+    /// The items that the schedule has pushed, and what is wrong with it. It had a daemon after `end`.
+    pub(super) fn fired(&self, end: u64) -> (BTreeSet<Name>, Vec<String>) {
         let occurrences = self.occurrences();
-        (schedule::fired(queue, &occurrences), schedule::check(&occurrences, self.made, end))
+        (schedule::fired(self.schedule.queue, &occurrences), schedule::check(&occurrences, self.made, end))
     }
 
     /// Writes the configuration of such daemons, in one piece: others may be reading it.

@@ -40,6 +40,8 @@ pub(super) struct Errand {
     pub(super) way: Way,
     /// Its items have a time to live.
     pub(super) expires: bool,
+    /// Its items are refused from some time on.
+    may_be_refused: bool,
     options: Vec<String>,
     random: u64,
 }
@@ -80,18 +82,59 @@ impl Errand {
         if random.chance(200) {
             options.extend(["--delay".to_owned(), format!("{}ms", 1 + random.below(300))]);
         }
-        if queues[queue].kind == "priority" {
-            options.push(format!("--priority={}", random.below(9)));
-        }
-        if queues[queue].kind == "keyed" {
-            options.push(format!("--key={}", random.choose(&KEYS)));
-        }
+        options.extend(Self::of_kind(random, &queues[queue]));
         match way {
             Way::Stream => {}
             Way::Operation => options.extend(["--idempotency-key".to_owned(), format!("errand {number}")]),
             Way::Unique => options.extend(["--unique".to_owned(), format!("key {}", random.below(3))]),
         }
-        Self { queue, number, lines, way, expires, options, random: random.below(u64::MAX) }
+        Self {
+            queue,
+            number,
+            lines,
+            way,
+            expires,
+            may_be_refused: false,
+            options,
+            random: random.below(u64::MAX),
+        }
+    }
+
+    /// Members of a batch, for a queue and its place. With a deadline, pushes are refused from then on.
+    pub(super) fn of_batch(
+        random: &mut Random,
+        (place, queue): (usize, &Queue),
+        number: u64,
+        batch: &str,
+        has_deadline: bool,
+    ) -> Self {
+        let way = if has_deadline { Way::Stream } else { Way::Operation };
+        let mut options =
+            vec!["--batch".to_owned(), batch.to_owned(), "--attr".to_owned(), format!("errand={number}")];
+        options.extend(Self::of_kind(random, queue));
+        if way == Way::Operation {
+            options.extend(["--idempotency-key".to_owned(), format!("errand {number}")]);
+        }
+        let (lines, random) = (random.below(30), random.below(u64::MAX));
+        Self {
+            queue: place,
+            number,
+            lines,
+            way,
+            expires: false,
+            may_be_refused: has_deadline,
+            options,
+            random,
+        }
+    }
+
+    /// What items of a queue of this kind need.
+    fn of_kind(random: &mut Random, queue: &Queue) -> Option<String> {
+        match queue.kind {
+            "priority" => Some(format!("--priority={}", random.below(9))),
+            "keyed" => Some(format!("--key={}", random.choose(&KEYS))),
+            _ => None,
+        }
     }
 
     /// Its items, in their order.
@@ -158,6 +201,10 @@ impl Producer {
             stdout.read_to_string(&mut said).map(|_| said).unwrap()
         });
         Self { errand, process, told, feeder, listener, said }
+    }
+
+    pub(super) fn may_be_refused(&self) -> bool {
+        self.errand.may_be_refused
     }
 
     /// Lets it come to its end.

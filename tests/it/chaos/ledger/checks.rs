@@ -44,7 +44,7 @@ impl Books {
     fn check_texts(&self, account: &mut Account) {
         let recorded = self.records.iter().filter_map(|record| match record {
             Record::Nonsense(text) => Some(text),
-            Record::Handled { .. } => None,
+            Record::Called { .. } | Record::Handled { .. } => None,
         });
         let told = self.printed.iter().chain(&self.rest.letters).filter_map(|text| text.as_ref().err());
         account.complain("texts are nobody's", &recorded.chain(told).collect::<Vec<_>>());
@@ -123,7 +123,7 @@ impl Books {
                 || unclear.contains(name)
                 || expired.contains(name)
         };
-        let open = runs.iter().filter(|(name, runs)| !is_ended(name) && !runs.iter().any(Run::is_done));
+        let open = runs.iter().filter(|(name, _)| !is_ended(name) && !sorted.is_done(name));
         account.complain("are finished though no handler was done with them", &open.collect::<Vec<_>>());
     }
 
@@ -160,7 +160,7 @@ impl Books {
 }
 
 impl Run {
-    fn is_done(&self) -> bool {
+    pub(super) fn is_done(&self) -> bool {
         matches!(self, Self::Printed | Self::Known { act: Act::Done, .. })
     }
 }

@@ -22,41 +22,31 @@ pub(in crate::chaos) struct Ended {
     pub(in crate::chaos) errand: Option<u64>,
 }
 
-/// The history of a queue.
-#[derive(Clone, Debug, Default)]
-pub(in crate::chaos) struct History {
-    /// The oldest first.
-    pub(in crate::chaos) ended: Vec<Ended>,
-    /// Whether dead letters were retried. Each of these ends once more.
-    pub(in crate::chaos) retried: bool,
-}
-
-impl History {
-    /// How each item ended at last; and the ids of items that ended in a way that is not possible.
-    fn last(&self) -> (BTreeMap<&str, &Ended>, Vec<&str>) {
-        let (mut last, mut again) = (BTreeMap::new(), Vec::new());
-        for ended in &self.ended {
-            let before = last.insert(ended.id.as_str(), ended);
-            if before.is_some_and(|before| before.outcome != "dead" || !self.retried) {
-                again.push(ended.id.as_str());
-            }
+/// How each item ended at last, by a history with the oldest first; and the ids of items that ended in a way that is not possible. If dead
+/// letters were retried, each of them ends once more.
+fn last(history: &[Ended], retried: bool) -> (BTreeMap<&str, &Ended>, Vec<&str>) {
+    let (mut last, mut again) = (BTreeMap::new(), Vec::new());
+    for ended in history {
+        let before: Option<&Ended> = last.insert(ended.id.as_str(), ended);
+        if before.is_some_and(|before| before.outcome != "dead" || !retried) {
+            again.push(ended.id.as_str());
         }
-        (last, again)
     }
+    (last, again)
 }
 
 impl Books {
     /// The items that were handed to handlers, but expired before an attempt had begun: they were given back.
     pub(super) fn expired(&self) -> BTreeSet<Name> {
         let Some(history) = &self.history else { return BTreeSet::new() };
-        let (last, _) = history.last();
+        let (last, _) = last(history, self.retried);
         let has_expired = |id: &str| last.get(id).is_some_and(|ended| ended.outcome == EXPIRED);
         self.ids().0.into_iter().filter(|(_, id)| has_expired(id)).map(|(name, _)| name).collect()
     }
 
     pub(super) fn check_history(&self, sorted: &Sorted, account: &mut Account) {
         let Some(history) = &self.history else { return };
-        let (last, again) = history.last();
+        let (last, again) = last(history, self.retried);
         account.complain("ended again, by the history", &again);
         let (ids, double) = self.ids();
         account.complain("are several items", &double);
@@ -119,7 +109,7 @@ impl Books {
     fn ids(&self) -> (BTreeMap<Name, String>, Vec<Name>) {
         let handled = self.records.iter().filter_map(|record| match record {
             Record::Handled { name, id, .. } => Some((*name, id)),
-            Record::Nonsense(_) => None,
+            Record::Called { .. } | Record::Nonsense(_) => None,
         });
         let cancelled = self.cancellations.iter().map(|of| (of.name, &of.id));
         let dead = self.rest.letter_ids.iter().map(|(name, id)| (*name, id));

@@ -5,6 +5,7 @@
 //! out though its push was not acknowledged; *duplicate*, what came out again.
 
 mod account;
+mod called;
 mod checks;
 mod ended;
 #[cfg(test)]
@@ -12,10 +13,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) use self::{
-    account::Account,
-    ended::{Ended, History},
-};
+pub(super) use self::{account::Account, called::check_batches, ended::Ended};
 use super::{
     payload::Name,
     plan::Queue,
@@ -47,15 +45,19 @@ pub(super) struct Rest {
 pub(super) struct Books {
     pub(super) queue: Queue,
     pub(super) pushed: Vec<Pushed>,
-    /// By its schedule.
+    /// By its schedule, and callbacks of batches.
     pub(super) fired: BTreeSet<Name>,
+    /// Callbacks of batches that may have been made.
+    pub(super) perhaps: BTreeSet<Name>,
+    /// Whether its dead letters were retried.
+    pub(super) retried: bool,
     /// By helpers.
     pub(super) records: Vec<Record>,
     /// By the program.
     pub(super) printed: Vec<Result<Name, String>>,
     pub(super) cancellations: Vec<Cancellation>,
-    /// If the queue keeps one.
-    pub(super) history: Option<History>,
+    /// If the queue keeps one: the oldest first.
+    pub(super) history: Option<Vec<Ended>>,
     pub(super) rest: Rest,
     /// Daemons that were killed, or killed themselves.
     pub(super) killed: u64,
@@ -90,6 +92,11 @@ struct Sorted {
 }
 
 impl Sorted {
+    /// Whether a handler was done with it.
+    fn is_done(&self, name: &Name) -> bool {
+        self.runs.get(name).is_some_and(|runs| runs.iter().any(Run::is_done))
+    }
+
     /// What was acknowledged, and neither came out nor may have expired.
     fn lost(&self) -> impl Iterator<Item = &Name> {
         self.acknowledged.difference(&self.out).filter(|name| !self.expiring.contains(name))
@@ -138,7 +145,10 @@ impl Books {
         }
         let seen = self.cancellations.iter().map(|cancellation| cancellation.name);
         Sorted {
-            attempted: self.names(|pushed| pushed.attempted).chain(self.fired.iter().copied()).collect(),
+            attempted: self
+                .names(|pushed| pushed.attempted)
+                .chain(self.fired.iter().chain(&self.perhaps).copied())
+                .collect(),
             acknowledged: self
                 .names(|pushed| pushed.acknowledged)
                 .chain(self.fired.iter().copied())

@@ -1,16 +1,17 @@
 //! The storm: processes at work, faults, and new processes in place of dead ones.
 
+mod batches;
 mod faults;
 mod operators;
 mod slot;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, VecDeque},
     thread,
     time::{Duration, Instant},
 };
 
-pub(super) use self::{faults::Faults, operators::Cancellation};
+pub(super) use self::{batches::Batch, faults::Faults, operators::Cancellation};
 use self::{
     faults::{RECOVER, RECOVERIES, RESTART, RESTARTS, command_of},
     operators::Operator,
@@ -62,6 +63,8 @@ pub(super) struct Storm<'a> {
     operators: Vec<Operator>,
     /// When the next operator comes.
     operate_at: Instant,
+    /// Errands for the next producers.
+    waiting: VecDeque<Errand>,
     restart_at: Option<Instant>,
     recover_at: Option<Instant>,
     started: u64,
@@ -70,6 +73,7 @@ pub(super) struct Storm<'a> {
     /// The queues whose dead letters were retried.
     pub(super) retried: BTreeSet<String>,
     pub(super) cancellations: Vec<Cancellation>,
+    pub(super) batches: Vec<Batch>,
     /// Daemons that were killed.
     pub(super) killed_daemons: u64,
     /// Processes that failed though nobody hurt them.
@@ -85,6 +89,7 @@ impl<'a> Storm<'a> {
             commands: Vec::new(),
             operators: Vec::new(),
             operate_at: Instant::now() + GAP.1,
+            waiting: VecDeque::new(),
             restart_at: command_of(RESTART).map(|_| Instant::now() + RESTARTS.0 / 2),
             recover_at: command_of(RECOVER).map(|_| Instant::now() + RECOVERIES.0),
             started: 0,
@@ -92,6 +97,7 @@ impl<'a> Storm<'a> {
             pushed: Vec::new(),
             retried: BTreeSet::new(),
             cancellations: Vec::new(),
+            batches: Vec::new(),
             killed_daemons: 0,
             failed: Vec::new(),
         }
@@ -119,7 +125,7 @@ impl<'a> Storm<'a> {
             slot.go_on();
         }
         let deadline = Instant::now() + PATIENCE;
-        while self.slots.iter().any(Slot::has_to_push) || !self.operators.is_empty() {
+        while self.is_busy() {
             assert!(Instant::now() < deadline, "producers or operators do not end");
             for slot in &self.slots {
                 if let Some(Actor::Producer(producer)) = &slot.actor {
@@ -143,6 +149,12 @@ impl<'a> Storm<'a> {
         }
     }
 
+    /// Whether a producer has something to push, or an operator something to do.
+    fn is_busy(&self) -> bool {
+        let has_to_push = self.slots.iter().any(Slot::has_to_push);
+        has_to_push || !self.waiting.is_empty() || !self.operators.is_empty() || self.has_open_batches()
+    }
+
     /// Sees to what has come due, and to who has died. New ones come as long as it rages; and producers that have to finish.
     fn tick(&mut self, raging: bool) {
         let now = Instant::now();
@@ -162,10 +174,12 @@ impl<'a> Storm<'a> {
                         self.bury(at, end);
                     }
                 }
-                None if now >= slot.start_at && (raging || slot.unfinished.is_some()) => {
-                    self.start(at, raging);
+                None => {
+                    let has_errand = slot.unfinished.is_some() || !self.waiting.is_empty();
+                    if now >= slot.start_at && (raging || slot.worker.is_none() && has_errand) {
+                        self.start(at, raging);
+                    }
                 }
-                None => {}
             }
         }
         self.operate(raging);
@@ -179,7 +193,7 @@ impl<'a> Storm<'a> {
         let actor = match slot.worker {
             Some(worker) => Actor::Daemon(arena.daemon(worker, number, false)),
             None => {
-                let errand = slot.unfinished.take();
+                let errand = slot.unfinished.take().or_else(|| self.waiting.pop_front());
                 let errand = errand.unwrap_or_else(|| Errand::draw(&mut self.random, &arena.queues, number));
                 Actor::Producer(Box::new(Producer::start(arena, errand)))
             }
@@ -201,6 +215,8 @@ impl<'a> Storm<'a> {
             End::Killed if !slot.is_killed => self.faults.poisoned += 1,
             // The expected end if a take-over cost it a lease while it drained.
             End::Failed if slot.is_terminated => self.faults.torn += 1,
+            // Its batch has called back meanwhile.
+            End::Failed if actor.may_be_refused() => {}
             End::Failed => self.failed.push(actor.process().name.clone()),
             End::Done | End::Killed => {}
         }

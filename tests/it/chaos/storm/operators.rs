@@ -1,4 +1,4 @@
-//! Operators: processes that look for items and cancel them, and that may be killed.
+//! Operators: processes that look for items and cancel them, or make and commit batches, and that may be killed.
 
 use std::{
     path::PathBuf,
@@ -12,7 +12,7 @@ use super::Storm;
 use crate::chaos::{
     arena::{Arena, now},
     payload::Name,
-    process::Process,
+    process::{End, Process},
 };
 use crate::support::Random;
 
@@ -24,6 +24,9 @@ const PAUSE: Duration = Duration::from_millis(150);
 
 /// How many of a thousand commands are killed within this of their start.
 const KILLED: (u64, Duration) = (150, Duration::from_millis(300));
+
+/// How many of a thousand operators make a batch. The others cancel items.
+const BATCHES: u64 = 150;
 
 /// How many items an operator looks at, and cancels at most.
 const SEEN: &str = "30";
@@ -39,11 +42,15 @@ pub(in crate::chaos) struct Cancellation {
 }
 
 /// The command of an operator.
-enum Task {
+pub(super) enum Task {
     /// Shows items of a queue.
     Look(usize),
     /// Cancels items of a queue, with these ids.
     Cancel(Vec<(String, Name)>),
+    /// Makes a batch, which has this place among all.
+    NewBatch(usize),
+    /// Commits it.
+    Commit(usize),
 }
 
 /// An operator at work.
@@ -110,18 +117,20 @@ impl Storm<'_> {
             }
             match operator.process.ended() {
                 None => busy.push(operator),
-                Some(_) => busy.extend(self.after(&operator)),
+                Some(end) => busy.extend(self.after(&operator, end)),
             }
         }
         self.operators = busy;
         if raging && self.operators.len() < OPERATORS && Instant::now() >= self.operate_at {
-            let operator = self.look();
+            let operator = if self.random.chance(BATCHES) { self.new_batch() } else { self.look() };
             self.operators.push(operator);
         }
+        let commit = self.commit_batch();
+        self.operators.extend(commit);
     }
 
     /// Takes note of what an operator has done, and gives it the next command, if it needs one.
-    fn after(&mut self, operator: &Operator) -> Option<Operator> {
+    fn after(&mut self, operator: &Operator, end: End) -> Option<Operator> {
         self.operate_at = Instant::now() + self.random.time_below(2 * PAUSE);
         match &operator.task {
             Task::Look(queue) => self.cancel(*queue, operator.seen()),
@@ -129,10 +138,16 @@ impl Storm<'_> {
                 self.cancellations.extend(operator.cancellations(items));
                 None
             }
+            Task::NewBatch(place) => {
+                let id = operator.lines().first().and_then(|line| line["id"].as_str().map(str::to_owned));
+                self.made(*place, id);
+                None
+            }
+            Task::Commit(place) => self.committed(*place, end),
         }
     }
 
-    fn operator(&mut self, task: Task, args: &[&str]) -> Operator {
+    pub(super) fn operator(&mut self, task: Task, args: &[&str]) -> Operator {
         self.started += 1;
         Operator::start(self.arena, self.started, &mut self.random, task, args)
     }

@@ -21,6 +21,11 @@ pub(super) enum Actor {
 }
 
 impl Actor {
+    /// Whether what it pushes may be refused.
+    pub(super) fn may_be_refused(&self) -> bool {
+        matches!(self, Self::Producer(producer) if producer.may_be_refused())
+    }
+
     pub(super) fn process(&mut self) -> &mut Process {
         match self {
             Self::Daemon(process) => process,
