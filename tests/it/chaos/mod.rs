@@ -14,6 +14,7 @@
 
 mod arena;
 mod audit;
+mod errand;
 mod ledger;
 mod payload;
 mod plan;

@@ -10,6 +10,9 @@ const SCHEDULE: u64 = 0;
 /// The payload of a schedule's items, before the queue's place in the plan. Their times tell them apart.
 const TICK: &str = "tick ";
 
+/// How the unique keys begin that are taken for a time.
+pub(super) const TAKEN: &str = "taken ";
+
 /// Which item it is: no two pushes of a run have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Name {

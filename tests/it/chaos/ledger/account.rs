@@ -17,6 +17,8 @@ pub(in crate::chaos) struct Account {
     pub(super) dead: u64,
     pub(super) cancelled: usize,
     pub(super) expired: usize,
+    /// Pushes that replaced another.
+    pub(super) replaced: usize,
     pub(in crate::chaos) wrong: Vec<String>,
 }
 
@@ -51,6 +53,7 @@ impl AddAssign for Account {
         self.dead += other.dead;
         self.cancelled += other.cancelled;
         self.expired += other.expired;
+        self.replaced += other.replaced;
         self.wrong.extend(other.wrong);
     }
 }
@@ -69,12 +72,13 @@ impl fmt::Display for Account {
             dead,
             cancelled,
             expired,
+            replaced,
             wrong: _,
         } = self;
         write!(
             f,
             "{attempted} attempted, {acknowledged} acknowledged, {handled} handled, {done} done, {dead} dead, \
-             {cancelled} cancelled, {expired} expired, {lost} lost, {unexpected} unexpected, {duplicates} duplicates, {recovered} recovered"
+             {cancelled} cancelled, {expired} expired, {replaced} replaced, {lost} lost, {unexpected} unexpected, {duplicates} duplicates, {recovered} recovered"
         )
     }
 }

@@ -41,13 +41,13 @@ struct Members {
     attempted: u64,
     /// All that came out, of queues whose items are leased.
     leased: u64,
-    /// Those that are dead letters; and of these queues, whether dead letters were retried.
+    /// Members that are dead letters; and of these queues, whether dead letters were retried.
     dead: u64,
     retried: bool,
     done: u64,
-    /// Of the other queues: all, and those that came out.
+    /// Of the other queues: all members, and the members that came out.
     taken: (u64, u64),
-    /// Those that are cancelled, and others that may be.
+    /// Members that are cancelled, and others that may be.
     cancelled: (u64, u64),
 }
 

@@ -7,9 +7,9 @@ use kvqueue_queue::{MAX_FAILURES, MAX_VALUE};
 
 use super::{Account, Books, Rest, Run, Sorted};
 use crate::chaos::{
+    errand::Way,
     payload::Name,
     plan::IN_HAND,
-    producers::Way,
     records::{Act, Record},
 };
 
@@ -26,6 +26,7 @@ impl Books {
         self.check_rest(account);
         self.check_cancelled(sorted, account);
         self.check_history(sorted, account);
+        self.check_unique(sorted, account);
         match self.queue.delivery {
             Delivery::AtMostOnce => self.check_at_most_once(sorted, account),
             Delivery::AtLeastOnce => {
@@ -109,10 +110,10 @@ impl Books {
 
     /// Nothing is lost, and each item was finished once or is dead.
     fn check_leased(&self, sorted: &Sorted, account: &mut Account) {
-        let Sorted { runs, letters, cancelled, unclear, expired, out, .. } = sorted;
+        let Sorted { runs, letters, cancelled, unclear, expired, replaced, out, .. } = sorted;
         account.complain("were acknowledged and are lost", &sorted.lost().collect::<Vec<_>>());
         let Rest { done, dead, .. } = self.rest;
-        let most = (out.len() - cancelled.len() - expired.len()) as u64;
+        let most = (out.len() - cancelled.len() - expired.len() - replaced.len()) as u64;
         let least = most - unclear.difference(expired).count() as u64;
         account.check((least..=most).contains(&(done + dead)), || {
             format!("{done} finished and {dead} dead are not the {least} to {most} items that came out")
@@ -122,6 +123,7 @@ impl Books {
                 || cancelled.contains_key(name)
                 || unclear.contains(name)
                 || expired.contains(name)
+                || replaced.contains(name)
         };
         let open = runs.iter().filter(|(name, _)| !is_ended(name) && !sorted.is_done(name));
         account.complain("are finished though no handler was done with them", &open.collect::<Vec<_>>());

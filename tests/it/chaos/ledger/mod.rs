@@ -10,11 +10,13 @@ mod checks;
 mod ended;
 #[cfg(test)]
 mod tests;
+mod unique;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) use self::{account::Account, called::check_batches, ended::Ended};
 use super::{
+    errand::{Errand, Way},
     payload::Name,
     plan::Queue,
     producers::Pushed,
@@ -85,8 +87,10 @@ struct Sorted {
     unclear: BTreeSet<Name>,
     /// Handled items that were released, and then expired.
     expired: BTreeSet<Name>,
-    /// Items that may expire.
-    expiring: BTreeSet<Name>,
+    /// Items that were handled without an end, and then replaced.
+    replaced: BTreeSet<Name>,
+    /// Items that may expire or be replaced.
+    passing: BTreeSet<Name>,
     /// All that came out: that was handled, is dead, or was there to be cancelled.
     out: BTreeSet<Name>,
 }
@@ -97,9 +101,9 @@ impl Sorted {
         self.runs.get(name).is_some_and(|runs| runs.iter().any(Run::is_done))
     }
 
-    /// What was acknowledged, and neither came out nor may have expired.
+    /// What was acknowledged, and neither came out nor may have expired or been replaced.
     fn lost(&self) -> impl Iterator<Item = &Name> {
-        self.acknowledged.difference(&self.out).filter(|name| !self.expiring.contains(name))
+        self.acknowledged.difference(&self.out).filter(|name| !self.passing.contains(name))
     }
 }
 
@@ -121,6 +125,7 @@ impl Books {
             dead: self.rest.dead,
             cancelled: sorted.cancelled.len(),
             expired: sorted.expired.len(),
+            replaced: 0,
             wrong: Vec::new(),
         };
         self.check(&sorted, &mut account);
@@ -144,7 +149,9 @@ impl Books {
             cancelled.extend(acknowledged.map(|at| (*name, at)));
         }
         let seen = self.cancellations.iter().map(|cancellation| cancellation.name);
-        Sorted {
+        let passing = self.pushed.iter().map(|pushed| &pushed.errand);
+        let passing = passing.filter(|errand| errand.expires || errand.way == Way::Replace);
+        let mut sorted = Sorted {
             attempted: self
                 .names(|pushed| pushed.attempted)
                 .chain(self.fired.iter().chain(&self.perhaps).copied())
@@ -159,13 +166,11 @@ impl Books {
             letters,
             cancelled,
             expired: self.expired(),
-            expiring: self
-                .pushed
-                .iter()
-                .filter(|it| it.errand.expires)
-                .flat_map(|it| it.errand.names())
-                .collect(),
-        }
+            replaced: BTreeSet::new(),
+            passing: passing.flat_map(Errand::names).collect(),
+        };
+        sorted.replaced = self.replaced(&sorted);
+        sorted
     }
 
     fn names(&self, first: impl Fn(&Pushed) -> u64) -> impl Iterator<Item = Name> {

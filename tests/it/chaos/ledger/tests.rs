@@ -5,8 +5,8 @@ use kvqueue::config::Delivery;
 use super::*;
 use crate::{
     chaos::{
+        errand::{Errand, Way},
         plan::DELIVERIES,
-        producers::{Errand, Way},
     },
     support::Random,
 };
@@ -26,7 +26,7 @@ fn books(delivery: Delivery) -> Books {
     let effects = (0..3).map(|at| (name(at), 1)).collect();
     Books {
         queue: queues[place].clone(),
-        pushed: vec![Pushed { errand, attempted: 4, acknowledged: 3, refused: false }],
+        pushed: vec![pushed(errand, 4, 3)],
         fired: BTreeSet::new(),
         perhaps: BTreeSet::new(),
         retried: false,
@@ -37,6 +37,10 @@ fn books(delivery: Delivery) -> Books {
         rest: Rest { done: 3, effects, ..Rest::default() },
         killed: 0,
     }
+}
+
+fn pushed(errand: Errand, attempted: u64, acknowledged: u64) -> Pushed {
+    Pushed { errand, attempted, acknowledged, refused: false, replaced: false, began: 100, ended: 200 }
 }
 
 fn name(queue: usize, place: u64) -> Name {
@@ -213,6 +217,73 @@ fn an_item_that_expired_and_was_handled_or_neither_is_found() {
     let outcomes = ["done", "done", "expired", "expired"];
     assert_eq!(found(outcomes, |books| release(books, Act::Release)), "");
     assert!(found(outcomes, |books| release(books, Act::Fail)).contains("ended otherwise"));
+}
+
+/// Adds a push of one item of a key, between two times; `is_done`: it took effect.
+fn push_one(books: &mut Books, number: u64, way: Way, (began, ended): (u64, u64), is_done: bool) {
+    let mut errand = books.pushed[0].errand.clone();
+    (errand.number, errand.way, errand.lines) = (number, way, 1);
+    (errand.key, errand.taken_ms) = ("k".to_owned(), 1_000);
+    let name = Name { queue: errand.queue, producer: number, place: 0 };
+    books.pushed.push(Pushed { began, ended, ..pushed(errand, 1, 1) });
+    if is_done {
+        books.records.push(handled(name, 1, Act::Done));
+        books.rest.effects.insert(name, 1);
+        books.rest.done += 1;
+    }
+}
+
+#[test]
+fn a_replaced_item_that_comes_out_is_found() {
+    let found = |done: [bool; 3]| {
+        let change = |books: &mut Books, _: usize| {
+            push_one(books, 11, Way::Replace, (100, 200), done[0]);
+            push_one(books, 12, Way::Replace, (300, 400), done[1]);
+            books.pushed[2].replaced = true;
+            // Nobody knows whether this one happened before the second.
+            push_one(books, 13, Way::Replace, (350, 360), done[2]);
+            books.pushed[3].acknowledged = 0;
+        };
+        wrong(Delivery::ExactlyOnce, change)
+    };
+    assert_eq!(found([false, true, false]), "");
+    assert_eq!(found([false, false, true]), "");
+    assert_eq!(found([true, true, false]), "");
+    assert!(found([true, true, true]).contains("3 came out, where 1 to 2"));
+    assert!(found([false, false, false]).contains("0 came out, where 1 to 2"));
+    let found = |done: [bool; 2]| {
+        let change = |books: &mut Books, _: usize| {
+            push_one(books, 11, Way::Replace, (100, 200), done[0]);
+            push_one(books, 12, Way::Replace, (300, 400), done[1]);
+            books.pushed[2].replaced = true;
+        };
+        wrong(Delivery::ExactlyOnce, change)
+    };
+    assert_eq!(found([false, true]), "");
+    assert!(found([true, false]).contains("the newest of its key"));
+    assert!(found([true, false]).contains("was replaced, and came out"));
+}
+
+#[test]
+fn a_push_under_a_key_that_is_taken_is_found() {
+    let found = |(began, ended), is_refused: bool| {
+        let change = |books: &mut Books, _: usize| {
+            push_one(books, 11, Way::UniqueFor, (100, 200), true);
+            push_one(books, 12, Way::UniqueFor, (began, ended), !is_refused);
+            let second = &mut books.pushed[2];
+            second.errand.taken_ms = 5_000;
+            (second.refused, second.acknowledged) = (is_refused, u64::from(!is_refused));
+        };
+        wrong(Delivery::ExactlyOnce, change)
+    };
+    assert_eq!(found((300, 400), true), "");
+    assert_eq!(found((1_300, 1_400), false), "");
+    assert!(found((300, 400), false).contains("had the key"));
+    let alone = |books: &mut Books, _: usize| {
+        push_one(books, 11, Way::UniqueFor, (100, 200), false);
+        (books.pushed[1].refused, books.pushed[1].acknowledged) = (true, 0);
+    };
+    assert!(wrong(Delivery::ExactlyOnce, alone).contains("though no other was pushed"));
 }
 
 #[test]

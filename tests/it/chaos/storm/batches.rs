@@ -4,7 +4,7 @@ use super::{
     Storm,
     operators::{Operator, Task},
 };
-use crate::chaos::{payload::Name, plan::Crew, process::End, producers::Errand};
+use crate::chaos::{errand::Errand, payload::Name, plan::Crew, process::End};
 
 /// How many of a thousand have a deadline, and after what time.
 const DEADLINES: (u64, [&str; 3]) = (300, ["500ms", "1s", "2s"]);

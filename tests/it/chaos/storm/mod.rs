@@ -19,9 +19,10 @@ use self::{
 };
 use super::{
     arena::Arena,
+    errand::Errand,
     plan::Worker,
     process::{End, Process},
-    producers::{Errand, Producer, Pushed},
+    producers::{Producer, Pushed},
 };
 use crate::support::{PATIENCE, Random};
 
@@ -63,6 +64,8 @@ pub(super) struct Storm<'a> {
     operators: Vec<Operator>,
     /// When the next operator comes.
     operate_at: Instant,
+    /// The producers whose items may be replaced.
+    replacing: BTreeSet<u64>,
     /// Errands for the next producers.
     waiting: VecDeque<Errand>,
     restart_at: Option<Instant>,
@@ -89,6 +92,7 @@ impl<'a> Storm<'a> {
             commands: Vec::new(),
             operators: Vec::new(),
             operate_at: Instant::now() + GAP.1,
+            replacing: BTreeSet::new(),
             waiting: VecDeque::new(),
             restart_at: command_of(RESTART).map(|_| Instant::now() + RESTARTS.0 / 2),
             recover_at: command_of(RECOVER).map(|_| Instant::now() + RECOVERIES.0),

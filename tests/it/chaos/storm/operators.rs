@@ -5,12 +5,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use kvqueue::config::Delivery;
 use rustix::process::Signal;
 use serde_json::Value;
 
 use super::Storm;
 use crate::chaos::{
     arena::{Arena, now},
+    errand::{Errand, Way},
     payload::Name,
     process::{End, Process},
 };
@@ -27,6 +29,12 @@ const KILLED: (u64, Duration) = (150, Duration::from_millis(300));
 
 /// How many of a thousand operators make a batch. The others cancel items.
 const BATCHES: u64 = 150;
+
+/// How many of a thousand let several producers push under one unique key.
+const KEYS: u64 = 200;
+
+/// How many these are.
+const PUSHES: usize = 4;
 
 /// How many items an operator looks at, and cancels at most.
 const SEEN: &str = "30";
@@ -122,6 +130,9 @@ impl Storm<'_> {
         }
         self.operators = busy;
         if raging && self.operators.len() < OPERATORS && Instant::now() >= self.operate_at {
+            if self.random.chance(KEYS) && self.waiting.is_empty() {
+                self.push_one_key();
+            }
             let operator = if self.random.chance(BATCHES) { self.new_batch() } else { self.look() };
             self.operators.push(operator);
         }
@@ -152,6 +163,23 @@ impl Storm<'_> {
         Operator::start(self.arena, self.started, &mut self.random, task, args)
     }
 
+    /// Lets the next producers push items of one unique key, which is taken for a time, or whose item is replaced.
+    fn push_one_key(&mut self) {
+        let queues = &self.arena.queues;
+        let exact = |at: &usize| queues[*at].delivery == Delivery::ExactlyOnce;
+        let places: Vec<usize> = (0..queues.len()).filter(exact).collect();
+        let (place, key) = (self.random.choose(&places), self.random.below(2));
+        let way = self.random.choose(&[Way::UniqueFor, Way::Replace]);
+        for _ in 0..PUSHES {
+            self.started += 1;
+            let errand = Errand::of_key(&mut self.random, (place, &queues[place]), self.started, (way, key));
+            if way == Way::Replace {
+                self.replacing.insert(self.started);
+            }
+            self.waiting.push_back(errand);
+        }
+    }
+
     fn look(&mut self) -> Operator {
         let arena = self.arena;
         let queue = self.random.below(arena.queues.len() as u64) as usize;
@@ -161,6 +189,8 @@ impl Storm<'_> {
     }
 
     fn cancel(&mut self, queue: usize, mut seen: Vec<(String, Name)>) -> Option<Operator> {
+        // Another item may have the id meanwhile.
+        seen.retain(|(_, name)| !self.replacing.contains(&name.producer));
         let most = 1 + self.random.below(CANCELLED);
         while seen.len() as u64 > most {
             seen.swap_remove(self.random.below(seen.len() as u64) as usize);

@@ -4,11 +4,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::chaos::{
-    plan::Worker,
-    process::Process,
-    producers::{Errand, Producer},
-};
+use crate::chaos::{errand::Errand, plan::Worker, process::Process, producers::Producer};
 use crate::support::hears_hup;
 
 /// So much later than others, keepers begin.
