@@ -82,10 +82,13 @@ impl Arena {
         self.answer(&["schedule", "pause", self.ticking(), TICK]);
     }
 
-    /// The items that the schedule has pushed, and what is wrong with it. It had a daemon after `end`.
-    pub(super) fn fired(&self, end: u64) -> (BTreeSet<Name>, Vec<String>) {
+    /// The items that the schedule has pushed, and the time in ms before which it has forgotten them; and what is wrong with it. It had a
+    /// daemon after `end`.
+    pub(super) fn fired(&self, end: u64) -> ((BTreeSet<Name>, u64), Vec<String>) {
         let occurrences = self.occurrences();
-        (schedule::fired(self.schedule.queue, &occurrences), schedule::check(&occurrences, self.made, end))
+        let fired = schedule::fired(self.schedule.queue, &occurrences);
+        let wrong = schedule::check(&occurrences, self.made, end);
+        ((fired, schedule::forgotten_before(&occurrences)), wrong)
     }
 
     /// Writes the configuration of such daemons, in one piece: others may be reading it.

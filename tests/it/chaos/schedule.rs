@@ -99,6 +99,17 @@ pub(super) fn fired(queue: usize, history: &[Occurrences]) -> BTreeSet<Name> {
     fired.map(|record| Name::of_time(queue, record.from)).collect()
 }
 
+/// The time of an item of a schedule, in ms.
+pub(super) fn time(name: Name) -> Option<u64> {
+    let time = name.place * SECOND;
+    (name == Name::of_time(name.queue, time)).then_some(time)
+}
+
+/// The time in ms before which a history has no records any more.
+pub(super) fn forgotten_before(history: &[Occurrences]) -> u64 {
+    history.first().filter(|_| history.len() >= RECORDS).map_or(0, |first| first.from)
+}
+
 /// What is wrong with the history of a schedule that was made between two times, in ms, and that had a daemon after the third one.
 pub(super) fn check(history: &[Occurrences], made: (u64, u64), end: u64) -> Vec<String> {
     let mut wrong = Vec::new();
@@ -164,5 +175,11 @@ mod tests {
         assert!(wrong(|history| history[1].count = 3).contains("what is that"));
         assert!(wrong(|history| history[2].id = Some("1000".to_owned())).contains("one item"));
         assert_eq!(fired(2, &history()).len(), 2);
+        assert_eq!(fired(2, &history()).into_iter().filter_map(time).collect::<Vec<_>>(), [1_000, 6_000]);
+        assert_eq!(time(Name { queue: 2, producer: 1, place: 1 }), None);
+        assert_eq!(forgotten_before(&history()), 0);
+        let long: Vec<_> =
+            (1..=1_000).map(|second| record(second * SECOND, second * SECOND, "fired")).collect();
+        assert_eq!(forgotten_before(&long), 1_000);
     }
 }

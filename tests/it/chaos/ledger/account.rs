@@ -17,6 +17,8 @@ pub(in crate::chaos) struct Account {
     pub(super) dead: u64,
     pub(super) cancelled: usize,
     pub(super) expired: usize,
+    /// How long after its cancellation an item was handled at most, in ms.
+    pub(super) late: u64,
     /// Pushes that replaced another.
     pub(super) replaced: usize,
     pub(in crate::chaos) wrong: Vec<String>,
@@ -53,6 +55,7 @@ impl AddAssign for Account {
         self.dead += other.dead;
         self.cancelled += other.cancelled;
         self.expired += other.expired;
+        self.late = self.late.max(other.late);
         self.replaced += other.replaced;
         self.wrong.extend(other.wrong);
     }
@@ -71,6 +74,7 @@ impl fmt::Display for Account {
             done,
             dead,
             cancelled,
+            late,
             expired,
             replaced,
             wrong: _,
@@ -78,7 +82,7 @@ impl fmt::Display for Account {
         write!(
             f,
             "{attempted} attempted, {acknowledged} acknowledged, {handled} handled, {done} done, {dead} dead, \
-             {cancelled} cancelled, {expired} expired, {replaced} replaced, {lost} lost, {unexpected} unexpected, {duplicates} duplicates, {recovered} recovered"
+             {cancelled} cancelled (handled up to {late} ms later), {expired} expired, {replaced} replaced, {lost} lost, {unexpected} unexpected, {duplicates} duplicates, {recovered} recovered"
         )
     }
 }

@@ -141,7 +141,10 @@ impl Books {
             runs.any(|run| match run {
                 // An item that is handled at most once is not there any more, and cannot be cancelled.
                 _ if !self.queue.is_leased() => true,
-                Run::Known { at: run, .. } => *run > **at + STOPPED,
+                Run::Known { at: run, .. } => {
+                    account.late = account.late.max(run.saturating_sub(**at));
+                    *run > **at + STOPPED
+                }
                 Run::Printed => false,
             })
         };

@@ -125,6 +125,7 @@ impl Books {
             dead: self.rest.dead,
             cancelled: sorted.cancelled.len(),
             expired: sorted.expired.len(),
+            late: 0,
             replaced: 0,
             wrong: Vec::new(),
         };
