@@ -56,7 +56,7 @@ impl Errand {
         };
         let mut options = vec![];
         // The history tells how many of them have expired, by their attribute.
-        let expires = queues[queue].history && random.chance(400);
+        let expires = queues[queue].history && random.chance(600);
         if expires {
             options.extend(["--ttl".to_owned(), format!("{}ms", 20 + random.below(1_000))]);
         }
@@ -142,6 +142,11 @@ impl Errand {
             "keyed" => Some(format!("--key={}", random.choose(&KEYS))),
             _ => None,
         }
+    }
+
+    /// Whether it waits until no other producer pushes under its key, so that it is known which item is there. That is so for one of the keys.
+    pub(super) fn is_alone(&self) -> bool {
+        self.key.ends_with('0')
     }
 
     /// Its items, in their order.

@@ -97,6 +97,10 @@ impl Producer {
         Self { errand, process, began, told, feeder, listener, said }
     }
 
+    pub(super) fn pushes_under(&self, key: &str) -> bool {
+        self.errand.key == key
+    }
+
     pub(super) fn may_be_refused(&self) -> bool {
         self.errand.may_be_refused
     }

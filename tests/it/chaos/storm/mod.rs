@@ -193,20 +193,34 @@ impl<'a> Storm<'a> {
     fn start(&mut self, at: usize, raging: bool) {
         self.started += 1;
         let (number, arena) = (self.started, self.arena);
-        let slot = &mut self.slots[at];
-        let actor = match slot.worker {
+        let actor = match self.slots[at].worker {
             Some(worker) => Actor::Daemon(arena.daemon(worker, number, false)),
             None => {
-                let errand = slot.unfinished.take().or_else(|| self.waiting.pop_front());
+                let unfinished = self.slots[at].unfinished.take();
+                let errand = unfinished.or_else(|| self.next_waiting());
+                if errand.is_none() && !raging {
+                    return;
+                }
                 let errand = errand.unwrap_or_else(|| Errand::draw(&mut self.random, &arena.queues, number));
                 Actor::Producer(Box::new(Producer::start(arena, errand)))
             }
         };
+        let slot = &mut self.slots[at];
         slot.fill(actor);
         let (chance, within) = KILLED_AT_START;
         if raging && !slot.is_kept() && self.random.chance(chance) {
             slot.kill_at = Some(Instant::now() + self.random.time_below(within));
         }
+    }
+
+    /// The first errand that waits, unless it has to wait for another producer.
+    fn next_waiting(&mut self) -> Option<Errand> {
+        let first = self.waiting.front()?;
+        let is_busy = |slot: &Slot| slot.pushes_under(&first.key);
+        if first.is_alone() && self.slots.iter().any(is_busy) {
+            return None;
+        }
+        self.waiting.pop_front()
     }
 
     /// Takes note of a process that has ended, and makes its place free.

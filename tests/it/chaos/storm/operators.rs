@@ -14,6 +14,7 @@ use crate::chaos::{
     arena::{Arena, now},
     errand::{Errand, Way},
     payload::Name,
+    plan::Crew,
     process::{End, Process},
 };
 use crate::support::Random;
@@ -31,10 +32,13 @@ const KILLED: (u64, Duration) = (150, Duration::from_millis(300));
 const BATCHES: u64 = 150;
 
 /// How many of a thousand let several producers push under one unique key.
-const KEYS: u64 = 200;
+const KEYS: u64 = 300;
 
 /// How many these are.
 const PUSHES: usize = 4;
+
+/// How many of a thousand look at the steady daemons' queue.
+const STEADY: u64 = 200;
 
 /// How many items an operator looks at, and cancels at most.
 const SEEN: &str = "30";
@@ -182,7 +186,10 @@ impl Storm<'_> {
 
     fn look(&mut self) -> Operator {
         let arena = self.arena;
-        let queue = self.random.below(arena.queues.len() as u64) as usize;
+        // Handlers of steady daemons take longest.
+        let steady = arena.queues.iter().position(|queue| queue.crew == Crew::Steady);
+        let any = self.random.below(arena.queues.len() as u64) as usize;
+        let queue = steady.filter(|_| self.random.chance(STEADY)).unwrap_or(any);
         let state = self.random.choose(&["ready", "running", "running", "scheduled", "retrying"]);
         let args = ["peek", &arena.queues[queue].name, "--state", state, "-k", SEEN, "--json"];
         self.operator(Task::Look(queue), &args)

@@ -140,6 +140,11 @@ impl Slot {
         hears
     }
 
+    /// Whether a producer pushes an item of this unique key.
+    pub(super) fn pushes_under(&self, key: &str) -> bool {
+        matches!(&self.actor, Some(Actor::Producer(producer)) if producer.pushes_under(key))
+    }
+
     /// Whether a producer runs, or must be started again.
     pub(super) fn has_to_push(&self) -> bool {
         self.worker.is_none() && (self.actor.is_some() || self.unfinished.is_some())
