@@ -352,7 +352,7 @@ impl Lease {
             return Err(LeaseError::Cancelled { items });
         }
         let Some(header) = header else { return Ok(None) };
-        self.put_outcomes(tr, header, record.as_ref(), outcomes).await.map(Some)
+        self.put_outcomes(tr, header, record, outcomes).await.map(Some)
     }
 
     /// Puts outcomes into a transaction that has read the header. Those of acknowledged items are passed over. `record`: which items were
@@ -364,7 +364,7 @@ impl Lease {
         &self,
         tr: &Transaction,
         header: Header,
-        record: Option<&CancelledItems>,
+        record: Option<CancelledItems>,
         outcomes: &[(usize, ItemOutcome)],
     ) -> Result<Acknowledgement, LeaseError> {
         let bytes: usize = outcomes.iter().map(|(index, to)| cost(&self.space, &self.held[*index], to)).sum();
@@ -377,17 +377,19 @@ impl Lease {
         let is_noted = |record: &CancelledItems| {
             record.items.iter().all(|(index, _)| self.cancelled.contains(*index as usize))
         };
-        let is_known = record.map_or(!self.cancelled.is_empty(), is_noted);
+        let is_known = record.as_ref().map_or(!self.cancelled.is_empty(), is_noted);
         if header.acknowledged.open().next().is_none() && is_known {
             ops::cancel::clear(&self.space, tr, self.id);
         }
-        Ok(Acknowledgement(header))
+        Ok(Acknowledgement { header, cancelled: record })
     }
 
     /// Notes that a transaction with an acknowledgement has committed.
     pub fn acknowledged(&mut self, acknowledgement: Acknowledgement) {
-        let Acknowledgement(header) = acknowledgement;
+        let Acknowledgement { header, cancelled } = acknowledgement;
         (self.deadline, self.acknowledged) = (header.deadline, header.acknowledged);
+        // They count as acknowledged from now on, so the next transaction does not read that they were cancelled.
+        cancelled.iter().for_each(|record| self.note_cancelled(record));
         self.unsure = None;
         if self.is_acknowledged() {
             self.ward = None;
@@ -583,7 +585,7 @@ impl<'a> Change<'a> {
         if !self.progress.is_empty() {
             ops::progress::add(&lease.space, tr, (lease.id, &mut header), self.progress).await?;
         }
-        self.plan = match lease.put_outcomes(tr, header, record.as_ref(), outcomes).await {
+        self.plan = match lease.put_outcomes(tr, header, record, outcomes).await {
             Ok(plan) => Some(plan),
             Err(LeaseError::Queue(error)) => return Err(error),
             Err(error) => return Ok(Step::End(Err(error))),
@@ -750,7 +752,11 @@ async fn was_cleared_by_others(space: &Space, tr: &Transaction) -> Result<bool, 
 /// An acknowledgement that is in a transaction of the caller's and has not committed.
 #[derive(Debug)]
 #[must_use = "pass it to `Lease::acknowledged` once the transaction has committed"]
-pub struct Acknowledgement(Header);
+pub struct Acknowledgement {
+    header: Header,
+    /// The items that the transaction has found cancelled.
+    cancelled: Option<CancelledItems>,
+}
 
 /// The outcome of a commit that was unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use futures::TryStreamExt;
 use kvqueue_queue::{End, Kind, Packing, Queue as Layer};
 use serde_json::{Value, json};
 
-use super::daemon::EFFECTS;
+use super::{daemon::EFFECTS, payload::TAKEN};
 use crate::support::{argument, database};
 
 /// Prints an array with an object for each queue. Clears the effects, which no queue owns.
@@ -40,15 +40,17 @@ pub(crate) fn audit() {
     });
 }
 
-/// The payloads of the dead letters.
-async fn letters(db: &Client, queue: &Layer) -> Vec<String> {
+/// The ids and the payloads of the dead letters, and the times of the letters that a schedule has pushed.
+async fn letters(db: &Client, queue: &Layer) -> Vec<Value> {
     let tr = db.create_trx().unwrap();
     let all = queue.dead_list(&tr, None, NonZeroUsize::MAX).await.unwrap();
     let mut payloads = Vec::new();
     for letter in all {
         let tr = db.create_trx().unwrap();
         let letter = queue.dead_get(&tr, &letter.id).await.unwrap().unwrap();
-        payloads.push(String::from_utf8_lossy(&letter.payload.unwrap()).into_owned());
+        let payload = String::from_utf8_lossy(&letter.payload.unwrap()).into_owned();
+        let (id, time) = (letter.id.to_string(), letter.meta.attributes.get("schedule-time"));
+        payloads.push(json!({ "id": id, "payload": payload, "time": time }));
     }
     payloads
 }
@@ -71,6 +73,8 @@ async fn keys(db: &Client, prefix: &[u8], name: &str) -> BTreeMap<String, u64> {
     for (key, _) in rows(db, subspace(prefix, &tuple::pack(&name.as_bytes()))).await {
         let rest = &key[prefix.len() + name.len() + 2..];
         let kind = match rest.split_first() {
+            // Its time may not be over.
+            Some((1, kind)) if kind.starts_with(b"unique\0") && contains(kind, TAKEN.as_bytes()) => b"taken",
             Some((1, kind)) => kind.split(|byte| *byte == 0).next().unwrap_or_default(),
             _ => b"unknown",
         };
@@ -79,6 +83,10 @@ async fn keys(db: &Client, prefix: &[u8], name: &str) -> BTreeMap<String, u64> {
     let items = rows(db, subspace(prefix, &tuple::pack(&name))).await.len() as u64;
     *kinds.entry("val".to_owned()).or_default() += items;
     kinds
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
 }
 
 fn subspace(prefix: &[u8], tuple: &[u8]) -> (Vec<u8>, Vec<u8>) {

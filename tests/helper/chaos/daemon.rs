@@ -5,7 +5,7 @@ use std::{
     io::Write,
     path::PathBuf,
     sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use foundationdb::{options::MutationType, tuple};
@@ -15,7 +15,7 @@ use tokio::time::sleep;
 
 use super::{
     payload::Name,
-    records::{Act, Record},
+    records::{Act, Counts, Record},
 };
 use crate::support::{argument, daemon_with, reloadable, run_to_the_end};
 
@@ -115,7 +115,7 @@ impl Recorder {
 impl Handler for Recorder {
     async fn handle(&self, item: &Item, context: &Context) -> Outcome {
         let payload = String::from_utf8_lossy(&item.payload);
-        let Ok(name) = payload.parse::<Name>() else {
+        let Ok(name) = Name::read(&payload, item.attribute("schedule-time")) else {
             self.note(&Record::Nonsense(payload.chars().take(100).collect()));
             return Outcome::Done;
         };
@@ -129,7 +129,11 @@ impl Handler for Recorder {
             transaction.atomic_op(&effect(name), &1_u64.to_le_bytes(), MutationType::Add);
         }
         let failures = item.meta.as_ref().map_or(0, |meta| meta.failures.len());
-        self.note(&Record::Handled { name, attempt: item.attempt, failures, act });
+        if let Some(counts) = Counts::of(|name| item.attribute(name)) {
+            self.note(&Record::Called { name, counts });
+        }
+        let (at, id) = (now(), item.id.to_string());
+        self.note(&Record::Handled { name, attempt: item.attempt, failures, act, at, id });
         match act {
             Act::Done => Outcome::Done,
             Act::Fail => match treatment(name) {
@@ -144,6 +148,11 @@ impl Handler for Recorder {
             }
         }
     }
+}
+
+/// The time of the day, in ms since 1970.
+pub(super) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
 }
 
 /// The counter of what was done for an item. Its tuple begins with a number, as no queue's does.

@@ -12,7 +12,7 @@ use std::{
 use serde_json::{Value, json};
 
 use super::{
-    daemon::Recorder,
+    daemon::{Recorder, now},
     payload::Name,
     records::{Act, Record},
 };
@@ -108,7 +108,8 @@ impl Puller {
                 let (act, time) = self.recorder.decide(name, attempt);
                 sleep(time);
                 // How many failures there were an answer does not tell.
-                self.recorder.note(&Record::Handled { name, attempt, failures: 0, act });
+                let id = item["id"].as_str().unwrap().to_owned();
+                self.recorder.note(&Record::Handled { name, attempt, failures: 0, act, at: now(), id });
                 act
             }
             Err(_) => {

@@ -1,9 +1,11 @@
 //! Where a run takes place: the database, the queues, and the files of all who take part.
 
 use std::{
+    collections::BTreeSet,
     fs::File,
     path::PathBuf,
     process::{Command, Stdio},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use super::{
@@ -11,24 +13,82 @@ use super::{
     plan::{Crew, Mood, Queue, Worker, config, layouts},
     process::Process,
     records::{Record, printed, recorded},
+    schedule::{self, Occurrences, RECORDS, Schedule, TICK},
+    storm::Batch,
 };
-use crate::support::{Database, Ran, helper, kvqueue};
+use crate::support::{Database, Ran, Random, helper, kvqueue};
+
+/// The time of the day, in ms since 1970.
+pub(super) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis().try_into().unwrap()
+}
 
 /// The database and the files of a run. Kept when the test fails.
 pub(super) struct Arena {
     pub(super) db: Database,
     pub(super) queues: Vec<Queue>,
+    schedule: Schedule,
+    /// Between these times the schedule was made, in ms.
+    made: (u64, u64),
 }
 
 impl Arena {
-    pub(super) fn new(queues: Vec<Queue>) -> Self {
-        let arena = Self { db: Database::new(), queues };
+    pub(super) fn new(random: &mut Random) -> Self {
+        let queues = Queue::draw(random);
+        let schedule = Schedule::draw(random, &queues);
+        let mut arena = Self { db: Database::new(), queues, schedule, made: (0, 0) };
         for directory in [arena.records(), arena.prints(), arena.sockets()] {
             std::fs::create_dir(directory).unwrap();
         }
         Worker::ALL.into_iter().for_each(|worker| arena.configure(worker, Mood::FIRST));
         std::fs::write(arena.layouts(), layouts(&arena.queues)).unwrap();
+        arena.make_schedule();
         arena
+    }
+
+    fn make_schedule(&mut self) {
+        let began = now();
+        let payload = Name::of_time(self.schedule.queue, 0).payload();
+        self.answer(&self.schedule.add(self.ticking(), &payload));
+        self.made = (began, now());
+    }
+
+    /// The queue with the schedule.
+    fn ticking(&self) -> &str {
+        &self.queues[self.schedule.queue].name
+    }
+
+    /// What became of the schedule's times, the oldest first.
+    fn occurrences(&self) -> Vec<Occurrences> {
+        let records = RECORDS.to_string();
+        schedule::read(&self.answer(&["schedule", "history", self.ticking(), TICK, "-n", &records, "--json"]))
+    }
+
+    /// Whether the schedule has fired until this time, in ms, or what it has not is recorded.
+    pub(super) fn has_fired_until(&self, end: u64) -> bool {
+        self.occurrences().last().is_some_and(|last| last.to >= end)
+    }
+
+    /// Whether each of these batches has called back.
+    pub(super) fn have_called_back(&self, batches: &[Batch]) -> bool {
+        let homes: BTreeSet<usize> = batches.iter().map(|batch| batch.callback.queue).collect();
+        let list = |home: usize| self.answer(&["batch", "list", &self.queues[home].name, "--json"]);
+        let open: String = homes.into_iter().map(list).collect();
+        batches.iter().filter_map(|batch| batch.id.as_ref()).all(|id| !open.contains(id))
+    }
+
+    /// Lets the schedule fire no more.
+    pub(super) fn pause_schedule(&self) {
+        self.answer(&["schedule", "pause", self.ticking(), TICK]);
+    }
+
+    /// The items that the schedule has pushed, and the time in ms before which it has forgotten them; and what is wrong with it. It had a
+    /// daemon after `end`.
+    pub(super) fn fired(&self, end: u64) -> ((BTreeSet<Name>, u64), Vec<String>) {
+        let occurrences = self.occurrences();
+        let fired = schedule::fired(self.schedule.queue, &occurrences);
+        let wrong = schedule::check(&occurrences, self.made, end);
+        ((fired, schedule::forgotten_before(&occurrences)), wrong)
     }
 
     /// Writes the configuration of such daemons, in one piece: others may be reading it.
@@ -146,11 +206,17 @@ impl Arena {
         command
     }
 
+    /// What a command of the program prints.
+    pub(super) fn answer(&self, args: &[&str]) -> String {
+        let mut command = self.command(args);
+        let ran: Ran = command.stdout(Stdio::piped()).stderr(Stdio::piped()).output().unwrap().into();
+        ran.ok()
+    }
+
     /// Whether nothing is left of a queue but dead letters.
     pub(super) fn is_at_rest(&self, queue: &str) -> bool {
-        let mut command = self.command(&["len", queue, "--json"]);
-        let ran: Ran = command.stdout(Stdio::piped()).stderr(Stdio::piped()).output().unwrap().into();
-        let counts: serde_json::Value = serde_json::from_str(&ran.ok()).unwrap();
+        let counts: serde_json::Value =
+            serde_json::from_str(&self.answer(&["len", queue, "--json"])).unwrap();
         ["ready", "running", "waiting"].iter().all(|state| counts[state] == 0)
     }
 

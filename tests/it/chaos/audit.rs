@@ -1,10 +1,15 @@
 //! The content of the database at the end: `kvqueue len`, and a helper that looks at dead letters, effects and keys.
 
-use std::process::Stdio;
+use std::{collections::BTreeMap, process::Stdio};
 
 use serde_json::{Value, json};
 
-use super::{arena::Arena, ledger::Rest, payload::Name, plan::Queue};
+use super::{
+    arena::Arena,
+    ledger::{Ended, Rest},
+    payload::Name,
+    plan::Queue,
+};
 use crate::support::{Ran, helper};
 
 /// Looks at what is left of the queues.
@@ -20,18 +25,31 @@ pub(super) fn audit(arena: &Arena) -> Vec<Rest> {
 }
 
 fn len(arena: &Arena, queue: &Queue) -> Value {
-    let mut command = arena.command(&["len", &queue.name, "--json"]);
-    let ran: Ran = command.stdout(Stdio::piped()).stderr(Stdio::piped()).output().unwrap().into();
-    serde_json::from_str(&ran.ok()).unwrap()
+    serde_json::from_str(&arena.answer(&["len", &queue.name, "--json"])).unwrap()
+}
+
+/// What the history of a queue has, the oldest first.
+pub(super) fn history(arena: &Arena, queue: &Queue) -> Vec<Ended> {
+    let printed = arena.answer(&["history", &queue.name, "-n", "1000000", "--json"]);
+    let ended = |line: &str| {
+        let item: Value = serde_json::from_str(line).unwrap();
+        let text = |key: &str| item[key].as_str().unwrap().to_owned();
+        let errand = item["attributes"]["errand"].as_str().map(|number| number.parse().unwrap());
+        Ended { id: text("id"), outcome: text("outcome"), errand }
+    };
+    printed.lines().rev().map(ended).collect()
 }
 
 fn rest(place: usize, found: &Value, len: &Value) -> Rest {
     let count = |state: &str| len[state].as_u64().unwrap_or_else(|| panic!("{state} of {len}"));
     let letters = found["letters"].as_array().unwrap().iter();
-    let letters = letters.map(|payload| {
-        let payload = payload.as_str().unwrap();
-        payload.parse().map_err(|_| payload.chars().take(100).collect())
-    });
+    let (mut names, mut letter_ids) = (Vec::new(), BTreeMap::new());
+    for letter in letters {
+        let payload = letter["payload"].as_str().unwrap();
+        let name = Name::read(payload, letter["time"].as_str());
+        letter_ids.extend(name.as_ref().ok().map(|name| (*name, letter["id"].as_str().unwrap().to_owned())));
+        names.push(name.map_err(|_| payload.chars().take(100).collect()));
+    }
     let effects = found["effects"].as_array().unwrap().iter();
     let effects = effects.map(|effect| {
         let number = |at: usize| effect[at].as_u64().unwrap();
@@ -43,7 +61,8 @@ fn rest(place: usize, found: &Value, len: &Value) -> Rest {
         waiting: count("waiting"),
         dead: count("dead"),
         done: count("done"),
-        letters: letters.collect(),
+        letters: names,
+        letter_ids,
         effects: effects.collect(),
         keys: serde_json::from_value(found["keys"].clone()).unwrap(),
     }

@@ -1,6 +1,7 @@
 //! Chaos: producers and daemons in many processes that are killed, stopped and terminated at random, the host of an embedded database
 //! among them. At the end the books have to add up: nothing acknowledged is lost, nothing came out that was not pushed, and nothing
-//! happened more often than its delivery allows.
+//! happened more often than its delivery allows. Cancelled, expired and replaced items are in the books, too; each time of a schedule is
+//! accounted for once, each batch calls back once, and a history has each ended item once.
 //!
 //! ```sh
 //! cargo test --test it chaos -- --nocapture                       # some seconds of it
@@ -14,15 +15,18 @@
 
 mod arena;
 mod audit;
+mod errand;
 mod ledger;
 mod payload;
 mod plan;
 mod process;
 mod producers;
 mod records;
+mod schedule;
 mod storm;
 
 use std::{
+    collections::BTreeSet,
     thread,
     time::{Duration, Instant},
 };
@@ -30,13 +34,13 @@ use std::{
 use rustix::process::Signal;
 
 use self::{
-    arena::Arena,
-    ledger::{Account, Books},
+    arena::{Arena, now},
+    ledger::{Account, Books, Rest, check_batches},
     payload::Name,
-    plan::{Crew, PULLED, Queue, Worker},
+    plan::{Crew, PULLED, Worker},
     process::End,
     records::Record,
-    storm::Storm,
+    storm::{Batch, Storm},
 };
 use crate::support::{PATIENCE, Random};
 
@@ -51,17 +55,19 @@ fn chaos_loses_and_invents_no_items() {
     println!("KVQUEUE_TEST_SEED={seed} KVQUEUE_TEST_SECONDS={} cargo test --test it chaos", time.as_secs());
     let mut random = Random::seeded(seed);
     let began = Instant::now();
-    let arena = Arena::new(Queue::draw(&mut random));
+    let arena = Arena::new(&mut random);
     let mut storm = Storm::new(&arena, random.branch());
     storm.rage(time);
     storm.calm();
-    drain(&arena, PATIENCE + time);
-    close(&arena, &storm, began);
+    let end = now();
+    drain(&arena, &storm.batches, end, PATIENCE + time);
+    close(&arena, &storm, began, end);
 }
 
-/// Processes the rest.
-fn drain(arena: &Arena, patience: Duration) {
-    drain_pulled(arena, patience);
+/// Processes the rest, after the batches have called back and the schedule has fired until `end`, a time in ms.
+fn drain(arena: &Arena, batches: &[Batch], end: u64, patience: Duration) {
+    drain_pulled(arena, batches, end, patience);
+    arena.pause_schedule();
     let mut daemons = Worker::ALL.map(|worker| arena.daemon(worker, 0, true));
     for daemon in &mut daemons {
         // A poisonous item may have been left.
@@ -74,14 +80,17 @@ fn drain(arena: &Arena, patience: Duration) {
     }
 }
 
-/// Processes the rest of the queue of workers over HTTP.
-fn drain_pulled(arena: &Arena, patience: Duration) {
+/// Processes the rest of the queue of workers over HTTP, while a daemon fires the schedule and pushes callbacks.
+fn drain_pulled(arena: &Arena, batches: &[Batch], end: u64, patience: Duration) {
     let mut daemon = arena.daemon(Worker::Helper, 0, false);
     // An item that has outlived leases is leased alone, so several workers.
     let _pullers = [1, 2, 3, 4].map(|number| arena.daemon(Worker::Puller, number, false));
     let deadline = Instant::now() + patience;
-    while !arena.is_at_rest(PULLED) {
-        assert!(Instant::now() < deadline, "{PULLED} was not processed");
+    while !(arena.is_at_rest(PULLED) && arena.has_fired_until(end) && arena.have_called_back(batches)) {
+        assert!(
+            Instant::now() < deadline,
+            "{PULLED} was not processed, the schedule does not fire, or a batch does not call back"
+        );
         // A poisonous item of another queue may have been left.
         if daemon.ended().is_some() {
             daemon = arena.daemon(Worker::Helper, 0, false);
@@ -92,41 +101,68 @@ fn drain_pulled(arena: &Arena, patience: Duration) {
     daemon.wait();
 }
 
-fn close(arena: &Arena, storm: &Storm<'_>, began: Instant) {
-    let rests = audit::audit(arena);
-    let (records, printed) = (arena.recorded(), arena.printed());
-    let nobody = Name { queue: usize::MAX, producer: 0, place: 0 };
+fn close(arena: &Arena, storm: &Storm<'_>, began: Instant, end: u64) {
+    let (fired, mut wrong) = arena.fired(end);
+    let books = books(arena, storm, &fired);
     let mut total = Account::default();
-    for (place, rest) in rests.into_iter().enumerate() {
-        let is_here = |name: Name| name.queue == place || (place == 0 && name.queue >= arena.queues.len());
-        let queue = arena.queues[place].clone();
-        let books = Books {
-            pushed: storm.pushed.iter().filter(|pushed| pushed.errand.queue == place).cloned().collect(),
-            records: records
-                .iter()
-                .filter(|record| match record {
-                    Record::Handled { name, .. } => is_here(*name),
-                    Record::Nonsense(_) => place == 0,
-                })
-                .cloned()
-                .collect(),
-            printed: printed
-                .iter()
-                .filter(|text| is_here(*text.as_ref().unwrap_or(&nobody)))
-                .cloned()
-                .collect(),
-            rest,
-            killed: if queue.crew == Crew::Keepers { 0 } else { storm.killed_daemons },
-            queue,
-        };
+    for books in &books {
         let account = books.close();
         println!("{}: {account}", books.queue.name);
         total += account;
     }
-    println!("chaos: {total}; {}; {:.0} s", storm.faults, began.elapsed().as_secs_f64());
-    let failed = storm.failed.iter().map(|name| format!("{name} failed though nobody hurt it"));
+    let (faults, batches, time) = (storm.faults, storm.batches.len(), began.elapsed().as_secs_f64());
+    println!("chaos: {total}; {batches} batches; {faults}; {time:.0} s");
+    wrong.extend(total.wrong);
+    wrong.extend(check_batches(&storm.batches, &books));
+    wrong.extend(storm.failed.iter().map(|name| format!("{name} failed though nobody hurt it")));
     let lost = arena.lost_leases(Worker::Steady);
-    let lost = lost.into_iter().map(|line| format!("a living holder lost its lease: {line}"));
-    let wrong: Vec<String> = total.wrong.into_iter().chain(failed).chain(lost).collect();
+    wrong.extend(lost.into_iter().map(|line| format!("a living holder lost its lease: {line}")));
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// The books of all queues.
+fn books(arena: &Arena, storm: &Storm<'_>, (fired, forgotten_before): &(BTreeSet<Name>, u64)) -> Vec<Books> {
+    let (records, printed) = (arena.recorded(), arena.printed());
+    let nobody = Name { queue: usize::MAX, producer: 0, place: 0 };
+    // The history of the schedule does not have all times of a long run.
+    let forgotten = || {
+        let handled = records.iter().filter_map(|record| match record {
+            Record::Handled { name, .. } => Some(*name),
+            Record::Called { .. } | Record::Nonsense(_) => None,
+        });
+        let cancelled = storm.cancellations.iter().map(|cancellation| cancellation.name);
+        handled
+            .chain(cancelled)
+            .filter(|name| schedule::time(*name).is_some_and(|time| time < *forgotten_before))
+    };
+    let of = |(place, rest): (usize, Rest)| {
+        let is_here = |name: &Name| name.queue == place || (place == 0 && name.queue >= arena.queues.len());
+        let queue = arena.queues[place].clone();
+        let is_recorded = |record: &&Record| match record {
+            Record::Handled { name, .. } | Record::Called { name, .. } => is_here(name),
+            Record::Nonsense(_) => place == 0,
+        };
+        let calls = |is_certain: bool| {
+            let calls = storm.batches.iter().filter(move |batch| batch.id.is_some() == is_certain);
+            calls.map(|batch| batch.callback).filter(is_here)
+        };
+        Books {
+            pushed: storm.pushed.iter().filter(|pushed| pushed.errand.queue == place).cloned().collect(),
+            fired: fired.iter().copied().filter(is_here).chain(calls(true)).collect(),
+            perhaps: calls(false).chain(forgotten().filter(is_here)).collect(),
+            retried: storm.retried.contains(&queue.name),
+            records: records.iter().filter(is_recorded).cloned().collect(),
+            printed: printed
+                .iter()
+                .filter(|text| is_here(text.as_ref().unwrap_or(&nobody)))
+                .cloned()
+                .collect(),
+            cancellations: storm.cancellations.iter().filter(|it| is_here(&it.name)).cloned().collect(),
+            history: queue.history.then(|| audit::history(arena, &queue)),
+            rest,
+            killed: if queue.crew == Crew::Keepers { 0 } else { storm.killed_daemons },
+            queue,
+        }
+    };
+    audit::audit(arena).into_iter().enumerate().map(of).collect()
 }

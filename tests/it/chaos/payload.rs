@@ -4,6 +4,15 @@ use std::{fmt, str::FromStr};
 
 use crate::support::Random;
 
+/// The number of a schedule among producers: no other has it.
+const SCHEDULE: u64 = 0;
+
+/// The payload of a schedule's items, before the queue's place in the plan. Their times tell them apart.
+const TICK: &str = "tick ";
+
+/// How the unique keys begin that are taken for a time.
+pub(super) const TAKEN: &str = "taken ";
+
 /// Which item it is: no two pushes of a run have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Name {
@@ -16,6 +25,18 @@ pub(super) struct Name {
 }
 
 impl Name {
+    /// An item of the queue's schedule, by its time in ms.
+    pub(super) fn of_time(queue: usize, time: u64) -> Self {
+        Self { queue, producer: SCHEDULE, place: time / 1_000 }
+    }
+
+    /// The item with this payload; and, if a schedule has pushed it, with this attribute `schedule-time`.
+    pub(super) fn read(payload: &str, time: Option<&str>) -> Result<Self, NoItem> {
+        let Some(time) = time else { return payload.parse() };
+        let queue = payload.strip_prefix(TICK).and_then(|queue| queue.parse().ok()).ok_or(NoItem)?;
+        Ok(Self::of_time(queue, time.parse().map_err(|_| NoItem)?))
+    }
+
     /// Numbers that are this item's own.
     pub(super) fn random(self) -> Random {
         let Self { queue, producer, place } = self;
@@ -24,6 +45,9 @@ impl Name {
 
     /// The payload: the item's name, and filling that must arrive whole. A few payloads are stored in several parts.
     pub(super) fn payload(self) -> String {
+        if self.producer == SCHEDULE {
+            return format!("{TICK}{}", self.queue);
+        }
         let mut random = self.random().branch();
         let length = match random.below(1_000) {
             0..=2 => 100_001 + random.below(100_000),
@@ -72,6 +96,9 @@ fn a_payload_contains_its_name_and_a_checksum() {
         assert_eq!(payload.parse(), Ok(name));
         assert_eq!(format!("{payload}!").parse::<Name>(), Err(NoItem));
     }
+    let tick = Name::of_time(3, 17_000);
+    assert_eq!(Name::read(&tick.payload(), Some("17000")), Ok(tick));
+    assert_eq!(Name::read(&tick.payload(), None), Err(NoItem));
     assert_eq!("3.17".parse::<Name>(), Err(NoItem));
     assert_eq!("".parse::<Name>(), Err(NoItem));
 }

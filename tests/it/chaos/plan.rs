@@ -32,6 +32,8 @@ pub(super) struct Queue {
     pub(super) lease: Duration,
     max_attempts: u32,
     pub(super) crew: Crew,
+    /// Whether it keeps a history.
+    pub(super) history: bool,
 }
 
 /// The daemons that process a queue.
@@ -127,6 +129,10 @@ impl Queue {
                 queues.push(Self::new(delivery, kind, take, random));
             }
         }
+        // Items of this delivery have effects, so the books know how each one ended.
+        let kind = random.below(2) as usize;
+        let exact = queues.iter_mut().filter(|queue| queue.delivery == Delivery::ExactlyOnce);
+        exact.skip(kind).take(1).for_each(|queue| queue.history = true);
         let (kind, take) = (random.choose(&["fifo", "priority"]), random.choose(&["spread", "staged"]));
         let kept = Self::new(Delivery::AtMostOnce, kind, take, random);
         queues.push(Self { name: "kept".to_owned(), crew: Crew::Keepers, ..kept });
@@ -154,12 +160,18 @@ impl Queue {
             // Few attempts, which some items use up, or many, which hardly any does.
             max_attempts: random.choose(&[4, 100]),
             crew: Crew::All,
+            history: false,
         }
     }
 
     /// Whether it has anything to settle.
     pub(super) fn is_leased(&self) -> bool {
         self.delivery != Delivery::AtMostOnce
+    }
+
+    /// Whether handlers of the tests alone have its items, which record more than the program prints.
+    pub(super) fn is_recorded(&self) -> bool {
+        self.crew != Crew::Pullers && !self.is_for(Worker::Program)
     }
 
     fn is_for(&self, worker: Worker) -> bool {
@@ -181,7 +193,8 @@ impl Queue {
     fn layout(&self) -> String {
         let Self { name, kind, end, .. } = self;
         let end = if *kind == "priority" { format!("end = \"{end}\"\n") } else { String::new() };
-        format!("\n[queues.{name}]\nkind = \"{kind}\"\n{end}")
+        let history = if self.history { "history = \"24h\"\n" } else { "" };
+        format!("\n[queues.{name}]\nkind = \"{kind}\"\n{end}{history}")
     }
 }
 

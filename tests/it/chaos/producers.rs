@@ -12,35 +12,11 @@ use std::{
 };
 
 use super::{
-    arena::Arena,
-    payload::Name,
-    plan::{KEYS, Queue},
+    arena::{Arena, now},
+    errand::{Errand, Way},
     process::{End, Process},
 };
 use crate::support::Random;
-
-/// How items are pushed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    /// As they come, in many transactions. What is not acknowledged when the process dies has an unknown fate.
-    Stream,
-    /// All at once, under an idempotency key, and again until it is acknowledged.
-    Operation,
-    /// One, under a key that others use as well.
-    Unique,
-}
-
-/// The items that a producer pushes.
-#[derive(Clone, Debug)]
-pub(super) struct Errand {
-    pub(super) queue: usize,
-    /// No two have the same.
-    pub(super) number: u64,
-    pub(super) lines: u64,
-    pub(super) way: Way,
-    options: Vec<String>,
-    random: u64,
-}
 
 /// An errand that is over, and what is known of it.
 #[derive(Clone, Debug)]
@@ -52,46 +28,11 @@ pub(super) struct Pushed {
     pub(super) acknowledged: u64,
     /// It was said that another item has the key.
     pub(super) refused: bool,
-}
-
-impl Errand {
-    /// Any.
-    pub(super) fn draw(random: &mut Random, queues: &[Queue], number: u64) -> Self {
-        let queue = random.below(queues.len() as u64) as usize;
-        let (way, lines) = match random.below(100) {
-            0..=14 => (Way::Operation, 1 + random.below(40)),
-            15..=29 => (Way::Unique, 1),
-            _ => {
-                let most = random.choose(&[20, 200, 600]);
-                (Way::Stream, 1 + random.below(most))
-            }
-        };
-        let mut options = vec![];
-        if random.chance(300) {
-            options.extend(["--attr".to_owned(), format!("errand={number}")]);
-        }
-        if random.chance(200) {
-            options.extend(["--delay".to_owned(), format!("{}ms", 1 + random.below(300))]);
-        }
-        if queues[queue].kind == "priority" {
-            options.push(format!("--priority={}", random.below(9)));
-        }
-        if queues[queue].kind == "keyed" {
-            options.push(format!("--key={}", random.choose(&KEYS)));
-        }
-        match way {
-            Way::Stream => {}
-            Way::Operation => options.extend(["--idempotency-key".to_owned(), format!("errand {number}")]),
-            Way::Unique => options.extend(["--unique".to_owned(), format!("key {}", random.below(3))]),
-        }
-        Self { queue, number, lines, way, options, random: random.below(u64::MAX) }
-    }
-
-    /// Its items, in their order.
-    pub(super) fn names(&self) -> impl Iterator<Item = Name> + use<> {
-        let (queue, producer) = (self.queue, self.number);
-        (0..self.lines).map(move |place| Name { queue, producer, place })
-    }
+    /// It is known that it has replaced another.
+    pub(super) replaced: bool,
+    /// Between these times it happened, in ms.
+    pub(super) began: u64,
+    pub(super) ended: u64,
 }
 
 /// The output of a producer while it runs.
@@ -107,6 +48,8 @@ struct Told {
 pub(super) struct Producer {
     errand: Errand,
     pub(super) process: Process,
+    /// When it was started, in ms.
+    began: u64,
     told: Arc<Told>,
     feeder: JoinHandle<()>,
     listener: JoinHandle<()>,
@@ -125,6 +68,7 @@ impl Producer {
         command.args(&errand.options);
         Arena::weather(&mut command, errand.number);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let began = now();
         let mut process = Process::start(format!("producer-{}", errand.number), &mut command);
         let told = Arc::new(Told::default());
         let stdin = process.child.stdin.take().unwrap();
@@ -150,7 +94,15 @@ impl Producer {
             let mut said = String::new();
             stdout.read_to_string(&mut said).map(|_| said).unwrap()
         });
-        Self { errand, process, told, feeder, listener, said }
+        Self { errand, process, began, told, feeder, listener, said }
+    }
+
+    pub(super) fn pushes_under(&self, key: &str) -> bool {
+        self.errand.key == key
+    }
+
+    pub(super) fn may_be_refused(&self) -> bool {
+        self.errand.may_be_refused
     }
 
     /// Lets it come to its end.
@@ -166,27 +118,38 @@ impl Producer {
         let (attempted, acknowledged) =
             (self.told.attempted.load(Relaxed), self.told.acknowledged.load(Relaxed));
         let errand = self.errand;
-        match (errand.way, end) {
+        let pushed = Pushed {
+            attempted,
+            acknowledged,
+            refused: false,
+            replaced: false,
+            began: self.began,
+            ended: now(),
+            errand,
+        };
+        match (pushed.errand.way, end) {
             (Way::Operation, End::Done) => {
-                let lines = errand.lines;
-                Ok(Pushed { errand, attempted: lines, acknowledged: lines, refused: false })
+                let lines = pushed.errand.lines;
+                Ok(Pushed { attempted: lines, acknowledged: lines, ..pushed })
             }
-            (Way::Operation, _) => Err(errand),
+            (Way::Operation, _) => Err(pushed.errand),
             (Way::Stream, End::Done) => {
                 assert_eq!(
                     attempted, acknowledged,
-                    "not all acknowledged, and all is well: {errand:?} {said}"
+                    "not all acknowledged, and all is well: {pushed:?} {said}"
                 );
-                Ok(Pushed { errand, attempted, acknowledged, refused: false })
+                Ok(pushed)
             }
-            (Way::Unique, End::Done) => {
+            (Way::Unique | Way::UniqueFor | Way::Replace, End::Done) => {
                 let said: serde_json::Value = serde_json::from_str(&said).unwrap();
-                let refused = said["duplicates"] == 1;
-                assert_eq!(u64::from(!refused), said["acknowledged"], "{errand:?} {said}");
-                Ok(Pushed { errand, attempted, acknowledged: u64::from(!refused), refused })
+                let (refused, replaced) = (said["duplicates"] == 1, said["replaced"] == 1);
+                assert_eq!(u64::from(!refused && !replaced), said["acknowledged"], "{pushed:?} {said}");
+                Ok(Pushed { acknowledged: u64::from(!refused), refused, replaced, ..pushed })
             }
+            // Whether it has replaced another is not known.
+            (Way::Replace, _) => Ok(Pushed { acknowledged: 0, ..pushed }),
             // A unique item is acknowledged by the line that says so, and refused by the end.
-            (Way::Stream | Way::Unique, _) => Ok(Pushed { errand, attempted, acknowledged, refused: false }),
+            (Way::Stream | Way::Unique | Way::UniqueFor, _) => Ok(pushed),
         }
     }
 }

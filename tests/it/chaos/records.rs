@@ -15,6 +15,34 @@ pub(super) enum Act {
     Crash,
 }
 
+/// What a callback has as attributes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) outcome: String,
+    pub(super) members: u64,
+    pub(super) done: u64,
+    pub(super) dead: u64,
+    pub(super) cancelled: u64,
+    pub(super) expired: u64,
+    pub(super) taken: u64,
+}
+
+impl Counts {
+    /// By the attributes; `None` if it is no callback.
+    pub(super) fn of<'a>(attribute: impl Fn(&str) -> Option<&'a str>) -> Option<Self> {
+        let number = |name: &str| attribute(name)?.parse().ok();
+        Some(Self {
+            outcome: attribute("batch-outcome")?.to_owned(),
+            members: number("batch-members")?,
+            done: number("batch-done")?,
+            dead: number("batch-dead")?,
+            cancelled: number("batch-cancelled")?,
+            expired: number("batch-expired")?,
+            taken: number("batch-taken")?,
+        })
+    }
+}
+
 /// A line of a helper's records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Record {
@@ -25,15 +53,28 @@ pub(super) enum Record {
         /// How many failures were known of it.
         failures: usize,
         act: Act,
+        /// When that was, in ms since 1970.
+        at: u64,
+        /// The item's id.
+        id: String,
     },
+    /// The callback of a batch was handled.
+    Called { name: Name, counts: Counts },
     /// Something was handled that nobody has pushed so.
     Nonsense(String),
 }
 
 impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, attempt, failures, act) = match self {
-            Self::Handled { name, attempt, failures, act } => (name, attempt, failures, act),
+        let (name, attempt, failures, act, at, id) = match self {
+            Self::Handled { name, attempt, failures, act, at, id } => (name, attempt, failures, act, at, id),
+            Self::Called { name, counts } => {
+                let Counts { outcome, members, done, dead, cancelled, expired, taken } = counts;
+                return write!(
+                    f,
+                    "called {name} {outcome} {members} {done} {dead} {cancelled} {expired} {taken}"
+                );
+            }
             Self::Nonsense(text) => return write!(f, "nonsense {text:?}"),
         };
         let act = match act {
@@ -43,7 +84,7 @@ impl fmt::Display for Record {
             Act::Release => "release",
             Act::Crash => "crash",
         };
-        write!(f, "{name} {attempt} {failures} {act}")
+        write!(f, "{name} {attempt} {failures} {act} {at} {id}")
     }
 }
 
@@ -52,7 +93,15 @@ fn read(line: &str) -> Option<Record> {
     if let Some(text) = line.strip_prefix("nonsense ") {
         return Some(Record::Nonsense(text.to_owned()));
     }
-    let [name, attempt, failures, act] = line.split(' ').collect::<Vec<_>>().try_into().ok()?;
+    if let Some(words) = line.strip_prefix("called ") {
+        let [name, outcome, numbers @ ..] = &words.split(' ').collect::<Vec<_>>()[..] else { return None };
+        let numbers: Vec<u64> = numbers.iter().filter_map(|number| number.parse().ok()).collect();
+        let [members, done, dead, cancelled, expired, taken] = numbers.try_into().ok()?;
+        let counts =
+            Counts { outcome: (*outcome).to_owned(), members, done, dead, cancelled, expired, taken };
+        return Some(Record::Called { name: parse(name)?, counts });
+    }
+    let [name, attempt, failures, act, at, id] = line.split(' ').collect::<Vec<_>>().try_into().ok()?;
     let act = match act {
         "done" => Act::Done,
         "fail" => Act::Fail,
@@ -66,6 +115,8 @@ fn read(line: &str) -> Option<Record> {
         attempt: attempt.parse().ok()?,
         failures: failures.parse().ok()?,
         act,
+        at: at.parse().ok()?,
+        id: id.to_owned(),
     })
 }
 
@@ -98,8 +149,11 @@ fn texts(directory: &Path) -> Vec<String> {
 fn records_are_read_as_they_are_written() {
     let name = Name { queue: 1, producer: 20, place: 300 };
     for act in [Act::Done, Act::Fail, Act::Bury, Act::Release, Act::Crash] {
-        let record = Record::Handled { name, attempt: 4, failures: 5, act };
+        let record = Record::Handled { name, attempt: 4, failures: 5, act, at: 6, id: "x7".to_owned() };
         assert_eq!(read(&record.to_string()), Some(record));
     }
-    assert_eq!(read("1.20.300 4 5"), None);
+    let counts = Counts::of(|name| Some(if name == "batch-outcome" { "complete" } else { "7" })).unwrap();
+    let record = Record::Called { name, counts };
+    assert_eq!(read(&record.to_string()), Some(record));
+    assert_eq!(read("1.20.300 4 5 done"), None);
 }

@@ -1,12 +1,16 @@
 //! Running the program to its end.
 
 use std::{
+    ffi::OsString,
     io::Write,
     process::{Command, Output, Stdio},
     thread,
 };
 
 use super::Database;
+
+/// The variable that selects a deliberately wrong version of the programs; see `.ci/mutants`.
+const MUTANT: &str = "KVQUEUE_MUTANT";
 
 /// The program on a database, with none of the settings that this process was given.
 pub(crate) fn kvqueue(db: &Database, args: &[&str]) -> Command {
@@ -18,8 +22,8 @@ pub(crate) fn kvqueue(db: &Database, args: &[&str]) -> Command {
 
 /// Takes the settings out of a command's environment, and puts the database's prefix in.
 pub(crate) fn clean(command: &mut Command, db: &Database) {
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"KVQUEUE_"))
-    {
+    let ours = |name: &OsString| name.as_encoded_bytes().starts_with(b"KVQUEUE_") && name != MUTANT;
+    for (name, _) in std::env::vars_os().filter(|(name, _)| ours(name)) {
         command.env_remove(name);
     }
     for name in ["NOTIFY_SOCKET", "STATE_DIRECTORY", "WATCHDOG_USEC", "WATCHDOG_PID"] {

@@ -147,6 +147,28 @@ fn a_transaction_with_an_acknowledgement_does_not_commit_after_the_cancellation(
     });
 }
 
+/// An acknowledgement of another item of the lease finds the cancellation first.
+#[test]
+fn a_transaction_is_refused_also_if_an_earlier_one_of_the_lease_has_found_the_cancellation() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        // The lease goes on after the second item, or is over.
+        for n in [3, 2] {
+            let (mut lease, ids) = lease(t, &q, n).await;
+            assert_eq!(cancel(t, &q, &ids[0]).await, ItemChange::Done(ItemState::Running));
+            let other = t.db.create_trx().unwrap();
+            let acknowledgement = lease.acknowledge_in(&other, &[(1, DONE)]).await.unwrap().unwrap();
+            other.commit().await.unwrap();
+            lease.acknowledged(acknowledgement);
+            assert!(lease.is_cancelled(0) && !lease.is_cancelled(1));
+            let tr = t.db.create_trx().unwrap();
+            let refused = lease.acknowledge_in(&tr, &[(0, DONE)]).await.unwrap_err();
+            assert!(matches!(&refused, LeaseError::Cancelled { items } if *items == [0]), "{refused}");
+            assert_eq!(lease.open().count(), n - 2);
+        }
+    });
+}
+
 #[test]
 fn an_item_that_was_acknowledged_first_is_not_cancelled() {
     on_database(async |t| {

@@ -15,6 +15,12 @@ pub(in crate::chaos) struct Account {
     pub(super) recovered: usize,
     pub(super) done: u64,
     pub(super) dead: u64,
+    pub(super) cancelled: usize,
+    pub(super) expired: usize,
+    /// How long after its cancellation an item was handled at most, in ms.
+    pub(super) late: u64,
+    /// Pushes that replaced another.
+    pub(super) replaced: usize,
     pub(in crate::chaos) wrong: Vec<String>,
 }
 
@@ -47,6 +53,10 @@ impl AddAssign for Account {
         self.recovered += other.recovered;
         self.done += other.done;
         self.dead += other.dead;
+        self.cancelled += other.cancelled;
+        self.expired += other.expired;
+        self.late = self.late.max(other.late);
+        self.replaced += other.replaced;
         self.wrong.extend(other.wrong);
     }
 }
@@ -63,12 +73,16 @@ impl fmt::Display for Account {
             recovered,
             done,
             dead,
+            cancelled,
+            late,
+            expired,
+            replaced,
             wrong: _,
         } = self;
         write!(
             f,
             "{attempted} attempted, {acknowledged} acknowledged, {handled} handled, {done} done, {dead} dead, \
-             {lost} lost, {unexpected} unexpected, {duplicates} duplicates, {recovered} recovered"
+             {cancelled} cancelled (handled up to {late} ms later), {expired} expired, {replaced} replaced, {lost} lost, {unexpected} unexpected, {duplicates} duplicates, {recovered} recovered"
         )
     }
 }

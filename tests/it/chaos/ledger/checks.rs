@@ -7,10 +7,15 @@ use kvqueue_queue::{MAX_FAILURES, MAX_VALUE};
 
 use super::{Account, Books, Rest, Run, Sorted};
 use crate::chaos::{
+    errand::Way,
+    payload::Name,
     plan::IN_HAND,
-    producers::Way,
     records::{Act, Record},
 };
+
+/// A handler has stopped this long after the cancellation of its item, in ms: a second while the database answers, longer if its host
+/// is killed or stopped at that time, or the handler's process is.
+const STOPPED: u64 = 6_000;
 
 impl Books {
     pub(super) fn check(&self, sorted: &Sorted, account: &mut Account) {
@@ -19,6 +24,9 @@ impl Books {
         self.check_texts(account);
         self.check_pushes(sorted, account);
         self.check_rest(account);
+        self.check_cancelled(sorted, account);
+        self.check_history(sorted, account);
+        self.check_unique(sorted, account);
         match self.queue.delivery {
             Delivery::AtMostOnce => self.check_at_most_once(sorted, account),
             Delivery::AtLeastOnce => {
@@ -37,7 +45,7 @@ impl Books {
     fn check_texts(&self, account: &mut Account) {
         let recorded = self.records.iter().filter_map(|record| match record {
             Record::Nonsense(text) => Some(text),
-            Record::Handled { .. } => None,
+            Record::Called { .. } | Record::Handled { .. } => None,
         });
         let told = self.printed.iter().chain(&self.rest.letters).filter_map(|text| text.as_ref().err());
         account.complain("texts are nobody's", &recorded.chain(told).collect::<Vec<_>>());
@@ -50,8 +58,8 @@ impl Books {
             let came: Vec<_> = errand.names().filter(|name| out.contains(name)).collect();
             let refused = pushed.refused && !came.is_empty();
             account.check(!refused, || format!("refused, and came out: {errand:?}"));
-            // Where items can be lost, nothing is known of the others.
-            if self.queue.is_leased() {
+            // Where items can be lost or expire, nothing is known of the others.
+            if self.queue.is_leased() && !errand.expires {
                 let some = came.len() as u64;
                 let is_whole = errand.way != Way::Operation || [0, errand.lines].contains(&some);
                 let is_beginning = came.iter().map(|name| name.place).eq(0..some);
@@ -102,15 +110,46 @@ impl Books {
 
     /// Nothing is lost, and each item was finished once or is dead.
     fn check_leased(&self, sorted: &Sorted, account: &mut Account) {
-        let Sorted { acknowledged, runs, letters, out, .. } = sorted;
-        account.complain("were acknowledged and are lost", &acknowledged.difference(out).collect::<Vec<_>>());
+        let Sorted { runs, letters, cancelled, unclear, expired, replaced, out, .. } = sorted;
+        account.complain("were acknowledged and are lost", &sorted.lost().collect::<Vec<_>>());
         let Rest { done, dead, .. } = self.rest;
-        account.check(done + dead == out.len() as u64, || {
-            format!("{done} finished and {dead} dead are not the {} items that came out", out.len())
+        let most = (out.len() - cancelled.len() - expired.len() - replaced.len()) as u64;
+        let least = most - unclear.difference(expired).count() as u64;
+        account.check((least..=most).contains(&(done + dead)), || {
+            format!("{done} finished and {dead} dead are not the {least} to {most} items that came out")
         });
-        let open =
-            runs.iter().filter(|(name, runs)| !letters.contains(name) && !runs.iter().any(Run::is_done));
+        let is_ended = |name| {
+            letters.contains(name)
+                || cancelled.contains_key(name)
+                || unclear.contains(name)
+                || expired.contains(name)
+                || replaced.contains(name)
+        };
+        let open = runs.iter().filter(|(name, _)| !is_ended(name) && !sorted.is_done(name));
         account.complain("are finished though no handler was done with them", &open.collect::<Vec<_>>());
+    }
+
+    /// What is cancelled is not a dead letter, took no effect, and was not handled any more once its handler had time to find that out.
+    fn check_cancelled(&self, Sorted { runs, letters, cancelled, .. }: &Sorted, account: &mut Account) {
+        let dead: Vec<_> = cancelled.keys().filter(|name| letters.contains(name)).collect();
+        account.complain("are cancelled and dead", &dead);
+        let effects = &self.rest.effects;
+        let took: Vec<_> = cancelled.keys().filter(|name| effects.contains_key(name)).collect();
+        account.complain("are cancelled and took effect", &took);
+        let late = |(name, at): &(&Name, &u64)| {
+            let mut runs = runs.get(name).into_iter().flatten();
+            runs.any(|run| match run {
+                // An item that is handled at most once is not there any more, and cannot be cancelled.
+                _ if !self.queue.is_leased() => true,
+                Run::Known { at: run, .. } => {
+                    account.late = account.late.max(run.saturating_sub(**at));
+                    *run > **at + STOPPED
+                }
+                Run::Printed => false,
+            })
+        };
+        let late: Vec<_> = cancelled.iter().filter(late).collect();
+        account.complain("were handled after their cancellation", &late);
     }
 
     /// The effect of an item happened once if the item was finished, and never otherwise.
@@ -126,7 +165,7 @@ impl Books {
 }
 
 impl Run {
-    fn is_done(&self) -> bool {
+    pub(super) fn is_done(&self) -> bool {
         matches!(self, Self::Printed | Self::Known { act: Act::Done, .. })
     }
 }
@@ -136,7 +175,7 @@ impl Run {
 fn is_repeated(runs: &[Run]) -> bool {
     let mut seen = BTreeSet::new();
     runs.iter().any(|run| match *run {
-        Run::Known { attempt, failures, act } => {
+        Run::Known { attempt, failures, act, .. } => {
             act != Act::Release && failures < MAX_FAILURES && !seen.insert((attempt, failures))
         }
         Run::Printed => false,

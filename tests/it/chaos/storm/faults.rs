@@ -143,6 +143,7 @@ impl Storm<'_> {
         let queue = self.random.choose(&queues);
         let mut command = self.arena.command(&["dead", "retry", queue, "--all"]);
         self.commands.push(Process::start("retry of dead letters".to_owned(), &mut command));
+        self.retried.insert(queue.to_owned());
         self.faults.retries += 1;
     }
 

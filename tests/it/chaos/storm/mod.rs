@@ -1,23 +1,28 @@
 //! The storm: processes at work, faults, and new processes in place of dead ones.
 
+mod batches;
 mod faults;
+mod operators;
 mod slot;
 
 use std::{
+    collections::{BTreeSet, VecDeque},
     thread,
     time::{Duration, Instant},
 };
 
-pub(super) use self::faults::Faults;
+pub(super) use self::{batches::Batch, faults::Faults, operators::Cancellation};
 use self::{
     faults::{RECOVER, RECOVERIES, RESTART, RESTARTS, command_of},
+    operators::Operator,
     slot::{Actor, Slot},
 };
 use super::{
     arena::Arena,
+    errand::Errand,
     plan::Worker,
     process::{End, Process},
-    producers::{Errand, Producer, Pushed},
+    producers::{Producer, Pushed},
 };
 use crate::support::{PATIENCE, Random};
 
@@ -56,11 +61,22 @@ pub(super) struct Storm<'a> {
     slots: Vec<Slot>,
     /// Commands that nobody waits for.
     commands: Vec<Process>,
+    operators: Vec<Operator>,
+    /// When the next operator comes.
+    operate_at: Instant,
+    /// The producers whose items may be replaced.
+    replacing: BTreeSet<u64>,
+    /// Errands for the next producers.
+    waiting: VecDeque<Errand>,
     restart_at: Option<Instant>,
     recover_at: Option<Instant>,
     started: u64,
     pub(super) faults: Faults,
     pub(super) pushed: Vec<Pushed>,
+    /// The queues whose dead letters were retried.
+    pub(super) retried: BTreeSet<String>,
+    pub(super) cancellations: Vec<Cancellation>,
+    pub(super) batches: Vec<Batch>,
     /// Daemons that were killed.
     pub(super) killed_daemons: u64,
     /// Processes that failed though nobody hurt them.
@@ -74,11 +90,18 @@ impl<'a> Storm<'a> {
             random,
             slots: WORKERS.map(Some).into_iter().chain([None; PRODUCERS]).map(Slot::new).collect(),
             commands: Vec::new(),
+            operators: Vec::new(),
+            operate_at: Instant::now() + GAP.1,
+            replacing: BTreeSet::new(),
+            waiting: VecDeque::new(),
             restart_at: command_of(RESTART).map(|_| Instant::now() + RESTARTS.0 / 2),
             recover_at: command_of(RECOVER).map(|_| Instant::now() + RECOVERIES.0),
             started: 0,
             faults: Faults::default(),
             pushed: Vec::new(),
+            retried: BTreeSet::new(),
+            cancellations: Vec::new(),
+            batches: Vec::new(),
             killed_daemons: 0,
             failed: Vec::new(),
         }
@@ -106,8 +129,8 @@ impl<'a> Storm<'a> {
             slot.go_on();
         }
         let deadline = Instant::now() + PATIENCE;
-        while self.slots.iter().any(Slot::has_to_push) {
-            assert!(Instant::now() < deadline, "producers do not end");
+        while self.is_busy() {
+            assert!(Instant::now() < deadline, "producers or operators do not end");
             for slot in &self.slots {
                 if let Some(Actor::Producer(producer)) = &slot.actor {
                     producer.enough();
@@ -130,6 +153,12 @@ impl<'a> Storm<'a> {
         }
     }
 
+    /// Whether a producer has something to push, or an operator something to do.
+    fn is_busy(&self) -> bool {
+        let has_to_push = self.slots.iter().any(Slot::has_to_push);
+        has_to_push || !self.waiting.is_empty() || !self.operators.is_empty() || self.has_open_batches()
+    }
+
     /// Sees to what has come due, and to who has died. New ones come as long as it rages; and producers that have to finish.
     fn tick(&mut self, raging: bool) {
         let now = Instant::now();
@@ -149,32 +178,49 @@ impl<'a> Storm<'a> {
                         self.bury(at, end);
                     }
                 }
-                None if now >= slot.start_at && (raging || slot.unfinished.is_some()) => {
-                    self.start(at, raging);
+                None => {
+                    let has_errand = slot.unfinished.is_some() || !self.waiting.is_empty();
+                    if now >= slot.start_at && (raging || slot.worker.is_none() && has_errand) {
+                        self.start(at, raging);
+                    }
                 }
-                None => {}
             }
         }
+        self.operate(raging);
         self.commands.retain_mut(|command| command.ended().is_none());
     }
 
     fn start(&mut self, at: usize, raging: bool) {
         self.started += 1;
         let (number, arena) = (self.started, self.arena);
-        let slot = &mut self.slots[at];
-        let actor = match slot.worker {
+        let actor = match self.slots[at].worker {
             Some(worker) => Actor::Daemon(arena.daemon(worker, number, false)),
             None => {
-                let errand = slot.unfinished.take();
+                let unfinished = self.slots[at].unfinished.take();
+                let errand = unfinished.or_else(|| self.next_waiting());
+                if errand.is_none() && !raging {
+                    return;
+                }
                 let errand = errand.unwrap_or_else(|| Errand::draw(&mut self.random, &arena.queues, number));
                 Actor::Producer(Box::new(Producer::start(arena, errand)))
             }
         };
+        let slot = &mut self.slots[at];
         slot.fill(actor);
         let (chance, within) = KILLED_AT_START;
         if raging && !slot.is_kept() && self.random.chance(chance) {
             slot.kill_at = Some(Instant::now() + self.random.time_below(within));
         }
+    }
+
+    /// The first errand that waits, unless it has to wait for another producer.
+    fn next_waiting(&mut self) -> Option<Errand> {
+        let first = self.waiting.front()?;
+        let is_busy = |slot: &Slot| slot.pushes_under(&first.key);
+        if first.is_alone() && self.slots.iter().any(is_busy) {
+            return None;
+        }
+        self.waiting.pop_front()
     }
 
     /// Takes note of a process that has ended, and makes its place free.
@@ -187,6 +233,8 @@ impl<'a> Storm<'a> {
             End::Killed if !slot.is_killed => self.faults.poisoned += 1,
             // The expected end if a take-over cost it a lease while it drained.
             End::Failed if slot.is_terminated => self.faults.torn += 1,
+            // Its batch has called back meanwhile.
+            End::Failed if actor.may_be_refused() => {}
             End::Failed => self.failed.push(actor.process().name.clone()),
             End::Done | End::Killed => {}
         }

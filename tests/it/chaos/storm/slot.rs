@@ -4,11 +4,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::chaos::{
-    plan::Worker,
-    process::Process,
-    producers::{Errand, Producer},
-};
+use crate::chaos::{errand::Errand, plan::Worker, process::Process, producers::Producer};
 use crate::support::hears_hup;
 
 /// So much later than others, keepers begin.
@@ -21,6 +17,11 @@ pub(super) enum Actor {
 }
 
 impl Actor {
+    /// Whether what it pushes may be refused.
+    pub(super) fn may_be_refused(&self) -> bool {
+        matches!(self, Self::Producer(producer) if producer.may_be_refused())
+    }
+
     pub(super) fn process(&mut self) -> &mut Process {
         match self {
             Self::Daemon(process) => process,
@@ -137,6 +138,11 @@ impl Slot {
             process.signal(Signal::HUP);
         }
         hears
+    }
+
+    /// Whether a producer pushes an item of this unique key.
+    pub(super) fn pushes_under(&self, key: &str) -> bool {
+        matches!(&self.actor, Some(Actor::Producer(producer)) if producer.pushes_under(key))
     }
 
     /// Whether a producer runs, or must be started again.
