@@ -38,7 +38,7 @@ pub(super) fn decode(mut value: &[u8]) -> Option<Meta> {
             12 => meta.expires = Some(u64::from_le_bytes(content.try_into().ok()?)),
             13 => {
                 let (unique, home) = content.split_first_chunk()?;
-                meta.batch = Some(BatchId::with_unique(home, *unique));
+                meta.batches.push(BatchId::with_unique(home, *unique));
             }
             14 => meta.unique_until = Some(u64::from_le_bytes(content.try_into().ok()?)),
             _ => return None,

@@ -92,7 +92,7 @@ impl Item {
         meta.enqueued_at = new.enqueued_at.map(millis);
         meta.unique.clone_from(&new.unique);
         meta.expires = new.expires.map(millis);
-        meta.batch.clone_from(&new.batch);
+        meta.batches = new.batch.iter().cloned().collect();
         meta.unique_until = new.unique_until.map(millis);
         let place = new.due.map_or(Place::Ready, |due| Place::Later(millis(due)));
         let payload = new.payload.to_vec();

@@ -267,14 +267,14 @@ impl Model {
         }
         if let Some(code) = batches::ending(&from, &item.place) {
             self.ends.note(id, code, item.place == Place::Purged);
-            if let Some(batch) = &item.meta.batch {
+            for batch in &item.meta.batches {
                 self.members.end(batch, code);
                 self.member_ends += 1;
             }
         }
         if item.place == Place::Dead {
             // If it is tried again, it does not end once more.
-            item.meta.batch = None;
+            item.meta.batches.clear();
         }
         if item.place.is_end() {
             let is_dead = item.place == Place::Dead;
