@@ -175,6 +175,8 @@ impl<'t> Run<'t> {
             let joined = self.t.run(async |tr| match work.join_batch(tr, &batch, ids).await {
                 Ok(joined) => Ok(Some(joined)),
                 Err(QueueError::NoBatch { .. } | QueueError::BatchCommitted { .. }) => Ok(None),
+                // It is an item of the other queue.
+                Err(QueueError::WrongKind { .. }) => Ok(Some(vec![Join::Gone])),
                 Err(error) => Err(error),
             });
             let joined = joined.await;
