@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, num::NonZeroUsize};
 
 use actix_web::HttpResponse;
 use kvqueue_queue::{
-    ItemId, Queue,
+    ItemId, Queue, QueueError,
     item_batch::{BatchCommit, BatchError, BatchId, Missing, NewBatch, ParseBatchIdError},
 };
 use serde::{Deserialize, Deserializer};
@@ -101,7 +101,16 @@ pub(super) async fn create(mut request: ApiRequest) -> Answer {
 
 fn refused(error: BatchError) -> ApiError {
     match error {
-        BatchError::Retry(error) => error.into(),
+        BatchError::Retry(error) => match error.error {
+            // An id that the queue cannot have.
+            wrong @ QueueError::WrongKind { .. } => ApiError::Bad(format!("after: {wrong}")),
+            other @ QueueError::OtherKind { .. } => ApiError::Conflict {
+                code: "other_kind",
+                message: other.to_string(),
+                fix: "configure the queue with its `kind`",
+            },
+            _ => error.into(),
+        },
         missing @ BatchError::Missing { .. } => ApiError::Conflict {
             code: "missing",
             message: missing.to_string(),

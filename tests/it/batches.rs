@@ -208,6 +208,7 @@ fn batches_are_made_committed_shown_and_cancelled_over_http() {
         json!({"then": {"payload": "x"}, "after": null}),
         json!({"then": {"payload": "x"}, "after": []}),
         json!({"then": {"payload": "x"}, "after": [{"id": "x"}]}),
+        json!({"then": {"payload": "x"}, "after": [{"id": "x6b01"}]}),
         json!({"then": {"payload": "x"}, "missing": "ended"}),
     ] {
         ask(&both, "POST", of_home, Some(wrong)).is(400);
