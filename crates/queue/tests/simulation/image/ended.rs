@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use kvqueue_queue::{ItemId, Millis, Stamp};
 
 use super::element::{Ids, split_number, split_stamp};
+use super::fields::{fields, number, text};
 
 /// Of a longer result nothing is kept but that there was one.
 pub(crate) const MAX_RESULT: u32 = 90_000;
@@ -187,24 +188,4 @@ impl Parts {
             None => Ok(self.ended),
         }
     }
-}
-
-/// Tags and contents.
-fn fields(mut value: &[u8]) -> Option<Vec<(u8, &[u8])>> {
-    let mut fields = Vec::new();
-    while let Some((tag, rest)) = value.split_first() {
-        let (len, rest) = rest.split_first_chunk::<4>()?;
-        let (content, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
-        fields.push((*tag, content));
-        value = rest;
-    }
-    Some(fields)
-}
-
-fn number(content: &[u8]) -> Option<u64> {
-    Some(u64::from_le_bytes(content.try_into().ok()?))
-}
-
-fn text(content: &[u8]) -> Option<String> {
-    String::from_utf8(content.to_vec()).ok()
 }

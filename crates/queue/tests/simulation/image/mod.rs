@@ -7,6 +7,7 @@ mod cancelled;
 mod element;
 pub(crate) mod ended;
 mod expiry;
+mod fields;
 mod holds;
 mod index;
 mod lease;

@@ -31,7 +31,7 @@ impl Model {
         Ok(())
     }
 
-    /// Of items that are settled, nothing more is said.
+    /// Reports on acknowledged items change nothing.
     pub(super) fn progressed(&mut self, id: LeaseId, news: &[(usize, Progress)]) -> Verdict {
         let Some(lease) = self.leases.get_mut(&id) else {
             return Err(format!("{id:?} is over, and extended"));

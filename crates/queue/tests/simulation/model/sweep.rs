@@ -82,7 +82,7 @@ impl Model {
         Ok(())
     }
 
-    /// A dead letter is kept for as long as was said, by the clocks of the process in which its item died, and of the sweeper.
+    /// A dead letter is kept for the retention, by the clocks of the process in which its item died, and of the sweeper.
     pub(super) fn letters_removed(&mut self, items: &[ItemId], by: Sweeping) -> Verdict {
         let kept = by.letters_kept.ok_or_else(|| format!("{items:?} were removed, and are to be kept"))?;
         for id in items {
@@ -98,7 +98,7 @@ impl Model {
         Ok(())
     }
 
-    /// An operation is remembered for as long as was said, however versions jump. Clocks on walls may have been set since, and those of
+    /// An operation is remembered for its window, however versions jump. Clocks on walls may have been set since, and those of
     /// two sweepers differ.
     pub(super) fn forgotten(&mut self, operations: &[Vec<u8>], by: Sweeping, at: At) -> Verdict {
         for name in operations {

@@ -255,7 +255,7 @@ async fn look_for_cancelled(desk: &Desk, lease: &mut Lease) {
     assert_eq!(invented, None, "{operation}: an item of {id:?} was not cancelled");
 }
 
-/// What a holder says of how far its items are: of some, perhaps of none.
+/// The progress that a holder reports: of some of its items, or of none.
 fn progress(desk: &Desk, lease: &Lease) -> Vec<(usize, Progress)> {
     if !desk.world.has_changes || desk.chance(40) {
         return Vec::new();

@@ -2,33 +2,14 @@
 
 use super::{Calendar, Definition, Fate, Overlap, Policy, Record, State};
 use crate::image::Ids;
+use crate::image::fields::{fields, number, text};
 
 /// The window of a schedule that has none.
 const NO_WINDOW: u64 = u64::MAX;
 
-/// The fields of a record: tag and content.
-fn fields(mut value: &[u8]) -> Option<Vec<(u8, &[u8])>> {
-    let mut fields = Vec::new();
-    while let Some((tag, rest)) = value.split_first() {
-        let (len, rest) = rest.split_first_chunk::<4>()?;
-        let (content, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
-        fields.push((*tag, content));
-        value = rest;
-    }
-    Some(fields)
-}
-
-fn number(content: &[u8]) -> Option<u64> {
-    Some(u64::from_le_bytes(content.try_into().ok()?))
-}
-
 fn split_u64(content: &[u8]) -> Option<(u64, &[u8])> {
     let (number, rest) = content.split_first_chunk::<8>()?;
     Some((u64::from_le_bytes(*number), rest))
-}
-
-fn text(content: &[u8]) -> Option<String> {
-    String::from_utf8(content.to_vec()).ok()
 }
 
 pub(super) fn definition(value: &[u8]) -> Option<Definition> {
