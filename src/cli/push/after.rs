@@ -12,7 +12,6 @@ use kvqueue_queue::{
     ItemId, NewItem, Queue, QueueError, RetryError, RetryPolicy,
     item_batch::{BatchError, Missing, NewBatch},
 };
-
 use serde_json::json;
 
 use crate::{
