@@ -194,6 +194,7 @@ mod tests {
         expected.schedules = shown.schedules.clone();
         (expected.partitions, expected.max_disorder) = (shown.partitions, shown.max_disorder);
         expected.history = shown.history;
+        expected.history_index.clone_from(&shown.history_index);
         expected.ttl = shown.ttl;
         assert_eq!(shown, expected);
         assert!(shown.handler_timeout.is_some(), "handler-timeout is shown");
@@ -206,7 +207,7 @@ mod tests {
             ..ScheduleDefinition::default()
         };
         assert_eq!(shown.schedules, [("daily-report".to_owned(), schedule)].into());
-        assert!(shown.history.is_some(), "history is shown");
+        assert!(shown.history.is_some() && !shown.history_index.is_empty(), "history is shown");
         // Without a number the queue is left as it is; the disorder is the one that belongs to a number alone.
         let alone = super::super::QueueConfig { max_disorder: None, ..shown.clone() };
         assert!(shown.division().is_some() && shown.division() == alone.division());

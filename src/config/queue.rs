@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-use kvqueue_queue::{MAX_HISTORY, MAX_PAYLOAD, OnExpiry, PAYLOAD_CEILING};
+use kvqueue_queue::{HistoryIndex, HistoryIndexError, MAX_HISTORY, MAX_PAYLOAD, OnExpiry, PAYLOAD_CEILING};
 use serde::{
     Deserialize, Deserializer, Serialize,
     de::{Error, SeqAccess, Unexpected, Visitor},
@@ -15,6 +15,7 @@ use super::{
 use crate::{
     handlers::{PULL, Settings, exec},
     schedules::{ScheduleDefinition, in_toml},
+    sweep::KeptHistory,
 };
 
 /// The shortest lease. A lease is extended after a third of its length, so a shorter one could expire during a slow commit.
@@ -92,6 +93,9 @@ pub struct QueueConfig {
     /// How long items are kept after their end; `None`: they are not, and what is kept already is left as it is.
     #[serde(default, with = "duration::optional", skip_serializing_if = "Option::is_none")]
     pub history: Option<Duration>,
+    /// The names of the attributes by which ended items are indexed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub history_index: Vec<String>,
     /// How long after its push an item without an expiry of its own expires; `None`: never.
     #[serde(default, with = "duration::optional", skip_serializing_if = "Option::is_none")]
     pub ttl: Option<Duration>,
@@ -131,6 +135,7 @@ impl QueueConfig {
             max_payload: Self::default_max_payload(),
             idempotency_window: Self::default_idempotency_window(),
             history: None,
+            history_index: Vec::new(),
             ttl: None,
             on_expiry: OnExpiryName::default(),
             dead_retention: Self::default_dead_retention(),
@@ -276,6 +281,7 @@ impl QueueConfig {
         self.validate_push(key)?;
         self.validate_schedules(key)?;
         self.validate_history(key("history"))?;
+        self.validate_history_index(key)?;
         self.validate_expiry(key)?;
         self.validate_dead_retention(key)?;
         self.validate_result(key)?;
@@ -365,6 +371,31 @@ impl QueueConfig {
             }
             _ => Ok(()),
         }
+    }
+
+    fn validate_history_index(&self, key: impl Fn(&str) -> String) -> Result<(), ConfigError> {
+        let names = &self.history_index;
+        if names.is_empty() {
+            return Ok(());
+        }
+        if self.history.is_none_or(|kept| kept.is_zero()) {
+            let history = key("history");
+            let problem = format!("it finds ended items, and {history} keeps none");
+            let fix = format!("set {history}, as in \"24h\", or remove this key");
+            return Err(ConfigError::value(key("history-index"), format!("{names:?}"), problem, fix));
+        }
+        let refused = |error: HistoryIndexError| {
+            let fix = "name only attributes whose values are looked for often";
+            ConfigError::value(key("history-index"), format!("{names:?}"), error.to_string(), fix)
+        };
+        HistoryIndex::new(names).map(drop).map_err(refused)
+    }
+
+    /// What is kept of ended items; `None`: that is left as it is.
+    pub(crate) fn kept_history(&self) -> Option<KeptHistory> {
+        // The names were checked when the configuration was read.
+        let index = HistoryIndex::new(&self.history_index).unwrap_or_default();
+        Some(KeptHistory { time: self.history?, index })
     }
 
     /// Refuses a setting that asks for results in a queue that would drop them.

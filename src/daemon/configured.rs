@@ -191,7 +191,7 @@ impl ConfiguredQueue {
         sweep::Settings {
             rules: sweep::rules(&self.config),
             division: self.config.division(),
-            history: self.config.history,
+            history: self.config.kept_history(),
             schedules: ConfiguredSchedules { owner, schedules },
         }
     }

@@ -1,13 +1,17 @@
-//! Stores how long a queue's ended items are kept, as the configuration says, for the sweepers and for programs that do not have the
+//! Stores how long a queue's ended items are kept, and by which attributes they are indexed, as the configuration says, for the sweepers and for programs that do not have the
 //! configuration.
 
 use std::time::Duration;
 
-use kvqueue_queue::retry;
+use kvqueue_queue::{HistoryIndex, retry};
 use tokio::{sync::watch, time::sleep};
 
 use super::POLICY;
-use crate::{causes::with_causes, config::duration, consumer::runtime::NamedQueue};
+use crate::{
+    causes::with_causes,
+    config::duration,
+    consumer::{clock, runtime::NamedQueue},
+};
 
 /// How long to wait after a failure.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -15,12 +19,20 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// How long to wait until the setting is looked at again: it is deleted with its queue.
 const AGAIN: Duration = Duration::from_mins(5);
 
+/// What is kept of the ended items of a queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KeptHistory {
+    /// How long.
+    pub(crate) time: Duration,
+    pub(crate) index: HistoryIndex,
+}
+
 /// Follows the configuration, until the sweeper of the queue is dropped.
-pub(super) async fn keep(queue: &NamedQueue, mut wanted: watch::Receiver<Option<Duration>>) {
+pub(super) async fn keep(queue: &NamedQueue, mut wanted: watch::Receiver<Option<KeptHistory>>) {
     let mut only_if_missing = false;
     loop {
-        let to = *wanted.borrow_and_update();
-        let done = match to {
+        let to = wanted.borrow_and_update().clone();
+        let done = match &to {
             Some(to) => store(queue, to, only_if_missing).await,
             None => true,
         };
@@ -37,14 +49,16 @@ pub(super) async fn keep(queue: &NamedQueue, mut wanted: watch::Receiver<Option<
 }
 
 /// Returns whether it is done.
-async fn store(queue: &NamedQueue, kept: Duration, only_if_missing: bool) -> bool {
+async fn store(queue: &NamedQueue, kept: &KeptHistory, only_if_missing: bool) -> bool {
     let NamedQueue { db, name, .. } = queue;
     let stored = retry::run(db, &POLICY, |tr| async move {
         let changed = async {
             if only_if_missing && queue.queue.history_kept(&tr).await?.is_some() {
                 return Ok(false);
             }
-            queue.queue.keep_history(&tr, kept).await
+            let has_time = queue.queue.keep_history(&tr, kept.time).await?;
+            let has_index = queue.queue.index_history(&tr, &kept.index, clock::now()).await?;
+            Ok(has_time || has_index)
         };
         let changed = changed.await;
         (tr, changed)
@@ -54,8 +68,9 @@ async fn store(queue: &NamedQueue, kept: Duration, only_if_missing: bool) -> boo
             tracing::info!(
                 event = "history_set",
                 queue = %name,
-                history = duration::format(kept),
-                "the time for which ended items are kept is set as configured"
+                history = duration::format(kept.time),
+                index = kept.index.names().collect::<Vec<_>>().join(" "),
+                "how long ended items are kept, and by which attributes they are indexed, is set as configured"
             );
             true
         }
@@ -65,7 +80,7 @@ async fn store(queue: &NamedQueue, kept: Duration, only_if_missing: bool) -> boo
                 event = "history_not_set",
                 queue = %name,
                 error = with_causes(&error),
-                "cannot store how long ended items are kept; retrying later"
+                "cannot store how long ended items are kept, and by which attributes they are indexed; retrying later"
             );
             false
         }

@@ -24,7 +24,7 @@ use tokio_util::{
     task::TaskTracker,
 };
 
-pub(crate) use self::schedules::ConfiguredSchedules;
+pub(crate) use self::{history::KeptHistory, schedules::ConfiguredSchedules};
 use crate::{config::QueueConfig, consumer::runtime::NamedQueue, daemon::background};
 
 /// A transaction that takes longer is given up, and tried again later.
@@ -84,7 +84,7 @@ impl Sweepers {
 pub(crate) struct Sweeping {
     rules: watch::Sender<SweepRules>,
     division: watch::Sender<Option<Partitions>>,
-    history: watch::Sender<Option<Duration>>,
+    history: watch::Sender<Option<KeptHistory>>,
     schedules: watch::Sender<Arc<ConfiguredSchedules>>,
     _stop: DropGuard,
 }
@@ -95,7 +95,11 @@ impl Sweeping {
     pub(crate) fn set(&self, Settings { rules, division, history, schedules }: Settings) {
         self.rules.send_if_modified(|old| std::mem::replace(old, rules) != rules);
         self.division.send_if_modified(|old| std::mem::replace(old, division) != division);
-        self.history.send_if_modified(|old| std::mem::replace(old, history) != history);
+        self.history.send_if_modified(|old| {
+            let is_other = *old != history;
+            *old = history;
+            is_other
+        });
         self.schedules.send_replace(Arc::new(schedules));
     }
 }
@@ -106,8 +110,8 @@ pub(crate) struct Settings {
     pub(crate) rules: SweepRules,
     /// How the queue is to be divided; `None`: it is left as it is.
     pub(crate) division: Option<Partitions>,
-    /// How long ended items are kept; `None`: what is stored about it is left as it is.
-    pub(crate) history: Option<Duration>,
+    /// What is kept of ended items; `None`: what is stored about it is left as it is.
+    pub(crate) history: Option<KeptHistory>,
     pub(crate) schedules: ConfiguredSchedules,
 }
 

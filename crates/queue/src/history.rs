@@ -1,15 +1,13 @@
 //! The history of a queue: what became of the items that have ended.
 //!
-//! Off unless a queue's handle has a [`Recorder`]. Then each transaction that ends items adds one record of them all, so that an item costs a part of
+//! Off unless a queue's handle has a [`Recorder`](crate::Recorder). Then each transaction that ends items adds one record of them all, so that an item costs a part of
 //! a row. The records are ordered by time, and are removed by time: the setting of the queue, [`Queue::keep_history`], says when.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::str::FromStr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use bytes::Bytes;
 use foundationdb::Transaction;
@@ -22,7 +20,6 @@ use crate::meta::Millis;
 use crate::ops::ended;
 use crate::queue::Queue;
 use crate::schedule::ATTRIBUTES;
-use crate::time::millis;
 
 /// The longest time for which ended items are kept. To find one by its id, a key range for each hour of it is read.
 pub const MAX_HISTORY: Duration = Duration::from_hours(30 * 24);
@@ -32,6 +29,12 @@ pub const MAX_WORKER: usize = 128;
 
 /// The longest result of an item that is kept, in bytes.
 pub const MAX_RESULT: usize = 90_000;
+
+/// The most attributes that a history is indexed by.
+pub const MAX_INDEXED: usize = 8;
+
+/// The most bytes of the name of an attribute that a history is indexed by.
+pub const MAX_INDEXED_NAME: usize = 128;
 
 /// How an item ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -122,7 +125,7 @@ pub struct EndedItem {
     pub ended: Millis,
     /// How many attempts it had, the last one included if it ended with an attempt.
     pub attempts: u32,
-    /// The worker that ended it, as [`Lease::note_worker`](crate::Lease::note_worker) named it; otherwise the process, as its [`Recorder`] says.
+    /// The worker that ended it, as [`Lease::note_worker`](crate::Lease::note_worker) named it; otherwise the process, as its [`Recorder`](crate::Recorder) says.
     pub worker: Option<String>,
     /// Why, if it is not done.
     pub reason: Option<String>,
@@ -137,6 +140,61 @@ impl EndedItem {
     /// The schedule that pushed it, if one did.
     pub fn schedule(&self) -> Option<&str> {
         self.attributes.get(ATTRIBUTES[0]).map(String::as_str)
+    }
+}
+
+/// The attributes by whose values ended items are found without reading the others: [`MAX_INDEXED`] names at most, of 1 to [`MAX_INDEXED_NAME`] bytes.
+///
+/// ```
+/// use kvqueue_queue::HistoryIndex;
+///
+/// let index = HistoryIndex::new(["customer"]).unwrap();
+/// assert!(index.names().eq(["customer"]));
+/// assert!(HistoryIndex::new([""]).is_err());
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HistoryIndex(BTreeSet<String>);
+
+/// A history cannot be indexed by these attributes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HistoryIndexError {
+    /// There are more than [`MAX_INDEXED`].
+    #[error("there are {names} names, at most {MAX_INDEXED} are possible")]
+    TooMany {
+        /// How many there are.
+        names: usize,
+    },
+    /// The name of one is empty, or longer than [`MAX_INDEXED_NAME`].
+    #[error("name {name:?} has {} bytes, 1 to {MAX_INDEXED_NAME} are possible", .name.len())]
+    Name {
+        /// The name.
+        name: String,
+    },
+}
+
+impl HistoryIndex {
+    /// An index by the attributes of these names.
+    pub fn new(
+        names: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Result<HistoryIndex, HistoryIndexError> {
+        let names: BTreeSet<String> = names.into_iter().map(Into::into).collect();
+        if names.len() > MAX_INDEXED {
+            return Err(HistoryIndexError::TooMany { names: names.len() });
+        }
+        match names.iter().find(|name| !(1..=MAX_INDEXED_NAME).contains(&name.len())) {
+            Some(name) => Err(HistoryIndexError::Name { name: name.clone() }),
+            None => Ok(HistoryIndex(names)),
+        }
+    }
+
+    /// The names, in their order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+
+    pub(crate) fn of_stored(names: impl IntoIterator<Item = String>) -> HistoryIndex {
+        HistoryIndex(names.into_iter().collect())
     }
 }
 
@@ -215,108 +273,6 @@ impl FromStr for HistoryCursor {
     }
 }
 
-/// When a [`Recorder`] records.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Recording {
-    /// Never.
-    Off,
-    /// Always. For a program that knows the queue's setting.
-    On,
-    /// If the queue has a setting that says so, which each transaction that ends items reads.
-    AsStored,
-}
-
-/// Records the ends of items, for the handle of a queue ([`Queue::with_recorder`]) and all that is made from it.
-///
-/// It can be turned on and off while sessions and leases use it.
-#[derive(Debug, Clone)]
-pub struct Recorder(Arc<Inner>);
-
-struct Inner {
-    mode: AtomicU8,
-    clock: Box<dyn Fn() -> SystemTime + Send + Sync>,
-    worker: Option<String>,
-}
-
-impl fmt::Debug for Inner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recorder")
-            .field("mode", &self.mode)
-            .field("worker", &self.worker)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Recorder {
-    /// A recorder with this clock, whose records name this process, with at most [`MAX_WORKER`] bytes.
-    pub fn new(
-        recording: Recording,
-        worker: Option<String>,
-        clock: impl Fn() -> SystemTime + Send + Sync + 'static,
-    ) -> Recorder {
-        let (mode, worker) = (AtomicU8::new(recording as u8), worker.map(cut));
-        Recorder(Arc::new(Inner { mode, clock: Box::new(clock), worker }))
-    }
-
-    /// Sets when it records, from the next transaction on.
-    pub fn set(&self, recording: Recording) {
-        self.0.mode.store(recording as u8, Ordering::Relaxed);
-    }
-
-    pub(crate) fn recording(&self) -> Recording {
-        match self.0.mode.load(Ordering::Relaxed) {
-            mode if mode == Recording::On as u8 => Recording::On,
-            mode if mode == Recording::AsStored as u8 => Recording::AsStored,
-            _ => Recording::Off,
-        }
-    }
-
-    /// Whether anything is recorded, if the queue's setting says so.
-    pub(crate) fn may_record(&self) -> bool {
-        self.recording() != Recording::Off
-    }
-
-    pub(crate) fn now(&self) -> Millis {
-        millis((self.0.clock)())
-    }
-
-    pub(crate) fn worker(&self) -> Option<&str> {
-        self.0.worker.as_deref()
-    }
-}
-
-/// What the records of a lease's items have of the lease.
-#[derive(Debug, Default)]
-pub(crate) struct Holding {
-    /// When it was fetched, by the recorder's clock.
-    pub(crate) started: Option<Millis>,
-    /// The worker of another program that has it.
-    pub(crate) worker: Option<String>,
-}
-
-impl Holding {
-    /// Of a lease that is fetched now; `None` if nothing is recorded. Boxed, so that other leases are not longer for it.
-    pub(crate) fn begun(recorder: Option<&Recorder>) -> Option<Box<Holding>> {
-        let recorder = recorder.filter(|recorder| recorder.may_record())?;
-        Some(Box::new(Holding { started: Some(recorder.now()), worker: None }))
-    }
-}
-
-/// A worker's name, not longer than records have it.
-pub(crate) fn cut(mut name: String) -> String {
-    name.truncate(name.floor_char_boundary(MAX_WORKER));
-    name
-}
-
-/// Handles of a queue are equal whatever they record.
-impl PartialEq for Recorder {
-    fn eq(&self, _: &Recorder) -> bool {
-        true
-    }
-}
-
-impl Eq for Recorder {}
-
 impl Queue {
     /// How long ended items are kept; `None`: they are not. One key, a snapshot read.
     pub async fn history_kept(&self, tr: &Transaction) -> Result<Option<Duration>, QueueError> {
@@ -330,8 +286,25 @@ impl Queue {
         ended::keep(self.space(), tr, kept.min(MAX_HISTORY)).await
     }
 
+    /// The attributes by which the history is indexed. One key, a snapshot read.
+    pub async fn history_index(&self, tr: &Transaction) -> Result<HistoryIndex, QueueError> {
+        let setting = ended::setting(self.space(), tr, true).await?.unwrap_or_default();
+        Ok(HistoryIndex::of_stored(setting.indexed.into_keys()))
+    }
+
+    /// Sets by which attributes the history is indexed, and returns whether that is a change. Without effect if the queue keeps no history. [`Queue::history`] uses the
+    /// index for items that end ten minutes after `now` or later, and reads the older ones one after the other.
+    pub async fn index_history(
+        &self,
+        tr: &Transaction,
+        index: &HistoryIndex,
+        now: Millis,
+    ) -> Result<bool, QueueError> {
+        ended::index(self.space(), tr, index, now).await
+    }
+
     /// Ended items that match, the newest first: those before a place, or the last ones; up to `k`, and fewer where about a megabyte of records was
-    /// read. A snapshot read: it conflicts with nothing. The order is that of the clocks of the processes that ended the items, to a minute,
+    /// read. If the filter has an attribute that the history is indexed by, only groups with its value are read. A snapshot read: it conflicts with nothing. The order is that of the clocks of the processes that ended the items, to a minute,
     /// and within a minute that of the commits.
     pub async fn history(
         &self,
@@ -369,6 +342,18 @@ mod tests {
         }
         let error = "finished".parse::<Ending>().unwrap_err().to_string();
         assert_eq!(error, "outcome \"finished\" is unknown; use done, dead, cancelled, expired or taken");
+    }
+
+    #[test]
+    fn an_index_has_a_few_short_names() {
+        let many = (0..9).map(|n| n.to_string());
+        let refused = HistoryIndex::new(many).unwrap_err();
+        assert_eq!(refused.to_string(), "there are 9 names, at most 8 are possible");
+        let refused = HistoryIndex::new(["a", ""]).unwrap_err();
+        assert_eq!(refused.to_string(), "name \"\" has 0 bytes, 1 to 128 are possible");
+        assert!(HistoryIndex::new(["x".repeat(129)]).is_err());
+        assert!(HistoryIndex::new(["x".repeat(128)]).is_ok());
+        assert_eq!(HistoryIndex::new(["b", "a", "b"]).unwrap().names().collect::<Vec<_>>(), ["a", "b"]);
     }
 
     proptest! {

@@ -8,7 +8,6 @@ use foundationdb::{Database, FdbError, Transaction, TransactionCommitted};
 use futures::future::try_join;
 
 use crate::error::{LeaseError, QueueError};
-use crate::history::{Holding, Recorder, cut};
 use crate::item::Item;
 use crate::keys::Space;
 use crate::keys::cancelled::CancelledItems;
@@ -21,6 +20,7 @@ use crate::ops::acknowledge::{acknowledge, cost, part};
 use crate::ops::cost::{PART, WHOLE, joined};
 use crate::ops::version::now;
 use crate::progress::Progress;
+use crate::recorder::{Holding, Recorder, cut};
 use crate::retry::{RetryError, RetryPolicy, maybe_committed, run};
 use crate::rules::OnExpiry;
 use crate::suspects::Ward;

@@ -110,6 +110,7 @@ mod pushed;
 mod queue;
 mod rate;
 pub mod recipes;
+mod recorder;
 mod recount;
 pub mod retry;
 mod rng;
@@ -138,8 +139,9 @@ pub use dead::{AllDead, DeadLetter, DeadLetterEffect};
 pub use delayed::{Requeued, ScheduledItem};
 pub use error::{DeadLetterError, FetchError, LeaseError, MoveError, NameError, PushError, QueueError};
 pub use history::{
-    EndedItem, Ending, HistoryCursor, HistoryFilter, HistoryPage, MAX_HISTORY, MAX_RESULT, MAX_WORKER,
-    ParseEndingError, ParseHistoryCursorError, Recorder, Recording,
+    EndedItem, Ending, HistoryCursor, HistoryFilter, HistoryIndex, HistoryIndexError, HistoryPage,
+    MAX_HISTORY, MAX_INDEXED, MAX_INDEXED_NAME, MAX_RESULT, MAX_WORKER, ParseEndingError,
+    ParseHistoryCursorError,
 };
 pub use holds::{HeldBy, HeldKey};
 pub use id::{ItemId, ParseIdError};
@@ -165,6 +167,7 @@ pub use progress::{MAX_PROGRESS_MESSAGE, Progress};
 pub use pushed::{PendingPush, PushEffect, PushedItem};
 pub use queue::{Queue, all_queues};
 pub use rate::Rate;
+pub use recorder::{Recorder, Recording};
 pub use recount::{Counted, Recount, RowCounter, text_queues};
 pub use retry::{Attempts, RetryError, RetryPolicy};
 pub use rules::{OnExpiry, RetryRules};

@@ -8,7 +8,6 @@ use foundationdb::{Database, Transaction};
 
 use crate::counts::{Counts, Unfinished};
 use crate::error::{NameError, QueueError};
-use crate::history::Recorder;
 use crate::id::ItemId;
 use crate::item::Item;
 use crate::keys::Space;
@@ -22,6 +21,7 @@ use crate::ops;
 use crate::ops::pop::Popped;
 use crate::ops::push::Pusher;
 use crate::ops::queues::queues_page;
+use crate::recorder::Recorder;
 use crate::retry::{RetryError, RetryPolicy, run};
 use crate::watch::Watch;
 

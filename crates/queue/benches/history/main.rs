@@ -3,10 +3,13 @@
 //! ```sh
 //! cargo bench -p kvqueue-queue --bench history -- [ITEMS [ROUNDS [K...]]]
 //! cargo bench -p kvqueue-queue --bench history -- long [ITEMS]
+//! cargo bench -p kvqueue-queue --bench history -- index [ITEMS]
 //! ```
 //!
 //! A round burns the same number of items with either setting, each in a database of its own, so the rate of both is of the same minute. The last column
 //! is the rate with a history divided by the one without, by the medians of the rounds.
+//!
+//! `index` measures what an index by an attribute costs and saves: [`index`].
 //!
 //! `long` makes a history of ten million items, in directories of some gigabytes, and measures what its length costs: [`long`].
 
@@ -15,6 +18,7 @@
 // The client library's symbols, for the linker.
 use fdb_embedded as _;
 
+mod index;
 mod long;
 
 use std::num::NonZeroUsize;
@@ -40,6 +44,9 @@ fn main() {
     let _network = Network::start().unwrap();
     if std::env::args().any(|argument| argument == "long") {
         return block_on(long::run(numbers.first().copied().unwrap_or(10_000_000)));
+    }
+    if std::env::args().any(|argument| argument == "index") {
+        return block_on(index::run(numbers.first().copied().unwrap_or(1_000_000)));
     }
     println!("{items} items of {} bytes, {rounds} rounds", PAYLOAD.len());
     println!("| K | without, items/s | with, items/s | ratio |\n|---|---|---|---|");

@@ -3,7 +3,7 @@
 //! (q, "result", minute, id): the result of an item that its handler has finished, by the minute of its group.
 //! (q, "history"): how long all of them are kept.
 //!
-//! Minutes and hours are counted from the start of 1970. Written by the transactions that end items, with a versionstamped key; cleared by the sweeper, whole
+//! Next to them stand the rows of [`ended_by`](super::ended_by). Minutes and hours are counted from the start of 1970. Written by the transactions that end items, with a versionstamped key; cleared by the sweeper, whole
 //! minutes and hours at a time. The setting is written by the program that has the configuration, and by the sweeper.
 //!
 //! The items of a group are in the order of their ids. A run is a part of a group whose items were pushed one soon after the other: [`SPAN`]
@@ -61,6 +61,7 @@ const FIRST: u8 = 3;
 // Tags of the setting.
 const RETENTION: u8 = 1;
 const CLEARED: u8 = 2;
+const INDEXED: u8 = 3;
 
 /// The minute of a time.
 pub(crate) fn minute(at: Millis) -> u64 {
@@ -72,20 +73,25 @@ pub(crate) fn hour(minute: u64) -> u64 {
     minute / HOUR
 }
 
-/// How long the records are kept.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// How long the records are kept, and by which attributes they are indexed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Setting {
     /// In milliseconds. 0: no longer, and they are to be cleared.
     pub(crate) retention: Millis,
     /// The minutes before this one are cleared.
     pub(crate) cleared: u64,
+    /// The names of the attributes that have an index, each with the minute from which on it has all items.
+    pub(crate) indexed: BTreeMap<String, u64>,
 }
 
 impl Setting {
-    pub(crate) fn encode(self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         put(&mut out, RETENTION, &[&self.retention.to_le_bytes()]);
         put(&mut out, CLEARED, &[&self.cleared.to_le_bytes()]);
+        for (name, from) in &self.indexed {
+            put(&mut out, INDEXED, &[&from.to_le_bytes(), name.as_bytes()]);
+        }
         out
     }
 
@@ -96,6 +102,10 @@ impl Setting {
             match field? {
                 (RETENTION, content) => setting.retention = number(content)?,
                 (CLEARED, content) => setting.cleared = number(content)?,
+                (INDEXED, content) => {
+                    let (from, name) = take_number(content)?;
+                    setting.indexed.insert(text(name)?, from);
+                }
                 _ => {}
             }
         }
@@ -103,12 +113,12 @@ impl Setting {
     }
 
     /// The minute before which records are too old at a time.
-    pub(crate) fn old_before(self, now: Millis) -> u64 {
+    pub(crate) fn old_before(&self, now: Millis) -> u64 {
         minute(now.saturating_sub(self.retention))
     }
 
     /// Whether so many minutes are too old that they are to be cleared: a 24th of all, an hour at most.
-    pub(crate) fn is_due(self, now: Millis) -> bool {
+    pub(crate) fn is_due(&self, now: Millis) -> bool {
         let step = (minute(self.retention) / 24).clamp(1, HOUR);
         self.retention == 0 || self.old_before(now) >= self.cleared.saturating_add(step)
     }
@@ -410,19 +420,19 @@ mod tests {
 
     #[test]
     fn old_minutes_are_cleared_together() {
-        let day = Setting { retention: 24 * 60 * MINUTE, cleared: 1_000 };
+        let day = Setting { retention: 24 * 60 * MINUTE, cleared: 1_000, ..Setting::default() };
         let at = |minute: u64| minute * MINUTE + day.retention;
         assert!(!day.is_due(at(1_059)) && day.is_due(at(1_060)));
         assert_eq!(day.old_before(at(1_060) + 59_999), 1_060);
-        let short = Setting { retention: 2 * MINUTE, cleared: 10 };
+        let short = Setting { retention: 2 * MINUTE, cleared: 10, ..Setting::default() };
         assert!(!short.is_due(12 * MINUTE) && short.is_due(13 * MINUTE));
         assert!(Setting::default().is_due(0));
     }
 
     proptest! {
         #[test]
-        fn settings_round_trip(retention: u64, cleared: u64) {
-            let setting = Setting { retention, cleared };
+        fn settings_round_trip(retention: u64, cleared: u64, indexed: BTreeMap<String, u64>) {
+            let setting = Setting { retention, cleared, indexed };
             prop_assert_eq!(Setting::decode(&setting.encode()), Some(setting));
         }
 

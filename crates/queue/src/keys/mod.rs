@@ -27,6 +27,7 @@
 //! | (q, "batch", id) and the records of batches | items that a callback waits for | `batches` |
 //! | (q, "want", stamp) | a take that asks to be served | `wants` |
 //! | (q, "ended", minute, stamp, id), (q, "ended-id", hour, id, stamp), (q, "result", minute, id), (q, "history") | items that have ended, and their results; how long they are kept | `ended` |
+//! | (q, "ended-by", hour, name, value, minute, stamp, id) | groups of ended items, by attributes | `ended_by` |
 //! | (q, "token", session) | last attempt and its stamp | `tokens` |
 //!
 //! `element` holds what the tuple encoding needs, `fields` what records of tagged fields need; `space` puts the records of one queue together.
@@ -39,6 +40,7 @@ pub(crate) mod counters;
 pub(crate) mod duty;
 pub(crate) mod element;
 pub(crate) mod ended;
+pub(crate) mod ended_by;
 pub(crate) mod expiry;
 pub(crate) mod fields;
 pub(crate) mod items;

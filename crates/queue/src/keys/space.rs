@@ -1,17 +1,17 @@
 //! The key space of one queue: its records' keys, packed once.
 
 use crate::error::NameError;
-use crate::history::Recorder;
 use crate::id::ItemId;
 use crate::keys::batches::BatchSpace;
 use crate::keys::element::{STAMP, append_text};
 use crate::keys::keyed::{KVAL, KeyedSpace};
 use crate::keys::schedules::ScheduleSpace;
 use crate::keys::{
-    append_bytes, cancelled, chunks, claims, counters, duty, ended, expiry, items, later, leases, meta,
-    operations, partitions, pause, progress, times, tokens, wants,
+    append_bytes, cancelled, chunks, claims, counters, duty, ended, ended_by, expiry, items, later, leases,
+    meta, operations, partitions, pause, progress, times, tokens, wants,
 };
 use crate::kind::Kind;
+use crate::recorder::Recorder;
 use crate::{MAX_NAME, MAX_PREFIX};
 
 /// How many counters [`Space::counters`] returns.
@@ -82,9 +82,10 @@ pub(crate) struct Space {
     pub(crate) pause: Vec<u8>,
     /// (q, "migrate").
     pub(crate) migrate: Vec<u8>,
-    /// The key prefixes of ended items, by time and by id.
+    /// The key prefixes of ended items, by time, by id and by attribute.
     pub(crate) ended: Vec<u8>,
     pub(crate) ended_ids: Vec<u8>,
+    pub(crate) ended_by: Vec<u8>,
     /// The key prefix of results.
     pub(crate) results: Vec<u8>,
     /// (q, "history").
@@ -162,6 +163,7 @@ impl Space {
             migrate: record(MIGRATE),
             ended: record(ended::ENDED),
             ended_ids: record(ended::ENDED_ID),
+            ended_by: record(ended_by::ENDED_BY),
             results: record(ended::RESULT),
             history: record(ended::HISTORY),
             recorder: None,

@@ -4,7 +4,6 @@ use foundationdb::Transaction;
 use foundationdb::options::MutationType;
 
 use crate::error::QueueError;
-use crate::history::{Holding, Recorder};
 use crate::keys::keyed::HoldCause;
 use crate::keys::leases::{Header, Held, LeaseId};
 use crate::keys::{Space, counters, meta};
@@ -16,6 +15,7 @@ use crate::ops::lease::row_now;
 use crate::ops::scan::{Row, decode_meta};
 use crate::ops::version::now;
 use crate::ops::{cost, ended, expiry, lease, place};
+use crate::recorder::{Holding, Recorder};
 use crate::rules::OnExpiry;
 use crate::time::millis;
 

@@ -7,10 +7,11 @@
 use crate::history::{MAX_RESULT, MAX_WORKER};
 use crate::id::ItemId;
 use crate::keys::joined::Joined;
-use crate::keys::{Space, chunks, meta};
+use crate::keys::{Space, chunks, ended_by, meta};
 use crate::kind::Kind;
 use crate::meta::{MAX_REASON, Meta};
 use crate::ops::scan::Row;
+use crate::recorder::Recorder;
 
 /// The most bytes of one transaction if the work can be split: this, or a single item. FoundationDB recommends at most 1 MB.
 pub(crate) const PART: usize = 1_000_000;
@@ -88,8 +89,20 @@ pub(crate) fn dead(space: &Space, id: &ItemId, value: usize, meta: &[u8], reason
 #[inline]
 pub(crate) fn ended(space: &Space, id: &ItemId, meta: &[u8], reason: usize) -> usize {
     let recorder = space.recorder.as_ref().filter(|recorder| recorder.may_record());
-    let recorded = recorder.map_or(0, |_| recorded(space, id, meta.len(), reason));
+    let recorded = recorder.map_or(0, |recorder| {
+        recorded(space, id, meta.len(), reason) + indexed(space, id, meta.len(), recorder)
+    });
     recorded + if meta.is_empty() { 0 } else { member_ended(space, meta) }
+}
+
+/// The cost of the rows by which an item is found. Before a recorder has read by which attributes the history is indexed, it is too low.
+fn indexed(space: &Space, id: &ItemId, meta: usize, recorder: &Recorder) -> usize {
+    if meta == 0 {
+        return 0;
+    }
+    let attribute = ended_by::ATTRIBUTE.min(2 * meta);
+    let key = key(space, id) + NAME + STAMP_ELEMENT + attribute;
+    recorder.indexed(&space.queue) * set(key, 0)
 }
 
 /// The cost of counting the end of a member of batches: of each the record, the pause and perhaps the migration of its home are read, and the counter, the mark and

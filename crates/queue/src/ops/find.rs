@@ -23,6 +23,15 @@ pub(crate) async fn first_key(
     Ok((key[..] < end[..]).then(|| key.to_vec()))
 }
 
+/// The last key in a range.
+pub(crate) async fn last_key(
+    tr: &Transaction,
+    (begin, end): &(Vec<u8>, Vec<u8>),
+) -> Result<Option<Vec<u8>>, QueueError> {
+    let key = tr.get_key(&KeySelector::last_less_than(end.as_slice()), true).await?;
+    Ok((key[..] >= begin[..]).then(|| key.to_vec()))
+}
+
 /// Whether a range has this many keys.
 pub(crate) async fn has_keys(
     tr: &Transaction,

@@ -46,7 +46,7 @@ impl Failing {
         if let Some(seldom) = &mut seen.seldom {
             seldom.operation = seldom.operation.filter(|_| !fails(&Chore::Forget));
             seldom.requests &= !fails(&Chore::Dismiss);
-            seldom.history = seldom.history.filter(|_| !fails(&Chore::ClearEnded));
+            seldom.history = seldom.history.take().filter(|_| !fails(&Chore::ClearEnded));
         }
     }
 

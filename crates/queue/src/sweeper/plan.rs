@@ -106,7 +106,7 @@ fn chores(seen: &Seen, lookout: &Lookout, rules: &SweepRules) -> Vec<Chore> {
     if seldom.requests {
         chores.push(Chore::Dismiss);
     }
-    if seldom.history.is_some_and(|history| history.is_due(now)) {
+    if seldom.history.as_ref().is_some_and(|history| history.is_due(now)) {
         chores.push(Chore::ClearEnded);
     }
     chores

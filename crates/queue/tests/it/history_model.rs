@@ -9,8 +9,8 @@ use std::time::Duration;
 use fdb_embedded::Faults;
 use futures::FutureExt;
 use kvqueue_queue::{
-    EndedItem, Ending, Failure, HistoryFilter, ItemChange, ItemEffect, ItemId, ItemOutcome, Lease,
-    MAX_RESULT, Millis, NewItem, Queue, Recording, RetryPolicy, Session,
+    EndedItem, Ending, Failure, HistoryFilter, HistoryIndex, ItemChange, ItemEffect, ItemId, ItemOutcome,
+    Lease, MAX_RESULT, Millis, NewItem, Queue, Recording, RetryPolicy, Session,
 };
 
 use crate::common::{KINDS, Rng, TestDb, k, on_database, rules, seeds, sweeper};
@@ -82,6 +82,9 @@ impl<'t> Run<'t> {
     async fn step(&mut self) {
         self.now += [0, 1, 20_000, 90_000][self.rng.below(4)];
         self.clock.set(self.now);
+        if self.rng.below(12) == 0 {
+            self.index().await;
+        }
         match self.rng.below(10) {
             0..3 => self.push().await,
             3 | 4 => {
@@ -105,6 +108,20 @@ impl<'t> Run<'t> {
             let attribute = item.attribute("n").unwrap().to_owned();
             self.known.insert(item.id, attribute);
         }
+    }
+
+    /// Indexes the history by the attribute, or by another one, or no longer. What recorders knew of the index is a minute ago then.
+    async fn index(&mut self) {
+        // On a cluster it would take a minute.
+        if !self.t.jump(1) {
+            return;
+        }
+        let names: &[&str] = [&["n"][..], &["n", "other"], &["other"], &[]][self.rng.below(4)];
+        let index = HistoryIndex::new(names.iter().copied()).unwrap();
+        let (queue, now) = (&self.queue, self.now);
+        self.t.run(async |tr| queue.keep_history(tr, Duration::from_hours(24)).await).await;
+        self.t.run(async |tr| queue.index_history(tr, &index, now).await).await;
+        self.t.jump(61_000_000);
     }
 
     /// Of one transaction.

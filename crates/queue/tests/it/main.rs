@@ -30,6 +30,7 @@ mod foreign;
 mod forgotten;
 mod hastened;
 mod history;
+mod history_index;
 mod history_model;
 mod holds;
 mod interop;

@@ -166,12 +166,13 @@ impl Ground {
         let taken = oracle.models().map(|model| model.keys_taken_over).sum();
         coverage.count_many("a push takes over the unique key of an item that does not wait", taken);
         for model in oracle.models() {
-            let (recorded, unrecorded) = model.recorded_ends();
+            let (recorded, [unrecorded, found]) = model.recorded_ends();
             for (code, n) in recorded {
                 coverage
                     .count_many(format!("an end is recorded: {:?}", Ending::ALL[usize::from(*code) - 1]), *n);
             }
             coverage.count_many("an end is not recorded, since no history is kept", unrecorded);
+            coverage.count_many("an end is found by an attribute", found);
         }
         coverage.count_many("the mark of a schedule is taken back", oracle.model(0).taken_back);
         Ok(Run { history, coverage })

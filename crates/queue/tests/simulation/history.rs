@@ -110,7 +110,9 @@ impl History {
                 let closed = closed.iter().map(|(id, item)| format!("{id} with {}", self.names([item])));
                 format!("called back {:?}, unmarked {unmarked:?}", closed.collect::<Vec<_>>())
             }
-            Event::HistorySet(kept) => format!("keeps ended items for {kept}"),
+            Event::HistorySet { rule, .. } => {
+                format!("keeps ended items for {}, by {:?}", rule.kept, rule.names)
+            }
             Event::HistoryCleared { to, .. } => format!("cleared ended items until {to:?}"),
             Event::Froze(true) => "froze the queue".to_owned(),
             Event::Froze(false) => "let the queue go on".to_owned(),

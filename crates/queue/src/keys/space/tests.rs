@@ -206,8 +206,12 @@ fn golden_records_of_a_schedules_log() {
 fn golden_records_of_ended_items() {
     let space = Space::new(b"", b"q", Kind::Fifo).unwrap();
     golden(&space.history, "017100 01 686973746f7279 00");
-    let setting = Setting { retention: 86_400_000, cleared: 1_000 };
-    golden(&setting.encode(), "01 08000000 005c260500000000 02 08000000 e803000000000000");
+    let indexed = [("k".to_owned(), 258)].into();
+    let setting = Setting { retention: 86_400_000, cleared: 1_000, indexed };
+    golden(
+        &setting.encode(),
+        "01 08000000 005c260500000000 02 08000000 e803000000000000 03 09000000 0201000000000000 6b",
+    );
     let (id, minute) = (item(), 258);
     let stamp = "33 00001a2b3c4d5e6f 0003 0001";
     let pending = "33 ffffffffffffffffffff 0000";
@@ -221,6 +225,10 @@ fn golden_records_of_ended_items() {
         &format!("017100 01656e6465642d696400 1504 {stamp} {pending} 1d000000"),
     );
     golden(&ended::encode_run(minute, &id, &id, &id), "01 01000000 12");
+    golden(
+        &ended_by::pending(&space.ended_by, minute, ("k", "v"), &id),
+        &format!("017100 01656e6465642d627900 1504 016b00 017600 160102 {pending} {stamp} 19000000"),
+    );
     let mut group = ended::encode_group(1_005, 258, Some(1_000), Some("w"));
     ended::append_item(&mut group, &id, Ending::Done, 1, None, None);
     let done = format!("05 12000000 01 0d000000 {stamp}");

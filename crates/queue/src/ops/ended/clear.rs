@@ -10,27 +10,31 @@ use crate::keys::{Space, range};
 use crate::meta::Millis;
 use mutant::mutant;
 
-/// Clears what is too old, in three ranges: an hour of it, so that an engine that goes through the rows does not take long. A sweep goes on while more is
+/// Clears what is too old, in four ranges: an hour of it, so that an engine that goes through the rows does not take long. A sweep goes on while more is
 /// due. Returns whether anything was due.
 pub(crate) async fn clear(space: &Space, tr: &Transaction, now: Millis) -> Result<bool, QueueError> {
     let Some(setting) = setting(space, tr, false).await?.filter(|setting| setting.is_due(now)) else {
         return Ok(false);
     };
-    let (groups, runs, results) = (range(&space.ended), range(&space.ended_ids), range(&space.results));
     let old_before = if setting.retention == 0 { u64::MAX } else { setting.old_before(now) };
     let cleared = first_hours_end(space, tr).await?.unwrap_or(u64::MAX).min(old_before);
     // Up to now, and what is ended meanwhile: a sweep must not go on for ever.
     if setting.retention == 0 && cleared > minute(now) {
-        tr.clear_range(&groups.0, &groups.1);
-        tr.clear_range(&runs.0, &runs.1);
-        tr.clear_range(&results.0, &results.1);
+        for prefix in [&space.ended, &space.ended_ids, &space.ended_by, &space.results] {
+            let (begin, end) = range(prefix);
+            tr.clear_range(&begin, &end);
+        }
         tr.clear(&space.history);
         return Ok(true);
     }
-    tr.clear_range(&groups.0, &from_minute(&space.ended, cleared));
-    tr.clear_range(&runs.0, &from_minute(&space.ended_ids, hour(cleared)));
+    let clear_to = |prefix: &[u8], end: u64| tr.clear_range(&range(prefix).0, &from_minute(prefix, end));
+    clear_to(&space.ended, cleared);
+    clear_to(&space.ended_ids, hour(cleared));
+    if !mutant("index-rows-stay") {
+        clear_to(&space.ended_by, hour(cleared));
+    }
     if !mutant("results-stay") {
-        tr.clear_range(&results.0, &from_minute(&space.results, cleared));
+        clear_to(&space.results, cleared);
     }
     tr.set(&space.history, &Setting { cleared, ..setting }.encode());
     Ok(true)
@@ -53,12 +57,12 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::history::{Recorder, Recording};
     use crate::id::ItemId;
     use crate::item::Stamp;
     use crate::ops::ended::{begin, keep};
     use crate::ops::scan::Row;
     use crate::queue::Queue;
+    use crate::recorder::{Recorder, Recording};
     use crate::testing::on_database;
     use crate::time::from_millis;
 

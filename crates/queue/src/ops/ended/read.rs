@@ -1,6 +1,7 @@
 //! Reading ended items: pages, the newest first, and one by its id.
 
 use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
 
 use bytes::Bytes;
 use foundationdb::options::StreamingMode;
@@ -8,6 +9,7 @@ use foundationdb::{KeySelector, RangeOption, Transaction};
 use futures::TryStreamExt;
 use futures::future::{try_join, try_join_all};
 
+use super::by_attribute::Index;
 use crate::error::QueueError;
 use crate::history::{EndedItem, HistoryCursor, HistoryFilter, HistoryPage, MAX_HISTORY, MAX_RESULT};
 use crate::id::ItemId;
@@ -18,8 +20,8 @@ use crate::keys::{Space, after, range};
 /// A page reads about this many bytes at most.
 const PAGE_BYTES: usize = 1_000_000;
 
-/// How many hours are searched for an id at once.
-const TOGETHER: usize = 48;
+/// The most hours that are searched at once.
+pub(super) const TOGETHER: usize = 48;
 
 /// The most hours that are searched: those of the longest history, and a few for clocks that differ.
 const MOST_HOURS: u64 = MAX_HISTORY.as_secs() / 3_600 + 48;
@@ -32,41 +34,77 @@ pub(crate) async fn page(
     before: Option<&HistoryCursor>,
     k: NonZeroUsize,
 ) -> Result<HistoryPage, QueueError> {
-    let (begin, end) = bounds(space, filter, before);
-    let mut page = HistoryPage::default();
-    if begin >= end {
-        return Ok(page);
+    let (begin, mut end) = bounds(space, filter, before);
+    let mut page = Page { space, filter, before, k, bytes: 0, page: HistoryPage::default() };
+    if let Some(index) = Index::find(space, tr, filter).await? {
+        let from = from_minute(&space.ended, index.from).max(begin.clone());
+        if from < end && index.read(tr, &mut page, (&from, &end)).await?.is_break() {
+            return Ok(page.page);
+        }
+        end = end.min(from);
     }
-    let option =
-        RangeOption { reverse: true, mode: StreamingMode::Iterator, ..RangeOption::from((begin, end)) };
-    let (mut replies, mut bytes) = (tr.get_ranges(option, true), 0);
-    while let Some(rows) = replies.try_next().await? {
-        for row in &rows {
-            bytes += row.key().len() + row.value().len();
-            let group = GroupKey::decode(&space.ended, row.key()).zip(decode_group(row.value()));
-            let Some((group, items)) = group else {
-                page.unreadable += 1;
-                continue;
-            };
-            // Of the group that the last page ended in, the rest.
-            let until = before.filter(|before| before.group == group).map(|before| before.index);
-            for (index, item) in (0_u32..).zip(items).collect::<Vec<_>>().into_iter().rev() {
-                if until.is_some_and(|until| index >= until) || !filter.matches(&item) {
-                    continue;
+    if begin < end {
+        let _ = page.walk(tr, (begin, end)).await?;
+    }
+    Ok(page.page)
+}
+
+/// A page that is being filled, the newest items first.
+pub(super) struct Page<'a> {
+    pub(super) space: &'a Space,
+    filter: &'a HistoryFilter,
+    before: Option<&'a HistoryCursor>,
+    pub(super) k: NonZeroUsize,
+    /// How much was read.
+    bytes: usize,
+    page: HistoryPage,
+}
+
+impl Page<'_> {
+    /// Adds items of a range of groups, until the page is full.
+    async fn walk(
+        &mut self,
+        tr: &Transaction,
+        range: (Vec<u8>, Vec<u8>),
+    ) -> Result<ControlFlow<()>, QueueError> {
+        let option = RangeOption { reverse: true, mode: StreamingMode::Iterator, ..RangeOption::from(range) };
+        let mut replies = tr.get_ranges(option, true);
+        while let Some(rows) = replies.try_next().await? {
+            for row in &rows {
+                let group = GroupKey::decode(&self.space.ended, row.key());
+                if self.add(group, row.key().len(), row.value()).is_break() {
+                    return Ok(ControlFlow::Break(()));
                 }
-                page.items.push(item);
-                if page.items.len() == k.get() {
-                    page.next = Some(HistoryCursor { group, index });
-                    return Ok(page);
-                }
-            }
-            if bytes >= PAGE_BYTES {
-                page.next = Some(HistoryCursor { group, index: 0 });
-                return Ok(page);
             }
         }
+        Ok(ControlFlow::Continue(()))
     }
-    Ok(page)
+
+    /// Adds those items of a group that match. Breaks when the page is full. `read`: how many bytes were read to find the group.
+    pub(super) fn add(&mut self, group: Option<GroupKey>, read: usize, value: &[u8]) -> ControlFlow<()> {
+        self.bytes += read + value.len();
+        let Some((group, items)) = group.zip(decode_group(value)) else {
+            self.page.unreadable += 1;
+            return ControlFlow::Continue(());
+        };
+        // Of the group that the last page ended in, the rest.
+        let until = self.before.filter(|before| before.group == group).map(|before| before.index);
+        for (index, item) in (0_u32..).zip(items).collect::<Vec<_>>().into_iter().rev() {
+            if until.is_some_and(|until| index >= until) || !self.filter.matches(&item) {
+                continue;
+            }
+            self.page.items.push(item);
+            if self.page.items.len() == self.k.get() {
+                self.page.next = Some(HistoryCursor { group, index });
+                return ControlFlow::Break(());
+            }
+        }
+        if self.bytes >= PAGE_BYTES {
+            self.page.next = Some(HistoryCursor { group, index: 0 });
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
 }
 
 /// The keys that may have items of a page.
@@ -120,7 +158,7 @@ pub(crate) async fn result(
 }
 
 /// The first and the last hour of which there are records.
-async fn hours(space: &Space, tr: &Transaction) -> Result<Option<(u64, u64)>, QueueError> {
+pub(super) async fn hours(space: &Space, tr: &Transaction) -> Result<Option<(u64, u64)>, QueueError> {
     let (begin, end) = range(&space.ended_ids);
     let (first, last) =
         (KeySelector::first_greater_or_equal(begin.as_slice()), KeySelector::last_less_than(end.as_slice()));

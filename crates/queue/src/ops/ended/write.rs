@@ -1,6 +1,8 @@
 //! Recording items that end in a transaction.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::Arc;
 
 use foundationdb::Transaction;
 use foundationdb::options::MutationType;
@@ -8,18 +10,19 @@ use mutant::mutant;
 
 use super::setting;
 use crate::error::QueueError;
-use crate::history::{Ending, Holding, MAX_RESULT, Recorder, Recording};
+use crate::history::{Ending, MAX_RESULT};
 use crate::id::ItemId;
 use crate::keys::Space;
 use crate::keys::ended::{
     append_item, append_result, encode_group, encode_run, is_one_run, minute, pending_group, pending_run,
     result_key,
 };
-use crate::keys::meta;
+use crate::keys::{ended_by, meta};
 use crate::meta::{Meta, Millis};
 use crate::ops::batches::ends::BatchEnds;
 use crate::ops::scan::Row;
 use crate::ops::version::now;
+use crate::recorder::{Holding, Recorder, Recording};
 
 /// A group has no more items once it has this many bytes, so that a page does not read much more than it shows.
 const GROUP: usize = 8_000;
@@ -40,10 +43,21 @@ struct Recorded<'a> {
     recorder: &'a Recorder,
     at: Millis,
     version: u64,
+    /// The attributes by which the history is indexed.
+    names: Arc<[String]>,
     /// The items, one after the other.
     bytes: Vec<u8>,
-    /// Where each is in `bytes`.
-    items: Vec<(ItemId, Range<usize>)>,
+    items: Vec<Noted>,
+}
+
+/// An item that a transaction ends.
+#[derive(Debug)]
+struct Noted {
+    id: ItemId,
+    /// Where it is in the bytes of the record.
+    range: Range<usize>,
+    /// The values by which it is found, each with the number of its name.
+    values: Vec<(usize, String)>,
 }
 
 /// Begins to note ends. Without a recorder that is on it reads nothing. The record is boxed, and so is the future that makes it: transactions without a
@@ -61,17 +75,25 @@ async fn recorded<'a>(
     recorder: &'a Recorder,
     tr: &Transaction,
 ) -> Result<Option<Box<Recorded<'a>>>, QueueError> {
-    if recorder.recording() != Recording::On && !is_kept(space, tr).await? {
-        return Ok(None);
-    }
     let (at, version) = (recorder.now(), now(tr).await?);
-    Ok(Some(Box::new(Recorded { space, recorder, at, version, bytes: Vec::new(), items: Vec::new() })))
-}
-
-/// Whether the queue's setting says that items are kept. One that is damaged must not prevent a change of an item.
-async fn is_kept(space: &Space, tr: &Transaction) -> Result<bool, QueueError> {
-    let setting = QueueError::if_readable(setting(space, tr, true).await)?;
-    Ok(setting.ok().flatten().is_some_and(|setting| setting.retention > 0))
+    let is_on = recorder.recording() == Recording::On;
+    let seen = recorder.seen_index(&space.queue, version).filter(|_| is_on);
+    let names = match seen {
+        Some(names) => names,
+        None => {
+            // A setting that is damaged must not prevent a change of an item.
+            let setting = QueueError::if_readable(setting(space, tr, true).await)?.ok().flatten();
+            let setting = setting.unwrap_or_default();
+            if !is_on && setting.retention == 0 {
+                return Ok(None);
+            }
+            let names: Arc<[String]> = setting.indexed.into_keys().collect();
+            recorder.see_index(&space.queue, version, names.clone());
+            names
+        }
+    };
+    let (bytes, items) = (Vec::new(), Vec::new());
+    Ok(Some(Box::new(Recorded { space, recorder, at, version, names, bytes, items })))
 }
 
 /// Notes rows that end alike, with as many attempts as they have had.
@@ -166,13 +188,20 @@ impl Recorded<'_> {
     fn add(&mut self, id: &ItemId, ending: Ending, attempts: u32, reason: Option<&str>, meta: Option<&Meta>) {
         let from = self.bytes.len();
         append_item(&mut self.bytes, id, ending, attempts, reason, meta);
-        self.items.push((id.clone(), from..self.bytes.len()));
+        let values = meta.map(|meta| self.values(meta)).unwrap_or_default();
+        self.items.push(Noted { id: id.clone(), range: from..self.bytes.len(), values });
+    }
+
+    /// The values by which an item is found.
+    fn values(&self, meta: &Meta) -> Vec<(usize, String)> {
+        let names = self.names.iter().enumerate();
+        names.filter_map(|(n, name)| Some((n, meta.attributes.get(name)?.clone()))).collect()
     }
 
     /// Adds an item that its handler has finished with a result, which is written now.
     fn add_done_with(&mut self, tr: &Transaction, row: &Row, result: &[u8]) {
         self.add_row(row, Ending::Done, None, 1);
-        let Some((id, range)) = self.items.last_mut() else { return };
+        let Some(Noted { id, range, .. }) = self.items.last_mut() else { return };
         append_result(&mut self.bytes, range.start, result.len().min(MAX_RESULT + 1));
         range.end = self.bytes.len();
         if result.len() <= MAX_RESULT && !mutant("result-without-its-row") {
@@ -180,12 +209,12 @@ impl Recorded<'_> {
         }
     }
 
-    /// Writes it: a row for each group, and one for each run of it. `holding`: of the lease that they ended on.
+    /// Writes it: a row for each group, one for each run of it, and one for each value by which its items are found. `holding`: of the lease that they ended on.
     fn write(mut self, tr: &Transaction, holding: Option<&Holding>) {
         if mutant("ends-unrecorded") {
             return;
         }
-        self.items.sort_by(|(a, _), (b, _)| a.cmp(b));
+        self.items.sort_by(|a, b| a.id.cmp(&b.id));
         let started = holding.and_then(|holding| holding.started);
         let worker = holding.and_then(|holding| holding.worker.as_deref()).or(self.recorder.worker());
         let header = encode_group(self.at, self.version, started, worker);
@@ -193,8 +222,8 @@ impl Recorded<'_> {
         while !rest.is_empty() {
             let mut value = header.clone();
             let mut len = 0;
-            for (_, range) in rest {
-                value.extend_from_slice(&self.bytes[range.clone()]);
+            for item in rest {
+                value.extend_from_slice(&self.bytes[item.range.clone()]);
                 len += 1;
                 if value.len() >= GROUP {
                     break;
@@ -206,24 +235,31 @@ impl Recorded<'_> {
         }
     }
 
-    fn write_group(&self, tr: &Transaction, group: &[(ItemId, Range<usize>)], value: &[u8]) {
-        let (space, minute, group_first) = (self.space, minute(self.at), &group[0].0);
+    fn write_group(&self, tr: &Transaction, group: &[Noted], value: &[u8]) {
+        let (space, minute, group_first) = (self.space, minute(self.at), &group[0].id);
         let stamped = MutationType::SetVersionstampedKey;
         tr.atomic_op(&pending_group(&space.ended, minute, group_first), value, stamped);
         for run in runs(group) {
-            let (first, last) = (&run[0].0, &run[run.len() - 1].0);
+            let (first, last) = (&run[0].id, &run[run.len() - 1].id);
             let value = encode_run(minute, group_first, first, last);
             tr.atomic_op(&pending_run(&space.ended_ids, minute, last), &value, stamped);
+        }
+        let values: BTreeSet<&(usize, String)> = group.iter().flat_map(|item| &item.values).collect();
+        for (name, value) in values {
+            let pair = (self.names[*name].as_str(), value.as_str());
+            if !mutant("index-without-rows") {
+                tr.atomic_op(&ended_by::pending(&space.ended_by, minute, pair, group_first), &[], stamped);
+            }
         }
     }
 }
 
 /// The runs of a group.
-fn runs<R>(group: &[(ItemId, R)]) -> impl Iterator<Item = &[(ItemId, R)]> {
+fn runs(group: &[Noted]) -> impl Iterator<Item = &[Noted]> {
     let mut rest = group;
     std::iter::from_fn(move || {
-        let (first, _) = rest.first()?;
-        let len = 1 + rest[1..].iter().take_while(|(next, _)| is_one_run(first, next)).count();
+        let first = rest.first()?;
+        let len = 1 + rest[1..].iter().take_while(|next| is_one_run(&first.id, &next.id)).count();
         let (run, more) = rest.split_at(len);
         rest = more;
         Some(run)

@@ -1,10 +1,10 @@
 //! Ended items, read by hand, and what must hold of their rows after every commit.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kvqueue_queue::{ItemId, Millis, Stamp};
 
-use super::element::{Ids, split_number, split_stamp};
+use super::element::{Ids, split_bytes, split_number, split_stamp};
 use super::fields::{fields, number, text};
 
 /// Of a longer result nothing is kept but that there was one.
@@ -38,14 +38,18 @@ pub(crate) struct Ended {
     pub(crate) attributes: BTreeMap<String, String>,
     /// The length of its result.
     pub(crate) result: Option<u32>,
+    /// The names of its attributes by which it is found.
+    pub(crate) found_by: BTreeSet<String>,
 }
 
 /// How long ended items are kept.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Kept {
     pub(crate) retention: Millis,
     /// What ended in the minutes before this one is cleared.
     pub(crate) cleared: u64,
+    /// The attributes by which they are indexed, each with the minute from which on the index has all items.
+    pub(crate) indexed: BTreeMap<String, u64>,
 }
 
 /// A part of a group, by which an item is found by its id.
@@ -59,12 +63,25 @@ struct Run {
     last: ItemId,
 }
 
+/// A row by which the items of a group are found that have an attribute.
+#[derive(Debug)]
+struct ByAttribute {
+    minute: u64,
+    stamp: Stamp,
+    /// The first item of the group.
+    group: ItemId,
+    name: String,
+    /// Its first 128 bytes.
+    value: Vec<u8>,
+}
+
 /// What is read of ended items until all rows are.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     pub(super) kept: Option<Kept>,
     ended: BTreeMap<Key, Ended>,
     runs: Vec<Run>,
+    by_attribute: Vec<ByAttribute>,
     results: BTreeMap<(u64, ItemId), usize>,
 }
 
@@ -78,6 +95,10 @@ impl Parts {
                     match tag {
                         1 => kept.retention = number(content)?,
                         2 => kept.cleared = number(content)?,
+                        3 => {
+                            let (from, name) = content.split_at_checked(8)?;
+                            kept.indexed.insert(text(name)?, number(from)?);
+                        }
                         _ => return None,
                     }
                 }
@@ -105,6 +126,16 @@ impl Parts {
                 let first = first.unwrap_or_else(|| last.clone());
                 let group = group.unwrap_or_else(|| first.clone());
                 self.runs.push(Run { minute: hour * HOUR + of_hour, stamp, group, first, last });
+            }
+            b"ended-by" => {
+                let (hour, rest) = split_number(rest)?;
+                let (name, rest) = split_bytes(rest)?;
+                let (value, rest) = split_bytes(rest)?;
+                let (minute, rest) = split_number(rest)?;
+                let (stamp, group) = split_stamp(rest)?;
+                let group = ids.get(group)?;
+                (hour == minute / HOUR && value.len() <= 128).then_some(())?;
+                self.by_attribute.push(ByAttribute { minute, stamp, group, name: text(&name)?, value });
             }
             _ => {
                 let (minute, id) = split_number(rest)?;
@@ -157,8 +188,32 @@ impl Parts {
         Some(())
     }
 
+    /// Notes by which attributes items are found. Each row leads to an item that has its value, unless that is cleared already: an hour's rows are cleared
+    /// together.
+    fn find_by_attributes(&mut self) -> Result<(), String> {
+        let cleared = self.kept.as_ref().map_or(0, |kept| kept.cleared);
+        for ByAttribute { minute, stamp, group, name, value } in &self.by_attribute {
+            let mut found = *minute < cleared;
+            let of_group = |key: &Key| (key.0, key.1, &key.2) == (*minute, *stamp, group);
+            for (_, item) in self.ended.iter_mut().filter(|(key, _)| of_group(key)) {
+                let of_item = item.attributes.get(name).map(String::as_bytes);
+                if of_item.is_some_and(|of_item| of_item[..of_item.len().min(128)] == *value) {
+                    item.found_by.insert(name.clone());
+                    found = true;
+                }
+            }
+            if !found {
+                return Err(format!(
+                    "no item that ended at {stamp} in minute {minute} has {name} = {value:?}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// All ended items. Each stands in the minute in which it ended, is found by its id, and has its result, if that is not too long.
-    pub(super) fn ended(self) -> Result<BTreeMap<Key, Ended>, String> {
+    pub(super) fn ended(mut self) -> Result<BTreeMap<Key, Ended>, String> {
+        self.find_by_attributes()?;
         for (key, ended) in &self.ended {
             let (minute, stamp, group, id) = key;
             if *minute != self::minute(ended.at) {

@@ -170,7 +170,7 @@ impl Parts<'_> {
                 self.schedules.record(self.ids, &name, rest, value)?;
             }
             (b"batch" | b"batch-count" | b"batch-due", _) => self.batches.record(&name, rest, value)?,
-            (b"history" | b"ended" | b"ended-id" | b"result", _) => {
+            (b"history" | b"ended" | b"ended-id" | b"ended-by" | b"result", _) => {
                 self.ended.record(self.ids, &name, rest, value)?;
             }
             // What sessions and sweepers say to themselves.
@@ -210,7 +210,7 @@ impl Parts<'_> {
             return Err("the record says that the queue is idle, but it has leases".to_owned());
         }
         self.image.batches = std::mem::take(&mut self.batches).batches()?;
-        self.image.kept = self.ended.kept;
+        self.image.kept.clone_from(&self.ended.kept);
         self.image.ended = std::mem::take(&mut self.ended).ended()?;
         expiry::check(&self.image)?;
         self.image.schedules = std::mem::take(&mut self.schedules).schedules()?;

@@ -16,7 +16,7 @@ use kvqueue_queue::{
 
 use crate::image::Image;
 use crate::image::schedules::Definition;
-use crate::model::{Event, Sweeping, Terms};
+use crate::model::{Event, HistoryRule, Sweeping, Terms};
 
 /// An operation of a worker.
 #[derive(Debug)]
@@ -92,8 +92,8 @@ pub(crate) enum Intent {
         now: Millis,
         plan: BatchPlan,
     },
-    /// Ended items are to be kept for so many milliseconds.
-    KeepHistory(Millis),
+    /// It is said what is kept of ended items.
+    KeepHistory(HistoryRule),
     /// The queue is to be frozen, or to go on.
     Freeze(bool),
     /// The rules of the queue's keys are to be changed.
@@ -258,7 +258,10 @@ impl Intent {
             Intent::Change { id, plan } => changes::changed(id, plan, before, after),
             Intent::CancelAll(filter) => changes::cancelled(filter, before, after),
             Intent::Batch { id, now, plan } => Ok(batches::changed(id, *now, plan, before, after)),
-            Intent::KeepHistory(kept) if before.kept != after.kept => Ok(vec![Event::HistorySet(*kept)]),
+            Intent::KeepHistory(rule) if before.kept != after.kept => {
+                let indexed = after.kept.clone().unwrap_or_default().indexed;
+                Ok(vec![Event::HistorySet { rule: rule.clone(), indexed }])
+            }
             Intent::KeepHistory(_) => Ok(Vec::new()),
             Intent::Look { .. } | Intent::Limit | Intent::Unblock(_) => Ok(Vec::new()),
             Intent::Divide if before.division == after.division => Ok(Vec::new()),

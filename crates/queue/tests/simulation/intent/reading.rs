@@ -127,7 +127,7 @@ pub(super) fn swept(by: Sweeping, before: &Image, after: &Image) -> Result<Vec<E
     events.extend(batches::seen(by, before, after)?);
     // Of a slow clock, ends may come to minutes that are cleared already.
     if before.kept != after.kept || before.ended.keys().any(|key| !after.ended.contains_key(key)) {
-        events.push(Event::HistoryCleared { to: after.kept.map(|kept| kept.cleared), by });
+        events.push(Event::HistoryCleared { to: after.kept.as_ref().map(|kept| kept.cleared), by });
     }
     let letters = before.dead.keys().filter(|id| !after.dead.contains_key(*id));
     let letters: Vec<ItemId> = letters.cloned().collect();

@@ -1,24 +1,35 @@
 //! The history: items that have ended, each once, as long as they are kept.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use kvqueue_queue::{ItemId, Millis, Recording};
+use kvqueue_queue::{ItemId, Recording};
 
-use super::{At, Model, Sweeping, Verdict, promise};
+use super::{At, HistoryRule, Model, Sweeping, Verdict, promise};
 use crate::image::ended::{Ended, Kept, Key, MAX_RESULT, minute};
 use crate::intent::{Intent, Operation};
+
+/// For how many versions a program may use the index that it has read.
+const SEEN_FOR: u64 = 60_000_000;
+/// An index has all items that end so many minutes after it is declared.
+const COMPLETE_AFTER: u64 = 10;
+/// What clocks may be set ahead meanwhile, in milliseconds.
+const MAX_TURN: u64 = 180_000;
 
 /// What is known of items that have ended.
 #[derive(Debug, Default)]
 pub(super) struct Ends {
     /// The setting, from which version on.
     settings: Vec<(u64, Option<Kept>)>,
+    /// For each attribute that is indexed: how much clocks had been set when that was said.
+    declared: BTreeMap<String, u64>,
     pub(super) ended: BTreeMap<Key, Ended>,
     /// The items that end in the transaction whose events are coming.
     new: BTreeMap<ItemId, End>,
     /// How many ends were recorded, by their codes; and how many were not.
     pub(super) recorded: BTreeMap<u8, u64>,
     pub(super) unrecorded: u64,
+    /// How many are found by an attribute.
+    pub(super) found: u64,
 }
 
 /// How an item ends.
@@ -41,27 +52,83 @@ impl Ends {
         }
     }
 
-    pub(super) fn kept(&self) -> Option<Kept> {
-        self.settings.last().and_then(|(_, kept)| *kept)
+    pub(super) fn kept(&self) -> Option<&Kept> {
+        self.settings.last().and_then(|(_, kept)| kept.as_ref())
     }
 
-    fn kept_at(&self, version: u64) -> Option<Kept> {
+    fn kept_at(&self, version: u64) -> Option<&Kept> {
         let last = self.settings.partition_point(|(commit, _)| *commit <= version);
-        self.settings[..last].last().and_then(|(_, kept)| *kept)
+        self.settings[..last].last().and_then(|(_, kept)| kept.as_ref())
     }
 }
 
 impl Model {
-    pub(super) fn history_set(&mut self, kept: Millis, at: At) -> Verdict {
+    /// An index is complete some time after it is said that there is one.
+    pub(super) fn history_set(
+        &mut self,
+        rule: &HistoryRule,
+        indexed: &BTreeMap<String, u64>,
+        at: At,
+    ) -> Verdict {
         promise!(self.frozen.is_none(), "a history was set while the queue was frozen");
-        let cleared = self.ends.kept().map_or(0, |kept| kept.cleared);
-        self.ends.settings.push((at.commit, Some(Kept { retention: kept, cleared })));
+        let before = self.ends.kept().cloned().unwrap_or_default();
+        let names: BTreeSet<&String> = rule.names.iter().filter(|_| rule.kept > 0).collect();
+        promise!(indexed.keys().eq(names), "{rule:?} was said, and {indexed:?} is stored");
+        for (name, from) in indexed {
+            let complete = minute(rule.now) + COMPLETE_AFTER;
+            match before.indexed.get(name) {
+                Some(earlier) => {
+                    promise!(from == earlier, "{name} was indexed from {earlier} on, now {from}")
+                }
+                None => promise!(*from >= complete, "{rule:?} was said, and {indexed:?} is stored"),
+            }
+            if !before.indexed.contains_key(name) {
+                self.ends.declared.insert(name.clone(), rule.turns);
+            }
+        }
+        let (retention, cleared, indexed) = (rule.kept, before.cleared, indexed.clone());
+        self.ends.settings.push((at.commit, Some(Kept { retention, cleared, indexed })));
+        self.ends.ended.iter().try_for_each(|(key, ended)| self.check_complete(key, ended, at))
+    }
+
+    /// An item that an index ought to have is in it.
+    fn check_complete(&self, (minute, .., id): &Key, ended: &Ended, at: At) -> Verdict {
+        let indexed = self.ends.kept().map(|kept| &kept.indexed);
+        for (name, from) in indexed.into_iter().flatten() {
+            let is_found = ended.found_by.contains(name) || !ended.attributes.contains_key(name);
+            let is_turned = at.turns - self.ends.declared[name] > MAX_TURN;
+            promise!(
+                is_found || minute < from || is_turned,
+                "{id} ended in minute {minute} and is not found by {name}, whose index has all items from {from} on"
+            );
+        }
+        Ok(())
+    }
+
+    /// An item that ended is found by the attributes that its program knew as indexed.
+    fn check_found_by(&self, operation: &Operation, ended: &Ended, at: At) -> Verdict {
+        let declared =
+            |kept: Option<&Kept>, name: &String| kept.is_some_and(|kept| kept.indexed.contains_key(name));
+        for name in ended.attributes.keys() {
+            let is_found = ended.found_by.contains(name);
+            let now = declared(self.ends.kept_at(at.read), name);
+            // What holds at a version, holds until the next one.
+            let seen = at.read.saturating_sub(SEEN_FOR)..=at.read.saturating_add(SEEN_FOR);
+            let begin = declared(self.ends.kept_at(*seen.start()), name);
+            let within = self.ends.settings.iter().filter(|(commit, _)| seen.contains(commit));
+            let mut known = within.map(|(_, kept)| declared(kept.as_ref(), name)).chain([begin]);
+            let may_be = match operation.recording {
+                Recording::On => known.any(|known| known == is_found),
+                _ => now == is_found,
+            };
+            promise!(may_be, "{operation}: found by {:?}, with {:?}", ended.found_by, self.ends.kept());
+        }
         Ok(())
     }
 
     /// By the clock of the sweeper, what is cleared is older than the time for which it is kept.
     pub(super) fn history_cleared(&mut self, to: Option<u64>, by: Sweeping, at: At) -> Verdict {
-        let kept = self.ends.kept().ok_or("there was no history to be cleared")?;
+        let kept = self.ends.kept().cloned().ok_or("there was no history to be cleared")?;
         let old_before = minute(by.now.saturating_sub(kept.retention));
         let may_be = kept.retention == 0 || to.is_some_and(|to| to <= old_before);
         promise!(may_be, "what ended before {to:?} was cleared at {}, with {kept:?}", by.now);
@@ -97,6 +164,9 @@ impl Model {
                 at.commit
             );
             self.check_end(operation, id, &end, &ended)?;
+            self.check_found_by(operation, &ended, at)?;
+            self.check_complete(&key, &ended, at)?;
+            self.ends.found += u64::from(!ended.found_by.is_empty());
             let now = at.clock.saturating_add_signed(operation.skew);
             let may_differ = (at.time - operation.begun_at) / 1_000 + at.turns - operation.begun_turns + 1;
             promise!(
@@ -136,17 +206,17 @@ impl Model {
         Ok(())
     }
 
-    /// The ended items that are kept, and whether a history is.
+    /// The ended items that are kept, and what the setting of the history is.
     pub(crate) fn ended_items(&self) -> &BTreeMap<Key, Ended> {
         &self.ends.ended
     }
 
-    pub(crate) fn keeps_history(&self) -> bool {
-        self.ends.kept().is_some()
+    pub(crate) fn history(&self) -> Option<&Kept> {
+        self.ends.kept()
     }
 
-    /// How many ends were recorded, by their codes, and how many were not.
-    pub(crate) fn recorded_ends(&self) -> (&BTreeMap<u8, u64>, u64) {
-        (&self.ends.recorded, self.ends.unrecorded)
+    /// How many ends were recorded, by their codes; how many were not, and how many are found by an attribute.
+    pub(crate) fn recorded_ends(&self) -> (&BTreeMap<u8, u64>, [u64; 2]) {
+        (&self.ends.recorded, [self.ends.unrecorded, self.ends.found])
     }
 }

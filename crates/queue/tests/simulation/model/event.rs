@@ -23,6 +23,18 @@ pub(crate) struct At {
     pub(crate) turns: u64,
 }
 
+/// What is to be kept of ended items.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HistoryRule {
+    /// For how many milliseconds.
+    pub(crate) kept: Millis,
+    /// By which attributes they are to be indexed.
+    pub(crate) names: Vec<String>,
+    /// The time by the clock of whoever says so, and how much clocks on walls had been set until then.
+    pub(crate) now: Millis,
+    pub(crate) turns: u64,
+}
+
 /// What a committed transaction did; one may have done several of these.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Event {
@@ -77,8 +89,8 @@ pub(crate) enum Event {
     BatchCancelled(BatchId),
     /// A sweeper looked at batches. Some called back with these items, of others the marks were cleared.
     BatchesSeen { closed: Vec<(BatchId, ItemId)>, unmarked: Vec<BatchId>, by: Sweeping },
-    /// Ended items are to be kept for so many milliseconds.
-    HistorySet(Millis),
+    /// It is said anew what is kept of ended items; `indexed` is what is stored then.
+    HistorySet { rule: HistoryRule, indexed: BTreeMap<String, u64> },
     /// A sweeper cleared what had ended before this minute; or all of it, and the setting.
     HistoryCleared { to: Option<u64>, by: Sweeping },
     /// The queue was frozen, or goes on.
@@ -168,8 +180,9 @@ impl Event {
             Event::BatchCancelled(_) => "a batch is cancelled",
             Event::BatchesSeen { closed, .. } if !closed.is_empty() => "batches call back",
             Event::BatchesSeen { .. } => "a mark is cleared of a batch that goes on",
-            Event::HistorySet(0) => "a history is turned off",
-            Event::HistorySet(_) => "a history is turned on, or gets another time",
+            Event::HistorySet { rule, .. } if rule.kept == 0 => "a history is turned off",
+            Event::HistorySet { .. } => "a history is turned on, or gets another time",
+
             Event::HistoryCleared { to: Some(_), .. } => "old ended items are cleared",
             Event::HistoryCleared { to: None, .. } => "a history is cleared",
             Event::Froze(true) => "the queue is frozen",

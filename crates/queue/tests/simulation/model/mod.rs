@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kvqueue_queue::{ItemId, Kind, LeaseId, Millis, Progress, SessionId, Stamp};
 
 pub(crate) use batches::counts as batch_counts;
-pub(crate) use event::{At, Event, ItemChanged, Sweeping, Terms};
+pub(crate) use event::{At, Event, HistoryRule, ItemChanged, Sweeping, Terms};
 pub(crate) use life::Place;
 pub(crate) use line::PICK_UP;
 
@@ -232,7 +232,7 @@ impl Model {
             Event::BatchCommitted { id, now } => self.batch_committed(id, *now, at),
             Event::BatchCancelled(id) => self.batch_cancelled(id),
             Event::BatchesSeen { closed, unmarked, by } => self.batches_seen(closed, unmarked, *by, at),
-            Event::HistorySet(kept) => self.history_set(*kept, at),
+            Event::HistorySet { rule, indexed } => self.history_set(rule, indexed, at),
             Event::HistoryCleared { to, by } => self.history_cleared(*to, *by, at),
             Event::Purged(items) => items.iter().try_for_each(|id| self.moved(id, Place::Purged).map(drop)),
         }
@@ -311,7 +311,7 @@ impl Model {
         image.operations = self.operations.iter().map(added).collect();
         image.line = self.line.clone();
         image.cancelled = self.cancelled.clone();
-        image.kept = self.ends.kept();
+        image.kept = self.ends.kept().cloned();
         image.ended = self.ends.ended.clone();
         image.batches = self.batches.there.clone();
         image.expiry = self.expiry.clone();

@@ -51,7 +51,7 @@ pub(super) async fn finish(desk: Rc<Desk>) {
     let has_rest = {
         let oracle = desk.world.oracle.borrow();
         let model = oracle.model(desk.at);
-        !model.keeps_history() && !model.ended_items().is_empty()
+        model.history().is_none() && !model.ended_items().is_empty()
     };
     if has_rest {
         keep(&desk, 0).await;

@@ -4,20 +4,21 @@ use std::num::NonZeroUsize;
 use std::rc::Rc;
 use std::time::Duration;
 
-use kvqueue_queue::{EndedItem, Ending, HistoryFilter, retry};
+use kvqueue_queue::{EndedItem, Ending, HistoryFilter, HistoryIndex, retry};
 
 use super::producer::failed;
 use crate::claims::Claim;
 use crate::desk::Desk;
 use crate::image::ended::{Ended, Key, MAX_RESULT};
 use crate::intent::Intent;
+use crate::model::HistoryRule;
 
 const MINUTE: u64 = 60_000;
 
 /// Turns the history on and off, and reads it.
 pub(super) async fn work(desk: Rc<Desk>) {
     for _ in 0..2 + desk.below(4) {
-        let is_kept = desk.world.oracle.borrow().model(desk.at).keeps_history();
+        let is_kept = desk.world.oracle.borrow().model(desk.at).history().is_some();
         if !is_kept || desk.chance(20) {
             keep(&desk, [MINUTE, 3 * MINUTE, 30 * MINUTE, 300 * MINUTE, 0][desk.below(5)]).await;
         }
@@ -26,14 +27,23 @@ pub(super) async fn work(desk: Rc<Desk>) {
     }
 }
 
-/// Sets how long ended items are kept.
+/// Sets how long ended items are kept, and by which attributes they are indexed.
 pub(super) async fn keep(desk: &Desk, kept: u64) {
     let (queue, db, policy) = (&desk.queue, &desk.world.db, desk.policy());
+    let (now, turns) = (desk.now(), desk.world.turns());
+    let names: &[&str] = [&["colour"][..], &["colour"], &["colour", "size"], &[]][desk.below(4)];
+    let index = &HistoryIndex::new(names.iter().copied()).unwrap();
     let doing = retry::run(db, &policy, |tr| async move {
-        let set = queue.keep_history(&tr, Duration::from_millis(kept)).await;
+        let set = async {
+            queue.keep_history(&tr, Duration::from_millis(kept)).await?;
+            queue.index_history(&tr, index, now).await
+        };
+        let set = set.await;
         (tr, set)
     });
-    let (operation, done) = desk.run(Intent::KeepHistory(kept), doing).await;
+    let names = index.names().map(str::to_owned).collect();
+    let rule = HistoryRule { kept, names, now, turns };
+    let (operation, done) = desk.run(Intent::KeepHistory(rule), doing).await;
     match done {
         Some(Ok(_)) => desk.told(&operation, &Claim::Done),
         Some(Err(error)) => desk.told(&operation, &failed(&error)),
@@ -52,20 +62,32 @@ fn is_shown(shown: &EndedItem, (.., id): &Key, ended: &Ended) -> bool {
         && (ended.pushed.is_none() || shown.pushed == ended.pushed)
 }
 
-/// Reads the history, which is as the last commit has left it, since nothing commits meanwhile: all of it, the newest first; and one item by
+/// Reads the history, which is as the last commit has left it, since nothing commits meanwhile: all of it, the newest first, or those of a colour; and one item by
 /// its id, with its result.
 async fn look(desk: &Desk) {
     let tr = desk.world.db.create_trx().unwrap();
-    let stored: Vec<(Key, Ended)> = {
+    let colour = [None, Some("green"), Some("blue")][desk.below(3)];
+    let attributes = colour.map(|colour| ("colour".to_owned(), colour.to_owned())).into_iter().collect();
+    let filter = HistoryFilter { attributes, ..HistoryFilter::default() };
+    let (stored, from) = {
         let oracle = desk.world.oracle.borrow();
-        let ended = oracle.model(desk.at).ended_items().iter().rev();
-        ended.map(|(key, ended)| (key.clone(), ended.clone())).collect()
+        let model = oracle.model(desk.at);
+        // The model has seen to it that an index has what it ought to have, unless clocks were set.
+        let from = colour.and_then(|_| model.history().and_then(|kept| kept.indexed.get("colour").copied()));
+        let is_wanted = |(key, ended): &(&Key, &Ended)| {
+            let is_indexed = from.is_some_and(|from| key.0 >= from);
+            colour.is_none_or(|colour| ended.attributes.get("colour").is_some_and(|of| of == colour))
+                && (!is_indexed || ended.found_by.contains("colour"))
+        };
+        let ended = model.ended_items().iter().rev().filter(is_wanted);
+        let stored: Vec<(Key, Ended)> = ended.map(|(key, ended)| (key.clone(), ended.clone())).collect();
+        (stored, from)
     };
     let k = NonZeroUsize::new(1 + desk.below(20)).unwrap();
     let (mut shown, mut before) = (Vec::new(), None);
     loop {
         // A fault of the database may be in the way.
-        let page = desk.queue.history(&tr, &HistoryFilter::default(), before.as_ref(), k).await;
+        let page = desk.queue.history(&tr, &filter, before.as_ref(), k).await;
         let Ok(page) = page else { return };
         assert_eq!(page.unreadable, 0);
         shown.extend(page.items);
@@ -78,7 +100,9 @@ async fn look(desk: &Desk) {
         && shown.iter().zip(&stored).all(|(shown, (key, ended))| is_shown(shown, key, ended));
     assert!(is_right, "the history is shown as {shown:?}, and is {stored:?}");
     desk.world.count_if(!shown.is_empty(), "a history is read");
-    if stored.is_empty() {
+    let is_by_index = from.is_some_and(|from| stored.iter().any(|(key, _)| key.0 >= from));
+    desk.world.count_if(is_by_index, "ended items are read by an attribute");
+    if stored.is_empty() || colour.is_some() {
         return;
     }
     let id = &stored[desk.below(stored.len())].0.3;
