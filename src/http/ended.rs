@@ -23,12 +23,12 @@ pub(super) async fn list(request: ApiRequest) -> Answer {
     let limit = request.query.number("limit", PAGE, SOME)?;
     let limit = NonZeroUsize::new(limit).unwrap_or(NonZeroUsize::MIN);
     let queue = &queue;
-    let (page, kept) = request
+    let (page, kept, index) = request
         .app
         .transact(|tr| async move {
             let read = async {
                 let page = queue.history(&tr, filter, before.as_ref(), limit).await?;
-                Ok((page, queue.history_kept(&tr).await?))
+                Ok((page, queue.history_kept(&tr).await?, queue.history_index(&tr).await?))
             };
             let read = read.await;
             (tr, read)
@@ -37,8 +37,13 @@ pub(super) async fn list(request: ApiRequest) -> Answer {
     let items: Vec<Value> = page.items.iter().map(json::ended).collect();
     let next = page.next.map(|next| next.to_string());
     let kept = kept.map(|kept| kept.as_secs());
-    Ok(HttpResponse::Ok()
-        .json(json!({ "items": items, "next": next, "unreadable": page.unreadable, "kept_seconds": kept })))
+    Ok(HttpResponse::Ok().json(json!({
+        "items": items,
+        "next": next,
+        "unreadable": page.unreadable,
+        "kept_seconds": kept,
+        "indexed": index.names().collect::<Vec<_>>(),
+    })))
 }
 
 impl ApiRequest {

@@ -5,7 +5,7 @@ use std::fs;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Background, Database, first_id, kvqueue, run, serve, wait_until};
+use crate::support::{Background, Database, first_id, kvqueue, run, serve, serve_with, wait_until};
 
 const KEPT: &str = "[queues.q]\nhandler = 'exec'\nhistory = '24h'\nhandler-config.command = ['sh', '-c', 'test \"$(cat)\" != bad || { echo bad address >&2; exit 65; }']\n";
 
@@ -67,6 +67,33 @@ fn a_queue_with_a_history_tells_what_became_of_each_item() {
     assert_eq!(outcomes(&history(&db, &format!("--before {cursor}"))), ["done"]);
     let table = run(&db, &["history", "q"]).ok();
     assert!(table.contains("outcome") && table.contains("bad address"), "{table}");
+}
+
+#[test]
+fn a_history_is_indexed_as_configured() {
+    let db = Database::new();
+    run(&db, &["push", "q", "good", "--attr", "customer=ann"]).ok();
+    burn_down(&db, KEPT);
+    let indexed = KEPT.replace("'24h'\n", "'24h'\nhistory-index = ['customer', 'schedule']\n");
+    let path = db.file("indexed.toml");
+    fs::write(&path, indexed).unwrap();
+    let mut served = serve_with(kvqueue(&db, &["run", "--config", path.to_str().unwrap()]), false);
+    let stored: Value = serde_json::from_str(&served.daemon.wait_for_event("history_set")).unwrap();
+    assert_eq!(stored["index"], "customer schedule", "{stored}");
+    let at = served.at;
+    let page = |query: &str| at.get(&format!("/api/v1/queues/q/ended{query}")).is(200);
+    assert_eq!(page("")["indexed"], json!(["customer", "schedule"]));
+    // What ended before is found all the same.
+    run(&db, &["push", "q", "fine", "--attr", "customer=ann"]).ok();
+    run(&db, &["push", "q", "other", "--attr", "customer=bob"]).ok();
+    wait_until("all have ended", || page("")["items"].as_array().unwrap().len() == 3);
+    assert_eq!(page("?attribute=customer%3Dann")["items"].as_array().unwrap().len(), 2);
+    assert_eq!(outcomes(&history(&db, "--attribute customer=bob")), ["done"]);
+    assert_eq!(page("?schedule=none")["items"], json!([]));
+    // Without the key there is no index.
+    fs::write(&path, KEPT).unwrap();
+    served.daemon.signal(Signal::HUP);
+    wait_until("the index is removed", || page("")["indexed"] == json!([]));
 }
 
 #[test]

@@ -22,7 +22,8 @@ pub(super) async fn work(desk: Rc<Desk>) {
         if !is_kept || desk.chance(20) {
             keep(&desk, [MINUTE, 3 * MINUTE, 30 * MINUTE, 300 * MINUTE, 0][desk.below(5)]).await;
         }
-        look(&desk).await;
+        look(&desk, None).await;
+        look(&desk, Some(["green", "blue"][desk.below(2)])).await;
         desk.pause().await;
     }
 }
@@ -64,9 +65,8 @@ fn is_shown(shown: &EndedItem, (.., id): &Key, ended: &Ended) -> bool {
 
 /// Reads the history, which is as the last commit has left it, since nothing commits meanwhile: all of it, the newest first, or those of a colour; and one item by
 /// its id, with its result.
-async fn look(desk: &Desk) {
+async fn look(desk: &Desk, colour: Option<&str>) {
     let tr = desk.world.db.create_trx().unwrap();
-    let colour = [None, Some("green"), Some("blue")][desk.below(3)];
     let attributes = colour.map(|colour| ("colour".to_owned(), colour.to_owned())).into_iter().collect();
     let filter = HistoryFilter { attributes, ..HistoryFilter::default() };
     let (stored, from) = {
