@@ -234,9 +234,9 @@ mod tests {
         insta::assert_snapshot!(problem(&exec("handler-config.result = 'stdout'")), @r#"queues.emails.handler-config.result = "stdout": results are kept with the ended items, and queues.emails.history keeps none; set queues.emails.history, as in "24h", or remove this key"#);
         insta::assert_snapshot!(problem(&exec("delivery = 'at-most-once'\nhistory = '1h'\nhandler-config.result = 'stdout'")), @r#"queues.emails.handler-config.result = "stdout": with at-most-once delivery an item has left the queue before it is handled, and its result with it; set queues.emails.delivery to "at-least-once", or remove this key"#);
         insta::assert_snapshot!(problem(&queue("history = '59s'")), @r#"queues.emails.history = "59s": old items are removed once a minute; set it to "1m" or more, or to "0s" to keep none"#);
-        insta::assert_snapshot!(problem(&queue("history-index = ['a']")), @"");
-        insta::assert_snapshot!(problem(&queue("history = '1h'\nhistory-index = ['a', '']")), @"");
-        insta::assert_snapshot!(problem(&queue("history = '1h'\nhistory-index = ['1','2','3','4','5','6','7','8','9']")), @"");
+        insta::assert_snapshot!(problem(&queue("history-index = ['a']")), @r#"queues.emails.history-index = ["a"]: it finds ended items, and queues.emails.history keeps none; set queues.emails.history, as in "24h", or remove this key"#);
+        insta::assert_snapshot!(problem(&queue("history = '1h'\nhistory-index = ['a', '']")), @r#"queues.emails.history-index = ["a", ""]: name "" has 0 bytes, 1 to 128 are possible; name only attributes whose values are looked for often"#);
+        insta::assert_snapshot!(problem(&queue("history = '1h'\nhistory-index = ['1','2','3','4','5','6','7','8','9']")), @r#"queues.emails.history-index = ["1", "2", "3", "4", "5", "6", "7", "8", "9"]: there are 9 names, at most 8 are possible; name only attributes whose values are looked for often"#);
         insta::assert_snapshot!(problem(&queue("dead-retention = '3651d'")), @r#"queues.emails.dead-retention = "3651d": that is longer than ten years; set it to "3650d" or less, or to "0s" to keep dead letters for ever"#);
         insta::assert_snapshot!(problem(&queue("retry.max-attempts = 0")), @"queues.emails.retry.max-attempts = 0: an item has to be tried at least once; set it to 1 or more");
         insta::assert_snapshot!(problem(&queue("retry = { base = '1m', max = '1s' }")), @r#"queues.emails.retry.base = "1m": the first pause is longer than the longest (retry.max = "1s"); lower it or raise retry.max"#);

@@ -53,12 +53,12 @@ async fn store(queue: &NamedQueue, kept: &KeptHistory, only_if_missing: bool) ->
     let NamedQueue { db, name, .. } = queue;
     let stored = retry::run(db, &POLICY, |tr| async move {
         let changed = async {
-            if only_if_missing && queue.queue.history_kept(&tr).await?.is_some() {
-                return Ok(false);
-            }
-            let has_time = queue.queue.keep_history(&tr, kept.time).await?;
-            let has_index = queue.queue.index_history(&tr, &kept.index, clock::now()).await?;
-            Ok(has_time || has_index)
+            let queue = &queue.queue;
+            let has_time = only_if_missing && queue.history_kept(&tr).await?.is_some();
+            let is_time_new = !has_time && queue.keep_history(&tr, kept.time).await?;
+            let has_index = only_if_missing && queue.history_index(&tr).await? != HistoryIndex::default();
+            let is_index_new = !has_index && queue.index_history(&tr, &kept.index, clock::now()).await?;
+            Ok(is_time_new || is_index_new)
         };
         let changed = changed.await;
         (tr, changed)

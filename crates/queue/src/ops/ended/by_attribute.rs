@@ -13,7 +13,7 @@ use crate::error::QueueError;
 use crate::history::HistoryFilter;
 use crate::keys::Space;
 use crate::keys::element::split_number;
-use crate::keys::ended::{GroupKey, hour};
+use crate::keys::ended::{GroupKey, Setting, hour};
 use crate::keys::ended_by::of_value;
 use crate::schedule::ATTRIBUTES;
 
@@ -27,7 +27,7 @@ const GROUPS: usize = 16;
 pub(super) struct Index<'a> {
     name: &'a str,
     value: &'a str,
-    /// The minute from which on the index has all items.
+    /// The minute from which on the index has all items, and of which on none are cleared: rows of an hour stay until all of it is cleared.
     pub(super) from: u64,
 }
 
@@ -46,9 +46,9 @@ impl Index<'_> {
         }
         // Without a setting that can be read, the groups are read one after the other.
         let setting = QueueError::if_readable(setting(space, tr, true).await)?.ok().flatten();
-        let indexed = setting.unwrap_or_default().indexed;
+        let Setting { indexed, cleared, .. } = setting.unwrap_or_default();
         let found = attributes.filter_map(|(name, value)| {
-            let from = *indexed.get(name)?;
+            let from = cleared.max(*indexed.get(name)?);
             Some(Index { name, value, from })
         });
         Ok(found.min_by_key(|index| index.from))
@@ -122,7 +122,7 @@ impl Index<'_> {
             .map(|group| async move { (group, tr.get(&group.encode(&space.ended), true).await) })
             .buffered(GROUPS);
         while let Some((group, value)) = values.next().await {
-            // It may have been cleared already: minutes are cleared before their hour is.
+            // A row without its group leads to nothing.
             let Some(value) = value? else { continue };
             if page.add(Some(group.clone()), space.ended.len(), &value).is_break() {
                 return Ok(ControlFlow::Break(()));
