@@ -380,7 +380,7 @@ impl QueueConfig {
         }
         if self.history.is_none_or(|kept| kept.is_zero()) {
             let history = key("history");
-            let problem = format!("it finds ended items, and {history} keeps none");
+            let problem = format!("an index is one of ended items, and {history} keeps none");
             let fix = format!("set {history}, as in \"24h\", or remove this key");
             return Err(ConfigError::value(key("history-index"), format!("{names:?}"), problem, fix));
         }

@@ -1,7 +1,7 @@
 //! Who records the ends of items, and when.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
@@ -22,7 +22,7 @@ pub enum Recording {
 
 /// Records the ends of items, for the handle of a queue ([`Queue::with_recorder`](crate::Queue::with_recorder)) and all that is made from it.
 ///
-/// It can be turned on and off while sessions and leases use it.
+/// One recorder is for one queue of one database: it remembers for a minute by which attributes the queue's history is indexed. It can be turned on and off while sessions and leases use it.
 #[derive(Debug, Clone)]
 pub struct Recorder(Arc<Inner>);
 
@@ -30,6 +30,8 @@ struct Inner {
     mode: AtomicU8,
     /// The index of the queue, as it was read last.
     index: Mutex<Option<SeenIndex>>,
+    /// Whether that has any names: most histories have no index, and do not look.
+    has_index: AtomicBool,
     clock: Box<dyn Fn() -> SystemTime + Send + Sync>,
     worker: Option<String>,
 }
@@ -40,6 +42,8 @@ struct SeenIndex {
     /// The keys of the queue.
     queue: Vec<u8>,
     version: u64,
+    /// By the recorder's clock.
+    at: Millis,
     names: Arc<[String]>,
 }
 
@@ -64,7 +68,13 @@ impl Recorder {
         clock: impl Fn() -> SystemTime + Send + Sync + 'static,
     ) -> Recorder {
         let (mode, worker) = (AtomicU8::new(recording as u8), worker.map(cut));
-        Recorder(Arc::new(Inner { mode, index: Mutex::default(), clock: Box::new(clock), worker }))
+        Recorder(Arc::new(Inner {
+            mode,
+            index: Mutex::default(),
+            has_index: AtomicBool::default(),
+            clock: Box::new(clock),
+            worker,
+        }))
     }
 
     /// Sets when it records, from the next transaction on.
@@ -89,23 +99,29 @@ impl Recorder {
         millis((self.0.clock)())
     }
 
-    /// The names by which the history of the queue with these keys is indexed, if they were read within a minute, by the database's versions.
-    pub(crate) fn seen_index(&self, queue: &[u8], version: u64) -> Option<Arc<[String]>> {
+    /// The names by which the history of the queue with these keys is indexed, if they were read within a minute, by the database's versions and by the clock. Versions stand
+    /// still while a machine sleeps, and a clock may be set.
+    pub(crate) fn seen_index(&self, queue: &[u8], version: u64, now: Millis) -> Option<Arc<[String]>> {
         let seen = self.0.index.lock().unwrap_or_else(PoisonError::into_inner);
         let seen = seen.as_ref().filter(|seen| seen.queue == queue)?;
-        (seen.version.abs_diff(version) <= SEEN_FOR).then(|| seen.names.clone())
+        let is_new = seen.version.abs_diff(version) <= SEEN_FOR && seen.at.abs_diff(now) <= SEEN_FOR / 1_000;
+        is_new.then(|| seen.names.clone())
     }
 
     /// Notes which names these are, as a transaction at this version has read them.
-    pub(crate) fn see_index(&self, queue: &[u8], version: u64, names: Arc<[String]>) {
-        let seen = SeenIndex { queue: queue.to_vec(), version, names };
+    pub(crate) fn see_index(&self, queue: &[u8], version: u64, at: Millis, names: Arc<[String]>) {
+        self.0.has_index.store(!names.is_empty(), Ordering::Relaxed);
+        let seen = SeenIndex { queue: queue.to_vec(), version, at, names };
         *self.0.index.lock().unwrap_or_else(PoisonError::into_inner) = Some(seen);
     }
 
-    /// How many names there were when they were read last.
-    pub(crate) fn indexed(&self, queue: &[u8]) -> usize {
+    /// The names that were read last, if there are any.
+    pub(crate) fn last_index(&self, queue: &[u8]) -> Option<Arc<[String]>> {
+        if !self.0.has_index.load(Ordering::Relaxed) {
+            return None;
+        }
         let seen = self.0.index.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.as_ref().filter(|seen| seen.queue == queue).map_or(0, |seen| seen.names.len())
+        seen.as_ref().filter(|seen| seen.queue == queue).map(|seen| seen.names.clone())
     }
 
     pub(crate) fn worker(&self) -> Option<&str> {

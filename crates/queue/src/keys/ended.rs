@@ -82,6 +82,8 @@ pub(crate) struct Setting {
     pub(crate) cleared: u64,
     /// The names of the attributes that have an index, each with the minute from which on it has all items.
     pub(crate) indexed: BTreeMap<String, u64>,
+    /// Fields of a later version, which are kept.
+    pub(crate) unknown: Vec<(u8, Vec<u8>)>,
 }
 
 impl Setting {
@@ -91,6 +93,9 @@ impl Setting {
         put(&mut out, CLEARED, &[&self.cleared.to_le_bytes()]);
         for (name, from) in &self.indexed {
             put(&mut out, INDEXED, &[&from.to_le_bytes(), name.as_bytes()]);
+        }
+        for (tag, content) in &self.unknown {
+            put(&mut out, *tag, &[content]);
         }
         out
     }
@@ -106,7 +111,7 @@ impl Setting {
                     let (from, name) = take_number(content)?;
                     setting.indexed.insert(text(name)?, from);
                 }
-                _ => {}
+                (tag, content) => setting.unknown.push((tag, content.to_vec())),
             }
         }
         Some(setting)
@@ -431,8 +436,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn settings_round_trip(retention: u64, cleared: u64, indexed: BTreeMap<String, u64>) {
-            let setting = Setting { retention, cleared, indexed };
+        fn settings_round_trip(
+            retention: u64, cleared: u64, indexed: BTreeMap<String, u64>, unknown in prop::collection::vec((4..=u8::MAX, any::<Vec<u8>>()), 0..3),
+        ) {
+            let setting = Setting { retention, cleared, indexed, unknown };
             prop_assert_eq!(Setting::decode(&setting.encode()), Some(setting));
         }
 

@@ -4,7 +4,6 @@
 //! are cleared by time. Of a value only the beginning is in the key: readers compare the items of the group with all of it. The row has no
 //! value of its own.
 
-use crate::history::MAX_INDEXED_NAME;
 use crate::id::ItemId;
 use crate::keys::element::{append_bytes, append_number};
 use crate::keys::ended::{from_minute, hour};
@@ -15,9 +14,6 @@ pub(crate) const ENDED_BY: &[u8] = b"ended-by";
 
 /// How many bytes of a value are in the key.
 const VALUE: usize = 128;
-
-/// The most bytes that an attribute adds to the key: as name and value, whose zero bytes are written as two.
-pub(crate) const ATTRIBUTE: usize = 2 * (MAX_INDEXED_NAME + VALUE) + 4;
 
 /// Where the rows of an hour begin whose items have this attribute; `subspace` is the packed (q, "ended-by").
 pub(crate) fn of_value(subspace: &[u8], hour: u64, name: &str, value: &str) -> Vec<u8> {
@@ -76,11 +72,6 @@ mod tests {
             let row = pending(b"p", minute, ("n", &value), &ItemId::from(Stamp::from(first)));
             let (begin, end) = range(&of_value(b"p", hour(minute), "n", &other));
             prop_assert!(row < begin || row >= end);
-        }
-
-        #[test]
-        fn an_attribute_adds_no_more_than_is_counted(name in "[a\u{0}]{0,128}", value in "[a\u{0}]{0,300}") {
-            prop_assert!(of_value(b"", 0, &name, &value).len() <= 1 + ATTRIBUTE);
         }
     }
 }

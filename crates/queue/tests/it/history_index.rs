@@ -183,6 +183,102 @@ fn a_clock_that_is_behind_does_not_make_an_index_complete_too_early() {
 }
 
 #[test]
+fn a_clock_that_is_far_ahead_hides_no_items() {
+    on_database(async |t| {
+        let (q, clock) = indexed(t, t.queue("q")).await;
+        let mut ids = end(t, &q, &["ann"]).await;
+        clock.set(START + 3_000 * HOUR);
+        ids.insert(0, end(t, &q, &["ann"]).await.remove(0));
+        assert_eq!(found(t, &q, &of_customer("ann")).await, ids);
+        for id in &ids {
+            assert!(t.run(async |tr| q.ended_item(tr, id).await).await.is_some());
+        }
+        // A new index is complete a day later at most.
+        assert!(declare(t, &q, &["order"], START).await);
+        assert!(declare(t, &q, &["customer"], START).await);
+        clock.set(START + 25 * HOUR);
+        ids.insert(1, end(t, &q, &["ann"]).await.remove(0));
+        assert_eq!(found(t, &q, &of_customer("ann")).await, ids);
+        forget(t, &q).await;
+        assert_eq!(found(t, &q, &of_customer("ann")).await, ids[2..]);
+    });
+}
+
+#[test]
+fn a_history_that_is_turned_off_and_on_again_has_a_new_index() {
+    on_database(async |t| {
+        let clock = Clock::new();
+        let q = t.queue("q").with_recorder(&clock.recorder(Recording::AsStored));
+        let keep = async |kept| t.run(async |tr| q.keep_history(tr, kept).await).await;
+        keep(Duration::from_hours(24)).await;
+        assert!(declare(t, &q, &["customer"], START - COMPLETE).await);
+        let before = end(t, &q, &["ann"]).await;
+        assert_eq!(t.records(&q, "ended-by").await.len(), 1);
+        assert_eq!(found(t, &q, &of_customer("ann")).await, before);
+        keep(Duration::ZERO).await;
+        // Nothing is recorded until it is on again, and the index begins anew.
+        end(t, &q, &["ann"]).await;
+        keep(Duration::from_hours(24)).await;
+        let ids = end(t, &q, &["ann"]).await;
+        assert_eq!(t.records(&q, "ended-by").await.len(), 1);
+        assert_eq!(found(t, &q, &of_customer("ann")).await, [ids.clone(), before].concat());
+        assert!(declare(t, &q, &["customer"], START).await);
+        // A deleted queue has no index, and a new one of its name none either.
+        t.run(async |tr| {
+            q.delete(tr);
+            Ok(())
+        })
+        .await;
+        assert_eq!(found(t, &q, &of_customer("ann")).await, []);
+        assert_eq!(t.run(async |tr| q.history_index(tr).await).await, HistoryIndex::default());
+    });
+}
+
+#[test]
+fn rows_whose_items_are_cleared_already_are_not_read() {
+    on_database(async |t| {
+        let (q, clock) = indexed(t, t.queue("q")).await;
+        t.run(async |tr| q.keep_history(tr, Duration::from_mins(30)).await).await;
+        let mut ids = Vec::new();
+        for minute in 0..50 {
+            clock.set(START + minute * MINUTE);
+            ids.extend(end(t, &q, &["ann"]).await);
+        }
+        t.sweep(&mut sweeper(&q), START + 50 * MINUTE, &rules()).await;
+        // The hour is not over.
+        assert_eq!(t.records(&q, "ended-by").await.len(), 50);
+        let found = found(t, &q, &of_customer("ann")).await;
+        ids.reverse();
+        assert_eq!(found, ids[..found.len()]);
+        assert!((30..=32).contains(&found.len()), "{}", found.len());
+        // Until an hour that is at its beginning.
+        let until = HistoryFilter { until: Some(START + HOUR), ..of_customer("ann") };
+        assert_eq!(all(t, &q, &until, 7).await.len(), found.len());
+        let until = HistoryFilter { until: Some(START), ..of_customer("ann") };
+        assert_eq!(all(t, &q, &until, 7).await, []);
+    });
+}
+
+#[test]
+fn rows_of_another_layout_are_counted() {
+    on_database(async |t| {
+        let (q, _) = indexed(t, t.queue("q")).await;
+        let ids = end(t, &q, &["ann"]).await;
+        let mut row = t.records(&q, "ended-by").await.remove(0).0;
+        row.pop();
+        let at = row.len() - 25;
+        row[at..].fill(0x2a);
+        t.run(async |tr| {
+            tr.set(&record(&q, "ended-by", &row), b"");
+            Ok(())
+        })
+        .await;
+        let page = page(t, &q, &of_customer("ann"), None, 10).await;
+        assert_eq!((page.items.len(), page.unreadable), (ids.len(), 1));
+    });
+}
+
+#[test]
 fn a_name_that_is_declared_again_is_complete_later() {
     on_database(async |t| {
         let (q, clock) = indexed(t, t.queue("q")).await;

@@ -207,7 +207,7 @@ fn golden_records_of_ended_items() {
     let space = Space::new(b"", b"q", Kind::Fifo).unwrap();
     golden(&space.history, "017100 01 686973746f7279 00");
     let indexed = [("k".to_owned(), 258)].into();
-    let setting = Setting { retention: 86_400_000, cleared: 1_000, indexed };
+    let setting = Setting { retention: 86_400_000, cleared: 1_000, indexed, ..Setting::default() };
     golden(
         &setting.encode(),
         "01 08000000 005c260500000000 02 08000000 e803000000000000 03 09000000 0201000000000000 6b",

@@ -7,7 +7,7 @@ use foundationdb::{RangeOption, Transaction};
 use futures::future::try_join_all;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 
-use super::read::{Page, TOGETHER, hours};
+use super::read::{Page, TOGETHER, hours_before};
 use super::setting;
 use crate::error::QueueError;
 use crate::history::HistoryFilter;
@@ -22,6 +22,9 @@ const ROWS: usize = 128;
 
 /// How many groups are read at once.
 const GROUPS: usize = 16;
+
+/// What the row and the read of a group count as, in bytes. A range of groups is read in far fewer steps, so that a page reads fewer groups by an index.
+const PRICE: usize = 500;
 
 /// An attribute that a filter has and the history is indexed by.
 pub(super) struct Index<'a> {
@@ -48,10 +51,10 @@ impl Index<'_> {
         let setting = QueueError::if_readable(setting(space, tr, true).await)?.ok().flatten();
         let Setting { indexed, cleared, .. } = setting.unwrap_or_default();
         let found = attributes.filter_map(|(name, value)| {
-            let from = cleared.max(*indexed.get(name)?);
+            let from = *indexed.get(name)?;
             Some(Index { name, value, from })
         });
-        Ok(found.min_by_key(|index| index.from))
+        Ok(found.min_by_key(|index| index.from).map(|index| Index { from: index.from.max(cleared), ..index }))
     }
 
     /// Adds the items with this value whose groups have keys in this range, until the page is full.
@@ -61,73 +64,88 @@ impl Index<'_> {
         page: &mut Page<'_>,
         (begin, end): (&[u8], &[u8]),
     ) -> Result<ControlFlow<()>, QueueError> {
-        let Some((oldest, newest)) = hours(page.space, tr).await? else {
-            return Ok(ControlFlow::Continue(()));
-        };
         // Rows end with what follows the prefix in the keys of their groups.
         let prefix = page.space.ended.len();
         let (begin, end) = (&begin[prefix..], &end[prefix..]);
         let hour_of = |key| split_number(key).map(|(minute, _)| hour(minute));
-        let oldest = oldest.max(hour_of(begin).unwrap_or(0));
-        let newest = newest.min(hour_of(end).unwrap_or(u64::MAX));
-        let hours: Vec<u64> = (oldest..=newest).rev().collect();
+        let oldest = hour_of(begin).unwrap_or(0);
+        let mut before = hour_of(end).map_or(u64::MAX, |newest| newest.saturating_add(1));
         // Most likely the page is full soon. If it is not, more and more hours are read at once.
-        let (mut rest, mut together) = (hours.as_slice(), 1);
-        while !rest.is_empty() {
-            let (now, later) = rest.split_at(together.min(rest.len()));
-            let rows = now.iter().map(|hour| self.rows(tr, page.space, *hour, (begin, end)));
-            let rows = try_join_all(rows).await?;
-            for (hour, mut groups) in now.iter().zip(rows) {
+        let mut together = 1;
+        loop {
+            let mut hours = hours_before(page.space, tr, before, together).await?;
+            hours.retain(|hour| *hour >= oldest);
+            let Some(last) = hours.last() else { return Ok(ControlFlow::Continue(())) };
+            before = *last;
+            let rows = hours.iter().map(|hour| self.rows(tr, page.space, *hour, (begin, end)));
+            for (hour, mut rows) in hours.iter().zip(try_join_all(rows).await?) {
                 loop {
-                    if self.add(tr, page, &groups).await?.is_break() {
+                    if add(tr, page, &rows.groups).await?.is_break() {
                         return Ok(ControlFlow::Break(()));
                     }
-                    let Some(last) = groups.last().filter(|_| groups.len() == ROWS) else { break };
-                    groups = self.rows(tr, page.space, *hour, (begin, &last.encode(&[]))).await?;
+                    let Some(rest) = rows.rest else { break };
+                    rows = self.rows(tr, page.space, *hour, (begin, &rest)).await?;
                 }
             }
-            (rest, together) = (later, (2 * together).min(TOGETHER));
+            together = (2 * together).min(TOGETHER);
         }
-        Ok(ControlFlow::Continue(()))
     }
 
-    /// The newest groups of an hour that have the value.
+    /// The newest rows of an hour that have the value.
     async fn rows(
         &self,
         tr: &Transaction,
         space: &Space,
         hour: u64,
         (begin, end): (&[u8], &[u8]),
-    ) -> Result<Vec<GroupKey>, QueueError> {
+    ) -> Result<Rows, QueueError> {
         let before = of_value(&space.ended_by, hour, self.name, self.value);
-        let (begin, end) = ([&before, begin].concat(), [&before, end].concat());
         let option = RangeOption {
             reverse: true,
             limit: Some(ROWS),
             mode: StreamingMode::WantAll,
-            ..RangeOption::from((begin, end))
+            ..RangeOption::from(([&before, begin].concat(), [&before, end].concat()))
         };
         let replies: Vec<_> = tr.get_ranges(option, true).try_collect().await?;
-        Ok(replies.iter().flatten().filter_map(|row| GroupKey::decode(&before, row.key())).collect())
+        let keys: Vec<&[u8]> = replies.iter().flatten().map(|row| row.key()).collect();
+        let rest = keys.last().filter(|_| keys.len() == ROWS).map(|key| key[before.len()..].to_vec());
+        let groups = keys.iter().map(|key| GroupKey::decode(&before, key)).collect();
+        Ok(Rows { groups, rest })
     }
+}
 
-    async fn add(
-        &self,
-        tr: &Transaction,
-        page: &mut Page<'_>,
-        groups: &[GroupKey],
-    ) -> Result<ControlFlow<()>, QueueError> {
-        let space = page.space;
-        let mut values = stream::iter(groups)
-            .map(|group| async move { (group, tr.get(&group.encode(&space.ended), true).await) })
-            .buffered(GROUPS);
-        while let Some((group, value)) = values.next().await {
+/// Rows of an hour, the newest first.
+struct Rows {
+    /// The groups that they lead to; `None` for a row of another layout.
+    groups: Vec<Option<GroupKey>>,
+    /// What follows the value in the last key, if there may be more rows before it.
+    rest: Option<Vec<u8>>,
+}
+
+/// Adds items of these groups, until the page is full.
+async fn add(
+    tr: &Transaction,
+    page: &mut Page<'_>,
+    groups: &[Option<GroupKey>],
+) -> Result<ControlFlow<()>, QueueError> {
+    let space = page.space;
+    let mut values = stream::iter(groups)
+        .map(|group| async move {
+            let Some(group) = group else { return (None, Ok(None)) };
+            (Some(group.clone()), tr.get(&group.encode(&space.ended), true).await)
+        })
+        .buffered(GROUPS);
+    while let Some((group, value)) = values.next().await {
+        let value = value?;
+        let is_full = match (group, &value) {
+            (Some(group), Some(value)) => page.add(Some(group), PRICE, value),
             // A row without its group leads to nothing.
-            let Some(value) = value? else { continue };
-            if page.add(Some(group.clone()), space.ended.len(), &value).is_break() {
-                return Ok(ControlFlow::Break(()));
-            }
+            (Some(_), None) => ControlFlow::Continue(()),
+            (None, _) => page.add(None, PRICE, &[]),
+        };
+        if is_full.is_break() {
+            return Ok(is_full);
         }
-        Ok(ControlFlow::Continue(()))
     }
+    Ok(ControlFlow::Continue(()))
 }

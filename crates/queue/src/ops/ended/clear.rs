@@ -10,16 +10,32 @@ use crate::keys::{Space, range};
 use crate::meta::Millis;
 use mutant::mutant;
 
-/// Clears what is too old, in four ranges: an hour of it, so that an engine that goes through the rows does not take long. A sweep goes on while more is
-/// due. Returns whether anything was due.
+/// The most rows of an index that are cleared in a transaction: there may be one for each item, and an engine that goes through them takes long.
+const SLICE: i32 = 50_000;
+
+/// Clears what is too old, in four ranges: an hour of it, so that an engine that goes through the rows does not take long; or a part of that hour's index. A sweep
+/// goes on while more is due. Returns whether anything was due.
 pub(crate) async fn clear(space: &Space, tr: &Transaction, now: Millis) -> Result<bool, QueueError> {
+    clear_slice(space, tr, now, SLICE).await
+}
+
+async fn clear_slice(space: &Space, tr: &Transaction, now: Millis, slice: i32) -> Result<bool, QueueError> {
     let Some(setting) = setting(space, tr, false).await?.filter(|setting| setting.is_due(now)) else {
         return Ok(false);
     };
     let old_before = if setting.retention == 0 { u64::MAX } else { setting.old_before(now) };
     let cleared = first_hours_end(space, tr).await?.unwrap_or(u64::MAX).min(old_before);
     // Up to now, and what is ended meanwhile: a sweep must not go on for ever.
-    if setting.retention == 0 && cleared > minute(now) {
+    let is_end = setting.retention == 0 && cleared > minute(now);
+    let (index, all) = range(&space.ended_by);
+    let end = if is_end { all } else { from_minute(&space.ended_by, hour(cleared)) };
+    let slice_end = KeySelector::new(index.as_slice().into(), false, slice + 1);
+    let slice_end = tr.get_key(&slice_end, true).await?;
+    if slice_end[..] < end[..] {
+        tr.clear_range(&index, &slice_end);
+        return Ok(true);
+    }
+    if is_end {
         for prefix in [&space.ended, &space.ended_ids, &space.ended_by, &space.results] {
             let (begin, end) = range(prefix);
             tr.clear_range(&begin, &end);
@@ -57,9 +73,12 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
+    use crate::history::HistoryIndex;
     use crate::id::ItemId;
     use crate::item::Stamp;
-    use crate::ops::ended::{begin, keep};
+    use crate::keys::meta;
+    use crate::meta::Meta;
+    use crate::ops::ended::{begin, index, keep};
     use crate::ops::scan::Row;
     use crate::queue::Queue;
     use crate::recorder::{Recorder, Recording};
@@ -132,6 +151,40 @@ mod tests {
             keep(space, &tr, Duration::ZERO).await.unwrap();
             tr.commit().await.unwrap();
             assert_eq!(step().await, (true, 1, 1));
+            assert_eq!(step().await, (true, 0, 0));
+            assert_eq!(step().await, (false, 0, 0));
+        });
+    }
+
+    #[test]
+    fn an_index_is_cleared_in_slices_before_its_hour_is() {
+        on_database(async |db| {
+            let recorder = Recorder::new(Recording::On, None, || from_millis(START));
+            let queue = Queue::new(b"", b"slices").unwrap().with_recorder(&recorder);
+            let space = queue.space();
+            let tr = db.create_trx().unwrap();
+            keep(space, &tr, Duration::from_hours(1)).await.unwrap();
+            index(space, &tr, &HistoryIndex::new(["k"]).unwrap(), START).await.unwrap();
+            for n in 0..10 {
+                let mut endings = begin(space, &tr).await.unwrap();
+                let attributes = [("k".to_owned(), n.to_string())].into();
+                let meta = meta::encode(&Meta { attributes, ..Meta::default() }).into();
+                let id = ItemId::from(Stamp::new([0; 10], n));
+                endings.add_done(&Row { id, value: Bytes::new(), meta });
+                endings.write(&tr, None).await.unwrap();
+            }
+            tr.commit().await.unwrap();
+            let step = async || {
+                let tr = db.create_trx().unwrap();
+                let was_due = clear_slice(space, &tr, START + 2 * AN_HOUR, 4).await.unwrap();
+                tr.commit().await.unwrap();
+                let tr = db.create_trx().unwrap();
+                let left =
+                    async |prefix: &[u8]| tr.get_range(&range(prefix).into(), 1, true).await.unwrap().len();
+                (was_due, left(&space.ended_by).await, left(&space.ended).await)
+            };
+            assert_eq!(step().await, (true, 6, 10));
+            assert_eq!(step().await, (true, 2, 10));
             assert_eq!(step().await, (true, 0, 0));
             assert_eq!(step().await, (false, 0, 0));
         });

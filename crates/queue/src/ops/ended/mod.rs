@@ -13,7 +13,7 @@ use mutant::mutant;
 use crate::error::QueueError;
 use crate::history::HistoryIndex;
 use crate::keys::element::split_number;
-use crate::keys::ended::{Setting, minute};
+use crate::keys::ended::{HOUR, Setting, minute};
 use crate::keys::{Space, range};
 use crate::meta::Millis;
 use crate::ops::find::{first_key, last_key};
@@ -56,6 +56,9 @@ pub(crate) async fn keep(space: &Space, tr: &Transaction, kept: Duration) -> Res
 /// minute and a transaction; the rest is for clocks that differ.
 const COMPLETE_AFTER: u64 = 10;
 
+/// The minutes of a day.
+const DAY: u64 = 24 * HOUR;
+
 /// Sets by which attributes the items are indexed. Returns whether that is a change.
 pub(crate) async fn index(
     space: &Space,
@@ -70,11 +73,11 @@ pub(crate) async fn index(
         return Ok(false);
     }
     check_unfrozen(space, tr).await?;
-    // A clock that is behind those of the others must not make an index complete too early.
+    // A clock that is behind those of the others must not make an index complete too early; one that is far ahead, not too late.
     let last = last_key(tr, &range(&space.ended)).await?;
     let last =
         last.as_deref().and_then(|key| key.strip_prefix(space.ended.as_slice())).and_then(split_number);
-    let last = last.map_or(0, |(minute, _)| minute);
+    let last = last.map_or(0, |(last, _)| last.min(minute(now) + DAY));
     let complete = minute(now).max(last).saturating_add(COMPLETE_AFTER);
     let complete = if mutant("index-complete-at-once") { 0 } else { complete };
     let from = |name: &str| setting.indexed.get(name).copied().unwrap_or(complete);

@@ -5,26 +5,24 @@ use std::ops::ControlFlow;
 
 use bytes::Bytes;
 use foundationdb::options::StreamingMode;
-use foundationdb::{KeySelector, RangeOption, Transaction};
+use foundationdb::{RangeOption, Transaction};
 use futures::TryStreamExt;
-use futures::future::{try_join, try_join_all};
+use futures::future::try_join_all;
 
 use super::by_attribute::Index;
 use crate::error::QueueError;
-use crate::history::{EndedItem, HistoryCursor, HistoryFilter, HistoryPage, MAX_HISTORY, MAX_RESULT};
+use crate::history::{EndedItem, HistoryCursor, HistoryFilter, HistoryPage, MAX_RESULT};
 use crate::id::ItemId;
 use crate::keys::element::split_number;
 use crate::keys::ended::{GroupKey, Run, decode_group, from_minute, minute, result_key, runs_of};
 use crate::keys::{Space, after, range};
+use crate::ops::find::last_key;
 
 /// A page reads about this many bytes at most.
 const PAGE_BYTES: usize = 1_000_000;
 
 /// The most hours that are searched at once.
 pub(super) const TOGETHER: usize = 48;
-
-/// The most hours that are searched: those of the longest history, and a few for clocks that differ.
-const MOST_HOURS: u64 = MAX_HISTORY.as_secs() / 3_600 + 48;
 
 /// A page of items that match.
 pub(crate) async fn page(
@@ -80,9 +78,9 @@ impl Page<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Adds those items of a group that match. Breaks when the page is full. `read`: how many bytes were read to find the group.
-    pub(super) fn add(&mut self, group: Option<GroupKey>, read: usize, value: &[u8]) -> ControlFlow<()> {
-        self.bytes += read + value.len();
+    /// Adds those items of a group that match. Breaks when the page is full. `price`: what it cost to find the group, in bytes.
+    pub(super) fn add(&mut self, group: Option<GroupKey>, price: usize, value: &[u8]) -> ControlFlow<()> {
+        self.bytes += price + value.len();
         let Some((group, items)) = group.zip(decode_group(value)) else {
             self.page.unreadable += 1;
             return ControlFlow::Continue(());
@@ -129,9 +127,10 @@ pub(crate) async fn one(
     tr: &Transaction,
     id: &ItemId,
 ) -> Result<Option<EndedItem>, QueueError> {
-    let Some((oldest, newest)) = hours(space, tr).await? else { return Ok(None) };
-    let hours: Vec<u64> = (oldest..=newest).rev().collect();
-    for hours in hours.chunks(TOGETHER) {
+    let mut before = u64::MAX;
+    loop {
+        let hours = hours_before(space, tr, before, TOGETHER).await?;
+        let Some(oldest) = hours.last() else { return Ok(None) };
         let found = try_join_all(hours.iter().map(|hour| groups_of(space, tr, *hour, id))).await?;
         let mut groups: Vec<GroupKey> = found.into_iter().flatten().collect();
         groups.sort();
@@ -140,8 +139,8 @@ pub(crate) async fn one(
                 return Ok(Some(item));
             }
         }
+        before = *oldest;
     }
-    Ok(None)
 }
 
 /// The result of an item that has ended, if it is kept.
@@ -157,15 +156,19 @@ pub(crate) async fn result(
     Ok(value.map(|value| Bytes::copy_from_slice(&value)))
 }
 
-/// The first and the last hour of which there are records.
-pub(super) async fn hours(space: &Space, tr: &Transaction) -> Result<Option<(u64, u64)>, QueueError> {
-    let (begin, end) = range(&space.ended_ids);
-    let (first, last) =
-        (KeySelector::first_greater_or_equal(begin.as_slice()), KeySelector::last_less_than(end.as_slice()));
-    let (first, last) = try_join(tr.get_key(&first, true), tr.get_key(&last, true)).await?;
+/// The hour of the newest record before an hour, and those before it, so many in all, the newest first; none if there is no such record. Hours without any
+/// record are passed over, as a clock that is ahead makes them.
+pub(super) async fn hours_before(
+    space: &Space,
+    tr: &Transaction,
+    before: u64,
+    most: usize,
+) -> Result<Vec<u64>, QueueError> {
+    let (begin, _) = range(&space.ended_ids);
+    let last = last_key(tr, &(begin, from_minute(&space.ended_ids, before))).await?;
     let hour = |key: &[u8]| split_number(key.strip_prefix(space.ended_ids.as_slice())?).map(|(hour, _)| hour);
-    let Some((first, last)) = hour(&first).zip(hour(&last)) else { return Ok(None) };
-    Ok(Some((first.max(last.saturating_sub(MOST_HOURS)), last)))
+    let Some(newest) = last.as_deref().and_then(hour) else { return Ok(Vec::new()) };
+    Ok((0..=newest).rev().take(most).collect())
 }
 
 /// The groups of an hour that may have an item.

@@ -73,7 +73,9 @@ async fn look(desk: &Desk, colour: Option<&str>) {
         let oracle = desk.world.oracle.borrow();
         let model = oracle.model(desk.at);
         // The model has seen to it that an index has what it ought to have, unless clocks were set.
-        let from = colour.and_then(|_| model.history().and_then(|kept| kept.indexed.get("colour").copied()));
+        let from = colour.and_then(|_| {
+            model.history().and_then(|kept| Some(kept.cleared.max(*kept.indexed.get("colour")?)))
+        });
         let is_wanted = |(key, ended): &(&Key, &Ended)| {
             let is_indexed = from.is_some_and(|from| key.0 >= from);
             colour.is_none_or(|colour| ended.attributes.get("colour").is_some_and(|of| of == colour))
