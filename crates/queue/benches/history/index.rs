@@ -1,4 +1,4 @@
-//! An index by an attribute: what it costs the ends of items, and what it saves those who look for a value.
+//! An index by an attribute: what it costs the ends of items, and what it saves a search for a value.
 
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};

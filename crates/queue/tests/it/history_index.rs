@@ -216,7 +216,7 @@ fn a_history_that_is_turned_off_and_on_again_has_a_new_index() {
         assert_eq!(t.records(&q, "ended-by").await.len(), 1);
         assert_eq!(found(t, &q, &of_customer("ann")).await, before);
         keep(Duration::ZERO).await;
-        // Nothing is recorded until it is on again, and the index begins anew.
+        // Nothing is recorded until it is on again, and then there is no index.
         end(t, &q, &["ann"]).await;
         keep(Duration::from_hours(24)).await;
         let ids = end(t, &q, &["ann"]).await;
@@ -305,7 +305,7 @@ fn a_name_that_is_declared_again_is_complete_later() {
 }
 
 #[test]
-fn values_that_begin_alike_are_told_apart() {
+fn values_that_begin_alike_are_different() {
     on_database(async |t| {
         let (q, _) = indexed(t, t.queue("q")).await;
         let long = "x".repeat(5_000);

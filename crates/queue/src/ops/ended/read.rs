@@ -156,8 +156,8 @@ pub(crate) async fn result(
     Ok(value.map(|value| Bytes::copy_from_slice(&value)))
 }
 
-/// The hour of the newest record before an hour, and those before it, so many in all, the newest first; none if there is no such record. Hours without any
-/// record are passed over, as a clock that is ahead makes them.
+/// Up to `most` hours, the newest first: the hour of the newest record before the hour `before`, and the hours before that one. Empty if there is no such
+/// record. A clock that is far ahead leaves a gap of hours without records, which this skips.
 pub(super) async fn hours_before(
     space: &Space,
     tr: &Transaction,

@@ -89,7 +89,7 @@ pub(crate) enum Event {
     BatchCancelled(BatchId),
     /// A sweeper looked at batches. Some called back with these items, of others the marks were cleared.
     BatchesSeen { closed: Vec<(BatchId, ItemId)>, unmarked: Vec<BatchId>, by: Sweeping },
-    /// It is said anew what is kept of ended items; `indexed` is what is stored then.
+    /// A new rule for ended items was stored, with `indexed` as its attributes.
     HistorySet { rule: HistoryRule, indexed: BTreeMap<String, u64> },
     /// A sweeper cleared what had ended before this minute; or all of it, and the setting.
     HistoryCleared { to: Option<u64>, by: Sweeping },
