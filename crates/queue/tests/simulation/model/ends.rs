@@ -74,8 +74,10 @@ impl Model {
         let before = self.ends.kept().cloned().unwrap_or_default();
         let names: BTreeSet<&String> = rule.names.iter().filter(|_| rule.kept > 0).collect();
         promise!(indexed.keys().eq(names), "{rule:?} was said, and {indexed:?} is stored");
+        // Its clock may have been set back since.
+        let earliest = rule.now.saturating_sub(at.turns - rule.turns);
         for (name, from) in indexed {
-            let complete = minute(rule.now) + COMPLETE_AFTER;
+            let complete = minute(earliest) + COMPLETE_AFTER;
             match before.indexed.get(name) {
                 Some(earlier) => {
                     promise!(from == earlier, "{name} was indexed from {earlier} on, now {from}")
@@ -133,6 +135,7 @@ impl Model {
         let may_be = kept.retention == 0 || to.is_some_and(|to| to <= old_before);
         promise!(may_be, "what ended before {to:?} was cleared at {}, with {kept:?}", by.now);
         self.ends.ended.retain(|(minute, ..), _| to.is_some_and(|to| *minute >= to));
+        promise!(to.is_none_or(|to| to >= kept.cleared), "{kept:?} was cleared, and now it is {to:?}");
         self.ends.settings.push((at.commit, to.map(|cleared| Kept { cleared, ..kept })));
         Ok(())
     }

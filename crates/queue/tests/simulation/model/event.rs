@@ -30,7 +30,7 @@ pub(crate) struct HistoryRule {
     pub(crate) kept: Millis,
     /// By which attributes they are to be indexed.
     pub(crate) names: Vec<String>,
-    /// The time by the clock of whoever says so, and how much clocks on walls had been set until then.
+    /// The time by the clock of whoever says so when that begins, and how much clocks on walls had been set until then.
     pub(crate) now: Millis,
     pub(crate) turns: u64,
 }
