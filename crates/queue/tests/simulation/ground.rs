@@ -161,6 +161,10 @@ impl Ground {
         );
         let ends = oracle.models().skip(1).map(|model| model.member_ends).sum();
         coverage.count_many("a member ends in another queue than its batch is in", ends);
+        let ends = oracle.models().map(|model| model.joined_ends).sum();
+        coverage.count_many("an item ends on the lease on which it has joined a batch", ends);
+        let returns = oracle.models().map(|model| model.joined_returns).sum();
+        coverage.count_many("an item comes back from the lease on which it has joined a batch", returns);
         let freed = oracle.models().map(|model| model.keys_freed).sum();
         coverage.count_many("a unique key is free, since its time is over", freed);
         let taken = oracle.models().map(|model| model.keys_taken_over).sum();

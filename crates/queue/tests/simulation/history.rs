@@ -33,6 +33,12 @@ impl History {
         self.lines.push(format!("{operation}: {}", what.join("; ")));
     }
 
+    /// The same transaction did this in another queue.
+    pub(crate) fn committed_elsewhere(&mut self, event: &Event) {
+        let what = self.event(event);
+        self.lines.push(format!("and in another queue: {what}"));
+    }
+
     pub(crate) fn told(&mut self, operation: &Operation, claim: &Claim) {
         let what = match claim {
             Claim::Pushed { items, .. } => {
@@ -105,6 +111,7 @@ impl History {
             Event::BatchMade { id, new, now } => format!("made {id} at {now}, until {:?}", new.deadline),
             Event::BatchCommitted { id, now } => format!("committed {id} at {now}"),
             Event::BatchCancelled(id) => format!("cancelled {id}"),
+            Event::Joined { id, items } => format!("let {} join {id}", self.names(items)),
             Event::BatchesSeen { closed, unmarked, .. } => {
                 closed.iter().for_each(|(_, item)| self.number(item));
                 let closed = closed.iter().map(|(id, item)| format!("{id} with {}", self.names([item])));

@@ -14,7 +14,8 @@
 //!
 //! Items may be changed by operators, one by one or many together, whatever they are doing: cancelled, put off, tried again, given another
 //! payload. They may expire before an attempt has begun, have unique keys for a time, be replaced by other pushes, and be members of
-//! batches; then there may be a second queue, which has members, too. Their ends may be kept for a time, with results.
+//! batches, from the beginning or since they joined one, whatever they were doing; then there may be a second queue, which has members, too. Their ends may be kept
+//! for a time, with results.
 //!
 //! A failure prints the history and the command that repeats it.
 

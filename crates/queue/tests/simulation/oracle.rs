@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use kvqueue_queue::Kind;
+use kvqueue_queue::item_batch::Join;
+use kvqueue_queue::{ItemId, Kind};
 
 use crate::claims::{Claim, Claims};
 use crate::desk::Counter;
@@ -17,6 +18,8 @@ pub(crate) struct Oracle {
     pub(crate) history: History,
     /// The version of the last commit.
     pub(crate) version: u64,
+    /// What the last commit made of items that were to join a batch.
+    pub(crate) joins: BTreeMap<ItemId, Join>,
 }
 
 /// One queue of it.
@@ -34,7 +37,7 @@ struct Side {
 impl Oracle {
     pub(crate) fn new(kinds: &[Kind]) -> Oracle {
         let sides = kinds.iter().map(|kind| Side::new(*kind)).collect();
-        Oracle { sides, history: History::default(), version: 0 }
+        Oracle { sides, history: History::default(), version: 0, joins: BTreeMap::new() }
     }
 
     /// An operation committed, and left these rows of each queue. Returns what it did.
@@ -51,6 +54,12 @@ impl Oracle {
         let own = operation.at;
         let events = operation.intent.events(&self.sides[own].image, &after[own])?;
         self.history.committed(operation, &events);
+        for number in (0..self.sides.len()).filter(|number| *number != own) {
+            if let Some(event) = operation.intent.event_elsewhere(number) {
+                self.history.committed_elsewhere(&event);
+                self.sides[number].model.on(&[event], at)?;
+            }
+        }
         let side = &mut self.sides[own];
         side.model.on(&events, at)?;
         let known = &side.image.ended;
@@ -58,8 +67,12 @@ impl Oracle {
         let new = new.map(|(key, ended)| (key.clone(), ended.clone())).collect();
         side.model.check_ends(operation, new, at)?;
         // The batches are in the first queue, their members in any.
-        let members = self.sides[own].model.take_members();
-        self.sides[0].model.members_changed(&members, &after[0], at)?;
+        let mut joins = BTreeMap::new();
+        for number in 0..self.sides.len() {
+            let members = self.sides[number].model.take_members();
+            self.sides[0].model.members_changed(&members, &after[0], at)?;
+            joins.append(&mut self.sides[number].model.take_joins());
+        }
         for (side, after) in self.sides.iter_mut().zip(&after) {
             side.check(after)?;
         }
@@ -67,10 +80,12 @@ impl Oracle {
             if number == own {
                 side.check_index(operation, &events, (&after, &rows[number]), at)?;
                 side.claims.committed(operation, &events, &side.model, at.commit)?;
+                side.claims.joined(operation, &joins);
             }
             side.image = after;
         }
         self.version = at.commit;
+        self.joins = joins;
         Ok(events)
     }
 

@@ -24,7 +24,8 @@ async fn clear_slice(space: &Space, tr: &Transaction, now: Millis, slice: i32) -
         return Ok(false);
     };
     let old_before = if setting.retention == 0 { u64::MAX } else { setting.old_before(now) };
-    let cleared = first_hours_end(space, tr).await?.unwrap_or(u64::MAX).min(old_before);
+    // A program whose clock is slow may have written rows to minutes that are cleared: these go, and what is cleared stays cleared.
+    let cleared = first_hours_end(space, tr).await?.unwrap_or(u64::MAX).min(old_before).max(setting.cleared);
     // Up to now, and what is ended meanwhile: a sweep must not go on for ever.
     let is_end = setting.retention == 0 && cleared > minute(now);
     let (index, all) = range(&space.ended_by);
@@ -187,6 +188,36 @@ mod tests {
             assert_eq!(step().await, (true, 2, 10));
             assert_eq!(step().await, (true, 0, 0));
             assert_eq!(step().await, (false, 0, 0));
+        });
+    }
+
+    #[test]
+    fn cleared_minutes_stay_cleared_if_a_slow_clock_writes_rows_there() {
+        on_database(async |db| {
+            let recorder = Recorder::new(Recording::On, None, || from_millis(START));
+            let queue = Queue::new(b"", b"slow").unwrap().with_recorder(&recorder);
+            let space = queue.space();
+            let tr = db.create_trx().unwrap();
+            keep(space, &tr, Duration::from_hours(1)).await.unwrap();
+            tr.commit().await.unwrap();
+            let cleared = async |now| {
+                let tr = db.create_trx().unwrap();
+                let was_due = clear(space, &tr, now).await.unwrap();
+                tr.commit().await.unwrap();
+                let tr = db.create_trx().unwrap();
+                let left = tr.get_range(&range(&space.ended).into(), 1, true).await.unwrap().len();
+                (was_due, left, setting(space, &tr, true).await.unwrap().unwrap().cleared)
+            };
+            let minute_of = |hours: u64| minute(START + hours * AN_HOUR);
+            assert_eq!(cleared(START + 4 * AN_HOUR).await, (true, 0, minute_of(3)));
+            let tr = db.create_trx().unwrap();
+            let mut endings = begin(space, &tr).await.unwrap();
+            let id = ItemId::from(Stamp::new([0; 10], 1));
+            endings.add_done(&Row { id, value: Bytes::new(), meta: Bytes::new() });
+            endings.write(&tr, None).await.unwrap();
+            tr.commit().await.unwrap();
+            assert_eq!(cleared(START + 5 * AN_HOUR).await, (true, 0, minute_of(3)));
+            assert_eq!(cleared(START + 5 * AN_HOUR).await, (true, 0, minute_of(4)));
         });
     }
 

@@ -1,6 +1,9 @@
 //! What operations on batches have told, and sweeps that closed some.
 
-use kvqueue_queue::item_batch::{BatchCommit, BatchCounts, BatchId, CloseReason, ClosedBatch};
+use std::collections::BTreeMap;
+
+use kvqueue_queue::ItemId;
+use kvqueue_queue::item_batch::{BatchCommit, BatchCounts, BatchId, CloseReason, ClosedBatch, Join};
 
 use crate::intent::{Intent, Operation};
 use crate::model::{Event, Model, Verdict, promise};
@@ -12,6 +15,8 @@ pub(crate) enum BatchClaim {
     Commit(BatchCommit),
     /// It had these counts, if it was there.
     Cancelled(Option<BatchCounts>),
+    /// This came of the items that were to join, in their order.
+    Joined(Vec<Join>),
 }
 
 pub(super) fn check(operation: &Operation, claim: &BatchClaim, effects: &[Event], model: &Model) -> Verdict {
@@ -38,6 +43,37 @@ pub(super) fn check(operation: &Operation, claim: &BatchClaim, effects: &[Event]
         }
         _ => return Err(format!("{operation}: told {claim:?}, and did {effects:?}")),
     }
+    Ok(())
+}
+
+/// A join told what a transaction of it did, or that there was nothing to do. `did`: what each of its transactions made of the items. After an unknown outcome
+/// there may be more than one.
+pub(super) fn check_joined(
+    operation: &Operation,
+    told: &[Join],
+    did: &[BTreeMap<ItemId, Join>],
+    model: &Model,
+) -> Verdict {
+    let items: Vec<&ItemId> = match &operation.intent {
+        Intent::Join { items, .. } => items.iter().collect(),
+        Intent::After { items, .. } => items.iter().map(|(_, item)| item).collect(),
+        _ => return Ok(()),
+    };
+    let is_told =
+        |joins: &BTreeMap<ItemId, Join>| items.iter().map(|item| joins.get(item)).eq(told.iter().map(Some));
+    if did.iter().any(is_told) {
+        return Ok(());
+    }
+    let Intent::Join { id, items } = &operation.intent else {
+        return Err(format!("{operation}: told {told:?}, and did {did:?}"));
+    };
+    // It wrote nothing. So nothing has committed since it looked.
+    let now: Vec<Join> = items.iter().map(|item| model.join_of(id, item, u64::MAX)).collect();
+    let is_nothing = now.iter().all(|join| matches!(join, Join::WasMember | Join::Gone));
+    promise!(
+        is_nothing && now == told,
+        "{operation}: told {told:?}, and did {did:?}; now it would tell {now:?}"
+    );
     Ok(())
 }
 

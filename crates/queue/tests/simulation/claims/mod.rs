@@ -7,7 +7,7 @@ mod schedules;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kvqueue_queue::item_batch::{BatchId, ClosedBatch};
+use kvqueue_queue::item_batch::{BatchId, ClosedBatch, Join};
 use kvqueue_queue::schedule::OccurrenceRecord;
 use kvqueue_queue::{CancelCounts, Item, ItemChange, ItemId, LeaseId, PushedItem, SessionId, SweepCounts};
 
@@ -79,6 +79,8 @@ pub(crate) struct Claims {
     /// Items that a session took for good and was not told of yet.
     items: BTreeMap<SessionId, BTreeSet<ItemId>>,
     schedules: Schedules,
+    /// What each transaction of a join made of its items.
+    joins: BTreeMap<(String, u64), Vec<BTreeMap<ItemId, Join>>>,
     /// Batches that a sweep closed.
     closed: BTreeMap<(String, u64), Vec<BatchId>>,
 }
@@ -139,6 +141,13 @@ impl Claims {
         Ok(())
     }
 
+    /// An operation committed, and this came of the items that were to join a batch.
+    pub(crate) fn joined(&mut self, operation: &Operation, joins: &BTreeMap<ItemId, Join>) {
+        if !joins.is_empty() {
+            self.joins.entry(key(operation)).or_default().push(joins.clone());
+        }
+    }
+
     /// A worker got a result.
     pub(crate) fn check(&mut self, operation: &Operation, claim: &Claim, model: &Model) -> Verdict {
         let effects = self.effects.get(&key(operation)).map(Vec::as_slice).unwrap_or_default();
@@ -149,7 +158,8 @@ impl Claims {
             }
             Claim::Reused => push::check_reused(operation, effects, model)?,
             Claim::Failed { perhaps } => {
-                promise!(*perhaps || effects.is_empty(), "{operation} failed, and happened");
+                let is_nothing = effects.is_empty() && !self.joins.contains_key(&key(operation));
+                promise!(*perhaps || is_nothing, "{operation} failed, and happened");
                 if !perhaps {
                     self.schedules.check_failed(operation)?;
                 }
@@ -178,6 +188,10 @@ impl Claims {
             Claim::Changed(change) => changes::check(operation, change, effects, model)?,
             Claim::CancelledSome(counts) => changes::check_many(operation, *counts, effects)?,
             Claim::Cancelled(items) => changes::check_given_up(operation, items, effects, model)?,
+            Claim::Batch(BatchClaim::Joined(told)) => {
+                let did = self.joins.get(&key(operation)).map(Vec::as_slice).unwrap_or_default();
+                batches::check_joined(operation, told, did, model)?;
+            }
             Claim::Batch(claim) => batches::check(operation, claim, effects, model)?,
             Claim::NoBatch(id) => {
                 let is_open = model.batches().get(id).is_some_and(|batch| batch.committed.is_none());
@@ -260,7 +274,9 @@ fn is_effect(event: &Event, operation: &Operation) -> bool {
     match event {
         Event::Pushed { .. } | Event::Taken { .. } | Event::PickedUp(_) | Event::Deleted(_) => true,
         Event::ItemChanged { .. } | Event::CancelledAll(_) => true,
-        Event::BatchMade { .. } | Event::BatchCommitted { .. } | Event::BatchCancelled(_) => true,
+        Event::BatchMade { .. } | Event::BatchCommitted { .. } | Event::BatchCancelled(_) => {
+            matches!(operation.intent, Intent::Batch { .. })
+        }
         Event::Revived(_) | Event::Purged(_) => {
             matches!(operation.intent, Intent::Revive(Some(_)) | Intent::Purge(Some(_)) | Intent::Delete(_))
         }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use kvqueue_queue::item_batch::BatchId;
 use kvqueue_queue::{ItemId, LeaseId, Meta, Progress, SessionId};
 
 use super::element::Ids;
@@ -17,28 +18,56 @@ pub(super) struct Header {
     pub(super) length: u64,
     /// For each item of the lease.
     pub(super) settled: Vec<bool>,
+    /// What each item of the lease has joined since it was fetched.
+    pub(super) joined: Vec<Vec<BatchId>>,
     /// The body, if it is not in pieces.
     pub(super) inline: Vec<u8>,
 }
 
 impl Header {
     pub(super) fn decode(value: &[u8]) -> Option<Header> {
-        let (&format @ 1..=3, rest) = value.split_first()? else { return None };
+        let (&format @ 1..=4, rest) = value.split_first()? else { return None };
         let (deadline, rest) = rest.split_first_chunk::<8>()?;
         let (length, rest) = rest.split_first_chunk::<8>()?;
         let (count, rest) = rest.split_first_chunk::<4>()?;
         let (_pieces, rest) = rest.split_first_chunk::<4>()?;
         let count = u32::from_le_bytes(*count) as usize;
-        let (bits, inline) = rest.split_at_checked(count.div_ceil(8))?;
+        let (bits, mut rest) = rest.split_at_checked(count.div_ceil(8))?;
+        let mut flags = [0, 1, 2, 0][usize::from(format) - 1];
+        let mut joined = vec![Vec::new(); count];
+        if format == 4 {
+            let (&of_joined @ 0..=3, behind) = rest.split_first()? else { return None };
+            flags = of_joined;
+            rest = joins(&mut joined, behind)?;
+        }
         Some(Header {
-            served: format == 2,
-            has_progress: format == 3,
+            served: flags & 1 != 0,
+            has_progress: flags & 2 != 0,
             deadline: u64::from_le_bytes(*deadline),
             length: u64::from_le_bytes(*length),
             settled: (0..count).map(|at| bits[at / 8] & (1 << (at % 8)) != 0).collect(),
-            inline: inline.to_vec(),
+            joined,
+            inline: rest.to_vec(),
         })
     }
+}
+
+/// Reads which items have joined which batches, none of them twice; returns what follows.
+fn joins<'v>(joined: &mut [Vec<BatchId>], value: &'v [u8]) -> Option<&'v [u8]> {
+    let (number, mut rest) = value.split_first_chunk::<4>()?;
+    // Without any, the header has another format.
+    let 1.. = u32::from_le_bytes(*number) else { return None };
+    for _ in 0..u32::from_le_bytes(*number) {
+        let (index, behind) = rest.split_first_chunk::<4>()?;
+        let (len, behind) = behind.split_first_chunk::<4>()?;
+        let (batch, behind) = behind.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+        let (unique, home) = batch.split_first_chunk()?;
+        let (of_item, batch) =
+            (joined.get_mut(u32::from_le_bytes(*index) as usize)?, BatchId::with_unique(home, *unique));
+        (!of_item.contains(&batch)).then(|| of_item.push(batch))?;
+        rest = behind;
+    }
+    Some(rest)
 }
 
 /// A request to be served.

@@ -258,7 +258,13 @@ impl Parts<'_> {
         let body = self.pieces.remove(&lease).unwrap_or(header.inline);
         let Some(rows) = lease::body(self.ids, &body) else { return Ok(None) };
         let mut items = Vec::new();
-        for ((id, meta, value), settled) in rows.into_iter().zip(header.settled) {
+        let states = header.settled.into_iter().zip(header.joined);
+        for ((id, mut meta, value), (settled, joined)) in rows.into_iter().zip(states) {
+            if let Some(batch) = joined.iter().find(|batch| meta.batches.contains(batch)) {
+                return Err(format!("{id:?} joined {batch}, and was a member of it before"));
+            }
+            // It is as if its side record had them.
+            meta.batches.extend(joined);
             let stored = if settled { None } else { Some(self.stored(kind, &id, value, meta)?) };
             items.push(HeldItem { id, settled, stored });
         }

@@ -28,6 +28,12 @@ pub(super) fn changed(
     }]
 }
 
+/// The items of a queue that join a batch.
+pub(super) fn joined(id: &BatchId, items: &[(usize, ItemId)], at: usize) -> Event {
+    let items = items.iter().filter(|(of, _)| *of == at).map(|(_, item)| item.clone()).collect();
+    Event::Joined { id: id.clone(), items }
+}
+
 /// What a sweeper did about batches, if it did something.
 pub(super) fn seen(by: Sweeping, before: &Image, after: &Image) -> Result<Option<Event>, String> {
     let mut closed = Vec::new();

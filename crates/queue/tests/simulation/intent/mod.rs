@@ -92,6 +92,19 @@ pub(crate) enum Intent {
         now: Millis,
         plan: BatchPlan,
     },
+    /// Items that are in the queue, or were there, are to join a batch.
+    Join {
+        id: BatchId,
+        items: Vec<ItemId>,
+    },
+    /// An item is to be pushed when these have ended: as the callback of a batch that they join.
+    After {
+        id: BatchId,
+        now: Millis,
+        new: Box<NewBatch>,
+        /// Each with the number of its queue.
+        items: Vec<(usize, ItemId)>,
+    },
     /// It is said what is kept of ended items.
     KeepHistory(HistoryRule),
     /// The queue is to be frozen, or to go on.
@@ -177,6 +190,8 @@ impl Intent {
             Intent::Batch { plan: BatchPlan::Make(_), .. } => "make a batch",
             Intent::Batch { plan: BatchPlan::Commit, .. } => "commit a batch",
             Intent::Batch { plan: BatchPlan::Cancel, .. } => "cancel a batch",
+            Intent::Join { .. } => "join a batch",
+            Intent::After { .. } => "push after others",
             Intent::KeepHistory(_) => "keep a history",
             Intent::Freeze(true) => "freeze",
             Intent::Freeze(false) => "resume",
@@ -227,6 +242,14 @@ impl Intent {
         }
     }
 
+    /// What a transaction of this intent did in another queue than its own, of which this is the number.
+    pub(crate) fn event_elsewhere(&self, at: usize) -> Option<Event> {
+        match self {
+            Intent::After { id, items, .. } => Some(batches::joined(id, items, at)),
+            _ => None,
+        }
+    }
+
     fn own_events(&self, before: &Image, after: &Image) -> Result<Vec<Event>, String> {
         match self {
             Intent::Push { items, operation } => reading::pushed(items, operation.as_deref(), before, after),
@@ -258,6 +281,13 @@ impl Intent {
             Intent::Change { id, plan } => changes::changed(id, plan, before, after),
             Intent::CancelAll(filter) => changes::cancelled(filter, before, after),
             Intent::Batch { id, now, plan } => Ok(batches::changed(id, *now, plan, before, after)),
+            // One that lets nothing join writes nothing.
+            Intent::Join { id, items } => Ok(vec![Event::Joined { id: id.clone(), items: items.clone() }]),
+            Intent::After { id, now, new, items } => Ok(vec![
+                Event::BatchMade { id: id.clone(), new: new.clone(), now: *now },
+                batches::joined(id, items, 0),
+                Event::BatchCommitted { id: id.clone(), now: *now },
+            ]),
             Intent::KeepHistory(rule) if before.kept != after.kept => {
                 let indexed = after.kept.clone().unwrap_or_default().indexed;
                 Ok(vec![Event::HistorySet { rule: rule.clone(), indexed }])

@@ -121,9 +121,9 @@ impl Model {
 
     /// Whether an item was in this state at the version of a commit, or at one since; `None`: it was gone.
     pub(crate) fn was_since(&self, version: u64, id: &ItemId, state: Option<ItemState>) -> bool {
-        let states = self.items.get(id).map(|item| item.states.as_slice()).unwrap_or_default();
-        let first = states.partition_point(|(since, _)| *since <= version).saturating_sub(1);
-        states[first..].iter().any(|(_, was)| *was == state)
+        let past = self.items.get(id).map(|item| item.past.as_slice()).unwrap_or_default();
+        let first = past.partition_point(|was| was.since <= version).saturating_sub(1);
+        past[first..].iter().any(|was| was.state == state)
     }
 
     /// Whether an item of a lease was cancelled.
@@ -151,7 +151,15 @@ impl Model {
             handed.len(),
             items.len()
         );
-        handed.iter().zip(items).try_for_each(|((id, stored), item)| check_item(id, stored, item))
+        // A session that finds its lease later finds what items have joined meanwhile.
+        handed.iter().zip(items).try_for_each(|((id, stored), item)| {
+            let given = item.meta.as_ref().map_or(0, |meta| meta.batches.len());
+            let more = given.saturating_sub(stored.meta.batches.len());
+            let joined = self.joined_on.get(&(lease, id.clone())).into_iter().flatten();
+            let mut stored = stored.clone();
+            stored.meta.batches.extend(joined.take(more).cloned());
+            check_item(id, &stored, item)
+        })
     }
 
     /// Whether an item that was given to a taker is what was pushed.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kvqueue_queue::item_batch::{BatchCounts, BatchId, NewBatch};
-use kvqueue_queue::{ItemId, Millis, NewItem, from_millis};
+use kvqueue_queue::{Ending, ItemId, Millis, NewItem, from_millis};
 
 use super::{At, Model, Place, Sweeping, Verdict, promise};
 use crate::image::Image;
@@ -21,16 +21,25 @@ pub(super) struct Batches {
     gone: BTreeSet<BatchId>,
 }
 
-/// The members of batches that a transaction pushes and ends.
+/// The members of batches that a transaction adds and ends.
 #[derive(Debug, Default)]
 pub(crate) struct Members {
+    /// Items that it pushed, and others that joined.
     pushed: BTreeMap<BatchId, u64>,
+    /// Those of them that had ended before they joined.
+    ended_before: BTreeMap<BatchId, Counts>,
     ended: BTreeMap<BatchId, Counts>,
 }
 
 impl Members {
     pub(super) fn push(&mut self, id: &BatchId) {
         *self.pushed.entry(id.clone()).or_default() += 1;
+    }
+
+    pub(super) fn join_ended(&mut self, id: &BatchId, ending: Ending) {
+        self.push(id);
+        let code = Ending::ALL.iter().position(|of| *of == ending).map_or(0, |at| at as u8 + 1);
+        *self.ended_before.entry(id.clone()).or_default().entry(code).or_default() += 1;
     }
 
     pub(super) fn end(&mut self, id: &BatchId, code: u8) {
@@ -86,17 +95,23 @@ fn callback(id: &BatchId, batch: &Batch, is_complete: bool, of: &Counts, now: Mi
 }
 
 impl Model {
-    /// The members that the last transaction has pushed and ended.
+    /// The members that the last transaction has added and ended.
     pub(crate) fn take_members(&mut self) -> Members {
         std::mem::take(&mut self.members)
     }
 
-    /// A transaction at any queue has pushed members of batches that are here, and ended some. It may wake sweepers more than once.
+    /// A transaction at any queue has added members to batches that are here, and ended some. It may wake sweepers more than once.
     pub(crate) fn members_changed(&mut self, members: &Members, after: &Image, at: At) -> Verdict {
         for (id, n) in &members.pushed {
-            let batch = self.batches.there.get_mut(id).filter(|batch| batch.committed.is_none());
-            let batch = batch.ok_or_else(|| format!("a member was pushed to {id}, which is not open"))?;
+            promise!(self.frozen.is_none(), "{id} got a member while its home was frozen");
+            // It may be committed by the same transaction.
+            let is_open = |batch: &&mut Batch| batch.committed.is_none() || batch.mark == Some(at.commit);
+            let batch = self.batches.there.get_mut(id).filter(is_open);
+            let batch = batch.ok_or_else(|| format!("{id} got a member, and is not open"))?;
             *batch.counts.entry(MEMBERS).or_default() += n;
+            for (code, n) in members.ended_before.get(id).into_iter().flatten() {
+                *batch.counts.entry(*code).or_default() += n;
+            }
         }
         let mut marked = 0;
         for (id, ended) in &members.ended {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kvqueue_queue::{ItemId, Recording};
+use kvqueue_queue::{Ending, ItemId, Recording};
 
 use super::{At, HistoryRule, Model, Sweeping, Verdict, promise};
 use crate::image::ended::{Ended, Kept, Key, MAX_RESULT, minute};
@@ -23,6 +23,8 @@ pub(super) struct Ends {
     /// For each attribute that is indexed: how much clocks had been set when that was said.
     declared: BTreeMap<String, u64>,
     pub(super) ended: BTreeMap<Key, Ended>,
+    /// What was cleared, and in which version.
+    cleared: Vec<(u64, BTreeMap<Key, Ended>)>,
     /// The items that end in the transaction whose events are coming.
     new: BTreeMap<ItemId, End>,
     /// How many ends were recorded, by their codes; and how many were not.
@@ -56,6 +58,15 @@ impl Ends {
         self.settings.last().and_then(|(_, kept)| kept.as_ref())
     }
 
+    /// The last ending of an item, as far as the history had it at a version. The order is that of the workers' clocks, to a minute.
+    pub(super) fn last_of(&self, id: &ItemId, version: u64) -> Option<Ending> {
+        let cleared = self.cleared.iter().filter(|(commit, _)| *commit > version);
+        let all = cleared.flat_map(|(_, ended)| ended).chain(&self.ended);
+        let of_item = all.filter(|((_, stamp, _, ended), _)| ended == id && stamp.version() <= version);
+        let (_, last) = of_item.max_by_key(|(key, _)| *key)?;
+        Ending::ALL.get(usize::from(last.code) - 1).copied()
+    }
+
     fn kept_at(&self, version: u64) -> Option<&Kept> {
         let last = self.settings.partition_point(|(commit, _)| *commit <= version);
         self.settings[..last].last().and_then(|(_, kept)| kept.as_ref())
@@ -74,11 +85,13 @@ impl Model {
         let before = self.ends.kept().cloned().unwrap_or_default();
         let names: BTreeSet<&String> = rule.names.iter().filter(|_| rule.kept > 0).collect();
         promise!(indexed.keys().eq(names), "{rule:?} was said, and {indexed:?} is stored");
+        // Its clock may have been set back since.
+        let earliest = rule.now.saturating_sub(at.turns - rule.turns);
         for (name, from) in indexed {
-            let complete = minute(rule.now) + COMPLETE_AFTER;
+            let complete = minute(earliest) + COMPLETE_AFTER;
             match before.indexed.get(name) {
                 Some(earlier) => {
-                    promise!(from == earlier, "{name} was indexed from {earlier} on, now {from}")
+                    promise!(from == earlier, "{name} was indexed from {earlier} on, now {from}");
                 }
                 None => promise!(*from >= complete, "{rule:?} was said, and {indexed:?} is stored"),
             }
@@ -132,7 +145,12 @@ impl Model {
         let old_before = minute(by.now.saturating_sub(kept.retention));
         let may_be = kept.retention == 0 || to.is_some_and(|to| to <= old_before);
         promise!(may_be, "what ended before {to:?} was cleared at {}, with {kept:?}", by.now);
-        self.ends.ended.retain(|(minute, ..), _| to.is_some_and(|to| *minute >= to));
+        let ended = std::mem::take(&mut self.ends.ended);
+        let (left, gone) =
+            ended.into_iter().partition(|((minute, ..), _)| to.is_some_and(|to| *minute >= to));
+        self.ends.ended = left;
+        self.ends.cleared.push((at.commit, gone));
+        promise!(to.is_none_or(|to| to >= kept.cleared), "{kept:?} was cleared, and now it is {to:?}");
         self.ends.settings.push((at.commit, to.map(|cleared| Kept { cleared, ..kept })));
         Ok(())
     }

@@ -30,7 +30,7 @@ pub(crate) struct HistoryRule {
     pub(crate) kept: Millis,
     /// By which attributes they are to be indexed.
     pub(crate) names: Vec<String>,
-    /// The time by the clock of whoever says so, and how much clocks on walls had been set until then.
+    /// The time by the worker's clock when the operation begins, and how much clocks on walls had been set until then.
     pub(crate) now: Millis,
     pub(crate) turns: u64,
 }
@@ -87,6 +87,8 @@ pub(crate) enum Event {
     BatchCommitted { id: BatchId, now: Millis },
     /// A batch was removed without calling back.
     BatchCancelled(BatchId),
+    /// Items that are in the queue, or were there, joined a batch.
+    Joined { id: BatchId, items: Vec<ItemId> },
     /// A sweeper looked at batches. Some called back with these items, of others the marks were cleared.
     BatchesSeen { closed: Vec<(BatchId, ItemId)>, unmarked: Vec<BatchId>, by: Sweeping },
     /// A new rule for ended items was stored, with `indexed` as its attributes.
@@ -178,6 +180,7 @@ impl Event {
             Event::BatchMade { .. } => "a batch is made",
             Event::BatchCommitted { .. } => "a batch is committed",
             Event::BatchCancelled(_) => "a batch is cancelled",
+            Event::Joined { .. } => "items join a batch",
             Event::BatchesSeen { closed, .. } if !closed.is_empty() => "batches call back",
             Event::BatchesSeen { .. } => "a mark is cleared of a batch that goes on",
             Event::HistorySet { rule, .. } if rule.kept == 0 => "a history is turned off",

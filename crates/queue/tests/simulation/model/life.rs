@@ -20,6 +20,7 @@
 //! and gives what waits another time. What waits, and
 //! was not begun, expires.
 
+use kvqueue_queue::item_batch::BatchId;
 use kvqueue_queue::{Failure, ItemState, LeaseId, MAX_FAILURES, Meta, Millis, NewItem, millis};
 
 use super::{Verdict, promise};
@@ -79,8 +80,19 @@ pub(super) struct Item {
     pub(super) meta: Meta,
     /// How often its effect was written by handlers whose delivery is exactly-once.
     pub(super) effects: u64,
-    /// In which state it was from which version on; `None`: it was gone.
-    pub(super) states: Vec<(u64, Option<ItemState>)>,
+    /// What it was, in the order of versions.
+    pub(super) past: Vec<Was>,
+    /// Whether it has joined a batch on the lease that it is on.
+    pub(super) has_joined: bool,
+}
+
+/// What an item was from a version on.
+#[derive(Debug)]
+pub(super) struct Was {
+    pub(super) since: u64,
+    /// `None`: it was gone.
+    pub(super) state: Option<ItemState>,
+    pub(super) batches: Vec<BatchId>,
 }
 
 impl Item {
@@ -96,7 +108,21 @@ impl Item {
         meta.unique_until = new.unique_until.map(millis);
         let place = new.due.map_or(Place::Ready, |due| Place::Later(millis(due)));
         let payload = new.payload.to_vec();
-        Item { original: payload.clone(), payload, place, meta, effects: 0, states: Vec::new() }
+        Item {
+            original: payload.clone(),
+            payload,
+            place,
+            meta,
+            effects: 0,
+            past: Vec::new(),
+            has_joined: false,
+        }
+    }
+
+    /// What it was at a version, if it was pushed by then.
+    pub(super) fn then(&self, version: u64) -> Option<&Was> {
+        let last = self.past.partition_point(|was| was.since <= version).checked_sub(1)?;
+        self.past.get(last)
     }
 
     /// Moves it along the diagram.

@@ -10,6 +10,7 @@ mod division;
 mod ends;
 mod event;
 mod expiry;
+mod joins;
 mod life;
 mod line;
 mod push;
@@ -20,6 +21,7 @@ mod take;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kvqueue_queue::item_batch::{BatchId, Join};
 use kvqueue_queue::{ItemId, Kind, LeaseId, Millis, Progress, SessionId, Stamp};
 
 pub(crate) use batches::counts as batch_counts;
@@ -31,7 +33,7 @@ use crate::image::schedules::Schedule;
 use crate::image::{Cancelled, Counters, Division, Held, HeldItem, Image, Stored, Want};
 use batches::{Batches, Members};
 use ends::Ends;
-use life::Item;
+use life::{Item, Was};
 use take::Waiting;
 
 /// Whether a promise was kept; if not, which, and how.
@@ -69,6 +71,10 @@ pub(crate) struct Model {
     batches: Batches,
     /// The members of batches that the transaction whose events are coming has pushed and ended.
     members: Members,
+    /// The batches that each item of a lease has joined there, of every lease that there ever was.
+    joined_on: BTreeMap<(LeaseId, ItemId), Vec<BatchId>>,
+    /// What the transaction whose events are coming makes of items that are to join a batch.
+    joins: BTreeMap<ItemId, Join>,
     /// The items that have ended, and how long they are kept.
     ends: Ends,
     /// The rows of what is over at a time.
@@ -108,6 +114,9 @@ pub(crate) struct Model {
     pub(crate) keys_taken_over: u64,
     /// How many members of batches have ended here.
     pub(crate) member_ends: u64,
+    /// How many items ended on the lease on which they had joined a batch, and how many came back from it.
+    pub(crate) joined_ends: u64,
+    pub(crate) joined_returns: u64,
     /// How often a holder kept a lease whose deadline was past, since it came in time by its own clock.
     pub(crate) spared: u64,
     /// How often an operator took the mark of a schedule back.
@@ -149,6 +158,8 @@ impl Model {
             touched: BTreeSet::new(),
             batches: Batches::default(),
             members: Members::default(),
+            joined_on: BTreeMap::new(),
+            joins: BTreeMap::new(),
             ends: Ends::default(),
             expiry: BTreeMap::new(),
             unique: BTreeMap::new(),
@@ -170,6 +181,8 @@ impl Model {
             keys_freed: 0,
             keys_taken_over: 0,
             member_ends: 0,
+            joined_ends: 0,
+            joined_returns: 0,
             spared: 0,
             taken_back: 0,
         }
@@ -181,7 +194,8 @@ impl Model {
         events.iter().try_for_each(|event| self.apply(event, at))?;
         for id in std::mem::take(&mut self.touched) {
             if let Some(item) = self.items.get_mut(&id) {
-                item.states.push((at.commit, item.state()));
+                let (state, batches) = (item.state(), item.meta.batches.clone());
+                item.past.push(Was { since: at.commit, state, batches });
             }
         }
         self.times.push((at.commit, at.time));
@@ -231,6 +245,7 @@ impl Model {
             Event::BatchMade { id, new, now } => self.batch_made(id, new, *now),
             Event::BatchCommitted { id, now } => self.batch_committed(id, *now, at),
             Event::BatchCancelled(id) => self.batch_cancelled(id),
+            Event::Joined { id, items } => self.joined(id, items, at),
             Event::BatchesSeen { closed, unmarked, by } => self.batches_seen(closed, unmarked, *by, at),
             Event::HistorySet { rule, indexed } => self.history_set(rule, indexed, at),
             Event::HistoryCleared { to, by } => self.history_cleared(*to, *by, at),
@@ -248,6 +263,10 @@ impl Model {
             (_, Place::Ready) => self.counters.npush += 1,
             (Place::Ready, _) => self.counters.npop += 1,
             _ => {}
+        }
+        if std::mem::take(&mut item.has_joined) {
+            self.joined_ends += u64::from(item.place.is_end());
+            self.joined_returns += u64::from(!item.place.is_end());
         }
         match item.place {
             Place::Done => self.counters.ndone += 1,

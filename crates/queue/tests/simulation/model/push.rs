@@ -65,9 +65,7 @@ impl Model {
 
     /// Whether an item waited at a version.
     fn waited(&self, id: &ItemId, version: u64) -> bool {
-        let states = self.items.get(id).map(|item| item.states.as_slice()).unwrap_or_default();
-        let last = states.partition_point(|(since, _)| *since <= version).checked_sub(1);
-        let state = last.and_then(|last| states[last].1);
+        let state = self.items.get(id).and_then(|item| item.then(version)?.state);
         matches!(state, Some(ItemState::Ready | ItemState::Scheduled | ItemState::Retrying))
     }
 

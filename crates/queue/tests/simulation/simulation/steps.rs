@@ -1,6 +1,7 @@
 //! What happens in each step of a run.
 
 use fdb_embedded::{Code, Fault};
+use kvqueue_queue::item_batch::Join;
 
 use super::{AGE, Simulation, UnderWay};
 use crate::claims::fate_name;
@@ -190,7 +191,21 @@ impl Simulation {
                 .for_each(|state| self.world.count(state));
             let events = judged.unwrap_or_else(|how| panic!("{operation}: {how}"));
             events.iter().for_each(|event| self.world.count(event.name()));
+            self.count_joins();
             self.count_schedules(&operation, &events, is_late || told == Err(UNKNOWN));
+        }
+    }
+
+    /// Counts what the last commit made of items that were to join a batch.
+    fn count_joins(&self) {
+        for join in self.world.oracle.borrow().joins.values() {
+            match join {
+                Join::Joined(state) => self.world.count(format!("an item joins a batch: {state:?}")),
+                Join::Ended(ending) => {
+                    self.world.count(format!("an item that has ended joins a batch: {ending:?}"));
+                }
+                Join::WasMember | Join::Gone => {}
+            }
         }
     }
 

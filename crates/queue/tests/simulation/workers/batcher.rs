@@ -7,6 +7,7 @@ use kvqueue_queue::item_batch::{BatchError, BatchId, BatchView, NewBatch};
 use kvqueue_queue::{Kind, NewItem};
 
 use super::historian::keep;
+use super::joiner;
 use super::operator::freeze;
 use super::producer::failed;
 use crate::claims::{BatchClaim, Claim};
@@ -27,6 +28,15 @@ pub(super) async fn work(desk: Rc<Desk>) {
             _ => make(&desk).await,
         }
         look(&desk).await;
+        match desk.below(10) {
+            0..=6 => {
+                for _ in 0..1 + desk.below(2) {
+                    joiner::join(&desk).await;
+                }
+            }
+            7 if known.len() < 4 => joiner::push_after(&desk, new_batch(&desk)).await,
+            _ => {}
+        }
         for _ in 0..1 + desk.below(4) {
             desk.pause().await;
         }
@@ -60,6 +70,12 @@ pub(super) async fn finish(desk: Rc<Desk>) {
 }
 
 async fn make(desk: &Desk) {
+    let (id, new) = new_batch(desk);
+    change(desk, id, BatchPlan::Make(Box::new(new))).await;
+}
+
+/// A batch, with an id of its own.
+fn new_batch(desk: &Desk) -> (BatchId, NewBatch) {
     let id = BatchId::with_unique(HOME, desk.id().0);
     let mut callback = NewItem::new(format!("called back {id}")).with_attribute("colour", "blue");
     match desk.queue.kind() {
@@ -69,7 +85,16 @@ async fn make(desk: &Desk) {
     }
     let ahead = [None, Some(1), Some(5_000), Some(60_000), Some(500_000)][desk.below(5)];
     let deadline = ahead.map(|ahead| desk.now() + ahead);
-    change(desk, id, BatchPlan::Make(Box::new(NewBatch { callback, deadline }))).await;
+    (id, NewBatch { callback, deadline })
+}
+
+/// An open batch; or now and then one that gets no more members.
+pub(super) fn any_open(desk: &Desk) -> Option<BatchId> {
+    let oracle = desk.world.oracle.borrow();
+    let batches = oracle.model(0).batches();
+    let is_wanted = |id: &&BatchId| batches[*id].committed.is_none() || desk.chance(10);
+    let known: Vec<&BatchId> = batches.keys().filter(is_wanted).collect();
+    if known.is_empty() { None } else { Some(known[desk.below(known.len())].clone()) }
 }
 
 async fn change(desk: &Desk, id: BatchId, plan: BatchPlan) {

@@ -37,7 +37,8 @@ pub(super) async fn keep(desk: &Desk, kept: u64) {
     let doing = retry::run(db, &policy, |tr| async move {
         let set = async {
             queue.keep_history(&tr, Duration::from_millis(kept)).await?;
-            queue.index_history(&tr, index, now).await
+            // By the clock of this attempt: a program that tries for long would declare the index for the past.
+            queue.index_history(&tr, index, desk.now()).await
         };
         let set = set.await;
         (tr, set)

@@ -4,6 +4,7 @@ mod batcher;
 mod changer;
 mod consumer;
 mod historian;
+mod joiner;
 mod once;
 mod operator;
 mod planner;
@@ -40,6 +41,8 @@ pub(crate) enum Role {
     Historian,
     /// Makes, commits and cancels batches.
     Batcher,
+    /// Lets items join batches, and freezes the queue.
+    Joiner,
     /// Commits the batches.
     Closer,
     /// Changes single items.
@@ -66,6 +69,7 @@ impl Role {
             Role::Unblocker => "unblocker",
             Role::Historian => "historian",
             Role::Batcher => "batcher",
+            Role::Joiner => "joiner",
             Role::Closer => "closer",
             Role::Changer => "changer",
             Role::Planner => "planner",
@@ -79,7 +83,7 @@ impl Role {
             Role::Consumer | Role::ConsumerOnce | Role::Process | Role::Taker => 200,
             Role::Sweeper => 70,
             Role::Operator | Role::Unblocker | Role::Remover | Role::Closer => 60,
-            Role::Changer | Role::Batcher => 100,
+            Role::Changer | Role::Batcher | Role::Joiner => 100,
             Role::Historian => 40,
             Role::Planner => 180,
         }
@@ -98,6 +102,7 @@ impl Role {
             Role::Unblocker => Box::pin(operator::unblock_all(desk)),
             Role::Historian => Box::pin(historian::work(desk)),
             Role::Batcher => Box::pin(batcher::work(desk)),
+            Role::Joiner => Box::pin(joiner::work(desk)),
             Role::Closer => Box::pin(batcher::finish(desk)),
             Role::Changer => Box::pin(changer::work(desk)),
             Role::Planner => Box::pin(planner::work(desk)),
@@ -127,7 +132,7 @@ pub(crate) fn staff(rng: &mut Rng, has_schedules: bool, has_changes: bool) -> Ve
 /// Who works at a second queue.
 pub(crate) fn second_staff(rng: &mut Rng) -> Vec<Role> {
     let consumers = [Role::Consumer, Role::Process, Role::ConsumerOnce, Role::Taker];
-    vec![Role::Producer, consumers[rng.below(4)], Role::Sweeper, Role::Changer]
+    vec![Role::Producer, consumers[rng.below(4)], Role::Sweeper, Role::Changer, Role::Joiner]
 }
 
 /// Who finishes what there is.

@@ -8,6 +8,7 @@ use kvqueue_queue::{
     from_millis, millis,
 };
 
+use super::batcher::any_open;
 use super::consumer::close;
 use crate::claims::Claim;
 use crate::desk::Desk;
@@ -80,14 +81,7 @@ fn item(desk: &Desk, round: usize, at: usize) -> NewItem {
         item.expires = Some(from_millis(begins + [1, 2_000, 60_000, 500_000, 5_000_000][desk.below(5)]));
     }
     if desk.world.has_changes && desk.chance(35) {
-        let oracle = desk.world.oracle.borrow();
-        let batches = oracle.model(0).batches();
-        // Now and then one that gets no more members.
-        let is_wanted = |id: &&BatchId| batches[*id].committed.is_none() || desk.chance(10);
-        let known: Vec<&BatchId> = batches.keys().filter(is_wanted).collect();
-        if !known.is_empty() {
-            item.batch = Some(known[desk.below(known.len())].clone());
-        }
+        item.batch = any_open(desk);
     }
     if desk.chance(20) {
         item.unique = Some(format!("key {}", desk.below(3)).into_bytes());
@@ -166,7 +160,7 @@ async fn push_in_transaction(desk: &Desk, items: &[NewItem], options: &PushOptio
 }
 
 /// The batch that gets no more members, if a push was refused for that.
-fn no_batch(error: &QueueError) -> Option<&BatchId> {
+pub(super) fn no_batch(error: &QueueError) -> Option<&BatchId> {
     match error {
         QueueError::NoBatch { id } | QueueError::BatchCommitted { id } => Some(id),
         _ => None,
