@@ -300,7 +300,7 @@ impl Queue {
         index: &HistoryIndex,
         now: Millis,
     ) -> Result<bool, QueueError> {
-        ended::index(self.space(), tr, index, now).await
+        ended::declare_index(self.space(), tr, index, now).await
     }
 
     /// Ended items that match, the newest first: those before a place, or the last ones; up to `k`, and fewer where about a megabyte of records was

@@ -29,8 +29,8 @@ pub struct Recorder(Arc<Inner>);
 struct Inner {
     mode: AtomicU8,
     /// The index of the queue, as it was read last.
-    index: Mutex<Option<SeenIndex>>,
-    /// Whether that has any names: most histories have no index, and do not look.
+    index: Mutex<Option<KnownIndex>>,
+    /// Whether that has any names. So a queue without an index does not wait for the lock.
     has_index: AtomicBool,
     clock: Box<dyn Fn() -> SystemTime + Send + Sync>,
     worker: Option<String>,
@@ -38,7 +38,7 @@ struct Inner {
 
 /// The index of a queue's history at a version.
 #[derive(Debug)]
-struct SeenIndex {
+struct KnownIndex {
     /// The keys of the queue.
     queue: Vec<u8>,
     version: u64,
@@ -47,9 +47,9 @@ struct SeenIndex {
     names: Arc<[String]>,
 }
 
-/// For how many versions an index that was read holds: a minute. Readers use a new index ten minutes later, see
+/// An index that was read is used for this many versions: a minute, as a version is a microsecond. A new index is complete only after that, see
 /// [`Queue::index_history`](crate::Queue::index_history).
-const SEEN_FOR: u64 = 60_000_000;
+const FRESH_FOR: u64 = 60_000_000;
 
 impl fmt::Debug for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -101,22 +101,23 @@ impl Recorder {
 
     /// The names by which the history of the queue with these keys is indexed, if they were read within a minute, by the database's versions and by the clock. Versions stand
     /// still while a machine sleeps, and a clock may be set.
-    pub(crate) fn seen_index(&self, queue: &[u8], version: u64, now: Millis) -> Option<Arc<[String]>> {
+    pub(crate) fn fresh_index(&self, queue: &[u8], version: u64, now: Millis) -> Option<Arc<[String]>> {
         let seen = self.0.index.lock().unwrap_or_else(PoisonError::into_inner);
         let seen = seen.as_ref().filter(|seen| seen.queue == queue)?;
-        let is_new = seen.version.abs_diff(version) <= SEEN_FOR && seen.at.abs_diff(now) <= SEEN_FOR / 1_000;
+        let is_new =
+            seen.version.abs_diff(version) <= FRESH_FOR && seen.at.abs_diff(now) <= FRESH_FOR / 1_000;
         is_new.then(|| seen.names.clone())
     }
 
     /// Notes which names these are, as a transaction at this version has read them.
-    pub(crate) fn see_index(&self, queue: &[u8], version: u64, at: Millis, names: Arc<[String]>) {
+    pub(crate) fn remember_index(&self, queue: &[u8], version: u64, at: Millis, names: Arc<[String]>) {
         self.0.has_index.store(!names.is_empty(), Ordering::Relaxed);
-        let seen = SeenIndex { queue: queue.to_vec(), version, at, names };
+        let seen = KnownIndex { queue: queue.to_vec(), version, at, names };
         *self.0.index.lock().unwrap_or_else(PoisonError::into_inner) = Some(seen);
     }
 
-    /// The names that were read last, if there are any.
-    pub(crate) fn last_index(&self, queue: &[u8]) -> Option<Arc<[String]>> {
+    /// The names that were read last, however long ago, if there are any: to estimate what a transaction costs.
+    pub(crate) fn remembered_index(&self, queue: &[u8]) -> Option<Arc<[String]>> {
         if !self.0.has_index.load(Ordering::Relaxed) {
             return None;
         }

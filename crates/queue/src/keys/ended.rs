@@ -125,7 +125,14 @@ impl Setting {
     /// Whether so many minutes are too old that they are to be cleared: a 24th of all, an hour at most.
     pub(crate) fn is_due(&self, now: Millis) -> bool {
         let step = (minute(self.retention) / 24).clamp(1, HOUR);
-        self.retention == 0 || self.old_before(now) >= self.cleared.saturating_add(step)
+        self.retention == 0
+            || self.is_cleared_ahead(now)
+            || self.old_before(now) >= self.cleared.saturating_add(step)
+    }
+
+    /// Whether minutes are cleared that are to come in more than an hour: by a sweeper whose clock was ahead.
+    pub(crate) fn is_cleared_ahead(&self, now: Millis) -> bool {
+        self.cleared > minute(now).saturating_add(HOUR)
     }
 }
 
@@ -432,6 +439,9 @@ mod tests {
         let short = Setting { retention: 2 * MINUTE, cleared: 10, ..Setting::default() };
         assert!(!short.is_due(12 * MINUTE) && short.is_due(13 * MINUTE));
         assert!(Setting::default().is_due(0));
+        // A sweeper with a clock that was ahead must not keep all others from clearing until then.
+        let ahead = Setting { cleared: 1_000, ..day };
+        assert!(ahead.is_due(939 * MINUTE) && !ahead.is_due(940 * MINUTE));
     }
 
     proptest! {

@@ -3,6 +3,8 @@
 //! The last three elements are the key of the group, so the rows of a value are in the order of its groups. The hour stands first, so that the rows
 //! are cleared by time. Of a value only the beginning is in the key: readers compare the items of the group with all of it. The row has no
 //! value of its own.
+//!
+//! Another kind of row would change these together: what writes rows (`Recorded::values`), what counts them (`cost::indexed`), and what reads them (`Index::find`).
 
 use crate::id::ItemId;
 use crate::keys::element::{append_bytes, append_number};
@@ -12,7 +14,7 @@ use crate::keys::items;
 /// Second element of the keys.
 pub(crate) const ENDED_BY: &[u8] = b"ended-by";
 
-/// How many bytes of a value are in the key.
+/// How many bytes of a value are in the key. Longer values that begin alike have the same rows, and readers compare them.
 const VALUE: usize = 128;
 
 /// Where the rows of an hour begin whose items have this attribute; `subspace` is the packed (q, "ended-by").

@@ -96,7 +96,7 @@ pub(crate) fn ended(space: &Space, id: &ItemId, meta: &[u8], reason: usize) -> u
 
 /// The cost of the rows by which an item with this side record is found. Too low, until a recorder has read by which attributes the history is indexed.
 fn indexed(space: &Space, id: &ItemId, meta: &[u8], recorder: &Recorder) -> usize {
-    let Some(names) = recorder.last_index(&space.queue).filter(|_| !meta.is_empty()) else { return 0 };
+    let Some(names) = recorder.remembered_index(&space.queue).filter(|_| !meta.is_empty()) else { return 0 };
     let attributes = meta::decode(meta).unwrap_or_default().attributes;
     let row = |name: &String| {
         let pair = ended_by::of_value(&[], 0, name, attributes.get(name)?);
@@ -264,7 +264,7 @@ mod tests {
             let queue = Queue::new(&[b'p'; 50], b"q").unwrap().with_recorder(&recorder);
             let space = queue.space();
             let names: Vec<String> = (0..8).map(|n| format!("{n}{}", "\0".repeat(100))).collect();
-            recorder.see_index(&space.queue, 0, 0, names.clone().into());
+            recorder.remember_index(&space.queue, 0, 0, names.clone().into());
             for present in [0, 1, 8] {
                 let attributes =
                     names[..present].iter().map(|name| (name.clone(), "\0".repeat(200))).collect();
@@ -273,7 +273,7 @@ mod tests {
                 let counted = ended(space, &row.id, &row.meta, 0);
                 let tr = db.create_trx().unwrap();
                 let version = tr.get_read_version().await.unwrap().cast_unsigned();
-                recorder.see_index(&space.queue, version, recorder.now(), names.clone().into());
+                recorder.remember_index(&space.queue, version, recorder.now(), names.clone().into());
                 let mut endings = begin(space, &tr).await.unwrap();
                 endings.add_done(&row);
                 endings.write(&tr, None).await.unwrap();

@@ -1,6 +1,8 @@
 //! Clearing ended items that are too old.
 
-use foundationdb::{KeySelector, Transaction};
+use foundationdb::options::StreamingMode;
+use foundationdb::{KeySelector, RangeOption, Transaction};
+use futures::TryStreamExt;
 
 use super::setting;
 use crate::error::QueueError;
@@ -10,30 +12,30 @@ use crate::keys::{Space, range};
 use crate::meta::Millis;
 use mutant::mutant;
 
-/// The most rows of an index that are cleared in a transaction: there may be one for each item, and an engine that goes through them takes long.
-const SLICE: i32 = 50_000;
+/// The most rows of an index that are cleared in a transaction. There may be one for each item, and an engine that goes through them takes about 5 ms for
+/// so many.
+const SLICE: usize = 10_000;
 
-/// Clears what is too old, in four ranges: an hour of it, so that an engine that goes through the rows does not take long; or a part of that hour's index. A sweep
-/// goes on while more is due. Returns whether anything was due.
+/// Takes one step of clearing what is too old. While an index has more than [`SLICE`] rows that are too old, so many of them go; then an hour of everything. An engine that goes
+/// through the rows takes long for more. A sweep goes on while more is due. Returns whether anything was due.
 pub(crate) async fn clear(space: &Space, tr: &Transaction, now: Millis) -> Result<bool, QueueError> {
     clear_slice(space, tr, now, SLICE).await
 }
 
-async fn clear_slice(space: &Space, tr: &Transaction, now: Millis, slice: i32) -> Result<bool, QueueError> {
-    let Some(setting) = setting(space, tr, false).await?.filter(|setting| setting.is_due(now)) else {
+async fn clear_slice(space: &Space, tr: &Transaction, now: Millis, slice: usize) -> Result<bool, QueueError> {
+    let Some(mut setting) = setting(space, tr, false).await?.filter(|setting| setting.is_due(now)) else {
         return Ok(false);
     };
-    let old_before = if setting.retention == 0 { u64::MAX } else { setting.old_before(now) };
-    // A program whose clock is slow may have written rows to minutes that are cleared: these go, and what is cleared stays cleared.
-    let cleared = first_hours_end(space, tr).await?.unwrap_or(u64::MAX).min(old_before).max(setting.cleared);
+    let cleared = clear_until(space, tr, &setting, now).await?;
     // Up to now, and what is ended meanwhile: a sweep must not go on for ever.
     let is_end = setting.retention == 0 && cleared > minute(now);
-    let (index, all) = range(&space.ended_by);
+    let (begin, all) = range(&space.ended_by);
     let end = if is_end { all } else { from_minute(&space.ended_by, hour(cleared)) };
-    let slice_end = KeySelector::new(index.as_slice().into(), false, slice + 1);
-    let slice_end = tr.get_key(&slice_end, true).await?;
-    if slice_end[..] < end[..] {
-        tr.clear_range(&index, &slice_end);
+    if let Some(slice_end) = nth_key(tr, (&begin, &end), slice).await? {
+        tr.clear_range(&begin, &slice_end);
+        // The setting may get a longer time now, and then the groups stay. Without these rows, only a search that reads all finds them.
+        setting.indexed.values_mut().for_each(|from| *from = cleared.max(*from));
+        tr.set(&space.history, &setting.encode());
         return Ok(true);
     }
     if is_end {
@@ -55,6 +57,33 @@ async fn clear_slice(space: &Space, tr: &Transaction, now: Millis, slice: i32) -
     }
     tr.set(&space.history, &Setting { cleared, ..setting }.encode());
     Ok(true)
+}
+
+/// The minute before which a step clears: at most to the end of the first hour that has rows.
+async fn clear_until(
+    space: &Space,
+    tr: &Transaction,
+    setting: &Setting,
+    now: Millis,
+) -> Result<u64, QueueError> {
+    let old_before = if setting.retention == 0 { u64::MAX } else { setting.old_before(now) };
+    let until = first_hours_end(space, tr).await?.unwrap_or(u64::MAX).min(old_before);
+    // A program whose clock is slow may have written rows to minutes that are cleared: these go, and what is cleared stays cleared. But a sweeper whose clock
+    // was far ahead has cleared minutes that are still to come.
+    Ok(if setting.is_cleared_ahead(now) { until } else { until.max(setting.cleared) })
+}
+
+/// The key of the row with this number in a range, which counts from 0; `None` if there are not so many. Reads the rows before it: a key selector would go on behind the
+/// range.
+async fn nth_key(
+    tr: &Transaction,
+    (begin, end): (&[u8], &[u8]),
+    n: usize,
+) -> Result<Option<Vec<u8>>, QueueError> {
+    let option =
+        RangeOption { limit: Some(n + 1), mode: StreamingMode::WantAll, ..RangeOption::from((begin, end)) };
+    let replies: Vec<_> = tr.get_ranges(option, true).try_collect().await?;
+    Ok(replies.iter().flatten().nth(n).map(|row| row.key().to_vec()))
 }
 
 /// The minute at which the hour of the first row ends; `None` if there is no row.
@@ -79,7 +108,7 @@ mod tests {
     use crate::item::Stamp;
     use crate::keys::meta;
     use crate::meta::Meta;
-    use crate::ops::ended::{begin, index, keep};
+    use crate::ops::ended::{begin, declare_index, keep};
     use crate::ops::scan::Row;
     use crate::queue::Queue;
     use crate::recorder::{Recorder, Recording};
@@ -165,7 +194,7 @@ mod tests {
             let space = queue.space();
             let tr = db.create_trx().unwrap();
             keep(space, &tr, Duration::from_hours(1)).await.unwrap();
-            index(space, &tr, &HistoryIndex::new(["k"]).unwrap(), START).await.unwrap();
+            declare_index(space, &tr, &HistoryIndex::new(["k"]).unwrap(), START).await.unwrap();
             for n in 0..10 {
                 let mut endings = begin(space, &tr).await.unwrap();
                 let attributes = [("k".to_owned(), n.to_string())].into();
@@ -182,12 +211,15 @@ mod tests {
                 let tr = db.create_trx().unwrap();
                 let left =
                     async |prefix: &[u8]| tr.get_range(&range(prefix).into(), 1, true).await.unwrap().len();
-                (was_due, left(&space.ended_by).await, left(&space.ended).await)
+                let from = setting(space, &tr, true).await.unwrap().unwrap().indexed["k"];
+                (was_due, left(&space.ended_by).await, left(&space.ended).await, from)
             };
-            assert_eq!(step().await, (true, 6, 10));
-            assert_eq!(step().await, (true, 2, 10));
-            assert_eq!(step().await, (true, 0, 0));
-            assert_eq!(step().await, (false, 0, 0));
+            let second_hour = minute(START + AN_HOUR);
+            // Of an hour that has lost rows, the index is no longer complete.
+            assert_eq!(step().await, (true, 6, 10, second_hour));
+            assert_eq!(step().await, (true, 2, 10, second_hour));
+            assert_eq!(step().await, (true, 0, 0, second_hour));
+            assert_eq!(step().await, (false, 0, 0, second_hour));
         });
     }
 

@@ -60,7 +60,7 @@ const COMPLETE_AFTER: u64 = 10;
 const DAY: u64 = 24 * HOUR;
 
 /// Sets by which attributes the items are indexed. Returns whether that is a change.
-pub(crate) async fn index(
+pub(crate) async fn declare_index(
     space: &Space,
     tr: &Transaction,
     index: &HistoryIndex,
@@ -73,7 +73,7 @@ pub(crate) async fn index(
         return Ok(false);
     }
     check_unfrozen(space, tr).await?;
-    // A clock that is behind those of the others must not make an index complete too early; one that is far ahead, not too late.
+    // If this clock is slow, the last group tells a later minute. If the clock of that group was far ahead, a day of that counts at most.
     let last = last_key(tr, &range(&space.ended)).await?;
     let last =
         last.as_deref().and_then(|key| key.strip_prefix(space.ended.as_slice())).and_then(split_number);

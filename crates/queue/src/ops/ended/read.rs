@@ -52,7 +52,7 @@ pub(super) struct Page<'a> {
     pub(super) space: &'a Space,
     filter: &'a HistoryFilter,
     before: Option<&'a HistoryCursor>,
-    pub(super) k: NonZeroUsize,
+    k: NonZeroUsize,
     /// How much was read.
     bytes: usize,
     page: HistoryPage,
@@ -81,10 +81,14 @@ impl Page<'_> {
     /// Adds those items of a group that match. Breaks when the page is full. `price`: what it cost to find the group, in bytes.
     pub(super) fn add(&mut self, group: Option<GroupKey>, price: usize, value: &[u8]) -> ControlFlow<()> {
         self.bytes += price + value.len();
-        let Some((group, items)) = group.zip(decode_group(value)) else {
+        let Some(group) = group else {
             self.page.unreadable += 1;
             return ControlFlow::Continue(());
         };
+        let items = decode_group(value).unwrap_or_else(|| {
+            self.page.unreadable += 1;
+            Vec::new()
+        });
         // Of the group that the last page ended in, the rest.
         let until = self.before.filter(|before| before.group == group).map(|before| before.index);
         for (index, item) in (0_u32..).zip(items).collect::<Vec<_>>().into_iter().rev() {

@@ -77,7 +77,7 @@ async fn recorded<'a>(
 ) -> Result<Option<Box<Recorded<'a>>>, QueueError> {
     let (at, version) = (recorder.now(), now(tr).await?);
     let is_on = recorder.recording() == Recording::On;
-    let seen = recorder.seen_index(&space.queue, version, at).filter(|_| is_on);
+    let seen = recorder.fresh_index(&space.queue, version, at).filter(|_| is_on);
     let names = match seen {
         Some(names) => names,
         None => {
@@ -88,7 +88,7 @@ async fn recorded<'a>(
                 return Ok(None);
             }
             let names: Arc<[String]> = setting.indexed.into_keys().collect();
-            recorder.see_index(&space.queue, version, at, names.clone());
+            recorder.remember_index(&space.queue, version, at, names.clone());
             names
         }
     };

@@ -188,21 +188,21 @@ impl Parts {
         Some(())
     }
 
-    /// Notes by which attributes items are found. Each row leads to an item that has its value, unless that is cleared already: an hour's rows are cleared
+    /// Notes by which attributes items are found. Each row leads to an item that has its value, or to a group that is cleared already: an hour's rows are cleared
     /// together.
     fn find_by_attributes(&mut self) -> Result<(), String> {
-        let cleared = self.kept.as_ref().map_or(0, |kept| kept.cleared);
         for ByAttribute { minute, stamp, group, name, value } in &self.by_attribute {
-            let mut found = *minute < cleared;
             let of_group = |key: &Key| (key.0, key.1, &key.2) == (*minute, *stamp, group);
+            let (mut is_there, mut is_found) = (false, false);
             for (_, item) in self.ended.iter_mut().filter(|(key, _)| of_group(key)) {
+                is_there = true;
                 let of_item = item.attributes.get(name).map(String::as_bytes);
                 if of_item.is_some_and(|of_item| of_item[..of_item.len().min(128)] == *value) {
                     item.found_by.insert(name.clone());
-                    found = true;
+                    is_found = true;
                 }
             }
-            if !found {
+            if is_there && !is_found {
                 return Err(format!(
                     "no item that ended at {stamp} in minute {minute} has {name} = {value:?}"
                 ));
