@@ -16,8 +16,8 @@ use mutant::mutant;
 /// so many.
 const SLICE: usize = 10_000;
 
-/// Takes one step of clearing what is too old. While an index has more than [`SLICE`] rows that are too old, so many of them go; then an hour of everything. An engine that goes
-/// through the rows takes long for more. A sweep goes on while more is due. Returns whether anything was due.
+/// Takes one step of clearing what is too old: [`SLICE`] rows of an index if more of them are too old, otherwise an hour of everything. An engine that goes through the rows
+/// takes long for more. A sweep continues while more is due. Returns whether anything was due.
 pub(crate) async fn clear(space: &Space, tr: &Transaction, now: Millis) -> Result<bool, QueueError> {
     clear_slice(space, tr, now, SLICE).await
 }
