@@ -32,10 +32,10 @@ pub enum ItemEffect {
 impl Queue {
     /// The item of this id, whatever it is doing; `None` if the queue has none. A snapshot read: it conflicts with nothing.
     ///
-    /// An item that is not running is found at once. To find a running one, all leases are read.
+    /// An item that is not running is found at once. To find a running one, the headers of all leases are read, and then the items of those that may have it.
     ///
     /// # Errors
-    /// [`QueueError::TooMuchRunning`], if the leases have more than 100 MB.
+    /// [`QueueError::TooMuchRunning`], if these have more than 100 MB.
     pub async fn view_item(&self, tr: &Transaction, id: &ItemId) -> Result<Option<ItemView>, QueueError> {
         let mut found = view::one(self.space(), tr, id).await?;
         view::tell_ages(tr, found.as_mut_slice()).await?;

@@ -4,9 +4,10 @@
 //! both with the last item; a sweeper does, once the deadline is past. So extending costs the same whatever the batch holds.
 //!
 //! Header: format, which also tells whether the one it was written for has yet to take it up and whether the lease has a record of progress, deadline, length, number of items,
-//! number of pieces, a bit for each item (set: acknowledged), and the body itself if there are no pieces. If items have joined batches while they were running, a byte of flags
+//! number of pieces, a bit for each item (set: acknowledged), and the body itself if there are no pieces, otherwise the least and the greatest id of its items. If items have joined batches while they were running, a byte of flags
 //! and [these](crate::keys::joined) stand before the body.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -98,9 +99,10 @@ pub(crate) struct Header {
     pub(crate) acknowledged: Acknowledged,
     /// The batches that its items have joined.
     pub(crate) joined: Joined,
-    /// In how many pieces the body is stored; with none it is here.
+    /// In how many pieces the body is stored.
     pub(crate) pieces: u32,
-    pub(crate) inline: Bytes,
+    /// The body, if there are no pieces; otherwise the least and the greatest id of its items, so that a search for an item does not read the pieces.
+    pub(crate) rest: Bytes,
 }
 
 /// Which items of a lease are acknowledged.
@@ -179,16 +181,30 @@ impl Header {
             acknowledged: Acknowledged::none(items.len()),
             joined: Joined::default(),
             pieces: 0,
-            inline: Bytes::new(),
+            rest: Bytes::new(),
         };
         if body.len() <= INLINE {
-            header.inline = body;
+            header.rest = body;
             return (header, Vec::new());
         }
+        header.rest = encode_span(items).into();
         let pieces: Vec<Bytes> =
             (0..body.len()).step_by(PIECE).map(|at| body.slice(at..body.len().min(at + PIECE))).collect();
         header.pieces = u32::try_from(pieces.len()).expect("a body is bounded far below 2^32 bytes");
         (header, pieces)
+    }
+
+    /// The body, if there are no pieces.
+    pub(crate) fn inline(&self) -> Option<&Bytes> {
+        Some(&self.rest).filter(|_| self.pieces == 0)
+    }
+
+    /// Whether one of these items may be among those of the lease, whose body is in pieces: if not, the pieces need not be read.
+    pub(crate) fn may_have(&self, ids: &BTreeSet<&ItemId>) -> bool {
+        match split_span(&self.rest) {
+            Some((least, greatest)) => ids.range::<&ItemId, _>(&least..=&greatest).next().is_some(),
+            None => true,
+        }
     }
 
     /// How far ahead its deadline was set.
@@ -211,7 +227,7 @@ impl Header {
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         let count = u32::try_from(self.acknowledged.count).expect("a take is bounded far below 2^32 items");
-        let mut out = Vec::with_capacity(FIXED + self.acknowledged.bits.len() + self.inline.len());
+        let mut out = Vec::with_capacity(FIXED + self.acknowledged.bits.len() + self.rest.len());
         out.push(match (self.served, self.progress) {
             _ if !self.joined.is_empty() => JOINED,
             (true, _) => SERVED,
@@ -228,7 +244,7 @@ impl Header {
             out.push(flag(self.served, IS_SERVED) | flag(self.progress, HAS_PROGRESS));
             self.joined.encode(&mut out);
         }
-        out.extend_from_slice(&self.inline);
+        out.extend_from_slice(&self.rest);
         out
     }
 
@@ -243,11 +259,11 @@ impl Header {
         let (pieces, rest) = rest.split_first_chunk::<4>()?;
         let count = u32::from_le_bytes(*count) as usize;
         let (bits, rest) = rest.split_at_checked(count.div_ceil(8))?;
-        let (flags, joined, inline) = match format {
+        let (flags, joined, rest) = match format {
             JOINED => {
                 let (flags, rest) = rest.split_first()?;
-                let (joined, inline) = Joined::split(rest)?;
-                (*flags, joined, inline)
+                let (joined, rest) = Joined::split(rest)?;
+                (*flags, joined, rest)
             }
             _ => (0, Joined::default(), rest),
         };
@@ -259,7 +275,7 @@ impl Header {
             length: u64::from_le_bytes(*length),
             acknowledged: Acknowledged { count, bits: bits.to_vec() },
             pieces: u32::from_le_bytes(*pieces),
-            inline: Bytes::copy_from_slice(inline),
+            rest: Bytes::copy_from_slice(rest),
         })
     }
 }
@@ -297,13 +313,36 @@ pub(crate) fn piece_range(subspace: &[u8], id: LeaseId) -> (Vec<u8>, Vec<u8>) {
     range(&key(subspace, id))
 }
 
+/// The least and the greatest id of a lease's items, which most leases have in this order.
+fn encode_span(items: &[Held]) -> Vec<u8> {
+    let ids = || items.iter().map(|item| &item.id);
+    let (least, greatest) =
+        if ids().is_sorted() { (ids().next(), ids().next_back()) } else { (ids().min(), ids().max()) };
+    let mut out = Vec::new();
+    for id in [least, greatest].into_iter().flatten() {
+        put_part(&mut out, id.as_bytes());
+    }
+    out
+}
+
+/// `None` if there are no two ids.
+fn split_span(value: &Bytes) -> Option<(ItemId, ItemId)> {
+    let mut rest = value.clone();
+    let (least, greatest) = (split_part(&mut rest)?, split_part(&mut rest)?);
+    Some((ItemId::new(least), ItemId::new(greatest))).filter(|(least, greatest)| least <= greatest)
+}
+
+fn put_part(out: &mut Vec<u8>, part: &[u8]) {
+    let len = u32::try_from(part.len()).expect("values are bounded far below 2^32 bytes");
+    out.extend_from_slice(&len.to_le_bytes());
+    out.extend_from_slice(part);
+}
+
 fn encode_body(items: &[Held]) -> Vec<u8> {
     let mut out = Vec::new();
     for item in items {
         for part in [item.id.as_bytes(), &item.meta, &item.value] {
-            let len = u32::try_from(part.len()).expect("values are bounded far below 2^32 bytes");
-            out.extend_from_slice(&len.to_le_bytes());
-            out.extend_from_slice(part);
+            put_part(&mut out, part);
         }
     }
     out
@@ -391,7 +430,15 @@ mod tests {
             let read = Header::decode(&header.encode()).expect("it is a header");
             prop_assert_eq!(&read, &header);
             prop_assert_eq!(read.acknowledged.open().count(), open);
-            let body: Vec<u8> = if pieces.is_empty() { read.inline.to_vec() } else { pieces.concat() };
+            let body = read.inline().map_or_else(|| pieces.concat(), |inline| inline.to_vec());
+            if !pieces.is_empty() {
+                let ids: BTreeSet<&ItemId> = items.iter().map(|item| &item.id).collect();
+                prop_assert!(ids.iter().all(|id| read.may_have(&BTreeSet::from([*id]))));
+                let (least, greatest) = split_span(&read.rest).expect("it has a span");
+                prop_assert_eq!((Some(&&least), Some(&&greatest)), (ids.first(), ids.last()));
+                let behind = ItemId::new([greatest.as_bytes(), &[0]].concat().into());
+                prop_assert!(!read.may_have(&BTreeSet::from([&behind])) && !read.may_have(&BTreeSet::new()));
+            }
             prop_assert!(pieces.iter().all(|piece| piece.len() <= PIECE));
             prop_assert_eq!(decode_body(body.into()), Some(items));
         }

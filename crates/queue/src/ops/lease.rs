@@ -93,7 +93,7 @@ pub(crate) async fn body(
     header: &Header,
     snapshot: bool,
 ) -> Result<Vec<Held>, QueueError> {
-    let mut body = header.inline.to_vec();
+    let mut body = header.inline().map(|inline| inline.to_vec()).unwrap_or_default();
     if header.pieces > 0 {
         let mut piece = 0;
         let range = RangeOption {

@@ -124,8 +124,8 @@ pub(crate) struct RunningItems {
 
 /// Those of the items that are on leases and not acknowledged. Leases that cannot be read are passed over.
 ///
-/// Nothing in the database leads from an item to its lease, since that would cost each fetch of each item. So this reads all leases: short
-/// ones, whose items are in their headers, by the page; of others, several at a time.
+/// Nothing in the database leads from an item to its lease, since that would cost each fetch of each item. So this reads the headers of all leases, by the page. Short leases have their items in
+/// there, and others the least and the greatest id: so of most leases the pieces are not read.
 ///
 /// # Errors
 /// [`QueueError::TooMuchRunning`], if they have more than [`MOST_SEARCHED`] bytes.
@@ -145,8 +145,9 @@ pub(crate) async fn find_each(
         if let Some((row, _)) = rows.iter().zip(&found).find(|(_, lease)| lease.is_none()) {
             all.unreadable = Some(row.key().to_vec());
         }
-        let (short, long): (Vec<_>, Vec<_>) =
-            found.into_iter().flatten().partition(|(_, header)| header.pieces == 0);
+        let may_have = |(_, header): &(LeaseId, Header)| header.pieces == 0 || header.may_have(&ids);
+        let found = found.into_iter().flatten().filter(may_have);
+        let (short, long): (Vec<_>, Vec<_>) = found.partition(|(_, header)| header.pieces == 0);
         for (lease, header) in short {
             let found = in_lease(space, tr, &ids, (lease, header)).await?;
             all.add(space, vec![(lease, found)], &mut ids);
@@ -278,5 +279,45 @@ fn view(id: LeaseId, header: &Header, version: u64) -> LeaseView {
         id,
         extended: span(header.set_at(), version),
         left: (!header.has_run_out(version)).then(|| span(version, header.deadline)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::approach::Approach;
+    use crate::queue::Queue;
+    use crate::session::{FetchOptions, Session};
+    use crate::testing::on_database;
+
+    #[test]
+    fn the_items_of_leases_that_cannot_have_an_item_are_not_read() {
+        on_database(async |db| {
+            let queue = Queue::new(b"", b"q").unwrap();
+            let space = queue.space();
+            let mut session = Session::new(queue.clone());
+            let (mut leases, mut approach) = (Vec::new(), Approach::Front);
+            for _ in 0..8 {
+                session.push(db, &[[b'x'; 3_000]; 3]).await.unwrap();
+                let k = NonZeroUsize::new(3).unwrap();
+                let mut options = FetchOptions::new(k, Duration::from_mins(10), &mut approach);
+                leases.push(session.fetch(db, &mut options).await.unwrap().lease.unwrap());
+            }
+            // The bodies of all leases but one are damaged.
+            let tr = db.create_trx().unwrap();
+            let wanted = &leases[5];
+            for other in leases.iter().filter(|lease| lease.id() != wanted.id()) {
+                tr.set(&leases::piece_key(&space.held, other.id(), 0), b"x");
+            }
+            tr.commit().await.unwrap();
+            let tr = db.create_trx().unwrap();
+            let id = &wanted.items()[1].id;
+            let found = find_each(space, &tr, BTreeSet::from([id])).await.unwrap();
+            assert_eq!((found.items[id].lease, found.items[id].index), (wanted.id(), 1));
+            assert_eq!(found.unreadable, None);
+            // Of a lease that may have the item, the body is read.
+            let found = find_each(space, &tr, BTreeSet::from([&leases[2].items()[1].id])).await.unwrap();
+            assert!(found.items.is_empty() && found.unreadable.is_some());
+        });
     }
 }

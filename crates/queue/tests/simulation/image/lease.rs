@@ -22,6 +22,8 @@ pub(super) struct Header {
     pub(super) joined: Vec<Vec<BatchId>>,
     /// The body, if it is not in pieces.
     pub(super) inline: Vec<u8>,
+    /// Otherwise the least and the greatest id of its items.
+    pub(super) span: Option<[Vec<u8>; 2]>,
 }
 
 impl Header {
@@ -30,7 +32,7 @@ impl Header {
         let (deadline, rest) = rest.split_first_chunk::<8>()?;
         let (length, rest) = rest.split_first_chunk::<8>()?;
         let (count, rest) = rest.split_first_chunk::<4>()?;
-        let (_pieces, rest) = rest.split_first_chunk::<4>()?;
+        let (pieces, rest) = rest.split_first_chunk::<4>()?;
         let count = u32::from_le_bytes(*count) as usize;
         let (bits, mut rest) = rest.split_at_checked(count.div_ceil(8))?;
         let mut flags = [0, 1, 2, 0][usize::from(format) - 1];
@@ -40,6 +42,11 @@ impl Header {
             flags = of_joined;
             rest = joins(&mut joined, behind)?;
         }
+        let mut span = None;
+        if *pieces != [0; 4] {
+            let ids = [part(&mut rest)?.to_vec(), part(&mut rest)?.to_vec()];
+            rest.is_empty().then(|| span = Some(ids))?;
+        }
         Some(Header {
             served: flags & 1 != 0,
             has_progress: flags & 2 != 0,
@@ -48,6 +55,7 @@ impl Header {
             settled: (0..count).map(|at| bits[at / 8] & (1 << (at % 8)) != 0).collect(),
             joined,
             inline: rest.to_vec(),
+            span,
         })
     }
 }

@@ -257,6 +257,13 @@ impl Parts<'_> {
         let Some(header) = lease::Header::decode(header) else { return Ok(None) };
         let body = self.pieces.remove(&lease).unwrap_or(header.inline);
         let Some(rows) = lease::body(self.ids, &body) else { return Ok(None) };
+        if let Some(span) = &header.span {
+            let read: Option<Vec<ItemId>> = span.iter().map(|id| self.ids.get(id)).collect();
+            let ids = || rows.iter().map(|(id, ..)| id.clone());
+            if read != ids().min().zip(ids().max()).map(|(least, greatest)| vec![least, greatest]) {
+                return Err(format!("lease {lease:?} has items from {read:?} on, says its header"));
+            }
+        }
         let mut items = Vec::new();
         let states = header.settled.into_iter().zip(header.joined);
         for ((id, mut meta, value), (settled, joined)) in rows.into_iter().zip(states) {
