@@ -32,7 +32,7 @@ pub enum ItemEffect {
 impl Queue {
     /// The item of this id, whatever it is doing; `None` if the queue has none. A snapshot read: it conflicts with nothing.
     ///
-    /// An item that is not running is found at once. To find a running one, the headers of all leases are read, and then the items of those that may have it.
+    /// An item that is not running is found at once. To find a running one, the headers of all leases are read, and then the items of a lease that may have it.
     ///
     /// # Errors
     /// [`QueueError::TooMuchRunning`], if these have more than 100 MB.
