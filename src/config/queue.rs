@@ -385,7 +385,10 @@ impl QueueConfig {
             return Err(ConfigError::value(key("history-index"), format!("{names:?}"), problem, fix));
         }
         let refused = |error: HistoryIndexError| {
-            let fix = "name only attributes whose values are looked for often";
+            let fix = match error {
+                HistoryIndexError::TooMany { .. } => "name only attributes whose values are looked for often",
+                _ => "write the name of an attribute, or remove it",
+            };
             ConfigError::value(key("history-index"), format!("{names:?}"), error.to_string(), fix)
         };
         HistoryIndex::new(names).map(drop).map_err(refused)

@@ -69,7 +69,7 @@ async fn store(queue: &NamedQueue, kept: &KeptHistory, only_if_missing: bool) ->
                 event = "history_set",
                 queue = %name,
                 history = duration::format(kept.time),
-                index = kept.index.names().collect::<Vec<_>>().join(" "),
+                index = kept.index.names().collect::<Vec<_>>().join(", "),
                 "how long ended items are kept, and by which attributes they are indexed, is set as configured"
             );
             true
