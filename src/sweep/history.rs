@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use kvqueue_queue::{HistoryIndex, retry};
+use foundationdb::Transaction;
+use kvqueue_queue::{HistoryIndex, Queue, QueueError, retry};
 use tokio::{sync::watch, time::sleep};
 
 use super::POLICY;
@@ -52,15 +53,7 @@ pub(super) async fn keep(queue: &NamedQueue, mut wanted: watch::Receiver<Option<
 async fn store(queue: &NamedQueue, kept: &KeptHistory, only_if_missing: bool) -> bool {
     let NamedQueue { db, name, .. } = queue;
     let stored = retry::run(db, &POLICY, |tr| async move {
-        let changed = async {
-            let queue = &queue.queue;
-            let has_time = only_if_missing && queue.history_kept(&tr).await?.is_some();
-            let is_time_new = !has_time && queue.keep_history(&tr, kept.time).await?;
-            let has_index = only_if_missing && queue.history_index(&tr).await? != HistoryIndex::default();
-            let is_index_new = !has_index && queue.index_history(&tr, &kept.index, clock::now()).await?;
-            Ok(is_time_new || is_index_new)
-        };
-        let changed = changed.await;
+        let changed = set(&queue.queue, &tr, kept, only_if_missing).await;
         (tr, changed)
     });
     match stored.await {
@@ -84,5 +77,56 @@ async fn store(queue: &NamedQueue, kept: &KeptHistory, only_if_missing: bool) ->
             );
             false
         }
+    }
+}
+
+/// Writes what is kept, or only those parts of it that the queue has no setting for: a queue loses them when it is deleted, and the index when an older
+/// version clears ended items. Returns whether that is a change.
+async fn set(
+    queue: &Queue,
+    tr: &Transaction,
+    kept: &KeptHistory,
+    only_if_missing: bool,
+) -> Result<bool, QueueError> {
+    let has_time = only_if_missing && queue.history_kept(tr).await?.is_some();
+    let is_time_new = !has_time && queue.keep_history(tr, kept.time).await?;
+    let has_index = only_if_missing && queue.history_index(tr).await? != HistoryIndex::default();
+    let is_index_new = !has_index && queue.index_history(tr, &kept.index, clock::now()).await?;
+    Ok(is_time_new || is_index_new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TestDatabase;
+
+    #[tokio::test]
+    async fn missing_settings_are_stored_and_others_are_left_alone() {
+        let db = TestDatabase::new().unwrap();
+        let queue = Queue::new(b"", b"q").unwrap();
+        let tr = db.create_trx().unwrap();
+        let kept = |hours, names: &[&str]| KeptHistory {
+            time: Duration::from_hours(hours),
+            index: HistoryIndex::new(names.iter().copied()).unwrap(),
+        };
+        let stored = async || {
+            let index = queue.history_index(&tr).await.unwrap();
+            (queue.history_kept(&tr).await.unwrap(), index.names().map(str::to_owned).collect::<Vec<_>>())
+        };
+        let (ours, theirs) = (kept(24, &["a"]), kept(48, &["b"]));
+        assert!(set(&queue, &tr, &ours, true).await.unwrap());
+        assert!(!set(&queue, &tr, &ours, false).await.unwrap());
+        // Another daemon is configured differently.
+        assert!(!set(&queue, &tr, &theirs, true).await.unwrap());
+        assert!(set(&queue, &tr, &theirs, false).await.unwrap());
+        assert!(!set(&queue, &tr, &ours, true).await.unwrap());
+        assert_eq!(stored().await, (Some(theirs.time), vec!["b".to_owned()]));
+        // An older version removes the index.
+        queue.index_history(&tr, &HistoryIndex::default(), 0).await.unwrap();
+        assert!(set(&queue, &tr, &ours, true).await.unwrap());
+        assert_eq!(stored().await, (Some(theirs.time), vec!["a".to_owned()]));
+        queue.delete(&tr);
+        assert!(set(&queue, &tr, &ours, true).await.unwrap());
+        assert_eq!(stored().await, (Some(ours.time), vec!["a".to_owned()]));
     }
 }

@@ -192,10 +192,6 @@ impl HistoryIndex {
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }
-
-    pub(crate) fn of_stored(names: impl IntoIterator<Item = String>) -> HistoryIndex {
-        HistoryIndex(names.into_iter().collect())
-    }
 }
 
 /// Which ended items are meant: items that match everything given here.
@@ -289,7 +285,7 @@ impl Queue {
     /// The attributes by which the history is indexed. One key, a snapshot read.
     pub async fn history_index(&self, tr: &Transaction) -> Result<HistoryIndex, QueueError> {
         let setting = ended::setting(self.space(), tr, true).await?.unwrap_or_default();
-        Ok(HistoryIndex::of_stored(setting.indexed.into_keys()))
+        Ok(HistoryIndex(setting.indexed.into_keys().collect()))
     }
 
     /// Sets by which attributes the history is indexed, and returns whether that is a change. Without effect if the queue keeps no history. [`Queue::history`] uses the
@@ -304,8 +300,8 @@ impl Queue {
     }
 
     /// Ended items that match, the newest first: those before a place, or the last ones; up to `k`, and fewer where about a megabyte of records was
-    /// read. If the filter has an attribute that the history is indexed by, only groups with its value are read. A snapshot read: it conflicts with nothing. The order is that of the clocks of the processes that ended the items, to a minute,
-    /// and within a minute that of the commits.
+    /// read. If the filter has an attribute that the history is indexed by, only groups with its value are read. A snapshot read: it conflicts with nothing.
+    /// The order is that of the clocks of the processes that ended the items, to a minute, and within a minute that of the commits.
     pub async fn history(
         &self,
         tr: &Transaction,

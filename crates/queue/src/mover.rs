@@ -9,7 +9,7 @@ use crate::id::ItemId;
 use crate::keys::range;
 use crate::kind::Kind;
 use crate::marked::{Act, Body, Marked};
-use crate::ops::aside::last_key;
+use crate::ops::find::last_key;
 use crate::ops::peek::last_id;
 use crate::ops::push::{Entry, Pusher};
 use crate::ops::relocate::{self, Found, Movable, PAGE, Stretch};

@@ -14,7 +14,7 @@ use crate::time::millis;
 pub enum Recording {
     /// Never.
     Off,
-    /// Always. For a program that knows the queue's setting.
+    /// Always. For a program that knows how long the queue keeps its history. It reads the setting once a minute, for the index.
     On,
     /// If the queue has a setting that says so, which each transaction that ends items reads.
     AsStored,
@@ -22,7 +22,8 @@ pub enum Recording {
 
 /// Records the ends of items, for the handle of a queue ([`Queue::with_recorder`](crate::Queue::with_recorder)) and all that is made from it.
 ///
-/// One recorder is for one queue of one database: it remembers for a minute by which attributes the queue's history is indexed. It can be turned on and off while sessions and leases use it.
+/// One recorder is for one queue of one database: it remembers for a minute by which attributes the queue's history is indexed. It can be turned on and off
+/// while sessions and leases use it.
 #[derive(Debug, Clone)]
 pub struct Recorder(Arc<Inner>);
 

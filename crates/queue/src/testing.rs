@@ -5,6 +5,14 @@ use std::sync::OnceLock;
 use fdb_embedded::Network;
 use foundationdb::Database;
 
+/// The key that a commit makes of a parameter of SET_VERSIONSTAMPED_KEY.
+pub(crate) fn stamped(mut parameter: Vec<u8>, transaction: [u8; 10]) -> Vec<u8> {
+    let position = parameter.split_off(parameter.len() - 4);
+    let position = u32::from_le_bytes(position.try_into().expect("four bytes are split off")) as usize;
+    parameter[position..position + 10].copy_from_slice(&transaction);
+    parameter
+}
+
 /// Runs a test on a throw-away embedded database.
 pub(crate) fn on_database(test: impl AsyncFnOnce(&Database)) {
     static NETWORK: OnceLock<Network> = OnceLock::new();

@@ -150,3 +150,25 @@ fn queues_of_recipes_are_migrated_in_order() {
     assert_eq!(items("r", "recipe"), "first\nsecond\n");
     assert_eq!(run(&to, &["pop", "p", "--kind", "priority", "--end", "max"]).ok(), "higher\n");
 }
+
+#[test]
+fn a_history_and_its_index_are_migrated() {
+    let (from, to) = (Database::embedded(), Database::embedded());
+    let config = from.file("history.toml");
+    let queue = "[queues.q]\nhandler = 'log'\nhistory = '24h'\nhistory-index = ['customer']\n";
+    std::fs::write(&config, queue).unwrap();
+    for customer in ["customer=ann", "customer=bob"] {
+        run(&from, &["push", "q", "x", "--attr", customer]).ok();
+        run(&from, &["run", "--config", config.to_str().unwrap(), "--until-empty"]).ok();
+    }
+    let ended = |db: &Database, args: &[&str]| run(db, &[&["history", "q", "--json"], args].concat()).ok();
+    let all = ended(&from, &[]);
+    assert_eq!(all.lines().count(), 2);
+    migrate(&from, &to, &[]).ok();
+    assert_eq!(ended(&to, &[]), all);
+    assert_eq!(ended(&to, &["--attribute", "customer=bob"]).lines().count(), 1);
+    // Ends are recorded there, too: the setting is there.
+    run(&to, &["push", "q", "y"]).ok();
+    run(&to, &["pop", "q"]).ok();
+    assert_eq!(ended(&to, &[]).lines().count(), 3);
+}

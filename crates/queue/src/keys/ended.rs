@@ -404,13 +404,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    fn complete(mut pending: Vec<u8>, transaction: [u8; 10]) -> Vec<u8> {
-        let position = pending.split_off(pending.len() - 4);
-        let position = u32::from_le_bytes(position.try_into().unwrap()) as usize;
-        pending[position..position + 10].copy_from_slice(&transaction);
-        pending
-    }
+    use crate::testing::stamped;
 
     fn fifo(version: u64, user: u16) -> ItemId {
         let [a, b, c, d, e, f, g, h] = version.to_be_bytes();
@@ -463,7 +457,7 @@ mod tests {
             result in prop::option::of(0..100_000_usize),
         ) {
             let id = ItemId::from(Stamp::from(stamp));
-            let key = complete(pending_group(b"p", minute, &id), transaction);
+            let key = stamped(pending_group(b"p", minute, &id), transaction);
             let stamp = Stamp::new(transaction, 0);
             let group = GroupKey { minute, stamp, first: id.clone() };
             prop_assert_eq!(&group.encode(b"p"), &key);
@@ -494,7 +488,7 @@ mod tests {
             minute in 0..u64::MAX / 2, transaction: [u8; 10], group: [u8; 12], first: [u8; 12], last: [u8; 12],
         ) {
             let [group, first, last] = [group, first, last].map(|stamp| ItemId::from(Stamp::from(stamp)));
-            let key = complete(pending_run(b"p", minute, &last), transaction);
+            let key = stamped(pending_run(b"p", minute, &last), transaction);
             let value = encode_run(minute, &group, &first, &last);
             let group = GroupKey { minute, stamp: Stamp::new(transaction, 0), first: group };
             prop_assert_eq!(Run::decode(b"p", &key, &value), Some(Run { group, first, last }));
@@ -505,10 +499,10 @@ mod tests {
             hour in 0..1_000_000_u64, version in 0..u64::MAX / 2, transaction: [u8; 10], user: u16, ahead in 0..=SPAN,
         ) {
             let (id, last) = (fifo(version, user), fifo(version + ahead, u16::MAX));
-            let key = complete(pending_run(b"p", hour * HOUR, &last), transaction);
+            let key = stamped(pending_run(b"p", hour * HOUR, &last), transaction);
             let (begin, end) = runs_of(b"p", hour, &id);
             prop_assert!(begin <= key && key < end);
-            let beyond = complete(pending_run(b"p", hour * HOUR, &fifo(version + SPAN + 1, 0)), transaction);
+            let beyond = stamped(pending_run(b"p", hour * HOUR, &fifo(version + SPAN + 1, 0)), transaction);
             prop_assert!(end <= beyond);
         }
 

@@ -45,13 +45,7 @@ mod tests {
     use crate::item::Stamp;
     use crate::keys::ended::{GroupKey, pending_group};
     use crate::keys::range;
-
-    fn complete(mut pending: Vec<u8>, transaction: [u8; 10]) -> Vec<u8> {
-        let position = pending.split_off(pending.len() - 4);
-        let position = u32::from_le_bytes(position.try_into().unwrap()) as usize;
-        pending[position..position + 10].copy_from_slice(&transaction);
-        pending
-    }
+    use crate::testing::stamped;
 
     proptest! {
         #[test]
@@ -59,8 +53,8 @@ mod tests {
             minute: u64, transaction: [u8; 10], first: [u8; 12], name in ".{0,9}", value in ".{0,200}",
         ) {
             let first = ItemId::from(Stamp::from(first));
-            let row = complete(pending(b"p", minute, (&name, &value), &first), transaction);
-            let group = complete(pending_group(b"g", minute, &first), transaction);
+            let row = stamped(pending(b"p", minute, (&name, &value), &first), transaction);
+            let group = stamped(pending_group(b"g", minute, &first), transaction);
             let before = of_value(b"p", hour(minute), &name, &value);
             prop_assert_eq!(row.strip_prefix(before.as_slice()), group.strip_prefix(b"g"));
             prop_assert_eq!(GroupKey::decode(&before, &row), GroupKey::decode(b"g", &group));

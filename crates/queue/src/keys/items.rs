@@ -61,6 +61,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::testing::stamped;
 
     #[test]
     fn a_malformed_item_key_is_refused() {
@@ -76,11 +77,7 @@ mod tests {
     proptest! {
         #[test]
         fn stamped_keys_round_trip(subspace: Vec<u8>, user: u16, transaction: [u8; 10]) {
-            let mut key = pending(&subspace, user);
-            // As the database does at commit.
-            let position = key.split_off(key.len() - 4);
-            let position = u32::from_le_bytes(position.try_into().unwrap()) as usize;
-            key[position..position + 10].copy_from_slice(&transaction);
+            let key = stamped(pending(&subspace, user), transaction);
             let stamp = Stamp::new(transaction, user);
             prop_assert_eq!(&key, &super::key(&subspace, stamp));
             prop_assert_eq!(decode(&subspace, &key), Some(stamp));

@@ -4,8 +4,8 @@
 //! both with the last item; a sweeper does, once the deadline is past. So extending costs the same whatever the batch holds.
 //!
 //! Header: format, which also tells whether the one it was written for has yet to take it up and whether the lease has a record of progress, deadline, length, number of items,
-//! number of pieces, a bit for each item (set: acknowledged), and the body itself if there are no pieces, otherwise the least and the greatest id of its items. If items have joined batches while they were running, a byte of flags
-//! and [these](crate::keys::joined) stand before the body.
+//! number of pieces, a bit for each item (set: acknowledged), and the body itself if there are no pieces, otherwise the least and the greatest id of its items. If items have
+//! joined batches while they were running, a byte of flags and [these](crate::keys::joined) stand before that.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -199,12 +199,13 @@ impl Header {
         Some(&self.rest).filter(|_| self.pieces == 0)
     }
 
-    /// Whether one of these items may be among those of the lease, whose body is in pieces: if not, the pieces need not be read.
+    /// Whether one of these items may be among those of the lease: if not, its pieces need not be read.
     pub(crate) fn may_have(&self, ids: &BTreeSet<&ItemId>) -> bool {
-        match split_span(&self.rest) {
-            Some((least, greatest)) => ids.range::<&ItemId, _>(&least..=&greatest).next().is_some(),
-            None => true,
-        }
+        let span = if self.pieces > 0 { split_span(&self.rest) } else { None };
+        let has_any = |(least, greatest): (ItemId, ItemId)| {
+            ids.range::<&ItemId, _>(&least..=&greatest).next().is_some()
+        };
+        span.is_none_or(has_any)
     }
 
     /// How far ahead its deadline was set.

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 
 use bytes::Bytes;
 use foundationdb::options::StreamingMode;
-use foundationdb::{KeySelector, RangeOption, Transaction};
+use foundationdb::{RangeOption, Transaction};
 use futures::future::join_all;
 
 use crate::error::QueueError;
@@ -94,13 +94,4 @@ pub(crate) fn fitting(space: &Space, rows: &[Row], max_bytes: usize) -> Result<u
 pub(crate) fn size(space: &Space, row: &Row) -> Result<u64, QueueError> {
     let whole = if row.meta.is_empty() { None } else { decode_meta(space, row)?.payload_len };
     Ok(whole.unwrap_or(row.value.len() as u64).saturating_add(row.meta.len() as u64))
-}
-
-/// The last key in a range, if there is one.
-pub(crate) async fn last_key(
-    tr: &Transaction,
-    (begin, end): &(Vec<u8>, Vec<u8>),
-) -> Result<Option<Vec<u8>>, QueueError> {
-    let key = tr.get_key(&KeySelector::last_less_than(end.as_slice()), true).await?;
-    Ok((key[..] >= begin[..]).then(|| key.to_vec()))
 }

@@ -2,7 +2,7 @@
 //! what could be more is counted before it is written.
 //!
 //! Each mutation counts with its keys and value, and with the key once more at each end of its conflict range. The counts here are a
-//! little too high, and too low only where that is said: there the transaction is far from the limit.
+//! little too high. If one of them can be too low, its comment says when; the transaction is then far from the limit.
 
 use crate::history::{MAX_RESULT, MAX_WORKER};
 use crate::id::ItemId;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use foundationdb::{KeySelector, Transaction};
+use foundationdb::Transaction;
 use futures::future::try_join_all;
 
 use crate::approach::Place;
@@ -16,7 +16,7 @@ use crate::keys::partitions::Record;
 use crate::kind::Kind;
 use crate::ops::claim::{self, is_full};
 use crate::ops::conflict;
-use crate::ops::find::first_key;
+use crate::ops::find::{first_key, last_key};
 use crate::ops::pause::check_unfrozen;
 use crate::ops::scan::{Row, suffix};
 use crate::partitions::Partitions;
@@ -81,11 +81,7 @@ pub(crate) async fn heads(spaces: &[Arc<Space>], tr: &Transaction) -> Result<Vec
 /// The last item of all partitions.
 pub(crate) async fn last(spaces: &[Arc<Space>], tr: &Transaction) -> Result<Option<ItemId>, QueueError> {
     let last = spaces.iter().map(async |space| {
-        let (begin, end) = space.item_range();
-        let key = tr.get_key(&KeySelector::last_less_than(end.as_slice()), true).await?;
-        if key[..] < begin[..] {
-            return Ok(None);
-        }
+        let Some(key) = last_key(tr, &space.item_range()).await? else { return Ok(None) };
         Ok::<_, QueueError>(Some(ItemId::new(suffix(space, &key)?.to_vec().into())))
     });
     Ok(try_join_all(last).await?.into_iter().flatten().max_by_key(ItemId::stamp))

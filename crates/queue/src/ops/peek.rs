@@ -11,8 +11,8 @@ use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::item::Item;
 use crate::keys::Space;
-use crate::ops::aside::{fitting, last_key};
-use crate::ops::find::first_key;
+use crate::ops::aside::fitting;
+use crate::ops::find::{first_key, last_key};
 use crate::ops::scan::{self, Isolation, Row, Window, metas_between};
 use crate::ops::{kinds, partitions};
 

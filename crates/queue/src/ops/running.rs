@@ -124,8 +124,8 @@ pub(crate) struct RunningItems {
 
 /// Those of the items that are on leases and not acknowledged. Leases that cannot be read are passed over.
 ///
-/// Nothing in the database leads from an item to its lease, since that would cost each fetch of each item. So this reads the headers of all leases, by the page. Short leases have their items in
-/// there, and others the least and the greatest id: so of most leases the pieces are not read.
+/// Nothing in the database leads from an item to its lease, since that would cost each fetch of each item. So this reads the headers of all leases, by the page.
+/// Short leases have their items in there. The others have the least and the greatest id there, so that the pieces of most of them are not read.
 ///
 /// # Errors
 /// [`QueueError::TooMuchRunning`], if they have more than [`MOST_SEARCHED`] bytes.
@@ -145,8 +145,7 @@ pub(crate) async fn find_each(
         if let Some((row, _)) = rows.iter().zip(&found).find(|(_, lease)| lease.is_none()) {
             all.unreadable = Some(row.key().to_vec());
         }
-        let may_have = |(_, header): &(LeaseId, Header)| header.pieces == 0 || header.may_have(&ids);
-        let found = found.into_iter().flatten().filter(may_have);
+        let found = found.into_iter().flatten().filter(|(_, header)| header.may_have(&ids));
         let (short, long): (Vec<_>, Vec<_>) = found.partition(|(_, header)| header.pieces == 0);
         for (lease, header) in short {
             let found = in_lease(space, tr, &ids, (lease, header)).await?;

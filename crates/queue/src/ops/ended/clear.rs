@@ -13,11 +13,11 @@ use crate::meta::Millis;
 use mutant::mutant;
 
 /// The most rows of an index that are cleared in a transaction. There may be one for each item, and an engine that goes through them takes about 5 ms for
-/// so many.
+/// this number.
 const SLICE: usize = 10_000;
 
-/// Takes one step of clearing what is too old: [`SLICE`] rows of an index if more of them are too old, otherwise an hour of everything. An engine that goes through the rows
-/// takes long for more. A sweep continues while more is due. Returns whether anything was due.
+/// Takes one step of clearing what is too old: [`SLICE`] rows of an index if more of them are too old, otherwise an hour of everything. An engine that goes
+/// through the rows takes long for more. A sweep continues while more is due. Returns whether anything was due.
 pub(crate) async fn clear(space: &Space, tr: &Transaction, now: Millis) -> Result<bool, QueueError> {
     clear_slice(space, tr, now, SLICE).await
 }
@@ -73,8 +73,8 @@ async fn clear_until(
     Ok(if setting.is_cleared_ahead(now) { until } else { until.max(setting.cleared) })
 }
 
-/// The key of the row with this number in a range, which counts from 0; `None` if there are not so many. Reads the rows before it: a key selector would go on behind the
-/// range.
+/// The key of the row with this number in a range, counted from 0; `None` if the range has fewer rows. It reads the rows before that one, since a key selector would go
+/// on behind the range.
 async fn nth_key(
     tr: &Transaction,
     (begin, end): (&[u8], &[u8]),

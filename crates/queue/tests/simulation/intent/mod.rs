@@ -105,7 +105,7 @@ pub(crate) enum Intent {
         /// Each with the number of its queue.
         items: Vec<(usize, ItemId)>,
     },
-    /// It is said what is kept of ended items.
+    /// An operator stores what is kept of ended items.
     KeepHistory(HistoryRule),
     /// The queue is to be frozen, or to go on.
     Freeze(bool),

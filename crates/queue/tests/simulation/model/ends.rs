@@ -20,7 +20,7 @@ const MAX_TURN: u64 = 180_000;
 pub(super) struct Ends {
     /// The setting, from which version on.
     settings: Vec<(u64, Option<Kept>)>,
-    /// For each attribute that is indexed: how much clocks had been set when that was said.
+    /// For each attribute that is indexed: how much clocks had been set when its rule was made.
     declared: BTreeMap<String, u64>,
     pub(super) ended: BTreeMap<Key, Ended>,
     /// What was cleared, and in which version.
@@ -74,7 +74,7 @@ impl Ends {
 }
 
 impl Model {
-    /// An index is complete some time after it is said that there is one.
+    /// An index is complete some time after its rule is made.
     pub(super) fn history_set(
         &mut self,
         rule: &HistoryRule,
@@ -84,7 +84,7 @@ impl Model {
         promise!(self.frozen.is_none(), "a history was set while the queue was frozen");
         let before = self.ends.kept().cloned().unwrap_or_default();
         let names: BTreeSet<&String> = rule.names.iter().filter(|_| rule.kept > 0).collect();
-        promise!(indexed.keys().eq(names), "{rule:?} was said, and {indexed:?} is stored");
+        promise!(indexed.keys().eq(names), "the rule is {rule:?}, and {indexed:?} is stored");
         // Its clock may have been set back since.
         let earliest = rule.now.saturating_sub(at.turns - rule.turns);
         for (name, from) in indexed {
@@ -93,7 +93,7 @@ impl Model {
                 Some(earlier) => {
                     promise!(from == earlier, "{name} was indexed from {earlier} on, now {from}");
                 }
-                None => promise!(*from >= complete, "{rule:?} was said, and {indexed:?} is stored"),
+                None => promise!(*from >= complete, "the rule is {rule:?}, and {indexed:?} is stored"),
             }
             if !before.indexed.contains_key(name) {
                 self.ends.declared.insert(name.clone(), rule.turns);
