@@ -1,6 +1,7 @@
 // Calls of the daemon's API. A cookie that scripts cannot read says who is signed in.
 
-const PATIENCE = 15000;
+// The daemon gives up before: src/deadlines.rs has both.
+const PATIENCE = 41000;
 
 let asker = async () => false;
 

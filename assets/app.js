@@ -9,7 +9,7 @@ import { visible } from "./format.js";
 import { follow } from "./feed.js";
 import { overview } from "./overview.js";
 import { queuePage } from "./queue.js";
-import { askForToken } from "./ui.js";
+import { askForToken, closeDialogs } from "./ui.js";
 
 const main = document.getElementById("main");
 const feed = document.getElementById("feed");
@@ -44,6 +44,7 @@ function show() {
   if (key === app.route) return app.view.part?.(part);
   const first = app.route === "";
   app.view?.close?.();
+  closeDialogs();
   app.route = key;
   app.view = make(part);
   main.replaceChildren(app.view.element);

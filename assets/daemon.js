@@ -2,7 +2,7 @@
 
 import { call, signOut } from "./api.js";
 import { h, keyed, text } from "./dom.js";
-import { age, moment, since, space, visible } from "./format.js";
+import { age, moment, roughly, since, space, visible } from "./format.js";
 import { action, toast } from "./ui.js";
 
 const PHASES = { starting: "Starting", ready: "Ready", reloading: "Taking up a new configuration", draining: "Stopping" };
@@ -36,7 +36,7 @@ export function daemon(server) {
     const facts = [
       ["State", it.not_ready.length ? `${PHASES[it.phase]}: ${it.not_ready.join("; ")}` : PHASES[it.phase]],
       ["Version", `kvqueue ${it.version}`],
-      ["Process", `${it.pid}, started ${moment(it.started_at)} (${since(it.started_at)} ago)`],
+      ["Process", `${it.pid}, started ${moment(it.started_at)} (${roughly(it.up_seconds)} ago)`],
       ["Database", database.url],
       ["It answers", database.up ? `yes, in ${age(database.answered_in)}` : `no: ${database.error ?? "it has not been asked yet"}`],
       ["Disk", disk(database.space)],

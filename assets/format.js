@@ -61,6 +61,13 @@ export function moment(at) {
   return today ? clock.format(date) : `${day.format(date)} ${clock.format(date)}`;
 }
 
+// The same in a time zone, which it names: a schedule's times are read in its own zone.
+export function momentIn(at, zone) {
+  if (!zone) return moment(at);
+  const parts = new Intl.DateTimeFormat("en-CA", { timeZone: zone, dateStyle: "short", timeStyle: "medium", hourCycle: "h23" });
+  return `${parts.format(new Date(at)).replace(",", "")} ${zone}`;
+}
+
 export const hourMinute = (at) => minute.format(new Date(at));
 
 export const since = (at) => roughly(Math.max(0, (Date.now() - new Date(at).getTime()) / 1000));

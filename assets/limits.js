@@ -30,7 +30,7 @@ export function limits(queue, server) {
   const held = heldKeys(queue, server);
   const element = h("div", null,
     h("div", { class: "bar" }, h("p", { class: "muted" }, HINT), h("span", { class: "space" }), add, h("button", { type: "button", onclick: () => load() }, "Refresh")),
-    h("div", { class: "panel" }, table, empty), h("h2", null, "Held keys"), h("p", { class: "muted" }, HELD), held.element);
+    h("div", { class: "panel" }, table, empty), h("h2", { class: "apart" }, "Held keys"), h("p", { class: "muted" }, HELD), held.element);
 
   const row = (rule) => {
     const cells = [rule.running, paced(rule), rule.weight, rule.ordered === undefined ? undefined : rule.ordered ? "yes" : "no", rule.on_dead];

@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { h, keyed, text } from "./dom.js";
-import { count, plural, visible } from "./format.js";
+import { count, plural } from "./format.js";
 import { queueLink } from "./queue-parts.js";
 
 const LOOKED = 200; // the most queues that a look asks for
@@ -24,7 +24,7 @@ export function otherQueues(own) {
     h("caption", { class: "unseen" }, "Other queues of the database"),
     h("thead", null, h("tr", null, h("th", { scope: "col" }, "Queue"), h("th", { scope: "col", class: "number" }, "Ready"))), body));
   const rest = h("p", { class: "muted", hidden: true });
-  const element = h("div", { hidden: true }, sentence, search, panel, rest);
+  const element = h("div", { class: "apart", hidden: true }, sentence, search, panel, rest);
 
   async function ask(parameters) {
     const answer = await get(`queues?${new URLSearchParams({ all: true, ...parameters })}`);
@@ -35,7 +35,7 @@ export function otherQueues(own) {
     const seen = await ask({ limit: LOOKED }).catch(() => null);
     if (!seen) return;
     element.hidden = seen.found.length === 0;
-    text(sentence, whatElse(seen));
+    sentence.replaceChildren(...whatElse(seen));
     search.hidden = seen.found.length <= NAMED && !search.value;
   }
 
@@ -61,20 +61,22 @@ export function otherQueues(own) {
 // A name that is no text comes in base 64.
 const nameOf = (it) => it.queue ?? `base64:${it.queue_base64}`;
 
+// A queue whose name is no text has no page.
+const link = (it) => (it.queue === undefined ? h("bdi", null, nameOf(it)) : queueLink(it.queue));
+
 const pause = (it) => (it.paused ? ` (${it.paused.frozen ? "frozen" : "paused"})` : "");
 
 function row(first) {
   const ready = h("td", { class: "number" });
   const said = h("span", { class: "muted" });
-  const link = first.queue === undefined ? h("bdi", null, nameOf(first)) : queueLink(first.queue);
-  const node = h("tr", null, h("th", { scope: "row" }, link, said), ready);
+  const node = h("tr", null, h("th", { scope: "row" }, link(first), said), ready);
   return { node, update: (it) => (text(ready, count(it.ready)), text(said, pause(it))) };
 }
 
 function whatElse({ found, more }) {
   const first = [...found].sort((a, b) => !!b.paused - !!a.paused || b.ready - a.ready).slice(0, NAMED);
-  const names = first.map((it) => `${visible(nameOf(it))} ${count(it.ready)} ready${pause(it)}`).join(", ");
+  const names = first.flatMap((it, at) => [at ? ", " : "", link(it), ` ${count(it.ready)} ready${pause(it)}`]);
   const least = more ? "More than " : "";
   const left = found.length > NAMED ? ` and ${least.toLowerCase()}${count(found.length - NAMED)} more` : "";
-  return `${least}${plural(found.length, "other queue")} in the database, on which this daemon does not work: ${names}${left}`;
+  return [`${least}${plural(found.length, "other queue")} in the database, on which this daemon does not work: `, ...names, left];
 }

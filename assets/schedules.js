@@ -2,7 +2,7 @@
 
 import { call, get, path } from "./api.js";
 import { h } from "./dom.js";
-import { count, moment, plural, since, until, visible } from "./format.js";
+import { count, moment, momentIn, plural, since, until, visible } from "./format.js";
 import { listing } from "./listing.js";
 import { decode, payloadView } from "./payload.js";
 import { action, ask, complain, toast } from "./ui.js";
@@ -75,8 +75,8 @@ function facts(it) {
   const all = [
     ["Calendar", of.cron ?? (of.every && `every ${of.every}`)],
     ["Time zone", of.zone],
-    ["Next", it.next && `${moment(it.next.fires_at)} (${until(it.next.fires_at)})`],
-    [it.next ? "Then" : "If resumed", later.map((time) => moment(time.fires_at)).join(", ")],
+    ["Next", it.next && `${momentIn(it.next.fires_at, of.zone)} (${until(it.next.fires_at)})`],
+    [it.next ? "Then" : "If resumed", later.map((time) => momentIn(time.fires_at, of.zone)).join(", ")],
     ["Paused since", it.paused_since && moment(it.paused_since)],
     ["Waits since", it.waiting_time && moment(it.waiting_time)],
     ["Last", it.last && h("span", null, `${moment(it.last.time)}, item `, h("code", { class: "id" }, it.last.item))],

@@ -41,15 +41,20 @@ export function action(label, act, props = {}) {
   return button;
 }
 
+// Closes the dialogs of the view that is left: what they ask is about that view. The one that asks for a token stays.
+export function closeDialogs() {
+  for (const dialog of document.querySelectorAll("dialog[open]:not([data-stays])")) dialog.close("");
+}
+
 // Asks, in a dialog; resolves to what `read` returns if it was confirmed, and to null if not.
-export function ask({ title, body, confirm, danger = false, read = () => true, valid = () => true }) {
+export function ask({ title, body, confirm, danger = false, stays = false, read = () => true, valid = () => true }) {
   const id = unique("title");
   const yes = h("button", { class: danger ? "danger" : "primary", value: "yes", type: "submit" }, confirm);
   const form = h("form", { method: "dialog" },
     h("h2", { id }, title), ...body,
     h("div", { class: "buttons" },
       h("button", { type: "button", onclick: () => dialog.close("") }, "Cancel"), yes));
-  const dialog = h("dialog", { "aria-labelledby": id }, form);
+  const dialog = h("dialog", { "aria-labelledby": id, "data-stays": stays ? "" : null }, form);
   const check = () => (yes.disabled = !valid());
   form.addEventListener("input", check);
   check();
@@ -93,6 +98,7 @@ function askOnce(problem) {
       h("label", { for: input.id }, "Token"), input,
     ],
     confirm: "Sign in",
+    stays: true,
     read: () => input.value.trim(),
     valid: () => input.value.trim() !== "",
   });

@@ -30,11 +30,13 @@ async fn names(tr: &Transaction, prefix: &[u8]) -> Result<Vec<String>, QueueErro
     Ok(names.into_iter().filter_map(|name| String::from_utf8(name).ok()).take(MOST).collect())
 }
 
-/// The text about a queue that a command names, if neither the database nor the configuration has it.
+/// The text about a queue that is named, if neither the database nor the configuration has it. It tells of another queue only if
+/// `may_tell` allows its name.
 pub(crate) async fn note(
     tr: &Transaction,
     config: &Config,
     queue: &Queue,
+    may_tell: impl Fn(&str) -> bool,
 ) -> Result<Option<String>, QueueError> {
     let name = String::from_utf8_lossy(queue.name());
     // A pause may come before the first push.
@@ -43,7 +45,8 @@ pub(crate) async fn note(
         return Ok(None);
     }
     let names = names(tr, config.prefix.as_bytes()).await?;
-    let near = nearest(&name, names.iter().chain(config.queues.keys()).map(String::as_str));
+    let known = names.iter().chain(config.queues.keys()).map(String::as_str);
+    let near = nearest(&name, known.filter(|name| may_tell(name)));
     let fix = match near {
         Some(near) => format!("did you mean {near:?}?"),
         None => "`kvqueue list` shows which there are".to_owned(),

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     audit::{AuditStore, Record},
-    json::{insert_bytes, time},
+    json::{insert_bytes, insert_payload, time},
 };
 
 /// The text for a batch that is not there.
@@ -31,7 +31,7 @@ pub(crate) fn batch_object(view: &BatchView) -> Value {
     }
     object.insert("counts".to_owned(), counts_object(counts));
     let mut then = Map::new();
-    insert_bytes(&mut then, "payload", &callback.payload);
+    insert_payload(&mut then, "payload", &callback.payload);
     if !callback.attributes.is_empty() {
         then.insert("attributes".to_owned(), json!(callback.attributes));
     }

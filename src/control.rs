@@ -7,6 +7,7 @@ use kvqueue_queue::VersionHistory;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{
+    answer::answer,
     config::Config,
     http::{Certificate, HttpFiles, Token},
     status::DaemonStatus,
@@ -97,16 +98,16 @@ impl CommandSender {
 
     /// Reloads the configuration, and waits for the result.
     pub(crate) async fn reload(&self) -> Result<Reloaded, CommandError> {
-        let (reply, answer) = oneshot::channel();
+        let (reply, replied) = oneshot::channel();
         self.send(Command::Reload(reply))?;
-        answer.await.unwrap_or_else(|_| Err(stopping()))
+        answer(replied, self.0.closed()).await.unwrap_or_else(|| Err(stopping()))
     }
 
     /// Pauses or resumes a queue in this daemon only.
     pub(crate) async fn pause_locally(&self, queue: &str, paused: bool) -> Result<(), CommandError> {
-        let (reply, answer) = oneshot::channel();
+        let (reply, replied) = oneshot::channel();
         self.send(Command::PauseLocally { queue: queue.to_owned(), paused, reply })?;
-        answer.await.unwrap_or_else(|_| Err(stopping()))
+        answer(replied, self.0.closed()).await.unwrap_or_else(|| Err(stopping()))
     }
 
     fn send(&self, command: Command) -> Result<(), CommandError> {

@@ -1,6 +1,6 @@
 //! Held keys of a keyed queue: a page of them, and letting one go on with a record in the audit trail.
 
-use std::num::NonZeroUsize;
+use std::{cell::Cell, num::NonZeroUsize};
 
 use foundationdb::Transaction;
 use kvqueue_queue::{HeldBy, HeldKey, ItemId, LimitError, Queue, QueueError};
@@ -65,12 +65,18 @@ fn item_state(by: &HeldBy) -> &'static str {
     }
 }
 
-/// Lets a held key go on.
+/// Lets a held key go on, in a transaction that may run more than once. After an unknown outcome it finds no hold, if the commit has succeeded. So what the
+/// earlier attempt has found is the answer.
 pub(crate) struct Unblock {
     pub(crate) key: Vec<u8>,
+    was_held: Cell<bool>,
 }
 
 impl Unblock {
+    pub(crate) fn new(key: Vec<u8>) -> Self {
+        Self { key, was_held: Cell::new(false) }
+    }
+
     /// The record with the key.
     pub(crate) fn audited(&self, record: Record) -> Record {
         record.with_name("key", &self.key)
@@ -86,7 +92,9 @@ impl Unblock {
     ) -> Result<bool, QueueError> {
         queue.check_unfrozen(tr).await?;
         queue.check_used(tr).await?;
-        let was_held = queue.unblock(tr, &self.key).await.map_err(queue_error)?;
+        let is_held = queue.unblock(tr, &self.key).await.map_err(queue_error)?;
+        let was_held = is_held || self.was_held.get();
+        self.was_held.set(was_held);
         if was_held {
             audit.write(tr, record);
         }

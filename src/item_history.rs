@@ -13,7 +13,7 @@ use kvqueue_queue::{EndedItem, ItemId, Millis, Queue, QueueError, Recorder, Reco
 use crate::{config::duration, consumer::clock};
 
 /// The name of this process in records: its machine and its process number.
-fn worker() -> String {
+pub(crate) fn this_process() -> String {
     static HOST: OnceLock<String> = OnceLock::new();
     let host = HOST.get_or_init(|| {
         let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -27,7 +27,7 @@ fn worker() -> String {
 
 /// A recorder of this process.
 pub(crate) fn recorder(recording: Recording) -> Recorder {
-    Recorder::new(recording, Some(worker()), SystemTime::now)
+    Recorder::new(recording, Some(this_process()), SystemTime::now)
 }
 
 /// When a daemon records that has a queue in its configuration, with this setting.

@@ -12,9 +12,11 @@ use serde_json::{Map, Value, json};
 
 #[cfg(feature = "http")]
 use crate::access::AccessToken;
+pub(crate) use crate::json_bytes::{insert_bytes, insert_payload};
 use crate::{
     config::rate,
     consumer::{clock, identity},
+    json_bytes::payload_text,
     on_dead::OnDead,
     status::PauseJson,
 };
@@ -24,7 +26,7 @@ pub(crate) fn item(item: &Item) -> Value {
     let mut object = Map::new();
     object.insert("id".to_owned(), json!(item.id.to_string()));
     insert_key(&mut object, &item.id);
-    insert_bytes(&mut object, "payload", &item.payload);
+    insert_payload(&mut object, "payload", &item.payload);
     if item.attempt > 1 {
         object.insert("attempt".to_owned(), item.attempt.into());
     }
@@ -51,9 +53,9 @@ impl Serialize for LeasedItem {
         let Self { item: Item { id, payload, attempt, meta }, enqueued_at, trace_parent } = self;
         let mut object = serializer.serialize_map(None)?;
         object.serialize_entry("id", &id.to_string())?;
-        match std::str::from_utf8(payload) {
-            Ok(text) => object.serialize_entry("payload", text)?,
-            Err(_) => object.serialize_entry("payload_base64", &BASE64_STANDARD.encode(payload))?,
+        match payload_text(payload) {
+            Some(text) => object.serialize_entry("payload", text)?,
+            None => object.serialize_entry("payload_base64", &BASE64_STANDARD.encode(payload))?,
         }
         object.serialize_entry("attempt", attempt)?;
         let mut more = Map::new();
@@ -194,7 +196,7 @@ pub(crate) fn letter(letter: &DeadLetter) -> Value {
     insert_key(&mut object, &letter.id);
     insert_meta(&mut object, meta);
     if let Some(payload) = &letter.payload {
-        insert_bytes(&mut object, "payload", payload);
+        insert_payload(&mut object, "payload", payload);
     }
     if let Some(why) = &letter.unreadable {
         object.insert("unreadable".to_owned(), why.as_str().into());
@@ -269,7 +271,7 @@ pub(crate) fn ended(item: &EndedItem) -> Value {
 pub(crate) fn ended_with(item: &EndedItem, result: Option<&[u8]>) -> Value {
     let mut value = ended(item);
     if let (Some(object), Some(result)) = (value.as_object_mut(), result) {
-        insert_bytes(object, "result", result);
+        insert_payload(object, "result", result);
     }
     value
 }
@@ -296,7 +298,7 @@ pub(crate) fn view_with_limit(view: &ItemView, limit: Option<u32>) -> Value {
 }
 
 fn insert_item(object: &mut Map<String, Value>, state: ItemState, item: &Item) {
-    insert_bytes(object, "payload", &item.payload);
+    insert_payload(object, "payload", &item.payload);
     // A dead letter has no attempt before it.
     if state != ItemState::Dead {
         object.insert("attempt".to_owned(), item.attempt.into());
@@ -369,14 +371,6 @@ fn failure((it, before_retry): (&Failure, bool)) -> Value {
     told
 }
 
-/// Adds bytes under `key` if they are UTF-8, in base 64 under `key_base64` if not.
-pub(crate) fn insert_bytes(object: &mut Map<String, Value>, key: &str, bytes: &[u8]) {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => object.insert(key.to_owned(), json!(text)),
-        Err(_) => object.insert(format!("{key}_base64"), json!(BASE64_STANDARD.encode(bytes))),
-    };
-}
-
 /// A rule of a keyed queue: its scope, and what it sets. What it does not set is left out.
 pub(crate) fn rule(pattern: &Pattern, limits: Limits) -> Value {
     let mut object = Map::new();
@@ -390,6 +384,11 @@ pub(crate) fn insert_rule(object: &mut Map<String, Value>, pattern: &Pattern, li
         true => _ = object.insert("whole_queue".to_owned(), true.into()),
         false => insert_bytes(object, "pattern", pattern.as_bytes()),
     }
+    object.extend(set(limits));
+}
+
+/// What a rule sets.
+pub(crate) fn set(limits: Limits) -> Map<String, Value> {
     let Limits { running, weight, ordered, rate, .. } = limits;
     let on_dead = OnDead::of(&limits).map(OnDead::as_str);
     let values = [
@@ -400,8 +399,7 @@ pub(crate) fn insert_rule(object: &mut Map<String, Value>, pattern: &Pattern, li
         ("ordered", ordered.map(Value::from)),
         ("on_dead", on_dead.map(Value::from)),
     ];
-    let known = values.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
-    object.extend(known);
+    values.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
 }
 
 /// An object that begins with the queue's name.

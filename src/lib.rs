@@ -37,6 +37,7 @@ mod absent_queues;
 #[cfg(feature = "http")]
 mod access;
 mod actors;
+mod answer;
 mod audit;
 mod batches;
 mod cancellation_follower;
@@ -62,6 +63,9 @@ mod http;
 mod item_history;
 mod item_wait;
 mod json;
+mod json_bytes;
+#[cfg(feature = "http")]
+mod lease_text;
 pub mod lifecycle;
 #[cfg(feature = "http")]
 mod limit_change;

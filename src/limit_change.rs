@@ -1,5 +1,7 @@
 //! Changing a rule of a keyed queue: the change in the database, and its record in the audit trail.
 
+use std::cell::Cell;
+
 use foundationdb::Transaction;
 use kvqueue_queue::{LimitError, Limits, Pattern, Queue, QueueError};
 
@@ -9,17 +11,21 @@ use crate::{
     on_dead::OnDead,
 };
 
-/// A change of one rule.
+/// A change of one rule, in a transaction that may run more than once.
+///
+/// If the outcome of a commit is unknown, the transaction runs again. It then finds no rule to remove, if that commit has succeeded. So the removal
+/// of the earlier attempt is the answer.
 pub(crate) struct LimitChange {
     pattern: Pattern,
     /// `None` removes the rule.
     limits: Option<Limits>,
+    has_removed: Cell<bool>,
 }
 
 /// The effect of a change.
 pub(crate) enum LimitEffect {
-    /// The rule is as the change says.
-    Done,
+    /// The rule is as the change says. Before, it was this.
+    Done(Limits),
     /// There is no rule to remove.
     NoRule,
     /// The queue has as many rules as possible.
@@ -40,12 +46,24 @@ impl LimitChange {
                 "weight, ordered and on-dead are for keys; the rule of the whole queue has running and rate only",
             );
         }
-        Ok(Self { pattern, limits: Some(limits) })
+        Ok(Self { pattern, limits: Some(limits), has_removed: Cell::new(false) })
     }
 
     /// Removes the rule of a pattern.
     pub(crate) fn remove(pattern: Pattern) -> Self {
-        Self { pattern, limits: None }
+        Self { pattern, limits: None, has_removed: Cell::new(false) }
+    }
+
+    /// What a rule that was this before has lost by this change: it is replaced whole.
+    pub(crate) fn dropped(&self, before: Limits) -> Limits {
+        let Some(now) = self.limits else { return Limits::default() };
+        let mut dropped = Limits::default();
+        dropped.running = before.running.filter(|_| now.running.is_none());
+        dropped.rate = before.rate.filter(|_| now.rate.is_none());
+        dropped.weight = before.weight.filter(|_| now.weight.is_none());
+        dropped.ordered = before.ordered.filter(|_| now.ordered.is_none());
+        dropped.blocks_on_dead = before.blocks_on_dead.filter(|_| now.blocks_on_dead.is_none());
+        dropped
     }
 
     /// The record with the details of this change.
@@ -83,13 +101,18 @@ impl LimitChange {
     ) -> Result<LimitEffect, QueueError> {
         queue.check_unfrozen(tr).await?;
         queue.check_used(tr).await?;
-        if self.limits.is_none() && !queue.rules(tr).await?.iter().any(|(known, _)| *known == self.pattern) {
-            return Ok(LimitEffect::NoRule);
+        let mut rules = queue.rules(tr).await?.into_iter();
+        let before = rules.find(|(known, _)| *known == self.pattern).map(|(_, limits)| limits);
+        if self.limits.is_none() {
+            if before.is_none() && !self.has_removed.get() {
+                return Ok(LimitEffect::NoRule);
+            }
+            self.has_removed.set(true);
         }
         match queue.set_rule(tr, &self.pattern, &self.limits.unwrap_or_default()).await {
             Ok(()) => {
                 audit.write(tr, record);
-                Ok(LimitEffect::Done)
+                Ok(LimitEffect::Done(before.unwrap_or_default()))
             }
             Err(LimitError::Queue(error)) => Err(error),
             Err(refused) => Ok(LimitEffect::Full(refused)),
@@ -99,7 +122,35 @@ impl LimitChange {
 
 #[cfg(test)]
 mod tests {
+    use kvqueue_queue::{Kind, RetryPolicy, retry};
+
     use super::*;
+    use crate::{
+        audit::{Action, Who},
+        testing::TestDatabase,
+    };
+
+    #[tokio::test]
+    async fn a_removal_that_is_repeated_after_an_unknown_outcome_answers_as_before() {
+        let (db, audit, policy) =
+            (TestDatabase::new().unwrap(), &AuditStore::new(b""), RetryPolicy::default());
+        let queue = &Queue::of_kind(b"", b"q", Kind::Keyed).unwrap();
+        let record = &Record::new(Action::QueueLimits, Who::Operator);
+        let write = async |change: &LimitChange| {
+            let written = retry::run(&db, &policy, |tr| async move {
+                let effect = change.write(&tr, queue, audit, record).await;
+                (tr, effect)
+            });
+            written.await.unwrap().value
+        };
+        let pattern = || Pattern::keys("a").unwrap();
+        let removal = LimitChange::remove(pattern());
+        assert!(matches!(write(&removal).await, LimitEffect::NoRule));
+        write(&LimitChange::set(pattern(), Limits::default().with_running(1)).unwrap()).await;
+        assert!(matches!(write(&removal).await, LimitEffect::Done(_)));
+        assert!(matches!(write(&removal).await, LimitEffect::Done(_)));
+        assert!(matches!(write(&LimitChange::remove(pattern())).await, LimitEffect::NoRule));
+    }
 
     #[test]
     fn a_rule_that_sets_nothing_or_what_the_queue_cannot_have_is_refused() {

@@ -2,6 +2,8 @@
 
 use kvqueue_queue::{ItemChange, ItemState};
 
+use crate::json::time;
+
 /// What was to be done to an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
@@ -44,6 +46,13 @@ impl Operation {
                     code: "unique_taken",
                     why: format!("item {by} has its unique key"),
                     fix: "cancel that item, or wait until it has ended",
+                });
+            }
+            (ItemChange::ExpiresFirst(at), _) => {
+                return Err(Refusal {
+                    code: "expires_first",
+                    why: format!("it expires at {}, so that no attempt would begin", time(*at)),
+                    fix: "choose an earlier time",
                 });
             }
             (ItemChange::Refused(ItemState::Dead), Self::Cancel) => (

@@ -3,11 +3,6 @@
 /// Shows every character of a text: invisible, control and bidirectional formatting characters are
 /// replaced by their escapes.
 pub(crate) fn visible(text: &str) -> String {
-    let is_hidden = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
-            || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}')
-    };
     text.chars().fold(String::with_capacity(text.len()), |mut shown, c| {
         if is_hidden(c) {
             shown.extend(c.escape_default());
@@ -18,9 +13,46 @@ pub(crate) fn visible(text: &str) -> String {
     })
 }
 
+/// Whether a character is invisible, moves the cursor, or turns the line around.
+fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+        || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+/// The same for a text of several lines, which stay lines. Each but the first begins with `indent`.
+pub(crate) fn visible_lines(text: &str, indent: &str) -> String {
+    let lines: Vec<_> = text.split('\n').map(visible).collect();
+    lines.join(&format!("\n{indent}"))
+}
+
+/// JSON in which the same characters are escaped. They occur in strings only, and so do their escapes.
+pub(crate) fn visible_json(json: &str) -> String {
+    json.chars().fold(String::with_capacity(json.len()), |mut shown, c| {
+        match is_hidden(c) {
+            true => shown.extend(c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}"))),
+            false => shown.push(c),
+        }
+        shown
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_stay_lines_and_cannot_pass_for_others() {
+        assert_eq!(visible_lines("one\nstate  done\x1b[2J", "    "), "one\n    state  done\\u{1b}[2J");
+    }
+
+    #[test]
+    fn hidden_characters_of_json_are_escaped_and_read_as_they_were() {
+        let value = serde_json::json!({ "a\u{9b}": "ä\u{202e}\u{feff}\n\u{e0001}" });
+        let shown = visible_json(&value.to_string());
+        assert_eq!(shown, "{\"a\\u009b\":\"ä\\u202e\\ufeff\\n\u{e0001}\"}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), value);
+    }
 
     #[test]
     fn hidden_characters_are_shown_as_codes_and_others_as_they_are() {

@@ -91,6 +91,9 @@ impl Why {
             WaitsOn::Slot { scope, running, most } => {
                 format!("it waits for a slot of {}: {running} of {most} running, {before}", named(scope))
             }
+            WaitsOn::Suspects => format!(
+                "it waits for a process that has no suspect, since a lease of the first item of its key has expired: {before}"
+            ),
             WaitsOn::Hold(HeldBy::Dead(id)) => format!(
                 "it waits for item {id} of its key, which is a dead letter; retry or purge that, or unblock the key"
             ),
@@ -123,6 +126,7 @@ impl Why {
             WaitsOn::Slot { scope, running, most } => {
                 json!({ "on": "slot", "scope": lossy(scope), "running": running, "most": most })
             }
+            WaitsOn::Suspects => json!({ "on": "suspect" }),
             WaitsOn::Hold(by) => json!({ "on": "item", "item": by.item().to_string() }),
             WaitsOn::Start { scope, wait, throttled } => {
                 let on = if *throttled { "throttle" } else { "rate" };

@@ -25,6 +25,7 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"os"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -72,6 +73,21 @@ const (
 	longestThrottle = 24 * time.Hour
 )
 
+// userAgent is what a daemon shows of this worker, in ASCII.
+var userAgent = func() string {
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		host = "?"
+	}
+	isOther := func(r rune) rune {
+		if r < '!' || r > '~' {
+			return '?'
+		}
+		return r
+	}
+	return fmt.Sprintf("kvqueue-go/0.1.0 %s/%d", strings.Map(isOther, host), os.Getpid())
+}()
+
 // APIError is the error of a request that a daemon refused. Code is one of the table in docs/API.md.
 type APIError struct {
 	Status     int
@@ -84,6 +100,10 @@ func (e *APIError) Error() string { return fmt.Sprintf("%s (%d %s)", e.Message, 
 
 // isTemporary reports whether another attempt, or another daemon, may help.
 func isTemporary(err error) bool {
+	var invalid *invalidError
+	if errors.As(err, &invalid) {
+		return false
+	}
 	var refused *APIError
 	if errors.As(err, &refused) {
 		switch refused.Status {
@@ -118,6 +138,11 @@ func isDenied(err error) bool {
 type unsentError struct{ error }
 
 func (e *unsentError) Unwrap() error { return e.error }
+
+// invalidError is that of a request that cannot be made of what the program has given.
+type invalidError struct{ error }
+
+func (e *invalidError) Unwrap() error { return e.error }
 
 // isUnsent reports whether the daemon certainly did not do what was asked: there is no connection, or it
 // refused the request or was too busy.
@@ -226,12 +251,13 @@ func (item *Item) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// NewItem is an item to be pushed. It expires if no attempt has begun within TTL; with 0 the queue's own time holds. Key is its
+// NewItem is an item to be pushed. A Payload that is a map, a struct, a slice or an array is stored as JSON; a string and []byte
+// are stored as they are. It expires if no attempt has begun within TTL; with 0 the queue's own time holds. Key is its
 // key in a keyed queue; nil in any other. Batch is the id of a batch that it becomes a member of. Unique is its unique key: with
 // another item of this key nothing is pushed. The key is taken until the item ends, or for UniqueFor. With Replace an item that
 // waits under the key gets what is pushed.
 type NewItem struct {
-	Payload     []byte
+	Payload     any
 	Delay       time.Duration
 	At          time.Time
 	TTL         time.Duration
@@ -248,8 +274,12 @@ type NewItem struct {
 
 // MarshalJSON writes the item as a daemon reads it.
 func (item NewItem) MarshalJSON() ([]byte, error) {
+	payload, err := payloadOf(item.Payload)
+	if err != nil {
+		return nil, err
+	}
 	found := map[string]any{}
-	setBytes(found, "payload", item.Payload)
+	setBytes(found, "payload", payload)
 	if item.Key != nil {
 		setBytes(found, "key", item.Key)
 	}
@@ -278,6 +308,38 @@ func (item NewItem) MarshalJSON() ([]byte, error) {
 		"unique": item.Unique, "batch": item.Batch, "content_type": item.ContentType, "trace_parent": item.TraceParent,
 	})
 	return json.Marshal(found)
+}
+
+// payloadOf returns a payload as it is stored.
+func payloadOf(payload any) ([]byte, error) {
+	switch payload := payload.(type) {
+	case nil:
+		// An item of which only the key matters.
+		return nil, nil
+	case []byte:
+		return payload, nil
+	case json.RawMessage:
+		return payload, nil
+	case string:
+		return []byte(payload), nil
+	}
+	value := reflect.ValueOf(payload)
+	for value.Kind() == reflect.Pointer && !value.IsNil() {
+		value = value.Elem()
+	}
+	switch value.Kind() {
+	case reflect.Map, reflect.Struct, reflect.Slice, reflect.Array:
+	default:
+		return nil, fmt.Errorf("the payload is a %T; write a map, a struct or a slice (stored as JSON), a string or []byte", payload)
+	}
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	// The characters < and > need no escapes outside a page.
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(payload); err != nil {
+		return nil, fmt.Errorf("cannot store the payload, a %T, as JSON: %w", payload, err)
+	}
+	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), nil
 }
 
 func setBytes(object map[string]any, name string, value []byte) {
@@ -492,7 +554,7 @@ func (c *Client) exchange(ctx context.Context, to daemon, method, path string, b
 	if body != nil {
 		text, err := json.Marshal(body)
 		if err != nil {
-			return err
+			return &invalidError{err}
 		}
 		content = bytes.NewReader(text)
 	}
@@ -502,6 +564,7 @@ func (c *Client) exchange(ctx context.Context, to daemon, method, path string, b
 	if err != nil {
 		return err
 	}
+	request.Header.Set("User-Agent", userAgent)
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}
@@ -848,7 +911,7 @@ func (c *Client) CancelBatch(ctx context.Context, queue, batch string) (BatchCou
 }
 
 // ScheduleDefinition is when a schedule fires (Cron and perhaps Zone, or Every), and what it pushes. Missed is "skip", "once" or
-// "all"; Overlap is "allow", "skip" or "queue". What is not set is as the daemon has it by default.
+// "all"; Overlap is "allow", "skip" or "queue". What is not set is as the daemon has it by default. Create is for PutSchedule alone.
 type ScheduleDefinition struct {
 	Cron, Zone   string
 	Every        time.Duration
@@ -862,6 +925,7 @@ type ScheduleDefinition struct {
 	MissedMax    int
 	Overlap      string
 	Jitter       time.Duration
+	Create       bool
 }
 
 // MarshalJSON writes the definition as a daemon reads it.
@@ -950,10 +1014,15 @@ func (c *Client) ShowSchedule(ctx context.Context, queue, name string) (Schedule
 	return found, err
 }
 
-// PutSchedule makes a schedule, or replaces it whole. The scope is admin.
+// PutSchedule makes a schedule, or replaces it whole. With Create also for a queue that is nowhere yet: before its first push, if
+// the daemon's configuration does not have it. The scope is admin.
 func (c *Client) PutSchedule(ctx context.Context, queue, name string, definition ScheduleDefinition) (StoredSchedule, error) {
 	var found StoredSchedule
-	err := c.ask(ctx, pushTimeout, http.MethodPut, schedulePath(queue, name), definition, &found, true)
+	path := schedulePath(queue, name)
+	if definition.Create {
+		path += "?create=true"
+	}
+	err := c.ask(ctx, pushTimeout, http.MethodPut, path, definition, &found, true)
 	return found, err
 }
 

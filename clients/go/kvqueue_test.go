@@ -35,6 +35,44 @@ func TestPayloadsThatAreNotTextAreBase64(t *testing.T) {
 	}
 }
 
+func TestPayloadsThatAreNoBytesAreJSON(t *testing.T) {
+	type mail struct {
+		To   string `json:"to"`
+		Line []int  `json:"line"`
+	}
+	for wanted, payload := range map[string]any{
+		`{"to":"<ä>"}`:             map[string]string{"to": "<ä>"},
+		`{"to":"ann","line":[1]}`:  mail{"ann", []int{1}},
+		`{"to":"bob","line":null}`: &mail{To: "bob"},
+		`[1,"a"]`:                  []any{1, "a"},
+		`{"n": 1.0}`:               json.RawMessage(`{"n": 1.0}`),
+		`text`:                     "text",
+	} {
+		text, err := json.Marshal(NewItem{Payload: payload})
+		var item Item
+		if err == nil {
+			err = json.Unmarshal(text, &item)
+		}
+		if err != nil || string(item.Payload) != wanted {
+			t.Errorf("%v is %q, not %q: %v", payload, item.Payload, wanted, err)
+		}
+	}
+	for wanted, payload := range map[string]any{
+		"the payload is a int;":              5,
+		"the payload is a *kvqueue.NewItem;": (*NewItem)(nil),
+		"as JSON":                            map[string]any{"f": func() {}},
+	} {
+		client, err := NewClient([]string{"http://127.0.0.1:1"}, "", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = client.Push(context.Background(), "q", []NewItem{{Payload: payload}}, "k")
+		if err == nil || !strings.Contains(err.Error(), wanted) {
+			t.Errorf("%v: %v", payload, err)
+		}
+	}
+}
+
 func TestOutcomes(t *testing.T) {
 	for wanted, err := range map[string]error{
 		`{"id":"a","outcome":"done"}`:                                                         nil,

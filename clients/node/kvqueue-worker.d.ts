@@ -19,9 +19,12 @@ export interface Item {
   reportProgress(percent?: number, message?: string): void;
 }
 
+/** What an item carries. An object or an array is stored as JSON; a string and bytes are stored as they are. */
+export type Payload = string | Uint8Array | Record<string, unknown> | readonly unknown[];
+
 /** An item to be pushed. */
 export interface NewItem {
-  payload: string | Uint8Array;
+  payload: Payload;
   delay?: number;
   at?: Date;
   /** It expires if no attempt has begun within so many milliseconds; without it the queue's own time holds. */
@@ -94,15 +97,18 @@ export interface Batch {
   then: { payload?: string; payloadBase64?: string; attributes?: Record<string, string>; [more: string]: unknown };
 }
 
+/** What `push` takes: an item with its options, or a payload alone. An object that has a `payload` is an item. */
+export type Pushable = string | Uint8Array | NewItem | ({ payload?: never } & Record<string, unknown>);
+
 /** What a batch pushes in the end. */
-export type Callback = string | Uint8Array | Pick<NewItem, "payload" | "attributes" | "contentType" | "priority" | "key">;
+export type Callback = string | Uint8Array | ({ payload?: never } & Record<string, unknown>) | Pick<NewItem, "payload" | "attributes" | "contentType" | "priority" | "key">;
 
 /** When a schedule fires (`cron` and perhaps `zone`, or `every`), and what it pushes. */
 export interface ScheduleDefinition {
   cron?: string;
   zone?: string;
   every?: number;
-  payload?: string | Uint8Array;
+  payload?: Payload;
   attributes?: Record<string, string>;
   contentType?: string;
   key?: string | Uint8Array;
@@ -227,14 +233,12 @@ export class Unreachable extends Error {}
 export class Client {
   constructor(url: Url, options?: Access);
   /**
-   * Pushes an item, or up to 1000 items in one transaction. They are stored durably when it resolves. It tries for
-   * `patience`, 30,000 by default. If the answer is lost, it repeats the push only with an idempotency key.
+   * Pushes an item, which is stored durably when it resolves. It tries for `patience`, 30,000 by default. If the answer is lost,
+   * it repeats the push only with an idempotency key.
    */
-  push(
-    queue: string,
-    items: string | Uint8Array | NewItem | readonly (string | Uint8Array | NewItem)[],
-    options?: { idempotencyKey?: string; patience?: number },
-  ): Promise<Pushed>;
+  push(queue: string, item: Pushable, options?: { idempotencyKey?: string; patience?: number }): Promise<Pushed>;
+  /** Pushes up to 1000 items in one transaction, as `push` does with one. */
+  pushMany(queue: string, items: readonly Pushable[], options?: { idempotencyKey?: string; patience?: number }): Promise<Pushed>;
   /** Leases items. `lease` is null if nothing is ready. */
   lease(
     queue: string,
@@ -281,11 +285,14 @@ export class Client {
   listSchedules(queue: string): AsyncGenerator<Schedule, void, undefined>;
   /** A schedule, with its payload and its next five times. The scope is `read`. */
   showSchedule(queue: string, name: string): Promise<Schedule>;
-  /** Makes a schedule, or replaces it whole. The scope is `admin`. */
+  /**
+   * Makes a schedule, or replaces it whole. With `create` also for a queue that is nowhere yet: before its first push, if the daemon's
+   * configuration does not have it. The scope is `admin`.
+   */
   putSchedule(
     queue: string,
     name: string,
-    definition: ScheduleDefinition,
+    definition: ScheduleDefinition & { create?: boolean },
   ): Promise<{ effect: "created" | "replaced" | "unchanged"; description: string; next: Firing | null }>;
   /** Removes a schedule with its history; with `force` also one of a configuration. The scope is `admin`. */
   removeSchedule(queue: string, name: string, options?: { force?: boolean }): Promise<void>;

@@ -10,6 +10,7 @@
 
 const http = require("node:http");
 const https = require("node:https");
+const { hostname } = require("node:os");
 const { basename } = require("node:path");
 const { Worker: Thread, parentPort, workerData } = require("node:worker_threads");
 
@@ -45,6 +46,9 @@ const STOP_PATIENCE = 30_000;
 const STOP_PAUSE = 1_000;
 /** The longest reason in characters, and the longest pause before a retry: a year. */
 const [LONGEST_REASON, LONGEST_AFTER, LONGEST_THROTTLE] = [1_000, 365 * 24 * 3_600_000, 24 * 3_600_000];
+
+/** What a daemon shows of this worker, in ASCII. */
+const USER_AGENT = `kvqueue-node/0.1.0 ${hostname().replace(/[^!-~]/g, "?") || "?"}/${process.pid}`;
 
 /** A daemon refused a request. `code` is one of the table in docs/API.md. */
 class ApiError extends Error {
@@ -126,7 +130,7 @@ class Api {
 
   exchange({ url, module, agent, target, base }, { path, body: json, timeout, signal, method }) {
     const body = json === undefined ? Buffer.alloc(0) : Buffer.from(JSON.stringify(json));
-    const headers = { "Content-Length": body.length };
+    const headers = { "Content-Length": body.length, "User-Agent": USER_AGENT };
     if (json !== undefined) headers["Content-Type"] = "application/json";
     if (this.token) headers.Authorization = `Bearer ${this.token}`;
     return new Promise((resolve, reject) => {
@@ -342,12 +346,18 @@ class Client {
   }
 
   /**
-   * Pushes an item, or up to 1000 items in one transaction. They are stored durably when it resolves.
+   * Pushes an item, which is stored durably when it resolves: an object (as JSON), a string, bytes, or `{ payload, ...options }`.
    *
    * It tries for `patience`. If the answer is lost, it repeats the push only with an idempotency key.
    */
-  async push(queue, items, { idempotencyKey, patience = TIMEOUT } = {}) {
-    const body = { items: [items].flat().map(newItem), idempotency_key: idempotencyKey };
+  async push(queue, item, options) {
+    return this.pushMany(queue, [item], options);
+  }
+
+  /** Pushes up to 1000 items in one transaction, as `push` does with one. */
+  async pushMany(queue, items, { idempotencyKey, patience = TIMEOUT } = {}) {
+    if (!Array.isArray(items)) throw new TypeError(`cannot push ${kindOf(items)} as several items; write pushMany(queue, [item])`);
+    const body = { items: items.map(newItem), idempotency_key: idempotencyKey };
     return this.#api.ask("POST", `${encodeURIComponent(queue)}/items`, { body, isRepeatable: idempotencyKey !== undefined, patience });
   }
 
@@ -434,10 +444,13 @@ class Client {
     return inCamelCase(await this.#api.ask("GET", schedulePath(queue, name), { isRepeatable: true }));
   }
 
-  /** Makes a schedule, or replaces it whole: the items that it pushes, and `cron` (and `zone`) or `every`. The scope is `admin`. */
-  async putSchedule(queue, name, definition) {
-    const body = definitionOf(definition);
-    return inCamelCase(await this.#api.ask("PUT", schedulePath(queue, name), { body, isRepeatable: true }));
+  /**
+   * Makes a schedule, or replaces it whole: the items that it pushes, and `cron` (and `zone`) or `every`. With `create` also for a queue that is
+   * nowhere yet: before its first push, if the daemon's configuration does not have it. The scope is `admin`.
+   */
+  async putSchedule(queue, name, { create = false, ...definition }) {
+    const path = schedulePath(queue, name) + (create ? "?create=true" : "");
+    return inCamelCase(await this.#api.ask("PUT", path, { body: definitionOf(definition), isRepeatable: true }));
   }
 
   /** Removes a schedule with its history; with `force` also one of a configuration. The scope is `admin`. */
@@ -541,21 +554,56 @@ function definitionOf({ payload = "", key, every, missedWindow, jitter, contentT
     ...rest,
     ...{ every: duration(every), missed_window: duration(missedWindow), jitter: duration(jitter) },
     ...{ content_type: contentType, missed_max: missedMax },
-    ...textOrBase64("payload", payload, "the payload is not a string or a Uint8Array; for JSON, give JSON.stringify(value)"),
+    ...payloadOf(payload),
     ...(key === undefined ? {} : textOrBase64("key", key, "the key is not a string or a Uint8Array")),
   };
 }
 
+/** An item as `push` takes it, as a daemon reads it. An object without a payload is the payload. */
 function newItem(item) {
-  const { payload, delay, at, ttl, unique, uniqueFor, replace, batch, attributes, contentType, traceParent, priority, key } =
-    typeof item === "string" || item instanceof Uint8Array ? { payload: item } : item;
+  if (Array.isArray(item)) {
+    const fix = "write pushMany(queue, items), or { payload: items } for one item of JSON";
+    throw new TypeError(`cannot push an array: it may be several items or one; ${fix}`);
+  }
+  const { payload, delay, at, ttl, unique, uniqueFor, replace, batch, attributes, contentType, traceParent, priority, key, ...unknown } =
+    isPlainObject(item) && Object.hasOwn(item, "payload") ? item : { payload: item };
+  const [wrong] = Object.keys(unknown);
+  if (wrong !== undefined) {
+    const fix = "if the object is the payload, write push(queue, { payload: object })";
+    throw new TypeError(`an item has no option ${JSON.stringify(wrong)}; ${fix}`);
+  }
+  if (at !== undefined && !(at instanceof Date)) throw new TypeError(`at is ${kindOf(at)}; write a Date, as in new Date("2030-01-01T00:00:00Z")`);
   const rest = {
-    ...{ unique, unique_for_ms: uniqueFor, replace, batch, attributes, content_type: contentType, trace_parent: traceParent },
-    ...{ priority, delay_ms: delay, at: at?.toISOString(), ttl_ms: ttl },
+    ...{ unique, unique_for_ms: milliseconds("uniqueFor", uniqueFor), replace, batch, attributes, content_type: contentType },
+    ...{ trace_parent: traceParent, priority, delay_ms: milliseconds("delay", delay), at: at?.toISOString(), ttl_ms: milliseconds("ttl", ttl) },
   };
-  const wrong = "the payload is not a string or a Uint8Array; for JSON, push JSON.stringify(value)";
   const keys = key === undefined ? {} : textOrBase64("key", key, "the key is not a string or a Uint8Array");
-  return { ...textOrBase64("payload", payload, wrong), ...rest, ...keys };
+  return { ...payloadOf(payload), ...rest, ...keys };
+}
+
+function milliseconds(name, time) {
+  if (time === undefined || Number.isFinite(time)) return time;
+  throw new TypeError(`${name} is ${typeof time === "number" ? time : kindOf(time)}; write milliseconds as a number`);
+}
+
+/** A payload as a daemon reads it. A string and bytes are stored as they are. */
+function payloadOf(payload) {
+  if (Array.isArray(payload) || isPlainObject(payload)) return { payload: JSON.stringify(payload) };
+  return textOrBase64("payload", payload, `the payload is ${kindOf(payload)}; write an object or an array (stored as JSON), a string, or a Uint8Array`);
+}
+
+function isPlainObject(value) {
+  if (typeof value !== "object" || value === null) return false;
+  const prototype = Object.getPrototypeOf(value);
+  // Objects of another realm, as in a test runner, have a prototype of their own.
+  return prototype === null || Object.getPrototypeOf(prototype) === null;
+}
+
+/** What a value is, for an error. */
+function kindOf(value) {
+  if (value === undefined || value === null) return String(value);
+  const name = typeof value === "object" ? (value.constructor?.name ?? "object") : typeof value;
+  return `a ${name}`;
 }
 
 function textOrBase64(name, value, wrong) {

@@ -24,6 +24,7 @@ import logging
 import math
 import os
 import random
+import re
 import selectors
 import signal
 import socket
@@ -82,6 +83,10 @@ LONGEST_THROTTLE = 24 * 3600.0
 
 Json = Dict[str, Any]
 Duration = Union[float, datetime.timedelta]
+# What an item carries. A dict or a list is stored as JSON; text and bytes are stored as they are.
+Payload = Union[bytes, str, Dict[str, Any], List[Any]]
+# What `push` takes: a list may be several items or one, so it is neither.
+Pushable = Union[bytes, str, Dict[str, Any], "NewItem"]
 Answer = TypeVar("Answer")
 
 
@@ -173,14 +178,14 @@ class Item:
 
 @dataclasses.dataclass(frozen=True)
 class NewItem:
-    """An item to be pushed. `delay` is in seconds; `key` is its key in a keyed queue; `batch` is the batch that it joins.
+    """An item to be pushed. A payload that is a dict or a list is stored as JSON. Times are seconds, or a timedelta.
 
-    It expires if no attempt has begun within `ttl` seconds; without it the queue's own time holds. `unique` is its unique
-    key: with another item of this key nothing is pushed. The key is taken until the item ends, or with `unique_for` for
-    that many seconds. With `replace` an item that waits under the key gets what is pushed."""
+    `key` is its key in a keyed queue; `batch` is the batch that it joins. It expires if no attempt has begun within `ttl`;
+    without it the queue's own time holds. `unique` is its unique key: with another item of this key nothing is pushed. The
+    key is taken until the item ends, or with `unique_for` for that time. With `replace` an item that waits under the key gets what is pushed."""
 
-    payload: Union[bytes, str]
-    delay: Optional[float] = None
+    payload: Payload
+    delay: Optional[Duration] = None
     at: Optional[datetime.datetime] = None
     unique: Optional[str] = None
     attributes: Optional[Mapping[str, str]] = None
@@ -188,8 +193,8 @@ class NewItem:
     trace_parent: Optional[str] = None
     priority: Optional[int] = None
     key: Union[bytes, str, None] = None
-    ttl: Optional[float] = None
-    unique_for: Optional[float] = None
+    ttl: Optional[Duration] = None
+    unique_for: Optional[Duration] = None
     replace: bool = False
     batch: Optional[str] = None
 
@@ -301,7 +306,10 @@ class Client:
 
     def _exchange(self, method: str, path: str, body: Optional[bytes], timeout: float) -> Json:
         connection, base = self._connections[self._turn]
-        headers = {} if body is None else {"Content-Type": "application/json"}
+        # A program may fork, so each request asks for the process.
+        headers = {"User-Agent": f"kvqueue-python/{__version__} {_HOST}/{os.getpid()}"}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
         try:
@@ -360,16 +368,23 @@ class Client:
     def push(
         self,
         queue: str,
-        items: Union[bytes, str, NewItem, Iterable[Union[bytes, str, NewItem]]],
+        item: Pushable,
         idempotency_key: Optional[str] = None,
         patience: float = TIMEOUT,
     ) -> Pushed:
-        """Pushes an item, or up to 1000 items in one transaction. They are stored durably when it returns.
+        """Pushes an item, which is stored durably when it returns: a dict (as JSON), text, bytes, or a `NewItem`.
 
         It tries for `patience` seconds. If the answer is lost, it repeats the push only with an idempotency key.
         """
-        several = [items] if isinstance(items, (bytes, str, NewItem)) else items
-        body: Json = {"items": [_new_item(item) for item in several]}
+        return self.push_many(queue, [item], idempotency_key, patience)
+
+    def push_many(
+        self, queue: str, items: Iterable[Pushable], idempotency_key: Optional[str] = None, patience: float = TIMEOUT
+    ) -> Pushed:
+        """Pushes up to 1000 items in one transaction, as `push` does with one."""
+        if isinstance(items, (str, bytes, bytearray, memoryview, Mapping, NewItem)):
+            raise TypeError(f"cannot push a {type(items).__name__} as several items; write push_many(queue, [item])")
+        body: Json = {"items": [_new_item(item) for item in items]}
         if idempotency_key is not None:
             body["idempotency_key"] = idempotency_key
 
@@ -437,7 +452,7 @@ class Client:
 
     # Batches
 
-    def new_batch(self, queue: str, then: Union[bytes, str, NewItem], deadline: Optional[Duration] = None) -> str:
+    def new_batch(self, queue: str, then: Pushable, deadline: Optional[Duration] = None) -> str:
         """Makes a batch, and returns its id. When all items that were pushed to it have ended, `then` is pushed to `queue`.
 
         With a deadline (seconds, or a timedelta) that happens by then, whatever has ended. The scope is `push`.
@@ -450,7 +465,7 @@ class Client:
     def push_after(
         self,
         queue: str,
-        then: Union[bytes, str, NewItem],
+        then: Pushable,
         after: Iterable[Union[str, Tuple[str, str]]],
         deadline: Optional[Duration] = None,
         missing_ok: bool = False,
@@ -499,7 +514,7 @@ class Client:
         self,
         queue: str,
         name: str,
-        payload: Union[bytes, str] = b"",
+        payload: Payload = b"",
         *,
         cron: Optional[str] = None,
         zone: Optional[str] = None,
@@ -513,9 +528,11 @@ class Client:
         missed_max: Optional[int] = None,
         overlap: Optional[str] = None,
         jitter: Optional[Duration] = None,
+        create: bool = False,
     ) -> Json:
         """Makes a schedule, or replaces it whole: the items that it pushes, and `cron` (and `zone`) or `every`.
 
+        With `create` also for a queue that is nowhere yet: before its first push, if the daemon's configuration does not have it.
         Durations are seconds or a timedelta. The answer has its "effect" ("created", "replaced", "unchanged"), when it
         fires in English ("description"), and its "next" time. The scope is `admin`.
         """
@@ -524,10 +541,10 @@ class Client:
             "cron": cron, "zone": zone, "attributes": dict(attributes) if attributes is not None else None,
             "content_type": content_type, "priority": priority, "missed": missed, "missed_max": missed_max, "overlap": overlap,
             **{name: None if each is None else f"{round(_seconds(each) * 1000)}ms" for name, each in durations.items()},
-            **_text_or_base64("payload", payload), **({} if key is None else _text_or_base64("key", key)),
+            **_payload(payload), **({} if key is None else _text_or_base64("key", key)),
         }
         body = {name: value for name, value in body.items() if value is not None}
-        return self._ask("PUT", _schedule_path(queue, name), body, dict, True)
+        return self._ask("PUT", _schedule_path(queue, name) + ("?create=true" if create else ""), body, dict, True)
 
     def remove_schedule(self, queue: str, name: str, force: bool = False) -> None:
         """Removes a schedule with its history; with `force` also one of a configuration. The scope is `admin`."""
@@ -707,25 +724,49 @@ def _is_lost(error: BaseException) -> bool:
     return isinstance(error, ApiError) and error.code == "lease_lost"
 
 
-def _new_item(item: Union[bytes, str, NewItem]) -> Json:
+def _new_item(item: Pushable) -> Json:
+    if isinstance(item, (list, tuple)):
+        raise TypeError(
+            "cannot push a list: it may be several items or one; write push_many(queue, items), or NewItem(items) for one item of JSON"
+        )
     new = item if isinstance(item, NewItem) else NewItem(item)
+    if new.at is not None and not isinstance(new.at, datetime.datetime):
+        raise TypeError(f"at is a {type(new.at).__name__}, {new.at!r}; write a datetime, as datetime.fromisoformat gives")
     found = {
         "unique": new.unique,
-        "unique_for_ms": int(new.unique_for * 1000) if new.unique_for is not None else None,
+        "unique_for_ms": _milliseconds("unique_for", new.unique_for),
         "replace": new.replace or None,
         "batch": new.batch,
         "attributes": dict(new.attributes) if new.attributes is not None else None,
         "content_type": new.content_type,
         "trace_parent": new.trace_parent,
         "priority": new.priority,
-        "delay_ms": int(new.delay * 1000) if new.delay is not None else None,
-        "ttl_ms": int(new.ttl * 1000) if new.ttl is not None else None,
+        "delay_ms": _milliseconds("delay", new.delay),
+        "ttl_ms": _milliseconds("ttl", new.ttl),
         "at": new.at.astimezone(datetime.timezone.utc).isoformat() if new.at is not None else None,
     }
-    found.update(_text_or_base64("payload", new.payload))
+    found.update(_payload(new.payload))
     if new.key is not None:
         found.update(_text_or_base64("key", new.key))
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _milliseconds(name: str, time: Optional[Duration]) -> Optional[int]:
+    if time is None:
+        return None
+    if isinstance(time, bool) or not isinstance(time, (int, float, datetime.timedelta)):
+        raise TypeError(f"{name} is a {type(time).__name__}, {time!r}; write seconds as a number, or a timedelta")
+    return int(_seconds(time) * 1000)
+
+
+def _payload(payload: Payload) -> Json:
+    """A payload as a daemon reads it. Text and bytes are stored as they are."""
+    if isinstance(payload, (dict, list, tuple)):
+        text = json.dumps(payload, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        return {"payload": text}
+    if isinstance(payload, (str, bytes, bytearray, memoryview)):
+        return _text_or_base64("payload", payload if isinstance(payload, str) else bytes(payload))
+    raise TypeError(f"the payload is a {type(payload).__name__}; write a dict or a list (stored as JSON), text, or bytes")
 
 
 def _text_or_base64(name: str, value: Union[bytes, str]) -> Json:
@@ -776,6 +817,9 @@ class _Pauses:
     def reset(self) -> None:
         self.failures = 0
 
+
+# What a daemon shows of this worker, in ASCII.
+_HOST = re.sub(r"[^!-~]", "?", socket.gethostname()) or "?"
 
 # The types that handlers have returned although they are no results: each is in the log once.
 _NO_RESULTS: Set[str] = set()

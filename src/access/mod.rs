@@ -4,11 +4,13 @@
 //! daemon that uses the database knows it. `docs/SECURITY.md` is the page for operators, and
 //! `docs/KEYSPACE.md` has the bytes.
 
+mod key;
 mod pattern;
 mod scope;
 mod store;
 mod token;
 
+pub(crate) use key::{KeyStore, SharedKey};
 pub(crate) use pattern::QueuePattern;
 pub(crate) use scope::Scope;
 pub(crate) use store::{Created, MAX_TOKENS, TokenStore};

@@ -201,8 +201,8 @@ impl Consumer {
         let begun = Instant::now();
         let handled = match claimed {
             Claimed::Taken(batch) => work.spawn_on(dispatcher.at_most_once(batch), pool),
-            Claimed::Leased(Slice { items, handle, heartbeat, acknowledged }) => {
-                status.set_lease_keeper(heartbeat);
+            Claimed::Leased(Slice { items, handle, acknowledged }) => {
+                status.set_lease_keeper(handle.heartbeat.clone());
                 self.acknowledging.push(acknowledged);
                 work.spawn_on(dispatcher.at_least_once(items, handle), pool)
             }

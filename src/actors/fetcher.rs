@@ -60,6 +60,8 @@ pub(super) struct Fetcher {
     lost: u32,
     /// Resolves when items may be fetched again; and the consumer that waits for its trial.
     hold: Option<(SpawnHandle, Option<u64>)>,
+    /// Waits until a consumer has items for idle ones.
+    is_sharing: bool,
     /// The consumers. A consumer that replaces one that panicked has its id, but is another member:
     /// a fetch for the first may still be under way.
     members: BTreeSet<u64>,
@@ -87,6 +89,7 @@ impl Fetcher {
             watch: None,
             lost: 0,
             hold: None,
+            is_sharing: false,
             members: BTreeSet::new(),
             leaving: None,
             stopping: false,
@@ -109,6 +112,7 @@ impl Fetcher {
         }
         self.waiting.set(self.state.waiting().len());
         self.show();
+        self.share(context);
     }
 
     fn carry_out(&mut self, effect: Effect, context: &mut Context<Self>) {
@@ -235,9 +239,10 @@ impl Fetcher {
         let asks = self.state.fetching().iter().filter_map(|request| self.asks.get(&request.consumer));
         let requests: Vec<_> =
             asks.map(|ask| if is_trial { FetchRequest::TRIAL } else { ask.request }).collect();
+        let last = is_trial && self.runtime.breaker.tries_the_last();
         let (runtime, watch) = (self.runtime.clone(), self.state.wants_watch());
         async move {
-            let fetched = fetching.fetch(&runtime, &requests, watch).await;
+            let fetched = fetching.fetch(&runtime, &requests, (watch, last)).await;
             (fetching, fetched)
         }
         .into_actor(self)
@@ -339,6 +344,28 @@ impl Fetcher {
             .map(|(), actor, context| {
                 actor.on(Event::LookAgain, context);
                 actor.listen(context);
+            })
+            .spawn(context);
+    }
+
+    /// Gives idle consumers items that others have fetched and not begun, when there are any.
+    fn share(&mut self, context: &mut Context<Self>) {
+        if self.is_sharing || self.state.idle().is_none() {
+            return;
+        }
+        self.is_sharing = true;
+        let runtime = self.runtime.clone();
+        async move { runtime.sharing.any().await }
+            .into_actor(self)
+            .map(|(), actor, context| {
+                while let Some(consumer) = actor.state.idle()
+                    && let Some(batch) = actor.runtime.sharing.lend()
+                {
+                    actor.on(Event::Lent(consumer), context);
+                    actor.reply(consumer, Reply::Batches([batch].into_iter().collect()));
+                }
+                actor.is_sharing = false;
+                actor.share(context);
             })
             .spawn(context);
     }

@@ -43,11 +43,17 @@ mod reconciler;
 mod restart_limiter;
 mod supervisor;
 
+use std::io;
+
+use tokio::runtime;
+
 pub(crate) use context::ConsumerContext;
 pub(crate) use handle::{SupervisorExits, SupervisorHandle, supervise};
 pub(crate) use messages::{ConsumerRef, ConsumerSpec, DesiredConsumers, Observer, SupervisorExit};
 
-/// Runs `main`, and the actors that it starts, on this thread until `main` is done. Actors that are left are dropped.
-pub(crate) fn run<T>(main: impl Future<Output = T>) -> T {
-    actix::System::new().block_on(main)
+/// Runs `main`, and the actors that it starts, on this thread until `main` is done. Actors that are left are dropped. An error if the thread's
+/// runtime cannot be made, with which actix by itself would panic.
+pub(crate) fn run<T>(main: impl Future<Output = T>) -> io::Result<T> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok(actix::System::with_tokio_rt(|| runtime).block_on(main))
 }

@@ -5,11 +5,13 @@
 //! the bytes.
 
 mod action;
+mod bound;
 mod record;
 mod store;
 mod this_daemon;
 
 pub(crate) use action::Action;
+pub(crate) use bound::{Census, Excess};
 pub(crate) use record::{Record, Who};
 pub(crate) use store::{AuditStore, Cursor, Filter, MAX_RECORDS};
 pub(crate) use this_daemon::this_daemon;

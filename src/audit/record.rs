@@ -146,6 +146,17 @@ impl Record {
         self.rest.get(DETAILS)?.as_object()
     }
 
+    /// Who made the change, without the address.
+    pub(super) fn actor(&self) -> String {
+        self.who.to_string()
+    }
+
+    /// The queue's name as it is stored; empty if it is about none.
+    pub(super) fn queue(&self) -> String {
+        let name = ["queue", "queue_base64"].into_iter().find_map(|key| self.rest.get(key)?.as_str());
+        name.unwrap_or_default().to_owned()
+    }
+
     /// Whether it is about this queue, or about items that go to it.
     pub(super) fn concerns(&self, queue: &[u8]) -> bool {
         let mut name = Map::new();

@@ -9,9 +9,9 @@ use foundationdb::{
 };
 use kvqueue_queue::{Millis, QueueError};
 
-use super::Record;
+use super::{Excess, Record};
 
-/// The most records that are kept: the sweeper removes the oldest beyond them.
+/// The most records that are kept: of more, the sweeper removes the oldest of the actor that has the most.
 pub(crate) const MAX_RECORDS: u64 = 100_000;
 
 /// The most records that one transaction reads.
@@ -137,33 +137,80 @@ impl AuditStore {
         Ok(Page { records, next })
     }
 
-    /// Removes some of the oldest records: those from before `oldest`, and those beyond `most`. Returns their number, and
-    /// whether there may be more.
+    /// Removes some of the records that are older than `kept`, by `now` and by the time of the last record: a clock that is ahead of that removes nothing. Returns
+    /// their number, and whether there may be more.
     pub(crate) async fn sweep(
         &self,
         tr: &Transaction,
-        oldest: Millis,
-        most: u64,
+        now: Millis,
+        kept: Millis,
     ) -> Result<(u64, bool), QueueError> {
-        let count = tr.get(&self.count, true).await?;
-        let count = count.and_then(|value| value[..].try_into().ok()).map_or(0, u64::from_le_bytes);
+        let last = tr.get(&self.last, true).await?;
+        let last = last.and_then(|value| value[..].try_into().ok()).map_or(0, u64::from_le_bytes);
+        let oldest = now.min(last).saturating_sub(kept);
         let rows = self.rows(tr, self.records.range(), false).await?;
-        let mut old = usize::try_from(count.saturating_sub(most)).unwrap_or(usize::MAX).min(rows.len());
+        let mut old = 0;
         for (index, (_, value)) in rows.iter().enumerate() {
             // The time of a record that cannot be read is between those of its neighbours.
             let Ok(record) = serde_json::from_slice::<Record>(value) else { continue };
             if record.at >= oldest {
                 break;
             }
-            old = old.max(index + 1);
+            old = index + 1;
         }
         let Some((last, _)) = old.checked_sub(1).and_then(|index| rows.get(index)) else {
             return Ok((0, false));
         };
-        tr.clear_range(&self.records.range().0, &[last.as_slice(), &[0]].concat());
+        tr.clear_range(&self.records.range().0, &behind(last));
         let removed = u64::try_from(old).unwrap_or(u64::MAX);
-        tr.atomic_op(&self.count, &removed.wrapping_neg().to_le_bytes(), MutationType::Add);
+        self.count_gone(tr, removed);
         Ok((removed, old == rows.len()))
+    }
+
+    /// The number of records.
+    pub(crate) async fn count(&self, tr: &Transaction) -> Result<u64, QueueError> {
+        let count = tr.get(&self.count, true).await?;
+        Ok(count.and_then(|value| value[..].try_into().ok()).map_or(0, u64::from_le_bytes))
+    }
+
+    /// Some of the records from a key on, the oldest first; none for each that cannot be read. And where they go on.
+    pub(crate) async fn oldest(
+        &self,
+        tr: &Transaction,
+        from: Option<&[u8]>,
+    ) -> Result<(Vec<Option<Record>>, Option<Vec<u8>>), QueueError> {
+        let rows = self.rows(tr, self.from(from), false).await?;
+        let records = rows.iter().map(|(_, value)| serde_json::from_slice(value).ok()).collect();
+        Ok((records, rows.last().filter(|_| rows.len() == ROWS).map(|(key, _)| behind(key))))
+    }
+
+    /// Removes those of some records from a key on that are too many. Returns their number, what is left to remove, and where it goes on.
+    pub(crate) async fn remove(
+        &self,
+        tr: &Transaction,
+        from: Option<&[u8]>,
+        mut excess: Excess,
+    ) -> Result<(u64, Excess, Option<Vec<u8>>), QueueError> {
+        let rows = self.rows(tr, self.from(from), false).await?;
+        let mut removed = 0_u64;
+        for (key, value) in &rows {
+            if excess.takes(serde_json::from_slice(value).ok().as_ref()) {
+                tr.clear(key);
+                removed += 1;
+            }
+        }
+        self.count_gone(tr, removed);
+        Ok((removed, excess, rows.last().filter(|_| rows.len() == ROWS).map(|(key, _)| behind(key))))
+    }
+
+    fn count_gone(&self, tr: &Transaction, removed: u64) {
+        tr.atomic_op(&self.count, &removed.wrapping_neg().to_le_bytes(), MutationType::Add);
+    }
+
+    /// The range of the records from a key on.
+    fn from(&self, key: Option<&[u8]>) -> (Vec<u8>, Vec<u8>) {
+        let (begin, end) = self.records.range();
+        (key.map_or(begin, <[u8]>::to_vec), end)
     }
 
     fn cursor(&self, key: &[u8]) -> Option<Cursor> {
@@ -194,6 +241,11 @@ impl AuditStore {
         }
         Ok(rows)
     }
+}
+
+/// The key behind this one.
+fn behind(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
 }
 
 #[cfg(test)]

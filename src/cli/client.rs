@@ -3,12 +3,12 @@
 use std::{
     cell::{Cell, RefCell},
     ffi::OsStr,
-    future::Future,
     path::Path,
+    pin::{Pin, pin},
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use foundationdb::{Database, Transaction};
 use kvqueue_queue::{Pause, Queue, QueueError, RetryPolicy, all_queues, retry};
 use tokio::runtime;
@@ -22,7 +22,11 @@ use crate::{
     absent_queues,
     audit::{AuditStore, Record},
     config::{Config, ConfigError, Fault, Place, nearest},
-    database::{NoAnswer, OpenError, Patience, Store, missing},
+    database::{
+        NoAnswer, OpenError, Patience, Store,
+        attempt::{Attempt, boxed},
+        missing,
+    },
 };
 
 /// Prints a note that a database was created, if none was in this directory.
@@ -30,6 +34,14 @@ pub(super) fn created(globals: &Globals, missing: Option<&Path>) {
     if let Some(directory) = missing.filter(|_| !globals.quiet) {
         output::note(format_args!("kvqueue: created the database in {}", directory.display()));
     }
+}
+
+/// The option of commands that may come before the first push to their queue.
+#[derive(Debug, clap::Args)]
+pub(super) struct Create {
+    /// Also if neither the database nor the configuration has the queue: before the first push to it
+    #[arg(long)]
+    pub(super) create: bool,
 }
 
 /// The most items that a command reads in one transaction. More could take longer than its five seconds.
@@ -64,13 +76,30 @@ impl Client {
         }
     }
 
-    /// For a command that may be the first to use a database. It prints a note if it was.
-    pub(super) fn open_or_create(globals: &Globals) -> anyhow::Result<Self> {
+    /// For a command that may be the first to use a database. It prints a note if it was. A database that nothing names is made
+    /// only with `--create`; `None` for a command without that option.
+    pub(super) fn open_or_create(globals: &Globals, create: Option<bool>) -> anyhow::Result<Self> {
         let (config, faults) = globals.start_leniently()?;
         let missing = missing(&config.database);
+        if let Some(directory) =
+            missing.as_deref().filter(|_| create != Some(true) && !globals.names_database())
+        {
+            return Err(OpenError::unnamed(directory, create.is_some()).into());
+        }
         let client = Self::new(globals, config, faults, Duration::ZERO)?;
         created(globals, missing.as_deref());
         Ok(client)
+    }
+
+    /// For a command that changes a queue and adds nothing to it. It makes the database only for a queue that is configured, or with
+    /// `--create`.
+    pub(super) fn open_to_change(globals: &Globals, queue: &OsStr, create: &Create) -> anyhow::Result<Self> {
+        let (config, _) = globals.load_leniently()?;
+        let is_configured = queue.to_str().is_some_and(|name| config.queues.contains_key(name));
+        match is_configured || create.create {
+            true => Self::open_or_create(globals, Some(create.create)),
+            false => Self::open(globals),
+        }
     }
 
     fn new(globals: &Globals, config: Config, faults: Vec<Fault>, spent: Duration) -> anyhow::Result<Self> {
@@ -94,8 +123,10 @@ impl Client {
     /// An error if the configuration's settings for this queue are wrong, because they determine the layout of its items.
     pub(super) fn expect_settings(&self, queue: &OsStr) -> Result<(), ConfigError> {
         let mut faults = self.faults.borrow_mut();
-        let of_queue =
-            |fault: &Fault| matches!(&fault.place, Place::Queue(name) if queue == OsStr::new(name));
+        let of_queue = |fault: &Fault| match &fault.place {
+            Place::Queue(name) => queue == OsStr::new(name),
+            place => *place == Place::Queues,
+        };
         match faults.iter().position(of_queue) {
             Some(at) => Err(faults.swap_remove(at).error),
             None => Ok(()),
@@ -152,7 +183,11 @@ impl Client {
 
     /// Runs a future that asks the database several times, each time with [`Self::answer`].
     pub(super) fn wait<T>(&self, future: impl Future<Output = T>) -> T {
-        self.runtime.block_on(future)
+        let mut result = None;
+        // The loop of the runtime is compiled once, not for each type of future.
+        self.runtime
+            .block_on(pin!(async { result = Some(future.await) }) as Pin<&mut dyn Future<Output = ()>>);
+        result.expect("the future has ended")
     }
 
     /// The names of all queues.
@@ -170,6 +205,22 @@ impl Client {
             output::note(format_args!("kvqueue: {note}"));
         }
         Ok(())
+    }
+
+    /// An error if neither the database nor the configuration has the queue, as when its name is misspelt. `--create` allows that.
+    pub(super) fn expect_queue(&self, queue: &Queue, create: &Create) -> anyhow::Result<()> {
+        if create.create {
+            return Ok(());
+        }
+        match self.note(queue)? {
+            Some(note) => bail!("{note} (--create is for a queue before its first push)"),
+            None => Ok(()),
+        }
+    }
+
+    /// An error if neither the database nor the configuration has the queue.
+    pub(super) fn expect_there(&self, queue: &Queue) -> anyhow::Result<()> {
+        self.note(queue)?.map_or(Ok(()), |note| Err(anyhow!(note)))
     }
 
     /// Warns on stderr that a new queue gets items, but the configuration has other queues only.
@@ -197,7 +248,7 @@ impl Client {
     /// The text for a queue that neither the database nor the configuration has.
     pub(super) fn note(&self, queue: &Queue) -> anyhow::Result<Option<String>> {
         self.transact(|tr| async {
-            let note = absent_queues::note(&tr, &self.config, queue).await;
+            let note = absent_queues::note(&tr, &self.config, queue, |_| true).await;
             (tr, note)
         })
     }
@@ -233,8 +284,15 @@ impl Client {
     where
         R: Future<Output = (Transaction, Result<T, QueueError>)>,
     {
+        let value = Cell::new(None);
+        self.transact_boxed(&mut boxed(body, &value))?;
+        Ok(value.take().expect("an attempt has committed"))
+    }
+
+    /// What [`Self::transact`] does with any body, compiled once.
+    fn transact_boxed<'a>(&self, body: &mut dyn FnMut(Transaction) -> Attempt<'a>) -> anyhow::Result<()> {
         let done = self.wait(self.answer(retry::run(self.db(), &RetryPolicy::default(), body)))?;
-        done.map(|done| done.value).context("the database refused")
+        done.map(|_done| ()).context("the database refused")
     }
 }
 

@@ -46,9 +46,12 @@ impl Command {
         let warnings = register(Daemon::new(config.clone())).warnings()?;
         match self {
             Self::Check { strict } => {
-                let mut object = serde_json::json!({ "valid": true, "queues": config.queues.len() });
+                let file = globals.config().map(|file| file.display().to_string());
+                let mut object =
+                    serde_json::json!({ "valid": true, "queues": config.queues.len(), "file": file });
                 let limit = unused_limit(&config).map(str::to_owned).or_else(|| limit_beyond_disk(&config));
-                let notes: Vec<_> = limit.into_iter().chain(warnings).collect();
+                let none = config.queues.is_empty().then(|| NO_QUEUES.to_owned());
+                let notes: Vec<_> = none.into_iter().chain(limit).chain(warnings).collect();
                 let is_refused = *strict && !notes.is_empty();
                 if globals.quiet && !is_refused {
                     return Ok(Exit::Done);
@@ -63,11 +66,13 @@ impl Command {
                     output::line(globals.json, text.as_bytes(), &object)?;
                     return Ok(Exit::Config);
                 }
-                let text = format!("configuration is valid, queues: {}", config.queues.len());
+                let what = file.unwrap_or_else(|| NO_FILE.to_owned());
+                let text = format!("{what}: valid, queues: {}", config.queues.len());
                 output::line(globals.json, text.as_bytes(), &object)?;
             }
             Self::Manual => {}
             Self::Show => {
+                let config = config.spelled_out();
                 let text = toml::to_string(&config).context("the configuration cannot be shown")?;
                 let object = serde_json::to_value(&config).context("the configuration cannot be shown")?;
                 output::line(globals.json, text.trim_end().as_bytes(), &object)?;
@@ -76,6 +81,13 @@ impl Command {
         Ok(Exit::Done)
     }
 }
+
+/// What was checked if no file is named.
+const NO_FILE: &str = "no file (--config or KVQUEUE_CONFIG names one), only defaults and the environment";
+
+/// The warning about a configuration with which no daemon starts.
+const NO_QUEUES: &str =
+    "the configuration has no queues, so `run` has none to process; add one as in [queues.emails]";
 
 /// The warning about a limit of free space that has no effect.
 fn unused_limit(config: &Config) -> Option<&'static str> {

@@ -43,6 +43,9 @@ pub(super) struct Globals {
 /// Names the configuration file where `--config` does not. Empty is as good as unset.
 const CONFIG: &str = "KVQUEUE_CONFIG";
 
+/// The variables that name the database; the second one is systemd's, for services.
+const NAMES_DATABASE: [&str; 2] = ["KVQUEUE_DATABASE", "STATE_DIRECTORY"];
+
 /// The log events that `--quiet` keeps: errors, and that the default address is not free. Commands such as `status` ask the daemon that
 /// has it, which may be another database's.
 const QUIET: &str = "error,kvqueue::http::listener=warn";
@@ -59,6 +62,12 @@ impl Globals {
     /// The value of `--database`, which wins over the file and the environment.
     pub(super) fn database(&self) -> Option<&str> {
         self.database.as_deref()
+    }
+
+    /// Whether a file, a variable or an option says where the database is. Otherwise only the working directory does.
+    pub(super) fn names_database(&self) -> bool {
+        let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        self.database.is_some() || self.config.is_some() || NAMES_DATABASE.iter().any(is_set)
     }
 
     /// How long `--timeout` lets a command wait for an answer.
@@ -116,19 +125,36 @@ impl Globals {
 
     /// The same for a command that does not need all settings. Logging starts, and the faults are logged.
     pub(super) fn start_leniently(&self) -> Result<(Config, Vec<Fault>), ConfigError> {
-        self.start_with(telemetry::init_command)
+        self.start_with(telemetry::init_command, self.load_leniently())
     }
 
-    /// The same for a command that goes on as a daemon does.
-    pub(super) fn start_worker(&self) -> Result<(Config, Vec<Fault>), ConfigError> {
-        self.start_with(telemetry::init_daemon)
+    /// The same for a command that asks a daemon. If the command line names one, it goes on without a file that cannot be used.
+    pub(super) fn start_to_ask(&self, is_named: bool) -> Result<(Config, Vec<Fault>), ConfigError> {
+        self.start_with(telemetry::init_command, self.load_to_ask(is_named))
+    }
+
+    /// The same for one that goes on as a daemon does.
+    pub(super) fn start_worker(&self, is_named: bool) -> Result<(Config, Vec<Fault>), ConfigError> {
+        self.start_with(telemetry::init_daemon, self.load_to_ask(is_named))
+    }
+
+    fn load_to_ask(&self, is_named: bool) -> Result<(Config, Vec<Fault>), ConfigError> {
+        match self.load_leniently() {
+            Err(error) if is_named && self.config.is_some() => {
+                let (config, mut faults) = Self { config: None, ..self.clone() }.load_leniently()?;
+                faults.push(Fault { error, place: Place::Database });
+                Ok((config, faults))
+            }
+            loaded => loaded,
+        }
     }
 
     fn start_with(
         &self,
         log: fn(&Log) -> Result<(), ConfigError>,
+        loaded: Result<(Config, Vec<Fault>), ConfigError>,
     ) -> Result<(Config, Vec<Fault>), ConfigError> {
-        let (config, faults) = self.load_leniently()?;
+        let (config, faults) = loaded?;
         log(&config.log)?;
         warn_of_ignored_variables();
         warn_of_faults(&faults);
@@ -147,6 +173,8 @@ fn warn_of_faults(faults: &[Fault]) {
             Place::Daemon => "run".to_owned(),
             Place::Http => "run, and commands that ask a daemon".to_owned(),
             Place::Queue(name) => format!("run, and commands about queue {name}"),
+            Place::Queues => "run, and commands about the items of queues".to_owned(),
+            Place::Database => "run, and commands that open the database".to_owned(),
         };
         tracing::warn!(
             event = "configuration_invalid",

@@ -1,9 +1,11 @@
 //! One item as text: a line for each field, an empty line, and the payload.
 
+use std::{borrow::Cow, io::IsTerminal};
+
 use kvqueue_queue::{ItemId, Meta, Millis};
 
 use super::output::time;
-use crate::json::failures;
+use crate::{json::failures, text::visible_lines};
 
 /// A field's name and its value.
 type Line = (&'static str, String);
@@ -13,11 +15,30 @@ pub(super) fn text(mut lines: Vec<Line>, payload: Option<&[u8]>) -> Vec<u8> {
     let about_payload =
         payload.map_or("cannot be read".to_owned(), |payload| format!("{} bytes", payload.len()));
     lines.push(("payload", about_payload));
-    let mut text: Vec<u8> =
-        lines.iter().flat_map(|(name, value)| format!("{name:13}{value}\n").into_bytes()).collect();
+    let mut text = fields(&lines).into_bytes();
     text.push(b'\n');
-    text.extend_from_slice(payload.unwrap_or_default());
+    text.extend_from_slice(&for_reader(payload.unwrap_or_default()));
     text
+}
+
+/// The width of the names of fields.
+const NAMES: usize = 13;
+
+/// A line for each field, and more for a value of several lines. Others wrote the values: what would move the cursor is shown as its code.
+pub(super) fn fields(lines: &[Line]) -> String {
+    let indent = " ".repeat(NAMES);
+    lines
+        .iter()
+        .map(|(name, value)| format!("{name:NAMES$}{}\n", visible_lines(value.trim_end(), &indent)))
+        .collect()
+}
+
+/// Bytes of others for standard output: as they are, but on a terminal without what would control it.
+pub(super) fn for_reader(bytes: &[u8]) -> Cow<'_, [u8]> {
+    match std::io::stdout().is_terminal() {
+        true => visible_lines(&String::from_utf8_lossy(bytes), "").into_bytes().into(),
+        false => bytes.into(),
+    }
 }
 
 /// The fields of what was pushed with an item, and of its attempts. Without its side record only the key and the time are known.

@@ -1,9 +1,11 @@
 //! `kvqueue list`
 
+use std::io::{self, IsTerminal};
+
 use serde_json::{Map, Value};
 
 use super::{client::Client, globals::Globals, output};
-use crate::exit::Exit;
+use crate::{exit::Exit, text::visible};
 
 /// Print the names of all queues
 #[derive(Debug, clap::Args)]
@@ -13,11 +15,13 @@ impl Args {
     #[expect(clippy::unused_self, reason = "every command is run alike")]
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let client = Client::open(globals)?;
-        let names = client.queues()?;
+        let (names, is_read) = (client.queues()?, io::stdout().is_terminal());
         let described = names.into_iter().map(|name| {
             let mut object = Map::new();
             output::insert_bytes(&mut object, "queue", &name);
-            (name, Value::Object(object))
+            // One that has a line end must not look like two.
+            let shown = if is_read { visible(&String::from_utf8_lossy(&name)).into_bytes() } else { name };
+            (shown, Value::Object(object))
         });
         output::lines(globals.json, described)?;
         Ok(Exit::Done)

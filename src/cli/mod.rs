@@ -14,8 +14,11 @@ mod delete;
 mod demo;
 mod doctor;
 mod export;
+#[cfg(target_os = "linux")]
+mod first_process;
 mod globals;
 mod history;
+mod holders;
 mod import;
 mod item;
 mod item_text;
@@ -193,6 +196,10 @@ pub fn main_as(name: &'static str, version: &'static str, register: impl FnOnce(
             return if error.use_stderr() { Exit::Usage } else { Exit::Done };
         }
     };
+    #[cfg(target_os = "linux")]
+    if matches!(cli.command, Command::Run(_) | Command::Work(_)) {
+        first_process::stand_by();
+    }
     cli.globals.read_environment();
     cli.command.note_action(&mut cli.globals);
     let audited = cli.globals.audited.clone();

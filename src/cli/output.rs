@@ -9,7 +9,11 @@ use anyhow::{anyhow, bail};
 use kvqueue_queue::{Item, ItemId};
 use serde_json::{Value, json};
 
-use crate::{exit::Exit, telemetry, text::visible};
+use crate::{
+    exit::Exit,
+    telemetry,
+    text::{visible, visible_json},
+};
 
 pub(super) use crate::json::{about, counts, insert_bytes, item, time};
 
@@ -86,7 +90,7 @@ pub(super) fn note(text: std::fmt::Arguments<'_>) {
 
 fn write_line(out: &mut impl Write, json: bool, text: &[u8], object: &Value) -> io::Result<()> {
     if json {
-        writeln!(out, "{object}")
+        writeln!(out, "{}", visible_json(&object.to_string()))
     } else {
         out.write_all(text)?;
         out.write_all(b"\n")

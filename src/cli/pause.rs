@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{
     UsageError,
     api_client::{ApiClient, At},
-    client::Client,
+    client::{Client, Create},
     globals::Globals,
     output, status,
 };
@@ -28,8 +28,10 @@ pub(super) struct PauseArgs {
     #[arg(long, value_name = "TEXT", default_value = "")]
     reason: String,
     /// Only for the running daemon, until it ends or resumes the queue
-    #[arg(long, conflicts_with = "reason")]
+    #[arg(long, conflicts_with_all = ["reason", "create"])]
     local: bool,
+    #[command(flatten)]
+    create: Create,
     #[command(flatten)]
     at: At,
 }
@@ -46,16 +48,19 @@ impl PauseArgs {
             return print_local(globals, &answer, &format!("paused {} in this daemon", self.queue.display()));
         }
         self.at.only_with_here()?;
-        let client = Client::open_or_create(globals)?;
+        let client = Client::open_to_change(globals, &self.queue, &self.create)?;
         let queue = open(&client, &self.queue)?;
-        client.note_if_absent(&queue)?;
+        client.expect_queue(&queue, &self.create)?;
         let pause = Pause { at: clock::now(), frozen: false, reason: self.reason.clone() };
         let before = make(&client, &queue, &PauseChange::Pause(pause.clone()))?;
-        if let Some(Pause { frozen: true, reason, .. }) = before {
-            bail!("queue {:?} is frozen already: {}", self.queue.display(), why(&reason));
+        if let Some(Pause { frozen: true, reason, .. }) = &before {
+            bail!("queue {:?} is frozen already: {}", self.queue.display(), why(reason));
         }
+        // A pause for the same reason goes on.
+        let since =
+            before.filter(|before| before.reason == pause.reason).map_or(pause.at, |before| before.at);
         let mut object = output::about(queue.name(), "paused", true);
-        object["since"] = json!(output::time(pause.at));
+        object["since"] = json!(output::time(since));
         object["reason"] = json!(pause.reason);
         output::line(globals.json, format!("paused {}", self.queue.display()).as_bytes(), &object)?;
         Ok(Exit::Done)
@@ -125,15 +130,13 @@ impl ResumeArgs {
         self.at.only_with_here()?;
         let client = Client::open(globals)?;
         let queue = open(&client, &self.queue)?;
+        client.expect_there(&queue)?;
         let name = self.queue.display();
         let before = make(&client, &queue, &PauseChange::Resume { also_frozen: self.frozen })?;
         if let Some(Pause { frozen: true, reason, .. }) = &before
             && !self.frozen
         {
             bail!("queue {name:?} is frozen: {}; to take its items all the same, add --frozen", why(reason));
-        }
-        if before.is_none() {
-            client.note_if_absent(&queue)?;
         }
         let local = self.paused_locally(globals, &client);
         let text = match (&before, &local) {

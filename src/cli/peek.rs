@@ -10,12 +10,12 @@ use super::{
     UsageError,
     client::{Client, MAX_READ},
     globals::Globals,
+    holders::Holders,
     output,
     target::Target,
     values,
 };
 use crate::{
-    consumer::identity,
     exit::Exit,
     json::{self, enqueued_at, last_failure},
 };
@@ -74,6 +74,7 @@ impl Args {
             (self.after.as_ref().map(parse).transpose()?, self.k.unwrap_or(OF_A_STATE).get());
         let limit = self.target.max_attempts(client);
         let (mut rows, mut unreadable, mut more) = (Vec::new(), 0, true);
+        let mut holders = None;
         while more && let Some(k) = NonZeroUsize::new(wanted.min(MAX_READ)) {
             let behind = after.as_ref();
             let page: ItemPage = client.transact(|tr| async {
@@ -83,10 +84,19 @@ impl Args {
             wanted -= page.items.len();
             unreadable += page.unreadable;
             for view in &page.items {
-                match globals.json {
-                    true => output::line(true, b"", &json::view_with_limit(view, limit))?,
+                let holders = match view.lease {
+                    Some(_) => {
+                        holders.get_or_insert_with(|| Holders::ask(globals, client, &self.target.queue))
+                    }
+                    None => &Holders::default(),
+                };
+                if globals.json {
+                    let mut object = json::view_with_limit(view, limit);
+                    holders.insert(view.lease.as_ref(), &mut object);
+                    output::line(true, b"", &object)?;
+                } else {
                     // A table needs no more than the beginning of each payload.
-                    false => rows.push(Row::of(view, limit)),
+                    rows.push(Row::of(view, limit, holders));
                 }
             }
             more = page.next.is_some();
@@ -161,7 +171,7 @@ fn heads(state: ItemState) -> &'static [&'static str] {
 
 impl Row {
     /// `limit`: how many attempts an item of the queue has, if that is known.
-    fn of(view: &ItemView, limit: Option<u32>) -> Self {
+    fn of(view: &ItemView, limit: Option<u32>, holders: &Holders) -> Self {
         let item = view.item.as_ref().ok();
         let meta = item.and_then(|item| item.meta.as_deref());
         let text = |text: Option<String>| text.unwrap_or_default();
@@ -183,7 +193,7 @@ impl Row {
             ItemState::Running => {
                 vec![
                     attempt(),
-                    text(view.lease.map(|lease| worker(&lease))),
+                    text(view.lease.map(|lease| holders.of(&lease))),
                     text(view.lease.map(|it| lease(&it))),
                 ]
             }
@@ -196,15 +206,6 @@ impl Row {
 
 fn of_limit(attempts: u32, limit: Option<u32>) -> String {
     limit.map_or_else(|| attempts.to_string(), |limit| format!("{attempts} of {limit}"))
-}
-
-/// The holder of a lease: the process, if the session's id has it, and the end of that id. JSON has the whole id.
-fn worker(lease: &LeaseView) -> String {
-    let session = lease.id.session;
-    match identity::maker(session) {
-        Some(maker) => format!("process {} (…{})", maker.pid, &format!("{session:?}")[24..]),
-        None => format!("session {session:?}"),
-    }
 }
 
 fn lease(lease: &LeaseView) -> String {

@@ -130,7 +130,7 @@ impl Args {
         };
         if self.consumers.is_some() || self.k.is_some() {
             let mut group = queue.consumers.first().copied().unwrap_or_default();
-            group.k = self.k.map_or(group.k, NonZeroUsize::get);
+            group.k = self.k.map(NonZeroUsize::get).or(group.k);
             group.count = self.consumers.map_or(group.count, NonZeroUsize::get);
             queue.consumers = vec![group];
         }
@@ -176,7 +176,7 @@ mod tests {
     fn queue_option_selects_one_queue_with_its_settings() {
         let config = applied(&Args { queue: Some("a".into()), k: NonZeroUsize::new(7), ..NONE });
         assert_eq!(config.queues.len(), 1);
-        assert_eq!(config.queues["a"].consumers, [ConsumerGroup { k: 7, count: 2 }]);
+        assert_eq!(config.queues["a"].consumers, [ConsumerGroup { k: Some(7), count: 2 }]);
         assert!(config.queues["a"].handler_config.contains_key("command"));
     }
 

@@ -5,7 +5,6 @@ use std::{
     os::unix::ffi::OsStrExt,
 };
 
-use anyhow::bail;
 use kvqueue_queue::{Kind, Queue, Recording};
 
 use super::{UsageError, client::Client, completions};
@@ -44,9 +43,14 @@ struct Layout {
 impl Target {
     /// For a command that adds items, and so makes the queue if it is not there.
     pub(super) fn open(&self, client: &Client) -> anyhow::Result<Queue> {
-        let queue = to_add(client, &self.queue, &self.layout, "--")?;
+        let queue = self.open_quietly(client)?;
         client.note_if_new(&queue)?;
         Ok(queue)
+    }
+
+    /// The same without a note about a new queue.
+    pub(super) fn open_quietly(&self, client: &Client) -> anyhow::Result<Queue> {
+        to_add(client, &self.queue, &self.layout, "--")
     }
 
     /// For a command that looks at the queue. If there is none, stderr says so.
@@ -97,9 +101,7 @@ pub(super) fn there(client: &Client, name: &OsStr) -> anyhow::Result<Queue> {
 }
 
 fn is_there(client: &Client, queue: Queue) -> anyhow::Result<Queue> {
-    if let Some(note) = client.note(&queue)? {
-        bail!(note);
-    }
+    client.expect_there(&queue)?;
     client.check_kind(&queue)?;
     Ok(queue)
 }

@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroUsize, time::Duration};
 
-use jiff::Timestamp;
+use jiff::{Timestamp, fmt::temporal::Pieces};
 use kvqueue_queue::Millis;
 
 use crate::config::duration;
@@ -11,6 +11,9 @@ use crate::config::duration;
 pub(super) fn items(text: &str) -> Result<NonZeroUsize, String> {
     text.parse().map_err(|_| "write a whole number of 1 or more".to_owned())
 }
+
+/// The last time that can be written as a text. Behind it are the times that some time zone has in the year 10000.
+const LAST_STAMP: &str = "9999-12-30T22:00:00Z";
 
 /// The end of the year 9999. A later time is probably one in milliseconds.
 const LAST: Millis = 253_402_300_799_999;
@@ -68,6 +71,14 @@ pub(super) fn at(text: &str) -> Result<When, String> {
         return Err(format!("{text:?} is after the year 9999; write seconds since 1970, not milliseconds"));
     }
     let stamp = || text.parse::<Timestamp>().ok().map(millis);
+    let is_last_year =
+        |pieces: Pieces<'_>| pieces.date().year() == 9999 && pieces.to_numeric_offset().is_some();
+    if stamp().is_none() && Pieces::parse(text).is_ok_and(is_last_year) {
+        return Err(format!(
+            "{text:?} is after the last possible time, {}; write an earlier one",
+            LAST_STAMP
+        ));
+    }
     let wrong = "write it as in \"2030-01-31T08:00:00Z\", or in seconds since 1970";
     seconds.or_else(stamp).map(When::At).ok_or_else(|| format!("{text:?} is not a time; {wrong}"))
 }
@@ -103,7 +114,20 @@ mod tests {
         assert_eq!(at("2023-11-14T22:13:20Z"), Ok(When::At(1_700_000_000_000)));
         assert_eq!(at("2023-11-14T23:13:20.5+01:00"), Ok(When::At(1_700_000_000_500)));
         assert_eq!(at("1969-01-01T00:00:00Z"), Ok(When::At(0)));
-        for wrong in ["", "tomorrow", "-5", "2023-11-14", "2023-11-14T22:13:20", "99999999999999999999"] {
+        assert_eq!(at(LAST_STAMP), Ok(When::At(253_402_207_200_000)));
+        for late in ["9999-12-31T23:59:59Z", "9999-12-30T22:00:01Z", "9999-12-31T00:00:00-05:00"] {
+            assert!(at(late).unwrap_err().contains("is after the last possible time"), "{late}");
+        }
+        for wrong in [
+            "9999-12-31T23:59:59",
+            "9999-12-32T00:00:00Z",
+            "",
+            "tomorrow",
+            "-5",
+            "2023-11-14",
+            "2023-11-14T22:13:20",
+            "99999999999999999999",
+        ] {
             assert!(at(wrong).unwrap_err().ends_with("in seconds since 1970"), "{wrong}");
         }
     }

@@ -38,7 +38,12 @@ pub enum FetchStrategy {
 
 /// When a failed item is tried again, and how often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+#[serde(
+    rename_all = "kebab-case",
+    deny_unknown_fields,
+    default,
+    expecting = "a table such as { max-attempts = 3 }"
+)]
 #[non_exhaustive]
 pub struct Retry {
     /// Attempts, the first one included; after the last one an item is a dead letter.

@@ -24,11 +24,15 @@ pub(crate) enum Place {
     Http,
     /// Commands about this queue.
     Queue(String),
+    /// Commands about any queue: the settings of one may be lost.
+    Queues,
+    /// Commands that open the database.
+    Database,
 }
 
 impl Place {
     /// The place of a key. `None` if the key, or one that it resembles, determines where items are.
-    fn of(keys: &[&str]) -> Option<Self> {
+    pub(super) fn of(keys: &[&str]) -> Option<Self> {
         match keys {
             ["http", ..] => Some(Self::Http),
             ["log" | "shutdown-timeout" | "min-free-space" | "audit-retention" | "schedule-owner", ..] => {

@@ -5,11 +5,12 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::PathBuf,
     str::FromStr,
+    time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
 
-use super::{ConfigError, number, size};
+use super::{ConfigError, duration, number, size};
 
 /// The address of [`Listen::Auto`].
 pub(crate) const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7420);
@@ -21,14 +22,28 @@ const TOKEN_FILE: &str = "http-token";
 pub(super) const UNIX: &str = "unix:";
 
 /// The largest `max-body`: payloads have to fit into a transaction, and in base 64 they are longer by a third.
-const MAX_BODY: u64 = 16 << 20;
+pub(crate) const MAX_BODY: usize = 16 << 20;
+
+/// The default of `max-body`.
+pub(crate) const DEFAULT_BODY: usize = 9 << 20;
+
+/// The longest path of a Unix socket, in bytes, as Linux has it.
+const MAX_SOCKET_PATH: usize = 107;
 
 /// The range of `max-connections`. A page and a client need a few, and one thread does not serve more than the most.
 const CONNECTIONS: std::ops::RangeInclusive<usize> = 8..=10_000;
 
+/// The range of `keep-alive`.
+const KEEP_ALIVE: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_hours(1);
+
 /// HTTP: the API, the metrics, the page.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+#[serde(
+    rename_all = "kebab-case",
+    deny_unknown_fields,
+    default,
+    expecting = "a table such as { listen = \"auto\" }"
+)]
 #[non_exhaustive]
 pub struct Http {
     /// Where the daemon listens.
@@ -53,9 +68,12 @@ pub struct Http {
     /// The longest body of a request, in bytes.
     #[serde(with = "size")]
     pub max_body: u64,
-    /// The most connections at a time.
+    /// The most connections of clients with a valid token at a time.
     #[serde(deserialize_with = "number::deserialize")]
     pub max_connections: usize,
+    /// How long a connection stays open without a request.
+    #[serde(with = "duration")]
+    pub keep_alive: Duration,
     /// Other origins whose pages may send requests that change something, as in `https://queues.example`.
     pub origins: Vec<String>,
 }
@@ -70,8 +88,11 @@ impl Default for Http {
             tls_certificate: None,
             tls_key: None,
             read_only: false,
-            max_body: 9 << 20,
+            max_body: DEFAULT_BODY as u64,
             max_connections: 256,
+            // Longer than the 60 s of usual load balancers and proxies: otherwise one of them may send a request just as
+            // the daemon closes.
+            keep_alive: Duration::from_mins(2),
             origins: Vec::new(),
         }
     }
@@ -123,12 +144,14 @@ pub(crate) fn reachable(address: SocketAddr) -> SocketAddr {
 
 impl Http {
     pub(super) fn validate(&self) -> Result<(), ConfigError> {
+        self.validate_listen()?;
         self.validate_token()?;
         self.validate_tls()?;
-        if self.max_body == 0 || self.max_body > MAX_BODY {
+        if self.max_body == 0 || self.max_body > MAX_BODY as u64 {
             let problem =
                 if self.max_body == 0 { "nothing could be pushed" } else { "that is too much to hold" };
-            let fix = format!("write a size of up to {:?}, or leave the key out", size::format(MAX_BODY));
+            let fix =
+                format!("write a size of up to {:?}, or leave the key out", size::format(MAX_BODY as u64));
             let value = format!("{:?}", size::format(self.max_body));
             return Err(ConfigError::value("http.max-body", value, problem, fix));
         }
@@ -137,7 +160,27 @@ impl Http {
             let fix = "change it, or leave the key out for 256";
             return Err(ConfigError::value("http.max-connections", self.max_connections, problem, fix));
         }
+        if !KEEP_ALIVE.contains(&self.keep_alive) {
+            let value = format!("{:?}", duration::format(self.keep_alive));
+            let problem = "it must be 1 second to 1 hour";
+            let fix = "write a time longer than the one for which a load balancer keeps a silent connection, or leave the key out for \"2m\"";
+            return Err(ConfigError::value("http.keep-alive", value, problem, fix));
+        }
         self.origins.iter().enumerate().try_for_each(|(index, origin)| validate_origin(index, origin))
+    }
+
+    fn validate_listen(&self) -> Result<(), ConfigError> {
+        match &self.listen {
+            Listen::Unix(path) if path.as_os_str().len() > MAX_SOCKET_PATH => {
+                let problem = format!(
+                    "the path of a Unix socket has at most {MAX_SOCKET_PATH} bytes, and this one has {}",
+                    path.as_os_str().len()
+                );
+                let value = format_args!("\"{}\"", self.listen);
+                Err(ConfigError::value("http.listen", value, problem, "choose a shorter one, as in /run"))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn validate_token(&self) -> Result<(), ConfigError> {
@@ -266,6 +309,20 @@ impl From<Listen> for String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_that_no_socket_can_have_is_refused() {
+        for length in [107, 108] {
+            let listen = Listen::Unix(format!("/{}", "x".repeat(length - 1)).into());
+            let checked = Http { listen, ..Http::default() }.validate();
+            assert_eq!(checked.is_ok(), length == 107, "{checked:?}");
+            // The system agrees.
+            let directory = tempfile::tempdir().unwrap();
+            let short = directory.path().display().to_string().len() + 1;
+            let path = directory.path().join("x".repeat(length - short));
+            assert_eq!(std::os::unix::net::UnixListener::bind(path).is_ok(), length == 107);
+        }
+    }
 
     #[test]
     fn listen_addresses_round_trip() {

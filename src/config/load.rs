@@ -11,6 +11,7 @@ use super::{
     error::with_suggestion,
     faults::{Fault, pass_over},
     paths,
+    repair::without_broken_lines,
 };
 
 /// Reads the defaults, then `file`, then this process's `KVQUEUE_...` variables. Ranges and contradictions are
@@ -33,7 +34,10 @@ fn load_from(
     environment: Environment,
     mut faults: Option<&mut Vec<Fault>>,
 ) -> Result<Config, ConfigError> {
-    let text = file.map(read).transpose()?.unwrap_or_default();
+    let mut text = file.map(read).transpose()?.unwrap_or_default();
+    if let (Some(file), Some(faults)) = (file, &mut faults) {
+        text = without_broken_lines(file, &text, faults)?;
+    }
     let source = Source { file, environment };
     let mut merged = source.merge(&text)?;
     source.parse_handler_settings(&mut merged);
@@ -90,7 +94,7 @@ impl Source<'_> {
 
     /// Schedules of a file belong to the file, if it does not name another owner.
     fn with_owner(&self, mut config: Config) -> Config {
-        let file = self.file.map(|file| std::path::absolute(file).unwrap_or_else(|_| file.to_owned()));
+        let file = self.file.map(paths::without_steps_back);
         config.schedule_owner = config.schedule_owner.or(file.map(|file| file.display().to_string()));
         config
     }
@@ -131,8 +135,16 @@ impl Source<'_> {
             (None, Some(file)) => format!("in {}", file.display()),
             (None, None) => "from the environment".to_owned(),
         };
-        ConfigError::Key { problem: with_suggestion(error.inner().message()), key, origin }
+        let problem = plain(&with_suggestion(error.inner().message()));
+        ConfigError::Key { problem, key, origin }
     }
+}
+
+/// A message of the parser in the words of the file.
+fn plain(problem: &str) -> String {
+    problem
+        .replace("invalid type: unit variant, expected string only", "it is no text; write one of its names")
+        .replace("expected a map", "expected a table")
 }
 
 /// The value of a dotted key that a variable can name.
@@ -189,6 +201,7 @@ mod tests {
         let mut config = loaded(&text, &[]).unwrap();
         let shown = config.queues.remove("emails").expect("the example queue");
         let mut expected = super::super::QueueConfig::new("exec");
+        expected.spell_out();
         expected.handler_config = shown.handler_config.clone();
         expected.handler_timeout = shown.handler_timeout;
         expected.schedules = shown.schedules.clone();
@@ -242,14 +255,14 @@ mod tests {
         assert_eq!(config.http.origins, ["https://a.example", "https://b.example"]);
         let queue = &config.queues["q"];
         let groups: Vec<_> = queue.consumers.iter().map(|group| (group.k, group.count)).collect();
-        assert_eq!(groups, [(3, 2), (5, 1)]);
+        assert_eq!(groups, [(Some(3), 2), (Some(5), 1)]);
         assert_eq!((queue.retry.max_attempts, queue.retry.jitter), (4, false));
         assert_eq!(queue.handler_config["command"], toml::Value::from(vec!["sort", "-n"]));
         // A later layer still wins, and what the variable says must fit.
         insta::assert_snapshot!(problem(text, &[("KVQUEUE_QUEUES__Q__RETRY__MAX_ATTEMPTS", "many")]), @r#"queues.q.retry.max-attempts: invalid type: string "many", expected a whole number of 1 or more (set by KVQUEUE_QUEUES__Q__RETRY__MAX_ATTEMPTS); see kvqueue.toml(5), or run: kvqueue config manual"#);
         insta::assert_snapshot!(problem(text, &[("KVQUEUE_HTTP__READ_ONLY", "[1]")]), @"http.read-only: invalid type: sequence, expected a boolean (set by KVQUEUE_HTTP__READ_ONLY); see kvqueue.toml(5), or run: kvqueue config manual");
         insta::assert_snapshot!(problem(text, &[("KVQUEUE_QUEUES__Q__CONSUMERS", "[{ kk = 1 }]")]), @"queues.q.consumers[0].kk: unknown field `kk`, expected `k` or `count` (set by KVQUEUE_QUEUES__Q__CONSUMERS); see kvqueue.toml(5), or run: kvqueue config manual");
-        insta::assert_snapshot!(problem("", &[("KVQUEUE_HTTP__X", "1\nvalue = 2")]), @"http.x: unknown field `x`, expected one of `listen`, `token-file`, `require-token`, `allow-plaintext`, `tls-certificate`, `tls-key`, `read-only`, `max-body`, `max-connections`, `origins` (set by KVQUEUE_HTTP__X); see kvqueue.toml(5), or run: kvqueue config manual");
+        insta::assert_snapshot!(problem("", &[("KVQUEUE_HTTP__X", "1\nvalue = 2")]), @"http.x: unknown field `x`, expected one of `listen`, `token-file`, `require-token`, `allow-plaintext`, `tls-certificate`, `tls-key`, `read-only`, `max-body`, `max-connections`, `keep-alive`, `origins` (set by KVQUEUE_HTTP__X); see kvqueue.toml(5), or run: kvqueue config manual");
     }
 
     #[test]
@@ -296,6 +309,7 @@ mod tests {
         insta::assert_snapshot!(problem("[queues.q]\nhandler='log'\nmax-payload = '100'", &[]), @r#"queues.q.max-payload: "100" is not a size; write it as in "8MiB" or "64kB" (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual"#);
         insta::assert_snapshot!(problem("[queues.q]\nhandler='log'\ndelivery = 'once'", &[]), @"queues.q.delivery: unknown variant `once`, expected one of `at-least-once`, `at-most-once`, `exactly-once` (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual");
         insta::assert_snapshot!(problem("[queues.q]\nhandler='log'\nretry.max-attempts = 5000000000", &[]), @"queues.q.retry.max-attempts: 5000000000 is too large (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual");
+        insta::assert_snapshot!(problem("[queues.q]\nhandler='log'\nretry = 3", &[]), @"queues.q.retry: invalid type: integer `3`, expected a table such as { max-attempts = 3 } (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual");
         insta::assert_snapshot!(problem("[log]\nformat = 'xml'", &[]), @"log.format: unknown variant `xml`, expected one of `auto`, `human`, `json`, `journald` (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual");
         insta::assert_snapshot!(problem("[queues.q]\nhandler='log'\nconsumers = [ { k = -1 } ]", &[]), @"queues.q.consumers[0].k: invalid value: integer `-1`, expected a whole number of 1 or more (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual");
         insta::assert_snapshot!(problem("[http]\nlisten = 'localhost:80'", &[]), @r#"http.listen: "localhost:80" is no address; write it as in "127.0.0.1:7420" or "unix:/run/kvqueue/http.sock", or "off" (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual"#);
@@ -308,6 +322,48 @@ mod tests {
         ");
         insta::assert_snapshot!(problem("", &[("KVQUEUE_LOG__LEVL", "x")]), @"log.levl: unknown field `levl`; did you mean `level`? (set by KVQUEUE_LOG__LEVL); see kvqueue.toml(5), or run: kvqueue config manual");
         insta::assert_snapshot!(problem("", &[("KVQUEUE_LOG__FORMAT", "xml")]), @"log.format: unknown variant `xml`, expected one of `auto`, `human`, `json`, `journald` (set by KVQUEUE_LOG__FORMAT); see kvqueue.toml(5), or run: kvqueue config manual");
+    }
+
+    /// Each key with a value of each type.
+    #[test]
+    fn no_message_names_a_type_of_the_program() {
+        fn keys(table: &toml::Table, above: &str, found: &mut Vec<String>) {
+            for (key, value) in table {
+                let path = format!("{above}{key}");
+                if let toml::Value::Table(table) = value {
+                    keys(table, &format!("{path}."), found);
+                }
+                found.push(path);
+            }
+        }
+        let text = include_str!("../../config/kvqueue.toml").replace("\n#| ", "\n");
+        let (whole, mut paths): (toml::Table, _) = (text.parse().unwrap(), Vec::new());
+        keys(&whole, "", &mut paths);
+        paths.push("queues.emails.retry".to_owned());
+        assert!(paths.len() > 40 && paths.iter().any(|path| path == "queues.emails.schedules.daily-report"));
+        let (mut wrong, mut bad) = (0, Vec::new());
+        for path in &paths {
+            for value in ["-7", "'x'", "true", "1.5", "[[7]]", "{ x = 7 }", "2026-01-01"] {
+                let mut table = whole.clone();
+                let (parent, last) = path.rsplit_once('.').unwrap_or(("", path));
+                let place = match parent {
+                    "" => Some(&mut table),
+                    parent => value_at(&mut table, parent).and_then(toml::Value::as_table_mut),
+                };
+                place.unwrap().insert(last.to_owned(), as_toml(value).unwrap());
+                let Err(problem) = loaded(&toml::to_string(&table).unwrap(), &[]) else { continue };
+                wrong += 1;
+                let words = [
+                    "struct ", "enum ", "newtype", "a tuple", "unit ", "a map", "Option<", " i64", " u64",
+                    " u32",
+                ];
+                if words.iter().any(|word| problem.contains(word)) {
+                    bad.push(problem);
+                }
+            }
+        }
+        assert_eq!(bad, [""; 0]);
+        assert!(wrong > 100, "{wrong}");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //!
 //! `config/kvqueue.toml` shows every key; a test holds it equal to the defaults.
 
+mod consumers;
 mod delivery;
 mod environment;
 mod error;
@@ -17,8 +18,10 @@ mod model;
 mod partitions;
 mod paths;
 mod queue;
+mod repair;
 mod schedules;
 
+pub use consumers::ConsumerGroup;
 pub use delivery::{Delivery, FetchStrategy, Retry};
 pub use environment::ignored_variables;
 #[cfg(test)]
@@ -29,11 +32,13 @@ pub(crate) use faults::{Fault, Place};
 pub use formats::{MinFreeSpace, duration, size};
 pub(crate) use formats::{number, rate, whole};
 pub(crate) use http::{DEFAULT_ADDRESS, is_loopback, reachable};
+#[cfg(feature = "http")]
+pub(crate) use http::{DEFAULT_BODY, MAX_BODY};
 pub use http::{Http, Listen};
 pub use layout::{KindName, TakeEnd, Values};
 pub use load::load;
 pub(crate) use load::load_leniently;
 pub use model::{Config, Log, LogFormat};
 pub use paths::absolute_database;
-pub use queue::{ConsumerGroup, OnExpiryName, QueueConfig};
 pub(crate) use queue::{MAX_LEASE, MIN_LEASE};
+pub use queue::{OnExpiryName, QueueConfig};

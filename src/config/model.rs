@@ -11,7 +11,7 @@ const AUDIT_RETENTION: [Duration; 2] = [Duration::from_hours(24), Duration::from
 
 /// All settings of the daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default, expecting = "a table of settings")]
 #[non_exhaustive]
 pub struct Config {
     /// `embedded:DIRECTORY`, or the path of a FoundationDB cluster file.
@@ -78,6 +78,13 @@ impl Config {
         self
     }
 
+    /// The same, with the defaults that follow from other settings.
+    #[must_use]
+    pub(crate) fn spelled_out(mut self) -> Self {
+        self.queues.values_mut().for_each(QueueConfig::spell_out);
+        self
+    }
+
     /// Checks every value and relation; the first fault is the error.
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.validate_database()?;
@@ -102,23 +109,30 @@ impl Config {
     }
 
     pub(crate) fn validate_database(&self) -> Result<(), ConfigError> {
+        let wrong = |problem, fix| {
+            Err(ConfigError::value("database", format_args!("{:?}", self.database), problem, fix))
+        };
+        if let Some(instead) = fdb_embedded::instead_of_two_slashes(&self.database) {
+            let problem = "a directory follows \"embedded:\", without the two slashes of a URL";
+            return wrong(problem, format!("write {instead}"));
+        }
         let problem = match self.database.strip_prefix(fdb_embedded::SCHEME) {
             None if self.database.is_empty() => "no database is named",
             Some("") => "no directory is named",
             _ => return Ok(()),
         };
-        Err(ConfigError::value(
-            "database",
-            format_args!("{:?}", self.database),
-            problem,
-            "write embedded:DIRECTORY or the path of a cluster file",
-        ))
+        wrong(problem, "write embedded:DIRECTORY or the path of a cluster file".to_owned())
     }
 }
 
 /// Logging, to stderr or to the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+#[serde(
+    rename_all = "kebab-case",
+    deny_unknown_fields,
+    default,
+    expecting = "a table such as { level = \"info\" }"
+)]
 #[non_exhaustive]
 pub struct Log {
     /// Lines for people, one JSON object per event, or the journal.
@@ -166,7 +180,8 @@ mod tests {
         let reference = include_str!("../../docs/CONFIG.md");
         let mut config = toml::Table::try_from(Config::default()).unwrap();
         config.remove("queues");
-        let mut queue = toml::Table::try_from(QueueConfig::new("log")).unwrap();
+        let queues = Config::default().with_queue("log", QueueConfig::new("log")).spelled_out().queues;
+        let mut queue = toml::Table::try_from(&queues["log"]).unwrap();
         queue.remove("handler");
         for row in rows(&config, "").into_iter().chain(rows(&queue, "")) {
             assert!(reference.contains(&row), "docs/CONFIG.md lacks {row}");
@@ -187,6 +202,7 @@ mod tests {
     fn messages_name_key_value_and_fix() {
         let queue = |line: &str| format!("[queues.emails]\nhandler = 'log'\n{line}");
         insta::assert_snapshot!(problem("database = ''"), @r#"database = "": no database is named; write embedded:DIRECTORY or the path of a cluster file"#);
+        insta::assert_snapshot!(problem("database = 'embedded://./data'"), @r#"database = "embedded://./data": a directory follows "embedded:", without the two slashes of a URL; write embedded:./data"#);
         insta::assert_snapshot!(problem("database = 'embedded:'"), @r#"database = "embedded:": no directory is named; write embedded:DIRECTORY or the path of a cluster file"#);
         insta::assert_snapshot!(problem("audit-retention = '23h'"), @r#"audit-retention = "23h": nobody could read what was done yesterday; set it to "1d" or more"#);
         insta::assert_snapshot!(problem("audit-retention = '3651d'"), @r#"audit-retention = "3651d": that is longer than ten years; set it to "3650d" or less"#);
@@ -200,9 +216,10 @@ mod tests {
         insta::assert_snapshot!(problem("http.listen = 'unix:s'\nhttp.tls-certificate = 'c'\nhttp.tls-key = 'k'"), @r#"http.tls-certificate = "c": a Unix socket does not use TLS; remove http.tls-certificate and http.tls-key, or set http.listen to an IP address"#);
         insta::assert_snapshot!(problem("http.max-body = '17MiB'"), @r#"http.max-body = "17MiB": that is too much to hold; write a size of up to "16MiB", or leave the key out"#);
         insta::assert_snapshot!(problem("http.max-body = '0B'"), @r#"http.max-body = "0B": nothing could be pushed; write a size of up to "16MiB", or leave the key out"#);
+        insta::assert_snapshot!(problem("http.keep-alive = '0s'"), @r#"http.keep-alive = "0s": it must be 1 second to 1 hour; write a time longer than the one for which a load balancer keeps a silent connection, or leave the key out for "2m""#);
         insta::assert_snapshot!(problem("http.max-connections = 2"), @r#"http.max-connections = 2: it must be 8 to 10000; change it, or leave the key out for 256"#);
         insta::assert_snapshot!(problem("http.origins = ['https://a.example/x']"), @r#"http.origins[0] = "https://a.example/x": this is not an origin; write it as browsers send it, as in "https://queues.example": lower case, without a path"#);
-        insta::assert_snapshot!(problem(&queue("consumers = []")), @"queues.emails.consumers = []: no consumer would process the queue; add a group such as { k = 10, count = 1 }, or leave the key out");
+        insta::assert_snapshot!(problem(&queue("consumers = []")), @"queues.emails.consumers = []: no consumer would process the queue; write a number such as 4, or leave the key out");
         insta::assert_snapshot!(problem(&queue("consumers = [ { k = 0 } ]")), @"queues.emails.consumers[0].k = 0: a consumer has to take at least one item at a time; set it to 1 or more");
         insta::assert_snapshot!(problem(&queue("consumers = [ { k = 1000000 } ]")), @"queues.emails.consumers[0].k = 1000000: one transaction takes at most 10000 items; lower it");
         insta::assert_snapshot!(problem(&queue("consumers = [ { count = 0 } ]")), @"queues.emails.consumers[0].count = 0: the group has no consumers; set it to 1 or more, or remove the group");
@@ -217,7 +234,7 @@ mod tests {
             |handler: &str, lines: &str| problem(&format!("[queues.emails]\nhandler = '{handler}'\n{lines}"));
         insta::assert_snapshot!(with("exec", "delivery = 'at-most-once'\nhandler-timeout = '10s'\nhandler-config = { command = ['x'], mode = 'worker' }"), @r#"queues.emails.handler-timeout = "10s": an item may take longer with the start of a process (start-timeout = "30s") than a stop waits (shutdown-timeout = "30s"), so with at-most-once delivery a stop would lose it; raise shutdown-timeout, or lower the timeout or start-timeout"#);
         #[cfg(feature = "webhook")]
-        insta::assert_snapshot!(with("http", "handler-timeout = '5s'\nhandler-config = { url = 'https://example' }"), @r#"queues.emails.handler-timeout = "5s": it is not longer than connect-timeout of the handler ("5s"), so an unreachable target would cost attempts; raise it, or lower connect-timeout"#);
+        insta::assert_snapshot!(with("http", "handler-timeout = '5s'\nhandler-config = { url = 'https://example', connect-timeout = '5s' }"), @r#"queues.emails.handler-timeout = "5s": it is not longer than connect-timeout of the handler ("5s"), so an unreachable target would cost attempts; raise it, or lower connect-timeout"#);
         insta::assert_snapshot!(problem(&queue("values = 'tuple'")), @r#"queues.emails.values = "tuple": the values of such a queue are raw; leave the key out, or set kind to "recipe" or "priority""#);
         insta::assert_snapshot!(problem(&queue("kind = 'recipe'\nend = 'max'")), @r#"queues.emails.end = "max": only a priority queue can be processed from either end; leave the key out, or set kind to "priority""#);
         insta::assert_snapshot!(problem(&queue("kind = 'keyed'\nfetch-strategy = 'front'")), @"queues.emails.fetch-strategy = ...: fetches from a keyed queue follow the turns of its keys; leave the key out");

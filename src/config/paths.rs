@@ -1,6 +1,6 @@
 //! Makes relative paths of a configuration absolute, so that messages and the status name the same file for every reader.
 
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
 use fdb_embedded::SCHEME;
 use toml::{Table, Value};
@@ -65,6 +65,8 @@ pub fn absolute_database(url: &str) -> String {
 
 fn database(url: &str, base: &Path) -> String {
     match url.strip_prefix(SCHEME) {
+        // The check of the configuration reports what may have been meant.
+        Some(_) if fdb_embedded::instead_of_two_slashes(url).is_some() => url.to_owned(),
         Some(directory) => format!("{SCHEME}{}", absolute(directory, base)),
         // Not a path: opening it reports what may have been meant.
         None if url.contains("://") || url == SCHEME.trim_end_matches(':') => url.to_owned(),
@@ -91,9 +93,46 @@ fn absolute(path: &str, base: &Path) -> String {
     found.flatten().unwrap_or_else(|| path.to_owned())
 }
 
+/// The absolute path of a file without `..`, by which different paths name it. Symbolic links stay: a path through a link that is
+/// changed to other versions of the file stays the same.
+pub(super) fn without_steps_back(file: &Path) -> PathBuf {
+    let mut path = PathBuf::new();
+    for part in std::path::absolute(file).unwrap_or_else(|_| file.to_owned()).components() {
+        if part != Component::ParentDir {
+            path.push(part);
+            continue;
+        }
+        // A step back from a link leads to where its target is.
+        if path.is_symlink()
+            && let Ok(target) = path.canonicalize()
+        {
+            path = target;
+        }
+        path.pop();
+    }
+    path
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn steps_back_leave_the_path_of_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |path: &str| directory.path().join(path);
+        let found = |path: &str| without_steps_back(&at(path));
+        std::fs::create_dir_all(at("versions/2/bin")).unwrap();
+        std::os::unix::fs::symlink("versions/2", at("current")).unwrap();
+        assert_eq!(found("versions/2/bin/../c.toml"), at("versions/2/c.toml"));
+        assert_eq!(found("missing/./../c.toml"), at("c.toml"));
+        assert_eq!(found("current/bin/../c.toml"), at("current/c.toml"));
+        assert_eq!(found("current/c.toml"), at("current/c.toml"));
+        let versions = at("versions").canonicalize().unwrap();
+        assert_eq!(found("current/../c.toml"), versions.join("c.toml"));
+        assert_eq!(without_steps_back(Path::new("/../etc/../c.toml")), Path::new("/c.toml"));
+        assert_eq!(without_steps_back(Path::new("c.toml")), std::env::current_dir().unwrap().join("c.toml"));
+    }
 
     fn resolved(text: &str) -> Table {
         let mut table: Table = text.parse().unwrap();
@@ -126,6 +165,7 @@ mod tests {
             "database = ''\nhttp.listen = 'auto'\n",
             "database = 'embedded:'\nhttp.listen = 'unix:'\n",
             "database = 'redis://localhost'\nhttp.listen = '127.0.0.1:7420'\n",
+            "database = 'embedded://./data'\n",
             "database = 'embedded'\nhttp.listen = 7\n",
             "database = 7\nqueues = 1\n",
             "[queues.q]\nhandler = 'exec'\nhandler-config.command = ['sh', '-c', 'bin/do']\n",

@@ -1,16 +1,13 @@
 //! The settings of one queue: keys, defaults and checks.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use kvqueue_queue::{HistoryIndex, HistoryIndexError, MAX_HISTORY, MAX_PAYLOAD, OnExpiry, PAYLOAD_CEILING};
-use serde::{
-    Deserialize, Deserializer, Serialize,
-    de::{Error, SeqAccess, Unexpected, Visitor},
-};
+use serde::{Deserialize, Serialize};
 
 use super::{
-    ConfigError, Delivery, FetchStrategy, KindName, Retry, TakeEnd, Values, duration, number, partitions,
-    size,
+    ConfigError, ConsumerGroup, Delivery, FetchStrategy, KindName, Retry, TakeEnd, Values, consumers,
+    duration, partitions, size,
 };
 use crate::{
     handlers::{PULL, Settings, exec},
@@ -34,15 +31,9 @@ const MIN_HISTORY: Duration = Duration::from_mins(1);
 /// The longest duration: a year.
 const YEAR: Duration = Duration::from_hours(365 * 24);
 
-/// The largest K: the most items of one transaction.
-const MAX_K: usize = 10_000;
-
-/// The most consumers of one queue in one process. More would only wait for each other.
-const MAX_CONSUMERS: usize = 1_000;
-
 /// One queue and how it is processed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, expecting = "a table such as { handler = \"log\" }")]
 #[non_exhaustive]
 pub struct QueueConfig {
     /// The name of a registered handler.
@@ -57,7 +48,7 @@ pub struct QueueConfig {
     #[serde(default)]
     pub end: TakeEnd,
     /// Consumers, in groups with the same K.
-    #[serde(default = "ConsumerGroup::defaults", deserialize_with = "groups")]
+    #[serde(default = "ConsumerGroup::defaults", deserialize_with = "consumers::deserialize")]
     pub consumers: Vec<ConsumerGroup>,
     /// How often an item may be handled.
     #[serde(default)]
@@ -148,7 +139,7 @@ impl QueueConfig {
     /// Sets the number of consumers, and how many items each takes at most at a time.
     #[must_use]
     pub fn with_consumers(mut self, k: usize, count: usize) -> Self {
-        self.consumers = vec![ConsumerGroup { k, count }];
+        self.consumers = vec![ConsumerGroup { k: Some(k), count }];
         self
     }
 
@@ -205,61 +196,6 @@ impl From<OnExpiryName> for OnExpiry {
     }
 }
 
-/// Consumers with the same batch size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
-#[non_exhaustive]
-pub struct ConsumerGroup {
-    /// The most items of a batch.
-    #[serde(deserialize_with = "number::deserialize")]
-    pub k: usize,
-    /// The number of such consumers.
-    #[serde(deserialize_with = "number::deserialize")]
-    pub count: usize,
-}
-
-impl ConsumerGroup {
-    pub(super) fn defaults() -> Vec<Self> {
-        vec![Self::default()]
-    }
-}
-
-impl Default for ConsumerGroup {
-    fn default() -> Self {
-        Self { k: 10, count: 1 }
-    }
-}
-
-/// Reads groups of consumers. A number stands for one group with that number of consumers.
-fn groups<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<ConsumerGroup>, D::Error> {
-    input.deserialize_any(Groups)
-}
-
-struct Groups;
-
-impl<'de> Visitor<'de> for Groups {
-    type Value = Vec<ConsumerGroup>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a number of consumers such as 4, or groups such as [ { k = 10, count = 4 } ]")
-    }
-
-    fn visit_i64<E: Error>(self, count: i64) -> Result<Self::Value, E> {
-        match usize::try_from(count) {
-            Ok(count) => Ok(vec![ConsumerGroup { count, ..ConsumerGroup::default() }]),
-            Err(_) => Err(E::invalid_value(Unexpected::Signed(count), &self)),
-        }
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut input: A) -> Result<Self::Value, A::Error> {
-        let mut groups = Vec::new();
-        while let Some(group) = input.next_element()? {
-            groups.push(group);
-        }
-        Ok(groups)
-    }
-}
-
 impl QueueConfig {
     pub(super) fn validate(&self, name: &str, shutdown_timeout: Duration) -> Result<(), ConfigError> {
         if name.is_empty() {
@@ -268,7 +204,7 @@ impl QueueConfig {
         let key = |key: &str| format!("queues.{name}.{key}");
         self.validate_layout(key)?;
         self.validate_partitions(key)?;
-        validate_consumers(&self.consumers, &key("consumers"))?;
+        consumers::validate(&self.consumers, &key("consumers"))?;
         self.validate_pull(key)?;
         if self.poll_interval.is_zero() {
             let fix = "write a time such as \"30s\"; pushes wake consumers at once in any case";
@@ -463,7 +399,7 @@ impl QueueConfig {
     /// without an answer to connections would then look like one that got the item.
     #[cfg(feature = "webhook")]
     fn validate_connect_timeout(&self, key: &str, timeout: Duration) -> Result<(), ConfigError> {
-        let settings = Settings::new(self.handler_config.clone());
+        let settings = Settings::new(self.handler_config.clone()).with_handler_timeout(self.handler_timeout);
         let connect = (self.handler == "http").then(|| crate::handlers::http::connect_timeout(&settings));
         match connect.flatten() {
             Some(connect) if timeout <= connect => {
@@ -523,44 +459,6 @@ impl QueueConfig {
             return Err(ConfigError::value(key("idempotency-window"), "\"0s\"", problem, fix));
         }
         at_most_a_year(key("idempotency-window"), self.idempotency_window)
-    }
-}
-
-fn validate_consumers(groups: &[ConsumerGroup], key: &str) -> Result<(), ConfigError> {
-    for (index, group) in groups.iter().enumerate() {
-        group.validate(&format!("{key}[{index}]"))?;
-    }
-    let total = groups.iter().map(|group| group.count).sum::<usize>();
-    if total == 0 {
-        let fix = "add a group such as { k = 10, count = 1 }, or leave the key out";
-        return Err(ConfigError::value(key, "[]", "no consumer would process the queue", fix));
-    }
-    if total > MAX_CONSUMERS {
-        let problem = format!("a process may hold {MAX_CONSUMERS} consumers of one queue");
-        return Err(ConfigError::value(key, format_args!("{total} in all"), problem, "lower the counts"));
-    }
-    Ok(())
-}
-
-impl ConsumerGroup {
-    fn validate(&self, key: &str) -> Result<(), ConfigError> {
-        if self.k == 0 {
-            let problem = "a consumer has to take at least one item at a time";
-            return Err(ConfigError::value(format!("{key}.k"), 0, problem, "set it to 1 or more"));
-        }
-        if self.k > MAX_K {
-            let problem = format!("one transaction takes at most {MAX_K} items");
-            return Err(ConfigError::value(format!("{key}.k"), self.k, problem, "lower it"));
-        }
-        if self.count == 0 {
-            let fix = "set it to 1 or more, or remove the group";
-            return Err(ConfigError::value(format!("{key}.count"), 0, "the group has no consumers", fix));
-        }
-        if self.count > MAX_CONSUMERS {
-            let problem = format!("a process may hold {MAX_CONSUMERS} consumers of one queue");
-            return Err(ConfigError::value(format!("{key}.count"), self.count, problem, "lower it"));
-        }
-        Ok(())
     }
 }
 

@@ -3,7 +3,7 @@
 use kvqueue_queue::schedule::{MAX_OWNER, MAX_SCHEDULES, Schedule};
 
 use super::{Config, ConfigError, QueueConfig};
-use crate::schedules::ScheduleDefinition;
+use crate::schedules::{JsonText, ScheduleDefinition};
 
 impl Config {
     /// Checks the label of schedules. Schedules need one.
@@ -64,7 +64,11 @@ impl QueueConfig {
                 ConfigError::Schedule { key, problem }
             };
             // A configuration is compared and shown as TOML, which has fewer values than JSON.
-            if let Some(Err(error)) = definition.payload_json.as_ref().map(toml::Value::try_from) {
+            let in_toml = |text: &JsonText| {
+                let value = text.value().map_err(|error| error.to_string())?;
+                toml::Value::try_from(value).map_err(|error| error.to_string())
+            };
+            if let Some(Err(error)) = definition.payload_json.as_ref().map(in_toml) {
                 let problem = format!(
                     "TOML cannot have this value ({error}); give the JSON as a text in payload, with content-type"
                 );

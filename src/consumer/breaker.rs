@@ -9,6 +9,10 @@
 //! ```
 //!
 //! Items that other consumers have fetched and not begun when the breaker opens go back to the queue.
+//!
+//! After [`Unavailable`](crate::handlers::Outcome::Unavailable) the first item of the queue is tried again. After
+//! [`UnavailableAfter`](crate::handlers::Outcome::UnavailableAfter), where the item may be the reason, the first ones of a queue may all be such
+//! items. So every second trial is about the last item of the queue, and one success is enough for all.
 
 use std::{
     sync::{
@@ -21,7 +25,7 @@ use std::{
 use tokio::{sync::Notify, time::sleep_until};
 
 use super::{backoff, clock};
-use crate::handlers::AnyHandler;
+use crate::handlers::{AnyHandler, Outcome};
 
 /// The circuit breaker of one queue in this process. Each queue name has one; it outlives reloads.
 #[derive(Debug)]
@@ -60,6 +64,8 @@ struct Open {
     since: Instant,
     /// The next trial may begin.
     next: Instant,
+    /// Whether the item may have been the reason of the last try's failure.
+    item_may_be_why: bool,
     trial: Option<Trial>,
 }
 
@@ -146,18 +152,30 @@ impl Breaker {
         }
     }
 
-    /// A consumer's call of a handler ended with [`Outcome::Unavailable`](crate::handlers::Outcome). Returns the tries so far, if this
-    /// was one of them. Calls that began before the breaker opened, and those of a handler of earlier settings, are not counted.
-    pub(crate) fn fails(&self, consumer: u64, tried: &Tried, reason: &str) -> Option<u32> {
+    /// Whether a trial that is fetched for now is to have the last item of the queue, and not the first one.
+    pub(crate) fn tries_the_last(&self) -> bool {
+        let is_second = |open: &Open| open.item_may_be_why && open.outage.tries % 2 == 1;
+        self.is_open() && self.lock().open.as_ref().is_some_and(is_second)
+    }
+
+    /// A consumer's call of a handler ended with this outcome, [`Outcome::Unavailable`] or [`Outcome::UnavailableAfter`]. Returns the tries so
+    /// far, if this was one of them. Calls that began before the breaker opened, those of a handler of earlier settings, and other outcomes are
+    /// not counted.
+    pub(crate) fn fails(&self, consumer: u64, tried: &Tried, outcome: &Outcome) -> Option<u32> {
+        let (reason, item_may_be_why) = match outcome {
+            Outcome::Unavailable(reason) => (reason, false),
+            Outcome::UnavailableAfter(_, reason) => (reason, true),
+            _ => return None,
+        };
         let mut state = self.lock();
         if tried.settings < state.resets {
             return None;
         }
         let tries = match &mut state.open {
             None => {
-                let outage = Outage { since: clock::now(), reason: reason.to_owned(), tries: 1 };
+                let outage = Outage { since: clock::now(), reason: reason.clone(), tries: 1 };
                 let (since, next) = (Instant::now(), Instant::now() + backoff::pause(1));
-                state.open = Some(Open { outage, since, next, trial: None });
+                state.open = Some(Open { outage, since, next, item_may_be_why, trial: None });
                 self.is_open.store(true, Ordering::Release);
                 tracing::error!(
                     event = "handler_unavailable",
@@ -168,9 +186,9 @@ impl Breaker {
                 1
             }
             Some(open) if open.is_tried_by(consumer) => {
-                open.trial = None;
+                (open.trial, open.item_may_be_why) = (None, item_may_be_why);
                 open.outage.tries = open.outage.tries.saturating_add(1);
-                reason.clone_into(&mut open.outage.reason);
+                open.outage.reason.clone_from(reason);
                 open.next = Instant::now() + backoff::pause(open.outage.tries);
                 open.outage.tries
             }
@@ -265,6 +283,8 @@ impl Open {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use futures::FutureExt;
 
     use super::*;
@@ -285,15 +305,15 @@ mod tests {
     async fn an_open_breaker_admits_one_consumer_at_a_time() {
         let (breaker, tried) = breaker();
         assert!(breaker.admit(1).now_or_never().is_some() && !breaker.holds_back(1));
-        assert_eq!(breaker.fails(1, &tried, "gone"), Some(1));
-        assert_eq!(breaker.fails(2, &tried, "gone"), None, "its call began before");
+        assert_eq!(breaker.fails(1, &tried, &Outcome::unavailable("gone")), Some(1));
+        assert_eq!(breaker.fails(2, &tried, &Outcome::unavailable("gone")), None, "its call began before");
         assert!(breaker.holds_back(1) && breaker.holds_back(2));
         breaker.admit(1).await;
         assert!(!breaker.holds_back(1) && breaker.holds_back(2));
         assert!(breaker.admit(2).now_or_never().is_none());
         breaker.works(2);
         assert!(breaker.is_open(), "its call began before, too");
-        assert_eq!(breaker.fails(1, &tried, "still gone"), Some(2));
+        assert_eq!(breaker.fails(1, &tried, &Outcome::unavailable("still gone")), Some(2));
         let Outage { reason, tries, .. } = breaker.outage().unwrap();
         assert_eq!((&*reason, tries), ("still gone", 2));
         breaker.admit(2).await;
@@ -302,9 +322,29 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn every_second_trial_after_items_that_may_be_the_reason_is_about_the_last_item() {
+        let (breaker, tried) = breaker();
+        let postponed = Outcome::UnavailableAfter(Duration::from_secs(1), "503".to_owned());
+        assert!(!breaker.tries_the_last());
+        breaker.fails(1, &tried, &postponed);
+        for is_last in [true, false, true] {
+            assert_eq!(breaker.tries_the_last(), is_last);
+            breaker.admit(1).await;
+            breaker.fails(1, &tried, &postponed);
+        }
+        breaker.admit(1).await;
+        // A connection that fails is no item's fault, so items keep their order.
+        assert_eq!(breaker.fails(1, &tried, &Outcome::unavailable("refused")), Some(5));
+        assert!(!breaker.tries_the_last());
+        breaker.admit(1).await;
+        breaker.works(1);
+        assert!(!breaker.tries_the_last());
+    }
+
+    #[tokio::test]
     async fn an_abandoned_trial_passes_to_another_consumer() {
         let (breaker, tried) = breaker();
-        breaker.fails(1, &tried, "gone");
+        breaker.fails(1, &tried, &Outcome::unavailable("gone"));
         breaker.admit(1).await;
         tokio::join!(breaker.admit(2), async { breaker.leave(1) });
         assert!(breaker.holds_back(1) && !breaker.holds_back(2));
@@ -314,7 +354,7 @@ mod tests {
     async fn a_trial_that_has_begun_ends_with_its_own_batch_only() {
         let (breaker, tried) = breaker();
         assert_eq!(breaker.begin(1), None, "the batch in which the outage begins is no trial");
-        breaker.fails(1, &tried, "gone");
+        breaker.fails(1, &tried, &Outcome::unavailable("gone"));
         breaker.admit(1).await;
         assert!(breaker.admit(1).now_or_never().is_some(), "its fetch may have failed");
         let first = breaker.begin(1).unwrap();
@@ -322,7 +362,7 @@ mod tests {
         assert!(breaker.admit(1).now_or_never().is_none(), "it prefetches");
         breaker.leave(1);
         assert!(!breaker.holds_back(1), "that its prefetch found nothing is no end of its trial");
-        breaker.fails(1, &tried, "gone");
+        breaker.fails(1, &tried, &Outcome::unavailable("gone"));
         breaker.admit(1).await;
         breaker.end(first);
         assert!(!breaker.holds_back(1), "it has the next trial");
@@ -334,14 +374,18 @@ mod tests {
     #[tokio::test]
     async fn a_change_of_settings_closes_the_breaker() {
         let (breaker, tried) = breaker();
-        breaker.fails(1, &tried, "gone");
+        breaker.fails(1, &tried, &Outcome::unavailable("gone"));
         breaker.admit(1).await;
         let reset = async { breaker.reset(handling()) };
         let ((), (), newest) = tokio::join!(breaker.admit(2), breaker.admit(3), reset);
         assert!(!breaker.is_open());
         breaker.leave(1);
-        assert_eq!(breaker.fails(1, &tried, "gone"), None, "it called the handler of the earlier settings");
+        assert_eq!(
+            breaker.fails(1, &tried, &Outcome::unavailable("gone")),
+            None,
+            "it called the handler of the earlier settings"
+        );
         assert!(!breaker.is_open());
-        assert_eq!(breaker.fails(2, &newest, "gone"), Some(1));
+        assert_eq!(breaker.fails(2, &newest, &Outcome::unavailable("gone")), Some(1));
     }
 }

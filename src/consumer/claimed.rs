@@ -1,11 +1,18 @@
 //! Batches that a consumer has and no handler has begun.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard},
+};
 
 use kvqueue_queue::Item;
 use tokio::sync::oneshot;
 
-use super::{lease::Slice, runtime::QueueRuntime};
+use super::{
+    lease::Slice,
+    runtime::QueueRuntime,
+    sharing::{Lender, Remaining},
+};
 use crate::metrics::QueueMeters;
 
 /// The items of a fetch.
@@ -87,38 +94,45 @@ pub(crate) struct Batch {
     queue: Arc<str>,
     meters: Arc<QueueMeters>,
     items: Vec<Item>,
-    begun: usize,
+    remaining: Mutex<Remaining>,
 }
 
 impl Batch {
     pub(crate) fn new(runtime: &QueueRuntime, items: Vec<Item>) -> Self {
-        Self { queue: runtime.name.clone(), meters: runtime.meters.clone(), items, begun: 0 }
+        Self::of(runtime.name.clone(), runtime.meters.clone(), items)
+    }
+
+    fn of(queue: Arc<str>, meters: Arc<QueueMeters>, items: Vec<Item>) -> Self {
+        let remaining = Mutex::new(Remaining::new(items.len()));
+        Self { queue, meters, items, remaining }
     }
 
     /// All of them, in queue order.
     pub(crate) fn items(&self) -> &[Item] {
         &self.items
     }
+}
 
-    /// The handler has begun this number of items, from the first on.
-    pub(crate) fn begin(&mut self, items: usize) {
-        self.begun = items;
+impl Lender for Batch {
+    fn remaining(&self) -> MutexGuard<'_, Remaining> {
+        self.remaining.lock().expect("nothing panics while it holds the lock")
     }
 
-    /// How many have not.
-    pub(crate) fn not_begun(&self) -> usize {
-        self.items.len() - self.begun
+    fn lent(&self, index: usize) -> Claimed {
+        let item = self.items[index].clone();
+        Claimed::Taken(Self::of(self.queue.clone(), self.meters.clone(), vec![item]))
     }
 }
 
 impl Drop for Batch {
     fn drop(&mut self) {
-        if let [first, .., last] | [first @ last] = &self.items[self.begun..] {
-            self.meters.lost.inc_by(self.not_begun() as u64);
+        let lost = &self.items[self.remaining().items()];
+        if let [first, .., last] | [first @ last] = lost {
+            self.meters.lost.inc_by(lost.len() as u64);
             tracing::error!(
                 event = "items_lost",
                 queue = %self.queue,
-                items = self.not_begun(),
+                items = lost.len(),
                 first = %first.id,
                 last = %last.id,
                 "items lost; they were fetched and never handled"

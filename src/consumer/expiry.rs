@@ -43,13 +43,18 @@ impl Expiry {
         has_expired.then(|| ItemOutcome::Expired { at: from_millis(now), on_expiry: self.on_expiry })
     }
 
-    /// The items among these that have expired now, by their indexes, and their outcome.
-    pub(crate) fn expired(&self, items: &[Item], clock: &VersionClock) -> Vec<(usize, ItemOutcome)> {
+    /// The items among these that have expired by a time so many milliseconds before the clock's, by their indexes, and their outcome.
+    pub(crate) fn expired(
+        &self,
+        items: &[Item],
+        clock: &VersionClock,
+        lag: Millis,
+    ) -> Vec<(usize, ItemOutcome)> {
         let has_expiry = |item: &Item| item.meta.as_ref().is_some_and(|meta| meta.expires.is_some());
         if self.ttl.is_none() && !items.iter().any(has_expiry) {
             return Vec::new();
         }
-        let (now, instant) = (clock::now(), Instant::now());
+        let (now, instant) = (clock::now().saturating_sub(lag), Instant::now());
         let outcome = |item: &Item| self.outcome(item, now, || waited(item, clock, instant));
         items.iter().enumerate().filter_map(|(index, item)| Some((index, outcome(item)?))).collect()
     }

@@ -15,7 +15,12 @@ pub(crate) struct Maker {
     pub(crate) at: Millis,
 }
 
-/// An id that no other session has, or has had: a UUID of version 8. It has the time in milliseconds (48 bits), the process number (22 bits), and
+/// The version in the ids, in the place of a UUID's. Earlier versions of kvqueue wrote [`UNSIGNED`], and gave the ids of
+/// leases to workers without a signature.
+const VERSION: u8 = 9;
+const UNSIGNED: u8 = 8;
+
+/// An id that no other session has, or has had. Its form is that of a UUID, with version 9. It has the time in milliseconds (48 bits), the process number (22 bits), and
 /// 52 bits of a UUID of version 7, which are random or count up.
 pub(crate) fn session_id() -> SessionId {
     with_pid(Uuid::now_v7(), std::process::id())
@@ -26,7 +31,7 @@ fn with_pid(uuid: Uuid, pid: u32) -> SessionId {
     if pid >> PID_BITS == 0 {
         let [_, high, middle, low] = pid.to_be_bytes();
         // Version and variant stay in the upper bits of bytes 6 and 8.
-        bytes[6] = 0x80 | (high >> 2);
+        bytes[6] = VERSION << 4 | (high >> 2);
         bytes[7] = (high << 6) | (middle >> 2);
         bytes[8] = 0x80 | (middle & 0b11) << 4 | low >> 4;
         bytes[9] = low << 4 | (bytes[9] & 0x0f);
@@ -36,7 +41,7 @@ fn with_pid(uuid: Uuid, pid: u32) -> SessionId {
 
 /// Who made a session; none if its id does not tell, as ids that other programs make.
 pub(crate) fn maker(SessionId(bytes): SessionId) -> Option<Maker> {
-    if bytes[6] >> 4 != 8 || bytes[8] >> 6 != 0b10 {
+    if !matches!(bytes[6] >> 4, VERSION | UNSIGNED) || bytes[8] >> 6 != 0b10 {
         return None;
     }
     let [six, seven, eight, nine] =
@@ -44,6 +49,12 @@ pub(crate) fn maker(SessionId(bytes): SessionId) -> Option<Maker> {
     let pid = six << 18 | seven << 10 | eight << 4 | nine;
     let at = bytes[..6].iter().fold(0, |at, byte| at << 8 | Millis::from(*byte));
     Some(Maker { pid, at })
+}
+
+/// Whether workers over HTTP have signatures for the leases of a session: all sessions of this version of kvqueue.
+#[cfg(feature = "http")]
+pub(crate) fn has_signed_leases(session: SessionId) -> bool {
+    session.0[6] >> 4 == VERSION && maker(session).is_some()
 }
 
 #[cfg(test)]
@@ -65,6 +76,16 @@ mod tests {
             assert_eq!(maker.pid, std::process::id());
             assert!((before..=clock::now()).contains(&maker.at), "{maker:?}, {before}");
         }
+    }
+
+    #[test]
+    #[cfg(feature = "http")]
+    fn only_sessions_of_this_version_need_signed_leases() {
+        let mut id = session_id();
+        assert!(has_signed_leases(id));
+        id.0[6] = UNSIGNED << 4 | (id.0[6] & 0x0f);
+        assert!(!has_signed_leases(id) && maker(id).map(|maker| maker.pid) == Some(std::process::id()));
+        assert!(!has_signed_leases(SessionId::new()));
     }
 
     #[test]

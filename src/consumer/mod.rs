@@ -12,6 +12,7 @@ pub(crate) mod identity;
 pub(crate) mod lease;
 pub(crate) mod pause_state;
 pub(crate) mod runtime;
+pub(crate) mod sharing;
 pub(crate) mod shutdown;
 pub(crate) mod state;
 pub(crate) mod suspects;

@@ -13,6 +13,7 @@ use super::{
     fetch::{VersionClock, WaitLog},
     lease::HeldLeases,
     pause_state::PauseState,
+    sharing::Sharing,
     shutdown::ShutdownTokens,
     suspects::Suspects,
 };
@@ -59,6 +60,8 @@ pub(crate) struct QueueRuntime {
     pub(crate) poll_interval: Duration,
     /// Wakes the fetcher for another reason than a push.
     pub(crate) look_again: Notify,
+    /// What consumers have fetched and not begun.
+    pub(crate) sharing: Sharing,
     /// Beats when a fetch ends.
     pub(crate) fetches: Heartbeat,
     /// The time that belongs to a version of the database.

@@ -64,6 +64,7 @@ mod tests {
             assert_eq!((ended.await, starts.get()), (3, 3));
             assert_eq!(watched::<()>(async { panic!("panic on purpose") }).await, Err(()));
             assert_eq!(watched(async { 7 }).await, Ok(7));
-        });
+        })
+        .unwrap();
     }
 }

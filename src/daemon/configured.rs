@@ -13,6 +13,7 @@ use crate::{
         expiry::Expiry,
         fetch::WaitLog,
         runtime::{NamedQueue, QueueRuntime},
+        sharing::Sharing,
     },
     handlers::{AnyHandler, PULL, Registry},
     http::HttpFiles,
@@ -35,6 +36,8 @@ pub(crate) struct ConfiguredQueue {
     config: QueueConfig,
     /// The label of the configuration in its schedules, if it has one.
     schedule_owner: Option<String>,
+    /// Stands before its keys.
+    prefix: String,
 }
 
 /// A configuration that is ready to run. The files that it names have been read.
@@ -137,7 +140,8 @@ impl ConfiguredQueue {
                 "change the name or the prefix",
             )
         })?;
-        Ok(Self { name: name.into(), queue, handler, config: config.clone(), schedule_owner: None })
+        let (name, config, prefix) = (name.into(), config.clone(), prefix.to_owned());
+        Ok(Self { name, queue, handler, config, schedule_owner: None, prefix })
     }
 
     /// The queue by its name, on an open database.
@@ -177,6 +181,7 @@ impl ConfiguredQueue {
             approach: approach(config.fetch_strategy),
             poll_interval: if until_empty { poll_interval.min(UNTIL_EMPTY_POLL) } else { poll_interval },
             look_again: Notify::default(),
+            sharing: Sharing::default(),
             fetches: Heartbeat::default(),
             clock: Arc::default(),
             suspects: shared.suspects.clone(),
@@ -192,7 +197,7 @@ impl ConfiguredQueue {
             rules: sweep::rules(&self.config),
             division: self.config.division(),
             history: self.config.kept_history(),
-            schedules: ConfiguredSchedules { owner, schedules },
+            schedules: ConfiguredSchedules::new(&self.prefix, self.queue.name(), owner, schedules),
         }
     }
 
@@ -205,7 +210,9 @@ impl ConfiguredQueue {
     pub(super) fn batch_sizes(&self) -> impl Iterator<Item = NonZeroUsize> {
         let has_consumers = self.config.handler != PULL;
         let groups = self.config.consumers.iter().filter(move |_| has_consumers);
-        groups.flat_map(|group| std::iter::repeat_n(NonZeroUsize::new(group.k), group.count).flatten())
+        groups.flat_map(|group| {
+            std::iter::repeat_n(NonZeroUsize::new(self.config.k_of(group)), group.count).flatten()
+        })
     }
 }
 

@@ -26,8 +26,18 @@ pub enum DaemonError {
     /// The database has not answered in the time that `--timeout` allows.
     #[error(transparent)]
     NoAnswer(#[from] NoAnswer),
-    /// The handlers' threads cannot be started.
-    #[error("cannot start the handlers' threads")]
+    /// The process may open too few files.
+    #[error(
+        "cannot run: the process may have {limit} files open, and needs {least} at least; raise the limit (LimitNOFILE= in the unit, ulimit -n)"
+    )]
+    OpenFiles {
+        /// The limit.
+        limit: u64,
+        /// The least that is needed.
+        least: u64,
+    },
+    /// The threads of handlers or consumers cannot be started.
+    #[error("cannot start the threads of handlers and consumers")]
     Pool(#[source] std::io::Error),
     /// HTTP cannot be served.
     #[error(transparent)]
@@ -57,7 +67,7 @@ impl DaemonError {
             Self::Run(RunError::ConsumersFailed { .. } | RunError::SupervisorDied | RunError::TaskFailed) => {
                 Exit::Internal
             }
-            Self::Pool(_) | Self::Http(_) | Self::Run(_) => Exit::Failed,
+            Self::OpenFiles { .. } | Self::Pool(_) | Self::Http(_) | Self::Run(_) => Exit::Failed,
         }
     }
 }

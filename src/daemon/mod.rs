@@ -4,6 +4,7 @@ pub(crate) mod background;
 pub(crate) mod configured;
 mod control_loop;
 mod error;
+mod open_files;
 mod reload;
 mod report;
 mod running;
@@ -158,6 +159,7 @@ impl Daemon {
     /// configuration, USR1 logs the daemon's state.
     pub fn run(mut self) -> Result<(), DaemonError> {
         let mut configured = self.configured()?;
+        open_files::allow_least()?;
         let signals = Signals::watch().map_err(RunError::Signals)?;
         let began = Instant::now();
         let missing = missing(&self.config.database);
@@ -245,7 +247,7 @@ impl Daemon {
             call(&link);
         }
         let started = Started { db, shared: &shared, active, commands };
-        let result = actors::run(self.serve(started, queues, stop, signals));
+        let result = actors::run(self.serve(started, queues, stop, signals)).map_err(DaemonError::Pool)?;
         // The HTTP server answers until here, so clients can see how the daemon ends.
         drop((server, handle, pool));
         result
@@ -296,7 +298,7 @@ impl Daemon {
             spawn_local(stats::forever(db.clone(), shared.status.clone(), config.clone()))
         });
         let audit = background::restarted("audit sweeper", || {
-            spawn_local(sweep::audit::forever(db.clone(), config.clone()))
+            spawn_local(sweep::audit::forever(db.clone(), shared.status.clone(), config.clone()))
         });
         let space = background::restarted("space", || spawn_local(space().forever()));
         let control_loop = ControlLoop::new(running, self.loader, self.registry);

@@ -148,7 +148,7 @@ impl RunningQueues {
                 }
                 (None, Some((named, followers))) => RunningQueue {
                     runtime: runtime(named.clone()),
-                    sweeping: self.shared.sweepers.start(named, queue.sweep_settings()),
+                    sweeping: self.shared.sweepers.start(named, &self.shared.status, queue.sweep_settings()),
                     _followers: followers,
                 },
                 (None, None) => continue,

@@ -1,5 +1,6 @@
 //! Opening the database that a configuration names, and waiting for its answers.
 
+pub(crate) mod attempt;
 mod identity;
 pub(crate) mod owner;
 mod queue_names;
@@ -8,7 +9,7 @@ mod space;
 use std::{
     fs::File,
     path::{Path, PathBuf},
-    pin::pin,
+    pin::{Pin, pin},
     sync::{Arc, mpsc},
     thread,
     time::{Duration, Instant},
@@ -59,6 +60,16 @@ impl OpenError {
             reason: "there is no database in this directory; start the daemon or push an item to create it, or check --config and --database"
                 .to_owned(),
         }
+    }
+
+    /// The directory has no database, and is the default one: that of the configuration that the command should have had may be another.
+    pub(crate) fn unnamed(directory: &Path, may_create: bool) -> Self {
+        let url = format!("{}{}", fdb_embedded::SCHEME, directory.display());
+        let create = if may_create { "--create".to_owned() } else { format!("--database {url}") };
+        let reason = format!(
+            "there is no database in this directory, and nothing says that it belongs here; name the configuration with --config or KVQUEUE_CONFIG, or make the database with {create}"
+        );
+        Self { url, reason }
     }
 }
 
@@ -253,13 +264,23 @@ impl Patience {
     /// # Errors
     /// The limit has passed. What was asked for may still happen.
     pub(crate) async fn wait<T>(self, url: &str, answer: impl Future<Output = T>) -> Result<T, NoAnswer> {
-        let mut answer = pin!(answer);
+        let mut result = None;
+        self.wait_for_end(url, pin!(async { result = Some(answer.await) })).await?;
+        Ok(result.expect("the answer is there"))
+    }
+
+    /// The same for any future, compiled once.
+    async fn wait_for_end(
+        self,
+        url: &str,
+        mut answered: Pin<&mut dyn Future<Output = ()>>,
+    ) -> Result<(), NoAnswer> {
         let began = Instant::now();
         let most = self.left();
         loop {
             let left = most.map(|most| most.saturating_sub(began.elapsed()));
-            match timeout(left.unwrap_or(SILENCE).min(SILENCE), &mut answer).await {
-                Ok(answer) => return Ok(answer),
+            match timeout(left.unwrap_or(SILENCE).min(SILENCE), &mut answered).await {
+                Ok(()) => return Ok(()),
                 Err(_) => match (self.limit, most) {
                     (Some(limit), Some(most)) if began.elapsed() >= most => {
                         return Err(NoAnswer::new(url, limit));

@@ -138,8 +138,8 @@ pub enum Outcome {
     Unavailable(String),
     /// As [`Unavailable`](Self::Unavailable), if the item itself may be the reason, as when a
     /// service behind the handler has failed for many items in a row. The item is scheduled for
-    /// after this time, and no attempt is spent. So the next try has another item. With
-    /// at-most-once delivery the item stays with its consumer.
+    /// after this time, and no attempt is spent. So the next try has another item: every second one the last of the
+    /// queue, since the first ones may all be such items. With at-most-once delivery the item stays with its consumer.
     UnavailableAfter(Duration, String),
     /// Not handled, because a service behind the handler asks for a pause, as with "429 Too Many Requests". The item is ready again
     /// at its place, and no attempt is spent. No item of the scope starts for this time, in any daemon: see

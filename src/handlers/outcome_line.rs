@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
+use kvqueue_queue::MAX_RESULT;
 use serde::{Deserialize, Deserializer, de::Error};
 use serde_json::Number;
 
@@ -85,6 +86,11 @@ impl OutcomeLine {
 }
 
 impl OutcomeLine {
+    /// The same with a result that is too long to be kept, of which only that counts.
+    pub(crate) fn with_long_result(self) -> Self {
+        Self { result: Some(" ".repeat(MAX_RESULT + 1)), ..self }
+    }
+
     /// The result, of any length.
     fn result(&self) -> Result<Option<Bytes>, String> {
         match (&self.result, &self.result_base64) {

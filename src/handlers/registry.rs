@@ -109,7 +109,9 @@ impl Registry {
                 fix,
             ));
         };
-        build(&Settings::new(queue.handler_config.clone())).map_err(|problem| ConfigError::Handler {
+        let settings =
+            Settings::new(queue.handler_config.clone()).with_handler_timeout(queue.handler_timeout);
+        build(&settings).map_err(|problem| ConfigError::Handler {
             key: format!("queues.{name}.handler-config"),
             handler: queue.handler.clone(),
             problem,

@@ -4,6 +4,7 @@ use std::{
     fmt::{Debug, Display},
     ops::RangeInclusive,
     str::FromStr,
+    time::Duration,
 };
 
 use serde::de::DeserializeOwned;
@@ -12,6 +13,8 @@ use serde::de::DeserializeOwned;
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     table: toml::Table,
+    /// `handler-timeout` of the queue.
+    pub(crate) handler_timeout: Option<Duration>,
 }
 
 /// Settings that a handler cannot be made from: a fragment that names the key and the fix.
@@ -57,7 +60,13 @@ pub(crate) fn check_lists<N: PartialOrd + Display, const LISTS: usize>(
 impl Settings {
     /// The settings in `table`.
     pub fn new(table: toml::Table) -> Self {
-        Self { table }
+        Self { table, handler_timeout: None }
+    }
+
+    /// Of a queue with this `handler-timeout`.
+    #[must_use]
+    pub(crate) fn with_handler_timeout(self, handler_timeout: Option<Duration>) -> Self {
+        Self { handler_timeout, ..self }
     }
 
     /// The value of a key as it is written in TOML, if the table has it.

@@ -6,10 +6,17 @@ use actix_web::{HttpRequest, HttpResponse, http::header, web::Payload};
 use futures::future::LocalBoxFuture;
 use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
-use tokio::{sync::OwnedSemaphorePermit, task::spawn_blocking};
+use tokio::task::spawn_blocking;
 
 use super::{
-    app_state::AppState, body, error::ApiError, guard::Caller, peer::Peer, routes::Route, uri::Query,
+    app_state::AppState,
+    body,
+    error::ApiError,
+    guard::Caller,
+    peer::Peer,
+    room::{Place, SHORT},
+    routes::Route,
+    uri::Query,
 };
 
 /// The result of an endpoint.
@@ -17,12 +24,6 @@ pub(crate) type Answer = Result<HttpResponse, ApiError>;
 
 /// An endpoint's function.
 pub(crate) type Handler = fn(ApiRequest) -> LocalBoxFuture<'static, Answer>;
-
-/// A longer body, in bytes, is parsed on another thread: parsing megabytes would delay all other requests.
-const LONG: usize = 64 << 10;
-
-/// The longest body in bytes of requests without items and outcomes.
-const SHORT: usize = 64 << 10;
 
 /// A request that has passed the guards.
 pub(crate) struct ApiRequest {
@@ -37,7 +38,9 @@ pub(crate) struct ApiRequest {
     pub(super) query: Query,
     pub(super) payload: Payload,
     /// The memory for bodies that this request holds.
-    pub(super) held: Option<Arc<OwnedSemaphorePermit>>,
+    pub(super) held: Option<Arc<Place>>,
+    /// The room for the answer.
+    pub(super) answer_room: Rc<Cell<Option<Place>>>,
 }
 
 /// The value of this name in the path of a request, if its route has one.
@@ -52,6 +55,11 @@ impl ApiRequest {
         path_value(&self.http, name).unwrap_or_default()
     }
 
+    /// An error if the client's token was revoked, or has expired, since the request came.
+    pub(super) async fn check_still_known(&self) -> Result<(), ApiError> {
+        self.app.check_still_known(&self.caller).await
+    }
+
     /// The other end of the connection.
     pub(super) fn peer(&self) -> Option<&Arc<Peer>> {
         self.http.conn_data::<Arc<Peer>>()
@@ -63,7 +71,14 @@ impl ApiRequest {
         self.read(limit).await
     }
 
-    /// The body of any other request, read as JSON.
+    /// The body of an extension, read as JSON. Without a body, the default.
+    pub(super) async fn long_json_if_any<T: DeserializeOwned + Default + Send + 'static>(
+        &mut self,
+    ) -> Result<T, ApiError> {
+        if self.has_body() { self.long_json().await } else { Ok(T::default()) }
+    }
+
+    /// The short body of any other request, read as JSON.
     pub(super) async fn json<T: DeserializeOwned + Send + 'static>(&mut self) -> Result<T, ApiError> {
         self.read(SHORT).await
     }
@@ -72,21 +87,26 @@ impl ApiRequest {
     pub(super) async fn json_if_any<T: DeserializeOwned + Default + Send + 'static>(
         &mut self,
     ) -> Result<T, ApiError> {
+        if self.has_body() { self.json().await } else { Ok(T::default()) }
+    }
+
+    fn has_body(&self) -> bool {
         let headers = self.http.headers();
-        let is_empty = headers.get(header::CONTENT_LENGTH).is_none_or(|length| length == "0")
-            && !headers.contains_key(header::TRANSFER_ENCODING);
-        if is_empty { Ok(T::default()) } else { self.json().await }
+        headers.get(header::CONTENT_LENGTH).is_some_and(|length| length != "0")
+            || headers.contains_key(header::TRANSFER_ENCODING)
     }
 
     async fn read<T: DeserializeOwned + Send + 'static>(&mut self, limit: usize) -> Result<T, ApiError> {
         if !body::is_json(self.http.headers()) {
             return Err(ApiError::ContentType);
         }
-        let (body, held) = body::read(&mut self.payload, limit, &self.app.room).await?;
-        self.held = held.map(Arc::new);
-        if body.len() <= LONG {
+        let mut room = self.app.bodies.place(&self.caller);
+        let body = body::read(&mut self.payload, self.http.headers(), limit, &mut room).await?;
+        self.held = Some(Arc::new(room));
+        if body.len() <= SHORT {
             return body::parse(&body);
         }
+        // Parsing megabytes here would delay all other requests.
         let parsed = spawn_blocking(move || body::parse(&body)).await;
         parsed.unwrap_or_else(|_| Err(ApiError::Unavailable("the daemon is stopping".to_owned())))
     }

@@ -1,26 +1,32 @@
 //! The state that all requests share.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use actix_web::http::header::{self, HeaderMap};
+use futures::FutureExt;
 use tokio::{runtime::Handle, sync::Semaphore, task::JoinHandle};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    body, events,
-    guard::{Hosts, Rotation, SessionKey, SignedIn, Token},
+    error::ApiError,
+    events,
+    guard::{Caller, Hosts, Rotation, SessionKey, SignedIn, Token, bearer},
     item_wait::ItemWaits,
+    keys::{Key, Keys},
     pull::Pullers,
     push::Producers,
+    room::{ANSWERS, AT_THE_DATABASE, BODIES, Room},
     server::scheme,
     sign_in::Links,
     ticker::Ticker,
     token_cache::TokenCache,
 };
-use crate::{access::TokenStore, config::Config, consumer::clock, control::DaemonHandle};
-
-/// The most requests that use the database at a time.
-const AT_THE_DATABASE: usize = 16;
+use crate::{
+    access::{Scope, TokenStore, is_access_token},
+    config::Config,
+    consumer::clock,
+    control::DaemonHandle,
+};
 
 /// The most clients with a wrong secret that wait for their answers at a time.
 const KEPT_WAITING: usize = 32;
@@ -29,7 +35,7 @@ const KEPT_WAITING: usize = 32;
 pub(super) struct Start {
     pub(super) hosts: Hosts,
     pub(super) is_tls: bool,
-    pub(super) session_secret: [u8; 32],
+    pub(super) keys: Keys,
     pub(super) links: Arc<Links>,
 }
 
@@ -41,20 +47,22 @@ pub(crate) struct AppState {
     pub(super) tokens: TokenCache,
     /// Whether clients reach the daemon by TLS.
     pub(super) is_tls: bool,
-    /// Signs sessions if there is no operator's secret.
-    session_secret: [u8; 32],
+    /// Sign sessions of browsers and ids of leases.
+    pub(super) keys: Keys,
     /// Links that sign browsers in.
     pub(super) links: Arc<Links>,
-    /// Permits to use the database.
-    pub(super) permits: Semaphore,
+    /// Room for requests that use the database.
+    pub(super) at_the_database: Arc<Room>,
     /// Permits of clients with a wrong secret.
     pub(super) waiting: Semaphore,
     /// Permits of clients that follow events.
     pub(super) followers: Arc<Semaphore>,
     /// The events that they get.
     pub(super) ticker: Ticker,
-    /// Permits for the memory of bodies, one for each byte.
-    pub(super) room: Arc<Semaphore>,
+    /// Memory for bodies.
+    pub(super) bodies: Arc<Room>,
+    /// Memory for long answers that their clients have not read.
+    pub(super) answers: Arc<Room>,
     /// Cancelled when the daemon has stopped, so that streams of events end.
     pub(super) stopping: CancellationToken,
     pub(super) producers: Producers,
@@ -69,20 +77,21 @@ pub(crate) struct AppState {
 
 impl AppState {
     pub(super) fn new(daemon: DaemonHandle, start: Start, runtime: Handle) -> Self {
-        let Start { hosts, is_tls, session_secret, links } = start;
+        let Start { hosts, is_tls, keys, links } = start;
         Self {
             daemon,
             is_tls,
-            session_secret,
+            keys,
             links,
             hosts,
             rotation: Rotation::default(),
             tokens: TokenCache::default(),
-            permits: Semaphore::new(AT_THE_DATABASE),
+            at_the_database: Room::new(AT_THE_DATABASE),
             waiting: Semaphore::new(KEPT_WAITING),
             followers: Arc::new(Semaphore::new(events::FOLLOWERS)),
             ticker: Ticker::default(),
-            room: Arc::new(Semaphore::new(body::HELD)),
+            bodies: Room::new(BODIES),
+            answers: Room::new(ANSWERS),
             stopping: CancellationToken::new(),
             producers: Producers::default(),
             pullers: Pullers::default(),
@@ -97,7 +106,8 @@ impl AppState {
         &self,
         task: impl Future<Output = T> + Send + 'static,
     ) -> JoinHandle<T> {
-        self.tasks.spawn_on(task, &self.runtime)
+        // Boxed: what a runtime needs for a task is compiled once for each type of result, not for each task.
+        self.tasks.spawn_on(task.boxed(), &self.runtime)
     }
 
     /// The active configuration.
@@ -120,22 +130,73 @@ impl AppState {
         scheme(self.is_tls)
     }
 
-    /// The key that signs the sessions of browsers.
-    pub(super) fn session_key(&self) -> SessionKey {
-        SessionKey::of(self.token().as_ref(), &self.session_secret)
+    /// The key that signs the sessions of browsers. It needs a secret that is not in the database: otherwise, everybody who
+    /// reads a backup could make himself a session.
+    pub(super) async fn session_key(&self) -> SessionKey {
+        match self.token() {
+            Some(secret) => SessionKey::of(&self.keys.current().await, Some(&secret)),
+            None => SessionKey::of(self.keys.own(), None),
+        }
     }
 
     /// Who has signed in with the browser that sends this request.
-    pub(super) fn signed_in(&self, headers: &HeaderMap) -> Option<SignedIn> {
-        headers.get(header::COOKIE)?;
-        self.session_key().signed_in(headers, clock::now())
+    pub(super) async fn signed_in(&self, headers: &HeaderMap) -> Result<Option<SignedIn>, ApiError> {
+        if !headers.contains_key(header::COOKIE) {
+            return Ok(None);
+        }
+        match self.token() {
+            Some(secret) => self.keys.find(|key| session(headers, key, Some(&secret))).await,
+            None => Ok(session(headers, self.keys.own(), None)),
+        }
     }
 
-    /// Whether the client sends the secret that the file has now. If so, that secret replaces the old one.
+    /// The same, by the keys that are known now.
+    fn signed_in_now(&self, headers: &HeaderMap) -> Option<SignedIn> {
+        match self.token() {
+            Some(secret) => self.keys.find_now(|key| session(headers, key, Some(&secret))),
+            None => session(headers, self.keys.own(), None),
+        }
+    }
+
+    /// An error if a client's token was revoked, or has expired, since the client was identified.
+    pub(super) async fn check_still_known(self: &Arc<Self>, caller: &Caller) -> Result<(), ApiError> {
+        let Caller::Token(token) = caller else { return Ok(()) };
+        match self.tokens.with_id(self, &token.id).await? {
+            Some(_) => Ok(()),
+            None => Err(ApiError::Unauthorized("this token is revoked, or has expired")),
+        }
+    }
+
+    /// The client that sends a request, as far as the daemon knows it without the database.
+    pub(super) fn known_caller(&self, headers: &HeaderMap) -> Option<Caller> {
+        let secret = self.token();
+        if secret.is_none() && !self.config().http.needs_token() {
+            return Some(Caller::Anyone);
+        }
+        if secret.is_some_and(|secret| secret.check(headers).is_ok()) {
+            return Some(Caller::Operator);
+        }
+        let given = bearer(headers).and_then(Result::ok).and_then(|given| str::from_utf8(given).ok());
+        let token = match (given, self.signed_in_now(headers)) {
+            (Some(given), _) if is_access_token(given) => self.tokens.known(given),
+            (None, Some(SignedIn::Operator)) => return Some(Caller::Operator),
+            (None, Some(SignedIn::Token(id))) => self.tokens.known_with_id(&id),
+            _ => None,
+        };
+        token.map(Caller::Token)
+    }
+
+    /// Whether a client may read texts about the daemon on a route that is open to all.
+    pub(super) fn may_read(&self, headers: &HeaderMap) -> bool {
+        self.known_caller(headers).is_some_and(|caller| caller.check(Scope::Read, None).is_ok())
+    }
+
+    /// Whether the client sends the secret that the file has now. If so, that secret replaces the old one. All clients share
+    /// the looks at the file.
     pub(super) async fn knows_new_token(&self, headers: &HeaderMap) -> bool {
         let config = self.config();
         let Some(path) = config.http.token_path(&config.database) else { return false };
-        let Some(found) = self.rotation.read(path).await else { return false };
+        let Some(found) = self.rotation.read_since(Instant::now(), path).await else { return false };
         if found.check(headers).is_err() {
             return false;
         }
@@ -147,4 +208,9 @@ impl AppState {
         }
         true
     }
+}
+
+/// The session of a request's browser, if its cookie was signed with these.
+fn session(headers: &HeaderMap, key: &Key, secret: Option<&Token>) -> Option<SignedIn> {
+    SessionKey::of(key, secret).signed_in(headers, clock::now())
 }

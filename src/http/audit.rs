@@ -41,12 +41,11 @@ impl ApiRequest {
     /// Stores the record before a change that needs several transactions, or that is not in the database.
     pub(super) async fn store(&self, record: Record) -> Result<(), ApiError> {
         let (audit, record) = (&self.app.audit(), &record);
-        self.app
-            .transact(|tr| async move {
-                audit.write(&tr, record);
-                (tr, Ok(()))
-            })
-            .await
+        self.transact(|tr| async move {
+            audit.write(&tr, record);
+            (tr, Ok(()))
+        })
+        .await
     }
 
     /// Where the request came from: an address, or the user at the other end of a Unix socket.
@@ -65,7 +64,6 @@ pub(super) async fn list(request: ApiRequest) -> Answer {
     let queue = request.query.text("queue").map(|queue| queue.as_bytes().to_vec());
     let (audit, filter) = (&request.app.audit(), &Filter { queue, since: None });
     let page = request
-        .app
         .transact(|tr| async move {
             let page = audit.page(&tr, after, filter, limit).await;
             (tr, page)

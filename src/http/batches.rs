@@ -84,14 +84,14 @@ pub(super) async fn create(mut request: ApiRequest) -> Answer {
     let id = match after {
         Some(after) => {
             let after = request.predecessors(after)?;
-            let _permit = request.app.permit()?;
+            let _permit = request.permit()?;
             let (id, joins) =
                 queue.push_after(db, &POLICY, &batch, (&after, missing), now).await.map_err(refused)?;
             answer = Waits::of(&joins).counts();
             id
         }
         None => {
-            let _permit = request.app.permit()?;
+            let _permit = request.permit()?;
             queue.create_batch(db, &POLICY, &batch, now).await.map_err(refused)?
         }
     };
@@ -123,7 +123,7 @@ fn refused(error: BatchError) -> ApiError {
 /// `POST /api/v1/queues/{queue}/batches/{batch}/commit`
 pub(super) async fn commit(request: ApiRequest) -> Answer {
     let (queue, id) = (request.queue()?, request.batch()?);
-    let _permit = request.app.permit()?;
+    let _permit = request.permit()?;
     match queue.finish_batch(&request.app.daemon.db, &POLICY, &id, clock::now()).await? {
         BatchCommit::Committed => Ok(HttpResponse::Ok().json(json!({ "changed": true }))),
         BatchCommit::WasCommitted => Ok(HttpResponse::Ok().json(json!({ "changed": false }))),
@@ -139,7 +139,6 @@ pub(super) async fn list(request: ApiRequest) -> Answer {
     let limit = NonZeroUsize::new(limit).unwrap_or(NonZeroUsize::MIN);
     let after = after.as_ref();
     let page = request
-        .app
         .transact(|tr| async move {
             let page = queue.batches_after(&tr, after, limit).await;
             (tr, page)
@@ -154,7 +153,6 @@ pub(super) async fn list(request: ApiRequest) -> Answer {
 pub(super) async fn one(request: ApiRequest) -> Answer {
     let (queue, id) = (&request.queue()?, &request.batch()?);
     let found = request
-        .app
         .transact(|tr| async move {
             let found = queue.batch(&tr, id).await;
             (tr, found)
@@ -170,7 +168,6 @@ pub(super) async fn cancel(request: ApiRequest) -> Answer {
     let (audit, record) = (&request.app.audit(), &request.record().with("batch", id.to_string()));
     let cancel = &BatchCancel::new(id);
     let counts = request
-        .app
         .transact(|tr| async move {
             let counts = cancel.write(&tr, queue, audit, record).await;
             (tr, counts)

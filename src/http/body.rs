@@ -1,6 +1,6 @@
 //! Reading bodies: with limits of size and time, as JSON.
 
-use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
+use std::{fmt, marker::PhantomData};
 
 use actix_web::{
     http::header::{self, HeaderMap},
@@ -11,42 +11,56 @@ use serde::{
     Deserialize, Deserializer,
     de::{DeserializeOwned, MapAccess, Visitor, value::MapAccessDeserializer},
 };
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::timeout,
+use tokio::time::timeout;
+
+use super::{
+    error::ApiError,
+    room::{Place, SHORT},
 };
-
-use super::error::ApiError;
+use crate::deadlines::BODY;
 pub(super) use crate::handlers::whole;
-
-/// The longest time for reading a body.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// The most bytes of all bodies together.
-pub(super) const HELD: usize = 64 << 20;
 
 /// The longest message, in characters.
 const LONGEST_MESSAGE: usize = 1_000;
 
-/// Reads a body of up to `limit` bytes. It takes a permit of `room` for each byte; the second value returns them when it is dropped.
+/// The length of the body, if the head of the request has it.
+fn announced(headers: &HeaderMap) -> Option<usize> {
+    // The parser has refused what is not a number. What exceeds a `usize` exceeds every limit.
+    let length = headers.get(header::CONTENT_LENGTH)?.to_str().ok()?;
+    Some(length.trim().parse().unwrap_or(usize::MAX))
+}
+
+/// Reads a body of up to `limit` bytes, for which `room` grows. A body whose announced length exceeds the limit or the room is refused before
+/// it is read.
 pub(super) async fn read(
     payload: &mut Payload,
+    headers: &HeaderMap,
     limit: usize,
-    room: &Arc<Semaphore>,
-) -> Result<(Vec<u8>, Option<OwnedSemaphorePermit>), ApiError> {
+    room: &mut Place,
+) -> Result<Vec<u8>, ApiError> {
+    let too_long = || ApiError::TooLarge(format!("the body is longer than {limit} bytes"));
+    let full = || ApiError::Busy("too much is being pushed");
+    if let Some(length) = announced(headers) {
+        if length > limit {
+            return Err(too_long());
+        }
+        if length <= SHORT {
+            room.set_short();
+        }
+        // The room grows when the bytes arrive, so that a client which only announces them holds none.
+        if !room.has_room_for(length) {
+            return Err(full());
+        }
+    }
     let body = async {
-        let (mut body, mut held) = (Vec::new(), None::<OwnedSemaphorePermit>);
+        let mut body = Vec::new();
         while let Some(chunk) = payload.next().await {
             let chunk = chunk.map_err(|error| ApiError::Bad(format!("the body broke off: {error}")))?;
             if body.len() + chunk.len() > limit {
-                return Err(ApiError::TooLarge(format!("the body is longer than {limit} bytes")));
+                return Err(too_long());
             }
-            let more = u32::try_from(chunk.len()).unwrap_or(u32::MAX);
-            let more = room.clone().try_acquire_many_owned(more);
-            let more = more.map_err(|_| ApiError::Busy("too much is being pushed"))?;
-            match &mut held {
-                Some(held) => held.merge(more),
-                None => held = Some(more),
+            if !room.grow_to(body.len() + chunk.len()) {
+                return Err(full());
             }
             if body.capacity() - body.len() < chunk.len() {
                 // By itself it would double, and be twice as long as the body.
@@ -54,9 +68,9 @@ pub(super) async fn read(
             }
             body.extend_from_slice(&chunk);
         }
-        Ok((body, held))
+        Ok(body)
     };
-    timeout(PATIENCE, body).await.map_err(|_| ApiError::Slow(PATIENCE))?
+    timeout(BODY, body).await.map_err(|_| ApiError::Slow(BODY))?
 }
 
 /// Whether Content-Type is JSON. A browser lets pages of other sites send that type only after a preflight request.

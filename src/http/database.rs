@@ -1,47 +1,49 @@
 //! Requests that ask the database, bounded in number and time.
 
-use std::time::Duration;
+use std::cell::Cell;
 
 use foundationdb::Transaction;
 use kvqueue_queue::{Queue, QueueError, Recording, RetryError, RetryPolicy, retry};
-use tokio::{sync::SemaphorePermit, task::spawn_blocking, time::timeout};
+use tokio::{task::spawn_blocking, time::timeout};
 
-use super::{api_request::ApiRequest, app_state::AppState, error::ApiError, frozen};
-use crate::{config::QueueConfig, database::Refused, item_history};
-
-/// How long one operation may take, retries and all.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
-
-/// The client library ends what takes too long; this is for when it does not answer at all.
-const LAST_MOMENT: Duration = Duration::from_secs(1);
+use super::{
+    api_request::ApiRequest, app_state::AppState, error::ApiError, frozen, guard::Caller, room::Place,
+};
+use crate::{
+    absent_queues,
+    access::Scope,
+    config::QueueConfig,
+    database::{
+        Refused,
+        attempt::{Attempt, boxed},
+    },
+    deadlines::{LAST_MOMENT, OPERATION},
+    item_history,
+};
 
 /// FoundationDB's `transaction_timed_out`.
 const TIMED_OUT: i32 = 1031;
 
 /// When operations are given up.
-pub(super) const POLICY: RetryPolicy = RetryPolicy { max_attempts: None, timeout: Some(PATIENCE) };
+pub(super) const POLICY: RetryPolicy = RetryPolicy { max_attempts: None, timeout: Some(OPERATION) };
 
 impl AppState {
-    /// A database permit, if there is one left.
-    pub(super) fn permit(&self) -> Result<SemaphorePermit<'_>, ApiError> {
-        self.permits.try_acquire().map_err(|_| ApiError::Busy("too many requests are at the database"))
+    /// A database permit for a client, if there is one left.
+    pub(super) fn permit(&self, client: &Caller) -> Result<Place, ApiError> {
+        let mut permit = self.at_the_database.place(client);
+        match permit.grow_to(1) {
+            true => Ok(permit),
+            false => Err(ApiError::Busy("too many requests are at the database")),
+        }
     }
 
-    /// Runs a transaction that may commit twice with the same result: a read, or plain writes.
-    pub(super) async fn transact<T, R>(&self, body: impl FnMut(Transaction) -> R) -> Result<T, ApiError>
-    where
-        R: Future<Output = (Transaction, Result<T, QueueError>)>,
-    {
-        let _permit = self.permit()?;
-        self.run(body).await
-    }
-
-    /// As [`Self::transact`], without a database permit. The caller has another bound.
+    /// Runs a transaction that may commit twice with the same result: a read, or plain writes. It takes no database permit: the caller has
+    /// another bound.
     pub(super) async fn run<T, R>(&self, body: impl FnMut(Transaction) -> R) -> Result<T, ApiError>
     where
         R: Future<Output = (Transaction, Result<T, QueueError>)>,
     {
-        let done = timeout(PATIENCE + LAST_MOMENT, retry::run(&self.daemon.db, &POLICY, body)).await;
+        let done = timeout(OPERATION + LAST_MOMENT, retry::run(&self.daemon.db, &POLICY, body)).await;
         Ok(done.map_err(|_| silent())??.value)
     }
 
@@ -72,6 +74,50 @@ impl AppState {
 }
 
 impl ApiRequest {
+    /// A database permit, if there is one left for this client.
+    pub(super) fn permit(&self) -> Result<Place, ApiError> {
+        self.app.permit(&self.caller)
+    }
+
+    /// As [`AppState::run`], with a database permit.
+    pub(super) async fn transact<T, R>(&self, body: impl FnMut(Transaction) -> R) -> Result<T, ApiError>
+    where
+        R: Future<Output = (Transaction, Result<T, QueueError>)>,
+    {
+        let value = Cell::new(None);
+        self.transact_boxed(&mut boxed(body, &value)).await?;
+        Ok(value.take().expect("an attempt has committed"))
+    }
+
+    /// What [`Self::transact`] does with any body, compiled once.
+    async fn transact_boxed<'a>(
+        &self,
+        body: &mut dyn FnMut(Transaction) -> Attempt<'a>,
+    ) -> Result<(), ApiError> {
+        let _permit = self.permit()?;
+        self.app.run(body).await
+    }
+
+    /// An error if the queue of the path is in neither the database nor the configuration, as when its name is misspelt. It names no
+    /// queue that the caller may not use.
+    pub(super) async fn expect_queue(&self, scope: Scope, fix: &'static str) -> Result<(), ApiError> {
+        let (queue, config) = (&self.queue()?, &self.app.config());
+        let may_tell = |name: &str| self.caller.check(scope, Some(name)).is_ok();
+        let note = self.transact(|tr| async move {
+            let note = absent_queues::note(&tr, config, queue, may_tell).await;
+            (tr, note)
+        });
+        note.await?.map_or(Ok(()), |message| Err(ApiError::NoQueue { message, fix }))
+    }
+
+    /// The same for a setting of a queue, which may come before the first push with `?create=true`.
+    pub(super) async fn expect_queue_or_create(&self) -> Result<(), ApiError> {
+        match self.query.flag("create")? {
+            true => Ok(()),
+            false => self.expect_queue(Scope::Admin, "send it with ?create=true before the first push").await,
+        }
+    }
+
     /// The queue that the path names.
     pub(super) fn queue(&self) -> Result<Queue, ApiError> {
         self.app.queue(&self.value("queue"))
@@ -80,7 +126,7 @@ impl ApiRequest {
 
 /// The database gives no answer.
 pub(super) fn silent() -> ApiError {
-    ApiError::Unavailable(format!("the database has not answered within {} s", PATIENCE.as_secs()))
+    ApiError::Unavailable(format!("the database has not answered within {} s", OPERATION.as_secs()))
 }
 
 impl From<RetryError> for ApiError {

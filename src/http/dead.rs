@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use super::{
     api_request::{Answer, ApiRequest},
-    database::{PATIENCE, POLICY},
+    database::POLICY,
     error::ApiError,
     items::{PAGE, WHOLE},
 };
-use crate::json;
+use crate::{deadlines::OPERATION, json};
 
 /// `GET /api/v1/queues/{queue}/dead`
 pub(super) async fn list(request: ApiRequest) -> Answer {
@@ -22,7 +22,6 @@ pub(super) async fn list(request: ApiRequest) -> Answer {
     // One more than wanted tells whether there are more.
     let wanted = NonZeroUsize::MIN.saturating_add(limit);
     let mut letters = request
-        .app
         .transact(|tr| async {
             let letters = queue.dead_list(&tr, after.as_ref(), wanted).await;
             (tr, letters)
@@ -39,7 +38,6 @@ pub(super) async fn list(request: ApiRequest) -> Answer {
 pub(super) async fn one(request: ApiRequest) -> Answer {
     let (queue, id) = (request.queue()?, request.id()?);
     let letter = request
-        .app
         .transact(|tr| async {
             let letter = queue.dead_get(&tr, &id).await;
             (tr, letter)
@@ -53,7 +51,7 @@ pub(super) async fn one(request: ApiRequest) -> Answer {
 pub(super) async fn retry(request: ApiRequest) -> Answer {
     let (queue, id) = (request.unfrozen_queue().await?, request.id()?);
     request.store(request.record().with_items(slice::from_ref(&id))).await?;
-    let _permit = request.app.permit()?;
+    let _permit = request.permit()?;
     answer(&id, queue.retry_dead(&request.app.daemon.db, &POLICY, &id).await?)
 }
 
@@ -61,7 +59,7 @@ pub(super) async fn retry(request: ApiRequest) -> Answer {
 pub(super) async fn purge(request: ApiRequest) -> Answer {
     let (queue, id) = (request.unfrozen_queue().await?, request.id()?);
     request.store(request.record().with_items(slice::from_ref(&id))).await?;
-    let _permit = request.app.permit()?;
+    let _permit = request.permit()?;
     answer(&id, queue.purge_dead(&request.app.daemon.db, &POLICY, &id).await?)
 }
 
@@ -90,7 +88,7 @@ fn gone(id: &ItemId) -> ApiError {
 pub(super) async fn retry_all(request: ApiRequest) -> Answer {
     let queue = request.unfrozen_queue().await?;
     request.store(request.record().with("all", true)).await?;
-    let _permit = request.app.permit()?;
+    let _permit = request.permit()?;
     Ok(all(queue.retry_all_dead(&request.app.daemon.db, &POLICY, until()).await?))
 }
 
@@ -108,7 +106,7 @@ pub(super) async fn purge_all(mut request: ApiRequest) -> Answer {
     request.confirmed(&confirm, "all dead letters of")?;
     let queue = request.unfrozen_queue().await?;
     request.store(request.record().with("all", true)).await?;
-    let _permit = request.app.permit()?;
+    let _permit = request.permit()?;
     let AllDead { moved: purged, unreadable, more, .. } =
         queue.purge_all_dead(&request.app.daemon.db, &POLICY, until()).await?;
     Ok(HttpResponse::Ok().json(json!({ "purged": purged, "unreadable": unreadable, "more": more })))
@@ -116,7 +114,7 @@ pub(super) async fn purge_all(mut request: ApiRequest) -> Answer {
 
 /// When a request that changes many items stops; the client sends another for the rest.
 pub(super) fn until() -> Option<Instant> {
-    Some(Instant::now() + PATIENCE)
+    Some(Instant::now() + OPERATION)
 }
 
 pub(super) fn all(AllDead { moved, refused, unreadable, more }: AllDead) -> HttpResponse {

@@ -24,7 +24,6 @@ pub(super) async fn list(request: ApiRequest) -> Answer {
     let limit = NonZeroUsize::new(limit).unwrap_or(NonZeroUsize::MIN);
     let queue = &queue;
     let (page, kept, index) = request
-        .app
         .transact(|tr| async move {
             let read = async {
                 let page = queue.history(&tr, filter, before.as_ref(), limit).await?;

@@ -38,6 +38,14 @@ pub(crate) enum ApiError {
     /// The queue, item or path does not exist.
     #[error("{0}")]
     NotFound(String),
+    /// The queue is in neither the database nor the configuration.
+    #[error("{message}")]
+    NoQueue {
+        /// What the client gets.
+        message: String,
+        /// What to do about it.
+        fix: &'static str,
+    },
     /// The path has other methods.
     #[error("{method} is not allowed at this path")]
     Method {
@@ -93,6 +101,7 @@ impl ApiError {
             Self::CrossSite(_) => "cross_site",
             Self::Host(_) => "host",
             Self::NotFound(_) => "not_found",
+            Self::NoQueue { .. } => "no_queue",
             Self::Method { .. } => "method_not_allowed",
             Self::Conflict { code, .. } => code,
             Self::TooLarge(_) => "too_large",
@@ -111,7 +120,7 @@ impl ApiError {
             Self::Bad(_) => StatusCode::BAD_REQUEST,
             Self::Unauthorized(_) => StatusCode::UNAUTHORIZED,
             Self::Forbidden(_) | Self::ReadOnly | Self::CrossSite(_) | Self::Host(_) => StatusCode::FORBIDDEN,
-            Self::NotFound(_) => StatusCode::NOT_FOUND,
+            Self::NotFound(_) | Self::NoQueue { .. } => StatusCode::NOT_FOUND,
             Self::Method { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::Conflict { .. } => StatusCode::CONFLICT,
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
@@ -143,7 +152,7 @@ impl ApiError {
             }
             Self::NotFound(_) => "GET /api/v1/openapi.json lists what exists".to_owned(),
             Self::Method { allow, .. } => format!("use {allow}"),
-            Self::Conflict { fix, .. } => (*fix).to_owned(),
+            Self::Conflict { fix, .. } | Self::NoQueue { fix, .. } => (*fix).to_owned(),
             Self::TooLarge(_) => {
                 "send it in parts; store a payload that is too large elsewhere, and push where it is".to_owned()
             }

@@ -38,25 +38,25 @@ pub(super) async fn follow(request: ApiRequest) -> Answer {
     if request.http.method() == Method::HEAD {
         return Ok(response.finish());
     }
-    let signed_in = !matches!(request.caller, Caller::Anyone);
-    let app = request.app;
+    let (app, caller) = (request.app, request.caller);
     let place = app.followers.clone().try_acquire_owned();
     let place = place.map_err(|_| ApiError::Busy("too many follow this daemon"))?;
     let (sender, receiver) = mpsc::channel(1);
     rt::spawn(async move {
         let _viewer = app.daemon.status.viewers.add();
         // It ends when the client has gone, or takes nothing.
-        let _ended = feed(&app, signed_in, &sender).await;
+        let _ended = feed(&app, &caller, &sender).await;
         drop(place);
     });
     let events = stream::unfold(receiver, async |mut receiver| Some((receiver.recv().await?, receiver)));
     Ok(response.streaming(events.map(Ok::<_, std::convert::Infallible>)))
 }
 
-/// A client takes no more.
+/// A client takes no more, or may get no more.
 struct Gone;
 
-async fn feed(app: &Arc<AppState>, signed_in: bool, client: &mpsc::Sender<Bytes>) -> Result<(), Gone> {
+async fn feed(app: &Arc<AppState>, caller: &Caller, client: &mpsc::Sender<Bytes>) -> Result<(), Gone> {
+    let signed_in = !matches!(caller, Caller::Anyone);
     let mut events = app.ticker.events();
     let server =
         || event("server", &json!({ "read_only": app.config().http.read_only, "signed_in": signed_in }));
@@ -72,6 +72,10 @@ async fn feed(app: &Arc<AppState>, signed_in: bool, client: &mpsc::Sender<Bytes>
             Ok(()) = config.changed() => server(),
             Ok(()) = events.changed() => events.borrow_and_update().clone(),
         };
+        // While the database is silent, it is not known to be revoked.
+        if let Err(ApiError::Unauthorized(_)) = app.check_still_known(caller).await {
+            return Err(Gone);
+        }
         send(client, event).await?;
     }
 }

@@ -1,4 +1,7 @@
 //! `/livez` and `/readyz`: for service managers and load balancers. Neither reads the database.
+//!
+//! Everybody may ask. What could be secret, such as names of queues and what a handler's target has answered, is only for clients that may
+//! read the status.
 
 use actix_web::HttpResponse;
 use serde_json::json;
@@ -10,7 +13,11 @@ pub(super) async fn live(request: ApiRequest) -> Answer {
     Ok(match request.app.daemon.status.liveness() {
         Ok(()) => HttpResponse::Ok().json(json!({ "status": "ok" })),
         Err(reason) => {
-            HttpResponse::ServiceUnavailable().json(json!({ "status": "stuck", "reason": reason }))
+            let mut report = json!({ "status": "stuck" });
+            if request.app.may_read(request.http.headers()) {
+                report["reason"] = reason.into();
+            }
+            HttpResponse::ServiceUnavailable().json(report)
         }
     })
 }
@@ -21,5 +28,11 @@ pub(super) async fn ready(request: ApiRequest) -> Answer {
     let ready = reasons.is_empty();
     let warnings = request.app.daemon.status.warnings();
     let mut response = if ready { HttpResponse::Ok() } else { HttpResponse::ServiceUnavailable() };
-    Ok(response.json(json!({ "ready": ready, "reasons": reasons, "warnings": warnings })))
+    let mut report =
+        json!({ "ready": ready, "reason_count": reasons.len(), "warning_count": warnings.len() });
+    if request.app.may_read(request.http.headers()) {
+        report["reasons"] = reasons.into();
+        report["warnings"] = warnings.into();
+    }
+    Ok(response.json(report))
 }

@@ -11,13 +11,14 @@ use serde_json::json;
 use super::{
     api_request::{Answer, ApiRequest},
     body::whole,
-    database::{PATIENCE, POLICY},
+    database::POLICY,
     error::ApiError,
     push::due,
 };
 use crate::{
     config::QueueConfig,
     consumer::clock::now,
+    deadlines::OPERATION,
     json,
     refusal::{Operation, Refusal},
 };
@@ -26,7 +27,7 @@ use crate::{
 pub(super) async fn cancel(request: ApiRequest) -> Answer {
     let (queue, id) = (request.unfrozen_queue().await?, request.id()?);
     request.store(request.record().with_items(slice::from_ref(&id))).await?;
-    let _permit = request.app.permit()?;
+    let _permit = request.permit()?;
     let change = queue.cancel_item(&request.app.daemon.db, &POLICY, &id).await?;
     answer(&id, Operation::Cancel, &change)
 }
@@ -35,7 +36,7 @@ pub(super) async fn cancel(request: ApiRequest) -> Answer {
 pub(super) async fn retry(request: ApiRequest) -> Answer {
     let (queue, id) = (request.unfrozen_queue().await?, request.id()?);
     request.store(request.record().with_items(slice::from_ref(&id))).await?;
-    let _permit = request.app.permit()?;
+    let _permit = request.permit()?;
     let change = queue.retry_item(&request.app.daemon.db, &POLICY, &id).await?;
     answer(&id, Operation::Retry, &change)
 }
@@ -63,7 +64,7 @@ pub(super) async fn reschedule(mut request: ApiRequest) -> Answer {
     let (queue, id) = (request.unfrozen_queue().await?, request.id()?);
     let shown = due.map_or_else(|| "now".to_owned(), json::time);
     request.store(request.record().with_items(slice::from_ref(&id)).with("due", shown)).await?;
-    let _permit = request.app.permit()?;
+    let _permit = request.permit()?;
     let due = due.map(from_millis);
     let change = queue.reschedule_item(&request.app.daemon.db, &POLICY, &id, due).await?;
     answer(&id, Operation::Reschedule, &change)
@@ -95,7 +96,7 @@ pub(super) async fn edit(mut request: ApiRequest) -> Answer {
     let (queue, id) = (request.unfrozen_queue().await?, request.id()?);
     let record = request.record().with_items(slice::from_ref(&id)).with("bytes", payload.len());
     request.store(record).await?;
-    let _permit = request.app.permit()?;
+    let _permit = request.permit()?;
     let change = queue.edit_item(&request.app.daemon.db, &POLICY, &id, &payload).await?;
     answer(&id, Operation::EditPayload, &change)
 }
@@ -182,8 +183,8 @@ pub(super) async fn cancel_all(mut request: ApiRequest) -> Answer {
         record = record.with("state", state.as_str());
     }
     request.store(record).await?;
-    let _permit = request.app.permit()?;
-    let (db, until) = (&request.app.daemon.db, Instant::now() + PATIENCE);
+    let _permit = request.permit()?;
+    let (db, until) = (&request.app.daemon.db, Instant::now() + OPERATION);
     let (mut canceller, mut all, mut more) = (Canceller::new(queue, filter), CancelCounts::default(), false);
     while let Some(page) = canceller.page(db, &POLICY).await? {
         all.cancelled += page.cancelled;

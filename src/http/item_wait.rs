@@ -60,12 +60,14 @@ pub(super) async fn wait(
         });
         look.await
     };
-    tokio::select! {
+    let waited = tokio::select! {
         ended = wait.ended(look) => ended.map(|()| Waited::Ended),
         () = sleep_until(until) => Ok(Waited::Over),
         () = app.stopping.cancelled() => Ok(Waited::Over),
         () = gone(request.peer()) => Ok(Waited::Over),
-    }
+    };
+    request.check_still_known().await?;
+    waited
 }
 
 /// Resolves when the client has closed its end of the connection.

@@ -1,6 +1,6 @@
 //! Items: listing them by state; deleting one, and making one ready.
 
-use std::{collections::HashMap, num::NonZeroUsize, slice, time::Duration};
+use std::{collections::HashMap, num::NonZeroUsize, slice, sync::Arc, time::Duration};
 
 use actix_web::HttpResponse;
 use bytes::Bytes;
@@ -16,7 +16,14 @@ use super::{
     item_wait::{Waited, wait},
     pull::LONGEST_WAIT,
 };
-use crate::{consumer::clock::now, item_history, item_wait::ItemWait, json, status::Handled, why::Why};
+use crate::{
+    consumer::clock::now,
+    item_history,
+    item_wait::ItemWait,
+    json,
+    status::{Handled, Workers},
+    why::Why,
+};
 
 /// The most items of a page.
 pub(super) const PAGE: [usize; 2] = [1, 100];
@@ -35,14 +42,13 @@ pub(super) async fn list(request: ApiRequest) -> Answer {
     let limit = request.query.number("limit", PAGE, PAGE[1])?;
     let limit = NonZeroUsize::new(limit).unwrap_or(NonZeroUsize::MIN);
     let bytes = request.query.number("bytes", BYTES, SOME_BYTES)?;
-    if let Some(key) = request.query.text("unique") {
-        return by_unique(&request, key).await;
-    }
     let after = request.query.text("after").map(|text| Cursor::parse(state, text)).transpose();
     // Not a bad request: the cursor may be one of another state.
     let after = after.map_err(|error| ApiError::NotFound(format!("parameter after: {error}")))?;
+    if let Some(key) = request.query.text("unique") {
+        return by_unique(&request, key).await;
+    }
     let page: ItemPage = request
-        .app
         .transact(|tr| async {
             let page = queue.view(&tr, state, after.as_ref(), limit).await;
             (tr, page)
@@ -59,7 +65,6 @@ async fn by_unique(request: &ApiRequest, key: &str) -> Answer {
     let queue = request.queue()?;
     let bytes = request.query.number("bytes", BYTES, SOME_BYTES)?;
     let found = request
-        .app
         .transact(|tr| async {
             let found = async {
                 match queue.unique_item(&tr, key.as_bytes()).await? {
@@ -82,6 +87,8 @@ struct Shown {
     max_attempts: Option<u32>,
     /// The items that handlers of this daemon have.
     handled: HashMap<ItemId, Handled>,
+    /// Who has which lease over HTTP.
+    workers: Arc<Workers>,
 }
 
 impl Shown {
@@ -92,7 +99,7 @@ impl Shown {
             ItemState::Running => request.app.daemon.status.handled(&name),
             _ => HashMap::new(),
         };
-        Self { max_attempts, handled }
+        Self { max_attempts, handled, workers: request.app.daemon.status.workers.clone() }
     }
 
     /// An item with the beginning of its payload.
@@ -100,6 +107,9 @@ impl Shown {
         let mut shown = json::beginning(json::view, view, bytes);
         if let Some(most) = self.max_attempts {
             shown["max_attempts"] = most.into();
+        }
+        if let Some(worker) = view.lease.and_then(|lease| self.workers.of(lease.id)) {
+            shown["worker"] = json!(worker);
         }
         if let Some(Handled { consumer, lasted }) = self.handled.get(&view.id) {
             let started_at = now().saturating_sub(lasted.as_millis().try_into().unwrap_or(0));
@@ -143,7 +153,6 @@ pub(super) async fn one(request: ApiRequest) -> Answer {
 /// An item, whatever it is doing; `None` if neither the queue nor its history has it.
 async fn state(request: &ApiRequest, queue: &Queue, id: &ItemId) -> Result<Option<State>, ApiError> {
     let found = request
-        .app
         .transact(|tr| async move {
             let found = Why::read(queue, &tr, id).await;
             (tr, found)
@@ -155,7 +164,6 @@ async fn state(request: &ApiRequest, queue: &Queue, id: &ItemId) -> Result<Optio
         return Ok(Some(State { shown, has_ended: why.view.state == ItemState::Dead }));
     }
     let ended = request
-        .app
         .transact(|tr| async move {
             let ended = item_history::read(queue, &tr, id).await;
             (tr, ended)
@@ -168,7 +176,6 @@ async fn state(request: &ApiRequest, queue: &Queue, id: &ItemId) -> Result<Optio
 /// An item that was there and has left its queue, which has no history of it.
 async fn left(request: &ApiRequest, queue: &Queue, id: &ItemId) -> Result<State, ApiError> {
     let exists = request
-        .app
         .transact(|tr| async move {
             let exists = queue.exists(&tr).await;
             (tr, exists)
@@ -184,7 +191,7 @@ async fn left(request: &ApiRequest, queue: &Queue, id: &ItemId) -> Result<State,
 pub(super) async fn delete(request: ApiRequest) -> Answer {
     let (queue, id) = (request.unfrozen_queue().await?, request.id()?);
     request.store(request.record().with_items(slice::from_ref(&id))).await?;
-    let _permit = request.app.permit()?;
+    let _permit = request.permit()?;
     answer(&id, queue.delete_item(&request.app.daemon.db, &POLICY, &id).await?)
 }
 
@@ -192,7 +199,7 @@ pub(super) async fn delete(request: ApiRequest) -> Answer {
 pub(super) async fn requeue(request: ApiRequest) -> Answer {
     let (queue, id) = (request.unfrozen_queue().await?, request.id()?);
     request.store(request.record().with_items(slice::from_ref(&id))).await?;
-    let _permit = request.app.permit()?;
+    let _permit = request.permit()?;
     answer(&id, queue.requeue_item(&request.app.daemon.db, &POLICY, &id).await?)
 }
 

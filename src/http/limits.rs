@@ -65,7 +65,6 @@ fn positive(name: &str, number: Option<u32>) -> Result<Option<NonZeroU32>, Strin
 pub(super) async fn list(request: ApiRequest) -> Answer {
     let queue = keyed(&request)?;
     let rules = request
-        .app
         .transact(|tr| async {
             let rules = async {
                 queue.check_used(&tr).await?;
@@ -85,6 +84,7 @@ pub(super) async fn set(mut request: ApiRequest) -> Answer {
     let pattern = scope(rule.pattern.as_deref(), rule.pattern_base64.as_deref(), rule.whole_queue)?;
     let limits = rule.limits().map_err(ApiError::Bad)?;
     let change = LimitChange::set(pattern, limits).map_err(|problem| ApiError::Bad(problem.to_owned()))?;
+    request.expect_queue_or_create().await?;
     write(&request, &change).await
 }
 
@@ -114,14 +114,13 @@ async fn write(request: &ApiRequest, change: &LimitChange) -> Answer {
     let queue = &keyed(request)?;
     let (audit, record) = (&request.app.audit(), &change.audited(request.record()));
     let effect = request
-        .app
         .transact(|tr| async move {
             let effect = known_kind(change.write(&tr, queue, audit, record).await);
             (tr, effect)
         })
         .await??;
     match effect {
-        LimitEffect::Done => Ok(HttpResponse::NoContent().finish()),
+        LimitEffect::Done(_) => Ok(HttpResponse::NoContent().finish()),
         LimitEffect::NoRule => Err(ApiError::NotFound("the queue has no rule of this pattern".to_owned())),
         LimitEffect::Full(error) => Err(ApiError::Conflict {
             code: "too_many_rules",
@@ -144,7 +143,6 @@ pub(super) async fn held(request: ApiRequest) -> Answer {
     let limit = request.query.number("limit", PAGE, PAGE[1])?;
     let limit = NonZeroUsize::new(limit).unwrap_or(NonZeroUsize::MIN);
     let page = request
-        .app
         .transact(|tr| async {
             let page = async {
                 queue.check_used(&tr).await?;
@@ -173,10 +171,9 @@ pub(super) async fn unblock(mut request: ApiRequest) -> Answer {
         Key { key: None, key_base64: Some(text) } => decoded("key_base64", &text)?,
         _ => return Err(ApiError::Bad("give one of key and key_base64".to_owned())),
     };
-    let (queue, unblock) = (&keyed(&request)?, &Unblock { key });
+    let (queue, unblock) = (&keyed(&request)?, &Unblock::new(key));
     let (audit, record) = (&request.app.audit(), &unblock.audited(request.record()));
     let was_held = request
-        .app
         .transact(|tr| async move {
             let was_held = known_kind(unblock.write(&tr, queue, audit, record).await);
             (tr, was_held)

@@ -10,10 +10,19 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use mutant::mutant;
+use rustix::{
+    fs::{Mode, fchmod},
+    net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with},
+};
+
 use crate::config::{DEFAULT_ADDRESS, Listen};
 
 /// The mode of a Unix socket: the daemon's user and group may connect, and use the whole API.
 const SOCKET_MODE: u32 = 0o660;
+
+/// How many connections wait until they are accepted.
+const BACKLOG: i32 = 1_024;
 
 /// Where the daemon listens.
 pub(super) enum Listener {
@@ -73,20 +82,21 @@ impl Listener {
 
     fn tcp(address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
+        // The standard library asks for 128.
+        listen(&listener, BACKLOG)?;
         let address = listener.local_addr()?;
         Ok(Self::Tcp(listener, address))
     }
 
     fn unix(path: &Path) -> io::Result<Self> {
-        let listener = match UnixListener::bind(path) {
+        let listener = match bind_privately(path) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_left_over(path) => {
                 fs::remove_file(path)?;
-                UnixListener::bind(path)?
+                bind_privately(path)?
             }
             listener => listener?,
         };
         let file = SocketFile::of(path)?;
-        // Until now nobody but our own user could write to it, unless the umask says otherwise.
         fs::set_permissions(path, fs::Permissions::from_mode(SOCKET_MODE))?;
         Ok(Self::Unix(listener, file))
     }
@@ -98,6 +108,17 @@ impl Listener {
             Self::Unix(..) => None,
         }
     }
+}
+
+/// Listens on a socket that only our own user can connect to, whatever the umask is. Linux makes the file with the mode of the socket.
+fn bind_privately(path: &Path) -> io::Result<UnixListener> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    if !mutant("socket-follows-umask") {
+        fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    }
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
+    listen(&socket, BACKLOG)?;
+    Ok(socket.into())
 }
 
 /// Whether it is a socket that nobody listens on: of a daemon that was killed.
@@ -118,10 +139,46 @@ impl fmt::Display for Listener {
 
 #[cfg(test)]
 mod tests {
+    use std::{net::TcpStream, process::Command, time::Duration};
+
     use super::*;
+
+    #[test]
+    fn a_burst_of_connections_waits_until_it_is_accepted() {
+        let listener = Listener::open(&Listen::Tcp("127.0.0.1:0".parse().unwrap())).unwrap().unwrap();
+        let address = listener.address().unwrap();
+        // The system drops the first packet of a connection that finds no room, and the client sends it again after a second.
+        let connect = |_| TcpStream::connect_timeout(&address, Duration::from_millis(900));
+        let burst: Vec<_> = (0..400).map(connect).collect();
+        assert!(burst.iter().all(Result::is_ok));
+    }
 
     fn unix(path: &Path) -> io::Result<Option<Listener>> {
         Listener::open(&Listen::Unix(path.to_owned()))
+    }
+
+    /// Tells this test that its process has the umask 0.
+    const UMASK_0: &str = "KVQUEUE_TEST_UMASK_0";
+
+    #[test]
+    fn a_unix_socket_is_made_for_its_user_alone_whatever_the_umask_is() {
+        if std::env::var_os(UMASK_0).is_none() {
+            // The umask is the process's, and other tests make files meanwhile.
+            let name =
+                "http::listener::tests::a_unix_socket_is_made_for_its_user_alone_whatever_the_umask_is";
+            let program = std::env::current_exe().unwrap();
+            let mut shell = Command::new("sh");
+            shell.args(["-c", "umask 0; exec \"$0\" --exact \"$1\""]).arg(program).arg(name);
+            let ran = shell.env(UMASK_0, "1").output().unwrap();
+            let shown = String::from_utf8_lossy(&ran.stdout);
+            assert!(ran.status.success() && shown.contains("1 passed"), "{shown}");
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        // As others find it before its mode is set.
+        let _listener = bind_privately(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
 
     #[test]

@@ -8,14 +8,18 @@
 //!
 //! | what | limit | where |
 //! |---|---|---|
-//! | connections; more wait in the system's queue | `http.max-connections` | `config/http.rs` |
+//! | connections of known clients | `http.max-connections` | `config/http.rs` |
+//! | connections of strangers: what is left of that, and a few more; the oldest one gives way | 64 | `places` |
+//! | TLS handshakes; more connections wait in the system's queue | 512; 1,024 | `places`, `listener` |
 //! | time for a request's head | 5 s | `server::HEAD` |
-//! | time for its body | 10 s | `body::PATIENCE` |
-//! | time without a request on a connection | 15 s | `server::SILENCE` |
+//! | time for its body | 10 s | `deadlines::BODY` |
+//! | time without a request on a connection | `http.keep-alive` | `config/http.rs` |
 //! | time in which a client reads nothing of an answer | 20 s | `server::UNREAD` |
 //! | a body | `http.max-body`, or 64 KiB for short requests | `api_request` |
-//! | all bodies together | 64 MiB | `body::HELD` |
-//! | operations at the database, except those of the next three rows | 16 | `app_state` |
+//! | all bodies together; those of one access token | 64 MiB; 32 MiB | `room::BODIES` |
+//! | all long answers until they are read; those of one access token | 64 MiB; 32 MiB | `room::ANSWERS` |
+//! | time for reading a long answer | 20 s, and 1 s for each 64 KiB | `long_answer` |
+//! | operations at the database, except those of the next three rows; those of one access token | 16; 12 | `room::AT_THE_DATABASE` |
 //! | pushes of one item, fetches for workers, and looks whether a queue is paused | connections | |
 //! | reads of access tokens | 1 | `token_cache` |
 //! | changes of leases by workers | 64 | `pull/pullers.rs` |
@@ -42,8 +46,10 @@ mod health;
 mod item_changes;
 mod item_wait;
 mod items;
+mod keys;
 mod limits;
 mod listener;
+mod long_answer;
 mod metrics;
 mod open_files;
 mod openapi;
@@ -51,15 +57,19 @@ mod openapi;
 mod page;
 mod pause;
 mod peer;
+mod places;
 mod pull;
 mod push;
 mod queue;
 mod reload;
+mod room;
 mod routes;
 mod schedules;
 mod serve;
 mod server;
 mod sign_in;
+mod sign_in_page;
+mod sizes;
 mod slow_readers;
 mod status;
 mod ticker;

@@ -35,6 +35,7 @@ pub(super) async fn pause(mut request: ApiRequest) -> Answer {
     if local {
         return pause_locally(&request, true).await;
     }
+    request.expect_queue_or_create().await?;
     let pause = Pause { at: clock::now(), frozen: false, reason };
     change(&request, &queue, PauseChange::Pause(pause)).await
 }
@@ -53,7 +54,6 @@ async fn change(request: &ApiRequest, queue: &Queue, change: PauseChange) -> Ans
     let (audit, record) = (&request.app.audit(), &change.audited(request.record()));
     let change = &change;
     let before = request
-        .app
         .transact(|tr| async move {
             let before = change.write(&tr, queue, audit, record).await;
             (tr, before)

@@ -10,12 +10,13 @@ use serde_json::json;
 use super::{
     api_request::{Answer, ApiRequest},
     body::whole,
-    database::{PATIENCE, POLICY},
+    database::POLICY,
     dead::{all, until},
     error::ApiError,
 };
 use crate::{
     access::Scope,
+    deadlines::OPERATION,
     queue_deletion::{Deleted, QueueDeletion},
 };
 
@@ -26,7 +27,6 @@ pub(super) async fn delete(request: ApiRequest) -> Answer {
     let (queue, audit, record) = (&queue, &request.app.audit(), &request.record());
     let deletion = &QueueDeletion::new(queue, audit, record);
     let counts = request
-        .app
         .transact(|tr| async move {
             if let Err(frozen) = queue.check_unfrozen(&tr).await {
                 return (tr, Err(frozen));
@@ -69,7 +69,7 @@ pub(super) async fn requeue(mut request: ApiRequest) -> Answer {
     }
     let queue = request.unfrozen_queue().await?;
     request.store(request.record().with("waiting", waiting).with("dead", dead)).await?;
-    let _permit = request.app.permit()?;
+    let _permit = request.permit()?;
     let (db, until, mut done) = (&request.app.daemon.db, until(), AllDead::default());
     if waiting {
         let hastened = queue.requeue_scheduled(db, &POLICY, None, until).await?;
@@ -128,10 +128,10 @@ pub(super) async fn move_items(mut request: ApiRequest) -> Answer {
         fix: "name another queue",
     })?;
     request.store(record).await?;
-    let _permit = request.app.permit()?;
+    let _permit = request.permit()?;
     let (db, began) = (&request.app.daemon.db, Instant::now());
     let (mut moved, mut refused, mut unreadable, mut more) = (0, 0, 0, true);
-    while more && began.elapsed() < PATIENCE {
+    while more && began.elapsed() < OPERATION {
         let left = limit.map_or(usize::MAX, |limit| limit - moved);
         let page = match NonZeroUsize::new(left) {
             Some(left) => mover.page(db, &POLICY, left).await?,

@@ -137,6 +137,7 @@ pub(super) const ROUTES: &[Route] = &[
     browser(Method::DELETE, "/sign-in", |request| Box::pin(sign_in::sign_out(request))),
     browser(Method::POST, "/sign-in/link", |request| Box::pin(sign_in::link(request))),
     open("/sign-in/{code}", |request| Box::pin(sign_in::follow(request))),
+    route(Method::POST, "/sign-in/{code}", Access::Open, |request| Box::pin(sign_in::confirm(request))),
     open("/livez", |request| Box::pin(health::live(request))),
     open("/readyz", |request| Box::pin(health::ready(request))),
     get("/metrics", &[], |request| Box::pin(metrics::scrape(request))),
@@ -206,14 +207,14 @@ pub(super) const ROUTES: &[Route] = &[
     change(Action::DeadRetry, Method::POST, "/api/v1/queues/{queue}/dead/{id}/retry", &[], |request| {
         Box::pin(dead::retry(request))
     }),
-    change(Action::QueuePause, Method::PUT, "/api/v1/queues/{queue}/pause", &[], |request| {
+    change(Action::QueuePause, Method::PUT, "/api/v1/queues/{queue}/pause", &["create"], |request| {
         Box::pin(pause::pause(request))
     }),
     change(Action::QueueResume, Method::DELETE, "/api/v1/queues/{queue}/pause", &["local"], |request| {
         Box::pin(pause::resume(request))
     }),
     get("/api/v1/queues/{queue}/limits", &[], |request| Box::pin(limits::list(request))),
-    change(Action::QueueLimits, Method::PUT, "/api/v1/queues/{queue}/limits", &[], |request| {
+    change(Action::QueueLimits, Method::PUT, "/api/v1/queues/{queue}/limits", &["create"], |request| {
         Box::pin(limits::set(request))
     }),
     change(
@@ -231,9 +232,13 @@ pub(super) const ROUTES: &[Route] = &[
         Box::pin(schedules::list(request))
     }),
     get("/api/v1/queues/{queue}/schedules/{name}", &[], |request| Box::pin(schedules::one(request))),
-    change(Action::SchedulePut, Method::PUT, "/api/v1/queues/{queue}/schedules/{name}", &[], |request| {
-        Box::pin(schedules::put(request))
-    }),
+    change(
+        Action::SchedulePut,
+        Method::PUT,
+        "/api/v1/queues/{queue}/schedules/{name}",
+        &["create"],
+        |request| Box::pin(schedules::put(request)),
+    ),
     change(
         Action::ScheduleRemove,
         Method::DELETE,

@@ -47,7 +47,6 @@ pub(super) async fn list(request: ApiRequest) -> Answer {
     let (queue, after) = (request.queue()?, request.query.text("after"));
     let limit = request.limit()?;
     let page = request
-        .app
         .transact(|tr| async {
             let page = SchedulePage::read(&queue, &tr, after, limit).await;
             (tr, page)
@@ -63,7 +62,6 @@ pub(super) async fn list(request: ApiRequest) -> Answer {
 pub(super) async fn one(request: ApiRequest) -> Answer {
     let (queue, name) = (&request.queue()?, &*request.value("name"));
     let found = request
-        .app
         .transact(|tr| async move {
             let found = async {
                 match queue.schedule(&tr, name).await? {
@@ -95,6 +93,7 @@ pub(super) async fn put(mut request: ApiRequest) -> Answer {
     let (queue, name) = (request.queue()?, request.value("name").into_owned());
     let schedule = definition.checked(name.as_str(), None, queue.kind());
     let schedule = schedule.map_err(|error| ApiError::Bad(error.to_string()))?;
+    request.expect_queue_or_create().await?;
     let now = clock::now();
     let effect = write(&request, &queue, Change::Put(Box::new(schedule.clone())), CHANGE_THERE).await?;
     let effect = match effect {
@@ -139,7 +138,6 @@ async fn write(
     let change = &ScheduleChange::new(change, clock::now());
     let (audit, record) = (&request.app.audit(), &change.audited(request.record()));
     let effect = request
-        .app
         .transact(|tr| async move {
             let effect = async {
                 if change.adds() {
@@ -161,7 +159,6 @@ async fn write(
 pub(super) async fn fire(request: ApiRequest) -> Answer {
     let (queue, name) = (&request.unfrozen_queue().await?, &*request.value("name"));
     let firable = request
-        .app
         .transact(|tr| async move {
             let firable = async {
                 queue.check_used(&tr).await?;
@@ -173,7 +170,7 @@ pub(super) async fn fire(request: ApiRequest) -> Answer {
         .await??;
     let last = firable.map_err(|refusal| refused(name, refusal, UPGRADE))?;
     request.store(request.record().with("schedule", name)).await?;
-    let _permit = request.app.permit()?;
+    let _permit = request.permit()?;
     let fired = queue.fire_schedule(&request.app.daemon.db, &POLICY, name, clock::now(), ttl(&request));
     match fired.await? {
         ByHand::Fired { id } => {
@@ -199,7 +196,6 @@ pub(super) async fn history(request: ApiRequest) -> Answer {
     // One more than wanted tells whether there are more.
     let wanted = limit.saturating_add(1);
     let found = request
-        .app
         .transact(|tr| async move {
             let found = async {
                 let records = queue.schedule_history(&tr, name, before, wanted).await?;

@@ -9,7 +9,10 @@ use std::{
 
 use actix_web::{
     HttpRequest, HttpResponse,
-    http::header::{self, HeaderMap},
+    http::{
+        ConnectionType, Method,
+        header::{self, HeaderMap},
+    },
     web::Payload,
 };
 use tokio::time::{sleep, timeout};
@@ -20,7 +23,9 @@ use super::{
     body,
     error::ApiError,
     guard::{self, Caller, SignedIn, bearer},
-    headers,
+    headers, long_answer,
+    peer::Peer,
+    places::Place,
     routes::{Access, Route, Target, allow},
     uri::{self, Query},
 };
@@ -28,7 +33,7 @@ use crate::access::is_access_token;
 use crate::metrics::Request;
 
 /// The delay of an answer to a client with a wrong secret.
-const WRONG_SECRET: Duration = guard::PAUSE;
+const WRONG_SECRET: Duration = Duration::from_secs(1);
 
 /// The route of a request in the log if it has none.
 const NO_ROUTE: &str = "none";
@@ -41,12 +46,24 @@ pub(super) async fn serve(
 ) -> HttpResponse {
     let began = Instant::now();
     let method = request.method().clone();
-    let answer = answer(request, payload, &app, target, began).await;
+    let place = request.conn_data::<Arc<Place>>().cloned();
+    let served = place.as_deref().map(Place::serve);
+    let client = identify(&request, &app, target).await;
+    let is_known = client.as_ref().is_ok_and(|client| client.is_known);
+    let stays_open = is_known && place.as_deref().is_none_or(Place::admit);
+    let answer = match client {
+        Ok(client) => answer(request, payload, &app, target, (client.caller, began)).await,
+        Err(failure) => Err(failure),
+    };
     let mut response = match answer {
         Ok(response) => response,
         Err(failure) => app.explain(failure).await.response(),
     };
     headers::add(response.headers_mut());
+    if !stays_open {
+        response.head_mut().set_connection_type(ConnectionType::Close);
+    }
+    drop(served);
     let pattern = target.route().map_or(NO_ROUTE, |route| route.path);
     let status = response.status().as_u16();
     app.daemon.status.metrics.requests.get_or_create(&Request { route: pattern, code: status }).inc();
@@ -67,13 +84,10 @@ async fn answer(
     payload: Payload,
     app: &Arc<AppState>,
     target: Target,
-    began: Instant,
+    (caller, began): (Caller, Instant),
 ) -> Answer {
     let config = app.config();
     let heads = request.headers();
-    app.hosts.check(heads, &config.http.origins)?;
-    let is_open = target.route().is_some_and(|route| route.access == Access::Open);
-    let caller = if is_open { Caller::Anyone } else { identify(&request, app).await? };
     let route = match target {
         Target::Route(route) => route,
         Target::OtherMethod(path) => {
@@ -109,6 +123,8 @@ async fn carry_out(
 ) -> Answer {
     let query = Query::read(request.query_string(), route.query)?;
     let audited = Rc::new(Cell::new(false));
+    let answer_room = Rc::new(Cell::new(Some(app.answers.place(&caller))));
+    let peer = request.conn_data::<Arc<Peer>>().cloned();
     let request = ApiRequest {
         app: app.clone(),
         http: request,
@@ -119,6 +135,7 @@ async fn carry_out(
         query,
         payload,
         held: None,
+        answer_room: answer_room.clone(),
     };
     // The time limit does not apply to sending the answer: a stream of events goes on until the client closes it.
     let late = |_| {
@@ -130,16 +147,40 @@ async fn carry_out(
         "{} leaves no record",
         route.path
     );
-    answer
+    match answer_room.take() {
+        // The files of the page are in memory once, and anybody may ask for them.
+        Some(room) if route.access != Access::Open => {
+            long_answer::hold(answer?, room, peer, route.method != Method::GET)
+        }
+        _ => answer,
+    }
 }
 
-/// Finds out who sends the request: by its token, or by the session of its browser.
-async fn identify(request: &HttpRequest, app: &Arc<AppState>) -> Result<Caller, ApiError> {
+/// The client of a request.
+struct Client {
+    /// Anyone on a route that is open to all.
+    caller: Caller,
+    /// Whether it needs no token, or has sent a valid one. Otherwise its connection ends with the answer.
+    is_known: bool,
+}
+
+/// Finds out who sends the request, as far as its route has to know.
+async fn identify(request: &HttpRequest, app: &Arc<AppState>, target: Target) -> Result<Client, ApiError> {
     let headers = request.headers();
+    app.hosts.check(headers, &app.config().http.origins)?;
+    if target.route().is_some_and(|route| route.access == Access::Open) {
+        let is_known = app.known_caller(headers).is_some();
+        return Ok(Client { caller: Caller::Anyone, is_known });
+    }
+    Ok(Client { caller: caller(headers, app).await?, is_known: true })
+}
+
+/// The client by its token, or by the session of its browser.
+async fn caller(headers: &HeaderMap, app: &Arc<AppState>) -> Result<Caller, ApiError> {
     if headers.contains_key(header::AUTHORIZATION) {
         return by_token(headers, app).await;
     }
-    let found = match app.signed_in(headers) {
+    let found = match app.signed_in(headers).await? {
         Some(SignedIn::Operator) => Some(Caller::Operator),
         Some(SignedIn::Token(id)) => app.tokens.with_id(app, &id).await?.map(Caller::Token),
         None => None,
@@ -176,20 +217,18 @@ async fn by_token(headers: &HeaderMap, app: &Arc<AppState>) -> Result<Caller, Ap
         (None, Some(failure)) => failure,
         (None, None) => return Ok(Caller::Anyone),
     };
+    // A new secret or token is looked for before a place is taken, which strangers could keep from its client.
+    if app.knows_new_token(headers).await {
+        return Ok(Caller::Operator);
+    }
+    if let Some(given) = given
+        && let Some(token) = app.tokens.find_new(app, given).await?
+    {
+        return Ok(Caller::Token(token));
+    }
     let Ok(_permit) = app.waiting.try_acquire() else {
         return Err(ApiError::Busy("too many requests with a wrong token are waiting"));
     };
-    // After the second pause, file and tokens were read after the request arrived: a new secret is known now.
-    for pause in [Duration::ZERO, WRONG_SECRET] {
-        sleep(pause).await;
-        if app.knows_new_token(headers).await {
-            return Ok(Caller::Operator);
-        }
-        if let Some(given) = given
-            && let Some(token) = app.tokens.find(app, given).await?
-        {
-            return Ok(Caller::Token(token));
-        }
-    }
+    sleep(WRONG_SECRET).await;
     Err(failure)
 }

@@ -18,14 +18,20 @@ use actix_web::{
     web,
 };
 use rustix::net::sockopt;
-use tokio::{runtime, sync::oneshot, time::timeout};
+use tokio::{
+    runtime,
+    sync::{oneshot, watch},
+    time::timeout,
+};
 
 use super::{
     app_state::{AppState, Start},
-    guard::{Caller, Hosts},
+    guard::{Caller, Hosts, Token},
+    keys::{Key, Keys},
     listener::Listener,
     open_files,
     peer::Peer,
+    places::{self, Places},
     routes,
     sign_in::Links,
     slow_readers::Connections,
@@ -38,9 +44,6 @@ use crate::{
 
 /// How long the head of a request may take.
 const HEAD: Duration = Duration::from_secs(5);
-
-/// How long a connection may be silent between requests.
-const SILENCE: Duration = Duration::from_secs(15);
 
 /// How long a client may leave an answer unread.
 const UNREAD: Duration = Duration::from_secs(20);
@@ -70,6 +73,15 @@ pub enum HttpError {
     Tls(#[from] rustls::Error),
 }
 
+/// Limits of connections.
+struct Limits {
+    places: Arc<Places>,
+    /// The most that may be open at a time, also before they have a place.
+    open: usize,
+    /// How long one may be silent between requests.
+    keep_alive: Duration,
+}
+
 /// Serves until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -80,6 +92,8 @@ pub(crate) struct Server {
     url: Option<String>,
     needs_token: bool,
     links: Arc<Links>,
+    /// The secret that clients must send.
+    token: watch::Sender<Option<Token>>,
 }
 
 impl Server {
@@ -87,7 +101,8 @@ impl Server {
     pub(crate) fn page_link(&self) -> Option<String> {
         let url = self.url.as_ref()?;
         // Without random bytes the person gets the page's address, and enters a token.
-        let path = self.needs_token.then(|| self.links.make(Caller::Operator).ok()).flatten();
+        let secret = self.token.borrow().clone();
+        let path = self.needs_token.then(|| self.links.make(Caller::Operator, secret).ok()).flatten();
         Some(format!("{url}{}", path.as_deref().unwrap_or("/")))
     }
 }
@@ -105,21 +120,24 @@ pub(crate) fn start(http: &Http, daemon: DaemonHandle) -> Result<Option<Server>,
     let address = listener.to_string();
     let is_tls = http.tls_certificate.is_some();
     let tls = is_tls.then(|| tls::server(daemon.certificate.clone())).transpose()?;
-    let mut session_secret = [0; 32];
-    getrandom::fill(&mut session_secret).map_err(|error| HttpError::Thread(io::Error::other(error)))?;
+    let keys = Keys::new(Key::random().map_err(|error| HttpError::Thread(io::Error::other(error)))?);
     let links = Arc::<Links>::default();
-    let start =
-        Start { hosts: Hosts::of(listener.address(), is_tls), is_tls, session_secret, links: links.clone() };
+    let start = Start { hosts: Hosts::of(listener.address(), is_tls), is_tls, keys, links: links.clone() };
     let url = listener.address().map(|address| format!("{}://{}", scheme(is_tls), reachable(address)));
     let (stop, stopped) = oneshot::channel();
     let (tell, started) = mpsc::channel();
-    let connections = http.max_connections;
-    open_files::allow(connections);
+    let limits = Limits {
+        places: Places::new(http.max_connections, daemon.status.metrics.displaced.clone()),
+        open: places::most_open(http.max_connections, is_tls),
+        keep_alive: http.keep_alive,
+    };
+    open_files::allow(limits.open);
+    let token = daemon.token.clone();
     let thread = thread::Builder::new()
         .name("kvqueue-http".to_owned())
         .spawn(move || {
             let app = |runtime| Arc::new(AppState::new(daemon, start, runtime));
-            run(listener, tls, connections, app, &tell, stopped);
+            run(listener, tls, limits, app, &tell, stopped);
         })
         .map_err(HttpError::Thread)?;
     // A thread that ends without a message has panicked, and that was logged.
@@ -127,13 +145,13 @@ pub(crate) fn start(http: &Http, daemon: DaemonHandle) -> Result<Option<Server>,
     started.map_err(HttpError::Thread)?;
     tracing::info!(event = "listening", address, tls = is_tls, "listening for HTTP");
     let needs_token = http.needs_token();
-    Ok(Some(Server { stop: Some(stop), thread: Some(thread), url, needs_token, links }))
+    Ok(Some(Server { stop: Some(stop), thread: Some(thread), url, needs_token, links, token }))
 }
 
 fn run(
     listener: Listener,
     tls: Option<rustls::ServerConfig>,
-    connections: usize,
+    limits: Limits,
     app: impl FnOnce(runtime::Handle) -> Arc<AppState>,
     tell: &mpsc::Sender<io::Result<()>>,
     stopped: oneshot::Receiver<()>,
@@ -154,17 +172,18 @@ fn run(
         let server = HttpServer::new(factory)
             .workers(1)
             .disable_signals()
-            .max_connections(connections)
+            .max_connections(limits.open)
+            .max_connection_rate(places::HANDSHAKES)
             .client_request_timeout(HEAD)
-            .keep_alive(SILENCE)
+            .keep_alive(limits.keep_alive)
             .on_connect(move |io, kept| {
                 let encrypted = io.downcast_ref::<TlsStream<TcpStream>>().map(|stream| stream.get_ref().0);
                 if let Some(stream) = io.downcast_ref::<TcpStream>().or(encrypted) {
                     give_up_on_slow_readers(stream);
-                    know_peer(stream, kept);
+                    know_peer(stream, kept, &limits.places);
                 }
                 if let Some(stream) = io.downcast_ref::<UnixStream>()
-                    && let Some(peer) = know_peer(stream, kept)
+                    && let Some(peer) = know_peer(stream, kept, &limits.places)
                 {
                     opened.add(&peer);
                 }
@@ -190,6 +209,7 @@ fn run(
             // not end this.
             never = until_never(server) => match never {},
             () = end(stopped, handle, &app) => {}
+            never = app.keys.read(&app) => match never {},
             never = app.ticker.run(&app.daemon.status) => match never {},
             never = unix.end_slow_readers(UNREAD) => match never {},
         }
@@ -209,11 +229,12 @@ fn give_up_on_slow_readers(stream: &TcpStream) {
     }
 }
 
-/// Lets the requests of a connection know who sends them, and whether their client still waits.
-fn know_peer(stream: &impl AsFd, kept: &mut Extensions) -> Option<Arc<Peer>> {
+/// Gives a connection its place, and lets its requests know who sends them, and whether their client still waits.
+fn know_peer(stream: &impl AsFd, kept: &mut Extensions, places: &Arc<Places>) -> Option<Arc<Peer>> {
     match Peer::of(stream) {
         Ok(peer) => {
             let peer = Arc::new(peer);
+            kept.insert(Arc::new(places.enter(peer.clone())));
             kept.insert(peer.clone());
             Some(peer)
         }

@@ -18,7 +18,8 @@ use serde_json::json;
 use super::{
     api_request::{Answer, ApiRequest},
     error::ApiError,
-    guard::Caller,
+    guard::{self, Caller, SignedIn, Token},
+    sign_in_page,
 };
 use crate::{access::random_text, consumer::clock};
 
@@ -32,37 +33,60 @@ const MOST_IN_ALL: usize = 1_024;
 /// The random bytes of a link.
 const RANDOM: usize = 24;
 
-/// The links that have not been followed.
-#[derive(Debug, Default)]
-pub(crate) struct Links(Mutex<HashMap<String, (Caller, Instant)>>);
+/// A link that has not been followed.
+#[derive(Debug)]
+struct Link {
+    caller: Caller,
+    made: Instant,
+    /// The operator's secret when it was made. Another one ends all links.
+    secret: Option<Token>,
+}
 
-impl Links {
-    /// A new link for this caller: a path below the address of the page.
-    pub(crate) fn make(&self, caller: Caller) -> Result<String, getrandom::Error> {
-        let code = random_text(RANDOM)?;
-        let path = format!("/sign-in/{code}");
-        let mut links = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        links.retain(|_, (_, made)| made.elapsed() < LIFE);
-        let (who, is_full) = (caller.who(), links.len() >= MOST_IN_ALL);
-        let own = links.values().filter(|(owner, _)| owner.who() == who).count();
-        if is_full || own >= MOST {
-            let removable = links.iter().filter(|(_, (owner, _))| is_full || owner.who() == who);
-            let oldest = removable.min_by_key(|(_, (_, made))| *made).map(|(code, _)| code.clone());
-            oldest.and_then(|code| links.remove(&code));
-        }
-        links.insert(code, (caller, Instant::now()));
-        Ok(path)
-    }
-
-    /// The caller of a link, which does not work again.
-    fn follow(&self, code: &str) -> Option<Caller> {
-        let mut links = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        links.remove(code).filter(|(_, made)| made.elapsed() < LIFE).map(|(caller, _)| caller)
+impl Link {
+    fn is_good(&self, secret: Option<&Token>) -> bool {
+        self.made.elapsed() < LIFE && self.secret.as_ref() == secret
     }
 }
 
-fn cookie(request: &ApiRequest, caller: &Caller) -> Option<Cookie<'static>> {
-    request.app.session_key().cookie(caller, clock::now(), request.is_secure())
+/// The links that have not been followed, by their codes.
+#[derive(Debug, Default)]
+pub(crate) struct Links(Mutex<HashMap<String, Link>>);
+
+impl Links {
+    /// A new link for this caller: a path below the address of the page.
+    pub(super) fn make(&self, caller: Caller, secret: Option<Token>) -> Result<String, getrandom::Error> {
+        let code = random_text(RANDOM)?;
+        let path = format!("/sign-in/{code}");
+        let mut links = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        links.retain(|_, link| link.made.elapsed() < LIFE);
+        let (who, is_full) = (caller.who(), links.len() >= MOST_IN_ALL);
+        let own = links.values().filter(|link| link.caller.who() == who).count();
+        if is_full || own >= MOST {
+            let removable = links.iter().filter(|(_, link)| is_full || link.caller.who() == who);
+            let oldest = removable.min_by_key(|(_, link)| link.made).map(|(code, _)| code.clone());
+            oldest.and_then(|code| links.remove(&code));
+        }
+        links.insert(code, Link { caller, made: Instant::now(), secret });
+        Ok(path)
+    }
+
+    /// The caller of a link, which goes on working.
+    fn caller(&self, code: &str, secret: Option<&Token>) -> Option<Caller> {
+        let links = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let link = links.get(code)?;
+        link.is_good(secret).then(|| link.caller.clone())
+    }
+
+    /// The caller of a link, which does not work again.
+    fn follow(&self, code: &str, secret: Option<&Token>) -> Option<Caller> {
+        let mut links = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let link = links.remove(code)?;
+        link.is_good(secret).then_some(link.caller)
+    }
+}
+
+async fn cookie(request: &ApiRequest, caller: &Caller) -> Option<Cookie<'static>> {
+    request.app.session_key().await.cookie(caller, clock::now(), request.is_secure())
 }
 
 impl ApiRequest {
@@ -80,7 +104,7 @@ impl ApiRequest {
 /// `POST /sign-in`: a session for the client that sends a token.
 pub(super) async fn sign_in(request: ApiRequest) -> Answer {
     let mut response = HttpResponse::NoContent();
-    if let Some(cookie) = cookie(&request, &request.caller) {
+    if let Some(cookie) = cookie(&request, &request.caller).await {
         response.cookie(cookie);
     }
     Ok(response.finish())
@@ -88,7 +112,7 @@ pub(super) async fn sign_in(request: ApiRequest) -> Answer {
 
 /// `DELETE /sign-in`
 pub(super) async fn sign_out(request: ApiRequest) -> Answer {
-    let cookie = request.app.session_key().expired(request.is_secure());
+    let cookie = request.app.session_key().await.expired(request.is_secure());
     Ok(HttpResponse::NoContent().cookie(cookie).finish())
 }
 
@@ -97,51 +121,113 @@ pub(super) async fn link(request: ApiRequest) -> Answer {
     let path =
         match &request.caller {
             Caller::Anyone => "/".to_owned(),
-            caller => request.app.links.make(caller.clone()).map_err(|error| {
+            caller => request.app.links.make(caller.clone(), request.app.token()).map_err(|error| {
                 ApiError::Unavailable(format!("the system gives no random bytes: {error}"))
             })?,
         };
     Ok(HttpResponse::Created().json(json!({ "path": path, "expires_in_s": LIFE.as_secs() })))
 }
 
-/// `GET /sign-in/{code}`
+/// `GET /sign-in/{code}`: a person is asked before the browser is signed in. The link may be somebody else's, who wants
+/// this person to work with his token.
 pub(super) async fn follow(request: ApiRequest) -> Answer {
-    let mut response = HttpResponse::SeeOther();
-    // Relative, for a proxy that has the daemon below a path of its own.
-    response.insert_header((header::LOCATION, "../"));
     if request.http.method() == Method::HEAD {
-        return Ok(response.finish());
+        return Ok(to_the_page(None));
     }
-    let Some(caller) = request.app.links.follow(&request.value("code")) else {
-        return Err(ApiError::NotFound(
-            "this link was used before, or is too old; `kvqueue page` prints another".to_owned(),
-        ));
+    let headers = request.http.headers();
+    let Some(caller) = request.app.links.caller(&request.value("code"), request.app.token().as_ref()) else {
+        return useless_link(&request).await;
     };
-    if let Some(cookie) = cookie(&request, &caller) {
+    let session = session(&request).await;
+    let is_same = session.as_ref().is_some_and(|session| session.who() == caller.who());
+    if sign_in_page::is_wanted(headers) && !is_same {
+        return Ok(sign_in_page::question(&caller, session.as_ref()));
+    }
+    confirm(request).await
+}
+
+/// `POST /sign-in/{code}`: signs the browser in.
+pub(super) async fn confirm(request: ApiRequest) -> Answer {
+    let (app, headers) = (&request.app, request.http.headers());
+    guard::check_origin(headers, app.scheme(), &app.config().http.origins)?;
+    let Some(caller) = app.links.follow(&request.value("code"), app.token().as_ref()) else {
+        return useless_link(&request).await;
+    };
+    Ok(to_the_page(cookie(&request, &caller).await))
+}
+
+/// The answer to a link that was used, or is too old. A browser that is signed in goes on to the page.
+async fn useless_link(request: &ApiRequest) -> Answer {
+    if !sign_in_page::is_wanted(request.http.headers()) {
+        let problem = "this link was used before, or is too old; `kvqueue page` prints another";
+        return Err(ApiError::NotFound(problem.to_owned()));
+    }
+    Ok(match session(request).await {
+        Some(_) => to_the_page(None),
+        None => sign_in_page::useless_link(),
+    })
+}
+
+/// The client that the browser is signed in as.
+async fn session(request: &ApiRequest) -> Option<Caller> {
+    match request.app.signed_in(request.http.headers()).await.ok()?? {
+        SignedIn::Operator => Some(Caller::Operator),
+        SignedIn::Token(id) => request.app.tokens.with_id(&request.app, &id).await.ok()?.map(Caller::Token),
+    }
+}
+
+/// Sends a browser to the page. The address is relative, for a proxy that has the daemon below a path of its own.
+fn to_the_page(cookie: Option<Cookie<'static>>) -> HttpResponse {
+    let mut response = HttpResponse::SeeOther();
+    response.insert_header((header::LOCATION, "../"));
+    if let Some(cookie) = cookie {
         response.cookie(cookie);
     }
-    Ok(response.finish())
+    response.finish()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn secret(secret: &str) -> Option<Token> {
+        Some(Token::of_test(secret))
+    }
+
+    #[test]
+    fn a_link_ends_with_the_secret_of_its_time() {
+        let links = Links::default();
+        let path = links.make(Caller::Operator, secret("one")).unwrap();
+        assert!(links.follow(path.strip_prefix("/sign-in/").unwrap(), secret("two").as_ref()).is_none());
+    }
+
     #[test]
     fn a_sign_in_link_works_once() {
         let links = Links::default();
-        let path = links.make(Caller::Operator).unwrap();
+        let path = links.make(Caller::Operator, secret("one")).unwrap();
         let code = path.strip_prefix("/sign-in/").unwrap();
-        assert!(links.follow("").is_none() && links.follow(&code[1..]).is_none());
-        assert!(matches!(links.follow(code), Some(Caller::Operator)));
-        assert!(links.follow(code).is_none());
+        assert!(
+            links.follow("", secret("one").as_ref()).is_none()
+                && links.follow(&code[1..], secret("one").as_ref()).is_none()
+        );
+        for _ in 0..2 {
+            assert!(
+                matches!(links.caller(code, secret("one").as_ref()), Some(Caller::Operator)),
+                "a question does not use it up"
+            );
+        }
+        assert!(links.caller(code, secret("two").as_ref()).is_none());
+        assert!(matches!(links.follow(code, secret("one").as_ref()), Some(Caller::Operator)));
+        assert!(links.follow(code, secret("one").as_ref()).is_none());
     }
 
     #[test]
     fn the_oldest_link_makes_room_for_a_new_one() {
         let links = Links::default();
-        let paths: Vec<String> = (0..=MOST).map(|_| links.make(Caller::Operator).unwrap()).collect();
-        let follow = |path: &str| links.follow(path.strip_prefix("/sign-in/").unwrap());
+        let paths: Vec<String> =
+            (0..=MOST).map(|_| links.make(Caller::Operator, secret("one")).unwrap()).collect();
+        let follow =
+            |path: &str| links.follow(path.strip_prefix("/sign-in/").unwrap(), secret("one").as_ref());
         assert!(follow(&paths[0]).is_none());
         assert!(paths[1..].iter().all(|path| follow(path).is_some()));
     }

@@ -86,7 +86,6 @@ async fn others(
     let from = after.and_then(|name| Some(Queue::new(prefix, name).ok()?.range().1));
     let is_other = |name: &Vec<u8>| configured.iter().all(|it| it.queue.as_bytes() != *name);
     request
-        .app
         .transact(|tr| async {
             let others = async {
                 let mut names = queue_names(&tr, prefix, named, from.clone(), limit, is_other).await?;

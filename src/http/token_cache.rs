@@ -2,40 +2,78 @@
 
 use std::{
     collections::HashMap,
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-use tokio::sync::Mutex;
+use tokio::{sync::watch, time::timeout_at};
 
-use super::{app_state::AppState, error::ApiError, guard};
+use super::{
+    app_state::AppState,
+    error::ApiError,
+    guard::{self, Caller},
+};
 use crate::{
     access::{AccessToken, TokenStore},
     consumer::clock,
 };
 
-/// How old the knowledge may be: a token that is revoked is refused after this time. A new one is
-/// known after it, too, for which its first request waits.
-const FRESH: Duration = guard::PAUSE;
+/// Older knowledge is read again, while requests go on with it.
+const FRESH: Duration = Duration::from_secs(1);
 
-/// How often the last use of a token is stored.
+/// Requests wait for the read if their knowledge is older than this: a token that is revoked is refused after this time.
+const GOOD: Duration = Duration::from_millis(1_500);
+
+/// How long they wait for one read.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// How long the tokens that were read last are relied on while the database does not answer. Nobody can revoke one meanwhile.
+const RELIED_ON: Duration = Duration::from_secs(300);
+
+/// How often the use of a token is stored.
 const USE_STORED_EVERY: Duration = Duration::from_secs(60);
 
-/// All tokens, as the database had them less than [`FRESH`] ago.
-#[derive(Debug, Default)]
-pub(super) struct TokenCache(Mutex<Known>);
+/// All tokens, as the database had them a moment ago.
+#[derive(Debug)]
+pub(super) struct TokenCache {
+    known: Mutex<Known>,
+    /// Changes when a read ends.
+    ends: watch::Sender<()>,
+}
+
+impl Default for TokenCache {
+    fn default() -> Self {
+        Self { known: Mutex::default(), ends: watch::Sender::new(()) }
+    }
+}
 
 #[derive(Debug, Default)]
 struct Known {
+    /// When the last successful read began.
     read_at: Option<Instant>,
     /// The database's count of changes at that time.
     changes: Vec<u8>,
     by_id: HashMap<String, Arc<AccessToken>>,
-    /// Why the last attempt to read them failed, and when. Requests get this error until [`FRESH`]
-    /// has passed; then one of them reads again.
+    /// When the read that is under way began.
+    reading: Option<Instant>,
+    /// When the last read began.
+    began: Option<Instant>,
+    /// Why the last read failed, and when.
     failed: Option<(Instant, ApiError)>,
     /// When the use of a token was last stored.
     stored: HashMap<String, Instant>,
+}
+
+/// What a request does about the age of the knowledge.
+#[derive(Debug)]
+enum Step {
+    /// Uses it.
+    Use,
+    /// Has it read, and decides again.
+    Read,
+    /// Waits for the end of the read that is under way; until this time, if there is one.
+    Wait(Option<Instant>),
+    Fail(ApiError),
 }
 
 impl TokenCache {
@@ -57,74 +95,260 @@ impl TokenCache {
         self.get(app, id, |_| true).await
     }
 
+    /// The token that a client sends, by a read that begins after this call. All clients share the reads, of which
+    /// there are at most ten a second.
+    pub(super) async fn find_new(
+        &self,
+        app: &Arc<AppState>,
+        text: &str,
+    ) -> Result<Option<Arc<AccessToken>>, ApiError> {
+        let asked = Instant::now();
+        self.follow(app, |known, now| known.step_to_new(asked, now)).await?;
+        Ok(self.used(app, AccessToken::id_of(text), |token| token.is(text)))
+    }
+
+    /// The token that a client sends, as far as it is known without the database.
+    pub(super) fn known(&self, text: &str) -> Option<Arc<AccessToken>> {
+        self.lock().valid(AccessToken::id_of(text), |token| token.is(text))
+    }
+
+    /// The token with this id, as far as it is known without the database.
+    pub(super) fn known_with_id(&self, id: &str) -> Option<Arc<AccessToken>> {
+        self.lock().valid(id, |_| true)
+    }
+
     async fn get(
         &self,
         app: &Arc<AppState>,
         id: &str,
         is: impl Fn(&AccessToken) -> bool,
     ) -> Result<Option<Arc<AccessToken>>, ApiError> {
-        let mut known = self.0.lock().await;
-        if known.read_at.is_none_or(|at| at.elapsed() >= FRESH) {
-            known.refresh_unless_it_just_failed(app).await?;
-        }
-        let now = clock::now();
-        let found = known.by_id.get(id).filter(|token| is(token) && !token.is_expired(now)).cloned();
-        if found.is_some() && known.stored.get(id).is_none_or(|at| at.elapsed() >= USE_STORED_EVERY) {
+        self.follow(app, Known::step).await?;
+        Ok(self.used(app, id, is))
+    }
+
+    /// A token that a request uses. Notes that, now and then.
+    fn used(
+        &self,
+        app: &Arc<AppState>,
+        id: &str,
+        is: impl Fn(&AccessToken) -> bool,
+    ) -> Option<Arc<AccessToken>> {
+        let mut known = self.lock();
+        let found = known.valid(id, is);
+        if let Some(token) = &found
+            && known.stored.get(id).is_none_or(|at| at.elapsed() >= USE_STORED_EVERY)
+        {
             known.stored.insert(id.to_owned(), Instant::now());
-            note_use(app, id.to_owned());
+            note_use(app, token.clone());
         }
-        Ok(found)
+        found
+    }
+
+    /// Takes steps until the knowledge can be used.
+    async fn follow(
+        &self,
+        app: &Arc<AppState>,
+        step: impl Fn(&Known, Instant) -> Step,
+    ) -> Result<(), ApiError> {
+        loop {
+            let mut ends = self.ends.subscribe();
+            let next = step(&self.lock(), Instant::now());
+            match next {
+                Step::Use => {
+                    self.read_if_old(app);
+                    return Ok(());
+                }
+                Step::Read => self.read(app),
+                // The sender lives as long as `self`.
+                Step::Wait(None) => drop(ends.changed().await),
+                Step::Wait(Some(until)) => drop(timeout_at(until.into(), ends.changed()).await),
+                Step::Fail(error) => return Err(error),
+            }
+        }
+    }
+
+    fn read_if_old(&self, app: &Arc<AppState>) {
+        let is_old = self.lock().is_old(Instant::now());
+        if is_old {
+            self.read(app);
+        }
+    }
+
+    /// Reads in the background, unless a read is under way.
+    fn read(&self, app: &Arc<AppState>) {
+        let began = Instant::now();
+        let mut known = self.lock();
+        if known.reading.is_some() {
+            return;
+        }
+        (known.reading, known.began) = (Some(began), Some(began));
+        let before = known.read_at.map(|_| known.changes.clone());
+        drop(known);
+        let reading = Reading { app: app.clone(), began, result: None };
+        drop(app.spawn(reading.run(before)));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Known {
-    async fn refresh_unless_it_just_failed(&mut self, app: &Arc<AppState>) -> Result<(), ApiError> {
-        if let Some((_, error)) = self.failed.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
-            return Err(error.clone());
-        }
-        let refreshed = self.refresh(app).await;
-        self.failed = refreshed.as_ref().err().map(|error| (Instant::now(), error.clone()));
-        refreshed
+    fn valid(&self, id: &str, is: impl Fn(&AccessToken) -> bool) -> Option<Arc<AccessToken>> {
+        let now = clock::now();
+        self.by_id.get(id).filter(|token| is(token) && !token.is_expired(now)).cloned()
     }
 
-    /// Takes no database permit: one request at a time reads for all others, and pushes must not
-    /// make it fail.
-    async fn refresh(&mut self, app: &Arc<AppState>) -> Result<(), ApiError> {
-        let (store, before) = (&app.token_store(), &self.changes);
-        let is_first = self.read_at.is_none();
-        let read_at = Instant::now();
-        let read = app.run(|tr| async move {
+    /// Whether to read again. After a failure the next read waits, too.
+    fn is_old(&self, now: Instant) -> bool {
+        let last = self.failed.as_ref().map(|(at, _)| *at).max(self.read_at);
+        self.reading.is_none() && last.is_none_or(|last| now.duration_since(last) >= FRESH)
+    }
+
+    /// The next step of a request with a token that may be known.
+    fn step(&self, now: Instant) -> Step {
+        let age = self.read_at.map(|at| now.duration_since(at));
+        let is_relied_on = age.is_some_and(|age| age < RELIED_ON);
+        if age.is_some_and(|age| age < GOOD) || (is_relied_on && self.failed.is_some()) {
+            return Step::Use;
+        }
+        match (self.reading, &self.failed) {
+            (Some(_), _) if !is_relied_on => Step::Wait(None),
+            (Some(began), _) if now < began + PATIENCE => Step::Wait(Some(began + PATIENCE)),
+            (Some(_), _) => Step::Use,
+            (None, Some((at, error))) if now.duration_since(*at) < FRESH => Step::Fail(error.clone()),
+            (None, _) => Step::Read,
+        }
+    }
+
+    /// The next step of a request that asked at this time, with a token that is not known.
+    fn step_to_new(&self, asked: Instant, now: Instant) -> Step {
+        if self.read_at.is_some_and(|at| at >= asked) {
+            return Step::Use;
+        }
+        match (self.reading, &self.failed, self.began) {
+            (Some(_), _, _) => Step::Wait(None),
+            (None, Some((at, error)), _) if now.duration_since(*at) < FRESH => Step::Fail(error.clone()),
+            (None, _, Some(began)) if now < began + guard::LOOK => Step::Wait(Some(began + guard::LOOK)),
+            (None, ..) => Step::Read,
+        }
+    }
+}
+
+/// The count of changes, and all tokens if it is another one than before.
+type Read = (Vec<u8>, Option<Vec<AccessToken>>);
+
+/// A read that is under way. Dropping it ends it.
+struct Reading {
+    app: Arc<AppState>,
+    began: Instant,
+    result: Option<Result<Read, ApiError>>,
+}
+
+impl Reading {
+    /// Takes no database permit: there is one read at a time, and pushes must not make it fail.
+    async fn run(mut self, before: Option<Vec<u8>>) {
+        let (store, before) = (&self.app.token_store(), &before);
+        let read = self.app.run(|tr| async move {
             let read = async {
                 let changes = store.changes(&tr).await?;
-                let is_same = !is_first && changes == *before;
+                let is_same = before.as_ref() == Some(&changes);
                 Ok((changes, if is_same { None } else { Some(store.list(&tr).await?) }))
             };
             let read = read.await;
             (tr, read)
         });
-        let (changes, tokens) = read.await?;
-        (self.read_at, self.changes) = (Some(read_at), changes);
-        if let Some(tokens) = tokens {
-            self.by_id = tokens.into_iter().map(|token| (token.id.clone(), Arc::new(token))).collect();
-            self.stored.retain(|id, _| self.by_id.contains_key(id));
+        self.result = Some(read.await);
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        let stopped = || Err(ApiError::Unavailable("the access tokens cannot be read".to_owned()));
+        let mut known = self.app.tokens.lock();
+        known.reading = None;
+        match self.result.take().unwrap_or_else(stopped) {
+            Ok((changes, tokens)) => {
+                (known.read_at, known.changes, known.failed) = (Some(self.began), changes, None);
+                if let Some(tokens) = tokens {
+                    known.by_id =
+                        tokens.into_iter().map(|token| (token.id.clone(), Arc::new(token))).collect();
+                    let Known { stored, by_id, .. } = &mut *known;
+                    stored.retain(|id, _| by_id.contains_key(id));
+                }
+            }
+            Err(error) => known.failed = Some((Instant::now(), error)),
         }
-        Ok(())
+        drop(known);
+        self.app.tokens.ends.send_replace(());
     }
 }
 
 /// Stores that a token is used now. The request does not wait for it.
-fn note_use(app: &Arc<AppState>, id: String) {
+fn note_use(app: &Arc<AppState>, token: Arc<AccessToken>) {
     let shared = app.clone();
     drop(app.spawn(async move {
-        let (store, id): (&TokenStore, &str) = (&shared.token_store(), &id);
-        let noted = shared
-            .transact(|tr| async move {
+        let (store, id): (&TokenStore, &str) = (&shared.token_store(), &token.id);
+        let noted = async {
+            let _permit = shared.permit(&Caller::Token(token.clone()))?;
+            let write = shared.run(|tr| async move {
                 let noted = store.note_use(&tr, id, clock::now()).await;
                 (tr, noted)
-            })
-            .await;
-        if let Err(error) = noted {
+            });
+            write.await
+        };
+        if let Err(error) = noted.await {
             tracing::debug!(event = "token_use_unstored", %error, "cannot store when a token was last used");
         }
     }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn failure(at: Instant) -> Option<(Instant, ApiError)> {
+        Some((at, ApiError::Unavailable("the database does not answer".to_owned())))
+    }
+
+    #[test]
+    fn requests_wait_only_for_a_database_that_may_know_better() {
+        let read = Instant::now();
+        let known = |failed, reading| Known { read_at: Some(read), failed, reading, ..Known::default() };
+        let (fresh, quiet) = (known(None, None), read + FRESH);
+        assert!(matches!(fresh.step(quiet), Step::Use) && fresh.is_old(quiet));
+        assert!(matches!(fresh.step(read + GOOD), Step::Read));
+        let began = read + GOOD;
+        let slow = known(None, Some(began));
+        let wait = slow.step(began + MS);
+        assert!(matches!(wait, Step::Wait(Some(until)) if until == began + PATIENCE), "{wait:?}");
+        assert!(matches!(slow.step(began + PATIENCE), Step::Use));
+        // Once it has failed, requests go on at once, also while it is asked again.
+        let failed = || failure(began + PATIENCE);
+        for reading in [None, Some(began + PATIENCE + FRESH)] {
+            assert!(matches!(known(failed(), reading).step(began + PATIENCE + FRESH), Step::Use));
+        }
+        assert!(!known(failed(), None).is_old(began + PATIENCE + MS));
+        assert!(known(failed(), None).is_old(began + PATIENCE + FRESH));
+        // After minutes, somebody else may have revoked tokens.
+        let late = read + RELIED_ON;
+        assert!(matches!(known(failed(), None).step(late), Step::Read));
+        assert!(matches!(known(failed(), Some(late)).step(late + PATIENCE), Step::Wait(None)));
+        assert!(matches!(known(failure(late), None).step(late + MS), Step::Fail(_)));
+    }
+
+    #[test]
+    fn many_unknown_tokens_share_the_reads() {
+        let read = Instant::now();
+        let known = |began, reading| Known { read_at: Some(read), began, reading, ..Known::default() };
+        let asked = read + MS;
+        assert!(matches!(known(Some(read), None).step_to_new(read, asked), Step::Use));
+        let wait = known(Some(read), None).step_to_new(asked, asked);
+        assert!(matches!(wait, Step::Wait(Some(until)) if until == read + guard::LOOK), "{wait:?}");
+        assert!(matches!(known(Some(read), None).step_to_new(asked, read + guard::LOOK), Step::Read));
+        assert!(matches!(known(Some(read), Some(read)).step_to_new(asked, asked), Step::Wait(None)));
+    }
 }

@@ -21,7 +21,6 @@ use crate::{
 pub(super) async fn list(request: ApiRequest) -> Answer {
     let store = &request.app.token_store();
     let (tokens, used) = request
-        .app
         .transact(|tr| async move {
             let read = async { Ok((store.list(&tr).await?, store.last_uses(&tr).await?)) };
             let read = read.await;
@@ -62,7 +61,6 @@ pub(super) async fn create(mut request: ApiRequest) -> Answer {
     let (audit, made) = (&request.app.audit(), &token.audited(request.record()));
     let (store, record) = (&request.app.token_store(), &token);
     let created = request
-        .app
         .transact(|tr| async move {
             let created = store.create(&tr, record, audit, made).await;
             (tr, created)
@@ -93,7 +91,6 @@ pub(super) async fn revoke(request: ApiRequest) -> Answer {
     let (audit, record) = (&request.app.audit(), &request.record().with("name", name));
     let is_found = &Cell::new(false);
     let revoked = request
-        .app
         .transact(|tr| async move {
             let revoked = store.revoke(&tr, name, (audit, record), is_found).await;
             (tr, revoked)

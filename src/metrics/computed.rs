@@ -159,6 +159,10 @@ pub(super) fn pushes_refused(scrape: &Scrape, samples: &mut Samples<'_>) {
     space.for_each(|space| samples.gauge(&[], i64::from(space.pushes_refused.is_some())));
 }
 
+pub(super) fn displaced(scrape: &Scrape, samples: &mut Samples<'_>) {
+    samples.counter(&[], scrape.displaced.get());
+}
+
 pub(super) fn log_dropped(_: &Scrape, samples: &mut Samples<'_>) {
     samples.counter(&[], telemetry::dropped());
 }

@@ -33,6 +33,8 @@ pub(crate) struct Metrics {
     pub(crate) reloads_refused: Counter,
     /// Answers to HTTP requests.
     pub(crate) requests: Family<Request, Counter>,
+    /// HTTP connections of strangers that were closed for newer ones.
+    pub(crate) displaced: Counter,
 }
 
 /// A kind of HTTP request. Clients choose neither label, so the number of kinds is bounded.

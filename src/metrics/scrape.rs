@@ -29,6 +29,7 @@ pub(crate) struct Scrape {
     /// Reloads that were applied, and reloads that were refused.
     pub(super) reloads: [Counter; 2],
     requests: Family<Request, Counter>,
+    pub(super) displaced: Counter,
 }
 
 /// Returns all metrics as text, in the order of the catalogue.
@@ -38,6 +39,7 @@ pub(crate) fn render(metrics: &Metrics, snapshot: Snapshot) -> String {
         queues: metrics.queues(),
         reloads: [metrics.reloads_applied.clone(), metrics.reloads_refused.clone()],
         requests: metrics.requests.clone(),
+        displaced: metrics.displaced.clone(),
     };
     let mut registry = Registry::default();
     registry.register_collector(Box::new(scrape));

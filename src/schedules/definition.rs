@@ -10,6 +10,7 @@ use kvqueue_queue::{
 };
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::JsonText;
 use crate::{
     causes::with_causes,
     config::{duration, number, whole},
@@ -43,9 +44,9 @@ pub struct ScheduleDefinition {
     /// The payload in base64.
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub payload_base64: Option<String>,
-    /// The payload as a JSON value. It is stored as compact JSON with sorted keys.
+    /// The payload as JSON, whose text becomes the payload as it stands.
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub payload_json: Option<serde_json::Value>,
+    pub payload_json: Option<JsonText>,
     /// The attributes of the items.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, String>,
@@ -254,7 +255,7 @@ impl ScheduleDefinition {
             (None, None, None) => Ok(Bytes::new()),
             (Some(text), None, None) => Ok(Bytes::from(text.clone())),
             (None, Some(text), None) => Ok(Bytes::from(decoded("payload_base64", text)?)),
-            (None, None, Some(value)) => Ok(Bytes::from(value.to_string())),
+            (None, None, Some(json)) => Ok(Bytes::from(json.as_str().to_owned())),
             _ => {
                 let problem = "the schedule has more than one payload; give one of payload, payload_base64 and payload_json";
                 Err(DefinitionError::new(self.payload_field(), problem))
@@ -286,7 +287,7 @@ impl ScheduleDefinition {
     fn field_of(&self, error: &PushError) -> &'static str {
         match error {
             PushError::AttributesTooLarge { .. } => "attributes",
-            PushError::TextTooLong { .. } => "content_type",
+            PushError::TextTooLong { .. } | PushError::NulInContentType => "content_type",
             PushError::NoPriorities { .. } => "priority",
             PushError::NoKeys { .. } | PushError::ItemKeyTooLong { .. } if self.key_base64.is_some() => {
                 "key_base64"
@@ -340,8 +341,9 @@ impl ScheduleDefinition {
         let is_json = self.content_type.as_deref() == Some(JSON);
         let value =
             is_json.then(|| serde_json::from_slice::<serde_json::Value>(&item.payload).ok()).flatten();
+        // Answers and configurations hold values. A text that is not that of its value is shown as a text.
         if let Some(value) = value.filter(|value| value.to_string().as_bytes() == item.payload) {
-            (self.payload_json, self.content_type) = (Some(value), None);
+            (self.payload_json, self.content_type) = (Some(value.into()), None);
             return;
         }
         match std::str::from_utf8(&item.payload) {

@@ -5,8 +5,9 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{
-    MissedName, OverlapName, ScheduleDefinition,
+    JsonText, MissedName, OverlapName, ScheduleDefinition,
     definition::{is_default_maximum, is_zero},
+    json_text::as_value,
 };
 use crate::config::{duration, number, whole};
 
@@ -16,7 +17,8 @@ use crate::config::{duration, number, whole};
     remote = "ScheduleDefinition",
     rename_all = "kebab-case",
     deny_unknown_fields,
-    default = "ScheduleDefinition::default"
+    default = "ScheduleDefinition::default",
+    expecting = "a table such as { every = \"5m\" }"
 )]
 struct Hyphened {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -29,8 +31,8 @@ struct Hyphened {
     payload: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     payload_base64: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    payload_json: Option<serde_json::Value>,
+    #[serde(with = "as_value", skip_serializing_if = "Option::is_none")]
+    payload_json: Option<JsonText>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     attributes: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -33,8 +33,12 @@ pub(crate) struct Snapshot {
     pub(crate) version: &'static str,
     pub(crate) phase: Phase,
     pub(crate) started_at: u64,
+    /// How long ago that was, whatever the clock has done since.
+    pub(crate) up_seconds: f64,
     /// Why it is not ready; empty if it is.
     pub(crate) not_ready: Vec<String>,
+    /// How far this machine's clock is from that of another process that works on its queues, if that is much.
+    pub(crate) clock: Option<String>,
     pub(crate) database: DatabaseJson,
     pub(crate) config: ConfigJson,
     pub(crate) queues: Vec<QueueJson>,

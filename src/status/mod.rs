@@ -1,6 +1,7 @@
 //! The daemon's report about itself. The actors, the reload and the stats poller write it; metrics, HTTP,
 //! systemd's notifications and the log read it.
 
+mod clock_notes;
 mod consumer;
 mod history;
 mod json;
@@ -17,9 +18,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kvqueue_queue::{ItemId, Recorder, Recording};
+use kvqueue_queue::{ClocksDiffer, ItemId, Millis, Recorder, Recording};
 use tokio::sync::watch;
 
+pub(crate) use clock_notes::{ClockChange, lag};
 pub(crate) use consumer::{Activity, ConsumerState, ConsumerStatus};
 pub(crate) use history::Sample;
 #[cfg(test)]
@@ -31,9 +33,9 @@ pub(crate) use liveness::Heartbeat;
 pub(crate) use queue::QueueStats;
 pub(crate) use summary::Summary;
 pub(crate) use viewers::Viewers;
-pub(crate) use workers::{Wait, Worker, WorkerCounts, WorkerJson, Workers};
+pub(crate) use workers::{Wait, Worker, WorkerCounts, WorkerJson, Workers, shortened};
 
-use self::{liveness::Liveness, queue::Entry};
+use self::{clock_notes::ClockNotes, liveness::Liveness, queue::Entry};
 use crate::{
     config::Config,
     consumer::{breaker::Breaker, clock, pause_state::PauseState},
@@ -54,7 +56,8 @@ pub(crate) struct DaemonStatus {
     pub(crate) viewers: Arc<Viewers>,
     /// Workers of other programs, which lease items over HTTP.
     pub(crate) workers: Arc<Workers>,
-    started_at: u64,
+    /// By the clock of the machine, and by one that does not jump.
+    started: (u64, Instant),
     inner: Mutex<Inner>,
     changes: watch::Sender<u64>,
     listener: OnceLock<PhaseListener>,
@@ -91,6 +94,7 @@ struct Inner {
     recorders: BTreeMap<Arc<str>, Recorder>,
     queues: BTreeMap<Arc<str>, Entry>,
     consumers: BTreeMap<u64, Arc<ConsumerStatus>>,
+    clock: ClockNotes,
 }
 
 impl DaemonStatus {
@@ -109,12 +113,13 @@ impl DaemonStatus {
             recorders: BTreeMap::new(),
             queues: BTreeMap::new(),
             consumers: BTreeMap::new(),
+            clock: ClockNotes::default(),
         };
         Arc::new(Self {
             metrics: Metrics::default(),
             viewers: Arc::default(),
             workers: Arc::default(),
-            started_at: clock::now(),
+            started: (clock::now(), Instant::now()),
             inner: Mutex::new(inner),
             changes: watch::Sender::new(0),
             listener: OnceLock::new(),
@@ -270,6 +275,20 @@ impl DaemonStatus {
         });
     }
 
+    /// Notes what a queue's sweeper has found out about this process's clock. Returns what is new.
+    pub(crate) fn clock(&self, queue: &Arc<str>, clock: Option<ClocksDiffer>) -> Option<ClockChange> {
+        let change = self.lock().clock.note(queue, clock);
+        if change.is_some() {
+            self.touch();
+        }
+        change
+    }
+
+    /// How far this process's clock is ahead of one that it does not outvote, in milliseconds.
+    pub(crate) fn clock_lag(&self) -> Millis {
+        self.lock().clock.lag()
+    }
+
     /// Notes how much space is free on the database's disk.
     pub(crate) fn space(&self, space: SpaceJson) {
         self.change(|inner| inner.database.space = Some(space));
@@ -280,7 +299,7 @@ impl DaemonStatus {
         self.lock().database.space.as_ref()?.pushes_refused.clone()
     }
 
-    /// Problems of a daemon that works: pushes that are refused, handlers that cannot work,
+    /// Problems of a daemon that works: pushes that are refused, a clock that differs from others, handlers that cannot work,
     /// fetches that fail.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let refused = self.refuses_pushes().map(|why| format!("pushes are refused: {why}"));
@@ -291,7 +310,12 @@ impl DaemonStatus {
         };
         let fetches = fetch_errors(&inner).into_iter();
         let fetches = fetches.map(|(queue, error)| format!("fetches from queue {queue:?} fail: {error}"));
-        refused.into_iter().chain(inner.queues.iter().filter_map(outage)).chain(fetches).collect()
+        refused
+            .into_iter()
+            .chain(inner.clock.text())
+            .chain(inner.queues.iter().filter_map(outage))
+            .chain(fetches)
+            .collect()
     }
 
     /// Wakes the viewers: something has changed that the status only refers to, such as a pause.
@@ -324,6 +348,7 @@ impl DaemonStatus {
         let mut workers = self.workers.counts();
         let (shown_workers, omitted_workers) = self.workers.list(None, SHOWN_WORKERS);
         let inner = self.lock();
+        let (started_at, started) = self.started;
         let consumers: Vec<_> =
             inner.consumers.values().map(|status| consumer(status, &inner.pause_states)).collect();
         let mut by_queue = HashMap::<&str, usize>::new();
@@ -340,8 +365,10 @@ impl DaemonStatus {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION"),
             phase: inner.phase,
-            started_at: self.started_at,
+            started_at,
+            up_seconds: started.elapsed().as_secs_f64(),
             not_ready: not_ready(&inner),
+            clock: inner.clock.text(),
             database: inner.database.clone(),
             config: inner.config.clone(),
             queues,

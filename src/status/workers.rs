@@ -153,6 +153,13 @@ impl Workers {
         }
     }
 
+    /// The worker that has a lease, as far as this daemon knows.
+    pub(crate) fn of(&self, id: LeaseId) -> Option<Worker> {
+        let now = Instant::now();
+        let inner = self.lock();
+        inner.leases.get(&id).filter(|held| held.age(now) < held.length).map(|held| held.worker.clone())
+    }
+
     /// Notes a worker that waits, until the result is dropped. Their number is bounded by that of the connections.
     pub(crate) fn wait(self: &Arc<Self>, queue: Arc<str>, worker: Worker) -> Wait {
         let mut inner = self.lock();
@@ -225,7 +232,7 @@ impl Drop for Wait {
 }
 
 /// As much of a lease's id as tells it from other leases. It is not enough to acknowledge its items.
-fn shortened(id: LeaseId) -> String {
+pub(crate) fn shortened(id: LeaseId) -> String {
     let session = format!("{:?}", id.session);
     let at = session.len().saturating_sub(SESSION_DIGITS);
     format!("…{}-{}", session.get(at..).unwrap_or_default(), id.number)
@@ -261,6 +268,7 @@ mod tests {
         assert_eq!((&first["lease"], &first["items"]), (&json!("…abababab-1"), &json!(2)));
         assert_eq!((&first["who"]["name"], &first["address"]), (&json!("ci"), &json!("127.0.0.1:5")));
         assert!(first["expires_in_seconds"].as_f64() > Some(50.0), "{first}");
+        assert_eq!((workers.of(id(1)), workers.of(id(3))), (Some(worker().1), None));
         workers.seen(id(1), 0, LONG, worker);
         workers.forget("other", id(2));
         assert_eq!(workers.counts()["q"].working, 1);

@@ -25,7 +25,7 @@ use tokio_util::{
 };
 
 pub(crate) use self::{history::KeptHistory, schedules::ConfiguredSchedules};
-use crate::{config::QueueConfig, consumer::runtime::NamedQueue, daemon::background};
+use crate::{config::QueueConfig, consumer::runtime::NamedQueue, daemon::background, status::DaemonStatus};
 
 /// A transaction that takes longer is given up, and tried again later.
 const POLICY: RetryPolicy = RetryPolicy { max_attempts: None, timeout: Some(Duration::from_secs(60)) };
@@ -45,20 +45,22 @@ impl Sweepers {
     pub(crate) fn start(
         &self,
         queue: Arc<NamedQueue>,
+        status: &Arc<DaemonStatus>,
         Settings { rules, division, history, schedules }: Settings,
     ) -> Sweeping {
         let (rules, follow) = watch::channel(rules);
         let (division, divide) = watch::channel(division);
         let (history, keep) = watch::channel(history);
         let (schedules, configured) = watch::channel(Arc::new(schedules));
-        let stop = self.stop.child_token();
+        let (stop, status) = (self.stop.child_token(), status.clone());
         let stopped = stop.clone();
         self.tasks.spawn(background::restarted("sweeper", move || {
-            let (queue, follow, stopped) = (queue.clone(), follow.clone(), stopped.clone());
+            let (queue, status) = (queue.clone(), status.clone());
+            let (follow, stopped) = (follow.clone(), stopped.clone());
             let (divide, keep, configured) = (divide.clone(), keep.clone(), configured.clone());
             tokio::spawn(async move {
                 join5(
-                    sweeps::sweep_items(&queue, follow, &stopped),
+                    sweeps::sweep_items(&queue, &status, follow, &stopped),
                     sweeps::sweep_sessions(&queue, &stopped),
                     stopped.run_until_cancelled(division::keep(&queue, divide)),
                     stopped.run_until_cancelled(history::keep(&queue, keep)),

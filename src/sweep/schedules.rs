@@ -1,8 +1,8 @@
 //! Stores the configured schedules of a queue in the database: when the daemon starts to work on the queue, and at each reload. It
 //! also removes schedules that the configuration does not have any more.
 //!
-//! Once a minute it stores again what is gone: another daemon with an earlier version of the same configuration removes what it does
-//! not know when it starts. It replaces nothing then, so two daemons whose configurations differ do not take turns.
+//! Once a minute it stores again what is gone: a command may have removed it. It does so only if no other daemon has applied a configuration with the same
+//! label since: what the other one has removed stays removed. And it replaces nothing then.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,11 +11,16 @@ use std::{
     time::Duration,
 };
 
+use foundationdb::{
+    Transaction,
+    tuple::{Bytes, pack},
+};
 use kvqueue_queue::{
-    RetryError, retry,
+    Queue, QueueError, RetryError, retry,
     schedule::{PutEffect, Schedule, ScheduleError},
 };
 use tokio::{sync::watch, time::sleep};
+use uuid::Uuid;
 
 use super::POLICY;
 use crate::{
@@ -38,11 +43,23 @@ pub(crate) struct ConfiguredSchedules {
     /// The label of the configuration; `None`: it has no schedules, and removes none.
     pub(crate) owner: Option<String>,
     pub(crate) schedules: Vec<Schedule>,
+    /// The key of the record of who has applied such a configuration last.
+    pub(crate) record: Vec<u8>,
+}
+
+impl ConfiguredSchedules {
+    /// The schedules that a configuration with this label has for a queue behind a prefix.
+    pub(crate) fn new(prefix: &str, queue: &[u8], owner: Option<String>, schedules: Vec<Schedule>) -> Self {
+        let label = owner.as_deref().unwrap_or_default();
+        // `(0, "kvqueue", "schedules-applied", queue, label)`: a UUID of the daemon's that has applied it last.
+        let record = pack(&(0, "kvqueue", "schedules-applied", Bytes::from(queue), label));
+        Self { owner, schedules, record: [prefix.as_bytes(), &record].concat() }
+    }
 }
 
 /// Follows the configuration, until the sweeper of the queue is dropped.
 pub(super) async fn keep(queue: &NamedQueue, mut wanted: watch::Receiver<Arc<ConfiguredSchedules>>) {
-    let mut keeper = Keeper { queue, refused: BTreeMap::new() };
+    let mut keeper = Keeper::new(queue);
     let mut step = Step::Apply;
     loop {
         let configured = wanted.borrow_and_update().clone();
@@ -78,16 +95,24 @@ struct Keeper<'a> {
     queue: &'a NamedQueue,
     /// Why schedules were refused when that was last tried, by their names. Each reason is logged once.
     refused: BTreeMap<String, String>,
+    /// What it has written when it applied the configuration.
+    applied: [u8; 16],
+    /// Whether it has said that another one has applied a configuration since.
+    is_superseded: bool,
 }
 
-impl Keeper<'_> {
+impl<'a> Keeper<'a> {
+    fn new(queue: &'a NamedQueue) -> Self {
+        Keeper { queue, refused: BTreeMap::new(), applied: [0; 16], is_superseded: false }
+    }
+
     /// Does a step. Returns the next one and the pause before it; no pause if there is none until the configuration changes.
     async fn step(&mut self, step: Step, configured: &ConfiguredSchedules) -> (Step, Option<Duration>) {
         let Some(owner) = &configured.owner else { return (Step::Apply, None) };
         self.queue.pause.unfrozen().await;
         let done = match step {
-            Step::Apply => self.apply(owner, &configured.schedules).await,
-            Step::Restore => self.restore(&configured.schedules).await,
+            Step::Apply => self.apply(owner, configured).await,
+            Step::Restore => self.restore(configured).await,
         };
         match done {
             Ok(()) => (Step::Restore, (!configured.schedules.is_empty()).then_some(PERIOD)),
@@ -105,12 +130,20 @@ impl Keeper<'_> {
         }
     }
 
-    async fn apply(&mut self, owner: &str, schedules: &[Schedule]) -> Result<(), RetryError> {
-        self.refused.clear();
-        for schedule in schedules {
-            self.put(schedule, Step::Apply).await?;
-        }
+    async fn apply(&mut self, owner: &str, configured: &ConfiguredSchedules) -> Result<(), RetryError> {
+        let ConfiguredSchedules { schedules, record, .. } = configured;
         let NamedQueue { db, name, queue, .. } = self.queue;
+        self.refused.clear();
+        (self.applied, self.is_superseded) = (*Uuid::now_v7().as_bytes(), false);
+        let applied = &self.applied;
+        let noted = retry::run_adding(db, &POLICY, |tr| async move {
+            tr.set(record, applied);
+            (tr, Ok(()))
+        });
+        noted.await?;
+        for schedule in schedules {
+            self.put(schedule, record, Step::Apply).await?;
+        }
         let keep = schedules.iter().map(|schedule| schedule.name.clone()).collect();
         for schedule in queue.remove_schedules_of(db, &POLICY, owner, &keep).await? {
             tracing::info!(
@@ -123,11 +156,12 @@ impl Keeper<'_> {
         Ok(())
     }
 
-    async fn restore(&mut self, schedules: &[Schedule]) -> Result<(), RetryError> {
+    async fn restore(&mut self, configured: &ConfiguredSchedules) -> Result<(), RetryError> {
+        let ConfiguredSchedules { schedules, record, .. } = configured;
         let stored = self.stored().await?;
         self.refused.retain(|name, _| !stored.contains(name));
         for schedule in schedules.iter().filter(|schedule| !stored.contains(&schedule.name)) {
-            self.put(schedule, Step::Restore).await?;
+            self.put(schedule, record, Step::Restore).await?;
         }
         Ok(())
     }
@@ -151,17 +185,18 @@ impl Keeper<'_> {
     }
 
     /// Stores a schedule. A refusal concerns this schedule alone, and is logged.
-    async fn put(&mut self, schedule: &Schedule, step: Step) -> Result<(), RetryError> {
+    async fn put(&mut self, schedule: &Schedule, record: &[u8], step: Step) -> Result<(), RetryError> {
         let NamedQueue { db, queue, .. } = self.queue;
+        let applied = &self.applied;
         let put = retry::run_adding(db, &POLICY, |tr| async move {
-            // Another daemon may have stored it since. The put reads it, too, so that this one conflicts with that.
-            let is_there = match step {
-                Step::Apply => Ok(false),
-                Step::Restore => queue.schedule(&tr, &schedule.name).await.map(|found| found.is_some()),
+            let place = match step {
+                Step::Apply => Ok(Place::Mine),
+                Step::Restore => place(queue, &tr, &schedule.name, (record, applied)).await,
             };
-            let effect = match is_there {
-                Ok(false) => queue.put_schedule(&tr, schedule, clock::now()).await,
-                Ok(true) => Ok(PutEffect::Unchanged),
+            let effect = match place {
+                Ok(Place::Mine) => queue.put_schedule(&tr, schedule, clock::now()).await.map(Some),
+                Ok(Place::Taken) => Ok(Some(PutEffect::Unchanged)),
+                Ok(Place::Others) => Ok(None),
                 Err(error) => Err(error.into()),
             };
             let effect = match effect {
@@ -172,10 +207,22 @@ impl Keeper<'_> {
             (tr, effect)
         });
         match put.await?.value {
-            Ok(effect) => self.report(&schedule.name, effect),
+            Ok(Some(effect)) => self.report(&schedule.name, effect),
+            Ok(None) => self.report_superseded(&schedule.name),
             Err(refused) => self.refuse(&schedule.name, &refused),
         }
         Ok(())
+    }
+
+    fn report_superseded(&mut self, schedule: &str) {
+        if !std::mem::replace(&mut self.is_superseded, true) {
+            tracing::warn!(
+                event = "schedule_not_restored",
+                queue = %self.queue.name,
+                schedule,
+                "a configured schedule is gone, and another daemon has applied another version of the configuration since; not storing it again"
+            );
+        }
     }
 
     fn report(&mut self, schedule: &str, effect: PutEffect) {
@@ -217,10 +264,33 @@ impl Keeper<'_> {
     }
 }
 
+/// Whether a schedule that is gone is this daemon's to store again.
+enum Place {
+    Mine,
+    /// It is there: another daemon may have stored it since.
+    Taken,
+    /// Another daemon has applied a configuration of the same label since.
+    Others,
+}
+
+/// Looks at it. The put reads the schedule, too, so that it conflicts with another one; and the record is read with a conflict.
+async fn place(
+    queue: &Queue,
+    tr: &Transaction,
+    name: &str,
+    (record, applied): (&[u8], &[u8]),
+) -> Result<Place, QueueError> {
+    if queue.schedule(tr, name).await?.is_some() {
+        return Ok(Place::Taken);
+    }
+    let last = tr.get(record, false).await?;
+    Ok(if last.is_none_or(|last| last[..] == *applied) { Place::Mine } else { Place::Others })
+}
+
 #[cfg(test)]
 mod tests {
     use kvqueue_queue::{
-        NewItem, Queue,
+        NewItem,
         schedule::{Calendar, ScheduleView},
     };
 
@@ -242,7 +312,7 @@ mod tests {
     }
 
     fn configured(schedules: &[Schedule]) -> ConfiguredSchedules {
-        ConfiguredSchedules { owner: Some("ours".to_owned()), schedules: schedules.to_vec() }
+        ConfiguredSchedules::new("", b"q", Some("ours".to_owned()), schedules.to_vec())
     }
 
     fn queue(db: &TestDatabase) -> Arc<NamedQueue> {
@@ -283,7 +353,7 @@ mod tests {
     async fn schedules_that_are_gone_are_stored_again_and_none_is_replaced() {
         let db = TestDatabase::new().unwrap();
         let named = queue(&db);
-        let mut keeper = Keeper { queue: &named, refused: BTreeMap::new() };
+        let mut keeper = Keeper::new(&named);
         let ours = configured(&[schedule("a", 60, "ours"), schedule("b", 60, "ours")]);
         change(&db, &named.queue, &[schedule("old", 60, "ours")], &[]).await;
         assert_eq!(keeper.step(Step::Apply, &ours).await, (Step::Restore, Some(PERIOD)));
@@ -300,10 +370,45 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_schedule_that_a_later_configuration_does_not_have_stays_removed() {
+        let db = TestDatabase::new().unwrap();
+        let named = queue(&db);
+        let (mut old, mut new) = (Keeper::new(&named), Keeper::new(&named));
+        let both = configured(&[schedule("a", 60, "ours"), schedule("b", 60, "ours")]);
+        let one = configured(&[schedule("a", 60, "ours")]);
+        old.step(Step::Apply, &both).await;
+        new.step(Step::Apply, &one).await;
+        // The daemon with the earlier configuration runs on.
+        old.step(Step::Restore, &both).await;
+        assert_eq!(stored(&db, &named.queue).await, pairs(&[("a", 60)]));
+        assert!(old.is_superseded && !new.is_superseded);
+        // What a command removes, the last one stores again, and no other.
+        change(&db, &named.queue, &[], &["a"]).await;
+        old.step(Step::Restore, &both).await;
+        assert_eq!(stored(&db, &named.queue).await, []);
+        new.step(Step::Restore, &one).await;
+        assert_eq!(stored(&db, &named.queue).await, pairs(&[("a", 60)]));
+        // A reload makes the earlier configuration the last one.
+        old.step(Step::Apply, &both).await;
+        new.step(Step::Restore, &one).await;
+        assert_eq!(stored(&db, &named.queue).await, pairs(&[("a", 60), ("b", 60)]));
+        assert!(!old.is_superseded);
+    }
+
+    #[tokio::test]
+    async fn the_record_of_the_last_configuration_is_that_of_the_page() {
+        let record = ConfiguredSchedules::new("p", b"q", Some("o".to_owned()), Vec::new()).record;
+        let spaced = record.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
+        let vector = "70 14 02 6b 76 71 75 65 75 65 00 02 73 63 68 65 64 75 6c 65 73 2d 61 70 70 6c 69 65 64 00 01 71 00 02 6f 00";
+        assert_eq!(spaced, vector);
+        assert!(include_str!("../../docs/KEYSPACE.md").contains(vector));
+    }
+
+    #[tokio::test]
     async fn a_refused_schedule_is_stored_once_the_other_one_of_its_name_is_gone() {
         let db = TestDatabase::new().unwrap();
         let named = queue(&db);
-        let mut keeper = Keeper { queue: &named, refused: BTreeMap::new() };
+        let mut keeper = Keeper::new(&named);
         change(&db, &named.queue, &[schedule("a", 90, "theirs")], &[]).await;
         let ours = configured(&[schedule("a", 60, "ours"), schedule("b", 60, "ours")]);
         keeper.step(Step::Apply, &ours).await;
@@ -316,11 +421,37 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn schedules_under_a_path_with_steps_back_belong_to_the_configuration() {
+        let db = TestDatabase::new().unwrap();
+        let named = queue(&db);
+        let mut keeper = Keeper::new(&named);
+        let old = "/srv/bin/../etc/q.toml";
+        change(
+            &db,
+            &named.queue,
+            &[schedule("a", 90, old), schedule("b", 90, old), schedule("c", 60, old)],
+            &[],
+        )
+        .await;
+        let ours = [schedule("a", 60, "/srv/etc/q.toml"), schedule("c", 60, "/srv/etc/q.toml")];
+        let owner = ours[0].owner.clone();
+        keeper.step(Step::Apply, &ConfiguredSchedules::new("", b"q", owner, ours.to_vec())).await;
+        assert_eq!(
+            (stored(&db, &named.queue).await, keeper.refused),
+            (pairs(&[("a", 60), ("c", 60)]), BTreeMap::new())
+        );
+        let tr = db.create_trx().unwrap();
+        for view in named.queue.schedules_after(&tr, None, PAGE).await.unwrap() {
+            assert_eq!(view.schedule.unwrap().owner.as_deref(), Some("/srv/etc/q.toml"), "{}", view.name);
+        }
+    }
+
+    #[tokio::test]
     async fn a_configuration_without_a_label_changes_nothing() {
         let db = TestDatabase::new().unwrap();
         let named = queue(&db);
         change(&db, &named.queue, &[schedule("a", 90, "theirs")], &[]).await;
-        let mut keeper = Keeper { queue: &named, refused: BTreeMap::new() };
+        let mut keeper = Keeper::new(&named);
         assert_eq!(keeper.step(Step::Apply, &ConfiguredSchedules::default()).await, (Step::Apply, None));
         assert_eq!(stored(&db, &named.queue).await, pairs(&[("a", 90)]));
     }

@@ -8,7 +8,8 @@ use std::{
 
 use foundationdb::Database;
 use kvqueue_queue::{
-    QueueError, RetryError, RetryPolicy, SweepRules, Sweeper, Swept, TokenPlace, VersionHistory, sweep_tokens,
+    ClocksDiffer, QueueError, RetryError, RetryPolicy, SweepRules, Sweeper, Swept, TokenPlace,
+    VersionHistory, sweep_tokens,
 };
 use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
@@ -22,6 +23,7 @@ use crate::{
     causes::with_causes,
     consumer::{clock::random, runtime::NamedQueue},
     database::STORAGE_FAILED,
+    status::{ClockChange, DaemonStatus, lag},
 };
 
 /// How often the database's version is read in the length of a lease. One sweeper of a process reads it for all.
@@ -34,6 +36,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// Sweeps the queue until it is stopped, which it checks between two sweeps.
 pub(super) async fn sweep_items(
     queue: &NamedQueue,
+    status: &DaemonStatus,
     mut rules: watch::Receiver<SweepRules>,
     stop: &CancellationToken,
 ) {
@@ -49,6 +52,7 @@ pub(super) async fn sweep_items(
                 queue.meters.swept(&swept.moved);
                 queue.meters.dead_removal.store(removal(&swept, by.dead_retention), Ordering::Relaxed);
                 report(queue, &swept);
+                report_clock(queue, status, swept.clock);
                 patience = swept.patience;
                 stop.run_until_cancelled(wait(swept, &mut rules, observe(db, history, by.lease))).await
             }
@@ -63,6 +67,7 @@ pub(super) async fn sweep_items(
             break;
         }
     }
+    report_clock(queue, status, None);
     // Another sweeper knows it from now on.
     queue.meters.dead_removal.store(0, Ordering::Relaxed);
     let policy = RetryPolicy { timeout: Some(LEAVE), ..POLICY };
@@ -105,6 +110,26 @@ async fn wait(
     };
     // The part of the sweep that failed may fail again, so it is retried after a pause.
     if swept.trouble.is_some() { Woken::Failure { failures: 1 } } else { woken }
+}
+
+/// Says when this machine's clock begins to differ from another process's, and by when items expire then.
+fn report_clock(queue: &NamedQueue, status: &DaemonStatus, clock: Option<ClocksDiffer>) {
+    queue.meters.clock_lag.store(clock.as_ref().map_or(0, lag), Ordering::Relaxed);
+    match status.clock(&queue.name, clock) {
+        Some(ClockChange::Differs(text)) => tracing::warn!(
+            event = "clock_differs",
+            queue = %queue.queue.name().escape_ascii(),
+            text,
+            "this machine's clock differs from another process's"
+        ),
+        Some(ClockChange::Agrees) => {
+            tracing::info!(
+                event = "clock_agrees",
+                "this machine's clock differs from no other process's any more"
+            );
+        }
+        None => {}
+    }
 }
 
 fn report(queue: &NamedQueue, swept: &Swept) {

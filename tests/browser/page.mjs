@@ -169,6 +169,8 @@ test("an operator pauses a schedule, fires it by hand and reads its history", as
   assert.match(await row.locator(".meta").textContent(), /^next in \d+ (h|min|s)/);
   await row.getByText("<b>nightly</b>").click();
   await row.getByText("It has not fired yet.").waitFor();
+  // Times of a schedule are in its zone, whatever the browser's is.
+  await row.getByText(/^\d{4}-\d\d-\d\d 03:00:00 Europe\/Berlin \(in /).waitFor();
   // Exactly: the row itself is a button too, and says "Paused".
   await row.getByRole("button", { name: "Pause", exact: true }).click();
   await row.getByRole("button", { name: "Resume", exact: true }).waitFor();
@@ -214,6 +216,20 @@ test("an operator unblocks a key", async () => {
   await page.getByText("No key is held.").waitFor();
   assert.equal((await daemon.counts("ordered")).dead, 1, "it stays a dead letter");
   await daemon.run("dead", "purge", "ordered", "--all", "--yes");
+  assert.deepEqual(await wrong(page), []);
+  await page.context().close();
+});
+
+test("a dialog closes when its queue is left", async () => {
+  const page = await open(browser, daemon.url);
+  await live(page);
+  await page.getByRole("link", { name: "keyed", exact: true }).click();
+  await page.getByRole("tab", { name: "Limits" }).click();
+  await page.getByRole("button", { name: "Add a rule…" }).click();
+  await page.getByRole("dialog", { name: "Add a rule" }).waitFor();
+  await page.evaluate(() => (location.hash = ""));
+  await page.getByRole("link", { name: "keyed", exact: true }).waitFor();
+  assert.equal(await page.getByRole("dialog").count(), 0);
   assert.deepEqual(await wrong(page), []);
   await page.context().close();
 });
@@ -753,11 +769,19 @@ test("a browser signs in with a token or a link, and signs out", async () => {
   await dialog.getByLabel("Token").waitFor();
   assert.deepEqual(await wrong(page), []);
   await page.context().close();
-  const other = await open(browser, (await kept.run("page", "--at", kept.listen)).trim());
+  const link = (await kept.run("page", "--at", kept.listen)).trim();
+  const other = await open(browser, link);
+  await other.getByRole("heading", { name: "Sign in as the operator" }).waitFor();
+  await other.getByRole("button", { name: "Sign in" }).click();
   await live(other);
   assert.equal(other.url().includes("sign-in"), false);
+  await other.goto(link);
+  await live(other);
   assert.deepEqual(await wrong(other), []);
   await other.context().close();
+  const late = await open(browser, link);
+  await late.getByRole("heading", { name: "does not work any more" }).waitFor();
+  await late.context().close();
   await kept.remove();
 });
 
@@ -779,6 +803,8 @@ test("other queues of the database are named", async () => {
   const page = await open(browser, daemon.url);
   await live(page);
   await page.getByText("1 other queue in the database, on which this daemon does not work: typo-of-a-name 2 ready").waitFor();
+  await page.getByRole("link", { name: "typo-of-a-name" }).click();
+  await page.getByRole("heading", { name: "typo-of-a-name" }).waitFor();
   assert.deepEqual(await wrong(page), []);
   await page.context().close();
 });

@@ -2,7 +2,9 @@
 
 import collections
 import contextlib
+import http.client
 import http.server
+import itertools
 import json
 import os
 import pathlib
@@ -127,6 +129,17 @@ class Daemon:
         self.process.wait()
 
 
+def work_command(urls, queue_name, concurrency=1, batch=None, lease=None, wait=None):
+    """`kvqueue work` with the options that the programs of the clients have as variables. Its requests wait as long as they do."""
+    del wait
+    command = [KVQUEUE, "work", queue_name, *(f"--url={url}" for url in urls), f"--concurrency={concurrency}"]
+    command += [] if batch is None else [f"-k{batch}"]
+    command += [] if lease is None else [f"--lease={lease}s"]
+    command += ["--release-exit-codes=75", "--throttle-exit-codes=76", "--throttle-for=500ms", "--throttle-scope=queue"]
+    # A command starts for each item, so it starts with as little as possible.
+    return [*command, "--", sys.executable, "-S", "-E", str(HERE / "handler.py")]
+
+
 class Program:
     """A worker program. Its lines are counted as they come."""
 
@@ -135,8 +148,18 @@ class Program:
         if token is not None:
             environment["KVQUEUE_TOKEN"] = token
         environment.update({option.upper(): str(value) for option, value in options.items()})
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        self.process = subprocess.Popen(COMMANDS[name], env=environment, **pipes)
+        self._seen = tempfile.TemporaryDirectory()
+        if name == "work":
+            # What its commands print is not its own output, so they get a pipe for it.
+            lines, out = os.pipe()
+            environment.update({"OUT": str(out), "SEEN": self._seen.name})
+            command = work_command(urls, queue_name, **options)
+            self.process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, pass_fds=[out])
+            os.close(out)
+            self._lines = os.fdopen(lines, "rb")
+        else:
+            self.process = subprocess.Popen(COMMANDS[name], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            self._lines = self.process.stdout
         self.begun, self.ended = collections.Counter(), collections.Counter()
         self.said = b""
         self._readers = [threading.Thread(target=read) for read in (self._count, self._keep)]
@@ -144,7 +167,7 @@ class Program:
             reader.start()
 
     def _count(self):
-        for line in self.process.stdout:
+        for line in self._lines:
             word, number, attempt = line.split()
             counter = self.begun if word == b"begin" else self.ended
             counter[int(number), int(attempt)] += 1
@@ -174,8 +197,9 @@ class Program:
     def close(self):
         self.process.kill()
         self.wait()
-        self.process.stdout.close()
+        self._lines.close()
         self.process.stderr.close()
+        self._seen.cleanup()
 
 
 def run(name, word, urls, wanted, **variables):
@@ -189,6 +213,15 @@ def run(name, word, urls, wanted, **variables):
 def push(name, urls, wanted):
     """What the client's push answers."""
     return run(name, "push", urls, wanted)
+
+
+def refusal(name, urls, wanted):
+    """What a program that cannot push says, as its last line."""
+    command = [each for each in COMMANDS[name] if each != "async"] + ["push"]
+    environment = {**ENVIRONMENT, "URLS": " ".join(urls)}
+    done = subprocess.run(command, env=environment, input=json.dumps(wanted).encode(), capture_output=True)
+    assert done.returncode != 0, f"it has pushed {wanted}: {done.stdout.decode()}"
+    return done.stderr.decode()
 
 
 def call(name, urls, method, queue, *arguments, token="", **options):
@@ -261,6 +294,86 @@ class Imitation:
             return self._answers.get_nowait()
         except queue.Empty:
             return 200, {}, {"lease": None, "items": []}
+
+    def close(self):
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class Gateway:
+    """A proxy before a daemon. The requests of each kind meet each of its faults in turn, and nothing in between.
+
+    The faults are answers of its own before and after the daemon has done what it was asked for, answers that are cut off, in
+    chunks or late, and connections that it closes without notice.
+    """
+
+    PAGE = b"<html><body><h1>Bad Gateway</h1></body></html>"
+    REFUSALS = {
+        "page": (502, "text/html", PAGE), "message": (503, "application/json", b'{"message": "no peer"}'), "nothing": (504, None, b""),
+        "list": (503, "application/json", b"[]"),
+    }
+    FAULTS = [*REFUSALS, "lost", "cut", "chunks", "late", "closed"]
+
+    def __init__(self, port):
+        self.met = collections.Counter()
+        gateway, turns, lock = self, {}, threading.Lock()
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                kind = self.path.split("?")[0].rsplit("/", 1)[-1]
+                with lock:
+                    faults = turns.setdefault(kind, itertools.cycle(fault for each in Gateway.FAULTS for fault in (None, each)))
+                    fault = next(faults)
+                    gateway.met[kind, fault] += 1
+                if fault in Gateway.REFUSALS:
+                    return self.answer(*Gateway.REFUSALS[fault])
+                try:
+                    status, text = self.forward(body)
+                except (OSError, http.client.HTTPException):
+                    # The daemon has ended.
+                    return self.answer(*Gateway.REFUSALS["page"])
+                if fault == "lost":
+                    return self.answer(*Gateway.REFUSALS["page"])
+                if fault == "late":
+                    time.sleep(0.3)
+                self.answer(status, "application/json", text, fault)
+                return None
+
+            do_GET = do_POST
+
+            def forward(self, body):
+                with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT)) as daemon:
+                    daemon.request(self.command, self.path, body, {"Content-Type": "application/json"})
+                    found = daemon.getresponse()
+                    return found.status, found.read()
+
+            def answer(self, status, kind, text, fault=None):
+                # A client may have given up.
+                with contextlib.suppress(OSError):
+                    self.send_response(status)
+                    if kind is not None:
+                        self.send_header("Content-Type", kind)
+                    if fault == "chunks":
+                        self.send_header("Transfer-Encoding", "chunked")
+                        pieces = [text[at:at + 7] for at in range(0, len(text), 7)]
+                        text = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
+                    else:
+                        self.send_header("Content-Length", str(len(text)))
+                    self.end_headers()
+                    self.wfile.write(text[:len(text) // 2] if fault == "cut" else text)
+                # The head promises that the connection goes on.
+                self.close_connection = fault in ("cut", "closed")
+
+            def log_message(self, *_):
+                pass
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
     def close(self):
         self._server.shutdown()

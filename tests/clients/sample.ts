@@ -18,7 +18,13 @@ const handle: Handler = async (item: Item, signal) => {
 export async function main(): Promise<Pushed> {
   const client = new Client(["http://127.0.0.1:7420", new URL("http://127.0.0.2:7420")], { token: "t" });
   const item: NewItem = { payload: new Uint8Array(1), delay: 1_000, ttl: 60_000, unique: "u", uniqueFor: 60_000, attributes: { customer: "ann" } };
-  const pushed = await client.push("emails", [item, "text"], { idempotencyKey: "k" });
+  const pushed = await client.pushMany("emails", [item, "text", { to: "ann" }], { idempotencyKey: "k" });
+  await client.push("emails", { to: "ann", lines: [1, 2] });
+  await client.push("emails", { payload: [1, 2], delay: 1_000 });
+  // @ts-expect-error: an array may be several items or one.
+  await client.push("emails", ["a", "b"]);
+  // @ts-expect-error: an item has no such option.
+  await client.push("emails", { payload: "x", dealy: 1_000 });
   const { lease, items } = await client.lease("emails", { max: 2 });
   if (lease !== null) await client.acknowledge("emails", lease, items.map(({ id }) => ({ id, outcome: "done" })));
   const batch = await client.newBatch("reports", { payload: "all done", contentType: "text/plain" }, { deadline: 3_600_000 });

@@ -62,15 +62,19 @@ async function handle(item, signal) {
 
 async function push() {
   const wanted = JSON.parse(readFileSync(0));
-  const items = wanted.items.map(({ content_type, delay, ttl, unique_for, ...item }) => ({
+  const inMs = (seconds) => (typeof seconds === "number" ? seconds * 1_000 : seconds);
+  const itemOf = ({ content_type, delay, ttl, unique_for, ...item }) => ({
     ...item,
     contentType: content_type,
-    delay: delay && delay * 1_000,
-    ttl: ttl && ttl * 1_000,
-    uniqueFor: unique_for && unique_for * 1_000,
-  }));
+    delay: inMs(delay),
+    ttl: inMs(ttl),
+    uniqueFor: inMs(unique_for),
+  });
   const client = new Client(URLS.split(" "), { ca });
-  console.log(JSON.stringify(await client.push(wanted.queue, items, { idempotencyKey: wanted.key })));
+  const pushed = "item" in wanted
+    ? client.push(wanted.queue, wanted.item)
+    : client.pushMany(wanted.queue, wanted.items.map(itemOf), { idempotencyKey: wanted.key });
+  console.log(JSON.stringify(await pushed));
   client.close();
 }
 

@@ -99,9 +99,12 @@ async def handle_async(item):
 
 def push():
     wanted = json.load(sys.stdin)
-    items = [NewItem(**item) for item in wanted["items"]]
     with Client(URLS, ca_file=CA_FILE) as client:
-        say(json.dumps(vars(client.push(wanted["queue"], items, wanted.get("key")))))
+        if "item" in wanted:
+            pushed = client.push(wanted["queue"], wanted["item"])
+        else:
+            pushed = client.push_many(wanted["queue"], [NewItem(**item) for item in wanted["items"]], wanted.get("key"))
+        say(json.dumps(vars(pushed)))
 
 
 def call():

@@ -79,6 +79,7 @@ const PROGRAMS: &[(&str, fn())] = programs![
     panics::fetcher_panics,
     panics::consumer_keeps_panicking,
     panics::consumer_panics_in_drain,
+    recount::lose_places,
     recount::miscount,
     reload::load::print,
     reload::races::panic_on_leaving,

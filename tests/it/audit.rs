@@ -15,7 +15,7 @@ use crate::{
 const RECORDED: &[(&str, &str, &str)] = &[
     ("pause", "pause q --reason why", "queue.pause"),
     ("resume", "resume q", "queue.resume"),
-    ("limits set", "limits keyed set a --running 1", "queue.limits"),
+    ("limits set", "limits keyed set a --running 1 --create", "queue.limits"),
     ("limits remove", "limits keyed remove a", "queue.limits"),
     ("limits unblock", "limits blocked unblock a", "queue.unblock"),
     ("schedule add", "schedule add q nightly --cron @daily", "schedule.put"),
@@ -206,7 +206,7 @@ fn no_command_is_left_out() {
 fn names_cannot_forge_lines() {
     let db = Database::new();
     let queue = "q\" by operator\n2026-01-01T00:00:00.000Z queue.delete \u{1b}[2K\u{202e}";
-    run(&db, &["pause", queue, "--reason", "a\nb\u{9b}"]).ok();
+    run(&db, &["pause", queue, "--create", "--reason", "a\nb\u{9b}"]).ok();
     let text = run(&db, &["audit"]).ok();
     assert_eq!(text.lines().count(), 1, "{text}");
     assert!(text.trim_end().chars().all(|c| !c.is_control() && c != '\u{202e}'), "{text:?}");

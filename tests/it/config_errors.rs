@@ -112,6 +112,7 @@ fn config_check_notes_that_min_free_space_has_no_effect_on_a_cluster() {
     let check = |url: &str, limit: Option<&str>, more: &[&str]| -> Ran {
         let db = Database::at(url.to_owned(), String::new());
         let mut command = kvqueue(&db, &[&["config", "check"], more].concat());
+        command.env("KVQUEUE_QUEUES__Q__HANDLER", "log");
         if let Some(limit) = limit {
             command.env("KVQUEUE_MIN_FREE_SPACE", limit);
         }
@@ -163,6 +164,7 @@ fn config_show_prints_the_merged_layers() {
         read-only = false
         max-body = "9MiB"
         max-connections = 256
+        keep-alive = "2m"
         origins = []
 
         [queues.q]
@@ -242,6 +244,82 @@ fn a_configuration_error_stops_only_commands_that_need_that_part() {
     // Where the items are has to be known.
     write("databse = 'embedded:elsewhere'");
     assert!(ask(&["len", "q"]).failed(78).contains("databse: unknown field"));
+}
+
+/// Somebody edits the file of a running daemon when its queue has to be paused.
+#[test]
+fn a_file_that_is_not_toml_takes_away_only_what_its_broken_lines_are_needed_for() {
+    let db = Database::embedded();
+    let served = serve(&db, "[queues.q]\nhandler = 'log'");
+    let at = served.at.tcp().to_owned();
+    for queue in ["q", "other"] {
+        run(&db, &["push", queue, "one"]).ok();
+    }
+    let config = db.file("kvqueue.toml");
+    let ask = |words: &[&str]| -> Ran {
+        let mut command = kvqueue(&db, &[words, &["--config", config.to_str().unwrap()]].concat());
+        command.env_remove("KVQUEUE_HTTP__LISTEN").output().unwrap().into()
+    };
+    let write = |text: String| std::fs::write(&config, text).unwrap();
+    let told_once = |ran: &Ran| assert_eq!(ran.stderr.matches("is not valid TOML").count(), 1, "{ran:?}");
+    write(format!("http.listen = '{at}'\n[queues.q]\nhandler = 'log\n[queues.other]\nhandler = 'log'\n"));
+    for words in [
+        &["status"][..],
+        &["status", "--at", &at],
+        &["pause", "q"],
+        &["resume", "q"],
+        &["pause", "other"],
+        &["len", "other"],
+        &["push", "other", "two"],
+        &["list"],
+    ] {
+        let ran = ask(words);
+        told_once(&ran);
+        ran.ok();
+    }
+    for words in [&["push", "q", "x"][..], &["len", "q"], &["config", "check"], &["run"]] {
+        let ran = ask(words);
+        assert!(ran.stderr.contains("is not valid TOML"), "{ran:?}");
+        assert!(ran.failed(78).contains("handler = 'log") || words[1] == "q", "{words:?}");
+    }
+    // Which queues it has is not known.
+    write(format!("http.listen = '{at}'\n[queues.q\nhandler = 'log'\n"));
+    ask(&["pause", "q"]).ok();
+    ask(&["resume", "q"]).ok();
+    ask(&["push", "other", "x"]).failed(78);
+    // Nor which database it has.
+    write(format!("http.listen = '{at}'\ndatabase = 'embedded:here\n[queues.q]\nhandler = 'log'\n"));
+    for words in [&["status"][..], &["pause", "q"], &["len", "other"]] {
+        let ran = ask(words);
+        told_once(&ran);
+        ran.failed(78);
+    }
+    for words in [&["status"][..], &["pause", "q", "--local"], &["resume", "q", "--local"], &["reload"]] {
+        let ran = ask(&[words, &["--at", &at]].concat());
+        told_once(&ran);
+        ran.ok();
+    }
+    ask(&["lease", "none", "--url", &format!("http://{at}"), "--create"]).failed(75);
+}
+
+#[test]
+fn a_check_names_the_file_and_warns_if_there_is_no_queue() {
+    let db = Database::embedded();
+    let config = db.file("kvqueue.toml");
+    let path = config.to_str().unwrap();
+    let check = |words: &[&str]| run(&db, &[&["config", "check"], words].concat());
+    std::fs::write(&config, "").unwrap();
+    let empty = check(&["--config", path]);
+    assert!(empty.stderr.contains("warning: the configuration has no queues"), "{empty:?}");
+    assert_eq!(empty.ok(), format!("{path}: valid, queues: 0\n"));
+    check(&["--config", path, "--strict"]).failed(78);
+    let none = check(&[]);
+    assert!(none.stderr.contains("warning: the configuration has no queues"), "{none:?}");
+    assert!(none.ok().starts_with("no file (--config or KVQUEUE_CONFIG names one)"));
+    std::fs::write(&config, "[queues.q]\nhandler = 'log'").unwrap();
+    let one = check(&["--config", path, "--strict"]);
+    assert_eq!((&*one.stderr, &*one.stdout), ("", &*format!("{path}: valid, queues: 1\n")));
+    one.ok();
 }
 
 #[test]

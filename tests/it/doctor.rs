@@ -218,6 +218,11 @@ fn doctor_reports_an_invalid_configuration() {
     // The database is looked at all the same.
     assert_eq!(finding(&ran, "structure")["verdict"], "fine");
     fs::write(&config, "[queues").unwrap();
+    let ran = run(&db, &args);
+    assert!(text(&ran, "config").contains("is not valid TOML"));
+    assert_eq!((ran.code, &finding(&ran, "structure")["verdict"]), (Some(1), &"fine".into()));
+    // Here the name of the database may be lost.
+    fs::write(&config, "database = 'x").unwrap();
     assert!(run(&db, &args).failed(78).contains("is not valid TOML"));
 }
 
@@ -296,7 +301,7 @@ fn doctor_asks_the_running_daemon() {
     );
     assert!(well[0].1.starts_with(&process) && well[0].1.ends_with(", is ready"), "{well:?}");
 
-    run(&db, &["pause", "q"]).ok();
+    run(&db, &["pause", "q", "--create"]).ok();
     fs::write(
         &config,
         "http.listen = 'unix:http.sock'\nshutdown-timeout = '1s'\n[queues.q]\nhandler = 'lgo'\n",

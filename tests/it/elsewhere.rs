@@ -83,7 +83,7 @@ fn a_command_reports_the_database_it_creates() {
         run(&db, &["push", "q", "a"]).ok();
         run(&db, &["export", "q"]).ok()
     };
-    for words in [&["push", "q", "a"][..], &["pause", "q"], &["import", "q"]] {
+    for words in [&["push", "q", "a"][..], &["pause", "q", "--create"], &["import", "q"]] {
         let db = Database::embedded();
         let first = run_with_input(&db, words, &*export);
         assert_eq!(first.created.as_deref(), db.file("data").to_str(), "{words:?}: {first:?}");
@@ -154,9 +154,56 @@ fn relative_paths_of_a_file_are_relative_to_its_directory() {
     })
     .ok();
     assert!(away.join("here").is_dir() && away.join("there").is_dir());
-    // So is the default, where there is no file.
-    ran(inside(&away, &db, &["push", "q", "b"])).ok();
-    assert!(away.join("kvqueue-data").is_dir());
+}
+
+/// As in the shell of a cron job, which lacks a variable: its items would be lost.
+#[test]
+fn a_database_that_nothing_names_is_made_only_on_demand() {
+    let db = Database::embedded();
+    let here = db.file("here");
+    fs::create_dir(&here).unwrap();
+    for words in [
+        &["push", "q", "a"][..],
+        &["pause", "q"],
+        &["import", "q"],
+        &["token", "new", "shop", "--scope", "push"],
+        &["batch", "new", "--then", "q:a"],
+        &["schedule", "add", "q", "s", "--every", "1d"],
+    ] {
+        let error = ran(inside(&here, &db, words)).failed(69);
+        assert!(error.contains("there is no database in this directory"), "{words:?}: {error}");
+    }
+    let error = ran(inside(&here, &db, &["push", "q", "a"])).failed(69);
+    assert!(error.contains("--config or KVQUEUE_CONFIG") && error.contains("with --create\n"), "{error}");
+    assert_eq!(fs::read_dir(&here).unwrap().count(), 0);
+    let made = ran(inside(&here, &db, &["push", "q", "a", "--create"]));
+    assert_eq!(made.created.as_deref(), here.join("kvqueue-data").to_str(), "{made:?}");
+    made.ok();
+    // From then on it is there.
+    ran(inside(&here, &db, &["push", "q", "b"])).ok();
+    assert_eq!(ran(inside(&here, &db, &["len", "q"])).ok(), "2\n");
+    // Whatever names one is enough: a file, also one that leaves the key out, a variable, an option.
+    let config = db.file("kvqueue.toml");
+    fs::write(&config, "").unwrap();
+    ran(inside(&here, &db, &["push", "q", "a", "--config", config.to_str().unwrap()])).ok();
+    assert!(db.file("kvqueue-data").is_dir());
+    let mut named = inside(&here, &db, &["push", "q", "a"]);
+    named.env("KVQUEUE_DATABASE", "embedded:variable");
+    ran(named).ok();
+    ran(inside(&here, &db, &["push", "q", "a", "--database", "embedded:option"])).ok();
+    assert!(here.join("variable").is_dir() && here.join("option").is_dir());
+}
+
+#[test]
+fn a_directory_behind_two_slashes_is_refused() {
+    let db = Database::embedded();
+    let words = ["push", "q", "a", "--database", "embedded://./queues"];
+    let error = ran(inside(db.directory.path(), &db, &words)).failed(78);
+    assert!(error.contains("write embedded:./queues"), "{error}");
+    // With an absolute path behind them, the slashes say what they seem to.
+    let url = format!("embedded://{}", db.file("there").display());
+    ran(inside(db.directory.path(), &db, &["push", "q", "a", "--database", &url])).ok();
+    assert!(db.file("there").is_dir());
 }
 
 #[test]
@@ -269,9 +316,6 @@ fn a_missing_queue_is_noted_with_a_suggestion() {
         "peek emial --state ready",
         "pop emial",
         "dead list emial",
-        "resume emial",
-        // From then on it is there, as a queue that is paused.
-        "pause emial",
     ];
     for command in looks {
         let words: Vec<_> = command.split(' ').collect();
@@ -280,7 +324,6 @@ fn a_missing_queue_is_noted_with_a_suggestion() {
         told.ok();
         let quiet = run(&db, &[&words[..], &["-q"]].concat());
         assert!(!quiet.stderr.contains("there is no queue"), "{command}: {quiet:?}");
-        run(&db, &["resume", "emial", "-q"]).ok();
     }
     let acts = [
         "delete emial --yes",
@@ -290,6 +333,9 @@ fn a_missing_queue_is_noted_with_a_suggestion() {
         "dead retry emial --all",
         "dead purge emial --all --yes",
         "export emial",
+        "resume emial",
+        "limits emial remove *",
+        "limits emial unblock a",
     ];
     for command in acts {
         let told = run(&db, &command.split(' ').collect::<Vec<_>>()).failed(1);
@@ -317,7 +363,6 @@ fn a_missing_queue_is_noted_with_a_suggestion() {
     );
     assert_eq!((pushed("newt").stderr, pushed("new").stderr), (String::new(), String::new()));
     // A daemon would wait for its end.
-    run(&db, &["resume", "emial"]).ok();
     let daemon = run(&db, &["run", "--queue", "emial", "--handler", "log", "--until-empty"]);
     assert!(
         daemon.events("queues_absent") > 0 && daemon.stderr.contains("emial (did you mean"),
@@ -325,6 +370,47 @@ fn a_missing_queue_is_noted_with_a_suggestion() {
     );
     let daemon = run(&db, &["run", "--queue", "emails", "--handler", "log", "--until-empty"]);
     assert!(daemon.events("queues_absent") == 0, "{daemon:?}");
+}
+
+/// It would look as if the order was carried out for the queue that was meant.
+#[test]
+fn an_order_to_a_queue_that_is_nowhere_is_refused_unless_it_is_to_be_created() {
+    let db = Database::new();
+    let orders = [
+        "pause emial",
+        "pause emial -q --json",
+        "limits emial set * --running 1",
+        "schedule add emial daily x --every 1d",
+    ];
+    let words = |order: &'static str| order.split(' ').collect::<Vec<_>>();
+    if db.prefix.is_empty() {
+        // Nor does it make a database.
+        for order in orders {
+            let told = run(&db, &words(order)).failed(69);
+            assert!(told.contains("there is no database in this directory"), "{order}: {told}");
+        }
+        assert!(!db.file("data").exists());
+    }
+    run(&db, &["push", "emails", "a"]).ok();
+    for order in orders {
+        assert_eq!(
+            run(&db, &words(order)).failed(1),
+            "kvqueue: there is no queue \"emial\"; did you mean \"emails\"? (--create is for a queue before its first push)\n",
+            "{order}"
+        );
+    }
+    assert_eq!((run(&db, &["list"]).ok(), run(&db, &["audit"]).ok()), ("emails\n".to_owned(), String::new()));
+    // In the configuration it is there, and with the option it may come.
+    let config = db.file("kvqueue.toml");
+    fs::write(&config, "[queues.emial]\nhandler = 'log'\nkind = 'keyed'").unwrap();
+    for order in orders {
+        let other = Database::new();
+        run(&other, &[&words(order)[..], &["--config", config.to_str().unwrap()]].concat()).ok();
+        let other = Database::new();
+        run(&other, &[&words(order)[..], &["--create"]].concat()).ok();
+        // From then on it is there.
+        run(&other, &[&words(order)[..]].concat()).ok();
+    }
 }
 
 #[test]

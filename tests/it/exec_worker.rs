@@ -38,7 +38,7 @@ for line in sys.stdin:
         if payload.startswith("chat"):
             print("hello", flush=True)
         if payload.startswith("long"):
-            say({"id": "x" * 100000})
+            say({"id": "x" * 1500000})
         if payload.startswith(("hang", "chat", "long")):
             time.sleep(1000)
     if payload.startswith("large"):
@@ -52,6 +52,9 @@ for line in sys.stdin:
         note("cancelled", sys.stdin.readline().strip())
         time.sleep(1000)
     note("noted", payload + " " + str(item["attempt"]))
+    if payload.startswith("result"):
+        say({"id": item["id"], "outcome": "done", "result": "\x01" * int(payload.split("-")[1])})
+        continue
     say({"id": item["id"], "outcome": "done"})
 "#;
 
@@ -160,6 +163,21 @@ fn each_way_of_breaking_costs_its_own_item_an_attempt_and_no_other() {
     let started = work.lines("started").len();
     assert!((17..=20).contains(&started), "{started}");
     assert_eq!((work.count("dead"), work.running()), (0, Vec::new()));
+}
+
+#[test]
+fn a_result_of_any_length_costs_its_item_no_attempt() {
+    let work = Work::new("history = '1h'\nretry.max-attempts = 2", "");
+    // JSON writes each of these bytes as six.
+    work.push([65_000, 66_000, 90_000, 90_001, 2_000_000].map(|length| format!("result-{length}")));
+    let ran = work.run_until_empty();
+    assert_eq!(ran.events("result_too_long"), 2, "{ran:?}");
+    ran.ok();
+    assert!(work.noted().values().all(|attempts| *attempts == [1]), "{:?}", work.noted());
+    assert_eq!((work.count("done"), work.count("dead"), work.lines("started").len()), (5, 0, 1));
+    // Also that of the line which is too long itself.
+    let history = run(&work.db, &["history", "q", "--json"]).ok();
+    assert_eq!(history.matches("\"result_too_long\":true").count(), 2, "{history}");
 }
 
 #[test]

@@ -58,7 +58,7 @@ fn the_ttl_of_a_queue_holds_for_items_that_other_programs_pushed() {
 #[test]
 fn a_sweeper_ends_expired_items_of_a_paused_queue() {
     let db = Database::new();
-    run(&db, &["pause", "q"]).ok();
+    run(&db, &["pause", "q", "--create"]).ok();
     let mut daemon = daemon(&db, "lease = '1s'\nttl = '300ms'");
     daemon.wait_for_event("ready");
     let config = db.file("kvqueue.toml");
@@ -73,7 +73,7 @@ fn a_sweeper_ends_expired_items_of_a_paused_queue() {
 #[test]
 fn items_of_schedules_have_the_ttl_of_their_queue() {
     let db = Database::new();
-    run(&db, &["pause", "q"]).ok();
+    run(&db, &["pause", "q", "--create"]).ok();
     let mut daemon = daemon(&db, "ttl = '1h'\n[queues.q.schedules.s]\nevery = '1s'");
     daemon.wait_for_event("ready");
     wait_until("the schedule fires", || object(&db, &["len", "q"])["ready"] != 0);

@@ -358,7 +358,7 @@ impl Limited {
         command.env_remove(MIN_FREE);
         let served = serve_with(command, false);
         let limited = Limited { small, db, config, served };
-        limited.run(&["pause", "q"]).ok();
+        limited.run(&["pause", "q", "--create"]).ok();
         limited
     }
 

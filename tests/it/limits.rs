@@ -42,7 +42,7 @@ fn len(db: &Database) -> String {
 #[test]
 fn limits_hold_over_all_daemons_and_changes_wake_idle_ones() {
     let db = Database::new();
-    run(&db, &["limits", "q", "set", "tenant-*", "--running", "2"]).ok();
+    run(&db, &["limits", "q", "set", "tenant-*", "--running", "2", "--create"]).ok();
     run(&db, &["limits", "q", "set", "stopped", "--running", "0"]).ok();
     let daemons = [holding(&db), holding(&db)];
     push(&db, "tenant-7", 5);
@@ -122,12 +122,25 @@ fn changes_of_limits_are_in_the_audit_trail() {
     let db = Database::new();
     run(
         &db,
-        &["limits", "q", "set", "a", "--running", "3", "--weight", "2", "--ordered", "--on-dead", "block"],
+        &[
+            "limits",
+            "q",
+            "set",
+            "a",
+            "--running",
+            "3",
+            "--weight",
+            "2",
+            "--ordered",
+            "--on-dead",
+            "block",
+            "--create",
+        ],
     )
     .ok();
     run(&db, &["limits", "q", "remove", "a"]).ok();
     run(&db, &["limits", "q", "remove", "a"]).failed(1);
-    run(&db, &["limits", "q", "set", "--queue", "--running", "9"]).ok();
+    run(&db, &["limits", "q", "set", "--queue", "--running", "9", "--create"]).ok();
     let records = run(&db, &["audit", "--json"]).ok();
     let details: Vec<_> = records
         .lines()
@@ -145,10 +158,29 @@ fn changes_of_limits_are_in_the_audit_trail() {
     assert_eq!(details, expected);
 }
 
+/// A rule is set whole, so that the same command always gives the same rule.
+#[test]
+fn a_rule_that_is_replaced_says_what_it_has_lost() {
+    let db = Database::new();
+    let set = |words: &str| {
+        let words: Vec<_> = format!("limits q set --create {words}").split(' ').map(str::to_owned).collect();
+        run(&db, &words.iter().map(String::as_str).collect::<Vec<_>>()).ok()
+    };
+    let all = "noisy --running 2 --weight 3 --ordered --on-dead block";
+    assert_eq!(set(all), "set noisy: 2 running, weight 3, ordered, on dead block\n");
+    assert_eq!(set(all), "set noisy: 2 running, weight 3, ordered, on dead block\n");
+    let told = set("noisy --rate 10/s --running 1");
+    assert_eq!(told, "set noisy: 1 running, rate 10/1s; no longer: weight 3, ordered, on dead block\n");
+    let told: Value = serde_json::from_str(&set("noisy --weight 2 --json")).unwrap();
+    let expected =
+        json!({"queue": "q", "pattern": "noisy", "weight": 2, "dropped": {"running": 1, "rate": "10/1s"}});
+    assert_eq!(told, expected);
+}
+
 #[test]
 fn limits_of_a_frozen_queue_cannot_be_changed() {
     let db = Database::new();
-    run(&db, &["limits", "q", "set", "a", "--running", "3"]).ok();
+    run(&db, &["limits", "q", "set", "a", "--running", "3", "--create"]).ok();
     freeze(&db);
     let said = run(&db, &["limits", "q", "remove", "a"]).failed(1);
     assert!(said.contains("is frozen"), "{said}");

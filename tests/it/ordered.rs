@@ -7,7 +7,7 @@ use crate::support::{Database, Served, kvqueue, run, serve_with, wait_until};
 
 /// A keyed queue `blocked`, of whose keys each is blocked by a dead letter.
 pub(crate) fn with_blocked(db: &Database, keys: &[&str]) {
-    run(db, &["limits", "blocked", "set", "*", "--ordered", "--on-dead", "block"]).ok();
+    run(db, &["limits", "blocked", "set", "*", "--ordered", "--on-dead", "block", "--create"]).ok();
     for key in keys {
         run(db, &["push", "blocked", "x", "--key", key, "--kind", "keyed"]).ok();
     }
@@ -45,7 +45,7 @@ fn push(db: &Database, key: &str, items: &[&str]) {
 }
 
 fn rule(db: &Database, on_dead: &str) {
-    run(db, &["limits", "q", "set", "account-*", "--ordered", "--on-dead", on_dead]).ok();
+    run(db, &["limits", "q", "set", "account-*", "--ordered", "--on-dead", on_dead, "--create"]).ok();
 }
 
 fn lines(text: &str) -> Vec<Value> {

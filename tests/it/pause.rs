@@ -52,7 +52,7 @@ fn pause_stops_all_daemons_and_resume_wakes_them_within_a_second() {
     let db = Database::new();
     let mut daemons = [daemon(&db, &["--consumers", "4"]), daemon(&db, &["--consumers", "1"])];
     for round in 0..3 {
-        run(&db, &["pause", "q", "--reason", "the mail server is down"]).ok();
+        run(&db, &["pause", "q", "--reason", "the mail server is down", "--create"]).ok();
         for daemon in &mut daemons {
             let said = daemon.wait_for_event("queue_paused");
             assert!(said.contains("the mail server is down"), "{said}");
@@ -78,7 +78,7 @@ fn pause_stops_all_daemons_and_resume_wakes_them_within_a_second() {
 #[test]
 fn a_pause_outlives_a_restart_and_delays_no_stop() {
     let db = Database::new();
-    run(&db, &["pause", "q"]).ok();
+    run(&db, &["pause", "q", "--create"]).ok();
     run(&db, &["push", "q", "one"]).ok();
     for _ in 0..2 {
         let mut daemon = daemon(&db, &[]);
@@ -105,7 +105,7 @@ fn pauses_under_load_lose_no_items() {
         let push = scope.spawn(|| run_with_input(&db, &["push", "q", "--lines", "-"], lines).ok());
         let mut rounds = 0;
         while rounds < 10 || !push.is_finished() {
-            run(&db, &["pause", "q"]).ok();
+            run(&db, &["pause", "q", "--create"]).ok();
             daemon.wait_for_event("queue_paused");
             run(&db, &["resume", "q"]).ok();
             daemon.wait_for_event("queue_resumed");
@@ -138,7 +138,7 @@ fn running_items_finish_during_a_pause() {
 fn a_deleted_queue_is_not_paused() {
     let db = Database::new();
     let mut daemon = daemon(&db, &[]);
-    run(&db, &["pause", "q"]).ok();
+    run(&db, &["pause", "q", "--create"]).ok();
     daemon.wait_for_event("queue_paused");
     run(&db, &["delete", "q", "--yes"]).ok();
     daemon.wait_for_event("queue_resumed");
@@ -183,7 +183,7 @@ fn a_frozen_queue_is_not_swept_and_not_resumed_by_mistake() {
 #[test]
 fn pause_and_resume_report_their_effect() {
     let db = Database::new();
-    let said = run(&db, &["pause", "q", "--reason", "why", "--json"]).ok();
+    let said = run(&db, &["pause", "q", "--reason", "why", "--json", "--create"]).ok();
     let said: Value = serde_json::from_str(&said).unwrap();
     assert_eq!(
         (&said["queue"], &said["paused"], &said["reason"]),
@@ -192,6 +192,7 @@ fn pause_and_resume_report_their_effect() {
     assert!(said["since"].as_str().unwrap().starts_with("20"), "{said}");
     let said = run(&db, &["resume", "q", "--json"]).ok();
     assert_eq!(said, "{\"paused\":false,\"queue\":\"q\",\"was_paused\":true}\n");
+    run(&db, &["push", "q", "one"]).ok();
     let ran = run(&db, &["resume", "q"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "q was not paused\n"));
     let long = "x".repeat(300);
@@ -238,7 +239,7 @@ fn a_pause_is_shown_for_queues_that_the_daemon_does_not_process() {
     let served = serve(&db, &format!("http.listen = '{listen}'\n[queues.q]\nhandler = 'log'"));
     run(&db, &["push", "other", "one"]).ok();
     for queue in ["q", "other"] {
-        run(&db, &["pause", queue, "--reason", "bills"]).ok();
+        run(&db, &["pause", queue, "--reason", "bills", "--create"]).ok();
     }
     wait_until("the daemon knows of the pause", || {
         !served.at.get("/api/v1/queues/q").is(200)["paused"].is_null()

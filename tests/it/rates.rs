@@ -38,7 +38,7 @@ fn begun(db: &Database, key: &str) -> Vec<Duration> {
 #[test]
 fn a_rate_keeps_over_two_daemons_and_other_keys_do_not_wait() {
     let db = Database::new();
-    run(&db, &["limits", "q", "set", "tenant-*", "--rate", "10/1s", "--burst", "4"]).ok();
+    run(&db, &["limits", "q", "set", "tenant-*", "--rate", "10/1s", "--burst", "4", "--create"]).ok();
     let daemons = [noting(&db), noting(&db)];
     push(&db, "tenant-7", 44);
     push(&db, "free", 9);
@@ -58,7 +58,7 @@ fn a_rate_keeps_over_two_daemons_and_other_keys_do_not_wait() {
 #[test]
 fn a_worker_that_waits_for_a_lease_gets_the_next_item_when_the_rate_allows_it() {
     let db = Database::new();
-    run(&db, &["limits", "q", "set", "--queue", "--rate", "1/2s"]).ok();
+    run(&db, &["limits", "q", "set", "--queue", "--rate", "1/2s", "--create"]).ok();
     let served = serve(&db, "[queues.q]\nhandler = 'pull'\nkind = 'keyed'\n");
     let lease = |wait_ms: u64| {
         let body = json!({"max": 9, "wait_ms": wait_ms});
@@ -94,7 +94,7 @@ fn rates_are_read_and_changed_over_http() {
         assert_eq!(reply.error(400), "bad_request", "{body}");
         message
     };
-    insta::assert_snapshot!(refused(json!({"pattern": "a", "rate": "100"})), @r#"rate: "100" is not a rate; write items and a time, as in "100/1m" or "5/1s""#);
+    insta::assert_snapshot!(refused(json!({"pattern": "a", "rate": "100"})), @r#"rate: "100" is not a rate; write items and a time, as in "100/1m" or "5/s""#);
     insta::assert_snapshot!(refused(json!({"pattern": "a", "rate": "1/1us"})), @r#"rate: "1/1us" is not possible: a rate is for a time from 1 ms to 365 days; choose one within that"#);
     insta::assert_snapshot!(refused(json!({"pattern": "a", "rate": "1/1s", "burst": 0})), @"burst is 0, and has to be 1 or more");
     insta::assert_snapshot!(refused(json!({"pattern": "a", "burst": 1})), @"burst is a part of a rate, and there is none");

@@ -54,3 +54,35 @@ fn doctor_reports_counters_that_recount_corrects() {
     let mended = run(&db, &["doctor", "--json"]);
     assert_eq!(findings(&mended, "counters")[0].0, "fine", "{mended:?}");
 }
+
+#[test]
+fn doctor_reports_keys_without_a_place_that_recount_lists_again() {
+    let db = Database::new();
+    let config = db.file("keyed.toml");
+    std::fs::write(&config, "[queues.q]\nhandler = 'log'\nkind = 'keyed'\n").unwrap();
+    let config = config.display().to_string();
+    let with_config = |args: &[&str]| run(&db, &[args, &["--config", &config]].concat());
+    for key in ["a", "b"] {
+        with_config(&["push", "q", key, "--key", key]).ok();
+    }
+    let counters = || findings(&with_config(&["doctor", "--json"]), "counters");
+    assert_eq!(counters(), [("fine".to_owned(), "right, queues: 1".to_owned())]);
+    assert!(helper(&db, "recount::lose_places").output().unwrap().status.success());
+    let differences = "keys that fetches do not find: 2; \
+                       scopes (queue, tenants, keys) with a wrong count of running items: 1";
+    let problem = ("problem".to_owned(), format!("queue \"q\": {differences}"));
+    assert_eq!(counters(), std::slice::from_ref(&problem));
+    // And while it is used.
+    let mut daemon = Background::start(kvqueue(&db, &["run", "--queue", "other", "--handler", "log"]));
+    daemon.wait_for_event("ready");
+    assert_eq!(counters(), [problem]);
+    let dry = with_config(&["recount", "q", "--dry-run"]);
+    assert_eq!((dry.code, dry.stdout), (Some(1), format!("the counters of q are wrong: {differences}\n")));
+    let json = with_config(&["recount", "q", "--dry-run", "--json"]);
+    let json: Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(json["index"], serde_json::json!({ "lost_keys": 2, "wrong_scopes": 1 }));
+    let corrected = format!("corrected the counters of q: {differences}\n");
+    assert_eq!(with_config(&["recount", "q"]).ok(), corrected);
+    assert_eq!(with_config(&["recount", "q"]).ok(), "the counters of q are right\n");
+    assert_eq!(counters()[0].0, "fine");
+}

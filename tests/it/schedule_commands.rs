@@ -20,7 +20,18 @@ fn a_schedule_is_made_shown_changed_and_removed() {
     let db = Database::new();
     run(
         &db,
-        &["schedule", "add", "q", "nightly", "the payload", "--cron", "0 3 * * *", "--zone", "Europe/Berlin"],
+        &[
+            "schedule",
+            "add",
+            "q",
+            "nightly",
+            "the payload",
+            "--cron",
+            "0 3 * * *",
+            "--zone",
+            "Europe/Berlin",
+            "--create",
+        ],
     )
     .ok();
     let [listed] = &lines(&db, &["schedule", "list"])[..] else { panic!("there is one") };
@@ -72,6 +83,7 @@ fn payloads_keys_and_files_go_in_as_they_are() {
                 file.to_str().unwrap(),
                 "--attr",
                 "a=b=c",
+                "--create",
             ],
             &kind[..],
         ]
@@ -94,7 +106,7 @@ fn payloads_keys_and_files_go_in_as_they_are() {
 #[test]
 fn a_daemon_fires_a_schedule_and_a_pause_stops_it() {
     let db = Database::new();
-    run(&db, &["schedule", "add", "q", "often", "x", "--every", "1s"]).ok();
+    run(&db, &["schedule", "add", "q", "often", "x", "--every", "1s", "--create"]).ok();
     let served = serve(&db, "[queues.q]\nhandler = 'pull'\n");
     let outcomes = |wanted: &str| {
         let records = served.at.get("/api/v1/queues/q/schedules/often/history").is(200);
@@ -207,7 +219,7 @@ fn schedules_are_paged_over_http_and_wrong_requests_are_refused() {
 #[test]
 fn history_is_paged_newest_first() {
     let db = Database::new();
-    run(&db, &["schedule", "add", "q", "s", "--every", "365d"]).ok();
+    run(&db, &["schedule", "add", "q", "s", "--every", "365d", "--create"]).ok();
     for _ in 0..5 {
         run(&db, &["schedule", "fire", "q", "s"]).ok();
     }
@@ -229,7 +241,7 @@ fn history_is_paged_newest_first() {
 #[test]
 fn schedules_of_a_frozen_queue_cannot_be_changed() {
     let db = Database::new();
-    run(&db, &["schedule", "add", "q", "s", "--every", "365d"]).ok();
+    run(&db, &["schedule", "add", "q", "s", "--every", "365d", "--create"]).ok();
     freeze(&db);
     let changes: [&[&str]; 5] = [
         &["add", "q", "s", "--every", "1h"],

@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::{BufRead, BufReader, PipeReader, pipe},
+    os::unix::net::UnixStream,
     process::{Child, Stdio},
     time::{Duration, Instant},
 };
@@ -47,7 +48,7 @@ impl Stalled {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let Address::Unix(path) = &self.at else { unreachable!("it listens on a path") };
-            if path.exists() && is_true(&self.at) {
+            if UnixStream::connect(path).is_ok() && is_true(&self.at) {
                 return;
             }
             let ended = self.child.try_wait().unwrap();

@@ -5,10 +5,15 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::support::{Database, run, serve};
+use crate::support::{Database, Served, run, serve};
 
 /// A second is promised; what shares the machine with this test may need some.
 const LIMIT: Duration = Duration::from_secs(4);
+
+/// Cuts a file in place: its name and its inode stay.
+fn cut(file: &Path, len: u64) {
+    std::fs::OpenOptions::new().write(true).open(file).unwrap().set_len(len).unwrap();
+}
 
 #[test]
 fn a_daemon_stops_acknowledging_when_its_directory_is_removed() {
@@ -56,6 +61,29 @@ fn http_acknowledges_no_push_after_the_directory_is_removed() {
     assert!(reply.status >= 500, "{reply:?}");
     assert_eq!(served.daemon.end().code, Some(66));
     assert!(run(&db, &["len", "later"]).failed(69).contains("there is no database"));
+}
+
+#[test]
+fn http_acknowledges_no_push_after_a_file_is_cut() {
+    for file in ["data.redb", "log"] {
+        for push_at_once in [true, false] {
+            let db = Database::embedded();
+            let mut served = serve(&db, "[queues.q]\nhandler = 'log'\n");
+            let push = |served: &Served| {
+                let item = json!({"items": [{"payload": "item"}]});
+                served.at.post("/api/v1/queues/later/items", &item).status
+            };
+            assert_eq!(push(&served), 201);
+            cut(&db.directory.path().join("data").join(file), 0);
+            let since = Instant::now();
+            if push_at_once {
+                assert!(push(&served) >= 500, "{file}");
+            }
+            served.daemon.wait_for("cut");
+            assert!(since.elapsed() < LIMIT, "{file}: {:?}", since.elapsed());
+            assert!(served.daemon.end().code.is_some_and(|code| code != 0), "{file}");
+        }
+    }
 }
 
 #[test]

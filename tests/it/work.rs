@@ -3,10 +3,11 @@
 use std::{
     collections::BTreeSet,
     fs,
-    io::Write,
-    net::TcpListener,
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
     path::Path,
     process::{Command, Stdio},
+    thread,
 };
 
 use rustix::process::Signal;
@@ -302,6 +303,38 @@ fn a_worker_without_access_ends_and_says_why() {
 }
 
 #[test]
+fn a_worker_of_a_queue_that_is_nowhere_is_refused_unless_it_is_to_be_created() {
+    let db = Database::new();
+    let served = serve(&db, &format!("http.require-token = true\n{PULL}[queues.jobs]\nhandler = 'pull'"));
+    let token = |name: &str, queue: &str| {
+        run(&db, &["token", "new", name, "--scope", "work", "--queue", queue]).ok().trim().to_owned()
+    };
+    let ended = |token: &str, words: &[&str]| -> Ran {
+        let mut command = at(&db, &[url(&served)], words);
+        if words[0] == "work" {
+            command.args(["--", "true"]);
+        }
+        command.env("KVQUEUE_TOKEN", token).stdin(Stdio::null()).output().unwrap().into()
+    };
+    let all = token("all", "*");
+    for words in [["work", "jbos"], ["lease", "jbos"]] {
+        let said = ended(&all, &words).failed(1);
+        assert!(said.contains("there is no queue \"jbos\"; did you mean \"jobs\"?; ask without"), "{said}");
+    }
+    // A token tells nothing of other queues than its own.
+    let said = ended(&token("some", "jb*"), &["lease", "jbos"]).failed(1);
+    assert!(said.contains("there is no queue \"jbos\"") && !said.contains("jobs"), "{said}");
+    ended(&all, &["lease", "jbos", "--create"]).failed(75);
+    ended(&all, &["lease", "jobs"]).failed(75);
+    let mut command = at(&db, &[url(&served)], &["work", "new", "--create"]);
+    command.env("KVQUEUE_TOKEN", &all).args(["--", "sh", "-c", "cat >> out"]);
+    let worker = Background::start(command);
+    run(&db, &["push", "new", "a"]).ok();
+    wait_until("the item is handled", || lines(&db.file("out")) == ["a"]);
+    stopped(worker).ok();
+}
+
+#[test]
 fn a_worker_that_reaches_no_daemon_ends_after_its_timeout() {
     let db = Database::new();
     let absent = format!("http://127.0.0.1:{}", free_port());
@@ -427,4 +460,127 @@ fn exit_codes_and_acknowledgements_throttle() {
     let ran: Ran = command.current_dir(db.directory.path()).output().unwrap().into();
     let expected = "acknowledged 1 item; 0 left\nnothing 75\nattempt 1\nrefused 2\nrefused 2\n";
     assert_eq!(ran.stdout, expected, "{ran:?}");
+}
+
+/// A proxy in front of a daemon that answers every third request itself, as gateways do whose server is not there.
+fn gateway(to: String) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        let answers = [
+            r#"503 x|{"message":"failure to get a peer from the ring-balancer"}"#,
+            "502 x|<html><h1>502 Bad Gateway</h1></html>",
+            "504 x|",
+            "200 OK|<html>Welcome</html>",
+            r#"200 OK|{"message":"ok"}"#,
+        ];
+        for (number, client) in listener.incoming().flatten().enumerate() {
+            let (to, answer) = (to.clone(), answers[number / 3 % answers.len()]);
+            thread::spawn(move || pass_on(client, &to, (number % 3 == 2).then_some(answer)));
+        }
+    });
+    format!("http://{address}")
+}
+
+/// Passes one request on and its answer back in chunks, or answers it.
+fn pass_on(mut client: TcpStream, to: &str, answer: Option<&str>) {
+    let mut request = Vec::new();
+    let mut buffer = [0; 65_536];
+    // The whole request: its head says how long it is.
+    let complete = |request: &[u8]| {
+        let text = String::from_utf8_lossy(request);
+        let (head, _) = text.split_once("\r\n\r\n")?;
+        let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "))?;
+        (request.len() >= head.len() + 4 + length.parse::<usize>().ok()?).then_some(())
+    };
+    while complete(&request).is_none() {
+        match client.read(&mut buffer) {
+            Ok(0) | Err(_) => return,
+            Ok(read) => request.extend_from_slice(&buffer[..read]),
+        }
+    }
+    if let Some((status, body)) = answer.and_then(|answer| answer.split_once('|')) {
+        let head = format!("HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {}", body.len());
+        let _ = write!(client, "{head}\r\n\r\n{body}");
+        return;
+    }
+    let Ok(mut daemon) = TcpStream::connect(to) else { return };
+    let text = String::from_utf8_lossy(&request);
+    let (line, rest) = text.split_once("\r\n").unwrap();
+    let (_, rest) = rest.split_once("Host: ").and_then(|(_, rest)| rest.split_once("\r\n")).unwrap();
+    let text = format!("{line}\r\nHost: {to}\r\nConnection: close\r\n{rest}");
+    let mut reply = Vec::new();
+    if daemon.write_all(text.as_bytes()).is_err() || daemon.read_to_end(&mut reply).is_err() {
+        return;
+    }
+    let Some(end) = reply.windows(4).position(|it| it == b"\r\n\r\n") else { return };
+    let head = String::from_utf8_lossy(&reply[..end]);
+    let kept = head.lines().filter(|line| !line.to_ascii_lowercase().starts_with("content-length"));
+    let head: String = kept.map(|line| format!("{line}\r\n")).collect();
+    let mut passed = format!("{head}Transfer-Encoding: chunked\r\n\r\n").into_bytes();
+    for chunk in reply[end + 4..].chunks(7) {
+        passed.extend(format!("{:x}\r\n", chunk.len()).into_bytes());
+        passed.extend([chunk, b"\r\n"].concat());
+    }
+    passed.extend(b"0\r\n\r\n");
+    let _ = client.write_all(&passed);
+}
+
+#[test]
+fn behind_a_gateway_that_answers_itself_each_item_is_handled_once() {
+    let db = Database::new();
+    push_numbers(&db, 100);
+    let served = serve(&db, "[queues.q]\nhandler = 'pull'\nlease = '30s'\n");
+    let Address::Tcp(daemon) = &served.at else { panic!("{served:?}") };
+    let script = "echo $(cat) $KVQUEUE_ATTEMPT >> out";
+    let worker = work(&db, &[gateway(daemon.clone())], &["--concurrency", "4", "-k", "4"], script);
+    wait_until("all items are done", || length(&db) == "0" && lines(&db.file("out")).len() >= 100);
+    wait_until("all are acknowledged", || {
+        let counts: Value = serde_json::from_str(&run(&db, &["len", "q", "--json"]).ok()).unwrap();
+        counts["running"] == 0
+    });
+    stopped(worker).ok();
+    let handled: BTreeSet<_> = lines(&db.file("out")).into_iter().collect();
+    assert_eq!((handled.len(), lines(&db.file("out")).len()), (100, 100));
+}
+
+#[test]
+fn a_gateway_without_its_daemon_is_no_success_of_ack_and_extend() {
+    const LEASE: &str = "00000000000000000000000000000000-1";
+    let db = Database::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            pass_on(client, "", Some(r#"503 x|{"message":"no peer"}"#));
+        }
+    });
+    for words in [
+        ["ack", "q", LEASE, "--done", "000000000000000100000000"].as_slice(),
+        &["extend", "q", LEASE],
+        &["lease", "q"],
+    ] {
+        let ran: Ran = at(&db, std::slice::from_ref(&url), words).output().unwrap().into();
+        let said = ran.failed(69);
+        assert!(said.contains("503") && said.contains("proxy"), "{words:?}: {said}");
+    }
+}
+
+#[test]
+fn results_that_are_too_long_together_or_alone_do_not_end_a_worker() {
+    let db = Database::new();
+    push_numbers(&db, 20);
+    run(&db, &["push", "q", "long"]).ok();
+    let config = "http.max-body = '70KiB'\n[queues.q]\nhandler = 'pull'\nhistory = '1h'\nlease = '30s'\n";
+    let served = serve(&db, config);
+    let script = "n=30000; test $(cat) != long || n=80000; head -c $n /dev/zero | tr '\\0' x; echo . >> out";
+    let options = ["--result", "stdout", "-k", "21", "--concurrency", "21"];
+    let worker = work(&db, &[url(&served)], &options, script);
+    wait_until("all items are done", || {
+        let counts: Value = serde_json::from_str(&run(&db, &["len", "q", "--json"]).ok()).unwrap();
+        counts["done"] == 21
+    });
+    let ran = stopped(worker);
+    assert_eq!(ran.events("result_too_long"), 1, "{ran:?}");
+    assert_eq!(lines(&db.file("out")).len(), 21, "no item is handled twice");
 }

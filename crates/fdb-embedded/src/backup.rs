@@ -9,7 +9,7 @@
 //! backup leaves `DIR.partial` and no `DIR`; the next backup to `DIR` starts again.
 //!
 //! During a backup the host keeps the pages that later commits free, so its file grows by what is
-//! written meanwhile.
+//! written meanwhile. When its disk is short of space it lets them go, and the backup fails.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -100,9 +100,10 @@ pub enum BackupError {
     /// The database cannot be read.
     #[error("the database cannot be read: {0}")]
     Unreadable(Code),
-    /// The host has ended during the backup.
+    /// The host has ended during the backup, or needed the space of the version that was copied.
     #[error(
-        "the process that hosts the database ended, and with it the version that was being copied; copy it again"
+        "the version that was being copied is lost: the process that hosts the database ended, or its disk needed the \
+         space; make sure that the disk has space, and copy it again"
     )]
     Lost,
     /// The copy cannot be written. The source names the file.

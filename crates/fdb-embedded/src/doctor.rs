@@ -13,8 +13,10 @@ use std::time::Duration;
 use checked_pages::{ChecksumReport, verify_checksums};
 
 use crate::engine::examine::{self, ContentReport};
-use crate::engine::{DATA_FILE, FIX_ORPHANED_LOG, LOG_FILE, LockHolder, StorageError, exists, probe_lock};
-use crate::link;
+use crate::engine::{DATA_FILE, FIX_ORPHANED_LOG, LOG_FILE, LockState, StorageError, exists, probe_lock};
+use crate::link::{self, Answer};
+
+pub use crate::engine::LockHolder;
 
 /// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,7 +42,7 @@ impl fmt::Display for Severity {
 /// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// The subject: `directory`, `lock`, `host`, `file`, `pages`, `log`, `structure`, `rows`,
+    /// The subject: `directory`, `lock`, `host`, `socket`, `file`, `pages`, `log`, `structure`, `rows`,
     /// `versions`, `space`.
     pub about: &'static str,
     /// How bad it is.
@@ -54,31 +56,32 @@ pub struct Finding {
 /// The process that has a directory open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostProcess {
-    /// Its process id, if it is in the lock file.
-    pub pid: Option<u32>,
-    /// The process is stopped by a signal or a debugger.
+    /// Which process it is.
+    pub holder: LockHolder,
+    /// The process is stopped by a signal or a debugger, as far as this process can see.
     pub is_stopped: bool,
 }
 
 impl HostProcess {
-    fn of(pid: &str) -> HostProcess {
-        let pid = pid.parse().ok();
-        HostProcess { pid, is_stopped: pid.is_some_and(is_stopped) }
+    fn of(holder: LockHolder) -> HostProcess {
+        let is_stopped = holder.pid.is_some_and(|pid| !holder.is_elsewhere && is_stopped(pid));
+        HostProcess { holder, is_stopped }
     }
 
     /// The recommended action if the process does not answer.
     #[must_use]
     pub fn advice(&self) -> String {
-        match self {
-            HostProcess { pid: Some(pid), is_stopped: true } => {
+        match &self.holder {
+            LockHolder { pid: Some(pid), is_elsewhere: false } if self.is_stopped => {
                 format!("process {pid} hosts it and is stopped: continue it with kill -CONT {pid}")
             }
-            HostProcess { pid: Some(pid), .. } => {
+            LockHolder { pid: Some(pid), is_elsewhere: false } => {
                 format!("process {pid} hosts it: look at its log and its load, and restart it if it is stuck")
             }
-            HostProcess { pid: None, .. } => {
+            LockHolder { pid: None, .. } => {
                 "another process hosts it: check whether that is stopped or stuck".to_owned()
             }
+            holder => format!("it is hosted by {holder}: check there whether it is stopped or stuck"),
         }
     }
 }
@@ -87,7 +90,7 @@ impl HostProcess {
 #[must_use]
 pub fn host_process(path: &Path) -> Option<HostProcess> {
     match probe_lock(path) {
-        Ok(LockHolder::Process(pid)) => Some(HostProcess::of(&pid)),
+        Ok(LockState::Held(holder)) => Some(HostProcess::of(holder)),
         _ => None,
     }
 }
@@ -159,18 +162,18 @@ pub fn check_rows(path: &Path, patience: Duration, visit: &mut dyn FnMut(&[u8], 
     let mut report = Report::default();
     let holder = check_directory(path, &mut report).and_then(|()| check_lock(path, &mut report));
     if let Some(holder) = holder {
-        if let LockHolder::Process(pid) = &holder {
-            check_host(path, pid, patience, &mut report);
+        if let LockState::Held(holder) = &holder {
+            check_host(path, holder, patience, &mut report);
         }
         let data = path.join(DATA_FILE);
         if let Some(file) = check_file(&data, &holder, &mut report) {
             match holder {
-                LockHolder::Process(_) => report.note(
+                LockState::Held(_) => report.note(
                     "pages",
                     "not read: the file changes while it is held",
                     Some("stop the process that holds it to have everything checked"),
                 ),
-                LockHolder::Nobody(_lock) => check_contents(&file, &data, visit, &mut report),
+                LockState::Free(_lock) => check_contents(&file, &data, visit, &mut report),
             }
         }
     }
@@ -204,14 +207,12 @@ fn check_directory(path: &Path, report: &mut Report) -> Option<()> {
     Some(())
 }
 
-fn check_lock(path: &Path, report: &mut Report) -> Option<LockHolder> {
+fn check_lock(path: &Path, report: &mut Report) -> Option<LockState> {
     match probe_lock(path) {
         Ok(holder) => {
             match &holder {
-                LockHolder::Nobody(_) => report.fine("lock", "nobody holds it"),
-                LockHolder::Process(pid) => {
-                    report.fine("lock", format!("held by the process with pid {pid}"));
-                }
+                LockState::Free(_) => report.fine("lock", "nobody holds it"),
+                LockState::Held(holder) => report.fine("lock", format!("held by {holder}")),
             }
             Some(holder)
         }
@@ -222,30 +223,38 @@ fn check_lock(path: &Path, report: &mut Report) -> Option<LockHolder> {
     }
 }
 
-/// Checks that the host answers. A process that does not listen may be about to.
-fn check_host(path: &Path, pid: &str, patience: Duration, report: &mut Report) {
-    let is_silent = HostProcess::of(pid).is_stopped || link::is_silent(path, patience);
-    if is_silent {
-        let text = format!("the process with pid {pid} hosts the database and does not answer");
-        let advice = Some(HostProcess::of(pid).advice().into());
-        report.findings.push(Finding { about: "host", severity: Severity::Problem, text, advice });
-    }
+/// Checks that the host listens and answers. A process that does not listen may be about to.
+fn check_host(path: &Path, holder: &LockHolder, patience: Duration, report: &mut Report) {
+    let host = HostProcess::of(holder.clone());
+    let (about, text) = match if host.is_stopped { Answer::Silent } else { link::probe(path, patience) } {
+        Answer::Answers => return,
+        Answer::Silent => ("host", format!("{holder} hosts the database and does not answer")),
+        Answer::Absent => (
+            "socket",
+            format!(
+                "no process listens at {}, so no other process can use the database",
+                link::socket(path).display()
+            ),
+        ),
+    };
+    let advice = Some(host.advice().into());
+    report.findings.push(Finding { about, severity: Severity::Problem, text, advice });
 }
 
-fn check_file(data: &PathBuf, holder: &LockHolder, report: &mut Report) -> Option<File> {
+fn check_file(data: &PathBuf, holder: &LockState, report: &mut Report) -> Option<File> {
     // Checked first: a new data file gets its name when it is complete.
     let is_being_made = data.with_extension("new").exists();
     // If the file cannot be examined, opening it reports why.
     if matches!(exists(data), Ok(false)) {
         match holder {
-            LockHolder::Nobody(_) if matches!(exists(&data.with_file_name(LOG_FILE)), Ok(true)) => {
+            LockState::Free(_) if matches!(exists(&data.with_file_name(LOG_FILE)), Ok(true)) => {
                 report.problem(
                     "file",
                     format!("{} is missing, and its {LOG_FILE} is there", data.display()),
                     FIX_ORPHANED_LOG,
                 );
             }
-            LockHolder::Process(_) if !is_being_made => {
+            LockState::Held(_) if !is_being_made => {
                 let text =
                     format!("there is no {DATA_FILE}, but the process that holds the directory works on one");
                 report.problem("file", text, SAVE);

@@ -48,13 +48,15 @@ pub use backup::{BackupError, BackupStats, BackupStep, backup, is_database};
 #[cfg(feature = "testing")]
 #[doc(hidden)]
 pub use capi::testing;
-pub use capi::{Network, client_version, embedded_directory, open_error};
+pub use capi::{Network, StartError, client_version, embedded_directory, open_error};
 pub use engine::OpenError;
 #[cfg(feature = "testing")]
 pub use engine::faults::{Fault, Faults, Gate, HeldBackoff, HeldCommit};
+#[cfg(feature = "testing")]
+pub use engine::holdings::{Holdings, ProcessHoldings};
 pub use error::{Code, Result};
 pub use future::{Future, Output};
-pub use url::SCHEME;
+pub use url::{SCHEME, instead_of_two_slashes};
 
 /// The target of [`report`].
 static REPORT: std::sync::OnceLock<fn(&str)> = std::sync::OnceLock::new();

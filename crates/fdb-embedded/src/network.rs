@@ -272,6 +272,12 @@ pub fn schedule(at: Instant, task: Task) -> TimerId {
     id
 }
 
+/// The timers that are not due yet.
+#[cfg(feature = "testing")]
+pub fn timers() -> usize {
+    LOOP.lock().timers.len()
+}
+
 /// Cancels a timer that is not due yet.
 pub fn cancel(id: TimerId) {
     if is_forked() {

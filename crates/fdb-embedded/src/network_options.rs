@@ -4,13 +4,13 @@
 //! They are kept for the real library. Numbers and names are from FoundationDB's published option
 //! list for API version 730.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use crate::error::{Code, Result};
 use crate::options::{flag, int};
 
-/// The kind of value that an option takes.
+/// The kind of value that an option takes, as FoundationDB checks it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ValueKind {
     /// None.
@@ -19,6 +19,10 @@ enum ValueKind {
     Int(i64, i64),
     /// Text or bytes.
     Text,
+    /// A path.
+    Path,
+    /// The path of a file that exists.
+    File,
     /// Letters, digits and underscores.
     Identifier,
     /// One of these words.
@@ -28,7 +32,33 @@ enum ValueKind {
     /// Any value, or none.
     Any,
 }
-use ValueKind::{Any, Flag, Identifier, Int, Knob, OneOf, Text};
+use ValueKind::{Any, File, Flag, Identifier, Int, Knob, OneOf, Path, Text};
+
+const DISABLE_MULTI_VERSION_CLIENT_API: i32 = 60;
+const CALLBACKS_ON_EXTERNAL_THREADS: i32 = 61;
+const EXTERNAL_CLIENT_LIBRARY: i32 = 62;
+const EXTERNAL_CLIENT_DIRECTORY: i32 = 63;
+const DISABLE_LOCAL_CLIENT: i32 = 64;
+const CLIENT_THREADS_PER_VERSION: i32 = 65;
+const FUTURE_VERSION_CLIENT_LIBRARY: i32 = 66;
+const DISABLE_CLIENT_BYPASS: i32 = 72;
+
+/// Options that have to be set before the network is set up.
+const BEFORE_SETUP: [i32; 7] = [
+    DISABLE_MULTI_VERSION_CLIENT_API,
+    CALLBACKS_ON_EXTERNAL_THREADS,
+    EXTERNAL_CLIENT_LIBRARY,
+    EXTERNAL_CLIENT_DIRECTORY,
+    DISABLE_LOCAL_CLIENT,
+    CLIENT_THREADS_PER_VERSION,
+    FUTURE_VERSION_CLIENT_LIBRARY,
+];
+
+/// Options of which the first one that is set excludes the other.
+const EXCLUSIVE: [(i32, i32); 2] = [
+    (DISABLE_MULTI_VERSION_CLIENT_API, DISABLE_LOCAL_CLIENT),
+    (DISABLE_MULTI_VERSION_CLIENT_API, DISABLE_CLIENT_BYPASS),
+];
 
 /// Code, name in the environment, kind of value. Codes of 1000 and above are internal to
 /// FoundationDB.
@@ -59,20 +89,20 @@ const OPTIONS: &[(i32, &str, ValueKind)] = &[
     (52, "TLS_CA_BYTES", Text),
     (53, "TLS_CA_PATH", Text),
     (54, "TLS_PASSWORD", Text),
-    (60, "DISABLE_MULTI_VERSION_CLIENT_API", Flag),
-    (61, "CALLBACKS_ON_EXTERNAL_THREADS", Flag),
-    (62, "EXTERNAL_CLIENT_LIBRARY", Text),
-    (63, "EXTERNAL_CLIENT_DIRECTORY", Text),
-    (64, "DISABLE_LOCAL_CLIENT", Flag),
-    (65, "CLIENT_THREADS_PER_VERSION", Int(1, 1024)),
-    (66, "FUTURE_VERSION_CLIENT_LIBRARY", Text),
+    (DISABLE_MULTI_VERSION_CLIENT_API, "DISABLE_MULTI_VERSION_CLIENT_API", Flag),
+    (CALLBACKS_ON_EXTERNAL_THREADS, "CALLBACKS_ON_EXTERNAL_THREADS", Flag),
+    (EXTERNAL_CLIENT_LIBRARY, "EXTERNAL_CLIENT_LIBRARY", File),
+    (EXTERNAL_CLIENT_DIRECTORY, "EXTERNAL_CLIENT_DIRECTORY", Path),
+    (DISABLE_LOCAL_CLIENT, "DISABLE_LOCAL_CLIENT", Flag),
+    (CLIENT_THREADS_PER_VERSION, "CLIENT_THREADS_PER_VERSION", Int(1, 1024)),
+    (FUTURE_VERSION_CLIENT_LIBRARY, "FUTURE_VERSION_CLIENT_LIBRARY", File),
     (67, "RETAIN_CLIENT_LIBRARY_COPIES", Flag),
     (68, "IGNORE_EXTERNAL_CLIENT_FAILURES", Flag),
     (69, "FAIL_INCOMPATIBLE_CLIENT", Flag),
     (70, "DISABLE_CLIENT_STATISTICS_LOGGING", Flag),
     (71, "ENABLE_SLOW_TASK_PROFILING", Flag),
     (71, "ENABLE_RUN_LOOP_PROFILING", Flag),
-    (72, "DISABLE_CLIENT_BYPASS", Flag),
+    (DISABLE_CLIENT_BYPASS, "DISABLE_CLIENT_BYPASS", Any),
     (80, "CLIENT_BUGGIFY_ENABLE", Any),
     (81, "CLIENT_BUGGIFY_DISABLE", Any),
     (82, "CLIENT_BUGGIFY_SECTION_ACTIVATED_PROBABILITY", Int(0, 100)),
@@ -82,7 +112,7 @@ const OPTIONS: &[(i32, &str, ValueKind)] = &[
         "DISTRIBUTED_CLIENT_TRACER",
         OneOf(&["none", "disabled", "logfile", "file", "log_file", "network_lossy"]),
     ),
-    (91, "CLIENT_TMP_DIR", Text),
+    (91, "CLIENT_TMP_DIR", Path),
     (1000, "SUPPORTED_CLIENT_VERSIONS", Text),
     (1001, "EXTERNAL_CLIENT", Any),
     (1002, "EXTERNAL_CLIENT_TRANSPORT_ID", Any),
@@ -93,10 +123,22 @@ const FIRST_HIDDEN: i32 = 1000;
 /// The prefix of the environment variables.
 const PREFIX: &str = "FDB_NETWORK_OPTION_";
 
-/// Checks a network option.
-pub fn check(code: i32, value: Option<&[u8]>) -> Result<()> {
+/// Checks a network option, as FoundationDB does in its order of checks. `earlier` are the codes of
+/// the options that were set before.
+pub fn check(code: i32, value: Option<&[u8]>, earlier: &[i32], is_network_set_up: bool) -> Result<()> {
     let (_, _, kind) = OPTIONS.iter().find(|(known, ..)| *known == code).ok_or(Code::INVALID_OPTION)?;
-    kind.check(value)
+    match code {
+        // An assertion of FoundationDB's.
+        DISABLE_CLIENT_BYPASS if is_network_set_up => return Err(Code::INTERNAL_ERROR),
+        CLIENT_THREADS_PER_VERSION if is_network_set_up && value.is_some() => {
+            return Err(Code::INVALID_OPTION);
+        }
+        _ => kind.check(value)?,
+    }
+    let is_late = is_network_set_up && BEFORE_SETUP.contains(&code);
+    let has_set = |other: i32| earlier.contains(&other);
+    let is_excluded = |&(a, b): &(i32, i32)| (code == a && has_set(b)) || (code == b && has_set(a));
+    if is_late || EXCLUSIVE.iter().any(is_excluded) { Err(Code::INVALID_OPTION) } else { Ok(()) }
 }
 
 impl ValueKind {
@@ -107,6 +149,11 @@ impl ValueKind {
             Flag => return flag(value),
             Int(min, max) => return int(value, min, max).map(drop),
             Text => value.is_some(),
+            Path => holds(|value| !value.is_empty()),
+            File => match value {
+                Some(file) if !file.is_empty() => return exists(file),
+                _ => false,
+            },
             Identifier => holds(|value| value.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'_')),
             OneOf(words) => value.is_some_and(|value| words.iter().any(|word| word.as_bytes() == value)),
             Knob => holds(|value| value.contains(&b'=')),
@@ -122,13 +169,18 @@ impl ValueKind {
     }
 }
 
+fn exists(file: &[u8]) -> Result<()> {
+    let is_there = std::path::Path::new(OsStr::from_bytes(file)).exists();
+    if is_there { Ok(()) } else { Err(Code::FILE_NOT_FOUND) }
+}
+
 /// Checks the options in the environment.
 pub fn check_environment(variable: impl Fn(&str) -> Option<OsString>) -> Result<()> {
     for (code, name, kind) in OPTIONS.iter().filter(|(code, ..)| *code < FIRST_HIDDEN) {
         let Some(text) = variable(&format!("{PREFIX}{name}")) else { continue };
         let values = split(&text.into_vec());
         let fits = values.and_then(|values| {
-            values.into_iter().try_for_each(|value| check(*code, Some(&kind.parse(value)?)))
+            values.into_iter().try_for_each(|value| check(*code, Some(&kind.parse(value)?), &[], false))
         });
         fits.map_err(|_| Code::ENVIRONMENT_OPTION_FAILED)?;
     }
@@ -161,6 +213,9 @@ mod tests {
 
     #[test]
     fn network_option_values_are_checked() {
+        fn check(code: i32, value: Option<&[u8]>) -> Result<()> {
+            super::check(code, value, &[], false)
+        }
         let int = |value: i64| Some(value.to_le_bytes());
         assert_eq!(check(9999, None), Err(Code::INVALID_OPTION));
         assert_eq!(check(30, None), Ok(()));

@@ -1,5 +1,10 @@
-//! Mutants: deliberately wrong versions of single steps, which check that the tests find them. See
-//! `.ci/mutants`.
+//! What tests may change in the code that they test: whether a step is done wrongly (a *mutant*, see `.ci/mutants`), and
+//! how much fits into one page, reply or transaction (a *bound*). Both are constants without debug assertions, as in a
+//! release build.
+
+mod bounds;
+
+pub use bounds::{Bounds, DrawnBounds, bound};
 
 /// True if the environment variable `KVQUEUE_MUTANT` selects the mutant `name`.
 #[cfg(debug_assertions)]

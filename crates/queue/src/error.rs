@@ -337,6 +337,9 @@ pub enum PushError {
         /// The longest possible in bytes.
         limit: usize,
     },
+    /// An item's content type has a NUL character. Nothing was written.
+    #[error("content type has a NUL character, which no command or webhook can be given; remove it")]
+    NulInContentType,
     /// A unique key or idempotency key is empty or too long. Nothing was written.
     #[error("{what} has {len} bytes, 1 to {limit} are possible; give it another")]
     KeyLength {

@@ -8,6 +8,7 @@ use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::keys::counters;
 use crate::marked::{Act, Body, Marked};
+use crate::meta::Millis;
 use crate::ops::{cancel, edit, reschedule};
 use crate::queue::Queue;
 use crate::retry::{RetryError, RetryPolicy};
@@ -25,6 +26,8 @@ pub enum ItemChange {
     Refused(ItemState),
     /// It stays a dead letter, because this item has its unique key.
     UniqueTaken(ItemId),
+    /// It keeps its time, since it expires before the new one, or at it: no attempt could ever begin. This is when.
+    ExpiresFirst(Millis),
     /// The queue has no item of this id. It may have ended.
     Gone,
 }
@@ -46,7 +49,7 @@ impl Queue {
 
     /// Gives a ready, scheduled or retrying item another time at which it becomes ready; `None`: now. Its attempts stay as they are.
     ///
-    /// A running item is refused, and so is a dead letter. A ready item is left as it is if it is to be ready now. In an ordered key a ready
+    /// A running item is refused, and so is a dead letter, and a time at which the item will have expired. A ready item is left as it is if it is to be ready now. In an ordered key a ready
     /// item that gets a time leaves the order: items behind it do not wait for it.
     ///
     /// # Errors

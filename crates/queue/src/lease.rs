@@ -17,7 +17,7 @@ use crate::meta::Failure;
 use crate::operation::{Operation, Step, complete};
 use crate::ops;
 use crate::ops::acknowledge::{acknowledge, cost, part};
-use crate::ops::cost::{PART, WHOLE, joined};
+use crate::ops::cost::{WHOLE, joined, part_bytes};
 use crate::ops::version::now;
 use crate::progress::Progress;
 use crate::recorder::{Holding, Recorder, cut};
@@ -660,7 +660,7 @@ fn fitting(leases: &[(Lease, Vec<(usize, ItemOutcome)>)]) -> usize {
         let held = |index: usize| lease.held.get(index);
         let costs = outcomes.iter().filter_map(|(index, to)| Some(cost(&lease.space, held(*index)?, to)));
         bytes += HEADER + costs.sum::<usize>();
-        bytes <= PART
+        bytes <= part_bytes()
     });
     fit.count().max(1)
 }

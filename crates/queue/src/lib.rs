@@ -80,6 +80,7 @@ mod approach;
 mod batch;
 mod binding;
 mod canceller;
+mod clocks;
 mod counts;
 mod dead;
 mod delayed;
@@ -134,6 +135,7 @@ mod watch;
 pub use approach::{Approach, Spread, Staged};
 pub use batch::{BatchLimits, Batches, batches, batches_by};
 pub use canceller::{CancelCounts, CancelFilter, Canceller};
+pub use clocks::{Believed, ClocksDiffer};
 pub use counts::{Counts, Unfinished};
 pub use dead::{AllDead, DeadLetter, DeadLetterEffect};
 pub use delayed::{Requeued, ScheduledItem};
@@ -168,7 +170,7 @@ pub use pushed::{PendingPush, PushEffect, PushedItem};
 pub use queue::{Queue, all_queues};
 pub use rate::Rate;
 pub use recorder::{Recorder, Recording};
-pub use recount::{Counted, Recount, RowCounter, text_queues};
+pub use recount::{Counted, IndexFaults, Recount, RowCounter, text_queues};
 pub use retry::{Attempts, RetryError, RetryPolicy};
 pub use rules::{OnExpiry, RetryRules};
 pub use session::{FetchOptions, Fetched, FetchedFor, Pushed, Session, SessionId, Share, Taken};
@@ -202,7 +204,7 @@ pub const MAX_TEXT: usize = 1 << 10;
 pub const MAX_KEY: usize = 1 << 10;
 
 /// The most bytes that one take gathers, since FoundationDB asks for transactions of at most 1 MB: payloads, side records, and what the database counts for removing them. A single item may
-/// have more.
+/// have more. A fetch of a keyed queue takes up to 3.5 MB more for the places of the keys that it serves.
 pub const MAX_TAKE_BYTES: usize = 1_000_000;
 
 /// The longest key of an item, and the longest pattern of a rule, in bytes.

@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+
+use mutant::bound;
 
 use crate::MAX_ITEM_KEY;
 use crate::error::QueueError;
@@ -12,7 +15,9 @@ use crate::ops::keyed::rules::MAX_RULES;
 use crate::rate::Rate;
 
 /// The most scopes whose limits a rule book remembers.
-const MAX_KNOWN: usize = 10_000;
+fn max_known() -> usize {
+    bound("known-limits", 10_000)
+}
 
 /// What a rule sets for the scopes that match its pattern. What it leaves out, a less specific rule sets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -126,7 +131,10 @@ pub enum Scope {
 #[non_exhaustive]
 pub enum LimitError {
     /// A pattern is empty, or longer than a key.
-    #[error("pattern has {len} bytes, 1 to {MAX_ITEM_KEY} are possible; shorten it")]
+    #[error(
+        "pattern has {len} bytes, 1 to {MAX_ITEM_KEY} are possible; {}",
+        if *len == 0 { "name keys, as in tenant-*, or * for all of them" } else { "shorten it" }
+    )]
     PatternLength {
         /// Its length in bytes.
         len: usize,
@@ -251,13 +259,25 @@ pub(crate) struct RuleBook {
     most_running: Option<u32>,
     /// Those of scopes that were asked for.
     known: Mutex<HashMap<Vec<u8>, Limits>>,
+    /// Whether holds and parked keys have been looked at since the last change.
+    is_settled: AtomicBool,
 }
 
 impl RuleBook {
     pub(crate) fn new(version: Vec<u8>, mut rules: Vec<(Pattern, Limits)>) -> RuleBook {
         rules.sort_by(|(a, _), (b, _)| b.precision().cmp(&a.precision()).then_with(|| a.cmp(b)));
         let most_running = rules.iter().filter_map(|(_, limits)| limits.most_running()).max();
-        RuleBook { version, rules, most_running, known: Mutex::default() }
+        RuleBook { version, rules, most_running, ..RuleBook::default() }
+    }
+
+    /// Whether it is known that holds and parked keys have been looked at since the last change of the rules.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.is_settled.load(Ordering::Relaxed)
+    }
+
+    /// Notes that.
+    pub(crate) fn settle(&self) {
+        self.is_settled.store(true, Ordering::Relaxed);
     }
 
     /// The highest limit of running items that a rule sets.
@@ -276,7 +296,7 @@ impl RuleBook {
         }
         let matching = self.rules.iter().filter(|(pattern, _)| pattern.matches(scope));
         let limits = matching.fold(Limits::default(), |limits, (_, rule)| limits.or(*rule));
-        if known.len() >= MAX_KNOWN {
+        if known.len() >= max_known() {
             known.clear();
         }
         known.insert(scope.to_vec(), limits);

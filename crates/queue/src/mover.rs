@@ -41,7 +41,7 @@ pub struct Mover {
 pub struct MoveCounts {
     /// Items that were moved.
     pub moved: usize,
-    /// Items that stay, because another item has their unique key there.
+    /// Items that stay: another item has their unique key there; or they are members of batches, and the other queue lies behind another prefix, where their ends would not count.
     pub refused: usize,
     /// Dead letters that stay, because their records cannot be read.
     pub unreadable: usize,
@@ -118,8 +118,14 @@ impl Body for PageOf<'_> {
 
     async fn fill(&mut self, tr: &Transaction) -> Result<Act<Self::Output>, QueueError> {
         let (from, what) = (self.from, self.what);
-        let Found { rows, mut items, unreadable, last } =
+        let Found { rows, items, unreadable, last } =
             relocate::find(from.space(), tr, what, self.stretch).await?;
+        let (found, shares_prefix) = (rows.len(), from.space().prefix() == self.to.space().prefix());
+        let (rows, mut items): (Vec<_>, Vec<_>) = rows
+            .into_iter()
+            .zip(items)
+            .filter(|(_, item)| shares_prefix || item.meta.batches.is_empty())
+            .unzip();
         if matches!(self.to.kind(), Kind::Priority(..)) {
             rows.iter().zip(&mut items).for_each(|(row, item)| item.priority = from.priority(&row.id));
         }
@@ -134,7 +140,7 @@ impl Body for PageOf<'_> {
             .map(|(row, _)| row)
             .collect();
         relocate::remove(from.space(), tr, what, &added).await?;
-        let page = MoveCounts { moved: added.len(), refused: rows.len() - added.len(), unreadable };
+        let page = MoveCounts { moved: added.len(), refused: found - added.len(), unreadable };
         Ok(if page.moved > 0 { Act::Write((page, last)) } else { Act::Nothing((page, last)) })
     }
 }

@@ -160,6 +160,20 @@ impl NewItem {
         weight(self.payload.len()) + RECORD_OVERHEAD + attributes_len(&self.attributes) + texts + keys + batch
     }
 
+    /// Whether it can be added to a queue of this kind. What was stored by an earlier version may be refused here.
+    pub(crate) fn check_new(&self, kind: Kind, max_payload: usize) -> Result<(), PushError> {
+        self.check_content_type()?;
+        self.check(kind, max_payload)
+    }
+
+    /// Refuses what no program can be given: neither an environment variable nor a header of HTTP can have NUL.
+    pub(crate) fn check_content_type(&self) -> Result<(), PushError> {
+        match self.content_type.as_deref().is_some_and(|text| text.contains('\0')) {
+            true => Err(PushError::NulInContentType),
+            false => Ok(()),
+        }
+    }
+
     /// Whether a queue of this kind can hold it.
     pub(crate) fn check(&self, kind: Kind, max_payload: usize) -> Result<(), PushError> {
         check_payload(self.payload.len(), max_payload)?;
@@ -354,6 +368,17 @@ mod tests {
         );
         let priority = NewItem { priority: 3, ..NewItem::default() };
         priority.check(Kind::Priority(End::Min, Packing::Raw), MAX_PAYLOAD).unwrap();
+    }
+
+    #[test]
+    fn a_content_type_with_nul_is_refused_in_new_items_only() {
+        let item = NewItem { content_type: Some("text/plain\0".to_owned()), ..NewItem::default() };
+        let error = item.check_new(Kind::Fifo, MAX_PAYLOAD).expect_err("no program can be given it");
+        assert_eq!(
+            error.to_string(),
+            "content type has a NUL character, which no command or webhook can be given; remove it"
+        );
+        item.check(Kind::Fifo, MAX_PAYLOAD).unwrap();
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::task::Poll;
 use foundationdb::Database;
 use futures::channel::{mpsc, oneshot};
 use futures::{FutureExt, StreamExt};
-use mutant::mutant;
+use mutant::{bound, mutant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::batch::BatchLimits;
@@ -24,9 +24,13 @@ use crate::retry::RetryError;
 use crate::session::Session;
 
 /// The most items that a producer holds whose push has not ended: enough for the transaction under way and the next ones.
-const MAX_WAITING: usize = 4_000;
+fn max_waiting() -> usize {
+    bound("waiting-pushes", 4_000)
+}
 /// The most bytes of these items, as [`NewItem::weight`] counts.
-const MAX_WAITING_BYTES: usize = 16 << 20;
+fn max_waiting_bytes() -> usize {
+    bound("waiting-push-bytes", 16 << 20)
+}
 
 /// A push through a [`Producer`] failed.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -99,7 +103,7 @@ struct Request {
     place: ReservedRoom,
 }
 
-/// The limits of a producer's waiting pushes: [`MAX_WAITING`] items and [`MAX_WAITING_BYTES`]. Further pushes wait, and enter in
+/// The limits of a producer's waiting pushes: [`max_waiting`] items and [`max_waiting_bytes`]. Further pushes wait, and enter in
 /// the order in which they came.
 #[derive(Debug)]
 struct Room {
@@ -117,7 +121,7 @@ impl Room {
 
     /// Waits until there is room for an item of this weight. One alone always has room.
     async fn enter(&self, bytes: usize) -> ReservedRoom {
-        let bytes = u32::try_from(bytes.min(MAX_WAITING_BYTES)).unwrap_or(u32::MAX);
+        let bytes = u32::try_from(bytes.min(max_waiting_bytes())).unwrap_or(u32::MAX);
         // Nobody closes the semaphores. An item that waits for the second one has its bytes: both keep the order.
         let bytes = Arc::clone(&self.bytes).acquire_many_owned(bytes).await.ok();
         let item = Arc::clone(&self.items).acquire_owned().await.ok();
@@ -126,7 +130,7 @@ impl Room {
 
     /// How many items are in it.
     fn held(&self) -> usize {
-        MAX_WAITING.saturating_sub(self.items.available_permits())
+        max_waiting().saturating_sub(self.items.available_permits())
     }
 }
 
@@ -159,7 +163,7 @@ impl Producer {
         let kind = session.queue().kind();
         let producer = Producer {
             requests: sender,
-            room: Arc::new(Room::new(MAX_WAITING, MAX_WAITING_BYTES)),
+            room: Arc::new(Room::new(max_waiting(), max_waiting_bytes())),
             kind,
             options: options.clone(),
         };
@@ -183,7 +187,7 @@ impl Producer {
         let refused = |error| ProduceError::Push(Arc::new(error));
         self.options
             .check()
-            .and_then(|()| item.check(self.kind, self.options.max_payload))
+            .and_then(|()| item.check_new(self.kind, self.options.max_payload))
             .map_err(refused)?;
         let (answer, outcome) = oneshot::channel();
         let place = self.room.enter(item.weight()).await;
@@ -276,7 +280,7 @@ mod tests {
 
     #[test]
     fn pushes_enter_a_full_room_in_the_order_in_which_they_came() {
-        let room = Room::new(1, MAX_WAITING_BYTES);
+        let room = Room::new(1, max_waiting_bytes());
         let enter = || Box::pin(room.enter(1));
         let first = enter().now_or_never().expect("it is empty");
         let (mut second, mut third, mut fourth) = (enter(), enter(), enter());
@@ -298,7 +302,7 @@ mod tests {
 
     #[test]
     fn the_heaviest_item_has_room_alone() {
-        let room = Room::new(2, MAX_WAITING_BYTES);
+        let room = Room::new(2, max_waiting_bytes());
         let place = room.enter(usize::MAX).now_or_never().expect("it is empty");
         assert!(room.enter(1).now_or_never().is_none());
         drop(place);

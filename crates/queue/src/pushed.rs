@@ -11,7 +11,8 @@ use crate::keys::items;
 pub struct PushedItem {
     /// The effect of the push.
     pub effect: PushEffect,
-    /// The item that the queue has; `None` where that cannot be known: after a repetition in a recipe's queue.
+    /// The item that the queue has; `None` where that cannot be known: after a repetition in a recipe's queue, of items that
+    /// an earlier version pushed next to others that it did not, and of very many duplicates.
     pub id: Option<ItemId>,
 }
 
@@ -25,7 +26,7 @@ pub enum PushEffect {
     /// An item of the same unique key that waited has what was pushed; see [`IfTaken::Replace`](crate::IfTaken::Replace). Or a later
     /// item of the same push has replaced it.
     Replaced,
-    /// Nothing: the operation had been done before, and had added it then.
+    /// Nothing: the operation had been done before, and had added it then. What the operation did not add then has the effect of then.
     Repeated,
 }
 
@@ -70,19 +71,23 @@ impl PendingPush {
         PendingPush { places: Arc::new(places), repetition: false, earlier: None }
     }
 
-    /// A push that was done before, and where its items went then.
+    /// A push that was done before, and what became of its items then.
     pub(crate) fn repetition(
         transaction: Option<[u8; 10]>,
-        spots: impl Iterator<Item = Option<Spot>>,
+        places: impl Iterator<Item = (PushEffect, Option<Spot>)>,
     ) -> PendingPush {
-        let places = spots.map(|spot| (PushEffect::Repeated, spot)).collect();
+        let again = |effect| if effect == PushEffect::Added { PushEffect::Repeated } else { effect };
+        let places = places.map(|(effect, spot)| (again(effect), spot)).collect();
         PendingPush { places: Arc::new(places), repetition: true, earlier: transaction }
     }
 
     /// The same push done again.
     pub(crate) fn repeated(&self) -> PendingPush {
-        let added = self.places.iter().filter(|(effect, _)| *effect == PushEffect::Added);
-        PendingPush::repetition(self.earlier, added.map(|(_, spot)| spot.clone()))
+        PendingPush::repetition(self.earlier, self.places.iter().cloned())
+    }
+
+    pub(crate) fn places(&self) -> &[(PushEffect, Option<Spot>)] {
+        &self.places
     }
 
     /// Whether the operation was done before, so that it adds nothing.
@@ -97,7 +102,11 @@ impl PendingPush {
 
     /// Whether it adds or replaces anything.
     pub(crate) fn writes(&self) -> bool {
-        self.places.iter().any(|(effect, _)| matches!(effect, PushEffect::Added | PushEffect::Replaced))
+        !self.repetition
+            && self
+                .places
+                .iter()
+                .any(|(effect, _)| matches!(effect, PushEffect::Added | PushEffect::Replaced))
     }
 
     /// The result for each item, once the transaction has committed with this stamp, which its `get_versionstamp` returns.

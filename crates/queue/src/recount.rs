@@ -7,8 +7,11 @@ use foundationdb::{Database, Transaction};
 use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::keys::element::{split_bytes, split_text};
-use crate::keys::{counters, items, keyed, later, partitions};
+use crate::keys::keyed::{self, KeyedSpace, split_id};
+use crate::keys::{counters, items, later, leases, partitions};
 use crate::kind::Kind;
+use crate::ops::index::lease_rows::LeaseRows;
+use crate::ops::index::rows::IndexRows;
 use crate::ops::{kinds, recount as ops};
 use crate::queue::Queue;
 use crate::retry::{RetryError, RetryPolicy, run};
@@ -32,6 +35,15 @@ impl Counted {
     }
 }
 
+/// What is wrong with the index of a keyed queue.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct IndexFaults {
+    /// Keys that have ready items or a place in the index, and not both, or that have several places. No fetch may find their items.
+    pub lost_keys: u64,
+    /// Scopes whose counter of running items is wrong. Too high, it keeps the scope from using its limit; too low, it closes the scope in the end.
+    pub wrong_scopes: u64,
+}
+
 /// The counters of a queue, compared with its rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Recount {
@@ -41,20 +53,24 @@ pub struct Recount {
     pub waiting: Counted,
     /// Dead letters.
     pub dead: Counted,
+    /// The index of a keyed queue. `None` for other queues, and if it is too large to be read in five seconds, or a lease cannot be read.
+    pub index: Option<IndexFaults>,
 }
 
 impl Recount {
-    /// Whether every counter says what is there.
+    /// Whether every counter says what is there, and the index is right, if it was compared.
     pub fn is_right(&self) -> bool {
-        [self.ready.unwrap_or_default(), self.waiting, self.dead].iter().all(|it| it.missing() == 0)
+        let counters = [self.ready.unwrap_or_default(), self.waiting, self.dead];
+        let index = self.index.unwrap_or_default();
+        counters.iter().all(|it| it.missing() == 0) && index == IndexFaults::default()
     }
 }
 
 impl Queue {
-    /// Counts the queue's rows and compares them with its counters. Snapshot reads of one version, which conflict with nobody: a read for
-    /// every 8,192 rows, without values. Some ten million rows can be counted in the five seconds of a transaction.
+    /// Counts the queue's rows and compares them with its counters, and the places of keys with their items. Snapshot reads of one version, which conflict with nobody: a read for
+    /// every 8,192 rows, without values. Some ten million rows can be counted in the five seconds of a transaction. Of a keyed queue, the index and all running items are read, too.
     pub async fn compare_counters(&self, tr: &Transaction) -> Result<Recount, QueueError> {
-        ops::compare(self.space(), tr).await
+        ops::compare_all(self.space(), tr).await
     }
 
     /// Makes sure that no items of another kind lie under the queue's name. Snapshot reads of a few keys.
@@ -65,36 +81,81 @@ impl Queue {
         kinds::check(self.space(), tr).await
     }
 
-    /// The same in a transaction of its own. `None` if the rows cannot be counted in five seconds.
+    /// The same in transactions of its own. `None` if the rows cannot be counted in five seconds.
     pub async fn compare(&self, db: &Database, policy: &RetryPolicy) -> Result<Option<Recount>, RetryError> {
-        self.counting(db, policy, async |tr| ops::compare(self.space(), tr).await).await
+        let compare = async |tr: &Transaction| ops::compare(self.space(), tr).await;
+        let Some(found) = in_time(db, policy, compare).await? else { return Ok(None) };
+        let compare = async |tr: &Transaction| ops::compare_all(self.space(), tr).await;
+        let index = match self.space().keyed {
+            Some(_) => in_time(db, policy, compare).await?.and_then(|found| found.index),
+            None => None,
+        };
+        Ok(Some(Recount { index, ..found }))
     }
 
-    /// Counts, and adds to each counter what it lacks. `None`, and nothing is changed, if the rows cannot be counted in five seconds.
+    /// Counts, and adds to each counter what it lacks. `None`, and nothing is changed, if the rows cannot be counted in five seconds. Keys of a keyed queue that have lost their
+    /// places get new ones, and the counters of running items are corrected.
     ///
     /// Producers and consumers may go on meanwhile, and do not conflict with it: each of their transactions changes counters and rows by the
-    /// same number, so what a counter lacked when it was counted is what it lacks at the commit.
+    /// same number, so what a counter lacked when it was counted is what it lacks at the commit. A key that is to get a place changes its place in no other transaction, or they conflict.
     pub async fn recount(&self, db: &Database, policy: &RetryPolicy) -> Result<Option<Recount>, RetryError> {
-        self.counting(db, policy, async |tr| ops::recount(self.space(), tr).await).await
+        let recount = async |tr: &Transaction| ops::recount(self.space(), tr).await;
+        let Some(found) = in_time(db, policy, recount).await? else { return Ok(None) };
+        let index = match &self.space().keyed {
+            Some(keyed) => self.repair_index(db, policy, keyed).await?,
+            None => None,
+        };
+        Ok(Some(Recount { index, ..found }))
     }
 
-    async fn counting(
+    /// Repairs the index, and returns what was wrong.
+    async fn repair_index(
         &self,
         db: &Database,
         policy: &RetryPolicy,
-        count: impl AsyncFn(&Transaction) -> Result<Recount, QueueError>,
-    ) -> Result<Option<Recount>, RetryError> {
-        let count = &count;
-        let done = run(db, policy, |tr| async move {
-            let found = match count(&tr).await {
-                // It would be again.
-                Err(QueueError::Database(error)) if error.code() == TOO_OLD => Ok(None),
-                found => found.map(Some),
-            };
-            (tr, found)
-        });
-        Ok(done.await?.value)
+        keyed: &KeyedSpace,
+    ) -> Result<Option<IndexFaults>, RetryError> {
+        let space = self.space();
+        let mut all: Option<IndexFaults> = None;
+        loop {
+            let repair = async |tr: &Transaction| ops::repair_index(space, keyed, tr).await;
+            let Some((found, is_left)) = in_time(db, policy, repair).await?.flatten() else { return Ok(all) };
+            // Later passes find again what is left.
+            all = all.or(Some(found.counts()));
+            if !is_left {
+                break;
+            }
+        }
+        let (mut all, mut behind) = (all.unwrap_or_default(), None);
+        loop {
+            let behind_key: Option<&[u8]> = behind.as_deref();
+            let list = async |tr: &Transaction| ops::list_page(space, keyed, tr, behind_key).await;
+            let Some(page) = in_time(db, policy, list).await? else { return Ok(Some(all)) };
+            all.lost_keys += page.keys.len() as u64;
+            behind = page.through;
+            if behind.is_none() {
+                return Ok(Some(all));
+            }
+        }
     }
+}
+
+/// Runs a body; `None` if it does not end in the five seconds of a transaction.
+async fn in_time<T>(
+    db: &Database,
+    policy: &RetryPolicy,
+    body: impl AsyncFn(&Transaction) -> Result<T, QueueError>,
+) -> Result<Option<T>, RetryError> {
+    let body = &body;
+    let done = run(db, policy, |tr| async move {
+        let found = match body(&tr).await {
+            // It would be again.
+            Err(QueueError::Database(error)) if error.code() == TOO_OLD => Ok(None),
+            found => found.map(Some),
+        };
+        (tr, found)
+    });
+    Ok(done.await?.value)
 }
 
 /// Some of the queues that a program has named by a text, where a queue's name is a byte string: no kvqueue finds them. Snapshot reads,
@@ -111,11 +172,15 @@ pub struct RowCounter {
     /// Texts that items of a recipe's queue may lie behind, and the kind of the first of these that is laid out as such an item.
     recipes: BTreeMap<Vec<u8>, Option<&'static str>>,
     texts: BTreeSet<Vec<u8>>,
+    /// The records of a keyed queue without the queue's name.
+    keyed: KeyedSpace,
 }
 
 /// The rows and counters of a queue.
 #[derive(Debug, Default)]
 struct Rows {
+    index: IndexRows,
+    leases: LeaseRows,
     ready: i64,
     /// Ready items of a keyed queue.
     keyed: i64,
@@ -136,10 +201,11 @@ impl RowCounter {
             queues: BTreeMap::new(),
             recipes: BTreeMap::new(),
             texts: BTreeSet::new(),
+            keyed: KeyedSpace::new(&[]),
         }
     }
 
-    /// A row, in any order.
+    /// A row, in the order of keys.
     pub fn show(&mut self, key: &[u8], value: &[u8]) {
         let Some(key) = key.strip_prefix(self.prefix.as_slice()) else { return };
         if let Some((name, rest)) = split_text(key) {
@@ -151,13 +217,19 @@ impl RowCounter {
             *kind = kind.or_else(|| Kind::of_id(&ItemId::new(rest.to_vec().into())));
             return;
         }
-        let Some((name, rest)) = split_bytes(key) else { return };
-        let Some((record, rest)) = split_bytes(rest) else { return };
+        let Some((name, whole)) = split_bytes(key) else { return };
+        let Some((record, rest)) = split_bytes(whole) else { return };
         let rows = self.queues.entry(name).or_default();
+        rows.index.show(&self.keyed, whole, value);
         let number = || counters::decode(Some(value));
         match (record.as_slice(), rest.is_empty()) {
             (items::VAL | partitions::PART, false) => rows.ready += 1,
-            (keyed::KVAL, false) => rows.keyed += 1,
+            (keyed::KVAL, false) => {
+                rows.keyed += 1;
+                split_id(rest).into_iter().for_each(|(key, _)| rows.index.has_item(key));
+            }
+            (leases::HELD, false) => rows.leases.show_piece(rest, value),
+            (leases::LEASE, false) => rows.leases.show_header(rest, value, &mut rows.index),
             (later::LATER, false) => rows.later += 1,
             (crate::keys::DEAD, false) => rows.dead += 1,
             (counters::NPUSH, true) => rows.npush = number(),
@@ -182,6 +254,9 @@ impl RowCounter {
                 ready: (!is_recipe).then_some(ready),
                 waiting: counted(counters::difference(rows.nlater, rows.ndue), rows.later),
                 dead: counted(rows.ndead.cast_signed(), rows.dead),
+                index: (rows.keyed > 0 || !rows.index.is_empty())
+                    .then(|| rows.index.faults().counts())
+                    .filter(|_| !rows.leases.is_unreadable),
             };
             (name.as_slice(), recount)
         })

@@ -16,6 +16,11 @@ impl Rng {
         Rng(first ^ half(b))
     }
 
+    /// The numbers of a seed. Equal seeds give equal numbers.
+    pub(crate) fn seeded(seed: u64) -> Rng {
+        Rng(seed)
+    }
+
     /// A generator of its own for some part of the session's work.
     pub(crate) fn split(&mut self) -> Rng {
         Rng(self.next())

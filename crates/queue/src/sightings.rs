@@ -73,6 +73,11 @@ impl Sightings {
         self.0.get(first_above).map(|seen| now.saturating_sub(seen.at))
     }
 
+    /// When the highest version up to this one had been read: something of this version was not there much earlier.
+    pub(crate) fn time_before(&self, version: u64) -> Option<u64> {
+        self.0.iter().rev().find(|seen| seen.version <= version).map(|seen| seen.at)
+    }
+
     /// The highest version that was read at this time or before: everything below it is older.
     pub(crate) fn version_at(&self, at: u64) -> Option<u64> {
         self.0.iter().rev().find(|seen| seen.at <= at).map(|seen| seen.version)
@@ -100,6 +105,10 @@ mod tests {
         assert_eq!(
             (seen.version_at(49), seen.version_at(50), seen.version_at(9)),
             (Some(1_000), Some(2_000), None)
+        );
+        assert_eq!(
+            (seen.time_before(999), seen.time_before(1_000), seen.time_before(5_000)),
+            (None, Some(10), Some(50))
         );
     }
 

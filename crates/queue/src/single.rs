@@ -75,7 +75,7 @@ impl Queue {
     ) -> Result<ItemEffect, RetryError> {
         Ok(match self.retry_item(db, policy, id).await? {
             ItemChange::Done(_) => ItemEffect::Done,
-            ItemChange::UniqueTaken(_) => ItemEffect::Refused,
+            ItemChange::UniqueTaken(_) | ItemChange::ExpiresFirst(_) => ItemEffect::Refused,
             ItemChange::Refused(ItemState::Running) => ItemEffect::Running,
             ItemChange::Refused(_) => ItemEffect::Ready,
             ItemChange::Gone => ItemEffect::Gone,

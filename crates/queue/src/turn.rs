@@ -9,11 +9,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use foundationdb::{Database, FdbError};
 use futures::future::{Either, select};
-use mutant::mutant;
+use mutant::{bound, mutant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The most pushes that use a database handle at a time. What other numbers give is in `docs/PERFORMANCE.md`.
-const PUSHES_AT_A_TIME: usize = 256;
+fn pushes_at_a_time() -> usize {
+    bound("pushes-at-a-time", 256)
+}
 
 /// The turns of each database handle, by its address in memory. A database that does not answer stops no pushes to others.
 static HANDLES: Mutex<Vec<(usize, Arc<Semaphore>)>> = Mutex::new(Vec::new());
@@ -32,7 +34,7 @@ fn turns(address: usize) -> Arc<Semaphore> {
     }
     // Handles without pushes may be closed.
     handles.retain(|(_, turns)| Arc::strong_count(turns) > 1);
-    let turns = Arc::new(Semaphore::new(PUSHES_AT_A_TIME));
+    let turns = Arc::new(Semaphore::new(pushes_at_a_time()));
     handles.push((address, Arc::clone(&turns)));
     turns
 }
@@ -72,7 +74,7 @@ mod tests {
     /// Takes all turns of a handle.
     fn take_all(address: usize) -> Vec<Turn> {
         let take = || turn_at(address, pending()).now_or_never();
-        (0..PUSHES_AT_A_TIME).map(|_| take().expect("there is a turn left").expect("no limit")).collect()
+        (0..pushes_at_a_time()).map(|_| take().expect("there is a turn left").expect("no limit")).collect()
     }
 
     #[test]

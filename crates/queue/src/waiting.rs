@@ -30,6 +30,8 @@ pub enum WaitsOn {
         /// How many may.
         most: u32,
     },
+    /// A process that has no suspect. The first item of its key is one: its lease has expired before.
+    Suspects,
     /// Another item of its ordered key, which is scheduled again or a dead letter.
     Hold(HeldBy),
     /// The rate of a scope, or a throttle.

@@ -13,7 +13,8 @@ use crate::retry::NOT_COMMITTED;
 use mutant::mutant;
 
 /// Resolves when what it watches has changed: something became ready (`npush`) or was put aside for later (`nlater`), or
-/// the queue was deleted; or when the queue was paused or goes on.
+/// the queue was deleted; or when the queue was paused or goes on. The watch of a fetch that found as many items running as the queue's limit allows resolves when
+/// one of them ends, or the limit changes.
 ///
 /// It works only if the transaction that made it committed; otherwise it resolves to that failure. Waking up
 /// is a hint: look at the queue again. An error means the same, since the watch is gone. Dropping it frees

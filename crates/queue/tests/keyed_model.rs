@@ -33,6 +33,8 @@ fn scopes(key: Key) -> [Scope; 2] {
 enum Place {
     Active,
     Parked(Scope),
+    /// Parked because its next item is a suspect.
+    Suspect,
 }
 
 /// A row, or a range of rows, that transactions conflict on.
@@ -41,11 +43,14 @@ enum Row {
     Rules,
     /// All items of a key.
     Items(Key),
+    /// The items of a key up to a suspect.
+    Front(Key),
     Listed(Key),
     Place(Key, Place),
     /// All rows of keys that are parked under a scope.
     ParkedUnder(Scope),
-    Running(Scope),
+    /// Never written: whatever frees a slot, or passes it on, and finds no parked key, conflicts with a fetch that parks one.
+    Free(Scope),
     /// All gates of a scope. `gates_model.rs` checks when a fetch may take fewer.
     Gates(Scope),
 }
@@ -65,6 +70,9 @@ enum Write {
     Pending(bool),
     /// A fetch of a limited scope.
     Gates(Scope),
+    Free(Scope),
+    /// Whether the next item of a key is a suspect.
+    Front(Key, bool),
 }
 
 /// What is committed.
@@ -75,6 +83,7 @@ struct Database {
     running: BTreeMap<Scope, i8>,
     listed: BTreeSet<Key>,
     places: BTreeSet<(Key, Place)>,
+    suspects: BTreeSet<Key>,
     limits: BTreeMap<Scope, u8>,
     pending: bool,
 }
@@ -94,8 +103,8 @@ impl Database {
         Some((limit - self.running(scope)).max(0))
     }
 
-    fn first_parked(&self, scope: Scope) -> Option<Key> {
-        KEYS.into_iter().find(|key| self.places.contains(&(*key, Place::Parked(scope))))
+    fn parked(&self, scope: Scope) -> Vec<Key> {
+        KEYS.into_iter().filter(|key| self.places.contains(&(*key, Place::Parked(scope)))).collect()
     }
 
     fn apply(&mut self, write: &Write) {
@@ -111,7 +120,9 @@ impl Database {
             Write::Clear(key, place) => drop(self.places.remove(&(key, place))),
             Write::Limit(scope, limit) => drop(self.limits.insert(scope, limit)),
             Write::Pending(pending) => self.pending = pending,
-            Write::Gates(_) => {}
+            Write::Gates(_) | Write::Free(_) => {}
+            Write::Front(key, true) => drop(self.suspects.insert(key)),
+            Write::Front(key, false) => drop(self.suspects.remove(&key)),
         }
     }
 }
@@ -121,14 +132,16 @@ fn rows(write: &Write) -> Vec<Row> {
     match *write {
         Write::Ready(key, n) if n > 0 => vec![Row::Items(key)],
         Write::Ready(..) => vec![],
-        Write::Leased(key, _) => scopes(key).map(Row::Running).to_vec(),
+        Write::Leased(..) => vec![],
         Write::List(key) | Write::Unlist(key) => vec![Row::Listed(key)],
         Write::Put(key, place) | Write::Clear(key, place) => match place {
             Place::Parked(scope) => vec![Row::Place(key, place), Row::ParkedUnder(scope)],
-            Place::Active => vec![Row::Place(key, place)],
+            Place::Active | Place::Suspect => vec![Row::Place(key, place)],
         },
         Write::Limit(..) | Write::Pending(_) => vec![Row::Rules],
         Write::Gates(scope) => vec![Row::Gates(scope)],
+        Write::Free(scope) => vec![Row::Free(scope)],
+        Write::Front(key, _) => vec![Row::Front(key)],
     }
 }
 
@@ -145,6 +158,7 @@ struct State {
     database: Database,
     open: Vec<Open>,
     pushed: u8,
+    crashed: u8,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -152,8 +166,17 @@ enum Action {
     Push(Key),
     /// A fetch of up to so many items. It looks at one active key. `parks`: it parks a key that it serves with the last slot. Otherwise a later fetch does.
     Fetch(Key, i8, bool),
-    Finish(Key),
-    Release(Key),
+    /// Of several parked keys it makes this one active.
+    Finish(Key, usize),
+    Release(Key, usize),
+    /// The lease of an item expires, which makes it a suspect.
+    Crash(Key, usize),
+    /// A fetch that may not have suspects comes across one.
+    Refuse(Key),
+    /// A fetch that may have suspects looks at a key that is parked because of one.
+    FetchSuspect(Key),
+    /// Removes a suspect.
+    Cancel(Key),
     /// Raises the limit of a scope to 2.
     Raise(Scope),
     Commit(usize),
@@ -170,17 +193,31 @@ enum Fault {
     ParksWithoutConflict,
     /// An acknowledgement does not conflict with a fetch that parks a key.
     ParkedWithoutConflict,
+    /// An acknowledgement does not conflict with another one that makes the same parked key active.
+    ChosenWithoutConflict,
+    /// A fetch that parks a key does not see an acknowledgement that has found no parked key.
+    FreesWithoutConflict,
+    /// A fetch that passes on a slot, and finds no parked key, does not conflict with one that parks a key.
+    PassesOnWithoutConflict,
     /// Two fetches of a limited scope do not conflict.
     NoGates,
     /// A slot that a key was made active for and does not use is not passed on.
     NotPassedOn,
     /// A change of the rules does not look at parked keys.
     NotPending,
+    /// A fetch that parks a key because of a suspect does not conflict with the removal of the suspect.
+    SuspectWithoutConflict,
+    /// The slot of a key that is parked because of a suspect is not passed on.
+    SuspectNotPassedOn,
+    /// The removal of a suspect leaves its key parked.
+    SuspectStaysParked,
 }
 
 struct Index {
     /// How many items are pushed, all in all.
     pushes: u8,
+    /// How many leases expire.
+    crashes: u8,
     limits: Vec<(Scope, u8)>,
     fault: Option<Fault>,
 }
@@ -201,36 +238,102 @@ impl Index {
         tx.writes.push(Write::Ready(key, 1));
     }
 
+    /// Makes a key active that is parked because of a suspect, since it has another first item.
+    fn reconsider(&self, database: &Database, tx: &mut Open, key: Key) {
+        tx.reads.insert(Row::Listed(key));
+        tx.writes.push(Write::Front(key, false));
+        if database.places.contains(&(key, Place::Suspect)) && !self.is(Fault::SuspectStaysParked) {
+            tx.writes.extend([
+                Write::Clear(key, Place::Suspect),
+                Write::Put(key, Place::Active),
+                Write::List(key),
+            ]);
+        }
+    }
+
     /// Ends one item of a lease.
-    fn acknowledge(&self, database: &Database, key: Key, is_back: bool) -> Open {
+    fn acknowledge(&self, database: &Database, key: Key, choice: usize, is_back: bool) -> Open {
         let mut tx = Open { reads: [Row::Rules].into(), ..Open::default() };
         tx.writes.push(Write::Leased(key, -1));
         for scope in scopes(key).into_iter().filter(|scope| database.limits.contains_key(scope)) {
-            if !self.is(Fault::ParkedWithoutConflict) {
-                tx.reads.insert(Row::ParkedUnder(scope));
-            }
-            if let Some(parked) = database.first_parked(scope) {
-                tx.writes.push(Write::Clear(parked, Place::Parked(scope)));
-                tx.writes.push(Write::Put(parked, Place::Active));
+            let parked = database.parked(scope);
+            match parked.get(choice % parked.len().max(1)) {
+                Some(parked) => {
+                    self.unpark(&mut tx, *parked, scope);
+                    if self.is(Fault::ChosenWithoutConflict) {
+                        tx.reads.remove(&Row::Place(*parked, Place::Parked(scope)));
+                    }
+                }
+                None => self.exclude_parking(&mut tx, scope),
             }
         }
         if is_back {
+            self.reconsider(database, &mut tx, key);
             self.list(database, &mut tx, key);
         }
         tx
     }
 
-    fn fetch(&self, database: &Database, key: Key, most: i8, parks: bool) -> Open {
-        let mut tx = Open { reads: [Row::Rules, Row::Place(key, Place::Active)].into(), ..Open::default() };
+    /// A fetch that may not have the next item of a key parks the key.
+    fn refuse(&self, database: &Database, key: Key) -> Open {
+        let reads = [Row::Rules, Row::Place(key, Place::Active), Row::Front(key)].into();
+        let mut tx = Open { reads, ..Open::default() };
+        if self.is(Fault::SuspectWithoutConflict) {
+            tx.reads.remove(&Row::Front(key));
+        }
+        tx.writes.extend([
+            Write::Clear(key, Place::Active),
+            Write::Put(key, Place::Suspect),
+            Write::List(key),
+        ]);
+        if !self.is(Fault::SuspectNotPassedOn) {
+            let limited = scopes(key).into_iter().filter(|scope| database.limits.contains_key(scope));
+            self.pass_on(database, &mut tx, limited);
+        }
+        tx
+    }
+
+    /// Makes a parked key active for each of these scopes that has a free slot.
+    fn pass_on(&self, database: &Database, tx: &mut Open, scopes: impl Iterator<Item = Scope>) {
+        for scope in scopes.filter(|scope| database.free(*scope).is_some_and(|free| free > 0)) {
+            match database.parked(scope).first() {
+                Some(parked) => self.unpark(tx, *parked, scope),
+                None if self.is(Fault::PassesOnWithoutConflict) => {}
+                None => self.exclude_parking(tx, scope),
+            }
+        }
+    }
+
+    /// Excludes fetches that park a key.
+    fn exclude_parking(&self, tx: &mut Open, scope: Scope) {
+        if !self.is(Fault::ParkedWithoutConflict) {
+            tx.reads.insert(Row::ParkedUnder(scope));
+        }
+        if !self.is(Fault::FreesWithoutConflict) {
+            tx.writes.push(Write::Free(scope));
+        }
+    }
+
+    fn fetch(&self, database: &Database, (key, from): (Key, Place), most: i8, parks: bool) -> Open {
+        let mut tx = Open { reads: [Row::Rules, Row::Place(key, from)].into(), ..Open::default() };
+        let is_suspect = database.suspects.contains(&key);
+        let most = if is_suspect { 1 } else { most };
         let free = |scope: Scope| database.free(scope);
         let limited: Vec<_> = scopes(key).into_iter().filter(|scope| free(*scope).is_some()).collect();
         let slots = limited.iter().filter_map(|scope| free(*scope)).min().unwrap_or(most);
         let taken = most.min(slots).min(database.ready(key));
         let full = limited.iter().copied().find(|scope| free(*scope).is_some_and(|free| free <= taken));
         let full = full.filter(|_| parks || taken == 0);
-        tx.writes.push(Write::Clear(key, Place::Active));
+        tx.writes.push(Write::Clear(key, from));
+        if from == Place::Suspect {
+            tx.writes.push(Write::List(key));
+        }
         if taken > 0 {
             tx.writes.extend([Write::Ready(key, -taken), Write::Leased(key, taken)]);
+            if is_suspect {
+                tx.reads.insert(Row::Front(key));
+                tx.writes.push(Write::Front(key, false));
+            }
             if !self.is(Fault::NoGates) {
                 tx.reads.extend(limited.iter().map(|scope| Row::Gates(*scope)));
                 tx.writes.extend(limited.iter().map(|scope| Write::Gates(*scope)));
@@ -246,7 +349,7 @@ impl Index {
             }
             Some(scope) => {
                 if !self.is(Fault::ParksWithoutConflict) {
-                    tx.reads.insert(Row::Running(scope));
+                    tx.reads.insert(Row::Free(scope));
                 }
                 tx.writes.push(Write::Put(key, Place::Parked(scope)));
             }
@@ -254,11 +357,7 @@ impl Index {
         }
         if taken == 0 && (is_over || full.is_some()) && !self.is(Fault::NotPassedOn) {
             let unused = limited.iter().copied().filter(|scope| is_over || full != Some(*scope));
-            for scope in unused.filter(|scope| free(*scope).is_some_and(|free| free > 0)) {
-                if let Some(parked) = database.first_parked(scope) {
-                    self.unpark(&mut tx, parked, scope);
-                }
-            }
+            self.pass_on(database, &mut tx, unused);
         }
         if database.pending {
             for (parked, place) in &database.places {
@@ -285,7 +384,8 @@ impl Model for Index {
 
     fn init_states(&self) -> Vec<State> {
         let limits = self.limits.iter().copied().collect();
-        vec![State { database: Database { limits, ..Database::default() }, open: Vec::new(), pushed: 0 }]
+        let database = Database { limits, ..Database::default() };
+        vec![State { database, open: Vec::new(), pushed: 0, crashed: 0 }]
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
@@ -302,8 +402,23 @@ impl Model for Index {
                 actions.extend([Action::Fetch(key, 1, true), Action::Fetch(key, 2, true)]);
                 actions.push(Action::Fetch(key, 1, false));
             }
+            let is_suspect = database.suspects.contains(&key);
+            if is_suspect {
+                actions.push(Action::Cancel(key));
+            }
+            if is_suspect && database.places.contains(&(key, Place::Active)) {
+                actions.push(Action::Refuse(key));
+            }
+            if database.places.contains(&(key, Place::Suspect)) {
+                actions.push(Action::FetchSuspect(key));
+            }
+            let choices = database.parked(Scope::Tenant).len().max(1);
             if database.leased.get(&key).is_some_and(|n| *n > 0) {
-                actions.extend([Action::Finish(key), Action::Release(key)]);
+                actions
+                    .extend((0..choices).flat_map(|at| [Action::Finish(key, at), Action::Release(key, at)]));
+                if state.crashed < self.crashes {
+                    actions.extend((0..choices).map(|at| Action::Crash(key, at)));
+                }
             }
         }
         let low = database.limits.iter().filter(|(_, limit)| **limit < 2);
@@ -331,9 +446,23 @@ impl Model for Index {
                 self.list(database, &mut tx, key);
                 tx
             }
-            Action::Fetch(key, most, parks) => self.fetch(database, key, most, parks),
-            Action::Finish(key) => self.acknowledge(database, key, false),
-            Action::Release(key) => self.acknowledge(database, key, true),
+            Action::Fetch(key, most, parks) => self.fetch(database, (key, Place::Active), most, parks),
+            Action::FetchSuspect(key) => self.fetch(database, (key, Place::Suspect), 1, true),
+            Action::Refuse(key) => self.refuse(database, key),
+            Action::Crash(key, choice) => {
+                state.crashed += 1;
+                let mut tx = self.acknowledge(database, key, choice, true);
+                tx.writes.push(Write::Front(key, true));
+                tx
+            }
+            Action::Cancel(key) => {
+                let reads = [Row::Front(key)].into();
+                let mut tx = Open { reads, writes: vec![Write::Ready(key, -1)], ..Open::default() };
+                self.reconsider(database, &mut tx, key);
+                tx
+            }
+            Action::Finish(key, choice) => self.acknowledge(database, key, choice, false),
+            Action::Release(key, choice) => self.acknowledge(database, key, choice, true),
             Action::Raise(scope) => {
                 let pending = Write::Pending(!self.is(Fault::NotPending));
                 let writes = vec![Write::Limit(scope, 2), pending];
@@ -377,10 +506,14 @@ impl Model for Index {
                     database.pending
                         || database.places.iter().all(|(_, place)| match *place {
                             Place::Parked(scope) => database.free(scope) == Some(0) || is_active(scope),
-                            Place::Active => true,
+                            Place::Active | Place::Suspect => true,
                         })
                 },
             ),
+            Property::always("a key is parked because of a suspect if it has one", |_, state: &State| {
+                let parked = state.database.places.iter().filter(|(_, place)| *place == Place::Suspect);
+                parked.into_iter().all(|(key, _)| state.database.suspects.contains(key))
+            }),
             Property::sometimes("a key is parked under its tenant", |_, state: &State| {
                 state.database.places.iter().any(|(_, place)| *place == Place::Parked(Scope::Tenant))
             }),
@@ -397,17 +530,22 @@ impl Model for Index {
 
 /// Limits of the tenant and of one key, so that a key can be parked under either.
 fn index(fault: Option<Fault>) -> Index {
-    Index { pushes: 4, limits: vec![(Scope::Tenant, 2), (Scope::Key(0), 1)], fault }
+    Index { pushes: 4, crashes: 0, limits: vec![(Scope::Tenant, 2), (Scope::Key(0), 1)], fault }
 }
 
 /// A limit of the tenant that is raised.
 fn raised(fault: Option<Fault>) -> Index {
-    Index { pushes: 3, limits: vec![(Scope::Tenant, 1)], fault }
+    Index { pushes: 3, crashes: 0, limits: vec![(Scope::Tenant, 1)], fault }
+}
+
+/// A lease of the tenant expires.
+fn crashing(fault: Option<Fault>) -> Index {
+    Index { pushes: 3, crashes: 1, limits: vec![(Scope::Tenant, 1)], fault }
 }
 
 #[test]
 fn the_rules_of_the_index_hold_in_every_order() {
-    for model in [index(None), raised(None)] {
+    for model in [index(None), raised(None), crashing(None)] {
         let checker = model.checker().spawn_bfs().join();
         checker.assert_properties();
         assert!(checker.unique_state_count() > 1_000, "{} states", checker.unique_state_count());
@@ -421,9 +559,15 @@ fn a_model_that_leaves_out_a_rule_fails() {
         index(Some(Fault::OverWithoutConflict)),
         index(Some(Fault::ParksWithoutConflict)),
         index(Some(Fault::ParkedWithoutConflict)),
+        index(Some(Fault::ChosenWithoutConflict)),
         index(Some(Fault::NotPassedOn)),
+        index(Some(Fault::FreesWithoutConflict)),
+        index(Some(Fault::PassesOnWithoutConflict)),
         raised(Some(Fault::NoGates)),
         raised(Some(Fault::NotPending)),
+        crashing(Some(Fault::SuspectWithoutConflict)),
+        crashing(Some(Fault::SuspectNotPassedOn)),
+        crashing(Some(Fault::SuspectStaysParked)),
     ];
     for model in twins {
         let fault = model.fault.unwrap();

@@ -101,6 +101,10 @@ async fn read(from: &mut (impl AsyncRead + Unpin + ?Sized)) -> Result<Answer, Fa
     };
     let head = Head::read(&bytes[..end]).map_err(Failure::Garbled)?;
     let mut body = bytes.split_off(end + 4);
+    if head.is_chunked {
+        let body = chunks(from, body).await.map_err(Failure::Garbled)?;
+        return Ok(Answer { status: head.status, body, keeps_alive: !head.closes });
+    }
     let length = head.length.unwrap_or(LONGEST_ANSWER);
     if length > LONGEST_ANSWER {
         return Err(Failure::Garbled("the answer is too long"));
@@ -115,12 +119,79 @@ async fn read(from: &mut (impl AsyncRead + Unpin + ?Sized)) -> Result<Answer, Fa
     Ok(Answer { status: head.status, body, keeps_alive: head.length.is_some() && !head.closes })
 }
 
+/// Reads a body in chunks, as proxies send what they have gathered or rewritten. `bytes` is what was read of it before.
+async fn chunks(
+    from: &mut (impl AsyncRead + Unpin + ?Sized),
+    mut bytes: Vec<u8>,
+) -> Result<Vec<u8>, &'static str> {
+    let (mut body, mut at) = (Vec::new(), 0);
+    loop {
+        let end = line_end(from, &mut bytes, at).await?;
+        let size = std::str::from_utf8(&bytes[at..end]).ok().and_then(|line| {
+            // Extensions of a chunk follow a semicolon.
+            usize::from_str_radix(line.split(';').next().unwrap_or(line).trim(), 16).ok()
+        });
+        let size = size.ok_or("a chunk of the answer has no size")?;
+        at = end + 2;
+        if size == 0 {
+            break;
+        }
+        if size > LONGEST_ANSWER - body.len() {
+            return Err("the answer is too long");
+        }
+        // With the line's end behind it.
+        while bytes.len() < at + size + 2 {
+            more(from, &mut bytes).await?;
+        }
+        body.extend_from_slice(&bytes[at..at + size]);
+        bytes.drain(..at + size + 2);
+        at = 0;
+    }
+    // Fields behind the body end with an empty line.
+    loop {
+        let end = line_end(from, &mut bytes, at).await?;
+        if end == at {
+            return Ok(body);
+        }
+        at = end + 2;
+        if at > LONGEST_HEAD {
+            return Err("the end of the answer is too long");
+        }
+    }
+}
+
+/// The place of the line's end at or behind `at`, after more is read if it is not there yet.
+async fn line_end(
+    from: &mut (impl AsyncRead + Unpin + ?Sized),
+    bytes: &mut Vec<u8>,
+    at: usize,
+) -> Result<usize, &'static str> {
+    loop {
+        if let Some(end) = bytes[at..].windows(2).position(|it| it == b"\r\n") {
+            return Ok(at + end);
+        }
+        if bytes.len() - at > LONGEST_HEAD {
+            return Err("a line of the answer is too long");
+        }
+        more(from, bytes).await?;
+    }
+}
+
+async fn more(from: &mut (impl AsyncRead + Unpin + ?Sized), bytes: &mut Vec<u8>) -> Result<(), &'static str> {
+    match from.read_buf(bytes).await {
+        Ok(0) | Err(_) => Err("the answer is cut off"),
+        Ok(_) => Ok(()),
+    }
+}
+
 /// The head of an answer, as far as it matters.
 #[derive(Debug, PartialEq, Eq)]
 struct Head {
     status: u16,
     /// The body's. Without one the body ends with the connection.
     length: Option<usize>,
+    /// The body comes in chunks.
+    is_chunked: bool,
     /// The connection ends after the answer.
     closes: bool,
 }
@@ -134,15 +205,16 @@ impl Head {
         let status: u16 = status.ok_or("the answer is not HTTP")?;
         // Such an answer has no body, whatever its head says.
         let length = (status == 204).then_some(0);
-        let mut found = Self { status, length, closes: head.starts_with("HTTP/1.0") };
+        let mut found = Self { status, length, is_chunked: false, closes: head.starts_with("HTTP/1.0") };
         for (name, value) in lines.filter_map(|line| line.split_once(':')) {
             let value = value.trim();
             if name.eq_ignore_ascii_case("content-length") {
                 found.length = Some(value.parse().map_err(|_| "the answer is not HTTP")?);
             } else if name.eq_ignore_ascii_case("transfer-encoding") {
-                return Err(
-                    "a proxy has replaced Content-Length by Transfer-Encoding; switch that off there",
-                );
+                if !value.eq_ignore_ascii_case("chunked") {
+                    return Err("the answer has a coding that was not asked for");
+                }
+                found.is_chunked = status != 204;
             } else if name.eq_ignore_ascii_case("connection") {
                 found.closes |= value.eq_ignore_ascii_case("close");
             }
@@ -185,6 +257,15 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_in_chunks_is_read_to_its_end() {
+        let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n";
+        let text =
+            format!("{head}2;ext=1\r\n{{\"\r\n6\r\na\":[1]\r\n1\r\n}}\r\n0\r\nX-Trailer: y\r\n\r\nrest");
+        let found = answer(text.as_bytes()).unwrap();
+        assert_eq!((&found.body[..], found.keeps_alive), (&b"{\"a\":[1]}"[..], true));
+    }
+
+    #[test]
     fn incomplete_answers_are_errors() {
         assert_eq!(garbled("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n{}"), "the answer is cut off");
         assert_eq!(garbled("HTTP/1.1 200 OK\r\nContent-Length: 3"), NO_HEAD);
@@ -198,7 +279,16 @@ mod tests {
             garbled("HTTP/1.1 200 OK\r\nContent-Length: 999999999999\r\n\r\n"),
             "the answer is too long"
         );
-        assert!(garbled("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").contains("proxy"));
+        for (body, problem) in [
+            ("2\r\n{}\r\n", "the answer is cut off"),
+            ("2\r\n{", "the answer is cut off"),
+            ("x\r\n{}\r\n0\r\n\r\n", "a chunk of the answer has no size"),
+            ("fffffffffffffff\r\n{}", "the answer is too long"),
+        ] {
+            let text = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{body}");
+            assert_eq!(garbled(text.leak()), problem, "{body:?}");
+        }
+        assert!(garbled("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n").contains("coding"));
         let endless = vec![b'x'; LONGEST_HEAD + 1];
         assert!(matches!(answer(&endless), Err(Failure::Garbled("the head of the answer is too long"))));
     }

@@ -18,7 +18,7 @@ use super::{
     secret::Secret,
     tls,
 };
-use crate::{cli::status::fitting, users};
+use crate::{cli::status::fitting, item_history::this_process, users};
 
 /// The most characters that are shown of an error's message, and of its fix.
 const LONGEST_MESSAGE: usize = 4_000;
@@ -37,6 +37,8 @@ pub(in crate::cli) struct Endpoint {
     pub(super) option: &'static str,
     /// With TLS.
     pub(super) tls: Option<Arc<ClientConfig>>,
+    /// The program, which a daemon shows of a worker.
+    agent: &'static str,
     idle: Mutex<Vec<Connection>>,
 }
 
@@ -47,7 +49,12 @@ impl Endpoint {
         option: &'static str,
     ) -> anyhow::Result<Self> {
         let tls = address.is_https().then(tls::of_url).transpose()?;
-        Ok(Self { address, secret, option, tls, idle: Mutex::default() })
+        Ok(Self { address, secret, option, tls, agent: "kvqueue", idle: Mutex::default() })
+    }
+
+    /// The same daemon, to which this program has another name.
+    pub(in crate::cli) fn with_agent(self, agent: &'static str) -> Self {
+        Self { agent, ..self }
     }
 
     /// The same daemon by TLS with these settings.
@@ -144,7 +151,12 @@ impl Endpoint {
 
     fn request(&self, method: &str, path: &str, body: Option<&Value>) -> Vec<u8> {
         let (host, base) = (self.address.host(), self.address.base());
-        let mut head = format!("{method} {base}{path} HTTP/1.1\r\nHost: {host}\r\n");
+        let agent = self.agent;
+        let process = this_process().replace(|char: char| !char.is_ascii_graphic(), "?");
+        let mut head = format!(
+            "{method} {base}{path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {agent}/{} {process}\r\n",
+            env!("CARGO_PKG_VERSION"),
+        );
         if let Some(Secret { token, .. }) = &self.secret {
             head += &format!("Authorization: {}\r\n", token.header());
         }
@@ -155,17 +167,17 @@ impl Endpoint {
         format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
     }
 
-    /// The body of an answer. An error if it reports one.
+    /// The body of an answer. An error if it reports one, or if the daemon did not write it.
     fn read(&self, Answer { status, body, .. }: &Answer) -> Result<Value, AskError> {
-        let success = (200..300).contains(status);
-        if success && body.is_empty() {
-            return Ok(Value::Null);
+        let body =
+            serde_json::from_slice::<Value>(body).ok().or_else(|| body.is_empty().then_some(Value::Null));
+        if (200..300).contains(status) {
+            return body.ok_or_else(|| self.garbled("the answer is not JSON"));
         }
-        let body: Value = serde_json::from_slice(body).map_err(|_| self.garbled("the answer is not JSON"))?;
-        // A status such as 503 from /readyz comes with a body that is not an error.
-        if success || body["error"].is_null() {
-            return Ok(body);
-        }
+        // Every refusal of a daemon has a code. Proxies have bodies of their own, or none.
+        let Some(body) = body.filter(|body| body["error"]["code"].is_string()) else {
+            return Err(AskError::Intermediary { at: self.to_string(), status: *status });
+        };
         let text = |key: &str| fitting(body["error"][key].as_str().unwrap_or_default(), LONGEST_MESSAGE);
         let (code, message, fix) = (text("code"), text("message"), text("fix"));
         Err(AskError::Refused { at: self.to_string(), status: *status, code, message, fix })

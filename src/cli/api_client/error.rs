@@ -33,6 +33,11 @@ pub(in crate::cli) enum AskError {
     /// The answer is incomplete, or another program sent it.
     #[error("the answer from {at} is incomplete, or from a program other than kvqueue: {problem}")]
     Garbled { at: String, problem: &'static str },
+    /// A program between here and the daemon answered in its place.
+    #[error(
+        "{at} answers with the status {status}, and not as kvqueue does; is it a proxy that does not reach its daemon?"
+    )]
+    Intermediary { at: String, status: u16 },
     /// The daemon uses another database.
     #[error(
         "the daemon at {at} uses the database {theirs}, not {ours}; give the configuration of the daemon that you mean, or name this one with {option} {at}"
@@ -52,6 +57,7 @@ impl AskError {
             | Self::Foreign { .. }
             | Self::Silent { .. }
             | Self::Garbled { .. }
+            | Self::Intermediary { .. }
             | Self::Elsewhere { .. } => Exit::Unavailable,
             Self::Refused { code, .. } => match code.as_str() {
                 "refused" => Exit::Config,
@@ -66,17 +72,25 @@ impl AskError {
     pub(in crate::cli) fn is_transient(&self) -> bool {
         match self {
             Self::Nobody { .. } | Self::Untrusted { .. } | Self::Silent { .. } | Self::Garbled { .. } => true,
+            // It would refuse the same body again.
+            Self::Intermediary { .. } => !self.is_too_long(),
             Self::Foreign { .. } | Self::Elsewhere { .. } => false,
-            // A frozen queue is being moved; daemons then use another database.
+            // A frozen queue is being moved; daemons then use another database. What is read-only may be so for a while.
             Self::Refused { status, code, .. } => {
-                *status >= 500 || matches!(status, 408 | 429) || code == "frozen"
+                *status >= 500 || matches!(status, 408 | 429) || matches!(&**code, "frozen" | "read_only")
             }
         }
     }
 
-    /// Whether the lease that the request was about is over.
-    pub(in crate::cli) fn is_lease_lost(&self) -> bool {
-        matches!(self, Self::Refused { code, .. } if code == "lease_lost")
+    /// Whether the request's body is longer than is accepted on its way.
+    pub(in crate::cli) fn is_too_long(&self) -> bool {
+        matches!(self, Self::Refused { status: 413, .. } | Self::Intermediary { status: 413, .. })
+    }
+
+    /// Whether the daemon does not let this program do what it asks for, whatever it asks next.
+    pub(in crate::cli) fn is_denial(&self) -> bool {
+        matches!(self, Self::Refused { status: 401, .. } | Self::Foreign { .. } | Self::Elsewhere { .. })
+            || matches!(self, Self::Refused { status: 403, code, .. } if code == "forbidden")
     }
 }
 
@@ -97,13 +111,19 @@ mod tests {
             error: io::ErrorKind::ConnectionRefused.into(),
         };
         assert!(nobody.is_transient());
-        for (status, code) in [(429, "busy"), (503, "unavailable"), (408, "slow"), (409, "frozen")] {
+        for (status, code) in
+            [(429, "busy"), (503, "unavailable"), (408, "slow"), (409, "frozen"), (403, "read_only")]
+        {
             assert!(refused(status, code).is_transient(), "{code}");
         }
         for (status, code) in [(401, "unauthorized"), (403, "forbidden"), (400, "bad_request")] {
             assert!(!refused(status, code).is_transient(), "{code}");
+            assert_eq!(refused(status, code).is_denial(), code != "bad_request", "{code}");
         }
-        assert!(refused(409, "lease_lost").is_lease_lost() && !refused(409, "lease_lost").is_transient());
+        let lost = refused(409, "lease_lost");
+        assert!(!lost.is_transient() && !lost.is_denial());
+        let long = AskError::Intermediary { at: String::new(), status: 413 };
+        assert!(long.is_too_long() && !long.is_transient() && !long.is_denial());
         assert_eq!(refused(403, "forbidden").exit(), Exit::Unavailable);
     }
 }

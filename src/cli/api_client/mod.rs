@@ -38,8 +38,8 @@ pub(super) use self::{
     secret::{Secret, secret},
 };
 
-/// How long a GET waits for the answer. The daemon itself waits six seconds for its database.
-pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long a GET waits for the answer.
+pub(super) const READ_TIMEOUT: Duration = deadlines::ANSWER;
 
 /// The most characters that an error shows of a daemon's text.
 const LONGEST_TEXT: usize = 400;
@@ -121,7 +121,7 @@ pub(super) fn need_http(faults: Vec<Fault>) -> anyhow::Result<()> {
 impl ApiClient {
     /// A client of the daemon that `--at` names, or else of the configuration's daemon.
     pub(super) fn find(globals: &Globals, at: &At) -> anyhow::Result<Self> {
-        let (config, faults) = globals.start_leniently()?;
+        let (config, faults) = globals.start_to_ask(at.is_given())?;
         let daemon = match &at.at {
             Some(address) => Self::new(endpoint(address, &config, AT)?)?,
             None => {

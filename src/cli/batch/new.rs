@@ -61,7 +61,7 @@ impl New {
     pub(super) fn run(self, globals: &Globals) -> anyhow::Result<Exit> {
         let now = clock::now();
         let (name, batch) = self.parse(now)?;
-        let client = Client::open_or_create(globals)?;
+        let client = Client::open_or_create(globals, None)?;
         let queue = target::configured(&client, &name)?;
         client.check_kind(&queue)?;
         let policy = RetryPolicy::default();

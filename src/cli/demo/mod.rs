@@ -44,7 +44,8 @@ impl Args {
         let pool = daemon::handler_pool().context("cannot start the handlers' threads")?;
         let recorder = Recorder::new();
         let shared = ConsumerContext::new(pool.handle().clone(), None, DaemonStatus::new(&url));
-        let report = actors::run(run(&store, &shared, &recorder))?;
+        let report =
+            actors::run(run(&store, &shared, &recorder)).context("cannot start the consumers' thread")??;
         pool.shutdown_background();
         report.print(globals.json)?;
         Ok(if report.is_clean() { Exit::Done } else { Exit::Failed })

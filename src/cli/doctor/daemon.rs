@@ -72,6 +72,11 @@ fn silent(error: &anyhow::Error, at: &str, findings: &mut Findings) {
             format!("the user {user} listens at {at}, and may not read the operator's secret"),
             "look what listens there; http.listen gives the daemon another address",
         ),
+        Some(AskError::Intermediary { status, .. }) => findings.note(
+            ABOUT,
+            format!("what answers at {at} is not a kvqueue, or does not reach it: its status is {status}"),
+            "look what listens there; http.listen gives the daemon another address",
+        ),
         Some(AskError::Garbled { problem, .. }) => findings.note(
             ABOUT,
             format!("the answer at {at} is not that of a kvqueue, or was cut off: {problem}"),
@@ -105,6 +110,10 @@ fn judge(figures: &Figures, at: &str, findings: &mut Findings) {
         let why: Vec<_> = not_ready.iter().map(|why| fitting(why, LONGEST_TEXT)).collect();
         let text = format!("{who}, is not ready: {}", why.join("; "));
         findings.note(ABOUT, text, "kvqueue status says more, and so do its messages");
+    }
+    if let Some(clock) = &figures.clock {
+        let advice = "compare the clocks of all machines that run daemons, set the wrong one right, and have it kept right by NTP";
+        findings.problem(ABOUT, fitting(clock, LONGEST_TEXT), advice);
     }
     if let Some(refused) = &figures.config.refused {
         let text = format!("it has not taken up its configuration: {}", fitting(refused, LONGEST_TEXT));

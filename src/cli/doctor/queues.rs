@@ -104,8 +104,9 @@ impl Counters {
         let wrong: Vec<_> = self.compared.iter().filter(|(_, found)| !found.is_right()).collect();
         for (name, found) in wrong.iter().take(NAMED) {
             let text = format!("queue \"{name}\": {}", differences(found));
-            let advice =
-                format!("look which program pushes without kvqueue's modules; then: kvqueue recount {name}");
+            let advice = format!(
+                "look which program pushes or clears rows without kvqueue's modules; then: kvqueue recount {name}"
+            );
             findings.problem(COUNTERS, text, advice);
         }
         if wrong.len() > NAMED {
@@ -155,8 +156,8 @@ fn configured<'c>(config: &'c Config, name: &[u8]) -> Option<&'c QueueConfig> {
 /// None if it is too large.
 async fn compare(tr: &Transaction, config: &Config, name: &[u8]) -> Result<Option<Recount>, QueueError> {
     let prefix = config.prefix.as_bytes();
-    let kind = configured(config, name).map(QueueConfig::layout).unwrap_or_default();
-    let Ok(queue) = Queue::of_kind(prefix, name, kind) else { return Ok(None) };
+    let kind = configured(config, name).map(QueueConfig::layout);
+    let Ok(queue) = Queue::of_kind(prefix, name, kind.unwrap_or_default()) else { return Ok(None) };
     let (begin, end) = queue.range();
     if tr.get_estimated_range_size_bytes(&begin, &end).await? > LARGEST {
         return Ok(None);
@@ -164,12 +165,16 @@ async fn compare(tr: &Transaction, config: &Config, name: &[u8]) -> Result<Optio
     let mut found = queue.compare_counters(tr).await?;
     // The items of a queue of another kind lie elsewhere. `list` has them as they are counted.
     for other in [Kind::Recipe(Packing::Raw), Kind::Keyed] {
-        if other != kind
+        if kind != Some(other)
             && found.ready.is_some_and(|ready| ready.by_rows == 0)
-            && let Ok(other) = Queue::of_kind(prefix, name, other)
-            && other.oldest(tr).await?.is_some()
+            && let Ok(queue) = Queue::of_kind(prefix, name, other)
+            && queue.oldest(tr).await?.is_some()
         {
-            found.ready = None;
+            match kind {
+                // It is in no configuration, so this is its kind.
+                None => found = queue.compare_counters(tr).await?,
+                Some(_) => found.ready = None,
+            }
         }
     }
     Ok(Some(found))

@@ -33,6 +33,8 @@ pub(super) struct Schedules {
     ahead: Vec<Ahead>,
     /// Schedules that this version cannot read, as `queue/schedule`.
     unreadable: Vec<String>,
+    /// Schedules with the label of the configuration that it does not have, as `queue/schedule`.
+    orphans: Vec<String>,
     /// Whether there was no time for other queues.
     is_partial: bool,
 }
@@ -62,7 +64,7 @@ impl Schedules {
                     return Ok(Self { is_partial: true, ..found });
                 }
                 if let Ok(queue) = Queue::new(prefix, name) {
-                    found.look_at(db, &queue).await?;
+                    found.look_at(db, &queue, config).await?;
                 }
             }
             from = page.next;
@@ -72,13 +74,18 @@ impl Schedules {
         }
     }
 
-    async fn look_at(&mut self, db: &Database, queue: &Queue) -> Result<(), RetryError> {
+    async fn look_at(&mut self, db: &Database, queue: &Queue, config: &Config) -> Result<(), RetryError> {
         let mut last = None::<String>;
         loop {
             let behind = last.as_deref();
             let page = read(db, async |tr| queue.schedules_after(tr, behind, PAGE).await).await?;
             let name = queue.name().escape_ascii().to_string();
-            page.iter().for_each(|view| self.judge(&name, view, clock::now()));
+            for view in &page {
+                self.judge(&name, view, clock::now());
+                if is_orphan(queue.name(), view, config) {
+                    self.orphans.push(format!("{name}/{}", view.name));
+                }
+            }
             match page.into_iter().next_back() {
                 Some(view) => last = Some(view.name),
                 None => return Ok(()),
@@ -133,14 +140,35 @@ impl Schedules {
             let text = format!("this version cannot read, and does not fire: {}", listed(&self.unreadable));
             findings.note(ABOUT, text, "upgrade kvqueue; or remove the schedule, and put it again");
         }
+        if !self.orphans.is_empty() {
+            let text = format!(
+                "belong to this configuration and are not in it, and fire all the same: {}",
+                listed(&self.orphans)
+            );
+            let advice = "if no other version of the configuration has them: kvqueue reload; or kvqueue schedule remove --force";
+            findings.note(ABOUT, text, advice);
+        }
         if self.is_partial {
             let text = "schedules of other queues were not looked at: there was no time for more";
             findings.note(ABOUT, text, "give the command more time with --timeout, or try again");
-        } else if self.ahead.is_empty() && self.unreadable.is_empty() && self.count > 0 {
+        } else if self.ahead.is_empty()
+            && self.unreadable.is_empty()
+            && self.orphans.is_empty()
+            && self.count > 0
+        {
             findings
                 .fine(ABOUT, format!("their next times fit this machine's clock, schedules: {}", self.count));
         }
     }
+}
+
+/// Whether a schedule belongs to this configuration, which does not have it: daemons with another version of it have stored it.
+fn is_orphan(queue: &[u8], view: &ScheduleView, config: &Config) -> bool {
+    let owner = config.schedule_owner.as_deref();
+    let is_ours =
+        owner.is_some() && view.schedule.as_ref().is_some_and(|schedule| schedule.belongs_to(owner));
+    let configured = str::from_utf8(queue).ok().and_then(|name| config.queues.get(name));
+    is_ours && !configured.is_some_and(|queue| queue.schedules.contains_key(&view.name))
 }
 
 /// Reads something in a transaction.
@@ -190,6 +218,23 @@ mod tests {
         insta::assert_snapshot!(found(Some(48 * HOUR), None), @r#"schedules PROBLEM  schedule "tick" of queue "q" does not fire before 1970-01-03T00:00:00.000Z, although 1970-01-01T02:00:00.000Z is one of its times: a clock was wrong, of this machine or of a daemon; set the clocks right; then: kvqueue schedule resume --restart q tick"#);
         insta::assert_snapshot!(found(None, None), @r#"schedules PROBLEM  schedule "tick" of queue "q" does not fire any more, although 1970-01-01T02:00:00.000Z is one of its times: a clock was wrong, of this machine or of a daemon; set the clocks right; then: kvqueue schedule resume --restart q tick"#);
         assert_eq!(found(Some(48 * HOUR), Some(HOUR)), fine);
+    }
+
+    #[test]
+    fn a_schedule_of_the_configuration_that_it_does_not_have_is_noted() {
+        let calendar = Calendar::every(Duration::from_hours(1)).unwrap();
+        let mut schedule = Schedule::new("tick", calendar, NewItem::new("x"));
+        let config = Config { schedule_owner: Some("ours".to_owned()), ..Config::default() };
+        let mut is_orphan = |owner: Option<&str>| {
+            schedule.owner = owner.map(str::to_owned);
+            let view =
+                ScheduleView { name: "tick".to_owned(), schedule: Some(schedule.clone()), state: None };
+            is_orphan(b"q", &view, &config)
+        };
+        assert_eq!([None, Some("theirs"), Some("ours")].map(&mut is_orphan), [false, false, true]);
+        let mut findings = Findings::default();
+        Schedules { orphans: vec!["q/tick".to_owned()], ..Schedules::default() }.add_to(&mut findings);
+        insta::assert_snapshot!(findings.lines(), @"schedules note     belong to this configuration and are not in it, and fire all the same: q/tick; if no other version of the configuration has them: kvqueue reload; or kvqueue schedule remove --force");
     }
 
     #[test]

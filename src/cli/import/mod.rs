@@ -63,7 +63,7 @@ struct Import<'a> {
 
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
-        let client = Client::open_or_create(globals)?;
+        let client = Client::open_or_create(globals, None)?;
         let queue = self.target.open(&client)?;
         // Before the input is checked, which may take long.
         client.check_not_frozen(&queue)?;

@@ -1,7 +1,7 @@
 //! Storing a group, and what came of all.
 
 use anyhow::anyhow;
-use kvqueue_queue::{PushError, PushOptions, Queue, RetryPolicy, retry};
+use kvqueue_queue::{PushEffect, PushError, PushOptions, Queue, RetryPolicy, retry};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -60,7 +60,7 @@ pub(super) fn store(
     };
     let (placed, is_sure) = (done.value.map_err(refused)?, done.attempts.unknown == 0);
     let repetition = placed.is_repetition();
-    let added = if repetition { placed.items(None).count() } else { placed.added() };
+    let added = placed.items(None).filter(|item| item.effect != PushEffect::Duplicate).count();
     // After an unknown outcome it is this command's own attempt that is found.
     Ok(Stored { added, before: repetition && is_sure })
 }

@@ -5,7 +5,9 @@ use kvqueue_queue::{EndedItem, ItemId, ItemState, MAX_RESULT, Progress, Queue};
 use serde_json::Value;
 
 use super::{
-    super::{client::Client, globals::Globals, item_text, output, output::time, target::Target},
+    super::{
+        client::Client, globals::Globals, holders::Holders, item_text, output, output::time, target::Target,
+    },
     One,
 };
 use crate::{
@@ -30,7 +32,7 @@ impl Args {
         let client = Client::open(globals)?;
         let queue = self.one.target.find_there(&client)?;
         let id = self.one.id(&client, &queue)?;
-        match State::read(&client, &self.one.target, &queue, &id)? {
+        match State::read(globals, &client, &self.one.target, &queue, &id)? {
             Some(state) => state.print(globals),
             None => bail!(gone(&self.one.target, &id)),
         }
@@ -55,6 +57,7 @@ pub(super) struct State {
 impl State {
     /// Reads it; `None` if neither the queue nor its history has such an item.
     pub(super) fn read(
+        globals: &Globals,
         client: &Client,
         target: &Target,
         queue: &Queue,
@@ -73,15 +76,18 @@ impl State {
         };
         let mut object = json::view_with_limit(&why.view, target.max_attempts(client));
         why.insert(&mut object);
+        let holders =
+            why.view.lease.map(|_| Holders::ask(globals, client, &target.queue)).unwrap_or_default();
+        holders.insert(why.view.lease.as_ref(), &mut object);
         let problem = why.view.item.as_ref().err();
         let problem = problem.map(|error| format!("cannot show the payload of item {id}: {error}"));
         let has_ended = why.view.state == ItemState::Dead;
-        Ok(Some(Self { text: text(&why), object, has_ended, problem }))
+        Ok(Some(Self { text: text(&why, &holders), object, has_ended, problem }))
     }
 
     /// An item that was there and has left its queue, of which no more is known.
     pub(super) fn left(id: &ItemId) -> Self {
-        let text = lines(&[("id", id.to_string()), ("state", "finished".to_owned())]);
+        let text = item_text::fields(&[("id", id.to_string()), ("state", "finished".to_owned())]);
         Self { text: text.trim_end().into(), object: json::left(id), has_ended: true, problem: None }
     }
 
@@ -89,7 +95,7 @@ impl State {
         let mut text: Vec<u8> = ended_text(item).trim_end().into();
         if let Some(result) = result {
             text.extend_from_slice(b"\n\n");
-            text.extend_from_slice(result);
+            text.extend_from_slice(&item_text::for_reader(result));
         }
         Self { text, object: json::ended_with(item, result), has_ended: true, problem: None }
     }
@@ -123,11 +129,7 @@ fn ended_text(item: &EndedItem) -> String {
         true => ("result", format!("more than {MAX_RESULT} bytes, not kept")),
         false => ("result", format!("{len} bytes")),
     }));
-    self::lines(&lines)
-}
-
-fn lines(lines: &[(&str, String)]) -> String {
-    lines.iter().map(|(name, value)| format!("{name:13}{value}\n")).collect()
+    item_text::fields(&lines)
 }
 
 /// As in `50 %, halfway, at TIME`.
@@ -138,7 +140,7 @@ fn progress_text(Progress { at, percent, message }: &Progress) -> String {
 }
 
 /// All fields of an item as lines, then an empty line and the payload.
-fn text(why: &Why) -> Vec<u8> {
+fn text(why: &Why, holders: &Holders) -> Vec<u8> {
     let view = &why.view;
     let mut lines = vec![
         ("id", view.id.to_string()),
@@ -147,6 +149,7 @@ fn text(why: &Why) -> Vec<u8> {
         ("attempts", view.attempts().to_string()),
     ];
     lines.extend(view.due.map(|due| ("due", time(due))));
+    lines.extend(view.lease.map(|lease| ("worker", holders.of(&lease))));
     lines.extend(view.lease.map(|lease| ("lease", lease.id.to_string())));
     lines.extend(view.progress.as_ref().map(|progress| ("progress", progress_text(progress))));
     let meta = view.item.as_ref().ok().and_then(|item| item.meta.as_deref());

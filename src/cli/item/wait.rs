@@ -45,7 +45,7 @@ impl Args {
         let mut item_wait = ItemWait::default();
         loop {
             let is_over = wait(&client, (&queue, &id), &mut item_wait, until)?;
-            let state = match State::read(&client, &self.one.target, &queue, &id)? {
+            let state = match State::read(globals, &client, &self.one.target, &queue, &id)? {
                 Some(state) => state,
                 None if item_wait.has_seen() => State::left(&id),
                 None => bail!(gone(&self.one.target, &id)),

@@ -80,9 +80,10 @@ impl Unblock {
     pub(super) fn run(&self, queue: &OsStr, globals: &Globals) -> anyhow::Result<Exit> {
         let client = Client::open(globals)?;
         let queue = &open(&client, queue)?;
+        client.expect_there(queue)?;
         client.check_kind(queue)?;
         client.check_not_frozen(queue)?;
-        let unblock = &held_keys::Unblock { key: self.key.clone().into_vec() };
+        let unblock = &held_keys::Unblock::new(self.key.clone().into_vec());
         let (audit, record) = client.record()?;
         let (audit, record) = (&audit, &unblock.audited(record.about(queue.name())));
         let was_held = client.transact(|tr| async move {

@@ -14,12 +14,18 @@ use kvqueue_queue::{Kind, Limits, Pattern, Queue, Rate};
 use serde_json::{Map, Value, json};
 
 use self::held::{Held, Unblock};
-use super::{UsageError, client::Client, completions, globals::Globals, output};
+use super::{
+    UsageError,
+    client::{Client, Create},
+    completions,
+    globals::Globals,
+    output,
+};
 use crate::{
     audit::Action,
     config::{KindName, rate},
     exit::Exit,
-    json::{insert_rule, rule},
+    json::{insert_rule, rule, set},
     limit_change::{LimitChange, LimitEffect},
     on_dead::OnDead,
     text::visible,
@@ -50,7 +56,7 @@ enum Change {
     Unblock(Unblock),
 }
 
-/// Set the rule of a pattern; it replaces the rule that the pattern has
+/// Set the rule of a pattern; it replaces the rule that the pattern has, and what that has lost is printed
 #[derive(Debug, clap::Args)]
 struct Set {
     #[command(flatten)]
@@ -58,7 +64,7 @@ struct Set {
     /// The most items that run at the same time, in all daemons and workers together; 0 stops them
     #[arg(long, value_name = "N")]
     running: Option<u32>,
-    /// How many items start in a time, in all daemons and workers together, as in 100/1m; each attempt at an item counts
+    /// How many items start in a time, in all daemons and workers together, as in 100/1m or 5/s; each attempt at an item counts
     #[arg(long, value_name = "ITEMS/TIME", value_parser = rate::parse)]
     rate: Option<Rate>,
     /// With --rate: how many items start at once after a time without any [default: those of a tenth of a second, 1 at least]
@@ -73,6 +79,8 @@ struct Set {
     /// For keys that are ordered by this rule or another: what a dead letter does to its key [default: continue]
     #[arg(long, value_name = "WHAT", value_enum)]
     on_dead: Option<OnDead>,
+    #[command(flatten)]
+    create: Create,
 }
 
 /// Remove the rule of a pattern
@@ -137,7 +145,7 @@ impl Args {
                 let text = format!("set {}: {}", named(&pattern), words(limits).join(", "));
                 let mut object = Map::new();
                 insert_rule(&mut object, &pattern, limits);
-                self.change(globals, &pattern, &change, &text, object)
+                self.change(globals, Some(&set.create), &pattern, &change, &text, object)
             }
             Some(Change::Remove(remove)) => {
                 let pattern = remove.scope.pattern()?;
@@ -145,7 +153,8 @@ impl Args {
                 let mut object = Map::new();
                 insert_rule(&mut object, &pattern, Limits::default());
                 object.insert("removed".to_owned(), json!(true));
-                self.change(globals, &pattern, &LimitChange::remove(pattern.clone()), &text, object)
+                let change = LimitChange::remove(pattern.clone());
+                self.change(globals, None, &pattern, &change, &text, object)
             }
             Some(Change::Held(held)) => held.run(&self.queue, globals),
             Some(Change::Unblock(unblock)) => unblock.run(&self.queue, globals),
@@ -174,14 +183,21 @@ impl Args {
     fn change(
         &self,
         globals: &Globals,
+        create: Option<&Create>,
         pattern: &Pattern,
         change: &LimitChange,
         text: &str,
         rule: Map<String, Value>,
     ) -> anyhow::Result<Exit> {
-        let client = Client::open_or_create(globals)?;
+        let client = match create {
+            Some(create) => Client::open_to_change(globals, &self.queue, create)?,
+            None => Client::open(globals)?,
+        };
         let queue = &open(&client, &self.queue)?;
-        client.note_if_new(queue)?;
+        match create {
+            Some(create) => client.expect_queue(queue, create)?,
+            None => client.expect_there(queue)?,
+        }
         client.check_kind(queue)?;
         client.check_not_frozen(queue)?;
         let (audit, record) = client.record()?;
@@ -190,16 +206,21 @@ impl Args {
             let effect = change.write(&tr, queue, audit, record).await;
             (tr, effect)
         })?;
-        match effect {
-            LimitEffect::Done => {}
+        let dropped = match effect {
+            LimitEffect::Done(before) => change.dropped(before),
             LimitEffect::NoRule => {
                 bail!("queue \"{}\" has no rule of {}", queue.name().escape_ascii(), named(pattern))
             }
             LimitEffect::Full(refused) => return Err(refused.into()),
-        }
+        };
         let mut object = Map::new();
         output::insert_bytes(&mut object, "queue", queue.name());
         object.extend(rule);
+        let mut text = text.to_owned();
+        if !dropped.is_empty() {
+            text += &format!("; no longer: {}", words(dropped).join(", "));
+            object.insert("dropped".to_owned(), Value::Object(set(dropped)));
+        }
         output::line(globals.json, text.as_bytes(), &Value::Object(object))?;
         Ok(Exit::Done)
     }

@@ -71,7 +71,8 @@ impl Input {
         }
         match &self.file {
             None => Ok(()),
-            Some(path) => read_whole(path, sink),
+            Some(path) if path == Path::new(STDIN) => read_whole(io::stdin(), "stdin", sink),
+            Some(path) => read_whole(open(path)?, &path.display().to_string(), sink),
         }
     }
 }
@@ -101,17 +102,17 @@ fn read_lines(from: impl Read, name: &str, sink: &mut Sink) -> io::Result<()> {
     Ok(())
 }
 
-fn read_whole(path: &Path, sink: &mut Sink) -> io::Result<()> {
-    let error = |error| about(path.display(), &error);
-    let mut file = open(path)?;
+fn read_whole(mut from: impl Read, name: &str, sink: &mut Sink) -> io::Result<()> {
+    let error = |error| about(name, &error);
     let mut payload = Vec::new();
-    let more = sink.limit as u64 + 1;
-    (&mut file).take(more).read_to_end(&mut payload).map_err(error)?;
-    if payload.len() > sink.limit {
-        let bytes = file.metadata().map_err(error)?.len().max(more);
-        return sink.push(Found::TooLong { what: path.display().to_string(), bytes }, 0);
+    (&mut from).take(sink.limit as u64).read_to_end(&mut payload).map_err(error)?;
+    // One over the limit is not kept, and its length is reported.
+    let more = io::copy(&mut from, &mut io::sink()).map_err(error)?;
+    if more > 0 {
+        let bytes = payload.len() as u64 + more;
+        return sink.push(Found::TooLong { what: name.to_owned(), bytes }, 0);
     }
-    sink.add(payload.into(), || path.display().to_string())
+    sink.add(payload.into(), || name.to_owned())
 }
 
 /// Gathers chunks and hands them on.

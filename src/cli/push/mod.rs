@@ -11,6 +11,8 @@ mod transactions;
 
 use std::{
     ffi::OsString,
+    fs::File,
+    io::{self, Read},
     os::unix::ffi::OsStringExt,
     path::{Path, PathBuf},
 };
@@ -57,12 +59,15 @@ pub(super) struct Args {
     /// Push each line of FILE, - for stdin, without its newline; an empty line is an empty item
     #[arg(long, value_name = "FILE")]
     lines: Option<PathBuf>,
-    /// Push the whole of FILE as one item
+    /// Push the whole of FILE as one item, - for stdin
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// Push only if no push had this key before; the queue remembers keys for its idempotency-window
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<OsString>,
+    /// Make the database in ./kvqueue-data, if nothing names another one
+    #[arg(long)]
+    create: bool,
     #[command(flatten)]
     item_options: ItemOptions,
     #[command(flatten)]
@@ -75,11 +80,16 @@ impl Args {
             let help = "nothing to push: give items as arguments, or --lines FILE, or --file FILE";
             return Err(UsageError(help.to_owned()).into());
         }
+        let is_stdin = |path: &Option<PathBuf>| path.as_deref() == Some(Path::new(STDIN));
+        if is_stdin(&self.lines) && is_stdin(&self.file) {
+            let problem = "--lines - and --file - both read stdin, which can be read once; leave one out";
+            return Err(UsageError(problem.to_owned()).into());
+        }
         self.item_options.check()?;
         if let Some(past) = self.item_options.past(clock::now()).filter(|_| !globals.quiet) {
             output::note(format_args!("kvqueue: --at {past} is in the past, so the items are ready at once"));
         }
-        let client = Client::open_or_create(globals)?;
+        let client = Client::open_or_create(globals, Some(self.create))?;
         let queue = self.target.open(&client)?;
         let limit = self.target.max_payload(&client);
         if self.after.is_given() {
@@ -128,7 +138,12 @@ impl Args {
     fn push_after(self, client: &Client, queue: &Queue, json: bool) -> anyhow::Result<Exit> {
         let mut payloads: Vec<Vec<u8>> = self.payload.into_iter().map(OsString::into_vec).collect();
         if let Some(file) = &self.file {
-            let read = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+            let mut read = Vec::new();
+            let done = match file == Path::new(STDIN) {
+                true => io::stdin().read_to_end(&mut read),
+                false => File::open(file).and_then(|mut file| file.read_to_end(&mut read)),
+            };
+            done.with_context(|| format!("cannot read {}", file.display()))?;
             payloads.push(read);
         }
         let [payload] = <[_; 1]>::try_from(payloads).map_err(|payloads| {

@@ -34,7 +34,7 @@ impl PushCounts {
         self.duplicates += count(PushEffect::Duplicate);
         self.replaced += count(PushEffect::Replaced);
         if pushed.repeated {
-            self.repeated = Some(each().count());
+            self.repeated = Some(each().filter(|item| item.effect == PushEffect::Repeated).count());
         }
         let room = MAX_IDS - self.ids.len();
         self.ids.extend(each().filter_map(|item| item.id).take(room));

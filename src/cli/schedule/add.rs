@@ -24,7 +24,12 @@ use super::{
 };
 use crate::{
     cli::{
-        DataError, UsageError, client::Client, globals::Globals, line_reader::STDIN, output, target::Target,
+        DataError, UsageError,
+        client::{Client, Create},
+        globals::Globals,
+        line_reader::STDIN,
+        output,
+        target::Target,
         values::attribute,
     },
     config::duration,
@@ -96,6 +101,8 @@ pub(in crate::cli) struct Add {
     /// Fire later than the times, always by the same time, which is less than this; for many schedules of the same times
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     jitter: Option<Duration>,
+    #[command(flatten)]
+    create: Create,
 }
 
 impl Add {
@@ -103,8 +110,9 @@ impl Add {
         let definition = self.definition()?;
         // Before a database is made.
         definition.schedule(self.name.as_str(), None).map_err(wrong)?;
-        let client = Client::open_or_create(globals)?;
-        let queue = &self.target.open(&client)?;
+        let client = Client::open_to_change(globals, &self.target.queue, &self.create)?;
+        let queue = &self.target.open_quietly(&client)?;
+        client.expect_queue(queue, &self.create)?;
         client.check_kind(queue)?;
         client.check_not_frozen(queue)?;
         let schedule = definition.checked(self.name.as_str(), None, queue.kind()).map_err(wrong)?;

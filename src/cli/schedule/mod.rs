@@ -14,7 +14,7 @@ use std::{
     os::unix::ffi::OsStrExt,
 };
 
-use anyhow::{anyhow, bail};
+use anyhow::anyhow;
 use comfy_table::{ContentArrangement, Table, presets::UTF8_FULL_CONDENSED};
 use kvqueue_queue::{Queue, schedule::ScheduleView};
 use serde_json::Value;
@@ -87,9 +87,7 @@ impl Which {
     /// The queue, which has to be there.
     fn open(&self, client: &Client) -> anyhow::Result<Queue> {
         let queue = open(client, &self.queue)?;
-        if let Some(note) = client.note(&queue)? {
-            bail!(note);
-        }
+        client.expect_there(&queue)?;
         Ok(queue)
     }
 

@@ -16,7 +16,10 @@ pub(in crate::cli) struct Figures {
     pub(in crate::cli) version: String,
     pub(super) phase: String,
     pub(super) started_at: u64,
+    /// Earlier versions do not say it.
+    pub(super) up_seconds: Option<f64>,
     pub(in crate::cli) not_ready: Vec<String>,
+    pub(in crate::cli) clock: Option<String>,
     pub(in crate::cli) database: Database,
     pub(in crate::cli) config: Configuration,
     pub(in crate::cli) queues: Vec<QueueFigures>,

@@ -27,6 +27,7 @@ use format::age;
 pub(super) use format::{LONGEST_NAME, fitting};
 use other_queues::Others;
 pub(super) use text::{Line, Mood, Table, about, disk_figures};
+pub(super) use workers::Worker;
 
 /// The path of a daemon's figures.
 pub(super) const STATUS: &str = "/api/v1/status";
@@ -53,6 +54,10 @@ pub(super) struct Args {
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let began = Instant::now();
+        if !self.at.is_given() {
+            // Without the database's name there is nothing to show.
+            globals.load_leniently()?;
+        }
         match ApiClient::find(globals, &self.at).and_then(|daemon| ask_all(&daemon)) {
             Ok((answer, figures, others)) => {
                 let exit = show(globals.json, &answer, &figures)?;

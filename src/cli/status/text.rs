@@ -70,7 +70,8 @@ const SHORT_NAME: usize = 12;
 /// The lines about the daemon itself. `now` is in milliseconds since 1970.
 pub(in crate::cli) fn about(figures: &Figures, now: u64) -> Vec<Line> {
     let Figures { version, phase, pid, database, config, .. } = figures;
-    let up = age(now.saturating_sub(figures.started_at) as f64 / 1_000.0);
+    let by_clock = || now.saturating_sub(figures.started_at) as f64 / 1_000.0;
+    let up = age(figures.up_seconds.unwrap_or_else(by_clock));
     let state = match phase.as_str() {
         "draining" => "stopping",
         other => other,
@@ -92,6 +93,7 @@ pub(in crate::cli) fn about(figures: &Figures, now: u64) -> Vec<Line> {
     lines.extend(
         figures.not_ready.iter().map(|why| Line::new(format!("not ready: {}", fitting(why, 400)), Mood::Bad)),
     );
+    lines.extend(figures.clock.iter().map(|why| Line::new(fitting(why, 400), Mood::Bad)));
     let refused = config.refused.iter();
     lines.extend(
         refused
@@ -321,6 +323,13 @@ mod tests {
         ");
         let widest = table(40).lines().take(3).map(|line| line.chars().count()).max();
         assert!(widest <= Some(40) && table(40).contains("DEAD"), "{}", table(40));
+    }
+
+    #[test]
+    fn a_jump_of_the_clock_does_not_change_how_long_the_daemon_is_up() {
+        let figures = Figures { up_seconds: Some(0.5), ..figures() };
+        let lines = shown(&about(&figures, 31_536_000_000), false, 200);
+        assert!(lines.contains("process 7, up 500 ms, "), "{lines}");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Workers of other programs as lines for a terminal. Pure.
 
+use std::fmt;
+
 use serde::Deserialize;
 
 use super::{
@@ -26,6 +28,30 @@ pub(in crate::cli) struct Worker {
     items: Option<u64>,
     heartbeat_seconds: Option<f64>,
     expires_in_seconds: Option<f64>,
+}
+
+/// Who it is, from where, and which program.
+impl fmt::Display for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fit = |text: &str| fitting(text, CELL);
+        write!(f, "{}", fit(&self.who.to_string()))?;
+        if let Some(address) = &self.address {
+            write!(f, " at {}", fit(address))?;
+        }
+        match &self.user_agent {
+            Some(agent) => write!(f, " ({})", fit(agent)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.name {
+            Some(name) => write!(f, "{} {name}", self.kind),
+            None => f.write_str(&self.kind),
+        }
+    }
 }
 
 /// Who sends its requests.
@@ -69,13 +95,9 @@ pub(in crate::cli) fn lines(workers: &[Worker], omitted: usize) -> Vec<Line> {
 fn cells(worker: &Worker) -> [String; COLUMNS.len()] {
     let fit = |text: &str| fitting(text, CELL);
     let known = |text: &Option<String>| text.as_deref().map_or_else(|| "-".to_owned(), fit);
-    let who = match &worker.who.name {
-        Some(name) => format!("{} {name}", worker.who.kind),
-        None => worker.who.kind.clone(),
-    };
     [
         fit(&worker.queue),
-        fit(&who),
+        fit(&worker.who.to_string()),
         known(&worker.address),
         known(&worker.user_agent),
         worker.lease.as_deref().map_or_else(|| "waits".to_owned(), fit),

@@ -50,7 +50,7 @@ impl Args {
             expires_at: self.expires.map(after),
         };
         let (text, token) = new.issue(now).map_err(UsageError)?;
-        let client = Client::open_or_create(globals)?;
+        let client = Client::open_or_create(globals, None)?;
         let (audit, made) = client.record()?;
         let (audit, made) = (&audit, &token.audited(made));
         let (store, record) = (&TokenStore::new(client.prefix()), &token);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kvqueue_queue::{ItemId, LeaseId};
+use kvqueue_queue::ItemId;
 use serde_json::{Value, json};
 
 use super::{
@@ -14,6 +14,7 @@ use crate::{
     config::duration,
     exit::Exit,
     handlers::ScopeName,
+    lease_text::LeaseText,
 };
 
 /// Acknowledge items of a lease: say how their attempts ended
@@ -33,7 +34,7 @@ pub(in crate::cli) struct Args {
     #[arg(add = completions::queue())]
     queue: String,
     /// The lease, as `kvqueue lease` prints it
-    lease: LeaseId,
+    lease: LeaseText,
     /// Items that are finished
     #[arg(long, value_name = "ID", num_args = 1..)]
     done: Vec<ItemId>,
@@ -70,10 +71,11 @@ pub(in crate::cli) struct Args {
 impl Args {
     pub(in crate::cli) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let body = self.body()?;
-        let daemons = self.urls.daemons(globals, globals.start_leniently()?)?;
+        let daemons =
+            self.urls.daemons(globals, globals.start_to_ask(self.urls.are_given())?, "kvqueue-ack")?;
         let path = format!("{}/leases/{}/acknowledge", queue_path(&self.queue), self.lease);
         let patience = globals.timeout().unwrap_or(PATIENCE);
-        let answer = runtime()?.block_on(daemons.post(&path, &body, patience, Until::RoundEnds))?;
+        let answer = runtime()?.block_on(daemons.change(&path, &body, patience, Until::RoundEnds))?;
         let (acknowledged, open) = (output::items_of(&answer["acknowledged"]), &answer["open"]);
         let text = format!("acknowledged {acknowledged}; {open} left");
         output::line(globals.json, text.as_bytes(), &answer)?;

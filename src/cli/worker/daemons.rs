@@ -41,20 +41,26 @@ pub(super) struct Urls {
 }
 
 impl Urls {
-    /// The daemons that the command line or the configuration names.
+    /// Whether the command line names a daemon.
+    pub(super) fn are_given(&self) -> bool {
+        !self.urls.is_empty()
+    }
+
+    /// The daemons that the command line or the configuration names. `agent` is what this program calls itself there.
     pub(super) fn daemons(
         &self,
         globals: &Globals,
         (config, faults): (Config, Vec<Fault>),
+        agent: &'static str,
     ) -> anyhow::Result<Daemons> {
         if self.urls.is_empty() {
             need_http(faults)?;
-            let endpoint = endpoint(&config.http.listen, &config, URL)?;
+            let endpoint = endpoint(&config.http.listen, &config, URL)?.with_agent(agent);
             return Ok(Daemons::new(vec![endpoint], Some(Expected::of(globals, &config))));
         }
         let endpoint = |address: &Address| {
             let token = self.token(address, &config)?;
-            Endpoint::new(address.clone(), token, URL)
+            Ok(Endpoint::new(address.clone(), token, URL)?.with_agent(agent))
         };
         let endpoints = self.urls.iter().map(endpoint).collect::<anyhow::Result<_>>()?;
         Ok(Daemons::new(endpoints, None))
@@ -113,15 +119,15 @@ impl Daemons {
         Self { endpoints, current: AtomicUsize::new(0), is_silent: AtomicBool::new(false), expected }
     }
 
-    /// Sends a request with a body.
-    pub(super) async fn post(
+    /// Asks for a change of a lease: its extension, or an acknowledgement.
+    pub(super) async fn change(
         &self,
         path: &str,
         body: &Value,
         patience: Duration,
         until: Until,
     ) -> Result<Value, AskError> {
-        Ok(self.ask("POST", path, Some(body), patience, until).await?.0)
+        Ok(self.ask("POST", path, Some(body), patience, until, is_change).await?.0)
     }
 
     /// Asks for a lease. Returns the answer, and when the request that got it was sent: earlier
@@ -133,15 +139,15 @@ impl Daemons {
         patience: Duration,
         until: Until,
     ) -> Result<(Value, Instant), AskError> {
-        self.ask("POST", path, Some(body), patience, until).await
+        self.ask("POST", path, Some(body), patience, until, |answer| answer["items"].is_array()).await
     }
 
     /// Checks that a daemon answers, and that it has the configuration's database.
     pub(super) async fn reach(&self, until: Until) -> Result<(), AskError> {
         let Some(expected) = &self.expected else {
-            return self.ask("GET", "/livez", None, PATIENCE, until).await.map(drop);
+            return self.ask("GET", "/livez", None, PATIENCE, until, Value::is_object).await.map(drop);
         };
-        match self.ask("GET", status::STATUS, None, PATIENCE, until).await {
+        match self.ask("GET", status::STATUS, None, PATIENCE, until, Value::is_object).await {
             Ok((answer, _)) => match status::read(&answer) {
                 Ok(figures) => expected.check(self.endpoint().1, &figures),
                 Err(_) => Err(self.garbled("its status cannot be read")),
@@ -175,6 +181,7 @@ impl Daemons {
         let _ = self.current.compare_exchange(at, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
+    /// Sends a request until a daemon answers. An answer that `is_answer` does not accept is not a daemon's.
     async fn ask(
         &self,
         method: &str,
@@ -182,6 +189,7 @@ impl Daemons {
         body: Option<&Value>,
         patience: Duration,
         until: Until,
+        is_answer: fn(&Value) -> bool,
     ) -> Result<(Value, Instant), AskError> {
         let mut failures = 0;
         loop {
@@ -189,6 +197,9 @@ impl Daemons {
             let asked_at = Instant::now();
             let error = match endpoint.ask(method, path, body, patience.min(until.left())).await {
                 Err(error) if error.is_transient() => error,
+                Ok(answer) if !is_answer(&answer) => {
+                    endpoint.garbled("a field that it always has is missing")
+                }
                 answer => {
                     self.report_answer();
                     return answer.map(|answer| (answer, asked_at));
@@ -231,6 +242,11 @@ impl Daemons {
     }
 }
 
+/// Whether an answer is that to a change of a lease.
+fn is_change(answer: &Value) -> bool {
+    answer["open"].is_u64()
+}
+
 #[cfg(test)]
 mod tests {
     use std::{
@@ -242,7 +258,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::cli::worker::runtime;
+    use crate::{cli::worker::runtime, exit::Exit};
 
     /// A daemon that answers one request on each connection.
     fn daemon(status: &'static str, body: &'static str) -> Endpoint {
@@ -264,22 +280,48 @@ mod tests {
         Endpoint::new(address.to_string().parse().unwrap(), None, URL).unwrap()
     }
 
+    const CHANGED: &str = r#"{"open":7}"#;
     const BUSY: &str = r#"{"error":{"code":"busy","message":"m","fix":"f"}}"#;
     const DENIED: &str = r#"{"error":{"code":"forbidden","message":"m","fix":"f"}}"#;
 
     #[test]
     fn the_next_daemon_is_asked_when_one_does_not_answer() {
-        let endpoints = vec![absent_daemon(), daemon("429", BUSY), daemon("200", "7")];
+        let endpoints = vec![absent_daemon(), daemon("429", BUSY), daemon("200", CHANGED)];
         let daemons = Daemons::new(endpoints, None);
         let answer = runtime().unwrap().block_on(async {
-            let first = daemons.post("/", &json!({}), PATIENCE, Until::RoundEnds).await.unwrap();
+            let first = daemons.change("/", &json!({}), PATIENCE, Until::RoundEnds).await.unwrap();
             // From here on the one that answers is asked first.
             assert_eq!(daemons.endpoint().0, 2);
             daemons.turn();
-            let second = daemons.post("/", &json!({}), PATIENCE, Until::Answer).await.unwrap();
+            let second = daemons.change("/", &json!({}), PATIENCE, Until::Answer).await.unwrap();
             (first, second)
         });
-        assert_eq!(answer, (json!(7), json!(7)));
+        assert_eq!(answer, (json!({ "open": 7 }), json!({ "open": 7 })));
+    }
+
+    #[test]
+    fn the_answer_of_a_gateway_is_no_answer() {
+        let kong = r#"{"message":"failure to get a peer from the ring-balancer"}"#;
+        let (nothing, page) = (json!({}), "<html><h1>502 Bad Gateway</h1></html>");
+        for (status, body) in [
+            ("503", kong),
+            ("502", page),
+            ("504", ""),
+            ("200", page),
+            ("200", kong),
+            ("200", ""),
+            ("407", kong),
+            ("403", page),
+        ] {
+            let daemons = Daemons::new(vec![daemon(status, body)], None);
+            let asked = daemons.change("/", &nothing, PATIENCE, Until::RoundEnds);
+            let error = runtime().unwrap().block_on(asked).unwrap_err();
+            assert!(error.is_transient() && error.exit() == Exit::Unavailable, "{status} {body}: {error}");
+            // The next daemon is asked.
+            let daemons = Daemons::new(vec![daemon(status, body), daemon("200", CHANGED)], None);
+            let asked = daemons.change("/", &nothing, PATIENCE, Until::RoundEnds);
+            assert_eq!(runtime().unwrap().block_on(asked).unwrap(), json!({ "open": 7 }), "{status} {body}");
+        }
     }
 
     #[test]
@@ -288,7 +330,7 @@ mod tests {
         let address = listener.local_addr().unwrap().to_string().parse().unwrap();
         let busy_until = thread::spawn(move || {
             let mut busy_until = Instant::now();
-            for (status, body) in [("429", BUSY), ("200", "7")] {
+            for (status, body) in [("429", BUSY), ("200", r#"{"lease":null,"items":[]}"#)] {
                 let (mut stream, _) = listener.accept().unwrap();
                 if status == "429" {
                     busy_until = Instant::now();
@@ -303,7 +345,7 @@ mod tests {
         let body = json!({});
         let asked = daemons.post_timed("/", &body, PATIENCE, Until::Answer);
         let (answer, asked_at) = runtime().unwrap().block_on(asked).unwrap();
-        assert_eq!(answer, json!(7));
+        assert!(answer["lease"].is_null());
         assert!(asked_at > busy_until.join().unwrap(), "it is the time of the first request");
     }
 
@@ -312,9 +354,9 @@ mod tests {
         let wait = |endpoints: Vec<Endpoint>| {
             let daemons = Daemons::new(endpoints, None);
             let until = Until::Time(Instant::now() + Duration::from_millis(250));
-            runtime().unwrap().block_on(daemons.post("/", &json!({}), PATIENCE, until)).unwrap_err()
+            runtime().unwrap().block_on(daemons.change("/", &json!({}), PATIENCE, until)).unwrap_err()
         };
-        let refused = wait(vec![daemon("403", DENIED), daemon("200", "7")]);
+        let refused = wait(vec![daemon("403", DENIED), daemon("200", CHANGED)]);
         assert!(matches!(refused, AskError::Refused { status: 403, .. }), "{refused}");
         let silent = wait(vec![absent_daemon(), absent_daemon()]);
         assert!(matches!(silent, AskError::Nobody { .. }), "{silent}");

@@ -1,6 +1,5 @@
 //! `kvqueue extend`
 
-use kvqueue_queue::LeaseId;
 use serde_json::json;
 
 use super::{
@@ -10,6 +9,7 @@ use super::{
 use crate::{
     cli::{completions, globals::Globals, output},
     exit::Exit,
+    lease_text::LeaseText,
 };
 
 /// Extend a lease: it lasts its whole length from now on
@@ -19,17 +19,18 @@ pub(in crate::cli) struct Args {
     #[arg(add = completions::queue())]
     queue: String,
     /// The lease, as `kvqueue lease` prints it
-    lease: LeaseId,
+    lease: LeaseText,
     #[command(flatten)]
     urls: Urls,
 }
 
 impl Args {
     pub(in crate::cli) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
-        let daemons = self.urls.daemons(globals, globals.start_leniently()?)?;
+        let daemons =
+            self.urls.daemons(globals, globals.start_to_ask(self.urls.are_given())?, "kvqueue-extend")?;
         let path = format!("{}/leases/{}/extend", queue_path(&self.queue), self.lease);
         let patience = globals.timeout().unwrap_or(PATIENCE);
-        let answer = runtime()?.block_on(daemons.post(&path, &json!({}), patience, Until::RoundEnds))?;
+        let answer = runtime()?.block_on(daemons.change(&path, &json!({}), patience, Until::RoundEnds))?;
         let open = output::items_of(&answer["open"]);
         output::line(globals.json, format!("extended; {open} not acknowledged").as_bytes(), &answer)?;
         Ok(Exit::Done)

@@ -15,7 +15,7 @@ use super::{
     queue_path, runtime,
 };
 use crate::{
-    cli::{completions, globals::Globals, output, values},
+    cli::{client::Create, completions, globals::Globals, output, values},
     config::duration,
     exit::Exit,
 };
@@ -52,13 +52,17 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     lease: Option<Duration>,
     #[command(flatten)]
+    create: Create,
+    #[command(flatten)]
     urls: Urls,
 }
 
 impl Args {
     pub(in crate::cli) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
-        let daemons = self.urls.daemons(globals, globals.start_leniently()?)?;
-        let mut wanted = json!({ "max": self.max, "wait_ms": self.wait.as_millis() });
+        let daemons =
+            self.urls.daemons(globals, globals.start_to_ask(self.urls.are_given())?, "kvqueue-lease")?;
+        let mut wanted =
+            json!({ "max": self.max, "wait_ms": self.wait.as_millis(), "must_exist": !self.create.create });
         if let Some(lease) = self.lease {
             wanted["lease_ms"] = json!(lease.as_millis());
         }

@@ -19,6 +19,7 @@ use crate::{
         clock,
         expiry::rest,
         lease::{CommitOutcome, LeaseHandle},
+        sharing::{LeasedBatch, Lender},
     },
     handlers::{CallResult, Interruption, LeakedThread, Outcome, log_throttle},
     telemetry::span,
@@ -53,39 +54,60 @@ impl Dispatcher {
     /// Handles the items while the lease lasts. When the consumer stops, or the handler cannot work,
     /// the items that were not begun are released.
     pub(crate) async fn at_least_once(self, items: Vec<Item>, lease: LeaseHandle) {
-        let lease = Arc::new(lease);
         let _trial = self.trial();
-        let mut released = false;
-        for range in self.calls(items.len()) {
-            if lease.is_lost() {
-                return;
-            }
-            if self.stop.is_cancelled() || self.runtime.breaker.holds_back(self.status.id) {
-                (range.start..items.len()).for_each(|index| lease.acknowledge(index, ItemOutcome::Release));
-                tracing::debug!(
-                    event = "items_released",
-                    queue = %self.runtime.name,
-                    items = items.len() - range.start,
-                    "items released"
-                );
-                return;
-            }
-            let parts: Vec<_> = lease.open_parts(range).collect();
-            for range in parts.into_iter().flat_map(|part| self.without_expired(&items, part, &lease)) {
-                self.begin(&items[range.clone()]);
-                let span = self.span(&items[range.clone()]);
-                released |= self.handle(&items, range, &lease).instrument(span).await;
-            }
-        }
-        drop(lease);
-        if released {
+        if self.handle_all(items, lease).await {
             let _ = sleep(AFTER_RELEASE).with_cancellation_token(&self.stop).await;
         }
     }
 
+    /// Returns whether the handler released an item.
+    async fn handle_all(&self, items: Vec<Item>, lease: LeaseHandle) -> bool {
+        let size = self.items_of_a_call(items.len());
+        let lends = items.len() > size && self.runtime.delivery != Delivery::ExactlyOnce;
+        let batch = Arc::new(LeasedBatch::new(items, lease));
+        let _lending = lends.then(|| self.runtime.sharing.add(&batch));
+        let (items, lease) = (&batch.items, &batch.lease);
+        let mut released = false;
+        while !batch.remaining().items().is_empty() {
+            if lease.is_lost() {
+                return false;
+            }
+            if self.stop.is_cancelled() || self.runtime.breaker.holds_back(self.status.id) {
+                self.release(batch.remaining().take(usize::MAX), lease);
+                return false;
+            }
+            let Some(range) = batch.remaining().begin(size) else { break };
+            let parts: Vec<_> = lease.open_parts(range).collect();
+            for range in parts.into_iter().flat_map(|part| self.without_expired(items, part, lease)) {
+                self.begin(&items[range.clone()]);
+                let span = self.span(&items[range.clone()]);
+                released |= self.handle(items, range, lease).instrument(span).await;
+            }
+        }
+        released
+    }
+
+    /// Releases items that were not begun.
+    fn release(&self, items: Range<usize>, lease: &LeaseHandle) {
+        if items.is_empty() {
+            return;
+        }
+        tracing::debug!(
+            event = "items_released",
+            queue = %self.runtime.name,
+            items = items.len(),
+            "items released"
+        );
+        items.for_each(|index| lease.acknowledge(index, ItemOutcome::Release));
+    }
+
     /// The parts of a call that are left without items that have expired, which get an outcome here.
     fn without_expired(&self, items: &[Item], range: Range<usize>, lease: &LeaseHandle) -> Vec<Range<usize>> {
-        let expired = self.runtime.expiry.expired(&items[range.clone()], &self.runtime.clock);
+        let expired = self.runtime.expiry.expired(
+            &items[range.clone()],
+            &self.runtime.clock,
+            self.runtime.meters.clock_lag(),
+        );
         let indexes: Vec<_> = expired.iter().map(|(index, _)| range.start + index).collect();
         for (index, (_, outcome)) in indexes.iter().zip(expired) {
             self.log_expired(&items[*index]);

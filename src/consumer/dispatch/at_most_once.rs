@@ -1,7 +1,7 @@
 //! At-most-once delivery: the items have left the queue, so all of them are handled, and an item that
 //! fails is lost.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use kvqueue_queue::Item;
 use tokio::time::sleep;
@@ -10,7 +10,7 @@ use tracing::{Instrument, Span};
 
 use super::Dispatcher;
 use crate::{
-    consumer::{claimed::Batch, expiry::rest},
+    consumer::{claimed::Batch, expiry::rest, sharing::Lender},
     handlers::{LONGEST_THROTTLE, Outcome, log_throttle},
     status::ConsumerState,
     telemetry::span,
@@ -18,14 +18,15 @@ use crate::{
 
 impl Dispatcher {
     /// Handles the items. After the shutdown timeout the rest is lost.
-    pub(crate) async fn at_most_once(self, mut batch: Batch) {
-        for range in self.calls(batch.items().len()) {
-            if self.runtime.shutdown.drain_timed_out.is_cancelled() {
-                break;
-            }
-            batch.begin(range.end);
+    pub(crate) async fn at_most_once(self, batch: Batch) {
+        let size = self.items_of_a_call(batch.items().len());
+        let batch = Arc::new(batch);
+        let _lending = (batch.items().len() > size).then(|| self.runtime.sharing.add(&batch));
+        while !self.runtime.shutdown.drain_timed_out.is_cancelled() {
+            let Some(range) = batch.remaining().begin(size) else { break };
             let items = &batch.items()[range];
-            let expired = self.runtime.expiry.expired(items, &self.runtime.clock);
+            let expired =
+                self.runtime.expiry.expired(items, &self.runtime.clock, self.runtime.meters.clock_lag());
             for (index, _) in &expired {
                 self.log_expired(&items[*index]);
                 self.runtime.meters.expired.inc();
@@ -37,7 +38,7 @@ impl Dispatcher {
                 self.see_through(items).instrument(span).await;
             }
         }
-        self.runtime.shutdown.leave_behind(batch.not_begun());
+        self.runtime.shutdown.leave_behind(batch.remaining().items().len());
     }
 
     /// Handles the items of one call. While the handler cannot work, its items wait here, until it can

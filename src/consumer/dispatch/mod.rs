@@ -9,7 +9,7 @@ pub(crate) mod outcome;
 
 pub(crate) use at_least_once::{MAX_RUNS, not_committed};
 
-use std::{ops::Range, sync::Arc, time::Instant};
+use std::{sync::Arc, time::Instant};
 
 use foundationdb::Transaction;
 use kvqueue_queue::Item;
@@ -38,10 +38,9 @@ pub(crate) struct Dispatcher {
 }
 
 impl Dispatcher {
-    /// The items of each call, by their indexes.
-    fn calls(&self, items: usize) -> impl Iterator<Item = Range<usize>> + use<> {
-        let size = self.runtime.tried.handling.items_of_a_call(items).max(1);
-        (0..items).step_by(size).map(move |first| first..first + size)
+    /// How many items each call gets.
+    fn items_of_a_call(&self, items: usize) -> usize {
+        self.runtime.tried.handling.items_of_a_call(items).max(1)
     }
 
     /// Begins a batch, perhaps as the trial of a handler that could not work. The trial ends when this is dropped.
@@ -83,8 +82,8 @@ impl Dispatcher {
     fn judge(&self, tried: &Tried, result: &CallResult) {
         let (breaker, consumer) = (&self.runtime.breaker, self.status.id);
         match (&result.interruption, result.returned.iter().find_map(unavailable)) {
-            (None, Some(reason)) => {
-                let tries = breaker.fails(consumer, tried, reason);
+            (None, Some((outcome, reason))) => {
+                let tries = breaker.fails(consumer, tried, outcome);
                 if self.runtime.until_empty.is_some() && tries.is_some_and(|tries| tries >= MOST_TRIES) {
                     let queue = &self.runtime.name;
                     let fix = match self.runtime.delivery {
@@ -145,10 +144,10 @@ impl Drop for Trial<'_> {
     }
 }
 
-/// The reason why a handler could not work.
-fn unavailable(outcome: &Outcome) -> Option<&str> {
+/// The outcome of a handler that could not work, and the reason.
+fn unavailable(outcome: &Outcome) -> Option<(&Outcome, &str)> {
     match outcome {
-        Outcome::Unavailable(reason) | Outcome::UnavailableAfter(_, reason) => Some(reason),
+        Outcome::Unavailable(reason) | Outcome::UnavailableAfter(_, reason) => Some((outcome, reason)),
         _ => None,
     }
 }

@@ -60,6 +60,8 @@ pub(crate) enum Event {
     Admitted(u64),
     /// Items may be fetched again.
     Released,
+    /// This consumer, which is [idle](State::idle), has got an item that another consumer had fetched.
+    Lent(u64),
     /// The fetch got items: enough for this many of [`State::fetching`], in their order.
     Fetched {
         served: usize,
@@ -166,6 +168,13 @@ impl State {
         &self.fetching
     }
 
+    /// A consumer that waits for items while no fetch for it is under way or about to begin.
+    pub(crate) fn idle(&self) -> Option<u64> {
+        let is_idle = matches!(self.phase, Phase::Resting | Phase::Delayed | Phase::BackingOff);
+        let request = self.waiting.iter().find(|request| is_idle && !request.prefetch)?;
+        Some(request.consumer)
+    }
+
     /// Whether the fetch under way should arm a watch.
     pub(crate) fn wants_watch(&self) -> bool {
         !self.armed && self.fetching.iter().any(|request| !request.prefetch)
@@ -184,6 +193,7 @@ impl State {
                 self.is_due(Reason::Other);
             }
             (_, Event::Withdrawn(consumer)) => self.withdraw(consumer, &mut effects),
+            (_, Event::Lent(consumer)) => self.waiting.retain(|request| request.consumer != consumer),
             (_, Event::WatchFired) => {
                 self.armed = false;
                 self.is_due(Reason::Push);

@@ -71,18 +71,19 @@ impl Fetching {
         Self { session: None, approach, requests: 0, took: Duration::ZERO }
     }
 
-    /// Fetches for all of these requests in one transaction.
+    /// Fetches for all of these requests in one transaction, or the last item of the queue alone.
     pub(crate) async fn fetch(
         &mut self,
         runtime: &Arc<QueueRuntime>,
         requests: &[FetchRequest],
-        watch: bool,
+        (watch, last): (bool, bool),
     ) -> Fetched {
         let (began, ended) = (Instant::now(), runtime.suspects.ended());
         let session = self.session.get_or_insert_with(|| session(runtime));
         let items = requests.iter().map(FetchRequest::items);
         let k = items.reduce(|k, more| k.saturating_add(more.get())).unwrap_or(NonZeroUsize::MIN);
-        let mut options = FetchOptions::new(k, runtime.lease, &mut self.approach).with_watch(watch);
+        let mut options =
+            FetchOptions::new(k, runtime.lease, &mut self.approach).with_watch(watch).with_last(last);
         tracing::trace!(
             event = "fetch_started",
             queue = %runtime.name,
@@ -106,8 +107,8 @@ impl Fetching {
             Got::Nothing(idle) => {
                 return match is_exhausted(runtime).await {
                     Err(error) => Fetched::Failed(error),
-                    Ok(true) => Fetched::Exhausted,
-                    Ok(false) => {
+                    Ok(true) if !runtime.sharing.has_items() => Fetched::Exhausted,
+                    Ok(_) => {
                         runtime.suspects.wait(runtime, ended);
                         Fetched::Empty(idle)
                     }

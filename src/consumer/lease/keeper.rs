@@ -46,7 +46,7 @@ pub(crate) struct Leased {
 pub(crate) struct LeaseKeeper {
     pub(super) runtime: Arc<QueueRuntime>,
     pub(super) lease: Lease,
-    slices: Slices,
+    slices: Arc<Slices>,
     pub(super) timer: LeaseTimer,
     pub(super) acks: Arc<AckBuffer>,
     requests: mpsc::UnboundedReceiver<KeeperRequest>,
@@ -97,18 +97,20 @@ impl LeaseKeeper {
         let progress = Arc::<ProgressNews>::default();
         let held = runtime.held.add(lease.id(), sender.downgrade());
         let (slices, receivers) = Slices::new(ranges);
+        let slices = Arc::new(slices);
         let parts = ranges.iter().zip(receivers).map(|(range, acknowledged)| Slice {
             items: lease.items()[range.clone()].to_vec(),
             handle: LeaseHandle {
                 first: range.start,
                 remaining: AtomicUsize::new(range.len()),
+                slices: slices.clone(),
+                heartbeat: Arc::downgrade(&heartbeat),
                 acks: acks.clone(),
                 requests: sender.clone(),
                 cancelled: cancelled.clone(),
                 cancelled_items: cancelled_items.clone(),
                 progress: progress.clone(),
             },
-            heartbeat: Arc::downgrade(&heartbeat),
             acknowledged,
         });
         let parts = parts.collect();
@@ -263,7 +265,7 @@ impl LeaseKeeper {
         self.runtime.meters.cancelled.inc_by(cancelled as u64);
         let written = outcomes.iter().filter(|(index, _)| !is_cancelled(*index));
         self.runtime.meters.acknowledged(written.map(|(_, outcome)| outcome));
-        outcomes.iter().for_each(|(index, _)| self.slices.acknowledged(*index));
+        self.slices.acknowledged(outcomes.iter().map(|(index, _)| *index));
     }
 
     async fn extend(&mut self) -> Result<(), LostLease> {

@@ -2,7 +2,7 @@
 //! dispatcher acknowledges them by a [`LeaseHandle`], through a buffer that all handles of the lease share.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     ops::Range,
     sync::{
         Arc, Mutex, MutexGuard, Weak,
@@ -19,15 +19,13 @@ use super::{
     cancelled::{CallGuard, CancelledItems},
     progress::ProgressNews,
 };
-use crate::status::Heartbeat;
+use crate::{answer::answer, status::Heartbeat};
 
 /// A consumer's part of a lease.
 #[derive(Debug)]
 pub(crate) struct Slice {
     pub(crate) items: Vec<Item>,
     pub(crate) handle: LeaseHandle,
-    /// The keeper's sign of life, dropped when the keeper ends.
-    pub(crate) heartbeat: Weak<Heartbeat>,
     /// Resolves when all items are acknowledged or the keeper has ended; to an error if the keeper
     /// panicked.
     pub(crate) acknowledged: oneshot::Receiver<()>,
@@ -49,6 +47,9 @@ pub(crate) struct LeaseHandle {
     pub(super) first: usize,
     /// Items of the slice without an outcome.
     pub(super) remaining: AtomicUsize,
+    pub(super) slices: Arc<Slices>,
+    /// The keeper's sign of life, dropped when the keeper ends.
+    pub(crate) heartbeat: Weak<Heartbeat>,
     pub(super) acks: Arc<AckBuffer>,
     pub(super) requests: mpsc::UnboundedSender<KeeperRequest>,
     /// Cancelled when the lease is lost, and when the shutdown timeout is over.
@@ -148,11 +149,31 @@ impl LeaseHandle {
         let _ = self.requests.send(KeeperRequest::Leave(self.first + items.start..self.first + items.end));
     }
 
+    /// Takes an item that has no outcome out of the slice, by its index in the slice. The handle of a slice of that item alone, and
+    /// its [`Slice::acknowledged`].
+    pub(crate) fn lend(&self, index: usize) -> (Self, oneshot::Receiver<()>) {
+        let first = self.first + index;
+        let acknowledged = self.slices.lend(first);
+        self.remaining.fetch_sub(1, Ordering::Relaxed);
+        let handle = Self {
+            first,
+            remaining: AtomicUsize::new(1),
+            slices: self.slices.clone(),
+            heartbeat: self.heartbeat.clone(),
+            acks: self.acks.clone(),
+            requests: self.requests.clone(),
+            cancelled: self.cancelled.clone(),
+            cancelled_items: self.cancelled_items.clone(),
+            progress: self.progress.clone(),
+        };
+        (handle, acknowledged)
+    }
+
     /// A transaction for a handler to write into.
     pub(crate) async fn begin(&self) -> Result<Transaction, LeaseLost> {
         let (reply, begun) = oneshot::channel();
         self.requests.send(KeeperRequest::Begin(reply)).map_err(|_| LeaseLost)?;
-        begun.await.map_err(|_| LeaseLost)
+        answer(begun, self.requests.closed()).await.ok_or(LeaseLost)
     }
 
     /// Commits what a handler has written together with these outcomes, by indexes in the slice, or
@@ -166,7 +187,7 @@ impl LeaseHandle {
         let (reply, committed) = oneshot::channel();
         let request = CommitRequest { transaction, outcomes, reply };
         self.requests.send(KeeperRequest::Commit(request)).map_err(|_| LeaseLost)?;
-        committed.await.map_err(|_| LeaseLost)
+        answer(committed, self.requests.closed()).await.ok_or(LeaseLost)
     }
 }
 
@@ -228,20 +249,27 @@ impl AckBuffer {
     }
 }
 
-/// The keeper's record of the slices of its lease.
+/// Who waits for which acknowledgements. The keeper reports them, and handles make further slices.
 #[derive(Debug)]
-pub(super) struct Slices {
+pub(super) struct Slices(Mutex<Record>);
+
+#[derive(Debug)]
+struct Record {
     /// In the order of the lease's items.
     parts: Vec<Part>,
+    /// Items without an acknowledgement that are slices of their own, by their indexes in the lease.
+    lent: BTreeMap<usize, oneshot::Sender<()>>,
     /// Items without an acknowledgement for which their consumer does not wait.
     left: BTreeSet<usize>,
+    /// The keeper has ended.
+    closed: bool,
 }
 
 #[derive(Debug)]
 struct Part {
     /// The index in the lease after the slice's last item.
     end: usize,
-    /// Items without an acknowledgement.
+    /// Items without an acknowledgement that are not lent.
     open: usize,
     acknowledged: Option<oneshot::Sender<()>>,
 }
@@ -255,47 +283,75 @@ impl Slices {
             (Part { end: range.end, open: range.len(), acknowledged: Some(sender) }, acknowledged)
         });
         let (parts, receivers) = parts.unzip();
-        (Self { parts, left: BTreeSet::new() }, receivers)
+        let (lent, left) = (BTreeMap::new(), BTreeSet::new());
+        (Self(Mutex::new(Record { parts, lent, left, closed: false })), receivers)
     }
 
-    /// An item is acknowledged.
-    pub(super) fn acknowledged(&mut self, index: usize) {
-        if !self.left.remove(&index) {
-            self.close(index);
-        }
+    fn lock(&self) -> MutexGuard<'_, Record> {
+        self.0.lock().expect("nothing panics while it holds the lock")
     }
 
-    /// The consumer of these items does not wait for them any more.
-    pub(super) fn leave(&mut self, items: Range<usize>) {
+    /// These items are acknowledged.
+    pub(super) fn acknowledged(&self, items: impl IntoIterator<Item = usize>) {
+        let mut record = self.lock();
         for index in items {
-            if self.left.insert(index) {
-                self.close(index);
+            if !record.left.remove(&index) {
+                record.close(index);
             }
         }
     }
 
-    fn close(&mut self, index: usize) {
-        let at = self.parts.partition_point(|part| part.end <= index);
-        let Some(part) = self.parts.get_mut(at) else { return };
-        part.open = part.open.saturating_sub(1);
-        if part.open == 0 {
-            part.notify();
+    /// The consumer of these items does not wait for them any more.
+    pub(super) fn leave(&self, items: Range<usize>) {
+        let mut record = self.lock();
+        for index in items {
+            if record.left.insert(index) {
+                record.close(index);
+            }
         }
+    }
+
+    /// Another consumer waits for this item, which has no outcome.
+    fn lend(&self, index: usize) -> oneshot::Receiver<()> {
+        let (sender, acknowledged) = oneshot::channel();
+        let mut record = self.lock();
+        if record.closed {
+            notify(sender);
+        } else {
+            record.close(index);
+            record.lent.insert(index, sender);
+        }
+        acknowledged
     }
 
     /// The keeper ends.
-    pub(super) fn close_all(&mut self) {
-        self.parts.iter_mut().for_each(Part::notify);
+    pub(super) fn close_all(&self) {
+        let mut record = self.lock();
+        record.closed = true;
+        record.parts.iter_mut().filter_map(|part| part.acknowledged.take()).for_each(notify);
+        std::mem::take(&mut record.lent).into_values().for_each(notify);
     }
 }
 
-impl Part {
-    fn notify(&mut self) {
-        if let Some(acknowledged) = self.acknowledged.take() {
-            // A consumer that has ended does not wait.
-            let _ = acknowledged.send(());
+impl Record {
+    fn close(&mut self, index: usize) {
+        if let Some(acknowledged) = self.lent.remove(&index) {
+            return notify(acknowledged);
+        }
+        let at = self.parts.partition_point(|part| part.end <= index);
+        let Some(part) = self.parts.get_mut(at) else { return };
+        part.open = part.open.saturating_sub(1);
+        if part.open == 0
+            && let Some(acknowledged) = part.acknowledged.take()
+        {
+            notify(acknowledged);
         }
     }
+}
+
+fn notify(acknowledged: oneshot::Sender<()>) {
+    // A consumer that has ended does not wait.
+    let _ = acknowledged.send(());
 }
 
 #[cfg(test)]
@@ -304,30 +360,44 @@ mod tests {
 
     #[test]
     fn each_slice_is_notified_of_the_acknowledgement_of_its_last_item() {
-        let (mut slices, mut receivers) = Slices::new(&[0..2, 2..3]);
-        slices.acknowledged(1);
-        slices.acknowledged(2);
+        let (slices, mut receivers) = Slices::new(&[0..2, 2..3]);
+        slices.acknowledged([1, 2]);
         assert!(receivers[0].try_recv().is_err());
         assert!(receivers[1].try_recv().is_ok());
-        slices.acknowledged(0);
+        slices.acknowledged([0]);
         assert!(receivers[0].try_recv().is_ok());
     }
 
     #[test]
     fn a_released_item_counts_once_toward_its_slice() {
-        let (mut slices, mut receivers) = Slices::new(std::slice::from_ref(&(0..3)));
+        let (slices, mut receivers) = Slices::new(std::slice::from_ref(&(0..3)));
         slices.leave(0..1);
-        slices.acknowledged(0);
-        slices.acknowledged(1);
+        slices.acknowledged([0, 1]);
         assert!(receivers[0].try_recv().is_err());
         slices.leave(2..3);
         assert!(receivers[0].try_recv().is_ok());
     }
 
     #[test]
+    fn a_lent_item_is_waited_for_by_the_consumer_that_has_it() {
+        let (slices, mut receivers) = Slices::new(&[0..1, 1..4]);
+        let mut lent = [slices.lend(2), slices.lend(3)];
+        slices.acknowledged([3]);
+        assert!(
+            lent[1].try_recv().is_ok() && lent[0].try_recv().is_err() && receivers[1].try_recv().is_err()
+        );
+        slices.acknowledged([1]);
+        assert!(receivers[1].try_recv().is_ok() && lent[0].try_recv().is_err());
+        slices.leave(2..3);
+        assert!(lent[0].try_recv().is_ok() && receivers[0].try_recv().is_err());
+    }
+
+    #[test]
     fn all_slices_are_notified_when_the_keeper_ends() {
-        let (mut slices, mut receivers) = Slices::new(std::slice::from_ref(&(0..9)));
+        let (slices, mut receivers) = Slices::new(std::slice::from_ref(&(0..9)));
+        let mut before = slices.lend(1);
         slices.close_all();
-        assert!(receivers[0].try_recv().is_ok());
+        let mut after = slices.lend(2);
+        assert!([&mut receivers[0], &mut before, &mut after].into_iter().all(|it| it.try_recv().is_ok()));
     }
 }

@@ -56,7 +56,8 @@ impl AtWork {
                 never = control_loop.run(commands, SignalCommands::default()) => match never {},
                 () = test(Self { control, shared: shared.clone(), db, next }) => {}
             }
-        });
+        })
+        .unwrap();
         pool.shutdown_background();
     }
 

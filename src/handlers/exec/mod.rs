@@ -6,6 +6,8 @@ mod lookup;
 mod progress;
 #[cfg(target_os = "linux")]
 pub(crate) mod reaper;
+#[cfg(target_os = "linux")]
+mod search;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -90,7 +92,7 @@ impl Exec {
             Err(error) => return Ok(not_started(program, &error)),
         };
         context.works();
-        let group = Group::of(&child);
+        let mut group = Group::of(&child, run.as_ref().map(|(_, name)| name.as_str()));
         let input = child.stdin.take().expect("stdin was asked for");
         let errors = child.stderr.take().expect("stderr was asked for");
         // At the same time: a command may write before it has read everything. Tasks of their own,
@@ -111,9 +113,13 @@ impl Exec {
             biased;
             status = child.wait() => status.map_err(|error| format!("cannot wait for {program}: {error}"))?,
             () = context.cancelled.cancelled() => {
-                group.signal(Signal::TERM);
                 // It ends by itself, or with its group.
-                let _ = timeout(TERM_DELAY, child.wait()).await;
+                let ended = async {
+                    group.signal(Signal::TERM).await;
+                    child.wait().await
+                };
+                let _ = timeout(TERM_DELAY, ended).await;
+                group.kill().await;
                 return Ok(Outcome::retry("the command was killed: the item was cancelled"));
             }
         };

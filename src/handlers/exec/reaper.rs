@@ -8,7 +8,8 @@
 //! Each run of a command has a number, which is in the variable `KVQUEUE_RUN` of its environment
 //! and in that of all it starts. The numbers of the runs that have not ended are in a table in
 //! memory that both processes share. When the pipe closes, the reaper kills every process whose
-//! environment names one of them. A run costs two writes to the table and wakes no process.
+//! environment names one of them. A run costs two writes to the table and wakes no process. A daemon that
+//! goes on finds the processes of one run in the same way ([`search`]).
 //!
 //! It does not find processes of another user, nor processes that have overwritten or dropped the
 //! variable. Elsewhere than on Linux there is no reaper.
@@ -29,14 +30,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::{
-    fs::{MemfdFlags, memfd_create},
-    process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
-};
+use rustix::fs::{MemfdFlags, memfd_create};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use uuid::Uuid;
 
-use super::{RUN, variables::SYSTEMD};
+use super::{RUN, search, variables::SYSTEMD};
 use crate::exit::Exit;
 
 /// The first argument of a reaper; the second is the daemon's id.
@@ -233,32 +231,15 @@ fn reap(id: &str) -> io::Result<()> {
     table.read_exact_at(&mut text, 0)?;
     let numbers = text.chunks_exact(PLACE).map(|it| u64::from_le_bytes(it.try_into().unwrap_or_default()));
     let names: HashSet<_> =
-        numbers.filter(|number| *number > 0).map(|it| format!("{RUN}={id}.{it}")).collect();
+        numbers.filter(|number| *number > 0).map(|it| search::variable(&format!("{id}.{it}"))).collect();
     if names.is_empty() {
         return Ok(());
     }
     for _ in 0..MOST_ROUNDS {
-        if !kill(&names)? {
+        if !search::kill_all(&names)? {
             break;
         }
         thread::sleep(PAUSE);
     }
     Ok(())
-}
-
-/// Kills the processes that have one of these in their environment. Returns whether there were any.
-fn kill(names: &HashSet<String>) -> io::Result<bool> {
-    let mut found = false;
-    for entry in fs::read_dir("/proc")?.flatten() {
-        let pid = entry.file_name().to_str().and_then(|name| Pid::from_raw(name.parse().ok()?));
-        let Some(pid) = pid else { continue };
-        // Held before the environment is read: so it is this process's, or nothing is killed.
-        let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { continue };
-        let Ok(environment) = fs::read(entry.path().join("environ")) else { continue };
-        let mut variables = environment.split(|byte| *byte == 0).filter_map(|it| str::from_utf8(it).ok());
-        if variables.any(|it| names.contains(it)) {
-            found |= pidfd_send_signal(process, Signal::KILL).is_ok();
-        }
-    }
-    Ok(found)
 }

@@ -3,14 +3,18 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use jiff::fmt::rfc2822;
+use jiff::{
+    civil::DateTime,
+    fmt::{rfc2822, strtime},
+    tz::TimeZone,
+};
 use kvqueue_queue::Millis;
 use reqwest::{
     Response, StatusCode,
     header::{CONTENT_TYPE, HeaderMap, HeaderName, LOCATION, RETRY_AFTER},
 };
 
-use super::settings::HttpSettings;
+use super::{health::Blames, settings::HttpSettings};
 use crate::{consumer::clock, handlers::Outcome};
 
 /// The most bytes of a body that a reason has. A dead letter keeps 500 bytes of a reason.
@@ -18,6 +22,9 @@ const SHOWN: usize = 400;
 
 /// The shortest and the longest pause that `Retry-After` can ask for.
 const PAUSE: [Duration; 2] = [Duration::from_secs(1), Duration::from_hours(1)];
+
+/// The dates of RFC 850, and of `asctime` in C, which are in GMT.
+const OBSOLETE_DATES: [&str; 2] = ["%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"];
 
 /// An answer of a target.
 #[derive(Debug)]
@@ -48,6 +55,14 @@ pub(super) struct Failure {
     pub(super) reason: String,
     /// The pause that the target asks for.
     pub(super) pause: Option<Duration>,
+    pub(super) blames: Blames,
+}
+
+impl Failure {
+    /// Without an answer that says more.
+    pub(super) fn of_target(reason: String) -> Self {
+        Self { reason, pause: None, blames: Blames::Target }
+    }
 }
 
 impl Answer {
@@ -76,7 +91,7 @@ impl Answer {
         } else if let (Some(scope), Some(wait), 429 | 503) = (settings.throttle, self.retry_after, status) {
             Ok(Outcome::throttle(scope.into(), wait, self.reason()))
         } else {
-            Err(Failure { reason: self.reason(), pause: self.retry_after })
+            Err(Failure { reason: self.reason(), pause: self.retry_after, blames: blames(status) })
         }
     }
 
@@ -103,6 +118,13 @@ impl Answer {
     }
 }
 
+/// Of an error of the client's, the request is at fault, so its item is. But a wrong secret, a wrong path, a proxy, slowness and rate
+/// limits concern all items.
+fn blames(status: u16) -> Blames {
+    let concerns_all = [401, 403, 404, 407, 408, 425, 429].contains(&status);
+    if (400..=499).contains(&status) && !concerns_all { Blames::Item } else { Blames::Target }
+}
+
 fn text<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
     headers.get(name)?.to_str().ok()
 }
@@ -120,10 +142,20 @@ fn pause(value: &str, now: Millis) -> Option<Duration> {
         // More digits than fit are a long time, too.
         value.parse().map_or(longest, Duration::from_secs)
     } else {
-        let at = rfc2822::parse(value).ok()?.timestamp().as_millisecond();
-        Duration::from_millis(u64::try_from(at).unwrap_or(0).saturating_sub(now))
+        Duration::from_millis(date(value)?.saturating_sub(now))
     };
     Some(pause.clamp(shortest, longest))
+}
+
+/// A date of HTTP: as servers have to write it, or in one of the two obsolete forms that recipients have to accept.
+fn date(value: &str) -> Option<Millis> {
+    let by = |format: &str| strtime::parse(format, value).and_then(|parsed| parsed.to_datetime());
+    let in_utc = |date: DateTime| date.to_zoned(TimeZone::UTC).ok();
+    let at = match rfc2822::parse(value) {
+        Ok(at) => at,
+        Err(_) => OBSOLETE_DATES.into_iter().find_map(|format| in_utc(by(format).ok()?))?,
+    };
+    Some(u64::try_from(at.timestamp().as_millisecond()).unwrap_or(0))
 }
 
 #[cfg(test)]
@@ -153,10 +185,11 @@ mod tests {
         for done in [200, 201, 204, 299] {
             assert_eq!(outcome(&answer(done)), Ok(Outcome::Done));
         }
-        let reason = "the target answered 410 Gone".to_owned();
-        assert_eq!(outcome(&answer(410)), Ok(Outcome::Dead(reason)));
+        for (dead, text) in [(410, "410 Gone"), (422, "422 Unprocessable Entity")] {
+            assert_eq!(outcome(&answer(dead)), Ok(Outcome::dead(format!("the target answered {text}"))));
+        }
         assert_eq!(outcome(&answer(423)), Ok(Outcome::Release));
-        for failed in [302, 404, 429, 500, 503] {
+        for failed in [302, 400, 404, 429, 500, 503] {
             assert!(matches!(outcome(&answer(failed)), Err(Failure { pause: None, .. })), "{failed}");
         }
     }
@@ -195,7 +228,8 @@ mod tests {
         answer.location = Some("https://example/new".to_owned());
         let reason = "the target answered 301 Moved Permanently, a redirect to \"https://example/new\", which is not \
                       followed: set url to where it leads";
-        assert_eq!(outcome(&answer), Err(Failure { reason: reason.to_owned(), pause: None }));
+        let failure = Failure { reason: reason.to_owned(), pause: None, blames: Blames::Target };
+        assert_eq!(outcome(&answer), Err(failure));
     }
 
     #[test]
@@ -204,12 +238,18 @@ mod tests {
         let seconds = |value| pause(value, now).map(|pause| pause.as_secs());
         assert_eq!(seconds("120"), Some(120));
         assert_eq!(seconds("Sun, 06 Nov 1994 08:50:37 GMT"), Some(60));
+        // The obsolete forms, which a recipient has to accept: of RFC 850, and of C's asctime.
+        for date in ["Sunday, 06-Nov-94 08:50:37 GMT", "Sun Nov  6 08:50:37 1994", "Sun Nov 06 08:50:37 1994"]
+        {
+            assert_eq!(seconds(date), Some(60), "{date}");
+        }
+        assert_eq!(seconds("Sunday, 06-Nov-94 08:00:00 GMT"), Some(1));
         assert_eq!(seconds("0"), Some(1));
         assert_eq!(seconds("Sun, 06 Nov 1994 08:00:00 GMT"), Some(1));
         for long in ["86400", "99999999999999999999999", "Sun, 06 Nov 2044 08:50:37 GMT"] {
             assert_eq!(seconds(long), Some(3_600), "{long}");
         }
-        for wrong in ["", "soon", "-5", "1.5", "Sunday"] {
+        for wrong in ["", "soon", "-5", "1.5", "Sunday", "Sunday, 06-Nov-94", "Sun Nov 6"] {
             assert_eq!(seconds(wrong), None, "{wrong}");
         }
     }

@@ -1,6 +1,6 @@
 //! The outcomes in the answer to a batch.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, hash_map::Entry};
 
 use kvqueue_queue::Item;
 use serde::Deserialize;
@@ -30,7 +30,16 @@ pub(super) fn outcomes(items: &[Item], answer: &Answer) -> Result<Vec<Outcome>, 
         serde_json::from_slice(&answer.body).map_err(|error| format!("the answer is not JSON: {error}"))?;
     let Some(listed) = body.get("outcomes") else { return all_done() };
     let listed = listed.as_array().ok_or("the answer's \"outcomes\" is not a list")?;
-    let mut by_id: HashMap<String, Outcome> = listed.iter().filter_map(one).collect();
+    let mut by_id = HashMap::new();
+    for (id, outcome) in listed.iter().filter_map(one) {
+        match by_id.entry(id) {
+            Entry::Vacant(entry) => _ = entry.insert(outcome),
+            // As in an acknowledgement, where that is an error: nobody can tell which of them counts.
+            Entry::Occupied(mut entry) => {
+                _ = entry.insert(Outcome::retry("the target's answer has two outcomes for it"));
+            }
+        }
+    }
     let missing = || Outcome::retry("the target's answer has no outcome for it");
     Ok(items.iter().map(|item| by_id.remove(&item.id.to_string()).unwrap_or_else(missing)).collect())
 }

@@ -1,7 +1,7 @@
 //! The client that requests are sent with, and what its errors mean.
 
 use std::{
-    fs,
+    env, fs,
     path::Path,
     sync::Arc,
     time::{Duration, Instant},
@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     addresses::PublicOnly,
     answer::{Answer, Ending},
+    proxies,
     secrets::{secret_file, unreadable, wrong},
     settings::{HttpSettings, Proxy},
 };
@@ -49,20 +50,22 @@ pub(super) fn build(settings: &HttpSettings) -> Result<Client, SettingsError> {
         .retry(reqwest::retry::never())
         .referer(false)
         .http1_only()
-        .connect_timeout(settings.connect_timeout)
+        .connect_timeout(settings.connect_timeout())
         .pool_idle_timeout(IDLE)
         .pool_max_idle_per_host(MOST_IDLE);
-    builder = match settings.proxy() {
-        Proxy::Environment => builder,
-        Proxy::None => builder.no_proxy(),
-        Proxy::At(url) => {
-            let proxy = reqwest::Proxy::all(url).map_err(|error| {
-                let problem = format!("{}; write \"http://HOST:PORT\"", root_cause(&error));
-                SettingsError::text("proxy", url, problem)
-            })?;
-            builder.no_proxy().proxy(proxy)
-        }
+    // Of itself it would use the environment's.
+    builder = builder.no_proxy();
+    let proxy = match settings.proxy() {
+        Proxy::None => None,
+        Proxy::Environment => proxies::of_environment(&settings.url()?, |name| env::var(name).ok())?,
+        Proxy::At(url) => Some(reqwest::Proxy::all(url).map_err(|error| {
+            let problem = format!("{}; write \"http://HOST:PORT\"", root_cause(&error));
+            SettingsError::text("proxy", url, problem)
+        })?),
     };
+    if let Some(proxy) = proxy {
+        builder = builder.proxy(proxy);
+    }
     if settings.forbid_private_addresses {
         builder = builder.dns_resolver(Arc::new(PublicOnly));
     }

@@ -15,6 +15,9 @@ use crate::{handlers::Context, json::LeasedItem, telemetry::trace_parent};
 /// In a header, a queue's name and a key have these characters and all that are not ASCII percent-encoded.
 const ENCODED: &AsciiSet = &CONTROLS.add(b'%').add(b' ');
 
+/// The most bytes of the attributes in a header. Common servers refuse lines of 8 KiB, some with 400.
+const MOST_ATTRIBUTES: usize = 4 << 10;
+
 /// The type of a payload whose producer named none.
 const UNKNOWN: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
@@ -39,8 +42,11 @@ impl Message {
             insert(&mut headers, "kvqueue-key", &percent_encode(&key, ENCODED).to_string());
         }
         insert(&mut headers, "kvqueue-attempt", &item.attempt.to_string());
-        let attributes = meta.map_or_else(|| json!({}), |meta| json!(meta.attributes));
-        insert(&mut headers, "kvqueue-attributes", &ascii(&attributes));
+        let attributes = ascii(&meta.map_or_else(|| json!({}), |meta| json!(meta.attributes)));
+        match attributes.len() {
+            ..=MOST_ATTRIBUTES => insert(&mut headers, "kvqueue-attributes", &attributes),
+            length => insert(&mut headers, "kvqueue-attributes-omitted", &length.to_string()),
+        }
         if let Some(at) = context.enqueued_at(item).map(millis) {
             insert(&mut headers, "kvqueue-enqueued-at", &at.to_string());
         }

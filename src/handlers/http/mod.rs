@@ -9,6 +9,7 @@ mod batch;
 mod client;
 mod health;
 mod message;
+mod proxies;
 mod secrets;
 mod settings;
 #[cfg(test)]
@@ -62,7 +63,7 @@ pub(crate) fn build(settings: &Settings) -> Result<AnyHandler, SettingsError> {
 
 /// `connect-timeout` of these settings; none if they are wrong, which [`build`] reports.
 pub(crate) fn connect_timeout(settings: &Settings) -> Option<Duration> {
-    HttpSettings::read(settings).ok().map(|settings| settings.connect_timeout)
+    HttpSettings::read(settings).ok().map(|settings| settings.connect_timeout())
 }
 
 impl Webhook {
@@ -141,7 +142,7 @@ impl Webhook {
     fn outcome(&self, reply: &Reply, item: &Item) -> Outcome {
         let answer = match reply {
             Reply::NotReached(reason) => return Outcome::unavailable(reason),
-            Reply::NoAnswer(reason) => return self.failed(item, reason.clone(), None),
+            Reply::NoAnswer(reason) => return self.failed(item, Failure::of_target(reason.clone())),
             Reply::Cancelled => return Outcome::retry("the connection was closed: the item was cancelled"),
             Reply::Answer(answer) => answer,
         };
@@ -151,20 +152,20 @@ impl Webhook {
                     self.health.works();
                     Outcome::DoneWith(result)
                 }
-                Err(reason) => self.failed(item, reason, None),
+                Err(reason) => self.failed(item, Failure::of_target(reason)),
             },
             Ok(outcome) => {
                 self.health.works();
                 outcome
             }
-            Err(Failure { reason, pause }) => self.failed(item, reason, pause),
+            Err(failure) => self.failed(item, failure),
         }
     }
 
     /// The outcome of an item that the target got and did not handle: a failed attempt, unless the
     /// target is out.
-    fn failed(&self, item: &Item, reason: String, pause: Option<Duration>) -> Outcome {
-        match (self.health.fails(&item.id, Instant::now()), pause) {
+    fn failed(&self, item: &Item, Failure { reason, pause, blames }: Failure) -> Outcome {
+        match (self.health.fails(&item.id, blames, Instant::now()), pause) {
             (Some(postponed), pause) => {
                 Outcome::UnavailableAfter(postponed.max(pause.unwrap_or_default()), reason)
             }
@@ -219,7 +220,7 @@ impl BatchHandler for Webhook {
                     self.works(context);
                     outcomes
                 }
-                Err(reason) => same(self.failed(first, reason, None)),
+                Err(reason) => same(self.failed(first, Failure::of_target(reason))),
             },
             _ => same(self.outcome(&reply, first)),
         }

@@ -19,6 +19,9 @@ const ENVIRONMENT: &str = "environment";
 /// The longest `timeout`.
 const LONGEST_TIMEOUT: Duration = Duration::from_hours(1);
 
+/// How long a connection may take, if that is not set, and no other time is so short that this would be most of it.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// The shortest and the longest `max-response`.
 const RESPONSE: [u64; 2] = [1, 64 << 20];
 
@@ -46,8 +49,11 @@ pub(super) struct HttpSettings {
     #[serde(default = "default_timeout", with = "duration")]
     pub(super) timeout: Duration,
     /// How long a connection may take, with TLS.
-    #[serde(default = "default_connect_timeout", with = "duration")]
-    pub(super) connect_timeout: Duration,
+    #[serde(default, with = "duration::optional", skip_serializing_if = "Option::is_none")]
+    connect_timeout: Option<Duration>,
+    /// `handler-timeout` of the queue, which is not in this table.
+    #[serde(skip)]
+    handler_timeout: Option<Duration>,
     /// Statuses that make the item a dead letter.
     #[serde(default = "default_dead_status")]
     pub(super) dead_status: Vec<u16>,
@@ -88,13 +94,10 @@ fn default_timeout() -> Duration {
     Duration::from_secs(30)
 }
 
-fn default_connect_timeout() -> Duration {
-    Duration::from_secs(5)
-}
-
-/// The request was malformed, its receiver is gone for good, or its content was refused.
+/// The receiver is gone for good, or the content was refused. Not 400, which servers also answer to
+/// what is no item's fault: plain HTTP at a port for TLS, or a header that is too long.
 fn default_dead_status() -> Vec<u16> {
-    vec![400, 410, 422]
+    vec![410, 422]
 }
 
 fn default_outage_after() -> u32 {
@@ -117,10 +120,11 @@ pub(super) enum Proxy<'s> {
 
 impl HttpSettings {
     pub(super) fn read(settings: &Settings) -> Result<Self, SettingsError> {
-        let read: Self = settings.parse().map_err(|SettingsError(problem)| {
+        let mut read: Self = settings.parse().map_err(|SettingsError(problem)| {
             let about_url = problem.starts_with("url") || problem.starts_with("missing");
             SettingsError(if about_url { format!("{problem}; {FIX_URL}") } else { problem })
         })?;
+        read.handler_timeout = settings.handler_timeout;
         read.check_url()?;
         read.check_times_and_bounds()?;
         let lists = [("dead-status", &*read.dead_status), ("release-status", &*read.release_status)];
@@ -145,6 +149,12 @@ impl HttpSettings {
     pub(super) fn target(url: &Url) -> String {
         let port = url.port_or_known_default().unwrap_or_default();
         format!("{}:{port}", url.host_str().unwrap_or_default())
+    }
+
+    /// How long a connection may take, with TLS.
+    pub(super) fn connect_timeout(&self) -> Duration {
+        let call = self.handler_timeout.map_or(self.timeout, |limit| limit.min(self.timeout));
+        self.connect_timeout.unwrap_or(CONNECT_TIMEOUT.min(call / 2))
     }
 
     pub(super) fn proxy(&self) -> Proxy<'_> {
@@ -188,21 +198,19 @@ impl HttpSettings {
     }
 
     fn check_times_and_bounds(&self) -> Result<(), SettingsError> {
-        for (key, value) in [("timeout", self.timeout), ("connect-timeout", self.connect_timeout)] {
+        let connect = self.connect_timeout;
+        let times = [Some(("timeout", self.timeout)), connect.map(|connect| ("connect-timeout", connect))];
+        for (key, value) in times.into_iter().flatten() {
             if value.is_zero() || value > LONGEST_TIMEOUT {
                 return Err(SettingsError::text(key, &duration::format(value), "write 1ms to 1h"));
             }
         }
-        if self.connect_timeout >= self.timeout {
+        if let Some(connect) = connect.filter(|connect| *connect >= self.timeout) {
             let problem = format!(
                 "it is not shorter than timeout ({}), which it is a part of; shorten it",
                 duration::format(self.timeout)
             );
-            return Err(SettingsError::text(
-                "connect-timeout",
-                &duration::format(self.connect_timeout),
-                problem,
-            ));
+            return Err(SettingsError::text("connect-timeout", &duration::format(connect), problem));
         }
         let [least, most] = RESPONSE;
         if !(least..=most).contains(&self.max_response) {
@@ -303,8 +311,8 @@ mod tests {
         insta::assert_snapshot!(problem("dead-status = [200]"), @"dead-status = 200: write statuses from 300 to 599; 200 to 299 always mean done");
         insta::assert_snapshot!(problem("release-status = [410]"), @"release-status = 410: it is in dead-status, too; remove it from one of them");
         insta::assert_snapshot!(problem("timeout = '0s'"), @r#"timeout = "0s": write 1ms to 1h"#);
-        insta::assert_snapshot!(problem("timeout = '1s'"), @r#"connect-timeout = "5s": it is not shorter than timeout (1s), which it is a part of; shorten it"#);
-        insta::assert_snapshot!(problem("timeout = '5s'"), @r#"connect-timeout = "5s": it is not shorter than timeout (5s), which it is a part of; shorten it"#);
+        insta::assert_snapshot!(problem("timeout = '1s'\nconnect-timeout = '5s'"), @r#"connect-timeout = "5s": it is not shorter than timeout (1s), which it is a part of; shorten it"#);
+        insta::assert_snapshot!(problem("timeout = '5s'\nconnect-timeout = '5s'"), @r#"connect-timeout = "5s": it is not shorter than timeout (5s), which it is a part of; shorten it"#);
         insta::assert_snapshot!(problem("max-response = '1GiB'"), @r#"max-response = "1GiB": write 1B to 64MiB"#);
         insta::assert_snapshot!(problem("client-key = '/k'"), @r#"client-key = "/k": it needs its certificate; set client-certificate, too"#);
         insta::assert_snapshot!(problem("client-certificate = '/c'"), @r#"client-certificate = "/c": it needs its key; set client-key, too"#);
@@ -326,6 +334,20 @@ mod tests {
     }
 
     #[test]
+    fn a_connect_timeout_that_is_not_set_is_half_of_a_shorter_limit() {
+        let connect = |text: &str, handler_timeout: Option<u64>| {
+            let settings: Settings = format!("url = 'https://example'\n{text}").parse().unwrap();
+            let settings = settings.with_handler_timeout(handler_timeout.map(Duration::from_secs));
+            HttpSettings::read(&settings).unwrap().connect_timeout().as_millis()
+        };
+        assert_eq!(connect("", None), 5_000);
+        assert_eq!(connect("timeout = '3s'", None), 1_500);
+        assert_eq!(connect("timeout = '3s'", Some(2)), 1_000);
+        assert_eq!(connect("", Some(60)), 5_000);
+        assert_eq!(connect("timeout = '3s'\nconnect-timeout = '2s'", Some(60)), 2_000);
+    }
+
+    #[test]
     fn an_unencrypted_way_beyond_this_machine_is_warned_of() {
         let warning = |text: &str| settings(text).warning();
         for quiet in ["https://example", "http://127.0.0.1:1", "http://[::1]:1", "http://localhost/x"] {
@@ -339,13 +361,16 @@ mod tests {
     #[test]
     fn the_reference_shows_every_key_with_its_default() {
         let text = "url = 'https://example'\nsigning-key-file = 'a'\nauthorization-file = 'b'\nca-file = 'c'\n\
-                    client-certificate = 'd'\nclient-key = 'e'\nproxy = 'environment'";
+                    client-certificate = 'd'\nclient-key = 'e'\nproxy = 'environment'\nconnect-timeout = '1s'";
         let all = toml::Table::try_from(settings(text)).unwrap();
         let defaults = toml::Table::try_from(settings("url = 'https://example'")).unwrap();
         let reference = include_str!("../../../docs/CONFIG.md");
         for key in all.keys() {
             let value = match defaults.get(key) {
                 _ if key == "url" => "must be given".to_owned(),
+                _ if key == "connect-timeout" => {
+                    format!("`{:?}`, or half of a shorter limit", duration::format(CONNECT_TIMEOUT))
+                }
                 Some(value) => format!("`{value}`"),
                 None => "none".to_owned(),
             };

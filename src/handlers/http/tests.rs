@@ -173,6 +173,56 @@ async fn a_request_has_the_payload_and_what_is_known_of_the_item() {
 }
 
 #[tokio::test]
+async fn attributes_that_a_server_may_refuse_for_their_length_are_left_out() {
+    let (address, requests) = answering(status(204));
+    let kit = kit(&address, "");
+    // With its name, quotes and braces, 4,096 bytes and one more.
+    for (length, is_sent) in [(4_088, true), (4_089, false)] {
+        assert_eq!(kit.handle(Sample::new("").attribute("a", "x".repeat(length))).await, Outcome::Done);
+        let headers = requests.recv().unwrap().headers;
+        assert_eq!(headers.contains_key("kvqueue-attributes"), is_sent, "{headers:?}");
+        let omitted = headers.get("kvqueue-attributes-omitted").map(String::as_str);
+        assert_eq!(omitted, (!is_sent).then_some("4097"));
+    }
+    // In ASCII each of them is six bytes.
+    assert_eq!(kit.handle(Sample::new("").attribute("a", "é".repeat(1_000))).await, Outcome::Done);
+    assert_eq!(requests.recv().unwrap().header("kvqueue-attributes-omitted"), "6008");
+}
+
+#[tokio::test]
+async fn answers_about_an_item_are_no_outage_once_the_target_has_worked() {
+    let (address, _requests) = each_with(|request| {
+        let text = String::from_utf8_lossy(&request.body).into_owned();
+        status(text.parse().unwrap()).into()
+    });
+    let is_outage = |outcome: &Outcome| matches!(outcome, Outcome::UnavailableAfter(..));
+    for (code, is_about_the_item) in [
+        (400, true),
+        (402, true),
+        (413, true),
+        (431, true),
+        (401, false),
+        (403, false),
+        (404, false),
+        (408, false),
+        (425, false),
+        (429, false),
+        (302, false),
+        (500, false),
+    ] {
+        let kit = kit(&address, "outage-after = 3");
+        let code = code.to_string();
+        let fail = async || kit.handle_all([&code; 9]).await.pop().unwrap();
+        // As from a wrong port: nothing has ever been accepted.
+        assert!(is_outage(&fail().await), "{code} before a success");
+        assert_eq!(kit.handle("200").await, Outcome::Done);
+        assert_eq!(is_outage(&fail().await), !is_about_the_item, "{code} after a success");
+        kit.handle_all(["503"; 3]).await;
+        assert!(is_outage(&kit.handle(&code).await), "{code} in an outage spends no attempt");
+    }
+}
+
+#[tokio::test]
 async fn requests_share_a_connection() {
     let (sender, connections) = channel();
     let address = listen(move |mut stream| {
@@ -277,7 +327,7 @@ fn hanging() -> (String, Receiver<()>) {
 #[tokio::test]
 async fn a_target_that_hangs_is_given_up_and_its_connection_closed() {
     let (address, closed) = hanging();
-    let settings = "timeout = '100ms'\nconnect-timeout = '50ms'";
+    let settings = "timeout = '100ms'";
     let reason = retried(kit(&address, settings).handle("").await);
     assert!(reason.starts_with("no answer in 1"), "{reason}");
     closed.recv_timeout(PATIENCE).unwrap();
@@ -381,13 +431,15 @@ async fn a_batch_is_one_request_and_its_answer_has_the_outcomes() {
             { "id": id(4), "outcome": "finished" },
             { "id": id(5), "outcome": 7 },
             { "id": id(6), "outcome": "retry", "after_ms": 1e12 },
+            { "id": id(8), "outcome": "done" },
+            { "id": id(8), "outcome": "dead", "reason": "or not" },
             { "id": "unknown", "outcome": "done" },
         ]);
         json_answer(&json!({ "outcomes": outcomes })).into()
     });
     let kit = batch_kit(&address, "").queue("emails");
     let first = Sample::new("a").enqueued_at(from_millis(1_700_000_000_000));
-    let more = ["b", "c", "d", "e", "f", "g", "h"].map(Sample::new);
+    let more = ["b", "c", "d", "e", "f", "g", "h", "i"].map(Sample::new);
     let outcomes = kit.handle_all([first].into_iter().chain(more)).await;
     assert_eq!(
         outcomes[..4],
@@ -398,9 +450,13 @@ async fn a_batch_is_one_request_and_its_answer_has_the_outcomes() {
             Outcome::Release
         ]
     );
-    for (outcome, part) in
-        outcomes[4..].iter().zip(["`finished`", "cannot be read", "after_ms is at most", "has no outcome"])
-    {
+    for (outcome, part) in outcomes[4..].iter().zip([
+        "`finished`",
+        "cannot be read",
+        "after_ms is at most",
+        "has no outcome",
+        "has two outcomes",
+    ]) {
         let reason = retried(outcome.clone());
         assert!(reason.contains(part), "{reason}");
     }
@@ -417,7 +473,7 @@ async fn a_batch_is_one_request_and_its_answer_has_the_outcomes() {
         "payload": "a",
         "enqueued_at": "2023-11-14T22:13:20.000Z",
     });
-    assert_eq!((&body["items"][0], body["items"].as_array().unwrap().len()), (&first, 8));
+    assert_eq!((&body["items"][0], body["items"].as_array().unwrap().len()), (&first, 9));
 }
 
 #[tokio::test]

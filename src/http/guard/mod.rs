@@ -10,6 +10,6 @@ mod token;
 pub(super) use caller::{Caller, bearer};
 pub(super) use host::Hosts;
 pub(super) use origin::check as check_origin;
-pub(super) use rotation::{PAUSE, Rotation};
+pub(super) use rotation::{LOOK, Rotation};
 pub(super) use session::{SessionKey, SignedIn};
 pub(crate) use token::{OTHERS, Token};

@@ -1,38 +1,30 @@
 //! A secret that changes while the daemon runs: its file is read again when a client sends another secret than the active one.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
-use tokio::{sync::Mutex, task::spawn_blocking, time::Instant};
+use tokio::{sync::Mutex, task::spawn_blocking, time::sleep_until};
 
 use super::Token;
 
-/// The file is not read more often, however many clients send wrong secrets.
-pub(in crate::http) const PAUSE: Duration = Duration::from_secs(1);
+/// New secrets and tokens are not looked for more often, however many clients send wrong ones.
+pub(in crate::http) const LOOK: Duration = Duration::from_millis(100);
 
-/// The file's content when it was last read.
-#[derive(Debug)]
-pub(in crate::http) struct Rotation {
-    pause: Duration,
-    /// No secret if it could not be used.
-    last: Mutex<Option<(Instant, Option<Token>)>>,
-}
-
-impl Default for Rotation {
-    fn default() -> Self {
-        Self::every(PAUSE)
-    }
-}
+/// The file's content when it was last read, and when that read began. No secret if it could not be used.
+#[derive(Debug, Default)]
+pub(in crate::http) struct Rotation(Mutex<Option<(Instant, Option<Token>)>>);
 
 impl Rotation {
-    fn every(pause: Duration) -> Self {
-        Self { pause, last: Mutex::default() }
-    }
-
-    /// The secret that the file has now, or had less than the pause ago.
-    pub(in crate::http) async fn read(&self, path: PathBuf) -> Option<Token> {
-        let mut last = self.last.lock().await;
-        if let Some((_, found)) = last.as_ref().filter(|(at, _)| at.elapsed() < self.pause) {
-            return found.clone();
+    /// The secret that the file has had at this time or later. A call waits until the file may be read again.
+    pub(in crate::http) async fn read_since(&self, time: Instant, path: PathBuf) -> Option<Token> {
+        let mut last = self.0.lock().await;
+        if let Some((at, found)) = &*last {
+            if *at >= time {
+                return found.clone();
+            }
+            sleep_until((*at + LOOK).into()).await;
         }
         let at = Instant::now();
         let read = spawn_blocking(move || Token::read(&path)).await;
@@ -56,18 +48,19 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn token_file_is_read_again_only_after_a_pause() {
+    async fn a_look_that_began_after_the_call_answers_it() {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::set_permissions(file.path(), fs::Permissions::from_mode(0o600)).unwrap();
         let write = |secret: &str| fs::write(file.path(), secret).unwrap();
-        let [often, once] = [0, 3_600].map(|seconds| Rotation::every(Duration::from_secs(seconds)));
-        let read = async |rotation: &Rotation| rotation.read(file.path().to_owned()).await;
+        let (rotation, began) = (Rotation::default(), Instant::now());
+        let read = async |time: Instant| rotation.read_since(time, file.path().to_owned()).await;
         write("the-first-of-secrets");
-        let first = read(&once).await;
-        assert!(first.is_some() && read(&often).await == first);
+        let first = read(began).await;
         write("the-second-of-secrets");
-        assert!(read(&once).await == first && read(&often).await != first);
+        assert!(first.is_some() && read(began).await == first, "it is not read again for an earlier call");
+        let second = read(Instant::now()).await;
+        assert!(second.is_some() && second != first && began.elapsed() >= LOOK);
         write("short");
-        assert_eq!(read(&often).await, None);
+        assert_eq!(read(Instant::now()).await, None);
     }
 }

@@ -1,7 +1,9 @@
 //! Sessions of browsers: a cookie that scripts cannot read.
 //!
-//! The cookie says who signed in and until when, with a signature. Its key comes from the operator's secret, so a
-//! session outlives a restart of the daemon, and ends when the secret changes. Nothing is stored for it.
+//! The cookie says who signed in and until when, with a signature. Its key comes from random bytes in the database and from the
+//! operator's secret. So a session outlives a restart of the daemon, holds at all daemons of a database with the same
+//! secret, and ends when the secret changes. A cookie is no way to try secrets: that takes the random bytes, too. Nothing is
+//! stored for a session.
 
 use std::time::Duration;
 
@@ -15,6 +17,7 @@ use kvqueue_queue::Millis;
 use sha2::Sha256;
 
 use super::{Caller, Token};
+use crate::http::keys::Key;
 
 /// How long a session lasts.
 const LIFE: Duration = Duration::from_hours(7 * 24);
@@ -35,10 +38,11 @@ pub(in crate::http) enum SignedIn {
 }
 
 impl SessionKey {
-    /// The key of the operator's secret; of `otherwise`, a secret of this process, if there is none.
-    pub(in crate::http) fn of(secret: Option<&Token>, otherwise: &[u8]) -> Self {
-        let secret = secret.map_or(otherwise, Token::bytes);
-        Self(Hmac::new_from_slice(secret).expect("HMAC takes a key of any length"))
+    /// The key for these random bytes and this secret of the operator.
+    pub(in crate::http) fn of(key: &Key, secret: Option<&Token>) -> Self {
+        let both = key.sign("session").chain_update(secret.map_or(&[][..], Token::bytes));
+        let both = both.finalize().into_bytes();
+        Self(Hmac::new_from_slice(&both).expect("HMAC takes a key of any length"))
     }
 
     /// The cookie for a caller. `None` if it needs none: everybody may do everything.
@@ -80,8 +84,8 @@ impl SessionKey {
             .then(|| if who == OPERATOR { SignedIn::Operator } else { SignedIn::Token(who.to_owned()) })
     }
 
-    /// Browsers send the cookies of a host to each of its ports. So daemons with different secrets have different names.
-    fn name(&self) -> String {
+    /// The name of the cookie. Browsers send the cookies of a host to each of its ports. So daemons with different secrets have different names.
+    pub(in crate::http) fn name(&self) -> String {
         let mac = self.mac("name", "").finalize().into_bytes();
         format!("kvqueue-{}", BASE64_URL_SAFE_NO_PAD.encode(&mac[..6]))
     }
@@ -109,8 +113,13 @@ mod tests {
 
     const WEEK: Millis = 7 * 24 * 3_600 * 1_000;
 
+    /// The key of this secret in a database of its own.
     fn key(secret: &str) -> SessionKey {
-        SessionKey::of(None, secret.as_bytes())
+        key_in(&Key::random().unwrap(), secret)
+    }
+
+    fn key_in(database: &Key, secret: &str) -> SessionKey {
+        SessionKey::of(database, Some(&Token::of_test(secret)))
     }
 
     /// Who has signed in, by a request with this cookie.
@@ -122,13 +131,24 @@ mod tests {
 
     #[test]
     fn a_session_lasts_a_week_and_ends_with_the_secret() {
-        let [key, other] = ["one", "two"].map(key);
+        let database = Key::random().unwrap();
+        let [key, other, daemon] = ["one", "two", "one"].map(|secret| key_in(&database, secret));
         let cookie = key.cookie(&Caller::Operator, 5, false).unwrap();
         let sent = cookie.stripped().to_string();
         assert_eq!(found(&key, &sent, 5 + WEEK - 1), Some(SignedIn::Operator));
+        assert_eq!(found(&daemon, &sent, 5), Some(SignedIn::Operator), "another daemon of the database");
         assert_eq!(found(&key, &sent, 5 + WEEK), None);
         let renamed = sent.replace(&key.name(), &other.name());
         assert_eq!((found(&other, &sent, 5), found(&other, &renamed, 5)), (None, None));
+    }
+
+    #[test]
+    fn a_cookie_does_not_tell_which_secret_it_was_signed_with() {
+        let [one, same] = [key("one"), key("one")];
+        let cookies = [&one, &same].map(|key| key.cookie(&Caller::Operator, 5, false).unwrap());
+        let signature = |cookie: &Cookie<'_>| cookie.value().rsplit_once('.').unwrap().1.to_owned();
+        assert_ne!(signature(&cookies[0]), signature(&cookies[1]));
+        assert_ne!(one.name(), same.name());
     }
 
     #[test]

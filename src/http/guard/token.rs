@@ -122,6 +122,12 @@ impl Token {
         &self.0
     }
 
+    /// A secret that was never read from a file.
+    #[cfg(test)]
+    pub(in crate::http) fn of_test(secret: &str) -> Self {
+        Self(secret.as_bytes().to_owned())
+    }
+
     /// As a client sends it.
     pub(crate) fn header(&self) -> String {
         format!("Bearer {}", String::from_utf8_lossy(&self.0))

@@ -87,11 +87,6 @@ struct Acknowledged {
     next: Option<Given>,
 }
 
-/// The lease that the path names.
-fn id(request: &ApiRequest) -> Result<LeaseId, ApiError> {
-    request.value("lease").parse().map_err(|error| ApiError::Bad(format!("{error}")))
-}
-
 /// A lease that this daemon has not kept.
 enum Found {
     Lease(Box<Lease>),
@@ -127,8 +122,8 @@ fn texts(ids: &[ItemId]) -> Vec<String> {
 }
 
 /// The answer to an extension.
-fn extended(id: LeaseId, open: usize, cancelled: &[ItemId]) -> HttpResponse {
-    let mut answer = json!({ "lease": id.to_string(), "open": open });
+fn extended(request: &ApiRequest, open: usize, cancelled: &[ItemId]) -> HttpResponse {
+    let mut answer = json!({ "lease": &*request.value("lease"), "open": open });
     if !cancelled.is_empty() {
         answer["cancelled"] = texts(cancelled).into();
     }
@@ -137,14 +132,14 @@ fn extended(id: LeaseId, open: usize, cancelled: &[ItemId]) -> HttpResponse {
 
 /// `POST .../extend`
 pub(in crate::http) async fn extend(mut request: ApiRequest) -> Answer {
-    let id = id(&request)?;
-    let Extension { progress: lines } = request.json_if_any().await?;
+    let id = request.lease_id().await?;
+    let Extension { progress: lines } = request.long_json_if_any().await?;
     let mut lease = match request.app.pullers.take(&request.value("queue"), id) {
         Known::Open(lease) => *lease,
         Known::Over => return Err(over()),
         Known::Nothing => match find(&request, id).await? {
             Found::Lease(lease) => *lease,
-            Found::Cancelled(cancelled) => return Ok(extended(id, 0, &cancelled)),
+            Found::Cancelled(cancelled) => return Ok(extended(&request, 0, &cancelled)),
         },
     };
     let news = match progress(&lease, lines) {
@@ -163,7 +158,7 @@ pub(in crate::http) async fn extend(mut request: ApiRequest) -> Answer {
         _ => request.note_lease(id, open, lease.length()),
     }
     request.app.pullers.keep(&request.value("queue"), lease);
-    Ok(extended(id, open, &cancelled))
+    Ok(extended(&request, open, &cancelled))
 }
 
 /// `POST .../acknowledge`
@@ -174,16 +169,17 @@ pub(in crate::http) async fn acknowledge(mut request: ApiRequest) -> Answer {
     let next = match next {
         None => None,
         // The outcomes are written. A worker that has no lease asks again, and gets the error if there still is one.
-        Some(terms) => Some(
-            fetch(&request, &terms).await.map_or_else(|_| Given::nothing(), |leased| leased.given(&request)),
-        ),
+        Some(terms) => Some(match fetch(&request, &terms).await {
+            Ok(leased) => leased.given(&request).await,
+            Err(_) => Given::nothing(),
+        }),
     };
     Ok(HttpResponse::Ok().json(Acknowledged { acknowledged, open, cancelled: texts(&cancelled), next }))
 }
 
 /// Writes outcomes.
 async fn write(request: &ApiRequest, outcomes: Vec<OutcomeLine>, release_rest: bool) -> Written {
-    let (id, queue) = (id(request)?, &*request.value("queue"));
+    let (id, queue) = (request.lease_id().await?, &*request.value("queue"));
     let puller = request.app.pullers.puller(&request.app, queue)?;
     let mut lease = match request.app.pullers.take(queue, id) {
         Known::Open(lease) => *lease,

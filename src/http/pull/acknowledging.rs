@@ -4,13 +4,12 @@ use std::{collections::HashSet, sync::Arc};
 
 use kvqueue_queue::{ItemId, ItemOutcome, Lease, acknowledge_together};
 use tokio::sync::{
-    OwnedSemaphorePermit,
     mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
     oneshot,
 };
 
 use super::acknowledge::{failure, over};
-use crate::http::{app_state::AppState, database::POLICY, error::ApiError};
+use crate::http::{app_state::AppState, database::POLICY, error::ApiError, room::Place};
 
 /// The most leases of a transaction.
 const MOST: usize = 64;
@@ -43,15 +42,15 @@ pub(super) struct Change {
     /// By the indexes of the items.
     pub(super) outcomes: Vec<(usize, ItemOutcome)>,
     pub(super) answer: oneshot::Sender<Written>,
-    /// The memory permit of the request's body, which the outcomes are from.
-    pub(super) held: Option<Arc<OwnedSemaphorePermit>>,
+    /// The memory of the request's body, which the outcomes are from.
+    pub(super) held: Option<Arc<Place>>,
 }
 
 /// A task that writes acknowledgements, whether or not their workers wait for the answers. It ends when nobody can send any more.
 pub(super) struct Acknowledging {
     app: Arc<AppState>,
     queue: String,
-    /// Bounded by the memory permits of bodies.
+    /// Bounded by the memory for bodies.
     changes: UnboundedReceiver<Change>,
 }
 

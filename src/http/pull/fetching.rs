@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kvqueue_queue::{FetchError, Lease, Queue, RetryPolicy, Session, Share, Watch};
+use kvqueue_queue::{FetchError, Queue, RetryPolicy, Session, Share, Watch};
 use tokio::{
     sync::{
         mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
@@ -17,7 +17,7 @@ use tokio::{
     time::sleep_until,
 };
 
-use super::{acknowledge, unanswered::Unanswered};
+use super::unanswered::Unanswered;
 use crate::{
     consumer::{expiry::Expiry, fetch::VersionClock, identity},
     http::{app_state::AppState, error::ApiError, peer::Peer},
@@ -28,6 +28,9 @@ const LOOK: Duration = Duration::from_secs(30);
 
 /// How often a paused queue is looked at.
 const PAUSED: Duration = Duration::from_secs(1);
+
+/// The pause after a fetch of expired items that cannot be ended.
+const FAILED: Duration = Duration::from_secs(1);
 
 /// How often the task looks for waiting workers that have closed their connections.
 const CHECK: Duration = Duration::from_secs(5);
@@ -214,12 +217,15 @@ impl Fetching {
             if let Some(wait) = fetched.look_again_in {
                 self.look_at = self.look_at.min(Instant::now() + wait);
             }
-            let mut leases = fetched.leases;
-            let expired = end_expired(&self.app, self.queue.name(), &self.clock, &mut leases).await?;
-            let leases: Vec<_> =
-                leases.into_iter().map(|lease| Unanswered::new(&self.app, lease, began)).collect();
-            if leases.is_empty() && expired {
-                continue;
+            let leases = fetched.leases.into_iter().map(|lease| Unanswered::new(&self.app, lease, began));
+            let mut leases: Vec<_> = leases.collect();
+            let expired = end_expired(&self.app, self.queue.name(), &self.clock, &mut leases).await;
+            if leases.is_empty() && expired != Expired::Nothing {
+                // The next fetch follows at once, after workers whose waiting time is over have been answered. If items could not be ended,
+                // it gets them again, so it waits.
+                let wait = if expired == Expired::Left { FAILED } else { Duration::ZERO };
+                self.look_at = Instant::now() + wait;
+                return Ok(leases);
             }
             // What an earlier fetch has got is released: its workers have been told that it failed.
             if !fetched.recovered {
@@ -254,27 +260,46 @@ impl Fetching {
     }
 }
 
-/// Ends the items that have expired before their first attempt, and drops the leases that have no other. Returns whether there were any.
+/// What became of the items of leases that have expired before their first attempt.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Expired {
+    /// There were none.
+    Nothing,
+    /// They were ended.
+    Ended,
+    /// Those of a lease could not be ended, and are in the queue again.
+    Left,
+}
+
+/// Ends the items that have expired before their first attempt, and drops the leases that have no other.
+///
+/// A lease whose expired items cannot be ended is dropped, too, and so released: no worker gets these items, and the others get theirs.
 async fn end_expired(
     app: &AppState,
     queue: &[u8],
     clock: &VersionClock,
-    leases: &mut Vec<Lease>,
-) -> Result<bool, ApiError> {
+    leases: &mut Vec<Unanswered>,
+) -> Expired {
     let config = app.config();
     let name = str::from_utf8(queue).unwrap_or_default();
     let expiry = config.queues.get(name).map(Expiry::of).unwrap_or_default();
-    let mut found = false;
-    for lease in leases.iter_mut() {
+    let meters = config.queues.contains_key(name).then(|| app.daemon.status.metrics.queue(&name.into()));
+    let lag = meters.as_ref().map_or(0, |meters| meters.clock_lag());
+    let (mut ended, mut failed) = (Expired::Nothing, Vec::new());
+    for (at, lease) in leases.iter_mut().enumerate() {
+        let Some(lease) = lease.lease() else { continue };
         let open: Vec<_> = lease.open().collect();
-        let mut expired = expiry.expired(lease.items(), clock);
+        let mut expired = expiry.expired(lease.items(), clock, lag);
         expired.retain(|(index, _)| open.contains(index));
         if expired.is_empty() {
             continue;
         }
-        found = true;
-        // If this fails, the items stay until their leases expire, and nobody has begun with them.
-        lease.acknowledge(&app.daemon.db, &FETCH, &expired).await.map_err(acknowledge::failure)?;
+        if let Err(error) = lease.acknowledge(&app.daemon.db, &FETCH, &expired).await {
+            tracing::debug!(event = "expiry_failed", queue = name, %error, "cannot end expired items; their lease is released");
+            failed.push(at);
+            continue;
+        }
+        ended = Expired::Ended;
         for (index, _) in &expired {
             tracing::info!(
                 event = "item_expired",
@@ -283,12 +308,13 @@ async fn end_expired(
                 "item expired before its first attempt began"
             );
         }
-        if config.queues.contains_key(name) {
-            app.daemon.status.metrics.queue(&name.into()).expired.inc_by(expired.len() as u64);
+        if let Some(meters) = &meters {
+            meters.expired.inc_by(expired.len() as u64);
         }
     }
-    leases.retain(|lease| !lease.is_acknowledged());
-    Ok(found)
+    let mut at = 0..;
+    leases.retain(|lease| at.next().is_some_and(|at| !failed.contains(&at)) && !lease.is_acknowledged());
+    if failed.is_empty() { ended } else { Expired::Left }
 }
 
 /// Waits until the watch fires. An error means that the watch is gone.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{pullers::Puller, unanswered::Unanswered};
 use crate::{
+    access::Scope,
     config::{MAX_LEASE, MIN_LEASE, QueueConfig},
     http::{
         api_request::{Answer, ApiRequest},
@@ -14,13 +15,17 @@ use crate::{
         error::ApiError,
     },
     json::LeasedItem,
+    json_bytes::length_of,
 };
 
 /// The most items of a lease.
-const MAX: usize = 1_000;
+pub(in crate::http) const LEASE_ITEMS: usize = 1_000;
 
 /// The longest time that a request may wait for items.
 pub(in crate::http) const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// What a worker can do about a queue that is not there.
+const WAIT: &str = "ask without must_exist (`kvqueue work --create`) to wait for its first push";
 
 /// What a worker asks for.
 #[derive(Debug, Default, Deserialize)]
@@ -35,6 +40,8 @@ pub(super) struct Wanted {
     /// How long the lease lasts without an extension, in milliseconds. Default: the queue's configured lease.
     #[serde(deserialize_with = "whole")]
     lease_ms: Option<usize>,
+    /// Whether a queue that neither the database nor the configuration has is an error. Otherwise the request waits for its first push.
+    must_exist: bool,
 }
 
 impl Wanted {
@@ -46,8 +53,8 @@ impl Wanted {
     }
 
     fn max(&self) -> Result<NonZeroUsize, ApiError> {
-        let max = NonZeroUsize::new(self.max.unwrap_or(1)).filter(|max| max.get() <= MAX);
-        max.ok_or_else(|| ApiError::Bad(format!("max is 1 to {MAX}")))
+        let max = NonZeroUsize::new(self.max.unwrap_or(1)).filter(|max| max.get() <= LEASE_ITEMS);
+        max.ok_or_else(|| ApiError::Bad(format!("max is 1 to {LEASE_ITEMS}")))
     }
 
     fn wait(&self) -> Result<Duration, ApiError> {
@@ -82,8 +89,11 @@ fn millis(number: usize) -> Duration {
 pub(in crate::http) async fn lease(mut request: ApiRequest) -> Answer {
     let wanted: Wanted = request.json_if_any().await?;
     let terms = wanted.terms(&request)?;
+    if wanted.must_exist {
+        request.expect_queue(Scope::Work, WAIT).await?;
+    }
     let leased = fetch(&request, &terms).await?;
-    Ok(HttpResponse::Ok().json(leased.given(&request)))
+    Ok(HttpResponse::Ok().json(leased.given(&request).await))
 }
 
 /// A lease for the worker that sends a request, or none.
@@ -93,6 +103,11 @@ pub(super) async fn fetch(request: &ApiRequest, terms: &Terms) -> Result<Leased,
     let lease = puller.lease(request, terms.max, terms.length, terms.wait).await;
     drop(waiting);
     let lease = lease?;
+    // It may have waited for a minute. A lease that is dropped here is released.
+    request.check_still_known().await?;
+    if let Some(lease) = lease.as_ref().and_then(Unanswered::leased) {
+        request.reserve_answer(lease.items().iter().map(length_of).sum())?;
+    }
     Ok(Leased { lease, length: terms.length, puller })
 }
 
@@ -117,8 +132,11 @@ pub(super) struct Given {
 
 impl Leased {
     /// Makes the answer. From now on the lease is the worker's.
-    pub(super) fn given(self, request: &ApiRequest) -> Given {
-        let Some((lease, began)) = self.lease.and_then(Unanswered::keep) else { return Given::nothing() };
+    pub(super) async fn given(self, request: &ApiRequest) -> Given {
+        let Some(mut unanswered) = self.lease else { return Given::nothing() };
+        let Some(id) = unanswered.lease().map(|lease| lease.id()) else { return Given::nothing() };
+        let id = request.signed(id).await;
+        let Some((lease, began)) = unanswered.keep() else { return Given::nothing() };
         let waited = began.saturating_duration_since(request.began);
         let items = lease.open().filter_map(|index| lease.items().get(index)).cloned();
         let items = items.map(|item| LeasedItem {
@@ -127,7 +145,7 @@ impl Leased {
             item,
         });
         let given = Given {
-            lease: Some(lease.id().to_string()),
+            lease: Some(id),
             expires_in_ms: u64::try_from(self.length.as_millis()).ok(),
             waited_ms: u64::try_from(waited.as_millis()).ok(),
             items: items.collect(),

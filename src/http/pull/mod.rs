@@ -1,6 +1,6 @@
 //! Leases over HTTP, for workers that are programs of their own.
 //!
-//! A lease belongs to every program that has its id, and the database has everything else about it. So every daemon of
+//! A lease belongs to every program that has its signed id, and the database has everything else about it. So every daemon of
 //! the database can extend and acknowledge it, and a worker goes on when its daemon dies.
 
 mod acknowledge;
@@ -8,9 +8,10 @@ mod acknowledging;
 mod fetching;
 mod kept;
 mod lease;
+mod lease_id;
 mod pullers;
 mod unanswered;
 
 pub(super) use acknowledge::{acknowledge, extend};
-pub(super) use lease::{LONGEST_WAIT, lease};
+pub(super) use lease::{LEASE_ITEMS, LONGEST_WAIT, lease};
 pub(super) use pullers::Pullers;

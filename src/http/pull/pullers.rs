@@ -16,6 +16,7 @@ use super::{
     kept::{KeptLeases, Known},
 };
 use crate::{
+    answer::answer,
     config::QueueConfig,
     consumer::{clock, fetch::VersionClock},
     http::{api_request::ApiRequest, app_state::AppState, error::ApiError},
@@ -121,12 +122,12 @@ impl Puller {
         length: Duration,
         wait: Duration,
     ) -> Fetched {
-        let (answer, answered) = oneshot::channel();
+        let (place, answered) = oneshot::channel();
         let until = Instant::now() + wait;
-        let asked = Request { max, length, until, peer: request.peer().cloned(), answer };
+        let asked = Request { max, length, until, peer: request.peer().cloned(), answer: place };
         // Both fail when the daemon stops.
         match self.requests.send(asked) {
-            Ok(()) => answered.await.unwrap_or(Ok(None)),
+            Ok(()) => answer(answered, self.requests.closed()).await.unwrap_or(Ok(None)),
             Err(_) => Ok(None),
         }
     }
@@ -139,9 +140,9 @@ impl Puller {
         outcomes: Vec<(usize, ItemOutcome)>,
     ) -> Written {
         let stopping = || Err(ApiError::Unavailable("the daemon is stopping".to_owned()));
-        let (answer, answered) = oneshot::channel();
-        match self.changes.send(Change { lease, outcomes, answer, held: request.held.clone() }) {
-            Ok(()) => answered.await.unwrap_or_else(|_| stopping()),
+        let (place, answered) = oneshot::channel();
+        match self.changes.send(Change { lease, outcomes, answer: place, held: request.held.clone() }) {
+            Ok(()) => answer(answered, self.changes.closed()).await.unwrap_or_else(stopping),
             Err(_) => stopping(),
         }
     }

@@ -19,6 +19,21 @@ impl Unanswered {
         Self { lease: Some(lease), began, app: app.clone() }
     }
 
+    /// The lease, as long as no worker has it.
+    pub(super) fn leased(&self) -> Option<&Lease> {
+        self.lease.as_ref()
+    }
+
+    /// The same, to change it.
+    pub(super) fn lease(&mut self) -> Option<&mut Lease> {
+        self.lease.as_mut()
+    }
+
+    /// Whether all items of the lease have ended.
+    pub(super) fn is_acknowledged(&self) -> bool {
+        self.lease.as_ref().is_none_or(Lease::is_acknowledged)
+    }
+
     /// The lease, which now goes to its worker, and when its fetch began.
     pub(super) fn keep(mut self) -> Option<(Lease, Instant)> {
         Some((self.lease.take()?, self.began))
@@ -27,7 +42,7 @@ impl Unanswered {
 
 impl Drop for Unanswered {
     fn drop(&mut self) {
-        let Some(mut lease) = self.lease.take() else { return };
+        let Some(mut lease) = self.lease.take().filter(|lease| !lease.is_acknowledged()) else { return };
         let db = self.app.daemon.db.clone();
         drop(self.app.spawn(async move {
             let outcomes: Vec<_> = lease.open().map(|index| (index, ItemOutcome::Release)).collect();

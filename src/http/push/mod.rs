@@ -23,14 +23,11 @@ pub(super) use self::body::{Entry, due};
 pub(super) use self::producers::Producers;
 use super::{
     api_request::{Answer, ApiRequest},
-    database::{PATIENCE, POLICY, silent},
+    database::{POLICY, silent},
     error::ApiError,
     frozen,
 };
-use crate::{access::Scope, config::QueueConfig, consumer::clock};
-
-/// How long a push may wait: for the transaction before it, and for its own.
-const WAIT: Duration = PATIENCE.saturating_mul(2);
+use crate::{access::Scope, config::QueueConfig, consumer::clock, deadlines::PUSH};
 
 /// A header that stands for `idempotency_key` in the body.
 const KEY: &str = "Idempotency-Key";
@@ -52,21 +49,27 @@ pub(super) async fn push(mut request: ApiRequest) -> Answer {
     let queue = request.queue()?;
     let mut options = PushOptions::default().with_max_payload(max_payload(&request));
     options.idempotency_key = key;
-    let pushed = match items.pop() {
+    let (pushed, already) = match items.pop() {
         Some(item) if items.is_empty() && options.idempotency_key.is_none() => {
-            one(&request, queue, item, options.max_payload).await?
+            (one(&request, queue, item, options.max_payload).await?, false)
         }
         last => {
             items.extend(last);
+            request.reserve_answer(items.iter().map(length_of_id).sum())?;
             several(&request, queue, items, options).await?
         }
     };
     let added = pushed.iter().filter(|it| it.effect == PushEffect::Added).count();
-    let already = pushed.iter().any(|it| it.effect == PushEffect::Repeated);
     let ids: Vec<_> = pushed.iter().map(|it| it.id.as_ref().map(ToString::to_string)).collect();
     let effects: Vec<_> = pushed.iter().map(|it| word(it.effect)).collect();
     let answer = json!({ "pushed": added, "ids": ids, "effects": effects, "already": already });
     Ok(HttpResponse::Created().json(answer))
+}
+
+/// How many bytes the id and the effect of a pushed item have in the answer, at most. The id of an item with a key has two digits for each byte
+/// of the key, and two more for each zero byte.
+fn length_of_id(item: &NewItem) -> usize {
+    100 + 4 * item.key.as_ref().map_or(0, Vec::len)
 }
 
 fn word(effect: PushEffect) -> &'static str {
@@ -118,7 +121,7 @@ async fn one(
         drop(held);
         pushed
     });
-    match timeout(WAIT, pushing).await {
+    match timeout(PUSH, pushing).await {
         Ok(Ok(Ok(pushed))) => Ok(vec![pushed]),
         Ok(Ok(Err(ProduceError::Push(error)))) => Err(failure(&error)),
         Ok(Ok(Err(error))) => Err(ApiError::Unavailable(format!("{error}{MAYBE}"))),
@@ -133,8 +136,8 @@ async fn several(
     queue: Queue,
     items: Vec<NewItem>,
     options: PushOptions,
-) -> Result<Vec<PushedItem>, ApiError> {
-    let _permit = request.app.permit()?;
+) -> Result<(Vec<PushedItem>, bool), ApiError> {
+    let _permit = request.permit()?;
     let (db, held) = (request.app.daemon.db.clone(), request.held.clone());
     let pushing = request.app.spawn(async move {
         let mut session = Session::new(queue).with_policy(POLICY);
@@ -149,9 +152,9 @@ async fn several(
             );
         }
         drop(held);
-        pushed.map(|pushed| pushed.each().collect::<Vec<_>>())
+        pushed.map(|pushed| (pushed.each().collect::<Vec<_>>(), pushed.repeated))
     });
-    match timeout(WAIT, pushing).await {
+    match timeout(PUSH, pushing).await {
         Ok(Ok(Ok(pushed))) => Ok(pushed),
         Ok(Ok(Err(error))) => Err(failure(&error)),
         Ok(Err(_)) => Err(stopping()),

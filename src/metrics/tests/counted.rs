@@ -73,7 +73,7 @@ fn config(delivery: Delivery, handler: &str) -> Config {
     queue.handler_timeout = Some(Duration::from_millis(500));
     queue.retry.base = Duration::from_millis(1);
     queue.retry.max = Duration::from_millis(1);
-    queue.consumers = vec![ConsumerGroup { k: 7, count: 3 }];
+    queue.consumers = vec![ConsumerGroup { k: Some(7), count: 3 }];
     let mut config = Config::default();
     config.queues.insert(QUEUE.to_owned(), queue);
     config
@@ -195,7 +195,7 @@ fn items_of_a_lost_lease_are_lost() {
         let mut config = config(delivery, "delete");
         let queue = config.queues.get_mut(QUEUE).unwrap();
         queue.handler_timeout = None;
-        queue.consumers = vec![ConsumerGroup { k: 3, count: 1 }];
+        queue.consumers = vec![ConsumerGroup { k: Some(3), count: 1 }];
         let ours = db.clone();
         let daemon =
             Daemon::new(config).handler("delete", move |_| Ok::<_, SettingsError>(Saboteur(ours.clone())));

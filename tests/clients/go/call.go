@@ -18,6 +18,7 @@ type request struct {
 		Wait         *float64
 		Deadline     float64
 		Force        bool
+		Create       bool
 		Restart      bool
 		Cron, Zone   string
 		Every        float64
@@ -128,6 +129,7 @@ func ask(client *kvqueue.Client, wanted request) (any, error) {
 			Payload: []byte(second), Cron: options.Cron, Zone: options.Zone, Every: seconds(options.Every), ContentType: options.ContentType,
 			Attributes: options.Attributes, Missed: options.Missed, MissedWindow: seconds(options.MissedWindow),
 			MissedMax: options.MissedMax, Overlap: options.Overlap, Jitter: seconds(options.Jitter),
+			Create: options.Create,
 		})
 	case "remove_schedule":
 		return nil, client.RemoveSchedule(ctx, queue, first, options.Force)

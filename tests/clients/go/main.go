@@ -121,14 +121,15 @@ func push(urls []string) error {
 	var wanted struct {
 		Queue, Key string
 		Items      []struct {
-			Payload, Unique string
-			ContentType     string `json:"content_type"`
-			Attributes      map[string]string
-			Delay, TTL      float64
-			UniqueFor       float64 `json:"unique_for"`
-			Replace         bool
-			Batch           string
-			Key             *string
+			Payload     any
+			Unique      string
+			ContentType string `json:"content_type"`
+			Attributes  map[string]string
+			Delay, TTL  float64
+			UniqueFor   float64 `json:"unique_for"`
+			Replace     bool
+			Batch       string
+			Key         *string
 		}
 	}
 	if err := json.NewDecoder(os.Stdin).Decode(&wanted); err != nil {
@@ -137,7 +138,7 @@ func push(urls []string) error {
 	var items []kvqueue.NewItem
 	for _, each := range wanted.Items {
 		item := kvqueue.NewItem{
-			Payload: []byte(each.Payload), Unique: each.Unique, ContentType: each.ContentType, Attributes: each.Attributes,
+			Payload: each.Payload, Unique: each.Unique, ContentType: each.ContentType, Attributes: each.Attributes,
 			Delay: seconds(each.Delay), TTL: seconds(each.TTL), UniqueFor: seconds(each.UniqueFor), Replace: each.Replace, Batch: each.Batch,
 		}
 		if each.Key != nil {

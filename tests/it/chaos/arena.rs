@@ -5,8 +5,11 @@ use std::{
     fs::File,
     path::PathBuf,
     process::{Command, Stdio},
+    sync::OnceLock,
     time::{SystemTime, UNIX_EPOCH},
 };
+
+use fdb_embedded::{Holdings, Network, SCHEME, StartError};
 
 use super::{
     payload::Name,
@@ -17,6 +20,10 @@ use super::{
     storm::Batch,
 };
 use crate::support::{Database, Ran, Random, helper, kvqueue};
+
+/// The data file may have this many bytes, and for each byte of its rows so many more: at the height of the storm there are more rows.
+const FILE_BYTES: u64 = 32 << 20;
+const FILE_FACTOR: u64 = 8;
 
 /// The time of the day, in ms since 1970.
 pub(super) fn now() -> u64 {
@@ -89,6 +96,25 @@ impl Arena {
         let fired = schedule::fired(self.schedule.queue, &occurrences);
         let wrong = schedule::check(&occurrences, self.made, end);
         ((fired, schedule::forgotten_before(&occurrences)), wrong)
+    }
+
+    /// What an embedded database holds although no process uses it any more; also a file that is too large for its rows.
+    pub(super) fn left_over(&self) -> Vec<String> {
+        static NETWORK: OnceLock<Result<Network, StartError>> = OnceLock::new();
+        if !self.db.url.starts_with(SCHEME) {
+            return Vec::new();
+        }
+        // Another test may have started it.
+        let _ = NETWORK.get_or_init(Network::start);
+        let _open = foundationdb::Database::from_path(&self.db.url).unwrap();
+        let held = Holdings::at_rest(&self.db.url).unwrap();
+        let mut left: Vec<_> =
+            held.left_over().iter().map(|what| format!("the database has {what}")).collect();
+        if held.data_file > FILE_BYTES + FILE_FACTOR * held.rows {
+            left.push(format!("the data file has {} bytes for {} of rows", held.data_file, held.rows));
+        }
+        println!("chaos: {} bytes of rows in a file of {}", held.rows, held.data_file);
+        left
     }
 
     /// Writes the configuration of such daemons, in one piece: others may be reading it.

@@ -116,6 +116,7 @@ fn close(arena: &Arena, storm: &Storm<'_>, began: Instant, end: u64) {
     wrong.extend(check_batches(&storm.batches, &books));
     wrong.extend(storm.failed.iter().map(|name| format!("{name} failed though nobody hurt it")));
     let lost = arena.lost_leases(Worker::Steady);
+    wrong.extend(arena.left_over());
     wrong.extend(lost.into_iter().map(|line| format!("a living holder lost its lease: {line}")));
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }

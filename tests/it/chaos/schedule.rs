@@ -48,7 +48,7 @@ impl Schedule {
 
     /// The arguments of the command that makes it.
     pub(super) fn add<'a>(&'a self, queue: &'a str, payload: &'a str) -> Vec<&'a str> {
-        let mut args = vec!["schedule", "add", queue, TICK, payload];
+        let mut args = vec!["schedule", "add", queue, TICK, payload, "--create"];
         args.extend(self.calendar);
         args.extend(self.policy);
         args

@@ -11,7 +11,10 @@ fn http_reports_liveness_readiness_and_status() {
     let db = Database::new();
     let served = serve(&db, LOG);
     assert_eq!(served.at.get("/livez").is(200), json!({"status": "ok"}));
-    assert_eq!(served.at.get("/readyz").is(200), json!({"ready": true, "reasons": [], "warnings": []}));
+    assert_eq!(
+        served.at.get("/readyz").is(200),
+        json!({"ready": true, "reason_count": 0, "warning_count": 0, "reasons": [], "warnings": []})
+    );
     let status = served.at.get("/api/v1/status").is(200);
     assert_eq!((&status["phase"], &status["queues"][0]["queue"]), (&json!("ready"), &json!("q")));
     assert_eq!(status["pid"], served.daemon.pid());
@@ -56,6 +59,11 @@ fn pushed_items_are_listed_page_by_page() {
     assert_eq!(first["next"], ids[3]);
     let next = first["next"].as_str().unwrap();
     let second = served.at.get(&format!("/api/v1/queues/other/items?limit=4&bytes=1&after={next}")).is(200);
+    // A place that is none is refused, also with a unique key.
+    for wrong in ["after=%C2%86", "after=%C2%86&unique=none"] {
+        let refused = served.at.get(&format!("/api/v1/queues/other/items?{wrong}"));
+        assert_eq!(refused.error(404), "not_found");
+    }
     assert_eq!(second["next"], json!(null));
     let expected = json!([
         {"id": pushed["ids"][4], "state": "ready", "payload": "i", "bytes": 6, "cut": true, "attempt": 1, "attempts": 0},
@@ -159,6 +167,29 @@ fn http_push_reports_the_effect_of_each_item() {
 }
 
 #[test]
+fn a_repeated_http_push_answers_as_the_first_one_did() {
+    let db = Database::new();
+    let served = serve(&db, LOG);
+    let push = |body: &Value| served.at.post("/api/v1/queues/other/items", body).is(201);
+    let old = push(&json!({"items": [{"payload": "old", "unique": "u"}]}));
+    let mixed = json!({"items": [{"payload": "a", "unique": "u"}, {"payload": "b"}], "idempotency_key": "1"});
+    let (first, again) = (push(&mixed), push(&mixed));
+    assert_eq!((&first["ids"][0], &first["effects"]), (&old["ids"][0], &json!(["duplicate", "added"])));
+    assert_eq!(
+        again,
+        json!({"pushed": 0, "ids": first["ids"], "effects": ["duplicate", "repeated"], "already": true})
+    );
+    let none = json!({"items": [{"payload": "a", "unique": "u"}], "idempotency_key": "2"});
+    let (first, again) = (push(&none), push(&none));
+    assert_eq!((&first["already"], &again["already"]), (&json!(false), &json!(true)));
+    assert_eq!((&again["ids"], &again["effects"]), (&old["ids"], &json!(["duplicate"])));
+    // The time has passed when the push is repeated.
+    let at = |at: &str| json!({"items": [{"payload": "a", "at": at}], "idempotency_key": "3"});
+    let (first, again) = (push(&at("2999-01-01T00:00:00Z")), push(&at("2020-01-01T00:00:00Z")));
+    assert_eq!((&again["ids"], &again["already"]), (&first["ids"], &json!(true)));
+}
+
+#[test]
 fn the_idempotency_key_header_sets_the_idempotency_key() {
     let db = Database::new();
     let served = serve(&db, LOG);
@@ -188,12 +219,39 @@ fn the_idempotency_key_header_sets_the_idempotency_key() {
 fn a_pause_needs_no_body() {
     let db = Database::new();
     let served = serve(&db, LOG);
-    let pause = || served.at.request("PUT", "/api/v1/queues/other/pause");
+    let pause = || served.at.request("PUT", "/api/v1/queues/other/pause?create=true");
     assert!(pause().send().is(204).is_null());
     assert!(run(&db, &["push", "other", "x"]).ok().contains("pushed 1"));
     // A field that is there must have the documented type.
     assert_eq!(pause().body("{}").send().error(415), "content_type");
     assert_eq!(pause().header("Content-Type", "application/json").body("{").send().error(400), "bad_request");
+}
+
+#[test]
+fn settings_of_a_queue_that_is_nowhere_are_refused_unless_it_is_to_be_created() {
+    let db = Database::new();
+    let served = serve(&db, LOG);
+    run(&db, &["push", "keyd", "x", "--kind", "keyed", "--key", "k"]).ok();
+    let settings = [
+        ("pause", json!({"reason": "a test"}), 204),
+        ("limits", json!({"whole_queue": true, "running": 1}), 204),
+        ("schedules/daily", json!({"cron": "@daily"}), 200),
+    ];
+    for (what, body, status) in settings {
+        let put = |queue: &str, query: &str| {
+            served.at.request("PUT", &format!("/api/v1/queues/{queue}/{what}{query}")).json(&body).send()
+        };
+        let refused = put("keyed", "").is(404);
+        assert_eq!(refused["error"]["code"], "no_queue", "{what}: {refused}");
+        assert!(
+            refused["error"]["message"].as_str().unwrap().contains("did you mean \"keyd\"?"),
+            "{refused}"
+        );
+        assert!(refused["error"]["fix"].as_str().unwrap().contains("create=true"), "{refused}");
+        put("keyed", "?create=maybe").is(400);
+        put(&format!("new-{what}").replace('/', "-"), "?create=true").is(status);
+    }
+    assert_eq!(run(&db, &["len", "keyd", "--kind", "keyed"]).ok(), "1\n");
 }
 
 #[test]
@@ -205,6 +263,9 @@ fn an_invalid_push_is_refused_with_a_reason() {
     assert_eq!(push(json!({"items": [{"payload": "12345678901"}]})).error(413), "too_large");
     assert_eq!(push(json!({"items": [{"payload": "x", "priority": 1}]})).error(409), "no_priorities");
     assert_eq!(push(json!({"items": []})).error(400), "bad_request");
+    // No command could learn it: an environment variable cannot have NUL.
+    let with_nul = push(json!({"items": [{"payload": "x", "content_type": "text/plain\0"}]}));
+    assert_eq!(with_nul.error(400), "bad_request");
     assert_eq!(push(json!({"items": [{"payload": "x"}], "idempotency_key": ""})).error(400), "bad_request");
     assert_eq!(push(json!([[["x"]]])).error(400), "bad_request");
     let post = || served.at.request("POST", path);
@@ -284,7 +345,7 @@ fn http_pause_is_stored_and_never_thaws_a_freeze() {
     let db = Database::new();
     let served = serve(&db, LOG);
     let path = "/api/v1/queues/other/pause";
-    let pause = |body| served.at.request("PUT", path).json(&body).send();
+    let pause = |body| served.at.request("PUT", &format!("{path}?create=true")).json(&body).send();
     pause(json!({"reason": "maintenance"})).is(204);
     assert_eq!(pause(json!({"reason": "x".repeat(501)})).error(400), "bad_request");
     assert_eq!(pause(json!({"local": 1})).error(400), "bad_request");

@@ -60,7 +60,13 @@ fn examples(at: &Address, bearer: &str) -> Vec<Example> {
         example("PUT", "QUEUE/pause", &["q"], "", Some(json!({"local": true}))),
         example("DELETE", "QUEUE/pause", &["q"], "", None),
         example("DELETE", "QUEUE/pause", &["q"], "?local=true", None),
-        example("PUT", "QUEUE/limits", &["keyed"], "", Some(json!({"pattern": "a", "running": 1}))),
+        example(
+            "PUT",
+            "QUEUE/limits",
+            &["keyed"],
+            "?create=true",
+            Some(json!({"pattern": "a", "running": 1})),
+        ),
         example("DELETE", "QUEUE/limits", &["keyed"], "?pattern=a", None),
         example("PUT", "QUEUE/schedules/{name}", &["q", "daily"], "", Some(json!({"cron": "@daily"}))),
         example("POST", "QUEUE/schedules/{name}/pause", &["q", "daily"], "", None),
@@ -146,9 +152,11 @@ fn every_route_that_changes_something_leaves_one_record() {
 fn refused_requests_leave_none_and_pages_go_on() {
     let db = Database::new();
     let served = serve(&db, LOG);
-    let pause =
-        |queue: &str| served.at.request("PUT", &format!("/api/v1/queues/{queue}/pause")).send().is(204);
-    for queue in ["q", "r", "q", "q"] {
+    let pause = |queue: &str| {
+        served.at.request("PUT", &format!("/api/v1/queues/{queue}/pause?create=true")).send().is(204)
+    };
+    // A pause that changes nothing leaves none.
+    for queue in ["q", "r", "r", "s", "t"] {
         pause(queue);
     }
     let wrong = [("DELETE", "/api/v1/queues/q"), ("DELETE", "/api/v1/queues/q?confirm=r")];

@@ -2,18 +2,19 @@
 
 use std::{
     fs,
-    io::{Read, Write},
+    io::{ErrorKind, Read, Write},
     net::TcpStream,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
 use serde_json::Value;
 
+use super::LOG;
 use crate::idle::memory;
 use crate::support::{
-    Address, Background, Database, PATIENCE, Random, helper, run, run_with_input, serve_with,
+    Address, Background, Database, PATIENCE, Random, helper, run, run_with_input, serve, serve_with,
 };
 
 /// How long the daemon is watched, without and with them.
@@ -243,6 +244,138 @@ fn hostile_clients_do_not_lower_the_processing_rate() {
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
     served.daemon.signal(rustix::process::Signal::TERM);
     served.daemon.wait_for_event("drained");
+}
+
+/// Connections of strangers, more than there are places.
+const STRANGERS: usize = 150;
+
+/// How long a client with a token waits at most.
+const SOON: Duration = Duration::from_secs(2);
+
+/// Takes every place that there is, again and again: with connections that are kept alive by requests that need no token,
+/// with silent ones, and with wrong tokens. Counts the rounds.
+fn strangers(at: &str, stop: &AtomicBool, rounds: &AtomicUsize) {
+    let wrong = format!("Authorization: Bearer kvq_{}_{}\r\n\r\n", "0".repeat(16), "1".repeat(48));
+    let asks = [head(at, "GET /livez") + "\r\n", String::new(), head(at, "GET /api/v1/status") + &wrong];
+    let address = at.parse().unwrap();
+    let mut streams: Vec<Option<TcpStream>> = (0..STRANGERS).map(|_| None).collect();
+    while !stop.load(Ordering::Relaxed) {
+        for (number, stream) in streams.iter_mut().enumerate() {
+            let is_over = stream.as_mut().is_none_or(|open| {
+                let answer = open.read(&mut [0; 1_000]);
+                answer.map_or_else(|error| error.kind() != ErrorKind::WouldBlock, |read| read == 0)
+            });
+            if is_over {
+                *stream = TcpStream::connect_timeout(&address, Duration::from_millis(100)).ok();
+            }
+            if let Some(open) = stream {
+                let _ = open.set_nonblocking(true);
+                let _ = open.write_all(asks[number % asks.len()].as_bytes());
+            }
+        }
+        rounds.fetch_add(1, Ordering::Relaxed);
+        thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// The status of the answer to a request, if it comes soon.
+fn ask(stream: &mut TcpStream, request: &str) -> Option<u16> {
+    stream.set_read_timeout(Some(SOON)).unwrap();
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut answer = Vec::new();
+    let end = loop {
+        if let Some(end) = answer.windows(4).position(|it| it == b"\r\n\r\n") {
+            break end;
+        }
+        let mut part = [0; 4_096];
+        let read = stream.read(&mut part).ok().filter(|read| *read > 0)?;
+        answer.extend_from_slice(&part[..read]);
+    };
+    let head = str::from_utf8(&answer[..end]).unwrap().to_owned();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+    while answer.len() < end + 4 + length.parse::<usize>().unwrap() {
+        let mut part = [0; 4_096];
+        let read = stream.read(&mut part).ok().filter(|read| *read > 0)?;
+        answer.extend_from_slice(&part[..read]);
+    }
+    head.split(' ').nth(1)?.parse().ok()
+}
+
+/// The same on a connection of its own.
+fn ask_once(at: &str, request: &str) -> Option<u16> {
+    ask(&mut TcpStream::connect_timeout(&at.parse().unwrap(), SOON).ok()?, request)
+}
+
+#[test]
+fn strangers_on_all_connections_keep_neither_operators_nor_health_checks_out() {
+    let db = Database::new();
+    let served = serve(&db, &format!("http.require-token = true\nhttp.max-connections = 16\n{LOG}"));
+    let at = served.at.tcp();
+    let token = run(&db, &["token", "new", "operator", "--scope", "admin"]).ok();
+    let with_token =
+        format!("{}Authorization: Bearer {}\r\n\r\n", head(at, "GET /api/v1/status"), token.trim());
+    let live = head(at, "GET /livez") + "\r\n";
+    let mut kept = TcpStream::connect(at).unwrap();
+    assert_eq!(ask(&mut kept, &with_token), Some(200));
+    let (stop, rounds) = (&AtomicBool::new(false), &AtomicUsize::new(0));
+    let (kept_answers, new_answers, health_answers) = thread::scope(|scope| {
+        scope.spawn(|| strangers(at, stop, rounds));
+        let began = Instant::now();
+        while rounds.load(Ordering::Relaxed) < 3 && began.elapsed() < PATIENCE {
+            thread::sleep(Duration::from_millis(10));
+        }
+        let until = rounds.load(Ordering::Relaxed) + 3;
+        let mut answers = (Vec::new(), Vec::new(), Vec::new());
+        while answers.0.len() < 20 || (rounds.load(Ordering::Relaxed) < until && began.elapsed() < PATIENCE) {
+            answers.0.push(ask(&mut kept, &with_token));
+            answers.1.push(ask_once(at, &with_token));
+            answers.2.push(ask_once(at, &live));
+            if answers.1.iter().filter(|answer| answer.is_none()).count() > 5 {
+                break;
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        answers
+    });
+    assert!(kept_answers.iter().all(|answer| *answer == Some(200)), "{kept_answers:?}");
+    // A stranger may take the place of a connection before its request arrives, so one in ten may fail.
+    for answers in [new_answers, health_answers] {
+        let right = answers.iter().filter(|answer| **answer == Some(200)).count();
+        assert!(right * 10 >= answers.len() * 9, "{answers:?}");
+    }
+    let metrics = with_token.replace("/api/v1/status", "/metrics");
+    assert_eq!(ask(&mut kept, &metrics), Some(200));
+}
+
+#[test]
+fn an_answer_closes_the_connection_of_a_client_without_a_valid_token() {
+    let db = Database::new();
+    let served = serve(&db, &format!("http.require-token = true\nhttp.keep-alive = '3s'\n{LOG}"));
+    let at = served.at.tcp();
+    let token = run(&db, &["token", "new", "operator", "--scope", "read"]).ok();
+    let with = |path: &str, token: &str| format!("{}Authorization: Bearer {token}\r\n\r\n", head(at, path));
+    // Whether the connection is open after an answer, and then how long without a request.
+    let open_for = |request: &str, status| {
+        let mut stream = TcpStream::connect(at).unwrap();
+        assert_eq!(ask(&mut stream, request), Some(status), "{request}");
+        let answered = Instant::now();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0);
+        answered.elapsed()
+    };
+    // The server's clock moves twice a second.
+    let keep_alive = Duration::from_secs(2);
+    assert!(open_for(&with("GET /api/v1/status", token.trim()), 200) >= keep_alive);
+    assert!(open_for(&with("GET /livez", token.trim()), 200) >= keep_alive);
+    for path in ["GET /livez", "GET /"] {
+        assert!(open_for(&(head(at, path) + "\r\n"), 200) < keep_alive, "{path}");
+    }
+    assert!(open_for(&(head(at, "GET /api/v1/status") + "\r\n"), 401) < keep_alive);
+    assert!(open_for(&with("GET /api/v1/status", "wrong"), 401) < keep_alive);
+    let open = serve(&db, &format!("http.keep-alive = '3s'\n{LOG}"));
+    let mut stream = TcpStream::connect(open.at.tcp()).unwrap();
+    let live = head(open.at.tcp(), "GET /livez") + "\r\n";
+    assert!(ask(&mut stream, &live) == Some(200) && ask(&mut stream, &live) == Some(200));
 }
 
 #[test]

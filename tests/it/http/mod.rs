@@ -10,6 +10,7 @@ mod manual;
 mod memory;
 mod orders;
 mod pull;
+mod shares;
 mod sign_in;
 mod tls;
 mod tokens;

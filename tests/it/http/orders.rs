@@ -111,7 +111,8 @@ fn idle_consumers_show_a_pause_that_begins_and_ends() {
     };
     for here in [&[][..], &["--local", "--at", at(&served.at)]] {
         until_all_are("idle");
-        run(&db, &[&["pause", "q"], here].concat()).ok();
+        let create = if here.is_empty() { &["--create"][..] } else { &[] };
+        run(&db, &[&["pause", "q"], here, create].concat()).ok();
         until_all_are("paused");
         scraped("kvqueue_consumers{queue=\"q\",state=\"paused\"} 4\n");
         scraped("kvqueue_consumers{queue=\"other\",state=\"paused\"} 0\n");
@@ -235,7 +236,7 @@ fn status_includes_all_earlier_changes() {
     let db = Database::new();
     let (_, command) = configured(&db, LOG);
     let served = serve_with(command, false);
-    run(&db, &["pause", "q"]).ok();
+    run(&db, &["pause", "q", "--create"]).ok();
     let mut seen = 0;
     for pushed in 1..=10 {
         run(&db, &["push", "q", "item"]).ok();

@@ -7,9 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Address, Database, Reply, Served, run, run_with_input, serve};
+use crate::support::{Address, Database, Reply, Served, freeze, run, run_with_input, serve, wait_until};
 
 const PULL: &str = "[queues.q]\nhandler = 'pull'\nretry.max-attempts = 2\nlease = '1s'\n";
 
@@ -47,6 +48,55 @@ fn payloads(items: &[Value]) -> Vec<&str> {
 
 fn outcome(item: &Value, outcome: &str) -> Value {
     json!({"id": item["id"], "outcome": outcome})
+}
+
+/// Asserts that a worker can do nothing with a lease by this id.
+#[track_caller]
+fn is_not_its_lease(worker: &Worker, id: &str, items: &[Value]) {
+    assert_eq!(worker.extend(id).error(409), "lease_lost", "{id}");
+    let outcomes: Vec<_> = items.iter().map(|item| outcome(item, "done")).collect();
+    for body in [json!({"outcomes": outcomes}), json!({"release_rest": true})] {
+        assert_eq!(worker.acknowledge(id, &body).error(409), "lease_lost", "{id}");
+    }
+}
+
+#[test]
+fn a_worker_cannot_guess_the_lease_of_another_worker() {
+    let db = Database::new();
+    run(&db, &["push", "q", "a", "b"]).ok();
+    let (served, other) = (serve(&db, PULL), serve(&db, PULL));
+    let worker = Worker::at(&served);
+    let [(first, items), (second, _)] = [worker.leased(1), worker.leased(1)];
+    let [session, number, signature] = first.split('-').collect::<Vec<_>>()[..] else { panic!("{first}") };
+    let (own, own_signature) = second.rsplit_once('-').unwrap();
+    assert!(own.starts_with(session) && own_signature != signature, "{first}, {second}");
+    let zeros = "0".repeat(signature.len());
+    for at in [&worker, &Worker::at(&other)] {
+        for guess in [own_signature, &zeros] {
+            is_not_its_lease(at, &format!("{session}-{number}-{guess}"), &items);
+        }
+        is_not_its_lease(at, &format!("{session}-{number}"), &items);
+    }
+    // Its worker can still change it, at any daemon of the database.
+    assert_eq!(Worker::at(&other).extend(&first).is(200)["open"], 1);
+    let done = json!({"outcomes": [outcome(&items[0], "done")]});
+    assert_eq!(worker.acknowledge(&first, &done).is(200)["acknowledged"], 1);
+}
+
+#[test]
+fn a_worker_over_http_cannot_change_the_lease_of_a_consumer() {
+    let db = Database::new();
+    run(&db, &["push", "busy", "a"]).ok();
+    let busy = "[queues.busy]\nhandler = 'exec'\nhandler-config.command = ['sleep', '60']\n";
+    let served = serve(&db, busy);
+    let running = || served.at.get("/api/v1/queues/busy/items?state=running").is(200)["items"].clone();
+    wait_until("the item runs", || running().as_array().is_some_and(|items| !items.is_empty()));
+    let lease = running()[0]["lease"].clone();
+    let path =
+        format!("/api/v1/queues/busy/leases/{}-{}", lease["session"].as_str().unwrap(), lease["number"]);
+    assert_eq!(served.at.request("POST", &format!("{path}/extend")).send().error(409), "lease_lost");
+    let release = served.at.post(&format!("{path}/acknowledge"), &json!({"release_rest": true}));
+    assert_eq!(release.error(409), "lease_lost");
 }
 
 #[test]
@@ -137,6 +187,45 @@ fn an_acknowledgement_may_be_as_long_as_a_push() {
 }
 
 #[test]
+fn an_extension_may_report_the_progress_of_every_item_of_a_lease() {
+    let db = Database::new();
+    let lines: String = (0..1_000).map(|number| format!("{number}\n")).collect();
+    run_with_input(&db, &["push", "q", "--lines", "-"], lines).ok();
+    let served = serve(&db, PULL);
+    let worker = Worker::at(&served);
+    let (lease, items) = worker.leased(1_000);
+    let message = "ä".repeat(100);
+    let report = |item: &Value| json!({"id": item["id"], "percent": 50, "message": message});
+    let body = json!({"progress": items.iter().map(report).collect::<Vec<_>>()});
+    assert!(body.to_string().len() > 200_000);
+    let path = format!("/api/v1/queues/q/leases/{lease}/extend");
+    assert_eq!(worker.0.post(&path, &body).is(200)["open"], 1_000);
+}
+
+#[test]
+fn a_lease_is_released_if_its_expired_items_cannot_be_ended() {
+    let db = Database::new();
+    let batch = run(&db, &["batch", "new", "--then", "q:all is done"]).ok();
+    run(&db, &["push", "w", "--ttl", "1ms", "--batch", batch.trim(), "expired"]).ok();
+    run(&db, &["push", "w", "lives"]).ok();
+    // The batch of a frozen queue counts no ends.
+    freeze(&db);
+    let mut served = serve(&db, "log.level = 'debug'\n[queues.w]\nhandler = 'pull'\nlease = '1h'\n");
+    let wanted = json!({"max": 2, "wait_ms": 1_500});
+    let answer = served.at.post("/api/v1/queues/w/lease", &wanted).is(200);
+    assert_eq!(answer, json!({"lease": null, "items": []}));
+    wait_until("both items are ready again, long before the lease would expire", || {
+        let ready = served.at.get("/api/v1/queues/w/items").is(200);
+        let attempts = ready["items"].as_array().unwrap().iter().map(|item| item["attempt"].as_u64());
+        attempts.collect::<Vec<_>>() == [Some(1); 2]
+    });
+    served.daemon.signal(Signal::TERM);
+    served.daemon.wait_for_event("drained");
+    let failures = served.daemon.events("expiry_failed");
+    assert!((1..=4).contains(&failures), "it was tried {failures} times while the worker waited");
+}
+
+#[test]
 fn a_lease_is_as_long_as_configured() {
     let db = Database::new();
     run(&db, &["push", "q", "a", "b"]).ok();
@@ -209,7 +298,7 @@ fn a_lease_outlives_its_daemon_and_expires_with_its_worker() {
     let (kept, items) = Worker::at(&first).leased(1);
     let short = Worker::at(&first).lease(&json!({"lease_ms": 1_000})).is(200);
     let second = serve(&db, PULL);
-    first.daemon.signal(rustix::process::Signal::KILL);
+    first.daemon.signal(Signal::KILL);
     drop(first);
     let worker = Worker::at(&second);
     worker.extend(&kept).is(200);

@@ -133,6 +133,82 @@ fn a_link_signs_one_browser_in_and_works_once() {
     assert!(gone.status == 204 && gone.header("Set-Cookie").unwrap().contains("Max-Age=0"), "{gone:?}");
 }
 
+/// What a browser sends when a person follows a link.
+fn opened(at: &Address, method: &str, path: &str, cookie: &str, site: &str) -> Reply {
+    let request = at.request(method, path).header("Accept", "text/html,application/xhtml+xml,*/*;q=0.8");
+    let request = request.header("Sec-Fetch-Site", site).header("Sec-Fetch-Mode", "navigate");
+    if cookie.is_empty() { request.send() } else { request.header("Cookie", cookie).send() }
+}
+
+/// The text of a page for people.
+#[track_caller]
+fn page(reply: &Reply, status: u16) -> String {
+    assert_eq!((reply.status, reply.header("Set-Cookie")), (status, None), "{reply:?}");
+    assert_eq!(reply.header("Content-Type"), Some("text/html; charset=utf-8"));
+    let policy = reply.header("Content-Security-Policy").unwrap();
+    assert!(policy.contains("form-action 'self'") && policy.contains("frame-ancestors 'none'"), "{policy}");
+    String::from_utf8(reply.body.clone()).unwrap()
+}
+
+/// The path of a link of the owner of this token.
+fn link_of(at: &Address, token: &str) -> String {
+    let made = at.request("POST", "/sign-in/link").header("Authorization", &bearer(token)).send().is(201);
+    made["path"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_person_is_asked_before_a_link_signs_the_browser_in() {
+    let db = Database::new();
+    let (served, secret) = served(&db);
+    let at = &served.at;
+    let other = run(&db, &["token", "new", "somebody", "--scope", "read"]).ok();
+    let operator = cookie(&sign_in(at, &fs::read_to_string(&secret).unwrap()));
+    // A link of somebody else, on a page of another site, in a message, or typed in.
+    for (session, site) in
+        [("", "cross-site"), ("", "none"), (&*operator, "none"), (&*operator, "same-origin")]
+    {
+        let path = link_of(at, &other);
+        let asked = page(&opened(at, "GET", &path, session, site), 200);
+        assert!(asked.contains("with the token <code>somebody</code>"), "{asked}");
+        assert_eq!(asked.contains("as the operator"), !session.is_empty(), "the session that ends: {asked}");
+        assert!(asked.contains("<form method=\"post\""), "{asked}");
+        // Only the answer of that page signs in.
+        assert_eq!(opened(at, "POST", &path, session, "cross-site").error(403), "cross_site");
+        let null = at.request("POST", &path).header("Origin", "null").send();
+        assert_eq!(null.error(403), "cross_site");
+        let confirmed = opened(at, "POST", &path, session, "same-origin");
+        assert_eq!((confirmed.status, confirmed.header("Location")), (303, Some("../")));
+        status(at, &cookie(&confirmed)).is(200);
+    }
+    // A picture on another site's page cannot follow it either.
+    let path = link_of(at, &other);
+    let picture = at.request("GET", &path).header("Accept", "image/*").header("Sec-Fetch-Site", "cross-site");
+    assert_eq!(picture.send().error(403), "cross_site");
+    // A browser that is signed in by the same token asks nothing.
+    let own = cookie(&sign_in(at, &other));
+    assert_eq!(opened(at, "GET", &path, &own, "none").status, 303);
+}
+
+#[test]
+fn a_link_that_does_not_work_opens_a_page_for_people() {
+    let db = Database::new();
+    let (served, secret) = served(&db);
+    let at = &served.at;
+    let path = link_of(at, &fs::read_to_string(&secret).unwrap());
+    let signed_in = cookie(&opened(at, "POST", &path, "", "same-origin"));
+    for (method, path) in [("GET", &*path), ("POST", &*path), ("GET", "/sign-in/nothing")] {
+        let text = page(&opened(at, method, path, "", "same-origin"), 404);
+        assert!(text.contains("does not work any more") && text.contains("kvqueue page"), "{text}");
+    }
+    // A tab that is restored while the browser is signed in shows the dashboard.
+    let again = opened(at, "GET", &path, &signed_in, "none");
+    assert_eq!(
+        (again.status, again.header("Location"), again.header("Set-Cookie")),
+        (303, Some("../"), None)
+    );
+    assert_eq!(at.get(&path).error(404), "not_found");
+}
+
 #[test]
 fn a_session_allows_what_its_token_allows_and_ends_with_it() {
     let db = Database::new();
@@ -150,6 +226,35 @@ fn a_session_allows_what_its_token_allows_and_ends_with_it() {
     }
     assert_eq!(status(&served.at, &cookie).error(401), "unauthorized");
     assert_eq!(sign_in(&served.at, "0123456789abcdefX").error(401), "unauthorized");
+}
+
+#[test]
+fn a_session_holds_at_every_daemon_of_the_database_and_after_a_restart() {
+    let db = Database::new();
+    let (first, file) = served(&db);
+    let (second, _) = served(&db);
+    let secret = fs::read_to_string(&file).unwrap();
+    let cookies = [&first, &second].map(|daemon| cookie(&sign_in(&daemon.at, &secret)));
+    drop(first);
+    let (third, _) = served(&db);
+    for daemon in [&second, &third] {
+        cookies.iter().for_each(|cookie| drop(status(&daemon.at, cookie).is(200)));
+    }
+}
+
+#[test]
+fn a_cookie_does_not_help_to_guess_the_secret() {
+    // The secret is the same, and nothing else.
+    let cookies = [(); 2].map(|()| {
+        let db = Database::new();
+        let secret = db.file("secret");
+        fs::write(&secret, "a-secret-that-a-person-made").unwrap();
+        fs::set_permissions(&secret, Permissions::from_mode(0o600)).unwrap();
+        let served = serve(&db, &format!("http.token-file = '{}'\n{LOG}", secret.display()));
+        cookie(&sign_in(&served.at, "a-secret-that-a-person-made"))
+    });
+    let names = cookies.each_ref().map(|cookie| cookie.split_once('=').unwrap().0);
+    assert_ne!(names[0], names[1], "the name is a function of the secret");
 }
 
 #[test]

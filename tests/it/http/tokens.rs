@@ -1,11 +1,18 @@
 //! Access tokens: what each scope allows, on every route of the document.
 
-use std::{thread, time::Duration};
+use std::{
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
 
 use serde_json::{Value, json};
 
 use super::LOG;
-use crate::support::{Database, Request, Served, kvqueue, run, serve};
+use crate::support::{Database, Request, Served, kvqueue, run, serve, wait_until};
+
+/// How long a daemon is asked while its database is silent.
+const SILENT: Duration = Duration::from_secs(6);
 
 const SCOPES: [&str; 4] = ["push", "work", "read", "admin"];
 
@@ -15,14 +22,14 @@ fn served(db: &Database) -> Served {
 }
 
 /// A new token.
-fn token(db: &Database, name: &str, scopes: &[&str], queues: &[&str]) -> String {
+pub(super) fn token(db: &Database, name: &str, scopes: &[&str], queues: &[&str]) -> String {
     let mut args = vec!["token", "new", name];
     scopes.iter().for_each(|scope| args.extend(["--scope", scope]));
     queues.iter().for_each(|queue| args.extend(["--queue", queue]));
     run(db, &args).ok().trim().to_owned()
 }
 
-fn with(request: Request, token: &str) -> Request {
+pub(super) fn with(request: Request, token: &str) -> Request {
     request.header("Authorization", &format!("Bearer {token}"))
 }
 
@@ -161,4 +168,102 @@ fn commands_send_the_token_of_their_environment() {
     };
     assert!(!status(None).status.success());
     assert!(status(Some(&token(&db, "me", &["read"], &[]))).status.success());
+}
+
+#[test]
+fn a_request_that_waits_gets_no_items_after_its_token_was_revoked() {
+    let db = Database::new();
+    let served = serve(&db, "http.require-token = true\n[queues.p]\nhandler = 'pull'\n");
+    let (worker, reader) = (token(&db, "worker", &["work"], &[]), token(&db, "reader", &["read"], &[]));
+    let lease = with(served.at.request("POST", "/api/v1/queues/p/lease"), &worker);
+    let lease = lease.json(&json!({ "max": 10, "wait_ms": 60_000, "lease_ms": 86_400_000 }));
+    let waiting = thread::spawn(move || lease.send());
+    wait_until("the worker waits", || {
+        let workers = with(served.at.request("GET", "/api/v1/workers"), &reader).send().is(200);
+        workers["workers"].as_array().is_some_and(|workers| workers.len() == 1)
+    });
+    run(&db, &["token", "revoke", "worker"]).ok();
+    let status = || with(served.at.request("GET", "/api/v1/status"), &worker).send().status;
+    wait_until("the daemon knows", || status() == 401);
+    run(&db, &["push", "p", "secret"]).ok();
+    let reply = waiting.join().unwrap();
+    assert_eq!(reply.error(401), "unauthorized");
+    wait_until("the item is ready again", || run(&db, &["len", "p"]).ok().trim() == "1");
+}
+
+#[test]
+fn health_tells_texts_only_to_clients_that_may_read() {
+    let db = Database::new();
+    let queue = "[queues.hidden]\nhandler = 'exec'\nhandler-config.command = ['/nonexistent/program']\n";
+    let served = serve(&db, &format!("http.require-token = true\n{queue}"));
+    let (reader, pusher) = (token(&db, "reader", &["read"], &[]), token(&db, "pusher", &["push"], &[]));
+    run(&db, &["push", "hidden", "x"]).ok();
+    let ready = |secret: Option<&str>| {
+        let request = served.at.request("GET", "/readyz");
+        secret.map_or_else(|| request.clone(), |secret| with(request.clone(), secret)).send().is(200)
+    };
+    wait_until("the handler cannot work", || ready(None)["warning_count"] == 1);
+    // The daemon learns of a token when it is used where one is needed.
+    with(served.at.request("GET", "/api/v1/status"), &reader).send().is(200);
+    assert!(ready(Some(&reader))["warnings"][0].as_str().unwrap().contains("hidden"));
+    for secret in [None, Some(&*pusher), Some("kvq_wrong"), Some("wrong")] {
+        let expected = json!({ "ready": true, "reason_count": 0, "warning_count": 1 });
+        assert_eq!(ready(secret), expected, "{secret:?}");
+    }
+}
+
+#[test]
+fn a_new_token_is_accepted_while_many_clients_send_wrong_ones() {
+    let db = Database::new();
+    let served = served(&db);
+    let status = |token: &str| with(served.at.request("GET", "/api/v1/status"), token).send().status;
+    // More than the daemon keeps waiting for their answers.
+    let wrong = format!("kvq_{}_{}", "0".repeat(16), "1".repeat(48));
+    let (stop, refused) = (&AtomicBool::new(false), &AtomicUsize::new(0));
+    let answers: Vec<_> = thread::scope(|scope| {
+        for _ in 0..48 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    refused.fetch_add(usize::from(status(&wrong) == 429), Ordering::Relaxed);
+                    thread::sleep(Duration::from_millis(20));
+                }
+            });
+        }
+        wait_until("all places are taken", || refused.load(Ordering::Relaxed) >= 10);
+        let new = |number| status(&token(&db, &format!("new-{number}"), &["read"], &[]));
+        let answers = (0..5).map(new).collect();
+        stop.store(true, Ordering::Relaxed);
+        answers
+    });
+    assert_eq!(answers, [200; 5]);
+}
+
+#[test]
+fn known_tokens_are_accepted_while_the_database_is_silent() {
+    let db = Database::new();
+    if !db.prefix.is_empty() {
+        println!("skipped: a test suspends the host of an embedded database, and not a cluster");
+        return;
+    }
+    let host = serve(&db, LOG);
+    let guest = served(&db);
+    let reader = token(&db, "reader", &["read"], &[]);
+    let read = |path: &str| with(guest.at.request("GET", path), &reader).send();
+    assert_eq!(read("/metrics").status, 200);
+    host.daemon.suspend();
+    wait_until("the database is silent", || {
+        let reply = read("/metrics");
+        assert_eq!(reply.status, 200, "{reply:?}");
+        String::from_utf8_lossy(&reply.body).contains("\nkvqueue_database_up 0\n")
+    });
+    // This answer does not need the database.
+    let (began, mut slow) = (Instant::now(), Vec::new());
+    while began.elapsed() < SILENT {
+        let asked = Instant::now();
+        assert_eq!(read("/api/v1/openapi.json").status, 200);
+        slow.extend(Some(asked.elapsed()).filter(|took| *took >= Duration::from_millis(300)));
+    }
+    assert!(slow.len() <= 1, "more than one request waited for a silent database: {slow:?}");
+    assert_eq!(read("/api/v1/status").status, 200);
+    host.daemon.signal(rustix::process::Signal::CONT);
 }

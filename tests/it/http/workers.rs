@@ -1,10 +1,10 @@
 //! Workers that lease items over HTTP are seen: on the API, in the status, in the metrics.
 
-use std::thread;
+use std::{process::Command, thread};
 
 use serde_json::{Value, json};
 
-use crate::support::{Database, Served, run, serve, wait_until};
+use crate::support::{Background, Database, Ran, Served, clean, kvqueue, run, serve, wait_until};
 
 const PULL: &str = "[queues.q]\nhandler = 'pull'\n";
 
@@ -40,8 +40,9 @@ fn a_lease_is_shown_with_its_worker_until_it_is_over() {
     assert!(worker["address"].as_str().unwrap().starts_with("127.0.0.1:"), "{worker}");
     // Enough to tell it, and not enough to use it.
     let shown = worker["lease"].as_str().unwrap();
-    let (session, number) = lease.split_once('-').unwrap();
+    let [session, number, signature] = lease.split('-').collect::<Vec<_>>()[..] else { panic!("{lease}") };
     assert_eq!(shown, format!("…{}-{number}", &session[session.len() - 8..]));
+    assert!(!found.to_string().contains(signature), "{found}");
     let expires = worker["expires_in_seconds"].as_f64().unwrap();
     assert!((30.0..=60.0).contains(&expires), "{worker}");
     let of_queue = || ask("GET", "/api/v1/queues/q", &Value::Null)["workers"].clone();
@@ -66,7 +67,7 @@ fn a_lease_is_shown_with_its_worker_until_it_is_over() {
 }
 
 fn status(db: &Database, served: &Served, token: &str) -> String {
-    let mut command = crate::support::kvqueue(db, &["status", "--at", served.at.tcp()]);
+    let mut command = kvqueue(db, &["status", "--at", served.at.tcp()]);
     let ran = command.env("KVQUEUE_TOKEN", token).output().unwrap();
     String::from_utf8(ran.stdout).unwrap()
 }
@@ -95,4 +96,42 @@ fn workers_that_wait_are_counted() {
     });
     // Nobody extends the leases.
     wait_until("the leases have expired", || gauge("working", 0));
+}
+
+/// The session of the lease is the daemon's; the work is done elsewhere.
+#[test]
+fn an_item_names_the_worker_that_has_it() {
+    let db = Database::new();
+    run(&db, &["push", "q", "a"]).ok();
+    let config = db.file("kvqueue.toml");
+    let served = serve(&db, PULL);
+    std::fs::write(&config, format!("http.listen = '{}'\n{PULL}", served.at.tcp())).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kvqueue"));
+    clean(&mut command, &db);
+    command.args(["work", "q", "--url", &format!("http://{}", served.at.tcp())]);
+    command.args(["--", "sh", "-c", "sleep 60"]).env_remove("KVQUEUE_HTTP__LISTEN");
+    let worker = Background::start(command);
+    let running = || served.at.get("/api/v1/queues/q/items?state=running").is(200)["items"].clone();
+    wait_until("the item is leased", || running().as_array().is_some_and(|items| !items.is_empty()));
+    let item = running()[0].clone();
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let agent = format!("kvqueue-work/{} {}/{}", env!("CARGO_PKG_VERSION"), host.trim(), worker.pid());
+    assert_eq!(item["worker"]["user_agent"], agent, "{item}");
+    let id = item["id"].as_str().unwrap();
+    let told = |words: &[&str]| -> Ran {
+        let words = [words, &["--config", config.to_str().unwrap()]].concat();
+        kvqueue(&db, &words).env_remove("KVQUEUE_HTTP__LISTEN").output().unwrap().into()
+    };
+    for words in [&["peek", "q", "--state", "running"][..], &["item", "show", "q", id]] {
+        let json: Value = serde_json::from_str(&told(&[words, &["--json"]].concat()).ok()).unwrap();
+        assert_eq!(json["worker"], item["worker"], "{words:?}");
+        let text = told(words).ok();
+        // A table may break the lines of a cell.
+        assert!(text.contains("anyone at 127.0.0.1:") && text.contains("kvqueue-work/"), "{text}");
+        assert!(!text.contains(&format!("process {}", served.daemon.pid())), "{text}");
+    }
+    // Without the daemon, what the database knows is shown.
+    drop((worker, served));
+    let text = told(&["item", "show", "q", id]).ok();
+    assert!(text.contains("process ") && !text.contains("anyone"), "{text}");
 }

@@ -40,6 +40,7 @@ pub(super) const FILES: &[(&str, &str)] = &[
     ("good.toml", "[queues.q]\nhandler = 'log'\n"),
     ("unknown.toml", "[queues.q]\nhandler = 'lgo'\n"),
     ("broken.toml", "[queues.q\n"),
+    ("cut.toml", "database = 'embedded:DI\n"),
     (
         "scheduled.toml",
         "schedule-owner = 'production'\n[queues.q]\nhandler = 'log'\n[queues.q.schedules.daily]\ncron = '0 7 * * 1-5'\nzone = 'Europe/Berlin'\n\
@@ -213,6 +214,7 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
         "limits set",
         &[
             Says("limits q set tenant-* --running 4"),
+            Says("limits q set tenant-* --running 4 --create"),
             Says("limits q set tenant-vip --running 50 --weight 3 --json"),
             Says("limits q set --queue --running 100"),
             Says("limits q set host-* --rate 100/60s --burst 20"),
@@ -240,7 +242,7 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
     (
         "limits remove",
         &[
-            Before("limits q set a --running 4"),
+            Before("limits q set a --running 4 --create"),
             Before("limits q set --queue --running 4"),
             Says("limits q remove a"),
             Says("limits q remove a"),
@@ -252,7 +254,7 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
     (
         "limits held",
         &[
-            Before("limits q set * --ordered --on-dead block"),
+            Before("limits q set * --ordered --on-dead block --create"),
             Says("limits q held"),
             Before("push q one --key a --kind keyed"),
             Before("push q two --key b --kind keyed"),
@@ -267,7 +269,7 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
     (
         "limits unblock",
         &[
-            Before("limits q set * --ordered --on-dead block"),
+            Before("limits q set * --ordered --on-dead block --create"),
             Before("push q one --key a --kind keyed"),
             Before("push q two --key b --kind keyed"),
             Before("run --config DIR/keyed.toml --until-empty"),
@@ -353,8 +355,8 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
         &[
             Before("push q one"),
             Says("schedule list"),
-            Before("schedule add q slow --every 3650d"),
-            Before("schedule add r paused --every 3650d"),
+            Before("schedule add q slow --create --every 3650d"),
+            Before("schedule add r paused --every 3650d --create"),
             Before("schedule pause r paused"),
             Measures("schedule list"),
             Measures("schedule list q"),
@@ -366,7 +368,7 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
         "schedule show",
         &[
             Before(
-                "schedule add q slow hello --every 3650d --missed all --missed-window 6h --missed-max 9 --jitter 1h --attr a=b --content-type text/plain",
+                "schedule add q slow hello --every 3650d --create --missed all --missed-window 6h --missed-max 9 --jitter 1h --attr a=b --content-type text/plain",
             ),
             Measures("schedule show q slow"),
             Measures("schedule show q slow --json"),
@@ -379,7 +381,7 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
     (
         "schedule next",
         &[
-            Before("schedule add q slow --every 3650d --jitter 1h"),
+            Before("schedule add q slow --create --every 3650d --jitter 1h"),
             Measures("schedule next q slow"),
             Says("schedule next q slow -n 2 --after 2027-01-01T00:00:00Z"),
             Says("schedule next --cron @daily --zone Europe/Berlin --after 2027-03-27T00:00:00Z -n 3"),
@@ -396,7 +398,9 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
     (
         "schedule add",
         &[
-            Measures("schedule add q slow hello --every 3650d"),
+            Before("push r one"),
+            Says("schedule add q slow hello --every 3650d"),
+            Measures("schedule add q slow hello --every 3650d --create"),
             Measures("schedule add q slow hello --every 3650d"),
             Measures("schedule add q slow hello --every 3650d --overlap skip --json"),
             Says("schedule add q s"),
@@ -420,11 +424,11 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
     (
         "schedule remove",
         &[
-            Before("schedule add q slow --every 3650d"),
+            Before("schedule add q slow --create --every 3650d"),
             Says("schedule remove q solw"),
             Says("schedule remove q slow"),
             Says("schedule remove q slow"),
-            Before("schedule add q slow --every 3650d"),
+            Before("schedule add q slow --create --every 3650d"),
             Says("schedule remove q slow --json"),
             Says("schedule remove none slow"),
         ],
@@ -432,7 +436,7 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
     (
         "schedule pause",
         &[
-            Before("schedule add q slow --every 3650d"),
+            Before("schedule add q slow --create --every 3650d"),
             Says("schedule pause q slow"),
             Says("schedule pause q slow"),
             Says("schedule pause q slow --json"),
@@ -443,7 +447,7 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
     (
         "schedule resume",
         &[
-            Before("schedule add q slow --every 3650d"),
+            Before("schedule add q slow --create --every 3650d"),
             Before("schedule pause q slow"),
             Says("schedule resume q slow"),
             Says("schedule resume q slow"),
@@ -455,7 +459,7 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
     (
         "schedule fire",
         &[
-            Before("schedule add q slow --every 3650d --overlap skip"),
+            Before("schedule add q slow --create --every 3650d --overlap skip"),
             Says("schedule fire q slow"),
             Says("schedule fire q slow"),
             Before("pop q"),
@@ -467,7 +471,7 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
     (
         "schedule history",
         &[
-            Before("schedule add q slow --every 3650d"),
+            Before("schedule add q slow --create --every 3650d"),
             Says("schedule history q slow"),
             Before("schedule fire q slow"),
             Before("schedule fire q slow"),
@@ -526,6 +530,7 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
         "config check",
         &[
             Says("config check"),
+            Says("config check --config DIR/good.toml"),
             Says("config check --config DIR/good.toml --json"),
             Says("config check --config DIR/unknown.toml"),
             Says("config check --config DIR/broken.toml"),
@@ -618,6 +623,8 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
         &[
             Before("push q one"),
             Says("pause q"),
+            Says("pause p"),
+            Says("pause p --create"),
             Says("pause q --reason bills --json"),
             Says("list"),
             Says("pause q --local"),
@@ -691,7 +698,7 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
         &[
             Before("push q one"),
             Says("audit"),
-            Before("pause q --reason bills"),
+            Before("pause q --reason bills --create"),
             Before("move q r --all"),
             Before("token new shop --scope push --queue orders-*"),
             Before("resume q --json"),
@@ -745,6 +752,7 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
             Says("lease q --json --url unix:http.sock"),
             Says("lease q --url unix:http.sock"),
             Says("lease q --json --url unix:http.sock"),
+            Says("lease p --url unix:http.sock"),
             Says("lease q --max 1001 --url unix:http.sock"),
             Says("lease q --wait 2m --url unix:http.sock"),
             Says("lease q --lease soon"),
@@ -791,11 +799,13 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
     (
         "resume",
         &[
+            Before("push q one"),
             Before("pause q"),
             Says("resume q"),
             Says("resume q"),
             Before("pause q"),
             Says("resume q --json"),
+            Says("resume none"),
             Says("resume q --local"),
             LISTEN,
             Says("resume q --local --at unix:http.sock"),
@@ -810,7 +820,8 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
             Measures("status"),
             Measures("status --json"),
             Says("status --at 127.0.0.1:1"),
-            Before("pause q --reason bills"),
+            Says("status --config DIR/cut.toml"),
+            Before("pause q --reason bills --create"),
             LISTEN,
             Measures("status --at unix:http.sock"),
             Measures("status --at unix:http.sock --json"),
@@ -821,7 +832,7 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
         &[
             Says("top"),
             Says("top --at 127.0.0.1:1"),
-            Before("pause q --reason bills"),
+            Before("pause q --reason bills --create"),
             LISTEN,
             Measures("top --at unix:http.sock"),
         ],

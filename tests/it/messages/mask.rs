@@ -18,6 +18,8 @@ pub(super) fn names(text: &str, db: &Database) -> String {
     let text = masked_between(&text, "local user ", ")", "USER (uid N");
     let text = masked_between(&text, r#""who":{"#, "}", "WHO");
     let text = masked_between(&text, r#""waited_ms":"#, "}", "N");
+    // An hour, less the time since the push.
+    let text = masked_between(&text, "it is ready in 59m ", ",", "Ns");
     let words = text.split_inclusive(|c: char| !c.is_ascii_alphanumeric() && !"-:.+".contains(c));
     words.map(name).collect()
 }
@@ -37,12 +39,17 @@ fn masked_between(text: &str, begin: &str, end: &str, mask: &str) -> String {
 fn name(word: &str) -> String {
     let core = word.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
     let rest = &word[core.len()..];
-    // Behind a hyphen a lease has its number.
+    // Behind hyphens a lease has its number, and its signature.
     let (id, number) = core.split_at(core.find('-').unwrap_or(core.len()));
     // The id of an item with a key begins with an x.
     let digits = id.strip_prefix('x').unwrap_or(id);
     let is_id = |digits: &str| digits.len() >= ID && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     if is_id(digits) {
+        let signed = number.rsplit_once('-').filter(|(_, signature)| is_id(signature));
+        let number = signed.map_or_else(
+            || number.to_owned(),
+            |(number, signature)| format!("{number}-{}", "i".repeat(signature.len())),
+        );
         format!("{}{number}{rest}", "i".repeat(id.len()))
     } else if let Some((home, unique)) = core.rsplit_once('-').filter(|(_, unique)| is_id(unique)) {
         // The id of a batch begins with the name of a queue.

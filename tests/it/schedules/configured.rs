@@ -1,9 +1,11 @@
 //! How the schedules of the database follow the configuration.
 
+use std::fs;
+
 use rustix::process::Signal;
 
 use super::{configure, daemon, names, put_at_run_time, queue, schedules, stop};
-use crate::support::{Database, freeze, run};
+use crate::support::{Database, events, freeze, run};
 
 const HOURLY: &str = "cron = '@hourly'";
 const DAILY: &str = "cron = '@daily'";
@@ -82,6 +84,20 @@ fn daemons_with_the_same_owner_share_their_schedules() {
     stop(first);
     let schedules = schedules(&db);
     assert_eq!((&schedules["shared"]["owner"], schedules.len()), (&"production".into(), 1));
+}
+
+#[test]
+fn a_file_that_is_named_by_a_path_with_steps_back_keeps_its_schedules() {
+    let db = Database::new();
+    fs::create_dir(db.file("bin")).unwrap();
+    let mut first = daemon(&db, "bin/../a.toml", &queue(&[("changes", HOURLY), ("goes", HOURLY)]));
+    first.wait_for_all(&[r#""schedule":"changes""#, r#""schedule":"goes""#]);
+    stop(first);
+    assert_eq!(schedules(&db)["changes"]["owner"], db.file("a.toml").display().to_string());
+    let mut second = daemon(&db, "a.toml", &queue(&[("changes", DAILY)]));
+    second.wait_for_event("schedule_removed");
+    let log = stop(second);
+    assert_eq!((events(&log, "schedule_replaced"), events(&log, "schedule_refused")), (1, 0), "{log}");
 }
 
 #[test]

@@ -95,7 +95,7 @@ fn a_refused_reload_reports_ready_with_the_reason() {
 fn a_paused_daemon_does_not_stop_the_pings() {
     let db = Database::new();
     let (systemd, mut daemon) = impatient(&db);
-    run(&db, &["pause", "q"]).ok();
+    run(&db, &["pause", "q", "--create"]).ok();
     systemd.until("STATUS=1 queue (1 paused), ");
     run(&db, &["push", "q", "item"]).ok();
     is_fed_for(&systemd, Duration::from_secs(4));

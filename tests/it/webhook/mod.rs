@@ -1,7 +1,7 @@
 //! The handler `http`: requests and their signatures, what answers do with items, and a target that fails for a while.
 
 mod outage;
-mod target;
+pub(crate) mod target;
 
 use std::{
     fs,
@@ -206,7 +206,7 @@ fn a_status_decides_what_becomes_of_an_item() {
         assert!(reason.starts_with(&format!("the target answered {text}")), "{reason}");
     }
     let attempts = |payload: &str| hooks.target.requests().iter().filter(|it| it.text() == payload).count();
-    assert_eq!(["400", "410", "422", "404", "500"].map(attempts), [1, 1, 1, 2, 2]);
+    assert_eq!(["410", "422", "400", "404", "500"].map(attempts), [1, 1, 2, 2, 2]);
 }
 
 #[test]
@@ -266,6 +266,32 @@ fn a_proxy_of_the_environment_is_used_only_if_it_is_asked_for() {
     hooks.configure("", "url = 'http://target.invalid/hook'\nproxy = 'environment'");
     assert_eq!(run_with_proxy(), (1, 1));
     assert_eq!(proxy.requests()[0].line, "POST http://target.invalid/hook HTTP/1.1");
+}
+
+#[test]
+fn targets_that_no_proxy_names_are_reached_without_a_proxy() {
+    let proxy = Target::new(|_| Deed::Answer(200));
+    let hooks = Webhooks::new("", "", |_| Deed::Answer(200));
+    hooks.configure("", &format!("url = 'http://{}/hook'\nproxy = 'environment'", hooks.target.address));
+    let command = |args: &[&str], http_proxy: &str, no_proxy: &str| -> Ran {
+        let mut command = hooks.command(args);
+        for name in ["http_proxy", "ALL_PROXY", "all_proxy", "no_proxy", "REQUEST_METHOD"] {
+            command.env_remove(name);
+        }
+        command.env("HTTP_PROXY", http_proxy).env("NO_PROXY", no_proxy).output().unwrap().into()
+    };
+    let through = format!("http://{}", proxy.address);
+    for (no_proxy, is_direct) in [("*", true), ("127.0.0.0/8", true), ("127.0.0.2, example.com", false)] {
+        let before = (hooks.target.calls(), proxy.calls());
+        hooks.push(["item"]);
+        command(&["run", "--until-empty"], &through, no_proxy).ok();
+        let calls = (hooks.target.calls() - before.0, proxy.calls() - before.1);
+        assert_eq!(calls, if is_direct { (1, 0) } else { (0, 1) }, "{no_proxy}");
+    }
+    let error = command(&["config", "check"], "::garbage::", "").failed(78);
+    assert!(error.contains("HTTP_PROXY") && error.contains("http://HOST:PORT"), "{error}");
+    // The value is not shown: it may have a password.
+    assert!(!error.contains("garbage"), "{error}");
 }
 
 #[test]

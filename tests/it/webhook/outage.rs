@@ -110,3 +110,20 @@ fn items_behind_several_that_fail_are_tried_in_an_outage() {
         "no trial spends an attempt"
     );
 }
+
+#[test]
+fn items_behind_hundreds_that_fail_are_delivered_in_seconds() {
+    // 400 is an answer about the item, 500 could be an outage. Either way the target works, for other items.
+    for status in [400, 500] {
+        let hooks = Webhooks::new("consumers = 8", "", move |request| {
+            Deed::Answer(if request.text().starts_with("bad") { status } else { 200 })
+        });
+        let bad = (0..300).map(|number| format!("bad {number}"));
+        hooks.push(bad.chain((0..20).map(|number| format!("good {number}"))));
+        let served = hooks.serve();
+        wait_until("the good ones are delivered", || hooks.target.delivered().len() == 20);
+        // In an outage that goes on there would be one call in ten seconds.
+        assert!(hooks.target.calls() > 60, "{} calls", hooks.target.calls());
+        drop(served);
+    }
+}

@@ -11,15 +11,15 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use super::super::support::PATIENCE;
+use crate::support::PATIENCE;
 
 /// A request, as it came.
 #[derive(Clone, Debug)]
-pub(super) struct Request {
-    pub(super) line: String,
+pub(crate) struct Request {
+    pub(crate) line: String,
     /// By their names in small letters.
-    pub(super) headers: BTreeMap<String, String>,
-    pub(super) body: Vec<u8>,
+    pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Request {
@@ -39,23 +39,23 @@ impl Request {
         Some(Self { line: first, headers, body })
     }
 
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    pub(super) fn header(&self, name: &str) -> &str {
+    pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).unwrap_or_else(|| panic!("no {name} in {self:?}"))
     }
 
     /// Which attempt it is.
-    pub(super) fn attempt(&self) -> u32 {
+    pub(crate) fn attempt(&self) -> u32 {
         self.header("kvqueue-attempt").parse().unwrap()
     }
 }
 
 /// What the server does with a request.
 #[derive(Clone, Debug)]
-pub(super) enum Deed {
+pub(crate) enum Deed {
     Answer(u16),
     /// A whole answer.
     Say(String),
@@ -66,8 +66,8 @@ pub(super) enum Deed {
 type Decide = Box<dyn Fn(&Request) -> Deed + Send>;
 
 /// The server.
-pub(super) struct Target {
-    pub(super) address: String,
+pub(crate) struct Target {
+    pub(crate) address: String,
     shared: Arc<Shared>,
     listening: Option<JoinHandle<()>>,
 }
@@ -83,7 +83,7 @@ struct Shared {
 }
 
 impl Target {
-    pub(super) fn new(decide: impl Fn(&Request) -> Deed + Send + 'static) -> Self {
+    pub(crate) fn new(decide: impl Fn(&Request) -> Deed + Send + 'static) -> Self {
         let shared = Shared {
             decide: Mutex::new(Box::new(decide)),
             refuses: AtomicBool::new(false),
@@ -114,7 +114,7 @@ impl Target {
     }
 
     /// From now on it does something else.
-    pub(super) fn does(&mut self, decide: impl Fn(&Request) -> Deed + Send + 'static) {
+    pub(crate) fn does(&mut self, decide: impl Fn(&Request) -> Deed + Send + 'static) {
         *self.shared.decide.lock().unwrap() = Box::new(decide);
         if self.shared.refuses.swap(false, Ordering::SeqCst) {
             self.listen();
@@ -122,7 +122,7 @@ impl Target {
     }
 
     /// From now on nothing listens here, and open connections are cut.
-    pub(super) fn refuse(&mut self) {
+    pub(crate) fn refuse(&mut self) {
         self.shared.refuses.store(true, Ordering::SeqCst);
         // The listener waits for a connection.
         drop(TcpStream::connect(&self.address));
@@ -134,16 +134,16 @@ impl Target {
     }
 
     /// All requests so far.
-    pub(super) fn requests(&self) -> Vec<Request> {
+    pub(crate) fn requests(&self) -> Vec<Request> {
         self.shared.requests.lock().unwrap().iter().map(|(request, _)| request.clone()).collect()
     }
 
-    pub(super) fn calls(&self) -> usize {
+    pub(crate) fn calls(&self) -> usize {
         self.shared.requests.lock().unwrap().len()
     }
 
     /// How often each payload was answered with a success.
-    pub(super) fn delivered(&self) -> BTreeMap<String, usize> {
+    pub(crate) fn delivered(&self) -> BTreeMap<String, usize> {
         let mut delivered = BTreeMap::new();
         for (request, _) in self.shared.requests.lock().unwrap().iter().filter(|(_, done)| *done) {
             *delivered.entry(request.text()).or_default() += 1;
@@ -152,7 +152,7 @@ impl Target {
     }
 
     /// Connections that the client has closed without an answer.
-    pub(super) fn closed(&self) -> usize {
+    pub(crate) fn closed(&self) -> usize {
         *self.shared.closed.lock().unwrap()
     }
 }

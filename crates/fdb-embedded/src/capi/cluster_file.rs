@@ -2,9 +2,11 @@
 //! `embedded:DIR`.
 
 use std::ffi::{CStr, CString, OsString};
+use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use crate::error::Code;
 use crate::url;
 
 /// Names the default cluster file. May be `embedded:DIR`.
@@ -22,7 +24,60 @@ pub(super) enum Named {
     /// A directory, and its URL.
     Embedded { url: String, directory: PathBuf },
     /// A database of the real library.
-    Cluster,
+    Cluster(Cluster),
+}
+
+/// How a cluster is named.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Cluster {
+    /// By this file.
+    File(PathBuf),
+    /// By the contents of such a file.
+    ConnectionString(Vec<u8>),
+}
+
+impl Cluster {
+    /// The error with which FoundationDB answers every use of a cluster that is named so; `None` if
+    /// the name may be right.
+    pub(super) fn error(&self) -> Option<Code> {
+        let string = match self {
+            Cluster::ConnectionString(string) => string.clone(),
+            Cluster::File(file) if !file.exists() => return Some(Code::NO_CLUSTER_FILE_FOUND),
+            // What cannot be read has no connection string.
+            Cluster::File(file) => std::fs::read(file).unwrap_or_default(),
+        };
+        (!is_connection_string(&string)).then_some(Code::CONNECTION_STRING_INVALID)
+    }
+}
+
+impl fmt::Display for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cluster::File(file) => write!(f, "the cluster file {}", file.display()),
+            Cluster::ConnectionString(string) => {
+                write!(f, "the connection string {:?}", String::from_utf8_lossy(string))
+            }
+        }
+    }
+}
+
+/// True for `description:id@address,...`, with comments and blanks around it.
+fn is_connection_string(text: &[u8]) -> bool {
+    let lines = text.split(|byte| *byte == b'\n').map(|line| line.split(|byte| *byte == b'#').next());
+    let string = lines.flatten().map(<[u8]>::trim_ascii).collect::<Vec<_>>().concat();
+    let Some((name, addresses)) = std::str::from_utf8(&string).ok().and_then(|text| text.split_once('@'))
+    else {
+        return false;
+    };
+    let is_word =
+        |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    let is_port = |port: &str| port.parse::<u16>().is_ok();
+    let is_address = |address: &str| {
+        let address = address.strip_suffix(":tls").unwrap_or(address);
+        address.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && is_port(port))
+    };
+    name.split_once(':').is_some_and(|(description, id)| is_word(description) && is_word(id))
+        && addresses.split(',').all(is_address)
 }
 
 /// The directory for a database path: of `embedded:DIR`, or of a cluster file that contains such a
@@ -32,7 +87,7 @@ pub fn embedded_directory(path: &str) -> Option<PathBuf> {
     // A path with a NUL byte cannot be opened.
     match named_by(Some(&CString::new(path).ok()?)) {
         Named::Embedded { directory, .. } => Some(directory),
-        Named::Cluster => None,
+        Named::Cluster(_) => None,
     }
 }
 
@@ -41,12 +96,15 @@ pub fn embedded_directory(path: &str) -> Option<PathBuf> {
 pub(super) fn named_by(path: Option<&CStr>) -> Named {
     let path = path.map(CStr::to_bytes).filter(|path| !path.is_empty());
     let path = path.map(|path| OsString::from_vec(path.to_vec())).unwrap_or_else(default_cluster_file);
-    embedded(&path).or_else(|| content(Path::new(&path))).unwrap_or(Named::Cluster)
+    embedded(&path)
+        .or_else(|| content(Path::new(&path)))
+        .unwrap_or_else(|| Named::Cluster(Cluster::File(path.into())))
 }
 
 /// Resolves a connection string.
 pub(super) fn named_by_connection_string(string: &CStr) -> Named {
-    embedded(&OsString::from_vec(string.to_bytes().to_vec())).unwrap_or(Named::Cluster)
+    let string = string.to_bytes().to_vec();
+    embedded(&OsString::from_vec(string.clone())).unwrap_or(Named::Cluster(Cluster::ConnectionString(string)))
 }
 
 /// The default cluster file, in FoundationDB's order: environment, working directory, system.
@@ -88,7 +146,7 @@ mod tests {
     fn directory(named: Named) -> Option<PathBuf> {
         match named {
             Named::Embedded { directory, .. } => Some(directory),
-            Named::Cluster => None,
+            Named::Cluster(_) => None,
         }
     }
 
@@ -101,15 +159,49 @@ mod tests {
             CString::new(path.into_os_string().into_vec()).unwrap()
         };
         assert_eq!(directory(named_by(Some(c"embedded:/a/b"))), Some(PathBuf::from("/a/b")));
-        assert_eq!(named_by(Some(c"/no/such/file")), Named::Cluster);
-        assert_eq!(named_by(Some(&file("real", "test:abc@127.0.0.1:4500\n"))), Named::Cluster);
+        let cluster = |named: Named| match named {
+            Named::Embedded { .. } => panic!("it is a cluster"),
+            Named::Cluster(cluster) => cluster.error(),
+        };
+        assert_eq!(cluster(named_by(Some(c"/no/such/file"))), Some(Code::NO_CLUSTER_FILE_FOUND));
+        assert_eq!(cluster(named_by(Some(&file("real", "test:abc@127.0.0.1:4500\n")))), None);
+        let wrong = named_by(Some(&file("wrong", "hello\n")));
+        assert_eq!(cluster(wrong), Some(Code::CONNECTION_STRING_INVALID));
         let relative = file("relative", "# ours\n\n embedded:data \n");
         assert_eq!(directory(named_by(Some(&relative))), Some(scratch.path().join("data")));
         let absolute = file("absolute", "embedded:/var/lib/kvqueue");
         assert_eq!(directory(named_by(Some(&absolute))), Some(PathBuf::from("/var/lib/kvqueue")));
         assert_eq!(embedded_directory(relative.to_str().unwrap()), Some(scratch.path().join("data")));
         assert_eq!(embedded_directory("/no/such/file"), None);
-        assert_eq!(named_by_connection_string(c"test:abc@127.0.0.1:4500"), Named::Cluster);
+        assert_eq!(cluster(named_by_connection_string(c"test:abc@127.0.0.1:4500")), None);
+        let wrong = cluster(named_by_connection_string(c"./data"));
+        assert_eq!(wrong, Some(Code::CONNECTION_STRING_INVALID));
         assert_eq!(directory(named_by_connection_string(c"embedded:x")), Some(PathBuf::from("x")));
+    }
+    #[test]
+    fn connection_strings_are_recognised() {
+        for right in [
+            "test:abc@127.0.0.1:4500",
+            "# ours\n a_b:Z9@10.0.0.1:4500:tls,[::1]:4501,host.name:4502 # here\n",
+            "a:b@h:1,\nh:2\n",
+        ] {
+            assert!(is_connection_string(right.as_bytes()), "{right:?}");
+        }
+        for wrong in [
+            "",
+            "# a:b@h:1",
+            "hello world",
+            "a:b",
+            "a@h:1",
+            "a b:c@h:1",
+            "a:b@h",
+            "a:b@h:x",
+            "a:b@h:1,",
+            "a:b@:1",
+            "./data",
+            "/var/lib/data",
+        ] {
+            assert!(!is_connection_string(wrong.as_bytes()), "{wrong:?}");
+        }
     }
 }

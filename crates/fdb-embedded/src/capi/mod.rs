@@ -20,6 +20,7 @@ mod legacy;
 mod missing;
 mod network;
 mod open;
+pub mod peer;
 mod real;
 mod result;
 mod tenant;
@@ -29,7 +30,7 @@ pub mod testing;
 mod transaction;
 mod yielding;
 
-pub use boot::Network;
+pub use boot::{Network, StartError};
 pub use cluster_file::embedded_directory;
 pub use open::open_error;
 pub use real::client_version;

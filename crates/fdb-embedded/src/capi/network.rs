@@ -6,7 +6,7 @@ use foundationdb_sys::{FDBNetworkOption, fdb_bool_t, fdb_error_t};
 use parking_lot::Mutex;
 
 use super::real::{self, Settings};
-use super::{option_value, status};
+use super::{open, option_value, status};
 use crate::error::{Code, Result};
 use crate::{network, network_options};
 
@@ -129,7 +129,7 @@ pub extern "C" fn fdb_error_predicate(predicate: c_int, code: fdb_error_t) -> fd
     fdb_bool_t::from(holds)
 }
 
-/// Sets a network option, before the network is set up.
+/// Sets a network option. Some are accepted only before the network is set up.
 ///
 /// # Safety
 /// `value` must be null or point at `value_length` readable bytes.
@@ -146,8 +146,9 @@ pub unsafe extern "C" fn fdb_network_set_option(
 
 fn set_option(option: FDBNetworkOption, value: Option<&[u8]>) -> Result<()> {
     let code = c_int::try_from(option).map_err(|_| Code::INVALID_OPTION)?;
-    network_options::check(code, value)?;
     let mut chosen = CHOSEN.lock();
+    let earlier: Vec<_> = chosen.options.iter().map(|(code, _)| *code).collect();
+    network_options::check(code, value, &earlier, network::is_setup())?;
     // A library that is loaded later gets the option with the others.
     if let Some(real) = real::loaded() {
         return real.set_network_option(code, value);
@@ -159,6 +160,7 @@ fn set_option(option: FDBNetworkOption, value: Option<&[u8]>) -> Result<()> {
 /// Sets the network up, once.
 #[unsafe(no_mangle)]
 pub extern "C" fn fdb_setup_network() -> fdb_error_t {
+    open::report_errors();
     status(setup())
 }
 

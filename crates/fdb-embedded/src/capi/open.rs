@@ -2,13 +2,15 @@
 
 use std::cell::RefCell;
 use std::ffi::{CStr, c_char};
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use foundationdb_sys::{FDBDatabase, fdb_error_t};
 
-use super::cluster_file::{self, Named};
-use super::real::{self, Real};
+use super::cluster_file::{self, Cluster, Named};
+use super::real::{self, LoadError, Real};
 use super::{handle, network, status};
 use crate::client::Database;
 use crate::engine::OpenError;
@@ -25,13 +27,26 @@ pub fn open_error() -> Option<String> {
     OPEN_ERROR.with_borrow(Clone::clone)
 }
 
-fn explain(error: &dyn std::error::Error) {
-    OPEN_ERROR.set(Some(error.to_string()));
+/// The program gets only error codes, so the reasons go to standard error.
+static REPORTS: AtomicBool = AtomicBool::new(false);
+
+/// Reports the reasons of failed openings from now on: the program uses the C API, so it does not ask
+/// for [`open_error`].
+pub(super) fn report_errors() {
+    REPORTS.store(true, Ordering::Relaxed);
+}
+
+fn explain(error: &dyn fmt::Display) {
+    let text = error.to_string();
+    if REPORTS.load(Ordering::Relaxed) {
+        crate::report(&text);
+    }
+    OPEN_ERROR.set(Some(text));
 }
 
 fn code_of(error: &OpenError) -> Code {
     match error {
-        OpenError::NoDirectory => Code::CONNECTION_STRING_INVALID,
+        OpenError::NoDirectory | OpenError::TwoSlashes { .. } => Code::CONNECTION_STRING_INVALID,
         OpenError::Io { .. } => Code::FILE_NOT_WRITABLE,
         OpenError::Held { .. } | OpenError::Host { .. } => Code::LOCK_FILE_FAILURE,
         OpenError::Network { .. } => Code::LOCK_FILE_FAILURE,
@@ -51,12 +66,30 @@ fn open_embedded(url: &str, directory: &Path) -> Result<*mut FDBDatabase> {
     Ok(handle::give(database))
 }
 
-/// The real library, which is loaded if needed.
-fn real_library() -> Result<&'static Real> {
-    real::load(&network::settings()?).map_err(|error| {
-        explain(&error);
-        Code::API_FUNCTION_MISSING
-    })
+/// Opens a cluster. Calls `in_real` to open it in the real library, which is loaded if needed.
+/// Without that library, the handle of a cluster that does not exist behaves as the library's would.
+fn open_cluster(
+    cluster: &Cluster,
+    in_real: impl FnOnce(&Real, *mut *mut FDBDatabase) -> fdb_error_t,
+) -> Result<*mut FDBDatabase> {
+    let real = match (real::load(&network::settings()?), cluster.error()) {
+        (Ok(real), _) => real,
+        (Err(LoadError::Missing { .. }), Some(code)) => {
+            explain(&format_args!(
+                "cannot use {cluster}: {}; name an existing cluster file, or embedded:DIR for a database in a \
+                 directory",
+                code.message().to_string_lossy()
+            ));
+            return Ok(handle::give(Database::unreachable(&cluster.to_string(), code)));
+        }
+        (Err(error), _) => {
+            explain(&error);
+            return Err(Code::API_FUNCTION_MISSING);
+        }
+    };
+    let mut database = std::ptr::null_mut();
+    let error = in_real(real, &raw mut database);
+    Code::from_raw(error).map_or(Ok(database), Err)
 }
 
 /// Opens a resolved path. Calls `in_real` to open it in the real library.
@@ -70,11 +103,7 @@ fn open(
     }
     match named {
         Named::Embedded { url, directory } => open_embedded(&url, &directory),
-        Named::Cluster => {
-            let mut database = std::ptr::null_mut();
-            let error = in_real(real_library()?, &raw mut database);
-            Code::from_raw(error).map_or(Ok(database), Err)
-        }
+        Named::Cluster(cluster) => open_cluster(&cluster, in_real),
     }
 }
 

@@ -12,6 +12,7 @@ use crate::error::{Code, Result};
 use crate::future::Future;
 use crate::link::Link;
 use crate::options::{DatabaseOptions, TransactionOptions};
+use crate::url::instead_of_two_slashes;
 
 /// A handle on a database (`FDBDatabase`). Several handles may share a link to a directory.
 #[derive(Debug)]
@@ -22,18 +23,32 @@ pub struct Database {
     options: Mutex<DatabaseOptions>,
     watches: AtomicUsize,
     epoch: Epoch,
+    /// Why nothing can be done with it.
+    failure: Option<Code>,
 }
 
 impl Database {
     /// Opens `directory`. `url` is the URL that the client used.
     pub fn open(url: &str, directory: &Path) -> Result<Arc<Database>, OpenError> {
-        Ok(Arc::new(Database {
-            link: Link::open(directory)?,
-            url: url.to_owned(),
-            options: Mutex::default(),
-            watches: AtomicUsize::new(0),
-            epoch: Epoch::default(),
-        }))
+        if let Some(instead) = instead_of_two_slashes(url) {
+            return Err(OpenError::TwoSlashes { url: url.to_owned(), instead });
+        }
+        Ok(Arc::new(Database::with(Link::open(directory)?, url)))
+    }
+
+    /// A handle on a database that does not exist: every call of a transaction fails with `code`.
+    pub fn unreachable(url: &str, code: Code) -> Arc<Database> {
+        Arc::new(Database { failure: Some(code), ..Database::with(Link::failed(code), url) })
+    }
+
+    fn with(link: Arc<Link>, url: &str) -> Database {
+        let (options, watches, epoch) = Default::default();
+        Database { link, url: url.to_owned(), options, watches, epoch, failure: None }
+    }
+
+    /// Why nothing can be done with the database.
+    pub(super) fn failure(&self) -> Option<Code> {
+        self.failure
     }
 
     /// Sets a database option.

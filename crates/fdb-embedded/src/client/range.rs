@@ -2,6 +2,8 @@
 
 use std::ops::ControlFlow;
 
+use mutant::bound;
+
 use super::merged::Merged;
 use super::selector::Selector;
 use crate::error::{Code, Result};
@@ -35,7 +37,7 @@ impl Limits {
         let limit = |given: i32| usize::try_from(given).ok().filter(|limit| *limit > 0);
         let (rows, given) = (limit(rows), limit(target_bytes));
         let by_mode = match mode {
-            -2 | 4 => Some(80_000),
+            -2 | 4 => Some(bound("reply-bytes", 80_000)),
             -1 => {
                 let step = usize::try_from(iteration).ok().and_then(|i| i.checked_sub(1));
                 let step = step.ok_or(Code::CLIENT_INVALID_OPERATION)?;

@@ -103,6 +103,9 @@ fn process(pid: u32) -> Json {
 
 /// The response of `fdb_database_get_client_status`.
 pub fn client(database: &Database) -> String {
+    if let Some(code) = database.failure() {
+        return Json::object([("InitializationError", Json::Int(code.raw().into()))]).to_string();
+    }
     Json::object([
         ("Healthy", Json::Bool(true)),
         ("ClusterID", database.cluster_id().as_str().into()),

@@ -22,8 +22,9 @@ use std::time::{Duration, Instant};
 
 use super::atomic::AtomicOp;
 use super::mutation::Mutation;
-use super::storage::{DiskSpace, Storage, StorageError};
-use crate::limits::MAX_BATCH_BYTES;
+use super::read_views::PinLimits;
+use super::storage::{DiskSpace, FreeSpace, Storage, StorageError};
+use crate::limits::{MAX_BATCH_BYTES, MAX_PINNED_BYTES, MAX_PINNED_BYTES_FULL};
 use crate::range_set::RangeSet;
 use crate::rows::Direction;
 use crate::space::{self, HostSpace, Origin, Space};
@@ -33,6 +34,10 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// With less free space than this, in bytes, the file system is checked before each batch.
 const CHECK_EACH_BATCH_BELOW: u64 = 64 << 20;
+
+/// A shortage is over, for reports, when there was space for so long. A disk that other programs
+/// fill and empty would otherwise be reported all the time.
+const CALM: Duration = Duration::from_secs(10);
 
 /// With this much free space, in bytes, a read-only database is opened again for writing.
 const REOPEN_ABOVE: u64 = 4 << 20;
@@ -95,6 +100,8 @@ pub struct Admission {
     level: SpaceLevel,
     /// The last reported shortage.
     reported: &'static str,
+    /// Since when there has been space again after the reported shortage.
+    calm_since: Option<Instant>,
     /// The host's figures for other parts of this process.
     hosted: Arc<HostSpace>,
 }
@@ -113,6 +120,7 @@ impl Admission {
             is_near,
             level,
             reported,
+            calm_since: None,
             hosted,
         }
     }
@@ -121,20 +129,21 @@ impl Admission {
     pub fn begin(&mut self, storage: &Storage, bytes: usize, now: Instant) {
         let is_time =
             self.checked.is_none_or(|checked| now.saturating_duration_since(checked) >= CHECK_INTERVAL);
+        let mut is_new = false;
         if is_time {
             self.checked = Some(now);
-            self.check_free_space();
+            is_new = self.check_free_space();
         } else if self.is_near
             && let Ok((free, _)) = space::free_and_total(&self.directory)
         {
-            self.free = free;
+            (self.free, is_new) = (free, true);
         }
         if storage.is_read_only() {
             self.level = SpaceLevel::None;
             self.hosted.set_read_only();
             return;
         }
-        let disk = storage.reserve_space(bytes as u64, self.free, is_time);
+        let disk = storage.reserve_space(bytes as u64, FreeSpace { bytes: self.free, is_new }, is_time);
         self.is_near = disk.unused < CHECK_EACH_BATCH_BELOW;
         // Free space inside the data file is as good as free space of the disk.
         let is_low = self.min_free.saturating_sub(self.free) > disk.reusable;
@@ -152,22 +161,38 @@ impl Admission {
         };
         let is_full = matches!(self.level, SpaceLevel::Full { disk, .. } if disk.available < disk.reserve);
         self.hosted.set(disk.reusable, is_full, self.level != SpaceLevel::Plenty);
-        if reported != std::mem::replace(&mut self.reported, reported) {
-            self.report();
-        }
+        self.note_shortage(reported, now);
     }
 
-    #[cold]
-    fn check_free_space(&mut self) {
-        // A removed directory has no file system. The committer detects that itself.
-        if let Ok(Space { free, min_free, origin, .. }) = Space::of(&self.directory) {
-            (self.free, self.min_free) = (free, min_free);
-            if origin != std::mem::replace(&mut self.origin, origin)
-                && let Some(problem) = origin.problem(&self.directory)
-            {
-                crate::report(&problem);
+    /// Reports a shortage at once, and its end when it has been over for [`CALM`].
+    fn note_shortage(&mut self, shortage: &'static str, now: Instant) {
+        if shortage == self.reported {
+            self.calm_since = None;
+            return;
+        }
+        if shortage.is_empty() {
+            let since = *self.calm_since.get_or_insert(now);
+            if now.saturating_duration_since(since) < CALM {
+                return;
             }
         }
+        self.calm_since = None;
+        self.reported = shortage;
+        self.report();
+    }
+
+    /// Measures the free space and reads its limit. `false` if that fails.
+    #[cold]
+    fn check_free_space(&mut self) -> bool {
+        // A removed directory has no file system. The committer detects that itself.
+        let Ok(Space { free, min_free, origin, .. }) = Space::of(&self.directory) else { return false };
+        (self.free, self.min_free) = (free, min_free);
+        if origin != std::mem::replace(&mut self.origin, origin)
+            && let Some(problem) = origin.problem(&self.directory)
+        {
+            crate::report(&problem);
+        }
+        true
     }
 
     /// The most bytes of transactions in a batch. On a full disk, checkpoints have to come in
@@ -188,6 +213,20 @@ impl Admission {
     /// True while the disk has no space for the data file.
     pub fn is_full(&self) -> bool {
         matches!(self.level, SpaceLevel::Full { .. })
+    }
+
+    /// How much may be written while snapshots pin pages: free space takes precedence.
+    pub fn pin_limits(&self) -> PinLimits {
+        match self.level {
+            SpaceLevel::Plenty | SpaceLevel::None => PinLimits::default(),
+            // The space of a backup that goes on is less than the space that is missing.
+            SpaceLevel::Low => {
+                PinLimits { pinned_view: self.min_free.max(MAX_PINNED_BYTES), ..PinLimits::default() }
+            }
+            SpaceLevel::Full { .. } => {
+                PinLimits { transaction: MAX_PINNED_BYTES_FULL, pinned_view: MAX_PINNED_BYTES_FULL }
+            }
+        }
     }
 
     #[cold]
@@ -323,6 +362,41 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+
+    #[test]
+    fn pinned_views_are_limited_only_while_space_is_short() {
+        let mut admission = Admission::new(PathBuf::from("sim"));
+        assert_eq!(admission.pin_limits().pinned_view, u64::MAX);
+        admission.level = SpaceLevel::Low;
+        admission.min_free = 1 << 30;
+        assert_eq!(admission.pin_limits(), PinLimits { pinned_view: 1 << 30, ..PinLimits::default() });
+        let disk = DiskSpace { is_short: true, reusable: 0, unused: 0, available: 0, reserve: 0 };
+        admission.level = SpaceLevel::Full { disk, is_low: false };
+        assert_eq!(admission.pin_limits().pinned_view, MAX_PINNED_BYTES_FULL);
+    }
+
+    #[test]
+    fn end_of_a_shortage_is_reported_when_it_has_lasted() {
+        let mut admission = Admission::new(PathBuf::from("sim"));
+        let start = Instant::now();
+        let mut reported = Vec::new();
+        // Second by second: a disk on the edge, one that has space for a while, and then for good.
+        for (second, is_short) in
+            (0..60).map(|second| (second, second < 12 && second % 2 == 0 || second == 20))
+        {
+            let before = admission.reported;
+            let shortage = if is_short { "its disk is full" } else { "" };
+            admission.note_shortage(shortage, start + Duration::from_secs(second));
+            if admission.reported != before {
+                reported.push(second);
+            }
+        }
+        assert_eq!(
+            reported,
+            [0, 31],
+            "full from the first second on, over ten seconds after the last shortage"
+        );
+    }
 
     struct Model(BTreeMap<Vec<u8>, Vec<u8>>);
 

@@ -8,6 +8,7 @@
 //! acknowledged without a flush of their own; the next flush covers them.
 
 mod commit_queue;
+mod look_out;
 mod request;
 mod resolve;
 
@@ -30,11 +31,13 @@ use crate::capi::heap;
 use crate::error::Code;
 use crate::network;
 
+use look_out::LookOut;
+
 pub(super) use commit_queue::CommitQueue;
 pub use request::{CommitFailure, CommitPromise, CommitRequest, CommitResult, Committed};
 
 /// How long the committer spins, yielding to other threads, before it sleeps. A client that commits
-/// one transaction after the other is back by then, and waking a thread takes as long.
+/// one transaction after the other is back by then, and waking a thread takes as long ([`LookOut`]).
 const SPIN_TIME: Duration = Duration::from_micros(150);
 
 /// After this delay without commits, asynchronous commits are flushed and the memtable goes to
@@ -53,6 +56,7 @@ pub(super) struct Committer {
     directory: Arc<Directory>,
     pub(super) resolver: Resolver,
     idle_stage: IdleStage,
+    look_out: LookOut,
     /// When the oldest published commit that is not flushed was published.
     pub(super) unflushed: Option<Instant>,
     /// The last batch had only asynchronous commits, so the next one takes all that wait.
@@ -96,6 +100,7 @@ impl Committer {
             directory,
             resolver,
             idle_stage,
+            look_out: LookOut::new(),
             unflushed,
             was_asynchronous,
             untrimmed_bytes,
@@ -137,6 +142,8 @@ impl Committer {
         let left = {
             let mut queue = shared.queue.lock();
             queue.closed = true;
+            #[cfg(feature = "testing")]
+            drop(queue.take_examiners());
             std::mem::take(&mut queue.requests)
         };
         for request in left {
@@ -156,11 +163,12 @@ impl Committer {
     pub(super) fn next_requests(&mut self) -> Option<Vec<CommitRequest>> {
         let shared = Arc::clone(&self.shared);
         let mut queue = shared.queue.lock();
-        if self.idle_stage == IdleStage::Busy {
+        if self.idle_stage == IdleStage::Busy && queue.is_idle() && self.look_out.is_worth_it() {
             let until = Instant::now() + SPIN_TIME;
             while queue.is_idle() && Instant::now() < until {
                 MutexGuard::unlocked(&mut queue, std::thread::yield_now);
             }
+            self.look_out.note(!queue.is_idle());
         }
         loop {
             if !queue.requests.is_empty() || queue.raise_ceiling {
@@ -169,6 +177,11 @@ impl Committer {
                 self.batch_bytes = bytes;
                 self.was_asynchronous = requests.iter().all(CommitRequest::is_asynchronous);
                 return Some(requests);
+            }
+            #[cfg(feature = "testing")]
+            for examiner in queue.take_examiners() {
+                // It may have given up.
+                let _ = examiner.send(MutexGuard::unlocked(&mut queue, || self.come_to_rest()));
             }
             if queue.closing {
                 return None;
@@ -203,13 +216,7 @@ impl Committer {
                 IdleStage::Checkpointed
             }
             IdleStage::Checkpointed | IdleStage::Trimmed => {
-                let now = Instant::now();
-                let version = {
-                    let mut views = self.shared.views.lock();
-                    views.trim_undo_log(now);
-                    views.clock().version_at(now)
-                };
-                self.resolver.trim_expired(version);
+                self.trim_expired(Instant::now());
                 if self.untrimmed_bytes >= TRIM_MEMORY_AFTER {
                     heap::give_back();
                     self.untrimmed_bytes = 0;
@@ -219,12 +226,33 @@ impl Committer {
         };
     }
 
-    fn update_storage(&self, work: impl FnOnce(&Storage) -> Result<StorageUpdate, StorageError>) {
+    /// Drops what no read at `now` or later needs. Nothing waits for this thread meanwhile.
+    pub(super) fn trim_expired(&mut self, now: Instant) {
+        let (version, retired) = {
+            let mut views = self.shared.views.lock();
+            let retired = views.trim_expired(now);
+            (views.clock().version_at(now), retired)
+        };
+        drop(retired);
+        self.storage.free_retired();
+        self.resolver.trim_expired(version);
+    }
+
+    /// What the committer shares with the clients.
+    #[cfg(feature = "testing")]
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    pub(super) fn update_storage(&self, work: impl FnOnce(&Storage) -> Result<StorageUpdate, StorageError>) {
         if self.shared.is_poisoned() {
             return;
         }
         match work(&self.storage) {
-            Ok(update) => self.shared.views.lock().install(update),
+            Ok(update) => {
+                let retired = self.shared.views.lock().install(update);
+                self.storage.retire(retired);
+            }
             Err(error) => self.poison(&error),
         }
     }
@@ -302,7 +330,7 @@ impl Committer {
     }
 
     fn update_admission(&mut self, now: Instant) {
-        let was_full = self.admission.is_full();
+        let limits_before = self.admission.pin_limits();
         self.admission.begin(&self.storage, self.batch_bytes, now);
         if self.admission.may_reopen() {
             self.shared.is_reopening.store(true, Ordering::Release);
@@ -315,8 +343,9 @@ impl Committer {
                 self.admission.begin(&self.storage, self.batch_bytes, now);
             }
         }
-        if was_full != self.admission.is_full() {
-            self.shared.views.lock().limit_pinned_space(!was_full);
+        let limits = self.admission.pin_limits();
+        if limits != limits_before {
+            self.shared.views.lock().limit_pinned_space(limits);
         }
     }
 
@@ -339,11 +368,13 @@ impl Committer {
         self.verify_file_links()?;
         let written_keys = std::mem::take(&mut update.written_keys);
         self.unflushed = if is_flushed { None } else { self.unflushed.or_else(|| Some(Instant::now())) };
-        {
+        let retired = {
             let mut views = self.shared.views.lock();
-            views.publish(version, ceiling, update);
+            let retired = views.publish(version, ceiling, update);
             advance.into_iter().for_each(|version| views.clock().advance_to(version, Instant::now()));
-        }
+            retired
+        };
+        self.storage.retire(retired);
         self.fire_watches(&written_keys);
         Ok(())
     }

@@ -9,19 +9,22 @@
 //! | `lock` | locked by the process that has the directory open; contains its process id as text |
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{ErrorKind, Read, Seek, Write};
+use std::io::{ErrorKind, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 #[cfg(feature = "testing")]
 use super::faults::FaultPlanError;
-use super::file_guard::{GuardedFile, LostFile, NETWORK_VARIABLE, network_file_system};
-use super::storage::{LockFile, Storage, StorageError, is_full};
+use super::file_guard::{GuardedFile, Loss, LostFile, NETWORK_VARIABLE, network_file_system};
+use super::lock_holder::LockHolder;
+use super::storage::{KnownLength, LockFile, Storage, StorageError, is_full};
 use crate::fork::{CloseOnFork, ForkedError};
 
 /// The data file.
 pub const DATA_FILE: &str = "data.redb";
+/// The file that the host locks.
+pub const LOCK_FILE: &str = "lock";
 /// The log: batches that the data file does not have yet.
 pub const LOG_FILE: &str = "log";
 
@@ -31,6 +34,16 @@ pub enum OpenError {
     /// The path after `embedded:` is empty.
     #[error("\"embedded:\" names no directory; write embedded:DIR, for example embedded:./kvqueue-data")]
     NoDirectory,
+    /// The path after `embedded:` begins with two slashes.
+    #[error(
+        "cannot open {url:?}: a directory follows \"embedded:\", without the two slashes of a URL; write {instead}"
+    )]
+    TwoSlashes {
+        /// The database's name.
+        url: String,
+        /// What to write.
+        instead: String,
+    },
     /// The directory cannot be created or its files cannot be opened.
     #[error("cannot open {path}: {source}; check that it is a directory that this user may write", path = path.display())]
     Io {
@@ -40,12 +53,12 @@ pub enum OpenError {
         source: std::io::Error,
     },
     /// Another process has the directory open.
-    #[error("{path} is held by the process with pid {pid}, which lets no other process in; stop it, or use another directory", path = path.display())]
+    #[error("{path} is held by {holder}, which lets no other process in; stop it, or use another directory", path = path.display())]
     Held {
         /// The directory.
         path: PathBuf,
-        /// The process id in the lock file.
-        pid: String,
+        /// The process that has it open.
+        holder: LockHolder,
     },
     /// The directory is on a file system that other machines may use.
     #[error(
@@ -108,6 +121,8 @@ pub struct Directory {
     /// The data file and the log, which are locked too.
     data: OnceLock<GuardedFile>,
     log: OnceLock<GuardedFile>,
+    /// The data file and the log, with the lengths that this process gave them.
+    lengths: OnceLock<[(PathBuf, Arc<KnownLength>); 2]>,
     lost: OnceLock<LostFile>,
 }
 
@@ -130,31 +145,40 @@ impl Directory {
         if let Some(system) = network_file_system(&path).map_err(io(&path))? {
             return Err(OpenError::Network { path, system });
         }
-        let lock_path = path.join("lock");
+        let lock_path = path.join(LOCK_FILE);
         let lock = CloseOnFork::open(|| open_or_create(&lock_path)).map_err(io(&lock_path))?;
         match lock.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(OpenError::Held { pid: read_holder(&lock), path }),
+            Err(TryLockError::WouldBlock) => {
+                return Err(OpenError::Held { holder: LockHolder::of(&lock), path });
+            }
             Err(TryLockError::Error(source)) => return Err(OpenError::Io { path: lock_path, source }),
         }
         write_holder(&lock).map_err(io(&lock_path))?;
         let lock = GuardedFile::new(&lock_path, lock);
         let own = GuardedFile::new(&path, CloseOnFork::open(|| File::open(&path)).map_err(io(&path))?);
-        let (data, log, lost) = Default::default();
-        Ok(Directory { path, made, own, lock, data, log, lost })
+        let (data, log, lengths, lost) = Default::default();
+        Ok(Directory { path, made, own, lock, data, log, lengths, lost })
     }
 
-    /// Checks that all names still lead to the open files. Remembers the first that does not.
+    /// Checks that all names still lead to the open files, and that nobody has cut these. Remembers the first that fails.
     pub fn check(&self) -> Result<(), LostFile> {
         let files = [Some(&self.own), self.data.get(), self.log.get()];
         let files = files.into_iter().flatten().try_for_each(|file| file.check(true));
-        self.note(files.and_then(|()| self.lock.check(false)))
+        self.note(files.and_then(|()| self.lock.check(false)).and_then(|()| self.check_lengths()))
     }
 
-    /// Checks that the data file and the log have names. This is cheap.
+    fn check_lengths(&self) -> Result<(), LostFile> {
+        let mut lengths = self.lengths.get().into_iter().flatten();
+        let cut = lengths.find(|(_, file)| file.is_cut());
+        cut.map_or(Ok(()), |(path, _)| Err(LostFile { path: path.clone(), loss: Loss::Cut, is_final: true }))
+    }
+
+    /// Checks that the data file and the log have names and their lengths. This is cheap.
     pub fn check_links(&self) -> Result<(), LostFile> {
         let mut files = [self.data.get(), self.log.get()].into_iter().flatten();
-        self.note(files.find(|file| !file.is_linked()).map_or(Ok(()), |file| Err(file.unlinked_error())))
+        let names = files.find(|file| !file.is_linked()).map_or(Ok(()), |file| Err(file.unlinked_error()));
+        self.note(names.and_then(|()| self.check_lengths()))
     }
 
     fn note(&self, checked: Result<(), LostFile>) -> Result<(), LostFile> {
@@ -207,11 +231,15 @@ impl Directory {
                 Err(source) => Err(StorageError::Unopened(source)),
             }
         };
-        open(&file, &log, &lock).map_err(|source| match source {
+        let opened = open(&file, &log, &lock).map_err(|source| match source {
             // A process whose `lock` file was removed holds it.
-            StorageError::Held => OpenError::Held { path: self.path.clone(), pid: UNKNOWN.to_owned() },
+            StorageError::Held => OpenError::Held { path: self.path.clone(), holder: LockHolder::default() },
             source => OpenError::Storage { path: file.clone(), source },
-        })
+        })?;
+        if let [Some(data), Some(of_log)] = opened.0.lengths() {
+            let _ = self.lengths.set([(file, Arc::clone(data)), (log, Arc::clone(of_log))]);
+        }
+        Ok(opened)
     }
 
     /// Creates an empty data file. It gets its name when it is complete and its directory's entry
@@ -311,44 +339,9 @@ pub fn exists(file: &Path) -> std::io::Result<bool> {
     }
 }
 
-/// The holder of a directory's lock.
-#[derive(Debug)]
-pub enum LockHolder {
-    /// Nobody. The directory stays locked while this value lives.
-    Nobody(Vec<File>),
-    /// The process with this id.
-    Process(String),
-}
-
-/// Looks up the holder of a directory's lock, without changing anything.
-pub fn probe_lock(path: &Path) -> std::io::Result<LockHolder> {
-    let mut locked = Vec::new();
-    for name in ["lock", DATA_FILE] {
-        let file = match File::open(path.join(name)) {
-            Ok(file) => file,
-            Err(error) if error.kind() == ErrorKind::NotFound => continue,
-            Err(error) if name == "lock" => return Err(error),
-            // Reading the file's contents will report the reason.
-            Err(_) => continue,
-        };
-        match file.try_lock() {
-            Ok(()) => locked.push(file),
-            Err(TryLockError::WouldBlock) if name == "lock" => {
-                return Ok(LockHolder::Process(read_holder(&file)));
-            }
-            Err(TryLockError::WouldBlock) => return Ok(LockHolder::Process(UNKNOWN.to_owned())),
-            Err(TryLockError::Error(error)) => return Err(error),
-        }
-    }
-    Ok(LockHolder::Nobody(locked))
-}
-
 /// The advice for a log without its data file.
 pub const FIX_ORPHANED_LOG: &str = "put data.redb back, or restore the directory from a backup; only if nothing in it is needed any more, remove log as well: the \
                                  next program begins an empty database";
-
-/// Stands for a process id that was not recorded.
-const UNKNOWN: &str = "unknown";
 
 /// Writes this process's id over the previous holder's. Does not truncate first: on a full disk the
 /// file might get no space again. A directory can be opened without the id.
@@ -358,14 +351,6 @@ fn write_holder(mut lock: &File) -> std::io::Result<()> {
     match written.and_then(|()| lock.set_len(text.len() as u64)) {
         Err(error) if is_full(&error) => lock.set_len(0),
         other => other,
-    }
-}
-
-fn read_holder(mut lock: &File) -> String {
-    let mut text = String::new();
-    match lock.read_to_string(&mut text) {
-        Ok(_) if !text.trim().is_empty() => text.trim().to_owned(),
-        _ => UNKNOWN.to_owned(),
     }
 }
 

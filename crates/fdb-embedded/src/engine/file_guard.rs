@@ -27,25 +27,27 @@ pub struct GuardedFile {
     file: CloseOnFork<File>,
 }
 
-/// The name of an open file no longer leads to it.
+/// The name of an open file no longer leads to it, or another program has cut the file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{path} has been {loss} while this process worked on it{fix}", path = path.display(), loss = loss.text(), fix = self.fix())]
 pub struct LostFile {
     /// The file or directory.
     pub path: PathBuf,
-    /// How its name was lost.
+    /// How it was lost.
     pub loss: Loss,
     /// The database is gone and cannot be opened again.
     pub is_final: bool,
 }
 
-/// How the name of a file was lost.
+/// How a file was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
     /// The name does not exist.
     Removed,
     /// The name leads to another file.
     Replaced,
+    /// The file is shorter than this process made it.
+    Cut,
 }
 
 impl Loss {
@@ -53,6 +55,7 @@ impl Loss {
         match self {
             Loss::Removed => "removed or moved",
             Loss::Replaced => "replaced",
+            Loss::Cut => "cut",
         }
     }
 }
@@ -141,7 +144,8 @@ fn means_missing(error: &io::Error) -> bool {
 /// Identifies a file by device and inode.
 pub type FileId = (u64, u64);
 
-fn id_of(file: &Metadata) -> FileId {
+/// The file that this is about.
+pub fn id_of(file: &Metadata) -> FileId {
     (file.dev(), file.ino())
 }
 

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound::{Excluded, Included};
 
 use bytes::Bytes;
+use mutant::bound;
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use smallvec::SmallVec;
 
@@ -31,6 +32,15 @@ const ENTRY_OVERHEAD: usize = 96;
 struct MemtableRows {
     by_key: BTreeMap<Bytes, Versions>,
     size: MemtableSize,
+}
+
+impl MemtableRows {
+    /// The keys of `[begin, end)` whose newest value is present.
+    fn present(&self, begin: &[u8], end: &[u8]) -> impl Iterator<Item = &Bytes> {
+        let range = self.by_key.range::<[u8], _>((Included(begin), Excluded(end)));
+        let is_there = |versions: &Versions| versions.last().is_some_and(|(_, value)| value.is_some());
+        range.filter(move |(_, versions)| is_there(versions)).map(|(key, _)| key)
+    }
 }
 
 /// The size of a memtable.
@@ -105,7 +115,7 @@ impl Memtable {
             direction,
             last: None,
             rows: VecDeque::new(),
-            page: FIRST_PAGE,
+            page: bound("memtable-first-page", FIRST_PAGE),
             is_over,
         }
     }
@@ -119,6 +129,11 @@ impl MemtableReader<'_> {
     /// True if the memtable has `key` at any version.
     pub fn has(&self, key: &[u8]) -> bool {
         self.0.by_key.contains_key(key)
+    }
+
+    /// How many keys of `[begin, end)` have a newest value, counted up to `most`.
+    pub fn count_present(&self, begin: &[u8], end: &[u8], most: usize) -> usize {
+        self.0.present(begin, end).take(most).count()
     }
 }
 
@@ -138,9 +153,7 @@ impl MemtableWriter<'_> {
 
     /// The keys of `[begin, end)` whose newest value in the memtable is present.
     pub fn present(&self, begin: &[u8], end: &[u8]) -> Vec<Bytes> {
-        let range = self.rows.by_key.range::<[u8], _>((Included(begin), Excluded(end)));
-        let is_there = |versions: &Versions| versions.last().is_some_and(|(_, value)| value.is_some());
-        range.filter(|(_, versions)| is_there(versions)).map(|(key, _)| key.clone()).collect()
+        self.rows.present(begin, end).cloned().collect()
     }
 
     /// Sets the value of `key` at the writer's version.
@@ -198,7 +211,7 @@ impl MemtableCursor<'_> {
         };
         drop(rows);
         self.is_over = page.len() < self.page;
-        self.page = MAX_PAGE.min(self.page * 2);
+        self.page = bound("memtable-page", MAX_PAGE).min(self.page * 2);
         self.last = page.last().map(|(key, _)| key.clone());
         self.rows = page.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
     }

@@ -10,6 +10,9 @@ mod committer;
 mod directory;
 pub mod faults;
 mod file_guard;
+#[cfg(feature = "testing")]
+pub mod holdings;
+mod lock_holder;
 mod memtable;
 pub mod mutation;
 mod read_views;
@@ -40,10 +43,10 @@ use crate::future::Future;
 
 pub use committer::{CommitFailure, CommitPromise, CommitRequest, CommitResult, Committed};
 pub use directory::OpenError;
-pub(crate) use directory::{
-    DATA_FILE, Directory, FIX_ORPHANED_LOG, LOG_FILE, LockHolder, exists, open_or_create, probe_lock,
-};
+pub(crate) use directory::{DATA_FILE, Directory, FIX_ORPHANED_LOG, LOG_FILE, exists, open_or_create};
 pub(crate) use file_guard::{FileId, Loss, LostFile, file_id};
+pub use lock_holder::LockHolder;
+pub(crate) use lock_holder::{LockState, probe_lock};
 pub use read_views::ReadView;
 pub use storage::Durability;
 pub(crate) use storage::RESERVE_FILE;
@@ -270,8 +273,15 @@ impl Engine {
         }
     }
 
+    /// True if the name of a file does not lead to it any more. The engine then ends.
+    pub fn has_lost_files(&self) -> bool {
+        self.directory.lost().is_some()
+    }
+
     /// True if the database is gone, so that this process cannot open it again.
     pub fn is_lost(&self) -> bool {
+        // A write may have met the loss before a check did.
+        let _ = self.directory.check_links();
         self.directory.lost().is_some_and(|lost| lost.is_final)
     }
 

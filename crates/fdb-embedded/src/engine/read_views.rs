@@ -1,7 +1,7 @@
 //! Read views: which version a transaction reads, and from which superversion.
 //!
 //! A [`Superversion`] serves all versions since its snapshot, until a newer memtable is in redb.
-//! Its snapshot pins pages that later batches free. It is released when its last reader ends, when
+//! Its snapshot pins pages that later batches free, and its memtables take memory. Both are released when its last reader ends, when
 //! it was replaced five seconds ago, or when [`MAX_PINNED_BYTES`] were written since. A reader that
 //! still needs it continues from the newest superversion with the undo log ([`super::undo_log`]),
 //! and so does a transaction that sets an old read version.
@@ -12,17 +12,16 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use mutant::mutant;
 use parking_lot::RwLock;
 
 use super::clock::Clock;
 use super::faults::InstalledFaults;
 use super::storage::{StorageError, StorageUpdate, Superversion};
-use super::undo_log::{UndoLog, UndoView};
+use super::undo_log::{RetainedSegment, UndoLog, UndoView};
 use super::versioned_reader::VersionedReader;
 use crate::error::{Code, Result};
-use crate::limits::{
-    MAX_PINNED_BYTES, MAX_PINNED_BYTES_FULL, MAX_PINNED_VIEWS, VERSION_WINDOW, VERSIONS_PER_SECOND,
-};
+use crate::limits::{MAX_PINNED_BYTES, MAX_PINNED_VIEWS, VERSION_WINDOW, VERSIONS_PER_SECOND};
 use crate::rows::{Direction, RowVisitor};
 
 /// How long a version stays readable.
@@ -96,20 +95,35 @@ impl ReadView {
             return Err(Code::TRANSACTION_TOO_OLD);
         }
         self.faults.as_ref().map_or(Ok(()), |faults| faults.read())?;
-        let own = self.state.as_ref().and_then(|state| Some((Arc::clone(state), state.snapshot()?)));
-        let (state, snapshot, undo) = match own {
-            Some((state, snapshot)) => (state, snapshot, UndoView::default()),
+        let own = self.state.as_ref().and_then(|state| state.contents());
+        let (contents, undo) = match own {
+            Some(contents) => (contents, UndoView::default()),
             None => {
                 let (newest, undo) = self.current.read().at_version(self.version)?;
-                let snapshot = newest.snapshot().ok_or(Code::TRANSACTION_TOO_OLD)?;
-                (newest, snapshot, undo)
+                (newest.contents().ok_or(Code::TRANSACTION_TOO_OLD)?, undo)
             }
         };
-        read(state.reader_at(self.version, &snapshot, &undo)).map_err(|error| {
-            // The directory was closed during the read.
-            let is_closed = error.code() == Code::IO_ERROR && self.current.read().newest.snapshot().is_none();
+        read(contents.reader_at(self.version, &undo)).map_err(|error| {
+            // The directory was closed during the read. The next host may have written to its files
+            // since, so a page that does not match its checksum means nothing either.
+            let is_closed = self.current.read().newest.snapshot().is_none();
             if is_closed { Code::TRANSACTION_TOO_OLD } else { error.code() }
         })
+    }
+}
+
+/// How many bytes may be written before a snapshot is released that is still read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PinLimits {
+    /// The snapshot of a transaction, which then reads with the undo log.
+    pub transaction: u64,
+    /// The snapshot of a view that was pinned, which then is lost.
+    pub pinned_view: u64,
+}
+
+impl Default for PinLimits {
+    fn default() -> PinLimits {
+        PinLimits { transaction: MAX_PINNED_BYTES, pinned_view: u64::MAX }
     }
 }
 
@@ -124,9 +138,7 @@ pub struct ReadViews {
     replaced: VecDeque<(i64, Weak<Superversion>)>,
     /// Superversions that stay readable until their view is dropped.
     pinned: Vec<Weak<Superversion>>,
-    /// A snapshot is released after this many bytes were written, even if a transaction still reads
-    /// from it.
-    max_pinned: u64,
+    limits: PinLimits,
 }
 
 impl ReadViews {
@@ -140,7 +152,7 @@ impl ReadViews {
             current: Arc::new(RwLock::new(current)),
             replaced: VecDeque::new(),
             pinned: Vec::new(),
-            max_pinned: MAX_PINNED_BYTES,
+            limits: PinLimits::default(),
         }
     }
 
@@ -150,8 +162,32 @@ impl ReadViews {
     }
 
     /// Limits the space that snapshots may pin: on a full disk, to almost nothing.
-    pub fn limit_pinned_space(&mut self, is_full: bool) {
-        self.max_pinned = if is_full { MAX_PINNED_BYTES_FULL } else { MAX_PINNED_BYTES };
+    pub fn limit_pinned_space(&mut self, limits: PinLimits) {
+        self.limits = limits;
+        self.release_pinned_views(self.newest.bytes_written());
+    }
+
+    /// Releases the snapshots of pinned views that cost more space than the disk has left.
+    fn release_pinned_views(&mut self, written: u64) {
+        let limit = self.limits.pinned_view;
+        if self.pinned.is_empty() || limit == u64::MAX || mutant("pins-fill-the-disk") {
+            return;
+        }
+        let mut lost = 0;
+        self.pinned.retain(|state| {
+            let Some(state) = state.upgrade() else { return false };
+            let is_lost = written - state.bytes_written() > limit;
+            if is_lost {
+                state.release();
+                lost += 1;
+            }
+            !is_lost
+        });
+        if lost > 0 {
+            crate::report(
+                "a backup that is being made has lost its version, because the disk needs the space that it pins",
+            );
+        }
     }
 
     /// A view at a new read version.
@@ -198,34 +234,58 @@ impl ReadViews {
         ReadView { version, state, current: Arc::clone(&self.current), expires, faults: None }
     }
 
-    /// Publishes a durable batch: later read views include it.
-    pub fn publish(&mut self, version: i64, ceiling: Option<i64>, update: StorageUpdate) {
+    /// Publishes a durable batch: later read views include it. Returns what nothing reads any more:
+    /// freeing it takes time, in which this lock should not be held.
+    #[must_use]
+    pub fn publish(
+        &mut self,
+        version: i64,
+        ceiling: Option<i64>,
+        update: StorageUpdate,
+    ) -> Vec<RetainedSegment> {
         self.clock.publish(version, ceiling);
-        self.install(update);
+        self.install(update)
     }
 
-    /// Installs the superversion of an update.
-    pub fn install(&mut self, update: StorageUpdate) {
-        let StorageUpdate { superversion: Some(new), flushed, .. } = update else { return };
+    /// Installs the superversion of an update, and returns what nothing reads any more.
+    #[must_use]
+    pub fn install(&mut self, update: StorageUpdate) -> Vec<RetainedSegment> {
+        let StorageUpdate { superversion: Some(new), flushed, .. } = update else { return Vec::new() };
         let now = self.clock.published();
         let old = std::mem::replace(&mut self.newest, Arc::clone(&new));
         self.replaced.push_back((now, Arc::downgrade(&old)));
         let written = new.bytes_written();
+        let mut retired = Vec::new();
         {
             let mut current = self.current.write();
             for group in flushed {
-                current.undo_log.push(group, now - VERSION_WINDOW);
+                retired.extend(current.undo_log.push(group, now - VERSION_WINDOW));
             }
             current.newest = new;
         }
         drop(old);
         self.release_old_snapshots(now, written);
+        self.release_pinned_views(written);
+        retired
     }
 
-    /// Drops undo segments that have expired, while no batches do so.
-    pub fn trim_undo_log(&mut self, now: Instant) {
-        let expired = self.clock.version_at(now) - VERSION_WINDOW;
-        self.current.write().undo_log.trim_expired(expired);
+    /// Drops superversions that have expired, and returns such undo segments, while no batches do
+    /// so.
+    #[must_use]
+    pub fn trim_expired(&mut self, now: Instant) -> Vec<RetainedSegment> {
+        let version = self.clock.version_at(now);
+        let retired = self.current.write().undo_log.trim_expired(version - VERSION_WINDOW);
+        self.release_old_snapshots(version, self.newest.bytes_written());
+        retired
+    }
+
+    /// Adds what the views hold.
+    #[cfg(feature = "testing")]
+    pub fn add_holdings(&self, holdings: &mut super::holdings::Holdings) {
+        let replaced = self.replaced.iter().map(|(_, state)| state);
+        let old = replaced.chain(&self.pinned).filter_map(Weak::upgrade);
+        holdings.old_states = old.filter(|state| state.contents().is_some()).count();
+        holdings.undo_log.0 = self.current.read().undo_log.bytes();
     }
 
     /// Ends all reads, because the directory is about to be closed.
@@ -233,7 +293,7 @@ impl ReadViews {
         let replaced = self.replaced.drain(..).filter_map(|(_, state)| state.upgrade());
         let pinned = self.pinned.drain(..).filter_map(|state| state.upgrade());
         for state in replaced.chain(pinned).chain([Arc::clone(&self.newest)]) {
-            state.release_snapshot();
+            state.release();
         }
     }
 
@@ -242,8 +302,10 @@ impl ReadViews {
         while let Some((replaced_at, state)) = self.replaced.front() {
             let is_expired = *replaced_at < version - VERSION_WINDOW;
             match state.upgrade() {
-                Some(pinning) if is_expired || written - pinning.bytes_written() > self.max_pinned => {
-                    pinning.release_snapshot();
+                Some(pinning)
+                    if is_expired || written - pinning.bytes_written() > self.limits.transaction =>
+                {
+                    pinning.release();
                 }
                 Some(_) => return,
                 None => {}

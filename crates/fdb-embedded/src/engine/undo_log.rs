@@ -7,12 +7,13 @@
 //! state. So an old version needs no snapshot of redb, which would keep freed pages from being
 //! reused.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::cmp::Ordering;
+use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::memtable::Memtable;
+use super::memtable::{Memtable, MemtableCursor, Row};
 use crate::limits::MAX_UNDO_BYTES;
 use crate::rows::Direction;
 
@@ -108,13 +109,95 @@ impl UndoSegment {
         Some(self.records[found].value(&self.bytes))
     }
 
-    fn range(&self, begin: &[u8], end: &[u8]) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
+    fn range(&self, begin: &[u8], end: &[u8]) -> std::slice::Iter<'_, UndoRecord> {
         let first = self.records.partition_point(|entry| entry.key(&self.bytes) < begin);
         let rest = &self.records[first..];
-        let rest = &rest[..rest.partition_point(|entry| entry.key(&self.bytes) < end)];
-        rest.iter().map(|entry| (entry.key(&self.bytes), entry.value(&self.bytes)))
+        rest[..rest.partition_point(|entry| entry.key(&self.bytes) < end)].iter()
     }
 }
+
+/// The old values of a range, in the order of a scan. Copies a row when it is asked for, so a short
+/// read costs little however much has changed.
+pub struct UndoRows<'a> {
+    /// The next row of each segment.
+    heads: BinaryHeap<Head<'a>>,
+    direction: Direction,
+}
+
+/// A segment's next row.
+struct Head<'a> {
+    segment: &'a UndoSegment,
+    record: UndoRecord,
+    rest: std::slice::Iter<'a, UndoRecord>,
+    /// The position of the segment: of several with one key, the oldest counts.
+    age: usize,
+    direction: Direction,
+}
+
+impl<'a> UndoRows<'a> {
+    fn new(segments: &'a [Arc<UndoSegment>], begin: &[u8], end: &[u8], direction: Direction) -> UndoRows<'a> {
+        let mut rows = UndoRows { heads: BinaryHeap::new(), direction };
+        for (age, segment) in segments.iter().enumerate() {
+            rows.push(segment, segment.range(begin, end), age);
+        }
+        rows
+    }
+
+    fn push(&mut self, segment: &'a UndoSegment, mut rest: std::slice::Iter<'a, UndoRecord>, age: usize) {
+        let direction = self.direction;
+        let next = if direction == Direction::Forward { rest.next() } else { rest.next_back() };
+        let head = next.map(|record| Head { segment, record: *record, rest, age, direction });
+        self.heads.extend(head);
+    }
+}
+
+impl Iterator for UndoRows<'_> {
+    type Item = Row;
+
+    fn next(&mut self) -> Option<Row> {
+        let Head { segment, record, rest, age, .. } = self.heads.pop()?;
+        let key = record.key(&segment.bytes);
+        self.push(segment, rest, age);
+        while self.heads.peek().is_some_and(|head| head.key() == key) {
+            let Head { segment, rest, age, .. } = self.heads.pop()?;
+            self.push(segment, rest, age);
+        }
+        #[cfg(test)]
+        tests::COPIED.set(tests::COPIED.get() + 1);
+        Some((Bytes::copy_from_slice(key), record.value(&segment.bytes).map(Bytes::copy_from_slice)))
+    }
+}
+
+impl<'a> Head<'a> {
+    fn key(&self) -> &'a [u8] {
+        self.record.key(&self.segment.bytes)
+    }
+}
+
+/// The greatest is the next row of the scan.
+impl Ord for Head<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let by_key = match self.direction {
+            Direction::Forward => other.key().cmp(self.key()),
+            Direction::Backward => self.key().cmp(other.key()),
+        };
+        by_key.then(other.age.cmp(&self.age))
+    }
+}
+
+impl PartialOrd for Head<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Head<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Head<'_> {}
 
 /// A memtable that went to redb, and its undo segment.
 #[derive(Debug)]
@@ -127,8 +210,9 @@ pub struct FlushedMemtable {
     pub last: i64,
 }
 
+/// A memtable with its undo segment.
 #[derive(Debug)]
-struct RetainedSegment {
+pub struct RetainedSegment {
     memtable: Arc<Memtable>,
     segment: Arc<UndoSegment>,
     last: i64,
@@ -163,22 +247,16 @@ impl UndoView {
     }
 
     /// The values at the version of keys in `[begin, end)` that have changed since, in the order of
-    /// `direction`.
-    pub fn range(&self, begin: &[u8], end: &[u8], direction: Direction) -> Vec<(Bytes, Option<Bytes>)> {
-        if self.is_empty() {
-            return Vec::new();
-        }
-        let mut found: BTreeMap<Bytes, Option<Bytes>> = BTreeMap::new();
-        for (key, value) in self.segments.iter().rev().flat_map(|segment| segment.range(begin, end)) {
-            found.insert(Bytes::copy_from_slice(key), value.map(Bytes::copy_from_slice));
-        }
-        if let Some((memtable, version)) = &self.written {
-            found.extend(memtable.range(begin, end, *version, direction));
-        }
-        match direction {
-            Direction::Forward => found.into_iter().collect(),
-            Direction::Backward => found.into_iter().rev().collect(),
-        }
+    /// `direction`. Where both have a key, the rows of the memtable count.
+    pub fn range<'a>(
+        &'a self,
+        begin: &'a [u8],
+        end: &'a [u8],
+        direction: Direction,
+    ) -> (Option<MemtableCursor<'a>>, UndoRows<'a>) {
+        let written = self.written.as_ref();
+        let written = written.map(|(memtable, version)| memtable.range(begin, end, *version, direction));
+        (written, UndoRows::new(&self.segments, begin, end, direction))
     }
 }
 
@@ -197,8 +275,10 @@ impl UndoLog {
         UndoLog { retained: VecDeque::new(), oldest: version, bytes: 0 }
     }
 
-    /// Adds a flushed memtable, and drops segments up to version `expired`.
-    pub fn push(&mut self, group: FlushedMemtable, expired: i64) {
+    /// Adds a flushed memtable. Returns the segments that it drops: up to version `expired`, and as
+    /// many as take too much memory. Freeing them takes time, so it should not happen under a lock.
+    #[must_use]
+    pub fn push(&mut self, group: FlushedMemtable, expired: i64) -> Vec<RetainedSegment> {
         let FlushedMemtable { memtable, undo: segment, last } = group;
         let mut limit = MAX_UNDO_BYTES;
         match segment {
@@ -214,26 +294,33 @@ impl UndoLog {
                 self.retained.push_back(kept);
             }
         }
-        self.trim(limit, expired);
+        self.trim(limit, expired)
     }
 
-    /// Drops segments up to version `expired`.
-    pub fn trim_expired(&mut self, expired: i64) {
-        self.trim(MAX_UNDO_BYTES, expired);
+    /// Returns the segments up to version `expired`, as [`UndoLog::push`] does.
+    #[must_use]
+    pub fn trim_expired(&mut self, expired: i64) -> Vec<RetainedSegment> {
+        let retired = self.trim(MAX_UNDO_BYTES, expired);
         self.retained.shrink_to_fit();
+        retired
     }
 
-    fn trim(&mut self, limit: usize, expired: i64) {
-        while self.retained.front().is_some_and(|oldest| oldest.last <= expired || self.bytes > limit) {
-            self.drop_oldest();
-        }
-    }
-
-    fn drop_oldest(&mut self) {
-        if let Some(oldest) = self.retained.pop_front() {
+    fn trim(&mut self, limit: usize, expired: i64) -> Vec<RetainedSegment> {
+        let mut retired = Vec::new();
+        while let Some(oldest) =
+            self.retained.pop_front_if(|oldest| oldest.last <= expired || self.bytes > limit)
+        {
             self.bytes -= oldest.len();
             self.oldest = self.oldest.max(oldest.last);
+            retired.push(oldest);
         }
+        retired
+    }
+
+    /// Bytes of all segments and memtables.
+    #[cfg(feature = "testing")]
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// True if `version` can be read.
@@ -257,7 +344,47 @@ impl UndoLog {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::collections::BTreeMap;
+
     use super::*;
+
+    thread_local! {
+        /// Rows that scans of this thread have copied from segments.
+        pub(super) static COPIED: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// All rows of a range, as a reader merges them.
+    fn rows(past: &UndoView, begin: &[u8], end: &[u8], direction: Direction) -> Vec<Row> {
+        let (written, undo) = past.range(begin, end, direction);
+        let mut rows: BTreeMap<_, _> = undo.collect();
+        rows.extend(written.into_iter().flatten());
+        let rows = rows.into_iter();
+        if direction == Direction::Forward { rows.collect() } else { rows.rev().collect() }
+    }
+
+    #[test]
+    fn a_short_read_of_an_old_version_copies_few_rows() {
+        let mut undo_log = UndoLog::new(0);
+        for version in 1..=20 {
+            let keys: Vec<_> = (0..1_000).map(|n| format!("{:04}", n * version % 9_973)).collect();
+            let notes: Vec<_> = keys.iter().map(|key| (key.as_str(), Some("v"))).collect();
+            push(&mut undo_log, version, &notes, -1);
+        }
+        let past = undo_log.undo_to(0).unwrap();
+        for (direction, first) in [(Direction::Forward, "0000"), (Direction::Backward, "9972")] {
+            COPIED.set(0);
+            let (_, mut undo) = past.range(b"", b"z", direction);
+            let key = undo.next().unwrap().0;
+            assert!(direction == Direction::Backward || key == first, "{key:?}");
+            assert_eq!(COPIED.get(), 1);
+            let (_, undo) = past.range(b"", b"z", direction);
+            let keys: Vec<_> = undo.map(|(key, _)| key).collect();
+            let is_in_order = |pair: &[Bytes]| (pair[0] < pair[1]) == (direction == Direction::Forward);
+            assert!(keys.windows(2).all(|pair| pair[0] != pair[1] && is_in_order(pair)));
+            assert!(keys.len() > 5_000, "{}", keys.len());
+        }
+    }
 
     fn push(undo_log: &mut UndoLog, version: i64, notes: &[(&str, Option<&str>)], expired: i64) {
         push_group(undo_log, version, Memtable::default(), notes, expired);
@@ -274,10 +401,8 @@ mod tests {
         for (key, old) in notes {
             changes.record(key.as_bytes(), old.map(str::as_bytes));
         }
-        undo_log.push(
-            FlushedMemtable { memtable: Arc::new(memtable), undo: UndoSegment::new(changes), last },
-            expired,
-        );
+        let group = FlushedMemtable { memtable: Arc::new(memtable), undo: UndoSegment::new(changes), last };
+        drop(undo_log.push(group, expired));
     }
 
     fn write(memtable: &Memtable, version: i64, rows: &[(&'static str, Option<&'static str>)]) {
@@ -306,7 +431,7 @@ mod tests {
         assert_eq!(held(&past, "a"), Some(Some("1".into())));
         assert_eq!(held(&past, "b"), Some(None));
         assert_eq!(held(&past, "d"), None);
-        let range = past.range(b"b", b"z", Direction::Forward);
+        let range = rows(&past, b"b", b"z", Direction::Forward);
         assert_eq!(range, [row("b", None), row("c", Some(""))]);
         assert_eq!(held(&undo_log.undo_to(20).unwrap(), "a"), Some(Some("2".into())));
         assert!(undo_log.undo_to(30).unwrap().is_empty());
@@ -326,7 +451,7 @@ mod tests {
         let [x, y] = ["x", "y"].map(|value| Some(Some(value.into())));
         assert_eq!((at(12, "a"), at(13, "b"), at(13, "c")), (x, y.clone(), Some(None)));
         assert_eq!((at(14, "a"), at(14, "b"), at(14, "c")), (None, y, None));
-        let backward = undo_log.undo_to(13).unwrap().range(b"a", b"z", Direction::Backward);
+        let backward = rows(&undo_log.undo_to(13).unwrap(), b"a", b"z", Direction::Backward);
         assert_eq!(backward, [row("c", None), row("b", Some("y")), row("a", Some("x"))]);
         let mut alone = UndoLog::new(10);
         let memtable = Memtable::default();

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::memtable::{Memtable, Row};
 use super::storage::{Snapshot, StorageError};
-use super::undo_log::UndoView;
+use super::undo_log::{UndoRows, UndoView};
 use crate::rows::{Direction, RowVisitor};
 
 /// A reader of all keys at one version.
@@ -56,18 +56,20 @@ impl VersionedReader<'_> {
         end: &'b [u8],
         direction: Direction,
     ) -> Peekable<ChangedRows<'b>> {
-        let undo = self.undo.range(begin, end, direction);
+        let (written, undo) = self.undo.range(begin, end, direction);
         let memtables = self.memtables.iter().rev();
         let memtables = memtables
             .map(|memtable| ChangeSource::Memtable(memtable.range(begin, end, self.version, direction)));
-        let sources = memtables.chain((!undo.is_empty()).then(|| ChangeSource::Undo(undo.into_iter())));
+        let written = written.map(ChangeSource::Memtable);
+        let undo = (!self.undo.is_empty()).then_some(ChangeSource::Undo(undo));
+        let sources = memtables.chain(written).chain(undo);
         ChangedRows { sources: sources.map(Iterator::peekable).collect(), direction }.peekable()
     }
 }
 
 enum ChangeSource<'a> {
     Memtable(super::memtable::MemtableCursor<'a>),
-    Undo(std::vec::IntoIter<Row>),
+    Undo(UndoRows<'a>),
 }
 
 impl Iterator for ChangeSource<'_> {
@@ -106,6 +108,12 @@ impl Iterator for ChangedRows<'_> {
     }
 }
 
+#[cfg(test)]
+thread_local! {
+    /// Rows of snapshots that scans of this thread have visited.
+    pub static VISITED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 fn comes_before(direction: Direction, a: &[u8], b: &[u8]) -> bool {
     if direction == Direction::Forward { a < b } else { a > b }
 }
@@ -125,6 +133,8 @@ fn scan_snapshot(
         };
         let Some(row) = row else { return Ok(ControlFlow::Continue(())) };
         let (key, value) = row?;
+        #[cfg(test)]
+        VISITED.set(VISITED.get() + 1);
         if visit(key.value(), value.value()).is_break() {
             return Ok(ControlFlow::Break(()));
         }

@@ -66,6 +66,15 @@ pub struct Watches {
     deferred_wake: Condvar,
 }
 
+impl Watches {
+    /// Adds the armed watches.
+    #[cfg(feature = "testing")]
+    pub fn add_holdings(&self, holdings: &mut super::holdings::Holdings) {
+        let table = self.table.lock();
+        holdings.watches = (table.by_key.values().map(HashMap::len).sum(), table.bytes);
+    }
+}
+
 /// How long that thread waits for another watch before it ends.
 const DEFERRED_THREAD_LINGER: Duration = Duration::from_secs(10);
 

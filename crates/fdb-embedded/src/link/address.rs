@@ -13,7 +13,7 @@ use crate::engine::FileId;
 use crate::fork::CloseOnFork;
 
 /// The name of the socket on which the host listens.
-const SOCKET: &str = "socket";
+pub const SOCKET: &str = "socket";
 /// The name before its permissions are set.
 const NEW_SOCKET: &str = "socket.new";
 /// The longest path that fits into a socket address on supported systems, in bytes.
@@ -52,12 +52,20 @@ pub fn connect(directory: &Path) -> io::Result<CloseOnFork<UnixStream>> {
     at(directory, SOCKET, |path| CloseOnFork::open(|| connect(path)))
 }
 
+/// True if the socket's name leads to the socket `own`. Fails if that cannot be found out.
+pub fn is_at_its_place(directory: &Path, own: FileId) -> io::Result<bool> {
+    match socket_id(&directory.join(SOCKET)) {
+        Ok(found) => Ok(found == own),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// Removes the socket of a host that has stopped listening, unless it is another host's.
 pub fn remove(directory: &Path, own: FileId) {
-    let socket = directory.join(SOCKET);
-    if socket_id(&socket).is_ok_and(|found| found == own) {
+    if matches!(is_at_its_place(directory, own), Ok(true)) {
         // A remaining socket refuses connections, and the next host replaces it.
-        let _ = fs::remove_file(socket);
+        let _ = fs::remove_file(directory.join(SOCKET));
     }
 }
 

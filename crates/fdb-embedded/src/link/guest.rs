@@ -54,8 +54,24 @@ pub(super) enum ConnectError {
 }
 
 enum PendingRequest {
-    Fetch { view: Weak<RemoteView>, fetch: Fetch, then: Continuation },
+    Fetch {
+        view: Weak<RemoteView>,
+        fetch: Fetch,
+        then: Continuation,
+    },
     Commit(CommitPromise),
+    /// A commit that could not be sent. Called at the end of the connection, which has begun.
+    UnsentCommit(Continuation),
+}
+
+/// Why a request was not sent.
+enum Unsent {
+    /// The connection has ended.
+    Lost(PendingRequest),
+    /// The connection is ending. The request stays pending until then.
+    Ending,
+    /// The request itself is refused.
+    Refused(Code, PendingRequest),
 }
 
 #[derive(Default)]
@@ -84,10 +100,12 @@ pub struct Guest {
     sequence: AtomicU64,
 }
 
-/// ConnectionEvents of the connection, for the link.
+/// Events of the connection, for the link.
 pub(super) trait ConnectionEvents: Send + 'static {
     /// A watch has fired or failed.
     fn fired(&self, watch: u64, error: Option<Code>);
+    /// The connection is ending: what begins from now on has to wait for the next host.
+    fn ending(&self);
     /// The host is gone. Called once, as the last event.
     fn lost(&self);
 }
@@ -108,6 +126,8 @@ impl Guest {
         if !stream::is_trusted(&socket)? {
             return Err(ConnectError::Untrusted);
         }
+        #[cfg(feature = "testing")]
+        let socket = super::delay::by_environment(socket)?;
         let (outbox, state) = (Outbox::of_guest(socket), Mutex::default());
         let guest = Guest { outbox, state, sequence: AtomicU64::new(1) };
         guest.push(&Request::Hello { protocol: PROTOCOL });
@@ -125,6 +145,7 @@ impl Guest {
             // The panic hook has reported a read that panicked. The other requests still get an
             // end.
             let _ = catch_unwind(AssertUnwindSafe(|| reader.read(&events)));
+            events.ending();
             // A running host ends the connection when it has answered our commits. Until then they
             // are in flight.
             reader.outbox.stop_sending();
@@ -144,18 +165,17 @@ impl Guest {
     pub(super) fn open_view(self: &Arc<Self>, at: ViewVersion) -> Arc<RemoteView> {
         let id = self.next_id();
         let view = Arc::new(RemoteView::new(id, Arc::clone(self), at == ViewVersion::Pinned));
-        let is_refused = {
-            let mut state = self.state.lock();
-            let is_refused = !state.accepts_requests(&self.outbox);
-            if !is_refused {
-                state.views.insert(id, Arc::downgrade(&view));
-                state.unopened += 1;
-            }
-            is_refused
-        };
-        if is_refused {
+        let mut state = self.state.lock();
+        if state.is_lost {
+            drop(state);
+            view.lost();
+        } else if !state.accepts_requests(&self.outbox) {
+            drop(state);
             view.opened(Err(Code::TRANSACTION_TOO_OLD));
         } else {
+            state.views.insert(id, Arc::downgrade(&view));
+            state.unopened += 1;
+            drop(state);
             self.push(&Request::OpenView { view: id, at });
         }
         view
@@ -204,37 +224,41 @@ impl Guest {
             Fetch::Version => unreachable!("handled above"),
         };
         let pending = PendingRequest::Fetch { view: Arc::downgrade(view), fetch, then };
-        if let Err((code, PendingRequest::Fetch { fetch, then, .. })) =
-            self.send_request(request, pending, &message)
-        {
-            view.fail(fetch, code);
-            then();
+        match self.send_request(request, pending, &message) {
+            Err(Unsent::Lost(PendingRequest::Fetch { then, .. })) => {
+                view.lost();
+                then();
+            }
+            Err(Unsent::Refused(code, PendingRequest::Fetch { fetch, then, .. })) => {
+                view.fail(fetch, code);
+                then();
+            }
+            _ => {}
         }
     }
 
-    /// Sends a request that is answered later. If that fails, returns `pending` and the error.
-    fn send_request(
-        &self,
-        request: u64,
-        pending: PendingRequest,
-        message: &Request,
-    ) -> Result<(), (Code, PendingRequest)> {
+    /// Sends a request that is answered later.
+    fn send_request(&self, request: u64, pending: PendingRequest, message: &Request) -> Result<(), Unsent> {
         let is_busy = {
             let mut state = self.state.lock();
+            if state.is_lost {
+                return Err(Unsent::Lost(pending));
+            }
             if !state.accepts_requests(&self.outbox) {
-                return Err((Code::TRANSACTION_TOO_OLD, pending));
+                return Err(Unsent::Refused(Code::TRANSACTION_TOO_OLD, pending));
             }
             state.pending.insert(request, pending);
             state.pending.len() >= BUSY_REQUESTS
         };
-        if let Err(error) = self.outbox.push(|frame| message.encode(frame)) {
-            let code = match error {
-                PushError::TooLong => Code::TRANSACTION_TOO_LARGE,
-                PushError::Closed => Code::TRANSACTION_TOO_OLD,
-            };
-            // If the connection was lost meanwhile, the request has been failed already.
-            let pending = self.state.lock().pending.remove(&request);
-            return pending.map_or(Ok(()), |pending| Err((code, pending)));
+        match self.outbox.push(|frame| message.encode(frame)) {
+            Ok(()) => {}
+            Err(PushError::Closed) => return Err(Unsent::Ending),
+            Err(PushError::TooLong) => {
+                // If the connection was lost meanwhile, the request has been failed already.
+                let pending = self.state.lock().pending.remove(&request);
+                let refused = |pending| Err(Unsent::Refused(Code::TRANSACTION_TOO_LARGE, pending));
+                return pending.map_or(Ok(()), refused);
+            }
         }
         if is_busy {
             self.outbox.hand_to_writer();
@@ -245,15 +269,31 @@ impl Guest {
     }
 
     /// Sends a commit. If the connection is lost before the result, the promise is dropped, and so
-    /// the outcome is unknown.
-    pub(super) fn commit(&self, commit: CommitMessage<u64>, promise: CommitPromise) {
+    /// the outcome is unknown. A commit that is not sent because the connection ends goes to
+    /// `unsent`, after [`ConnectionEvents::ending`].
+    pub(super) fn commit(
+        &self,
+        commit: CommitMessage<u64>,
+        promise: CommitPromise,
+        unsent: impl FnOnce(CommitMessage<u64>, CommitPromise) + Send + 'static,
+    ) {
         let request = self.next_id();
         let message = Request::Commit { request, commit };
-        if let Err((code, PendingRequest::Commit(promise))) =
-            self.send_request(request, PendingRequest::Commit(promise), &message)
-        {
+        let sent = self.send_request(request, PendingRequest::Commit(promise), &message);
+        let Request::Commit { commit, .. } = message else { unreachable!("made above") };
+        match sent {
+            Err(Unsent::Lost(PendingRequest::Commit(promise))) => unsent(commit, promise),
             // The commit was not sent, so it did not happen.
-            promise.complete(Err(code.into()));
+            Err(Unsent::Refused(code, PendingRequest::Commit(promise))) => promise.complete(Err(code.into())),
+            Err(Unsent::Ending) => {
+                let mut state = self.state.lock();
+                // If the connection has ended meanwhile, the outcome counts as unknown.
+                if let Some(PendingRequest::Commit(promise)) = state.pending.remove(&request) {
+                    let again = PendingRequest::UnsentCommit(Box::new(move || unsent(commit, promise)));
+                    state.pending.insert(request, again);
+                }
+            }
+            _ => {}
         }
     }
 
@@ -365,7 +405,8 @@ impl Guest {
         views.into_values().filter_map(|view| view.upgrade()).for_each(|view| view.lost());
         for pending in pending.into_values() {
             match pending {
-                PendingRequest::Fetch { then, .. } => then(),
+                PendingRequest::Fetch { then: continuation, .. }
+                | PendingRequest::UnsentCommit(continuation) => continuation(),
                 // Dropping the promise says that the outcome is unknown.
                 PendingRequest::Commit(promise) => drop(promise),
             }

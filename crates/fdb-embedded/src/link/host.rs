@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -57,40 +58,93 @@ impl Drop for SessionGuard {
     }
 }
 
+/// A socket in the directory, and the thread that accepts guests there.
+struct Listener {
+    id: FileId,
+    socket: Arc<CloseOnFork<UnixListener>>,
+    is_stopped: Arc<AtomicBool>,
+    accepting: JoinHandle<()>,
+}
+
+impl Listener {
+    fn start(directory: &Path, engine: &Weak<Engine>, guests: &Arc<Mutex<Guests>>) -> io::Result<Listener> {
+        let (socket, id) = address::listen(directory)?;
+        // The socket is polled, so that accepting never blocks.
+        socket.set_nonblocking(true)?;
+        let (socket, is_stopped) = (Arc::new(socket), Arc::new(AtomicBool::new(false)));
+        let (accepted, end) = (Arc::clone(&socket), Arc::clone(&is_stopped));
+        let (engine, guests) = (Weak::clone(engine), Arc::clone(guests));
+        let accept = move || accept(&accepted, &end, &engine, &guests);
+        let accepting = thread::Builder::new().name("fdb-host".to_owned()).spawn(accept)?;
+        Ok(Listener { id, socket, is_stopped, accepting })
+    }
+
+    fn stop(self) {
+        self.is_stopped.store(true, Ordering::Release);
+        // Makes `accept` fail. This fails only if the socket is shut down already.
+        let _ = rustix::net::shutdown(&**self.socket, rustix::net::Shutdown::Both);
+        let _ = self.accepting.join();
+    }
+}
+
 /// Listens for guests until it is stopped.
 pub(super) struct Host {
     directory: PathBuf,
-    socket: FileId,
-    listener: Arc<CloseOnFork<UnixListener>>,
+    engine: Weak<Engine>,
     guests: Arc<Mutex<Guests>>,
-    accepting: Option<JoinHandle<()>>,
+    listener: Mutex<Listener>,
+    errors: Mutex<RepeatFilter>,
 }
 
 impl Host {
     /// Listens in `directory` for guests of `engine`.
     pub(super) fn listen(directory: &Path, engine: &Arc<Engine>) -> io::Result<Host> {
-        let (listener, socket) = address::listen(directory)?;
         let guests = Arc::new(Mutex::new(Guests { serving: Some(HashMap::new()), sequence: 0 }));
-        // The listener is polled, so that accepting never blocks.
-        listener.set_nonblocking(true)?;
-        let listener = Arc::new(listener);
-        let (accepted, engine, serving) =
-            (Arc::clone(&listener), Arc::downgrade(engine), Arc::clone(&guests));
-        let accept = move || accept(&accepted, &engine, &serving);
-        let accepting = thread::Builder::new().name("fdb-host".to_owned()).spawn(accept)?;
-        Ok(Host { directory: directory.to_path_buf(), socket, listener, guests, accepting: Some(accepting) })
+        let engine = Arc::downgrade(engine);
+        let listener = Mutex::new(Listener::start(directory, &engine, &guests)?);
+        Ok(Host { directory: directory.to_path_buf(), engine, guests, listener, errors: Mutex::default() })
+    }
+
+    /// Listens again if the name of the socket does not lead to it any more. Connections go on.
+    /// Without this, programs that remove old sockets would lock out all processes but the guests.
+    pub(super) fn check_socket(&self) {
+        let mut listener = self.listener.lock();
+        match address::is_at_its_place(&self.directory, listener.id) {
+            Ok(true) => return self.errors.lock().end(),
+            Ok(false) => {}
+            // The next check may find it out.
+            Err(_) => return,
+        }
+        let socket = super::socket(&self.directory);
+        let socket = socket.display();
+        let report = |text: String| self.errors.lock().report(text, crate::report);
+        match Listener::start(&self.directory, &self.engine, &self.guests) {
+            Ok(new) => {
+                std::mem::replace(&mut *listener, new).stop();
+                report(format!(
+                    "{socket} was removed or replaced, and is made again; programs that clean up should leave it alone"
+                ));
+            }
+            Err(error) => report(format!(
+                "cannot make {socket} again, without which no other process can use the database: {error}; remove what \
+                 stands there, and check that this user may write in the directory"
+            )),
+        }
+    }
+
+    /// How many guests are connected.
+    #[cfg(feature = "testing")]
+    pub(super) fn guests(&self) -> usize {
+        self.guests.lock().serving.as_ref().map_or(0, HashMap::len)
     }
 
     /// Accepts no more guests and requests. Requests in flight can still be answered until the
     /// returned value is dropped.
-    pub(super) fn stop(mut self) -> DrainingConnections {
-        address::remove(&self.directory, self.socket);
+    pub(super) fn stop(self) -> DrainingConnections {
+        let listener = self.listener.into_inner();
+        address::remove(&self.directory, listener.id);
         let serving = self.guests.lock().serving.take().unwrap_or_default();
-        // Makes `accept` fail. This fails only if the socket is shut down already.
-        let _ = rustix::net::shutdown(&**self.listener, rustix::net::Shutdown::Both);
-        if let Some(accepting) = self.accepting.take() {
-            let _ = accepting.join();
-        }
+        listener.stop();
         let mut outboxes = Vec::new();
         for ServedGuest { outbox, reader } in serving.into_values() {
             outbox.stop_reading();
@@ -119,7 +173,12 @@ impl Drop for DrainingConnections {
     }
 }
 
-fn accept(listener: &UnixListener, engine: &Weak<Engine>, guests: &Arc<Mutex<Guests>>) {
+fn accept(
+    listener: &UnixListener,
+    is_stopped: &AtomicBool,
+    engine: &Weak<Engine>,
+    guests: &Arc<Mutex<Guests>>,
+) {
     let mut errors = RepeatFilter::default();
     loop {
         match accept_one(listener) {
@@ -130,7 +189,7 @@ fn accept(listener: &UnixListener, engine: &Weak<Engine>, guests: &Arc<Mutex<Gue
                     Err(error) => errors.report(format!("turned a guest away: {error}"), crate::report),
                 }
             }
-            Err(_) if guests.lock().serving.is_none() => return,
+            Err(_) if is_stopped.load(Ordering::Acquire) => return,
             Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
             Err(error) => {
                 errors.report(format!("cannot accept a guest: {error}"), crate::report);

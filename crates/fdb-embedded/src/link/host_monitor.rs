@@ -1,4 +1,4 @@
-//! Monitors a host: it steps down if the engine fails or its files are gone.
+//! Monitors a host: it steps down if the engine fails or its files are gone, and makes its socket again.
 //!
 //! Without this, a host that accepts no commits would keep the lock, and no process could use the
 //! directory until that host ends.
@@ -27,7 +27,12 @@ pub(super) fn start(link: &Arc<Link>, engine: &Arc<Engine>) -> io::Result<()> {
 fn monitor(link: &Weak<Link>, engine: &Arc<Engine>) {
     loop {
         match engine.await_end(CHECK_INTERVAL) {
-            None => engine.check_files(),
+            None => {
+                engine.check_files();
+                if let Some(link) = link.upgrade() {
+                    link.check_socket(engine);
+                }
+            }
             Some(EngineEnd::Closed) => return,
             Some(EngineEnd::Failed(_)) => {
                 if let Some(link) = link.upgrade() {
@@ -40,6 +45,16 @@ fn monitor(link: &Weak<Link>, engine: &Arc<Engine>) {
 }
 
 impl Link {
+    /// Checks that other processes find the socket of this host, whose files are in their places.
+    fn check_socket(&self, engine: &Arc<Engine>) {
+        if let Role::Host { engine: own, host } = &*self.role.read()
+            && Arc::ptr_eq(own, engine)
+            && !engine.has_lost_files()
+        {
+            host.check_socket();
+        }
+    }
+
     /// Closes the directory after the engine has failed. Then this process takes part in the
     /// takeover.
     fn step_down(self: Arc<Self>, engine: &Arc<Engine>) {

@@ -20,6 +20,8 @@
 
 mod address;
 mod commit;
+#[cfg(feature = "testing")]
+mod delay;
 mod guest;
 mod host;
 mod host_monitor;
@@ -42,6 +44,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use mutant::mutant;
 use parking_lot::{Mutex, RwLock};
 
 use guest::{ConnectError, Guest};
@@ -49,6 +52,8 @@ use host::Host;
 use message::ViewVersion;
 use takeover::{AttemptError, NewRole, RetryPolicy, StorageFailures};
 
+#[cfg(feature = "testing")]
+use crate::engine::holdings::Holdings;
 use crate::engine::{CommitPromise, Engine, FileId, OpenError};
 use crate::error::{Code, Result};
 use crate::fork::{self, ForkedError};
@@ -145,6 +150,13 @@ impl Link {
         }
     }
 
+    /// A link that leads nowhere.
+    pub fn failed(code: Code) -> Arc<Link> {
+        let link = Link::new(PathBuf::new());
+        *link.role.write() = Role::Failed(code);
+        link
+    }
+
     /// A new link with this role.
     fn with_role(path: &Path, role: NewRole) -> Result<Arc<Link>, AttemptError> {
         let link = Link::new(path.canonicalize().unwrap_or_else(|_| path.to_path_buf()));
@@ -201,6 +213,24 @@ impl Link {
             CurrentRole::Host(engine) => Some(engine),
             _ => None,
         }
+    }
+
+    /// What this process holds as the host of the directory. The engine does its idle work first.
+    #[cfg(feature = "testing")]
+    pub fn holdings_at_rest(path: &Path) -> Option<Holdings> {
+        let holdings = Link::hosted(path)?.holdings_at_rest()?;
+        let link = lookup(&OPEN.lock(), path)?;
+        let guests = match &*link.role.read() {
+            Role::Host { host, .. } => host.guests(),
+            _ => 0,
+        };
+        Some(Holdings { guests, kept_watches: link.watches.lock().len(), ..holdings })
+    }
+
+    /// The number of links that this process has.
+    #[cfg(feature = "testing")]
+    pub fn count() -> usize {
+        OPEN.lock().values().filter(|link| link.strong_count() > 0).count()
     }
 
     /// The canonical path of the directory.
@@ -289,13 +319,36 @@ impl Link {
     pub fn commit(self: &Arc<Self>, commit: CommitMessage<View>, answer: CommitPromise) {
         match self.current_role() {
             CurrentRole::Host(engine) => commit_as_host(&engine, commit, answer),
-            CurrentRole::Guest(guest) => commit_as_guest(&guest, commit, answer),
+            CurrentRole::Guest(guest) => self.commit_as_guest(&guest, commit, answer),
             CurrentRole::Failed(code) => answer.complete(Err(code.into())),
             CurrentRole::TakingOver => {
                 let link = Arc::clone(self);
                 self.when_role_known(Box::new(move || link.commit(commit, answer)));
             }
         }
+    }
+
+    fn commit_as_guest(
+        self: &Arc<Self>,
+        guest: &Arc<Guest>,
+        commit: CommitMessage<View>,
+        answer: CommitPromise,
+    ) {
+        let base = match &commit.base {
+            CommitBase::Newest => Some(CommitBase::Newest),
+            CommitBase::Version(version) => Some(CommitBase::Version(*version)),
+            CommitBase::View(view) if view.is_replaceable() => Some(CommitBase::Newest),
+            CommitBase::View(View::Remote(view)) => guest.owns(view),
+            CommitBase::View(View::Local(_)) => None,
+        };
+        let Some(base) = base else { return answer.complete(Err(Code::TRANSACTION_TOO_OLD.into())) };
+        let (link, own_base) = (Arc::clone(self), commit.base.clone());
+        guest.commit(commit.with_base(base), answer, move |commit, answer| {
+            if let CommitBase::View(View::Remote(view)) = &own_base {
+                view.lost();
+            }
+            link.commit(commit.with_base(own_base), answer);
+        });
     }
 
     /// Arms a watch: `future` succeeds as soon as the value of `key` is not `baseline`.
@@ -323,6 +376,7 @@ impl Link {
     /// Forgets a watch that has ended.
     fn forget(&self, id: u64) {
         if !fork::is_forked()
+            && !mutant("ended-watches-are-kept")
             && self.watches.lock().remove(&id).is_some()
             && let CurrentRole::Guest(guest) = self.current_role()
         {
@@ -362,14 +416,38 @@ impl std::fmt::Debug for Link {
     }
 }
 
-/// True if the host of a directory accepts connections but does not answer within `patience`.
-pub fn is_silent(directory: &Path, patience: Duration) -> bool {
-    match Guest::connect(directory, patience) {
-        Ok(guest) => {
-            guest.close();
-            false
+/// The path of the socket on which the host of a directory listens.
+pub fn socket(directory: &Path) -> PathBuf {
+    directory.join(address::SOCKET)
+}
+
+/// What a process that has a directory open does with a new connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// It answers, or refuses this process.
+    Answers,
+    /// It accepts the connection but does not answer.
+    Silent,
+    /// No process listens.
+    Absent,
+}
+
+/// Connects to the host of a directory, and waits up to `patience` until it listens and answers.
+pub fn probe(directory: &Path, patience: Duration) -> Answer {
+    let deadline = Instant::now() + patience;
+    loop {
+        match Guest::connect(directory, deadline.saturating_duration_since(Instant::now())) {
+            Ok(guest) => {
+                guest.close();
+                return Answer::Answers;
+            }
+            Err(ConnectError::Absent) if Instant::now() < deadline => {
+                thread::sleep(takeover::FIRST_RETRY_DELAY);
+            }
+            Err(ConnectError::Absent) => return Answer::Absent,
+            Err(ConnectError::Silent) => return Answer::Silent,
+            Err(_) => return Answer::Answers,
         }
-        Err(error) => matches!(error, ConnectError::Silent),
     }
 }
 
@@ -399,23 +477,11 @@ fn commit_as_host(engine: &Engine, commit: CommitMessage<View>, answer: CommitPr
         CommitBase::Version(version) => Ok(*version),
         CommitBase::View(View::Local(view)) => Ok(view.version),
         // A view of an earlier host.
+        CommitBase::View(view) if view.is_replaceable() => Ok(engine.read().version),
         CommitBase::View(View::Remote(_)) => Err(Code::TRANSACTION_TOO_OLD),
     };
     match read_version {
         Ok(read_version) => engine.commit(commit.request(read_version, answer)),
         Err(code) => answer.complete(Err(code.into())),
-    }
-}
-
-fn commit_as_guest(guest: &Arc<Guest>, commit: CommitMessage<View>, answer: CommitPromise) {
-    let base = match &commit.base {
-        CommitBase::Newest => Some(CommitBase::Newest),
-        CommitBase::Version(version) => Some(CommitBase::Version(*version)),
-        CommitBase::View(View::Remote(view)) => guest.owns(view),
-        CommitBase::View(View::Local(_)) => None,
-    };
-    match base {
-        Some(base) => guest.commit(commit.with_base(base), answer),
-        None => answer.complete(Err(Code::TRANSACTION_TOO_OLD.into())),
     }
 }

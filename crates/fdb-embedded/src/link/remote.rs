@@ -44,6 +44,8 @@ struct RemoteViewState {
     awaiting_version: Vec<Continuation>,
     /// The connection has ended, so the view cannot be read any more.
     is_lost: bool,
+    /// A version or data of this view was given out.
+    is_used: bool,
     /// The data that the current read is missing.
     wanted: Vec<Fetch>,
     /// Fetches that failed, for the reads that need them.
@@ -78,18 +80,33 @@ impl RemoteView {
         &self.guest
     }
 
-    /// The version, if it has arrived.
+    /// The version, if it has arrived and the view is not lost.
     pub fn known_version(&self) -> Option<i64> {
-        self.inner.lock().version.and_then(Result::ok)
+        let mut inner = self.inner.lock();
+        let version = inner.version.and_then(Result::ok);
+        inner.is_used |= version.is_some();
+        version
     }
 
     /// The version.
     pub fn version(&self) -> Result<i64> {
         let mut inner = self.inner.lock();
+        if inner.is_replaceable() {
+            return Err(Code::MISSING);
+        }
         match inner.version {
-            Some(version) => version,
+            Some(version) => {
+                inner.is_used |= version.is_ok();
+                version
+            }
             None => inner.miss(Fetch::Version),
         }
+    }
+
+    /// True if the connection has ended before anything of this view was given out. A view of the
+    /// next host can take its place. Until then its reads fail with [`Code::MISSING`].
+    pub fn is_replaceable(&self) -> bool {
+        self.inner.lock().is_replaceable()
     }
 
     /// The value of a key.
@@ -101,6 +118,7 @@ impl RemoteView {
             return Ok(None);
         }
         if inner.known.contains(key) {
+            inner.is_used = true;
             return Ok(inner.rows.get(key).cloned());
         }
         inner.miss(Fetch::Key(key.to_vec()))
@@ -142,6 +160,7 @@ impl RemoteView {
                 passed_rows += 1;
                 passed_bytes += key.len() + value.len();
                 if visit(key, value).is_break() {
+                    inner.is_used = true;
                     return Ok(ControlFlow::Break(()));
                 }
             }
@@ -150,6 +169,7 @@ impl RemoteView {
                 Direction::Backward => end = from,
             }
         }
+        inner.is_used = true;
         Ok(ControlFlow::Continue(()))
     }
 
@@ -191,9 +211,14 @@ impl RemoteView {
     }
 
     /// Ends the view with the connection. A new host starts above all versions of the old one, so
-    /// reads fail with `TRANSACTION_TOO_OLD`.
+    /// reads fail with `TRANSACTION_TOO_OLD`, unless the view is replaceable.
     pub(super) fn lost(&self) {
-        self.inner.lock().is_lost = true;
+        {
+            let mut inner = self.inner.lock();
+            inner.is_lost = true;
+            // The client of a pinned view does not replace it.
+            inner.is_used |= self.is_pinned;
+        }
         self.opened(Err(Code::TRANSACTION_TOO_OLD));
     }
 
@@ -227,8 +252,15 @@ impl RemoteView {
 }
 
 impl RemoteViewState {
+    fn is_replaceable(&self) -> bool {
+        self.is_lost && !self.is_used
+    }
+
     /// Fails if the view cannot be read.
     fn check(&self) -> Result<()> {
+        if self.is_replaceable() {
+            return Err(Code::MISSING);
+        }
         if self.is_lost {
             return Err(Code::TRANSACTION_TOO_OLD);
         }

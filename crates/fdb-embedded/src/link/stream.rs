@@ -6,6 +6,7 @@
 
 use std::io::{self, ErrorKind};
 use std::net::Shutdown;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
@@ -374,10 +375,13 @@ pub fn await_end(socket: &UnixStream) {
     ) {}
 }
 
+/// The id of the user root.
+const ROOT: u32 = 0;
+
 /// True if the process at the other end belongs to this user or root.
 pub fn is_trusted(socket: &UnixStream) -> io::Result<bool> {
-    let peer = rustix::net::sockopt::socket_peercred(socket)?.uid;
-    Ok(peer.is_root() || peer == rustix::process::geteuid())
+    let peer = crate::capi::peer::uid(socket.as_fd())?;
+    Ok(peer == ROOT || peer == rustix::process::geteuid().as_raw())
 }
 
 #[cfg(test)]

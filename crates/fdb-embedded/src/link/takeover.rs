@@ -112,7 +112,7 @@ pub(super) fn attempt(path: &Path, patience: Duration) -> Result<NewRole, Attemp
             let engine = Arc::new(engine);
             // The canonical path stays valid if this process changes its working directory.
             let host = path.canonicalize().and_then(|path| Host::listen(&path, &engine));
-            let host = host.map_err(|source| OpenError::Io { path: path.join("socket"), source })?;
+            let host = host.map_err(|source| OpenError::Io { path: super::socket(path), source })?;
             return Ok(NewRole::Host { engine, host });
         }
         Err(held @ OpenError::Held { .. }) => held,
@@ -155,10 +155,17 @@ impl ConnectionEvents for GuestOf {
         };
     }
 
-    fn lost(&self) {
-        if let Some(link) = self.0.upgrade() {
-            link.start_takeover();
+    fn ending(&self) {
+        let Some(link) = self.0.upgrade() else { return };
+        let mut role = link.role.write();
+        // The link may have been closed.
+        if matches!(*role, Role::Guest(_)) {
+            *role = Role::TakingOver(Mutex::default());
         }
+    }
+
+    fn lost(&self) {
+        Link::run_takeover(&self.0, None);
     }
 }
 
@@ -211,19 +218,6 @@ impl Link {
                 CurrentRole::TakingOver | CurrentRole::Failed(_) => return,
             }
         }
-    }
-
-    /// Starts a takeover after the host has gone. Runs on the thread of the connection that has
-    /// ended.
-    fn start_takeover(self: &Arc<Self>) {
-        {
-            let mut role = self.role.write();
-            if !matches!(*role, Role::Guest(_)) {
-                return;
-            }
-            *role = Role::TakingOver(Mutex::default());
-        }
-        Link::run_takeover(&Arc::downgrade(self), None);
     }
 
     /// Tries to become the host or a guest, until that succeeds or cannot succeed. Waits for `wait`

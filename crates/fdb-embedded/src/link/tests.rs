@@ -56,6 +56,8 @@ struct Lost(Arc<AtomicBool>);
 impl ConnectionEvents for Lost {
     fn fired(&self, _: u64, _: Option<Code>) {}
 
+    fn ending(&self) {}
+
     fn lost(&self) {
         self.0.store(true, Ordering::Release);
     }
@@ -78,7 +80,7 @@ impl Busy {
                 Busy::commit(&guest, &told);
             }
         });
-        guest.commit(add_one(), answer);
+        guest.commit(add_one(), answer, |_, answer| answer.complete(Err(Code::TRANSACTION_TOO_OLD.into())));
     }
 }
 
@@ -141,7 +143,7 @@ fn a_host_can_end_on_its_committer_thread_while_guests_commit() {
         }
         drop(guests);
         wait_until("the directory is free", || {
-            matches!(crate::engine::probe_lock(path), Ok(crate::engine::LockHolder::Nobody(_)))
+            matches!(crate::engine::probe_lock(path), Ok(crate::engine::LockState::Free(_)))
         });
         assert_eq!(PANICS.load(Ordering::Acquire), 0, "a committer has panicked in round {round}");
     }

@@ -72,6 +72,16 @@ impl View {
         }
     }
 
+    /// True if this view was lost in a takeover before anything of it was given out. Its reads fail
+    /// with [`crate::Code::MISSING`]; another view can take its place.
+    #[must_use]
+    pub fn is_replaceable(&self) -> bool {
+        match self {
+            Self::Local(_) => false,
+            Self::Remote(view) => view.is_replaceable(),
+        }
+    }
+
     /// The value of a key.
     pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
         refuse_in_child()?;

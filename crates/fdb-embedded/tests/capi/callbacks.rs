@@ -9,6 +9,9 @@ use foundationdb_sys::{FDBFuture, fdb_error_t};
 
 use crate::common::{Future, database};
 
+/// `transaction_too_old`.
+const TOO_OLD: fdb_error_t = 1007;
+
 /// What a callback saw: its thread, and the future's error.
 type Seen = (ThreadId, fdb_error_t);
 
@@ -196,5 +199,7 @@ fn callbacks_from_many_threads_are_neither_lost_nor_doubled() {
     drop(sender);
     let all: Vec<Seen> = seen.iter().collect();
     assert_eq!(all.len(), THREADS * ROUNDS * 3);
-    assert!(all.iter().all(|(_, error)| *error == 0), "{all:?}");
+    // A disk may stand still for longer than a transaction lasts. Its callbacks are called all the same.
+    let is_expected = |error: fdb_error_t| [0, TOO_OLD].contains(&error);
+    assert!(all.iter().all(|(_, error)| is_expected(*error)), "{all:?}");
 }

@@ -90,11 +90,16 @@ pub fn network() {
     NETWORK.get_or_init(|| Network::start().unwrap());
 }
 
+/// The cluster on which tests run, if the environment names one.
+pub fn cluster_file() -> Option<String> {
+    std::env::var("KVQUEUE_TEST_CLUSTER_FILE").ok()
+}
+
 /// Opens an empty database.
 pub fn scratch() -> Scratch {
     static TURN: Mutex<()> = Mutex::new(());
     network();
-    if let Ok(cluster) = std::env::var("KVQUEUE_TEST_CLUSTER_FILE") {
+    if let Some(cluster) = cluster_file() {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let db = Database::from_path(&cluster).unwrap();
         let tr = db.create_trx().unwrap();

@@ -41,7 +41,12 @@ impl Helper {
 
     /// Starts the helper `name`.
     pub fn spawn(name: &str, directory: &Path) -> Helper {
-        let mut child = Command::new(std::env::current_exe().unwrap())
+        Helper::spawn_by(Command::new(std::env::current_exe().unwrap()), name, directory)
+    }
+
+    /// Starts the helper `name` by a command that runs this test binary with the arguments that it gets.
+    pub fn spawn_by(mut command: Command, name: &str, directory: &Path) -> Helper {
+        let mut child = command
             .args(["--exact", "--nocapture", "helper_process"])
             .env(NAME, name)
             .env(DIRECTORY, directory)

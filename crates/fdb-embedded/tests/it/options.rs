@@ -1,6 +1,7 @@
 //! Options of a transaction: which values they take, and what they do to the calls that follow.
 
 use crate::common::{code, commit, scratch};
+use fdb_embedded::{Fault, Faults};
 use foundationdb::options::{DatabaseOption, MutationType, TransactionOption as Option};
 use foundationdb::{RangeOption, Transaction};
 
@@ -90,6 +91,18 @@ async fn options_without_effect_are_accepted() {
     (0..9).for_each(|n| tr.set_option(Option::Tag(format!("tag{}", n % 4))).unwrap());
     tr.set(b"a", b"");
     assert_eq!(commit(tr).await, Ok(()), "a tag that is set twice counts once");
+}
+
+#[tokio::test]
+async fn automatic_idempotency_does_not_prevent_an_unknown_result() {
+    let scratch = scratch();
+    // A cluster seldom has one.
+    let Some(url) = scratch.place.embedded_url() else { return };
+    let tr = scratch.db.create_trx().unwrap();
+    tr.set_option(Option::AutomaticIdempotency).unwrap();
+    tr.set(b"a", b"");
+    Faults::script([Fault::UnknownCommitted]).install(&url).unwrap();
+    assert_eq!(commit(tr).await, Err(1021));
 }
 
 #[tokio::test]

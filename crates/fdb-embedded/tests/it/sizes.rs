@@ -25,10 +25,12 @@ async fn size_of_an_invalid_range_is_an_error() {
     assert_eq!(code(tr.get_range_split_points(b"a", b"\xff\xff", 1_000).await), Err(2004));
     assert_eq!(code(tr.get_estimated_range_size_bytes(b"a", b"\xff\xff").await), Ok(()));
     assert_eq!(points(&tr, b"a", b"b", 1_000).await, [b"a", b"b"]);
-    assert_eq!(tr.get_addresses_for_key(b"\xff/x").await.unwrap().len(), 1);
+    let servers = tr.get_addresses_for_key(b"\xff/x").await.unwrap().len();
     if scratch.place.is_cluster() {
+        assert!(servers > 0);
         return; // There an assertion fails, and a negative chunk is never answered.
     }
+    assert_eq!(servers, 1);
     assert_eq!(tr.get_estimated_range_size_bytes(b"a", b"a").await.unwrap(), 0);
     assert_eq!(points(&tr, b"a", b"a", 1_000).await, [b"a"]);
     assert_eq!(code(tr.get_range_split_points(b"a", b"b", -1).await), Err(2000));

@@ -106,7 +106,7 @@ impl NewBatch {
         // With all attributes, which count too.
         let longest = BatchId::with_unique(&[0; crate::MAX_NAME], [0; 16]);
         let most = BatchCounts::all(u64::MAX);
-        Ok(self.item(&longest, CloseReason::Complete, &most, 0).check(kind, MAX_CALLBACK_PAYLOAD)?)
+        Ok(self.item(&longest, CloseReason::Complete, &most, 0).check_new(kind, MAX_CALLBACK_PAYLOAD)?)
     }
 
     /// The callback, pushed at `now` by the clock of the sweeper.

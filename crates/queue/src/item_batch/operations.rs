@@ -210,16 +210,19 @@ async fn join_all(
     id: &BatchId,
     items: &[(Queue, ItemId)],
 ) -> Result<Vec<Join>, QueueError> {
-    let mut queues: BTreeMap<&[u8], (&Queue, Vec<ItemId>)> = BTreeMap::new();
-    for (queue, item) in items {
-        queues.entry(queue.name()).or_insert((queue, Vec::new())).1.push(item.clone());
+    // Two handles of one name may be of other prefixes or kinds.
+    let mut queues: BTreeMap<_, (&Queue, Vec<usize>)> = BTreeMap::new();
+    for (index, (queue, _)) in items.iter().enumerate() {
+        let place = (&queue.space().queue, queue.kind().to_string());
+        queues.entry(place).or_insert((queue, Vec::new())).1.push(index);
     }
-    let mut joins = BTreeMap::new();
-    for (name, (queue, ids)) in queues {
+    let mut joins = vec![None; items.len()];
+    for (queue, indexes) in queues.into_values() {
+        let ids: Vec<_> = indexes.iter().map(|index| items[*index].1.clone()).collect();
         let effects = queue.join_batch(tr, id, &ids).await?;
-        joins.extend(ids.into_iter().map(|item| (name, item)).zip(effects));
+        indexes.into_iter().zip(effects).for_each(|(index, effect)| joins[index] = Some(effect));
     }
-    Ok(items.iter().filter_map(|(queue, item)| joins.get(&(queue.name(), item.clone())).copied()).collect())
+    Ok(joins.into_iter().flatten().collect())
 }
 
 /// What is to be done about a batch.

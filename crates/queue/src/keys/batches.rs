@@ -2,15 +2,16 @@
 //!
 //! | key, behind (q) | value |
 //! |---|---|
-//! | "batch", id | what is pushed when all members have ended, and how far the batch is |
+//! | "batch", id | how far the batch is: whatever pushes or ends members reads it, so it is short |
+//! | "batch-item", id | what is pushed when all members have ended |
 //! | "batch-count", id, n | how many members there are (n is 0), or have ended in the way with the code n |
 //! | "batch-due", time, id | empty: a sweeper closes the batch at this time. With time 0, a mark: members have ended, or it was committed |
 //!
-//! The first is written when a batch is made, committed, and closed. Whatever ends members only adds to counters and sets the mark, so
+//! The first is written when a batch is made, committed, and closed, and the second only when it is made and closed. Whatever ends members only adds to counters and sets the mark, so
 //! the ends of members do not conflict with each other.
 
 use crate::history::Ending;
-use crate::item_batch::{BatchCounts, NewBatch};
+use crate::item_batch::BatchCounts;
 use crate::keys::element::{UUID, UUID_LEN, append_number, append_uuid, split_number};
 use crate::keys::fields::{each, number, put, text};
 use crate::keys::schedules::definition::attribute;
@@ -19,6 +20,7 @@ use crate::meta::Millis;
 use crate::new_item::NewItem;
 
 const BATCH: &[u8] = b"batch";
+const ITEM: &[u8] = b"batch-item";
 const COUNT: &[u8] = b"batch-count";
 const DUE: &[u8] = b"batch-due";
 const MIGRATE: &[u8] = b"migrate";
@@ -38,6 +40,7 @@ pub(crate) type Unique = [u8; 16];
 pub(crate) struct BatchSpace {
     /// (q, "batch").
     records: Vec<u8>,
+    items: Vec<u8>,
     counts: Vec<u8>,
     due: Vec<u8>,
     pub(crate) pause: Vec<u8>,
@@ -56,6 +59,7 @@ impl BatchSpace {
         };
         BatchSpace {
             records: record(BATCH),
+            items: record(ITEM),
             counts: record(COUNT),
             due: record(DUE),
             pause: record(pause::PAUSE),
@@ -67,6 +71,11 @@ impl BatchSpace {
 
     pub(crate) fn record_key(&self, id: Unique) -> Vec<u8> {
         with_id(self.records.clone(), id)
+    }
+
+    /// The key of what is pushed in the end.
+    pub(crate) fn item_key(&self, id: Unique) -> Vec<u8> {
+        with_id(self.items.clone(), id)
     }
 
     /// All records.
@@ -123,6 +132,16 @@ impl BatchSpace {
         (begin, bound.unwrap_or(end))
     }
 
+    /// All marks.
+    pub(crate) fn marks(&self) -> (Vec<u8>, Vec<u8>) {
+        self.due_by(MARK)
+    }
+
+    /// The deadlines up to a time.
+    pub(crate) fn deadlines_by(&self, time: Millis) -> (Vec<u8>, Vec<u8>) {
+        (self.marks().1, self.due_by(time).1)
+    }
+
     /// Time and batch of a row by time; a mark has the time 0. `None` if it is of another layout.
     pub(crate) fn decode_due(&self, key: &[u8]) -> Option<(Millis, Unique)> {
         let (time, rest) = split_number(key.strip_prefix(self.due.as_slice())?)?;
@@ -174,17 +193,19 @@ const PRIORITY: u8 = 9;
 /// The record of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Record {
-    pub(crate) new: NewBatch,
     pub(crate) created: Millis,
     /// Since when no more members can be added.
     pub(crate) committed: Option<Millis>,
+    pub(crate) deadline: Option<Millis>,
     /// The time of its row by time.
     pub(crate) row: Option<Millis>,
+    /// What is pushed in the end, if an earlier version has made the batch; otherwise it is under a key of its own.
+    pub(crate) callback: Option<NewItem>,
 }
 
 impl Record {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let Record { new: NewBatch { callback, deadline }, created, committed, row } = self;
+        let Record { created, committed, deadline, row, callback } = self;
         let mut out = Vec::new();
         put(&mut out, CREATED, &[&created.to_le_bytes()]);
         for (tag, time) in [(COMMITTED, committed), (DEADLINE, deadline), (ROW, row)] {
@@ -192,27 +213,16 @@ impl Record {
                 put(&mut out, tag, &[&time.to_le_bytes()]);
             }
         }
-        put(&mut out, PAYLOAD, &[&callback.payload]);
-        for (name, value) in &callback.attributes {
-            let len = u32::try_from(name.len()).expect("attributes are bounded far below 2^32 bytes");
-            put(&mut out, ATTRIBUTE, &[&len.to_le_bytes(), name.as_bytes(), value.as_bytes()]);
-        }
-        if let Some(text) = &callback.content_type {
-            put(&mut out, CONTENT_TYPE, &[text.as_bytes()]);
-        }
-        if let Some(key) = &callback.key {
-            put(&mut out, ITEM_KEY, &[key]);
-        }
-        if callback.priority != 0 {
-            put(&mut out, PRIORITY, &[&callback.priority.to_le_bytes()]);
+        if let Some(callback) = callback {
+            put_callback(&mut out, callback);
         }
         out
     }
 
     /// Reads a record; `None` if it is not one. Fields that this version does not know are passed over.
     pub(crate) fn decode(value: &[u8]) -> Option<Record> {
-        let (mut callback, mut created) = (NewItem::default(), None);
-        let (mut committed, mut deadline, mut row) = (None, None, None);
+        let (mut created, mut committed, mut deadline, mut row) = (None, None, None, None);
+        let mut has_callback = false;
         for field in each(value) {
             let (tag, content) = field?;
             match tag {
@@ -220,16 +230,54 @@ impl Record {
                 COMMITTED => committed = Some(number(content)?),
                 DEADLINE => deadline = Some(number(content)?),
                 ROW => row = Some(number(content)?),
-                PAYLOAD => callback.payload = content.to_vec().into(),
-                ATTRIBUTE => attribute(&mut callback.attributes, content)?,
-                CONTENT_TYPE => callback.content_type = Some(text(content)?),
-                ITEM_KEY => callback.key = Some(content.to_vec()),
-                PRIORITY => callback.priority = i64::from_le_bytes(content.try_into().ok()?),
+                PAYLOAD => has_callback = true,
                 _ => {}
             }
         }
-        Some(Record { new: NewBatch { callback, deadline }, created: created?, committed, row })
+        let callback = if has_callback { Some(decode_callback(value)?) } else { None };
+        Some(Record { created: created?, committed, deadline, row, callback })
     }
+}
+
+/// The value of what is pushed in the end.
+pub(crate) fn encode_callback(callback: &NewItem) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_callback(&mut out, callback);
+    out
+}
+
+fn put_callback(out: &mut Vec<u8>, callback: &NewItem) {
+    put(out, PAYLOAD, &[&callback.payload]);
+    for (name, value) in &callback.attributes {
+        let len = u32::try_from(name.len()).expect("attributes are bounded far below 2^32 bytes");
+        put(out, ATTRIBUTE, &[&len.to_le_bytes(), name.as_bytes(), value.as_bytes()]);
+    }
+    if let Some(text) = &callback.content_type {
+        put(out, CONTENT_TYPE, &[text.as_bytes()]);
+    }
+    if let Some(key) = &callback.key {
+        put(out, ITEM_KEY, &[key]);
+    }
+    if callback.priority != 0 {
+        put(out, PRIORITY, &[&callback.priority.to_le_bytes()]);
+    }
+}
+
+/// Reads what is pushed in the end; `None` if it is something else. Fields that this version does not know are passed over.
+pub(crate) fn decode_callback(value: &[u8]) -> Option<NewItem> {
+    let (mut callback, mut has_payload) = (NewItem::default(), false);
+    for field in each(value) {
+        let (tag, content) = field?;
+        match tag {
+            PAYLOAD => (callback.payload, has_payload) = (content.to_vec().into(), true),
+            ATTRIBUTE => attribute(&mut callback.attributes, content)?,
+            CONTENT_TYPE => callback.content_type = Some(text(content)?),
+            ITEM_KEY => callback.key = Some(content.to_vec()),
+            PRIORITY => callback.priority = i64::from_le_bytes(content.try_into().ok()?),
+            _ => {}
+        }
+    }
+    has_payload.then_some(callback)
 }
 
 /// Whether a record says that the batch is committed; `None` if it is not a record. Decodes nothing else.
@@ -274,10 +322,14 @@ mod tests {
         ) {
             let callback =
                 NewItem { payload: payload.into(), attributes, content_type, key, priority, ..NewItem::default() };
-            let record = Record { new: NewBatch { callback, deadline }, created, committed, row };
-            let value = record.encode();
-            prop_assert_eq!(is_committed(&value), Some(committed.is_some()));
-            prop_assert_eq!(Record::decode(&value), Some(record));
+            prop_assert_eq!(decode_callback(&encode_callback(&callback)), Some(callback.clone()));
+            // An earlier version had the callback in the record.
+            for callback in [None, Some(callback)] {
+                let record = Record { created, committed, deadline, row, callback };
+                let value = record.encode();
+                prop_assert_eq!(is_committed(&value), Some(committed.is_some()));
+                prop_assert_eq!(Record::decode(&value), Some(record));
+            }
         }
 
         #[test]
@@ -296,7 +348,7 @@ mod tests {
         #[test]
         fn any_bytes_are_read_without_panic(value: Vec<u8>) {
             let keys = BatchSpace::new(b"");
-            let _ = (Record::decode(&value), is_committed(&value), mark_version(&value));
+            let _ = (Record::decode(&value), decode_callback(&value), is_committed(&value), mark_version(&value));
             let _ = (keys.decode_record(&value), keys.decode_count([0; 16], &value), keys.decode_due(&value));
         }
     }

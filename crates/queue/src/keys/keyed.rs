@@ -3,20 +3,23 @@
 //! | key | value | |
 //! |---|---|---|
 //! | (q, "kval", key, stamp) | payload | a ready item of a key |
-//! | (q, "listed", key) | empty | the key has a place: it is active, parked or on hold |
+//! | (q, "listed", key) | empty; of a key that is parked because of a suspect, where | the key has a place: it is active, parked or on hold |
 //! | (q, "active", position, key) | empty | the key may be served; keys are served in the order of positions |
-//! | (q, "parked", cause, scope, position, key) | empty | the key waits until its scope has a free slot, or until its rate allows a start |
+//! | (q, "parked", cause, scope, position, key) | empty | the key waits until its scope has a free slot, or until its rate allows a start; or for a process that may have suspects |
 //! | (q, "hold", key, stamp) | u8: the cause | the key is not served until this item of it is back |
 //! | (q, "onhold", key) | u64 | the position of a key with holds, which a fetch has taken out of the index |
 //! | (q, "nblocked") | u64, atomic ADD | how many holds there are for dead letters |
 //! | (q, "running", scope) | u64, atomic ADD | how many items of a scope are on leases |
 //! | (q, "gate", scope, i) | never written | fetches of a limited scope conflict on gates |
+//! | (q, "free", scope) | never written | a fetch that parks a key conflicts with whatever frees a slot and finds no key to give it to |
 //! | (q, "rate", scope) | paid, timer | up to which version a scope with a rate has paid; its timer |
 //! | (q, "timer", version, scope) | set at, throttled | nothing of the scope starts before this version; keys that wait for it are then looked at |
 //! | (q, "vtime") | u64, atomic MAX | the virtual time: the position of the key that was served last |
 //! | (q, "nactive") | u64, atomic ADD | grows when keys may be served that could not before; watched by idle consumers |
+//! | (q, "nfreed") | u64, atomic ADD | grows when a queue with a limit gets a free slot, or another limit; watched by consumers that find it full |
 //! | (q, "rule", pattern) | fields | the limits of the scopes that match the pattern |
 //! | (q, "rules") | stamp | the last change of the rules |
+//! | (q, "rules-pending") | [`rules_pending`](crate::keys::rules_pending) | where holds and parked keys are looked at again after that |
 
 use bytes::Bytes;
 
@@ -26,6 +29,7 @@ use crate::item::Stamp;
 use crate::keys::element::{append_bytes, append_number, split_bytes, split_number};
 use crate::keys::items;
 use crate::keys::range;
+use crate::keys::rules_pending::RULES_PENDING;
 use crate::limits::KnownRules;
 
 /// Second element of a ready item's key.
@@ -38,10 +42,12 @@ const ON_HOLD: &[u8] = b"onhold";
 const NBLOCKED: &[u8] = b"nblocked";
 const RUNNING: &[u8] = b"running";
 const GATE: &[u8] = b"gate";
+const FREE: &[u8] = b"free";
 const RATE: &[u8] = b"rate";
 const TIMER: &[u8] = b"timer";
 const VTIME: &[u8] = b"vtime";
 const NACTIVE: &[u8] = b"nactive";
+const NFREED: &[u8] = b"nfreed";
 const RULE: &[u8] = b"rule";
 const RULES: &[u8] = b"rules";
 
@@ -55,18 +61,31 @@ pub(crate) enum Cause {
     Slot,
     /// The timer of its scope: the rate, or a throttle.
     Rate,
+    /// A process that may have its next item, which crashed once. The scope is empty.
+    Suspect,
+    /// The same, if that item crashed more than once.
+    RepeatSuspect,
 }
 
 impl Cause {
+    const ALL: [Cause; 4] = [Cause::Slot, Cause::Rate, Cause::Suspect, Cause::RepeatSuspect];
+
     fn number(self) -> u64 {
         match self {
             Cause::Slot => 0,
             Cause::Rate => 1,
+            Cause::Suspect => 2,
+            Cause::RepeatSuspect => 3,
         }
     }
 
     fn of_number(number: u64) -> Option<Cause> {
-        [Cause::Slot, Cause::Rate].into_iter().find(|cause| cause.number() == number)
+        Cause::ALL.into_iter().find(|cause| cause.number() == number)
+    }
+
+    /// Whether the key is parked because of a suspect.
+    pub(crate) fn is_suspect(self) -> bool {
+        matches!(self, Cause::Suspect | Cause::RepeatSuspect)
     }
 }
 
@@ -89,6 +108,7 @@ pub(crate) struct KeyedSpace {
     on_hold: Vec<u8>,
     running: Vec<u8>,
     gates: Vec<u8>,
+    free: Vec<u8>,
     rates: Vec<u8>,
     timers: Vec<u8>,
     rule: Vec<u8>,
@@ -98,8 +118,14 @@ pub(crate) struct KeyedSpace {
     pub(crate) vtime: Vec<u8>,
     /// (q, "nactive").
     pub(crate) nactive: Vec<u8>,
+    /// (q, "nfreed").
+    pub(crate) nfreed: Vec<u8>,
     /// (q, "rules").
     pub(crate) rules: Vec<u8>,
+    /// (q, "rules-pending").
+    pub(crate) rules_pending: Vec<u8>,
+    /// (q).
+    pub(crate) queue: Vec<u8>,
     /// The rules that this process has read last.
     pub(crate) known: KnownRules,
 }
@@ -117,18 +143,32 @@ impl KeyedSpace {
             nblocked: record(NBLOCKED),
             running: record(RUNNING),
             gates: record(GATE),
+            free: record(FREE),
             rates: record(RATE),
             timers: record(TIMER),
             rule: record(RULE),
             vtime: record(VTIME),
             nactive: record(NACTIVE),
+            nfreed: record(NFREED),
             rules: record(RULES),
+            rules_pending: record(RULES_PENDING),
+            queue: queue.to_vec(),
             known: KnownRules::default(),
         }
     }
 
     pub(crate) fn listed_key(&self, key: &[u8]) -> Vec<u8> {
         with_bytes(&self.listed, key)
+    }
+
+    /// All keys that have a place.
+    pub(crate) fn listed_range(&self) -> (Vec<u8>, Vec<u8>) {
+        range(&self.listed)
+    }
+
+    /// The key of a row of [`listed_range`](KeyedSpace::listed_range).
+    pub(crate) fn decode_listed(&self, row: &[u8]) -> Option<Vec<u8>> {
+        split_alone(row.strip_prefix(self.listed.as_slice())?)
     }
 
     pub(crate) fn active_key(&self, position: u64, key: &[u8]) -> Vec<u8> {
@@ -168,12 +208,17 @@ impl KeyedSpace {
         row
     }
 
-    /// All parked keys.
-    pub(crate) fn all_parked(&self) -> (Vec<u8>, Vec<u8>) {
-        range(&self.parked)
+    /// All keys that are parked for a limit.
+    pub(crate) fn parked_for_limits(&self) -> (Vec<u8>, Vec<u8>) {
+        (self.parked_for(Cause::Slot).0, self.parked_for(Cause::Rate).1)
     }
 
-    /// What a row of [`all_parked`](KeyedSpace::all_parked) says.
+    /// All keys that are parked because of suspects.
+    pub(crate) fn parked_suspects(&self) -> (Vec<u8>, Vec<u8>) {
+        (self.parked_for(Cause::Suspect).0, self.parked_for(Cause::RepeatSuspect).1)
+    }
+
+    /// What a row of a parked key says.
     pub(crate) fn decode_parked(&self, row: &[u8]) -> Option<ParkedRow> {
         let (cause, rest) = split_number(row.strip_prefix(self.parked.as_slice())?)?;
         let (scope, rest) = split_bytes(rest)?;
@@ -208,6 +253,16 @@ impl KeyedSpace {
         with_bytes(&self.on_hold, key)
     }
 
+    /// All keys on hold.
+    pub(crate) fn on_hold_range(&self) -> (Vec<u8>, Vec<u8>) {
+        range(&self.on_hold)
+    }
+
+    /// The key of a row of [`on_hold_range`](KeyedSpace::on_hold_range).
+    pub(crate) fn decode_on_hold(&self, row: &[u8]) -> Option<Vec<u8>> {
+        split_alone(row.strip_prefix(self.on_hold.as_slice())?)
+    }
+
     pub(crate) fn running_key(&self, scope: &[u8]) -> Vec<u8> {
         with_bytes(&self.running, scope)
     }
@@ -231,6 +286,15 @@ impl KeyedSpace {
     /// All gates of a scope.
     pub(crate) fn gate_range(&self, scope: &[u8]) -> (Vec<u8>, Vec<u8>) {
         range(&with_bytes(&self.gates, scope))
+    }
+
+    pub(crate) fn free_key(&self, scope: &[u8]) -> Vec<u8> {
+        with_bytes(&self.free, scope)
+    }
+
+    /// The same of all scopes.
+    pub(crate) fn free_range(&self) -> (Vec<u8>, Vec<u8>) {
+        range(&self.free)
     }
 
     pub(crate) fn rate_key(&self, scope: &[u8]) -> Vec<u8> {
@@ -269,6 +333,21 @@ impl KeyedSpace {
     pub(crate) fn decode_rule(&self, row: &[u8]) -> Option<Vec<u8>> {
         split_bytes(row.strip_prefix(self.rule.as_slice())?).map(|(pattern, _)| pattern)
     }
+}
+
+/// The value of `listed` of a key that is parked because of a suspect: where. So its row is found by the key.
+pub(crate) fn encode_listed(cause: Cause, position: u64) -> Vec<u8> {
+    let mut value = Vec::new();
+    append_number(&mut value, cause.number());
+    append_number(&mut value, position);
+    value
+}
+
+/// The cause and the position in the value of `listed`; `None` if the key is not parked because of a suspect.
+pub(crate) fn decode_listed(value: &[u8]) -> Option<(Cause, u64)> {
+    let (cause, rest) = split_number(value)?;
+    let (position, []) = split_number(rest)? else { return None };
+    Some((Cause::of_number(cause).filter(|cause| cause.is_suspect())?, position))
 }
 
 /// What ends a hold.
@@ -327,6 +406,12 @@ pub(crate) fn tenant(key: &[u8]) -> Option<&[u8]> {
     Some(&key[..slash]).filter(|tenant| !tenant.is_empty())
 }
 
+/// The only element of a key.
+fn split_alone(rest: &[u8]) -> Option<Vec<u8>> {
+    let (key, rest) = split_bytes(rest)?;
+    rest.is_empty().then_some(key)
+}
+
 fn with_bytes(before: &[u8], element: &[u8]) -> Vec<u8> {
     let mut key = Vec::with_capacity(before.len() + element.len() + 2);
     key.extend_from_slice(before);
@@ -375,12 +460,18 @@ mod tests {
             let row = space.active_key(a, &key);
             prop_assert_eq!(space.decode_active(&row), Some((a, key.clone())));
             prop_assert_eq!(a < b, a != b && row < space.active_key(b, &key));
-            for cause in [Cause::Slot, Cause::Rate] {
+            for cause in Cause::ALL {
                 let row = space.parked_key(cause, &scope, a, &key);
                 let parked = ParkedRow { cause, scope: scope.clone(), position: a, key: key.clone() };
                 prop_assert_eq!(space.decode_parked(&row), Some(parked));
                 let (begin, end) = space.parked_range(cause, &scope);
                 prop_assert!(begin <= row && row < end);
+                let of_limits = space.parked_for_limits();
+                prop_assert_eq!(of_limits.0 <= row && row < of_limits.1, !cause.is_suspect());
+                let of_suspects = space.parked_suspects();
+                prop_assert_eq!(of_suspects.0 <= row && row < of_suspects.1, cause.is_suspect());
+                let listed = decode_listed(&encode_listed(cause, a));
+                prop_assert_eq!(listed, cause.is_suspect().then_some((cause, a)));
             }
             prop_assert_eq!(space.decode_running(&space.running_key(&scope)), Some(scope.clone()));
             prop_assert_eq!(space.decode_timer(&space.timer_key(a, &scope)), Some((a, scope)));
@@ -409,7 +500,7 @@ mod tests {
         #[test]
         fn any_bytes_are_read_without_panic(row: Vec<u8>) {
             let space = KeyedSpace::new(b"");
-            let _ = (space.decode_hold(&row), HoldCause::decode(&row));
+            let _ = (space.decode_hold(&row), HoldCause::decode(&row), decode_listed(&row));
             let _ = (space.decode_active(&row), space.decode_parked(&row), space.decode_timer(&row), space.decode_running(&row), split_id(&row), space.decode_rule(&row));
         }
     }

@@ -4,14 +4,19 @@
 //! both with the last item; a sweeper does, once the deadline is past. So extending costs the same whatever the batch holds.
 //!
 //! Header: format, which also tells whether the one it was written for has yet to take it up and whether the lease has a record of progress, deadline, length, number of items,
-//! number of pieces, a bit for each item (set: acknowledged), and the body itself if there are no pieces, otherwise the least and the greatest id of its items. If items have
+//! number of pieces, a bit for each item (set: acknowledged), and what a search for an item needs: the least and the greatest id of its items, and of a lease of few items a fingerprint of
+//! each. A body that is no longer than that stands there itself, and then there are no pieces. If items have
 //! joined batches while they were running, a byte of flags and [these](crate::keys::joined) stand before that.
+//!
+//! Whatever looks for a running item reads all headers. So they have to be short.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
 use bytes::Bytes;
+use mutant::{bound, mutant};
+use twox_hash::xxhash3_128::Hasher;
 
 use crate::id::ItemId;
 use crate::keys::element::{UUID, append_number, append_uuid, split_number};
@@ -41,10 +46,17 @@ pub(crate) const MAX_JOINED_HEADER: usize = 80_000;
 /// How long a lease lasts that was written for another session, in versions, until that has taken it up: as long as any transaction.
 pub(crate) const PICK_UP: u64 = 5_000_000;
 const FIXED: usize = 1 + 8 + 8 + 4 + 4;
-/// A body up to this length stands in the header.
-const INLINE: usize = 4_096;
+/// A body up to this length stands in the header, so that a lease of one small item has no row besides. Ten thousand such headers can be searched in one transaction. Earlier
+/// versions put bodies up to 4,096 bytes there.
+fn max_inline() -> usize {
+    bound("lease-inline-bytes", 512)
+}
+/// A lease up to this number of items has a fingerprint of each in its header.
+const MAX_FINGERPRINTS: usize = 128;
 /// The length of a piece.
-pub(crate) const PIECE: usize = 90_000;
+pub(crate) fn piece_bytes() -> usize {
+    bound("lease-piece-bytes", 90_000)
+}
 
 /// Which lease it is: no other has or had this id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -101,7 +113,7 @@ pub(crate) struct Header {
     pub(crate) joined: Joined,
     /// In how many pieces the body is stored.
     pub(crate) pieces: u32,
-    /// The body, if there are no pieces; otherwise the least and the greatest id of its items, so that a search for an item does not read the pieces.
+    /// The body, if there are no pieces; otherwise the least and the greatest id of its items, and perhaps fingerprints, so that a search for an item does not read the pieces.
     pub(crate) rest: Bytes,
 }
 
@@ -183,13 +195,15 @@ impl Header {
             pieces: 0,
             rest: Bytes::new(),
         };
-        if body.len() <= INLINE {
+        if body.len() <= max_inline() {
             header.rest = body;
             return (header, Vec::new());
         }
-        header.rest = encode_span(items).into();
-        let pieces: Vec<Bytes> =
-            (0..body.len()).step_by(PIECE).map(|at| body.slice(at..body.len().min(at + PIECE))).collect();
+        header.rest = encode_search(items).into();
+        let pieces: Vec<Bytes> = (0..body.len())
+            .step_by(piece_bytes())
+            .map(|at| body.slice(at..body.len().min(at + piece_bytes())))
+            .collect();
         header.pieces = u32::try_from(pieces.len()).expect("a body is bounded far below 2^32 bytes");
         (header, pieces)
     }
@@ -199,13 +213,22 @@ impl Header {
         Some(&self.rest).filter(|_| self.pieces == 0)
     }
 
-    /// Whether one of these items may be among those of the lease: if not, its pieces need not be read.
+    /// Whether one of these items may be among those of the lease that are not acknowledged: if not, its pieces need not be read.
     pub(crate) fn may_have(&self, ids: &BTreeSet<&ItemId>) -> bool {
-        let span = if self.pieces > 0 { split_span(&self.rest) } else { None };
-        let has_any = |(least, greatest): (ItemId, ItemId)| {
-            ids.range::<&ItemId, _>(&least..=&greatest).next().is_some()
+        let search = if self.pieces > 0 { split_search(&self.rest) } else { None };
+        let Some((least, greatest, fingerprints)) = search else { return true };
+        let mut between = match least <= greatest {
+            true => ids.range::<&ItemId, _>(&least..=&greatest),
+            false => return true,
         };
-        span.is_none_or(has_any)
+        if fingerprints.len() != 2 * self.acknowledged.count || mutant("fingerprints-are-ignored") {
+            return between.next().is_some();
+        }
+        let has = |id: &&ItemId| {
+            let wanted = fingerprint(id);
+            self.acknowledged.open().any(|index| fingerprints[2 * index..][..2] == wanted)
+        };
+        between.any(has)
     }
 
     /// How far ahead its deadline was set.
@@ -309,13 +332,22 @@ pub(crate) fn piece_key(subspace: &[u8], id: LeaseId, piece: u64) -> Vec<u8> {
     piece_key
 }
 
+/// Which lease a piece is of, and its number; `None` if its key is of another layout.
+pub(crate) fn decode_piece_key(subspace: &[u8], key: &[u8]) -> Option<(LeaseId, u64)> {
+    let (&UUID, rest) = key.strip_prefix(subspace)?.split_first()? else { return None };
+    let (session, rest) = rest.split_first_chunk::<16>()?;
+    let (number, rest) = split_number(rest)?;
+    let (piece, []) = split_number(rest)? else { return None };
+    Some((LeaseId { session: SessionId(*session), number }, piece))
+}
+
 /// All pieces of a lease, as a range.
 pub(crate) fn piece_range(subspace: &[u8], id: LeaseId) -> (Vec<u8>, Vec<u8>) {
     range(&key(subspace, id))
 }
 
-/// The least and the greatest id of a lease's items, which most leases have in this order.
-fn encode_span(items: &[Held]) -> Vec<u8> {
+/// What a header has for a search: the least and the greatest id of a lease's items, which most leases have in this order, and fingerprints.
+fn encode_search(items: &[Held]) -> Vec<u8> {
     let ids = || items.iter().map(|item| &item.id);
     let (least, greatest) =
         if ids().is_sorted() { (ids().next(), ids().next_back()) } else { (ids().min(), ids().max()) };
@@ -323,14 +355,23 @@ fn encode_span(items: &[Held]) -> Vec<u8> {
     for id in [least, greatest].into_iter().flatten() {
         put_part(&mut out, id.as_bytes());
     }
+    if items.len() <= MAX_FINGERPRINTS {
+        ids().for_each(|id| out.extend_from_slice(&fingerprint(id)));
+    }
     out
 }
 
-/// `None` if there are no two ids.
-fn split_span(value: &Bytes) -> Option<(ItemId, ItemId)> {
+/// The ids of one lease may span those of all others, as in a keyed queue. By this one in 65,536 other items is taken for the one that is looked for.
+fn fingerprint(id: &ItemId) -> [u8; 2] {
+    let [low, high, ..] = Hasher::oneshot(id.as_bytes()).to_le_bytes();
+    [low, high]
+}
+
+/// The least and the greatest id, and the fingerprints, which earlier versions did not write. `None` if there are no two ids.
+fn split_search(value: &Bytes) -> Option<(ItemId, ItemId, Bytes)> {
     let mut rest = value.clone();
     let (least, greatest) = (split_part(&mut rest)?, split_part(&mut rest)?);
-    Some((ItemId::new(least), ItemId::new(greatest))).filter(|(least, greatest)| least <= greatest)
+    Some((ItemId::new(least), ItemId::new(greatest), rest))
 }
 
 fn put_part(out: &mut Vec<u8>, part: &[u8]) {
@@ -434,13 +475,20 @@ mod tests {
             let body = read.inline().map_or_else(|| pieces.concat(), |inline| inline.to_vec());
             if !pieces.is_empty() {
                 let ids: BTreeSet<&ItemId> = items.iter().map(|item| &item.id).collect();
-                prop_assert!(ids.iter().all(|id| read.may_have(&BTreeSet::from([*id]))));
-                let (least, greatest) = split_span(&read.rest).expect("it has a span");
+                let may_have = |header: &Header, id| header.may_have(&BTreeSet::from([id]));
+                prop_assert!(read.acknowledged.open().all(|index| may_have(&read, &items[index].id)));
+                let (least, greatest, fingerprints) = split_search(&read.rest).expect("it has a span");
                 prop_assert_eq!((Some(&&least), Some(&&greatest)), (ids.first(), ids.last()));
+                prop_assert_eq!(fingerprints.len(), 2 * items.len());
+                // An earlier version wrote no fingerprints.
+                let mut earlier = read.clone();
+                earlier.rest.truncate(read.rest.len() - fingerprints.len());
+                prop_assert_eq!(Header::decode(&earlier.encode()), Some(earlier.clone()));
+                prop_assert!(ids.iter().all(|id| may_have(&earlier, id)));
                 let behind = ItemId::new([greatest.as_bytes(), &[0]].concat().into());
                 prop_assert!(!read.may_have(&BTreeSet::from([&behind])) && !read.may_have(&BTreeSet::new()));
             }
-            prop_assert!(pieces.iter().all(|piece| piece.len() <= PIECE));
+            prop_assert!(pieces.iter().all(|piece| piece.len() <= piece_bytes()));
             prop_assert_eq!(decode_body(body.into()), Some(items));
         }
 
@@ -451,6 +499,7 @@ mod tests {
             let (begin, end) = piece_range(&subspace, id);
             let piece = piece_key(&subspace, id, 3);
             prop_assert!(begin <= piece && piece < end);
+            prop_assert_eq!(decode_piece_key(&subspace, &piece), Some((id, 3)));
             // The pieces of another lease lie outside.
             let next = piece_key(&subspace, LeaseId { number: number ^ 1, ..id }, 3);
             prop_assert!(next < begin || end <= next);
@@ -459,7 +508,7 @@ mod tests {
         #[test]
         fn any_bytes_are_read_without_panic(value: Vec<u8>) {
             let _ = Header::decode(&value);
-            let _ = decode_key(&[], &value);
+            let _ = (decode_key(&[], &value), decode_piece_key(&[], &value));
             let _ = decode_body(value.into());
         }
     }

@@ -20,6 +20,7 @@
 //! | (q, "op", id), (q, "oplog", stamp) | a push that is not to be repeated | `operations` |
 //! | (q, "sweep") | who sweeps | `claims` |
 //! | (q, "duty") | which sweeper looks after the queue | `duty` |
+//! | (q, "clocks") | what the clocks of sweepers said | `clocks` |
 //! | (q, "times") | versions, and when they were read | `times` |
 //! | (q, "pause") | that nothing is to be taken | `pause` |
 //! | (q, "migrate") | how far a migration of the queue has come | `migration` |
@@ -36,6 +37,7 @@ pub(crate) mod batches;
 pub(crate) mod cancelled;
 pub(crate) mod chunks;
 pub(crate) mod claims;
+pub(crate) mod clocks;
 pub(crate) mod counters;
 pub(crate) mod duty;
 pub(crate) mod element;
@@ -57,6 +59,7 @@ pub(crate) mod partitions;
 pub(crate) mod pause;
 pub(crate) mod progress;
 pub(crate) mod recipes;
+pub(crate) mod rules_pending;
 pub(crate) mod schedules;
 mod space;
 pub(crate) mod times;

@@ -20,7 +20,7 @@ const DIGEST: usize = ITEMS + 4;
 const LEN: usize = DIGEST + size_of::<Digest>();
 
 /// The record of an operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Operation {
     /// In a FIFO queue, the stamp of the first item that it added; the others follow it. In a recipe's, its first 10 bytes are
     /// the stamp of its transaction.
@@ -31,18 +31,21 @@ pub(crate) struct Operation {
     pub(crate) digest: Option<Digest>,
     /// The partitions of the items.
     pub(crate) deal: Deal,
+    /// What became of each item, if it did not add them all.
+    pub(crate) answers: Vec<u8>,
 }
 
 /// The parameter of SET_VERSIONSTAMPED_VALUE for an operation that adds this many items, the first of them as push number `user` of the
-/// transaction.
-pub(crate) fn pending(user: u16, items: u32, digest: &Digest, deal: Deal) -> Vec<u8> {
+/// transaction. `answers` is empty if it adds all.
+pub(crate) fn pending(user: u16, items: u32, digest: &Digest, deal: Deal, answers: &[u8]) -> Vec<u8> {
     let mut value = vec![0xff; LEN];
     value[10..ITEMS].copy_from_slice(&user.to_be_bytes());
     value[ITEMS..DIGEST].copy_from_slice(&items.to_le_bytes());
     value[DIGEST..].copy_from_slice(digest);
-    if deal.count > 1 {
+    if deal.count > 1 || !answers.is_empty() {
         value.extend_from_slice(&[deal.count, deal.first]);
     }
+    value.extend_from_slice(answers);
     value.extend_from_slice(&0_u32.to_le_bytes());
     value
 }
@@ -51,16 +54,17 @@ pub(crate) fn pending(user: u16, items: u32, digest: &Digest, deal: Deal) -> Vec
 pub(crate) fn decode(value: &[u8]) -> Option<Operation> {
     let (stamp, rest) = value.split_first_chunk::<{ Stamp::LEN }>()?;
     let (items, digest) = rest.split_first_chunk::<4>()?;
-    let (digest, deal) = match digest.split_first_chunk() {
-        None if digest.is_empty() => (None, Deal::PLAIN),
+    let (digest, deal, answers): (_, _, &[u8]) = match digest.split_first_chunk() {
+        None if digest.is_empty() => (None, Deal::PLAIN, &[]),
         None => return None,
-        Some((digest, [])) => (Some(*digest), Deal::PLAIN),
-        Some((digest, [count @ 1..=u8::MAX, first])) => {
-            (Some(*digest), Deal { count: *count, first: *first })
+        Some((digest, [])) => (Some(*digest), Deal::PLAIN, &[]),
+        Some((digest, [count @ 1..=u8::MAX, first, answers @ ..])) => {
+            (Some(*digest), Deal { count: *count, first: *first }, answers)
         }
         Some(_) => return None,
     };
-    Some(Operation { stamp: Stamp::from(*stamp), items: u32::from_le_bytes(*items), digest, deal })
+    let (stamp, items) = (Stamp::from(*stamp), u32::from_le_bytes(*items));
+    Some(Operation { stamp, items, digest, deal, answers: answers.to_vec() })
 }
 
 /// Where the log ends before operations of this version; `subspace` is the packed (q, "oplog").
@@ -82,18 +86,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn values_round_trip(user: u16, items: u32, digest: Digest, transaction: [u8; 10], count in 2..64_u8, first: u8) {
-            for deal in [Deal::PLAIN, Deal { count, first }] {
-                let parameter = pending(user, items, &digest, deal);
+        fn values_round_trip(user: u16, items: u32, digest: Digest, transaction: [u8; 10], count in 2..64_u8, first: u8, answers: Vec<u8>) {
+            let both = [Deal::PLAIN, Deal { count, first }];
+            for (deal, answers) in both.into_iter().flat_map(|deal| [(deal, Vec::new()), (deal, answers.clone())]) {
+                let parameter = pending(user, items, &digest, deal, &answers);
                 let (value, position) = parameter.split_at(parameter.len() - 4);
                 prop_assert_eq!(position, [0; 4]);
                 // As the database does at commit.
                 let mut value = value.to_vec();
                 value[..10].copy_from_slice(&transaction);
                 let stamp = Stamp::new(transaction, user);
-                prop_assert_eq!(decode(&value), Some(Operation { stamp, items, digest: Some(digest), deal }));
+                prop_assert_eq!(decode(&value), Some(Operation { stamp, items, digest: Some(digest), deal, answers }));
                 // As earlier versions wrote it.
-                let old = Operation { stamp, items, digest: None, deal: Deal::PLAIN };
+                let old = Operation { stamp, items, digest: None, deal: Deal::PLAIN, answers: Vec::new() };
                 prop_assert_eq!(decode(&value[..DIGEST]), Some(old));
             }
         }

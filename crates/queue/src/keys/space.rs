@@ -7,8 +7,8 @@ use crate::keys::element::{STAMP, append_text};
 use crate::keys::keyed::{KVAL, KeyedSpace};
 use crate::keys::schedules::ScheduleSpace;
 use crate::keys::{
-    append_bytes, cancelled, chunks, claims, counters, duty, ended, ended_by, expiry, items, later, leases,
-    meta, operations, partitions, pause, progress, times, tokens, wants,
+    append_bytes, cancelled, chunks, claims, clocks, counters, duty, ended, ended_by, expiry, items, later,
+    leases, meta, operations, partitions, pause, progress, times, tokens, wants,
 };
 use crate::kind::Kind;
 use crate::recorder::Recorder;
@@ -74,6 +74,8 @@ pub(crate) struct Space {
     pub(crate) claim: Vec<u8>,
     /// (q, "duty").
     pub(crate) duty: Vec<u8>,
+    /// (q, "clocks").
+    pub(crate) clocks: Vec<u8>,
     /// (q, "times").
     pub(crate) times: Vec<u8>,
     /// (q, "partitions").
@@ -157,6 +159,7 @@ impl Space {
             wants: record(wants::WANT),
             claim: record(claims::SWEEP),
             duty: record(duty::DUTY),
+            clocks: record(clocks::CLOCKS),
             times: record(times::TIMES),
             partitions: record(partitions::PARTITIONS),
             pause: record(pause::PAUSE),
@@ -259,11 +262,12 @@ impl Space {
         if home == self.name {
             return self.batches();
         }
-        let mut name = Vec::new();
-        append_bytes(&mut name, &self.name);
-        let mut queue = self.queue[..self.queue.len() - name.len()].to_vec();
-        append_bytes(&mut queue, home);
-        BatchSpace::new(&queue)
+        BatchSpace::new(&with_bytes(self.prefix(), home))
+    }
+
+    /// What stands before the keys of the queue, and of all queues that its items can be in batches of.
+    pub(crate) fn prefix(&self) -> &[u8] {
+        &self.queue[..self.queue.len() - with_bytes(&[], &self.name).len()]
     }
 
     /// The key of an operation.

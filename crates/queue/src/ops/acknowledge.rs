@@ -9,7 +9,7 @@ use crate::keys::leases::{Header, Held, LeaseId};
 use crate::keys::{Space, counters, meta};
 use crate::lease::ItemOutcome;
 use crate::meta::{Failure, Meta};
-use crate::ops::claim::forget;
+use crate::ops::claim::{forget, forget_undone};
 use crate::ops::keyed::changes::Changes;
 use crate::ops::lease::row_now;
 use crate::ops::scan::{Row, decode_meta};
@@ -97,7 +97,7 @@ pub(crate) async fn acknowledge(
                 counts.dead += 1;
             }
             ItemOutcome::Expired { on_expiry: OnExpiry::Drop, .. } => {
-                forget(space, tr, &row)?;
+                forget_undone(space, tr, &row)?;
                 endings.add_expired(&row);
             }
             ItemOutcome::Expired { at, on_expiry: OnExpiry::Dead } => {
@@ -124,7 +124,7 @@ pub(crate) fn part(space: &Space, held: &[Held], outcomes: &[(usize, ItemOutcome
     let mut bytes = 0;
     let fit = outcomes.iter().take_while(|(index, outcome)| {
         bytes += held.get(*index).map_or(0, |held| cost(space, held, outcome));
-        bytes <= cost::PART
+        bytes <= cost::part_bytes()
     });
     fit.count().max(1).min(outcomes.len())
 }

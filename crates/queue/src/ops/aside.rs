@@ -6,6 +6,7 @@ use bytes::Bytes;
 use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
 use futures::future::join_all;
+use mutant::bound;
 
 use crate::error::QueueError;
 use crate::id::ItemId;
@@ -16,7 +17,9 @@ use crate::ops::place;
 use crate::ops::scan::{self, Row, decode_meta};
 
 /// How many values are read at once.
-const TOGETHER: usize = 32;
+fn together() -> usize {
+    bound("records-together", 32)
+}
 
 /// Delayed items by their time, from behind one on: when each is due, its id and side record.
 pub(crate) async fn delayed(
@@ -61,7 +64,7 @@ async fn with_bodies(
     max_bytes: usize,
 ) -> Result<Vec<Result<Row, QueueError>>, QueueError> {
     let (mut rows, mut bytes) = (Vec::new(), 0_u64);
-    for group in records.chunks(TOGETHER) {
+    for group in records.chunks(together()) {
         let values = join_all(group.iter().map(|(id, _)| place::body(space, tr, id))).await;
         for ((id, meta), value) in group.iter().zip(values) {
             let row = place::check_kind(space, id).and(value).and_then(|value| {

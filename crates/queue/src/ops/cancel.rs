@@ -1,9 +1,10 @@
 //! Cancelling items: they end without being finished, and leave no dead letter.
 
-use foundationdb::RangeOption;
-use foundationdb::Transaction;
+use foundationdb::future::FdbValues;
 use foundationdb::options::{MutationType, StreamingMode};
+use foundationdb::{RangeOption, Transaction};
 use futures::future::try_join_all;
+use mutant::bound;
 
 use crate::error::QueueError;
 use crate::history::Ending;
@@ -11,7 +12,7 @@ use crate::id::ItemId;
 use crate::item_change::ItemChange;
 use crate::keys::cancelled::{self, CancelledItems};
 use crate::keys::leases::{self, Header, LeaseId};
-use crate::keys::{Space, counters, range};
+use crate::keys::{Space, after, counters, range};
 use crate::marked::Act;
 use crate::ops::keyed::changes::Changes;
 use crate::ops::locate::{Located, locate};
@@ -27,7 +28,9 @@ use crate::watch::Watch;
 pub(crate) const CANCELLED: (Ending, Option<&str>) = (Ending::Cancelled, None);
 
 /// How many old records a cancellation clears at most: more than it writes, so that they do not become more.
-const OLD: usize = 4;
+fn old_records() -> usize {
+    bound("old-cancellations", 4)
+}
 
 /// Cancels the item, whatever it is doing; fails at commit if another has moved it. A dead letter stays.
 pub(crate) async fn item(
@@ -53,7 +56,7 @@ pub(crate) async fn item(
                 return Ok(Act::Nothing(ItemChange::Gone));
             };
             running(space, tr, (lease, header), &[(index, &row)]).await?;
-            clear_old(space, tr, OLD).await?;
+            clear_old(space, tr, (old_records(), 1)).await?;
             ItemState::Running
         }
         Some(Located::Dead) => return Ok(Act::Nothing(ItemChange::Refused(ItemState::Dead))),
@@ -80,7 +83,7 @@ pub(crate) async fn running(
     record.until = record.until.max(none.until);
     for (index, row) in items {
         place::check_kind(space, &row.id)?;
-        claim::forget(space, tr, row)?;
+        claim::forget_undone(space, tr, row)?;
         changes.left_lease(space, &row.id);
         header.acknowledged.insert(*index);
         record.items.push((u32::try_from(*index).unwrap_or(u32::MAX), row.id.clone()));
@@ -111,20 +114,35 @@ pub(crate) fn clear(space: &Space, tr: &Transaction, id: LeaseId) {
     tr.clear(&cancelled::key(&space.cancelled, id));
 }
 
-/// Clears some of the first records if they are old, and their leases are over: the leases' holders died, or never asked. Returns how many.
+/// Clears up to `most` records on each of so many pages that are old and whose leases are over: the leases' holders died, or never asked. Returns how many. It goes
+/// on behind records of long leases, and stops at the first page that has some to clear.
 ///
 /// While the lease is there, the record is all that keeps its holder from writing something together with a cancelled item. After a jump of versions
 /// it may be old, and the holder does not know of it yet.
-pub(crate) async fn clear_old(space: &Space, tr: &Transaction, most: usize) -> Result<usize, QueueError> {
-    let range = RangeOption {
-        limit: Some(most),
-        mode: StreamingMode::WantAll,
-        ..RangeOption::from(range(&space.cancelled))
-    };
-    let rows = tr.get_range(&range, 1, true).await?;
-    if rows.is_empty() {
-        return Ok(0);
+pub(crate) async fn clear_old(
+    space: &Space,
+    tr: &Transaction,
+    (most, pages): (usize, usize),
+) -> Result<usize, QueueError> {
+    let (mut begin, end) = range(&space.cancelled);
+    for _ in 0..pages {
+        let page = RangeOption {
+            limit: Some(most),
+            mode: StreamingMode::WantAll,
+            ..RangeOption::from((begin.as_slice(), end.as_slice()))
+        };
+        let rows = tr.get_range(&page, 1, true).await?;
+        let Some(last) = rows.last().map(|row| after(row.key())) else { return Ok(0) };
+        let (cleared, is_last) = (clear_old_of(space, tr, &rows).await?, rows.len() < most && !rows.more());
+        if cleared > 0 || is_last {
+            return Ok(cleared);
+        }
+        begin = last;
     }
+    Ok(0)
+}
+
+async fn clear_old_of(space: &Space, tr: &Transaction, rows: &FdbValues) -> Result<usize, QueueError> {
     let version = now(tr).await?;
     let is_old = |value: &[u8]| CancelledItems::decode(value).is_some_and(|record| record.until < version);
     let old: Vec<_> = rows.iter().filter(|row| is_old(row.value())).map(|row| row.key().to_vec()).collect();
@@ -146,4 +164,40 @@ pub(crate) async fn clear_old(space: &Space, tr: &Transaction, most: usize) -> R
 /// Watches `ncancel`, which every cancellation of a running item changes.
 pub(crate) fn watch(space: &Space, tr: &Transaction) -> Watch {
     Watch::new(tr.watch(&space.ncancel))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::keys::leases::Held;
+    use crate::queue::Queue;
+    use crate::session::SessionId;
+    use crate::testing::on_database;
+
+    #[test]
+    fn records_of_long_leases_keep_no_old_ones_behind_them() {
+        on_database(async |db| {
+            let queue = Queue::new(b"", b"q").unwrap();
+            let space = queue.space();
+            let id = |number| LeaseId { session: SessionId([1; 16]), number };
+            let tr = db.create_trx().unwrap();
+            let held = Held { id: ItemId::new(vec![0; 13].into()), meta: Bytes::new(), value: Bytes::new() };
+            for number in 0..250 {
+                lease::put(space, &tr, id(number), (1, 1), std::slice::from_ref(&held));
+            }
+            for number in 0..251 {
+                let key = cancelled::key(&space.cancelled, id(number));
+                tr.set(&key, &CancelledItems::none(0).encode());
+            }
+            tr.commit().await.unwrap();
+            let tr = db.create_trx().unwrap();
+            assert_eq!(clear_old(space, &tr, (100, 2)).await.unwrap(), 0);
+            assert_eq!(clear_old(space, &tr, (100, 3)).await.unwrap(), 1);
+            tr.commit().await.unwrap();
+            let tr = db.create_trx().unwrap();
+            assert_eq!(clear_old(space, &tr, (100, 50)).await.unwrap(), 0);
+        });
+    }
 }

@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 
 use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
+use mutant::bound;
 
 use crate::approach::Place;
 use crate::canceller::CancelCounts;
@@ -24,9 +25,13 @@ use crate::view::{Cursor, ItemState};
 /// The most items that one transaction looks at.
 const PAGE: NonZeroUsize = NonZeroUsize::new(500).expect("500 is not 0");
 /// About how many bytes one transaction writes at most, and reads of leases.
-const PAGE_BYTES: usize = 1 << 20;
+fn page_bytes() -> usize {
+    bound("cancel-page-bytes", 1 << 20)
+}
 /// The most leases that one transaction reads.
-const LEASES: usize = 100;
+fn page_leases() -> usize {
+    bound("cancel-page-leases", 100)
+}
 
 /// The result for a page of items.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -78,7 +83,7 @@ pub(crate) async fn ready(
             bytes += cost::ended(space, &row.id, &row.meta, 0);
             wanted.push(row);
         }
-        if bytes >= PAGE_BYTES {
+        if bytes >= page_bytes() {
             break;
         }
     }
@@ -114,7 +119,7 @@ pub(crate) async fn waiting(
         let key = later::key(&space.later, due, &id);
         delete::waiting(space, tr, &id, ScheduledRecord { key, due, record }, cancel::CANCELLED).await?;
         page.counts.cancelled += 1;
-        if bytes >= PAGE_BYTES {
+        if bytes >= page_bytes() {
             break;
         }
     }
@@ -131,8 +136,11 @@ pub(crate) async fn running(
     let mut page = CancelPage::default();
     let (first, end) = range(&space.leases);
     let begin = behind.and_then(Cursor::lease).map_or(first, |id| after(&leases::key(&space.leases, id)));
-    let option =
-        RangeOption { limit: Some(LEASES), mode: StreamingMode::WantAll, ..RangeOption::from((begin, end)) };
+    let option = RangeOption {
+        limit: Some(page_leases()),
+        mode: StreamingMode::WantAll,
+        ..RangeOption::from((begin, end))
+    };
     let rows = tr.get_range(&option, 1, true).await?;
     let found: Vec<Option<LeaseId>> =
         rows.iter().map(|row| leases::decode_key(&space.leases, row.key())).collect();
@@ -145,11 +153,11 @@ pub(crate) async fn running(
         let header = QueueError::if_readable(lease::header(space, tr, id).await)?;
         let Ok(Some(header)) = header else { continue };
         bytes += of_lease(space, tr, (id, header), &mut page, &is_wanted).await?;
-        if bytes >= PAGE_BYTES {
+        if bytes >= page_bytes() {
             break;
         }
     }
-    cancel::clear_old(space, tr, LEASES).await?;
+    cancel::clear_old(space, tr, (page_leases(), 1)).await?;
     Ok(page)
 }
 

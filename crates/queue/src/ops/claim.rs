@@ -6,6 +6,7 @@
 
 use std::num::NonZeroUsize;
 
+use bytes::Bytes;
 use foundationdb::Transaction;
 use foundationdb::options::{ConflictRangeType, MutationType};
 use futures::future::try_join;
@@ -17,7 +18,7 @@ use crate::keys::{Space, after, counters};
 use crate::kind::Kind;
 use crate::meta::Meta;
 use crate::ops::scan::{Isolation, Row, Window, decode_meta, ends, first_metas, join_metas, rows};
-use crate::ops::{conflict, cost, expiry, partitions, parts, unique};
+use crate::ops::{conflict, cost, expiry, kinds, partitions, parts, peek, unique};
 use crate::suspects::{Picked, Suspicion};
 use mutant::mutant;
 
@@ -41,6 +42,18 @@ pub(crate) async fn find(
     let (mut rows, metas) = try_join(rows(space, tr, window), metas).await?;
     join_metas(space, tr, &mut rows, metas).await?;
     Ok(rows)
+}
+
+/// Reads the ready item that would be taken last, with its side record.
+pub(crate) async fn find_last(space: &Space, tr: &Transaction) -> Result<Option<Row>, QueueError> {
+    let Some(id) = peek::last_id(space, tr).await? else { return Ok(None) };
+    if !space.kind.is_stamped() {
+        kinds::check_ready(space, &id)?;
+    }
+    let (ready_key, meta_key) = (space.ready_key(&id), space.meta_key(&id));
+    let (value, meta) = try_join(tr.get(&ready_key, true), tr.get(&meta_key, true)).await?;
+    let meta = meta.map(|meta| Bytes::copy_from_slice(&meta)).unwrap_or_default();
+    Ok(value.map(|value| Row { id, value: Bytes::copy_from_slice(&value), meta }))
 }
 
 /// Removes rows that [`find`] has read one after the other, with their side records, and counts them as taken; fails at commit if
@@ -90,16 +103,30 @@ pub(crate) fn count(space: &Space, tr: &Transaction, n: usize) {
     }
 }
 
-/// Clears what goes with an item until it has ended: the rest of its payload, the row of its expiry, and its unique key, unless that is taken for
-/// a time.
+/// Clears what goes with an item until it has been done or taken for good: the rest of its payload, the row of its expiry, and its unique key, unless that is
+/// taken for a time.
 pub(crate) fn forget(space: &Space, tr: &Transaction, row: &Row) -> Result<(), QueueError> {
+    forget_then(space, tr, row, |meta| unique::of_ended(space, tr, &row.id, meta))
+}
+
+/// The same of an item that ends without being done, or goes elsewhere: its unique key is free at once.
+pub(crate) fn forget_undone(space: &Space, tr: &Transaction, row: &Row) -> Result<(), QueueError> {
+    forget_then(space, tr, row, |meta| unique::of_undone(space, tr, &row.id, meta))
+}
+
+fn forget_then(
+    space: &Space,
+    tr: &Transaction,
+    row: &Row,
+    free_key: impl FnOnce(&Meta),
+) -> Result<(), QueueError> {
     if row.meta.is_empty() {
         return Ok(());
     }
     let meta = decode_meta(space, row)?;
     parts::clear(space, tr, &row.id, meta.payload_len);
     expiry::clear(space, tr, &row.id, &meta);
-    unique::of_ended(space, tr, &row.id, &meta);
+    free_key(&meta);
     Ok(())
 }
 

@@ -4,9 +4,12 @@
 //! Each mutation counts with its keys and value, and with the key once more at each end of its conflict range. The counts here are a
 //! little too high. If one of them can be too low, its comment says when; the transaction is then far from the limit.
 
+use mutant::{bound, mutant};
+
 use crate::history::{MAX_RESULT, MAX_WORKER};
 use crate::id::ItemId;
 use crate::keys::joined::Joined;
+use crate::keys::keyed::scopes;
 use crate::keys::{Space, chunks, ended_by, meta};
 use crate::kind::Kind;
 use crate::meta::{MAX_REASON, Meta};
@@ -14,7 +17,9 @@ use crate::ops::scan::Row;
 use crate::recorder::Recorder;
 
 /// The most bytes of one transaction if the work can be split: this, or a single item. FoundationDB recommends at most 1 MB.
-pub(crate) const PART: usize = 1_000_000;
+pub(crate) fn part_bytes() -> usize {
+    bound("transaction-part-bytes", 1_000_000)
+}
 
 /// The most bytes of a transaction that cannot be split: the database's limit, less the header of a lease.
 pub(crate) const WHOLE: usize = 9_900_000;
@@ -23,8 +28,8 @@ pub(crate) const WHOLE: usize = 9_900_000;
 const MUTATION: usize = 44;
 /// The overhead of a conflict range, with the byte by which its end is longer than the key.
 const RANGE: usize = 25;
-/// How many rows of the index a fetch of one item of a key changes, at most.
-const INDEX_ROWS: usize = 6;
+/// The value of a counter.
+const COUNTER: usize = 8;
 /// How many rows the beginning or the end of a hold changes, at most.
 const HOLD_ROWS: usize = 5;
 /// The length of a time's value.
@@ -152,7 +157,7 @@ pub(crate) fn forget(space: &Space, id: &ItemId, meta: &[u8]) -> usize {
     }
     // An unreadable record may belong to an item with the most chunks possible.
     match meta::decode(meta) {
-        Some(meta) => ending(space, id, &meta),
+        Some(meta) => ending(space, id, &meta) + meta.unique_until.map_or(0, |_| clear(key(space, id))),
         None => chunks_of(space, id, u64::MAX),
     }
 }
@@ -188,10 +193,25 @@ pub(crate) fn take_plain(space: &Space, id: usize, value: usize) -> usize {
         // All rows are cleared as one range.
         Kind::Fifo => 0,
         Kind::Recipe(_) | Kind::Priority(..) => conflict(key) + clear(key),
-        // The key moves in the index, and its scopes count.
-        Kind::Keyed => INDEX_ROWS * (conflict(2 * key) + clear(2 * key)),
+        Kind::Keyed if mutant("each-item-costs-a-move-of-its-key") => {
+            6 * (conflict(2 * key) + clear(2 * key))
+        }
+        // All rows of a key are cleared as one range: see [`served`].
+        Kind::Keyed => 0,
     };
     HELD + id + value + own
+}
+
+/// The cost of serving a key of a keyed queue, of which an item has this id, in addition to that of its items: it moves in the index, its items are cleared as one range, and its
+/// two or three scopes count what they start.
+pub(crate) fn served(space: &Space, id: &ItemId) -> usize {
+    let (item, key) = (space.ready.len() + id.as_bytes().len(), id.key().unwrap_or_default());
+    // The longest row that has the key once: its place among the active keys, with a position.
+    let row = (space.queue.len() + NAME + id.as_bytes().len()).saturating_sub(STAMP_ELEMENT);
+    let moves = 2 * (conflict(row) + clear(row));
+    // The scope of the whole queue counts once in a fetch.
+    let counts = scopes(&key).count().saturating_sub(1) * set(row, COUNTER);
+    moves + conflict(item) + clear(item) + counts
 }
 
 /// The cost of clearing the chunks, the unique key and the row of the expiry of an item.

@@ -4,6 +4,7 @@ use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
 use futures::TryStreamExt;
 use futures::future::{try_join, try_join3, try_join4};
+use mutant::bound;
 
 use crate::counts::{Counts, Unfinished};
 use crate::error::QueueError;
@@ -56,12 +57,14 @@ async fn ready(space: &Space, tr: &Transaction) -> Result<(i64, Option<u64>), Qu
 }
 
 /// Up to this many bytes of leases are counted one by one.
-const COUNTED: usize = 4_000_000;
+fn most_counted_bytes() -> usize {
+    bound("lease-bytes-counted", 4_000_000)
+}
 
-/// The items in leases that are not acknowledged; beyond [`COUNTED`] bytes an estimate, by the size of all leases and what was counted of them.
+/// The items in leases that are not acknowledged; beyond [`most_counted_bytes`] bytes an estimate, by the size of all leases and what was counted of them.
 /// Leases of a layout that this version does not know are passed over.
 async fn leased(space: &Space, tr: &Transaction) -> Result<u64, QueueError> {
-    leased_up_to(space, tr, COUNTED).await
+    leased_up_to(space, tr, most_counted_bytes()).await
 }
 
 async fn leased_up_to(space: &Space, tr: &Transaction, most_bytes: usize) -> Result<u64, QueueError> {

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
 use futures::future::{join, join_all};
+use mutant::bound;
 
 use crate::error::QueueError;
 use crate::id::ItemId;
@@ -18,9 +19,13 @@ use crate::ops::{conflict, cost, place};
 /// The most letters of one transaction.
 const PAGE: NonZeroUsize = NonZeroUsize::new(500).expect("500 is not 0");
 /// About how many bytes one transaction writes at most.
-const PAGE_BYTES: usize = 1 << 20;
+fn page_bytes() -> usize {
+    bound("dead-page-bytes", 1 << 20)
+}
 /// How many values are read at once.
-const TOGETHER: usize = 32;
+fn together() -> usize {
+    bound("dead-together", 32)
+}
 
 /// What to do with dead letters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,7 +117,7 @@ pub(crate) async fn purge(
 ) -> Result<DeadLetterPage, QueueError> {
     let (mut page, mut bytes, mut changes) = (DeadLetterPage::default(), 0, Changes::default());
     for (id, record) in letters {
-        if bytes >= PAGE_BYTES {
+        if bytes >= page_bytes() {
             break;
         }
         // It may have a unique key that must be found and freed first.
@@ -138,7 +143,7 @@ async fn retry(
 ) -> Result<DeadLetterPage, QueueError> {
     let (mut page, mut bytes, mut keys) = (DeadLetterPage::default(), 0, BTreeSet::new());
     let mut changes = Changes::default();
-    for group in letters.chunks(TOGETHER) {
+    for group in letters.chunks(together()) {
         let reads = group.iter().map(|(id, record)| {
             let meta = decode(space, id, record);
             async move {
@@ -154,7 +159,7 @@ async fn retry(
         });
         for ((id, record), read) in group.iter().zip(join_all(reads).await) {
             let (value, holder, meta) = read?;
-            if bytes >= PAGE_BYTES {
+            if bytes >= page_bytes() {
                 break;
             }
             let read = place::check_kind(space, id).and(value);
@@ -180,7 +185,7 @@ async fn retry(
             changes.came_back(space, id);
             revive(space, tr, id, &value, meta);
         }
-        if bytes >= PAGE_BYTES {
+        if bytes >= page_bytes() {
             break;
         }
     }

@@ -68,7 +68,7 @@ pub(crate) async fn all_waiting(
         // Before the clears: a transaction does not conflict on what it has itself overwritten.
         conflict::as_reader(tr, &found.key)?;
         let row = Row { id, value: Bytes::new(), meta: found.record };
-        claim::forget(space, tr, &row)?;
+        claim::forget_undone(space, tr, &row)?;
         tr.clear(&found.key);
         place::clear_aside(space, tr, &row.id);
         changes.came_back(space, &row.id);

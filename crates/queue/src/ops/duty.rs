@@ -10,8 +10,10 @@ use futures::future::try_join;
 
 use crate::error::QueueError;
 use crate::keys::Space;
+use crate::keys::clocks::Reading;
 use crate::keys::duty::Duty;
 use crate::meta::Millis;
+use crate::ops::clocks::{self, OwnClock};
 use crate::session::SessionId;
 use mutant::mutant;
 
@@ -29,7 +31,7 @@ pub(crate) const IDLE: u64 = 600_000_000;
 #[derive(Debug, Clone)]
 pub(crate) struct Lookout {
     pub(crate) me: SessionId,
-    /// The time of day of this sweep.
+    /// The time by which it works: that of its clock, or an earlier one.
     pub(crate) now: Millis,
     /// The length of the shortest leases that it knows, in versions. 0: it looks at everything, whatever others do.
     pub(crate) lease: u64,
@@ -43,6 +45,8 @@ pub(crate) struct Lookout {
     pub(crate) pause: Range<u64>,
     /// The version from which on it looks at marks of batches again.
     pub(crate) marks_from: u64,
+    /// Its clock, which a look judges.
+    pub(crate) clock: OwnClock,
 }
 
 /// How much a look reads.
@@ -70,6 +74,7 @@ impl Lookout {
             takes_over: false,
             pause: 0..0,
             marks_from: 0,
+            clock: OwnClock::default(),
         }
     }
 
@@ -137,7 +142,7 @@ pub(crate) async fn read(
     Ok(tr.get(&space.duty, snapshot).await?.as_deref().and_then(Duty::decode))
 }
 
-/// Writes that this sweeper is on duty, unless another one has since the record was `seen`. Returns whether it wrote that.
+/// Writes that this sweeper is on duty, and what its clock says, unless another one has since the record was `seen`. Returns whether it wrote that.
 ///
 /// It writes nothing into a queue without `npop`: the queue has been deleted since, and a record would bring its name back.
 pub(crate) async fn take(
@@ -145,6 +150,7 @@ pub(crate) async fn take(
     tr: &Transaction,
     seen: Option<Duty>,
     duty: Duty,
+    clock: Option<Reading>,
 ) -> Result<bool, QueueError> {
     // A later deletion clears the record, too, so this transaction conflicts with it.
     let is_counted = async { Ok(tr.get(&space.npop, true).await?.is_some()) };
@@ -152,6 +158,9 @@ pub(crate) async fn take(
     let is_free = now == seen && is_counted;
     if is_free {
         tr.set(&space.duty, &duty.encode());
+        if let Some(reading) = clock {
+            clocks::note(space, tr, reading).await?;
+        }
     }
     Ok(is_free)
 }
@@ -187,6 +196,7 @@ mod tests {
             takes_over: false,
             pause,
             marks_from: 0,
+            clock: OwnClock::default(),
         }
     }
 
@@ -254,13 +264,13 @@ mod tests {
             let (space, taken) = (queue.space(), duty(ME, None).unwrap());
             let begin = || db.create_trx().unwrap();
             // It has been deleted before the record is written.
-            assert!(!take(space, &begin(), None, taken).await.unwrap());
+            assert!(!take(space, &begin(), None, taken, None).await.unwrap());
             let tr = begin();
             tr.set(&space.npop, &counters::increment(1));
             tr.commit().await.unwrap();
             // It is deleted while the record is written.
             let tr = begin();
-            assert!(take(space, &tr, None, taken).await.unwrap());
+            assert!(take(space, &tr, None, taken, None).await.unwrap());
             let deletes = begin();
             queue.delete(&deletes);
             deletes.commit().await.unwrap();

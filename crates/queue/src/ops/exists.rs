@@ -18,7 +18,7 @@ pub(crate) fn ranges(space: &Space) -> Vec<(Vec<u8>, Vec<u8>)> {
 /// Whether a row belongs to its database and not to the queue: the records of a migration, a pause and sweepers, and the requests
 /// that wait in line. Neither are the counters rows of the queue: a migration sets them at its end.
 pub(crate) fn stays(space: &Space, key: &[u8]) -> bool {
-    let own = [&space.pause, &space.migrate, &space.claim, &space.duty, &space.times];
+    let own = [&space.pause, &space.migrate, &space.claim, &space.duty, &space.clocks, &space.times];
     own.into_iter().chain(space.counters()).any(|own| key == own.as_slice()) || key.starts_with(&space.wants)
 }
 

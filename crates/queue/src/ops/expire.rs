@@ -7,7 +7,7 @@ use crate::keys::keyed::HoldCause;
 use crate::keys::leases::{Held, LeaseId};
 use crate::keys::{Space, meta};
 use crate::meta::{Failure, Meta, Millis};
-use crate::ops::cost::PART;
+use crate::ops::cost::part_bytes;
 use crate::ops::ended::Endings;
 use crate::ops::keyed::changes::Changes;
 use crate::ops::version::now;
@@ -114,13 +114,13 @@ pub(crate) async fn expire(
 
 /// Items in their order, in as many parts as there have to be transactions.
 fn parts(space: &Space, items: Vec<Held>) -> Vec<Vec<Held>> {
-    let (mut parts, mut bytes) = (Vec::new(), PART);
+    let (mut parts, mut bytes) = (Vec::new(), part_bytes());
     for held in items {
         // As if it was the last attempt of each, which takes most.
         let reason = RAN_OUT.len() + PREFACE;
         let cost = cost::dead(space, &held.id, held.value.len(), &held.meta, reason)
             + cost::ended(space, &held.id, &held.meta, reason);
-        if bytes + cost > PART {
+        if bytes + cost > part_bytes() {
             parts.push(Vec::new());
             bytes = 0;
         }
@@ -218,6 +218,6 @@ mod tests {
         let parts = parts(&space, vec![held; 2_500]);
         assert_eq!(parts.iter().map(Vec::len).sum::<usize>(), 2_500);
         // The record, and the unique key four times, as the database counts a clear.
-        assert!(parts.iter().all(|part| part.len() * (meta.len() + 4_000) <= PART));
+        assert!(parts.iter().all(|part| part.len() * (meta.len() + 4_000) <= part_bytes()));
     }
 }

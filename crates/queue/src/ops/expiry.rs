@@ -18,14 +18,20 @@ use crate::ops::relocate::{self, Movable};
 use crate::ops::scan::Row;
 use crate::ops::{conflict, cost, delete, ended, place, unique};
 use crate::rules::OnExpiry;
-use mutant::mutant;
+use mutant::{bound, mutant};
 
 /// The most rows that one transaction looks at.
-const PAGE: usize = 500;
+fn page_rows() -> usize {
+    bound("expiry-page", 500)
+}
 /// About how many bytes one transaction writes at most, and reads.
-const PAGE_BYTES: usize = 1 << 20;
+fn page_bytes() -> usize {
+    bound("expiry-page-bytes", 1 << 20)
+}
 /// How many items are read at once.
-const TOGETHER: usize = 32;
+fn together() -> usize {
+    bound("expiry-together", 32)
+}
 
 /// The failure of an item that expired. It belongs to no attempt.
 pub(crate) const EXPIRED: &str = "expired: no attempt began in time";
@@ -89,7 +95,7 @@ pub(crate) async fn expire_due(
     on_expiry: OnExpiry,
 ) -> Result<ExpiredPage, QueueError> {
     let option = RangeOption {
-        limit: Some(PAGE),
+        limit: Some(page_rows()),
         mode: StreamingMode::WantAll,
         ..RangeOption::from(expiry::by(&space.expiry, now))
     };
@@ -97,8 +103,8 @@ pub(crate) async fn expire_due(
     let rows = tr.get_range(&option, 1, true).await?;
     let rows: Vec<_> = rows.iter().map(|row| (row.key().to_vec(), row.value().to_vec())).collect();
     let (mut page, mut bytes, mut trouble) = (Page::default(), 0, None);
-    for group in rows.chunks(TOGETHER) {
-        if bytes >= PAGE_BYTES {
+    for group in rows.chunks(together()) {
+        if bytes >= page_bytes() {
             break;
         }
         let found = join_all(group.iter().map(|(key, _)| find(space, tr, key))).await;
@@ -249,6 +255,7 @@ impl Page {
             tr.clear(&key);
             tr.clear(&space.meta_key(id));
             dead(id, value, decode(space, id, meta)?);
+            changes.removed_ready(space, id);
             changes.put_away(space, id, HoldCause::Dead);
         }
         for (id, ScheduledRecord { key, record, .. }, value) in &self.scheduled {

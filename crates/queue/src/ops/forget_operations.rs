@@ -2,6 +2,7 @@
 
 use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
+use mutant::bound;
 
 use crate::error::QueueError;
 use crate::keys::{Space, after, operations, range};
@@ -10,7 +11,9 @@ use crate::ops::times;
 use crate::ops::version::now;
 
 /// The most operations of one transaction.
-const PAGE: usize = 1_000;
+fn page_rows() -> usize {
+    bound("forget-operations-page", 1_000)
+}
 
 /// Clears the first operations that are older than `kept` versions at the time `at`; returns how many. There may be more.
 ///
@@ -25,7 +28,7 @@ pub(crate) async fn forget_operations(
     let old_before = times::old_before(&times::read(space, tr, true).await?, now(tr).await?, at, kept);
     let end = operations::log_before(&space.oplog, old_before).max(begin.clone());
     let option = RangeOption {
-        limit: Some(PAGE),
+        limit: Some(page_rows()),
         mode: StreamingMode::WantAll,
         ..RangeOption::from((begin.as_slice(), end.as_slice()))
     };

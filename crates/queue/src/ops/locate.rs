@@ -1,21 +1,24 @@
 //! Finding an item by its id, whatever it is doing. Reads that conflict with nothing.
 
 use bytes::Bytes;
-use foundationdb::options::StreamingMode;
-use foundationdb::{RangeOption, Transaction};
+use foundationdb::Transaction;
 use futures::future::try_join5;
+use mutant::bound;
 
 use crate::error::QueueError;
 use crate::id::ItemId;
-use crate::keys::{Space, after, later, meta, range};
+use crate::keys::{Space, later, meta, range};
 use crate::meta::Millis;
 use crate::ops::peek::possible;
+use crate::ops::row_page::RowPage;
 use crate::ops::running::{self, RunningRecord};
 use crate::ops::scan::Row;
 use crate::view::ItemState;
 
 /// How many records of waiting items are read at once.
-const PAGE: usize = 1_000;
+fn page_rows() -> usize {
+    bound("locate-page", 1_000)
+}
 
 /// Where an item is.
 #[derive(Debug)]
@@ -123,12 +126,7 @@ async fn waiting_at(
 async fn search(space: &Space, tr: &Transaction, id: &ItemId) -> Result<Option<ScheduledRecord>, QueueError> {
     let (mut begin, end) = range(&space.later);
     loop {
-        let option = RangeOption {
-            limit: Some(PAGE),
-            mode: StreamingMode::WantAll,
-            ..RangeOption::from((begin.as_slice(), end.as_slice()))
-        };
-        let rows = tr.get_range(&option, 1, true).await?;
+        let rows = RowPage::read(tr, (&begin, &end), page_rows(), true).await?;
         for row in rows.iter().filter(|row| row.key().ends_with(id.as_bytes())) {
             // Of ids of any length, one may end another.
             if let Some((due, _)) = later::decode(&space.later, row.key()).filter(|(_, found)| found == id) {
@@ -136,7 +134,7 @@ async fn search(space: &Space, tr: &Transaction, id: &ItemId) -> Result<Option<S
                 return Ok(Some(ScheduledRecord { key: row.key().to_vec(), due, record }));
             }
         }
-        let Some(last) = rows.iter().next_back().filter(|_| rows.more()) else { return Ok(None) };
-        begin = after(last.key());
+        let Some(next) = rows.next() else { return Ok(None) };
+        begin = next;
     }
 }

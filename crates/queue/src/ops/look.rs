@@ -12,7 +12,7 @@ use crate::keys::ended::Setting;
 use crate::keys::leases::{self, Header, LeaseId};
 use crate::keys::{Space, after, counters, later, operations, range};
 use crate::meta::Millis;
-use crate::ops::batches::due::Due;
+use crate::ops::clocks::{self, Judgement};
 use crate::ops::duty::{self, Lookout, Scope};
 use crate::ops::find::first_key;
 use crate::ops::sweep_right::held_by_another;
@@ -21,13 +21,17 @@ use crate::ops::went_back::{self, WentBack};
 use crate::ops::{batches, ended, expiry, schedule, times, want};
 use crate::sightings::Sightings;
 use crate::version_history::VersionHistory;
-use mutant::mutant;
+use mutant::{bound, mutant};
 
 /// The most expired leases that one look names.
-const MAX_EXPIRED: usize = 100;
+fn max_expired() -> usize {
+    bound("look-expired-leases", 100)
+}
 
 /// One look reads about this many bytes of leases at most: this, and one reply of the database more.
-pub(crate) const PAGE_BYTES: usize = 500_000;
+pub(crate) fn page_bytes() -> usize {
+    bound("look-bytes", 500_000)
+}
 
 /// The work of a sweeper, now or later.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,11 +42,13 @@ pub(crate) struct Seen {
     pub(crate) known: Option<u64>,
     /// Which sweeper is on duty, or was.
     pub(crate) duty: Option<Duty>,
+    /// What the sweeper thinks of its clock.
+    pub(crate) clock: Judgement,
     /// The earliest time that an item waits for.
     pub(crate) due: Option<Millis>,
     /// The earliest time that a schedule waits for.
     pub(crate) schedule: Option<Millis>,
-    /// The earliest time at which an item may expire that no attempt has begun with.
+    /// The earliest time at which an item may expire that no attempt has begun with; later by how far removals are behind other work.
     pub(crate) expiry: Option<Millis>,
     /// The earliest time that a batch is to be looked at.
     pub(crate) batch: Option<Millis>,
@@ -115,16 +121,20 @@ pub(crate) async fn look<P: Fn(LeaseId) -> bool>(
     let schedules = space.schedules();
     let first_schedule = schedule::read::first_due(&schedules, tr);
     let batches = space.batches();
-    let first_batch = batches::due::first_due(&batches, tr, (version, lookout.now));
-    let (duty, due, schedule, expiry, first_batch) = try_join5(
-        duty::read(space, tr, true),
+    let first_batch = batches::due::first_due(&batches, tr, version);
+    let ((duty, clocks), due, schedule, expiry, first_batch) = try_join5(
+        try_join(duty::read(space, tr, true), clocks::read(space, tr, true)),
         first_due(space, tr),
         first_schedule,
         expiry::first(space, tr),
         first_batch,
     )
     .await?;
-    let batch = first_batch.map(Due::at);
+    let clock = lookout.clock.judge(lookout.me, &clocks, version);
+    let lookout = &Lookout { now: clock.time(lookout.clock.time), ..lookout.clone() };
+    let behind = lookout.now.saturating_sub(clock.removal_time(lookout.clock.time));
+    let expiry = expiry.map(|at| at.saturating_add(behind));
+    let batch = first_batch.map(|due| due.at(lookout.now));
     let times = due.into_iter().chain(schedule).chain(expiry).chain(batch);
     let mut scope = lookout.scope(version, duty, times.min());
     if let Scope::Unless(npop, _) = scope
@@ -134,8 +144,19 @@ pub(crate) async fn look<P: Fn(LeaseId) -> bool>(
         scope = Scope::Everything;
     }
     let batch = first_batch.map(|due| due.paced(lookout, version));
-    let mut seen =
-        Seen { version, known: None, duty, due, schedule, expiry, batch, scope, claimed: None, seldom: None };
+    let mut seen = Seen {
+        version,
+        known: None,
+        duty,
+        clock,
+        due,
+        schedule,
+        expiry,
+        batch,
+        scope,
+        claimed: None,
+        seldom: None,
+    };
     if scope == Scope::Everything && lookout.looks_always() {
         let seldom = look_at_seldom(space, tr, version, &leases);
         let (claimed, seldom) = try_join(claimed(space, tr, lookout, version), seldom).await?;
@@ -225,7 +246,7 @@ async fn look_at_leases<P: Fn(LeaseId) -> bool>(
     let mut pages = tr.get_ranges(option, true);
     let has_leases = leases.from.is_some();
     let (mut seen, mut bytes) = (Seldom { has_leases, ..Seldom::default() }, 0);
-    while seen.expired.len() < MAX_EXPIRED
+    while seen.expired.len() < max_expired()
         && let Some(page) = pages.try_next().await?
     {
         for row in &page {
@@ -241,14 +262,14 @@ async fn look_at_leases<P: Fn(LeaseId) -> bool>(
                 seen.expired.push(id);
             }
         }
-        if bytes >= PAGE_BYTES && page.more() && !mutant("look-unbounded") {
+        if bytes >= page_bytes() && page.more() && !mutant("look-unbounded") {
             seen.next = page.last().map(|row| after(row.key()));
             break;
         }
     }
     if leases.from.is_some() || seen.next.is_some() {
         let bytes = tr.get_estimated_range_size_bytes(&first, &end).await?;
-        seen.pages = 2.max(bytes.unsigned_abs().div_ceil(PAGE_BYTES as u64));
+        seen.pages = 2.max(bytes.unsigned_abs().div_ceil(page_bytes() as u64));
     }
     Ok(seen)
 }
@@ -267,12 +288,13 @@ mod tests {
     use crate::session::SessionId;
     use crate::testing::on_database;
 
-    /// The longest payload whose lease still has the body in the header, or nearly.
+    /// The longest payload of which an earlier version put the body into the header, or nearly.
     const PAYLOAD: usize = 4_000;
     const LEASES: usize = 600;
 
     #[test]
     fn lease_reads_of_a_sweep_are_bounded_and_continue_in_the_next() {
+        let _bounds = mutant::Bounds::default().with("lease-inline-bytes", 4_096).enter();
         on_database(async |db| {
             let queue = Queue::new(b"", b"q").unwrap();
             let space = queue.space();
@@ -294,7 +316,7 @@ mod tests {
                 let leases = Leases { history: &history, from: from.as_deref(), passes: |_| false };
                 let seen = look(space, &tr, &Lookout::always(), leases).await.unwrap().seldom.unwrap();
                 // A page, and one reply of the database.
-                assert!(seen.doubtful * PAYLOAD <= PAGE_BYTES + 80_000, "{} in a look", seen.doubtful);
+                assert!(seen.doubtful * PAYLOAD <= page_bytes() + 80_000, "{} in a look", seen.doubtful);
                 assert!(seen.pages >= 2);
                 (found, looks) = (found + seen.doubtful, looks + 1);
                 from = seen.next;

@@ -6,6 +6,7 @@
 use foundationdb::options::StreamingMode;
 use foundationdb::{KeySelector, RangeOption, Transaction};
 use futures::future::try_join_all;
+use mutant::bound;
 
 use crate::error::QueueError;
 use crate::history::Ending;
@@ -16,9 +17,13 @@ use crate::ops::scan::meta_row;
 use crate::ops::{conflict, cost, parts, unique};
 
 /// How many side records one transaction looks at.
-const PAGE: usize = 200;
+fn page_rows() -> usize {
+    bound("orphans-page", 200)
+}
 /// About how many bytes one transaction clears at most, as the database counts them.
-const PAGE_BYTES: usize = 1 << 20;
+fn page_bytes() -> usize {
+    bound("orphans-page-bytes", 1 << 20)
+}
 
 /// Which side records to look at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +57,7 @@ pub(crate) async fn clear_orphans(
         Part::From(key) => (key.to_vec().max(first), false),
     };
     let option = RangeOption {
-        limit: Some(PAGE),
+        limit: Some(page_rows()),
         mode: StreamingMode::WantAll,
         reverse,
         ..RangeOption::from((begin, end))
@@ -71,7 +76,7 @@ pub(crate) async fn clear_orphans(
         ends.add_record(meta, Ending::Taken);
         cleared += 1;
         bytes += cost::removing(space, id, meta) + cost::ended(space, id, meta, 0);
-        if bytes >= PAGE_BYTES {
+        if bytes >= page_bytes() {
             next = after(&space.meta_key(id));
             break;
         }

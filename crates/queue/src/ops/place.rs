@@ -84,7 +84,7 @@ pub(crate) fn dead(space: &Space, tr: &Transaction, id: &ItemId, value: &[u8], m
     expiry::clear(space, tr, id, meta);
     tr.set(&space.body_key(id), value);
     if !mutant("dead-letter-keeps-key") {
-        unique::of_dead(space, tr, id, meta);
+        unique::of_undone(space, tr, id, meta);
     }
 }
 

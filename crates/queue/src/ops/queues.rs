@@ -9,7 +9,7 @@ use crate::error::QueueError;
 use crate::keys::{Space, after, append_bytes, split_bytes};
 use crate::kind::Kind;
 use crate::ops::find::first_key;
-use mutant::mutant;
+use mutant::{bound, mutant};
 
 /// The names of all queues behind a prefix, sorted.
 ///
@@ -34,10 +34,14 @@ pub async fn queues(tr: &Transaction, prefix: &[u8]) -> Result<Vec<Vec<u8>>, Que
 
 /// The most steps of a page. Each costs a read or two, one after the other, and a transaction lasts five seconds; a cluster under load
 /// takes some milliseconds for a read.
-const STEPS: usize = 100;
+fn page_steps() -> usize {
+    bound("queues-page-steps", 100)
+}
 
 /// A page that has this many names ends after the step that is under way.
-const PAGE: usize = 2_000;
+fn page_names() -> usize {
+    bound("queues-page", 2_000)
+}
 
 /// Some of the queues behind a prefix.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -79,11 +83,11 @@ pub async fn queues_page_named(
         ahead: Ahead::default(),
     };
     let mut names = Vec::new();
-    for _ in 0..STEPS {
+    for _ in 0..page_steps() {
         if !walk.step(&mut names).await? {
             return Ok(QueuePage { names, next: None });
         }
-        if names.len() >= PAGE {
+        if names.len() >= page_names() {
             break;
         }
     }

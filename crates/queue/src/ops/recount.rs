@@ -1,22 +1,28 @@
 //! Comparing counters with rows, and adding what they lack.
 
 use foundationdb::Transaction;
-use foundationdb::options::{ConflictRangeType, MutationType};
+use foundationdb::options::MutationType;
 use futures::future::{try_join, try_join3};
 
 use crate::error::QueueError;
 use crate::keys::element::{append_bytes, append_text, split_text};
+use crate::keys::keyed::KeyedSpace;
 use crate::keys::{Space, after, counters, range};
 use crate::kind::Kind;
 use crate::ops::find::{count_all, first_key};
-use crate::ops::kinds;
+use crate::ops::index::rows::Faults;
+use crate::ops::index::unlisted::{self, UnlistedPage};
+use crate::ops::index::{self, repair};
 use crate::ops::len::between;
 use crate::ops::pause::check_unfrozen;
+use crate::ops::{conflict, kinds};
 use crate::recount::{Counted, Recount};
-use mutant::mutant;
+use mutant::{bound, mutant};
 
 /// The most texts that are looked at.
-const TEXTS: usize = 100;
+fn page_texts() -> usize {
+    bound("recount-texts", 100)
+}
 
 pub(crate) async fn compare(space: &Space, tr: &Transaction) -> Result<Recount, QueueError> {
     let ready = async {
@@ -39,7 +45,23 @@ pub(crate) async fn compare(space: &Space, tr: &Transaction) -> Result<Recount, 
         counted(tr, dead, range(&space.dead)),
     )
     .await?;
-    Ok(Recount { ready, waiting, dead })
+    Ok(Recount { ready, waiting, dead, index: None })
+}
+
+/// The same with what is wrong with the index of a keyed queue, at the same version.
+pub(crate) async fn compare_all(space: &Space, tr: &Transaction) -> Result<Recount, QueueError> {
+    let found = compare(space, tr).await?;
+    let Some(keyed) = &space.keyed else { return Ok(found) };
+    let Some(rows) = index::read::read(space, keyed, tr).await? else { return Ok(found) };
+    let (mut faults, mut behind) = (rows.faults(), None);
+    loop {
+        let page = unlisted::page(space, keyed, tr, behind.as_deref()).await?;
+        faults.keys.extend(page.keys);
+        behind = page.through;
+        if behind.is_none() {
+            return Ok(Recount { index: Some(faults.counts()), ..found });
+        }
+    }
 }
 
 async fn counted(
@@ -57,14 +79,7 @@ pub(crate) async fn recount(space: &Space, tr: &Transaction) -> Result<Recount, 
     if found.is_right() {
         return Ok(found);
     }
-    if !mutant("recounts-do-not-conflict") {
-        // Two of them would add the same twice, and one next to a deletion would leave a counter.
-        let mut marker = space.queue.clone();
-        append_bytes(&mut marker, b"recount");
-        for kind in [ConflictRangeType::Read, ConflictRangeType::Write] {
-            tr.add_conflict_range(&marker, &after(&marker), kind)?;
-        }
-    }
+    exclude_others(space, tr)?;
     let ready = found.ready.unwrap_or_default();
     add(tr, ready.missing(), &space.npush, &space.npop);
     add(tr, found.waiting.missing(), &space.nlater, &space.ndue);
@@ -75,6 +90,46 @@ pub(crate) async fn recount(space: &Space, tr: &Transaction) -> Result<Recount, 
     }
     add(tr, found.dead.missing(), &space.ndead, &space.ndead);
     Ok(found)
+}
+
+/// Two corrections would add the same twice, and one next to a deletion would leave a counter. So they conflict.
+fn exclude_others(space: &Space, tr: &Transaction) -> Result<(), QueueError> {
+    if mutant("recounts-do-not-conflict") {
+        return Ok(());
+    }
+    let mut marker = space.queue.clone();
+    append_bytes(&mut marker, b"recount");
+    conflict::as_reader(tr, &marker)?;
+    conflict::as_writer(tr, &marker)
+}
+
+/// Repairs the index of a keyed queue, as far as one transaction can, as [`repair::repair`].
+pub(crate) async fn repair_index(
+    space: &Space,
+    keyed: &KeyedSpace,
+    tr: &Transaction,
+) -> Result<Option<(Faults, bool)>, QueueError> {
+    check_unfrozen(space, tr).await?;
+    let found = repair::repair(space, keyed, tr).await?;
+    if found.as_ref().is_some_and(|(faults, _)| !faults.is_empty()) {
+        exclude_others(space, tr)?;
+    }
+    Ok(found)
+}
+
+/// Lists keys of a page that have items, and are not listed.
+pub(crate) async fn list_page(
+    space: &Space,
+    keyed: &KeyedSpace,
+    tr: &Transaction,
+    behind: Option<&[u8]>,
+) -> Result<UnlistedPage, QueueError> {
+    check_unfrozen(space, tr).await?;
+    let page = repair::list_page(space, keyed, tr, behind).await?;
+    if !page.keys.is_empty() {
+        exclude_others(space, tr)?;
+    }
+    Ok(page)
 }
 
 /// Adds to one of two counters, so that the first less the second grows by so much. The second may be the first: that one may shrink.
@@ -103,7 +158,7 @@ fn npush() -> [Vec<u8>; 2] {
 pub(crate) async fn text_queues(tr: &Transaction, prefix: &[u8]) -> Result<Vec<String>, QueueError> {
     let (mut cursor, end) = ([prefix, &[0x02]].concat(), [prefix, &[0x03]].concat());
     let mut found = Vec::new();
-    for _ in 0..TEXTS {
+    for _ in 0..page_texts() {
         let Some(key) = first_key(tr, &(cursor, end.clone())).await? else { break };
         let Some((name, rest)) = key.strip_prefix(prefix).and_then(split_text) else {
             cursor = after(&key);

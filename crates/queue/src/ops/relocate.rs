@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use foundationdb::Transaction;
 use foundationdb::options::MutationType;
+use mutant::bound;
 
 use crate::approach::Place;
 use crate::error::QueueError;
@@ -22,7 +23,9 @@ use crate::stored::{State, StoredItem};
 /// The most items of one transaction.
 pub(crate) const PAGE: NonZeroUsize = NonZeroUsize::new(200).expect("200 is not 0");
 /// The most bytes that one transaction moves, or a single item.
-const PAGE_BYTES: usize = 1 << 20;
+fn page_bytes() -> usize {
+    bound("relocate-page-bytes", 1 << 20)
+}
 
 /// Which items are moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +86,7 @@ async fn ready(space: &Space, tr: &Transaction, stretch: Stretch<'_>) -> Result<
         _ => row.id <= *stretch.until,
     };
     rows.truncate(rows.iter().take_while(within).count());
-    rows.truncate(fitting(space, &rows, PAGE_BYTES)?);
+    rows.truncate(fitting(space, &rows, page_bytes())?);
     let items = scan::items(space, tr, &rows).await?;
     let items = items.into_iter().map(|item| stored(item, |meta| meta)).collect();
     Ok(Found { last: rows.last().map(|row| row.id.clone()), rows, items, unreadable: 0 })
@@ -102,7 +105,7 @@ async fn dead(space: &Space, tr: &Transaction, stretch: Stretch<'_>) -> Result<F
         }
         readable
     });
-    let found = read_records(space, tr, &records, PAGE_BYTES).await?;
+    let found = read_records(space, tr, &records, page_bytes()).await?;
     let read = &records[..found.len()];
     let last = if read.len() == records.len() { looked_at } else { read.last().map(|(id, _)| id.clone()) };
     unreadable.retain(|id| Some(id) <= last.as_ref());
@@ -141,7 +144,8 @@ pub(crate) async fn remove(
                 conflict::as_reader(tr, &key)?;
                 tr.clear(&key);
                 tr.clear(&space.meta_key(&row.id));
-                claim::forget(space, tr, row)?;
+                claim::forget_undone(space, tr, row)?;
+                changes.removed_ready(space, &row.id);
             }
             Movable::Dead => {
                 conflict::as_reader(tr, &space.dead_key(&row.id))?;

@@ -2,22 +2,30 @@
 
 use std::collections::BTreeSet;
 
-use foundationdb::options::{MutationType, StreamingMode};
-use foundationdb::{RangeOption, Transaction};
+use foundationdb::Transaction;
+use foundationdb::options::MutationType;
 use futures::future::join_all;
+use mutant::bound;
 
 use crate::error::QueueError;
 use crate::id::ItemId;
-use crate::keys::{Space, after, counters, later};
+use crate::keys::{Space, counters, later};
 use crate::ops::keyed::changes::Changes;
+use crate::ops::row_page::RowPage;
 use crate::ops::{conflict, cost, place};
 
 /// The most records that one transaction looks at.
-const PAGE: usize = 500;
+fn page_rows() -> usize {
+    bound("requeue-page", 500)
+}
 /// About how many bytes one transaction writes at most.
-const PAGE_BYTES: usize = 1 << 20;
+fn page_bytes() -> usize {
+    bound("requeue-page-bytes", 1 << 20)
+}
 /// How many values are read at once.
-const TOGETHER: usize = 32;
+fn together() -> usize {
+    bound("requeue-together", 32)
+}
 
 /// The result for a page of scheduled items.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -37,18 +45,13 @@ pub(crate) async fn page(
     (begin, end): (&[u8], &[u8]),
     wanted: Option<&BTreeSet<ItemId>>,
 ) -> Result<RequeuePage, QueueError> {
-    let option =
-        RangeOption { limit: Some(PAGE), mode: StreamingMode::WantAll, ..RangeOption::from((begin, end)) };
-    let found = tr.get_range(&option, 1, true).await?;
-    let more = found.more();
+    let found = RowPage::read(tr, (begin, end), page_rows(), true).await?;
     let rows: Vec<_> = found.iter().map(|row| (row.key().to_vec(), row.value().to_vec())).collect();
-    let mut page = RequeuePage {
-        next: rows.last().filter(|_| more).map(|(key, _)| after(key)),
-        ..RequeuePage::default()
-    };
+    let mut page = RequeuePage { next: found.next(), ..RequeuePage::default() };
+    drop(found);
     let (mut bytes, mut changes) = (0, Changes::default());
-    for group in rows.chunks(TOGETHER) {
-        if bytes >= PAGE_BYTES {
+    for group in rows.chunks(together()) {
+        if bytes >= page_bytes() {
             page.next = group.first().map(|(key, _)| key.clone());
             break;
         }

@@ -6,7 +6,7 @@ use foundationdb::options::MutationType;
 use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::item_change::ItemChange;
-use crate::keys::{Space, counters, later};
+use crate::keys::{Space, counters, later, meta};
 use crate::marked::Act;
 use crate::meta::{Meta, Millis};
 use crate::ops::dead_page::{DeadLetterAction, Which, page};
@@ -31,13 +31,24 @@ pub(crate) async fn item(
         (Some(Located::Ready(_)), None) => Ok(Act::Nothing(ItemChange::Done(ItemState::Ready))),
         (Some(Located::Ready(row)), Some(due)) => {
             let meta = decode_meta(space, &row)?;
+            if let Some(expires) = expires_first(&meta, due) {
+                return Ok(Act::Nothing(ItemChange::ExpiresFirst(expires)));
+            }
             // Before the clear: a transaction does not conflict on what it has itself overwritten.
             conflict::as_reader(tr, &space.ready_key(id))?;
             put_off(space, tr, id, due, &row.value, &meta);
+            let mut changes = Changes::default();
+            changes.removed_ready(space, id);
+            changes.write(space, tr).await?;
             Ok(Act::Write(ItemChange::Done(ItemState::Ready)))
         }
         (Some(Located::ScheduledRecord(found)), due) => {
             let state = found.state();
+            // A record that cannot be read says nothing of an expiry.
+            let meta = meta::decode(&found.record).unwrap_or_default();
+            if let Some(expires) = due.and_then(|due| expires_first(&meta, due)) {
+                return Ok(Act::Nothing(ItemChange::ExpiresFirst(expires)));
+            }
             match due {
                 None => hasten(space, tr, id, &found).await?,
                 Some(due) => delay(space, tr, id, &found, due).await?,
@@ -45,6 +56,11 @@ pub(crate) async fn item(
             Ok(Act::Write(ItemChange::Done(state)))
         }
     }
+}
+
+/// When an item expires that is to wait until `due`, if that is not later.
+fn expires_first(meta: &Meta, due: Millis) -> Option<Millis> {
+    meta.expires.filter(|expires| meta.may_expire() && *expires <= due)
 }
 
 /// Makes a waiting item ready now, or a dead letter with all its attempts before it.
@@ -73,7 +89,7 @@ pub(crate) async fn retry(
     }
 }
 
-/// A ready item becomes a scheduled one. The caller has seen to the conflict.
+/// A ready item becomes a scheduled one. The caller has seen to the conflict, and to the key, which has another first item then.
 ///
 /// It begins no hold: that would stop items of an ordered key that are before it, too.
 pub(crate) fn put_off(space: &Space, tr: &Transaction, id: &ItemId, due: Millis, value: &[u8], meta: &Meta) {

@@ -4,8 +4,7 @@
 //! index by time would cost every death two writes, and would not have the letters of earlier versions.
 
 use bytes::Bytes;
-use foundationdb::options::StreamingMode;
-use foundationdb::{RangeOption, Transaction};
+use foundationdb::Transaction;
 
 use crate::error::QueueError;
 use crate::id::ItemId;
@@ -15,12 +14,17 @@ use crate::ops::cost;
 use crate::ops::dead::count_gone;
 use crate::ops::dead_page::purge;
 use crate::ops::pause::check_unfrozen;
-use mutant::mutant;
+use crate::ops::row_page::RowPage;
+use mutant::{bound, mutant};
 
 /// The most letters that one transaction looks at. One reply of the database may have fewer.
-const PAGE: usize = 500;
+fn page_rows() -> usize {
+    bound("retention-page", 500)
+}
 /// About how many bytes one transaction writes at most.
-const PAGE_BYTES: usize = 1 << 20;
+fn page_bytes() -> usize {
+    bound("retention-page-bytes", 1 << 20)
+}
 
 /// What one transaction did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -45,15 +49,10 @@ pub(crate) async fn remove_old(
 ) -> Result<RetentionPage, QueueError> {
     let (first, end) = range(&space.dead);
     let begin = from.map_or(first, <[u8]>::to_vec);
-    let option =
-        RangeOption { limit: Some(PAGE), mode: StreamingMode::WantAll, ..RangeOption::from((begin, end)) };
-    let rows = tr.get_range(&option, 1, true).await?;
+    let rows = RowPage::read(tr, (begin, end), page_rows(), true).await?;
     let (mut old, mut bytes) = (Vec::new(), 0);
-    let mut page = RetentionPage {
-        next: rows.last().filter(|_| rows.more()).map(|row| after(row.key())),
-        ..RetentionPage::default()
-    };
-    for row in &rows {
+    let mut page = RetentionPage { next: rows.next(), ..RetentionPage::default() };
+    for row in rows.iter() {
         let Some(died) = died_at(row.value()) else { continue };
         if died > until && !mutant("dead-letters-are-removed-at-once") {
             page.oldest = Some(page.oldest.map_or(died, |oldest| oldest.min(died)));
@@ -62,7 +61,7 @@ pub(crate) async fn remove_old(
         let id = ItemId::new(Bytes::copy_from_slice(&row.key()[space.dead.len()..]));
         bytes += cost::removing(space, &id, row.value());
         old.push((id, Bytes::copy_from_slice(row.value())));
-        if bytes >= PAGE_BYTES {
+        if bytes >= page_bytes() {
             page.next = Some(after(row.key()));
             break;
         }

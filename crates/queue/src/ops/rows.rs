@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
+use mutant::bound;
 
 use crate::error::QueueError;
 use crate::keys::{Space, after};
@@ -34,14 +35,16 @@ impl Page {
 
 /// The rows behind `behind`, as many as fit into a page. A snapshot read.
 pub(crate) async fn page(space: &Space, tr: &Transaction, behind: &[u8]) -> Result<Page, QueueError> {
+    let (page_rows, page_bytes) =
+        (bound("migration-page", PAGE_ROWS), bound("migration-page-bytes", PAGE_BYTES));
     let mut page = Page::default();
     let mut bytes = 0;
     for (begin, end) in ranges(space) {
         let mut begin = begin.max(after(behind));
         while begin < end {
             let range = RangeOption {
-                limit: Some(PAGE_ROWS - page.rows.len()),
-                target_bytes: PAGE_BYTES,
+                limit: Some(page_rows - page.rows.len()),
+                target_bytes: page_bytes,
                 mode: StreamingMode::WantAll,
                 ..RangeOption::from((begin.as_slice(), end.as_slice()))
             };
@@ -51,7 +54,7 @@ pub(crate) async fn page(space: &Space, tr: &Transaction, behind: &[u8]) -> Resu
                 bytes += row.key().len() + row.value().len();
                 page.rows.push((Bytes::copy_from_slice(row.key()), Bytes::copy_from_slice(row.value())));
             }
-            if page.rows.len() >= PAGE_ROWS || bytes >= PAGE_BYTES {
+            if page.rows.len() >= page_rows || bytes >= page_bytes {
                 page.through = Some(last);
                 return Ok(page);
             }

@@ -4,32 +4,39 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use foundationdb::future::{FdbKeyValue, FdbValues};
-use foundationdb::options::StreamingMode;
-use foundationdb::{RangeOption, Transaction};
+use foundationdb::Transaction;
+use foundationdb::future::FdbKeyValue;
 use futures::future::try_join_all;
+use mutant::bound;
 
 use crate::MAX_TAKE_BYTES;
 use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::keys::leases::{self, Header, LeaseId};
-use crate::keys::{Space, after as behind, range};
+use crate::keys::{self, Space, range};
 use crate::ops::aside::size;
+use crate::ops::row_page::RowPage;
 use crate::ops::scan::{self, Row};
 use crate::ops::{lease, progress, version};
 use crate::view::{Cursor, ItemPage, ItemState, ItemView, LeaseView};
 
 /// The most leases that one page reads.
-const MOST_LEASES: usize = 1_000;
+fn most_leases() -> usize {
+    bound("running-page-leases", 1_000)
+}
 
 /// The bytes of leases after which a page ends. It has one lease more at most.
-const MOST_BYTES: usize = 1_000_000;
+fn most_bytes() -> usize {
+    bound("running-page-bytes", 1_000_000)
+}
 
 /// The most bytes of leases that are searched for an item: as much as a transaction has time for.
 pub(crate) const MOST_SEARCHED: usize = 100_000_000;
 
-/// How many leases whose items are not in their headers are read at once.
-const TOGETHER: usize = 16;
+/// How many leases are read at once, and of how many pieces, unless one alone has more.
+fn together() -> usize {
+    bound("running-together", 16)
+}
 
 /// The index behind all items of a lease.
 const BEHIND_ALL: u32 = u32::MAX;
@@ -43,53 +50,122 @@ pub(crate) async fn page(
 ) -> Result<ItemPage, QueueError> {
     let version = version::now(tr).await?;
     let (first, end) = range(&space.leases);
-    // The page before may have ended within a lease: begin with that.
-    let mut begin = after.and_then(Cursor::lease).map_or(first, |id| leases::key(&space.leases, id));
-    let (mut page, mut place) = (ItemPage::default(), after.cloned());
-    // Leases looked at, bytes of their items as they are stored in them, and with all parts of their payloads.
-    let (mut looked, mut bytes, mut whole) = (0, 0, 0_u64);
+    let mut begin = match after {
+        Some(Cursor::Leased(id, BEHIND_ALL)) => keys::after(&leases::key(&space.leases, *id)),
+        // The page before ended within a lease: begin with that.
+        Some(Cursor::Leased(id, _)) => leases::key(&space.leases, *id),
+        _ => first,
+    };
+    let mut filling = Filling { k: k.get(), version, place: after.cloned(), ..Filling::default() };
     loop {
-        let rows = tr.get_range(&some(&begin, &end), 1, true).await?;
-        for (id, header) in headers(space, &rows) {
-            let Some(id) = id else {
-                page.unreadable += 1;
-                continue;
-            };
-            if page.items.len() >= k.get() || looked >= MOST_LEASES || bytes >= MOST_BYTES {
-                page.next = place;
-                return Ok(page);
-            }
-            looked += 1;
-            let skipped = match place {
-                Some(Cursor::Leased(of, index)) if of == id => Some(index),
-                _ => None,
-            };
-            let open = open(space, tr, id, header, skipped).await?;
-            let Some((header, open)) = open else {
-                page.unreadable += 1;
-                place = Some(Cursor::Leased(id, BEHIND_ALL));
-                continue;
-            };
-            let lease = view(id, &header, version);
-            let mut progress = progress::read(space, tr, id, &header).await?.0;
-            bytes += progress.values().map(|progress| progress.message.len()).sum::<usize>();
-            for (index, row) in &open {
-                bytes += row.value.len() + row.meta.len();
-                whole += size(space, row).unwrap_or(0);
-                let is_full = page.items.len() >= k.get() || whole > MAX_TAKE_BYTES as u64;
-                if is_full && !page.items.is_empty() {
-                    page.next = place;
-                    return Ok(page);
+        let rows = RowPage::read(tr, (&begin, &end), most_leases(), true).await?;
+        let found = headers(space, &rows);
+        let mut rest = found.as_slice();
+        while !rest.is_empty() {
+            // Each lease has an item that is not acknowledged.
+            let (group, behind) = rest.split_at(group_len(rest, k.get() - filling.page.items.len()));
+            rest = behind;
+            for (id, opened) in open_each(space, tr, group, filling.place.as_ref()).await? {
+                if !filling.add(space, tr, id, opened).await? {
+                    return Ok(ItemPage { next: filling.place, ..filling.page });
                 }
-                let item = item(space, tr, row, lease).await?;
-                page.items.push(ItemView { progress: progress.remove(index), ..item });
-                place = Some(Cursor::Leased(id, *index));
             }
-            place = Some(Cursor::Leased(id, BEHIND_ALL));
         }
-        let Some(last) = rows.iter().next_back().filter(|_| rows.more()) else { return Ok(page) };
-        begin = behind(last.key());
+        let Some(next) = rows.next() else { return Ok(filling.page) };
+        begin = next;
     }
+}
+
+/// A page that is being filled.
+#[derive(Debug, Default)]
+struct Filling {
+    /// The most items.
+    k: usize,
+    version: u64,
+    page: ItemPage,
+    /// What was added or passed over last.
+    place: Option<Cursor>,
+    /// How many leases were looked at.
+    looked: usize,
+    /// Bytes of items as they are stored in leases.
+    bytes: usize,
+    /// The same with all parts of their payloads.
+    whole: u64,
+}
+
+impl Filling {
+    /// Adds the items of a lease; `false`: the page ends before the last of them.
+    async fn add(
+        &mut self,
+        space: &Space,
+        tr: &Transaction,
+        id: Option<LeaseId>,
+        opened: Option<Opened>,
+    ) -> Result<bool, QueueError> {
+        let Some(id) = id else {
+            self.page.unreadable += 1;
+            return Ok(true);
+        };
+        if self.page.items.len() >= self.k || self.looked >= most_leases() || self.bytes >= most_bytes() {
+            return Ok(false);
+        }
+        self.looked += 1;
+        let Some((header, open)) = opened else {
+            self.page.unreadable += 1;
+            self.place = Some(Cursor::Leased(id, BEHIND_ALL));
+            return Ok(true);
+        };
+        let lease = view(id, &header, self.version);
+        let mut progress = progress::read(space, tr, id, &header).await?.0;
+        self.bytes += progress.values().map(|progress| progress.message.len()).sum::<usize>();
+        for (index, row) in &open {
+            self.bytes += row.value.len() + row.meta.len();
+            self.whole += size(space, row).unwrap_or(0);
+            let is_full = self.page.items.len() >= self.k || self.whole > MAX_TAKE_BYTES as u64;
+            if is_full && !self.page.items.is_empty() {
+                return Ok(false);
+            }
+            let item = item(space, tr, row, lease).await?;
+            self.page.items.push(ItemView { progress: progress.remove(index), ..item });
+            self.place = Some(Cursor::Leased(id, *index));
+        }
+        self.place = Some(Cursor::Leased(id, BEHIND_ALL));
+        Ok(true)
+    }
+}
+
+/// A lease's row: its id and its header, if they can be read.
+pub(crate) type LeaseRow = (Option<LeaseId>, Option<Header>);
+
+/// The header of a lease, and those of its items that are not acknowledged, each with its index.
+pub(crate) type Opened = (Header, Vec<(u32, Row)>);
+
+/// How many of the first leases are read at once: at most `most`, and one at least.
+pub(crate) fn group_len(leases: &[LeaseRow], most: usize) -> usize {
+    let mut pieces = 0;
+    let fit = leases.iter().take(most.min(together())).take_while(|(_, header)| {
+        pieces += header.as_ref().map_or(0, |header| header.pieces as usize);
+        pieces <= together()
+    });
+    fit.count().max(1)
+}
+
+/// Opens leases; of the one that `place` is in, the items behind that.
+pub(crate) async fn open_each(
+    space: &Space,
+    tr: &Transaction,
+    leases: &[LeaseRow],
+    place: Option<&Cursor>,
+) -> Result<Vec<(Option<LeaseId>, Option<Opened>)>, QueueError> {
+    let open = leases.iter().map(async |(id, header)| {
+        let Some(of) = *id else { return Ok((None, None)) };
+        let skipped = match place {
+            Some(Cursor::Leased(id, index)) if *id == of => Some(*index),
+            _ => None,
+        };
+        Ok::<_, QueueError>((*id, open(space, tr, of, header.clone(), skipped).await?))
+    });
+    try_join_all(open).await
 }
 
 /// Where a running item is.
@@ -125,87 +201,81 @@ pub(crate) struct RunningItems {
 /// Those of the items that are on leases and not acknowledged. Leases that cannot be read are passed over.
 ///
 /// Nothing in the database leads from an item to its lease, since that would cost each fetch of each item. So this reads the headers of all leases, by the page.
-/// Short leases have their items in there. The others have the least and the greatest id there, so that the pieces of most of them are not read.
+/// These are short, and say which of the leases may have an item. So few bodies are read.
 ///
 /// # Errors
 /// [`QueueError::TooMuchRunning`], if they have more than [`MOST_SEARCHED`] bytes.
 pub(crate) async fn find_each(
     space: &Space,
     tr: &Transaction,
+    ids: BTreeSet<&ItemId>,
+) -> Result<RunningItems, QueueError> {
+    find_up_to(space, tr, ids, MOST_SEARCHED).await
+}
+
+async fn find_up_to(
+    space: &Space,
+    tr: &Transaction,
     mut ids: BTreeSet<&ItemId>,
+    most_bytes: usize,
 ) -> Result<RunningItems, QueueError> {
     let (mut begin, end) = range(&space.leases);
     let (mut bytes, mut all) = (0, RunningItems::default());
     while let Some(first) = ids.first().copied() {
         let too_much = || QueueError::TooMuchRunning { id: first.clone() };
-        let rows = tr.get_range(&some(&begin, &end), 1, true).await?;
+        let rows = RowPage::read(tr, (&begin, &end), most_leases(), true).await?;
         bytes += rows.iter().map(|row| row.key().len() + row.value().len()).sum::<usize>();
-        let found: Vec<_> =
-            headers(space, &rows).into_iter().map(|(lease, header)| lease.zip(header)).collect();
-        if let Some((row, _)) = rows.iter().zip(&found).find(|(_, lease)| lease.is_none()) {
+        let found = headers(space, &rows);
+        let is_unreadable = |row: &LeaseRow| row.0.is_none() || row.1.is_none();
+        if let Some((row, _)) = rows.iter().zip(&found).find(|(_, lease)| is_unreadable(lease)) {
             all.unreadable = Some(row.key().to_vec());
         }
-        let found = found.into_iter().flatten().filter(|(_, header)| header.may_have(&ids));
-        let (short, long): (Vec<_>, Vec<_>) = found.partition(|(_, header)| header.pieces == 0);
-        for (lease, header) in short {
-            let found = in_lease(space, tr, &ids, (lease, header)).await?;
-            all.add(space, vec![(lease, found)], &mut ids);
-        }
-        for group in long.chunks(TOGETHER) {
-            // All pieces but the last are full.
-            bytes += group.iter().map(|(_, header)| header.pieces as usize * leases::PIECE).sum::<usize>();
-            if bytes > MOST_SEARCHED {
+        let may_have = |row: &LeaseRow| row.1.as_ref().is_some_and(|header| header.may_have(&ids));
+        let found: Vec<LeaseRow> =
+            found.into_iter().filter(|row| !is_unreadable(row) && may_have(row)).collect();
+        let mut rest = found.as_slice();
+        while !rest.is_empty() && !ids.is_empty() {
+            if bytes > most_bytes {
                 return Err(too_much());
             }
-            let found = group.iter().map(|lease| in_lease(space, tr, &ids, lease.clone()));
-            let found = try_join_all(found).await?;
-            let leases = group.iter().map(|(lease, _)| *lease);
-            all.add(space, leases.zip(found).collect(), &mut ids);
+            let (group, behind) = rest.split_at(group_len(rest, usize::MAX));
+            rest = behind;
+            for (lease, opened) in open_each(space, tr, group, None).await? {
+                bytes += lease.map_or(0, |lease| all.add(space, lease, opened, &mut ids));
+            }
         }
-        let last = rows.iter().next_back().filter(|_| rows.more());
-        if ids.is_empty() || last.is_none() {
-            break;
-        }
-        if bytes > MOST_SEARCHED {
+        let Some(next) = rows.next().filter(|_| !ids.is_empty()) else { break };
+        if bytes > most_bytes {
             return Err(too_much());
         }
-        begin = last.map_or(begin, |last| behind(last.key()));
+        begin = next;
     }
     Ok(all)
 }
 
 impl RunningItems {
-    /// Adds what was found on leases; `None`: a lease cannot be read.
+    /// Adds those of the items that are on this lease; `None`: it cannot be read. Returns how many bytes its items have.
     fn add(
         &mut self,
         space: &Space,
-        found: Vec<(LeaseId, Option<Vec<RunningRecord>>)>,
+        lease: LeaseId,
+        opened: Option<Opened>,
         ids: &mut BTreeSet<&ItemId>,
-    ) {
-        for (lease, records) in found {
-            if records.is_none() {
-                self.unreadable = Some(leases::key(&space.leases, lease));
-            }
-            for record in records.into_iter().flatten() {
-                ids.remove(&record.row.id);
-                self.items.insert(record.row.id.clone(), record);
+    ) -> usize {
+        let Some((header, open)) = opened else {
+            self.unreadable = Some(leases::key(&space.leases, lease));
+            return 0;
+        };
+        let mut bytes = 0;
+        for (index, row) in open {
+            bytes += row.id.as_bytes().len() + row.meta.len() + row.value.len();
+            if ids.remove(&row.id) {
+                let (id, index) = (row.id.clone(), index as usize);
+                self.items.insert(id, RunningRecord { lease, header: header.clone(), index, row });
             }
         }
+        bytes
     }
-}
-
-/// Those of the items that are on this lease and not acknowledged; `None` if it cannot be read.
-async fn in_lease(
-    space: &Space,
-    tr: &Transaction,
-    ids: &BTreeSet<&ItemId>,
-    (lease, header): (LeaseId, Header),
-) -> Result<Option<Vec<RunningRecord>>, QueueError> {
-    let open = open(space, tr, lease, Some(header), None).await?;
-    let Some((header, open)) = open else { return Ok(None) };
-    let found = open.into_iter().filter(|(_, row)| ids.contains(&row.id));
-    let record = |(index, row)| RunningRecord { lease, header: header.clone(), index: index as usize, row };
-    Ok(Some(found.map(record).collect()))
 }
 
 /// A running item, for people.
@@ -222,16 +292,10 @@ pub(crate) async fn show(
 }
 
 /// The id and the header of each lease, if they can be read. Rows are not `Send`, so nothing borrows from them.
-fn headers(space: &Space, rows: &FdbValues) -> Vec<(Option<LeaseId>, Option<Header>)> {
+pub(crate) fn headers(space: &Space, rows: &RowPage) -> Vec<LeaseRow> {
     let decode =
         |row: &FdbKeyValue| (leases::decode_key(&space.leases, row.key()), Header::decode(row.value()));
     rows.iter().map(decode).collect()
-}
-
-/// Some leases.
-fn some<'a>(begin: &'a [u8], end: &'a [u8]) -> RangeOption<'a> {
-    let mode = StreamingMode::WantAll;
-    RangeOption { limit: Some(MOST_LEASES), mode, ..RangeOption::from((begin, end)) }
 }
 
 /// The header of a lease, and its items behind an index that are not acknowledged, each with its index. `None` if it cannot be read.
@@ -241,7 +305,7 @@ pub(crate) async fn open(
     id: LeaseId,
     header: Option<Header>,
     skipped: Option<u32>,
-) -> Result<Option<(Header, Vec<(u32, Row)>)>, QueueError> {
+) -> Result<Option<Opened>, QueueError> {
     let Some(header) = header else { return Ok(None) };
     let Ok(held) = QueueError::if_readable(lease::body(space, tr, id, &header, true).await)? else {
         return Ok(None);
@@ -283,11 +347,134 @@ fn view(id: LeaseId, header: &Header, version: u64) -> LeaseView {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+    use foundationdb::Database;
+
     use super::*;
     use crate::approach::Approach;
+    use crate::keys::leases::Held;
     use crate::queue::Queue;
-    use crate::session::{FetchOptions, Session};
+    use crate::session::{FetchOptions, Session, SessionId};
     use crate::testing::on_database;
+
+    const LEASES: usize = 500;
+    const ITEMS: usize = 10;
+
+    fn id_of(number: usize) -> ItemId {
+        ItemId::new([&[0x33; 5][..], &number.to_be_bytes()].concat().into())
+    }
+
+    fn lease_id(number: usize) -> LeaseId {
+        LeaseId { session: SessionId([1; 16]), number: number as u64 }
+    }
+
+    /// Leases of small items. Each has an item of each part of all ids, as in a keyed queue.
+    async fn put_leases(db: &Database, space: &Space) {
+        let tr = db.create_trx().unwrap();
+        for number in 0..LEASES {
+            let item = |nth| Held {
+                id: id_of(nth * LEASES + number),
+                meta: Bytes::new(),
+                value: vec![b'x'; 300].into(),
+            };
+            let items: Vec<_> = (0..ITEMS).map(item).collect();
+            lease::put(space, &tr, lease_id(number), (1, 1), &items);
+        }
+        tr.commit().await.unwrap();
+    }
+
+    #[test]
+    fn few_bytes_are_read_for_one_item_among_many_leases_of_small_items() {
+        on_database(async |db| {
+            let queue = Queue::new(b"", b"q").unwrap();
+            let space = queue.space();
+            put_leases(db, space).await;
+            // The items have 1,500,000 bytes.
+            let most = LEASES * 150 + 10_000;
+            let tr = db.create_trx().unwrap();
+            for number in [0, 777, ITEMS * LEASES - 1] {
+                let id = id_of(number);
+                let mut found = find_up_to(space, &tr, BTreeSet::from([&id]), most).await.unwrap();
+                let found = found.items.remove(&id).unwrap();
+                assert_eq!((found.lease, found.index), (lease_id(number % LEASES), number / LEASES));
+            }
+            for gone in (0..20).map(|n| ItemId::new([id_of(n * 199).as_bytes(), b"-"].concat().into())) {
+                let found = find_up_to(space, &tr, BTreeSet::from([&gone]), most).await.unwrap();
+                assert!(found.items.is_empty() && found.unreadable.is_none());
+            }
+            let (id, none) = (id_of(777), 40_000);
+            let refused = find_up_to(space, &tr, BTreeSet::from([&id]), none).await;
+            assert!(matches!(refused, Err(QueueError::TooMuchRunning { .. })), "{refused:?}");
+        });
+    }
+
+    #[test]
+    fn pages_of_running_items_end_within_leases_and_go_on_there() {
+        on_database(async |db| {
+            let queue = Queue::new(b"", b"q").unwrap();
+            let space = queue.space();
+            put_leases(db, space).await;
+            let tr = db.create_trx().unwrap();
+            let bounds = mutant::Bounds::default().with("running-page-leases", 1).enter();
+            // A page of one lease.
+            let (mut after, mut found) = (None, Vec::new());
+            while found.len() < 5 * ITEMS {
+                let page = page(space, &tr, after.as_ref(), NonZeroUsize::new(100).unwrap()).await.unwrap();
+                assert_eq!(page.items.len(), ITEMS);
+                found.extend(page.items);
+                after = page.next;
+            }
+            drop(bounds);
+            for k in [1, 7, 250] {
+                let (mut after, mut found) = (None, Vec::new());
+                for _ in 0..8 {
+                    let page = page(space, &tr, after.as_ref(), NonZeroUsize::new(k).unwrap()).await.unwrap();
+                    assert_eq!((page.items.len(), page.unreadable), (k, 0));
+                    found.extend(page.items.into_iter().map(|item| item.id));
+                    after = page.next;
+                }
+                let nth = |n: usize| id_of(n % ITEMS * LEASES + n / ITEMS);
+                assert_eq!(found, (0..8 * k).map(nth).collect::<Vec<_>>());
+            }
+        });
+    }
+
+    /// A lease as an earlier version wrote it: the body is in the header.
+    #[test]
+    fn an_item_is_found_in_the_header_of_an_earlier_version() {
+        on_database(async |db| {
+            let queue = Queue::new(b"", b"q").unwrap();
+            let space = queue.space();
+            let part = |part: &[u8]| [&u32::try_from(part.len()).unwrap().to_le_bytes(), part].concat();
+            let value = [b'x'; 2_000];
+            let body: Vec<u8> =
+                [1, 2].map(|n| [part(id_of(n).as_bytes()), part(&[]), part(&value)].concat()).concat();
+            // Format, deadline, length, two items, no pieces, and no item is acknowledged.
+            let header = [
+                &[1][..],
+                &9_u64.to_le_bytes(),
+                &5_u64.to_le_bytes(),
+                &2_u32.to_le_bytes(),
+                &0_u32.to_le_bytes(),
+                &[0],
+                &body,
+            ];
+            let tr = db.create_trx().unwrap();
+            tr.set(&leases::key(&space.leases, lease_id(3)), &header.concat());
+            tr.commit().await.unwrap();
+            let tr = db.create_trx().unwrap();
+            let found = find(space, &tr, &id_of(2)).await.unwrap().unwrap();
+            assert_eq!((found.lease, found.index, &found.row.value[..]), (lease_id(3), 1, &value[..]));
+            assert!(find(space, &tr, &id_of(3)).await.unwrap().is_none());
+            // A change of the header leaves the body there.
+            let mut header = found.header;
+            header.acknowledged.insert(0);
+            lease::update(space, &tr, lease_id(3), &header);
+            let header = lease::header(space, &tr, lease_id(3)).await.unwrap().unwrap();
+            let items = lease::body(space, &tr, lease_id(3), &header, false).await.unwrap();
+            assert_eq!(items.iter().map(|item| &item.id).collect::<Vec<_>>(), [&id_of(1), &id_of(2)]);
+        });
+    }
 
     #[test]
     fn the_items_of_leases_that_cannot_have_an_item_are_not_read() {

@@ -6,6 +6,7 @@
 use std::num::NonZeroUsize;
 
 use foundationdb::Transaction;
+use mutant::bound;
 
 use crate::MAX_TAKE_BYTES;
 use crate::error::QueueError;
@@ -18,14 +19,16 @@ use crate::ops::want::{Line, remove};
 use crate::suspects::{Picked, Suspicion};
 
 /// The most items that one transaction hands out, unless the first request asks for more.
-const MAX_ITEMS: usize = 1_000;
+fn max_items() -> usize {
+    bound("items-served", 1_000)
+}
 
 /// How many items a transaction that serves this line has to read.
 pub(crate) fn demand(line: &Line) -> NonZeroUsize {
     let asked = |want: NonZeroUsize| want.get();
     let first = line.first.first().map_or(1, |waiting| asked(waiting.want.k));
     let all = line.first.iter().map(|waiting| asked(waiting.want.k)).fold(0, usize::saturating_add);
-    NonZeroUsize::new(all.min(first.max(MAX_ITEMS))).unwrap_or(NonZeroUsize::MIN)
+    NonZeroUsize::new(all.min(first.max(max_items()))).unwrap_or(NonZeroUsize::MIN)
 }
 
 /// Hands the first rows to the first of the line, and takes those out of it. Returns the rows of the own request, if its turn has
@@ -138,7 +141,7 @@ mod tests {
             Line { first, ..Line::default() }
         };
         assert_eq!(demand(&line(&[3, 4])).get(), 7);
-        assert_eq!(demand(&line(&[100; 100])).get(), MAX_ITEMS);
+        assert_eq!(demand(&line(&[100; 100])).get(), max_items());
         assert_eq!(demand(&line(&[5_000, 1])).get(), 5_000);
     }
 

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use foundationdb::options::StreamingMode;
 use foundationdb::{Database, RangeOption, Transaction};
+use mutant::bound;
 
 use crate::error::QueueError;
 use crate::keys::{Space, after, tokens};
@@ -21,7 +22,9 @@ use crate::version_history::VersionHistory;
 const PAGE: NonZeroUsize = NonZeroUsize::new(1_000).expect("1000 is not 0");
 
 /// A sweep ends after this many slots of pages in which it cleared less than one slot in [`WORTH`].
-const MAX_IDLE: usize = 20_000;
+fn max_idle() -> usize {
+    bound("idle-tokens", 20_000)
+}
 
 /// A sweep goes on while one slot of this many is to be cleared.
 const WORTH: usize = 10;
@@ -78,7 +81,7 @@ pub async fn sweep_tokens(
             idle += looked_at;
         }
         match page.next {
-            Some(next) if idle < MAX_IDLE => begin = next,
+            Some(next) if idle < max_idle() => begin = next,
             next => {
                 place.0 = next;
                 break;

@@ -1,6 +1,7 @@
 //! How old operations and the slots of sessions are: by the times at which sweepers have read versions.
 
 use foundationdb::Transaction;
+use mutant::bound;
 
 use crate::error::QueueError;
 use crate::keys::{Space, times};
@@ -9,7 +10,9 @@ use crate::ops::version::now;
 use crate::sightings::Sightings;
 
 /// The most pairs of a version and a time.
-const MOST: usize = 64;
+fn most_pairs() -> usize {
+    bound("noted-times", 64)
+}
 
 /// A new pair is noted after this part of the time for which something is kept.
 const PART: u64 = 16;
@@ -33,7 +36,7 @@ pub(crate) async fn note(
     let mut times = read(space, tr, false).await?;
     let is_due = is_due(&times, known, now(tr).await?, at, kept);
     if is_due {
-        times.note(known, at, MOST);
+        times.note(known, at, most_pairs());
         tr.set(&space.times, &times::encode(&times));
     }
     Ok(is_due)
@@ -69,7 +72,7 @@ mod tests {
 
     fn times(pairs: &[(u64, Millis)]) -> Sightings {
         let mut times = Sightings::default();
-        pairs.iter().for_each(|(version, at)| times.note(*version, *at, MOST));
+        pairs.iter().for_each(|(version, at)| times.note(*version, *at, most_pairs()));
         times
     }
 

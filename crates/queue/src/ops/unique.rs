@@ -9,15 +9,15 @@ use crate::meta::Meta;
 use crate::ops::cost;
 use mutant::mutant;
 
-/// Frees the key of an item that has ended, unless it is taken for a time.
+/// Frees the key of an item that is done, or was taken for good, unless it is taken for a time.
 pub(crate) fn of_ended(space: &Space, tr: &Transaction, id: &ItemId, meta: &Meta) {
     if meta.unique_until.is_none() || mutant("unique-time-ends-with-item") {
         free(space, tr, id, meta.unique.as_deref().unwrap_or_default());
     }
 }
 
-/// Frees the key of an item that is a dead letter, also if it is taken for a time.
-pub(crate) fn of_dead(space: &Space, tr: &Transaction, id: &ItemId, meta: &Meta) {
+/// Frees the key of an item that was not done, also if it is taken for a time: it is a dead letter, was cancelled or deleted, or has expired.
+pub(crate) fn of_undone(space: &Space, tr: &Transaction, id: &ItemId, meta: &Meta) {
     let Some(key) = &meta.unique else { return };
     free(space, tr, id, key);
     if let Some(until) = meta.unique_until {

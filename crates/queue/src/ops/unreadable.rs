@@ -36,6 +36,7 @@ pub(crate) async fn bury(space: &Space, tr: &Transaction, id: &ItemId) -> Result
     endings.write(tr, None).await?;
     place::count_dead(space, tr, 1);
     let mut changes = Changes::default();
+    changes.removed_ready(space, id);
     changes.put_away(space, id, HoldCause::Dead);
     changes.write(space, tr).await
 }

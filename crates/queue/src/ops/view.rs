@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use foundationdb::Transaction;
+use mutant::bound;
 
 use crate::MAX_TAKE_BYTES;
 use crate::dead::DeadLetter;
@@ -20,10 +21,14 @@ use crate::ops::{dead, peek, running};
 use crate::view::{Cursor, ItemPage, ItemState, ItemView};
 
 /// The most records that one page reads. It may show none of them: scheduled and retrying items share a range.
-const MOST_PASSED: usize = 2_000;
+fn most_passed() -> usize {
+    bound("view-items-passed", 2_000)
+}
 
 /// The bytes of side records after which a page ends.
-const MOST_PASSED_BYTES: usize = 1_000_000;
+fn most_passed_bytes() -> usize {
+    bound("view-bytes-passed", 1_000_000)
+}
 
 pub(crate) async fn ready(
     space: &Space,
@@ -67,8 +72,8 @@ pub(crate) async fn waiting(
     let mut place = after.and_then(Cursor::due).map(|(due, id)| (due, id.clone()));
     let (mut wanted, mut more) = (Vec::new(), true);
     let (mut passed, mut bytes) = (0, 0);
-    while more && wanted.len() < k.get() && passed < MOST_PASSED && bytes < MOST_PASSED_BYTES {
-        let limit = NonZeroUsize::new(MOST_PASSED - passed).unwrap_or(NonZeroUsize::MIN);
+    while more && wanted.len() < k.get() && passed < most_passed() && bytes < most_passed_bytes() {
+        let limit = NonZeroUsize::new(most_passed() - passed).unwrap_or(NonZeroUsize::MIN);
         let found = delayed(space, tr, place.as_ref().map(|(due, id)| (*due, id)), limit).await?;
         more = !found.is_empty();
         for (due, id, record) in found {

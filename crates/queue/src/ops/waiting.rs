@@ -2,6 +2,7 @@
 
 use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
+use mutant::bound;
 
 use crate::error::QueueError;
 use crate::id::ItemId;
@@ -12,9 +13,13 @@ use crate::ops::keyed::place;
 use crate::waiting::{AtLeast, Waiting, WaitsOn};
 
 /// How many rows are counted at most.
-const MOST: usize = 10_000;
+fn most_counted() -> usize {
+    bound("waiting-counted", 10_000)
+}
 /// The bytes of values after which counting ends.
-const MOST_BYTES: usize = 1_000_000;
+fn most_bytes() -> usize {
+    bound("waiting-bytes-counted", 1_000_000)
+}
 
 /// What a ready item waits for; `None` if it is not ready.
 pub(crate) async fn waiting(
@@ -53,11 +58,11 @@ async fn of_key(
 /// Counts the rows of a range, up to a bound.
 async fn count(tr: &Transaction, (begin, end): (Vec<u8>, Vec<u8>)) -> Result<AtLeast, QueueError> {
     let option = RangeOption {
-        limit: Some(MOST),
-        target_bytes: MOST_BYTES,
+        limit: Some(most_counted()),
+        target_bytes: most_bytes(),
         mode: StreamingMode::Exact,
         ..RangeOption::from((begin, end))
     };
     let rows = tr.get_range(&option, 1, true).await?;
-    Ok(AtLeast { counted: rows.len(), is_all: !rows.more() && rows.len() < MOST })
+    Ok(AtLeast { counted: rows.len(), is_all: !rows.more() && rows.len() < most_counted() })
 }

@@ -4,6 +4,7 @@ use foundationdb::options::{MutationType, StreamingMode};
 use foundationdb::{RangeOption, Transaction};
 use futures::TryStreamExt;
 use futures::future::try_join;
+use mutant::bound;
 
 use crate::error::QueueError;
 use crate::keys::leases::LeaseId;
@@ -13,10 +14,14 @@ use crate::ops::conflict;
 use crate::ops::version::now;
 
 /// The most requests that one transaction serves.
-pub(crate) const MAX_SERVED: usize = 100;
+pub(crate) fn max_served() -> usize {
+    bound("requests-served", 100)
+}
 
 /// How many requests a take looks at that asks only if others wait.
-const GLANCE: usize = 8;
+fn glance() -> usize {
+    bound("requests-glanced-at", 8)
+}
 
 /// How long a request may be served, in versions. Who asked looks far more often than that, and asks again if its request was
 /// dropped. What is served to the dead comes back only when its lease runs out; of each session that is one request at most.
@@ -38,7 +43,7 @@ pub(crate) struct WaitingRequest {
 /// The requests for items from one end, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Line {
-    /// The first of them, at most [`MAX_SERVED`].
+    /// The first of them, at most [`max_served`].
     pub(crate) first: Vec<WaitingRequest>,
     /// The one that the caller asked about, wherever it stands.
     pub(crate) own: Option<WaitingRequest>,
@@ -62,10 +67,10 @@ impl Line {
             self.own = Some(waiting.clone());
         }
         if !is_own && waiting.want.deadline < now {
-            if self.expired.len() < MAX_SERVED {
+            if self.expired.len() < max_served() {
                 self.expired.push(waiting.key);
             }
-        } else if waiting.want.last == last && self.first.len() < MAX_SERVED {
+        } else if waiting.want.last == last && self.first.len() < max_served() {
             self.first.push(waiting);
         }
     }
@@ -80,23 +85,23 @@ pub(crate) fn ask(space: &Space, tr: &Transaction, want: &Want) {
     );
 }
 
-/// Whether anybody may wait at the end that the queue is taken from: one of the first [`GLANCE`] requests does, or there are as many.
+/// Whether anybody may wait at the end that the queue is taken from: one of the first [`glance`] requests does, or there are as many.
 pub(crate) async fn any(space: &Space, tr: &Transaction) -> Result<bool, QueueError> {
-    let (requests, now) = try_join(first(space, tr, GLANCE), now(tr)).await?;
+    let (requests, now) = try_join(first(space, tr, glance()), now(tr)).await?;
     let waits = |want: &Want| want.deadline >= now && want.last == space.kind.takes_last();
-    Ok(requests.len() == GLANCE || requests.iter().any(|(_, want)| want.as_ref().is_some_and(waits)))
+    Ok(requests.len() == glance() || requests.iter().any(|(_, want)| want.as_ref().is_some_and(waits)))
 }
 
 /// The expired requests at the beginning of the line.
 async fn expired(space: &Space, tr: &Transaction, now: u64) -> Result<Vec<Vec<u8>>, QueueError> {
-    let requests = first(space, tr, MAX_SERVED).await?;
+    let requests = first(space, tr, max_served()).await?;
     let ran_out = |want: Option<Want>| want.is_some_and(|want| want.deadline < now);
     Ok(requests.into_iter().filter_map(|(key, want)| ran_out(want).then_some(key)).collect())
 }
 
 /// Whether there are requests, and whether some of the first ran out.
 pub(crate) async fn look(space: &Space, tr: &Transaction, now: u64) -> Result<(bool, bool), QueueError> {
-    let requests = first(space, tr, MAX_SERVED).await?;
+    let requests = first(space, tr, max_served()).await?;
     let ran_out = |want: &Want| want.deadline < now;
     Ok((!requests.is_empty(), requests.iter().any(|(_, want)| want.as_ref().is_some_and(ran_out))))
 }
@@ -135,7 +140,7 @@ pub(crate) async fn line(
     let range = RangeOption { mode: StreamingMode::WantAll, ..RangeOption::from(range(&space.wants)) };
     let mut pages = tr.get_ranges(range, true);
     let mut line = Line::default();
-    while (line.own.is_none() || line.first.len() < MAX_SERVED)
+    while (line.own.is_none() || line.first.len() < max_served())
         && let Some(page) = pages.try_next().await?
     {
         for row in &page {
@@ -216,8 +221,8 @@ mod tests {
     #[test]
     fn the_line_is_bounded_and_finds_the_own_request_behind_it() {
         let line = line_of((0..150).map(|n| waiting(n, NOW, false)), 140);
-        assert_eq!((line.first.len(), line.own), (MAX_SERVED, Some(waiting(140, NOW, false))));
+        assert_eq!((line.first.len(), line.own), (max_served(), Some(waiting(140, NOW, false))));
         let line = line_of((0..150).map(|n| waiting(n, 0, false)), 200);
-        assert_eq!((line.first.len(), line.expired.len()), (0, MAX_SERVED));
+        assert_eq!((line.first.len(), line.expired.len()), (0, max_served()));
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kvqueue_calendar::Calendar;
 
-use super::ScheduleError;
+use super::{ScheduleError, owner::is_same_owner};
 use crate::keys::schedules::unique_key;
 use crate::kind::Kind;
 use crate::meta::Millis;
@@ -105,6 +105,15 @@ impl Schedule {
             missed: Missed::default(),
             overlap: Overlap::default(),
             jitter: Duration::ZERO,
+        }
+    }
+
+    /// Whether it belongs to the configuration of this label; `None`: whether it was made at run time. Paths of a file that differ by
+    /// `..` alone are the same label.
+    pub fn belongs_to(&self, owner: Option<&str>) -> bool {
+        match (self.owner.as_deref(), owner) {
+            (Some(own), Some(owner)) => is_same_owner(own, owner),
+            (own, owner) => own == owner,
         }
     }
 

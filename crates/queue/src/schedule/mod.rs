@@ -25,6 +25,7 @@
 mod definition;
 mod error;
 mod operations;
+mod owner;
 pub(crate) mod plan;
 mod record;
 

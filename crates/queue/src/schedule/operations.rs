@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use foundationdb::{Database, Transaction};
+use mutant::bound;
 
 use super::{OccurrenceRecord, Schedule, ScheduleError};
 use crate::error::QueueError;
@@ -19,7 +20,9 @@ use crate::rng::Rng;
 use crate::session::SessionId;
 
 /// How many definitions [`Queue::remove_schedules_of`] reads at a time.
-const PAGE: usize = 100;
+fn page_schedules() -> usize {
+    bound("schedules-page", 100)
+}
 
 /// The effect of [`Queue::put_schedule`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,6 +108,7 @@ impl Queue {
         now: Millis,
     ) -> Result<PutEffect, ScheduleError> {
         schedule.check(self.kind())?;
+        schedule.item.check_content_type()?;
         change::put(self.space(), tr, schedule, now).await
     }
 
@@ -132,15 +136,15 @@ impl Queue {
         loop {
             let from = behind.as_deref();
             let page = run(db, policy, |tr| async move {
-                let page = read::page(&self.space().schedules(), &tr, from, PAGE).await;
+                let page = read::page(&self.space().schedules(), &tr, from, page_schedules()).await;
                 (tr, page)
             });
             let page = page.await?.value;
             let Some((last, _)) = page.last() else { return Ok(removed) };
             behind = Some(last.clone());
             for (name, stored) in page {
-                // An owner never changes.
-                let is_of = stored.schedule.is_some_and(|of| of.owner.as_deref() == Some(owner));
+                // A schedule never gets to another configuration.
+                let is_of = stored.schedule.is_some_and(|of| of.belongs_to(Some(owner)));
                 if is_of && !keep.contains(&name) {
                     let of = name.as_str();
                     let done = run(db, policy, |tr| async move {

@@ -1,6 +1,7 @@
 //! Putting aside items that cannot be read.
 
 use foundationdb::Database;
+use mutant::bound;
 
 use super::Session;
 use crate::error::QueueError;
@@ -9,7 +10,9 @@ use crate::ops::unreadable::bury;
 use crate::retry::run;
 
 /// The most unreadable items that one fetch puts aside.
-pub(super) const MAX_ASIDE: usize = 1_000;
+pub(super) fn max_aside() -> usize {
+    bound("items-aside", 1_000)
+}
 
 impl Session {
     /// Makes an item that cannot be read a dead letter, so that the next attempt of a fetch does not meet it.

@@ -12,10 +12,11 @@ use super::{FetchOptions, Session};
 use crate::approach::{Extent, Place};
 use crate::error::QueueError;
 use crate::keys::leases::{Header, Held, LeaseId};
-use crate::ops::claim::{find, is_full, pick, take_picked};
+use crate::ops::claim::{find, find_last, is_full, pick, take_picked};
 use crate::ops::scan::Row;
 use crate::ops::{jump, lease, want};
 use crate::suspects::Suspicion;
+use mutant::mutant;
 
 /// What a transaction of a fetch does.
 pub(super) enum Chosen {
@@ -25,6 +26,8 @@ pub(super) enum Chosen {
     Served(LeaseId, Header, Vec<Held>),
     /// The queue has no item for it. The transaction has only read. After which time there may be one though nothing changes.
     Empty(Option<Duration>),
+    /// As many items of the queue run as may. The transaction has only read. After which time the rate allows a start.
+    Full(Option<Duration>),
     /// It has only read, and the take has to wait until this key is there, or for its turn.
     Waits(Vec<u8>),
     /// The queue has no item for it now. The transaction moves keys in the index, and another one is to look again.
@@ -49,6 +52,12 @@ impl Session {
         take.approach.suit(self.queue.space().kind);
         match self.turn(tr, take, goal.length()).await? {
             Turn::Free => loop {
+                if take.last
+                    && !mutant("fetches-only-the-front")
+                    && let Some(chosen) = self.choose_last(tr, take, goal).await?
+                {
+                    return Ok(chosen);
+                }
                 let chosen = self.choose_freely(tr, take, goal).await?;
                 // A watch fires at the next push only. So there must not be an item in a partition that the session does not know.
                 if !matches!(chosen, Chosen::Empty(_)) || !self.is_division_news(tr).await? {
@@ -79,6 +88,22 @@ impl Session {
         } else {
             self.choose_at_place(tr, take, goal).await
         }
+    }
+
+    /// Removes the last item; `None` if there is none that this fetch may have.
+    async fn choose_last(
+        &mut self,
+        tr: &Transaction,
+        take: &FetchOptions<'_>,
+        goal: Goal<'_>,
+    ) -> Result<Option<Chosen>, QueueError> {
+        let Some(row) = find_last(self.queue.space(), tr).await? else { return Ok(None) };
+        let chosen = self.claim(tr, take, (vec![row], Extent::Unknown), false, goal)?;
+        Ok(chosen.map(|chosen| match chosen {
+            // The approach learns nothing from that.
+            Chosen::Rows(rows, _) => Chosen::Rows(rows, Extent::Unknown),
+            other => other,
+        }))
     }
 
     async fn choose_at_place(
@@ -205,7 +230,7 @@ impl Session {
     ///
     /// The server of a request does not know which leases the process of this session holds. So the
     /// session does not ask while its process holds suspects, nor for an item that crashed more
-    /// than once.
+    /// than once. Nor does it while it remembers as many requests as it can.
     async fn choose_or_ask(
         &mut self,
         tr: &Transaction,
@@ -214,10 +239,7 @@ impl Session {
     ) -> Result<Chosen, QueueError> {
         let (space, on_lease) = (self.queue.space().clone(), goal.is_lease());
         loop {
-            let asks = match take.approach.asks() {
-                true => true,
-                false => want::any(&space, tr).await?,
-            };
+            let asks = self.asked.has_room() && (take.approach.asks() || want::any(&space, tr).await?);
             let found = self.find(tr, take, &Place::default(), on_lease).await?;
             if found.0.is_empty() {
                 return Ok(Chosen::Empty(None));

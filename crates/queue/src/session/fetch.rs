@@ -7,7 +7,7 @@ use foundationdb::{Database, FdbError, Transaction, TransactionCommitted};
 
 use super::choose::Chosen;
 use super::request::RequestStep;
-use super::{MAX_ASIDE, Session};
+use super::{Session, max_aside};
 use crate::approach::{Approach, Extent};
 use crate::error::{FetchError, QueueError};
 use crate::id::ItemId;
@@ -15,6 +15,7 @@ use crate::item::Item;
 use crate::lease::Lease;
 use crate::operation::{Operation, Step, complete};
 use crate::ops::version::committed_at;
+use crate::ops::watch::watch_freed;
 use crate::retry::{Attempts, Done, NOT_COMMITTED, RetryError, maybe_committed};
 use crate::time::versions;
 use crate::version_history::VersionHistory;
@@ -33,18 +34,28 @@ pub struct FetchOptions<'a> {
     pub approach: &'a mut Approach,
     /// Whether to watch an empty queue. The default is not to.
     pub watch: bool,
+    /// Whether to fetch the one item that would come last, and not the first ones. The default is not to.
+    pub last: bool,
 }
 
 impl<'a> FetchOptions<'a> {
     /// Up to `k` items, for this time, without a watch.
     pub fn new(k: NonZeroUsize, lease: Duration, approach: &'a mut Approach) -> FetchOptions<'a> {
-        FetchOptions { k, lease, approach, watch: false }
+        FetchOptions { k, lease, approach, watch: false, last: false }
     }
 
     /// The same with a watch of an empty queue, or without one.
     #[must_use]
     pub fn with_watch(self, watch: bool) -> FetchOptions<'a> {
         FetchOptions { watch, ..self }
+    }
+
+    /// The same for the item that would come last, or for the first ones. For a worker that finds out whether it can handle any item: the
+    /// first ones may all be such that it cannot. It has no effect on a keyed queue, where each fetch is for other keys; nor if the
+    /// last item may have killed a worker.
+    #[must_use]
+    pub fn with_last(self, last: bool) -> FetchOptions<'a> {
+        FetchOptions { last, ..self }
     }
 
     /// The fetch has committed, with these items.
@@ -75,6 +86,8 @@ pub struct Fetched {
     pub lease: Option<Lease>,
     /// Resolves after the next push. Only if there were no items and the options ask for a watch.
     pub watch: Option<Watch>,
+    /// Whether as many items of the whole queue run as its limit allows. Then the watch resolves when one of them ends, or the limit changes.
+    pub is_full: bool,
     /// After which time a rate or a throttle allows further items, though nothing has changed by then. Only if there were no items.
     pub look_again_in: Option<Duration>,
     /// Whether an earlier fetch of the session made the lease. Its deadline may be near: extend the
@@ -107,6 +120,8 @@ pub struct FetchedFor {
     pub leases: Vec<Lease>,
     /// Resolves after the next push. Only if there were no items, and a watch was asked for.
     pub watch: Option<Watch>,
+    /// Whether as many items of the whole queue run as its limit allows. Then the watch resolves when one of them ends, or the limit changes.
+    pub is_full: bool,
     /// After which time a rate or a throttle allows further items, though nothing has changed by then. Only if there were no items.
     pub look_again_in: Option<Duration>,
     /// Whether an earlier fetch of the session made the lease, for a share of that fetch. There is
@@ -156,8 +171,8 @@ impl Session {
             End::Leased(mut leases, version) => (leases.pop(), Idle::default(), version.is_none(), version),
             End::Recovered | End::Removed(..) => unreachable!("a fetch on a lease removes nothing"),
         };
-        let Idle { watch, look_again_in } = idle;
-        Ok(Fetched { lease, watch, look_again_in, recovered, version, attempts })
+        let Idle { watch, is_full, look_again_in } = idle;
+        Ok(Fetched { lease, watch, is_full, look_again_in, recovered, version, attempts })
     }
 
     /// Fetches for several workers in one transaction. A share is what one worker asks for, and
@@ -176,6 +191,7 @@ impl Session {
         let none = FetchedFor {
             leases: Vec::new(),
             watch: None,
+            is_full: false,
             look_again_in: None,
             recovered: false,
             version: None,
@@ -195,8 +211,8 @@ impl Session {
             End::Recovered | End::Removed(..) => unreachable!("a fetch on leases removes nothing"),
         };
         leases.iter_mut().for_each(Lease::leave_quarantine);
-        let Idle { watch, look_again_in } = idle;
-        Ok(FetchedFor { leases, watch, look_again_in, recovered, version, attempts })
+        let Idle { watch, is_full, look_again_in } = idle;
+        Ok(FetchedFor { leases, watch, is_full, look_again_in, recovered, version, attempts })
     }
 
     /// Removes and returns the first `k` items, or all if there are fewer. If there are none,
@@ -304,6 +320,7 @@ enum Plan {
 #[derive(Debug, Default)]
 struct Idle {
     watch: Option<Watch>,
+    is_full: bool,
     look_again_in: Option<Duration>,
 }
 
@@ -336,7 +353,7 @@ impl Operation for Fetch<'_, '_, '_> {
     async fn prepare(&mut self, tr: &Transaction) -> Result<Step<End>, QueueError> {
         match self.plan(tr).await {
             Err(QueueError::UnreadableItem { id, .. })
-                if !self.aside.contains(&id) && self.aside.len() < MAX_ASIDE =>
+                if !self.aside.contains(&id) && self.aside.len() < max_aside() =>
             {
                 self.session.put_aside(self.db, &id).await?;
                 self.aside.push(id);
@@ -435,7 +452,12 @@ impl Fetch<'_, '_, '_> {
             // push. Only a fetch that finds nothing, and so writes nothing, makes one.
             (Chosen::Empty(look_again_in), _) => {
                 let watch = session.watch_empty(tr, options).await?;
-                Plan::Read(Idle { watch, look_again_in })
+                Plan::Read(Idle { watch, is_full: false, look_again_in })
+            }
+            (Chosen::Full(look_again_in), _) => {
+                let keyed = session.queue.space().keyed.as_ref().filter(|_| options.watch);
+                let watch = keyed.map(|keyed| watch_freed(keyed, tr));
+                Plan::Read(Idle { watch, is_full: true, look_again_in })
             }
             (Chosen::Rows(rows, seen), Goal::Remove) => {
                 session.remove(tr, &rows).await?;

@@ -1,6 +1,9 @@
 //! Fetching from a keyed queue: from the keys that come first, within the limits of their scopes.
 
+use std::time::Duration;
+
 use foundationdb::Transaction;
+use mutant::bound;
 
 use super::choose::Chosen;
 use super::fetch::Goal;
@@ -19,6 +22,11 @@ const MAX_SCATTER: usize = 1_024;
 /// After so many fetches without a conflict half as many keys are chosen from.
 const CALM: u32 = 64;
 
+/// At how many pages of parked keys a fetch that finds no item looks again, after a change of the rules. The next fetch goes on at once.
+fn max_looks() -> usize {
+    bound("looks-of-a-fetch", 100)
+}
+
 /// How the session's fetches avoid conflicts.
 #[derive(Debug, Default)]
 pub(super) struct Avoidance {
@@ -32,6 +40,8 @@ pub(super) struct Avoidance {
     ends_keys: bool,
     /// Fetches without a conflict since it last changed.
     calm: u32,
+    /// At how many pages of parked keys the fetch under way has looked again, without finding an item.
+    looks: usize,
 }
 
 impl Avoidance {
@@ -78,9 +88,19 @@ impl Session {
                 allows: self.allows(on_lease),
                 lazy: self.avoidance.lazy,
                 scatter: self.avoidance.scatter,
+                session: self.id,
                 gate: self.avoidance.gate,
             };
             let choice = choose(&space, keyed, tr, wanted, &mut self.rng).await?;
+            if !choice.is_empty() || !choice.tidies() {
+                self.avoidance.looks = 0;
+            } else if choice.looks_again() && self.avoidance.looks >= max_looks() {
+                self.avoidance.looks = 0;
+                return Ok(Chosen::Empty(Some(Duration::ZERO)));
+            }
+            if choice.is_full() && !choice.tidies() {
+                return Ok(Chosen::Full(choice.look_again_in()));
+            }
             self.avoidance.ends_keys = choice.ends_keys();
             if choice.is_empty() && !choice.tidies() && self.avoidance.scatter > 0 {
                 // It has looked at a few keys only.
@@ -97,6 +117,7 @@ impl Session {
                     continue;
                 }
             }
+            self.avoidance.looks += usize::from(choice.looks_again());
             choice.write(&space, keyed, tr).await?;
             return Ok(match choice.is_empty() {
                 true => Chosen::Tidied,

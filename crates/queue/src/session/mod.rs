@@ -36,7 +36,7 @@ use crate::retry::RetryPolicy;
 use crate::rng::Rng;
 use crate::suspects::{Quarantine, Ward};
 use crate::version_history::VersionHistory;
-use aside::MAX_ASIDE;
+use aside::max_aside;
 use keyed::Avoidance;
 use lease::Unsure;
 use partitions::Lanes;

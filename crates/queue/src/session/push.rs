@@ -76,7 +76,7 @@ impl Session {
         options: &PushOptions,
     ) -> Result<Pushed, PushError> {
         options.check()?;
-        items.iter().try_for_each(|item| item.check(self.queue.kind(), options.max_payload))?;
+        items.iter().try_for_each(|item| item.check_new(self.queue.kind(), options.max_payload))?;
         let entries: Vec<Entry<'_>> = items.iter().map(Entry::from).collect();
         self.push_entries(db, &entries, options).await
     }

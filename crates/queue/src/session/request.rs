@@ -10,10 +10,10 @@
 //! * There is neither: it was not registered, or it was dropped, or its lease ran out; and as every attempt to ask is fenced
 //!   against the session's next one, it will not be registered later either once that has committed.
 
-use std::collections::VecDeque;
 use std::num::NonZeroUsize;
 
 use foundationdb::{Database, FdbError, Transaction};
+use mutant::bound;
 
 use super::{FetchOptions, Session};
 use crate::approach::{Extent, Place};
@@ -31,30 +31,31 @@ use crate::ops::{lease, want};
 use crate::retry::{Retry, maybe_committed};
 use crate::suspects::Suspicion;
 
-/// How many requests of unknown outcome are remembered; each is looked for by the attempt that follows it.
-const MAX_ASKED: usize = 64;
+/// How many requests of unknown outcome are remembered. None of them is forgotten, since each may still be registered: a session that has
+/// so many does not ask again, but takes for itself. Once that has committed, none of them will be.
+fn max_asked() -> usize {
+    bound("requests-of-a-session", 64)
+}
 
 /// The requests of a session.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
     /// Requests that may have been registered, oldest first. At most one of them was.
-    ids: VecDeque<LeaseId>,
+    ids: Vec<LeaseId>,
     /// The request that was seen first in the line, by its key, and since which version.
     first: Option<(Vec<u8>, u64)>,
 }
 
 impl Asked {
-    fn note(&mut self, id: LeaseId) {
-        if self.ids.len() == MAX_ASKED {
-            self.ids.pop_front();
-        }
-        self.ids.push_back(id);
+    /// Whether one more can be remembered.
+    pub(super) fn has_room(&self) -> bool {
+        self.ids.len() < max_asked()
     }
 
     /// It is this one, so it is no other.
     fn is_only(&mut self, id: LeaseId) {
         self.ids.clear();
-        self.ids.push_back(id);
+        self.ids.push(id);
     }
 
     /// They are served, or cannot be served any more.
@@ -128,7 +129,7 @@ impl Session {
             return Ok(Turn::Served(id, header));
         }
         let now = now(tr).await?;
-        let line = want::line(&space, tr, self.asked.ids.make_contiguous(), now).await?;
+        let line = want::line(&space, tr, &self.asked.ids, now).await?;
         let Some(own) = &line.own else { return Ok(Turn::Free) };
         self.asked.is_only(own.want.lease);
         let serves = line.serves(self.asked.waited(&line, now));
@@ -165,13 +166,13 @@ impl Session {
         let deadline = now(tr).await?.saturating_add(want::LIFE);
         want::ask(&space, tr, &Want { lease, k: take.k, length, deadline, last: space.kind.takes_last() });
         lease::fence(&space, tr, self.id)?;
-        self.asked.note(lease);
+        self.asked.ids.push(lease);
         Ok(())
     }
 
     /// A transaction of a request has committed.
     pub(super) fn request_committed(&mut self, step: RequestStep, options: &mut FetchOptions<'_>) {
-        match (step, self.asked.ids.back()) {
+        match (step, self.asked.ids.last()) {
             (RequestStep::Asks, Some(id)) => self.asked.is_only(*id),
             (RequestStep::Leaves, _) => {
                 self.asked.clear();
@@ -184,7 +185,7 @@ impl Session {
     /// The commit of a transaction of a request has failed.
     pub(super) fn request_failed(&mut self, step: RequestStep, error: FdbError) {
         if step == RequestStep::Asks && !maybe_committed(error) {
-            self.asked.ids.pop_back();
+            self.asked.ids.pop();
         }
     }
 
@@ -224,7 +225,7 @@ impl Session {
             }
         }
         if !self.asked.ids.is_empty() {
-            let line = want::line(&space, tr, self.asked.ids.make_contiguous(), 0).await?;
+            let line = want::line(&space, tr, &self.asked.ids, 0).await?;
             line.own.iter().try_for_each(|own| want::remove(tr, &own.key))?;
         }
         Ok(Handed::All)

@@ -1,6 +1,7 @@
 //! One transaction of a sweep.
 
 use foundationdb::{Database, FdbError, Transaction, TransactionCommitted};
+use mutant::bound;
 
 use super::plan::Chore;
 use super::{Sweep, SweepCounts, Sweeper};
@@ -12,6 +13,7 @@ use crate::operation::{Operation, Step, complete, complete_adding};
 use crate::ops::batches::due::{ClosedPage, PACE, close_due};
 use crate::ops::expire::{self, Terms};
 use crate::ops::expiry::expire_due;
+use crate::ops::keyed::pace;
 use crate::ops::orphans::{Part, clear_orphans};
 use crate::ops::place::check_kind;
 use crate::ops::retention::{RetentionPage, remove_old};
@@ -28,7 +30,7 @@ pub(super) enum Work {
     Chore(Chore),
     /// Clear orphans among the first side records.
     RepairFront,
-    /// Clear orphans among the side records that are next.
+    /// Clear orphans among the side records that are next, and what scopes have paid that start nothing any more.
     RepairNext,
     /// Remove old ones among the dead letters that are next.
     DeadLetters,
@@ -64,6 +66,8 @@ struct Applied {
     notes: bool,
     /// Where the next page of side records begins.
     cursor: Option<Vec<u8>>,
+    /// Where the next page of the rates of a keyed queue begins.
+    rates: Option<Vec<u8>>,
     /// A page of dead letters, and when it was read.
     letters: Option<(RetentionPage, Millis)>,
 }
@@ -97,6 +101,9 @@ impl Sweeper {
         if let Some(cursor) = applied.cursor {
             self.cursor = cursor;
         }
+        if let Some(rates) = applied.rates {
+            self.rates = rates;
+        }
         if let Some((page, at)) = applied.letters {
             self.dead.done(&page, at);
         }
@@ -123,7 +130,7 @@ impl Sweeper {
                 return Ok(Applied { notes, fired, ..Applied::default() });
             }
             Work::Chore(Chore::Expire) => {
-                let page = expire_due(space, tr, sweep.now(), sweep.rules.on_expiry).await?;
+                let page = expire_due(space, tr, sweep.removal_time(), sweep.rules.on_expiry).await?;
                 let moved = SweepCounts { expired: page.items, ..SweepCounts::default() };
                 return Ok(Applied { moved, notes: page.rows > 0, ..Applied::default() });
             }
@@ -134,7 +141,8 @@ impl Sweeper {
             }
             Work::Chore(Chore::Forget) => {
                 let kept = versions(sweep.rules.idempotency_window);
-                let operations = forget_operations::forget_operations(space, tr, sweep.now(), kept).await?;
+                let operations =
+                    forget_operations::forget_operations(space, tr, sweep.removal_time(), kept).await?;
                 SweepCounts { operations, ..SweepCounts::default() }
             }
             Work::Chore(Chore::Note(known)) => {
@@ -143,7 +151,7 @@ impl Sweeper {
                 return Ok(Applied { notes, ..Applied::default() });
             }
             Work::Chore(Chore::ClearEnded) => {
-                let notes = ended::clear(space, tr, sweep.now()).await?;
+                let notes = ended::clear(space, tr, sweep.removal_time()).await?;
                 return Ok(Applied { notes, ..Applied::default() });
             }
             Work::Chore(Chore::Dismiss) => {
@@ -167,17 +175,22 @@ impl Sweeper {
                 if let Some(alien) = page.alien.filter(|_| page.cleared == 0) {
                     check_kind(space, &alien)?;
                 }
-                let old = cancel::clear_old(space, tr, OLD_CANCELLATIONS).await?;
+                let old = cancel::clear_old(space, tr, (old_cancellations(), PAGES)).await?;
                 let moved = SweepCounts { orphans: page.cleared, ..SweepCounts::default() };
                 return Ok(Applied { moved, notes: old > 0, ..Applied::default() });
             }
             Work::RepairNext => {
                 let page = clear_orphans(space, tr, Part::From(&self.cursor)).await?;
                 let moved = SweepCounts { orphans: page.cleared, ..SweepCounts::default() };
-                return Ok(Applied { moved, cursor: Some(page.next), ..Applied::default() });
+                let (forgotten, rates) = match &space.keyed {
+                    Some(keyed) => pace::forget_page(keyed, tr, &self.rates).await?,
+                    None => (0, Vec::new()),
+                };
+                let (cursor, rates) = (Some(page.next), Some(rates));
+                return Ok(Applied { moved, notes: forgotten > 0, cursor, rates, ..Applied::default() });
             }
             Work::DeadLetters => {
-                let now = sweep.now();
+                let now = sweep.removal_time();
                 let (from, until) = self.dead.page(now);
                 let page = remove_old(space, tr, from, until).await?;
                 let moved = SweepCounts { removed_dead: page.removed, ..SweepCounts::default() };
@@ -233,8 +246,11 @@ impl Operation for Running<'_> {
     }
 }
 
-/// How many records of cancellations one transaction looks at.
-const OLD_CANCELLATIONS: usize = 100;
+/// How many records of cancellations a page has, and the most pages that one transaction looks at.
+fn old_cancellations() -> usize {
+    bound("old-cancellations-swept", 100)
+}
+const PAGES: usize = 50;
 
 /// How many numbers each attempt has for new leases: more than a lease has items.
 const MAX_PARTS: u64 = 1 << 32;

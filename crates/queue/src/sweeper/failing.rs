@@ -64,6 +64,7 @@ impl Failing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::clocks::Judgement;
     use crate::ops::duty::Scope;
     use crate::ops::look::Seldom;
     use crate::session::SessionId;
@@ -80,6 +81,7 @@ mod tests {
             version: 300,
             known: None,
             duty: None,
+            clock: Judgement::default(),
             due: Some(1),
             schedule: Some(1),
             expiry: Some(1),

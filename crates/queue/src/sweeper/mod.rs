@@ -15,11 +15,15 @@ use std::ops::{AddAssign, Range};
 use std::time::{Duration, SystemTime};
 
 use foundationdb::Database;
+use mutant::bound;
 
+use crate::clocks::ClocksDiffer;
 use crate::item_batch::{BatchId, ClosedBatch};
+use crate::keys::clocks::Reading;
 use crate::keys::duty::Duty;
 use crate::meta::Millis;
 use crate::ops;
+use crate::ops::clocks::{ClockCheck, Judgement, OwnClock};
 use crate::ops::duty::{IDLE, Lookout, SPREAD, Scope};
 use crate::ops::look::{Leases, Seen};
 use crate::queue::Queue;
@@ -37,10 +41,14 @@ use plan::{Chore, Plan, all_from_next, plan};
 use retention::DeadLetterPass;
 
 /// The most looks of one sweep; after them it returns, and asks to be called again at once.
-const MAX_LOOKS: usize = 20;
+fn max_looks() -> usize {
+    bound("looks-of-a-sweep", 20)
+}
 
 /// The most pages of one kind between two looks.
-const MAX_PAGES: usize = 20;
+fn max_pages() -> usize {
+    bound("pages-of-a-sweep", 20)
+}
 
 /// A sweeper on duty that looks more often than this writes that down no more often, in versions: two seconds.
 const LEAST_DUTY: u64 = 2_000_000;
@@ -66,6 +74,9 @@ pub struct SweepRules {
     pub on_expiry: OnExpiry,
     /// How long dead letters are kept, from their deaths on; `None`: for ever.
     pub dead_retention: Option<Duration>,
+    /// How far the clocks of processes may lie apart. A sweeper that is further ahead of another one does nothing early, and removes nothing by its clock, until
+    /// more sweepers agree with it than not, or it is alone.
+    pub clock_tolerance: Duration,
     /// When the sweeper gives up a transaction.
     pub policy: RetryPolicy,
 }
@@ -81,6 +92,7 @@ impl Default for SweepRules {
             ttl: None,
             on_expiry: OnExpiry::Drop,
             dead_retention: None,
+            clock_tolerance: Duration::from_mins(5),
             policy: RetryPolicy::default(),
         }
     }
@@ -121,6 +133,12 @@ impl SweepRules {
     #[must_use]
     pub fn with_dead_retention(self, dead_retention: Option<Duration>) -> SweepRules {
         SweepRules { dead_retention, ..self }
+    }
+
+    /// The same with another [`clock_tolerance`](SweepRules::clock_tolerance).
+    #[must_use]
+    pub fn with_clock_tolerance(self, clock_tolerance: Duration) -> SweepRules {
+        SweepRules { clock_tolerance, ..self }
     }
 
     /// The same with another [`policy`](SweepRules::policy).
@@ -193,6 +211,9 @@ pub struct Swept {
     /// When the oldest dead letter died, if this sweeper is on duty, removes old ones and has gone through all of them, which it does once an hour.
     /// Unreadable letters do not count.
     pub oldest_dead: Option<Millis>,
+    /// How far its clock is ahead of the one of another sweeper that differs most, and what it does about that; `None` if none differs by more than the
+    /// [rules](SweepRules::clock_tolerance) allow.
+    pub clock: Option<ClocksDiffer>,
     /// Batches that have called back. A few are not here, if the outcome of a commit was unknown and the sweeper gave up, or another one took
     /// over before it knew.
     pub closed_batches: Vec<ClosedBatch>,
@@ -231,6 +252,8 @@ pub struct Sweeper {
     attempt: u64,
     /// Where side records are to be looked at next.
     cursor: Vec<u8>,
+    /// Where the rates of a keyed queue are to be looked at next.
+    rates: Vec<u8>,
     /// The key at which the next look at leases begins; `None`: at the first lease.
     leases: Option<Vec<u8>>,
     history: VersionHistory,
@@ -244,6 +267,8 @@ pub struct Sweeper {
     share: u64,
     /// The version from which on it looks at marks of batches again.
     marks_from: u64,
+    /// What it knows of its clock.
+    clock: ClockCheck,
 }
 
 impl Sweeper {
@@ -264,6 +289,7 @@ impl Sweeper {
             until: 0,
             attempt: 0,
             cursor: Vec::new(),
+            rates: Vec::new(),
             leases: None,
             history,
             failing: Failing::default(),
@@ -271,6 +297,7 @@ impl Sweeper {
             last: 0,
             share: rng.next() % SPREAD,
             marks_from: 0,
+            clock: ClockCheck::default(),
             rng,
         }
     }
@@ -327,6 +354,7 @@ impl Sweeper {
             };
             looks += 1;
             self.last = seen.version;
+            self.judge(db, &seen, &mut sweep).await;
             sweep.takes_over |= seen.scope == Scope::Everything;
             if let Some(seldom) = &seen.seldom {
                 sweep.doubtful = doubtful + seldom.doubtful;
@@ -347,7 +375,7 @@ impl Sweeper {
                     break (seen, next, watch);
                 }
                 Plan::Wait(left) => break (seen, duration(left), watch),
-                Plan::Work(_) if looks == MAX_LOOKS => break (seen, Duration::ZERO, watch),
+                Plan::Work(_) if looks == max_looks() => break (seen, Duration::ZERO, watch),
                 Plan::Work(chores) => self.work(db, &chores, seen.version, &mut sweep).await,
             }
             before = Some((seen, watch));
@@ -355,12 +383,14 @@ impl Sweeper {
         let lookout = self.lookout(&sweep);
         let is_second = lookout.is_second(seen.version, seen.duty) && seen.scope != Scope::Everything;
         let patience = if is_second { duration(lookout.patience()) } else { Duration::ZERO };
+        let clock = sweep.judgement.differs();
         let Sweep { moved, occurrences, unusable_schedules, doubtful, trouble, attempts, .. } = sweep;
         let (closed_batches, unusable_batches) = (sweep.closed_batches, sweep.unusable_batches);
         Ok(Swept {
             moved,
             occurrences,
             unusable_schedules,
+            clock,
             closed_batches,
             unusable_batches,
             doubtful,
@@ -377,6 +407,7 @@ impl Sweeper {
         Sweep {
             rules,
             clock,
+            judgement: Judgement::default(),
             known: self.history.last_version(),
             moved: SweepCounts::default(),
             occurrences: Vec::new(),
@@ -418,7 +449,35 @@ impl Sweeper {
             takes_over: sweep.takes_over,
             pause,
             marks_from,
+            clock: OwnClock {
+                time: millis((sweep.clock)()),
+                tolerance: sweep.rules.clock_tolerance,
+                check: self.clock,
+            },
         }
+    }
+
+    /// Goes by what a look thinks of the clock, and asks other sweepers if clocks differ.
+    async fn judge(&mut self, db: &Database, seen: &Seen, sweep: &mut Sweep<'_>) {
+        sweep.judgement = seen.clock;
+        // A sweep that looks at everything is perhaps the only one of its sweeper, and does not wait for answers.
+        if sweep.rules.lease.is_zero() {
+            return;
+        }
+        self.clock = seen.clock.check;
+        if let Some(asks) = seen.clock.asks {
+            self.publish(db, asks, true, sweep).await;
+        }
+    }
+
+    /// Writes down what the clock says. If that fails, the next look tries it again.
+    async fn publish(&self, db: &Database, reading: (Reading, u64), wakes: bool, sweep: &mut Sweep<'_>) {
+        let (space, once) = (self.queue.space(), RetryPolicy { max_attempts: Some(1), ..sweep.rules.policy });
+        let published = run_adding(db, &once, |tr| async move {
+            let published = ops::clocks::publish(space, &tr, reading, wakes).await;
+            (tr, published)
+        });
+        sweep.count(published.await.map_or_else(|error| error.attempts, |done| done.attempts));
     }
 
     /// Nothing is to be done: reckons when to look at everything again, and repairs what foreign programs left.
@@ -460,6 +519,7 @@ impl Sweeper {
             return true;
         }
         let Some(npop) = seldom.npop else {
+            self.note_clock(db, seen, sweep).await;
             // Nothing was fetched yet, so there are no leases, and looks are cheap. Programs that follow the recipes do not count.
             return !self.queue.kind().is_stamped();
         };
@@ -480,7 +540,7 @@ impl Sweeper {
         // The record saves reads, and nothing else. If it cannot be written, the next look tries that again.
         let once = RetryPolicy { max_attempts: Some(1), ..rules.policy };
         let taken = run_adding(db, &once, |tr| async move {
-            let taken = ops::duty::take(space, &tr, seen.duty, duty).await;
+            let taken = ops::duty::take(space, &tr, seen.duty, duty, seen.clock.stale).await;
             (tr, taken)
         });
         match taken.await {
@@ -492,6 +552,14 @@ impl Sweeper {
                 sweep.count(error.attempts);
                 false
             }
+        }
+    }
+
+    /// Writes down what the clock says in a queue without a record of duty, if something waits for its time there and nobody has done so for a while.
+    async fn note_clock(&self, db: &Database, seen: &Seen, sweep: &mut Sweep<'_>) {
+        let has_times = [seen.due, seen.schedule, seen.expiry, seen.batch].iter().any(Option::is_some);
+        if let Some(reading) = seen.clock.stale.filter(|_| has_times && seen.clock.is_forgotten) {
+            self.publish(db, (reading, 0), false, sweep).await;
         }
     }
 
@@ -517,7 +585,7 @@ impl Sweeper {
     /// Does chores, as many as it can.
     async fn work(&mut self, db: &Database, chores: &[Chore], version: u64, sweep: &mut Sweep<'_>) {
         for chore in chores {
-            for _ in 0..MAX_PAGES {
+            for _ in 0..max_pages() {
                 let result = self.run(db, chore::Work::Chore(*chore), sweep).await;
                 match sweep.note(result) {
                     // There may be more.
@@ -534,10 +602,10 @@ impl Sweeper {
         }
     }
 
-    /// Looks for orphans: at the front as long as there are any, and at one page of the rest.
+    /// Looks for orphans: at the front as long as there are any, and at one page of the rest, and of rates.
     async fn repair(&mut self, db: &Database, sweep: &mut Sweep<'_>) {
         for work in [chore::Work::RepairFront, chore::Work::RepairNext] {
-            for _ in 0..MAX_PAGES {
+            for _ in 0..max_pages() {
                 let result = self.run(db, work, sweep).await;
                 if !matches!(sweep.note(result), Some(Ran::Moved)) {
                     break;
@@ -551,10 +619,10 @@ impl Sweeper {
         let Some(retention) = sweep.rules.dead_retention else {
             return self.dead = DeadLetterPass::default();
         };
-        if !self.dead.is_due(sweep.now(), retention) {
+        if !self.dead.is_due(sweep.removal_time(), retention) {
             return;
         }
-        for _ in 0..MAX_PAGES {
+        for _ in 0..max_pages() {
             let result = self.run(db, chore::Work::DeadLetters, sweep).await;
             let went_on = matches!(sweep.note(result), Some(Ran::Moved | Ran::Nothing));
             if !went_on || !self.dead.is_under_way() {
@@ -568,6 +636,8 @@ impl Sweeper {
 struct Sweep<'a> {
     rules: &'a SweepRules,
     clock: Clock<'a>,
+    /// What the last look thinks of the clock.
+    judgement: Judgement,
     /// A version that had been read at that time.
     known: Option<u64>,
     moved: SweepCounts,
@@ -585,9 +655,14 @@ struct Sweep<'a> {
 }
 
 impl Sweep<'_> {
-    /// The time of day. Each transaction asks for it again: one before it may have waited for long.
+    /// The time by which it works. Each transaction asks for it again: one before it may have waited for long.
     fn now(&self) -> Millis {
-        millis((self.clock)())
+        self.judgement.time(millis((self.clock)()))
+    }
+
+    /// The time by which it removes what cannot be brought back.
+    fn removal_time(&self) -> Millis {
+        self.judgement.removal_time(millis((self.clock)()))
     }
 
     fn count(&mut self, attempts: Attempts) {

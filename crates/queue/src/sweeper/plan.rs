@@ -78,7 +78,7 @@ pub(super) fn all_from_next(seen: &Seen, all_from: u64, rules: &SweepRules) -> u
 }
 
 fn chores(seen: &Seen, lookout: &Lookout, rules: &SweepRules) -> Vec<Chore> {
-    let now = lookout.now;
+    let (now, removes_by) = (lookout.now, seen.clock.removal_time(lookout.now));
     let none = Seldom::default();
     let seldom = seen.seldom.as_ref().unwrap_or(&none);
     let mut chores: Vec<_> = seldom.expired.iter().map(|id| Chore::Return(*id)).collect();
@@ -95,7 +95,7 @@ fn chores(seen: &Seen, lookout: &Lookout, rules: &SweepRules) -> Vec<Chore> {
     }
     let kept = versions(rules.idempotency_window);
     if let Some(oldest) = seldom.operation {
-        if oldest < times::old_before(&seldom.times, seen.version, now, kept) {
+        if oldest < times::old_before(&seldom.times, seen.version, removes_by, kept) {
             chores.push(Chore::Forget);
         }
         let is_due = |known| times::is_due(&seldom.times, known, seen.version, now, kept);
@@ -106,7 +106,7 @@ fn chores(seen: &Seen, lookout: &Lookout, rules: &SweepRules) -> Vec<Chore> {
     if seldom.requests {
         chores.push(Chore::Dismiss);
     }
-    if seldom.history.as_ref().is_some_and(|history| history.is_due(now)) {
+    if seldom.history.as_ref().is_some_and(|history| history.is_due(removes_by)) {
         chores.push(Chore::ClearEnded);
     }
     chores
@@ -128,7 +128,8 @@ fn rest(seen: &Seen, lookout: &Lookout, rules: &SweepRules) -> Duration {
     let patience = if is_second { duration(lookout.patience()) } else { Duration::ZERO };
     let due = seen.due.into_iter().chain(seen.schedule).chain(seen.expiry).chain(seen.batch).min();
     let due = due.map(|due| Duration::from_millis(due.saturating_sub(lookout.now)).saturating_add(patience));
-    due.map_or(look, |due| due.min(look))
+    let answers = seen.clock.settles_in.map(|left| duration(left + 1));
+    due.into_iter().chain(answers).fold(look, Duration::min)
 }
 
 #[cfg(test)]
@@ -136,6 +137,7 @@ mod tests {
     use super::*;
     use crate::keys::duty::Duty;
     use crate::meta::Millis;
+    use crate::ops::clocks::{Judgement, OwnClock};
     use crate::session::SessionId;
     use crate::sightings::Sightings;
 
@@ -164,6 +166,7 @@ mod tests {
             version: 10_000_000,
             known: Some(KNOWN),
             duty: None,
+            clock: Judgement::default(),
             due: None,
             schedule: None,
             expiry: None,
@@ -184,6 +187,7 @@ mod tests {
             takes_over: false,
             pause: 0..10_300_000,
             marks_from: 0,
+            clock: OwnClock::default(),
         }
     }
 

@@ -49,7 +49,8 @@ pub(crate) enum Row {
     Listed,
     Place(Place),
     Hold(Item),
-    Running,
+    /// Never written: an end that finds no parked key conflicts with a fetch that parks one.
+    Free,
     Gate,
 }
 
@@ -65,6 +66,7 @@ pub(crate) enum Write {
     /// Whether holds and a parked key are to be looked at again.
     Pending(bool),
     Gate,
+    Free,
 }
 
 /// What is committed.
@@ -99,26 +101,28 @@ impl Database {
             Write::EndHold(item) => drop(self.holds.remove(&item)),
             Write::Rule(rule) => self.rule = rule,
             Write::Pending(pending) => self.pending = pending,
-            Write::Gate => {}
+            Write::Gate | Write::Free => {}
         }
     }
 
-    /// Whether an item is the next one of an ordered key.
-    pub(crate) fn is_next(&self, item: Item) -> bool {
-        self.items[..item].iter().all(|at| *at == At::Gone || *at == At::Dead && !self.rule.blocks)
+    /// Whether an item is the next one of an ordered key, apart from these items before it.
+    pub(crate) fn is_next(&self, item: Item, apart: &BTreeSet<Item>) -> bool {
+        let mut before = self.items[..item].iter().enumerate().filter(|(item, _)| !apart.contains(item));
+        before.all(|(_, at)| *at == At::Gone || *at == At::Dead && !self.rule.blocks)
     }
 }
 
 /// The rows that a write changes.
 pub(crate) fn rows(write: &Write) -> Vec<Row> {
     match *write {
-        Write::Move(item, At::Ready) => vec![Row::Item(item), Row::Ready, Row::Running],
-        Write::Move(item, _) => vec![Row::Item(item), Row::Running],
+        Write::Move(item, At::Ready) => vec![Row::Item(item), Row::Ready],
+        Write::Move(item, _) => vec![Row::Item(item)],
         Write::List(_) => vec![Row::Listed],
         Write::Put(place) | Write::Clear(place) => vec![Row::Place(place)],
         Write::Hold(item) | Write::EndHold(item) => vec![Row::Hold(item)],
         Write::Rule(_) | Write::Pending(_) => vec![Row::Rules],
         Write::Gate => vec![Row::Gate],
+        Write::Free => vec![Row::Free],
     }
 }
 
@@ -127,5 +131,7 @@ pub(crate) fn rows(write: &Write) -> Vec<Row> {
 pub(crate) struct Open {
     pub(crate) reads: BTreeSet<Row>,
     pub(crate) writes: Vec<Write>,
+    /// Dead letters that a fetch has passed over. An operator may make one ready before the fetch commits: neither transaction has seen the other.
+    pub(crate) passed: BTreeSet<Item>,
     pub(crate) conflicted: bool,
 }

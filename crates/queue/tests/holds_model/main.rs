@@ -108,6 +108,8 @@ impl Holds {
             tx.reads.insert(Row::Place(Place::Parked));
             if database.places.contains(&Place::Parked) {
                 tx.writes.extend([Write::Clear(Place::Parked), Write::Put(Place::Active)]);
+            } else {
+                tx.writes.push(Write::Free);
             }
         }
         if at == At::Ready {
@@ -147,6 +149,9 @@ impl Holds {
     fn serve(&self, database: &Database, most: usize, tx: &mut Open) {
         let free = database.free();
         let taken: Vec<Item> = database.those(At::Ready).take(most.min(free)).collect();
+        if !database.rule.blocks {
+            tx.passed.extend(database.those(At::Dead));
+        }
         for item in &taken {
             tx.reads.insert(Row::Item(*item));
             tx.writes.push(Write::Move(*item, At::Running));
@@ -164,7 +169,7 @@ impl Holds {
             tx.reads.insert(Row::Ready);
             tx.writes.push(Write::List(false));
         } else if free == taken.len() {
-            tx.reads.insert(Row::Running);
+            tx.reads.insert(Row::Free);
             tx.writes.push(Write::Put(Place::Parked));
         } else {
             tx.writes.push(Write::Put(Place::Active));
@@ -253,7 +258,7 @@ impl Holds {
         });
         for item in fetched {
             state.fetched_held |= before.rule.ordered && !before.holds.is_empty();
-            state.overtook |= !before.is_next(item);
+            state.overtook |= !before.is_next(item, &tx.passed);
         }
         tx.writes.iter().for_each(|write| state.database.apply(write));
         let written: BTreeSet<Row> = tx.writes.iter().flat_map(rows).collect();

@@ -3,11 +3,10 @@
 //! One seed decides everything but when operations are broken off; a failure prints the command that repeats it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 
 use fdb_embedded::Faults;
-use futures::{FutureExt, poll};
+use futures::poll;
 use kvqueue_queue::item_batch::{BatchCounts, BatchId, CALLBACK_ATTRIBUTES, Join, NewBatch};
 use kvqueue_queue::{
     Ending, Failure, Item, ItemChange, ItemId, ItemOutcome, Kind, Lease, Millis, Movable, Mover, NewItem,
@@ -15,7 +14,7 @@ use kvqueue_queue::{
 };
 
 use crate::batches::{NOW, policy};
-use crate::common::{KINDS, Rng, TestDb, k, on_database, rules, seeds, sweeper};
+use crate::common::{KINDS, OF_ONE_STEP, Rng, TestDb, k, on_database, rules, run_seed, seeds, sweeper};
 
 const STEPS: usize = 80;
 const LONG: u64 = 3_600_000_000;
@@ -24,20 +23,14 @@ const LONG: u64 = 3_600_000_000;
 fn random_batches_call_back_once_with_the_right_counts() {
     on_database(async |t| {
         for seed in seeds(30) {
-            let ran = AssertUnwindSafe(async {
+            let ran = async {
                 let mut run = Run::new(t, seed);
                 for _ in 0..STEPS {
                     run.step().await;
                 }
                 run.check().await;
-            });
-            if let Err(panic) = ran.catch_unwind().await {
-                eprintln!(
-                    "seed {seed} failed; repeat it with\n  \
-                     KVQUEUE_TEST_SEED={seed} cargo test -p kvqueue-queue --test it random_batches_call_back"
-                );
-                std::panic::resume_unwind(panic);
-            }
+            };
+            run_seed(seed, "random_batches_call_back", OF_ONE_STEP, ran).await;
         }
     });
 }

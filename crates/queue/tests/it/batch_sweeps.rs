@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use kvqueue_queue::item_batch::{BatchCommit, BatchView, CloseReason, NewBatch};
+use kvqueue_queue::item_batch::{BatchCommit, BatchId, BatchView, CloseReason, NewBatch};
 use kvqueue_queue::{Kind, NewItem, Sweeper, VersionHistory, from_millis};
 
-use crate::batches::{NOW, ONE, counts, finish, left, new};
+use crate::batches::{NOW, ONE, counts, finish, left, new, policy};
 use crate::common::{k, on_database, record, rules, sweeper};
 
 #[test]
@@ -183,5 +183,86 @@ fn rows_and_records_that_cannot_be_read_do_not_stop_other_batches() {
         assert!(sweep(NOW + 59_999).await.unusable_batches.is_empty());
         assert_eq!(sweep(NOW + 60_000).await.unusable_batches.len(), 1);
         assert_eq!(t.list(&home).await.len(), 1);
+    });
+}
+
+#[test]
+fn pushes_and_ends_of_members_do_not_read_the_callback() {
+    on_database(async |t| {
+        let (home, work) = (t.queue("home"), t.queue("work"));
+        let mut records = Vec::new();
+        for len in [1, 60_000] {
+            let id = t.new_batch(&home, &NewBatch::new(NewItem::new(vec![b'x'; len]))).await;
+            t.push_members(&work, &id, 1).await;
+            t.commit_batch(&home, &id).await;
+            finish(t, &work, 1).await;
+            records.push(t.records(&home, "batch").await.remove(0).1);
+            // What they read is short, and there is nothing else of the batch that could be long but this.
+            let callbacks = t.records(&home, "batch-item").await;
+            assert!(callbacks[0].1.len() >= len && t.records(&home, "batch-item").await.len() == 1);
+            assert_eq!(t.close(&home, NOW).await, [(id, CloseReason::Complete, counts(1, 1))]);
+            let pushed = t.run(async |tr| home.pop(tr).await).await.unwrap();
+            assert_eq!((pushed.payload.len(), left(t, &home).await), (len, [0; 3]));
+        }
+        assert!(records.iter().all(|record| record.len() < 60), "{records:?}");
+        assert_eq!(records[0].len(), records[1].len());
+    });
+}
+
+/// A batch as an earlier version made it: its record has the callback.
+#[test]
+fn a_batch_of_an_earlier_version_lives_on() {
+    on_database(async |t| {
+        let (home, work) = (t.queue("home"), t.queue("work"));
+        let mut ids = Vec::new();
+        for n in 0..2_u8 {
+            let id = BatchId::with_unique(home.name(), [n; 16]);
+            let field = |tag: u8, content: &[u8]| {
+                [&[tag][..], &u32::try_from(content.len()).unwrap().to_le_bytes(), content].concat()
+            };
+            let record = [field(1, &NOW.to_le_bytes()), field(5, b"old"), field(6, b"\x01\0\0\0kv")].concat();
+            let key = crate::common::record(&home, "batch", &[&[0x30][..], &[n; 16]].concat());
+            t.run(async |tr| {
+                tr.set(&key, &record);
+                Ok(())
+            })
+            .await;
+            ids.push(id);
+        }
+        let [id, other] = &ids[..] else { panic!() };
+        t.push_members(&work, id, 1).await;
+        t.commit_batch(&home, id).await;
+        let view = t.batch(&home, id).await.unwrap();
+        assert_eq!((&view.batch.callback.payload[..], view.counts), (&b"old"[..], counts(1, 0)));
+        assert_eq!(t.run(async |tr| home.batches_after(tr, None, k(9)).await).await.len(), 2);
+        finish(t, &work, 1).await;
+        assert_eq!(t.close(&home, NOW).await, [(id.clone(), CloseReason::Complete, counts(1, 1))]);
+        let pushed = t.run(async |tr| home.pop(tr).await).await.unwrap();
+        assert_eq!((&pushed.payload[..], pushed.attribute("k")), (&b"old"[..], Some("v")));
+        assert!(home.drop_batch(&t.db, &policy(), other).await.unwrap().is_some());
+        assert_eq!(left(t, &home).await, [0; 3]);
+    });
+}
+
+#[test]
+fn a_batch_whose_callback_is_gone_is_reported_and_keeps_no_other_back() {
+    on_database(async |t| {
+        let home = t.queue("home");
+        let (damaged, other) = (t.new_batch(&home, &new()).await, t.new_batch(&home, &new()).await);
+        for id in [&damaged, &other] {
+            t.commit_batch(&home, id).await;
+        }
+        let key = t.records(&home, "batch-item").await.remove(0).0;
+        t.run(async |tr| {
+            tr.clear(&record(&home, "batch-item", &key));
+            Ok(())
+        })
+        .await;
+        let mut sweeper = Sweeper::with_id(home.clone(), ONE, VersionHistory::new(|| Duration::ZERO));
+        let swept = sweeper.sweep(&t.db, &|| from_millis(NOW), &rules()).await.unwrap();
+        assert!(swept.unusable_batches.iter().eq([&damaged]), "{:?}", swept.unusable_batches);
+        assert!(swept.closed_batches.iter().map(|of| &of.id).eq([&other]), "{:?}", swept.closed_batches);
+        let listed = t.run(async |tr| home.batches_after(tr, None, k(9)).await).await;
+        assert_eq!(listed, []);
     });
 }

@@ -84,6 +84,7 @@ pub(crate) async fn left(t: &TestDb, home: &Queue) -> [usize; 3] {
     for (n, kind) in left.iter_mut().zip(["batch", "batch-count", "batch-due"]) {
         *n = t.records(home, kind).await.len();
     }
+    assert_eq!(t.records(home, "batch-item").await.len(), left[0], "each batch has a callback");
     left
 }
 
@@ -166,7 +167,7 @@ async fn end_in_every_way(t: &TestDb, work: &Queue, id: &BatchId) {
     // Expired: as a ready item, and on a lease.
     let expiring = || [NewItem::new("expires").with_batch(id.clone()).with_expiry(from_millis(7))];
     t.push_items(work, &expiring()).await;
-    t.outlive_claims().await;
+    t.end_claim(work).await;
     assert_eq!(t.sweep(&mut sweeper(work), 7, &rules()).await.moved.expired, 1);
     t.push_items(work, &expiring()).await;
     let mut lease = t.lease(work, 1).await.unwrap();

@@ -3,7 +3,7 @@
 use kvqueue_queue::{Failure, ItemOutcome, LeaseError, RetryPolicy, SweepCounts, SweepRules};
 use std::time::Duration;
 
-use crate::common::{SHORT, TestDb, at_most, on_database, payloads, rules, sweeper};
+use crate::common::{SHORT, at_most, on_database, payloads, rules, sweeper};
 
 /// The length of the leases that [`TestDb::lease`] takes, in versions.
 const LONG: u64 = 30_000_000;
@@ -12,13 +12,6 @@ const RAN_OUT: &str = "the lease ran out: its worker died, hung or lost the data
 
 fn policy() -> RetryPolicy {
     RetryPolicy::default()
-}
-
-/// Versions go on with the clock; waits until they are past a lease's deadline.
-async fn until_past(t: &TestDb, deadline: u64) {
-    while t.run(async |tr| Ok(tr.get_read_version().await?)).await.cast_unsigned() <= deadline {
-        tokio::task::yield_now().await;
-    }
 }
 
 #[test]
@@ -80,11 +73,11 @@ fn a_lease_past_its_deadline_stays_usable_until_swept() {
         let q = t.queue("q");
         t.push(&q, &["a", "b"]).await;
         let mut lease = t.lease_for(&q, 2, SHORT).await.unwrap();
-        until_past(t, lease.deadline()).await;
+        t.until_past(lease.deadline()).await;
         lease.extend(&t.db, &policy()).await.unwrap();
-        until_past(t, lease.deadline()).await;
+        t.until_past(lease.deadline()).await;
         lease.acknowledge(&t.db, &policy(), &[(0, ItemOutcome::Done)]).await.unwrap();
-        until_past(t, lease.deadline()).await;
+        t.until_past(lease.deadline()).await;
         t.acknowledge(&mut lease, &ItemOutcome::Done).await;
         assert!(lease.is_acknowledged());
         assert!(t.sweep(&mut sweeper(&q), 0, &rules()).await.moved.is_nothing());

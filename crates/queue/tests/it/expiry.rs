@@ -27,7 +27,7 @@ fn dead_rules() -> SweepRules {
 
 /// Sweeps at a time, and says how many items expired.
 async fn expire(t: &TestDb, q: &Queue, now: Millis, rules: &SweepRules) -> usize {
-    t.outlive_claims().await;
+    t.end_claim(q).await;
     t.sweep(&mut sweeper(q), now, rules).await.moved.expired
 }
 
@@ -88,11 +88,35 @@ fn a_scheduled_item_expires_before_it_is_due() {
                 t.run(async |tr| q.view(tr, ItemState::Scheduled, None, k(9)).await).await.items;
             assert_eq!((pushed.items, ids.len()), (2, 1));
             let (id, policy) = (ids[0].id.clone(), RetryPolicy::default());
-            let change = q.reschedule_item(&t.db, &policy, &id, Some(from_millis(100))).await.unwrap();
-            assert_eq!(change, ItemChange::Done(ItemState::Scheduled));
+            let reschedule =
+                async |due| q.reschedule_item(&t.db, &policy, &id, Some(from_millis(due))).await.unwrap();
+            for late in [50, 100] {
+                assert_eq!(reschedule(late).await, ItemChange::ExpiresFirst(50), "{kind}");
+            }
+            assert_eq!(reschedule(49).await, ItemChange::Done(ItemState::Scheduled));
+            // Its time has come, and no sweeper has looked.
             assert_eq!(expire(t, &q, 50, &rules()).await, 2);
             check_empty(t, &q).await;
         }
+    });
+}
+
+#[test]
+fn an_item_that_cannot_expire_any_more_gets_any_time() {
+    on_database(async |t| {
+        let (q, policy) = (t.queue("q"), RetryPolicy::default());
+        t.push_items(&q, &[item("a", 50)]).await;
+        let ready = t.run(async |tr| q.view(tr, ItemState::Ready, None, k(9)).await).await.items.remove(0).id;
+        let late = Some(from_millis(100));
+        assert_eq!(
+            q.reschedule_item(&t.db, &policy, &ready, late).await.unwrap(),
+            ItemChange::ExpiresFirst(50)
+        );
+        let mut lease = t.lease_for(&q, 1, HOUR).await.unwrap();
+        t.acknowledge(&mut lease, &later(7)).await;
+        let done = ItemChange::Done(ItemState::Retrying);
+        assert_eq!(q.reschedule_item(&t.db, &policy, &ready, late).await.unwrap(), done);
+        assert_eq!(expire(t, &q, 99, &rules()).await, 0);
     });
 }
 
@@ -105,7 +129,7 @@ fn an_expired_item_becomes_a_dead_letter_by_its_rules() {
             t.push_items(&q, &[item("a", 10).with_unique("u"), scheduled]).await;
             let view = t.run(async |tr| q.view(tr, ItemState::Scheduled, None, k(9)).await).await;
             let policy = RetryPolicy::default();
-            q.reschedule_item(&t.db, &policy, &view.items[0].id, Some(from_millis(99))).await.unwrap();
+            q.reschedule_item(&t.db, &policy, &view.items[0].id, Some(from_millis(59))).await.unwrap();
             assert_eq!(expire(t, &q, 60, &dead_rules()).await, 2, "{kind}");
             let letters = t.run(async |tr| q.dead_list(tr, None, k(9)).await).await;
             let deaths: Vec<_> = letters.iter().map(|letter| letter.meta.death.clone().unwrap()).collect();
@@ -213,7 +237,7 @@ fn an_item_that_was_changed_expires_all_the_same() {
         for (n, kind) in KINDS.into_iter().enumerate() {
             let q = t.queue_of(format!("q{n}"), kind);
             let policy = &RetryPolicy::default();
-            let (now, later) = (None, Some(from_millis(500)));
+            let (now, later) = (None, Some(from_millis(99)));
             // Whether the item is scheduled, what is done with it, and its state afterwards.
             type Changes<'a> = &'a [(&'a str, Option<std::time::SystemTime>)];
             let cases: [(bool, Changes<'_>, ItemState); 7] = [
@@ -241,7 +265,7 @@ fn an_item_that_was_changed_expires_all_the_same() {
                     assert_eq!(rows(t, &q).await, 1, "{kind} {changes:?}");
                 }
                 assert_eq!(state(t, &q, &id).await, Some(after), "{kind} {changes:?}");
-                assert_eq!(expire(t, &q, 99, &rules()).await, 0, "{kind} {changes:?}");
+                assert_eq!(expire(t, &q, 98, &rules()).await, 0, "{kind} {changes:?}");
                 assert_eq!(expire(t, &q, 100, &rules()).await, 1, "{kind} {changes:?}");
                 check_empty(t, &q).await;
             }
@@ -290,8 +314,8 @@ fn items_of_schedules_have_the_ttl_of_the_rules() {
                 items.iter().map(|item| item.meta.as_ref().unwrap().expires).collect();
             assert_eq!(expiries, [Some(MINUTE + 30_000), Some(MINUTE + 30_001)].into(), "{kind}");
             assert_eq!(expire(t, &q, MINUTE + 30_001, &by_rules).await, 2, "{kind}");
-            // Without a ttl they never expire. The claim of the sweeper before is over then.
-            t.outlive_claims().await;
+            // Without a ttl they never expire.
+            t.end_claim(&q).await;
             assert_eq!(t.look(&q, 2 * MINUTE).await.fired(), [2 * MINUTE]);
             assert_eq!((t.list(&q).await.len(), rows(t, &q).await), (1, 0), "{kind}");
         }

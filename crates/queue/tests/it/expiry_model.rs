@@ -3,16 +3,14 @@
 //! One seed decides everything; a failure prints the command that repeats it.
 
 use std::collections::BTreeMap;
-use std::panic::AssertUnwindSafe;
 
 use fdb_embedded::Faults;
-use futures::FutureExt;
 use kvqueue_queue::{
     Failure, ItemId, ItemOutcome, ItemState, Kind, Lease, Millis, NewItem, OnExpiry, Queue, RetryPolicy,
     Sweeper, from_millis,
 };
 
-use crate::common::{KINDS, Rng, TestDb, k, on_database, rules, seeds, sweeper};
+use crate::common::{KINDS, OF_ONE_STEP, Rng, TestDb, k, on_database, rules, run_seed, seeds, sweeper};
 
 /// Steps per seed.
 const STEPS: usize = 60;
@@ -23,20 +21,14 @@ const LONG: u64 = 1 << 40;
 fn random_operations_leave_items_that_expire_as_the_model_says() {
     on_database(async |t| {
         for seed in seeds(60) {
-            let ran = AssertUnwindSafe(async {
+            let ran = async {
                 let mut run = Run::new(t, seed);
                 for _ in 0..STEPS {
                     run.step().await;
                 }
                 run.end().await;
-            });
-            if let Err(panic) = ran.catch_unwind().await {
-                eprintln!(
-                    "seed {seed} failed; repeat it with\n  KVQUEUE_TEST_SEED={seed} cargo test -p kvqueue-queue --test it \
-                     random_operations_leave_items_that_expire"
-                );
-                std::panic::resume_unwind(panic);
-            }
+            };
+            run_seed(seed, "random_operations_leave_items_that_expire", OF_ONE_STEP, ran).await;
         }
     });
 }

@@ -11,8 +11,6 @@ use crate::common::{KINDS, TestDb, k, on_database, rules, sweeper};
 const HOUR: u64 = 3_600_000_000;
 /// When the items expire.
 const EXPIRES: u64 = 10;
-/// A later time for items that are to wait.
-const LATER: u64 = 99;
 
 /// The queue of one case, with an item that can expire.
 async fn queue_of_one(t: &TestDb, case: &str, kind: Kind) -> (Queue, ItemId) {
@@ -94,7 +92,8 @@ fn of_a_change_of_an_item_and_an_expiry_at_the_same_time_one_wins() {
                         "cancel" => q.cancel_item(&t.db, &policy, &id).await.unwrap(),
                         "edit" => q.edit_item(&t.db, &policy, &id, b"b").await.unwrap(),
                         _ => {
-                            let due = Some(from_millis(LATER));
+                            // Just before it expires: a later time is refused.
+                            let due = Some(from_millis(EXPIRES - 1));
                             q.reschedule_item(&t.db, &policy, &id, due).await.unwrap()
                         }
                     }

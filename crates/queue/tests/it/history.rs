@@ -11,7 +11,9 @@ use kvqueue_queue::{
     Recording, RetryPolicy, Session, acknowledge_together, from_millis,
 };
 
-use crate::common::{KINDS, TestDb, at_most, k, kinds_of_records, later, on_database, rules, sweeper};
+use crate::common::{
+    KINDS, TestDb, at_most, k, kinds_of_records, later, on_database, record, rules, sweeper,
+};
 use crate::unknown::scripts;
 
 const LONG: u64 = 3_600_000_000;
@@ -454,6 +456,31 @@ fn items_of_many_pushes_and_partitions_are_found_by_their_ids() {
         // One that was never there.
         let id = "000000000000000100020003".parse().unwrap();
         assert_eq!(t.run(async |tr| q.ended_item(tr, &id).await).await, None);
+    });
+}
+
+#[test]
+fn an_item_is_looked_for_in_hours_from_a_day_before_its_push_on() {
+    on_database(async |t| {
+        let (q, clock) = recorded(&t.queue("q"));
+        let month = START + 30 * 24 * HOUR;
+        // A sweeper had read a version below all of these at this time.
+        let times = [&[1][..], &t.version().await.to_le_bytes(), &month.to_le_bytes()].concat();
+        t.run(async |tr| {
+            tr.set(&record(&q, "times", b""), &times);
+            Ok(())
+        })
+        .await;
+        // The clocks of processes that end items may be slow.
+        for (ended, is_found) in [(month + HOUR, true), (month - 23 * HOUR, true), (START, false)] {
+            clock.set(ended);
+            t.push(&q, &["x"]).await;
+            let mut lease = t.lease_for(&q, 1, LONG).await.unwrap();
+            t.acknowledge(&mut lease, &ItemOutcome::Done).await;
+            let id = &lease.items()[0].id;
+            let found = t.run(async |tr| q.ended_item(tr, id).await).await;
+            assert_eq!(found.map(|item| item.ended), is_found.then_some(ended));
+        }
     });
 }
 

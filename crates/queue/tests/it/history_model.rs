@@ -3,17 +3,15 @@
 //! One seed decides everything; a failure prints the command that repeats it.
 
 use std::collections::BTreeMap;
-use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use fdb_embedded::Faults;
-use futures::FutureExt;
 use kvqueue_queue::{
     EndedItem, Ending, Failure, HistoryFilter, HistoryIndex, ItemChange, ItemEffect, ItemId, ItemOutcome,
     Lease, MAX_RESULT, Millis, NewItem, Queue, Recording, RetryPolicy, Session,
 };
 
-use crate::common::{KINDS, Rng, TestDb, k, on_database, rules, seeds, sweeper};
+use crate::common::{KINDS, OF_ONE_STEP, Rng, TestDb, k, on_database, rules, run_seed, seeds, sweeper};
 use crate::history::{Clock, START, all};
 
 const STEPS: usize = 60;
@@ -25,20 +23,14 @@ const RESULTS: [usize; 4] = [0, 3, MAX_RESULT, MAX_RESULT + 7];
 fn random_ends_are_recorded_once_and_listed_in_order() {
     on_database(async |t| {
         for seed in seeds(35) {
-            let ran = AssertUnwindSafe(async {
+            let ran = async {
                 let mut run = Run::new(t, seed);
                 for _ in 0..STEPS {
                     run.step().await;
                 }
                 run.check().await;
-            });
-            if let Err(panic) = ran.catch_unwind().await {
-                eprintln!(
-                    "seed {seed} failed; repeat it with\n  \
-                     KVQUEUE_TEST_SEED={seed} cargo test -p kvqueue-queue --test it random_ends_are_recorded"
-                );
-                std::panic::resume_unwind(panic);
-            }
+            };
+            run_seed(seed, "random_ends_are_recorded", OF_ONE_STEP, ran).await;
         }
     });
 }

@@ -5,17 +5,17 @@
 //! item exactly one wins.
 
 use std::collections::BTreeMap;
-use std::panic::AssertUnwindSafe;
 
 use fdb_embedded::Faults;
-use futures::FutureExt;
 use futures::future::join4;
 use kvqueue_queue::{
     CancelFilter, Canceller, Failure, ItemChange, ItemId, ItemOutcome, ItemState, Kind, Lease, NewItem,
     Queue, RetryPolicy, Sweeper, from_millis,
 };
 
-use crate::common::{KINDS, Rng, TestDb, at_most, later, on_database, rules, seeds, sweeper};
+use crate::common::{
+    KINDS, OF_ONE_STEP, Rng, TestDb, at_most, later, on_database, rules, run_seed, seeds, sweeper,
+};
 
 /// Operations per seed.
 const STEPS: usize = 50;
@@ -28,14 +28,7 @@ const NOW: u64 = 100;
 fn random_changes_of_items_match_a_model() {
     on_database(async |t| {
         for seed in seeds(60) {
-            let run = AssertUnwindSafe(World::run(t, seed)).catch_unwind().await;
-            if let Err(panic) = run {
-                eprintln!(
-                    "seed {seed} failed; repeat it with\n  \
-                     KVQUEUE_TEST_SEED={seed} cargo test -p kvqueue-queue --test it random_changes"
-                );
-                std::panic::resume_unwind(panic);
-            }
+            run_seed(seed, "random_changes", OF_ONE_STEP, World::run(t, seed)).await;
         }
     });
 }

@@ -114,7 +114,7 @@ async fn end_joined(t: &TestDb, work: &Queue, id: &BatchId) -> u64 {
     for outcome in [ItemOutcome::Postpone { due: from_millis(5) }, later(5)] {
         let (_, mut lease) = lease(hour).await;
         t.acknowledge(&mut lease, &outcome).await;
-        t.outlive_claims().await;
+        t.end_claim(work).await;
         assert_eq!(t.sweep(&mut sweeper(work), 5, &rules()).await.moved.promoted, 1);
         // Taken for good.
         assert_eq!(t.run(async |tr| work.pop_k(tr, k(1)).await).await.items.len(), 1);
@@ -124,10 +124,10 @@ async fn end_joined(t: &TestDb, work: &Queue, id: &BatchId) -> u64 {
     assert_eq!(cancelled, ItemChange::Done(ItemState::Running));
     // A lease that expires: the item has no other attempt; or it has.
     let (_, _lost) = lease(SHORT).await;
-    t.outlive_claims().await;
+    t.end_claim(work).await;
     assert_eq!(t.sweep_leases(work, 1, &at_most(1)).await.dead, 1);
     let (_, _lost) = lease(SHORT).await;
-    t.outlive_claims().await;
+    t.end_claim(work).await;
     assert_eq!(t.sweep_leases(work, 1, &rules()).await.leases, 1);
     finish(t, work, 1).await;
     members
@@ -411,6 +411,25 @@ fn an_item_comes_at_once_after_others_that_have_ended_and_after_not_too_many() {
         let foreign = NewBatch::new(foreign);
         let refused = home.push_after(&t.db, &policy(), &foreign, (&after_it, Missing::Refused), NOW).await;
         assert!(matches!(refused, Err(BatchError::ForeignField { .. })));
+    });
+}
+
+#[test]
+fn an_item_behind_another_prefix_is_not_looked_for_in_the_queue_of_its_name() {
+    on_database(async |t| {
+        let (home, work) = (t.queue("home"), t.queue("work"));
+        let elsewhere = Queue::new(b"elsewhere", b"work").unwrap();
+        let after =
+            [(work.clone(), t.push_one(&work).await), (elsewhere.clone(), t.push_one(&elsewhere).await)];
+        // Its end would count behind its own prefix, where there is no such batch.
+        let refused = home.push_after(&t.db, &policy(), &new(), (&after, Missing::HasEnded), NOW).await;
+        assert!(refused.is_err(), "{refused:?}");
+        assert_eq!(left(t, &home).await, [0; 3]);
+        t.run(async |tr| {
+            elsewhere.delete(tr);
+            Ok(())
+        })
+        .await;
     });
 }
 

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use crate::common::keyed::{
     acknowledge, fetch, idle, is_woken, keyed, limit, names, push, push_one, running,
 };
-use crate::common::{Rng, SHORT, TestDb, fetch_options, later, on_database, payloads, rules, seeds};
+use crate::common::{Rng, SHORT, TestDb, fetch_options, later, on_database, payloads, record, rules, seeds};
 
 /// The rows under (q, `second`), each as what follows in its key.
 async fn index(t: &TestDb, q: &Queue, second: &str) -> Vec<Vec<u8>> {
@@ -451,5 +451,21 @@ fn an_unreadable_item_of_a_key_becomes_a_dead_letter() {
         let lease = fetch(t, &mut t.session(&q), 9).await;
         assert_eq!(names(lease.as_ref()), ["good"]);
         assert_eq!(t.run(async |tr| q.counts(tr).await).await.dead, 1);
+    });
+}
+
+#[test]
+fn a_row_that_cannot_be_read_keeps_no_key_from_a_fetch() {
+    on_database(async |t| {
+        let q = t.queue_of("q", Kind::Keyed);
+        let items: Vec<_> = (0..20).map(|n| NewItem::new("x").with_key(format!("k{n}"))).collect();
+        t.push_items(&q, &items).await;
+        let alien = record(&q, "active", &[1]);
+        t.run(async |tr| {
+            tr.set(&alien, b"");
+            Ok(())
+        })
+        .await;
+        assert_eq!(t.lease(&q, 20).await.unwrap().items().len(), 20);
     });
 }

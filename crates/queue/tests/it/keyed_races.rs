@@ -44,6 +44,23 @@ fn an_acknowledgement_sees_a_key_that_is_parked_meanwhile() {
 }
 
 #[test]
+fn acknowledgements_that_choose_the_same_parked_key_do_not_both_spend_their_slots_on_it() {
+    on_database(async |t| {
+        let q = keyed(t);
+        limit(t, &q, "t", running(2)).await;
+        push(t, &q, "t/a", ["a"; 2]).await;
+        let mut session = t.session(&q);
+        let first = fetch(t, &mut session, 1).await.unwrap();
+        let second = fetch(t, &mut session, 1).await.unwrap();
+        push_one(t, &q, "t/b").await;
+        assert!(fetch(t, &mut session, 1).await.is_none(), "the key is parked");
+        let Some(gate) = t.close_gate() else { return };
+        let (conflicted, (), ()) = overlaps(gate, acknowledge(t, first), acknowledge(t, second)).await;
+        assert!(conflicted, "both have made the only parked key active");
+    });
+}
+
+#[test]
 fn an_item_pushed_while_its_key_is_found_empty_is_not_lost() {
     on_database(async |t| {
         let q = keyed(t);

@@ -6,9 +6,10 @@ use std::pin::pin;
 
 use fdb_embedded::{Code, Fault, Gate, HeldCommit};
 use kvqueue_queue::{
-    Approach, Fetched, ItemOutcome, Lease, LeaseError, NewItem, Queue, RetryPolicy, Session, Sweeper, Swept,
-    from_millis, migration,
+    Approach, FetchError, Fetched, ItemOutcome, Lease, LeaseError, NewItem, Queue, RetryPolicy, Session,
+    Staged, Sweeper, Swept, from_millis, migration,
 };
+use mutant::Bounds;
 
 use crate::common::gate::{to_the_end, until_sent};
 use crate::common::{TestDb, fetch_options, k, on_database, payloads, rules, sweeper};
@@ -172,6 +173,42 @@ fn an_abandoned_take_that_commits_first_is_the_next() {
             drop(gate);
             assert_eq!(t.list(&q).await, ["a"]);
         }
+    });
+}
+
+async fn take_staged(
+    t: &TestDb,
+    session: &mut Session,
+    approach: &mut Approach,
+) -> Result<Fetched, FetchError> {
+    session.fetch(&t.db, &mut fetch_options(1, LENGTH, approach, false)).await
+}
+
+#[test]
+fn a_session_that_can_remember_no_other_request_withdraws_a_late_one() {
+    let _bounds = Bounds::default().with("requests-of-a-session", 1).enter();
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.push(&q, &["a"]).await;
+        let Some(gate) = t.close_gate() else { return };
+        let once = RetryPolicy { max_attempts: Some(1), timeout: None };
+        let (mut session, mut approach) =
+            (t.session(&q).with_policy(once), Approach::Staged(Staged::default()));
+        {
+            let mut loses = pin!(take_staged(t, &mut session, &mut approach));
+            let take = until_sent(&gate, loses.as_mut()).await;
+            assert_eq!(take.pass(Fault::Conflict).map_err(Code::raw), Err(1020));
+            to_the_end(&gate, loses).await.unwrap_err();
+        }
+        let request = until_sent(&gate, pin!(take_staged(t, &mut session, &mut approach))).await;
+        let mut takes_for_itself = pin!(take_staged(t, &mut session, &mut approach));
+        let take = until_sent(&gate, takes_for_itself.as_mut()).await;
+        assert_eq!(arrives(request), 0);
+        assert_eq!(arrives(take), 1020);
+        to_the_end(&gate, takes_for_itself).await.unwrap_err();
+        drop(gate);
+        assert!(t.records(&q, "want").await.is_empty());
+        assert_eq!(t.list(&q).await, ["a"]);
     });
 }
 

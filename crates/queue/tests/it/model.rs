@@ -4,13 +4,11 @@
 //! case. One seed decides everything; a failure prints the command that repeats it.
 
 use std::collections::VecDeque;
-use std::panic::AssertUnwindSafe;
 
 use fdb_embedded::Faults;
-use futures::FutureExt;
 use kvqueue_queue::{Item, PushError, Queue, RetryPolicy, Session};
 
-use crate::common::{Rng, TestDb, k, on_database, payloads, seeds};
+use crate::common::{Rng, TestDb, k, on_database, payloads, run_seed, seeds};
 
 /// Operations per seed.
 const STEPS: usize = 40;
@@ -21,14 +19,7 @@ const SESSIONS: usize = 4;
 fn random_operations_match_a_list() {
     on_database(async |t| {
         for seed in seeds(200) {
-            let run = AssertUnwindSafe(World::run(t, seed)).catch_unwind().await;
-            if let Err(panic) = run {
-                eprintln!(
-                    "seed {seed} failed; repeat it with\n  \
-                     KVQUEUE_TEST_SEED={seed} cargo test -p kvqueue-queue --test it random_operations"
-                );
-                std::panic::resume_unwind(panic);
-            }
+            run_seed(seed, "random_operations", &[], World::run(t, seed)).await;
         }
     });
 }

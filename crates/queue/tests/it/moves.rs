@@ -6,6 +6,7 @@ use kvqueue_queue::{
     Queue, RetryPolicy, State, StoredItem,
 };
 
+use crate::batches::{NOW, finish, new};
 use crate::common::{KINDS, TestDb, k, kinds_of_records, on_database};
 use crate::restored::{item, plain, restore, stored, unique};
 use crate::unknown::scripts;
@@ -211,5 +212,24 @@ fn the_largest_item_is_moved() {
             assert!(there.iter().any(|(_, item)| item.payload == largest.payload), "{kind:?}");
             assert!(t.records(&from, "chunk").await.is_empty());
         }
+    });
+}
+
+#[test]
+fn a_member_of_a_batch_does_not_move_behind_another_prefix() {
+    on_database(async |t| {
+        let (home, work) = (t.queue("home"), t.queue("work"));
+        let elsewhere = Queue::new(&[t.prefix.as_slice(), b"other/"].concat(), b"work").unwrap();
+        let id = t.new_batch(&home, &new()).await;
+        t.push_members(&work, &id, 2).await;
+        t.push(&work, &["not a member"]).await;
+        t.commit_batch(&home, &id).await;
+        assert_eq!(move_all(t, &work, &elsewhere, Movable::Ready, 9).await, moved(1, 2));
+        assert_eq!(t.list(&elsewhere).await, ["not a member"]);
+        // A queue behind the same prefix gets the members.
+        let neighbour = t.queue("neighbour");
+        assert_eq!(move_all(t, &work, &neighbour, Movable::Ready, 9).await, moved(2, 0));
+        finish(t, &neighbour, 2).await;
+        assert_eq!(t.close(&home, NOW).await.len(), 1);
     });
 }

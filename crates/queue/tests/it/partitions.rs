@@ -127,6 +127,22 @@ fn an_item_waits_for_the_items_before_it_in_its_partition() {
 }
 
 #[test]
+fn the_last_item_is_that_of_all_partitions() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.divide(&q, 3, LOOSE).await;
+        t.push_each(&q, &["a", "b", "c", "d", "e", "f"]).await;
+        let (mut session, mut approach) = (t.session(&q), Approach::default());
+        let mut found = Vec::new();
+        for _ in 0..6 {
+            let mut take = fetch_options(1, LONG, &mut approach, false).with_last(true);
+            found.extend(payloads(session.fetch(&t.db, &mut take).await.unwrap().lease.unwrap().items()));
+        }
+        assert_eq!(found, ["f", "e", "d", "c", "b", "a"]);
+    });
+}
+
+#[test]
 fn a_frozen_queue_is_not_divided() {
     on_database(async |t| {
         let q = t.queue("q");

@@ -1,14 +1,13 @@
 //! Progress of running items: written with extensions, and never left behind.
 
-use std::panic::AssertUnwindSafe;
-
 use fdb_embedded::Faults;
-use futures::FutureExt;
 use kvqueue_queue::{
     Failure, ItemId, ItemOutcome, ItemState, Lease, LeaseError, LeaseId, Progress, Queue, RetryPolicy,
 };
 
-use crate::common::{KINDS, Rng, SHORT, TestDb, k, kinds_of_records, later, on_database, rules, seeds};
+use crate::common::{
+    KINDS, OF_ONE_STEP, Rng, SHORT, TestDb, k, kinds_of_records, later, on_database, rules, run_seed, seeds,
+};
 use crate::unknown::scripts;
 
 const LONG: u64 = 3_600_000_000;
@@ -159,14 +158,7 @@ fn a_lease_of_many_items_keeps_the_newest_progress() {
 fn random_changes_of_leases_leave_no_progress_behind() {
     on_database(async |t| {
         for seed in seeds(25) {
-            let ran = AssertUnwindSafe(random(t, seed));
-            if let Err(panic) = ran.catch_unwind().await {
-                eprintln!(
-                    "seed {seed} failed; repeat it with\n  \
-                     KVQUEUE_TEST_SEED={seed} cargo test -p kvqueue-queue --test it random_changes_of_leases_leave"
-                );
-                std::panic::resume_unwind(panic);
-            }
+            run_seed(seed, "random_changes_of_leases_leave", OF_ONE_STEP, random(t, seed)).await;
         }
     });
 }

@@ -46,7 +46,8 @@ fn recount_corrects_each_counter() {
         let dead = ItemOutcome::Dead(Failure::new(1, 1, "never"));
         lease.acknowledge(&t.db, &RetryPolicy::default(), &[(0, later), (1, dead)]).await.unwrap();
         let counted = |by_counters, by_rows| Counted { by_counters, by_rows };
-        let right = Recount { ready: Some(counted(3, 3)), waiting: counted(1, 1), dead: counted(1, 1) };
+        let right =
+            Recount { ready: Some(counted(3, 3)), waiting: counted(1, 1), dead: counted(1, 1), index: None };
         assert_eq!(compared(t, &q).await, right);
         for (ready, later, dead) in [(2, 3, 4), (-2, -3, -4), (0, 0, -1), (i64::MAX, 0, 0)] {
             spoil(t, &q, &[("npush", ready), ("nlater", later), ("ndead", dead)]).await;
@@ -54,6 +55,7 @@ fn recount_corrects_each_counter() {
                 ready: Some(counted(3_i64.wrapping_add(ready), 3)),
                 waiting: counted(1 + later, 1),
                 dead: counted(1 + dead, 1),
+                index: None,
             };
             assert!(!wrong.is_right());
             assert_eq!(compared(t, &q).await, wrong);

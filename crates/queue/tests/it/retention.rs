@@ -1,11 +1,9 @@
 //! Dead letters that are removed because they are older than their queue keeps them: which are, what goes with them, and what stays.
 
 use std::collections::BTreeMap;
-use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use fdb_embedded::Faults;
-use futures::FutureExt;
 use kvqueue_queue::{
     DeadLetterEffect, Failure, ItemId, ItemOutcome, Kind, Meta, Millis, NewItem, Pause, Queue, RetryPolicy,
     State, StoredItem, SweepRules, Sweeper, from_millis,
@@ -13,7 +11,9 @@ use kvqueue_queue::{
 
 use crate::common::gate::overlaps;
 use crate::common::ordered::{blocked, blocking, queue as queue_of_keys, run_one, run_rest};
-use crate::common::{KINDS, Rng, TestDb, k, kinds_of_records, on_database, rules, seeds, sweeper};
+use crate::common::{
+    KINDS, OF_ONE_STEP, Rng, TestDb, k, kinds_of_records, on_database, rules, run_seed, seeds, sweeper,
+};
 use crate::restored::restore;
 use crate::unknown::scripts;
 
@@ -41,7 +41,7 @@ async fn die(t: &TestDb, q: &Queue, item: NewItem, died: Millis) {
 
 /// Sweeps by a new sweeper, and returns how many dead letters were removed.
 async fn sweep(t: &TestDb, q: &Queue, now: Millis) -> usize {
-    t.outlive_claims().await;
+    t.end_claim(q).await;
     t.sweep(&mut sweeper(q), now, &keeping()).await.moved.removed_dead
 }
 
@@ -278,14 +278,7 @@ fn a_frozen_queue_keeps_its_dead_letters() {
 fn random_deaths_retries_and_sweeps_remove_what_the_model_says() {
     on_database(async |t| {
         for seed in seeds(40) {
-            let ran = AssertUnwindSafe(run(t, seed));
-            if let Err(panic) = ran.catch_unwind().await {
-                eprintln!(
-                    "seed {seed} failed; repeat it with\n  KVQUEUE_TEST_SEED={seed} cargo test -p kvqueue-queue --test it \
-                     random_deaths_retries_and_sweeps"
-                );
-                std::panic::resume_unwind(panic);
-            }
+            run_seed(seed, "random_deaths_retries_and_sweeps", OF_ONE_STEP, run(t, seed)).await;
         }
     });
 }

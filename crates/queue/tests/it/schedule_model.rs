@@ -3,16 +3,14 @@
 //! One seed decides everything; a failure prints the command that repeats it.
 
 use std::collections::BTreeSet;
-use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use fdb_embedded::Faults;
-use futures::FutureExt;
 use kvqueue_queue::schedule::{Missed, MissedPolicy, OccurrenceRecord, Outcome, Overlap, Schedule};
 use kvqueue_queue::{Kind, Millis, Queue};
 
 use crate::common::schedules::{HOUR, every, schedule};
-use crate::common::{KINDS, Rng, TestDb, on_database, seeds};
+use crate::common::{KINDS, OF_ONE_STEP, Rng, TestDb, on_database, run_seed, seeds};
 
 /// Steps per seed.
 const STEPS: usize = 40;
@@ -32,21 +30,15 @@ fn random_sweeps_by_clocks_that_are_days_apart_fire_no_time_twice() {
 fn run(name: &str, most_skew: Millis, check: impl Fn(&Run<'_>, &[OccurrenceRecord])) {
     on_database(async |t| {
         for seed in seeds(60) {
-            let ran = AssertUnwindSafe(async {
+            let ran = async {
                 let mut run = Run::new(t, seed, most_skew).await;
                 for _ in 0..STEPS {
                     run.step().await;
                 }
                 let records = run.check().await;
                 check(&run, &records);
-            });
-            if let Err(panic) = ran.catch_unwind().await {
-                eprintln!(
-                    "seed {seed} failed; repeat it with\n  \
-                     KVQUEUE_TEST_SEED={seed} cargo test -p kvqueue-queue --test it {name}"
-                );
-                std::panic::resume_unwind(panic);
-            }
+            };
+            run_seed(seed, name, OF_ONE_STEP, ran).await;
         }
     });
 }

@@ -1,17 +1,15 @@
 //! Unique keys that are taken for a time, and pushes that replace the item that waits under their key.
 
 use std::collections::BTreeMap;
-use std::panic::AssertUnwindSafe;
 
 use fdb_embedded::Faults;
-use futures::FutureExt;
 use kvqueue_queue::{
     Failure, ItemId, ItemOutcome, ItemState, Lease, Millis, NewItem, Pause, PushEffect, PushOptions, Queue,
     Sweeper, from_millis,
 };
 
 use crate::common::gate::overlaps;
-use crate::common::{KINDS, Rng, TestDb, on_database, rules, seeds, sweeper};
+use crate::common::{KINDS, OF_ONE_STEP, Rng, TestDb, on_database, rules, run_seed, seeds, sweeper};
 use crate::unknown::scripts;
 
 fn item(payload: &str) -> NewItem {
@@ -97,6 +95,53 @@ fn a_dead_letter_frees_a_key_before_its_time_and_has_it_until_it_ends_if_it_is_r
             assert_eq!(push(t, &q, &item("b")).await, (PushEffect::Duplicate, Some(id)));
             finish(t, &q).await;
             assert_eq!(records_left(t, &q).await, [""; 0], "{kind}");
+        }
+    });
+}
+
+#[test]
+fn an_item_that_ends_without_being_done_frees_a_key_before_its_time() {
+    on_database(async |t| {
+        let policy = &kvqueue_queue::RetryPolicy::default();
+        for (n, kind) in KINDS.into_iter().enumerate() {
+            let q = t.queue_of(format!("q{n}"), kind);
+            let mut by = sweeper(&q);
+            for how in ["cancel", "cancel-scheduled", "cancel-running", "delete", "expire", "expire-fetched"]
+            {
+                let mut new = for_a_time("a", 100_000);
+                match how {
+                    "cancel-scheduled" => new = new.with_due(from_millis(50_000)),
+                    "expire" | "expire-fetched" => new = new.with_expiry(from_millis(1_000)),
+                    _ => {}
+                }
+                let id = push(t, &q, &new).await.1.unwrap();
+                match how {
+                    "delete" => drop(q.delete_item(&t.db, policy, &id).await.unwrap()),
+                    "expire" => sweep(t, &mut by, 1_000).await,
+                    "expire-fetched" => {
+                        let mut lease = t.lease(&q, 1).await.unwrap();
+                        let expired = ItemOutcome::Expired {
+                            at: from_millis(1_000),
+                            on_expiry: kvqueue_queue::OnExpiry::Drop,
+                        };
+                        t.acknowledge(&mut lease, &expired).await;
+                    }
+                    _ => {
+                        let lease = if how == "cancel-running" { t.lease(&q, 1).await } else { None };
+                        q.cancel_item(&t.db, policy, &id).await.unwrap();
+                        drop(lease);
+                    }
+                }
+                for record in ["unique", "expiry"] {
+                    assert!(t.records(&q, record).await.is_empty(), "{kind} {how}: {record}");
+                }
+                assert_eq!(effect(t, &q, &item("right")).await, PushEffect::Added, "{kind} {how}");
+                finish(t, &q).await;
+            }
+            // One that is done or popped keeps it.
+            push(t, &q, &for_a_time("a", 100_000)).await;
+            t.run(async |tr| q.pop(tr).await).await;
+            assert_eq!(effect(t, &q, &item("b")).await, PushEffect::Duplicate, "{kind}");
         }
     });
 }
@@ -447,21 +492,15 @@ impl<'t> Run<'t> {
 fn random_pushes_replace_and_take_keys_as_the_model_says() {
     on_database(async |t| {
         for seed in seeds(60) {
-            let ran = AssertUnwindSafe(async {
+            let ran = async {
                 let mut run = Run::new(t, seed);
                 for _ in 0..60 {
                     run.step().await;
                 }
                 run.sweep().await;
                 t.end_faults();
-            });
-            if let Err(panic) = ran.catch_unwind().await {
-                eprintln!(
-                    "seed {seed} failed; repeat it with\n  KVQUEUE_TEST_SEED={seed} cargo test -p kvqueue-queue --test it \
-                     random_pushes_replace_and_take_keys"
-                );
-                std::panic::resume_unwind(panic);
-            }
+            };
+            run_seed(seed, "random_pushes_replace_and_take_keys", OF_ONE_STEP, ran).await;
         }
     });
 }

@@ -184,13 +184,15 @@ fn an_unreadable_item_does_not_block_others_of_its_expired_lease() {
     on_database(async |t| {
         let q = t.queue("q");
         let marked = NewItem::new("b").with_attribute("mark", "");
-        t.push_items(&q, &[NewItem::new("a"), marked, NewItem::new("c")]).await;
+        // Long enough for pieces of their own.
+        let first = NewItem::new("a").with_attribute("long", "x".repeat(600));
+        t.push_items(&q, &[first, marked, NewItem::new("c")]).await;
         t.lease_for(&q, 3, SHORT).await.unwrap();
-        let (key, header) = t.records(&q, "lease").await.remove(0);
-        let at = header.windows(4).position(|bytes| bytes == b"mark").unwrap();
-        let damaged = [&header[..at], b"\xff", &header[at + 1..]].concat();
+        let (key, body) = t.records(&q, "held").await.remove(0);
+        let at = body.windows(4).position(|bytes| bytes == b"mark").unwrap();
+        let damaged = [&body[..at], b"\xff", &body[at + 1..]].concat();
         t.run(async |tr| {
-            tr.set(&record(&q, "lease", &key), &damaged);
+            tr.set(&record(&q, "held", &key), &damaged);
             Ok(())
         })
         .await;

@@ -33,6 +33,8 @@ pub(crate) enum Stop {
 pub(crate) enum Counter {
     /// Items that became ready.
     Ready,
+    /// Slots of the whole queue that became free.
+    Slots,
     /// Items that were put aside.
     Later,
 }

@@ -112,6 +112,7 @@ fn run_all(setting: Setting) -> (u64, Coverage) {
                     });
                     coverage.lock().unwrap().add(&run.coverage);
                 }
+                ground.check_holdings();
             });
         }
     });

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kvqueue_queue::item_batch::Join;
-use kvqueue_queue::{ItemId, Kind};
+use kvqueue_queue::{ItemId, Kind, RowCounter};
 
 use crate::claims::{Claim, Claims};
 use crate::desk::Counter;
@@ -131,6 +131,7 @@ impl Oracle {
         match counter {
             Counter::Ready if side.kind == Kind::Keyed => side.index.nactive,
             Counter::Ready => side.image.counters.npush,
+            Counter::Slots => side.index.nfreed,
             Counter::Later => side.image.counters.nlater,
         }
     }
@@ -177,6 +178,7 @@ impl Side {
             _ => None,
         };
         index.check(after, (&self.index, &self.image), unblocked)?;
+        check_recount(rows)?;
         image::check_started(&self.index, &index, &started(events)?, at.commit)?;
         for event in events {
             if let Event::Leased { items, .. } | Event::Taken { items, .. } = event {
@@ -186,6 +188,18 @@ impl Side {
         self.index = index;
         Ok(())
     }
+}
+
+/// A recount finds nothing to correct.
+fn check_recount(rows: &Rows) -> Verdict {
+    let mut counter = RowCounter::new(b"");
+    for (key, value) in &rows.records {
+        counter.show(&[b"\x01q\0", key.as_slice()].concat(), value);
+    }
+    for (_, found) in counter.queues() {
+        promise!(found.is_right(), "a recount finds {found:?}");
+    }
+    Ok(())
 }
 
 /// How many items of each scope these events start.

@@ -1,7 +1,7 @@
 //! One lease of a worker: its items are handled, and it is kept until each has been acknowledged.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -10,7 +10,7 @@ use kvqueue_queue::{Item, ItemId, MAX_RESULT, Progress};
 use serde_json::{Map, Value, json};
 use tokio::{
     sync::mpsc,
-    time::{Instant, sleep, sleep_until},
+    time::{Instant, sleep, sleep_until, timeout_at},
 };
 use tokio_util::{future::FutureExt, sync::CancellationToken};
 use tracing::{Instrument, Span};
@@ -39,6 +39,10 @@ const AFTER_RELEASE: Duration = Duration::from_millis(100);
 /// The shortest time that an answer about a lease is waited for, however short the lease is.
 const SHORTEST_PATIENCE: Duration = Duration::from_secs(1);
 
+/// The most outcomes of one acknowledgement, and the bytes of their JSON, but for a single one. A daemon accepts more; a proxy may not.
+const MOST_OUTCOMES: usize = 100;
+const MOST_BYTES: usize = 500_000;
+
 /// The outcomes of a lease's items.
 type Outcomes = mpsc::Sender<(ItemId, Outcome)>;
 
@@ -53,7 +57,8 @@ pub(super) async fn handle(worker: Arc<Worker>, number: u64, leased: Leased, pla
         timer: LeaseTimer::new(length, fetched_at, false, items.len()),
         path: format!("{}/leases/{id}", worker.path),
         patience: (length / 3).clamp(SHORTEST_PATIENCE, PATIENCE),
-        pending: Vec::new(),
+        pending: VecDeque::new(),
+        most_outcomes: MOST_OUTCOMES,
         lost: worker.cancelled.child_token(),
         cancelled: Arc::default(),
         progress: Arc::default(),
@@ -149,8 +154,8 @@ impl Calls {
         let items: Arc<[Item]> = [item.clone()].into();
         let result = call(&worker.tried.handling, items, context, worker.limits.handler_timeout).await;
         match (&result.interruption, result.returned.first()) {
-            (None, Some(Outcome::Unavailable(reason))) => {
-                worker.breaker.fails(consumer, &worker.tried, reason);
+            (None, Some(outcome @ Outcome::Unavailable(_))) => {
+                worker.breaker.fails(consumer, &worker.tried, outcome);
             }
             // A cancelled call proves nothing about the command.
             (Some(Interruption::Cancelled), _) => {}
@@ -174,7 +179,9 @@ struct Keeper {
     /// How long one daemon may take to answer.
     patience: Duration,
     /// Outcomes to be acknowledged.
-    pending: Vec<Value>,
+    pending: VecDeque<Value>,
+    /// How many outcomes the next acknowledgement may have.
+    most_outcomes: usize,
     /// Cancels the calls for the lease's items.
     lost: CancellationToken,
     cancelled: Arc<Cancelled>,
@@ -188,16 +195,25 @@ enum Lost {
     Expired(Option<AskError>),
     /// The daemons refuse this worker.
     Refused(AskError),
+    /// The body of the request is longer than is accepted on its way. The lease is as it was.
+    TooLong(AskError),
 }
 
 impl Keeper {
-    async fn run(mut self, outcomes: mpsc::Receiver<(ItemId, Outcome)>) {
+    async fn run(mut self, mut outcomes: mpsc::Receiver<(ItemId, Outcome)>) {
         // In any case commands do not go on without a lease.
         let _guard = self.lost.clone().drop_guard();
-        let error = match self.keep(outcomes).await {
+        let error = match self.keep(&mut outcomes).await {
             Ok(()) => return,
             Err(Lost::Expired(error)) => error,
-            Err(Lost::Refused(error)) => return self.worker.fail(error),
+            Err(Lost::TooLong(error)) => Some(error),
+            Err(Lost::Refused(error)) => {
+                self.worker.fail(error);
+                // Commands that run may end, as long as nobody else gets their items.
+                let ended = async { while outcomes.recv().await.is_some() {} };
+                let _ = timeout_at(self.timer.held_until(), ended).await;
+                return;
+            }
         };
         tracing::warn!(
             event = "lease_lost",
@@ -208,7 +224,7 @@ impl Keeper {
         );
     }
 
-    async fn keep(&mut self, mut outcomes: mpsc::Receiver<(ItemId, Outcome)>) -> Result<(), Lost> {
+    async fn keep(&mut self, outcomes: &mut mpsc::Receiver<(ItemId, Outcome)>) -> Result<(), Lost> {
         loop {
             match self.timer.next(Instant::now()) {
                 Next::Acknowledge => self.acknowledge().await?,
@@ -219,7 +235,11 @@ impl Keeper {
                     let news: Vec<_> = news.collect();
                     // Daemons of earlier versions know no body.
                     let body = if news.is_empty() { json!({}) } else { json!({ "progress": news }) };
-                    self.change("extend", &body, 0).await?;
+                    match self.change("extend", &body, 0).await {
+                        // What commands have reported can be missed; the extension cannot.
+                        Err(Lost::TooLong(_)) => self.change("extend", &json!({}), 0).await?,
+                        changed => changed?,
+                    }
                 }
                 Next::Lost => return Err(Lost::Expired(None)),
                 Next::End => return Ok(()),
@@ -234,18 +254,50 @@ impl Keeper {
 
     fn on_outcome(&mut self, outcome: Option<(ItemId, Outcome)>) {
         let Some((item, outcome)) = outcome else { return self.timer.close() };
-        self.pending.push(shown(&item, outcome));
+        self.pending.push_back(shown(&item, outcome));
         let is_complete = self.pending.len() >= self.timer.open();
         let gather = if is_complete { Duration::ZERO } else { GATHER };
         self.timer.outcomes_pending(Instant::now(), gather);
     }
 
+    /// Writes all outcomes, in requests of a bounded length. If one is too long on its way, it is halved, and at last the result is left out.
     async fn acknowledge(&mut self) -> Result<(), Lost> {
-        let outcomes = std::mem::take(&mut self.pending);
-        let items = outcomes.len();
-        self.change("acknowledge", &json!({ "outcomes": outcomes }), items).await?;
+        while !self.pending.is_empty() {
+            let count = self.next_outcomes();
+            let outcomes: Vec<_> = self.pending.iter().take(count).collect();
+            let body = json!({ "outcomes": outcomes });
+            match self.change("acknowledge", &body, count).await {
+                Ok(()) => drop(self.pending.drain(..count)),
+                Err(Lost::TooLong(_)) if count > 1 => self.most_outcomes = count / 2,
+                Err(Lost::TooLong(error)) => {
+                    let first = self.pending.front_mut().and_then(Value::as_object_mut);
+                    let had_result = first.is_some_and(|outcome| {
+                        outcome.remove("result").is_some() | outcome.remove("result_base64").is_some()
+                    });
+                    if !had_result {
+                        return Err(Lost::TooLong(error));
+                    }
+                    tracing::warn!(
+                        event = "result_too_long",
+                        error = &error as &dyn std::error::Error,
+                        "the result of the item is too long and not kept; the item is done"
+                    );
+                }
+                Err(lost) => return Err(lost),
+            }
+        }
         self.timer.outcomes_written();
         Ok(())
+    }
+
+    /// How many of the pending outcomes the next acknowledgement has: at least one.
+    fn next_outcomes(&self) -> usize {
+        let mut bytes = 0;
+        let fitting = self.pending.iter().take(self.most_outcomes).take_while(|outcome| {
+            bytes += outcome.to_string().len();
+            bytes <= MOST_BYTES
+        });
+        fitting.count().max(1)
     }
 
     /// Ends the commands of items that were cancelled, as the answer to a change of the lease names them.
@@ -271,14 +323,15 @@ impl Keeper {
         let path = format!("{}/{what}", self.path);
         let began = Instant::now();
         let until = Until::Time(self.timer.held_until());
-        match self.worker.daemons.post(&path, body, self.patience, until).await {
+        match self.worker.daemons.change(&path, body, self.patience, until).await {
             Ok(answer) => {
                 self.timer.changed(began, acknowledged);
                 self.stop_cancelled(&answer);
                 Ok(())
             }
-            Err(error) if error.is_lease_lost() || error.is_transient() => Err(Lost::Expired(Some(error))),
-            Err(error) => Err(Lost::Refused(error)),
+            Err(error) if error.is_denial() => Err(Lost::Refused(error)),
+            Err(error) if error.is_too_long() => Err(Lost::TooLong(error)),
+            Err(error) => Err(Lost::Expired(Some(error))),
         }
     }
 }

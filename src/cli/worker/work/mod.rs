@@ -18,7 +18,7 @@ use self::{
 };
 use super::daemons::{Until, Urls};
 use crate::{
-    cli::{UsageError, completions, globals::Globals, values},
+    cli::{UsageError, client::Create, completions, globals::Globals, values},
     config::duration,
     daemon::handler_pool,
     exit::Exit,
@@ -86,6 +86,8 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "FROM")]
     progress: Option<String>,
     #[command(flatten)]
+    create: Create,
+    #[command(flatten)]
     urls: Urls,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
@@ -95,12 +97,14 @@ pub(in crate::cli) struct Args {
 impl Args {
     pub(in crate::cli) fn run(self, globals: &Globals) -> anyhow::Result<Exit> {
         let exec = self.exec()?;
-        let daemons = self.urls.daemons(globals, globals.start_worker()?)?;
+        let daemons =
+            self.urls.daemons(globals, globals.start_worker(self.urls.are_given())?, "kvqueue-work")?;
         let limits = Limits {
             concurrency: self.concurrency,
             k: self.k,
             lease: self.lease,
             handler_timeout: self.handler_timeout,
+            must_exist: !self.create.create,
         };
         let worker = Arc::new(Worker::new(&self.queue, daemons, exec, limits));
         // This program's `main` knows how to be one.

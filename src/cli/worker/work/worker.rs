@@ -48,6 +48,8 @@ pub(super) struct Limits {
     pub(super) lease: Option<Duration>,
     /// Of one call of the handler.
     pub(super) handler_timeout: Option<Duration>,
+    /// Whether the worker ends if its queue is not there when it begins.
+    pub(super) must_exist: bool,
 }
 
 /// The right to run one command.
@@ -114,7 +116,7 @@ impl Worker {
             number += 1;
             let place = self.place().await;
             self.breaker.admit(number).await;
-            match self.lease().await? {
+            match self.lease(number).await? {
                 Some(leased) => drop(self.tasks.spawn(held::handle(self.clone(), number, leased, place))),
                 None => self.breaker.leave(number),
             }
@@ -175,13 +177,16 @@ impl Worker {
         self.places.clone().acquire_owned().await.expect("nothing closes the semaphore")
     }
 
-    /// Leases items for one place that is held already, and for all others that are free.
-    async fn lease(&self) -> Result<Option<Leased>, AskError> {
+    /// Leases items for one place that is held already, and for all others that are free. The `number`th time.
+    async fn lease(&self, number: u64) -> Result<Option<Leased>, AskError> {
         let free = self.places.available_permits() + 1;
         let wanted = self.limits.k.map_or(free, NonZeroUsize::get).min(MOST);
         // One item shows whether the command can be started again.
         let wanted = if self.breaker.is_open() { 1 } else { wanted };
         let mut body = json!({ "max": wanted, "wait_ms": WAIT.as_millis() });
+        if self.limits.must_exist && number == 1 {
+            body["must_exist"] = json!(true);
+        }
         if let Some(length) = self.limits.lease {
             body["lease_ms"] = json!(length.as_millis());
         }

@@ -157,6 +157,20 @@ fn all_requests_are_answered_when_the_queue_is_exhausted() {
     assert_eq!(last(&[asked(1), Gathered, asked(2), Exhausted]), [exhausted(1), exhausted(2)]);
 }
 
+#[test]
+fn a_consumer_is_idle_when_its_fetch_has_found_nothing() {
+    let idle = |events: &[Event]| after(events).idle();
+    assert_eq!(idle(&[asked(1)]), None);
+    assert_eq!(idle(&[asked(1), Gathered]), None);
+    assert_eq!(idle(&[asked(1), asked(2), Gathered, NONE]), Some(1));
+    assert_eq!(idle(&[asked(1), asked(2), Gathered, NONE, Lent(1)]), Some(2));
+    assert_eq!(idle(&[asked(1), asked(2), Gathered, NONE, Lent(1), Lent(2)]), None);
+    assert_eq!(idle(&[asked(1), Gathered, Failed]), Some(1));
+    assert_eq!(idle(&[asked(1), Held]), None);
+    // It handles an item.
+    assert_eq!(last(&[asked(1), Gathered, NONE, Lent(1), WatchFired]), []);
+}
+
 /// The longest that the next push may be waited with.
 fn delay(state: &State) -> Duration {
     match state.clone().on(WatchFired, MOST, u64::MAX)[..] {
@@ -221,6 +235,7 @@ fn possible(state: &State, asking: &BTreeSet<u64>) -> Vec<Event> {
     if state.armed {
         events.extend([WatchFired, PollDue]);
     }
+    events.extend(state.idle().map(Lent));
     events.extend(match state.phase {
         Phase::Resting => vec![],
         Phase::Delayed => vec![DelayOver],
@@ -259,6 +274,7 @@ fn waiting_requests_always_have_a_watch_or_a_fetch_in_progress() {
             next.failures = 0;
             match event {
                 Asked(request) => drop(asking.insert(request.consumer)),
+                Lent(consumer) => assert!(asking.remove(&consumer)),
                 Fetched { served, .. } => {
                     state.fetching[..served].iter().for_each(|it| assert!(asking.remove(&it.consumer)));
                 }

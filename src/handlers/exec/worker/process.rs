@@ -96,7 +96,7 @@ impl Process {
         variables::set_queue(&mut command, queue);
         let spawned = command.stdout(Stdio::piped()).spawn();
         let mut child = spawned.map_err(|error| exec::not_started(&program, &error))?;
-        let group = Group::of(&child);
+        let group = Group::of(&child, reaped.as_ref().map(|(_, name)| name.as_str()));
         let input = child.stdin.take().expect("stdin was asked for");
         let output = Lines::new(child.stdout.take().expect("stdout was asked for"), MAX_LINE);
         let errors = child.stderr.take().expect("stderr was asked for");
@@ -293,7 +293,7 @@ impl Process {
                     limits.cancel(Instant::now());
                 }
                 () = until(limits.next()) => match limits.due(Instant::now()) {
-                    Some(Step::Terminate) => self.group.signal(Signal::TERM),
+                    Some(Step::Terminate) => self.group.signal(Signal::TERM).await,
                     Some(Step::Kill) => return Err(ended(&limits, Fault::Abandoned)),
                     None => {}
                 },
@@ -350,7 +350,7 @@ impl Process {
         };
         counter.inc();
         let pid = self.child.id();
-        self.group.kill();
+        self.group.kill().await;
         // Another process gets the item only when this one is gone.
         let _ = timeout(EXIT_TIMEOUT, self.child.wait()).await;
         tracing::warn!(
@@ -385,7 +385,7 @@ impl Process {
 
     /// Ends a process that has no item: closes its input, and waits until it has ended.
     async fn end(self) {
-        let Self { input, mut output, mut errors, mut child, group, queue, reaped, .. } = self;
+        let Self { input, mut output, mut errors, mut child, mut group, queue, reaped, .. } = self;
         drop(input);
         let rest = async {
             let output = async { while output.next().await.is_some() {} };
@@ -395,7 +395,7 @@ impl Process {
         let pid = child.id();
         let ended = async {
             if timeout(EXIT_DELAY, child.wait()).await.is_err() {
-                group.signal(Signal::TERM);
+                group.signal(Signal::TERM).await;
                 if timeout(EXIT_TERM_DELAY, child.wait()).await.is_err() {
                     tracing::warn!(
                         event = "worker_killed",
@@ -410,8 +410,8 @@ impl Process {
             () = ended => {}
             () = rest => {}
         }
-        // In this order, as above: variables of one pattern are dropped in the reverse one.
-        drop(group);
+        group.kill().await;
+        // Only now: the reaper would not know of the run any more.
         drop(reaped);
     }
 }
@@ -440,10 +440,7 @@ async fn until(time: Option<Instant>) {
 
 /// Reads a line. The error is a lower-case fragment for a log or a reason.
 fn read(Line { bytes, is_cut }: &Line) -> Result<WorkerMessage, String> {
-    match is_cut {
-        true => Err(format!("{}: it is longer than {MAX_LINE} bytes", protocol::quoted(bytes))),
-        false => protocol::parse(bytes),
-    }
+    if *is_cut { protocol::parse_cut(bytes) } else { protocol::parse(bytes) }
 }
 
 /// Waits until the process has ended, and a while for the rest of its output.

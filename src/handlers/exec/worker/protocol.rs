@@ -1,7 +1,7 @@
 //! The lines that the daemon and a process exchange. `docs/WORKERS.md` has them for people.
 
 use bytes::Bytes;
-use kvqueue_queue::Item;
+use kvqueue_queue::{Item, MAX_RESULT};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -14,7 +14,10 @@ use crate::{
 pub(super) const VERSION: u64 = 1;
 
 /// The longest line of a process, in bytes.
-pub(super) const MAX_LINE: usize = 64 << 10;
+pub(super) const MAX_LINE: usize = 1 << 20;
+
+// A line holds the longest result, although JSON can make each byte of it six bytes, and all else that an outcome has.
+const _: () = assert!(MAX_LINE >= 6 * MAX_RESULT + (64 << 10));
 
 /// How much of a line that cannot be read is quoted, in characters.
 const QUOTED: usize = 100;
@@ -65,6 +68,19 @@ pub(super) fn parse(line: &[u8]) -> Result<WorkerMessage, String> {
         })
     };
     read().map_err(|error| format!("{}: {error}", quoted(line)))
+}
+
+/// Reads the beginning of a line that was longer than [`MAX_LINE`]: the outcome of an item, if only its result was too long. Its result is then
+/// some other text that is too long.
+pub(super) fn parse_cut(line: &[u8]) -> Result<WorkerMessage, String> {
+    let too_long = || format!("{}: it is longer than {MAX_LINE} bytes", quoted(line));
+    let at = line.windows(7).position(|it| it == b"\"result").ok_or_else(too_long)?;
+    let before = line[..at].trim_ascii_end();
+    let before = before.strip_suffix(b",").unwrap_or(before);
+    match parse(&[before, b"}"].concat()) {
+        Ok(WorkerMessage::Outcome(outcome)) => Ok(WorkerMessage::Outcome(outcome.with_long_result())),
+        _ => Err(too_long()),
+    }
 }
 
 /// The beginning of a line, for people.
@@ -220,6 +236,35 @@ mod tests {
             if let Err(problem) = parse(&line) {
                 prop_assert!(!problem.is_empty());
             }
+        }
+    }
+
+    #[test]
+    fn of_a_line_that_is_too_long_the_outcome_counts_if_the_result_comes_last() {
+        let long = "x".repeat(MAX_LINE);
+        for name in ["result", "result_base64"] {
+            let line = format!(r#"{{"id":"00", "outcome":"done", "{name}":"{long}"}}"#);
+            let Ok(WorkerMessage::Outcome(outcome)) = parse_cut(&line.as_bytes()[..MAX_LINE]) else {
+                panic!("{name}: not an outcome")
+            };
+            assert_eq!(outcome.id, "00");
+            let Ok(Outcome::DoneWith(result)) = outcome.outcome() else { panic!("{name}: it is done") };
+            assert!(result.len() > MAX_RESULT);
+        }
+        // As of a line that is not too long.
+        let line = format!(r#"{{"id":"00","outcome":"retry","result":"{long}"}}"#);
+        let Ok(WorkerMessage::Outcome(outcome)) = parse_cut(&line.as_bytes()[..MAX_LINE]) else {
+            panic!("not an outcome")
+        };
+        assert_eq!(outcome.outcome(), Err("a result is for the outcome done".to_owned()));
+        for line in [
+            format!(r#"{{"id":"00","outcome":"{long}"}}"#),
+            format!(r#"{{"result":"{long}","id":"00"}}"#),
+            long,
+        ] {
+            assert!(
+                parse_cut(&line.as_bytes()[..MAX_LINE]).unwrap_err().contains("longer than 1048576 bytes")
+            );
         }
     }
 }

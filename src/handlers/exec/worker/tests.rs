@@ -97,7 +97,7 @@ fn an_idle_process_that_dies_costs_no_item_an_attempt() {
 #[test]
 fn a_line_that_is_not_of_the_protocol_fails_the_item_and_replaces_the_process() {
     let directory = tempfile::tempdir().unwrap();
-    let items = "case $line in *chat*) echo hello ;; *other*) id=x; end done ;; *long*) printf %070000d 0 ;; *) end done ;; esac;";
+    let items = "case $line in *chat*) echo hello ;; *other*) id=x; end done ;; *long*) head -c 1100000 /dev/zero | tr '\\0' 0 ;; *) end done ;; esac;";
     let kit = worker(directory.path(), items, "");
     let outcomes = block_on(kit.handle_all(["chat", "other", "long", "fine"]));
     let reason = |outcome: &Outcome| match outcome {
@@ -110,7 +110,7 @@ fn a_line_that_is_not_of_the_protocol_fails_the_item_and_replaces_the_process() 
     );
     assert_eq!(reason(&outcomes[1]), "sh: it wrote the outcome of an item that it does not have");
     let long = reason(&outcomes[2]);
-    assert!(long.contains("\"000") && long.ends_with("it is longer than 65536 bytes"), "{long}");
+    assert!(long.contains("\"000") && long.ends_with("it is longer than 1048576 bytes"), "{long}");
     assert_eq!(outcomes[3], Outcome::Done);
     assert_eq!(started(directory.path()), 4);
 }

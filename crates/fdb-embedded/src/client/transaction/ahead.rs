@@ -32,6 +32,9 @@ impl TransactionState {
     /// The view at the read version, which is opened if there is none. A future version counts as
     /// missing while the read may wait for it.
     pub(super) fn obtain(&mut self, database: &Database) -> Result<View> {
+        if self.view.take_if(|view| view.is_replaceable()).is_some() {
+            self.ahead.is_reached = false;
+        }
         let view = match &self.view {
             Some(view) => view.clone(),
             None => match database.link().view(self.chosen_version) {

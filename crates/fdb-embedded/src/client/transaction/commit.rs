@@ -69,6 +69,9 @@ impl Transaction {
 
     /// Adds the write that advances versions, if a special key asks for it.
     fn advance_versions(&self, state: &mut TransactionState) -> Result<()> {
+        if state.special.is_none() {
+            return Ok(());
+        }
         let current = state.known_read_version().or_else(|| self.database.link().host_read_version());
         let Some(special) = &mut state.special else { return Ok(()) };
         if let Some(version) = special.advance(current)? {

@@ -130,6 +130,11 @@ struct TransactionState {
 }
 
 impl TransactionState {
+    /// Of a transaction that begins.
+    fn of(database: &Database) -> TransactionState {
+        TransactionState { deferred: database.failure(), ..TransactionState::new(database.defaults()) }
+    }
+
     fn new(options: TransactionOptions) -> TransactionState {
         TransactionState {
             options,
@@ -399,7 +404,7 @@ impl Transaction {
     /// A new transaction with the database's default options.
     #[must_use]
     pub fn new(database: &Arc<Database>) -> Arc<Transaction> {
-        let state = Mutex::new(TransactionState::new(database.defaults()));
+        let state = Mutex::new(TransactionState::of(database));
         let generation = AtomicU64::new(0);
         Arc::new(Transaction { database: Arc::clone(database), state, generation })
     }

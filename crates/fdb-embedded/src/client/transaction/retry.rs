@@ -160,7 +160,7 @@ impl Transaction {
 
     fn restart(&self, state: &mut TransactionState, how: Restart) -> EndedFutures {
         let ended = self.end_all(state);
-        let old = std::mem::replace(state, TransactionState::new(self.database.defaults()));
+        let old = std::mem::replace(state, TransactionState::of(&self.database));
         // Shown until the next conflict.
         state.conflicting = old.conflicting;
         if how == Restart::Retry {

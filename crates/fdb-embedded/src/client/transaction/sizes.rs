@@ -61,7 +61,7 @@ impl Transaction {
             return Err(Code::KEY_OUTSIDE_LEGAL_RANGE);
         }
         // Sizes are current ones, whatever the read version is, and do not set it.
-        let view = match state.sizes_view.take() {
+        let view = match state.sizes_view.take().filter(|view| !view.is_replaceable()) {
             Some(view) => view,
             None => self.database.link().view(None)?,
         };

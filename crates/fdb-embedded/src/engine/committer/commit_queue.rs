@@ -17,6 +17,9 @@ pub(in crate::engine) struct CommitQueue {
     pub(in crate::engine) closing: bool,
     /// The committer has ended.
     pub(in crate::engine) closed: bool,
+    /// Tests that ask what the engine holds.
+    #[cfg(feature = "testing")]
+    pub(in crate::engine) examiners: Vec<std::sync::mpsc::Sender<crate::engine::holdings::Holdings>>,
     /// Called by the committer last, when the directory is unlocked.
     pub(in crate::engine) on_closed: Vec<Box<dyn FnOnce() + Send>>,
 }

@@ -97,10 +97,10 @@ fn run(seed: u64) {
         let update = apply(&storage, version, ceiling, mutations);
         // Sometimes so much that snapshots that are held have to be let go.
         written += random.next() % (MAX_PINNED_BYTES / 20);
-        views.publish(version, ceiling, as_if_written(update, written));
+        drop(views.publish(version, ceiling, as_if_written(update, written)));
         match random.next() % 10 {
-            0 => views.install(as_if_written(storage.checkpoint().unwrap(), written)),
-            1..=4 => views.install(as_if_written(storage.flush_idle().unwrap(), written)),
+            0 => drop(views.install(as_if_written(storage.checkpoint().unwrap(), written))),
+            1..=4 => drop(views.install(as_if_written(storage.flush_idle().unwrap(), written))),
             _ => {}
         }
         given.push((version, now, model.clone()));
@@ -150,9 +150,9 @@ fn a_snapshot_held_for_long_is_released_and_its_view_still_reads() {
         let (version, ceiling) = views.clock().begin_batch(now);
         let set = Mutation::Set { key: b"k".to_vec(), value: vec![round] };
         let update = apply(&storage, version, ceiling, vec![set]);
-        views.publish(version, ceiling, update);
+        drop(views.publish(version, ceiling, update));
         let written = u64::from(round) * MAX_PINNED_BYTES / 2;
-        views.install(as_if_written(storage.checkpoint().unwrap(), written));
+        drop(views.install(as_if_written(storage.checkpoint().unwrap(), written)));
         let own = view.state.as_ref().unwrap();
         assert_eq!(own.snapshot().is_some(), round < 3, "round {round}");
         assert_eq!(view.get(b"k").unwrap(), None, "round {round}");
@@ -168,8 +168,10 @@ fn pinned_views_are_limited_and_read_until_the_files_are_replaced() {
     let write = |views: &mut ReadViews, now, round: u8| {
         let (version, ceiling) = views.clock().begin_batch(now);
         let set = Mutation::Set { key: b"k".to_vec(), value: vec![round] };
-        views.publish(version, ceiling, apply(&storage, version, ceiling, vec![set]));
-        views.install(as_if_written(storage.checkpoint().unwrap(), u64::from(round) * MAX_PINNED_BYTES));
+        drop(views.publish(version, ceiling, apply(&storage, version, ceiling, vec![set])));
+        drop(
+            views.install(as_if_written(storage.checkpoint().unwrap(), u64::from(round) * MAX_PINNED_BYTES)),
+        );
     };
     write(&mut views, now, 1);
     let mut pinned = vec![views.pin(now).unwrap()];
@@ -192,6 +194,43 @@ fn pinned_views_are_limited_and_read_until_the_files_are_replaced() {
 }
 
 #[test]
+fn a_pinned_view_is_lost_when_the_disk_needs_its_space_and_not_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = storage(dir.path());
+    let mut now = Instant::now();
+    let mut views = ReadViews::new(Clock::new(0, SystemTime::now(), now), storage.superversion());
+    let mut written = 0_u64;
+    // Time passes too, so that no undo log leads back to what was there.
+    let mut write = |views: &mut ReadViews, now: &mut Instant, bytes: u64| {
+        for _ in 0..2 {
+            *now += 2 * READ_WINDOW;
+            let (version, ceiling) = views.clock().begin_batch(*now);
+            let set = Mutation::Set { key: b"k".to_vec(), value: written.to_le_bytes().to_vec() };
+            // A slow machine may flush the memtable meanwhile.
+            let update = as_if_written(apply(&storage, version, ceiling, vec![set]), written);
+            drop(views.publish(version, ceiling, update));
+            written += bytes / 2;
+            drop(views.install(as_if_written(storage.checkpoint().unwrap(), written)));
+        }
+    };
+    let low = PinLimits { pinned_view: MAX_PINNED_BYTES, ..PinLimits::default() };
+    let stalled = views.pin(now).unwrap();
+    write(&mut views, &mut now, 10 * MAX_PINNED_BYTES);
+    assert_eq!(stalled.get(b"k"), Ok(None), "there is space");
+    // The disk becomes short, and a backup begins after that.
+    views.limit_pinned_space(low);
+    assert_eq!(stalled.get(b"k"), Err(Code::TRANSACTION_TOO_OLD));
+    let fresh = views.pin(now).unwrap();
+    write(&mut views, &mut now, MAX_PINNED_BYTES / 2);
+    assert!(fresh.get(b"k").is_ok(), "it costs little yet");
+    write(&mut views, &mut now, MAX_PINNED_BYTES);
+    assert_eq!(fresh.get(b"k"), Err(Code::TRANSACTION_TOO_OLD));
+    // Space for as many backups as before.
+    let pinned: Vec<_> = (0..MAX_PINNED_VIEWS).map(|_| views.pin(now).unwrap()).collect();
+    assert!(pinned.iter().all(|view| view.get(b"k").is_ok()));
+}
+
+#[test]
 fn a_view_of_an_old_version_keeps_no_forgotten_history() {
     let dir = tempfile::tempdir().unwrap();
     let storage = storage(dir.path());
@@ -201,12 +240,12 @@ fn a_view_of_an_old_version_keeps_no_forgotten_history() {
     let publish = |views: &mut ReadViews, is_too_much: bool| {
         let (version, ceiling) = views.clock().begin_batch(now);
         let set = Mutation::Set { key: b"k".to_vec(), value: vec![1] };
-        views.publish(version, ceiling, apply(&storage, version, ceiling, vec![set]));
+        drop(views.publish(version, ceiling, apply(&storage, version, ceiling, vec![set])));
         let mut update = storage.checkpoint().unwrap();
         for group in update.flushed.iter_mut().filter(|_| is_too_much) {
             group.undo = None;
         }
-        views.install(update);
+        drop(views.install(update));
         version
     };
     let second = publish(&mut views, false);
@@ -217,7 +256,80 @@ fn a_view_of_an_old_version_keeps_no_forgotten_history() {
     assert!(newest.get(b"k").unwrap().is_some(), "it has a snapshot of its own");
     let last = publish(&mut views, false);
     assert!(views.at(last - 1, now).is_ok());
-    views.trim_undo_log(now + READ_WINDOW + READ_WINDOW / 10);
+    drop(views.trim_expired(now + READ_WINDOW + READ_WINDOW / 10));
     assert_eq!(views.at(last - 1, now).unwrap_err(), Code::TRANSACTION_TOO_OLD);
     assert!(views.at(last, now).is_ok());
+}
+
+#[test]
+fn an_open_transaction_keeps_no_memory_of_a_state_that_it_cannot_read_any_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = storage(dir.path());
+    let now = Instant::now();
+    let mut views = ReadViews::new(Clock::new(0, SystemTime::now(), now), storage.superversion());
+    let write = |views: &mut ReadViews| {
+        let (version, ceiling) = views.clock().begin_batch(now);
+        let set = Mutation::Set { key: b"k".to_vec(), value: vec![1] };
+        drop(views.publish(version, ceiling, apply(&storage, version, ceiling, vec![set])));
+        (views.read(now), Arc::downgrade(&storage.superversion().active_memtable()))
+    };
+    // No transaction commits after these, so nothing but the engine's idle work looks at them.
+    let idle = [write(&mut views), write(&mut views)];
+    drop(views.install(storage.checkpoint().unwrap()));
+    assert!(idle.iter().all(|(_, memtable)| memtable.upgrade().is_some()), "a version of it can be read");
+    drop(views.trim_expired(now + READ_WINDOW + READ_WINDOW / 10));
+    assert!(idle.iter().all(|(_, memtable)| memtable.upgrade().is_none()), "after five seconds");
+    // And so much written that the state is released before.
+    let (view, memtable) = write(&mut views);
+    let mut update = storage.checkpoint().unwrap();
+    update.flushed.iter_mut().for_each(|group| group.undo = None);
+    drop(views.install(as_if_written(update, 2 * MAX_PINNED_BYTES)));
+    assert!(memtable.upgrade().is_none());
+    assert_eq!(view.get(b"k").unwrap().as_deref(), Some(&[1][..]), "it is the newest version");
+}
+
+#[test]
+fn memory_that_nothing_reads_any_more_is_handed_out_and_not_freed_under_the_lock() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = storage(dir.path());
+    let mut now = Instant::now();
+    let mut views = ReadViews::new(Clock::new(0, SystemTime::now(), now), storage.superversion());
+    let write = |views: &mut ReadViews, now| {
+        let memtable = Arc::downgrade(&storage.superversion().active_memtable());
+        let (version, ceiling) = views.clock().begin_batch(now);
+        let set = Mutation::Set { key: b"k".to_vec(), value: vec![1] };
+        let mut retired = views.publish(version, ceiling, apply(&storage, version, ceiling, vec![set]));
+        retired.extend(views.install(storage.checkpoint().unwrap()));
+        (memtable, retired)
+    };
+    // The first goes to redb at once.
+    drop(write(&mut views, now));
+    let (memtable, retired) = write(&mut views, now);
+    assert!(retired.is_empty());
+    now += 2 * READ_WINDOW;
+    let (_, retired) = write(&mut views, now);
+    assert!(!retired.is_empty() && memtable.upgrade().is_some());
+    drop(retired);
+    assert!(memtable.upgrade().is_none());
+    let (memtable, _) = write(&mut views, now);
+    let retired = views.trim_expired(now + 2 * READ_WINDOW);
+    assert!(memtable.upgrade().is_some());
+    drop(retired);
+    assert!(memtable.upgrade().is_none());
+}
+
+#[test]
+fn a_read_that_fails_after_the_directory_was_closed_is_too_old_and_not_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = storage(dir.path());
+    let now = Instant::now();
+    let mut views = ReadViews::new(Clock::new(0, SystemTime::now(), now), storage.superversion());
+    let view = views.read(now);
+    let damaged = || StorageError::Foreign;
+    assert_eq!(view.read(|_| Err::<(), _>(damaged())), Err(damaged().code()));
+    let outcome = view.read(|_| {
+        views.close();
+        Err::<(), _>(damaged())
+    });
+    assert_eq!(outcome, Err(Code::TRANSACTION_TOO_OLD));
 }

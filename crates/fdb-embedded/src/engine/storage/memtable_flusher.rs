@@ -9,9 +9,10 @@ use std::thread::{self, JoinHandle};
 use super::tree::{Tree, TreeCommit, TreeWrites};
 use super::{FlushedTree, StorageError, WriteBatch};
 use crate::engine::memtable::Memtable;
+use crate::engine::undo_log::RetainedSegment;
 
 /// A memtable to write to redb.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct FlushJob {
     /// The writes of some batches.
     pub memtable: Arc<Memtable>,
@@ -21,13 +22,15 @@ pub struct FlushJob {
     pub ceiling: Option<i64>,
     /// The LSN of the last batch.
     pub lsn: u64,
+    /// Memory to free after the job.
+    pub retired: Vec<RetainedSegment>,
 }
 
 /// Applies a job to redb's in-memory state.
-pub fn flush_job(tree: &Tree, job: FlushJob) -> Result<FlushedTree, StorageError> {
-    let FlushJob { memtable, batch, ceiling, lsn } = job;
+pub fn flush_job(tree: &Tree, job: &FlushJob) -> Result<FlushedTree, StorageError> {
+    let FlushJob { memtable, batch, ceiling, lsn, .. } = job;
     let mutations = batch.as_ref().map_or(&[][..], |batch| &batch.mutations);
-    tree.apply(TreeWrites { memtable: Some(&memtable), mutations }, ceiling, lsn, TreeCommit::InMemory)
+    tree.apply(TreeWrites { memtable: Some(memtable), mutations }, *ceiling, *lsn, TreeCommit::InMemory)
 }
 
 /// Writes memtables to redb, one job at a time. The simulation has its own implementation.
@@ -58,9 +61,12 @@ impl FlusherThread {
         let tree = Arc::clone(tree);
         let work = move || {
             for job in waiting {
-                if answers.send(flush_job(&tree, job)).is_err() {
+                let applied = flush_job(&tree, &job);
+                if answers.send(applied).is_err() {
                     return;
                 }
+                // The committer has its answer.
+                drop(job.retired);
             }
         };
         let thread = thread::Builder::new().name("fdb-flusher".to_owned()).spawn(work)?;

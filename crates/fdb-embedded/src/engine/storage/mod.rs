@@ -12,6 +12,7 @@ mod close_on_fork;
 mod env;
 pub mod examine;
 mod failure_latch;
+mod known_length;
 mod log;
 mod memtable_flusher;
 mod mutation_evaluator;
@@ -35,7 +36,7 @@ use parking_lot::Mutex;
 
 use super::directory::{create_file, private_options};
 use super::mutation::Mutation;
-use super::undo_log::UndoSegment;
+use super::undo_log::{RetainedSegment, UndoSegment};
 use crate::error::Code;
 use crate::fork::CloseOnFork;
 use env::{StorageEnv, SystemEnv};
@@ -45,9 +46,10 @@ use tree::{Tree, TreeCommit, TreeMeta, TreeWrites};
 use write_path::WritePath;
 
 pub use failure_latch::{Failure, FailureLatch};
+pub use known_length::KnownLength;
 pub use snapshot::Snapshot;
 pub use superversion::Superversion;
-pub use write_path::{DiskSpace, StorageUpdate, WrittenKeys};
+pub use write_path::{DiskSpace, FreeSpace, StorageUpdate, WrittenKeys};
 
 /// Memory that redb may use for pages, in bytes. The operating system's page cache lies below it.
 const CACHE_BYTES: usize = 64 << 20;
@@ -57,7 +59,7 @@ pub const RESERVE_FILE: &str = "reserve";
 
 /// The most bytes that redb writes to its file between two checkpoints. A checkpoint has to flush
 /// them, and half of [`CACHE_BYTES`], while commits wait.
-const MAX_UNFLUSHED: u64 = 16 << 20;
+const MAX_UNFLUSHED: usize = 16 << 20;
 
 /// The reason why storage could not be opened, read or written.
 #[derive(Debug, thiserror::Error)]
@@ -140,8 +142,8 @@ pub enum Durability {
 /// The result of a transaction on redb's tree.
 #[derive(Debug)]
 pub struct FlushedTree {
-    /// Growth of all keys and values in bytes; negative if they shrank.
-    pub size_change: i64,
+    /// Bytes of all keys and values after the transaction, if they have been counted.
+    pub live_bytes: Option<u64>,
     /// The values before the transaction, unless they take too much memory.
     pub undo: Option<UndoSegment>,
     /// The tree after the transaction.
@@ -160,6 +162,8 @@ pub struct Storage {
     has_failed: AtomicBool,
     /// Writes stay in memory, because the disk was too full to open the database.
     is_read_only: bool,
+    /// The data file and the log, if they are files.
+    lengths: [Option<Arc<KnownLength>>; 2],
 }
 
 impl Storage {
@@ -184,15 +188,21 @@ impl Storage {
         let latch = Arc::new(FailureLatch::new(file));
         let disk = CloseOnFork::open(|| private_options().open(file)).map_err(StorageError::Unopened)?;
         lock(file, &disk)?;
-        let space = space_reserve::SpaceReserve::open(Box::new(disk), &file.with_file_name(RESERVE_FILE));
+        let data = Arc::new(KnownLength::new(disk).map_err(StorageError::Unopened)?);
+        let disk = Box::new(Arc::clone(&data));
+        let mut known_log = None;
+        let space = space_reserve::SpaceReserve::open(disk, &file.with_file_name(RESERVE_FILE));
         let pages = open_pages(Box::new(Arc::clone(&space)), &latch)?;
         let log_latch = Arc::new(latch.for_file(log));
         let (mut storage, ceiling) =
             Storage::open_with(pages, latch, &log_latch, LOG_BOUNDS, Box::new(SystemEnv), |meta| {
                 let disk = open_log(log, &log_latch, meta)?;
                 lock(log, &disk)?;
-                Ok(Box::new(disk))
+                let disk =
+                    KnownLength::new(disk).map_err(|source| io_failure(&log_latch, "open", &source))?;
+                Ok(Box::new(Arc::clone(known_log.insert(Arc::new(disk)))))
             })?;
+        storage.lengths = [Some(data), known_log];
         storage.write_path.get_mut().set_space_reserve(space);
         Ok((storage, ceiling))
     }
@@ -241,9 +251,15 @@ impl Storage {
         let meta = recover(&tree, &*disk, log_latch, meta)?;
         let log = Log::new(disk, Arc::clone(log_latch), meta.log_len, bounds, env.random());
         let log = log.map_err(|error| failed(log_latch, &error))?;
-        let write_path = Mutex::new(WritePath::new(tree, log, meter, meta.batch, env)?);
+        let write_path = Mutex::new(WritePath::new(tree, log, meter, &meta, env)?);
         Ok((
-            Storage { write_path, latch, has_failed: AtomicBool::new(false), is_read_only: false },
+            Storage {
+                write_path,
+                latch,
+                has_failed: AtomicBool::new(false),
+                is_read_only: false,
+                lengths: [None, None],
+            },
             meta.ceiling,
         ))
     }
@@ -251,6 +267,11 @@ impl Storage {
     /// The latch that keeps the first failure of the files.
     pub fn latch(&self) -> &Arc<FailureLatch> {
         &self.latch
+    }
+
+    /// The data file and the log with their lengths; none of a database that is only read.
+    pub fn lengths(&self) -> &[Option<Arc<KnownLength>>; 2] {
+        &self.lengths
     }
 
     /// True if writes stay in memory, so that the database can only be read.
@@ -263,9 +284,9 @@ impl Storage {
         Arc::clone(self.write_path.lock().superversion())
     }
 
-    /// Reserves space in the data file for commits of `bytes` bytes, on a disk with `free` free
-    /// bytes. After the disk had no space for the reserve, tries again only if `asks_again`.
-    pub fn reserve_space(&self, bytes: u64, free: u64, asks_again: bool) -> DiskSpace {
+    /// Reserves space in the data file for commits of `bytes` bytes. After the disk had no space for
+    /// the reserve, tries again only if `asks_again`.
+    pub fn reserve_space(&self, bytes: u64, free: FreeSpace, asks_again: bool) -> DiskSpace {
         self.write_path.lock().reserve_space(Storage::space_cost(bytes), free, asks_again)
     }
 
@@ -308,6 +329,26 @@ impl Storage {
     /// Makes redb's file complete, so that the next process to open it need not read the log.
     pub fn checkpoint(&self) -> Result<StorageUpdate, StorageError> {
         self.unless_failed(WritePath::checkpoint)
+    }
+
+    /// Leaves memory that nothing reads any more to the flusher, which frees it after its next job:
+    /// thousands of small pieces, for which commits would wait.
+    pub fn retire(&self, retired: Vec<RetainedSegment>) {
+        if !retired.is_empty() {
+            self.write_path.lock().retire(retired);
+        }
+    }
+
+    /// Frees what waits for the flusher.
+    pub fn free_retired(&self) {
+        let retired = self.write_path.lock().take_retired();
+        drop(retired);
+    }
+
+    /// Adds what the storage holds.
+    #[cfg(feature = "testing")]
+    pub fn add_holdings(&self, holdings: &mut crate::engine::holdings::Holdings) {
+        self.write_path.lock().add_holdings(holdings);
     }
 
     /// Accepts no more batches. The files keep everything that was acknowledged.
@@ -384,7 +425,7 @@ fn recover(
     meta: TreeMeta,
 ) -> Result<TreeMeta, StorageError> {
     let Some((batch, lsn)) = unapplied_batches(log, latch, &meta)? else { return Ok(meta) };
-    tree.apply(TreeWrites::of(&batch.mutations), batch.ceiling, lsn, TreeCommit::FinalCheckpoint)?;
+    tree.apply(TreeWrites::of(&batch.mutations), batch.ceiling, lsn, TreeCommit::Recovery)?;
     tree.meta()
 }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
+use mutant::bound;
 
 use super::StorageError;
 use crate::engine::atomic::AtomicOp;
@@ -20,49 +21,48 @@ fn is_point(begin: &[u8], end: &[u8]) -> bool {
     end.strip_prefix(begin) == Some(&[0])
 }
 
-/// True if the range clears remove few enough keys for the memtable.
-pub fn removes_few_keys(before: VersionedReader<'_>, mutations: &[Mutation]) -> Result<bool, StorageError> {
-    let mut removed = 0;
-    for mutation in mutations {
-        if let Mutation::ClearRange { begin, end } = mutation
-            && !is_point(begin, end)
-        {
-            let _some = before.scan(begin, end, Direction::Forward, &mut |_, _| {
-                removed += 1;
-                if removed > MAX_REMOVED { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-            })?;
-        }
-    }
-    Ok(removed <= MAX_REMOVED)
-}
-
 /// Data from below the memtable that a mutation depends on.
+#[derive(Debug)]
 enum PriorState {
     /// The old value of an atomic operation's key.
     Value(Option<Bytes>),
-    /// The keys in the range of a clear.
+    /// The keys in the range of a clear that the memtable does not have.
     Keys(Vec<Bytes>),
 }
 
-/// Reads the data that `mutations` depend on, in their order, with the index of each mutation. Runs
-/// before the memtable is locked, because these reads may go to the disk and readers must not wait
-/// for that.
-fn read_prior(
+/// The data that the mutations of a batch depend on, in their order, with the index of each
+/// mutation.
+#[derive(Debug)]
+pub struct Prior(VecDeque<(usize, PriorState)>);
+
+/// Reads the data that `mutations` depend on; `None` if the range clears remove too many keys for
+/// the memtable. `below` reads the state before the memtable. Runs before the memtable is locked,
+/// because these reads may go to the disk and readers must not wait for that.
+pub fn read_prior(
     below: VersionedReader<'_>,
     memtable: &Memtable,
     mutations: &[Mutation],
-) -> Result<VecDeque<(usize, PriorState)>, StorageError> {
+) -> Result<Option<Prior>, StorageError> {
     let mut found = VecDeque::new();
     let mut seen = BTreeSet::new();
     let written = memtable.reader();
+    let (mut removed, most) = (0, bound("memtable-cleared-keys", MAX_REMOVED));
     for (index, mutation) in mutations.iter().enumerate() {
         match mutation {
             Mutation::ClearRange { begin, end } if !is_point(begin, end) && begin < end => {
                 let mut keys = Vec::new();
-                let _all = below.scan(begin, end, Direction::Forward, &mut |key, _| {
-                    keys.push(Bytes::copy_from_slice(key));
-                    ControlFlow::Continue(())
+                removed += written.count_present(begin, end, most + 1);
+                let _some = below.scan(begin, end, Direction::Forward, &mut |key, _| {
+                    // The memtable decides about a key that it has.
+                    if !written.has(key) {
+                        removed += 1;
+                        keys.push(Bytes::copy_from_slice(key));
+                    }
+                    if removed > most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
                 })?;
+                if removed > most {
+                    return Ok(None);
+                }
                 found.push_back((index, PriorState::Keys(keys)));
             }
             Mutation::Atomic { key, .. } if !written.has(key) && seen.insert(key.as_slice()) => {
@@ -71,18 +71,17 @@ fn read_prior(
             _ => {}
         }
     }
-    Ok(found)
+    Ok(Some(Prior(found)))
 }
 
 /// Evaluates `mutations` in order at `version`, adds the results to `memtable`, and returns the
-/// written keys. `below` reads the state before the memtable.
+/// written keys.
 pub fn evaluate(
-    below: VersionedReader<'_>,
+    Prior(mut found): Prior,
     memtable: &Memtable,
     version: i64,
     mutations: Vec<Mutation>,
 ) -> Result<Vec<Bytes>, StorageError> {
-    let mut found = read_prior(below, memtable, &mutations)?;
     let mut writer = memtable.writer(version);
     let mut keys = Vec::with_capacity(mutations.len());
     for (index, mutation) in mutations.into_iter().enumerate() {
@@ -110,7 +109,8 @@ pub fn evaluate(
     Ok(keys)
 }
 
-/// Removes the keys of `[begin, end)`. `below` holds the range's keys from before the memtable.
+/// Removes the keys of `[begin, end)`. `below` holds the range's keys that the memtable did not have
+/// before the batch.
 fn clear(
     below: Vec<Bytes>,
     writer: &mut MemtableWriter<'_>,

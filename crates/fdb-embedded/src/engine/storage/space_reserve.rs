@@ -26,7 +26,7 @@ use crate::engine::directory::open_or_create;
 use crate::fork::CloseOnFork;
 
 /// The reserve of an empty database in bytes.
-const MIN_RESERVE: u64 = 4 << 20;
+pub const MIN_RESERVE: u64 = 4 << 20;
 /// The largest reserve in bytes.
 const MAX_RESERVE: u64 = 16 << 20;
 /// The reserve grows with the data file in steps of this many bytes.

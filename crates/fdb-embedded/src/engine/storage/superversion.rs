@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use mutant::mutant;
 use parking_lot::RwLock;
 
 use super::{Snapshot, StorageError};
@@ -12,14 +13,27 @@ use crate::engine::versioned_reader::VersionedReader;
 /// A snapshot of redb and the memtables that are newer: everything that one read needs.
 #[derive(Debug)]
 pub struct Superversion {
-    /// `None` after it was released.
-    snapshot: RwLock<Option<Arc<Snapshot>>>,
-    /// The memtables after the snapshot, oldest first. The last one is active and still grows.
-    memtables: Vec<Arc<Memtable>>,
+    /// `None` after they were released.
+    contents: RwLock<Option<Arc<Contents>>>,
     /// The version of the last batch in the snapshot.
     base_version: i64,
     /// Total bytes that had been written to the file when the snapshot was made.
     bytes_written: u64,
+}
+
+/// What a superversion reads from.
+#[derive(Debug)]
+pub struct Contents {
+    snapshot: Arc<Snapshot>,
+    /// The memtables after the snapshot, oldest first. The last one is active and still grows.
+    memtables: Vec<Arc<Memtable>>,
+}
+
+impl Contents {
+    /// A reader at `version`, which sees the older values in `undo`.
+    pub fn reader_at<'a>(&'a self, version: i64, undo: &'a UndoView) -> VersionedReader<'a> {
+        VersionedReader { snapshot: &self.snapshot, memtables: &self.memtables, undo, version }
+    }
 }
 
 impl Superversion {
@@ -29,7 +43,8 @@ impl Superversion {
         base_version: i64,
         bytes_written: u64,
     ) -> Superversion {
-        Superversion { snapshot: RwLock::new(Some(snapshot)), memtables, base_version, bytes_written }
+        let contents = RwLock::new(Some(Arc::new(Contents { snapshot, memtables })));
+        Superversion { contents, base_version, bytes_written }
     }
 
     /// The oldest version that it can serve.
@@ -45,40 +60,42 @@ impl Superversion {
     /// A copy that claims another total of written bytes.
     #[cfg(test)]
     pub fn as_if_written(&self, bytes_written: u64) -> Superversion {
-        let snapshot = self.snapshot().expect("it has one");
-        Superversion::new(snapshot, self.memtables.clone(), self.base_version, bytes_written)
+        Superversion { bytes_written, ..self.duplicate() }
     }
 
-    /// A copy whose snapshot is released on its own.
+    /// A copy that is released on its own.
     pub fn duplicate(&self) -> Superversion {
-        Superversion { snapshot: RwLock::new(self.snapshot()), memtables: self.memtables.clone(), ..*self }
+        Superversion { contents: RwLock::new(self.contents()), ..*self }
     }
 
-    /// Releases the snapshot, so that redb can reuse the pages it pins. Later reads fail.
-    pub fn release_snapshot(&self) {
-        *self.snapshot.write() = None;
+    /// Releases the snapshot, so that redb can reuse the pages it pins, and the memory of the
+    /// memtables. A transaction that stays open keeps the superversion, and nothing of these.
+    pub fn release(&self) {
+        let mut contents = self.contents.write();
+        if mutant("open-transactions-hold-memtables") {
+            return;
+        }
+        *contents = None;
+    }
+
+    /// What it reads from, unless that was released.
+    pub fn contents(&self) -> Option<Arc<Contents>> {
+        self.contents.read().clone()
     }
 
     /// The snapshot, unless it was released.
     pub fn snapshot(&self) -> Option<Arc<Snapshot>> {
-        self.snapshot.read().clone()
+        self.contents.read().as_ref().map(|contents| Arc::clone(&contents.snapshot))
     }
 
-    /// A reader at `version`, which sees the older values in `undo`. `snapshot` is this
-    /// superversion's own.
-    pub fn reader_at<'a>(
-        &'a self,
-        version: i64,
-        snapshot: &'a Snapshot,
-        undo: &'a UndoView,
-    ) -> VersionedReader<'a> {
-        VersionedReader { snapshot, memtables: &self.memtables, undo, version }
+    fn newest_contents(&self) -> Arc<Contents> {
+        self.contents().expect("the newest state is not let go while batches are applied")
     }
 
     /// The active memtable.
     #[cfg(test)]
     pub fn active_memtable(&self) -> Arc<Memtable> {
-        Arc::clone(self.memtables.last().expect("a state has one"))
+        Arc::clone(self.newest_contents().memtables.last().expect("a state has one"))
     }
 
     /// Reads the state below the active memtable.
@@ -86,10 +103,10 @@ impl Superversion {
         &self,
         read: impl FnOnce(VersionedReader<'_>) -> Result<T, StorageError>,
     ) -> Result<T, StorageError> {
-        let snapshot = self.snapshot().expect("the newest state is not let go while batches are applied");
-        let memtables = self.memtables.split_last().map_or(&[][..], |(_newest, below)| below);
+        let contents = self.newest_contents();
+        let memtables = contents.memtables.split_last().map_or(&[][..], |(_newest, below)| below);
         read(VersionedReader {
-            snapshot: &snapshot,
+            snapshot: &contents.snapshot,
             memtables,
             undo: &UndoView::default(),
             version: i64::MAX,
@@ -101,7 +118,6 @@ impl Superversion {
         &self,
         read: impl FnOnce(VersionedReader<'_>) -> Result<T, StorageError>,
     ) -> Result<T, StorageError> {
-        let snapshot = self.snapshot().expect("the newest state is not let go while batches are applied");
-        read(self.reader_at(i64::MAX, &snapshot, &UndoView::default()))
+        read(self.newest_contents().reader_at(i64::MAX, &UndoView::default()))
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! `KVQUEUE_TEST_SEEDS=N` runs N seeds of the random ones.
 
+mod budget;
 mod crash;
 mod damage;
 mod env;
@@ -11,6 +12,7 @@ mod log;
 mod once;
 mod pinned;
 mod reads;
+mod space;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +20,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::ControlFlow;
 
 use checked_pages::sim::{self, Atomic, SimDisk, SplitMix};
+use mutant::{Bounds, DrawnBounds};
 
 use self::damage::check_damage;
 use self::env::{SimEnv, begin};
@@ -46,13 +49,14 @@ fn set(key: &[u8], value: &[u8]) -> Mutation {
     Mutation::Set { key: key.to_vec(), value: value.to_vec() }
 }
 
-/// Runs `test` with fresh seeds, and names the one that fails.
+/// Runs `test` with fresh seeds: with the bounds of the storage as in production, which long histories need, and with
+/// bounds drawn from the seed. Names the one that fails.
 fn seeds(test: impl Fn(u64)) {
-    struct Named(u64);
+    struct Named(u64, DrawnBounds);
     impl Drop for Named {
         fn drop(&mut self) {
             if std::thread::panicking() {
-                eprintln!("failed with KVQUEUE_TEST_SEED={}", self.0);
+                eprintln!("failed with KVQUEUE_TEST_SEED={}, which draws {}", self.0, self.1.used());
             }
         }
     }
@@ -61,9 +65,11 @@ fn seeds(test: impl Fn(u64)) {
     let count = if first.is_some() { 1 } else { variable("KVQUEUE_TEST_SEEDS").unwrap_or(1) };
     for _ in 0..count {
         let seed = first.unwrap_or_else(|| RandomState::new().build_hasher().finish());
-        let named = Named(seed);
-        begin(seed);
-        test(named.0);
+        for bounds in [Bounds::default(), Bounds::drawn(seed)] {
+            let named = Named(seed, bounds.enter());
+            begin(seed);
+            test(named.0);
+        }
     }
 }
 

@@ -29,6 +29,11 @@ const LOG_ID: &str = "log-id";
 const LOG_GENERATION: &str = "log-generation";
 const LOG_LEN: &str = "log-len";
 
+/// `META`: bytes of the keys and values of all rows, and the LSN of the batch that they were counted
+/// after. Earlier versions do not count: the bytes are known only if that is the last batch.
+const LIVE_BYTES: &str = "live-bytes";
+const LIVE_BATCH: &str = "live-batch";
+
 /// The engine's own records in redb's file.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TreeMeta {
@@ -40,6 +45,8 @@ pub struct TreeMeta {
     pub anchor: Option<LogAnchor>,
     /// Bytes of the log that were flushed when they were allocated.
     pub log_len: u64,
+    /// Bytes of the keys and values of all rows, if they have been counted.
+    pub live_bytes: Option<u64>,
 }
 
 /// How a transaction on the tree is committed.
@@ -49,7 +56,9 @@ pub enum TreeCommit {
     InMemory,
     /// Durable, and the log restarts with this anchor.
     Checkpoint(LogAnchor),
-    /// Durable, and no log is in use afterwards.
+    /// Durable, and no log is in use until the next checkpoint of this process.
+    Recovery,
+    /// Durable, and no log is in use afterwards. The file is closed next.
     FinalCheckpoint,
 }
 
@@ -106,7 +115,11 @@ impl Tree {
         let create = || -> Result<(), redb::Error> {
             let write = self.db.begin_write()?;
             write.open_table(DATA)?;
-            write.open_table(META)?;
+            {
+                let mut meta = write.open_table(META)?;
+                meta.insert(LIVE_BYTES, 0)?;
+                meta.insert(LIVE_BATCH, 0)?;
+            }
             write.commit()?;
             Ok(())
         };
@@ -136,6 +149,7 @@ impl Tree {
                 batch: get(BATCH)?.cast_unsigned(),
                 anchor: (generation != 0).then_some(anchor),
                 log_len: len,
+                live_bytes: live_bytes(&meta)?,
             })
         };
         meta().map_err(|error| self.with_cause(error))
@@ -158,9 +172,39 @@ impl Tree {
         lsn: u64,
         commit: TreeCommit,
     ) -> Result<FlushedTree, StorageError> {
-        let undo = self.write(writes, ceiling, lsn, commit).map_err(|error| self.with_cause(error))?;
-        let size_change = undo.size_change;
-        Ok(FlushedTree { undo: UndoSegment::new(undo), snapshot: Arc::new(self.snapshot()?), size_change })
+        let written = self.write(writes, ceiling, lsn, commit);
+        let (undo, live_bytes) = written.map_err(|error| self.with_cause(error))?;
+        Ok(FlushedTree { undo: UndoSegment::new(undo), snapshot: Arc::new(self.snapshot()?), live_bytes })
+    }
+
+    /// Counts the bytes of all rows, by reading them, and keeps the sum.
+    pub fn count_live_bytes(&self) -> Result<u64, StorageError> {
+        let count = || -> Result<u64, redb::Error> {
+            let mut write = self.db.begin_write()?;
+            write.set_durability(Durability::None)?;
+            let mut bytes = 0;
+            for row in write.open_table(DATA)?.iter()? {
+                let (key, value) = row?;
+                bytes += len_of(key.value(), value.value());
+            }
+            {
+                let mut meta = write.open_table(META)?;
+                let batch = meta.get(BATCH)?.map_or(0, |batch| batch.value());
+                meta.insert(LIVE_BYTES, bytes)?;
+                meta.insert(LIVE_BATCH, batch)?;
+            }
+            write.commit()?;
+            Ok(bytes.cast_unsigned())
+        };
+        count().map_err(|error| self.with_cause(error))
+    }
+
+    /// Makes the file one of a version that did not count the bytes of its rows.
+    #[cfg(test)]
+    pub fn forget_live_bytes(&self) {
+        let write = self.db.begin_write().unwrap();
+        write.open_table(META).unwrap().remove(LIVE_BYTES).unwrap();
+        write.commit().unwrap();
     }
 
     fn write(
@@ -169,14 +213,14 @@ impl Tree {
         ceiling: Option<i64>,
         lsn: u64,
         commit: TreeCommit,
-    ) -> Result<UndoBuilder, redb::Error> {
+    ) -> Result<(UndoBuilder, Option<u64>), redb::Error> {
         let mut undo = UndoBuilder::default();
         let mut write = self.db.begin_write()?;
         match commit {
             TreeCommit::InMemory => write.set_durability(Durability::None)?,
             // Saves redb's list of free pages, so that redb need not walk through the file after a
             // kill.
-            TreeCommit::Checkpoint(_) => write.set_quick_repair(true),
+            TreeCommit::Checkpoint(_) | TreeCommit::Recovery => write.set_quick_repair(true),
             // redb saves that list itself when it closes the file.
             TreeCommit::FinalCheckpoint => {}
         }
@@ -189,9 +233,9 @@ impl Tree {
             let mut data = write.open_table(DATA)?;
             apply_all(&mut data, mutations, &mut undo)?;
         }
-        write_meta(&write, ceiling, lsn, commit)?;
+        let live_bytes = write_meta(&write, (ceiling, lsn, undo.size_change), commit)?;
         write.commit()?;
-        Ok(undo)
+        Ok((undo, live_bytes))
     }
 
     fn with_cause(&self, error: redb::Error) -> StorageError {
@@ -199,13 +243,25 @@ impl Tree {
     }
 }
 
+/// The bytes of all rows after the last batch, if they have been counted.
+fn live_bytes(meta: &impl ReadableTable<&'static str, i64>) -> Result<Option<u64>, redb::Error> {
+    let get = |name| Ok::<_, redb::Error>(meta.get(name)?.map(|value| value.value()));
+    let is_current = get(LIVE_BATCH)? == Some(get(BATCH)?.unwrap_or(0));
+    Ok(get(LIVE_BYTES)?.filter(|_| is_current).map(i64::cast_unsigned))
+}
+
+/// Writes the engine's records, and returns the bytes of all rows, if they have been counted.
 fn write_meta(
     write: &WriteTransaction,
-    ceiling: Option<i64>,
-    lsn: u64,
+    (ceiling, lsn, size_change): (Option<i64>, u64, i64),
     commit: TreeCommit,
-) -> Result<(), redb::Error> {
+) -> Result<Option<u64>, redb::Error> {
     let mut meta = write.open_table(META)?;
+    let live_bytes = live_bytes(&meta)?.map(|bytes| bytes.saturating_add_signed(size_change));
+    if let Some(bytes) = live_bytes {
+        meta.insert(LIVE_BYTES, bytes.cast_signed())?;
+        meta.insert(LIVE_BATCH, lsn.cast_signed())?;
+    }
     meta.insert(BATCH, lsn.cast_signed())?;
     if let Some(ceiling) = ceiling {
         meta.insert(CEILING, ceiling)?;
@@ -217,9 +273,9 @@ fn write_meta(
             meta.insert(LOG_GENERATION, anchor.checkpoint_lsn.cast_signed())?;
             meta.insert(LOG_LEN, anchor.len.cast_signed())?;
         }
-        TreeCommit::FinalCheckpoint => drop(meta.insert(LOG_GENERATION, 0)?),
+        TreeCommit::Recovery | TreeCommit::FinalCheckpoint => drop(meta.insert(LOG_GENERATION, 0)?),
     }
-    Ok(())
+    Ok(live_bytes)
 }
 
 type Data<'t> = Table<'t, &'static [u8], &'static [u8]>;

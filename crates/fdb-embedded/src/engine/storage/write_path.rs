@@ -9,14 +9,15 @@ use checked_pages::Meter;
 use super::env::StorageEnv;
 use super::log::Log;
 use super::memtable_flusher::{FlushJob, MemtableFlusher};
-use super::mutation_evaluator::{evaluate, removes_few_keys};
-use super::space_reserve::SpaceReserve;
+use super::mutation_evaluator::{Prior, evaluate, read_prior};
+use super::space_reserve::{MIN_RESERVE, SpaceReserve};
 use super::superversion::Superversion;
-use super::tree::{Tree, TreeCommit, TreeWrites};
+use super::tree::{Tree, TreeCommit, TreeMeta, TreeWrites};
 use super::{Durability, FlushedTree, MAX_UNFLUSHED, Snapshot, StorageError, WriteBatch};
 use crate::engine::memtable::{Memtable, MemtableSize};
 use crate::engine::mutation::Mutation;
-use crate::engine::undo_log::FlushedMemtable;
+use crate::engine::undo_log::{FlushedMemtable, RetainedSegment};
+use mutant::{bound, mutant};
 
 /// The active memtable is flushed to redb when it reaches this size.
 const MEMTABLE_LIMIT: MemtableSize = MemtableSize { bytes: 256 << 10, writes: 2_048, removals: 128 };
@@ -30,8 +31,9 @@ const LARGE_BATCH: MemtableSize = MemtableSize { bytes: 0, writes: 200, removals
 
 fn is_large_batch(batch: &WriteBatch) -> bool {
     let is_removal = |mutation: &&Mutation| matches!(mutation, Mutation::ClearRange { .. });
-    batch.mutations.len() >= LARGE_BATCH.writes
-        || batch.mutations.iter().filter(is_removal).count() >= LARGE_BATCH.removals
+    batch.mutations.len() >= bound("large-batch-writes", LARGE_BATCH.writes)
+        || batch.mutations.iter().filter(is_removal).count()
+            >= bound("large-batch-removals", LARGE_BATCH.removals)
 }
 
 /// The changes of applied batches for readers.
@@ -60,9 +62,8 @@ impl Default for WrittenKeys {
     }
 }
 
-/// In a database with at most this many rows, counting them gives a good estimate of the free space
-/// in the file.
-const FEW_ROWS: u64 = 1_000;
+/// Bytes of a row in the file besides its key and value.
+const ROW_OVERHEAD: u64 = 8;
 
 /// Bytes of the file that an empty database uses.
 const EMPTY_FILE_BYTES: u64 = 512 << 10;
@@ -80,6 +81,15 @@ pub struct DiskSpace {
     pub available: u64,
     /// The part of `available` to keep for transactions that free space.
     pub reserve: u64,
+}
+
+/// Free bytes of the disk.
+#[derive(Debug, Clone, Copy)]
+pub struct FreeSpace {
+    /// How many there were when they were last measured.
+    pub bytes: u64,
+    /// That was just now.
+    pub is_new: bool,
 }
 
 impl DiskSpace {
@@ -118,9 +128,17 @@ pub struct WritePath {
     is_short: bool,
     /// Free bytes of the disk and of the reserve, when they were last measured.
     disk_bytes: u64,
-    /// Estimate of the free bytes inside the file. Set to zero when the file grows; each removed
-    /// row then adds to it.
-    free: i64,
+    /// Bytes of the data file and the log when the disk's free space was measured.
+    measured: (u64, u64),
+    /// Bytes of all keys and values in the data file, if they have been counted.
+    live_bytes: Option<u64>,
+    /// What the rows needed at the last two checkpoints: redb can reuse what was free before them.
+    needed: [u64; 2],
+    /// What the rows needed when redb took space of the disk although the disk was full: with so
+    /// many rows it cannot reuse what is free, because it is pinned or in small pieces.
+    unusable_with: u64,
+    /// Bytes in the reserve at the last checkpoint.
+    held: u64,
     /// Bytes of the disk that the file used at the last checkpoint.
     used: u64,
     /// Bytes that redb had written to its file at the last checkpoint.
@@ -136,15 +154,17 @@ pub struct WritePath {
     /// When the active memtable received its first batch.
     began: Option<Instant>,
     superversion: Arc<Superversion>,
+    /// Memory that nothing reads any more, until the flusher's next job.
+    retired: Vec<RetainedSegment>,
 }
 
 impl WritePath {
-    /// Continues after batch `lsn`, which redb has.
+    /// Continues after the last batch that redb has.
     pub fn new(
         tree: Arc<Tree>,
         log: Log,
         meter: Arc<Meter>,
-        lsn: u64,
+        meta: &TreeMeta,
         env: Box<dyn StorageEnv>,
     ) -> Result<WritePath, StorageError> {
         let flusher = env.start_flusher(&tree).map_err(StorageError::NoThread)?;
@@ -162,25 +182,52 @@ impl WritePath {
             reserve: None,
             pending: 0,
             unfreed: 0,
-            committed: lsn,
+            committed: meta.batch,
             is_short: false,
             disk_bytes: 0,
-            free: 0,
+            measured: (0, 0),
+            live_bytes: meta.live_bytes,
+            needed: [u64::MAX; 2],
+            unusable_with: 0,
+            held: 0,
             used: 0,
             written_before,
-            lsn,
+            lsn: meta.batch,
             version,
             ceiling,
             immutable,
             active,
             began,
             superversion,
+            retired: Vec::new(),
         })
     }
 
     /// The newest superversion.
     pub fn superversion(&self) -> &Arc<Superversion> {
         &self.superversion
+    }
+
+    /// Adds what the write path holds.
+    #[cfg(feature = "testing")]
+    pub fn add_holdings(&mut self, holdings: &mut crate::engine::holdings::Holdings) {
+        self.count_live_bytes();
+        let memtables = self.immutable.iter().map(|immutable| &immutable.memtable).chain([&self.active]);
+        holdings.memtables = memtables.map(|memtable| memtable.size().bytes).sum();
+        holdings.undo_log.1 = self.retired.len();
+        holdings.data_file = self.reserve.as_ref().map_or(0, |reserve| reserve.used());
+        holdings.rows = self.live_bytes.unwrap_or(0);
+        holdings.log = self.log.len();
+    }
+
+    /// Leaves memory to the flusher to free.
+    pub fn retire(&mut self, retired: Vec<RetainedSegment>) {
+        self.retired.extend(retired);
+    }
+
+    /// What waits for the flusher.
+    pub fn take_retired(&mut self) -> Vec<RetainedSegment> {
+        std::mem::take(&mut self.retired)
     }
 
     /// The offset of the next record in the log.
@@ -192,14 +239,25 @@ impl WritePath {
     /// Sets the reserve, and with it the limit of the disk's space.
     pub fn set_space_reserve(&mut self, reserve: Arc<SpaceReserve>) {
         self.used = reserve.used();
+        self.held = reserve.held();
         self.reserve = Some(reserve);
+        // Nothing reads an older state.
+        self.needed = [0; 2];
     }
 
-    /// Reserves `cost` bytes of the data file on a disk with `free` free bytes. After the disk had
-    /// no space for the reserve, tries again only if `asks_again`.
-    pub fn reserve_space(&mut self, cost: u64, free: u64, asks_again: bool) -> DiskSpace {
+    /// Reserves `cost` bytes of the data file. After the disk had no space for the reserve, tries
+    /// again only if `asks_again`.
+    pub fn reserve_space(&mut self, cost: u64, free: FreeSpace, asks_again: bool) -> DiskSpace {
         let Some(reserve) = &self.reserve else { return DiskSpace::PLENTY };
-        let (reusable, wanted) = (self.reusable(), reserve.wanted(self.used));
+        if free.is_new {
+            self.measured = (reserve.used(), self.log.len());
+        }
+        let (data, log) = self.measured;
+        // What checkpoints have written since then is not in `pending` any more.
+        let growth = self.used.saturating_sub(data) + self.log.len().saturating_sub(log);
+        let forgets = mutant("growth-since-the-measurement-is-forgotten");
+        let free = free.bytes.saturating_sub(if forgets { 0 } else { growth });
+        let wanted = reserve.wanted(self.used);
         let may_refill = asks_again || !self.is_short;
         let is_whole = reserve.held() >= wanted || (may_refill && reserve.refill(wanted));
         // On a file system that cannot allocate ahead, leaves as much space free instead.
@@ -209,6 +267,10 @@ impl WritePath {
             self.pending += cost;
         }
         self.disk_bytes = free.saturating_add(reserve.held());
+        if self.is_short {
+            self.count_live_bytes();
+        }
+        let reusable = self.reusable();
         let available = self.disk_bytes.saturating_add(reusable).saturating_sub(self.pending + self.unfreed);
         DiskSpace {
             is_short: self.is_short,
@@ -219,32 +281,48 @@ impl WritePath {
         }
     }
 
-    /// Half of the estimate: pages become free only at the next checkpoint, and some stay half
-    /// full.
+    /// Estimate of the bytes inside the file that redb can reuse: what the rows leave, and left at
+    /// the last two checkpoints, after which redb reuses the pages that were freed before.
     fn reusable(&self) -> u64 {
-        self.free.max(0).cast_unsigned() / 2
+        let Some(needed) = self.needed() else { return 0 };
+        let is_usable = self.unusable_with == 0 || needed < self.unusable_with / 4 * 3;
+        if !is_usable || mutant("free-pages-are-forgotten") {
+            return 0;
+        }
+        let needed = self.needed.into_iter().fold(needed, u64::max);
+        self.used.saturating_sub(EMPTY_FILE_BYTES.saturating_add(needed))
     }
 
-    /// Updates the estimate of free bytes inside the file, after a checkpoint.
-    fn estimate_free(&mut self) -> Result<(), StorageError> {
-        let Some(reserve) = &self.reserve else { return Ok(()) };
-        let used = reserve.used();
-        if used > self.used {
-            self.free = 0;
+    /// Upper estimate of the bytes that the rows need in the file, if they have been counted. Pages
+    /// in use may be half full.
+    fn needed(&self) -> Option<u64> {
+        let live = self.live_bytes.filter(|_| self.reserve.is_some())?;
+        let rows = self.superversion.snapshot().and_then(|snapshot| snapshot.len().ok())?;
+        Some(live.saturating_add(rows.saturating_mul(ROW_OVERHEAD)).saturating_mul(2))
+    }
+
+    /// Notes after a checkpoint whether redb can reuse what is free.
+    fn note_reuse(&mut self) {
+        let Some(reserve) = &self.reserve else { return };
+        let held = std::mem::replace(&mut self.held, reserve.held());
+        let is_taken = self.is_short && self.held < held && self.held < MIN_RESERVE / 2;
+        let needed = self.needed().unwrap_or(u64::MAX);
+        if is_taken {
+            self.unusable_with = self.needed.into_iter().fold(needed, u64::max);
+        } else if self.held >= MIN_RESERVE / 2 {
+            self.unusable_with = 0;
         }
-        self.used = used;
-        self.free = self.free.clamp(0, used.cast_signed());
-        let snapshot = self.superversion.snapshot().expect("it is the newest state");
-        if self.is_short && snapshot.len()? <= FEW_ROWS {
-            let mut bytes = EMPTY_FILE_BYTES;
-            for row in snapshot.range(b"", &[0xff; 64])? {
-                let (key, value) = row?;
-                bytes += 2 * (key.value().len() + value.value().len()) as u64;
-            }
-            // This estimate is nearly exact, and `reusable` halves it.
-            self.free = self.free.max(2 * used.saturating_sub(bytes).cast_signed());
+        self.needed = [needed, self.needed[0]];
+        self.used = reserve.used();
+    }
+
+    /// Counts the rows' bytes of a file that an earlier version wrote. Reads the whole file, so this
+    /// happens only when space is short, and once.
+    fn count_live_bytes(&mut self) {
+        if self.live_bytes.is_none() {
+            // After an error the latch holds the failure, which the next batch meets.
+            self.live_bytes = self.tree.count_live_bytes().ok();
         }
-        Ok(())
     }
 
     /// Counts the cost of a transaction that is admitted on a full disk.
@@ -255,7 +333,9 @@ impl WritePath {
     /// On a full disk a checkpoint lets redb reuse freed pages, and a second one the pages that the
     /// first freed.
     pub fn needs_checkpoint_for_space(&self) -> bool {
-        self.is_short && self.pending + self.unfreed > (self.disk_bytes + self.reusable()) / 8
+        // Free pages may be pinned, so the disk's own space has to suffice until the checkpoint.
+        let most = ((self.disk_bytes + self.reusable()) / 8).min(self.disk_bytes / 2);
+        self.is_short && self.pending + self.unfreed > most
     }
 
     /// Writes a batch to the log and the memtable. Makes a checkpoint instead if the log has no
@@ -268,25 +348,31 @@ impl WritePath {
         self.lsn += 1;
         self.version = batch.version;
         self.ceiling = batch.ceiling.or(self.ceiling);
-        let is_much = self.meter.written() - self.written_before > MAX_UNFLUSHED;
+        let unflushed = bound("data-file-unflushed-bytes", MAX_UNFLUSHED) as u64;
+        let is_much = self.meter.written() - self.written_before > unflushed;
         if is_much || self.needs_checkpoint_for_space() || !self.log.has_room(&batch) {
             return self.checkpoint_with(batch);
         }
-        if is_large_batch(&batch)
-            || !self.superversion.read_newest(|before| removes_few_keys(before, &batch.mutations))?
-        {
+        let Some(prior) = self.prior_of(&batch)? else {
             return self.apply_large(Arc::new(batch), durability);
-        }
+        };
         self.log.write(self.lsn, &batch)?;
         let WriteBatch { version, mutations, .. } = batch;
         if !mutations.is_empty() {
             self.began.get_or_insert_with(|| self.env.now());
         }
-        let keys =
-            self.superversion.read_below_active(|below| evaluate(below, &self.active, version, mutations))?;
+        let keys = evaluate(prior, &self.active, version, mutations)?;
         self.log.flush_for(durability)?;
         let update = self.rotate_memtable(false)?;
         Ok(StorageUpdate { written_keys: WrittenKeys::Keys(keys), ..update })
+    }
+
+    /// The data that a batch depends on; `None` if the batch is too large for the memtable.
+    fn prior_of(&self, batch: &WriteBatch) -> Result<Option<Prior>, StorageError> {
+        if is_large_batch(batch) {
+            return Ok(None);
+        }
+        self.superversion.read_below_active(|below| read_prior(below, &self.active, &batch.mutations))
     }
 
     /// Flushes the log and writes the memtable to redb.
@@ -328,7 +414,7 @@ impl WritePath {
             (false, false) => self.pending,
         };
         self.pending = 0;
-        self.estimate_free()?;
+        self.note_reuse();
         Ok(update)
     }
 
@@ -356,7 +442,8 @@ impl WritePath {
         let memtable = std::mem::take(&mut self.active);
         self.began = None;
         let (ceiling, lsn) = (self.ceiling.take(), self.lsn);
-        self.flusher.begin(FlushJob { memtable: Arc::clone(&memtable), batch, ceiling, lsn })?;
+        let retired = std::mem::take(&mut self.retired);
+        self.flusher.begin(FlushJob { memtable: Arc::clone(&memtable), batch, ceiling, lsn, retired })?;
         Ok(ImmutableMemtable { memtable, last: self.version })
     }
 
@@ -397,9 +484,9 @@ impl WritePath {
 
     fn is_memtable_full(&self) -> bool {
         let MemtableSize { bytes, writes, removals } = self.active.size();
-        bytes >= MEMTABLE_LIMIT.bytes
-            || writes >= MEMTABLE_LIMIT.writes
-            || removals >= MEMTABLE_LIMIT.removals
+        bytes >= bound("memtable-bytes", MEMTABLE_LIMIT.bytes)
+            || writes >= bound("memtable-writes", MEMTABLE_LIMIT.writes)
+            || removals >= bound("memtable-removals", MEMTABLE_LIMIT.removals)
             || self.began.is_some_and(|began| self.env.now().duration_since(began) >= MEMTABLE_MAX_AGE)
     }
 
@@ -424,7 +511,8 @@ impl WritePath {
         update: &mut StorageUpdate,
     ) {
         let ImmutableMemtable { memtable, last } = group;
-        self.free -= applied.size_change;
+        // A count of the rows includes a flush that had begun before.
+        self.live_bytes = applied.live_bytes.or(self.live_bytes);
         update.flushed.push(FlushedMemtable { memtable, undo: applied.undo, last });
         self.install_superversion(applied.snapshot, last, self.meter.written(), update);
     }

@@ -10,9 +10,10 @@ use bytes::Bytes;
 
 use crate::history::Ending;
 use crate::item::Stamp;
-use crate::item_batch::{BatchId, NewBatch};
-use crate::keys::batches::{MEMBERS, PENDING_MARK, Record as BatchRecord};
+use crate::item_batch::BatchId;
+use crate::keys::batches::{MEMBERS, PENDING_MARK, Record as BatchRecord, encode_callback};
 use crate::keys::cancelled::{self, CancelledItems};
+use crate::keys::clocks::{Reading, Readings};
 use crate::keys::duty::Duty;
 use crate::keys::ended::{self, Setting};
 use crate::keys::leases::{Header, Held, LeaseId};
@@ -114,7 +115,7 @@ fn golden_records_of_partitions() {
     // Two items from push number 1 on, dealt out to 4 partitions from partition 3 on.
     let (digest, deal) = ("d1".repeat(16), Deal { count: 4, first: 3 });
     golden(
-        &operations::pending(1, 2, &[0xd1; 16], deal),
+        &operations::pending(1, 2, &[0xd1; 16], deal, &[]),
         &format!("ffffffffffffffffffff 0001 02000000 {digest} 04 03 00000000"),
     );
 }
@@ -261,22 +262,26 @@ fn golden_records_of_a_batch() {
     let unique = *b"\x00\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\xdd\xee\xff";
     let keys = space.batches();
     let uuid = "30 00112233445566778899aabbccddeeff";
-    // "batch" is 62 61 74 63 68, "-count" 2d 63 6f 75 6e 74, "-due" 2d 64 75 65.
+    // "batch" is 62 61 74 63 68, "-count" 2d 63 6f 75 6e 74, "-due" 2d 64 75 65, "-item" 2d 69 74 65 6d.
     golden(&keys.record_key(unique), &format!("017100 01626174636800 {uuid}"));
+    golden(&keys.item_key(unique), &format!("017100 0162617463682d6974656d00 {uuid}"));
     golden(&keys.count_key(unique, MEMBERS), &format!("017100 0162617463682d636f756e7400 {uuid} 14"));
     golden(&keys.count_key(unique, 1), &format!("017100 0162617463682d636f756e7400 {uuid} 1501"));
     golden(&keys.due_key(258, unique), &format!("017100 0162617463682d64756500 160102 {uuid}"));
     golden(&keys.mark_key(unique), &format!("017100 0162617463682d64756500 14 {uuid}"));
     golden(&PENDING_MARK, "ffffffffffffffffffff 00000000");
     let callback = NewItem::new("v").with_attribute("k", "w").with_key("t").with_priority(1);
-    let new = NewBatch { callback: callback.with_content_type("c"), deadline: Some(2_000) };
-    let record = BatchRecord { new, created: 1_000, committed: Some(1_005), row: Some(2_000) };
-    let fields = [
-        "01 08000000 e803000000000000 02 08000000 ed03000000000000 03 08000000 d007000000000000",
-        "04 08000000 d007000000000000 05 01000000 76 06 06000000 01000000 6b 77 07 01000000 63",
-        "08 01000000 74 09 08000000 0100000000000000",
-    ];
-    golden(&record.encode(), &fields.join(" "));
+    let callback = callback.with_content_type("c");
+    let (committed, row) = (Some(1_005), Some(2_000));
+    let record = BatchRecord { created: 1_000, committed, deadline: row, row, callback: None };
+    let times = "01 08000000 e803000000000000 02 08000000 ed03000000000000 03 08000000 d007000000000000 \
+                 04 08000000 d007000000000000";
+    golden(&record.encode(), times);
+    let item = "05 01000000 76 06 06000000 01000000 6b 77 07 01000000 63 08 01000000 74 \
+                09 08000000 0100000000000000";
+    golden(&encode_callback(&callback), item);
+    let earlier = BatchRecord { callback: Some(callback), ..record };
+    golden(&earlier.encode(), &format!("{times} {item}"));
     let id = BatchId::with_unique(b"q", unique);
     assert_eq!(id.to_string(), "q-00112233445566778899aabbccddeeff");
     let member = Meta { batches: vec![id], ..Meta::default() };
@@ -413,11 +418,11 @@ fn golden_lease_record() {
         "01 0300000000000000 0200000000000000 01000000 00000000 00 \
          0d000000 33 00001a2b3c4d5e6f 0003 0001 00000000 01000000 76",
     );
-    let longer = Held { id: item(), meta: Bytes::new(), value: vec![b'v'; 5_000].into() };
+    let longer = Held { id: item(), meta: Bytes::new(), value: vec![b'v'; 600].into() };
     golden(
         &Header::new(3, 2, &[longer]).0.encode(),
         "01 0300000000000000 0200000000000000 01000000 01000000 00 \
-         0d000000 33 00001a2b3c4d5e6f 0003 0001 0d000000 33 00001a2b3c4d5e6f 0003 0001",
+         0d000000 33 00001a2b3c4d5e6f 0003 0001 0d000000 33 00001a2b3c4d5e6f 0003 0001 c6ea",
     );
     golden(
         &Header { progress: true, ..header.clone() }.encode(),
@@ -451,7 +456,7 @@ fn golden_unique_and_idempotency_keys() {
     golden(&space.unique_key(b"k"), "017100 01756e6971756500 016b00");
     golden(&space.operation_key(b"k"), "017100 016f7000 016b00");
     golden(
-        &operations::pending(1, 2, &[0xd1; 16], Deal::PLAIN),
+        &operations::pending(1, 2, &[0xd1; 16], Deal::PLAIN, &[]),
         "ffffffffffffffffffff 0001 02000000 d1d1d1d1d1d1d1d1d1d1d1d1d1d1d1d1 00000000",
     );
     golden(&space.claim, "017100 01737765657000");
@@ -467,6 +472,21 @@ fn golden_duty_record() {
     let value = "01 00112233445566778899aabbccddeeff 0201000000000000 6f5e4d3c2b1a0000";
     golden(&duty.encode(), value);
     golden(&Duty { idle: Some(3), ..duty }.encode(), &format!("{value} 0300000000000000"));
+}
+
+#[test]
+fn golden_clocks_record() {
+    let space = Space::new(b"", b"q", Kind::Fifo).unwrap();
+    // "clocks" is 63 6c 6f 63 6b 73.
+    golden(&space.clocks, "017100 01 636c6f636b73 00");
+    let sweeper = SessionId(hex("00112233445566778899aabbccddeeff").try_into().unwrap());
+    let mut readings = Readings::default();
+    assert_eq!(readings.encode(), [1]);
+    readings.add(Reading { sweeper, since: 258, version: 0x1a2b_3c4d_5e6f, time: 1_000, asked: 3 }, 0);
+    golden(
+        &readings.encode(),
+        "01 00112233445566778899aabbccddeeff 0201000000000000 6f5e4d3c2b1a0000 e803000000000000 0300000000000000",
+    );
 }
 
 #[test]

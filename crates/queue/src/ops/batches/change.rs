@@ -6,7 +6,7 @@ use super::{clear, mark, read, wake_sweepers};
 use crate::error::QueueError;
 use crate::item_batch::{BatchCommit, BatchCounts, BatchId, NewBatch};
 use crate::keys::Space;
-use crate::keys::batches::Record;
+use crate::keys::batches::{Record, encode_callback};
 use crate::meta::Millis;
 use crate::ops::pause::check_unfrozen;
 
@@ -26,7 +26,9 @@ pub(crate) async fn new(
     check_unfrozen(space, tr).await?;
     // A mark has the time 0.
     let row = batch.deadline.map(|deadline| deadline.max(1));
-    tr.set(&key, &Record { new: batch.clone(), created: now, committed: None, row }.encode());
+    let record = Record { created: now, committed: None, deadline: batch.deadline, row, callback: None };
+    tr.set(&key, &record.encode());
+    tr.set(&keys.item_key(id.unique()), &encode_callback(&batch.callback));
     if let Some(row) = row {
         tr.set(&keys.due_key(row, id.unique()), &[]);
         // It may be earlier than their next look.

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use foundationdb::options::{MutationType, StreamingMode};
+use foundationdb::future::FdbKeyValue;
+use foundationdb::options::MutationType;
 use foundationdb::{RangeOption, Transaction};
 use futures::future::{try_join, try_join_all, try_join3};
-use mutant::mutant;
+use mutant::{bound, mutant};
 
 use super::{clear, read};
 use crate::error::QueueError;
-use crate::item_batch::{BatchCounts, BatchId, CloseReason, ClosedBatch};
+use crate::item_batch::{BatchCounts, BatchId, CloseReason, ClosedBatch, NewBatch};
 use crate::keys::Space;
 use crate::keys::batches::{BatchSpace, Record, Unique, mark_version};
 use crate::meta::Millis;
@@ -19,15 +20,26 @@ use crate::new_item::NewItem;
 use crate::ops::duty::Lookout;
 use crate::ops::pause::check_unfrozen;
 use crate::ops::push::Entry;
+use crate::ops::row_page::RowPage;
 use crate::ops::schedule::write::pusher;
 use crate::ops::{kinds, went_back};
 use crate::rng::Rng;
 use crate::time::from_millis;
 
 /// The most rows of one transaction. A batch has two at most.
-const ROWS: usize = 100;
+fn page_rows() -> usize {
+    bound("due-batch-rows", 100)
+}
+/// How many callbacks are read at once.
+fn together() -> usize {
+    bound("due-batches-together", 16)
+}
+/// Among the marks of so many pages the oldest are found.
+const MARKS: usize = 8;
 /// About how many bytes of callbacks one transaction pushes.
-const BYTES: usize = 1 << 20;
+fn page_bytes() -> usize {
+    bound("due-batch-bytes", 1 << 20)
+}
 /// How soon a sweeper looks at marks again, in versions: half a second.
 pub(crate) const PACE: u64 = 500_000;
 /// When a batch that this version cannot close is looked at again, in milliseconds.
@@ -51,7 +63,7 @@ pub(crate) struct ClosedPage {
 pub(crate) async fn first_due(
     keys: &BatchSpace,
     tr: &Transaction,
-    (version, now): (u64, Millis),
+    version: u64,
 ) -> Result<Option<Due>, QueueError> {
     let option = RangeOption { limit: Some(1), ..RangeOption::from(keys.all_due()) };
     let rows = tr.get_range(&option, 1, true).await?;
@@ -60,7 +72,7 @@ pub(crate) async fn first_due(
         Some((0, _)) => {
             // Versions that went back say nothing.
             let age = mark_version(row.value()).and_then(|of| version.checked_sub(of));
-            Some(Due::Marked(age.map_or(0, |age| now.saturating_sub(age / 1_000))))
+            Some(Due::Marked(age.map(|age| age / 1_000)))
         }
         Some((time, _)) => Some(Due::Deadline(time)),
         None => (row.key() < keys.due_by(Millis::MAX - 1).1.as_slice()).then_some(Due::Deadline(0)),
@@ -70,17 +82,18 @@ pub(crate) async fn first_due(
 /// When the first batch is to be looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// Members have ended, or it was committed, at about this time.
-    Marked(Millis),
+    /// Members have ended, or it was committed, about so many milliseconds ago, if that is known.
+    Marked(Option<Millis>),
     /// This is its deadline.
     Deadline(Millis),
 }
 
 impl Due {
     /// The time.
-    pub(crate) fn at(self) -> Millis {
+    pub(crate) fn at(self, now: Millis) -> Millis {
         match self {
-            Due::Marked(at) | Due::Deadline(at) => at,
+            Due::Marked(ago) => ago.map_or(0, |ago| now.saturating_sub(ago)),
+            Due::Deadline(at) => at,
         }
     }
 
@@ -90,7 +103,7 @@ impl Due {
         match self {
             // Versions may have gone back.
             Due::Marked(_) if (1..=PACE).contains(&left) => lookout.now.saturating_add(left.div_ceil(1_000)),
-            due => due.at(),
+            due => due.at(lookout.now),
         }
     }
 }
@@ -109,7 +122,6 @@ struct Closing {
     closed: ClosedBatch,
     rows: Rows,
     record: Record,
-    item: NewItem,
 }
 
 /// Closes what is complete or due at `now`, and clears the marks of other batches. The callbacks expire after `ttl`.
@@ -138,7 +150,7 @@ pub(crate) async fn close_due(
     }));
     let found = found.await?;
     let mut page = ClosedPage { has_written: true, is_full, ..ClosedPage::default() };
-    let (mut closing, mut bytes) = (Vec::new(), 0);
+    let mut closing = Vec::new();
     for ((unique, rows), (record, counts)) in due.into_iter().zip(found) {
         let id = BatchId::with_unique(&space.name, unique);
         let record = match record {
@@ -162,23 +174,51 @@ pub(crate) async fn close_due(
             }
             continue;
         };
-        let mut item = record.new.item(&id, reason, &counts, now);
-        item.expires = ttl.and_then(|ttl| from_millis(now).checked_add(ttl));
-        bytes += item.weight();
-        if bytes > BYTES && !closing.is_empty() {
-            page.is_full = true;
-            break;
-        }
         let (created, is_committed) = (record.created, record.committed.is_some());
-        closing.push(Closing {
-            closed: ClosedBatch { id, reason, created, is_committed, counts },
-            rows,
-            record,
-            item,
-        });
+        let closed = ClosedBatch { id, reason, created, is_committed, counts };
+        closing.push(Closing { closed, rows, record });
     }
+    let closing = with_callbacks(&keys, tr, closing, (now, ttl), &mut page).await?;
     call_back(space, &keys, tr, closing, (now, rng), &mut page).await?;
     Ok(page)
+}
+
+/// Reads what batches push in the end, of as many as fit into the transaction.
+async fn with_callbacks(
+    keys: &BatchSpace,
+    tr: &Transaction,
+    batches: Vec<Closing>,
+    (now, ttl): (Millis, Option<Duration>),
+    page: &mut ClosedPage,
+) -> Result<Vec<(Closing, NewItem)>, QueueError> {
+    let (mut closing, mut bytes) = (Vec::new(), 0);
+    let mut batches = batches.into_iter();
+    loop {
+        let group: Vec<_> = batches.by_ref().take(together()).collect();
+        if group.is_empty() {
+            return Ok(closing);
+        }
+        let callbacks = group.iter().map(async |Closing { closed, record, .. }| {
+            QueueError::if_readable(read::callback(keys, tr, closed.id.unique(), record).await)
+        });
+        let callbacks = try_join_all(callbacks).await?;
+        for (of, callback) in group.into_iter().zip(callbacks) {
+            let Ok(callback) = callback else {
+                of.rows.put_off(keys, tr, (of.closed.id.unique(), Some(of.record)), now);
+                page.unusable.push(of.closed.id);
+                continue;
+            };
+            let ClosedBatch { id, reason, counts, .. } = &of.closed;
+            let mut item = NewBatch::new(callback).item(id, *reason, counts, now);
+            item.expires = ttl.and_then(|ttl| from_millis(now).checked_add(ttl));
+            bytes += item.weight();
+            if bytes > page_bytes() && !closing.is_empty() {
+                page.is_full = true;
+                return Ok(closing);
+            }
+            closing.push((of, item));
+        }
+    }
 }
 
 /// The rows that are due, by batch, and whether there may be more. Read without a conflict: the records have one.
@@ -187,19 +227,26 @@ async fn due_rows(
     tr: &Transaction,
     now: Millis,
 ) -> Result<(BTreeMap<Unique, Rows>, bool), QueueError> {
-    let option = RangeOption {
-        limit: Some(ROWS),
-        mode: StreamingMode::WantAll,
-        ..RangeOption::from(keys.due_by(now))
-    };
-    let rows = tr.get_range(&option, 1, true).await?;
+    // Deadlines have a part of the page of their own, since marks may come faster than a sweeper closes batches.
+    let (marks, deadlines) = try_join(
+        RowPage::read(tr, keys.marks(), MARKS * page_rows(), true),
+        RowPage::read(tr, keys.deadlines_by(now), page_rows().div_ceil(2), true),
+    )
+    .await?;
     let mut due: BTreeMap<Unique, Rows> = BTreeMap::new();
-    for row in &rows {
-        match keys.decode_due(row.key()) {
-            Some((0, id)) => due.entry(id).or_default().mark = Some(row.value().to_vec()),
-            Some((time, id)) => due.entry(id).or_default().deadline = Some(time),
-            None => {}
-        }
+    for (time, id) in deadlines.iter().filter_map(|row| keys.decode_due(row.key())) {
+        due.entry(id).or_default().deadline = Some(time);
+    }
+    // The oldest marks: their rows are in the order of ids, and those in front may be set again and again.
+    let mark = |row: &FdbKeyValue| {
+        Some((mark_version(row.value()), keys.decode_due(row.key())?.1, row.value().to_vec()))
+    };
+    let mut oldest: Vec<_> = marks.iter().filter_map(mark).collect();
+    oldest.sort_unstable();
+    let room = page_rows().saturating_sub(due.len()).max(1);
+    let is_full = oldest.len() > room || marks.next().is_some() || deadlines.next().is_some();
+    for (_, id, value) in oldest.into_iter().take(room) {
+        due.entry(id).or_default().mark = Some(value);
     }
     if due.is_empty() {
         // The first row of all may be of another layout, at a place after the rows that are due.
@@ -209,7 +256,7 @@ async fn due_rows(
             return Err(QueueError::unreadable(alien.key()));
         }
     }
-    Ok((due, rows.len() == ROWS))
+    Ok((due, is_full))
 }
 
 /// Why a batch is to be closed now, if it is.
@@ -217,7 +264,7 @@ fn reason(record: &Record, counts: &BatchCounts, now: Millis) -> Option<CloseRea
     if record.committed.is_some() && counts.ended() >= counts.members {
         return Some(CloseReason::Complete);
     }
-    record.new.deadline.filter(|deadline| *deadline <= now).map(|_| CloseReason::Deadline)
+    record.deadline.filter(|deadline| *deadline <= now).map(|_| CloseReason::Deadline)
 }
 
 /// Pushes callbacks, and removes their batches. A callback that cannot be pushed must not stop the others.
@@ -225,21 +272,21 @@ async fn call_back(
     space: &Arc<Space>,
     keys: &BatchSpace,
     tr: &Transaction,
-    closing: Vec<Closing>,
+    closing: Vec<(Closing, NewItem)>,
     (now, rng): (Millis, &mut Rng),
     page: &mut ClosedPage,
 ) -> Result<(), QueueError> {
     let (possible, impossible): (Vec<_>, Vec<_>) =
-        closing.into_iter().partition(|of| of.item.check(space.kind, usize::MAX).is_ok());
-    for Closing { closed, rows, record, .. } in impossible {
+        closing.into_iter().partition(|(_, item)| item.check(space.kind, usize::MAX).is_ok());
+    for (Closing { closed, rows, record }, _) in impossible {
         rows.put_off(keys, tr, (closed.id.unique(), Some(record)), now);
         page.unusable.push(closed.id);
     }
-    let entries: Vec<Entry<'_>> = possible.iter().map(|of| Entry::from(&of.item)).collect();
+    let entries: Vec<Entry<'_>> = possible.iter().map(|(_, item)| Entry::from(item)).collect();
     if !entries.is_empty() {
         pusher(space, tr, rng).place(&entries, None).await?;
     }
-    for Closing { closed, rows, record, .. } in possible {
+    for (Closing { closed, rows, record }, _) in possible {
         if !mutant("batch-calls-back-again") {
             rows.clear(keys, tr, closed.id.unique());
             clear(keys, tr, closed.id.unique(), record.row);
@@ -286,5 +333,38 @@ impl Rows {
             // The record cannot be read, so it keeps its row, if it has one.
             None => tr.set(&keys.due_key(again, id), &[]),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mutant::Bounds;
+
+    use super::*;
+    use crate::queue::Queue;
+    use crate::testing::on_database;
+
+    #[test]
+    fn a_page_has_deadlines_and_the_oldest_marks() {
+        on_database(async |db| {
+            let _bounds = Bounds::default().with("due-batch-rows", 4).enter();
+            let keys = Queue::new(b"", b"q").unwrap().space().batches();
+            let tr = db.create_trx().unwrap();
+            for n in 0..10_u8 {
+                // The last ones have the oldest marks.
+                let version = u64::from(100 - n).to_be_bytes();
+                tr.set(&keys.mark_key([n; 16]), &[&version[..], &[0; 4]].concat());
+            }
+            tr.set(&keys.due_key(5, [20; 16]), &[]);
+            tr.set(&keys.due_key(500, [21; 16]), &[]);
+            let (due, is_full) = due_rows(&keys, &tr, 10).await.unwrap();
+            let ids: Vec<u8> = due.keys().map(|id| id[0]).collect();
+            assert_eq!((ids, is_full), (vec![7, 8, 9, 20], true));
+            for n in 0..9 {
+                tr.clear(&keys.mark_key([n; 16]));
+            }
+            let (due, is_full) = due_rows(&keys, &tr, 10).await.unwrap();
+            assert_eq!((due.len(), is_full), (2, false));
+        });
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use foundationdb::Transaction;
 use futures::future::try_join_all;
-use mutant::mutant;
+use mutant::{bound, mutant};
 
 use super::{add, mark, wake_sweepers};
 use crate::error::QueueError;
@@ -15,7 +15,9 @@ use crate::keys::{Space, meta};
 use crate::ops::pause::check_unfrozen_at;
 
 /// How many batches are read at once.
-const TOGETHER: usize = 32;
+fn together() -> usize {
+    bound("batch-ends-together", 32)
+}
 
 /// Where the phase stands in the record of a migration. Without the feature `migration` there is no module that reads it.
 const PHASE: usize = 17;
@@ -76,7 +78,7 @@ impl BatchEnds {
         let mut found = Vec::new();
         let mut all = self.0.into_iter();
         loop {
-            let some: Vec<_> = all.by_ref().take(TOGETHER).map(|of| batch(space, tr, of)).collect();
+            let some: Vec<_> = all.by_ref().take(together()).map(|of| batch(space, tr, of)).collect();
             if some.is_empty() {
                 return Ok(Counted(found));
             }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use foundationdb::Transaction;
 use futures::future::try_join_all;
-use mutant::mutant;
+use mutant::{bound, mutant};
 
 use super::add;
 use super::members::Members;
@@ -14,15 +14,18 @@ use crate::id::ItemId;
 use crate::item_batch::{BatchId, Join, MAX_ITEM_BATCHES};
 use crate::keys::leases::MAX_JOINED_HEADER;
 use crate::keys::{Space, meta};
+use crate::ops::ended::read::{FirstHours, one_of};
 use crate::ops::locate::{Located, ScheduledRecord, locate_unleased};
 use crate::ops::pause::check_unfrozen;
 use crate::ops::running::{self, RunningRecord};
 use crate::ops::scan::{Row, decode_meta};
-use crate::ops::{conflict, ended, kinds, lease, place};
+use crate::ops::{conflict, kinds, lease, place};
 use crate::view::ItemState;
 
 /// How many items are looked for in the history at once.
-const TOGETHER: usize = 10;
+fn together() -> usize {
+    bound("joins-together", 10)
+}
 
 /// Makes items members of an open batch; fails at commit if another has moved one of them.
 ///
@@ -72,13 +75,15 @@ async fn endings<'a>(
     located: &[(&'a ItemId, Option<Located>)],
 ) -> Result<BTreeMap<&'a ItemId, Ending>, QueueError> {
     let missing: Vec<_> = located.iter().filter(|(_, found)| found.is_none()).map(|(id, _)| *id).collect();
-    if !missing.is_empty() {
-        // Of another kind it would look empty.
-        kinds::check_elsewhere(space, tr).await?;
-    }
     let mut endings = BTreeMap::new();
-    for ids in missing.chunks(TOGETHER) {
-        let found = try_join_all(ids.iter().map(|id| ended::read::one(space, tr, id))).await?;
+    if missing.is_empty() {
+        return Ok(endings);
+    }
+    // Of another kind it would look empty.
+    kinds::check_elsewhere(space, tr).await?;
+    let first_hours = FirstHours::read(space, tr).await?;
+    for ids in missing.chunks(together()) {
+        let found = try_join_all(ids.iter().map(|id| one_of(space, tr, id, &first_hours))).await?;
         endings.extend(ids.iter().copied().zip(found).filter_map(|(id, item)| Some((id, item?.ending))));
     }
     Ok(endings)

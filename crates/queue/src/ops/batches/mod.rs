@@ -45,6 +45,7 @@ fn clear(keys: &BatchSpace, tr: &Transaction, id: Unique, row: Option<u64>) {
     let (begin, end) = keys.counts_of(id);
     tr.clear_range(&begin, &end);
     tr.clear(&keys.record_key(id));
+    tr.clear(&keys.item_key(id));
     tr.clear(&keys.mark_key(id));
     if let Some(row) = row {
         tr.clear(&keys.due_key(row, id));

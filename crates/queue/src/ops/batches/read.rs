@@ -4,16 +4,20 @@ use std::num::NonZeroUsize;
 
 use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
-use futures::future::try_join_all;
-use mutant::mutant;
+use futures::TryStreamExt;
+use futures::future::{try_join, try_join_all};
+use mutant::{bound, mutant};
 
 use crate::error::QueueError;
-use crate::item_batch::{BatchCounts, BatchId, BatchView};
-use crate::keys::batches::{self, BatchSpace, Record, Unique};
+use crate::item_batch::{BatchCounts, BatchId, BatchView, NewBatch};
+use crate::keys::batches::{self, BatchSpace, Record, Unique, decode_callback};
 use crate::keys::{Space, after};
+use crate::new_item::NewItem;
 
-/// The most batches of a page: each has a payload of up to 64 KiB.
-const PAGE: usize = 100;
+/// The most batches of a page: each has a callback of up to 80 KiB.
+fn page_batches() -> usize {
+    bound("batches-page", 100)
+}
 
 /// The record, with a conflict.
 pub(crate) async fn record(
@@ -28,6 +32,21 @@ pub(crate) async fn record(
     }
 }
 
+/// What a batch with this record pushes in the end. Without a conflict: it changes only with the record.
+pub(crate) async fn callback(
+    keys: &BatchSpace,
+    tr: &Transaction,
+    id: Unique,
+    record: &Record,
+) -> Result<NewItem, QueueError> {
+    if let Some(callback) = &record.callback {
+        return Ok(callback.clone());
+    }
+    let key = keys.item_key(id);
+    let value = tr.get(&key, true).await?;
+    value.and_then(|value| decode_callback(&value)).ok_or_else(|| QueueError::unreadable(&key))
+}
+
 /// The counters, without a conflict: whatever changes them goes by the record.
 pub(crate) async fn counts(
     keys: &BatchSpace,
@@ -35,9 +54,9 @@ pub(crate) async fn counts(
     id: Unique,
 ) -> Result<BatchCounts, QueueError> {
     let option = RangeOption { mode: StreamingMode::WantAll, ..RangeOption::from(keys.counts_of(id)) };
-    let rows = tr.get_range(&option, 1, true).await?;
+    let replies: Vec<_> = tr.get_ranges(option, true).try_collect().await?;
     let mut counts = BatchCounts::default();
-    for row in &rows {
+    for row in replies.iter().flatten() {
         if let Some(what) = keys.decode_count(id, row.key()) {
             batches::add_count(&mut counts, what, row.value());
         }
@@ -68,7 +87,7 @@ pub(crate) async fn page(
     let keys = space.batches();
     let (first, end) = keys.all_records();
     let mut begin = behind.map_or(first, |id| after(&keys.record_key(id.unique())));
-    let k = k.get().min(PAGE);
+    let k = k.get().min(page_batches());
     let mut found = Vec::new();
     while found.is_empty() {
         let option = RangeOption {
@@ -85,15 +104,20 @@ pub(crate) async fn page(
         });
         found.extend(records);
     }
-    try_join_all(found.into_iter().map(|(id, record)| view(&keys, tr, id, record))).await
+    let views = found
+        .into_iter()
+        .map(async |(id, record)| QueueError::if_readable(view(&keys, tr, id, record).await));
+    Ok(try_join_all(views).await?.into_iter().flatten().collect())
 }
 
 async fn view(
     keys: &BatchSpace,
     tr: &Transaction,
     id: BatchId,
-    Record { new, created, committed, row: _ }: Record,
+    record: Record,
 ) -> Result<BatchView, QueueError> {
-    let counts = counts(keys, tr, id.unique()).await?;
-    Ok(BatchView { id, created, committed, batch: new, counts })
+    let unique = id.unique();
+    let (counts, callback) = try_join(counts(keys, tr, unique), callback(keys, tr, unique, &record)).await?;
+    let Record { created, committed, deadline, .. } = record;
+    Ok(BatchView { id, created, committed, batch: NewBatch { callback, deadline }, counts })
 }

@@ -6,8 +6,9 @@ use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
 use futures::future::try_join_all;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use mutant::bound;
 
-use super::read::{Page, TOGETHER, hours_before};
+use super::read::{Page, hours_before, most_together};
 use super::setting;
 use crate::error::QueueError;
 use crate::history::HistoryFilter;
@@ -18,10 +19,14 @@ use crate::keys::ended_by::of_value;
 use crate::schedule::ATTRIBUTES;
 
 /// The most rows that are read of an hour at once.
-const ROWS: usize = 128;
+fn page_rows() -> usize {
+    bound("history-index-rows", 128)
+}
 
 /// How many groups are read at once.
-const GROUPS: usize = 16;
+fn groups_together() -> usize {
+    bound("history-groups-together", 16)
+}
 
 /// What the row and the read of a group count as, in bytes. So a page has at most 2,000 groups: each is a read of its own, and a transaction has five seconds.
 const PRICE: usize = 500;
@@ -87,7 +92,7 @@ impl Index<'_> {
                     rows = self.rows(tr, page.space, *hour, (begin, &rest)).await?;
                 }
             }
-            together = (2 * together).min(TOGETHER);
+            together = (2 * together).min(most_together());
         }
     }
 
@@ -102,13 +107,13 @@ impl Index<'_> {
         let before = of_value(&space.ended_by, hour, self.name, self.value);
         let option = RangeOption {
             reverse: true,
-            limit: Some(ROWS),
+            limit: Some(page_rows()),
             mode: StreamingMode::WantAll,
             ..RangeOption::from(([&before, begin].concat(), [&before, end].concat()))
         };
         let replies: Vec<_> = tr.get_ranges(option, true).try_collect().await?;
         let keys: Vec<&[u8]> = replies.iter().flatten().map(|row| row.key()).collect();
-        let rest = keys.last().filter(|_| keys.len() == ROWS).map(|key| key[before.len()..].to_vec());
+        let rest = keys.last().filter(|_| keys.len() == page_rows()).map(|key| key[before.len()..].to_vec());
         let groups = keys.iter().map(|key| GroupKey::decode(&before, key)).collect();
         Ok(Rows { groups, rest })
     }
@@ -134,7 +139,7 @@ async fn add(
             let Some(group) = group else { return (None, Ok(None)) };
             (Some(group.clone()), tr.get(&group.encode(&space.ended), true).await)
         })
-        .buffered(GROUPS);
+        .buffered(groups_together());
     while let Some((group, value)) = values.next().await {
         let value = value?;
         let is_full = match (group, &value) {

@@ -10,16 +10,18 @@ use crate::keys::element::split_number;
 use crate::keys::ended::{HOUR, Setting, from_minute, hour, minute};
 use crate::keys::{Space, range};
 use crate::meta::Millis;
-use mutant::mutant;
+use mutant::{bound, mutant};
 
 /// The most rows of an index that are cleared in a transaction. There may be one for each item, and an engine that goes through them takes about 5 ms for
 /// this number.
-const SLICE: usize = 10_000;
+fn slice_rows() -> usize {
+    bound("history-clear-slice", 10_000)
+}
 
-/// Takes one step of clearing what is too old: [`SLICE`] rows of an index if more of them are too old, otherwise an hour of everything. An engine that goes
+/// Takes one step of clearing what is too old: [`slice_rows`] rows of an index if more of them are too old, otherwise an hour of everything. An engine that goes
 /// through the rows takes long for more. A sweep continues while more is due. Returns whether anything was due.
 pub(crate) async fn clear(space: &Space, tr: &Transaction, now: Millis) -> Result<bool, QueueError> {
-    clear_slice(space, tr, now, SLICE).await
+    clear_slice(space, tr, now, slice_rows()).await
 }
 
 async fn clear_slice(space: &Space, tr: &Transaction, now: Millis, slice: usize) -> Result<bool, QueueError> {

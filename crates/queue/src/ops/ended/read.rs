@@ -7,22 +7,29 @@ use bytes::Bytes;
 use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
 use futures::TryStreamExt;
-use futures::future::try_join_all;
+use futures::future::{try_join, try_join_all};
+use mutant::bound;
 
 use super::by_attribute::Index;
 use crate::error::QueueError;
 use crate::history::{EndedItem, HistoryCursor, HistoryFilter, HistoryPage, MAX_RESULT};
 use crate::id::ItemId;
 use crate::keys::element::split_number;
-use crate::keys::ended::{GroupKey, Run, decode_group, from_minute, minute, result_key, runs_of};
+use crate::keys::ended::{GroupKey, Run, decode_group, from_minute, hour, minute, result_key, runs_of};
 use crate::keys::{Space, after, range};
 use crate::ops::find::last_key;
+use crate::ops::{times, version};
+use crate::sightings::Sightings;
 
 /// A page reads about this many bytes at most.
-const PAGE_BYTES: usize = 1_000_000;
+fn page_bytes() -> usize {
+    bound("history-page-bytes", 1_000_000)
+}
 
 /// The most hours that are searched at once.
-pub(super) const TOGETHER: usize = 48;
+pub(super) fn most_together() -> usize {
+    bound("history-hours-together", 48)
+}
 
 /// A page of items that match.
 pub(crate) async fn page(
@@ -101,7 +108,8 @@ impl Page<'_> {
                 return ControlFlow::Break(());
             }
         }
-        if self.bytes >= PAGE_BYTES {
+        // A page that has only what the last one ended with would lead to itself.
+        if self.bytes >= page_bytes() && until != Some(0) {
             self.page.next = Some(HistoryCursor { group, index: 0 });
             return ControlFlow::Break(());
         }
@@ -125,15 +133,51 @@ fn bounds(space: &Space, filter: &HistoryFilter, before: Option<&HistoryCursor>)
     (begin, end)
 }
 
+/// By how many hours the clocks of the processes that note times and ends may be wrong.
+const DOUBT: u64 = 24;
+
+/// The first hours in which items can have ended, by the versions of their pushes. Without that, each id that is not there costs reads of all hours.
+#[derive(Debug)]
+pub(crate) struct FirstHours {
+    times: Sightings,
+    version: u64,
+}
+
+impl FirstHours {
+    pub(crate) async fn read(space: &Space, tr: &Transaction) -> Result<FirstHours, QueueError> {
+        let (times, version) = try_join(times::read(space, tr, true), version::now(tr)).await?;
+        Ok(FirstHours { times, version })
+    }
+
+    /// 0 if nothing tells: of a recipe's item, and after versions went back.
+    fn of(&self, id: &ItemId) -> u64 {
+        let pushed = id.pushed_at().filter(|pushed| *pushed <= self.version);
+        let seen = pushed.and_then(|pushed| self.times.time_before(pushed));
+        seen.map_or(0, |at| hour(minute(at)).saturating_sub(DOUBT))
+    }
+}
+
 /// The last end of an item.
 pub(crate) async fn one(
     space: &Space,
     tr: &Transaction,
     id: &ItemId,
 ) -> Result<Option<EndedItem>, QueueError> {
-    let mut before = u64::MAX;
+    let first_hours = FirstHours::read(space, tr).await?;
+    one_of(space, tr, id, &first_hours).await
+}
+
+/// The same, when it is known at which times versions had been read.
+pub(crate) async fn one_of(
+    space: &Space,
+    tr: &Transaction,
+    id: &ItemId,
+    first_hours: &FirstHours,
+) -> Result<Option<EndedItem>, QueueError> {
+    let (mut before, first) = (u64::MAX, first_hours.of(id));
     loop {
-        let hours = hours_before(space, tr, before, TOGETHER).await?;
+        let mut hours = hours_before(space, tr, before, most_together()).await?;
+        hours.retain(|hour| *hour >= first);
         let Some(oldest) = hours.last() else { return Ok(None) };
         let found = try_join_all(hours.iter().map(|hour| groups_of(space, tr, *hour, id))).await?;
         let mut groups: Vec<GroupKey> = found.into_iter().flatten().collect();
@@ -170,8 +214,8 @@ pub(super) async fn hours_before(
 ) -> Result<Vec<u64>, QueueError> {
     let (begin, _) = range(&space.ended_ids);
     let last = last_key(tr, &(begin, from_minute(&space.ended_ids, before))).await?;
-    let hour = |key: &[u8]| split_number(key.strip_prefix(space.ended_ids.as_slice())?).map(|(hour, _)| hour);
-    let Some(newest) = last.as_deref().and_then(hour) else { return Ok(Vec::new()) };
+    let of = |key: &[u8]| split_number(key.strip_prefix(space.ended_ids.as_slice())?).map(|(hour, _)| hour);
+    let Some(newest) = last.as_deref().and_then(of) else { return Ok(Vec::new()) };
     Ok((0..=newest).rev().take(most).collect())
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use foundationdb::Transaction;
 use foundationdb::options::MutationType;
-use mutant::mutant;
+use mutant::{bound, mutant};
 
 use super::setting;
 use crate::error::QueueError;
@@ -25,7 +25,9 @@ use crate::ops::version::now;
 use crate::recorder::{Holding, Recorder, Recording};
 
 /// A group has no more items once it has this many bytes, so that a page does not read much more than it shows.
-const GROUP: usize = 8_000;
+fn group_bytes() -> usize {
+    bound("history-group-bytes", 8_000)
+}
 
 /// The items that a transaction ends: their record, if the queue keeps one, and the counts of their batches.
 #[derive(Debug)]
@@ -225,7 +227,7 @@ impl Recorded<'_> {
             for item in rest {
                 value.extend_from_slice(&self.bytes[item.range.clone()]);
                 len += 1;
-                if value.len() >= GROUP {
+                if value.len() >= group_bytes() {
                     break;
                 }
             }

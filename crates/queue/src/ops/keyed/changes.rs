@@ -3,25 +3,35 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use foundationdb::options::{ConflictRangeType, StreamingMode};
-use foundationdb::{RangeOption, Transaction};
+use foundationdb::Transaction;
+use foundationdb::options::ConflictRangeType;
 use futures::future::try_join_all;
 use mutant::mutant;
 
-use super::{activate, count_active, count_running, holds, listing, pace, rules};
+use super::{activate, count_active, count_freed, count_running, holds, listing, pace, rules, suspects};
 use crate::error::QueueError;
 use crate::id::ItemId;
-use crate::keys::Space;
 use crate::keys::keyed::{Cause, HoldCause, KeyedSpace, ParkedRow, scopes, tenant};
+use crate::keys::{Space, after};
 use crate::limits::Scope;
+use crate::ops::{conflict, row_page};
+use crate::rng::Rng;
+
+/// From how many parked keys an end of items chooses, at least. Two ends that choose the same key conflict.
+const CHOICES: usize = 32;
 
 /// Changes of the items of a transaction. For a queue without keys it notes and writes nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     /// How many items of a key left their leases.
     freed: BTreeMap<Vec<u8>, usize>,
+    /// Made from the keys of these items and their numbers in their pushes, so that transactions that end other items choose other parked
+    /// keys. A simulation can be repeated: stamps are not in it.
+    seed: u64,
     /// Keys of items that became ready.
     ready: BTreeSet<Vec<u8>>,
+    /// Keys of ready items that left the queue without a fetch.
+    removed: BTreeSet<Vec<u8>>,
     /// Items that were scheduled or dead, and are not any more.
     back: BTreeSet<ItemId>,
     /// Items that were ready or on leases, and are scheduled or dead.
@@ -34,6 +44,9 @@ impl Changes {
     /// An item has left its lease.
     pub(crate) fn left_lease(&mut self, space: &Space, id: &ItemId) {
         if let Some(key) = key_of(space, id) {
+            let number = id.as_bytes().last_chunk().map_or(0, |end| u16::from_be_bytes(*end));
+            let mixed = |seed: u64, byte: &u8| (seed ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+            self.seed = key.iter().fold(self.seed.rotate_left(1) ^ u64::from(number), mixed);
             *self.freed.entry(key).or_default() += 1;
         }
     }
@@ -42,6 +55,13 @@ impl Changes {
     pub(crate) fn made_ready(&mut self, space: &Space, id: &ItemId) {
         if let Some(key) = key_of(space, id) {
             self.ready.insert(key);
+        }
+    }
+
+    /// A ready item is not ready any more, and no fetch has taken it.
+    pub(crate) fn removed_ready(&mut self, space: &Space, id: &ItemId) {
+        if let Some(key) = key_of(space, id) {
+            self.removed.insert(key);
         }
     }
 
@@ -84,12 +104,18 @@ impl Changes {
         let book = if needs_rules { Some(rules::book(keyed, tr).await?) } else { None };
         let limits = |scope: &[u8]| book.as_ref().map(|book| book.limits(scope)).unwrap_or_default();
         let limited = freed.iter().filter(|(scope, _)| limits(scope).most_running().is_some());
-        let limited: Vec<_> = limited.map(|(scope, n)| (*scope, *n)).collect();
-        let parked = next_parked(keyed, tr, &limited).await?;
+        let (of_queue, limited): (Vec<_>, Vec<_>) =
+            limited.map(|(scope, n)| (*scope, *n)).partition(|(scope, _)| scope.is_empty());
+        let parked = next_parked(keyed, tr, &limited, Rng::seeded(self.seed)).await?;
         holds::end(keyed, tr, &self.back).await?;
+        let other_first = self.ready.union(&self.removed).cloned().collect();
+        suspects::unpark(keyed, tr, &other_first).await?;
         listing::unlisted(keyed, tr, self.ready).await?.list(keyed, tr);
         for (scope, n) in &freed {
             count_running(keyed, tr, scope, -i64::try_from(*n).unwrap_or(i64::MAX));
+        }
+        if !of_queue.is_empty() {
+            count_freed(keyed, tr);
         }
         parked.iter().for_each(|parked| parked.unpark(keyed, tr));
         count_active(keyed, tr, parked.len());
@@ -103,9 +129,10 @@ impl Changes {
     }
 }
 
-/// A key that waits for a scope.
+/// A parked key.
 #[derive(Debug)]
 pub(crate) struct Parked {
+    pub(crate) cause: Cause,
     pub(crate) row: Vec<u8>,
     pub(crate) position: u64,
     pub(crate) key: Vec<u8>,
@@ -113,53 +140,92 @@ pub(crate) struct Parked {
 
 impl Parked {
     /// Reads a row of parked keys.
-    pub(crate) fn decode(keyed: &KeyedSpace, row: &[u8]) -> Option<(Cause, Vec<u8>, Parked)> {
+    pub(crate) fn decode(keyed: &KeyedSpace, row: &[u8]) -> Option<(Vec<u8>, Parked)> {
         let ParkedRow { cause, scope, position, key } = keyed.decode_parked(row)?;
-        Some((cause, scope, Parked { row: row.to_vec(), position, key }))
+        Some((scope, Parked { cause, row: row.to_vec(), position, key }))
     }
 
     /// Makes the key active.
     pub(crate) fn unpark(&self, keyed: &KeyedSpace, tr: &Transaction) {
         tr.clear(&self.row);
+        if self.cause.is_suspect() {
+            tr.set(&keyed.listed_key(&self.key), &[]);
+        }
         activate(keyed, tr, self.position, &self.key);
     }
 }
 
-/// The parked keys that get the slots which become free: of each scope, so many. Conflicts with a transaction that parks a key there; if no key of the queue is parked for a slot,
-/// with any that parks one, since one range for all costs less than one for each scope.
+/// The parked keys that get the slots which become free: of each scope, so many. If no key of the queue is parked for a slot, it conflicts
+/// with any transaction that parks one, since one range for all costs less than one for each scope.
 async fn next_parked(
     keyed: &KeyedSpace,
     tr: &Transaction,
     freed: &[(&[u8], usize)],
+    mut rng: Rng,
 ) -> Result<Vec<Parked>, QueueError> {
-    let snapshot = mutant("parked-without-conflict");
-    let (begin, end) = keyed.parked_for(Cause::Slot);
-    if freed.len() > 1 && holds::first_row(tr, (begin.clone(), end.clone()), true).await?.is_none() {
-        if !snapshot {
-            tr.add_conflict_range(&begin, &end, ConflictRangeType::Read)?;
-        }
+    let all = keyed.parked_for(Cause::Slot);
+    if freed.len() > 1 && holds::first_row(tr, all.clone(), true).await?.is_none() {
+        exclude_parking(tr, &all, &keyed.free_range())?;
         return Ok(Vec::new());
     }
-    let parked = freed.iter().map(|(scope, n)| first_parked(keyed, tr, (Cause::Slot, scope), *n, snapshot));
+    let parked = freed.iter().map(|(scope, n)| choose_parked(keyed, tr, scope, *n, rng.split()));
     Ok(try_join_all(parked).await?.into_iter().flatten().collect())
 }
 
-/// The first `n` keys that wait for a scope for this cause. Without `snapshot` it conflicts with a transaction that parks a key there, if there are
-/// fewer.
+/// `n` of the first keys that are parked under a scope for a slot, chosen at random: all ends of items of the scope would conflict if each
+/// took the very first. It conflicts with a transaction that takes one of these; if there are fewer, with any that parks a key there.
+///
+/// Each of `n` slots then has a key that is made active for it, or no key is parked under the scope.
+pub(crate) async fn choose_parked(
+    keyed: &KeyedSpace,
+    tr: &Transaction,
+    scope: &[u8],
+    n: usize,
+    mut rng: Rng,
+) -> Result<Vec<Parked>, QueueError> {
+    let choices = if mutant("first-parked") { n } else { n.saturating_mul(4).max(CHOICES) };
+    let range = keyed.parked_range(Cause::Slot, scope);
+    let rows = row_page::first_keys(tr, range.clone(), choices, true).await?;
+    let parked = rows.iter().filter_map(|row| Parked::decode(keyed, row));
+    let mut parked: Vec<_> = parked.map(|(_, parked)| parked).collect();
+    if parked.len() < n {
+        let free = keyed.free_key(scope);
+        exclude_parking(tr, &range, &(free.clone(), after(&free)))?;
+    } else {
+        for at in 0..n {
+            let other = at + rng.below(parked.len() - at);
+            parked.swap(at, other);
+        }
+        parked.truncate(n);
+    }
+    for chosen in parked.iter().filter(|_| !mutant("chosen-without-conflict")) {
+        conflict::as_reader(tr, &chosen.row)?;
+    }
+    Ok(parked)
+}
+
+/// Of this transaction, which has found too few parked keys, and one that parks a key, only the first commits. The one has a read
+/// conflict on the parked keys, and the other one on a key that is never written, `free`.
+fn exclude_parking(
+    tr: &Transaction,
+    parked: &(Vec<u8>, Vec<u8>),
+    free: &(Vec<u8>, Vec<u8>),
+) -> Result<(), QueueError> {
+    if !mutant("parked-without-conflict") {
+        tr.add_conflict_range(&parked.0, &parked.1, ConflictRangeType::Read)?;
+    }
+    Ok(tr.add_conflict_range(&free.0, &free.1, ConflictRangeType::Write)?)
+}
+
+/// The first `n` keys that wait for a scope for this cause. Read without a conflict.
 pub(crate) async fn first_parked(
     keyed: &KeyedSpace,
     tr: &Transaction,
     (cause, scope): (Cause, &[u8]),
     n: usize,
-    snapshot: bool,
 ) -> Result<Vec<Parked>, QueueError> {
-    let option = RangeOption {
-        limit: Some(n),
-        mode: StreamingMode::WantAll,
-        ..RangeOption::from(keyed.parked_range(cause, scope))
-    };
-    let rows = tr.get_range(&option, 1, snapshot).await?;
-    Ok(rows.iter().filter_map(|row| Parked::decode(keyed, row.key())).map(|(_, _, parked)| parked).collect())
+    let rows = row_page::first_keys(tr, keyed.parked_range(cause, scope), n, true).await?;
+    Ok(rows.iter().filter_map(|row| Parked::decode(keyed, row)).map(|(_, parked)| parked).collect())
 }
 
 fn key_of(space: &Space, id: &ItemId) -> Option<Vec<u8>> {

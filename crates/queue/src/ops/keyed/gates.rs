@@ -38,6 +38,11 @@ impl Slots {
         self.most.saturating_sub(self.taken)
     }
 
+    /// The slots as they were before `n` more items ran.
+    pub(crate) fn before(self, n: u64) -> Slots {
+        Slots { taken: self.taken.saturating_sub(n), ..self }
+    }
+
     /// From how many gates a fetch that starts `n` items may choose. `None`: it takes all.
     fn gates(self, n: u64) -> Option<u64> {
         let gates = (self.most / PART).checked_div(n)?.min(GATES);

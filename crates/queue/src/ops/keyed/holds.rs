@@ -19,9 +19,10 @@ use super::{activate, count_active};
 use crate::error::QueueError;
 use crate::holds::{HeldBy, HeldKey};
 use crate::id::ItemId;
+use crate::keys::counters;
 use crate::keys::keyed::{HoldCause, KeyedSpace};
-use crate::keys::{after, counters};
 use crate::ops;
+use crate::ops::row_page::RowPage;
 
 /// Holds the key of an item until the item is back.
 pub(crate) fn begin(keyed: &KeyedSpace, tr: &Transaction, id: &ItemId, cause: HoldCause) {
@@ -123,15 +124,23 @@ pub(crate) async fn end(
 pub(crate) async fn end_all(keyed: &KeyedSpace, tr: &Transaction, key: &[u8]) -> Result<bool, QueueError> {
     let option = RangeOption { mode: StreamingMode::WantAll, ..RangeOption::from(keyed.hold_range(key)) };
     let mut pages = tr.get_ranges(option, false);
-    let mut rows = Rows::new();
+    let (mut all, mut dead) = (0, 0);
     while let Some(page) = pages.try_next().await? {
-        rows.extend(page.iter().map(|row| (row.key().to_vec(), HoldCause::decode(row.value()))));
+        all += page.len();
+        dead += page.iter().filter(|row| HoldCause::decode(row.value()) == Some(HoldCause::Dead)).count();
+        if mutant("holds-end-one-by-one") {
+            page.iter().for_each(|row| tr.clear(row.key()));
+        }
     }
-    let was_held = !rows.is_empty();
-    if was_held {
-        end_rows(keyed, tr, BTreeMap::from([(key.to_vec(), rows)])).await?;
+    if all > 0 {
+        // One range: a key of which a backlog expired has a hold for each of these items, more than a transaction could clear one by one.
+        let (begin, end) = keyed.hold_range(key);
+        tr.clear_range(&begin, &end);
+        count_blocked(keyed, tr, -i64::try_from(dead).unwrap_or(i64::MAX));
+        let is_active = go_on(keyed, tr, key).await?;
+        count_active(keyed, tr, usize::from(is_active));
     }
-    Ok(was_held)
+    Ok(all > 0)
 }
 
 /// Holds, and their causes if this version knows them.
@@ -143,22 +152,23 @@ async fn end_rows(
     tr: &Transaction,
     holds: BTreeMap<Vec<u8>, Rows>,
 ) -> Result<(), QueueError> {
-    // With a conflict: a fetch may put the key on hold meanwhile.
-    let places = holds.keys().map(|key| tr.get(&keyed.on_hold_key(key), mutant("on-hold-without-conflict")));
-    let places = try_join_all(places).await?;
-    let (mut dead, mut active) = (0, 0);
-    for ((key, rows), place) in holds.iter().zip(places) {
-        rows.iter().for_each(|(row, _)| tr.clear(row));
-        dead += rows.iter().filter(|(_, cause)| *cause == Some(HoldCause::Dead)).count();
-        if let Some(position) = place {
-            tr.clear(&keyed.on_hold_key(key));
-            activate(keyed, tr, counters::decode(Some(&position)), key);
-            active += 1;
-        }
-    }
+    let active = try_join_all(holds.keys().map(|key| go_on(keyed, tr, key))).await?;
+    let rows = || holds.values().flatten();
+    rows().for_each(|(row, _)| tr.clear(row));
+    let dead = rows().filter(|(_, cause)| *cause == Some(HoldCause::Dead)).count();
     count_blocked(keyed, tr, -i64::try_from(dead).unwrap_or(i64::MAX));
-    count_active(keyed, tr, active);
+    count_active(keyed, tr, active.into_iter().filter(|is_active| *is_active).count());
     Ok(())
+}
+
+/// Makes a key active, if it is on hold. Returns whether it was. Counting is the caller's: [`count_active`].
+async fn go_on(keyed: &KeyedSpace, tr: &Transaction, key: &[u8]) -> Result<bool, QueueError> {
+    let row = keyed.on_hold_key(key);
+    // With a conflict: a fetch may put the key on hold meanwhile.
+    let Some(position) = tr.get(&row, mutant("on-hold-without-conflict")).await? else { return Ok(false) };
+    tr.clear(&row);
+    activate(keyed, tr, counters::decode(Some(&position)), key);
+    Ok(true)
 }
 
 /// The held keys behind a key, or the first: up to `k` holds, and each key once. Read without a conflict.
@@ -207,11 +217,9 @@ async fn page(
     range: (&[u8], &[u8]),
     limit: usize,
 ) -> Result<(Rows, Option<Vec<u8>>), QueueError> {
-    let option = RangeOption { limit: Some(limit), mode: StreamingMode::WantAll, ..RangeOption::from(range) };
-    let rows = tr.get_range(&option, 1, true).await?;
-    let next = rows.last().filter(|_| rows.more() || rows.len() == limit).map(|row| after(row.key()));
-    let rows = rows.iter().map(|row| (row.key().to_vec(), HoldCause::decode(row.value()))).collect();
-    Ok((rows, next))
+    let page = RowPage::read(tr, range, limit, true).await?;
+    let rows = page.iter().map(|row| (row.key().to_vec(), HoldCause::decode(row.value()))).collect();
+    Ok((rows, page.next()))
 }
 
 fn decode(
@@ -242,4 +250,43 @@ pub(super) async fn first_row(
     let option = RangeOption { limit: Some(1), ..RangeOption::from(range) };
     let rows = tr.get_range(&option, 1, snapshot).await?;
     Ok(rows.first().map(|row| row.key().to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kind::Kind;
+    use crate::queue::Queue;
+    use crate::testing::on_database;
+
+    #[test]
+    fn letting_a_key_go_on_costs_the_same_for_any_number_of_holds() {
+        on_database(async |db| {
+            let queue = Queue::of_kind(b"", b"q", Kind::Keyed).unwrap();
+            let keyed = queue.space().keyed.as_ref().unwrap();
+            let item = |at: u32| {
+                let stamp = [&[0x33; 9][..], &at.to_be_bytes()].concat();
+                ItemId::new([&b"\x01a\0"[..], &stamp].concat().into())
+            };
+            let mut sizes = BTreeSet::new();
+            for n in [1, 3_000] {
+                let tr = db.create_trx().unwrap();
+                for at in 0..n {
+                    let cause = if at % 2 == 0 { HoldCause::Dead } else { HoldCause::Scheduled };
+                    begin(keyed, &tr, &item(at), cause);
+                }
+                put_key(keyed, &tr, 7, b"a");
+                tr.commit().await.unwrap();
+                let tr = db.create_trx().unwrap();
+                assert!(end_all(keyed, &tr, b"a").await.unwrap());
+                sizes.insert(tr.get_approximate_size().await.unwrap());
+                tr.commit().await.unwrap();
+                let tr = db.create_trx().unwrap();
+                assert_eq!(blocked(keyed, &tr).await.unwrap(), 0);
+                assert!(!exist(keyed, &tr).await.unwrap() && !end_all(keyed, &tr, b"a").await.unwrap());
+                assert!(first_row(&tr, keyed.active_range(), true).await.unwrap().is_some());
+            }
+            assert!(sizes.last() < Some(&2_000), "{sizes:?}");
+        });
+    }
 }

@@ -11,15 +11,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use foundationdb::future::FdbKeyValue;
-use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
 use futures::future::{try_join, try_join_all};
-use mutant::mutant;
+use mutant::{bound, mutant};
 
 use crate::error::QueueError;
 use crate::keys::after;
 use crate::keys::keyed::KeyedSpace;
 use crate::limits::RuleBook;
+use crate::ops::row_page::RowPage;
 use crate::ops::{conflict, version};
 use crate::rate::Rate;
 use crate::time::versions;
@@ -106,19 +106,14 @@ pub(crate) struct Paces {
 impl Paces {
     /// Reads the first timers, without a conflict.
     pub(crate) async fn read(keyed: &KeyedSpace, tr: &Transaction, most: usize) -> Result<Paces, QueueError> {
-        let option = RangeOption {
-            limit: Some(most),
-            mode: StreamingMode::WantAll,
-            ..RangeOption::from(keyed.timer_range())
-        };
-        let (now, rows) =
-            try_join(version::now(tr), async { Ok(tr.get_range(&option, 1, true).await?) }).await?;
+        let first = async { Ok(RowPage::read(tr, keyed.timer_range(), most, true).await?) };
+        let (now, page) = try_join(version::now(tr), first).await?;
         let timer = |row: &FdbKeyValue| {
             let (version, scope) = keyed.decode_timer(row.key())?;
             Some(Timer { version, scope, detail: Detail::decode(row.value())? })
         };
-        let timers = rows.iter().filter_map(timer).collect();
-        Ok(Paces { now, timers, complete: rows.len() < most, scopes: BTreeMap::new() })
+        let timers = page.iter().filter_map(timer).collect();
+        Ok(Paces { now, timers, complete: page.next().is_none(), scopes: BTreeMap::new() })
     }
 
     /// Scopes whose timers are due.
@@ -301,8 +296,7 @@ impl Paces {
             try_join(tr.get_range(&before, 1, true), tr.get_range(&behind, 1, true)).await?;
         for row in before.iter().chain(behind.iter()) {
             // A row that a later version wrote stays.
-            let needless = Row::decode(row.value()).is_some_and(|row| row.timer == 0 && row.paid <= self.now);
-            if needless {
+            if Row::decode(row.value()).is_some_and(|row| row.is_needless(self.now)) {
                 conflict::as_reader(tr, row.key())?;
                 tr.clear(row.key());
             }
@@ -320,6 +314,11 @@ struct Row {
 }
 
 impl Row {
+    /// Whether it has no effect at this version, and later.
+    fn is_needless(self, now: u64) -> bool {
+        self.timer == 0 && self.paid <= now
+    }
+
     fn encode(self) -> Vec<u8> {
         [self.paid.to_le_bytes(), self.timer.to_le_bytes()].concat()
     }
@@ -371,4 +370,31 @@ pub(crate) async fn throttle(
     move_timer(keyed, tr, scope, timer, until, Detail { set_at: now, throttled: true });
     tr.set(&keyed.rate_key(scope), &Row { paid, timer: until }.encode());
     Ok(())
+}
+
+/// How many rows one transaction looks at whether they are still needed.
+fn page_rows() -> usize {
+    bound("rates-page", 500)
+}
+
+/// Clears those of a page of rows, from `from` on, that have no effect any more. Fetches clear such rows near new ones only, so those of keys that do not come back would stay. Returns how many it
+/// has cleared, and where the next page begins: at the front, if that is empty.
+pub(crate) async fn forget_page(
+    keyed: &KeyedSpace,
+    tr: &Transaction,
+    from: &[u8],
+) -> Result<(usize, Vec<u8>), QueueError> {
+    let (first, end) = keyed.rate_range();
+    let page = RowPage::read(tr, (&first.max(from.to_vec()), &end), page_rows(), true).await?;
+    let now = version::now(tr).await?;
+    let needless: Vec<_> = page
+        .iter()
+        .filter(|row| Row::decode(row.value()).is_some_and(|row| row.is_needless(now)))
+        .map(|row| row.key().to_vec())
+        .collect();
+    for row in &needless {
+        conflict::as_reader(tr, row)?;
+        tr.clear(row);
+    }
+    Ok((needless.len(), page.next().unwrap_or_default()))
 }

@@ -5,9 +5,10 @@ use std::time::Duration;
 use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
 use futures::TryStreamExt;
+use mutant::bound;
 
 use super::pace::Paces;
-use super::{holds, rules};
+use super::{holds, rules, suspects};
 use crate::error::QueueError;
 use crate::keys::keyed::{Cause, KeyedSpace, scopes};
 use crate::limits::RuleBook;
@@ -15,9 +16,13 @@ use crate::time::duration;
 use crate::waiting::{AtLeast, WaitsOn};
 
 /// How many timers are read.
-const TIMERS: usize = 1_000;
+fn most_timers() -> usize {
+    bound("place-timers", 1_000)
+}
 /// How many keys are looked through at most to find one.
-const MOST: usize = 10_000;
+fn most_counted() -> usize {
+    bound("place-keys", 10_000)
+}
 
 /// What a key with ready items waits for, and how many keys come before it. `None`: it waits for something else than its place, or is not parked yet.
 pub(crate) async fn of(
@@ -31,20 +36,33 @@ pub(crate) async fn of(
     {
         return Ok((WaitsOn::Hold(held_by), None));
     }
-    let mut paces = Paces::read(keyed, tr, TIMERS).await?;
+    if let Some(cause) = suspects::cause_of(keyed, tr, key).await? {
+        let parked = before(tr, keyed.parked_range(cause, &[]), |row| {
+            keyed.decode_parked(row).is_some_and(|row| row.key == key)
+        });
+        return Ok((WaitsOn::Suspects, parked.await?));
+    }
+    let mut paces = Paces::read(keyed, tr, most_timers()).await?;
     paces.learn(keyed, tr, &book, scopes(key)).await?;
     for scope in scopes(key) {
         let Some((cause, on)) = lacks(keyed, tr, &book, &paces, scope).await? else { continue };
+        if scope.is_empty() {
+            // Consumers wait for the queue, and keys do not.
+            return Ok((on, active(keyed, tr, key).await?));
+        }
         let parked = before(tr, keyed.parked_range(cause, scope), |row| {
             keyed.decode_parked(row).is_some_and(|row| row.key == key)
         });
         // It may be active yet: the next fetch parks it.
         return Ok((on, parked.await?));
     }
-    let active = before(tr, keyed.active_range(), |row| {
-        keyed.decode_active(row).is_some_and(|(_, active)| active == key)
-    });
-    Ok((WaitsOn::Turn, active.await?))
+    Ok((WaitsOn::Turn, active(keyed, tr, key).await?))
+}
+
+/// How many active keys come before a key.
+async fn active(keyed: &KeyedSpace, tr: &Transaction, key: &[u8]) -> Result<Option<AtLeast>, QueueError> {
+    let is_wanted = |row: &[u8]| keyed.decode_active(row).is_some_and(|(_, active)| active == key);
+    before(tr, keyed.active_range(), is_wanted).await
 }
 
 /// What a scope has nothing left of.
@@ -75,7 +93,8 @@ async fn before(
     range: (Vec<u8>, Vec<u8>),
     is_wanted: impl Fn(&[u8]) -> bool,
 ) -> Result<Option<AtLeast>, QueueError> {
-    let option = RangeOption { limit: Some(MOST), mode: StreamingMode::WantAll, ..RangeOption::from(range) };
+    let option =
+        RangeOption { limit: Some(most_counted()), mode: StreamingMode::WantAll, ..RangeOption::from(range) };
     let (mut pages, mut counted) = (tr.get_ranges(option, true), 0);
     while let Some(page) = pages.try_next().await? {
         for row in &page {
@@ -85,5 +104,5 @@ async fn before(
             counted += 1;
         }
     }
-    Ok((counted >= MOST).then_some(AtLeast { counted, is_all: false }))
+    Ok((counted >= most_counted()).then_some(AtLeast { counted, is_all: false }))
 }

@@ -1,7 +1,8 @@
 //! The rules of a keyed queue: reading and changing them.
 //!
-//! A change of the rules may free slots that nobody has taken, and end holds, so holds and parked keys have to be looked at again. The
-//! value of `rules` holds the row at which that goes on; until it is through, every fetch does a page of it.
+//! A change of the rules may free slots that nobody has taken, and end holds, so holds and parked keys have to be looked at again. A record of its own, `rules-pending`,
+//! has the row at which that goes on. Fetches of one session do it, page by page; if that session stops, those of another session go on. `rules` does not change meanwhile, so a transaction that
+//! goes by the rules does not conflict with that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,20 +11,29 @@ use foundationdb::options::{MutationType, StreamingMode};
 use foundationdb::{RangeOption, Transaction};
 use futures::TryStreamExt;
 use futures::future::try_join_all;
-use mutant::mutant;
+use mutant::{bound, mutant};
 
 use super::changes::Parked;
-use super::{count_active, holds};
+use super::{count_active, count_freed, holds};
 use crate::error::QueueError;
 use crate::keys::keyed::{Cause, KeyedSpace};
-use crate::keys::{after, counters, limits};
+use crate::keys::rules_pending::RulesPending;
+use crate::keys::{counters, limits};
 use crate::limits::{LimitError, Limits, Pattern, RuleBook};
 use crate::ops::conflict;
+use crate::ops::row_page::RowPage;
+use crate::session::SessionId;
 
 /// The most rules of a queue.
 pub(crate) const MAX_RULES: usize = 1_000;
 /// How many holds, or parked keys, one transaction looks at.
-const PAGE: usize = 500;
+fn page_rows() -> usize {
+    bound("rules-page", 500)
+}
+/// After how many versions without a look another session goes on.
+pub(crate) fn pause() -> usize {
+    bound("rules-pause", 200_000)
+}
 /// The length of the stamp in the value of `rules`.
 const STAMP: usize = 10;
 
@@ -77,23 +87,76 @@ pub(crate) async fn set(
     // With a conflict: a key that is held or parked meanwhile is so by the old rules.
     let first = match holds::first_row(tr, keyed.all_holds(), false).await? {
         Some(hold) => Some(hold),
-        None => holds::first_row(tr, keyed.all_parked(), false).await?,
+        None => holds::first_row(tr, keyed.parked_for_limits(), false).await?,
     };
     // Wakes idle consumers: their next fetches look at these keys.
     count_active(keyed, tr, usize::from(first.is_some()));
-    put_version(keyed, tr, &first.unwrap_or_default());
+    // The limit of the whole queue may be higher.
+    count_freed(keyed, tr);
+    put_version(keyed, tr);
+    put_pending(keyed, tr, first.as_deref(), (SessionId([0; 16]), 0));
     Ok(())
 }
 
-/// Sets the value of `rules`: a new stamp, and the row at which holds and parked keys are to be looked at.
-fn put_version(keyed: &KeyedSpace, tr: &Transaction, next: &[u8]) {
-    let value = [&[0xff; STAMP][..], next, &0_u32.to_le_bytes()].concat();
+/// Gives `rules` a new stamp.
+fn put_version(keyed: &KeyedSpace, tr: &Transaction) {
+    let value = [&[0xff; STAMP][..], &0_u32.to_le_bytes()].concat();
     tr.atomic_op(&keyed.rules, &value, MutationType::SetVersionstampedValue);
 }
 
-/// Where holds or parked keys are to be looked at again; `None`: that is done.
-pub(crate) fn pending(book: &RuleBook) -> Option<&[u8]> {
-    book.version.get(STAMP..).filter(|next| !next.is_empty())
+/// Notes the row at which holds and parked keys are to be looked at, and who has looked last.
+fn put_pending(
+    keyed: &KeyedSpace,
+    tr: &Transaction,
+    next: Option<&[u8]>,
+    (session, version): (SessionId, u64),
+) {
+    match next {
+        Some(next) => {
+            let next = next.strip_prefix(keyed.queue.as_slice()).unwrap_or_default().to_vec();
+            tr.set(&keyed.rules_pending, &RulesPending { session, version, next }.encode());
+        }
+        None => tr.clear(&keyed.rules_pending),
+    }
+}
+
+/// Holds and parked keys that are to be looked at again.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    record: RulesPending,
+    /// Whether an earlier version has written it behind the stamp in `rules`.
+    is_in_rules: bool,
+}
+
+impl Pending {
+    /// Whether this session is to look at the next page: it has looked at the last one, or the session that did has stopped.
+    pub(crate) fn is_for(&self, session: SessionId, now: u64) -> bool {
+        let RulesPending { session: last, version, .. } = self.record;
+        last == session || version == 0 || now.checked_sub(version).is_none_or(|age| age >= pause() as u64)
+    }
+}
+
+/// What is to be looked at again after the last change of the rules. Read without a conflict, and only until there is nothing.
+pub(crate) async fn pending(
+    keyed: &KeyedSpace,
+    tr: &Transaction,
+    book: &RuleBook,
+) -> Result<Option<Pending>, QueueError> {
+    if book.is_settled() {
+        return Ok(None);
+    }
+    let record = tr.get(&keyed.rules_pending, true).await?;
+    if let Some(record) = record.and_then(|value| RulesPending::decode(&value)) {
+        return Ok(Some(Pending { record, is_in_rules: false }));
+    }
+    let Some(next) = book.version.get(STAMP..).filter(|next| !next.is_empty()) else {
+        // There will be something after another change only.
+        book.settle();
+        return Ok(None);
+    };
+    let next = next.strip_prefix(keyed.queue.as_slice()).unwrap_or_default().to_vec();
+    let record = RulesPending { session: SessionId([0; 16]), version: 0, next };
+    Ok(Some(Pending { record, is_in_rules: true }))
 }
 
 /// Looks at the next page of holds or parked keys again, by the rules of now.
@@ -101,17 +164,23 @@ pub(crate) async fn look_again(
     keyed: &KeyedSpace,
     tr: &Transaction,
     book: &RuleBook,
+    pending: &Pending,
+    (session, now): (SessionId, u64),
 ) -> Result<(), QueueError> {
-    let Some(next) = pending(book) else { return Ok(()) };
-    let (first_parked, _) = keyed.all_parked();
-    let next = if next < first_parked.as_slice() && !mutant("holds-outlive-rules") {
+    conflict::as_reader(tr, &keyed.rules_pending)?;
+    let (first_parked, _) = keyed.parked_for_limits();
+    let next = [keyed.queue.as_slice(), &pending.record.next].concat().max(keyed.all_holds().0);
+    let next = if next < first_parked && !mutant("holds-outlive-rules") {
         let holds_for = |key: &[u8], cause| book.limits(key).holds_for(cause);
-        let next = holds::end_page(keyed, tr, next, PAGE, holds_for).await?;
+        let next = holds::end_page(keyed, tr, &next, page_rows(), holds_for).await?;
         Some(next.unwrap_or(first_parked))
     } else {
-        unpark_page(keyed, tr, book, next.max(&first_parked)).await?
+        unpark_page(keyed, tr, book, &next.max(first_parked)).await?
     };
-    put_version(keyed, tr, &next.unwrap_or_default());
+    if pending.is_in_rules {
+        put_version(keyed, tr);
+    }
+    put_pending(keyed, tr, next.as_deref(), (session, now));
     Ok(())
 }
 
@@ -123,29 +192,26 @@ async fn unpark_page(
     book: &RuleBook,
     begin: &[u8],
 ) -> Result<Option<Vec<u8>>, QueueError> {
-    let (_, end) = keyed.all_parked();
-    let option = RangeOption {
-        limit: Some(PAGE),
-        mode: StreamingMode::WantAll,
-        ..RangeOption::from((begin, end.as_slice()))
-    };
-    let rows = tr.get_range(&option, 1, true).await?;
-    let next = rows.last().filter(|_| rows.more() || rows.len() == PAGE).map(|row| after(row.key()));
-    let rows: Vec<_> = rows.iter().filter_map(|row| Parked::decode(keyed, row.key())).collect();
-    let scopes: BTreeSet<&[u8]> = rows.iter().map(|(_, scope, _)| scope.as_slice()).collect();
+    let (_, end) = keyed.parked_for_limits();
+    let page = RowPage::read(tr, (begin, &end), page_rows(), true).await?;
+    let next = page.next();
+    let rows: Vec<_> = page.iter().filter_map(|row| Parked::decode(keyed, row.key())).collect();
+    let scopes: BTreeSet<&[u8]> = rows.iter().map(|(scope, _)| scope.as_slice()).collect();
     let running = scopes.into_iter().map(async |scope| {
         let running = running(keyed, tr, scope).await?;
         Ok::<_, QueueError>((scope, running))
     });
     let running: BTreeMap<_, _> = try_join_all(running).await?.into_iter().collect();
     let has_slots = |scope: &[u8]| match book.limits(scope).most_running() {
+        // An earlier version has parked the key. Consumers wait now.
+        _ if scope.is_empty() => true,
         Some(most) => running.get(scope).is_none_or(|running| *running < u64::from(most)),
         None => true,
     };
     // Keys that wait for a rate are looked at by the fetches that serve them: the timer may be that of an earlier rule.
-    let unparked = rows.iter().filter(|(cause, scope, _)| *cause == Cause::Rate || has_slots(scope));
+    let unparked = rows.iter().filter(|(scope, parked)| parked.cause == Cause::Rate || has_slots(scope));
     let mut n = 0;
-    for (_, _, parked) in unparked {
+    for (_, parked) in unparked {
         conflict::as_reader(tr, &parked.row)?;
         parked.unpark(keyed, tr);
         n += 1;

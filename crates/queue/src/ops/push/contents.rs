@@ -12,20 +12,50 @@ use crate::stored::State;
 /// Of an item that replaces another.
 const REPLACES: u8 = 3;
 
-/// The digest of items, in their order. What differs when the same push is repeated does not count: due times, which may have been a
-/// delay, the times of the push, and trace parents.
-pub(super) fn digest(entries: &[Entry<'_>]) -> Digest {
+/// The digests of what is pushed under an idempotency key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Digests {
+    /// The one that is stored. What differs when the same push is repeated does not count: due times, which may have been a delay, or have passed meanwhile, the times
+    /// of the push, and trace parents.
+    pub(super) digest: Digest,
+    /// The one that earlier versions stored: it tells items that have a due time from others, and has no keys of keyed queues.
+    earlier: Digest,
+}
+
+impl Digests {
+    /// Those of items, in their order.
+    pub(super) fn of(entries: &[Entry<'_>]) -> Digests {
+        let (digest, earlier) = (digest(entries, Version::Now), digest(entries, Version::Earlier));
+        Digests { digest, earlier }
+    }
+
+    /// Whether a stored digest is that of these items.
+    pub(super) fn matches(&self, stored: &Digest) -> bool {
+        [&self.digest, &self.earlier].contains(&stored)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Version {
+    Earlier,
+    Now,
+}
+
+fn digest(entries: &[Entry<'_>], version: Version) -> Digest {
     let mut hasher = Hasher::new();
     for entry in entries {
-        add(&mut hasher, entry);
+        add(&mut hasher, entry, version);
     }
     hasher.finish_128().to_be_bytes()
 }
 
+/// Stands before the key of a keyed queue, where the length of the next item's payload would stand.
+const KEY: u64 = u64::MAX - 2;
+
 /// Stands before the batch, where the length of the next item's payload would stand.
 const BATCH: u64 = u64::MAX - 1;
 
-fn add(hasher: &mut Hasher, entry: &Entry<'_>) {
+fn add(hasher: &mut Hasher, entry: &Entry<'_>, version: Version) {
     let mut bytes = |bytes: &[u8]| {
         hasher.write(&(bytes.len() as u64).to_le_bytes());
         hasher.write(bytes);
@@ -42,7 +72,7 @@ fn add(hasher: &mut Hasher, entry: &Entry<'_>) {
     hasher.write(&entry.priority().to_le_bytes());
     let state = match entry.state() {
         State::Ready => 0,
-        State::Later(_) => 1,
+        State::Later(_) => u8::from(version == Version::Earlier),
         State::Dead => 2,
     };
     hasher.write(&[state]);
@@ -55,6 +85,11 @@ fn add(hasher: &mut Hasher, entry: &Entry<'_>) {
         hasher.write(&(batch.as_bytes().len() as u64).to_le_bytes());
         hasher.write(batch.as_bytes());
     }
+    if version == Version::Now && !entry.key().is_empty() {
+        hasher.write(&KEY.to_le_bytes());
+        hasher.write(&(entry.key().len() as u64).to_le_bytes());
+        hasher.write(entry.key());
+    }
 }
 
 #[cfg(test)]
@@ -65,7 +100,11 @@ mod tests {
     use crate::time::from_millis;
 
     fn of(items: &[NewItem]) -> Digest {
-        digest(&items.iter().map(Entry::from).collect::<Vec<_>>())
+        digests(items).digest
+    }
+
+    fn digests(items: &[NewItem]) -> Digests {
+        Digests::of(&items.iter().map(Entry::from).collect::<Vec<_>>())
     }
 
     fn item() -> NewItem {
@@ -79,7 +118,12 @@ mod tests {
             NewItem { unique: Some(b"u".to_vec()), due: Some(from_millis(7)), priority: -1, ..item() };
         let hex = |digest: Digest| digest.map(|byte| format!("{byte:02x}")).concat();
         assert_eq!(hex(of(&[NewItem::new("a")])), "42ce2d7aa97fc3aa18c938ce6cc7a9e2");
-        assert_eq!(hex(of(&[unique, NewItem::new("b")])), "dfa6aff12c0d18b334da97076a7b59fc");
+        let both = digests(&[unique, NewItem::new("b")]);
+        assert_eq!(hex(both.earlier), "dfa6aff12c0d18b334da97076a7b59fc");
+        assert_eq!(hex(both.digest), "0723b6da097712487c59011cd334506d");
+        let keyed = digests(&[NewItem::new("a").with_key("t/k")]);
+        assert_eq!(hex(keyed.earlier), "42ce2d7aa97fc3aa18c938ce6cc7a9e2");
+        assert_eq!(hex(keyed.digest), "fa006a8a268ae890a22a3e6e010fb74f");
     }
 
     #[test]
@@ -92,7 +136,8 @@ mod tests {
             vec![item().with_attribute("l", "v")],
             vec![NewItem { content_type: None, ..item() }],
             vec![NewItem { unique: Some(b"u".to_vec()), ..item() }],
-            vec![NewItem { due: Some(from_millis(7)), ..item() }],
+            vec![item().with_key("k")],
+            vec![item().with_key("l")],
             vec![NewItem { priority: 1, ..item() }],
             vec![item().replacing()],
             vec![item().with_batch(BatchId::with_unique(b"q", [1; 16]))],
@@ -120,6 +165,11 @@ mod tests {
             trace_parent: Some("2".to_owned()),
             ..item()
         };
-        assert_eq!(of(&[now]), of(&[again]));
+        let now = [now];
+        assert_eq!(of(&now), of(&[again]));
+        // Its time has come meanwhile.
+        let at_once = NewItem { due: None, ..now[0].clone() };
+        assert_eq!(of(&now), of(&[at_once]));
+        assert!(digests(&now).matches(&digests(&now).earlier));
     }
 }

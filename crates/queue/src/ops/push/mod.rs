@@ -2,6 +2,7 @@
 //!
 //! A push reads everything before it writes anything. So a push that fails leaves the transaction as it was.
 
+mod answers;
 mod contents;
 mod deal;
 mod entry;
@@ -22,7 +23,6 @@ use crate::error::{PushError, QueueError};
 use crate::history::Ending;
 use crate::id::ItemId;
 use crate::keys::keyed::key_element;
-use crate::keys::operations::Digest;
 use crate::keys::partitions::Deal;
 use crate::keys::{Space, items, operations};
 use crate::kind::Kind;
@@ -30,7 +30,7 @@ use crate::new_item::{NewItem, PushOptions, check_payload};
 use crate::ops::batches::ends::{BatchEnds, Counted};
 use crate::ops::batches::members::Members;
 use crate::ops::edit::Editable;
-use crate::ops::keyed::listing;
+use crate::ops::keyed::{listing, suspects};
 use crate::ops::place::{count_dead, count_later, count_ready};
 use crate::ops::recipe::Numbers;
 use crate::pushed::{PendingPush, PushEffect, Spot};
@@ -38,6 +38,7 @@ use crate::rng::Rng;
 use crate::session::SessionId;
 use crate::stored::{State, StoredItem};
 use crate::{MAX_PAYLOAD, MAX_PUSHES};
+use contents::Digests;
 pub(crate) use entry::Entry;
 use fate::{Fate, Fates};
 use once::Holder;
@@ -56,7 +57,7 @@ pub struct Pusher<'t> {
     /// Items of this transaction by their unique key, where the database cannot yet tell.
     unique: HashMap<Vec<u8>, Spot>,
     /// The operations of this transaction, and the digests of their contents.
-    operations: HashMap<Vec<u8>, (PendingPush, Digest)>,
+    operations: HashMap<Vec<u8>, (PendingPush, Digests)>,
     /// The checks of the queue and the transaction that were made.
     checked: Checked,
     /// Keys of a keyed queue for which no other pusher has added items in the transaction.
@@ -161,7 +162,7 @@ impl<'t> Pusher<'t> {
         options: &PushOptions,
     ) -> Result<PendingPush, PushError> {
         options.check()?;
-        items.iter().try_for_each(|item| item.check(self.space.kind, options.max_payload))?;
+        items.iter().try_for_each(|item| item.check_new(self.space.kind, options.max_payload))?;
         self.place_all(items, options).await
     }
 
@@ -219,9 +220,9 @@ impl<'t> Pusher<'t> {
         entries: &[Entry<'_>],
         operation: Option<&[u8]>,
     ) -> Result<PendingPush, QueueError> {
-        let operation = operation.map(|id| (id, contents::digest(entries)));
-        if let Some((id, digest)) = &operation
-            && let Some(earlier) = self.earlier(id, digest).await?
+        let operation = operation.map(|id| (id, Digests::of(entries)));
+        if let Some((id, digests)) = &operation
+            && let Some(earlier) = self.earlier(id, digests, entries).await?
         {
             return Ok(earlier);
         }
@@ -244,7 +245,7 @@ impl<'t> Pusher<'t> {
             self.numbers.read(&self.space, self.tr, priorities).await?;
         }
         if self.space.kind == Kind::Keyed {
-            self.list(entries, &fates).await?;
+            self.list(entries, &fates, &replaceable).await?;
         }
         // From here on nothing is read, and nothing can fail.
         if let Some(taken) = taken {
@@ -294,30 +295,41 @@ impl<'t> Pusher<'t> {
         count_dead(&self.space, self.tr, dead);
         members.write(self.tr);
         let placed = PendingPush::new(places);
-        if let Some((id, digest)) = operation {
-            self.note_operation(id, digest, first, &placed);
+        if let Some((id, digests)) = operation {
+            self.note_operation(id, digests, first, &placed);
         }
         Ok(placed)
     }
 
     /// The result of an operation, if it was done before.
-    async fn earlier(&self, id: &[u8], digest: &Digest) -> Result<Option<PendingPush>, QueueError> {
+    async fn earlier(
+        &self,
+        id: &[u8],
+        digests: &Digests,
+        entries: &[Entry<'_>],
+    ) -> Result<Option<PendingPush>, QueueError> {
         match self.operations.get(id) {
-            Some((_, of)) if of != digest => Err(QueueError::key_reused(&self.space, id)),
+            Some((_, of)) if of != digests => Err(QueueError::key_reused(&self.space, id)),
             Some((placed, _)) => Ok(Some(placed.repeated())),
-            None => once::earlier(&self.space, self.tr, id, digest).await,
+            None => once::earlier(&self.space, self.tr, id, digests, entries).await,
         }
     }
 
-    fn note_operation(&mut self, id: &[u8], digest: Digest, first: usize, placed: &PendingPush) {
+    fn note_operation(&mut self, id: &[u8], digests: Digests, first: usize, placed: &PendingPush) {
         let number = user_version(self.operations.len());
         let added = u32::try_from(placed.added()).expect("a push is bounded far below 2^32 items");
         let deal = self.deal.unwrap_or(Deal::PLAIN);
-        let value = operations::pending(user_version(first), added, &digest, deal);
+        let value = operations::pending(
+            user_version(first),
+            added,
+            &digests.digest,
+            deal,
+            &answers::encode(placed.places()),
+        );
         self.tr.atomic_op(&self.space.operation_key(id), &value, MutationType::SetVersionstampedValue);
         let log = items::pending_record(&self.space.oplog, number, &[]);
         self.tr.atomic_op(&log, id, MutationType::SetVersionstampedKey);
-        self.operations.insert(id.to_vec(), (placed.clone(), digest));
+        self.operations.insert(id.to_vec(), (placed.clone(), digests));
     }
 
     /// The items that there are already, by the unique keys of those to be pushed.
@@ -366,9 +378,19 @@ impl<'t> Pusher<'t> {
         if ends.is_empty() { Ok(None) } else { ends.read(&self.space, self.tr).await.map(Some) }
     }
 
-    /// Gives the keys of a keyed queue that get ready items a place in the index, if they have none.
-    async fn list(&self, entries: &[Entry<'_>], fates: &Fates) -> Result<(), QueueError> {
+    /// Gives the keys of a keyed queue that get ready items a place in the index, if they have none, and those of ready items that it puts off another one, if they
+    /// are parked because of these.
+    async fn list(
+        &self,
+        entries: &[Entry<'_>],
+        fates: &Fates,
+        replaceable: &HashMap<&[u8], Editable>,
+    ) -> Result<(), QueueError> {
         let Some(keyed) = &self.space.keyed else { return Ok(()) };
+        let replacing = entries.iter().zip(fates.iter()).filter(|(_, fate)| *fate == Fate::Replacing);
+        let put_off = replacing.filter(|(entry, _)| matches!(entry.state(), State::Later(_)));
+        let put_off = put_off.filter_map(|(entry, _)| replaceable.get(entry.unique()?)?.id().key());
+        suspects::unpark(keyed, self.tr, &put_off.collect()).await?;
         let added = entries.iter().zip(fates.iter()).filter(|(_, fate)| *fate == Fate::Added);
         let ready = added.map(|(entry, _)| entry).filter(|entry| entry.state() == State::Ready);
         let keys = ready.map(|entry| entry.key().to_vec()).collect();

@@ -7,14 +7,17 @@ use futures::future::try_join;
 use crate::MAX_PUSHES;
 use crate::error::QueueError;
 use crate::id::ItemId;
-use crate::keys::operations::Digest;
+use crate::keys::keyed::key_element;
+use crate::keys::operations::Operation;
 use crate::keys::{Space, meta, operations};
 use crate::kind::Kind;
 use crate::ops::dead::is_dead;
 use crate::ops::place::check_kind;
-use crate::ops::push::deal;
+use crate::ops::push::answers::{self, Places};
+use crate::ops::push::contents::Digests;
+use crate::ops::push::{Entry, deal};
 use crate::ops::{conflict, parts};
-use crate::pushed::PendingPush;
+use crate::pushed::{PendingPush, PushEffect, Spot};
 use mutant::mutant;
 
 /// The database's error for a key whose value depends on the stamp of the reading transaction itself.
@@ -28,7 +31,8 @@ pub(super) async fn earlier(
     space: &Space,
     tr: &Transaction,
     id: &[u8],
-    digest: &Digest,
+    digests: &Digests,
+    entries: &[Entry<'_>],
 ) -> Result<Option<PendingPush>, QueueError> {
     let key = space.operation_key(id);
     if mutant("operation-repeated") {
@@ -42,20 +46,47 @@ pub(super) async fn earlier(
         Err(error) => return Err(FdbError::into(error)),
     };
     let operation = operations::decode(&value).ok_or_else(|| QueueError::unreadable(&key))?;
-    if operation.digest.is_some_and(|of| of != *digest) && !mutant("operation-of-other-items") {
+    let is_same = operation.digest.is_none_or(|of| digests.matches(&of));
+    if !is_same && !mutant("operation-of-other-items") {
         return Err(QueueError::key_reused(space, id));
     }
-    let (bytes, first) = (operation.stamp.as_bytes(), operation.stamp.user_version());
+    let has_keys = operation.digest == Some(digests.digest);
+    let places = places(space, &operation, entries, has_keys).ok_or_else(|| QueueError::unreadable(&key))?;
+    let transaction = operation.stamp.as_bytes().first_chunk().copied();
+    Ok(Some(PendingPush::repetition(transaction, places.into_iter())))
+}
+
+/// What became of the items of an operation. If it `has_keys`, these are the keys of the entries.
+fn places(space: &Space, operation: &Operation, entries: &[Entry<'_>], has_keys: bool) -> Option<Places> {
     let items = usize::try_from(operation.items).unwrap_or(MAX_PUSHES).min(MAX_PUSHES);
-    let spots = (0..items).map(|n| match space.kind {
-        Kind::Fifo => {
-            let user = u16::try_from(n).ok().and_then(|n| first.checked_add(n));
-            user.map(|user| deal::spot(operation.deal, user))
+    let (first, mut added) = (operation.stamp.user_version(), 0_u16);
+    let mut next = |entry: Option<&Entry<'_>>| {
+        let user = first.checked_add(added);
+        added = added.saturating_add(1);
+        match space.kind {
+            Kind::Fifo => user.map(|user| deal::spot(operation.deal, user)),
+            Kind::Keyed => {
+                let key = key_element(entry.filter(|_| has_keys)?.key());
+                user.map(|user| Spot::Behind(key.into(), user))
+            }
+            // Nobody keeps the random bytes of these items.
+            Kind::Recipe(_) | Kind::Priority(..) => None,
         }
-        // Nobody keeps the random bytes, or the keys, of these items.
-        Kind::Recipe(_) | Kind::Priority(..) | Kind::Keyed => None,
-    });
-    Ok(Some(PendingPush::repetition(bytes.first_chunk().copied(), spots)))
+    };
+    if operation.answers.is_empty() {
+        // An earlier version did not say which it added. Without a digest it is not even known how many were pushed.
+        return Some(if operation.digest.is_some() && items != entries.len() {
+            vec![(PushEffect::Added, None); entries.len()]
+        } else {
+            (0..items).map(|n| (PushEffect::Added, next(entries.get(n)))).collect()
+        });
+    }
+    let places = answers::decode(&operation.answers).filter(|places| places.len() == entries.len())?;
+    let place = |((effect, spot), entry)| match effect {
+        PushEffect::Added => (effect, next(Some(entry))),
+        _ => (effect, spot),
+    };
+    Some(places.into_iter().zip(entries).map(place).collect())
 }
 
 /// The item that has a unique key.

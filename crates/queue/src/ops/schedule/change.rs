@@ -48,7 +48,7 @@ pub(crate) async fn put(
     let Some((current, mut state)) = old.schedule.zip(old.state) else {
         return Err(ScheduleError::Unreadable { name: name.to_owned() });
     };
-    if current.owner != schedule.owner {
+    if !current.belongs_to(schedule.owner.as_deref()) {
         return Err(ScheduleError::OtherOwner { name: name.to_owned(), owner: current.owner });
     }
     if current == *schedule {

@@ -7,6 +7,7 @@ use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
 use futures::TryStreamExt;
 use futures::future::{join_all, try_join3};
+use mutant::bound;
 
 use crate::error::QueueError;
 use crate::keys::Space;
@@ -26,13 +27,21 @@ use crate::schedule::plan::{Plan, plan};
 use crate::schedule::{OccurrenceRecord, Schedule};
 
 /// The most schedules of one transaction.
-const SCHEDULES: usize = 50;
+fn page_schedules() -> usize {
+    bound("due-schedules", 50)
+}
 /// The most rows that are read to find them. Some may be of another layout.
-const ROWS: usize = 1_000;
+fn page_rows() -> usize {
+    bound("due-schedule-rows", 1_000)
+}
 /// About how many items one transaction pushes.
-const ITEMS: usize = 100;
+fn page_items() -> usize {
+    bound("due-schedule-items", 100)
+}
 /// About how many bytes of items one transaction writes.
-const ITEM_BYTES: usize = 1 << 20;
+fn page_bytes() -> usize {
+    bound("due-schedule-bytes", 1 << 20)
+}
 /// When a schedule that this version cannot fire is looked at again, in milliseconds.
 const AGAIN: Millis = 60_000;
 
@@ -148,7 +157,7 @@ async fn due_rows(
     now: Millis,
 ) -> Result<(Vec<(Millis, String)>, Option<QueueError>), QueueError> {
     let option = RangeOption {
-        limit: Some(ROWS),
+        limit: Some(page_rows()),
         mode: StreamingMode::WantAll,
         ..RangeOption::from(keys.due_by(now))
     };
@@ -160,7 +169,7 @@ async fn due_rows(
                 Some(found) => due.push(found),
                 None => drop(trouble.get_or_insert_with(|| QueueError::unreadable(row.key()))),
             }
-            if due.len() == SCHEDULES {
+            if due.len() == page_schedules() {
                 return Ok((due, trouble));
             }
         }
@@ -184,7 +193,7 @@ async fn due(
     (now, ttl): (Millis, Option<Duration>),
     page: &mut FiredPage,
 ) -> Result<Vec<Due>, QueueError> {
-    let (mut room, mut room_bytes) = (ITEMS, ITEM_BYTES);
+    let (mut room, mut room_bytes) = (page_items(), page_bytes());
     let mut all: Vec<Due> = Vec::new();
     let read = join_all(rows.iter().map(|(_, name)| stored(keys, tr, name))).await;
     for ((row, name), found) in rows.into_iter().zip(read) {

@@ -4,7 +4,7 @@ use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
 use futures::TryStreamExt;
 use futures::future::{try_join, try_join_all};
-use mutant::mutant;
+use mutant::{bound, mutant};
 
 use crate::error::QueueError;
 use crate::keys::schedules::state::State;
@@ -14,7 +14,9 @@ use crate::meta::Millis;
 use crate::schedule::{MAX_SCHEDULES, OccurrenceRecord, Schedule};
 
 /// About how many bytes of definitions one page has.
-const PAGE_BYTES: usize = 1 << 20;
+fn page_bytes() -> usize {
+    bound("schedules-page-bytes", 1 << 20)
+}
 
 /// A schedule as it is stored.
 #[derive(Debug, Clone)]
@@ -71,7 +73,7 @@ pub(crate) async fn page(
     let begin = behind.map_or(first, |name| after(&keys.definition_key(name)));
     let option = RangeOption {
         limit: Some(k),
-        target_bytes: PAGE_BYTES,
+        target_bytes: page_bytes(),
         mode: StreamingMode::WantAll,
         ..RangeOption::from((begin, end))
     };

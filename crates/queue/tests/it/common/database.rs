@@ -2,6 +2,7 @@
 
 use crate::common::fetch_options;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use fdb_embedded::{Faults, Gate, Network};
 use foundationdb::options::DatabaseOption;
@@ -13,8 +14,11 @@ use kvqueue_queue::{
 };
 use tempfile::TempDir;
 
-/// Longer than the claim of a sweeper, in versions.
-const CLAIM: u64 = 3_000_000;
+/// Longer than any transaction of a test takes. A test whose cluster has gone ends with an error, and does not wait for ever.
+const PATIENCE_MS: i32 = 60_000;
+
+/// The longest pause between two looks at the version.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// A database, and a part of it that belongs to one test alone.
 pub(crate) struct TestDb {
@@ -28,12 +32,17 @@ pub(crate) struct TestDb {
 
 /// Runs a test on a database of its own, and clears what it wrote.
 pub(crate) fn on_database(test: impl AsyncFnOnce(&TestDb)) {
+    on_shared_database(async |t| test(&t).await);
+}
+
+/// The same for a test whose tasks use the database too.
+pub(crate) fn on_shared_database(test: impl AsyncFnOnce(Arc<TestDb>)) {
     static NETWORK: OnceLock<Network> = OnceLock::new();
     NETWORK.get_or_init(|| Network::start().unwrap());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
-        let t = TestDb::open();
-        test(&t).await;
+        let t = Arc::new(TestDb::open());
+        test(Arc::clone(&t)).await;
         t.end_faults();
         let mut end = t.prefix.clone();
         end.push(0xff);
@@ -43,6 +52,14 @@ pub(crate) fn on_database(test: impl AsyncFnOnce(&TestDb)) {
         })
         .await;
     });
+}
+
+fn open(path: &str) -> Database {
+    let db = Database::from_path(path).unwrap();
+    // Back-off is not what is tested, and waiting it out is most of what a test with faults would do.
+    db.set_option(DatabaseOption::TransactionMaxRetryDelay(2)).unwrap();
+    db.set_option(DatabaseOption::TransactionTimeout(PATIENCE_MS)).unwrap();
+    db
 }
 
 impl TestDb {
@@ -55,17 +72,17 @@ impl TestDb {
                 (format!("embedded:{}", dir.path().join("db").display()), Some(dir))
             }
         };
-        let db = Database::from_path(&url).unwrap();
-        // Back-off is not what is tested, and waiting it out is most of what a test with faults would do.
-        db.set_option(DatabaseOption::TransactionMaxRetryDelay(2)).unwrap();
-        TestDb { db, prefix, path: url.clone(), url: dir.is_some().then_some(url), _dir: dir }
+        TestDb { db: open(&url), prefix, path: url.clone(), url: dir.is_some().then_some(url), _dir: dir }
+    }
+
+    /// The embedded database's path. `None` on a cluster.
+    pub(crate) fn embedded_url(&self) -> Option<&str> {
+        self.url.as_deref()
     }
 
     /// Another handle on the database.
     pub(crate) fn handle(&self) -> Arc<Database> {
-        let db = Database::from_path(&self.path).unwrap();
-        db.set_option(DatabaseOption::TransactionMaxRetryDelay(2)).unwrap();
-        Arc::new(db)
+        Arc::new(open(&self.path))
     }
 
     /// The queue `name` in this test's part.
@@ -108,12 +125,14 @@ impl TestDb {
         self.url.is_some()
     }
 
-    /// Lets the claim of a sweeper that swept before run out, so that another one can sweep. On a cluster it takes as long as that.
-    pub(crate) async fn outlive_claims(&self) {
-        if !self.jump(CLAIM) {
-            let version = self.version().await;
-            self.until_past(version + CLAIM).await;
-        }
+    /// Removes the claim of a sweeper that swept this queue before, as if its time was over, so that another one can sweep.
+    pub(crate) async fn end_claim(&self, queue: &Queue) {
+        let claim = super::record(queue, "sweep", b"");
+        self.run(async |tr| {
+            tr.clear(&claim);
+            Ok(())
+        })
+        .await;
     }
 
     /// Ends all faults.
@@ -130,8 +149,13 @@ impl TestDb {
 
     /// Waits until transactions read a version above this one: as long as it takes a database to get there by itself.
     pub(crate) async fn until_past(&self, version: u64) {
-        while self.version().await <= version {
-            tokio::task::yield_now().await;
+        loop {
+            let now = self.version().await;
+            if now > version {
+                return;
+            }
+            // A version is about a microsecond.
+            tokio::time::sleep(Duration::from_micros(version - now + 1).min(LOOK)).await;
         }
     }
 

@@ -7,13 +7,15 @@ mod kinds;
 pub(crate) mod ordered;
 mod raw;
 mod rng;
+mod run_seed;
 pub(crate) mod schedules;
 mod sweeping;
 
-pub(crate) use database::{TestDb, on_database};
+pub(crate) use database::{TestDb, on_database, on_shared_database};
 pub(crate) use kinds::{KINDS, kinds_of_records};
 pub(crate) use raw::{id, record};
 pub(crate) use rng::{Rng, seeds};
+pub(crate) use run_seed::{OF_ONE_STEP, run_seed};
 pub(crate) use sweeping::{SHORT, at_most, fetch_options, later, rules, sweeper, sweeper_with_clock};
 
 use std::num::NonZeroUsize;

@@ -22,7 +22,8 @@ impl Rng {
     }
 }
 
-/// The seeds to test with: `KVQUEUE_TEST_SEED` alone, or as many as `KVQUEUE_TEST_SEEDS` says, or `count`.
+/// The seeds to test with: `KVQUEUE_TEST_SEED` alone, or as many as `KVQUEUE_TEST_SEEDS` says, or `count`. An eighth of `count` on a
+/// cluster, where a commit takes milliseconds.
 pub(crate) fn seeds(count: u64) -> std::ops::Range<u64> {
     let variable = |name: &str| {
         let text = std::env::var(name).ok()?;
@@ -30,6 +31,10 @@ pub(crate) fn seeds(count: u64) -> std::ops::Range<u64> {
     };
     match variable("KVQUEUE_TEST_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..variable("KVQUEUE_TEST_SEEDS").unwrap_or(count),
+        None => {
+            let is_cluster = std::env::var_os("KVQUEUE_TEST_CLUSTER_FILE").is_some();
+            let count = if is_cluster { count.div_ceil(8) } else { count };
+            0..variable("KVQUEUE_TEST_SEEDS").unwrap_or(count)
+        }
     }
 }

@@ -25,6 +25,10 @@ pub(super) fn check(operation: &Operation, change: &ItemChange, effects: &[Event
         (ItemChange::Gone, []) => {
             promise!(was(None), "{operation}: told that {id} is gone, and it was there");
         }
+        (ItemChange::ExpiresFirst(at), []) => {
+            let is_late = matches!(plan, ItemPlan::Reschedule(Some(due)) if due >= at);
+            promise!(is_late, "{operation}: told that {id} expires at {at}");
+        }
         (ItemChange::UniqueTaken(holder), []) => {
             let (key, other) = (model.unique_key(id), model.unique_key(holder));
             promise!(

@@ -60,7 +60,8 @@ pub(super) fn check_repetition(
     promise!(effects.is_empty(), "{operation}: told that it was repeated, and did {effects:?}");
     let Some(earlier) = model.operation(name) else { return Err(format!("{operation} was not done before")) };
     let is_same = |(told, id): (&PushedItem, &ItemId)| told.id.as_ref().is_none_or(|told| told == id);
-    let is_right = items.len() == earlier.len() && items.iter().zip(earlier).all(is_same);
+    let added: Vec<_> = items.iter().filter(|item| item.effect == PushEffect::Repeated).collect();
+    let is_right = added.len() == earlier.len() && added.iter().copied().zip(earlier).all(is_same);
     promise!(is_right, "{operation}: told {items:?}, and {earlier:?} were pushed under its name");
     promise!(
         is_of(operation, earlier, model),

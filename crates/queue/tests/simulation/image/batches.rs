@@ -6,6 +6,7 @@ use kvqueue_queue::item_batch::BatchId;
 use kvqueue_queue::{Millis, NewItem};
 
 use super::element::{split_number, split_session};
+use super::fields::{fields, number, text};
 
 /// The queue in which all batches are.
 pub(crate) const HOME: &[u8] = b"q";
@@ -44,6 +45,7 @@ pub(crate) fn have_ended(counts: &BTreeMap<u8, u64>) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     records: BTreeMap<BatchId, Batch>,
+    callbacks: BTreeMap<BatchId, NewItem>,
     counts: BTreeMap<(BatchId, u8), u64>,
     marks: BTreeMap<BatchId, u64>,
     due: Vec<(BatchId, Millis)>,
@@ -60,6 +62,10 @@ impl Parts {
             b"batch" => {
                 let (id, []) = id(rest)? else { return None };
                 self.records.insert(id, decode(value)?);
+            }
+            b"batch-item" => {
+                let (id, []) = id(rest)? else { return None };
+                self.callbacks.insert(id, decode_callback(value)?);
             }
             b"batch-count" => {
                 let (id, rest) = id(rest)?;
@@ -85,6 +91,12 @@ impl Parts {
     /// All batches. Each has the row of its deadline, and one that is complete has a mark, so that a sweeper finds it.
     pub(super) fn batches(mut self) -> Result<BTreeMap<BatchId, Batch>, String> {
         let nobody = |id: &BatchId| format!("a row is of {id}, and that is not there");
+        for (id, batch) in &mut self.records {
+            batch.callback = self.callbacks.remove(id).ok_or_else(|| format!("{id} has no callback"))?;
+        }
+        if let Some(id) = self.callbacks.keys().next() {
+            return Err(nobody(id));
+        }
         for ((id, code), count) in self.counts {
             self.records.get_mut(&id).ok_or_else(|| nobody(&id))?.counts.insert(code, count);
         }
@@ -109,30 +121,35 @@ impl Parts {
     }
 }
 
-fn decode(mut value: &[u8]) -> Option<Batch> {
+fn decode(value: &[u8]) -> Option<Batch> {
     let mut batch = Batch::default();
-    while let Some((tag, rest)) = value.split_first() {
-        let (len, rest) = rest.split_first_chunk::<4>()?;
-        let (content, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
-        let number = || Some(u64::from_le_bytes(content.try_into().ok()?));
+    for (tag, content) in fields(value)? {
         match tag {
-            1 => batch.created = number()?,
-            2 => batch.committed = Some(number()?),
-            3 => batch.deadline = Some(number()?),
-            4 => batch.row = Some(number()?),
-            5 => batch.callback.payload = content.to_vec().into(),
+            1 => batch.created = number(content)?,
+            2 => batch.committed = Some(number(content)?),
+            3 => batch.deadline = Some(number(content)?),
+            4 => batch.row = Some(number(content)?),
+            _ => return None,
+        }
+    }
+    Some(batch)
+}
+
+fn decode_callback(value: &[u8]) -> Option<NewItem> {
+    let mut callback = NewItem::default();
+    for (tag, content) in fields(value)? {
+        match tag {
+            5 => callback.payload = content.to_vec().into(),
             6 => {
                 let (len, rest) = content.split_first_chunk::<4>()?;
                 let (name, value) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
-                let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
-                batch.callback.attributes.insert(text(name)?, text(value)?);
+                callback.attributes.insert(text(name)?, text(value)?);
             }
-            7 => batch.callback.content_type = Some(String::from_utf8(content.to_vec()).ok()?),
-            8 => batch.callback.key = Some(content.to_vec()),
-            9 => batch.callback.priority = i64::from_le_bytes(content.try_into().ok()?),
+            7 => callback.content_type = Some(text(content)?),
+            8 => callback.key = Some(content.to_vec()),
+            9 => callback.priority = i64::from_le_bytes(content.try_into().ok()?),
             _ => return None,
         }
-        value = rest;
     }
-    Some(batch)
+    Some(callback)
 }

@@ -15,7 +15,8 @@ type Key = Vec<u8>;
 /// The index, and the rules.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Index {
-    listed: BTreeSet<Key>,
+    /// Listed keys; with the cause and the position, if the key is parked because of a suspect.
+    listed: BTreeMap<Key, Option<(u64, u64)>>,
     active: BTreeSet<(u64, Key)>,
     /// The cause, the scope, the position and the key.
     parked: BTreeSet<(u64, Key, u64, Key)>,
@@ -32,6 +33,8 @@ pub(crate) struct Index {
     pub(super) pending: bool,
     /// How often a key became active.
     pub(crate) nactive: u64,
+    /// How often a slot of the queue became free.
+    pub(crate) nfreed: u64,
 }
 
 impl Index {
@@ -50,7 +53,7 @@ impl Index {
         let (name, rest) = split_bytes(key)?;
         let number = || value.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte));
         match name.as_slice() {
-            b"listed" => drop(self.listed.insert(alone(rest)?)),
+            b"listed" => drop(self.listed.insert(alone(rest)?, read_listed(value)?)),
             b"active" => {
                 let (position, rest) = split_number(rest)?;
                 self.active.insert((position, alone(rest)?));
@@ -68,8 +71,10 @@ impl Index {
             b"onhold" => drop(self.on_hold.insert(alone(rest)?)),
             b"nblocked" => self.nblocked = number(),
             b"rule" => self.rules.read(alone(rest)?, value)?,
-            b"rules" => self.pending = value.len() > 10,
+            b"rules" if value.len() != 10 => return None,
+            b"rules-pending" => self.pending = true,
             b"nactive" => self.nactive = number(),
+            b"nfreed" => self.nfreed = number(),
             _ => {}
         }
         Some(())
@@ -101,22 +106,29 @@ impl Index {
         let parked = self.parked.iter().map(|(.., key)| key);
         let mut places: Vec<&Key> = active.chain(parked).chain(&self.on_hold).collect();
         places.sort_unstable();
-        if !places.iter().copied().eq(&self.listed) {
+        if !places.iter().copied().eq(self.listed.keys()) {
             return Err(format!("keys {places:?} have places, and {:?} are listed", self.listed));
         }
         for id in image.ready.keys() {
             let key = key_of(id)?;
-            if !self.listed.contains(&key) {
+            if !self.listed.contains_key(&key) {
                 return Err(format!("key {} has an item and no place", key.escape_ascii()));
             }
         }
         self.rates.check()?;
+        self.check_suspects(image)?;
         for (cause, scope, _, key) in &self.parked {
             if *cause == 1 {
                 if !self.rates.has_timer(scope) {
                     return Err(format!("key {} waits for no timer", key.escape_ascii()));
                 }
                 continue;
+            }
+            if *cause > 1 {
+                continue;
+            }
+            if scope.is_empty() {
+                return Err(format!("key {} waits for a slot of the queue", key.escape_ascii()));
             }
             let running = self.running.get(scope).copied().unwrap_or(0);
             let is_full = self.rules.limit(scope).is_some_and(|limit| running >= limit);
@@ -134,11 +146,34 @@ impl Index {
         holds::check((self, image), (before, image_before), unblocked)
     }
 
+    /// A key that is parked because of a suspect has a suspect as its first item, and is found by its name.
+    fn check_suspects(&self, image: &Image) -> Result<(), String> {
+        let parked = self.parked.iter().filter(|(cause, ..)| *cause > 1);
+        let mut found: BTreeMap<&Key, (u64, u64)> = BTreeMap::new();
+        for (cause, scope, position, key) in parked {
+            let first = image.ready.iter().find(|(id, _)| key_of(id).is_ok_and(|of| of == *key));
+            let crashes = first.map_or(0, |(_, stored)| stored.meta.crashes);
+            if u64::from(crashes.min(2)) + 1 != *cause || !scope.is_empty() {
+                return Err(format!(
+                    "key {} waits for {cause}, and its first item crashed {crashes} times",
+                    key.escape_ascii()
+                ));
+            }
+            found.insert(key, (*cause, *position));
+        }
+        let listed = self.listed.iter().filter_map(|(key, place)| Some((key, (*place)?)));
+        if !found.iter().map(|(key, place)| (*key, *place)).eq(listed) {
+            return Err(format!("keys {found:?} have suspects, and {:?} are listed", self.listed));
+        }
+        Ok(())
+    }
+
     /// What keys wait for, to be counted.
     pub(crate) fn states(&self) -> Vec<&'static str> {
         let all = [
             (self.parked.iter().any(|(cause, ..)| *cause == 0), "a key waits for its scope"),
             (self.parked.iter().any(|(cause, ..)| *cause == 1), "a key waits for a timer"),
+            (self.parked.iter().any(|(cause, ..)| *cause > 1), "a key waits for a process without suspects"),
             (self.rates.has_throttles(), "a scope is throttled"),
             (!self.on_hold.is_empty(), "a key is on hold"),
             (self.nblocked > 0, "a key waits for a dead letter"),
@@ -152,6 +187,16 @@ impl Index {
         let dead = self.holds.iter().filter(|(_, hold)| **hold == Hold::Dead);
         dead.filter_map(|(id, _)| key_of(id).ok()).collect()
     }
+}
+
+/// The value of a listed key.
+fn read_listed(value: &[u8]) -> Option<Option<(u64, u64)>> {
+    if value.is_empty() {
+        return Some(None);
+    }
+    let (cause, rest) = split_number(value)?;
+    let (position, rest) = split_number(rest)?;
+    rest.is_empty().then_some(Some((cause, position)))
 }
 
 /// The only element of a key.

@@ -22,9 +22,12 @@ pub(super) struct Header {
     pub(super) joined: Vec<Vec<BatchId>>,
     /// The body, if it is not in pieces.
     pub(super) inline: Vec<u8>,
-    /// Otherwise the least and the greatest id of its items.
-    pub(super) span: Option<[Vec<u8>; 2]>,
+    /// Otherwise the least and the greatest id of its items, and a fingerprint of each.
+    pub(super) search: Option<Search>,
 }
+
+/// The least and the greatest id of the items of a lease, and the fingerprint of each.
+type Search = ([Vec<u8>; 2], Vec<[u8; 2]>);
 
 impl Header {
     pub(super) fn decode(value: &[u8]) -> Option<Header> {
@@ -42,10 +45,12 @@ impl Header {
             flags = of_joined;
             rest = joins(&mut joined, behind)?;
         }
-        let mut span = None;
+        let mut search = None;
         if *pieces != [0; 4] {
             let ids = [part(&mut rest)?.to_vec(), part(&mut rest)?.to_vec()];
-            rest.is_empty().then(|| span = Some(ids))?;
+            let (fingerprints, []) = rest.as_chunks() else { return None };
+            search = Some((ids, fingerprints.to_vec()));
+            rest = &[];
         }
         Some(Header {
             served: flags & 1 != 0,
@@ -55,7 +60,7 @@ impl Header {
             settled: (0..count).map(|at| bits[at / 8] & (1 << (at % 8)) != 0).collect(),
             joined,
             inline: rest.to_vec(),
-            span,
+            search,
         })
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kvqueue_queue::{ItemId, Kind, LeaseId, Meta, Packing, Progress};
+use twox_hash::XxHash3_128;
 
 use super::element::{Ids, split_bytes, split_last, split_number, split_stamp, unpacked};
 use super::{
@@ -145,9 +146,9 @@ impl Parts<'_> {
             (b"body", _) => drop(self.bodies.insert(self.ids.get(rest)?, value.to_vec())),
             (b"unique", _) => drop(self.image.unique.insert(split_bytes(rest)?.0, self.ids.get(value)?)),
             (b"op", _) => {
-                // The stamp, the number of items, the digest of what was pushed, and how it was dealt out to partitions.
+                // The stamp, the number of items, the digest of what was pushed, how it was dealt out to partitions, and what became of each item.
                 let (items, digest) = value.get(12..)?.split_first_chunk()?;
-                matches!(digest.len(), 16 | 18).then_some(())?;
+                (digest.len() == 16 || digest.len() >= 18).then_some(())?;
                 let items = u32::from_le_bytes(*items);
                 self.image.operations.insert(split_bytes(rest)?.0, items);
             }
@@ -157,7 +158,7 @@ impl Parts<'_> {
             // The index of a keyed queue is read apart.
             (
                 b"listed" | b"active" | b"parked" | b"rate" | b"timer" | b"hold" | b"onhold" | b"nblocked"
-                | b"running" | b"vtime" | b"nactive" | b"rule" | b"rules",
+                | b"running" | b"vtime" | b"nactive" | b"nfreed" | b"rule" | b"rules" | b"rules-pending",
                 _,
             ) => {}
             (b"duty", []) => {
@@ -169,12 +170,14 @@ impl Parts<'_> {
             (b"schedule" | b"schedule-state" | b"schedule-due" | b"schedule-log", _) => {
                 self.schedules.record(self.ids, &name, rest, value)?;
             }
-            (b"batch" | b"batch-count" | b"batch-due", _) => self.batches.record(&name, rest, value)?,
+            (b"batch" | b"batch-item" | b"batch-count" | b"batch-due", _) => {
+                self.batches.record(&name, rest, value)?;
+            }
             (b"history" | b"ended" | b"ended-id" | b"ended-by" | b"result", _) => {
                 self.ended.record(self.ids, &name, rest, value)?;
             }
             // What sessions and sweepers say to themselves.
-            (b"token" | b"sweep" | b"times", _) => {}
+            (b"token" | b"sweep" | b"times" | b"clocks", _) => {}
             _ => return None,
         }
         Some(())
@@ -257,11 +260,19 @@ impl Parts<'_> {
         let Some(header) = lease::Header::decode(header) else { return Ok(None) };
         let body = self.pieces.remove(&lease).unwrap_or(header.inline);
         let Some(rows) = lease::body(self.ids, &body) else { return Ok(None) };
-        if let Some(span) = &header.span {
+        if let Some((span, fingerprints)) = &header.search {
             let read: Option<Vec<ItemId>> = span.iter().map(|id| self.ids.get(id)).collect();
             let ids = || rows.iter().map(|(id, ..)| id.clone());
             if read != ids().min().zip(ids().max()).map(|(least, greatest)| vec![least, greatest]) {
                 return Err(format!("lease {lease:?} has items from {read:?} on, says its header"));
+            }
+            let fingerprint = |id: ItemId| {
+                let [low, high, ..] = XxHash3_128::oneshot(id.as_bytes()).to_le_bytes();
+                [low, high]
+            };
+            let right: Vec<_> = ids().map(fingerprint).collect();
+            if *fingerprints != right {
+                return Err(format!("lease {lease:?} has the fingerprints {fingerprints:?}, not {right:?}"));
             }
         }
         let mut items = Vec::new();

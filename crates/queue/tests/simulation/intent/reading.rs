@@ -157,8 +157,8 @@ fn ended_by_time(by: Sweeping, before: &Image, after: &Image) -> Option<Event> {
     let waits: BTreeSet<&ItemId> = after.ready.keys().chain(after.later.keys().map(|(_, id)| id)).collect();
     let ended = waited.filter(|id| !waits.contains(id)).cloned();
     let (dead, gone): (Vec<_>, Vec<_>) = ended.partition(|id| after.dead.contains_key(id));
-    // A dead letter frees its unique key before the time.
-    rows.retain(|(time, id)| *time <= by.now || !dead.contains(id));
+    // A dead letter, or an item that is gone, frees its unique key before the time.
+    rows.retain(|(time, id)| *time <= by.now || !(dead.contains(id) || gone.contains(id)));
     // Those of a lease that has run out go with its items.
     let is_nothing = dead.is_empty() && gone.is_empty() && before.leases.len() != after.leases.len();
     (!rows.is_empty() && !is_nothing).then_some(Event::ItemsExpired { rows, gone, dead, by })

@@ -13,10 +13,10 @@ fn is_untried(meta: &Meta) -> bool {
     meta.attempts == 0 && meta.failures.is_empty()
 }
 
-/// An item has ended, or is a dead letter. The row that says until when its unique key is taken stays, but for a dead letter's.
-pub(super) fn cleared(rows: &mut Rows, id: &ItemId, meta: &Meta, is_dead: bool) {
-    let mut times = vec![meta.expires.filter(|expires| is_dead || Some(*expires) != meta.unique_until)];
-    if is_dead {
+/// An item has ended, or is a dead letter. The row that says until when its unique key is taken stays, unless it `frees_key`.
+pub(super) fn cleared(rows: &mut Rows, id: &ItemId, meta: &Meta, frees_key: bool) {
+    let mut times = vec![meta.expires.filter(|expires| frees_key || Some(*expires) != meta.unique_until)];
+    if frees_key {
         times.push(meta.unique_until);
     }
     for time in times.into_iter().flatten() {

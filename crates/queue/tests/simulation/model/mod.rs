@@ -277,8 +277,8 @@ impl Model {
         let is_back =
             matches!((&from, &item.place), (Place::Leased(_) | Place::Dead, Place::Ready | Place::Later(_)));
         self.counters.nback += u64::from(is_back);
-        // Once it is gone from there, the key is another's, unless it is taken for a time. A dead letter frees it in any case.
-        let is_kept = item.meta.unique_until.is_some() && item.place != Place::Dead;
+        // Once it is gone from there, the key is free, unless it is taken for a time and the item is done or was taken for good.
+        let is_kept = item.meta.unique_until.is_some() && matches!(item.place, Place::Done | Place::Taken);
         if let Some(key) = item.meta.unique.as_ref().filter(|_| !item.place.is_unique() && !is_kept)
             && self.unique.get(key) == Some(id)
         {
@@ -296,8 +296,8 @@ impl Model {
             item.meta.batches.clear();
         }
         if item.place.is_end() {
-            let is_dead = item.place == Place::Dead;
-            expiry::cleared(&mut self.expiry, id, &item.meta, is_dead);
+            let frees_key = !matches!(item.place, Place::Done | Place::Taken);
+            expiry::cleared(&mut self.expiry, id, &item.meta, frees_key);
         }
         Ok(item)
     }

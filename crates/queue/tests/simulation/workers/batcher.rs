@@ -140,10 +140,15 @@ async fn make_once(desk: &Desk, id: &BatchId, new: &NewBatch, now: u64) -> Claim
 /// Reads all batches, which are as the last commit has left them, since nothing commits meanwhile.
 async fn look(desk: &Desk) {
     let tr = desk.world.db.create_trx().unwrap();
-    // A fault of the database may be in the way.
-    let Ok(found) = desk.queue.batches_after(&tr, None, NonZeroUsize::new(100).unwrap()).await else {
-        return;
-    };
+    let (mut found, mut behind) = (Vec::new(), None);
+    loop {
+        let k = NonZeroUsize::new(100).unwrap();
+        // A fault of the database may be in the way.
+        let Ok(page) = desk.queue.batches_after(&tr, behind.as_ref(), k).await else { return };
+        let Some(last) = page.last() else { break };
+        behind = Some(last.id.clone());
+        found.extend(page);
+    }
     let oracle = desk.world.oracle.borrow();
     let view = |(id, batch): (&BatchId, &crate::image::batches::Batch)| BatchView {
         id: id.clone(),

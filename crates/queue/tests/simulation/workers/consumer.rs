@@ -67,7 +67,7 @@ pub(super) async fn take_for_good(desk: Rc<Desk>) {
         match taken {
             Some(Ok(taken)) if taken.items.is_empty() => {
                 desk.told(&operation, &Claim::Nothing);
-                wait(&desk, taken.watch, None).await;
+                wait(&desk, taken.watch, false, None).await;
             }
             Some(Ok(taken)) => {
                 let short = taken.items.len() < k;
@@ -127,7 +127,7 @@ async fn lease(desk: &Desk, session: &mut Session, approach: &mut Approach, cras
             if let Some(lease) = leased.lease.as_ref().filter(|_| !leased.recovered) {
                 desk.believes(lease.id(), &operation);
             }
-            wait(desk, leased.watch, leased.look_again_in).await;
+            wait(desk, leased.watch, leased.is_full, leased.look_again_in).await;
             leased.lease
         }
         Err(FetchError::Retry(error)) => {
@@ -138,12 +138,13 @@ async fn lease(desk: &Desk, session: &mut Session, approach: &mut Approach, cras
     }
 }
 
-async fn wait(desk: &Desk, watch: Option<Watch>, at_most: Option<Duration>) {
+async fn wait(desk: &Desk, watch: Option<Watch>, is_full: bool, at_most: Option<Duration>) {
     if let Some(watch) = watch {
         desk.world.count("a worker goes idle");
         desk.world.count_if(at_most.is_some(), "a worker waits for a timer");
         let until = at_most.map(|wait| desk.world.time() + wait.as_micros() as u64);
-        desk.watch(Counter::Ready, watch, until).await;
+        desk.world.count_if(is_full, "a worker waits for a slot of the queue");
+        desk.watch(if is_full { Counter::Slots } else { Counter::Ready }, watch, until).await;
     }
 }
 

@@ -13,7 +13,7 @@ use std::io;
 use std::sync::Arc;
 
 use checked_pages::{Disk, FailureSink};
-use mutant::mutant;
+use mutant::{bound, mutant};
 
 use super::failure_latch::FailureLatch;
 use super::{Durability, StorageError, WriteBatch};
@@ -53,13 +53,17 @@ pub struct LogBounds {
 pub const LOG_BOUNDS: LogBounds = LogBounds { first: 1 << 20, step: 4 << 20, most: 32 << 20 };
 
 /// The most bytes of records before a checkpoint, so that recovery takes a fraction of a second.
-const MAX_RECORDS: u64 = 8 << 20;
+const MAX_RECORDS: usize = 8 << 20;
 
 /// The most batches that wait for a common flush.
-const MAX_UNFLUSHED: u16 = 1_000;
+const MAX_UNFLUSHED: usize = 1_000;
 
-/// Bytes of zeros written at a time.
-const PIECE: usize = 1 << 20;
+/// Bytes of zeros written at a time. Linux may keep what one call writes as one piece of its cache,
+/// and account for the whole piece as written when a record changes a block of it.
+const PIECE: usize = 16 << 10;
+
+/// Bytes of the buffer for records that are kept between batches.
+const KEPT_BUFFER: usize = 1 << 20;
 
 static ZEROS: [u8; PIECE] = [0; PIECE];
 
@@ -115,6 +119,11 @@ impl Log {
         self.end == 0
     }
 
+    /// Bytes of the file that were filled.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
     /// The offset of the next record.
     #[cfg(test)]
     pub fn end(&self) -> u64 {
@@ -129,7 +138,9 @@ impl Log {
     /// True if it is in use and has space for the batch.
     pub fn has_room(&self, batch: &WriteBatch) -> bool {
         let space = record::space(batch);
-        self.is_used() && self.end + space <= self.len && (self.used == 0 || self.used + space <= MAX_RECORDS)
+        self.is_used()
+            && self.end + space <= self.len
+            && (self.used == 0 || self.used + space <= bound("log-records-bytes", MAX_RECORDS) as u64)
     }
 
     /// Appends a batch without a flush.
@@ -148,7 +159,7 @@ impl Log {
         self.end += space as u64;
         self.used += space as u64;
         // Does not keep a large buffer for small records.
-        self.record.shrink_to(PIECE);
+        self.record.shrink_to(KEPT_BUFFER);
         Ok(())
     }
 
@@ -157,7 +168,9 @@ impl Log {
         if mutant("acknowledged-before-flush") {
             return Ok(());
         }
-        if durability == Durability::Flushed || self.unflushed >= MAX_UNFLUSHED {
+        if durability == Durability::Flushed
+            || usize::from(self.unflushed) >= bound("log-unflushed-batches", MAX_UNFLUSHED)
+        {
             self.flush()
         } else {
             Ok(())
@@ -216,7 +229,8 @@ impl Log {
 
     /// Leaves the length as it is if the disk is full.
     fn grow(&mut self) -> Result<(), StorageError> {
-        let len = self.bounds.most.min(self.len + self.len.min(self.bounds.step));
+        let most = if mutant("log-grows-without-end") { u64::MAX } else { self.bounds.most };
+        let len = most.min(self.len + self.len.min(self.bounds.step));
         if len <= self.len {
             return Ok(());
         }

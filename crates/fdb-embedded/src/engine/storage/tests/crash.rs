@@ -131,6 +131,34 @@ fn opening_after_a_kill_needs_no_repair_walk() {
 }
 
 #[test]
+fn a_kill_while_opening_needs_no_repair_walk_either() {
+    let mut random = SplitMix(12);
+    let mut opened = 0;
+    for _ in 0..4 {
+        let (files, storage, _) = history(20, &mut random);
+        let killed = Files::new(&files.bytes());
+        // It would write to its files as it goes.
+        drop(storage);
+        let (storage, _) = open(&killed).unwrap();
+        for n in 0..4 {
+            apply(&storage, &[set(b"k", &[n])], None).unwrap();
+        }
+        storage.checkpoint().unwrap();
+        for moment in 0..=killed.moments() {
+            let [data, _] = killed.after_kill(moment);
+            let walks = Arc::new(AtomicBool::new(false));
+            let pages = open_pages(Box::new(SimDisk::new(data)), &latch()).unwrap();
+            let on_repair = Arc::clone(&walks);
+            Tree::open(pages, latch(), move || on_repair.store(true, Ordering::Relaxed)).unwrap();
+            assert!(!walks.load(Ordering::Relaxed), "killed at {moment} of {}", killed.moments());
+            opened += 1;
+        }
+        drop(storage);
+    }
+    assert!(opened > 50, "{opened}");
+}
+
+#[test]
 fn a_file_that_shrinks_survives_a_crash_at_any_moment() {
     let (files, storage) = create();
     let mut history = vec![Acknowledged::new(files.moments(), 0, Model::new())];

@@ -66,7 +66,7 @@ struct Stepped {
 impl Stepped {
     fn work(&mut self) {
         if let Some(job) = self.job.take() {
-            self.done = Some(flush_job(&self.tree, job));
+            self.done = Some(flush_job(&self.tree, &job));
         }
     }
 }

@@ -170,3 +170,43 @@ fn batches_made_durable_by_redb_are_not_applied_twice() {
     let found = rows(&open(&files).unwrap().0).unwrap();
     assert_eq!(found, Model::from([(b"n".to_vec(), vec![4])]));
 }
+
+/// A disk that remembers its longest write.
+#[derive(Debug)]
+struct Measured {
+    file: SimDisk,
+    longest: Arc<AtomicUsize>,
+}
+
+impl Disk for Measured {
+    fn len(&self) -> std::io::Result<u64> {
+        self.file.len()
+    }
+
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
+        self.file.read_at(offset, out)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
+        self.longest.fetch_max(data.len(), Ordering::Relaxed);
+        self.file.write_at(offset, data)
+    }
+
+    fn set_len(&self, len: u64) -> std::io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn sync_data(&self) -> std::io::Result<()> {
+        self.file.sync_data()
+    }
+}
+
+#[test]
+fn a_log_is_filled_in_small_pieces() {
+    let longest = Arc::new(AtomicUsize::new(0));
+    let disk = Measured { file: SimDisk::default(), longest: Arc::clone(&longest) };
+    let mut log = Log::new(Box::new(disk), latch(), 0, LOG_BOUNDS, 1).unwrap();
+    log.prepare_checkpoint(1).unwrap();
+    assert_eq!(log.len(), LOG_BOUNDS.first);
+    assert!(longest.load(Ordering::Relaxed) <= 16 << 10, "{longest:?}");
+}

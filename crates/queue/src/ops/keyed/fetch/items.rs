@@ -6,7 +6,7 @@ use foundationdb::{RangeOption, Transaction};
 use futures::TryStreamExt;
 use futures::future::try_join;
 
-use super::Candidate;
+use super::candidate::Candidate;
 use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::keys::keyed::key_element;

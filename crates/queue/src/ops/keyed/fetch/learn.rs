@@ -7,8 +7,9 @@ use std::time::Duration;
 use foundationdb::Transaction;
 use futures::future::{try_join, try_join_all};
 
+use super::candidate::{Candidate, Place};
 use super::left::Left;
-use super::{Candidate, Choice, MAX_KEYS, MIN_WINDOW, Place, scatter};
+use super::{Choice, max_keys, max_parked, min_window, scatter};
 use crate::error::QueueError;
 use crate::keys::keyed::{Cause, KeyedSpace, scopes};
 use crate::ops::keyed::changes::{Parked, first_parked};
@@ -18,9 +19,9 @@ use crate::rng::Rng;
 use crate::time::duration;
 
 impl Choice {
-    /// Asks for no more items than the rate of the whole queue allows to start. Returns whether it allows any.
+    /// Asks for no more items than the rate and the slots of the whole queue allow to start. Returns whether they allow any.
     ///
-    /// Keys do not wait for the rate of the queue one by one: consumers do.
+    /// Keys do not wait for the queue one by one: consumers do.
     pub(super) async fn obey_the_queue(
         &mut self,
         keyed: &KeyedSpace,
@@ -28,12 +29,33 @@ impl Choice {
     ) -> Result<bool, QueueError> {
         self.paces.learn(keyed, tr, &self.book, std::iter::once(&[][..])).await?;
         self.paces.note_all_known(&[]);
-        let Some(starts) = self.paces.starts(&[]) else { return Ok(true) };
-        let starts = usize::try_from(starts).unwrap_or(usize::MAX);
-        let Some(starts) = NonZeroUsize::new(starts) else { return Ok(false) };
-        self.wanted.k = self.wanted.k.min(starts);
-        self.wanted.suspects = self.wanted.suspects.min(starts);
+        let k = self.wanted.k.get() as u64;
+        if let Some(most) = self.book.limits(&[]).most_running().map(u64::from) {
+            let taken = match self.running.of(&[], most, k) {
+                Some(taken) => taken,
+                None => rules::running(keyed, tr, &[]).await?,
+            };
+            self.slots = Some(Slots { most, taken });
+        }
+        let starts = self.paces.starts(&[]).unwrap_or(u64::MAX);
+        let most = self.slots.map_or(starts, |slots| slots.free().min(starts));
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let Some(most) = NonZeroUsize::new(most) else { return Ok(false) };
+        self.wanted.k = self.wanted.k.min(most);
+        self.wanted.suspects = self.wanted.suspects.min(most);
         Ok(true)
+    }
+
+    /// Some of the keys that an earlier version has parked under the limit of the whole queue. Nobody parks others, so soon there are none.
+    pub(super) async fn read_parked_before(
+        &self,
+        keyed: &KeyedSpace,
+        tr: &Transaction,
+    ) -> Result<Vec<Parked>, QueueError> {
+        if self.slots.is_none() || !self.keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        first_parked(keyed, tr, (Cause::Slot, &[]), max_parked()).await
     }
 
     /// Keys that wait for timers which are due.
@@ -50,8 +72,8 @@ impl Choice {
         }
         self.paces.learn(keyed, tr, &self.book, due.iter().map(Vec::as_slice)).await?;
         // However many timers are due, a fetch looks at a bounded number of keys.
-        let most = self.wanted.k.get().max(MIN_WINDOW).min(MAX_KEYS / due.len().max(1)).max(1);
-        let parked = due.iter().map(|scope| first_parked(keyed, tr, (Cause::Rate, scope), most, true));
+        let most = self.wanted.k.get().max(min_window()).min(max_keys() / due.len().max(1)).max(1);
+        let parked = due.iter().map(|scope| first_parked(keyed, tr, (Cause::Rate, scope), most));
         let parked = try_join_all(parked).await?;
         let mut candidates = Vec::new();
         for (scope, parked) in due.into_iter().zip(parked) {
@@ -60,11 +82,18 @@ impl Choice {
                 self.behind.push(scope.clone());
             }
             let place = Place::Timed(scope);
-            let candidate =
-                |it: Parked| Candidate::new(&self.book, (place.clone(), it.row), it.position, it.key);
-            candidates.extend(parked.into_iter().map(candidate));
+            candidates.extend(parked.into_iter().map(|it| Candidate::parked(&self.book, place.clone(), it)));
         }
         Ok(candidates)
+    }
+
+    /// Keys that wait for a fetch which may have their next items, as this one may.
+    pub(super) fn suspects(&self, mut parked: Vec<Parked>, rng: &mut Rng) -> Vec<Candidate> {
+        if self.wanted.scatter > 0 {
+            scatter(&mut parked, self.left(), rng);
+        }
+        let candidate = |it: Parked| Candidate::parked(&self.book, Place::Suspect(it.cause), it);
+        parked.into_iter().map(candidate).collect()
     }
 
     /// Reads what the scopes of these keys have left, and which of the keys are held.
@@ -88,7 +117,9 @@ impl Choice {
         let new: Vec<&[u8]> = all.into_iter().filter(|scope| !self.left.contains_key(*scope)).collect();
         let Choice { paces, book, running, .. } = self;
         let k = self.wanted.k.get() as u64;
-        let most: Vec<_> = new.iter().map(|scope| book.limits(scope).most_running().map(u64::from)).collect();
+        // The slots and the starts of the whole queue are in `wanted.k`.
+        let most = |scope: &[u8]| book.limits(scope).most_running().filter(|_| !scope.is_empty());
+        let most: Vec<_> = new.iter().map(|scope| most(scope).map(u64::from)).collect();
         let is_unknown = |(scope, most): (&&[u8], &Option<u64>)| {
             most.is_some_and(|most| running.of(scope, most, k).is_none())
         };
@@ -106,7 +137,6 @@ impl Choice {
         let learn = paces.learn(keyed, tr, book, new.iter().copied());
         let ((), slots) = try_join(learn, try_join_all(running)).await?;
         let left = new.iter().zip(slots).map(|(scope, slots)| {
-            // The starts of the whole queue are in `wanted.k`.
             let starts = paces.starts(scope).filter(|_| !scope.is_empty());
             (scope.to_vec(), Left { slots, starts })
         });
@@ -134,6 +164,16 @@ impl Choice {
 
     /// After which time a fetch that has found nothing may find something though nothing has changed. `None`: not before a change.
     pub(crate) fn look_again_in(&self) -> Option<Duration> {
+        // Another session looks at parked keys again, unless it has stopped.
+        let pause = self.pending.as_ref().map(|_| duration(rules::pause() as u64));
+        pause.into_iter().chain(self.may_start_in()).min()
+    }
+
+    fn may_start_in(&self) -> Option<Duration> {
+        if self.is_full() {
+            // The end of an item wakes idle consumers.
+            return None;
+        }
         let opens = self.paces.opens_at(&[]).filter(|_| self.paces.starts(&[]) == Some(0));
         // As long as the queue may start nothing, no timer of a key matters.
         let at = opens.or_else(|| self.paces.next(&self.book))?;

@@ -1,9 +1,12 @@
 //! Choosing items of a keyed queue: from several keys, in the order of their positions. `write` then moves the items and their keys.
 
+mod candidate;
 mod items;
 mod learn;
 mod left;
 mod running;
+#[cfg(test)]
+mod tests;
 mod write;
 
 use std::cmp::Reverse;
@@ -11,34 +14,58 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use foundationdb::options::StreamingMode;
-use foundationdb::{RangeOption, Transaction};
-use futures::future::{try_join, try_join_all, try_join5};
+use foundationdb::Transaction;
+use futures::future::{try_join, try_join_all, try_join3, try_join5};
+use mutant::bound;
 
+use super::changes::Parked;
+use super::gates::Slots;
 use super::pace::Paces;
-use super::{ITEM, holds, rules, step, virtual_time};
+use super::rules::Pending;
+use super::{ITEM, holds, rules, step, suspects, virtual_time};
 use crate::MAX_TAKE_BYTES;
 use crate::error::QueueError;
+use crate::id::ItemId;
+use crate::keys::Space;
 use crate::keys::keyed::{Cause, KeyedSpace};
-use crate::keys::{Space, after};
-use crate::limits::{Limits, RuleBook};
-use crate::ops::claim;
+use crate::limits::RuleBook;
+use crate::ops::row_page::RowPage;
 use crate::ops::scan::{Row, decode_meta};
+use crate::ops::{claim, cost};
 use crate::rng::Rng;
+use crate::session::SessionId;
 use crate::suspects::Suspicion;
+use candidate::{Candidate, Place};
 use items::{have_metas, next_items};
 use left::Left;
 use running::Running;
 
 /// How many keys a fetch looks at in one page, at least.
-const MIN_WINDOW: usize = 16;
+fn min_window() -> usize {
+    bound("fetch-window", 16)
+}
 /// Keys are apart by the items of so many fetches at most: a fetch that chooses at random passes over keys that are further ahead, and a key that could not be served makes up for no
 /// more.
 const SLACK: u64 = 2;
+/// The bytes of a transaction for the keys that a fetch serves, at most, in addition to [`MAX_TAKE_BYTES`] for their items.
+fn max_index_bytes() -> usize {
+    bound("fetch-index-bytes", 3_500_000)
+}
 /// How many keys one fetch looks at, about: no further page after so many.
-const MAX_KEYS: usize = 2_000;
+fn max_keys() -> usize {
+    bound("keys-of-a-fetch", 2_000)
+}
 /// How many keys without a slot one fetch parks. Each conflicts with an acknowledgement that frees its slot, so a fetch that parked very many would seldom commit. The next fetch parks the others.
-const MAX_PARKED: usize = 64;
+fn max_parked() -> usize {
+    bound("parked-keys-of-a-fetch", 64)
+}
+
+/// How many keys one fetch parks because of suspects, without serving them. The next fetch parks the others.
+fn max_suspects() -> usize {
+    bound("suspects-of-a-fetch", 500)
+}
+/// How many keys a page has at most, if the pages before it had no item for the fetch.
+const MAX_WINDOW: usize = 512;
 
 /// What a fetch asks for.
 #[derive(Debug, Clone, Copy)]
@@ -56,6 +83,8 @@ pub(crate) struct Wanted {
     pub(crate) lazy: bool,
     /// How many keys to choose from at random. 0: the first keys, in their order.
     pub(crate) scatter: usize,
+    /// Whose fetch it is.
+    pub(crate) session: SessionId,
     /// Which gate of limited scopes it takes: this number, modulo the number of gates that are open to it.
     pub(crate) gate: u64,
 }
@@ -74,6 +103,8 @@ pub(crate) struct Choice {
     /// How far keys may be apart. The rate of the queue, which may allow fewer items, does not change it.
     slack: u64,
     book: Arc<RuleBook>,
+    /// Holds and parked keys that are to be looked at again.
+    pending: Option<Pending>,
     vtime: u64,
     /// Whether any ready item has a side record.
     has_metas: bool,
@@ -84,84 +115,18 @@ pub(crate) struct Choice {
     /// How many items it has, and their bytes.
     items: usize,
     bytes: usize,
-    /// What the limited scopes that the fetch has looked at have left, less what it takes.
+    /// The bytes of the transaction for the keys that it serves.
+    index_bytes: usize,
+    /// The slots of the whole queue, if it has a limit: as the fetch has found them.
+    slots: Option<Slots>,
+    /// Keys that an earlier version has parked under the limit of the whole queue.
+    parked_before: Vec<Parked>,
+    /// What the limited scopes that the fetch has looked at have left, less what it takes. The whole queue is not among them.
     left: BTreeMap<Vec<u8>, Left>,
     paces: Paces,
     /// Scopes with keys that wait for their timers and that the fetch has not looked at.
     behind: Vec<Vec<u8>>,
     suspicion: Option<Suspicion>,
-}
-
-/// The place of a key that a fetch looks at.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Place {
-    Active,
-    /// It waits for the timer of a scope, which is due.
-    Timed(Vec<u8>),
-}
-
-/// A key that a fetch looks at.
-#[derive(Debug)]
-struct Candidate {
-    key: Vec<u8>,
-    limits: Limits,
-    place: Place,
-    /// The row of its place.
-    row: Vec<u8>,
-    position: u64,
-    /// How many items it is to be served.
-    quota: usize,
-    rows: Vec<Row>,
-    /// Whether it has no items but these, and leaves the index.
-    is_over: bool,
-    /// Whether its next item is refused: it may have killed a worker, or others of the fetch may have.
-    is_refused: bool,
-    /// Whether it stays in the index though it may have no items but these.
-    keeps_place: bool,
-    /// The scope that its next item waits for.
-    blocked: Option<(Cause, Vec<u8>)>,
-    /// The row of its first hold. A key with holds is not served.
-    hold: Option<Vec<u8>>,
-}
-
-impl Candidate {
-    fn new(book: &RuleBook, (place, row): (Place, Vec<u8>), position: u64, key: Vec<u8>) -> Candidate {
-        let limits = book.limits(&key);
-        let (quota, rows, blocked, hold) = (0, Vec::new(), None, None);
-        let (is_over, is_refused, keeps_place) = (false, false, false);
-        Candidate {
-            key,
-            limits,
-            place,
-            row,
-            position,
-            quota,
-            rows,
-            is_over,
-            is_refused,
-            keeps_place,
-            blocked,
-            hold,
-        }
-    }
-
-    /// Whether it is active, and has no slot for its next item.
-    fn is_full(&self) -> bool {
-        self.place == Place::Active && self.rows.is_empty() && matches!(self.blocked, Some((Cause::Slot, _)))
-    }
-
-    /// Whether the key moves: it is served, or it cannot be.
-    fn moves(&self) -> bool {
-        !self.rows.is_empty()
-            || self.is_over
-            || self.hold.is_some()
-            || match (&self.place, &self.blocked) {
-                (Place::Active, blocked) => blocked.is_some(),
-                // It does not stay first among the keys that wait for the timer.
-                (Place::Timed(_), None) => self.quota > 0 || self.is_refused,
-                (Place::Timed(scope), Some(blocked)) => *blocked != (Cause::Rate, scope.clone()),
-            }
-    }
 }
 
 impl Choice {
@@ -176,9 +141,25 @@ impl Choice {
 
     /// Whether there is something to write though there are no items: keys to be parked, or to be taken out of the index.
     pub(crate) fn tidies(&self) -> bool {
-        rules::pending(&self.book).is_some()
+        self.page().is_some()
+            || !self.parked_before.is_empty()
             || self.keys.iter().any(Candidate::moves)
             || self.paces.change(&self.waiting())
+    }
+
+    /// Holds and parked keys of which it is to look at a page again.
+    fn page(&self) -> Option<&Pending> {
+        self.pending.as_ref().filter(|pending| pending.is_for(self.wanted.session, self.paces.now()))
+    }
+
+    /// Whether it looks at a page of holds or parked keys again.
+    pub(crate) fn looks_again(&self) -> bool {
+        self.page().is_some()
+    }
+
+    /// Whether it has found no free slot of the whole queue.
+    pub(crate) fn is_full(&self) -> bool {
+        self.slots.is_some_and(|slots| slots.free() == 0)
     }
 
     /// Whether it takes keys out of the index, and so conflicts with pushes to these.
@@ -200,7 +181,8 @@ pub(crate) async fn choose(
     wanted: Wanted,
     rng: &mut Rng,
 ) -> Result<Choice, QueueError> {
-    let window = wanted.k.get().max(MIN_WINDOW).max(wanted.scatter);
+    let mut window = wanted.k.get().max(min_window()).max(wanted.scatter);
+    let suspects = suspects::first(keyed, tr, wanted.allows, min_window().max(wanted.scatter));
     let first = try_join5(
         rules::book(keyed, tr),
         virtual_time(keyed, tr),
@@ -209,12 +191,14 @@ pub(crate) async fn choose(
         holds::exist(keyed, tr),
     );
     let known = keyed.known.get();
-    let ((book, vtime, paces, has_metas, has_holds), running) =
-        try_join(first, Running::read(keyed, tr, &known)).await?;
+    let ((book, vtime, paces, has_metas, has_holds), running, suspects) =
+        try_join3(first, Running::read(keyed, tr, &known), suspects).await?;
+    let pending = rules::pending(keyed, tr, &book).await?;
     let mut choice = Choice {
         wanted,
         slack: wanted.slack(),
         book,
+        pending,
         vtime,
         has_metas,
         has_holds,
@@ -222,6 +206,9 @@ pub(crate) async fn choose(
         keys: Vec::new(),
         items: 0,
         bytes: 0,
+        index_bytes: 0,
+        slots: None,
+        parked_before: Vec::new(),
         left: BTreeMap::new(),
         paces,
         behind: Vec::new(),
@@ -231,18 +218,15 @@ pub(crate) async fn choose(
         return Ok(choice);
     }
     let mut page = choice.timed(keyed, tr, rng).await?;
+    page.extend(choice.suspects(suspects, rng));
     let (mut begin, end) = keyed.active_range();
     loop {
-        let option = RangeOption {
-            limit: Some(window),
-            mode: StreamingMode::WantAll,
-            ..RangeOption::from((begin.as_slice(), end.as_slice()))
-        };
-        let rows = tr.get_range(&option, 1, true).await?;
-        let last = rows.last().map(|row| row.key().to_vec());
+        let rows = async { Ok(RowPage::read(tr, (&begin, &end), window, true).await?) };
+        let (rows, parked) = try_join(rows, choice.read_parked_before(keyed, tr)).await?;
+        choice.parked_before.extend(parked);
+        let next = rows.next();
         let mut active = active(keyed, &choice.book, rows.iter().map(|row| row.key()));
         drop(rows);
-        let is_last = active.len() < window;
         if wanted.scatter > 0 {
             let last = active.first().map_or(0, |first| first.position.saturating_add(wanted.slack()));
             // Keys far ahead have had their share.
@@ -252,6 +236,8 @@ pub(crate) async fn choose(
         // Mostly as many keys as items are enough. So what the scopes of the others have left is read only if they are needed.
         let mut others = active.split_off(active.len().min(choice.left()));
         page.append(&mut active);
+        // The first key of all decides how suspect the items are.
+        page.sort_by_key(|candidate| candidate.position);
         choice.learn(keyed, tr, &mut page).await?;
         choice.serve(space, tr, &mut page, others.first().map(|other| other.position)).await?;
         if choice.left() > 0 && !others.is_empty() {
@@ -259,12 +245,13 @@ pub(crate) async fn choose(
             page.append(&mut others);
             choice.serve(space, tr, &mut page, None).await?;
         }
-        choice.place(&mut page, !is_last || !others.is_empty());
+        choice.place(&mut page, next.is_some() || !others.is_empty());
+        if page.iter().all(|candidate| candidate.rows.is_empty()) {
+            window = window.max((2 * window).min(MAX_WINDOW));
+        }
         choice.keys.append(&mut page);
-        match last {
-            Some(last) if choice.left() > 0 && !is_last && choice.may_look_on() => {
-                begin = after(&last);
-            }
+        match next {
+            Some(next) if choice.left() > 0 && choice.may_look_on() => begin = next,
             _ => return Ok(choice),
         }
     }
@@ -300,9 +287,11 @@ impl Choice {
         before: Option<u64>,
     ) -> Result<(), QueueError> {
         // A further round gives away what keys with too few items have left, or with items that are refused.
+        let refused_of = |page: &[Candidate]| page.iter().filter(|key| key.refused.is_some()).count();
+        let mut ahead = 1;
         for round in 0.. {
-            let refused = page.iter().filter(|candidate| candidate.is_refused).count();
-            self.share_out(page, before);
+            let refused = refused_of(page);
+            self.share_out(page, before, self.left().saturating_mul(ahead));
             let asked = page.iter().filter(|candidate| candidate.quota > candidate.rows.len()).count();
             if asked == 0 {
                 break;
@@ -320,7 +309,7 @@ impl Choice {
             for (candidate, read) in page.iter_mut().zip(read) {
                 let Some((mut rows, is_over)) = read else { continue };
                 let fit;
-                (fit, candidate.is_refused) = self.add_fitting(space, &rows)?;
+                (fit, candidate.refused) = self.add_fitting(space, &rows)?;
                 candidate.is_over = is_over && fit == rows.len();
                 candidate.keeps_place = self.wanted.lazy && fit + candidate.rows.len() > 0;
                 rows.truncate(fit);
@@ -329,29 +318,38 @@ impl Choice {
                 }
                 candidate.rows.append(&mut rows);
             }
-            let is_news = page.iter().filter(|candidate| candidate.is_refused).count() > refused;
+            let is_news = refused_of(page) > refused;
             if self.left() == 0 || (round > 0 && !is_news) {
                 break;
             }
+            // Where there are suspects there may be many, so the next round looks at more keys than it has to.
+            ahead = if is_news { 2 * ahead } else { 1 };
         }
         Ok(())
     }
 
     /// Decides where the keys of a page go. `has_more`: other keys are active behind these.
     fn place(&self, page: &mut [Candidate], has_more: bool) {
-        let mut parked = self.parked();
+        let (mut parked, mut in_the_way) = (self.parked(), self.in_the_way());
         // What a key was given and does not use does not count.
         for candidate in page {
             let is_served = !candidate.rows.is_empty();
+            if candidate.is_in_the_way() {
+                in_the_way += 1;
+                // The others stay active.
+                candidate.refused = candidate.refused.take().filter(|_| in_the_way <= max_suspects());
+            }
             candidate.blocked = self
                 .blocked(&candidate.key)
                 .filter(|_| candidate.quota > 0 || candidate.blocked.is_some() || is_served)
+                // A fetch that may have its item looks what the item waits for besides.
+                .filter(|_| candidate.suspect().is_none())
                 // Its item may have ended by its next turn. If it has not, the fetch that finds the key then parks it.
                 .filter(|(cause, _)| !(is_served && has_more && *cause == Cause::Slot));
             if candidate.is_full() {
                 parked += 1;
                 // The others stay active.
-                candidate.blocked = candidate.blocked.take().filter(|_| parked <= MAX_PARKED);
+                candidate.blocked = candidate.blocked.take().filter(|_| parked <= max_parked());
             }
             candidate.position = self.next_position(candidate);
             candidate.is_over &= !candidate.keeps_place;
@@ -360,7 +358,12 @@ impl Choice {
 
     /// Whether it may look at a further page of keys.
     fn may_look_on(&self) -> bool {
-        self.keys.len() < MAX_KEYS && self.parked() < MAX_PARKED
+        self.keys.len() < max_keys() && self.parked() < max_parked() && self.in_the_way() < max_suspects()
+    }
+
+    /// How many of the keys of earlier pages it parks because of suspects, without serving them.
+    fn in_the_way(&self) -> usize {
+        self.keys.iter().filter(|candidate| candidate.is_in_the_way()).count()
     }
 
     /// How many of the keys of earlier pages it parks without serving them.
@@ -368,14 +371,14 @@ impl Choice {
         self.keys.iter().filter(|candidate| candidate.is_full()).count()
     }
 
-    /// Sets each key's quota: item by item, always to the key with the lowest position, up to the position `before`.
-    fn share_out(&self, page: &mut [Candidate], before: Option<u64>) {
+    /// Sets each key's quota of `left` items: item by item, always to the key with the lowest position, up to the position `before`.
+    fn share_out(&self, page: &mut [Candidate], before: Option<u64>, mut left: usize) {
         // Items that are taken for good are not limited.
         let mut limits = if self.wanted.on_lease { self.left.clone() } else { BTreeMap::new() };
-        let (mut turns, mut left) = (BinaryHeap::new(), self.left());
+        let mut turns = BinaryHeap::new();
         for (at, candidate) in page.iter_mut().enumerate() {
             candidate.quota = candidate.rows.len();
-            if !candidate.is_over && !candidate.is_refused && candidate.hold.is_none() {
+            if !candidate.is_over && candidate.refused.is_none() && candidate.hold.is_none() {
                 turns.push(Reverse((self.next_position(candidate), at)));
             }
         }
@@ -426,9 +429,13 @@ impl Choice {
         }
     }
 
-    /// Adds the first of a key's next rows: as suspect as the first row of all, and not too long together. Returns how many, and whether the next one is refused because
+    /// Adds the first of a key's next rows: as suspect as the first row of all, and not too long together. Returns how many, and the next one if it is refused because
     /// it is more or less suspect. No row of a key is passed over.
-    fn add_fitting(&mut self, space: &Space, rows: &[Row]) -> Result<(usize, bool), QueueError> {
+    fn add_fitting(
+        &mut self,
+        space: &Space,
+        rows: &[Row],
+    ) -> Result<(usize, Option<(Suspicion, ItemId)>), QueueError> {
         for (at, row) in rows.iter().enumerate() {
             let meta = decode_meta(space, row)?;
             let suspicion = Suspicion::of(meta.crashes);
@@ -437,79 +444,27 @@ impl Choice {
                 None => suspicion <= self.wanted.allows,
             };
             if !is_alike {
-                return Ok((at, true));
+                return Ok((at, Some((suspicion, row.id.clone()))));
             }
             let bytes = self.bytes.saturating_add(claim::size(space, row, &meta));
-            if self.items > 0 && bytes > MAX_TAKE_BYTES {
+            let served = if at == 0 { cost::served(space, &row.id) } else { 0 };
+            let index_bytes = self.index_bytes.saturating_add(served);
+            if self.items > 0 && (bytes > MAX_TAKE_BYTES || index_bytes > max_index_bytes()) {
                 // It is full, though shorter rows of other keys might fit.
                 self.bytes = MAX_TAKE_BYTES;
-                return Ok((at, false));
+                return Ok((at, None));
             }
             self.suspicion = Some(suspicion);
             if self.left() == 0 {
-                return Ok((at, false));
+                return Ok((at, None));
             }
-            (self.items, self.bytes) = (self.items + 1, bytes);
+            (self.items, self.bytes, self.index_bytes) = (self.items + 1, bytes, index_bytes);
         }
-        Ok((rows.len(), false))
+        Ok((rows.len(), None))
     }
 
     /// The scope that a key's next item waits for.
     fn blocked(&self, key: &[u8]) -> Option<(Cause, Vec<u8>)> {
         if self.wanted.on_lease { left::blocked(&self.left, key) } else { None }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::PushOptions;
-    use crate::approach::Approach;
-    use crate::kind::Kind;
-    use crate::limits::Pattern;
-    use crate::new_item::NewItem;
-    use crate::queue::Queue;
-    use crate::session::{FetchOptions, Session, SessionId};
-    use crate::testing::on_database;
-
-    #[test]
-    fn a_fetch_parks_a_bounded_number_of_keys() {
-        on_database(async |db| {
-            let queue = Queue::of_kind(b"", b"q", Kind::Keyed).unwrap();
-            let tr = db.create_trx().unwrap();
-            queue
-                .set_rule(&tr, &Pattern::keys("*").unwrap(), &Limits::default().with_running(1))
-                .await
-                .unwrap();
-            tr.commit().await.unwrap();
-            let mut session = Session::new(queue.clone());
-            let item = |n: usize| NewItem::new("x").with_key(format!("k{}", n % 200));
-            let items: Vec<_> = (0..400).map(item).collect();
-            session.push_items(db, &items, &PushOptions::default()).await.unwrap();
-            let k = NonZeroUsize::new(190).unwrap();
-            let (mut approach, length) = (Approach::Front, std::time::Duration::from_secs(30));
-            // Other keys are active, so these 190 stay active.
-            let fetched = session.fetch(db, &mut FetchOptions::new(k, length, &mut approach)).await.unwrap();
-            let _lease = fetched.lease.unwrap();
-            let (space, keyed) = (queue.space(), queue.space().keyed.as_ref().unwrap());
-            for k in [1, 500] {
-                let k = NonZeroUsize::new(k).unwrap();
-                let wanted = Wanted {
-                    k,
-                    on_lease: true,
-                    suspects: k,
-                    allows: Suspicion::None,
-                    lazy: false,
-                    scatter: 0,
-                    gate: 0,
-                };
-                let tr = db.create_trx().unwrap();
-                let choice =
-                    choose(space, keyed, &tr, wanted, &mut Rng::of(SessionId([7; 16]))).await.unwrap();
-                // The ten keys that were not served come first.
-                assert_eq!(choice.items, k.get().min(10));
-                assert_eq!(choice.parked(), if k.get() == 1 { 0 } else { MAX_PARKED });
-            }
-        });
     }
 }

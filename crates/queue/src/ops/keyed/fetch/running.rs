@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use foundationdb::options::StreamingMode;
-use foundationdb::{RangeOption, Transaction};
+use foundationdb::Transaction;
 
 use crate::error::QueueError;
 use crate::keys::counters;
 use crate::keys::keyed::KeyedSpace;
 use crate::limits::RuleBook;
 use crate::ops::keyed::rules;
+use crate::ops::row_page::RowPage;
 
 /// The counts of all scopes are read together if not more items run than this many times the items of the fetch.
 const FEW: u64 = 4;
@@ -51,13 +51,8 @@ impl Running {
         }
         // A row of the queue, two of each item at most, and one more, which would tell that there are others.
         let most = usize::try_from(2 * running + 2).unwrap_or(usize::MAX);
-        let option = RangeOption {
-            limit: Some(most),
-            mode: StreamingMode::WantAll,
-            ..RangeOption::from(keyed.running_range())
-        };
-        let rows = tr.get_range(&option, 1, true).await?;
-        if rows.len() < most && !rows.more() {
+        let rows = RowPage::read(tr, keyed.running_range(), most, true).await?;
+        if rows.next().is_none() {
             let of =
                 |row: &[u8], count: &[u8]| Some((keyed.decode_running(row)?, counters::decode(Some(count))));
             *self = Running::OfAll(rows.iter().filter_map(|row| of(row.key(), row.value())).collect());

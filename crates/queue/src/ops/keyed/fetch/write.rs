@@ -7,15 +7,17 @@ use foundationdb::options::{ConflictRangeType, MutationType};
 use futures::future::try_join_all;
 use mutant::mutant;
 
+use super::Choice;
+use super::candidate::{Candidate, Place};
 use super::left::Left;
-use super::{Candidate, Choice, Place};
 use crate::error::QueueError;
 use crate::keys::keyed::{Cause, KeyedSpace, key_element, scopes};
-use crate::keys::{Space, range};
-use crate::ops::keyed::changes::{Parked, first_parked};
-use crate::ops::keyed::gates::{self, Slots};
-use crate::ops::keyed::{activate, count_active, count_running, holds, rules, step};
+use crate::keys::{Space, after, range};
+use crate::ops::keyed::changes::{Parked, choose_parked};
+use crate::ops::keyed::gates;
+use crate::ops::keyed::{count_active, count_running, holds, rules, step};
 use crate::ops::{claim, conflict};
+use crate::rng::Rng;
 
 impl Choice {
     /// Writes the choice: takes the items, moves the keys.
@@ -36,8 +38,11 @@ impl Choice {
         }
         let started = self.started();
         for (scope, n) in &started {
-            if let Some(slots) = self.left.get(*scope).and_then(|left| left.slots) {
-                let found = Slots { taken: slots.taken.saturating_sub(*n), ..slots };
+            let found = match scope.is_empty() {
+                true => self.slots,
+                false => self.left.get(*scope).and_then(|left| left.slots).map(|slots| slots.before(*n)),
+            };
+            if let Some(found) = found {
                 gates::exclude(keyed, tr, scope, found, *n, self.wanted.gate)?;
             }
         }
@@ -52,17 +57,9 @@ impl Choice {
                 let last = candidate.position.saturating_sub(step(candidate.limits));
                 vtime = vtime.max(last);
             }
-            match &candidate.blocked {
-                _ if candidate.hold.is_some() => {
-                    holds::put_key(keyed, tr, candidate.position, &candidate.key);
-                }
-                _ if candidate.is_over => tr.clear(&keyed.listed_key(&candidate.key)),
-                Some((cause, scope)) => {
-                    tr.set(&keyed.parked_key(*cause, scope, candidate.position, &candidate.key), &[]);
-                }
-                None => activate(keyed, tr, candidate.position, &candidate.key),
-            }
+            candidate.write_place(keyed, tr);
         }
+        count_active(keyed, tr, moving.iter().filter(|candidate| candidate.is_back()).count());
         for candidate in &moving {
             claim::remove(space, tr, &candidate.rows)?;
         }
@@ -73,12 +70,18 @@ impl Choice {
         if vtime > self.vtime {
             tr.atomic_op(&keyed.vtime, &vtime.to_le_bytes(), MutationType::Max);
         }
-        for parked in &passed_on {
+        for parked in &self.parked_before {
             conflict::as_reader(tr, &parked.row)?;
-            parked.unpark(keyed, tr);
         }
-        count_active(keyed, tr, passed_on.len());
-        rules::look_again(keyed, tr, &self.book).await
+        passed_on.iter().chain(&self.parked_before).for_each(|parked| parked.unpark(keyed, tr));
+        count_active(keyed, tr, passed_on.len() + self.parked_before.len());
+        match self.page() {
+            Some(page) => {
+                let who = (self.wanted.session, self.paces.now());
+                rules::look_again(keyed, tr, &self.book, page, who).await
+            }
+            None => Ok(()),
+        }
     }
 
     /// How many items of each scope start.
@@ -118,6 +121,10 @@ impl Choice {
         if self.has_holds && candidate.limits.is_ordered() {
             holds::conflict(keyed, tr, &candidate.key, candidate.hold.as_deref())?;
         }
+        if let Some((_, item)) = candidate.suspect() {
+            let (begin, _) = range(&[space.ready.as_slice(), &key_element(&candidate.key)].concat());
+            tr.add_conflict_range(&begin, &after(&space.ready_key(item)), ConflictRangeType::Read)?;
+        }
         match &candidate.blocked {
             _ if candidate.hold.is_some() => {}
             _ if candidate.is_over && !mutant("over-without-conflict") => {
@@ -126,7 +133,7 @@ impl Choice {
                 tr.add_conflict_range(&begin, &end, ConflictRangeType::Read)?;
             }
             Some((Cause::Slot, scope)) if !candidate.is_over && !mutant("parks-without-conflict") => {
-                conflict::as_reader(tr, &keyed.running_key(scope))?;
+                conflict::as_reader(tr, &keyed.free_key(scope))?;
             }
             _ => {}
         }
@@ -150,8 +157,8 @@ impl Choice {
                 *unused.entry(scope).or_default() += 1;
             }
         }
-        let first =
-            unused.into_iter().map(|(scope, n)| first_parked(keyed, tr, (Cause::Slot, scope), n, true));
-        Ok(try_join_all(first).await?.into_iter().flatten().collect())
+        let mut rng = Rng::seeded(self.wanted.gate);
+        let choose = unused.into_iter().map(|(scope, n)| choose_parked(keyed, tr, scope, n, rng.split()));
+        Ok(try_join_all(choose).await?.into_iter().flatten().collect())
     }
 }
