@@ -25,6 +25,12 @@ use crate::support::{Database, Ran, Random, helper, kvqueue};
 const FILE_BYTES: u64 = 32 << 20;
 const FILE_FACTOR: u64 = 8;
 
+/// What producers write to stderr, each line after the producer's number.
+pub(super) const PRODUCERS_LOG: &str = "producers.log";
+
+/// So many lines of a process that has failed are shown.
+const LAST_WORDS: usize = 10;
+
 /// The time of the day, in ms since 1970.
 pub(super) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis().try_into().unwrap()
@@ -202,6 +208,18 @@ impl Arena {
     /// A file next to the database for a process's output.
     pub(super) fn log(&self, name: &str) -> File {
         Process::log(&self.db.file(name))
+    }
+
+    /// The last lines that a process of this name has written to stderr.
+    pub(super) fn last_words(&self, name: &str) -> String {
+        let (file, prefix) = match name.strip_prefix("producer-") {
+            Some(number) => (PRODUCERS_LOG.to_owned(), format!("{number}: ")),
+            None => (format!("{name}.log"), String::new()),
+        };
+        let log = std::fs::read(self.db.file(&file)).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let lines: Vec<&str> = log.lines().filter_map(|line| line.strip_prefix(&prefix)).collect();
+        lines[lines.len().saturating_sub(LAST_WORDS)..].join("\n")
     }
 
     /// The log events of these daemons about leases that they have lost in the database. A holder that its own clock tells first, because the

@@ -57,14 +57,16 @@ impl Errand {
         let mut options = vec![];
         // The history tells how many of them have expired, by their attribute.
         let expires = queues[queue].history && random.chance(600);
+        let delay = if random.chance(200) { 1 + random.below(300) } else { 0 };
+        if delay > 0 {
+            options.extend(["--delay".to_owned(), format!("{delay}ms")]);
+        }
         if expires {
-            options.extend(["--ttl".to_owned(), format!("{}ms", 20 + random.below(1_000))]);
+            // An item that would expire before it is ready is refused.
+            options.extend(["--ttl".to_owned(), format!("{}ms", delay + 20 + random.below(1_000))]);
         }
         if expires || random.chance(300) {
             options.extend(["--attr".to_owned(), format!("errand={number}")]);
-        }
-        if random.chance(200) {
-            options.extend(["--delay".to_owned(), format!("{}ms", 1 + random.below(300))]);
         }
         options.extend(Self::of_kind(random, &queues[queue]));
         match way {

@@ -114,7 +114,9 @@ fn close(arena: &Arena, storm: &Storm<'_>, began: Instant, end: u64) {
     println!("chaos: {total}; {batches} batches; {faults}; {time:.0} s");
     wrong.extend(total.wrong);
     wrong.extend(check_batches(&storm.batches, &books));
-    wrong.extend(storm.failed.iter().map(|name| format!("{name} failed though nobody hurt it")));
+    wrong.extend(storm.failed.iter().map(|name| {
+        format!("{name} failed though nobody hurt it; it said last:\n{}", arena.last_words(name))
+    }));
     let lost = arena.lost_leases(Worker::Steady);
     wrong.extend(arena.left_over());
     wrong.extend(lost.into_iter().map(|line| format!("a living holder lost its lease: {line}")));

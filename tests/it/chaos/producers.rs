@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::{
-    arena::{Arena, now},
+    arena::{Arena, PRODUCERS_LOG, now},
     errand::{Errand, Way},
     process::{End, Process},
 };
@@ -77,7 +77,7 @@ impl Producer {
             thread::spawn(move || feed(stdin, &errand, &told))
         };
         let stderr = BufReader::new(process.child.stderr.take().unwrap());
-        let mut log = arena.log("producers.log");
+        let mut log = arena.log(PRODUCERS_LOG);
         let listener = {
             let (told, number) = (told.clone(), errand.number);
             thread::spawn(move || {
