@@ -1,11 +1,11 @@
 // Dead letters: why they died, and what can be done with them.
 
 import { call, get, path } from "./api.js";
-import { h } from "./dom.js";
+import { h, unique } from "./dom.js";
 import { moment, plural, visible, visibleLines } from "./format.js";
 import { deletion, facts, keyOf } from "./items.js";
 import { listing } from "./listing.js";
-import { decode, payloadView } from "./payload.js";
+import { decode, payloadView, readable } from "./payload.js";
 import { timeline } from "./timeline.js";
 import { action, ask, toast } from "./ui.js";
 
@@ -50,6 +50,7 @@ export async function openedLetter(queue, { id }, server, reload) {
       toast(`${id} is ready again.`);
       await reload();
     }, { class: "primary" }),
+    payload && action("Edit the payload…", () => edit(queue, id, payload, reload)),
     deletion(one, id, "Delete this dead letter?", reload));
   const known = facts(letter, [
     ["Attempts", String(letter.attempts)],
@@ -57,6 +58,23 @@ export async function openedLetter(queue, { id }, server, reload) {
   ]);
   return h("div", null, h("pre", { class: "reason" }, visibleLines(letter.reason) || "No reason was given."), timeline(letter), known,
     payload && payloadView(payload, { name: `${id}.bin` }), buttons);
+}
+
+// Bytes that are no text are changed by a command.
+async function edit(queue, id, payload, reload) {
+  const now = readable(payload, false);
+  if (now === null) return toast("The payload is no text. kvqueue item edit-payload changes it.", true);
+  const input = h("textarea", { rows: 12, spellcheck: "false", id: unique("payload") });
+  input.value = now;
+  const body = [
+    h("p", null, "The dead letter gets another payload, and stays dead until it is retried."),
+    h("label", { for: input.id }, "Payload"), input,
+  ];
+  const text = await ask({ title: "Edit the payload", body, confirm: "Save", read: () => input.value });
+  if (text === null) return;
+  await call("PUT", path(queue, "items", id, "payload"), { payload: text });
+  toast("The payload is changed.");
+  await reload();
 }
 
 // Repeats a request that stops after some seconds until it is done. `count` names what each has done. Letters that die

@@ -75,7 +75,7 @@ export function payloadView(payload, { name, total = payload.length, whole = nul
 }
 
 // The text, or null if it is none. A cut may go through a character.
-function readable(payload, cut) {
+export function readable(payload, cut) {
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(payload, { stream: cut });
   } catch {

@@ -17,14 +17,15 @@ import { workerTable } from "./workers.js";
 
 const EVERY = 10000; // a sample of the hour
 
+// A name, a hint, the figure, its mood, and the part with the items.
 const TILES = [
-  ["Ready", "Items that can be taken now", (it) => compact(it.ready)],
+  ["Ready", "Items that can be taken now", (it) => compact(it.ready), null, "ready"],
   ["Oldest", "How long the oldest ready item has waited", (it) => roughly(it.oldest_age)],
   ["In /s", "Items a second that came", (it) => rate(it.in_rate)],
   ["Out /s", "Items a second that were finished", (it) => rate(it.out_rate)],
-  ["Running", "Items that workers have fetched, of this daemon and of others", (it) => compact(it.running)],
-  ["Waiting", "Scheduled and retrying items: they wait for their time", (it) => compact(it.waiting)],
-  ["Dead", "Dead letters: items that failed for good", (it) => compact(it.dead), (it) => (it.dead > 0 ? "bad" : "")],
+  ["Running", "Items that workers have fetched, of this daemon and of others", (it) => compact(it.running), null, "running"],
+  ["Waiting", "Scheduled and retrying items: they wait for their time", (it) => compact(it.waiting), null, "scheduled"],
+  ["Dead", "Dead letters: items that failed for good", (it) => compact(it.dead), (it) => (it.dead > 0 ? "bad" : ""), "dead"],
   ["Done", "Items finished since the queue was made", (it) => compact(it.done)],
 ];
 
@@ -39,12 +40,14 @@ export function queuePage(name, part, server) {
   const pausing = h("div", { class: "buttons" });
   const paused = h("p", { class: "notice warn", hidden: true });
   const broken = h("p", { class: "notice bad", hidden: true });
-  const tiles = TILES.map(([title, hint]) => tile(title, hint));
+  const tiles = TILES.map(([title, hint, , , of]) => tile(title, hint, of && queueHref(name, of)));
   const charts = hour();
+  // On a phone they would push the items far down.
+  const folded = h("details", { class: "hour", open: !matchMedia("(max-width: 760px)").matches }, h("summary", null, "The last hour"), charts.element);
   const panel = h("section", { class: "part" });
   const gone = h("p", { class: "notice warn", hidden: true }, "This daemon does not process a queue of this name.");
   const body = h("div", null, broken, paused,
-    h("dl", { class: "tiles" }, tiles.map((it) => it.node)), charts.element);
+    h("dl", { class: "tiles" }, tiles.map((it) => it.node)), folded);
   const parts = tabs("Of this queue", PARTS, part,
     (chosen) => location.replace(queueHref(name, chosen)));
   const element = h("div", null,

@@ -104,10 +104,10 @@ function askOnce(problem) {
   });
 }
 
-// A figure with a name.
-export function tile(name, hint) {
+// A figure with a name. `href`: where the things are that it counts.
+export function tile(name, hint, href = null) {
   const value = h("dd", null, "–");
-  const node = h("div", { class: "tile", title: hint }, h("dt", null, name), value);
+  const node = h("div", { class: "tile", title: hint }, h("dt", null, href ? h("a", { href }, name) : name), value);
   return { node, set: (shown, mood = "") => (text(value, shown), (value.className = mood)) };
 }
 

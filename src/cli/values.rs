@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroUsize, time::Duration};
 
-use jiff::{Timestamp, fmt::temporal::Pieces};
+use jiff::{Timestamp, civil::Date, fmt::temporal::Pieces, tz::TimeZone};
 use kvqueue_queue::Millis;
 
 use crate::config::duration;
@@ -64,13 +64,15 @@ pub(super) fn ttl(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Reads a time: RFC 3339, or seconds since 1970.
+/// Reads a time: RFC 3339, a date, which begins in UTC, or seconds since 1970.
 pub(super) fn at(text: &str) -> Result<When, String> {
     let seconds = text.parse::<Millis>().ok().and_then(|seconds| seconds.checked_mul(1_000));
     if seconds.is_some_and(|millis| millis > LAST) {
         return Err(format!("{text:?} is after the year 9999; write seconds since 1970, not milliseconds"));
     }
-    let stamp = || text.parse::<Timestamp>().ok().map(millis);
+    let day = || text.parse::<Date>().ok()?.to_zoned(TimeZone::UTC).ok().map(|day| day.timestamp());
+    let is_day = text.len() == "2030-01-31".len();
+    let stamp = || text.parse::<Timestamp>().ok().or_else(|| day().filter(|_| is_day)).map(millis);
     let is_last_year =
         |pieces: Pieces<'_>| pieces.date().year() == 9999 && pieces.to_numeric_offset().is_some();
     if stamp().is_none() && Pieces::parse(text).is_ok_and(is_last_year) {
@@ -114,6 +116,7 @@ mod tests {
         assert_eq!(at("2023-11-14T22:13:20Z"), Ok(When::At(1_700_000_000_000)));
         assert_eq!(at("2023-11-14T23:13:20.5+01:00"), Ok(When::At(1_700_000_000_500)));
         assert_eq!(at("1969-01-01T00:00:00Z"), Ok(When::At(0)));
+        assert_eq!(at("2023-11-14"), Ok(When::At(1_699_920_000_000)));
         assert_eq!(at(LAST_STAMP), Ok(When::At(253_402_207_200_000)));
         for late in ["9999-12-31T23:59:59Z", "9999-12-30T22:00:01Z", "9999-12-31T00:00:00-05:00"] {
             assert!(at(late).unwrap_err().contains("is after the last possible time"), "{late}");
@@ -124,7 +127,8 @@ mod tests {
             "",
             "tomorrow",
             "-5",
-            "2023-11-14",
+            "2023-11-32",
+            "20231114T",
             "2023-11-14T22:13:20",
             "99999999999999999999",
         ] {

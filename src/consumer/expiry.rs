@@ -1,4 +1,4 @@
-//! Whether an item has expired when its first attempt would begin. Pure.
+//! Whether an item has expired when its first attempt would begin.
 //!
 //! Sweepers end expired items, but after an outage fetches may come first.
 
@@ -9,7 +9,7 @@ use std::{
 
 use kvqueue_queue::{Item, ItemOutcome, Millis, OnExpiry, from_millis};
 
-use super::{clock, fetch::VersionClock};
+use super::{clock, clock_lag::ClockLag, fetch::VersionClock};
 use crate::config::QueueConfig;
 
 /// What a queue's settings say of expiry.
@@ -43,13 +43,26 @@ impl Expiry {
         has_expired.then(|| ItemOutcome::Expired { at: from_millis(now), on_expiry: self.on_expiry })
     }
 
-    /// The items among these that have expired by a time so many milliseconds before the clock's, by their indexes, and their outcome.
-    pub(crate) fn expired(
+    /// The items among these that have expired, by their indexes, and their outcome. Where the clock says so, it first has to be compared with those of
+    /// other processes.
+    pub(crate) async fn expired(
         &self,
         items: &[Item],
         clock: &VersionClock,
-        lag: Millis,
+        lag: &ClockLag,
     ) -> Vec<(usize, ItemOutcome)> {
+        let expired = self.expired_before(items, clock, 0);
+        if expired.is_empty() {
+            return expired;
+        }
+        match lag.known().await {
+            0 => expired,
+            lag => self.expired_before(items, clock, lag),
+        }
+    }
+
+    /// The items that have expired by a time so many milliseconds before the clock's.
+    fn expired_before(&self, items: &[Item], clock: &VersionClock, lag: Millis) -> Vec<(usize, ItemOutcome)> {
         let has_expiry = |item: &Item| item.meta.as_ref().is_some_and(|meta| meta.expires.is_some());
         if self.ttl.is_none() && !items.iter().any(has_expiry) {
             return Vec::new();

@@ -5,6 +5,7 @@ pub(crate) mod backoff;
 pub(crate) mod breaker;
 pub(crate) mod claimed;
 pub(crate) mod clock;
+pub(crate) mod clock_lag;
 pub(crate) mod dispatch;
 pub(crate) mod expiry;
 pub(crate) mod fetch;

@@ -3,16 +3,19 @@
 use std::{
     fmt, fs, io,
     net::{SocketAddr, TcpListener},
-    os::unix::{
-        fs::{FileTypeExt, MetadataExt, PermissionsExt},
-        net::{UnixListener, UnixStream},
+    os::{
+        fd::OwnedFd,
+        unix::{
+            fs::{FileTypeExt, MetadataExt, PermissionsExt},
+            net::{UnixListener, UnixStream},
+        },
     },
     path::{Path, PathBuf},
 };
 
 use mutant::mutant;
 use rustix::{
-    fs::{Mode, fchmod},
+    fs::{FlockOperation, Mode, OFlags, fchmod, flock, open},
     net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with},
 };
 
@@ -89,6 +92,7 @@ impl Listener {
     }
 
     fn unix(path: &Path) -> io::Result<Self> {
+        let _alone = alone(path);
         let listener = match bind_privately(path) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_left_over(path) => {
                 fs::remove_file(path)?;
@@ -121,6 +125,19 @@ fn bind_privately(path: &Path) -> io::Result<UnixListener> {
     Ok(socket.into())
 }
 
+/// Keeps other daemons from making a socket in this directory until it is dropped. Without that, two that start at once could take each other's
+/// socket for one that is left over: between `bind` and `listen`, or between the question whether it is and its removal.
+/// Where the directory cannot be locked, they are as careful as they can be without.
+fn alone(path: &Path) -> Option<OwnedFd> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory =
+        open(directory, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    if !mutant("sockets-are-not-locked") {
+        flock(&directory, FlockOperation::LockExclusive).ok()?;
+    }
+    Some(directory)
+}
+
 /// Whether it is a socket that nobody listens on: of a daemon that was killed.
 fn is_left_over(path: &Path) -> bool {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
@@ -139,7 +156,7 @@ impl fmt::Display for Listener {
 
 #[cfg(test)]
 mod tests {
-    use std::{net::TcpStream, process::Command, time::Duration};
+    use std::{net::TcpStream, process::Command, sync::Barrier, thread, time::Duration};
 
     use super::*;
 
@@ -201,5 +218,26 @@ mod tests {
         assert!(!path.exists());
         fs::write(&path, "mine").unwrap();
         assert!(unix(&path).is_err() && fs::read(&path).unwrap() == b"mine");
+    }
+    #[test]
+    fn of_daemons_that_start_at_once_one_gets_the_socket() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        for _ in 0..300 {
+            drop(UnixListener::bind(&path).unwrap());
+            let start = Barrier::new(3);
+            let open = || {
+                start.wait();
+                unix(&path).ok().flatten()
+            };
+            let opened = thread::scope(|scope| {
+                let daemons = [(); 3].map(|()| scope.spawn(open));
+                daemons.map(|daemon| daemon.join().unwrap())
+            });
+            assert_eq!(opened.iter().flatten().count(), 1);
+            UnixStream::connect(&path).unwrap();
+            drop(opened);
+            assert!(!path.exists());
+        }
     }
 }

@@ -1,10 +1,10 @@
 //! All metrics: the only list of their names, and the meters of a queue that most of them read. Tests compare
 //! docs/METRICS.md, the dashboards and the alerts with it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use Figures::{Computed, Queue, Queues, Requests, Timed};
-use kvqueue_queue::{ItemOutcome, Millis, SweepCounts};
+use kvqueue_queue::{ItemOutcome, SweepCounts};
 use prometheus_client::metrics::{
     MetricType::{self, Gauge},
     counter::Counter,
@@ -447,8 +447,8 @@ pub(crate) struct QueueMeters {
     pub(crate) removed_dead: Counter,
     /// When the oldest dead letter will be removed, in milliseconds since 1970; 0 if there is none, or this process does not know.
     pub(crate) dead_removal: AtomicU64,
-    /// By how many milliseconds items expire later than this process's clock says, since it is ahead of others.
-    pub(crate) clock_lag: AtomicU64,
+    /// By how much items expire later than this process's clock says.
+    pub(crate) clock_lag: ClockLag,
     /// Items that another program took; this process cleared their records.
     pub(crate) orphaned: Counter,
     /// Occurrences of schedules.
@@ -542,11 +542,6 @@ impl QueueMeters {
                 cell.inc_by(more);
             }
         }
-    }
-
-    /// By how many milliseconds items expire later than this process's clock says.
-    pub(crate) fn clock_lag(&self) -> Millis {
-        self.clock_lag.load(Ordering::Relaxed)
     }
 
     /// A sweep moved items.

@@ -53,6 +53,7 @@ impl Sweepers {
         let (history, keep) = watch::channel(history);
         let (schedules, configured) = watch::channel(Arc::new(schedules));
         let (stop, status) = (self.stop.child_token(), status.clone());
+        queue.meters.clock_lag.is_being_found();
         let stopped = stop.clone();
         self.tasks.spawn(background::restarted("sweeper", move || {
             let (queue, status) = (queue.clone(), status.clone());

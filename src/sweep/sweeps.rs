@@ -114,7 +114,7 @@ async fn wait(
 
 /// Says when this machine's clock begins to differ from another process's, and by when items expire then.
 fn report_clock(queue: &NamedQueue, status: &DaemonStatus, clock: Option<ClocksDiffer>) {
-    queue.meters.clock_lag.store(clock.as_ref().map_or(0, lag), Ordering::Relaxed);
+    queue.meters.clock_lag.found(clock.as_ref().map_or(0, lag));
     match status.clock(&queue.name, clock) {
         Some(ClockChange::Differs(text)) => tracing::warn!(
             event = "clock_differs",

@@ -58,12 +58,17 @@ pub fn init(log: &Log) -> Result<(), ConfigError> {
     start(log, true, || None)
 }
 
-/// As [`init`], for a command that ends soon: it waits for each message to be written.
+/// As [`init`], for a command that ends soon: it waits for each message to be written. At a terminal it writes for people, whatever
+/// the daemon's format is.
 ///
 /// # Errors
 /// As [`init`].
 pub(crate) fn init_command(log: &Log) -> Result<(), ConfigError> {
-    start(log, false, || None)
+    let mut log = log.clone();
+    if io::stderr().is_terminal() {
+        log.format = LogFormat::Human;
+    }
+    start(&log, false, || None)
 }
 
 /// As [`init`], for a daemon: with the feature `otel`, and where the environment names a collector, spans of items are sent there. Call

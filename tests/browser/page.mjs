@@ -568,6 +568,8 @@ test("a dead letter is retried, by keyboard alone", async () => {
   await page.keyboard.press("Enter");
   await page.getByRole("heading", { name: "bad" }).waitFor();
   assert.equal(await page.evaluate(() => document.activeElement.id), "main");
+  // The figure, which leads to the items, and then the tab.
+  await tabTo(page, "Ready");
   await tabTo(page, "Ready");
   // Scheduled, retrying, running, dead.
   for (let steps = 0; steps < 4; steps += 1) await page.keyboard.press("ArrowRight");
@@ -585,6 +587,32 @@ test("a dead letter is retried, by keyboard alone", async () => {
   await until("it is done", async () => (await daemon.counts("bad")).done === 1);
   await until("the page shows it", async () => (await figure(page, "Dead").textContent()) === "2" && (await figure(page, "Done").textContent()) === "1");
   assert.equal(await page.locator(".opener").count(), 2);
+  assert.deepEqual(await wrong(page), []);
+  await page.context().close();
+});
+
+test("a figure leads to its items, and a dead letter gets another payload", async () => {
+  const page = await open(browser, `${daemon.url}#/queue/bad`);
+  await page.locator(".tiles").getByRole("link", { name: "Dead" }).click();
+  const letter = page.locator(".opener").first();
+  await letter.click();
+  const id = await letter.locator("code").textContent();
+  await page.getByRole("button", { name: "Edit the payload…" }).click();
+  await page.getByRole("textbox", { name: "Payload" }).fill("<b>another</b>");
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByText("The payload is changed.").waitFor();
+  assert.match(await daemon.run("dead", "show", "bad", id), /<b>another<\/b>/);
+  assert.deepEqual(await wrong(page), []);
+  await page.context().close();
+});
+
+test("on a phone the items of a queue are in the first screen", async () => {
+  const page = await open(browser, `${daemon.url}#/queue/bad`, { width: 390, height: 844, touch: true });
+  await live(page);
+  const tab = await page.getByRole("tab", { name: "Ready" }).boundingBox();
+  assert.ok(tab.y < 844, `the tabs begin at ${tab.y}`);
+  await page.getByText("The last hour").click();
+  await page.locator(".plot").first().waitFor();
   assert.deepEqual(await wrong(page), []);
   await page.context().close();
 });

@@ -44,6 +44,9 @@ fn no_text_of_others_controls_a_terminal() {
     let id = first_id(&db, "q");
     check("item show", &on_terminal(&db, &["item", "show", "q", &id]));
     check("list", &on_terminal(&db, &["list"]));
+    let callback = format!("q:{HOSTILE}");
+    let batch = run(&db, &["batch", "new", "--then", &callback]).ok();
+    check("batch show", &on_terminal(&db, &["batch", "show", batch.trim()]));
     for words in
         [["item", "show", "q", &id, "--json"].as_slice(), &["list", "--json"], &["peek", "q", "--json"]]
     {

@@ -189,3 +189,11 @@ fn limits_of_a_frozen_queue_cannot_be_changed() {
     assert_eq!(delete().error(409), "frozen");
     assert_eq!(run(&db, &["limits", "q", "--json"]).ok().lines().count(), 1);
 }
+
+#[test]
+fn an_empty_pattern_is_refused_with_what_to_write() {
+    let db = Database::new();
+    let refused = run(&db, &["limits", "q", "set", "", "--running", "1", "--create"]);
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.stderr.contains("name keys, as in tenant-*"), "{refused:?}");
+}

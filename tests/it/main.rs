@@ -84,3 +84,4 @@ mod ways;
 mod webhook;
 mod work;
 mod work_off;
+mod wrong_clock;

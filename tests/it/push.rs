@@ -140,3 +140,10 @@ fn a_stream_ends_when_the_queue_is_frozen_under_it() {
     assert!(error.contains("queue \"q\" is frozen since"), "{error}");
     assert!(error.contains(&format!("migrating; {pushed} were pushed before, nothing since")), "{error}");
 }
+
+#[test]
+fn one_item_may_come_from_standard_input() {
+    let db = Database::new();
+    run_with_input(&db, &["push", "q", "--file", "-"], "two\nlines\n").ok();
+    assert_eq!(run(&db, &["pop", "q"]).ok(), "two\nlines\n\n");
+}

@@ -142,11 +142,16 @@ fn progress_text(Progress { at, percent, message }: &Progress) -> String {
 /// All fields of an item as lines, then an empty line and the payload.
 fn text(why: &Why, holders: &Holders) -> Vec<u8> {
     let view = &why.view;
+    let running = view.item.as_ref().ok().filter(|_| view.lease.is_some());
+    let attempts = match running {
+        Some(item) => ("attempt", format!("{}, under way", item.attempt)),
+        None => ("attempts", view.attempts().to_string()),
+    };
     let mut lines = vec![
         ("id", view.id.to_string()),
         ("state", view.state.to_string()),
         ("why", why.sentence()),
-        ("attempts", view.attempts().to_string()),
+        attempts,
     ];
     lines.extend(view.due.map(|due| ("due", time(due))));
     lines.extend(view.lease.map(|lease| ("worker", holders.of(&lease))));

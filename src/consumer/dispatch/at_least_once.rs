@@ -78,10 +78,12 @@ impl Dispatcher {
             }
             let Some(range) = batch.remaining().begin(size) else { break };
             let parts: Vec<_> = lease.open_parts(range).collect();
-            for range in parts.into_iter().flat_map(|part| self.without_expired(items, part, lease)) {
-                self.begin(&items[range.clone()]);
-                let span = self.span(&items[range.clone()]);
-                released |= self.handle(items, range, lease).instrument(span).await;
+            for part in parts {
+                for range in self.without_expired(items, part, lease).await {
+                    self.begin(&items[range.clone()]);
+                    let span = self.span(&items[range.clone()]);
+                    released |= self.handle(items, range, lease).instrument(span).await;
+                }
             }
         }
         released
@@ -102,12 +104,14 @@ impl Dispatcher {
     }
 
     /// The parts of a call that are left without items that have expired, which get an outcome here.
-    fn without_expired(&self, items: &[Item], range: Range<usize>, lease: &LeaseHandle) -> Vec<Range<usize>> {
-        let expired = self.runtime.expiry.expired(
-            &items[range.clone()],
-            &self.runtime.clock,
-            self.runtime.meters.clock_lag(),
-        );
+    async fn without_expired(
+        &self,
+        items: &[Item],
+        range: Range<usize>,
+        lease: &LeaseHandle,
+    ) -> Vec<Range<usize>> {
+        let (clock, lag) = (&self.runtime.clock, &self.runtime.meters.clock_lag);
+        let expired = self.runtime.expiry.expired(&items[range.clone()], clock, lag).await;
         let indexes: Vec<_> = expired.iter().map(|(index, _)| range.start + index).collect();
         for (index, (_, outcome)) in indexes.iter().zip(expired) {
             self.log_expired(&items[*index]);

@@ -25,8 +25,8 @@ impl Dispatcher {
         while !self.runtime.shutdown.drain_timed_out.is_cancelled() {
             let Some(range) = batch.remaining().begin(size) else { break };
             let items = &batch.items()[range];
-            let expired =
-                self.runtime.expiry.expired(items, &self.runtime.clock, self.runtime.meters.clock_lag());
+            let (clock, lag) = (&self.runtime.clock, &self.runtime.meters.clock_lag);
+            let expired = self.runtime.expiry.expired(items, clock, lag).await;
             for (index, _) in &expired {
                 self.log_expired(&items[*index]);
                 self.runtime.meters.expired.inc();

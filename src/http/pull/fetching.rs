@@ -19,7 +19,7 @@ use tokio::{
 
 use super::unanswered::Unanswered;
 use crate::{
-    consumer::{expiry::Expiry, fetch::VersionClock, identity},
+    consumer::{clock_lag::ClockLag, expiry::Expiry, fetch::VersionClock, identity},
     http::{app_state::AppState, error::ApiError, peer::Peer},
 };
 
@@ -284,12 +284,14 @@ async fn end_expired(
     let name = str::from_utf8(queue).unwrap_or_default();
     let expiry = config.queues.get(name).map(Expiry::of).unwrap_or_default();
     let meters = config.queues.contains_key(name).then(|| app.daemon.status.metrics.queue(&name.into()));
-    let lag = meters.as_ref().map_or(0, |meters| meters.clock_lag());
+    // Of a queue that is not configured here this process has no sweeper.
+    let by_others = ClockLag::of(app.daemon.status.clock_lag());
+    let lag = meters.as_ref().map_or(&by_others, |meters| &meters.clock_lag);
     let (mut ended, mut failed) = (Expired::Nothing, Vec::new());
     for (at, lease) in leases.iter_mut().enumerate() {
         let Some(lease) = lease.lease() else { continue };
         let open: Vec<_> = lease.open().collect();
-        let mut expired = expiry.expired(lease.items(), clock, lag);
+        let mut expired = expiry.expired(lease.items(), clock, lag).await;
         expired.retain(|(index, _)| open.contains(index));
         if expired.is_empty() {
             continue;

@@ -132,10 +132,15 @@ impl<'de> Visitor<'de> for Attributes {
 
     fn visit_map<A: MapAccess<'de>>(self, mut input: A) -> Result<Self::Value, A::Error> {
         let mut attributes = BTreeMap::new();
-        while let Some((name, value)) = input.next_entry()? {
+        while let Some((name, value)) = input.next_entry::<String, String>()? {
             if attributes.len() == MOST_OF_ITEM {
                 return Err(A::Error::custom(format_args!(
                     "an item has more than {MOST_OF_ITEM} attributes; put them into its payload"
+                )));
+            }
+            if let Some((name, _)) = attributes.get_key_value(&name) {
+                return Err(A::Error::custom(format_args!(
+                    "the attribute {name:?} is there twice; give each name once"
                 )));
             }
             attributes.insert(name, value);
@@ -304,6 +309,13 @@ mod tests {
         assert_eq!(of(r#"{"items": [{"payload": "", "ttl_ms": 7}]}"#), Ok(Some(from_millis(1_007))));
         assert!(of(r#"{"items": [{"payload": "", "ttl_ms": 0}]}"#).unwrap_err().contains("ttl_ms is 0"));
         assert!(of(r#"{"items": [{"payload": "", "ttl_ms": 315360000001}]}"#).is_err());
+    }
+
+    #[test]
+    fn an_attribute_that_is_given_twice_is_refused() {
+        let text = r#"{"items": [{"payload": "", "attributes": {"a": "1", "b": "2", "a": "3"}}]}"#;
+        let refused = parse::<PushBody>(text.as_bytes()).map(drop).unwrap_err().to_string();
+        assert!(refused.contains(r#"the attribute "a" is there twice"#), "{refused}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::{
 use serde_json::{Value, json};
 
 use super::LOG;
-use crate::support::{Database, Request, Served, kvqueue, run, serve, wait_until};
+use crate::support::{Database, Request, Served, first_id, kvqueue, run, serve, wait_until};
 
 /// How long a daemon is asked while its database is silent.
 const SILENT: Duration = Duration::from_secs(6);
@@ -189,6 +189,24 @@ fn a_request_that_waits_gets_no_items_after_its_token_was_revoked() {
     let reply = waiting.join().unwrap();
     assert_eq!(reply.error(401), "unauthorized");
     wait_until("the item is ready again", || run(&db, &["len", "p"]).ok().trim() == "1");
+}
+
+#[test]
+fn a_wait_for_an_item_tells_nothing_after_its_token_was_revoked() {
+    let db = Database::new();
+    let served = serve(&db, "http.require-token = true\n[queues.p]\nhandler = 'pull'\n");
+    let reader = token(&db, "reader", &["read"], &[]);
+    run(&db, &["push", "p", "secret"]).ok();
+    let path = format!("/api/v1/queues/p/items/{}?wait_ms=60000", first_id(&db, "p"));
+    let wait = with(served.at.request("GET", &path), &reader);
+    let waiting = thread::spawn(move || wait.send());
+    // Refused at once would do, too.
+    thread::sleep(Duration::from_millis(200));
+    run(&db, &["token", "revoke", "reader"]).ok();
+    let status = || with(served.at.request("GET", "/api/v1/status"), &reader).send().status;
+    wait_until("the daemon knows", || status() == 401);
+    run(&db, &["pop", "p"]).ok();
+    assert_eq!(waiting.join().unwrap().error(401), "unauthorized");
 }
 
 #[test]
