@@ -20,6 +20,7 @@ mod globals;
 mod history;
 mod holders;
 mod import;
+mod init;
 mod item;
 mod item_text;
 mod len;
@@ -46,6 +47,7 @@ mod schedule;
 mod status;
 mod synonyms;
 mod target;
+mod tasks;
 mod token;
 mod top;
 mod values;
@@ -122,6 +124,7 @@ enum Command {
     Doctor(doctor::Args),
     Backup(backup::Args),
     Migrate(migrate::Args),
+    Init(init::Args),
     Demo(demo::Args),
     Bench(bench::Args),
     Completions(completions::Args),
@@ -254,6 +257,7 @@ impl Cli {
             Command::Doctor(args) => args.run(globals, register),
             Command::Backup(args) => args.run(globals),
             Command::Migrate(args) => args.run(globals),
+            Command::Init(args) => args.run(globals),
             Command::Demo(args) => args.run(globals),
             Command::Bench(args) => args.run(globals),
             Command::Completions(args) => args.run(globals),
@@ -264,7 +268,7 @@ impl Cli {
 
 /// The whole command line.
 fn command() -> clap::Command {
-    Cli::command()
+    tasks::by_task(Cli::command())
 }
 
 fn report(error: &anyhow::Error) -> Exit {

@@ -2,8 +2,10 @@
 
 use super::{Database, run};
 
-/// How a help calls the list of commands.
-const HEADINGS: [&str; 2] = ["Commands:", "Cells:"];
+/// How a help calls the list of commands. That of the program has a list for each task, and its options after the last one.
+const HEADINGS: [&str; 3] = ["Commands:", "Cells:", FIRST_TASK];
+const FIRST_TASK: &str = "Begin:";
+const OPTIONS: &str = "Options of every command:";
 
 /// All commands that help lists, each with those above it: `kvqueue`, `kvqueue dead`, `kvqueue dead list`.
 pub(crate) fn commands() -> Vec<String> {
@@ -24,7 +26,9 @@ fn below(db: &Database, command: &str) -> Vec<String> {
     let words: Vec<_> = command.split(' ').skip(1).chain(["--help"]).collect();
     let help = run(db, &words).ok();
     let listed = help.lines().skip_while(|line| !HEADINGS.contains(line)).skip(1);
-    let lines = listed.take_while(|line| line.starts_with("  "));
+    let by_task = help.lines().any(|line| line == FIRST_TASK);
+    let lines = listed.take_while(|line| line.starts_with("  ") || by_task && *line != OPTIONS);
+    let lines = lines.filter(|line| line.starts_with("  "));
     // What a help says on goes on further to the right.
     let lines = lines.filter(|line| !line.starts_with("   "));
     let names = lines.filter_map(|line| line.split_whitespace().next());

@@ -1,0 +1,40 @@
+//! `kvqueue init`: what it writes works at once, as it says.
+
+use std::{fs, path::Path, process::Command};
+
+use crate::support::{Database, Ran, clean, run};
+
+/// A command in a directory with a configuration.
+fn there(db: &Database, directory: &Path, args: &[&str]) -> Ran {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kvqueue"));
+    clean(&mut command, db);
+    command.current_dir(directory).env("KVQUEUE_CONFIG", directory.join("kvqueue.toml")).args(args);
+    command.output().unwrap().into()
+}
+
+#[test]
+fn what_init_writes_handles_an_item_at_once() {
+    for (language, handler) in [("python", "handler.py"), ("node", "handler.js"), ("shell", "handler.sh")] {
+        let db = Database::embedded();
+        let directory = db.file("app");
+        let said = run(&db, &["init", directory.to_str().unwrap(), "--handler", language]).ok();
+        assert!(said.starts_with(&format!("wrote kvqueue.toml and {handler}; next:")), "{said}");
+        there(&db, &directory, &["config", "check", "--strict"]).ok();
+        there(&db, &directory, &["push", "mails", r#"{"to": "ann"}"#, r#"{"for": "bob"}"#]).ok();
+        there(&db, &directory, &["run", "--until-empty"]).ok();
+        assert!(fs::read_to_string(directory.join("sent")).unwrap().contains("ann"));
+        let dead = there(&db, &directory, &["dead", "list", "mails"]).ok();
+        assert!(dead.contains("no address"), "{dead}");
+    }
+}
+
+#[test]
+fn init_overwrites_nothing() {
+    let db = Database::embedded();
+    let directory = db.directory.path();
+    fs::write(db.file("handler.py"), "mine").unwrap();
+    let refused = run(&db, &["init", directory.to_str().unwrap()]).failed(1);
+    assert!(refused.contains("handler.py is there already, and nothing was written"), "{refused}");
+    assert!(!db.file("kvqueue.toml").exists());
+    assert_eq!(fs::read_to_string(db.file("handler.py")).unwrap(), "mine");
+}
