@@ -53,7 +53,7 @@ impl Command {
             Self::Config(_) | Self::Status(_) | Self::Top(_) | Self::Doctor(_) | Self::Backup(_) => None,
             Self::Completions(_) | Self::Man(_) => None,
             // They have databases, or queues, of their own.
-            Self::Demo(_) | Self::Bench(_) => None,
+            Self::Init(_) | Self::Demo(_) | Self::Bench(_) => None,
         }
     }
 

@@ -69,7 +69,7 @@ mod tests {
     }
 
     const HEAD: &str = "# The commands\n\n\
-        For whoever looks for a command. `kvqueue COMMAND --help` has its options, `kvqueue --help` those of every command and the exit codes, \
+        For users who look for a command. `kvqueue COMMAND --help` has its options, `kvqueue --help` those of every command and the exit codes, \
         which [CONFIG.md](CONFIG.md#exit-codes) explains.\n\n\
         Standard output is data, standard error the rest. Most commands open the database and need no daemon.\n\
         `kvqueue` makes this page from what it knows of itself; a test compares them.\n";

@@ -15,6 +15,7 @@ use super::{
     InFlight, computed,
     scrape::{Samples, Scrape},
 };
+use crate::consumer::clock_lag::ClockLag;
 
 /// One metric.
 pub(crate) struct Metric {

@@ -1,4 +1,4 @@
-//! `kvqueue init`: what it writes works at once, as it says.
+//! `kvqueue init`: what it writes works at once.
 
 use std::{fs, path::Path, process::Command};
 
@@ -13,7 +13,7 @@ fn there(db: &Database, directory: &Path, args: &[&str]) -> Ran {
 }
 
 #[test]
-fn what_init_writes_handles_an_item_at_once() {
+fn the_files_of_init_handle_an_item_at_once() {
     for (language, handler) in [("python", "handler.py"), ("node", "handler.js"), ("shell", "handler.sh")] {
         let db = Database::embedded();
         let directory = db.file("app");

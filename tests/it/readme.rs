@@ -10,10 +10,11 @@ fn readme() -> String {
     fs::read_to_string(root().join("README.md")).unwrap()
 }
 
-/// The texts of all tests, those beside the code too.
+/// The texts of all tests, also of those next to the code.
 fn tests() -> String {
     let mut text = String::new();
-    let mut directories = vec![root().join("tests/it"), root().join("crates/queue/tests"), root().join("src")];
+    let mut directories =
+        vec![root().join("tests/it"), root().join("crates/queue/tests"), root().join("src")];
     while let Some(directory) = directories.pop() {
         for entry in fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();

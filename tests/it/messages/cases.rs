@@ -856,6 +856,7 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
             Measures("doctor --unit kvqueue-of-a-test --config DIR/unknown.toml"),
         ],
     ),
+    ("init", &[Says("init app"), Says("init app"), Says("init other --handler node --json")]),
     ("demo", &[Measures("demo -q"), Measures("demo -q --json")]),
     ("bench", &[Says("bench nothing")]),
     ("bench push", &[Says("bench push --limit never")]),
