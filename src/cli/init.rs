@@ -25,6 +25,7 @@ database = "embedded:./queues"    # a directory next to this file; or the path o
 [queues.mails]
 handler = "exec"                  # run a command for each item
 consumers = 4                     # so many commands at a time
+history = "24h"                   # what became of items: kvqueue history mails
 
 [queues.mails.handler-config]
 command = ["./HANDLER"]       # next to this file; it gets the item on its standard input
@@ -132,7 +133,7 @@ impl Args {
         format!(
             "wrote {CONFIGURATION} and {handler}; next:\n\n\
             {change}  export KVQUEUE_CONFIG=$PWD/{CONFIGURATION}\n  kvqueue push mails '{{\"to\": \"ann\"}}'\n  kvqueue run\n\n\
-            It stays until Ctrl-C. Each item that is done adds a line to the file sent; in another terminal, kvqueue page shows it all."
+            It stays until Ctrl-C. Each item that is done adds a line to the file sent; in another terminal, with the same KVQUEUE_CONFIG, kvqueue page prints a link that shows it."
         )
     }
 }

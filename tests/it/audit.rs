@@ -86,6 +86,7 @@ const UNRECORDED: &[(&str, &str)] = &[
     ("ack", ""),
     ("doctor", ""),
     ("backup", ""),
+    ("init", "init DIR/begun"),
     ("demo", ""),
     ("bench", ""),
 ];
