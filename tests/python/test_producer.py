@@ -96,7 +96,7 @@ class Producer(QueueTest):
 
     def test_a_frozen_queue_takes_no_pushes_and_a_paused_one_does(self):
         pause = fdb.tuple.pack((self.queue, b"pause"))
-        self.kvqueue("pause")
+        self.kvqueue("pause", "--create")
         kvqueue.push(self.db, self.queue, b"while paused")
         for frozen in (b"\x01\x01" + bytes(8) + b"it moves", b"\x02", b"\x01\x00"):
             self.db[pause] = frozen
