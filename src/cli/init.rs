@@ -28,7 +28,7 @@ consumers = 4                     # so many commands at a time
 history = "24h"                   # what became of items: kvqueue history mails
 
 [queues.mails.handler-config]
-command = ["./HANDLER"]       # next to this file; it gets the item on its standard input
+command = ["./HANDLER"]        # next to this file; it gets the item on its standard input
 
 [queues.mails.retry]
 max-attempts = 5                  # then the item is a dead letter: kvqueue dead list mails

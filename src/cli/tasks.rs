@@ -54,10 +54,10 @@ mod tests {
         assert_eq!(with_task, shown);
     }
 
-    /// A row for each command that can be run, with what stands before its name's first line of help.
+    /// A row for each command that can be run: its usage, and the first line of its help.
     fn rows(page: &mut String, command: &Command) {
-        let below: Vec<_> = command.get_subcommands().filter(|it| !it.is_hide_set()).collect();
-        let below: Vec<_> = below.into_iter().filter(|it| it.get_name() != "help").collect();
+        let is_shown = |it: &&Command| !it.is_hide_set() && it.get_name() != "help";
+        let below: Vec<_> = command.get_subcommands().filter(is_shown).collect();
         if below.is_empty() || !command.is_subcommand_required_set() {
             let usage = command.clone().render_usage().to_string();
             let usage = usage.trim_start_matches("Usage: ").replace(" [OPTIONS]", "");

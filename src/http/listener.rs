@@ -11,6 +11,8 @@ use std::{
         },
     },
     path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
 };
 
 use mutant::mutant;
@@ -23,6 +25,9 @@ use crate::config::{DEFAULT_ADDRESS, Listen};
 
 /// The mode of a Unix socket: the daemon's user and group may connect, and use the whole API.
 const SOCKET_MODE: u32 = 0o660;
+
+/// How long a daemon waits for another one that makes a socket in the same directory.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How many connections wait until they are accepted.
 const BACKLOG: i32 = 1_024;
@@ -92,7 +97,7 @@ impl Listener {
     }
 
     fn unix(path: &Path) -> io::Result<Self> {
-        let _alone = alone(path);
+        let _lock = lock_directory(path);
         let listener = match bind_privately(path) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_left_over(path) => {
                 fs::remove_file(path)?;
@@ -125,15 +130,23 @@ fn bind_privately(path: &Path) -> io::Result<UnixListener> {
     Ok(socket.into())
 }
 
-/// Keeps other daemons from making a socket in this directory until it is dropped. Without that, two that start at once could take each other's
-/// socket for one that is left over: between `bind` and `listen`, or between the question whether it is and its removal.
-/// Where the directory cannot be locked, they are as careful as they can be without.
-fn alone(path: &Path) -> Option<OwnedFd> {
+/// Locks the directory of a socket until it is dropped, so that one daemon at a time makes a socket there. Two that start at once could otherwise take each
+/// other's socket for one that is left over: between `bind` and `listen`, or between the look at it and its removal.
+///
+/// Everybody who can read the directory can lock it, so a daemon goes on without the lock after [`LOCK_PATIENCE`].
+fn lock_directory(path: &Path) -> Option<OwnedFd> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let directory =
         open(directory, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    if !mutant("sockets-are-not-locked") {
-        flock(&directory, FlockOperation::LockExclusive).ok()?;
+    if mutant("sockets-are-not-locked") {
+        return None;
+    }
+    let began = Instant::now();
+    while flock(&directory, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if began.elapsed() > LOCK_PATIENCE {
+            return None;
+        }
+        thread::sleep(Duration::from_millis(1));
     }
     Some(directory)
 }
@@ -156,7 +169,7 @@ impl fmt::Display for Listener {
 
 #[cfg(test)]
 mod tests {
-    use std::{net::TcpStream, process::Command, sync::Barrier, thread, time::Duration};
+    use std::{net::TcpStream, process::Command, sync::Barrier};
 
     use super::*;
 
@@ -219,6 +232,16 @@ mod tests {
         fs::write(&path, "mine").unwrap();
         assert!(unix(&path).is_err() && fs::read(&path).unwrap() == b"mine");
     }
+    #[test]
+    fn a_lock_of_the_directory_by_another_program_delays_a_daemon_for_a_second() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        let _theirs = lock_directory(&path).unwrap();
+        let began = Instant::now();
+        unix(&path).unwrap().unwrap();
+        assert!(began.elapsed() >= LOCK_PATIENCE);
+    }
+
     #[test]
     fn of_daemons_that_start_at_once_one_gets_the_socket() {
         let directory = tempfile::tempdir().unwrap();

@@ -6,10 +6,9 @@ use std::{
     fs,
     path::Path,
     process::{Command, Stdio},
-    thread,
-    time::Duration,
 };
 
+use futures::executor::block_on;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -46,21 +45,27 @@ fn daemon(db: &Database, name: &str, handler: &str) -> Command {
     kvqueue(db, &["run", "--config", config.to_str().unwrap()])
 }
 
+/// Whether a sweeper of `q` has written down what its clock says: the row `(q, "clocks")`.
+fn has_reading(db: &Database) -> bool {
+    let tr = db.open().create_trx().unwrap();
+    block_on(tr.get(b"\x01q\x00\x01clocks\x00", true)).unwrap().is_some()
+}
+
 #[test]
 fn a_daemon_whose_clock_is_ahead_handles_items_that_others_do_not_find_expired() {
-    let db = Database::new();
+    let db = Database::embedded();
     let library = db.file("ahead.so");
     if !compiled(&library) {
         eprintln!("left out: no C compiler");
         return;
     }
     // The first one sweeps the queue, and handles nothing: it waits for workers over HTTP. What one of them has is looked at again and again, so this
-    // daemon has duty, and has written down what its clock says.
+    // daemon takes duty, and writes down what its clock says.
     let first = serve(&db, "[queues.q]\nhandler = 'pull'\nlease = '1s'\n");
     run(&db, &["push", "q", "held"]).ok();
     let lease = json!({ "max": 1, "lease_ms": 600_000 });
     first.at.post("/api/v1/queues/q/lease", &lease).is(200);
-    thread::sleep(Duration::from_secs(3));
+    wait_until("the first daemon writes down what its clock says", || has_reading(&db));
     let items: Vec<String> = (0..20).map(|number| format!("item {number}")).collect();
     let mut push = vec!["push", "q", "--ttl", "1h"];
     push.extend(items.iter().map(String::as_str));

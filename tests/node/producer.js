@@ -84,7 +84,7 @@ describe('kvqueue.js', function () {
   })
 
   it('leaves a frozen queue alone, and pushes to a paused one', async () => {
-    run('pause')
+    run('pause', '--create')
     await kvqueue.push(db, queue, bytes('while paused'))
     for (const frozen of [Buffer.concat([Buffer.from([1, 1]), Buffer.alloc(8), bytes('it moves')]), Buffer.from([2])]) {
       await db.doTn(async tn => tn.set(key('pause'), frozen))

@@ -5,11 +5,10 @@ use std::{
     fs::File,
     path::PathBuf,
     process::{Command, Stdio},
-    sync::OnceLock,
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use fdb_embedded::{Holdings, Network, SCHEME, StartError};
+use fdb_embedded::{Holdings, SCHEME};
 
 use super::{
     payload::Name,
@@ -106,13 +105,10 @@ impl Arena {
 
     /// What an embedded database holds although no process uses it any more; also a file that is too large for its rows.
     pub(super) fn left_over(&self) -> Vec<String> {
-        static NETWORK: OnceLock<Result<Network, StartError>> = OnceLock::new();
         if !self.db.url.starts_with(SCHEME) {
             return Vec::new();
         }
-        // Another test may have started it.
-        let _ = NETWORK.get_or_init(Network::start);
-        let _open = foundationdb::Database::from_path(&self.db.url).unwrap();
+        let _open = self.db.open();
         let held = Holdings::at_rest(&self.db.url).unwrap();
         let mut left: Vec<_> =
             held.left_over().iter().map(|what| format!("the database has {what}")).collect();

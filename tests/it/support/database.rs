@@ -1,7 +1,8 @@
 //! A database of the test's own.
 
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt, sync::OnceLock};
 
+use fdb_embedded::{Network, StartError};
 use tempfile::TempDir;
 
 use super::kvqueue;
@@ -35,6 +36,14 @@ impl Database {
         let directory = tempfile::tempdir().unwrap();
         let url = format!("embedded:{}", directory.path().join("data").display());
         Self { url, prefix: String::new(), directory }
+    }
+
+    /// Opens an embedded database in this process.
+    pub(crate) fn open(&self) -> foundationdb::Database {
+        static NETWORK: OnceLock<Result<Network, StartError>> = OnceLock::new();
+        // Another program of the process may have started it.
+        let _ = NETWORK.get_or_init(Network::start);
+        foundationdb::Database::from_path(&self.url).unwrap()
     }
 
     /// A path for a file of the test, next to the database.
