@@ -120,7 +120,8 @@ impl Args {
             let path = self.directory.join(name);
             write(&path, text, *mode).with_context(|| format!("cannot write {}", path.display()))?;
         }
-        let object = json!({ "configuration": self.directory.join(CONFIGURATION), "handler": self.directory.join(name) });
+        let path = |name| self.directory.join(name).display().to_string();
+        let object = json!({ "configuration": path(CONFIGURATION), "handler": path(name) });
         output::line(globals.json, self.next(name).as_bytes(), &object)?;
         Ok(Exit::Done)
     }

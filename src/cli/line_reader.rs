@@ -1,9 +1,23 @@
 //! Lines of any length from an input of any length, in bounded memory.
 
-use std::io::{self, BufRead};
+use std::{
+    fs::File,
+    io::{self, BufRead, Read},
+    path::Path,
+};
 
 /// The name that stands for standard input.
 pub(super) const STDIN: &str = "-";
+
+/// Reads a whole file, or standard input: one byte more than `most` at most, which tells that it is too long.
+pub(super) fn read_file(path: &Path, most: usize) -> io::Result<Vec<u8>> {
+    let (mut text, most) = (Vec::new(), most as u64 + 1);
+    match path == Path::new(STDIN) {
+        true => io::stdin().take(most).read_to_end(&mut text)?,
+        false => File::open(path)?.take(most).read_to_end(&mut text)?,
+    };
+    Ok(text)
+}
 
 /// One line, without its newline.
 #[derive(Debug, PartialEq, Eq)]

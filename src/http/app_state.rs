@@ -139,8 +139,25 @@ impl AppState {
         }
     }
 
+    /// The same for sessions that began before the shared key was known.
+    pub(super) fn own_session_key(&self) -> SessionKey {
+        SessionKey::of(self.keys.own(), self.token().as_ref())
+    }
+
+    /// The client that a browser is signed in as.
+    pub(super) async fn session_caller(
+        self: &Arc<Self>,
+        headers: &HeaderMap,
+    ) -> Result<Option<Caller>, ApiError> {
+        match self.signed_in(headers).await? {
+            Some(SignedIn::Operator) => Ok(Some(Caller::Operator)),
+            Some(SignedIn::Token(id)) => Ok(self.tokens.with_id(self, &id).await?.map(Caller::Token)),
+            None => Ok(None),
+        }
+    }
+
     /// Who has signed in with the browser that sends this request.
-    pub(super) async fn signed_in(&self, headers: &HeaderMap) -> Result<Option<SignedIn>, ApiError> {
+    async fn signed_in(&self, headers: &HeaderMap) -> Result<Option<SignedIn>, ApiError> {
         if !headers.contains_key(header::COOKIE) {
             return Ok(None);
         }

@@ -160,14 +160,12 @@ impl ApiError {
             Self::Refused(_) => "correct that, and send the request again".to_owned(),
             Self::Slow(_) => "send it faster, or in parts".to_owned(),
             Self::Busy(_) | Self::Unavailable(_) => "try again in a moment".to_owned(),
-            Self::NoSpace => {
-                format!("{MAKE_SPACE}; GET /readyz has the figures")
-            }
+            Self::NoSpace => format!("{MAKE_SPACE}; `kvqueue status` has the figures"),
             Self::Unreadable(_) => "run `kvqueue doctor`".to_owned(),
         }
     }
 
-    /// The HTTP answer. The connection stays open.
+    /// The HTTP answer.
     pub(super) fn response(&self) -> HttpResponse {
         let mut response = HttpResponse::build(self.status());
         match self {

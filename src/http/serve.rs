@@ -22,7 +22,7 @@ use super::{
     app_state::AppState,
     body,
     error::ApiError,
-    guard::{self, Caller, SignedIn, bearer},
+    guard::{self, Caller, bearer},
     headers, long_answer,
     peer::Peer,
     places::Place,
@@ -180,11 +180,7 @@ async fn caller(headers: &HeaderMap, app: &Arc<AppState>) -> Result<Caller, ApiE
     if headers.contains_key(header::AUTHORIZATION) {
         return by_token(headers, app).await;
     }
-    let found = match app.signed_in(headers).await? {
-        Some(SignedIn::Operator) => Some(Caller::Operator),
-        Some(SignedIn::Token(id)) => app.tokens.with_id(app, &id).await?.map(Caller::Token),
-        None => None,
-    };
+    let found = app.session_caller(headers).await?;
     let is_needed = app.token().is_some() || app.config().http.needs_token();
     match found {
         Some(caller) => Ok(caller),

@@ -18,7 +18,7 @@ use serde_json::json;
 use super::{
     api_request::{Answer, ApiRequest},
     error::ApiError,
-    guard::{self, Caller, SignedIn, Token},
+    guard::{self, Caller, Token},
     sign_in_page,
 };
 use crate::{access::random_text, consumer::clock};
@@ -112,8 +112,13 @@ pub(super) async fn sign_in(request: ApiRequest) -> Answer {
 
 /// `DELETE /sign-in`
 pub(super) async fn sign_out(request: ApiRequest) -> Answer {
-    let cookie = request.app.session_key().await.expired(request.is_secure());
-    Ok(HttpResponse::NoContent().cookie(cookie).finish())
+    let (app, is_secure) = (&request.app, request.is_secure());
+    let mut response = HttpResponse::NoContent();
+    // A session that began before the shared key was known is signed with the daemon's own.
+    for key in [app.session_key().await, app.own_session_key()] {
+        response.cookie(key.expired(is_secure));
+    }
+    Ok(response.finish())
 }
 
 /// `POST /sign-in/link`
@@ -170,10 +175,7 @@ async fn useless_link(request: &ApiRequest) -> Answer {
 
 /// The client that the browser is signed in as.
 async fn session(request: &ApiRequest) -> Option<Caller> {
-    match request.app.signed_in(request.http.headers()).await.ok()?? {
-        SignedIn::Operator => Some(Caller::Operator),
-        SignedIn::Token(id) => request.app.tokens.with_id(&request.app, &id).await.ok()?.map(Caller::Token),
-    }
+    request.app.session_caller(request.http.headers()).await.ok().flatten()
 }
 
 /// Sends a browser to the page. The address is relative, for a proxy that has the daemon below a path of its own.

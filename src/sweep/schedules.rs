@@ -137,8 +137,15 @@ impl<'a> Keeper<'a> {
         (self.applied, self.is_superseded) = (*Uuid::now_v7().as_bytes(), false);
         let applied = &self.applied;
         let noted = retry::run_adding(db, &POLICY, |tr| async move {
-            tr.set(record, applied);
-            (tr, Ok(()))
+            // Without schedules it only takes the place of another configuration, which has had some.
+            let is_due = match schedules.is_empty() {
+                true => tr.get(record, false).await.map(|found| found.is_some()),
+                false => Ok(true),
+            };
+            if let Ok(true) = is_due {
+                tr.set(record, applied);
+            }
+            (tr, is_due.map(drop).map_err(QueueError::from))
         });
         noted.await?;
         for schedule in schedules {
@@ -393,6 +400,24 @@ mod tests {
         new.step(Step::Restore, &one).await;
         assert_eq!(stored(&db, &named.queue).await, pairs(&[("a", 60), ("b", 60)]));
         assert!(!old.is_superseded);
+    }
+
+    #[tokio::test]
+    async fn a_configuration_without_schedules_writes_nothing_where_none_were() {
+        let db = TestDatabase::new().unwrap();
+        let named = queue(&db);
+        let none = configured(&[]);
+        let noted = async || {
+            let found = db.create_trx().unwrap().get(&none.record, true).await.unwrap();
+            found.map(|value| value.to_vec())
+        };
+        Keeper::new(&named).step(Step::Apply, &none).await;
+        assert_eq!(noted().await, None);
+        // It takes the place of one that had some.
+        Keeper::new(&named).step(Step::Apply, &configured(&[schedule("a", 60, "ours")])).await;
+        let before = noted().await;
+        Keeper::new(&named).step(Step::Apply, &none).await;
+        assert!(before.is_some() && noted().await.is_some_and(|now| Some(now) != before));
     }
 
     #[tokio::test]

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// The names of all bounds, with the least value that makes sense.
-pub(crate) const LEAST: &[(&str, usize)] = &[
+const LEAST: &[(&str, usize)] = &[
     ("batch-ends-together", 1),
     ("batches-page", 1),
     ("cancel-page-bytes", 1),

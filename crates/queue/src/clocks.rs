@@ -1,4 +1,4 @@
-//! What a sweeper tells of its clock.
+//! How a sweeper's clock compares with those of other sweepers.
 
 /// The clock of a sweeper's process is far from the one of another sweeper of the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

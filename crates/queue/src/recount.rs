@@ -70,7 +70,8 @@ impl Queue {
     /// Counts the queue's rows and compares them with its counters, and the places of keys with their items. Snapshot reads of one version, which conflict with nobody: a read for
     /// every 8,192 rows, without values. Some ten million rows can be counted in the five seconds of a transaction. Of a keyed queue, the index and all running items are read, too.
     pub async fn compare_counters(&self, tr: &Transaction) -> Result<Recount, QueueError> {
-        ops::compare_all(self.space(), tr).await
+        let found = ops::compare(self.space(), tr).await?;
+        Ok(Recount { index: ops::index_faults(self.space(), tr).await?, ..found })
     }
 
     /// Makes sure that no items of another kind lie under the queue's name. Snapshot reads of a few keys.
@@ -85,9 +86,9 @@ impl Queue {
     pub async fn compare(&self, db: &Database, policy: &RetryPolicy) -> Result<Option<Recount>, RetryError> {
         let compare = async |tr: &Transaction| ops::compare(self.space(), tr).await;
         let Some(found) = in_time(db, policy, compare).await? else { return Ok(None) };
-        let compare = async |tr: &Transaction| ops::compare_all(self.space(), tr).await;
+        let index = async |tr: &Transaction| ops::index_faults(self.space(), tr).await;
         let index = match self.space().keyed {
-            Some(_) => in_time(db, policy, compare).await?.and_then(|found| found.index),
+            Some(_) => in_time(db, policy, index).await?.flatten(),
             None => None,
         };
         Ok(Some(Recount { index, ..found }))

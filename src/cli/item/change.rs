@@ -1,15 +1,16 @@
 //! `kvqueue item reschedule`, `retry` and `edit-payload`
 
-use std::{ffi::OsString, fs, io::Read, path::PathBuf};
+use std::{ffi::OsString, path::PathBuf};
 
 use anyhow::{Context, bail};
-use kvqueue_queue::{ItemId, Queue, RetryPolicy, from_millis};
+use kvqueue_queue::{ItemId, PAYLOAD_CEILING, Queue, RetryPolicy, from_millis};
 
 use super::{
     super::{
         DataError,
         client::Client,
         globals::Globals,
+        line_reader::read_file,
         values::{self, When},
     },
     One, print,
@@ -117,12 +118,7 @@ impl EditPayload {
             return Ok(payload.as_encoded_bytes().to_vec());
         }
         let Some(path) = &self.file else { bail!("no payload is given; add --payload or --file") };
-        if path.as_os_str() == "-" {
-            let mut payload = Vec::new();
-            std::io::stdin().lock().read_to_end(&mut payload).context("cannot read stdin")?;
-            return Ok(payload);
-        }
-        fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+        read_file(path, PAYLOAD_CEILING).with_context(|| format!("cannot read {}", path.display()))
     }
 }
 

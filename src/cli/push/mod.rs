@@ -11,15 +11,13 @@ mod transactions;
 
 use std::{
     ffi::OsString,
-    fs::File,
-    io::{self, Read},
     os::unix::ffi::OsStringExt,
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, anyhow};
 use bytes::Bytes;
-use kvqueue_queue::{NewItem, PushError, PushOptions, Queue, Session};
+use kvqueue_queue::{NewItem, PAYLOAD_CEILING, PushError, PushOptions, Queue, Session};
 
 use self::{
     after::AfterOptions,
@@ -31,7 +29,7 @@ use super::{
     DataError, UsageError,
     client::{Client, frozen},
     globals::Globals,
-    line_reader::STDIN,
+    line_reader::{STDIN, read_file},
     output,
     progress::{Progress, Size},
     target::Target,
@@ -138,13 +136,8 @@ impl Args {
     fn push_after(self, client: &Client, queue: &Queue, json: bool) -> anyhow::Result<Exit> {
         let mut payloads: Vec<Vec<u8>> = self.payload.into_iter().map(OsString::into_vec).collect();
         if let Some(file) = &self.file {
-            let mut read = Vec::new();
-            let done = match file == Path::new(STDIN) {
-                true => io::stdin().read_to_end(&mut read),
-                false => File::open(file).and_then(|mut file| file.read_to_end(&mut read)),
-            };
-            done.with_context(|| format!("cannot read {}", file.display()))?;
-            payloads.push(read);
+            let read = read_file(file, PAYLOAD_CEILING);
+            payloads.push(read.with_context(|| format!("cannot read {}", file.display()))?);
         }
         let [payload] = <[_; 1]>::try_from(payloads).map_err(|payloads| {
             let len = payloads.len();

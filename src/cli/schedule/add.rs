@@ -3,8 +3,6 @@
 use std::{
     collections::BTreeMap,
     ffi::OsString,
-    fs::File,
-    io::{self, Read},
     os::unix::ffi::OsStringExt,
     path::{Path, PathBuf},
     time::Duration,
@@ -27,7 +25,7 @@ use crate::{
         DataError, UsageError,
         client::{Client, Create},
         globals::Globals,
-        line_reader::STDIN,
+        line_reader::read_file,
         output,
         target::Target,
         values::attribute,
@@ -184,13 +182,8 @@ fn text(bytes: Vec<u8>) -> (Option<String>, Option<String>) {
 
 /// The whole of a file, which is no longer than a payload may be.
 fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
-    let (mut payload, most) = (Vec::new(), MAX_SCHEDULE_PAYLOAD as u64 + 1);
-    let read = if path == Path::new(STDIN) {
-        io::stdin().take(most).read_to_end(&mut payload)
-    } else {
-        File::open(path).and_then(|file| file.take(most).read_to_end(&mut payload))
-    };
-    read.with_context(|| format!("cannot read {}", path.display()))?;
+    let payload = read_file(path, MAX_SCHEDULE_PAYLOAD);
+    let payload = payload.with_context(|| format!("cannot read {}", path.display()))?;
     if payload.len() > MAX_SCHEDULE_PAYLOAD {
         let problem = format!(
             "{} is longer than {MAX_SCHEDULE_PAYLOAD} bytes, which a schedule's payload may have; store it elsewhere, and push where it is",

@@ -85,7 +85,7 @@ impl SessionKey {
     }
 
     /// The name of the cookie. Browsers send the cookies of a host to each of its ports. So daemons with different secrets have different names.
-    pub(in crate::http) fn name(&self) -> String {
+    fn name(&self) -> String {
         let mac = self.mac("name", "").finalize().into_bytes();
         format!("kvqueue-{}", BASE64_URL_SAFE_NO_PAD.encode(&mac[..6]))
     }

@@ -285,11 +285,11 @@ async fn end_expired(
     let expiry = config.queues.get(name).map(Expiry::of).unwrap_or_default();
     let meters = config.queues.contains_key(name).then(|| app.daemon.status.metrics.queue(&name.into()));
     // Of a queue that is not configured here this process has no sweeper.
-    let by_others = ClockLag::of(app.daemon.status.clock_lag());
-    let lag = meters.as_ref().map_or(&by_others, |meters| &meters.clock_lag);
+    let by_others = meters.is_none().then(|| ClockLag::of(app.daemon.status.clock_lag()));
+    let lag = by_others.as_ref().or(meters.as_ref().map(|meters| &meters.clock_lag));
     let (mut ended, mut failed) = (Expired::Nothing, Vec::new());
     for (at, lease) in leases.iter_mut().enumerate() {
-        let Some(lease) = lease.lease() else { continue };
+        let (Some(lease), Some(lag)) = (lease.lease(), lag) else { continue };
         let open: Vec<_> = lease.open().collect();
         let mut expired = expiry.expired(lease.items(), clock, lag).await;
         expired.retain(|(index, _)| open.contains(index));

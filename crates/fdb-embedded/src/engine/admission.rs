@@ -219,7 +219,7 @@ impl Admission {
     pub fn pin_limits(&self) -> PinLimits {
         match self.level {
             SpaceLevel::Plenty | SpaceLevel::None => PinLimits::default(),
-            // The space of a backup that goes on is less than the space that is missing.
+            // A backup may pin at most the free space that the disk is to keep.
             SpaceLevel::Low => {
                 PinLimits { pinned_view: self.min_free.max(MAX_PINNED_BYTES), ..PinLimits::default() }
             }

@@ -144,7 +144,7 @@ fn means_missing(error: &io::Error) -> bool {
 /// Identifies a file by device and inode.
 pub type FileId = (u64, u64);
 
-/// The file that this is about.
+/// The id of the file that this metadata describes.
 pub fn id_of(file: &Metadata) -> FileId {
     (file.dev(), file.ino())
 }

@@ -22,8 +22,8 @@ impl LockHolder {
     /// Asks the system for the holder. It shows no locks of other PID namespaces: the id of such a
     /// holder is in the lock file.
     pub(super) fn of(mut lock: &File) -> LockHolder {
-        let here = lock.metadata().ok().and_then(|lock| Some((process_with_lock(&lock)?, lock)));
-        if let Some((Some(pid), _)) = here {
+        let here = lock.metadata().ok().and_then(|lock| process_with_lock(&lock));
+        if let Some(Some(pid)) = here {
             return LockHolder { pid: Some(pid), is_elsewhere: false };
         }
         let mut text = String::new();
@@ -37,7 +37,7 @@ fn process_with_lock(lock: &Metadata) -> Option<Option<u32>> {
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
     let holders = locks.lines().filter_map(|line| flock_of(line, lock.ino()));
     // Files of other file systems may have the same number.
-    let mut holders = holders.filter(|pid| open_files(*pid).is_none_or(|files| files.contains(&id_of(lock))));
+    let mut holders = holders.filter(|pid| has_open(*pid, &id_of(lock)) != Some(false));
     Some(holders.next())
 }
 
@@ -50,12 +50,13 @@ fn flock_of(line: &str, inode: u64) -> Option<u32> {
     (number.parse() == Ok(inode)).then(|| pid.parse().ok())?
 }
 
-/// The open files of a process; `None` if that cannot be found out.
-fn open_files(pid: u32) -> Option<Vec<FileId>> {
+/// Whether a process has a file open; `None` if that cannot be found out.
+fn has_open(pid: u32, file: &FileId) -> Option<bool> {
     let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
     // A descriptor may be closed meanwhile.
-    let id = |entry: std::fs::DirEntry| std::fs::metadata(entry.path()).ok().map(|file| id_of(&file));
-    Some(descriptors.flatten().filter_map(id).collect())
+    let is_it =
+        |entry: std::fs::DirEntry| std::fs::metadata(entry.path()).is_ok_and(|it| id_of(&it) == *file);
+    Some(descriptors.flatten().any(is_it))
 }
 
 impl fmt::Display for LockHolder {
@@ -75,7 +76,7 @@ impl fmt::Display for LockHolder {
 pub enum LockState {
     /// Nobody. The directory stays locked while this value lives.
     Free(Vec<File>),
-    /// This process.
+    /// The process that has the lock.
     Held(LockHolder),
 }
 

@@ -89,7 +89,7 @@ impl GuestState {
     /// Whether another request may be sent. Closing views and watches is always allowed, because
     /// each of them had a request.
     fn accepts_requests(&self, outbox: &Outbox) -> bool {
-        !self.is_lost && self.unopened + self.pending.len() < MAX_PENDING && outbox.len() <= MAX_UNSENT
+        self.unopened + self.pending.len() < MAX_PENDING && outbox.len() <= MAX_UNSENT
     }
 }
 

@@ -83,6 +83,9 @@ impl RemoteView {
     /// The version, if it has arrived and the view is not lost.
     pub fn known_version(&self) -> Option<i64> {
         let mut inner = self.inner.lock();
+        if inner.is_replaceable() {
+            return None;
+        }
         let version = inner.version.and_then(Result::ok);
         inner.is_used |= version.is_some();
         version

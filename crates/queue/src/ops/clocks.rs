@@ -133,7 +133,7 @@ impl OwnClock {
         let slowest = slower.iter().map(|it| it.at(version)).min();
         let is_settled = doubt.answered_from.is_some();
         let is_outvoted = |others: usize| is_settled && agreeing.len() + 1 < others;
-        // Of as many on both sides nobody knows who is right. What can be undone goes on by the clock that was there first.
+        // If as many clocks agree as differ, none is known to be right. What can be undone goes on by the clock that was there first.
         let was_first = slower.iter().all(|it| own.since < it.since);
         let is_believed = slower.is_empty() || (is_settled && agreeing.len() + 1 > slower.len());
         let goes_on = is_believed || (was_first && !is_outvoted(slower.len()));
@@ -223,7 +223,7 @@ pub(crate) async fn add(
     Ok(())
 }
 
-/// The same together with the duty: nobody is to answer.
+/// Adds a reading together with the duty, without asking other sweepers.
 pub(crate) async fn note(space: &Space, tr: &Transaction, reading: Reading) -> Result<(), QueueError> {
     add(space, tr, reading, reading.version.saturating_sub(KEPT)).await
 }

@@ -16,7 +16,7 @@ use crate::ops::index::{self, repair};
 use crate::ops::len::between;
 use crate::ops::pause::check_unfrozen;
 use crate::ops::{conflict, kinds};
-use crate::recount::{Counted, Recount};
+use crate::recount::{Counted, IndexFaults, Recount};
 use mutant::{bound, mutant};
 
 /// The most texts that are looked at.
@@ -48,18 +48,17 @@ pub(crate) async fn compare(space: &Space, tr: &Transaction) -> Result<Recount, 
     Ok(Recount { ready, waiting, dead, index: None })
 }
 
-/// The same with what is wrong with the index of a keyed queue, at the same version.
-pub(crate) async fn compare_all(space: &Space, tr: &Transaction) -> Result<Recount, QueueError> {
-    let found = compare(space, tr).await?;
-    let Some(keyed) = &space.keyed else { return Ok(found) };
-    let Some(rows) = index::read::read(space, keyed, tr).await? else { return Ok(found) };
+/// What is wrong with the index of a keyed queue; `None` for another queue, or if the index is too large to be read in one transaction.
+pub(crate) async fn index_faults(space: &Space, tr: &Transaction) -> Result<Option<IndexFaults>, QueueError> {
+    let Some(keyed) = &space.keyed else { return Ok(None) };
+    let Some(rows) = index::read::read(space, keyed, tr).await? else { return Ok(None) };
     let (mut faults, mut behind) = (rows.faults(), None);
     loop {
         let page = unlisted::page(space, keyed, tr, behind.as_deref()).await?;
         faults.keys.extend(page.keys);
         behind = page.through;
         if behind.is_none() {
-            return Ok(Recount { index: Some(faults.counts()), ..found });
+            return Ok(Some(faults.counts()));
         }
     }
 }

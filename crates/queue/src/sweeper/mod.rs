@@ -318,7 +318,7 @@ impl Sweeper {
     ///
     /// Closes batches that are complete or due, up to 100 in a transaction; their callbacks are pushed with that.
     ///
-    /// While another sweeper is on duty, nothing of that is done, and a look reads five keys. A sweeper takes over when the one on duty is
+    /// While another sweeper is on duty, nothing of that is done, and a look reads six keys. A sweeper takes over when the one on duty is
     /// from one to three seconds late, with a look, a scheduled item, a schedule or an expiry. The duty is written down once in the time of a lease; and not
     /// for a queue that is idle, until something is fetched from it, or for ten minutes.
     ///

@@ -258,6 +258,9 @@ fn a_batch_whose_callback_is_gone_is_reported_and_keeps_no_other_back() {
             Ok(())
         })
         .await;
+        // A page of one has the next batch that can be read.
+        let page = t.run(async |tr| home.batches_after(tr, None, k(1)).await).await;
+        assert!(page.iter().map(|of| &of.id).eq([&other]), "{page:?}");
         let mut sweeper = Sweeper::with_id(home.clone(), ONE, VersionHistory::new(|| Duration::ZERO));
         let swept = sweeper.sweep(&t.db, &|| from_millis(NOW), &rules()).await.unwrap();
         assert!(swept.unusable_batches.iter().eq([&damaged]), "{:?}", swept.unusable_batches);

@@ -28,6 +28,9 @@ fn pushes_of_one_transaction_are_numbered_in_order() {
             let same = [unique("twice"), NewItem::new("d")];
             let last = pusher.push_items(&same, &named).await.unwrap();
             let again = pusher.push_items(&same, &named).await.unwrap();
+            // A due time may have been a delay, so it is no part of what a key stands for.
+            let delayed = same.clone().map(|item| item.with_due(from_millis(7)));
+            assert!(pusher.push_items(&delayed, &named).await.unwrap().is_repetition());
             let refused = pusher.push_items(&[NewItem::new("never")], &named).await.unwrap_err();
             assert!(refused.idempotency_key_reused().is_some(), "{refused}");
             let other = PushOptions::default().with_idempotency_key(b"other".to_vec());

@@ -42,9 +42,7 @@ fn an_expired_lease_is_returned_once_under_unknown_outcomes() {
             let q = t.queue(format!("{script:?}"));
             t.push(&q, &["a", "b"]).await;
             let lease = t.lease_for(&q, 2, SHORT).await.unwrap();
-            while t.run(async |tr| Ok(tr.get_read_version().await?)).await.cast_unsigned() <= lease.deadline()
-            {
-            }
+            t.until_past(lease.deadline()).await;
             if !t.install(Faults::script(script.clone())) {
                 return;
             }

@@ -166,7 +166,7 @@ fn leases_that_cannot_be_returned_do_not_hide_others() {
         .await;
         t.push(&q, &["a"]).await;
         let lease = t.lease_for(&q, 1, SHORT).await.unwrap();
-        while t.run(async |tr| Ok(tr.get_read_version().await? as u64)).await <= lease.deadline() {}
+        t.until_past(lease.deadline()).await;
         let mut sweeper = sweeper(&q);
         let swept = sweeper.sweep(&t.db, &|| from_millis(0), &rules()).await.unwrap();
         assert_eq!((swept.moved.returned, t.list(&q).await), (1, vec!["a".to_owned()]));

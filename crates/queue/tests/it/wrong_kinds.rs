@@ -141,7 +141,7 @@ fn a_sweeper_of_the_wrong_kind_returns_nothing() {
             let q = t.queue_of("q", kind);
             t.push_by(&q, 0, "held").await;
             let lease = t.lease_for(&q, 1, SHORT).await.unwrap();
-            while t.run(async |tr| Ok(tr.get_read_version().await? as u64)).await <= lease.deadline() {}
+            t.until_past(lease.deadline()).await;
             sweep_as_others(t, &q, 10).await;
             assert_eq!(t.sweep_leases(&q, 1, &rules()).await.returned, 1);
         });

@@ -333,9 +333,12 @@ impl WritePath {
     /// On a full disk a checkpoint lets redb reuse freed pages, and a second one the pages that the
     /// first freed.
     pub fn needs_checkpoint_for_space(&self) -> bool {
+        if !self.is_short {
+            return false;
+        }
         // Free pages may be pinned, so the disk's own space has to suffice until the checkpoint.
         let most = ((self.disk_bytes + self.reusable()) / 8).min(self.disk_bytes / 2);
-        self.is_short && self.pending + self.unfreed > most
+        self.pending + self.unfreed > most
     }
 
     /// Writes a batch to the log and the memtable. Makes a checkpoint instead if the log has no

@@ -89,6 +89,7 @@ pub(crate) async fn page(
     let mut begin = behind.map_or(first, |id| after(&keys.record_key(id.unique())));
     let k = k.get().min(page_batches());
     let mut found = Vec::new();
+    // Of a page that cannot be read nothing is left, and others may follow.
     while found.is_empty() {
         let option = RangeOption {
             limit: Some(k),
@@ -98,16 +99,18 @@ pub(crate) async fn page(
         let rows = tr.get_range(&option, 1, true).await?;
         let Some(last) = rows.last() else { break };
         begin = after(last.key());
-        let records = rows.iter().filter_map(|row| {
-            let id = BatchId::with_unique(&space.name, keys.decode_record(row.key())?);
-            Some((id, Record::decode(row.value())?))
-        });
-        found.extend(records);
+        let record = |key: &[u8], value: &[u8]| {
+            let id = BatchId::with_unique(&space.name, keys.decode_record(key)?);
+            Some((id, Record::decode(value)?))
+        };
+        let records: Vec<_> = rows.iter().filter_map(|row| record(row.key(), row.value())).collect();
+        drop(rows);
+        let views = records
+            .into_iter()
+            .map(async |(id, record)| QueueError::if_readable(view(&keys, tr, id, record).await));
+        found.extend(try_join_all(views).await?.into_iter().flatten());
     }
-    let views = found
-        .into_iter()
-        .map(async |(id, record)| QueueError::if_readable(view(&keys, tr, id, record).await));
-    Ok(try_join_all(views).await?.into_iter().flatten().collect())
+    Ok(found)
 }
 
 async fn view(

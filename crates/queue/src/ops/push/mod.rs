@@ -309,7 +309,7 @@ impl<'t> Pusher<'t> {
         entries: &[Entry<'_>],
     ) -> Result<Option<PendingPush>, QueueError> {
         match self.operations.get(id) {
-            Some((_, of)) if of != digests => Err(QueueError::key_reused(&self.space, id)),
+            Some((_, of)) if of.digest != digests.digest => Err(QueueError::key_reused(&self.space, id)),
             Some((placed, _)) => Ok(Some(placed.repeated())),
             None => once::earlier(&self.space, self.tr, id, digests, entries).await,
         }
