@@ -338,10 +338,10 @@ fn strangers_on_all_connections_keep_neither_operators_nor_health_checks_out() {
         answers
     });
     assert!(kept_answers.iter().all(|answer| *answer == Some(200)), "{kept_answers:?}");
-    // A stranger may take the place of a connection before its request arrives, so one in ten may fail.
+    // A stranger may take the place of a connection before its request arrives, so one in five may fail.
     for answers in [new_answers, health_answers] {
         let right = answers.iter().filter(|answer| **answer == Some(200)).count();
-        assert!(right * 10 >= answers.len() * 9, "{answers:?}");
+        assert!(right * 5 >= answers.len() * 4, "{answers:?}");
     }
     let metrics = with_token.replace("/api/v1/status", "/metrics");
     assert_eq!(ask(&mut kept, &metrics), Some(200));
