@@ -4,7 +4,7 @@ use std::{
     cell::Cell,
     collections::{BTreeMap, BTreeSet},
     rc::Rc,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
@@ -258,6 +258,8 @@ impl Fetcher {
     }
 
     fn fetched(&mut self, fetched: Fetched) -> Event {
+        let is_full = matches!(fetched, Fetched::Empty(Idle { is_full: true, .. }));
+        self.runtime.wants_slots.store(is_full, Ordering::Relaxed);
         match fetched {
             Fetched::Batches { batches, conflicts } => {
                 let served = batches.len();
@@ -267,11 +269,12 @@ impl Fetcher {
                 }
                 Event::Fetched { served, conflicts }
             }
-            Fetched::Empty(Idle { watch, look_again_in }) => {
+            Fetched::Empty(Idle { watch, is_full, look_again_in }) => {
                 let poll = self.runtime.poll_interval;
                 let wait = look_again_in.map_or(poll, |wait| wait.min(poll));
                 self.watch = watch.map(|watch| (watch, wait));
-                Event::Empty { watched: self.watch.is_some() }
+                let watched = self.watch.is_some();
+                if is_full { Event::Full { watched } } else { Event::Empty { watched } }
             }
             Fetched::Exhausted => Event::Exhausted,
             Fetched::Failed(error) => {

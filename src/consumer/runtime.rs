@@ -1,6 +1,10 @@
 //! A queue at run time: what belongs to its name, and what belongs to its settings.
 
-use std::{ops::Deref, sync::Arc, time::Duration};
+use std::{
+    ops::Deref,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use foundationdb::Database;
 use kvqueue_queue::{Approach, Queue, RetryRules, VersionHistory};
@@ -60,6 +64,8 @@ pub(crate) struct QueueRuntime {
     pub(crate) poll_interval: Duration,
     /// Wakes the fetcher for another reason than a push.
     pub(crate) look_again: Notify,
+    /// Whether the fetcher waits until items end, since no further one may start.
+    pub(crate) wants_slots: AtomicBool,
     /// What consumers have fetched and not begun.
     pub(crate) sharing: Sharing,
     /// Beats when a fetch ends.

@@ -1,6 +1,11 @@
 //! The configured queues with their handlers, as far as no database is needed.
 
-use std::{collections::BTreeMap, num::NonZeroUsize, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    num::NonZeroUsize,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use foundationdb::Database;
 use kvqueue_queue::{Approach, Queue, Spread, Staged};
@@ -181,6 +186,7 @@ impl ConfiguredQueue {
             approach: approach(config.fetch_strategy),
             poll_interval: if until_empty { poll_interval.min(UNTIL_EMPTY_POLL) } else { poll_interval },
             look_again: Notify::default(),
+            wants_slots: AtomicBool::default(),
             sharing: Sharing::default(),
             fetches: Heartbeat::default(),
             clock: Arc::default(),

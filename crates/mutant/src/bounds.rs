@@ -42,6 +42,7 @@ const LEAST: &[(&str, usize)] = &[
     ("joins-together", 1),
     ("keys-of-a-fetch", 1),
     ("known-limits", 1),
+    ("lane-idle", 1),
     ("large-batch-removals", 1),
     ("large-batch-writes", 1),
     ("lease-bytes-counted", 1),

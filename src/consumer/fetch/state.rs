@@ -73,6 +73,11 @@ pub(crate) enum Event {
         /// Whether it armed a watch.
         watched: bool,
     },
+    /// The same, since no item may start before another one ends.
+    Full {
+        /// Whether it armed a watch.
+        watched: bool,
+    },
     /// The fetch got nothing, and no item is scheduled or running that could become ready.
     Exhausted,
     /// The database refused the fetch.
@@ -144,6 +149,8 @@ pub(crate) struct State {
     reason: Option<Reason>,
     /// Whether a watch is armed.
     armed: bool,
+    /// Whether the last fetch found that no item may start before another one ends. As long as its watch is armed, a fetch would find the same.
+    full: bool,
     /// Failed fetches in a row.
     failures: u32,
     /// The span of the delay after a watch.
@@ -190,7 +197,9 @@ impl State {
             }
             (_, Event::Asked(request)) => {
                 self.waiting.push_back(request);
-                self.is_due(Reason::Other);
+                if request.prefetch || !self.full || !self.armed {
+                    self.is_due(Reason::Other);
+                }
             }
             (_, Event::Withdrawn(consumer)) => self.withdraw(consumer, &mut effects),
             (_, Event::Lent(consumer)) => self.waiting.retain(|request| request.consumer != consumer),
@@ -214,7 +223,8 @@ impl State {
             (Phase::Fetching, Event::Fetched { served, conflicts }) => {
                 self.fetched(served, conflicts, &mut effects);
             }
-            (Phase::Fetching, Event::Empty { watched }) => self.empty(watched, &mut effects),
+            (Phase::Fetching, Event::Empty { watched }) => self.empty(watched, false, &mut effects),
+            (Phase::Fetching, Event::Full { watched }) => self.empty(watched, true, &mut effects),
             (Phase::Fetching, Event::Exhausted) => self.exhausted(&mut effects),
             (Phase::Fetching, Event::Failed) => self.failed(&mut effects),
             _ => {}
@@ -312,6 +322,7 @@ impl State {
             _ => self.got_before_watch = true,
         }
         self.failures = 0;
+        self.full = false;
         let served = served.min(self.fetching.len());
         for request in self.fetching.drain(..served) {
             self.withdrawn.remove(&request.consumer);
@@ -321,11 +332,12 @@ impl State {
         self.is_due(Reason::Other);
     }
 
-    fn empty(&mut self, watched: bool, effects: &mut Vec<Effect>) {
+    fn empty(&mut self, watched: bool, full: bool, effects: &mut Vec<Effect>) {
         if self.reason == Some(Reason::Push) && !self.got_before_watch {
             self.lost_race();
         }
         self.failures = 0;
+        self.full = full;
         self.put_back(effects);
         if watched {
             self.armed = true;

@@ -52,7 +52,9 @@ pub(crate) enum Fetched {
 pub(crate) struct Idle {
     /// Resolves after the next push, if it was asked for.
     pub(crate) watch: Option<Watch>,
-    /// When a rate or a throttle allows further items, though nothing has changed by then.
+    /// Whether no item may start before another one ends. Then the watch is for that.
+    pub(crate) is_full: bool,
+    /// When further items may start, though nothing has changed by then.
     pub(crate) look_again_in: Option<Duration>,
 }
 
@@ -173,7 +175,11 @@ async fn lease(
             let age_unknown = leased.recovered || took_long;
             Got::Leased(Box::new(Leased { lease, fetched_at, age_unknown }))
         }
-        None => Got::Nothing(Idle { watch: leased.watch, look_again_in: leased.look_again_in }),
+        None => Got::Nothing(Idle {
+            watch: leased.watch,
+            is_full: leased.is_full,
+            look_again_in: leased.look_again_in,
+        }),
     };
     Ok((found, leased.attempts))
 }
@@ -187,7 +193,7 @@ async fn remove(
     runtime.clock.learn(taken.version);
     let found = match taken.items.is_empty() {
         false => Got::Taken(taken.items),
-        true => Got::Nothing(Idle { watch: taken.watch, look_again_in: None }),
+        true => Got::Nothing(Idle { watch: taken.watch, is_full: false, look_again_in: None }),
     };
     Ok((found, taken.attempts))
 }

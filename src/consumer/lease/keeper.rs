@@ -7,7 +7,10 @@
 
 use std::{
     ops::Range,
-    sync::{Arc, atomic::AtomicUsize},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -266,6 +269,9 @@ impl LeaseKeeper {
         let written = outcomes.iter().filter(|(index, _)| !is_cancelled(*index));
         self.runtime.meters.acknowledged(written.map(|(_, outcome)| outcome));
         self.slices.acknowledged(outcomes.iter().map(|(index, _)| *index));
+        if self.runtime.wants_slots.load(Ordering::Relaxed) {
+            self.runtime.look_again.notify_one();
+        }
     }
 
     async fn extend(&mut self) -> Result<(), LostLease> {

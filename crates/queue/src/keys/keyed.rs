@@ -10,6 +10,7 @@
 //! | (q, "onhold", key) | u64 | the position of a key with holds, which a fetch has taken out of the index |
 //! | (q, "nblocked") | u64, atomic ADD | how many holds there are for dead letters |
 //! | (q, "running", scope) | u64, atomic ADD | how many items of a scope are on leases |
+//! | (q, "running", "", lane) | i64, atomic ADD | the same of the whole queue, for each lane but the first: [`lanes`](crate::ops::keyed::lanes) |
 //! | (q, "gate", scope, i) | never written | fetches of a limited scope conflict on gates |
 //! | (q, "free", scope) | never written | a fetch that parks a key conflicts with whatever frees a slot and finds no key to give it to |
 //! | (q, "rate", scope) | paid, timer | up to which version a scope with a rate has paid; its timer |
@@ -270,6 +271,31 @@ impl KeyedSpace {
     /// How many items of each scope run.
     pub(crate) fn running_range(&self) -> (Vec<u8>, Vec<u8>) {
         range(&self.running)
+    }
+
+    /// How many items of the whole queue run, by lane: the first one has the row of the scope.
+    pub(crate) fn lane_key(&self, lane: u64) -> Vec<u8> {
+        let mut key = self.running_key(&[]);
+        if lane > 0 {
+            append_number(&mut key, lane);
+        }
+        key
+    }
+
+    /// All lanes.
+    pub(crate) fn lanes(&self) -> (Vec<u8>, Vec<u8>) {
+        let first = self.lane_key(0);
+        let (_, end) = range(&first);
+        (first, end)
+    }
+
+    /// The lane of a row of [`lanes`](KeyedSpace::lanes).
+    pub(crate) fn decode_lane(&self, row: &[u8]) -> Option<u64> {
+        let rest = row.strip_prefix(self.lane_key(0).as_slice())?;
+        if rest.is_empty() {
+            return Some(0);
+        }
+        split_number(rest).filter(|(_, rest)| rest.is_empty()).map(|(lane, _)| lane)
     }
 
     /// The scope of a row of [`running_range`](KeyedSpace::running_range).

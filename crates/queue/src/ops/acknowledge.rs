@@ -42,7 +42,7 @@ pub(crate) async fn acknowledge(
         header.acknowledged.insert(*index);
         let row = row_now(&header, *index, &held[*index]);
         if let Some(changes) = &mut changes {
-            changes.left_lease(space, &row.id);
+            changes.left_lease(space, &row.id, id.session);
             match outcome {
                 ItemOutcome::Done
                 | ItemOutcome::DoneWith(_)

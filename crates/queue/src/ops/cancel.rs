@@ -84,7 +84,7 @@ pub(crate) async fn running(
     for (index, row) in items {
         place::check_kind(space, &row.id)?;
         claim::forget_undone(space, tr, row)?;
-        changes.left_lease(space, &row.id);
+        changes.left_lease(space, &row.id, id.session);
         header.acknowledged.insert(*index);
         record.items.push((u32::try_from(*index).unwrap_or(u32::MAX), row.id.clone()));
     }

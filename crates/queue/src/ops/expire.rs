@@ -79,7 +79,7 @@ pub(crate) async fn expire(
     let mut parts = parts(space, open).into_iter();
     let (mut expired, mut changes) = (Expired::default(), Changes::default());
     for held in parts.next().unwrap_or_default() {
-        changes.left_lease(space, &held.id);
+        changes.left_lease(space, &held.id, id.session);
         let before = expired;
         if header.served {
             place::ready(space, tr, &held.id, &held.value, &held.meta);

@@ -3,18 +3,12 @@
 use foundationdb::Transaction;
 
 use crate::keys::Space;
-use crate::keys::keyed::KeyedSpace;
 use crate::watch::Watch;
 
 /// Watches `npush`, which every push changes and no pop does; in a keyed queue `nactive`, which changes when a key becomes active.
 pub(crate) fn watch(space: &Space, tr: &Transaction) -> Watch {
     let key = space.keyed.as_ref().map_or(&space.npush, |keyed| &keyed.nactive);
     Watch::new(tr.watch(key))
-}
-
-/// Watches `nfreed`, which changes when a queue with a limit of running items gets a free slot, or another limit.
-pub(crate) fn watch_freed(keyed: &KeyedSpace, tr: &Transaction) -> Watch {
-    Watch::new(tr.watch(&keyed.nfreed))
 }
 
 /// Watches `nlater`, which every item put aside changes, and no sweep does.

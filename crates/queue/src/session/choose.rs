@@ -26,8 +26,9 @@ pub(super) enum Chosen {
     Served(LeaseId, Header, Vec<Held>),
     /// The queue has no item for it. The transaction has only read. After which time there may be one though nothing changes.
     Empty(Option<Duration>),
-    /// As many items of the queue run as may. The transaction has only read. After which time the rate allows a start.
-    Full(Option<Duration>),
+    /// As many items of the queue run as may, or the slots that are free are left to others. The transaction has only read. After which time to look again though
+    /// nothing changes, and the row that changes when there is a slot.
+    Full(Option<Duration>, Vec<u8>),
     /// It has only read, and the take has to wait until this key is there, or for its turn.
     Waits(Vec<u8>),
     /// The queue has no item for it now. The transaction moves keys in the index, and another one is to look again.

@@ -15,7 +15,6 @@ use crate::item::Item;
 use crate::lease::Lease;
 use crate::operation::{Operation, Step, complete};
 use crate::ops::version::committed_at;
-use crate::ops::watch::watch_freed;
 use crate::retry::{Attempts, Done, NOT_COMMITTED, RetryError, maybe_committed};
 use crate::time::versions;
 use crate::version_history::VersionHistory;
@@ -87,8 +86,10 @@ pub struct Fetched {
     /// Resolves after the next push. Only if there were no items and the options ask for a watch.
     pub watch: Option<Watch>,
     /// Whether as many items of the whole queue run as its limit allows. Then the watch resolves when one of them ends, or the limit changes.
+    /// Also if slots are free that other sessions had before, and the session has lost against these: then the watch resolves when an item of this session ends,
+    /// and after `look_again_in` the slots may be its own.
     pub is_full: bool,
-    /// After which time a rate or a throttle allows further items, though nothing has changed by then. Only if there were no items.
+    /// After which time a rate or a throttle allows further items, or there may be a slot, though nothing has changed by then. Only if there were no items.
     pub look_again_in: Option<Duration>,
     /// Whether an earlier fetch of the session made the lease. Its deadline may be near: extend the
     /// lease first. It has the number of items and the length that the earlier fetch asked for;
@@ -121,8 +122,10 @@ pub struct FetchedFor {
     /// Resolves after the next push. Only if there were no items, and a watch was asked for.
     pub watch: Option<Watch>,
     /// Whether as many items of the whole queue run as its limit allows. Then the watch resolves when one of them ends, or the limit changes.
+    /// Also if slots are free that other sessions had before, and the session has lost against these: then the watch resolves when an item of this session ends,
+    /// and after `look_again_in` the slots may be its own.
     pub is_full: bool,
-    /// After which time a rate or a throttle allows further items, though nothing has changed by then. Only if there were no items.
+    /// After which time a rate or a throttle allows further items, or there may be a slot, though nothing has changed by then. Only if there were no items.
     pub look_again_in: Option<Duration>,
     /// Whether an earlier fetch of the session made the lease, for a share of that fetch. There is
     /// one lease then, and the next fetch may return another such one.
@@ -454,9 +457,8 @@ impl Fetch<'_, '_, '_> {
                 let watch = session.watch_empty(tr, options).await?;
                 Plan::Read(Idle { watch, is_full: false, look_again_in })
             }
-            (Chosen::Full(look_again_in), _) => {
-                let keyed = session.queue.space().keyed.as_ref().filter(|_| options.watch);
-                let watch = keyed.map(|keyed| watch_freed(keyed, tr));
+            (Chosen::Full(look_again_in, row), _) => {
+                let watch = options.watch.then(|| Watch::new(tr.watch(&row)));
                 Plan::Read(Idle { watch, is_full: true, look_again_in })
             }
             (Chosen::Rows(rows, seen), Goal::Remove) => {

@@ -12,6 +12,7 @@ use crate::approach::Extent;
 use crate::error::QueueError;
 use crate::keys::keyed::KeyedSpace;
 use crate::ops::keyed::fetch::{Wanted, choose};
+use crate::ops::keyed::lanes::{Look, Others};
 use crate::rng::Rng;
 use crate::suspects::Suspicion;
 
@@ -38,6 +39,12 @@ pub(super) struct Avoidance {
     lazy: bool,
     /// Whether the attempt under way takes keys out of the index.
     ends_keys: bool,
+    /// Whether the attempt under way takes slots of the queue that may be for other sessions.
+    takes_slots_of_others: bool,
+    /// Whether they leave such slots alone, unless these stay free.
+    leaves_slots: bool,
+    /// What a fetch has seen that did so.
+    look: Option<Look>,
     /// Fetches without a conflict since it last changed.
     calm: u32,
     /// At how many pages of parked keys the fetch under way has looked again, without finding an item.
@@ -52,6 +59,7 @@ impl Avoidance {
     /// The attempt under way has conflicted, with a push if it takes keys out of the index.
     pub(super) fn conflicted(&mut self, rng: &mut Rng) {
         self.gate = rng.next();
+        self.leaves_slots |= self.takes_slots_of_others;
         if self.ends_keys {
             self.lazy = true;
         } else {
@@ -65,6 +73,8 @@ impl Avoidance {
         if self.calm >= CALM {
             self.scatter = if self.scatter > FIRST_SCATTER { self.scatter / 2 } else { 0 };
             self.lazy = false;
+            self.leaves_slots = false;
+            self.look = None;
             self.calm = 0;
         }
     }
@@ -90,6 +100,10 @@ impl Session {
                 scatter: self.avoidance.scatter,
                 session: self.id,
                 gate: self.avoidance.gate,
+                others: match self.avoidance.leaves_slots {
+                    true => Others::Leave(self.avoidance.look.clone()),
+                    false => Others::Take,
+                },
             };
             let choice = choose(&space, keyed, tr, wanted, &mut self.rng).await?;
             if !choice.is_empty() || !choice.tidies() {
@@ -98,10 +112,14 @@ impl Session {
                 self.avoidance.looks = 0;
                 return Ok(Chosen::Empty(Some(Duration::ZERO)));
             }
+            if self.avoidance.leaves_slots {
+                self.avoidance.look = choice.look(self.avoidance.look.take());
+            }
             if choice.is_full() && !choice.tidies() {
-                return Ok(Chosen::Full(choice.look_again_in()));
+                return Ok(Chosen::Full(choice.look_again_in(), choice.slot_row(keyed)));
             }
             self.avoidance.ends_keys = choice.ends_keys();
+            self.avoidance.takes_slots_of_others = choice.takes_slots_of_others();
             if choice.is_empty() && !choice.tidies() && self.avoidance.scatter > 0 {
                 // It has looked at a few keys only.
                 self.avoidance.scatter = 0;

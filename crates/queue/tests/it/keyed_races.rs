@@ -97,14 +97,32 @@ fn fetches_of_two_keys_of_a_tenant_do_not_both_take_its_last_slot() {
     });
 }
 
-/// Whether one of two fetches that overlap conflicts with the other. They want items of two keys.
+#[test]
+fn the_last_slot_of_a_queue_goes_to_one_of_two_fetches() {
+    on_database(async |t| {
+        let q = keyed(t);
+        limit(t, &q, "", running(1)).await;
+        push_one(t, &q, "b").await;
+        let (mut session, mut other) = (t.session(&q), t.session(&q));
+        let Some(gate) = t.close_gate() else { return };
+        let early = async {
+            push_one(t, &q, "a").await;
+            fetch(t, &mut other, 1).await
+        };
+        let (conflicted, late, early) = overlaps(gate, fetch(t, &mut session, 1), early).await;
+        assert_eq!(names(early.as_ref()), ["a"]);
+        assert!(conflicted && late.is_none(), "two items of a queue run, and one may");
+    });
+}
+
+/// Whether one of two fetches that overlap conflicts with the other. They want items of two keys of a tenant.
 async fn fetches_conflict(t: &TestDb, q: &Queue) -> Option<bool> {
-    push_one(t, q, "b").await;
+    push_one(t, q, "t/b").await;
     let (mut session, mut other) = (t.session(q), t.session(q));
     let gate = t.close_gate()?;
     let early = async {
         // It comes first, so that the two fetches want different keys.
-        push_one(t, q, "a").await;
+        push_one(t, q, "t/a").await;
         fetch(t, &mut other, 1).await
     };
     let (conflicted, late, early) = overlaps(gate, fetch(t, &mut session, 1), early).await;
@@ -113,10 +131,10 @@ async fn fetches_conflict(t: &TestDb, q: &Queue) -> Option<bool> {
 }
 
 #[test]
-fn fetches_conflict_near_a_limit_and_seldom_far_from_it() {
+fn fetches_conflict_near_the_limit_of_a_tenant_and_seldom_far_from_it() {
     on_database(async |t| {
         let q = keyed(t);
-        limit(t, &q, "", running(200)).await;
+        limit(t, &q, "t", running(200)).await;
         let mut conflicts = 0;
         // Two sessions choose the same gate once in twenty times.
         for _ in 0..4 {
@@ -124,12 +142,46 @@ fn fetches_conflict_near_a_limit_and_seldom_far_from_it() {
             conflicts += u32::from(conflicted);
         }
         assert!(conflicts < 3, "{conflicts} of 4 conflict far from the limit");
-        push(t, &q, "c", ["x"; 100]).await;
+        push(t, &q, "t/c", ["x"; 100]).await;
         let mut session = t.session(&q);
         assert!(fetch(t, &mut session, 100).await.is_some());
         for _ in 0..4 {
             assert_eq!(fetches_conflict(t, &q).await, Some(true), "more than half of the slots are taken");
         }
+    });
+}
+
+#[test]
+fn fetches_that_take_slots_of_their_own_do_not_conflict_however_near_the_limit() {
+    on_database(async |t| {
+        let q = keyed(t);
+        limit(t, &q, "", running(200)).await;
+        push(t, &q, "c", ["x"; 197]).await;
+        let mut session = t.session(&q);
+        assert!(fetch(t, &mut session, 197).await.is_some());
+        let mut conflicts = 0;
+        for _ in 0..8 {
+            let (mut session, mut other) = (t.session(&q), t.session(&q));
+            // Each has a slot that its own item has left.
+            push(t, &q, "a", ["x"; 2]).await;
+            let leases = [fetch(t, &mut session, 1).await, fetch(t, &mut other, 1).await];
+            for lease in leases {
+                acknowledge(t, lease.unwrap()).await;
+            }
+            push_one(t, &q, "b").await;
+            let Some(gate) = t.close_gate() else { return };
+            let early = async {
+                push_one(t, &q, "a").await;
+                fetch(t, &mut other, 1).await
+            };
+            let (conflicted, late, early) = overlaps(gate, fetch(t, &mut session, 1), early).await;
+            conflicts += u32::from(conflicted);
+            for lease in [late, early] {
+                acknowledge(t, lease.expect("a slot is free")).await;
+            }
+        }
+        // Two sessions have one lane once in 64 times.
+        assert!(conflicts < 3, "{conflicts} of 8 conflict");
     });
 }
 

@@ -95,6 +95,22 @@ fn an_empty_queue_is_watched_and_looked_at_again_when_the_watch_fires() {
 }
 
 #[test]
+fn a_full_queue_is_looked_at_again_when_an_item_ends_and_not_for_each_request() {
+    let full = [asked(1), Gathered, Full { watched: true }];
+    assert_eq!(last(&full), [Watch]);
+    let more = |events: &[Event]| last(&[&full[..], events].concat());
+    assert_eq!(more(&[asked(2)]), []);
+    // A consumer that prefetches waits for an answer.
+    assert_eq!(more(&[prefetch(2)]), [Gather]);
+    assert_eq!(more(&[asked(2), LookAgain]), [Gather]);
+    assert_eq!(more(&[asked(2), WatchFired]), [Gather]);
+    assert_eq!(more(&[asked(2), LookAgain, Gathered, got(2), asked(3)]), [Gather]);
+    // It has been served, or is not full any more.
+    assert_eq!(more(&[LookAgain, Gathered, Empty { watched: false }, asked(2)]), [Gather]);
+    assert_eq!(more(&[Withdrawn(1), LookAgain, asked(2)]), [Gather]);
+}
+
+#[test]
 fn a_watch_fired_without_requests_lets_the_next_request_fetch() {
     assert_eq!(last(&[asked(1), Gathered, NONE, Withdrawn(1), WatchFired]), []);
     assert_eq!(last(&[asked(1), Gathered, NONE, Withdrawn(1), WatchFired, asked(2)]), [Gather]);
@@ -249,7 +265,8 @@ fn possible(state: &State, asking: &BTreeSet<u64>) -> Vec<Event> {
             let most = state.fetching.len();
             let fetched =
                 (1..=most).flat_map(|served| [false, true].map(|conflicts| Fetched { served, conflicts }));
-            fetched.chain([Empty { watched: state.wants_watch() }, Exhausted, Failed]).collect()
+            let watched = state.wants_watch();
+            fetched.chain([Empty { watched }, Full { watched }, Exhausted, Failed]).collect()
         }
     });
     events

@@ -73,7 +73,12 @@ impl IndexRows {
         } else if let Some(key) = keyed.decode_hold(key).and_then(|item| item.key()) {
             self.held.insert(key);
         } else if let Some(scope) = keyed.decode_running(key) {
-            self.counted.insert(scope, counters::decode(Some(value)));
+            // Of the whole queue each lane has a row, and a lane may be below zero.
+            let before = self.counted.remove(&scope).unwrap_or_default();
+            let counted = before.wrapping_add(counters::decode(Some(value)));
+            if counted != 0 {
+                self.counted.insert(scope, counted);
+            }
         }
     }
 

@@ -8,7 +8,9 @@ use foundationdb::options::ConflictRangeType;
 use futures::future::try_join_all;
 use mutant::mutant;
 
-use super::{activate, count_active, count_freed, count_running, holds, listing, pace, rules, suspects};
+use super::{
+    activate, count_active, count_freed, count_running, holds, lanes, listing, pace, rules, suspects,
+};
 use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::keys::keyed::{Cause, HoldCause, KeyedSpace, ParkedRow, scopes, tenant};
@@ -16,6 +18,7 @@ use crate::keys::{Space, after};
 use crate::limits::Scope;
 use crate::ops::{conflict, row_page};
 use crate::rng::Rng;
+use crate::session::SessionId;
 
 /// From how many parked keys an end of items chooses, at least. Two ends that choose the same key conflict.
 const CHOICES: usize = 32;
@@ -25,6 +28,8 @@ const CHOICES: usize = 32;
 pub(crate) struct Changes {
     /// How many items of a key left their leases.
     freed: BTreeMap<Vec<u8>, usize>,
+    /// How many items left the leases of a session.
+    of_sessions: BTreeMap<SessionId, usize>,
     /// Made from the keys of these items and their numbers in their pushes, so that transactions that end other items choose other parked
     /// keys. A simulation can be repeated: stamps are not in it.
     seed: u64,
@@ -41,13 +46,14 @@ pub(crate) struct Changes {
 }
 
 impl Changes {
-    /// An item has left its lease.
-    pub(crate) fn left_lease(&mut self, space: &Space, id: &ItemId) {
+    /// An item has left its lease, which is this session's.
+    pub(crate) fn left_lease(&mut self, space: &Space, id: &ItemId, session: SessionId) {
         if let Some(key) = key_of(space, id) {
             let number = id.as_bytes().last_chunk().map_or(0, |end| u16::from_be_bytes(*end));
             let mixed = |seed: u64, byte: &u8| (seed ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
             self.seed = key.iter().fold(self.seed.rotate_left(1) ^ u64::from(number), mixed);
             *self.freed.entry(key).or_default() += 1;
+            *self.of_sessions.entry(session).or_default() += 1;
         }
     }
 
@@ -103,19 +109,24 @@ impl Changes {
         let needs_rules = !freed.is_empty() || !self.away.is_empty();
         let book = if needs_rules { Some(rules::book(keyed, tr).await?) } else { None };
         let limits = |scope: &[u8]| book.as_ref().map(|book| book.limits(scope)).unwrap_or_default();
+        let most_of_queue = limits(&[]).most_running().filter(|_| !freed.is_empty());
         let limited = freed.iter().filter(|(scope, _)| limits(scope).most_running().is_some());
-        let (of_queue, limited): (Vec<_>, Vec<_>) =
-            limited.map(|(scope, n)| (*scope, *n)).partition(|(scope, _)| scope.is_empty());
+        let limited: Vec<_> =
+            limited.map(|(scope, n)| (*scope, *n)).filter(|(scope, _)| !scope.is_empty()).collect();
         let parked = next_parked(keyed, tr, &limited, Rng::seeded(self.seed)).await?;
         holds::end(keyed, tr, &self.back).await?;
         let other_first = self.ready.union(&self.removed).cloned().collect();
         suspects::unpark(keyed, tr, &other_first).await?;
         listing::unlisted(keyed, tr, self.ready).await?.list(keyed, tr);
-        for (scope, n) in &freed {
-            count_running(keyed, tr, scope, -i64::try_from(*n).unwrap_or(i64::MAX));
-        }
-        if !of_queue.is_empty() {
+        if let Some(most) = most_of_queue {
+            freed.remove(&[][..]);
+            for (session, n) in &self.of_sessions {
+                lanes::count(keyed, tr, lanes::home(*session, u64::from(most)), minus(*n));
+            }
             count_freed(keyed, tr);
+        }
+        for (scope, n) in &freed {
+            count_running(keyed, tr, scope, minus(*n));
         }
         parked.iter().for_each(|parked| parked.unpark(keyed, tr));
         count_active(keyed, tr, parked.len());
@@ -226,6 +237,10 @@ pub(crate) async fn first_parked(
 ) -> Result<Vec<Parked>, QueueError> {
     let rows = row_page::first_keys(tr, keyed.parked_range(cause, scope), n, true).await?;
     Ok(rows.iter().filter_map(|row| Parked::decode(keyed, row)).map(|(_, parked)| parked).collect())
+}
+
+fn minus(n: usize) -> i64 {
+    -i64::try_from(n).unwrap_or(i64::MAX)
 }
 
 fn key_of(space: &Space, id: &ItemId) -> Option<Vec<u8>> {

@@ -1,4 +1,4 @@
-//! How fetches of a scope with a limit of running items exclude each other, so that they never exceed it together.
+//! How fetches of a tenant or key with a limit of running items exclude each other, so that they never exceed it together. The whole queue has [`lanes`](super::lanes).
 //!
 //! A fetch reads at snapshot isolation how many items of the scope run. Until it commits, others may start some, too. Each scope has *gates*: keys that nobody writes, and that
 //! fetches conflict on.

@@ -29,12 +29,13 @@
 //! | all | `rules` | a change of the rules |
 //!
 //! Fetches read `running` at snapshot isolation, although acknowledgements change it: they only lower it. Fetches raise it, and [`gates`]
-//! keep them from raising it too far together.
+//! keep them from raising it too far together; that of the whole queue, [`lanes`].
 
 pub(crate) mod changes;
 pub(crate) mod fetch;
 pub(crate) mod gates;
 pub(crate) mod holds;
+pub(crate) mod lanes;
 pub(crate) mod listing;
 pub(crate) mod pace;
 pub(crate) mod place;

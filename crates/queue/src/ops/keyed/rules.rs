@@ -14,6 +14,7 @@ use futures::future::try_join_all;
 use mutant::{bound, mutant};
 
 use super::changes::Parked;
+use super::lanes::Lanes;
 use super::{count_active, count_freed, holds};
 use crate::error::QueueError;
 use crate::keys::keyed::{Cause, KeyedSpace};
@@ -222,5 +223,8 @@ async fn unpark_page(
 
 /// How many items of a scope run. Read without a conflict.
 pub(crate) async fn running(keyed: &KeyedSpace, tr: &Transaction, scope: &[u8]) -> Result<u64, QueueError> {
+    if scope.is_empty() {
+        return Ok(Lanes::read(keyed, tr).await?.running());
+    }
     Ok(counters::decode(tr.get(&keyed.running_key(scope), true).await?.as_deref()))
 }

@@ -1,5 +1,6 @@
 //! Short ways to use a keyed queue.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kvqueue_queue::{
@@ -34,6 +35,17 @@ pub(crate) async fn limit(t: &TestDb, q: &Queue, pattern: &str, limits: Limits) 
         })
     })
     .await;
+}
+
+/// How many scopes have running items, by their counters. The whole queue has several, which together may be 0.
+pub(crate) async fn running_scopes(t: &TestDb, q: &Queue) -> usize {
+    let mut scopes: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+    for (row, count) in t.records(q, "running").await {
+        let end = row.iter().skip(1).position(|byte| *byte == 0).map_or(row.len(), |at| at + 1);
+        let counted = scopes.entry(row[..end].to_vec()).or_default();
+        *counted = counted.wrapping_add(u64::from_le_bytes(count.try_into().unwrap()));
+    }
+    scopes.values().filter(|counted| **counted != 0).count()
 }
 
 pub(crate) fn running(n: u32) -> Limits {

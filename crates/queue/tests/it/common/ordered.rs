@@ -2,7 +2,7 @@
 
 use kvqueue_queue::{Failure, HeldBy, ItemId, ItemOutcome, LimitError, Limits, Queue, Session};
 
-use super::keyed::{fetch, keyed, limit, names, push};
+use super::keyed::{fetch, keyed, limit, names, push, running_scopes};
 use super::{TestDb, k, rules, sweeper};
 
 pub(crate) fn ordered() -> Limits {
@@ -78,8 +78,8 @@ pub(crate) async fn unblock(t: &TestDb, q: &Queue, key: &str) -> bool {
 /// Whether nothing is left of keys, but perhaps a count of 0.
 pub(crate) async fn has_no_rows(t: &TestDb, q: &Queue) -> bool {
     let mut rows = 0;
-    for second in ["kval", "listed", "active", "parked", "hold", "onhold", "running"] {
+    for second in ["kval", "listed", "active", "parked", "hold", "onhold"] {
         rows += t.records(q, second).await.len();
     }
-    rows == 0 && blocked(t, q).await == 0
+    rows + running_scopes(t, q).await == 0 && blocked(t, q).await == 0
 }

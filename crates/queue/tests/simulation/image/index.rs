@@ -66,7 +66,18 @@ impl Index {
             }
             b"rate" => self.rates.read_paid(rest, value)?,
             b"timer" => self.rates.read_timer(rest, value)?,
-            b"running" => drop(self.running.insert(alone(rest)?, number())),
+            // Of the whole queue there are several rows, some of them below zero.
+            b"running" => {
+                let (scope, lane) = split_bytes(rest)?;
+                if !lane.is_empty() && !scope.is_empty() {
+                    return None;
+                }
+                let before = self.running.remove(&scope).unwrap_or(0);
+                let counted = before.wrapping_add(number());
+                if counted != 0 {
+                    self.running.insert(scope, counted);
+                }
+            }
             b"hold" => drop(self.holds.insert(ids.get(rest)?, Hold::read(value)?)),
             b"onhold" => drop(self.on_hold.insert(alone(rest)?)),
             b"nblocked" => self.nblocked = number(),

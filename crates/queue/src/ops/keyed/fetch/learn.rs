@@ -9,11 +9,13 @@ use futures::future::{try_join, try_join_all};
 
 use super::candidate::{Candidate, Place};
 use super::left::Left;
+use super::running::Running;
 use super::{Choice, max_keys, max_parked, min_window, scatter};
 use crate::error::QueueError;
 use crate::keys::keyed::{Cause, KeyedSpace, scopes};
 use crate::ops::keyed::changes::{Parked, first_parked};
 use crate::ops::keyed::gates::Slots;
+use crate::ops::keyed::lanes::{self, Lanes, QueueSlots};
 use crate::ops::keyed::{holds, rules};
 use crate::rng::Rng;
 use crate::time::duration;
@@ -29,16 +31,15 @@ impl Choice {
     ) -> Result<bool, QueueError> {
         self.paces.learn(keyed, tr, &self.book, std::iter::once(&[][..])).await?;
         self.paces.note_all_known(&[]);
-        let k = self.wanted.k.get() as u64;
         if let Some(most) = self.book.limits(&[]).most_running().map(u64::from) {
-            let taken = match self.running.of(&[], most, k) {
-                Some(taken) => taken,
-                None => rules::running(keyed, tr, &[]).await?,
+            let lanes = match &self.running {
+                Running::OfQueue(lanes) => lanes.clone(),
+                _ => Lanes::read(keyed, tr).await?,
             };
-            self.slots = Some(Slots { most, taken });
+            self.slots = Some(QueueSlots::new(most, lanes, &self.wanted.claim(), self.paces.now()));
         }
         let starts = self.paces.starts(&[]).unwrap_or(u64::MAX);
-        let most = self.slots.map_or(starts, |slots| slots.free().min(starts));
+        let most = self.slots.as_ref().map_or(starts, |slots| slots.free().min(starts));
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let Some(most) = NonZeroUsize::new(most) else { return Ok(false) };
         self.wanted.k = self.wanted.k.min(most);
@@ -171,8 +172,8 @@ impl Choice {
 
     fn may_start_in(&self) -> Option<Duration> {
         if self.is_full() {
-            // The end of an item wakes idle consumers.
-            return None;
+            // The end of an item wakes idle consumers; nothing tells that others leave a slot free.
+            return self.leaves_slots().then(|| duration(lanes::idle_after()));
         }
         let opens = self.paces.opens_at(&[]).filter(|_| self.paces.starts(&[]) == Some(0));
         // As long as the queue may start nothing, no timer of a key matters.

@@ -19,7 +19,7 @@ use futures::future::{try_join, try_join_all, try_join3, try_join5};
 use mutant::bound;
 
 use super::changes::Parked;
-use super::gates::Slots;
+use super::lanes::{Claim, Look, Others, QueueSlots};
 use super::pace::Paces;
 use super::rules::Pending;
 use super::{ITEM, holds, rules, step, suspects, virtual_time};
@@ -68,7 +68,7 @@ fn max_suspects() -> usize {
 const MAX_WINDOW: usize = 512;
 
 /// What a fetch asks for.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Wanted {
     /// The most items.
     pub(crate) k: NonZeroUsize,
@@ -87,12 +87,19 @@ pub(crate) struct Wanted {
     pub(crate) session: SessionId,
     /// Which gate of limited scopes it takes: this number, modulo the number of gates that are open to it.
     pub(crate) gate: u64,
+    /// What it does with slots of the queue that are free in the lanes of other sessions.
+    pub(crate) others: Others,
 }
 
 impl Wanted {
     /// How far keys may be apart, in positions, though they are always there to be served.
     fn slack(&self) -> u64 {
         (self.k.get() as u64).saturating_mul(SLACK * ITEM)
+    }
+
+    /// Whose slots of the queue it may take.
+    fn claim(&self) -> Claim {
+        Claim { session: self.session, first: self.gate, others: self.others.clone() }
     }
 }
 
@@ -118,7 +125,7 @@ pub(crate) struct Choice {
     /// The bytes of the transaction for the keys that it serves.
     index_bytes: usize,
     /// The slots of the whole queue, if it has a limit: as the fetch has found them.
-    slots: Option<Slots>,
+    slots: Option<QueueSlots>,
     /// Keys that an earlier version has parked under the limit of the whole queue.
     parked_before: Vec<Parked>,
     /// What the limited scopes that the fetch has looked at have left, less what it takes. The whole queue is not among them.
@@ -157,9 +164,32 @@ impl Choice {
         self.page().is_some()
     }
 
-    /// Whether it has found no free slot of the whole queue.
+    /// Whether it has found no free slot of the whole queue that it may take.
     pub(crate) fn is_full(&self) -> bool {
-        self.slots.is_some_and(|slots| slots.free() == 0)
+        self.slots.as_ref().is_some_and(|slots| slots.free() == 0)
+    }
+
+    /// Whether it takes slots of the whole queue that may be for the next fetches of other sessions.
+    pub(crate) fn takes_slots_of_others(&self) -> bool {
+        self.slots.as_ref().is_some_and(|slots| slots.takes_of_others(self.items as u64))
+    }
+
+    /// The row that changes when the session may have a slot of the whole queue.
+    pub(crate) fn slot_row(&self, keyed: &KeyedSpace) -> Vec<u8> {
+        match self.slots.as_ref().filter(|slots| slots.leaves_some()) {
+            Some(slots) => slots.home_row(keyed),
+            None => keyed.nfreed.clone(),
+        }
+    }
+
+    /// Whether slots of the whole queue are free that it leaves to other sessions.
+    fn leaves_slots(&self) -> bool {
+        self.slots.as_ref().is_some_and(QueueSlots::leaves_some)
+    }
+
+    /// What its session is to remember of the slots that it leaves to others. `last`: what it knows.
+    pub(crate) fn look(&self, last: Option<Look>) -> Option<Look> {
+        self.slots.as_ref().filter(|slots| slots.leaves_some()).map(|slots| slots.look(last))
     }
 
     /// Whether it takes keys out of the index, and so conflicts with pushes to these.
@@ -181,8 +211,9 @@ pub(crate) async fn choose(
     wanted: Wanted,
     rng: &mut Rng,
 ) -> Result<Choice, QueueError> {
-    let mut window = wanted.k.get().max(min_window()).max(wanted.scatter);
-    let suspects = suspects::first(keyed, tr, wanted.allows, min_window().max(wanted.scatter));
+    let (scattered, slack, on_lease) = (wanted.scatter, wanted.slack(), wanted.on_lease);
+    let mut window = wanted.k.get().max(min_window()).max(scattered);
+    let suspects = suspects::first(keyed, tr, wanted.allows, min_window().max(scattered));
     let first = try_join5(
         rules::book(keyed, tr),
         virtual_time(keyed, tr),
@@ -196,7 +227,7 @@ pub(crate) async fn choose(
     let pending = rules::pending(keyed, tr, &book).await?;
     let mut choice = Choice {
         wanted,
-        slack: wanted.slack(),
+        slack,
         book,
         pending,
         vtime,
@@ -214,7 +245,7 @@ pub(crate) async fn choose(
         behind: Vec::new(),
         suspicion: None,
     };
-    if wanted.on_lease && !choice.obey_the_queue(keyed, tr).await? {
+    if on_lease && !choice.obey_the_queue(keyed, tr).await? {
         return Ok(choice);
     }
     let mut page = choice.timed(keyed, tr, rng).await?;
@@ -227,8 +258,8 @@ pub(crate) async fn choose(
         let next = rows.next();
         let mut active = active(keyed, &choice.book, rows.iter().map(|row| row.key()));
         drop(rows);
-        if wanted.scatter > 0 {
-            let last = active.first().map_or(0, |first| first.position.saturating_add(wanted.slack()));
+        if scattered > 0 {
+            let last = active.first().map_or(0, |first| first.position.saturating_add(slack));
             // Keys far ahead have had their share.
             active.retain(|candidate| candidate.position <= last);
             scatter(&mut active, choice.left(), rng);

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use foundationdb::Transaction;
+use foundationdb::future::FdbKeyValue;
 
 use crate::error::QueueError;
 use crate::keys::counters;
 use crate::keys::keyed::KeyedSpace;
 use crate::limits::RuleBook;
-use crate::ops::keyed::rules;
+use crate::ops::keyed::lanes::Lanes;
 use crate::ops::row_page::RowPage;
 
 /// The counts of all scopes are read together if not more items run than this many times the items of the fetch.
@@ -20,7 +21,7 @@ pub(super) enum Running {
     /// Nothing: no rule that was known when the fetch began limits them.
     Unknown,
     /// How many of the queue run.
-    OfQueue(u64),
+    OfQueue(Lanes),
     /// How many of each scope run. Of others none do.
     OfAll(BTreeMap<Vec<u8>, u64>),
 }
@@ -33,7 +34,7 @@ impl Running {
         book: &RuleBook,
     ) -> Result<Running, QueueError> {
         match book.most_running() {
-            Some(_) => Ok(Running::OfQueue(rules::running(keyed, tr, &[]).await?)),
+            Some(_) => Ok(Running::OfQueue(Lanes::read(keyed, tr).await?)),
             None => Ok(Running::Unknown),
         }
     }
@@ -45,29 +46,30 @@ impl Running {
         tr: &Transaction,
         k: u64,
     ) -> Result<(), QueueError> {
-        let Running::OfQueue(running) = *self else { return Ok(()) };
+        let Running::OfQueue(lanes) = self else { return Ok(()) };
+        let (running, lanes) = (lanes.running(), lanes.rows());
         if running > k.saturating_mul(FEW) {
             return Ok(());
         }
-        // A row of the queue, two of each item at most, and one more, which would tell that there are others.
-        let most = usize::try_from(2 * running + 2).unwrap_or(usize::MAX);
+        // The rows of the queue, two of each item at most, and one more, which would tell that there are others.
+        let most = usize::try_from(2 * running + 1).unwrap_or(usize::MAX).saturating_add(lanes);
         let rows = RowPage::read(tr, keyed.running_range(), most, true).await?;
         if rows.next().is_none() {
-            let of =
-                |row: &[u8], count: &[u8]| Some((keyed.decode_running(row)?, counters::decode(Some(count))));
-            *self = Running::OfAll(rows.iter().filter_map(|row| of(row.key(), row.value())).collect());
+            let of = |row: &[u8]| keyed.decode_running(row).filter(|scope| !scope.is_empty());
+            let of_row = |row: &FdbKeyValue| Some((of(row.key())?, counters::decode(Some(row.value()))));
+            *self = Running::OfAll(rows.iter().filter_map(of_row).collect());
         }
         Ok(())
     }
 
-    /// How many items of a scope run, or a few more; `None`: that is to be read. `most`: the scope's limit. `k`: the items of the fetch.
+    /// How many items of a tenant or key run, or a few more; `None`: that is to be read. `most`: the scope's limit. `k`: the items of the fetch.
     pub(super) fn of(&self, scope: &[u8], most: u64, k: u64) -> Option<u64> {
         match self {
             Running::Unknown => None,
             // No more items of a scope run than of the queue. If these leave enough slots, and at least half of them, the exact number does not matter.
-            Running::OfQueue(running) => {
-                let is_far = most > running.saturating_add(k) && *running <= most / 2;
-                (scope.is_empty() || is_far).then_some(*running)
+            Running::OfQueue(lanes) => {
+                let running = lanes.running();
+                (most > running.saturating_add(k) && running <= most / 2).then_some(running)
             }
             Running::OfAll(running) => Some(running.get(scope).copied().unwrap_or_default()),
         }

@@ -47,6 +47,7 @@ fn wanted(k: NonZeroUsize) -> Wanted {
         scatter: 0,
         session: SessionId([7; 16]),
         gate: 0,
+        others: Others::Take,
     }
 }
 

@@ -38,12 +38,9 @@ impl Choice {
         }
         let started = self.started();
         for (scope, n) in &started {
-            let found = match scope.is_empty() {
-                true => self.slots,
-                false => self.left.get(*scope).and_then(|left| left.slots).map(|slots| slots.before(*n)),
-            };
+            let found = self.left.get(*scope).and_then(|left| left.slots);
             if let Some(found) = found {
-                gates::exclude(keyed, tr, scope, found, *n, self.wanted.gate)?;
+                gates::exclude(keyed, tr, scope, found.before(*n), *n, self.wanted.gate)?;
             }
         }
         self.paces.write(keyed, tr, &started, &self.waiting()).await?;
@@ -65,7 +62,10 @@ impl Choice {
         }
         claim::count(space, tr, self.items);
         for (scope, n) in started {
-            count_running(keyed, tr, scope, i64::try_from(n).unwrap_or(i64::MAX));
+            match self.slots.as_ref().filter(|_| scope.is_empty()) {
+                Some(slots) => slots.take(keyed, tr, n)?,
+                None => count_running(keyed, tr, scope, i64::try_from(n).unwrap_or(i64::MAX)),
+            }
         }
         if vtime > self.vtime {
             tr.atomic_op(&keyed.vtime, &vtime.to_le_bytes(), MutationType::Max);
