@@ -75,7 +75,7 @@ enum Fault {
     BeyondCapacity,
     /// A fetch takes free slots of lanes although others are beyond their capacity.
     IgnoresLanesThatAreOver,
-    /// A fetch that divides the running items anew takes one gate.
+    /// A fetch that divides all running items among the lanes takes one gate.
     DividesWithOneGate,
     /// A change of the limit does not conflict with fetches.
     LimitWithoutConflict,

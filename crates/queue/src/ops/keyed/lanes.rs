@@ -12,7 +12,7 @@
 //! So no lane gets beyond its capacity, and the capacities together are the limit. A lane may be below zero, if more of its session's items have ended than began in it; others have as much
 //! more then.
 //!
-//! A lane is beyond its capacity after a change of the limit. A fetch that finds one takes all gates, and divides the running items anew.
+//! A lane is beyond its capacity after a change of the limit. A fetch that finds one takes all gates, and divides all running items among the lanes again.
 //!
 //! `tests/lanes_model.rs` checks the rule in every order of transactions.
 
@@ -213,7 +213,7 @@ impl QueueSlots {
     /// Takes `n` slots, not more than are [free](Self::free), and excludes other fetches that would take the same ones.
     pub(crate) fn take(&self, keyed: &KeyedSpace, tr: &Transaction, n: u64) -> Result<(), QueueError> {
         if self.is_over {
-            return self.divide_anew(keyed, tr, n);
+            return self.divide_all(keyed, tr, n);
         }
         let mut left = n;
         for (lane, free) in &self.open {
@@ -230,7 +230,7 @@ impl QueueSlots {
     }
 
     /// Divides the running items, and `n` more, among all lanes.
-    fn divide_anew(&self, keyed: &KeyedSpace, tr: &Transaction, n: u64) -> Result<(), QueueError> {
+    fn divide_all(&self, keyed: &KeyedSpace, tr: &Transaction, n: u64) -> Result<(), QueueError> {
         let (begin, end) = keyed.gate_range(&[]);
         exclude(tr, &begin, &end)?;
         let (running, lanes) = (self.lanes.running() + n, count_of(self.most));
