@@ -56,6 +56,8 @@ pub(super) struct Fetcher {
     fetching: Option<Fetching>,
     /// The watch that the last fetch armed, and how long to wait on it.
     watch: Option<(Watch, Duration)>,
+    /// Waits on the watch that is armed.
+    watching: Option<SpawnHandle>,
     /// Watches lost in a row.
     lost: u32,
     /// Resolves when items may be fetched again; and the consumer that waits for its trial.
@@ -87,6 +89,7 @@ impl Fetcher {
             waiting_state: ConsumerState::Idle,
             fetching: Some(fetching),
             watch: None,
+            watching: None,
             lost: 0,
             hold: None,
             is_sharing: false,
@@ -307,14 +310,13 @@ impl Fetcher {
         }
         tracing::debug!(event = "watch_armed", queue = %self.runtime.name, "watching for pushes");
         let look_at = tokio::time::Instant::now() + wait;
-        async move {
+        let watching = async move {
             tokio::select! {
                 fired = watch => fired.map(|()| Event::WatchFired),
                 () = sleep_until(look_at) => Ok(Event::PollDue),
             }
-        }
-        .into_actor(self)
-        .map(move |end, actor, context| match end {
+        };
+        let watching = watching.into_actor(self).map(move |end, actor: &mut Self, context| match end {
             Ok(event) => {
                 actor.lost = 0;
                 if event == Event::WatchFired {
@@ -335,8 +337,10 @@ impl Fetcher {
                 let pause = tokio::time::Instant::now() + backoff::pause(actor.lost);
                 after(sleep_until(look_at.min(pause)), Event::PollDue, context);
             }
-        })
-        .spawn(context);
+        });
+        if let Some(earlier) = self.watching.replace(context.spawn(watching)) {
+            context.cancel_future(earlier);
+        }
     }
 
     /// Fetches again when another part of the daemon requests it.

@@ -64,7 +64,7 @@ pub(crate) struct QueueRuntime {
     pub(crate) poll_interval: Duration,
     /// Wakes the fetcher for another reason than a push.
     pub(crate) look_again: Notify,
-    /// Whether the fetcher waits until items end, since no further one may start.
+    /// Whether the fetcher has found the queue full, so that lease keepers wake it when items have ended.
     pub(crate) wants_slots: AtomicBool,
     /// What consumers have fetched and not begun.
     pub(crate) sharing: Sharing,

@@ -73,7 +73,7 @@ pub(crate) enum Event {
         /// Whether it armed a watch.
         watched: bool,
     },
-    /// The same, since no item may start before another one ends.
+    /// The same, since the queue is full, or its free slots are left to other sessions for now.
     Full {
         /// Whether it armed a watch.
         watched: bool,
@@ -149,7 +149,7 @@ pub(crate) struct State {
     reason: Option<Reason>,
     /// Whether a watch is armed.
     armed: bool,
-    /// Whether the last fetch found that no item may start before another one ends. As long as its watch is armed, a fetch would find the same.
+    /// Whether the last fetch found the queue full. While its watch is armed, a consumer that asks makes no fetch due: it would most likely find the same.
     full: bool,
     /// Failed fetches in a row.
     failures: u32,
@@ -182,9 +182,10 @@ impl State {
         Some(request.consumer)
     }
 
-    /// Whether the fetch under way should arm a watch.
+    /// Whether the fetch that begins should arm a watch, in the place of the one that is armed. A queue that was empty may be full now, and then another
+    /// row changes.
     pub(crate) fn wants_watch(&self) -> bool {
-        !self.armed && self.fetching.iter().any(|request| !request.prefetch)
+        self.fetching.iter().chain(&self.waiting).any(|request| !request.prefetch)
     }
 
     /// Takes an event into account. A fetch asks for up to `most` items together, but always for
@@ -339,8 +340,9 @@ impl State {
         self.failures = 0;
         self.full = full;
         self.put_back(effects);
+        // A watch of an earlier fetch may be for something else.
+        self.armed = watched;
         if watched {
-            self.armed = true;
             self.got_before_watch = false;
             effects.push(Effect::Watch);
         }

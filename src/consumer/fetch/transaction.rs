@@ -52,7 +52,7 @@ pub(crate) enum Fetched {
 pub(crate) struct Idle {
     /// Resolves after the next push, if it was asked for.
     pub(crate) watch: Option<Watch>,
-    /// Whether no item may start before another one ends. Then the watch is for that.
+    /// Whether the queue is full, or its free slots are left to other sessions for now. Then the watch is for a slot.
     pub(crate) is_full: bool,
     /// When further items may start, though nothing has changed by then.
     pub(crate) look_again_in: Option<Duration>,

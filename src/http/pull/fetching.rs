@@ -9,6 +9,7 @@ use std::{
 };
 
 use kvqueue_queue::{FetchError, Queue, RetryPolicy, Session, Share, Watch};
+use mutant::mutant;
 use tokio::{
     sync::{
         mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
@@ -81,7 +82,7 @@ pub(super) struct Fetching {
     requests: UnboundedReceiver<Request>,
     /// Workers for whom nothing was ready.
     waiting: VecDeque<Request>,
-    /// Fires after the next push. Armed while nothing is ready.
+    /// Fires when there may be what the last fetch has not found.
     watch: Option<Watch>,
     /// When to fetch again though nobody asked and the watch has not fired.
     look_at: Instant,
@@ -209,11 +210,14 @@ impl Fetching {
                 self.look_at = Instant::now() + PAUSED;
                 return Ok(Vec::new());
             }
-            let (db, watch) = (&self.app.daemon.db, self.watch.is_none());
             let began = Instant::now();
-            let fetched = self.session.fetch_for(db, &shares, watch).await.map_err(failure)?;
+            let fetched =
+                self.session.fetch_for(&self.app.daemon.db, &shares, true).await.map_err(failure)?;
             self.clock.learn(fetched.version);
-            self.watch = self.watch.take().or(fetched.watch);
+            // What an earlier fetch has waited for may be something else.
+            if self.watch.is_none() || !mutant("watch-of-an-earlier-fetch-stays") {
+                self.watch = fetched.watch;
+            }
             if let Some(wait) = fetched.look_again_in {
                 self.look_at = self.look_at.min(Instant::now() + wait);
             }

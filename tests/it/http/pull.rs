@@ -10,7 +10,9 @@ use std::{
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Address, Database, Reply, Served, freeze, run, run_with_input, serve, wait_until};
+use crate::support::{
+    Address, Database, Reply, Served, freeze, kvqueue, run, run_with_input, serve, serve_with, wait_until,
+};
 
 const PULL: &str = "[queues.q]\nhandler = 'pull'\nretry.max-attempts = 2\nlease = '1s'\n";
 
@@ -265,6 +267,83 @@ fn a_push_wakes_a_worker_that_waits() {
     let mut taken: Vec<_> = taken.iter().map(|it| it["items"][0]["payload"].as_str().unwrap()).collect();
     taken.sort_unstable();
     assert_eq!(taken, ["one", "three", "two"]);
+}
+
+/// Leases items and finishes each, until none is ready.
+fn work_until_empty(worker: &Worker) {
+    loop {
+        let (lease, items) = worker.leased(1);
+        let Some(item) = items.first() else { return };
+        worker.acknowledge(&lease, &json!({"outcomes": [outcome(item, "done")]})).is(200);
+    }
+}
+
+/// Pushes items of a few keys through the address.
+fn push_keyed(at: &Address, payload: &str, n: usize) {
+    let items: Vec<_> = (0..n).map(|at| json!({"payload": payload, "key": format!("k{}", at % 5)})).collect();
+    at.post("/api/v1/queues/q/items", &json!({"items": items})).is(201);
+}
+
+/// Two daemons. The second one leaves the only free slot of the queue, which has items, to the first: it has lost a race for one. The first one has this lease.
+/// `None`: it has not lost one, or their sessions share a lane.
+fn daemon_that_leaves_a_slot(db: &Database) -> Option<([Served; 2], String, Vec<Value>)> {
+    let path = db.file("kvqueue.toml");
+    std::fs::write(&path, "[queues.q]\nhandler = 'pull'\nkind = 'keyed'\nlease = '30s'\n").unwrap();
+    let served = [(); 2].map(|()| {
+        let mut command = kvqueue(db, &["run", "--config", path.to_str().unwrap()]);
+        // A slot that is left to others is left for good.
+        command.env("KVQUEUE_BOUNDS", "lane-idle=600000000");
+        serve_with(command, false)
+    });
+    // The first one hosts the database, and so seldom loses a race.
+    let [first, second] = served.each_ref().map(Worker::at);
+    for _ in 0..5 {
+        push_keyed(&first.0, "x", 100);
+        thread::scope(|scope| {
+            for worker in [&first, &second].into_iter().flat_map(|worker| [worker; 6]) {
+                scope.spawn(|| work_until_empty(worker));
+            }
+        });
+        push_keyed(&first.0, "x", 10);
+        let (lease, items) = first.leased(7);
+        // The slot that is left becomes one of the first daemon, unless that has lost a race, too.
+        let (other, one) = first.leased(1);
+        if let Some(one) = one.first() {
+            first.acknowledge(&other, &json!({"outcomes": [outcome(one, "done")]})).is(200);
+        }
+        let (other, one) = second.leased(1);
+        let Some(one) = one.first() else { return Some((served, lease, items)) };
+        second.acknowledge(&other, &json!({"outcomes": [outcome(one, "done")]})).is(200);
+        first.acknowledge(&lease, &json!({"release_rest": true})).is(200);
+        run(db, &["pop", "q", "-k", "1000", "--kind", "keyed"]).ok();
+    }
+    None
+}
+
+/// A worker waits at a daemon that leaves the only free slot to another one. Then the items are removed, and that daemon finds the queue empty.
+#[test]
+fn a_push_wakes_a_worker_whose_daemon_has_waited_for_a_slot_before() {
+    let db = Database::new();
+    run(&db, &["limits", "q", "set", "--queue", "--running", "8", "--create"]).ok();
+    let found = (0..5).find_map(|_| daemon_that_leaves_a_slot(&db));
+    let (served, lease, items) = found.expect("a daemon loses a race");
+    let [first, second] = served.each_ref().map(Worker::at);
+    let wait = json!({"max": 1, "lease_ms": 30_000, "wait_ms": 20_000});
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| second.lease(&wait).is(200));
+        // It asks before the queue is empty.
+        thread::sleep(Duration::from_millis(300));
+        run(&db, &["pop", "q", "-k", "1000", "--kind", "keyed"]).ok();
+        let done: Vec<_> = items.iter().map(|item| outcome(item, "done")).collect();
+        first.acknowledge(&lease, &json!({"outcomes": done})).is(200);
+        // The daemon looks once more. All slots are free, and there are no items.
+        assert_eq!(second.leased(1).1, Vec::<Value>::new());
+        let began = Instant::now();
+        push_keyed(&first.0, "end", 1);
+        let answer = waiting.join().unwrap();
+        assert_eq!(answer["items"][0]["payload"], "end");
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    });
 }
 
 #[test]

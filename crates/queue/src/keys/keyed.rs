@@ -10,7 +10,7 @@
 //! | (q, "onhold", key) | u64 | the position of a key with holds, which a fetch has taken out of the index |
 //! | (q, "nblocked") | u64, atomic ADD | how many holds there are for dead letters |
 //! | (q, "running", scope) | u64, atomic ADD | how many items of a scope are on leases |
-//! | (q, "running", "", lane) | i64, atomic ADD | the same of the whole queue, for each lane but the first: [`lanes`](crate::ops::keyed::lanes) |
+//! | (q, "running", "", lane) | i64, atomic ADD | running items counted in the [lanes](crate::ops::keyed::lanes) 1 to 63; lane 0 is (q, "running", "") |
 //! | (q, "gate", scope, i) | never written | fetches of a limited scope conflict on gates |
 //! | (q, "free", scope) | never written | a fetch that parks a key conflicts with whatever frees a slot and finds no key to give it to |
 //! | (q, "rate", scope) | paid, timer | up to which version a scope with a rate has paid; its timer |
@@ -42,6 +42,8 @@ const HOLD: &[u8] = b"hold";
 const ON_HOLD: &[u8] = b"onhold";
 const NBLOCKED: &[u8] = b"nblocked";
 const RUNNING: &[u8] = b"running";
+/// The most lanes of a queue.
+pub(crate) const LANES: u64 = 64;
 const GATE: &[u8] = b"gate";
 const FREE: &[u8] = b"free";
 const RATE: &[u8] = b"rate";
@@ -273,7 +275,7 @@ impl KeyedSpace {
         range(&self.running)
     }
 
-    /// How many items of the whole queue run, by lane: the first one has the row of the scope.
+    /// The row of a lane of the whole queue. Lane 0 has the row of the scope.
     pub(crate) fn lane_key(&self, lane: u64) -> Vec<u8> {
         let mut key = self.running_key(&[]);
         if lane > 0 {
@@ -289,18 +291,14 @@ impl KeyedSpace {
         (first, end)
     }
 
-    /// The lane of a row of [`lanes`](KeyedSpace::lanes).
-    pub(crate) fn decode_lane(&self, row: &[u8]) -> Option<u64> {
-        let rest = row.strip_prefix(self.lane_key(0).as_slice())?;
+    /// The scope and the lane of a row of [`running_range`](KeyedSpace::running_range). Only the whole queue has more than one lane.
+    pub(crate) fn decode_running(&self, row: &[u8]) -> Option<(Vec<u8>, u64)> {
+        let (scope, rest) = split_bytes(row.strip_prefix(self.running.as_slice())?)?;
         if rest.is_empty() {
-            return Some(0);
+            return Some((scope, 0));
         }
-        split_number(rest).filter(|(_, rest)| rest.is_empty()).map(|(lane, _)| lane)
-    }
-
-    /// The scope of a row of [`running_range`](KeyedSpace::running_range).
-    pub(crate) fn decode_running(&self, row: &[u8]) -> Option<Vec<u8>> {
-        split_bytes(row.strip_prefix(self.running.as_slice())?).map(|(scope, _)| scope)
+        let (lane, rest) = split_number(rest)?;
+        (scope.is_empty() && rest.is_empty() && (1..LANES).contains(&lane)).then_some((scope, lane))
     }
 
     pub(crate) fn gate_key(&self, scope: &[u8], gate: u64) -> Vec<u8> {
@@ -499,7 +497,13 @@ mod tests {
                 let listed = decode_listed(&encode_listed(cause, a));
                 prop_assert_eq!(listed, cause.is_suspect().then_some((cause, a)));
             }
-            prop_assert_eq!(space.decode_running(&space.running_key(&scope)), Some(scope.clone()));
+            prop_assert_eq!(space.decode_running(&space.running_key(&scope)), Some((scope.clone(), 0)));
+            let row = space.lane_key(a);
+            prop_assert_eq!(space.decode_running(&row), (a < LANES).then_some((Vec::new(), a)));
+            let (begin, end) = space.lanes();
+            prop_assert!(begin <= row && row < end);
+            let row = [row, space.lane_key(1)].concat();
+            prop_assert_eq!(space.decode_running(&row), None);
             prop_assert_eq!(space.decode_timer(&space.timer_key(a, &scope)), Some((a, scope)));
         }
 

@@ -26,8 +26,8 @@ pub(super) enum Chosen {
     Served(LeaseId, Header, Vec<Held>),
     /// The queue has no item for it. The transaction has only read. After which time there may be one though nothing changes.
     Empty(Option<Duration>),
-    /// As many items of the queue run as may, or the slots that are free are left to others. The transaction has only read. After which time to look again though
-    /// nothing changes, and the row that changes when there is a slot.
+    /// As many items of the queue run as may, or the slots that are free are left to others for now. The transaction has only read. After which time to look again though
+    /// nothing changes, and the row to watch.
     Full(Option<Duration>, Vec<u8>),
     /// It has only read, and the take has to wait until this key is there, or for its turn.
     Waits(Vec<u8>),

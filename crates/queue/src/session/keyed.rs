@@ -12,7 +12,7 @@ use crate::approach::Extent;
 use crate::error::QueueError;
 use crate::keys::keyed::KeyedSpace;
 use crate::ops::keyed::fetch::{Wanted, choose};
-use crate::ops::keyed::lanes::{Look, Others};
+use crate::ops::keyed::lanes::{Look, Others, Taker};
 use crate::rng::Rng;
 use crate::suspects::Suspicion;
 
@@ -39,11 +39,11 @@ pub(super) struct Avoidance {
     lazy: bool,
     /// Whether the attempt under way takes keys out of the index.
     ends_keys: bool,
-    /// Whether the attempt under way takes slots of the queue that may be for other sessions.
+    /// Whether the attempt under way takes slots of the queue that other sessions may be about to take.
     takes_slots_of_others: bool,
-    /// Whether they leave such slots alone, unless these stay free.
+    /// Whether they leave such slots alone, unless these stay free: they have lost a race for some.
     leaves_slots: bool,
-    /// What a fetch has seen that did so.
+    /// The slots that the last fetch has left alone.
     look: Option<Look>,
     /// Fetches without a conflict since it last changed.
     calm: u32,
@@ -56,13 +56,13 @@ impl Avoidance {
         Avoidance { gate: rng.next(), ..Avoidance::default() }
     }
 
-    /// The attempt under way has conflicted, with a push if it takes keys out of the index.
+    /// The attempt under way has conflicted, with a push if it takes keys out of the index; otherwise with another session.
     pub(super) fn conflicted(&mut self, rng: &mut Rng) {
         self.gate = rng.next();
-        self.leaves_slots |= self.takes_slots_of_others;
         if self.ends_keys {
             self.lazy = true;
         } else {
+            self.leaves_slots |= self.takes_slots_of_others;
             self.scatter = (self.scatter * 2).clamp(FIRST_SCATTER, MAX_SCATTER);
         }
         self.calm = 0;
@@ -98,11 +98,13 @@ impl Session {
                 allows: self.allows(on_lease),
                 lazy: self.avoidance.lazy,
                 scatter: self.avoidance.scatter,
-                session: self.id,
-                gate: self.avoidance.gate,
-                others: match self.avoidance.leaves_slots {
-                    true => Others::Leave(self.avoidance.look.clone()),
-                    false => Others::Take,
+                taker: Taker {
+                    session: self.id,
+                    gate: self.avoidance.gate,
+                    others: match self.avoidance.leaves_slots {
+                        true => Others::Leave(self.avoidance.look.clone()),
+                        false => Others::Take,
+                    },
                 },
             };
             let choice = choose(&space, keyed, tr, wanted, &mut self.rng).await?;
@@ -112,11 +114,11 @@ impl Session {
                 self.avoidance.looks = 0;
                 return Ok(Chosen::Empty(Some(Duration::ZERO)));
             }
-            if self.avoidance.leaves_slots {
-                self.avoidance.look = choice.look(self.avoidance.look.take());
-            }
-            if choice.is_full() && !choice.tidies() {
-                return Ok(Chosen::Full(choice.look_again_in(), choice.slot_row(keyed)));
+            if let Some(slots) = choice.full().filter(|_| !choice.tidies()) {
+                if slots.leaves_some() {
+                    self.avoidance.look = Some(slots.look(self.avoidance.look.take()));
+                }
+                return Ok(Chosen::Full(choice.look_again_in(), slots.watched_row(keyed)));
             }
             self.avoidance.ends_keys = choice.ends_keys();
             self.avoidance.takes_slots_of_others = choice.takes_slots_of_others();
@@ -159,6 +161,24 @@ mod tests {
         assert_eq!(avoidance.scatter, MAX_SCATTER);
         (0..CALM * 6).for_each(|_| avoidance.committed());
         assert_eq!(avoidance.scatter, 0);
+    }
+
+    #[test]
+    fn fetches_leave_the_slots_of_others_alone_after_a_conflict_with_another_session() {
+        let mut rng = Rng::of(SessionId([7; 16]));
+        let mut avoidance =
+            Avoidance { takes_slots_of_others: true, ends_keys: true, ..Avoidance::default() };
+        // With a push.
+        avoidance.conflicted(&mut rng);
+        assert!(!avoidance.leaves_slots);
+        avoidance.ends_keys = false;
+        avoidance.conflicted(&mut rng);
+        assert!(avoidance.leaves_slots);
+        (0..CALM).for_each(|_| avoidance.committed());
+        assert!(!avoidance.leaves_slots);
+        let mut avoidance = Avoidance::default();
+        avoidance.conflicted(&mut rng);
+        assert!(!avoidance.leaves_slots);
     }
 
     #[test]

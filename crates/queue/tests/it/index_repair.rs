@@ -4,9 +4,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use fdb_embedded::Faults;
 use foundationdb::options::MutationType;
+use foundationdb::tuple::pack;
 use kvqueue_queue::{IndexFaults, ItemOutcome, Queue, Recount, RetryPolicy, RowCounter};
 use mutant::Bounds;
 
+use crate::common::gate::overlaps;
 use crate::common::keyed::{fetch, keyed, limit, names, push, running};
 use crate::common::ordered::ordered;
 use crate::common::{Rng, TestDb, on_database, record, seeds};
@@ -213,6 +215,48 @@ fn a_counter_that_is_too_low_is_corrected_before_it_wraps() {
         t.acknowledge(&mut lease, &ItemOutcome::Done).await;
         assert_eq!(t.records(&q, "running").await, []);
         assert_eq!(drain(t, &q).await.len(), 2);
+    });
+}
+
+#[test]
+fn a_fetch_that_has_read_a_counter_that_is_too_low_begins_again() {
+    for (pattern, counter) in [("", &b"\x01\0"[..]), ("t", b"\x01t\0")] {
+        on_database(async |t| {
+            let q = keyed(t);
+            limit(t, &q, pattern, running(1)).await;
+            push(t, &q, "t/a", ["x"]).await;
+            push(t, &q, "t/b", ["x"]).await;
+            let (mut session, mut other) = (t.session(&q), t.session(&q));
+            let _lease = fetch(t, &mut session, 1).await.unwrap();
+            t.run(async |tr| {
+                tr.clear(&record(&q, "running", counter));
+                Ok(())
+            })
+            .await;
+            let Some(gate) = t.close_gate() else { return };
+            let (conflicted, late, found) = overlaps(gate, fetch(t, &mut other, 1), recount(t, &q)).await;
+            assert_eq!(found, faults(0, 1));
+            assert!(conflicted && late.is_none(), "two items run, and one may");
+        });
+    }
+}
+
+#[test]
+fn a_row_that_is_no_lane_keeps_no_item_from_a_fetch() {
+    on_database(async |t| {
+        let q = keyed(t);
+        limit(t, &q, "", running(2)).await;
+        for key in ["a", "b", "c"] {
+            push(t, &q, key, ["x"]).await;
+        }
+        for lane in [pack(&(1_u64 << 40)), pack(&64), pack(&-1), pack(&"x"), pack(&(1, 1))] {
+            write(t, &q, "running", &[b"\x01\0", lane.as_slice()].concat(), &1_u64.to_le_bytes()).await;
+        }
+        assert_eq!(compared(t, &q).await.index, Some(faults(0, 0)));
+        let mut lease = fetch(t, &mut t.session(&q), 9).await.unwrap();
+        assert_eq!(lease.items().len(), 2);
+        t.acknowledge(&mut lease, &ItemOutcome::Done).await;
+        assert_eq!(drain(t, &q).await, ["x"]);
     });
 }
 

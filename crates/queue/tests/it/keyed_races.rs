@@ -78,11 +78,11 @@ fn an_item_pushed_while_its_key_is_found_empty_is_not_lost() {
     });
 }
 
-#[test]
-fn fetches_of_two_keys_of_a_tenant_do_not_both_take_its_last_slot() {
+/// Of two fetches that overlap, and want items of two keys of a tenant, one gets the last slot of the scopes that the pattern matches.
+fn the_last_slot_is_taken_once(pattern: &str) {
     on_database(async |t| {
         let q = keyed(t);
-        limit(t, &q, "t", running(1)).await;
+        limit(t, &q, pattern, running(1)).await;
         push_one(t, &q, "t/b").await;
         let (mut session, mut other) = (t.session(&q), t.session(&q));
         let Some(gate) = t.close_gate() else { return };
@@ -93,26 +93,18 @@ fn fetches_of_two_keys_of_a_tenant_do_not_both_take_its_last_slot() {
         };
         let (conflicted, late, early) = overlaps(gate, fetch(t, &mut session, 1), early).await;
         assert_eq!(names(early.as_ref()), ["t/a"]);
-        assert!(conflicted && late.is_none(), "two items of a tenant run, and one may");
+        assert!(conflicted && late.is_none(), "two items run, and one may");
     });
 }
 
 #[test]
+fn fetches_of_two_keys_of_a_tenant_do_not_both_take_its_last_slot() {
+    the_last_slot_is_taken_once("t");
+}
+
+#[test]
 fn the_last_slot_of_a_queue_goes_to_one_of_two_fetches() {
-    on_database(async |t| {
-        let q = keyed(t);
-        limit(t, &q, "", running(1)).await;
-        push_one(t, &q, "b").await;
-        let (mut session, mut other) = (t.session(&q), t.session(&q));
-        let Some(gate) = t.close_gate() else { return };
-        let early = async {
-            push_one(t, &q, "a").await;
-            fetch(t, &mut other, 1).await
-        };
-        let (conflicted, late, early) = overlaps(gate, fetch(t, &mut session, 1), early).await;
-        assert_eq!(names(early.as_ref()), ["a"]);
-        assert!(conflicted && late.is_none(), "two items of a queue run, and one may");
-    });
+    the_last_slot_is_taken_once("");
 }
 
 /// Whether one of two fetches that overlap conflicts with the other. They want items of two keys of a tenant.

@@ -276,7 +276,6 @@ fn guest_over_a_slow_link() {
 }
 
 #[test]
-#[ignore = "it needs a machine that does nothing else"]
 fn a_limit_is_used_over_a_slow_link() {
     on_database(async |t| {
         let Some(url) = t.embedded_url() else { return };

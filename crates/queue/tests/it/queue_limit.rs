@@ -1,11 +1,17 @@
 //! A limit of the whole queue: consumers wait for its slots, and keys do not.
 
+use std::time::{Duration, Instant};
+
+use fdb_embedded::Gate;
 use foundationdb::tuple::{Bytes, pack};
-use kvqueue_queue::{Queue, Watch};
+use kvqueue_queue::{Approach, FetchOptions, Lease, Queue, Session, Watch};
+use mutant::Bounds;
 
 use crate::common::gate::overlaps;
-use crate::common::keyed::{acknowledge, fetch, idle, is_woken, keyed, limit, names, push_one, running};
-use crate::common::{TestDb, on_database, record};
+use crate::common::keyed::{
+    acknowledge, fetch, idle, is_woken, keyed, limit, names, push, push_one, running,
+};
+use crate::common::{TestDb, k, on_database, record};
 
 /// How many rows there are under (q, `second`).
 async fn rows(t: &TestDb, q: &Queue, second: &str) -> usize {
@@ -71,6 +77,68 @@ fn a_consumer_that_finds_a_queue_full_is_woken_by_an_end_that_commits_meanwhile(
         assert!(!conflicted, "an end of an item conflicts with a consumer that has only looked");
         is_woken(watch).await;
         assert_eq!(names(fetch(t, &mut t.session(&q), 9).await.as_ref()), ["b"]);
+    });
+}
+
+/// A session that leaves the only free slot to others: it has lost a race for one. It has an item that runs, on the second lease.
+async fn session_that_leaves_a_slot(t: &TestDb, q: &Queue, gate: impl Fn() -> Gate) -> (Session, Lease) {
+    loop {
+        let (mut session, mut other) = (t.session(q), t.session(q));
+        let lease = fetch(t, &mut session, 1).await.unwrap();
+        let (_, late, early) = overlaps(gate(), fetch(t, &mut session, 1), fetch(t, &mut other, 1)).await;
+        // The slot is free again, and mostly in the lane of the other session.
+        for lease in [late, early].into_iter().flatten() {
+            acknowledge(t, lease).await;
+        }
+        let (mut approach, k) = (Approach::Front, k(1));
+        let mut options = FetchOptions::new(k, Duration::from_secs(30), &mut approach);
+        let fetched = session.fetch(&t.db, &mut options).await.unwrap();
+        match fetched.lease {
+            None => {
+                assert!(fetched.is_full && fetched.look_again_in.is_some(), "{fetched:?}");
+                return (session, lease);
+            }
+            Some(second) => {
+                acknowledge(t, second).await;
+                acknowledge(t, lease).await;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_session_that_leaves_slots_to_others_is_woken_by_its_own_ends_and_takes_what_stays_free() {
+    on_database(async |t| {
+        // Longer than the test takes.
+        let patient = Bounds::default().with("lane-idle", 600_000_000).enter();
+        let q = keyed(t);
+        limit(t, &q, "", running(8)).await;
+        // A fetch that takes the last item of a key may conflict with a push, which is no lost race.
+        for key in ["a", "b", "c", "d"] {
+            push(t, &q, key, ["x"; 100]).await;
+        }
+        let mut other = t.session(&q);
+        let mut six = Vec::new();
+        for _ in 0..6 {
+            six.push(fetch(t, &mut other, 1).await.unwrap());
+        }
+        let Some(gate) = t.close_gate() else { return };
+        drop(gate);
+        let (mut session, lease) = session_that_leaves_a_slot(t, &q, || t.close_gate().unwrap()).await;
+        let mut approach = Approach::Front;
+        let mut options = FetchOptions::new(k(1), Duration::from_secs(30), &mut approach).with_watch(true);
+        let fetched = session.fetch(&t.db, &mut options).await.unwrap();
+        acknowledge(t, lease).await;
+        is_woken(fetched.watch.unwrap()).await;
+        let _own = fetch(t, &mut session, 1).await.expect("its own slot is free");
+        assert!(fetch(t, &mut session, 1).await.is_none());
+        drop(patient);
+        let _bounds = Bounds::default().with("lane-idle", 2_000).enter();
+        let began = Instant::now();
+        while fetch(t, &mut session, 1).await.is_none() {
+            assert!(began.elapsed() < Duration::from_secs(10), "the slot stays free");
+            tokio::time::sleep(Duration::from_millis(3)).await;
+        }
     });
 }
 

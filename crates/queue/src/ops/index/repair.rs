@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use foundationdb::Transaction;
-use foundationdb::options::MutationType;
+use foundationdb::options::{ConflictRangeType, MutationType};
 use mutant::{bound, mutant};
 
 use super::read::{each_row, place_ranges, read};
@@ -55,6 +55,11 @@ pub(crate) async fn repair(
     list_again(keyed, tr, keys).await?;
     for (scope, lacks) in &scopes {
         let key = keyed.running_key(scope);
+        if **lacks > 0 {
+            // A fetch that has read a counter that is too low must not commit afterwards.
+            let (begin, end) = keyed.gate_range(scope);
+            tr.add_conflict_range(&begin, &end, ConflictRangeType::Write)?;
+        }
         tr.atomic_op(&key, &lacks.to_le_bytes(), MutationType::Add);
         tr.atomic_op(&key, &0_u64.to_le_bytes(), MutationType::CompareAndClear);
     }

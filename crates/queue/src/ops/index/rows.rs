@@ -72,8 +72,8 @@ impl IndexRows {
             self.timers.insert(scope);
         } else if let Some(key) = keyed.decode_hold(key).and_then(|item| item.key()) {
             self.held.insert(key);
-        } else if let Some(scope) = keyed.decode_running(key) {
-            // Of the whole queue each lane has a row, and a lane may be below zero.
+        } else if let Some((scope, _)) = keyed.decode_running(key) {
+            // Each lane of the whole queue has a row, and may be below zero.
             let before = self.counted.remove(&scope).unwrap_or_default();
             let counted = before.wrapping_add(counters::decode(Some(value)));
             if counted != 0 {

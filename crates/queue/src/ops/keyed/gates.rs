@@ -59,10 +59,7 @@ pub(crate) fn exclude(
     n: u64,
     gate: u64,
 ) -> Result<(), QueueError> {
-    if mutant("no-gates") {
-        return Ok(());
-    }
-    let (begin, end) = match slots.gates(n) {
+    let range = match slots.gates(n) {
         Some(gates) => {
             let gate = keyed.gate_key(scope, gate % gates);
             let end = after(&gate);
@@ -70,8 +67,16 @@ pub(crate) fn exclude(
         }
         None => keyed.gate_range(scope),
     };
-    tr.add_conflict_range(&begin, &end, ConflictRangeType::Read)?;
-    Ok(tr.add_conflict_range(&begin, &end, ConflictRangeType::Write)?)
+    take(tr, &range)
+}
+
+/// Takes a range of gates: of this fetch and another one that takes one of the same gates, only one commits.
+pub(super) fn take(tr: &Transaction, (begin, end): &(Vec<u8>, Vec<u8>)) -> Result<(), QueueError> {
+    if mutant("no-gates") {
+        return Ok(());
+    }
+    tr.add_conflict_range(begin, end, ConflictRangeType::Read)?;
+    Ok(tr.add_conflict_range(begin, end, ConflictRangeType::Write)?)
 }
 
 #[cfg(test)]

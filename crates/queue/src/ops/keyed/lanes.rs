@@ -5,43 +5,41 @@
 //!
 //! - A session has a lane of its own, its *home*, by its id. Whatever ends an item of its leases subtracts from that lane, wherever the slot came from. So the slot is free where the session's next
 //!   fetch takes it, and fetches of sessions with different homes do not exclude each other.
-//! - A fetch that needs more takes slots of other lanes, too. In a queue that is nearly full these are for the fetches of their sessions. So a session that has lost against another
-//!   one leaves them alone, unless they stay free for a while ([`idle_after`]).
+//! - A fetch that needs more takes slots of other lanes, too. If few are free, such a slot has usually just become free, and its own session is about to take it. So a session that has lost a race
+//!   against another one leaves these slots alone, unless more than a quarter of all is free ([`PLENTY`]), or the lane has not changed for a while ([`idle_after`]).
 //!
-//! **Why that is exact.** A fetch reads the rows at snapshot isolation and adds to a lane no more than its capacity allows. No other fetch adds to the lane before it commits, and ends only subtract.
-//! So no lane gets beyond its capacity, and the capacities together are the limit. A lane may be below zero, if more of its session's items have ended than began in it; others have as much
-//! more then.
+//! **Why that is exact.** A fetch reads the rows at snapshot isolation and adds to a lane no more than its capacity allows. No other fetch adds to the lane before it commits, ends only subtract, and
+//! a change of the limit conflicts with it. So no lane gets beyond its capacity, and the capacities together are the limit. A lane may be below zero, if more of its session's items have ended than
+//! began in it; others have as much more then.
 //!
-//! A lane is beyond its capacity after a change of the limit. A fetch that finds one takes all gates, and divides all running items among the lanes again.
+//! A lane is beyond its capacity after a change of the limit, or after a recount. A fetch that finds one takes all gates, and divides all running items among the lanes again.
 //!
 //! `tests/lanes_model.rs` checks the rule in every order of transactions.
 
-use std::collections::BTreeMap;
-
 use foundationdb::Transaction;
-use foundationdb::options::{ConflictRangeType, MutationType};
+use foundationdb::options::MutationType;
 use mutant::{bound, mutant};
 
+use super::gates;
 use crate::error::QueueError;
 use crate::keys::after;
 use crate::keys::counters;
-use crate::keys::keyed::KeyedSpace;
+use crate::keys::keyed::{KeyedSpace, LANES};
 use crate::ops::row_page::RowPage;
 use crate::rng::Rng;
 use crate::session::SessionId;
 
-/// The most lanes of a queue.
-const LANES: u64 = 64;
 /// If more than this part of all slots is free, a fetch takes whichever it needs.
 const PLENTY: u64 = 4;
-/// After how many versions a slot that stays free may be taken by a session that leaves those of others alone.
+/// After how many versions without a change of its lane a slot may be taken by a session that leaves those of others alone.
 pub(crate) fn idle_after() -> u64 {
     bound("lane-idle", 100_000) as u64
 }
 /// A look is of no use after this many times [`idle_after`].
 const LOOK_LASTS: u64 = 8;
 
-fn count_of(most: u64) -> u64 {
+/// How many lanes have a capacity.
+fn lanes_of(most: u64) -> u64 {
     most.clamp(1, LANES)
 }
 
@@ -53,9 +51,9 @@ fn share(n: u64, lane: u64, lanes: u64) -> i64 {
     (n / lanes + u64::from(lane < n % lanes)).cast_signed()
 }
 
-/// The lane of a session's own.
+/// A session's own lane.
 pub(crate) fn home(session: SessionId, most: u64) -> u64 {
-    Rng::of(session).next() % count_of(most)
+    Rng::of(session).next() % lanes_of(most)
 }
 
 /// Adds to the running items of a lane, or subtracts from them.
@@ -65,40 +63,43 @@ pub(crate) fn count(keyed: &KeyedSpace, tr: &Transaction, lane: u64, by: i64) {
     tr.atomic_op(&key, &0_u64.to_le_bytes(), MutationType::CompareAndClear);
 }
 
-/// How many items each lane counts; of lanes that are not there, 0.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Lanes(BTreeMap<u64, i64>);
+/// How many items each lane counts. Lanes behind the last one count 0.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Lanes(Vec<i64>);
 
 impl Lanes {
     /// Reads without a conflict.
     pub(crate) async fn read(keyed: &KeyedSpace, tr: &Transaction) -> Result<Lanes, QueueError> {
         let (mut begin, end) = keyed.lanes();
-        let mut lanes = BTreeMap::new();
+        let mut lanes = Lanes::default();
         loop {
-            let rows = RowPage::read(tr, (&begin, &end), LANES as usize + 1, true).await?;
-            for row in rows.iter() {
-                let lane = keyed.decode_lane(row.key()).ok_or_else(|| QueueError::unreadable(row.key()))?;
-                lanes.insert(lane, counters::decode(Some(row.value())).cast_signed());
+            let page = RowPage::read(tr, (&begin, &end), LANES as usize + 1, true).await?;
+            for row in page.iter() {
+                if let Some((_, lane)) = keyed.decode_running(row.key()) {
+                    lanes.set(lane, counters::decode(Some(row.value())).cast_signed());
+                }
             }
-            match rows.next() {
+            match page.next() {
                 Some(next) => begin = next,
-                None => return Ok(Lanes(lanes)),
+                None => return Ok(lanes),
             }
         }
     }
 
-    /// How many items of the queue run.
-    pub(crate) fn running(&self) -> u64 {
-        self.0.values().sum::<i64>().max(0).cast_unsigned()
-    }
-
-    /// How many rows they are.
-    pub(crate) fn rows(&self) -> usize {
-        self.0.len()
+    fn set(&mut self, lane: u64, running: i64) {
+        let at = lane as usize;
+        self.0.resize(self.0.len().max(at + 1), 0);
+        self.0[at] = running;
     }
 
     fn of(&self, lane: u64) -> i64 {
-        self.0.get(&lane).copied().unwrap_or_default()
+        self.0.get(lane as usize).copied().unwrap_or_default()
+    }
+
+    /// How many items of the queue run.
+    pub(crate) fn running(&self) -> u64 {
+        // Only a foreign writer can bring it out of range.
+        self.0.iter().fold(0, |sum: i64, running| sum.saturating_add(*running)).max(0).cast_unsigned()
     }
 }
 
@@ -114,16 +115,16 @@ pub(crate) struct Look {
 pub(crate) enum Others {
     /// It takes them.
     Take,
-    /// Its session has lost against others. It takes what is free as it was at the session's last look.
+    /// Its session has lost against others. It takes slots of lanes that are as they were at the session's last look.
     Leave(Option<Look>),
 }
 
-/// Whose slots a fetch may take.
+/// Whose fetch it is, and which slots it may take.
 #[derive(Debug, Clone)]
-pub(crate) struct Claim {
+pub(crate) struct Taker {
     pub(crate) session: SessionId,
-    /// Where it begins in the lanes of others.
-    pub(crate) first: u64,
+    /// Which gate of a tenant or key it takes: this number, modulo the number of gates that are open to it. Where it begins in the lanes of others.
+    pub(crate) gate: u64,
     pub(crate) others: Others,
 }
 
@@ -142,33 +143,34 @@ pub(crate) struct QueueSlots {
 
 impl QueueSlots {
     /// `at`: the version of the fetch.
-    pub(crate) fn new(most: u64, lanes: Lanes, claim: &Claim, at: u64) -> QueueSlots {
-        let n = count_of(most);
-        let is_over = lanes.0.iter().any(|(lane, running)| *running > share(most, *lane, n));
-        let mut slots =
-            QueueSlots { most, at, lanes, home: home(claim.session, most), is_over, open: Vec::new() };
-        if !is_over {
-            slots.open = slots.open_to(claim);
+    pub(crate) fn new(most: u64, lanes: Lanes, at: u64, taker: &Taker) -> QueueSlots {
+        let home = home(taker.session, most);
+        let mut slots = QueueSlots { most, at, lanes, home, is_over: false, open: Vec::new() };
+        slots.is_over = (0..LANES).any(|lane| slots.lanes.of(lane) > slots.capacity(lane));
+        if !slots.is_over {
+            slots.open = slots.open_to(taker);
         }
         slots
     }
 
-    fn open_to(&self, claim: &Claim) -> Vec<(u64, u64)> {
-        let n = count_of(self.most);
-        let home = self.home;
-        // Lanes of an earlier limit are behind the others.
-        let end = self.lanes.0.keys().next_back().map_or(n, |last| n.max(last + 1));
-        let others = (0..end).map(|lane| (lane + claim.first % end) % end).filter(|lane| *lane != home);
-        let is_plenty = PLENTY * self.free_of_all() > self.most;
-        let may_take = |lane: u64| match &claim.others {
+    fn open_to(&self, taker: &Taker) -> Vec<(u64, u64)> {
+        let is_plenty = PLENTY.saturating_mul(self.free_of_all()) > self.most;
+        let may_take = |lane: u64| match &taker.others {
             Others::Take => true,
             Others::Leave(look) => {
                 is_plenty || look.as_ref().is_some_and(|look| self.is_unchanged(look, lane))
             }
         };
-        let open = std::iter::once(home).chain(others.filter(|lane| may_take(*lane)));
-        let free = |lane: u64| u64::try_from(share(self.most, lane, n) - self.lanes.of(lane)).unwrap_or(0);
-        open.map(|lane| (lane, free(lane))).filter(|(_, free)| *free > 0).collect()
+        let others = (0..LANES).map(|lane| (lane + taker.gate % LANES) % LANES);
+        let others = others.filter(|lane| *lane != self.home && may_take(*lane));
+        let free =
+            |lane: u64| u64::try_from(self.capacity(lane).saturating_sub(self.lanes.of(lane))).unwrap_or(0);
+        let lanes = std::iter::once(self.home).chain(others);
+        lanes.map(|lane| (lane, free(lane))).filter(|(_, free)| *free > 0).collect()
+    }
+
+    fn capacity(&self, lane: u64) -> i64 {
+        share(self.most, lane, lanes_of(self.most))
     }
 
     fn is_unchanged(&self, look: &Look, lane: u64) -> bool {
@@ -187,23 +189,24 @@ impl QueueSlots {
         if self.is_over { self.free_of_all() } else { self.open.iter().map(|(_, free)| free).sum() }
     }
 
+    /// Whether slots are free that are left to others.
+    pub(crate) fn leaves_some(&self) -> bool {
+        self.free_of_all() > self.free()
+    }
+
     /// Whether a fetch of `n` items takes slots of other sessions' lanes.
     pub(crate) fn takes_of_others(&self, n: u64) -> bool {
         let of_home = self.open.first().filter(|(lane, _)| *lane == self.home).map_or(0, |(_, free)| *free);
         n > of_home
     }
 
-    /// The row that changes when an item of this session ends.
-    pub(crate) fn home_row(&self, keyed: &KeyedSpace) -> Vec<u8> {
-        keyed.lane_key(self.home)
+    /// The row to watch if none is free: `nfreed`, which changes with each end of an item. If slots are left to others, that would wake the session in vain each time; so
+    /// it is the row of its own lane.
+    pub(crate) fn watched_row(&self, keyed: &KeyedSpace) -> Vec<u8> {
+        if self.leaves_some() { keyed.lane_key(self.home) } else { keyed.nfreed.clone() }
     }
 
-    /// Whether slots are free that are left to others.
-    pub(crate) fn leaves_some(&self) -> bool {
-        self.free_of_all() > self.free()
-    }
-
-    /// What the session is to remember, if its last look was this one.
+    /// The look for its session to remember: the last one until that is [`idle_after`] old, and then this one.
     pub(crate) fn look(&self, last: Option<Look>) -> Look {
         let age = |look: &Look| self.at.saturating_sub(look.at);
         last.filter(|last| age(last) < idle_after())
@@ -223,7 +226,8 @@ impl QueueSlots {
             }
             left -= taken;
             let gate = keyed.gate_key(&[], *lane);
-            exclude(tr, &gate, &after(&gate))?;
+            let end = after(&gate);
+            gates::take(tr, &(gate, end))?;
             count(keyed, tr, *lane, taken.cast_signed());
         }
         Ok(())
@@ -231,12 +235,10 @@ impl QueueSlots {
 
     /// Divides the running items, and `n` more, among all lanes.
     fn divide_all(&self, keyed: &KeyedSpace, tr: &Transaction, n: u64) -> Result<(), QueueError> {
-        let (begin, end) = keyed.gate_range(&[]);
-        exclude(tr, &begin, &end)?;
-        let (running, lanes) = (self.lanes.running() + n, count_of(self.most));
-        let end = self.lanes.0.keys().next_back().map_or(lanes, |last| lanes.max(last + 1));
-        for lane in 0..end {
-            let by = share(running, lane, lanes) - self.lanes.of(lane);
+        gates::take(tr, &keyed.gate_range(&[]))?;
+        let running = self.lanes.running() + n;
+        for lane in 0..LANES {
+            let by = share(running, lane, lanes_of(self.most)).saturating_sub(self.lanes.of(lane));
             if by != 0 {
                 count(keyed, tr, lane, by);
             }
@@ -245,33 +247,22 @@ impl QueueSlots {
     }
 }
 
-/// Of this fetch and another one that excludes a part of the same range, only one commits.
-fn exclude(tr: &Transaction, begin: &[u8], end: &[u8]) -> Result<(), QueueError> {
-    if mutant("lanes-without-gates") {
-        return Ok(());
-    }
-    tr.add_conflict_range(begin, end, ConflictRangeType::Read)?;
-    Ok(tr.add_conflict_range(begin, end, ConflictRangeType::Write)?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const ME: SessionId = SessionId([7; 16]);
 
-    fn claim(others: Others) -> Claim {
-        Claim { session: ME, first: 5, others }
-    }
-
-    fn slots(most: u64, lanes: &[(u64, i64)], others: Others, at: u64) -> QueueSlots {
-        QueueSlots::new(most, Lanes(lanes.iter().copied().collect()), &claim(others), at)
+    fn slots(most: u64, rows: &[(u64, i64)], others: Others, at: u64) -> QueueSlots {
+        let mut lanes = Lanes::default();
+        rows.iter().for_each(|(lane, running)| lanes.set(*lane, *running));
+        QueueSlots::new(most, lanes, at, &Taker { session: ME, gate: 5, others })
     }
 
     #[test]
     fn capacities_together_are_the_limit() {
         for most in [1, 2, 48, 64, 65, 1_000, 4_294_967_295] {
-            let lanes = count_of(most);
+            let lanes = lanes_of(most);
             let sum: i64 = (0..lanes).map(|lane| share(most, lane, lanes)).sum();
             assert_eq!(sum.cast_unsigned(), most);
             assert_eq!(share(most, lanes, lanes), 0);
@@ -328,5 +319,12 @@ mod tests {
         // A lane that the limit has no more counts less than nothing.
         let lower = slots(2, &[(0, 1), (1, 1), (40, -1)], Others::Take, 0);
         assert_eq!((lower.is_over, lower.free()), (false, 1));
+    }
+
+    #[test]
+    fn rows_of_a_foreign_writer_make_no_slot() {
+        let absurd = slots(8, &[(0, i64::MIN), (1, i64::MIN), (2, 1)], Others::Take, 0);
+        assert_eq!(absurd.lanes.running(), 0);
+        assert!(slots(8, &[(0, i64::MAX), (1, i64::MAX)], Others::Take, 0).free() == 0);
     }
 }

@@ -36,7 +36,7 @@ impl Choice {
                 Running::OfQueue(lanes) => lanes.clone(),
                 _ => Lanes::read(keyed, tr).await?,
             };
-            self.slots = Some(QueueSlots::new(most, lanes, &self.wanted.claim(), self.paces.now()));
+            self.slots = Some(QueueSlots::new(most, lanes, self.paces.now(), &self.wanted.taker));
         }
         let starts = self.paces.starts(&[]).unwrap_or(u64::MAX);
         let most = self.slots.as_ref().map_or(starts, |slots| slots.free().min(starts));
@@ -171,9 +171,10 @@ impl Choice {
     }
 
     fn may_start_in(&self) -> Option<Duration> {
-        if self.is_full() {
-            // The end of an item wakes idle consumers; nothing tells that others leave a slot free.
-            return self.leaves_slots().then(|| duration(lanes::idle_after()));
+        if self.full().is_some() {
+            // The end of an item wakes idle consumers. No row changes when a slot stays free.
+            let leaves_some = self.slots.as_ref().is_some_and(QueueSlots::leaves_some);
+            return leaves_some.then(|| duration(lanes::idle_after()));
         }
         let opens = self.paces.opens_at(&[]).filter(|_| self.paces.starts(&[]) == Some(0));
         // As long as the queue may start nothing, no timer of a key matters.

@@ -19,7 +19,7 @@ use futures::future::{try_join, try_join_all, try_join3, try_join5};
 use mutant::bound;
 
 use super::changes::Parked;
-use super::lanes::{Claim, Look, Others, QueueSlots};
+use super::lanes::{QueueSlots, Taker};
 use super::pace::Paces;
 use super::rules::Pending;
 use super::{ITEM, holds, rules, step, suspects, virtual_time};
@@ -33,7 +33,6 @@ use crate::ops::row_page::RowPage;
 use crate::ops::scan::{Row, decode_meta};
 use crate::ops::{claim, cost};
 use crate::rng::Rng;
-use crate::session::SessionId;
 use crate::suspects::Suspicion;
 use candidate::{Candidate, Place};
 use items::{have_metas, next_items};
@@ -84,22 +83,13 @@ pub(crate) struct Wanted {
     /// How many keys to choose from at random. 0: the first keys, in their order.
     pub(crate) scatter: usize,
     /// Whose fetch it is.
-    pub(crate) session: SessionId,
-    /// Which gate of limited scopes it takes: this number, modulo the number of gates that are open to it.
-    pub(crate) gate: u64,
-    /// What it does with slots of the queue that are free in the lanes of other sessions.
-    pub(crate) others: Others,
+    pub(crate) taker: Taker,
 }
 
 impl Wanted {
     /// How far keys may be apart, in positions, though they are always there to be served.
     fn slack(&self) -> u64 {
         (self.k.get() as u64).saturating_mul(SLACK * ITEM)
-    }
-
-    /// Whose slots of the queue it may take.
-    fn claim(&self) -> Claim {
-        Claim { session: self.session, first: self.gate, others: self.others.clone() }
     }
 }
 
@@ -156,7 +146,7 @@ impl Choice {
 
     /// Holds and parked keys of which it is to look at a page again.
     fn page(&self) -> Option<&Pending> {
-        self.pending.as_ref().filter(|pending| pending.is_for(self.wanted.session, self.paces.now()))
+        self.pending.as_ref().filter(|pending| pending.is_for(self.wanted.taker.session, self.paces.now()))
     }
 
     /// Whether it looks at a page of holds or parked keys again.
@@ -164,32 +154,14 @@ impl Choice {
         self.page().is_some()
     }
 
-    /// Whether it has found no free slot of the whole queue that it may take.
-    pub(crate) fn is_full(&self) -> bool {
-        self.slots.as_ref().is_some_and(|slots| slots.free() == 0)
-    }
-
-    /// Whether it takes slots of the whole queue that may be for the next fetches of other sessions.
+    /// Whether it takes slots of the whole queue that other sessions may be about to take.
     pub(crate) fn takes_slots_of_others(&self) -> bool {
         self.slots.as_ref().is_some_and(|slots| slots.takes_of_others(self.items as u64))
     }
 
-    /// The row that changes when the session may have a slot of the whole queue.
-    pub(crate) fn slot_row(&self, keyed: &KeyedSpace) -> Vec<u8> {
-        match self.slots.as_ref().filter(|slots| slots.leaves_some()) {
-            Some(slots) => slots.home_row(keyed),
-            None => keyed.nfreed.clone(),
-        }
-    }
-
-    /// Whether slots of the whole queue are free that it leaves to other sessions.
-    fn leaves_slots(&self) -> bool {
-        self.slots.as_ref().is_some_and(QueueSlots::leaves_some)
-    }
-
-    /// What its session is to remember of the slots that it leaves to others. `last`: what it knows.
-    pub(crate) fn look(&self, last: Option<Look>) -> Option<Look> {
-        self.slots.as_ref().filter(|slots| slots.leaves_some()).map(|slots| slots.look(last))
+    /// The slots of the whole queue, if it has found no free one that it may take.
+    pub(crate) fn full(&self) -> Option<&QueueSlots> {
+        self.slots.as_ref().filter(|slots| slots.free() == 0)
     }
 
     /// Whether it takes keys out of the index, and so conflicts with pushes to these.

@@ -7,7 +7,7 @@ use foundationdb::future::FdbKeyValue;
 
 use crate::error::QueueError;
 use crate::keys::counters;
-use crate::keys::keyed::KeyedSpace;
+use crate::keys::keyed::{KeyedSpace, LANES};
 use crate::limits::RuleBook;
 use crate::ops::keyed::lanes::Lanes;
 use crate::ops::row_page::RowPage;
@@ -47,16 +47,18 @@ impl Running {
         k: u64,
     ) -> Result<(), QueueError> {
         let Running::OfQueue(lanes) = self else { return Ok(()) };
-        let (running, lanes) = (lanes.running(), lanes.rows());
+        let running = lanes.running();
         if running > k.saturating_mul(FEW) {
             return Ok(());
         }
         // The rows of the queue, two of each item at most, and one more, which would tell that there are others.
-        let most = usize::try_from(2 * running + 1).unwrap_or(usize::MAX).saturating_add(lanes);
+        let most = usize::try_from(2 * running + LANES + 1).unwrap_or(usize::MAX);
         let rows = RowPage::read(tr, keyed.running_range(), most, true).await?;
         if rows.next().is_none() {
-            let of = |row: &[u8]| keyed.decode_running(row).filter(|scope| !scope.is_empty());
-            let of_row = |row: &FdbKeyValue| Some((of(row.key())?, counters::decode(Some(row.value()))));
+            let of_row = |row: &FdbKeyValue| {
+                let (scope, _) = keyed.decode_running(row.key()).filter(|(scope, _)| !scope.is_empty())?;
+                Some((scope, counters::decode(Some(row.value()))))
+            };
             *self = Running::OfAll(rows.iter().filter_map(of_row).collect());
         }
         Ok(())

@@ -4,6 +4,7 @@ use crate::approach::Approach;
 use crate::kind::Kind;
 use crate::limits::{Limits, Pattern};
 use crate::new_item::NewItem;
+use crate::ops::keyed::lanes::Others;
 use crate::queue::Queue;
 use crate::session::{FetchOptions, Session, SessionId};
 use crate::testing::on_database;
@@ -45,9 +46,7 @@ fn wanted(k: NonZeroUsize) -> Wanted {
         allows: Suspicion::None,
         lazy: false,
         scatter: 0,
-        session: SessionId([7; 16]),
-        gate: 0,
-        others: Others::Take,
+        taker: Taker { session: SessionId([7; 16]), gate: 0, others: Others::Take },
     }
 }
 

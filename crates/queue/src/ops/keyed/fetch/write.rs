@@ -40,7 +40,7 @@ impl Choice {
         for (scope, n) in &started {
             let found = self.left.get(*scope).and_then(|left| left.slots);
             if let Some(found) = found {
-                gates::exclude(keyed, tr, scope, found.before(*n), *n, self.wanted.gate)?;
+                gates::exclude(keyed, tr, scope, found.before(*n), *n, self.wanted.taker.gate)?;
             }
         }
         self.paces.write(keyed, tr, &started, &self.waiting()).await?;
@@ -77,7 +77,7 @@ impl Choice {
         count_active(keyed, tr, passed_on.len() + self.parked_before.len());
         match self.page() {
             Some(page) => {
-                let who = (self.wanted.session, self.paces.now());
+                let who = (self.wanted.taker.session, self.paces.now());
                 rules::look_again(keyed, tr, &self.book, page, who).await
             }
             None => Ok(()),
@@ -157,7 +157,7 @@ impl Choice {
                 *unused.entry(scope).or_default() += 1;
             }
         }
-        let mut rng = Rng::seeded(self.wanted.gate);
+        let mut rng = Rng::seeded(self.wanted.taker.gate);
         let choose = unused.into_iter().map(|(scope, n)| choose_parked(keyed, tr, scope, n, rng.split()));
         Ok(try_join_all(choose).await?.into_iter().flatten().collect())
     }
