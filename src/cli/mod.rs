@@ -54,9 +54,10 @@ mod values;
 mod why;
 mod worker;
 
-use std::{io::ErrorKind, panic::AssertUnwindSafe};
+use std::{io::ErrorKind, panic::AssertUnwindSafe, sync::Arc};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use signal_hook::consts::SIGXFSZ;
 
 use crate::{
     config::ConfigError,
@@ -180,6 +181,8 @@ pub fn main_as(name: &'static str, version: &'static str, register: impl FnOnce(
     if let Some(exit) = crate::handlers::exec::reaper::main() {
         return exit;
     }
+    // A write beyond the limit of a file's size then fails with an error that names the file. By default the signal ends the process without a word.
+    let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
     match completions::answer() {
         Ok(true) => return Exit::Done,
         Ok(false) => {}

@@ -4,14 +4,22 @@ use std::time::Duration;
 
 use kvqueue_queue::Millis;
 use mutant::mutant;
-use tokio::{sync::watch, time::timeout};
+use tokio::{
+    sync::{Notify, watch},
+    time::timeout,
+};
 
-/// How long a consumer waits for the comparison. Without one, as while the database does not answer, its own clock counts.
+/// How long a consumer waits for the comparison, which takes three seconds where no other sweeper is known. Without one, as while the database does not
+/// answer, its own clock counts.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The lag of a queue, in milliseconds. A process without a sweeper of the queue has none.
 #[derive(Debug)]
-pub(crate) struct ClockLag(watch::Sender<Option<Millis>>);
+pub(crate) struct ClockLag {
+    lag: watch::Sender<Option<Millis>>,
+    /// A consumer waits for the comparison.
+    wanted: Notify,
+}
 
 impl Default for ClockLag {
     fn default() -> Self {
@@ -22,30 +30,39 @@ impl Default for ClockLag {
 impl ClockLag {
     /// One that is known.
     pub(crate) fn of(lag: Millis) -> Self {
-        Self(watch::Sender::new(Some(lag)))
+        Self { lag: watch::Sender::new(Some(lag)), wanted: Notify::new() }
     }
 
-    /// A sweeper begins. Its first sweep compares the clocks.
+    /// A sweeper begins, and is to compare the clocks.
     pub(crate) fn is_being_found(&self) {
         if !mutant("clocks-are-not-compared-first") {
-            self.0.send_replace(None);
+            self.lag.send_replace(None);
         }
     }
 
     /// A sweeper has compared the clocks.
     pub(crate) fn found(&self, lag: Millis) {
-        self.0.send_replace(Some(lag));
+        self.lag.send_replace(Some(lag));
+    }
+
+    /// Waits until a consumer needs it, and it is not known. A sweeper that sees no queue, and so has nothing to compare, is to look again then.
+    pub(crate) async fn wanted(&self) {
+        self.wanted.notified().await;
     }
 
     /// Waits until it is known, if a sweeper is about to find it.
     pub(crate) async fn known(&self) -> Millis {
-        self.known_within(PATIENCE).await
+        self.known_within(PATIENCE).await.unwrap_or_default()
     }
 
-    async fn known_within(&self, patience: Duration) -> Millis {
-        let mut lag = self.0.subscribe();
-        let known = timeout(patience, lag.wait_for(Option::is_some)).await;
-        known.ok().and_then(Result::ok).and_then(|lag| *lag).unwrap_or_default()
+    /// The same, for so long, and no longer than consumers do; `None` if it is not known then.
+    pub(crate) async fn known_within(&self, patience: Duration) -> Option<Millis> {
+        let mut lag = self.lag.subscribe();
+        if lag.borrow().is_none() {
+            self.wanted.notify_one();
+        }
+        let known = timeout(patience.min(PATIENCE), lag.wait_for(Option::is_some)).await;
+        known.ok().and_then(Result::ok).and_then(|lag| *lag)
     }
 }
 
@@ -58,8 +75,11 @@ mod tests {
         let lag = ClockLag::default();
         assert_eq!(lag.known().await, 0);
         lag.is_being_found();
-        assert_eq!(lag.known_within(Duration::from_millis(1)).await, 0);
-        let (known, ()) = tokio::join!(lag.known(), async { lag.found(7) });
+        assert_eq!(lag.known_within(Duration::from_millis(1)).await, None);
+        let (known, ()) = tokio::join!(lag.known(), async {
+            lag.wanted().await;
+            lag.found(7);
+        });
         assert_eq!(known, 7);
     }
 }

@@ -51,13 +51,23 @@ impl Expiry {
         clock: &VersionClock,
         lag: &ClockLag,
     ) -> Vec<(usize, ItemOutcome)> {
-        let expired = self.expired_before(items, clock, 0);
-        if expired.is_empty() {
-            return expired;
+        match self.expired_before(items, clock, 0) {
+            expired if expired.is_empty() => expired,
+            _ => self.expired_before(items, clock, lag.known().await),
         }
-        match lag.known().await {
-            0 => expired,
-            lag => self.expired_before(items, clock, lag),
+    }
+
+    /// The same; `None` if the clock has not been compared within so long.
+    pub(crate) async fn expired_within(
+        &self,
+        items: &[Item],
+        clock: &VersionClock,
+        lag: &ClockLag,
+        patience: Duration,
+    ) -> Option<Vec<(usize, ItemOutcome)>> {
+        match self.expired_before(items, clock, 0) {
+            expired if expired.is_empty() => Some(expired),
+            _ => Some(self.expired_before(items, clock, lag.known_within(patience).await?)),
         }
     }
 

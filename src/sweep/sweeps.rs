@@ -52,9 +52,13 @@ pub(super) async fn sweep_items(
                 queue.meters.swept(&swept.moved);
                 queue.meters.dead_removal.store(removal(&swept, by.dead_retention), Ordering::Relaxed);
                 report(queue, &swept);
-                report_clock(queue, status, swept.clock);
+                if swept.has_compared_clocks {
+                    report_clock(queue, status, swept.clock);
+                }
                 patience = swept.patience;
-                stop.run_until_cancelled(wait(swept, &mut rules, observe(db, history, by.lease))).await
+                let wanted = queue.meters.clock_lag.wanted();
+                stop.run_until_cancelled(wait(swept, &mut rules, wanted, observe(db, history, by.lease)))
+                    .await
             }
             Err(error) => {
                 failures += 1;
@@ -99,9 +103,11 @@ async fn observe(db: &Database, history: &VersionHistory, lease: Duration) {
 async fn wait(
     swept: Swept,
     rules: &mut watch::Receiver<SweepRules>,
+    wanted: impl Future<Output = ()>,
     observing: impl Future<Output = ()>,
 ) -> Woken {
     let woken = tokio::select! {
+        () = wanted => Woken::Time,
         () = observing => Woken::Time,
         woken = swept.watch => woken.map_or(Woken::Failure { failures: 1 }, |()| Woken::Item),
         () = sleep(swept.next) => Woken::Time,

@@ -58,6 +58,7 @@ const UNRECORDED: &[(&str, &str)] = &[
     ("list", "list"),
     ("export", "export q"),
     ("limits held", "limits blocked held"),
+    ("limits show", "limits blocked show"),
     ("batch new", "batch new --then later:done"),
     ("batch list", "batch list later"),
     ("batch show", "batch show BATCH"),

@@ -1,7 +1,6 @@
 //! The disk under an embedded database refuses a write.
 
 use std::{
-    process::Command,
     sync::atomic::{AtomicBool, Ordering},
     thread,
 };
@@ -10,26 +9,12 @@ use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 use crate::support::{Background, Database, kvqueue, run};
 
-/// As it is, and with the signal ignored that would end a process whose file gets too long.
-fn without_xfsz(command: &Command) -> Command {
-    let mut shell = Command::new("sh");
-    shell.args(["-c", "trap '' XFSZ; exec \"$@\"", "sh"]).arg(command.get_program()).args(command.get_args());
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => shell.env(name, value),
-            None => shell.env_remove(name),
-        };
-    }
-    shell
-}
-
 #[test]
 fn the_log_of_a_daemon_whose_storage_failed_names_the_file_and_the_cause() {
     let db = Database::embedded();
     let config = db.file("kvqueue.toml");
     std::fs::write(&config, "[queues.q]\nhandler = 'log'\n").unwrap();
-    let command = kvqueue(&db, &["run", "--config", config.to_str().unwrap()]);
-    let mut daemon = Background::start(without_xfsz(&command));
+    let mut daemon = Background::start(kvqueue(&db, &["run", "--config", config.to_str().unwrap()]));
     daemon.wait_for_event("ready");
     // From here on no file of the daemon can be written beyond its first block: EFBIG.
     let pid = Pid::from_raw(i32::try_from(daemon.pid()).unwrap());

@@ -50,6 +50,9 @@ pub(super) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Change {
+    /// Print the rules, as without a command
+    #[command(visible_alias = "list")]
+    Show,
     Set(Set),
     Remove(Remove),
     Held(Held),
@@ -130,13 +133,13 @@ impl Args {
         match self.change.as_ref()? {
             Change::Set(_) | Change::Remove(_) => Some(Action::QueueLimits),
             Change::Unblock(_) => Some(Action::QueueUnblock),
-            Change::Held(_) => None,
+            Change::Show | Change::Held(_) => None,
         }
     }
 
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         match &self.change {
-            None => self.list(globals),
+            None | Some(Change::Show) => self.list(globals),
             Some(Change::Set(set)) => {
                 let wrong = |why| UsageError(format!("{why}; see kvqueue limits set --help"));
                 let pattern = set.scope.pattern()?;

@@ -30,7 +30,7 @@ const LOOK: Duration = Duration::from_secs(30);
 /// How often a paused queue is looked at.
 const PAUSED: Duration = Duration::from_secs(1);
 
-/// The pause after a fetch of expired items that cannot be ended.
+/// The pause after a fetch of expired items that cannot be ended, or not yet.
 const FAILED: Duration = Duration::from_secs(1);
 
 /// How often the task looks for waiting workers that have closed their connections.
@@ -223,7 +223,9 @@ impl Fetching {
             }
             let leases = fetched.leases.into_iter().map(|lease| Unanswered::new(&self.app, lease, began));
             let mut leases: Vec<_> = leases.collect();
-            let expired = end_expired(&self.app, self.queue.name(), &self.clock, &mut leases).await;
+            // While the clocks are compared, the leases run.
+            let patience = shares.iter().map(|share| share.lease).min().unwrap_or_default() / 3;
+            let expired = end_expired(&self.app, self.queue.name(), &self.clock, &mut leases, patience).await;
             if leases.is_empty() && expired != Expired::Nothing {
                 // The next fetch follows at once, after workers whose waiting time is over have been answered. If items could not be ended,
                 // it gets them again, so it waits.
@@ -277,12 +279,14 @@ enum Expired {
 
 /// Ends the items that have expired before their first attempt, and drops the leases that have no other.
 ///
-/// A lease whose expired items cannot be ended is dropped, too, and so released: no worker gets these items, and the others get theirs.
+/// A lease whose expired items cannot be ended, or whose items seem to have expired by a clock that is not compared with others within `patience`, is dropped, too,
+/// and so released: no worker gets these items, and the others get theirs.
 async fn end_expired(
     app: &AppState,
     queue: &[u8],
     clock: &VersionClock,
     leases: &mut Vec<Unanswered>,
+    patience: Duration,
 ) -> Expired {
     let config = app.config();
     let name = str::from_utf8(queue).unwrap_or_default();
@@ -291,11 +295,16 @@ async fn end_expired(
     // Of a queue that is not configured here this process has no sweeper.
     let by_others = meters.is_none().then(|| ClockLag::of(app.daemon.status.clock_lag()));
     let lag = by_others.as_ref().or(meters.as_ref().map(|meters| &meters.clock_lag));
+    let began = Instant::now();
     let (mut ended, mut failed) = (Expired::Nothing, Vec::new());
     for (at, lease) in leases.iter_mut().enumerate() {
         let (Some(lease), Some(lag)) = (lease.lease(), lag) else { continue };
         let open: Vec<_> = lease.open().collect();
-        let mut expired = expiry.expired(lease.items(), clock, lag).await;
+        let patience = patience.saturating_sub(began.elapsed());
+        let Some(mut expired) = expiry.expired_within(lease.items(), clock, lag, patience).await else {
+            failed.push(at);
+            continue;
+        };
         expired.retain(|(index, _)| open.contains(index));
         if expired.is_empty() {
             continue;

@@ -58,9 +58,10 @@ fn chaos_loses_and_invents_no_items() {
     let arena = Arena::new(&mut random);
     let mut storm = Storm::new(&arena, random.branch());
     storm.rage(time);
-    storm.calm();
+    let patience = PATIENCE + time;
+    storm.calm(patience);
     let end = now();
-    drain(&arena, &storm.batches, end, PATIENCE + time);
+    drain(&arena, &storm.batches, end, patience);
     close(&arena, &storm, began, end);
 }
 

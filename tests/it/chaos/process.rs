@@ -50,6 +50,13 @@ impl Process {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
+    /// Its name, and whether it sleeps, runs or is stopped, for a person.
+    pub(super) fn at_work(&self) -> String {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap_or_default();
+        let state = status.lines().find(|line| line.starts_with("State:"));
+        format!("{} ({})", self.name, state.unwrap_or("ended"))
+    }
+
     /// How it ended, if it has.
     pub(super) fn ended(&mut self) -> Option<End> {
         self.child.try_wait().unwrap().map(end)

@@ -105,6 +105,16 @@ impl Producer {
         self.errand.may_be_refused
     }
 
+    /// Who is at work, for a person.
+    pub(super) fn at_work(&self) -> String {
+        let (attempted, acknowledged) = (&self.told.attempted, &self.told.acknowledged);
+        let process = self.process.at_work();
+        format!(
+            "{process} since {}: {acknowledged:?} of {attempted:?} acknowledged, {:?}",
+            self.began, self.errand
+        )
+    }
+
     /// Lets it come to its end.
     pub(super) fn enough(&self) {
         self.told.enough.store(true, Relaxed);

@@ -240,6 +240,15 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
         ],
     ),
     (
+        "limits show",
+        &[
+            Before("limits q set a --running 4 --create"),
+            Says("limits q show"),
+            Says("limits q list --json"),
+            Says("limits q show a"),
+        ],
+    ),
+    (
         "limits remove",
         &[
             Before("limits q set a --running 4 --create"),

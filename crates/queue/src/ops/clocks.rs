@@ -1,7 +1,8 @@
 //! Whether the clock of a sweeper's process is to be believed.
 //!
-//! A sweeper that is alone goes by its clock. Where readings of others, or its own last one, say that it is ahead, it asks: it writes its own reading down and
-//! wakes the other sweepers, which write theirs if these differ. Until [`WAIT`] is over, and as long as the others are not outvoted after that, the sweeper goes
+//! A sweeper that is alone goes by its clock. One that finds no new reading of another when it starts asks whether it is alone: it writes its own reading down
+//! and wakes the other sweepers, which write theirs if these differ. It removes nothing until [`alone_after`] is over. Where readings of others, or its own last
+//! one, say that it is ahead, it asks in the same way. Until [`WAIT`] is over, and as long as the others are not outvoted after that, the sweeper goes
 //! by the slowest of those clocks. So a wrong clock does nothing early, and removes nothing. Readings of sweepers that are gone are not repeated, so a right clock
 //! is believed again soon, also after an outage, for which versions stood still.
 
@@ -18,10 +19,16 @@ use crate::meta::Millis;
 use crate::ops::pause::check_unfrozen;
 use crate::ops::schedule::write::wake_sweepers;
 use crate::session::SessionId;
-use mutant::mutant;
+use mutant::{bound, mutant};
 
 /// How long a sweeper waits for the readings of others, in versions: thirty seconds. Sweepers are woken, and answer within a few.
 const WAIT: u64 = 30_000_000;
+
+/// How long a sweeper that has found no reading of another removes nothing, in versions: three seconds. Where no sweeper is on duty, which would have written its
+/// reading down, others answer within a tenth of a second.
+fn alone_after() -> u64 {
+    bound("alone-after", 3_000_000) as u64
+}
 
 /// How often a sweeper asks as long as clocks differ, in versions: ten minutes.
 const AGAIN: u64 = 600_000_000;
@@ -48,6 +55,17 @@ pub(crate) struct ClockCheck {
     /// What it said at the last look.
     last: Option<Reading>,
     doubt: Option<Doubt>,
+    comparison: Comparison,
+}
+
+/// Whether a sweeper has compared its clock with others since it started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Comparison {
+    #[default]
+    Open,
+    /// It found no reading of another, and asked at this version.
+    Asked(u64),
+    Done,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,10 +118,15 @@ impl OwnClock {
         if !doubts || mutant("sweepers-trust-their-clocks") {
             let is_fresh =
                 |it: &Reading| it.version.saturating_add(FRESH) > version && !self.differs(it, version);
+            let comparison = self.compare(&others, version);
+            let asks = comparison == Comparison::Asked(version);
             return Judgement {
-                check: ClockCheck { last: Some(reading), doubt: None },
+                check: ClockCheck { last: Some(reading), doubt: None, comparison },
+                removes_by: (comparison != Comparison::Done).then_some(0),
+                asks: asks.then(|| (Reading { asked: version, ..reading }, version.saturating_sub(KEPT))),
+                settles_in: comparison.settles_in(version),
                 stale: (!mine.is_some_and(is_fresh)).then_some(reading),
-                is_forgotten: others.iter().chain(mine).all(|it| it.version.saturating_add(AGAIN) <= version),
+                is_forgotten: !others.iter().chain(mine).any(|it| it.is_new(version)),
                 ..Judgement::default()
             };
         }
@@ -118,8 +141,26 @@ impl OwnClock {
             }
         };
         let asks = asks.then(|| (Reading { asked: doubt.asked, ..reading }, doubt.keeps_from(version)));
-        let check = ClockCheck { last: Some(reading), doubt: Some(doubt) };
+        let is_settled = doubt.answered_from.is_some();
+        let comparison = if is_settled { Comparison::Done } else { self.check.comparison };
+        let check = ClockCheck { last: Some(reading), doubt: Some(doubt), comparison };
         Judgement { check, asks, ..self.verdict(doubt, &others, reading) }
+    }
+
+    /// A reading of another from before the start is as good as an answer, if it is new.
+    fn compare(&self, others: &[Reading], version: u64) -> Comparison {
+        match self.check.comparison {
+            Comparison::Done => Comparison::Done,
+            _ if self.tolerance == Duration::MAX => Comparison::Done,
+            _ if others.iter().any(|it| it.is_new(version)) || mutant("sweepers-do-not-ask-first") => {
+                Comparison::Done
+            }
+            asked @ Comparison::Asked(at) if at <= version => match asked.settles_in(version) {
+                Some(0) => Comparison::Done,
+                _ => asked,
+            },
+            Comparison::Open | Comparison::Asked(_) => Comparison::Asked(version),
+        }
     }
 
     fn verdict(&self, doubt: Doubt, others: &[Reading], own: Reading) -> Judgement {
@@ -162,6 +203,21 @@ impl OwnClock {
 }
 
 impl Judgement {
+    /// The question whether it is alone is not written down: there is no queue yet, or the database did not answer. So it asks again at its next look.
+    pub(crate) fn take_question_back(&mut self) {
+        if let Comparison::Asked(_) = self.check.comparison
+            && self.check.doubt.is_none()
+        {
+            self.check.comparison = Comparison::Open;
+            self.settles_in = None;
+        }
+    }
+
+    /// Whether the clock was compared with those of others, or there are none.
+    pub(crate) fn has_compared(&self) -> bool {
+        self.check.comparison == Comparison::Done || self.check.doubt.is_some()
+    }
+
     /// What the clocks say, if another sweeper's differs.
     pub(crate) fn differs(&self) -> Option<ClocksDiffer> {
         let believed = match (self.latest, self.removes_by) {
@@ -180,6 +236,29 @@ impl Judgement {
     /// The time by which it removes.
     pub(crate) fn removal_time(&self, own: Millis) -> Millis {
         self.removes_by.map_or(own, |latest| latest.min(own))
+    }
+}
+
+impl ClockCheck {
+    /// That of a sweeper which does not ask.
+    pub(crate) const COMPARED: ClockCheck =
+        ClockCheck { last: None, doubt: None, comparison: Comparison::Done };
+}
+
+impl Comparison {
+    /// In how many versions the answers are there.
+    fn settles_in(self, version: u64) -> Option<u64> {
+        match self {
+            Comparison::Asked(at) => Some(at.saturating_add(alone_after()).saturating_sub(version)),
+            Comparison::Open | Comparison::Done => None,
+        }
+    }
+}
+
+impl Reading {
+    /// Whether its sweeper was there a short while ago.
+    fn is_new(&self, version: u64) -> bool {
+        self.version.saturating_add(AGAIN) > version
     }
 }
 
@@ -229,22 +308,24 @@ pub(crate) async fn note(space: &Space, tr: &Transaction, reading: Reading) -> R
 }
 
 /// Writes a reading down unless the queue has been deleted: the record would bring its name back. If `wakes`, all sweepers look, and answer.
+/// Returns whether there is a queue.
 pub(crate) async fn publish(
     space: &Space,
     tr: &Transaction,
     (reading, from): (Reading, u64),
     wakes: bool,
-) -> Result<(), QueueError> {
+) -> Result<bool, QueueError> {
     // A later deletion clears the record, too, so this transaction conflicts with it.
     let count = async |key: &[u8]| Ok(tr.get(key, true).await?.is_some());
     let counts =
         try_join4(count(&space.npush), count(&space.npop), count(&space.nlater), check_unfrozen(space, tr));
     let (is_pushed, is_popped, is_late, ()) = counts.await?;
-    if is_pushed || is_popped || is_late {
+    let exists = is_pushed || is_popped || is_late;
+    if exists {
         add(space, tr, reading, from).await?;
         if wakes {
             wake_sweepers(space, tr);
         }
     }
-    Ok(())
+    Ok(exists)
 }

@@ -75,7 +75,7 @@ pub struct SweepRules {
     /// How long dead letters are kept, from their deaths on; `None`: for ever.
     pub dead_retention: Option<Duration>,
     /// How far the clocks of processes may lie apart. A sweeper that is further ahead of another one does nothing early, and removes nothing by its clock, until
-    /// more sweepers agree with it than not, or it is alone.
+    /// more sweepers agree with it than not, or it is alone. With [`Duration::MAX`] clocks are not compared.
     pub clock_tolerance: Duration,
     /// When the sweeper gives up a transaction.
     pub policy: RetryPolicy,
@@ -214,6 +214,9 @@ pub struct Swept {
     /// How far its clock is ahead of the one of another sweeper that differs most, and what it does about that; `None` if none differs by more than the
     /// [rules](SweepRules::clock_tolerance) allow.
     pub clock: Option<ClocksDiffer>,
+    /// Whether it has compared its clock with those of other sweepers, or has asked and is alone. Until then, for three seconds after it was
+    /// started on a queue where no sweeper was, it removes nothing by its clock.
+    pub has_compared_clocks: bool,
     /// Batches that have called back. A few are not here, if the outcome of a commit was unknown and the sweeper gave up, or another one took
     /// over before it knew.
     pub closed_batches: Vec<ClosedBatch>,
@@ -343,7 +346,7 @@ impl Sweeper {
         let mut doubtful = 0;
         let mut before: Option<(Seen, Watch)> = None;
         let (seen, next, watch) = loop {
-            let (seen, watch) = match (self.look(db, &mut sweep).await, before.take()) {
+            let (mut seen, watch) = match (self.look(db, &mut sweep).await, before.take()) {
                 (Ok(looked), _) => looked,
                 (Err(error), None) => return Err(error),
                 // What was done so far is to be known all the same.
@@ -354,7 +357,7 @@ impl Sweeper {
             };
             looks += 1;
             self.last = seen.version;
-            self.judge(db, &seen, &mut sweep).await;
+            self.judge(db, &mut seen, &mut sweep).await;
             sweep.takes_over |= seen.scope == Scope::Everything;
             if let Some(seldom) = &seen.seldom {
                 sweep.doubtful = doubtful + seldom.doubtful;
@@ -383,7 +386,7 @@ impl Sweeper {
         let lookout = self.lookout(&sweep);
         let is_second = lookout.is_second(seen.version, seen.duty) && seen.scope != Scope::Everything;
         let patience = if is_second { duration(lookout.patience()) } else { Duration::ZERO };
-        let clock = sweep.judgement.differs();
+        let (clock, has_compared_clocks) = (sweep.judgement.differs(), sweep.judgement.has_compared());
         let Sweep { moved, occurrences, unusable_schedules, doubtful, trouble, attempts, .. } = sweep;
         let (closed_batches, unusable_batches) = (sweep.closed_batches, sweep.unusable_batches);
         Ok(Swept {
@@ -391,6 +394,7 @@ impl Sweeper {
             occurrences,
             unusable_schedules,
             clock,
+            has_compared_clocks,
             closed_batches,
             unusable_batches,
             doubtful,
@@ -452,32 +456,46 @@ impl Sweeper {
             clock: OwnClock {
                 time: millis((sweep.clock)()),
                 tolerance: sweep.rules.clock_tolerance,
-                check: self.clock,
+                check: if lease == 0 { ClockCheck::COMPARED } else { self.clock },
             },
         }
     }
 
     /// Goes by what a look thinks of the clock, and asks other sweepers if clocks differ.
-    async fn judge(&mut self, db: &Database, seen: &Seen, sweep: &mut Sweep<'_>) {
-        sweep.judgement = seen.clock;
+    async fn judge(&mut self, db: &Database, seen: &mut Seen, sweep: &mut Sweep<'_>) {
         // A sweep that looks at everything is perhaps the only one of its sweeper, and does not wait for answers.
         if sweep.rules.lease.is_zero() {
+            sweep.judgement = seen.clock;
             return;
         }
-        self.clock = seen.clock.check;
-        if let Some(asks) = seen.clock.asks {
-            self.publish(db, asks, true, sweep).await;
+        if let Some(asks) = seen.clock.asks
+            && !self.publish(db, asks, true, sweep).await
+        {
+            seen.clock.take_question_back();
         }
+        sweep.judgement = seen.clock;
+        self.clock = seen.clock.check;
     }
 
-    /// Writes down what the clock says. If that fails, the next look tries it again.
-    async fn publish(&self, db: &Database, reading: (Reading, u64), wakes: bool, sweep: &mut Sweep<'_>) {
+    /// Writes down what the clock says, and returns whether it is written. If not, the next look tries it again.
+    async fn publish(
+        &self,
+        db: &Database,
+        reading: (Reading, u64),
+        wakes: bool,
+        sweep: &mut Sweep<'_>,
+    ) -> bool {
         let (space, once) = (self.queue.space(), RetryPolicy { max_attempts: Some(1), ..sweep.rules.policy });
         let published = run_adding(db, &once, |tr| async move {
             let published = ops::clocks::publish(space, &tr, reading, wakes).await;
             (tr, published)
         });
-        sweep.count(published.await.map_or_else(|error| error.attempts, |done| done.attempts));
+        let (attempts, written) = match published.await {
+            Ok(done) => (done.attempts, done.value),
+            Err(error) => (error.attempts, false),
+        };
+        sweep.count(attempts);
+        written
     }
 
     /// Nothing is to be done: reckons when to look at everything again, and repairs what foreign programs left.
@@ -559,7 +577,8 @@ impl Sweeper {
     async fn note_clock(&self, db: &Database, seen: &Seen, sweep: &mut Sweep<'_>) {
         let has_times = [seen.due, seen.schedule, seen.expiry, seen.batch].iter().any(Option::is_some);
         if let Some(reading) = seen.clock.stale.filter(|_| has_times && seen.clock.is_forgotten) {
-            self.publish(db, (reading, 0), false, sweep).await;
+            // It has a reading in the record by then, or tries again.
+            let _: bool = self.publish(db, (reading, 0), false, sweep).await;
         }
     }
 

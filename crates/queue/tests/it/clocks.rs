@@ -55,7 +55,7 @@ struct Has {
 impl<'t> World<'t> {
     /// `None` on a cluster.
     fn new(t: &'t TestDb, name: &str) -> Option<World<'t>> {
-        let rules = rules().with_lease(Duration::from_secs(30)).with_dead_retention(Some(KEPT));
+        let rules = SweepRules::default().with_retry(rules().retry).with_dead_retention(Some(KEPT));
         let q = t.queue(name).with_recorder(&Clock::new().recorder(Recording::On));
         let world = World { t, q, now: START, rules, processes: Vec::new(), moved: SweepCounts::default() };
         t.jump(1).then_some(world)
@@ -181,6 +181,35 @@ fn a_process_whose_clock_is_ahead_removes_nothing_where_nothing_was_fetched_yet(
         world.add(AHEAD);
         world.run(15 * MINUTE).await;
         assert_eq!((t.records(&q, "later").await.len(), t.records(&q, "expiry").await.len()), (1, 1));
+    });
+}
+
+#[test]
+fn a_process_asks_whether_it_is_alone_before_it_removes() {
+    on_database(async |t| {
+        for comes_first in [false, true] {
+            let Some(mut world) = World::new(t, if comes_first { "first" } else { "later" }) else { return };
+            let (t, q) = (world.t, world.q.clone());
+            world.add(0);
+            if comes_first {
+                world.add(AHEAD);
+            }
+            // There is no queue, so there is no place for what clocks say.
+            world.run(20 * MINUTE).await;
+            assert!(t.records(&q, "clocks").await.is_empty());
+            let expires = NewItem::new("expires").with_expiry(from_millis(world.now + DAY));
+            t.push_items(&q, &[expires]).await;
+            if !comes_first {
+                world.add(AHEAD);
+            }
+            // The wrong one is the first to look.
+            world.processes.reverse();
+            world.run(15 * MINUTE).await;
+            assert_eq!(t.records(&q, "expiry").await.len(), 1);
+            // Alone, it is believed.
+            world.processes.truncate(1);
+            assert_eq!(world.run(15 * MINUTE).await.expired, 1);
+        }
     });
 }
 

@@ -1,9 +1,9 @@
 //! Leases that run out: their items come back at their places, their holders are fenced off, and poison ends.
 
-use kvqueue_queue::{Failure, ItemOutcome, LeaseError, RetryPolicy, SweepCounts, SweepRules};
+use kvqueue_queue::{Failure, ItemOutcome, LeaseError, RetryPolicy, SweepCounts};
 use std::time::Duration;
 
-use crate::common::{SHORT, at_most, on_database, payloads, rules, sweeper};
+use crate::common::{SHORT, alone, at_most, on_database, payloads, rules, sweeper};
 
 /// The length of the leases that [`TestDb::lease`] takes, in versions.
 const LONG: u64 = 30_000_000;
@@ -56,7 +56,7 @@ fn a_valid_lease_is_not_swept() {
         assert!(swept.moved.is_nothing());
         // Looked at again at once, since the rules say so; by others, when the lease may run out.
         assert!(swept.next.is_zero());
-        let rules = SweepRules::default().with_lease(Duration::from_micros(10 * LONG));
+        let rules = alone().with_lease(Duration::from_micros(10 * LONG));
         let mut first = sweeper(&q);
         let next = t.sweep(&mut first, 0, &rules).await.next.as_micros();
         assert!((20_000_000..=30_000_001).contains(&next), "{next}");

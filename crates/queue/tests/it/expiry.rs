@@ -11,7 +11,7 @@ use kvqueue_queue::{
 
 use crate::common::gate::overlaps;
 use crate::common::schedules::{MINUTE, schedule, scheduler};
-use crate::common::{KINDS, SHORT, TestDb, k, kinds_of_records, later, on_database, rules, sweeper};
+use crate::common::{KINDS, SHORT, TestDb, alone, k, kinds_of_records, later, on_database, rules, sweeper};
 use crate::restored::restore;
 use crate::unknown::scripts;
 
@@ -390,7 +390,7 @@ fn items_expire_once_under_unknown_outcomes() {
                     return;
                 }
                 // With no other transaction than the looks and this one.
-                let rules = rules.with_lease(SweepRules::default().lease);
+                let rules = rules.with_lease(alone().lease);
                 let expired = t.sweep(&mut sweeper(&q), 2, &rules).await.moved.expired;
                 t.end_faults();
                 let dead = if rules.on_expiry == OnExpiry::Dead { 2 } else { 0 };
@@ -459,7 +459,7 @@ fn a_release_during_a_sweep_keeps_the_expiry() {
             let mut lease = t.lease_for(&q, 1, HOUR).await.unwrap();
             let Some(gate) = t.close_gate() else { return };
             let mut by = sweeper(&q);
-            let rules = SweepRules::default();
+            let rules = alone();
             let sweep = t.sweep(&mut by, 10, &rules);
             let release = t.acknowledge(&mut lease, &ItemOutcome::Release);
             let (conflicted, swept, ()) = overlaps(gate, sweep, release).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use kvqueue_queue::{SweepCounts, SweepRules, from_millis};
 
-use crate::common::{TestDb, id, later, on_database, record, rules, sweeper};
+use crate::common::{TestDb, alone, id, later, on_database, record, rules, sweeper};
 
 /// A watch that does not fire in this time was lost.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -42,14 +42,14 @@ fn an_item_for_an_earlier_time_wakes_the_sweeper_and_a_later_push_does_not() {
         let q = t.queue("q");
         let mut sweeper = sweeper(&q);
         t.put_aside(&q, &[("a", 1_000_000)]).await;
-        let mut swept = t.sweep(&mut sweeper, 0, &SweepRules::default()).await;
+        let mut swept = t.sweep(&mut sweeper, 0, &alone()).await;
         t.push(&q, &["b"]).await;
         assert!((&mut swept.watch).now_or_never().is_none());
         let taken = t.lease(&q, 1).await;
         assert!(taken.is_some() && (&mut swept.watch).now_or_never().is_none());
         t.put_aside(&q, &[("c", 10)]).await;
         tokio::time::timeout(PATIENCE, swept.watch).await.expect("the watch fires").unwrap();
-        let swept = t.sweep(&mut sweeper, 0, &SweepRules::default()).await;
+        let swept = t.sweep(&mut sweeper, 0, &alone()).await;
         assert_eq!(swept.next, Duration::from_millis(10));
     });
 }
@@ -60,7 +60,7 @@ fn promotions_of_a_sweeper_wake_no_other_sweeper() {
         let q = t.queue("q");
         t.put_aside(&q, &[("a", 10)]).await;
         let mut other = sweeper(&q);
-        let mut waiting = t.sweep(&mut other, 0, &SweepRules::default()).await;
+        let mut waiting = t.sweep(&mut other, 0, &alone()).await;
         let swept = t.sweep(&mut sweeper(&q), 10, &rules()).await;
         assert_eq!(swept.moved.promoted, 1);
         assert!((&mut waiting.watch).now_or_never().is_none());

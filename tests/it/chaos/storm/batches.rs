@@ -41,6 +41,10 @@ enum State {
 }
 
 impl Batch {
+    pub(super) fn is_open(&self) -> bool {
+        self.state != State::Closed
+    }
+
     /// One that is over.
     #[cfg(test)]
     pub(in crate::chaos) fn closed(callback: Name, deadline: Option<&'static str>) -> Self {
@@ -126,6 +130,6 @@ impl Storm<'_> {
 
     /// Whether a batch waits for members, or for its commit.
     pub(super) fn has_open_batches(&self) -> bool {
-        self.batches.iter().any(|batch| batch.state != State::Closed)
+        self.batches.iter().any(Batch::is_open)
     }
 }

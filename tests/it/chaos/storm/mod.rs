@@ -24,7 +24,7 @@ use super::{
     process::{End, Process},
     producers::{Producer, Pushed},
 };
-use crate::support::{PATIENCE, Random};
+use crate::support::Random;
 
 /// Who takes part.
 const WORKERS: [Worker; 11] = [
@@ -122,15 +122,16 @@ impl<'a> Storm<'a> {
         }
     }
 
-    /// Ends it: everybody goes on, pushes what there is to push, and stops.
-    pub(super) fn calm(&mut self) {
+    /// Ends it: everybody goes on, pushes what there is to push within `patience`, and stops.
+    pub(super) fn calm(&mut self, patience: Duration) {
         for slot in &mut self.slots {
             slot.kill_at = None;
             slot.go_on();
         }
-        let deadline = Instant::now() + PATIENCE;
+        let began = Instant::now();
+        let deadline = began + patience;
         while self.is_busy() {
-            assert!(Instant::now() < deadline, "producers or operators do not end");
+            assert!(Instant::now() < deadline, "{patience:?} after the storm: {}", self.at_work());
             for slot in &self.slots {
                 if let Some(Actor::Producer(producer)) = &slot.actor {
                     producer.enough();
@@ -139,6 +140,7 @@ impl<'a> Storm<'a> {
             self.tick(false);
             thread::sleep(TICK);
         }
+        println!("chaos: producers and operators were done {:?} after the storm", began.elapsed());
         for mut command in std::mem::take(&mut self.commands) {
             command.wait();
         }
@@ -157,6 +159,22 @@ impl<'a> Storm<'a> {
     fn is_busy(&self) -> bool {
         let has_to_push = self.slots.iter().any(Slot::has_to_push);
         has_to_push || !self.waiting.is_empty() || !self.operators.is_empty() || self.has_open_batches()
+    }
+
+    /// Who is busy, and with what, for a person.
+    fn at_work(&self) -> String {
+        let producers = self.slots.iter().filter(|slot| slot.has_to_push()).map(|slot| match &slot.actor {
+            Some(Actor::Producer(producer)) => {
+                let words = self.arena.last_words(&producer.process.name);
+                format!("{}\n{words}", producer.at_work())
+            }
+            _ => format!("nobody pushes {:?}", slot.unfinished),
+        });
+        let operators = self.operators.iter().map(Operator::at_work);
+        let open =
+            self.batches.iter().filter(|batch| batch.is_open()).map(|batch| format!("open: {batch:?}"));
+        let waiting = self.waiting.iter().map(|errand| format!("waits: {errand:?}"));
+        producers.chain(operators).chain(open).chain(waiting).collect::<Vec<_>>().join("\n")
     }
 
     /// Sees to what has come due, and to who has died. New ones come as long as it rages; and producers that have to finish.

@@ -54,6 +54,7 @@ pub(in crate::chaos) struct Cancellation {
 }
 
 /// The command of an operator.
+#[derive(Debug)]
 pub(super) enum Task {
     /// Shows items of a queue.
     Look(usize),
@@ -84,6 +85,11 @@ impl Operator {
         let (chance, within) = KILLED;
         let kill_at = random.chance(chance).then(|| Instant::now() + random.time_below(within));
         Self { task, process, printed, kill_at }
+    }
+
+    /// Who is at work, for a person.
+    pub(super) fn at_work(&self) -> String {
+        format!("{} {:?}", self.process.at_work(), self.task)
     }
 
     /// The lines of its output that were not cut off.

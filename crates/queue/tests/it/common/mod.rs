@@ -16,7 +16,7 @@ pub(crate) use kinds::{KINDS, kinds_of_records};
 pub(crate) use raw::{id, record};
 pub(crate) use rng::{Rng, seeds};
 pub(crate) use run_seed::{OF_ONE_STEP, run_seed};
-pub(crate) use sweeping::{SHORT, at_most, fetch_options, later, rules, sweeper, sweeper_with_clock};
+pub(crate) use sweeping::{SHORT, alone, at_most, fetch_options, later, rules, sweeper, sweeper_with_clock};
 
 use std::num::NonZeroUsize;
 
