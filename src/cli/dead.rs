@@ -248,7 +248,9 @@ impl Which {
                 id,
                 match one(client, queue, decision, id)? {
                     DeadLetterEffect::Moved => None,
-                    DeadLetterEffect::Gone => Some("there is no such dead letter"),
+                    DeadLetterEffect::Gone => {
+                        Some("there is no such dead letter; kvqueue item show says where the item is")
+                    }
                     DeadLetterEffect::Refused => Some("another item has its unique key"),
                 },
             );

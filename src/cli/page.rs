@@ -6,7 +6,7 @@ use super::{
     UsageError,
     api_client::{ApiClient, At},
     globals::Globals,
-    output,
+    output, status,
 };
 use crate::exit::Exit;
 
@@ -31,6 +31,10 @@ impl Args {
             ))
             .into());
         };
+        if !self.at.is_given() {
+            // The daemon at the configured address may be another database's.
+            status::ask(&daemon)?;
+        }
         let answer = daemon.send("POST", "/sign-in/link", None)?;
         let link = format!("{url}{}", answer["path"].as_str().unwrap_or("/"));
         let shown = json!({ "url": link, "expires_in_s": answer["expires_in_s"] });

@@ -101,7 +101,7 @@ fn dead_retry_makes_dead_letters_ready() {
     let again = run(&db, &["dead", "retry", "q", &ids[0], &ids[1]]);
     assert_eq!((again.code, without(&again.stdout, &ids)), (Some(1), "retried [id 2]\n".into()));
     insta::assert_snapshot!(without(&again.stderr, &ids), @r"
-    kvqueue: [id 1] is not retried: there is no such dead letter
+    kvqueue: [id 1] is not retried: there is no such dead letter; kvqueue item show says where the item is
     kvqueue: dead letters not retried: 1 of 2
     ");
     assert_eq!(run(&db, &["dead", "list", "q"]).ok(), "");

@@ -36,7 +36,7 @@ impl WaitLog {
                     event = "scheduled_items_awaited",
                     queue,
                     due,
-                    "--until-empty waits for scheduled items"
+                    "--until-empty waits for items that are scheduled, or tried again later"
                 );
             }
             (_, due) => tracing::info!(
