@@ -115,9 +115,9 @@ fn answers_that_a_client_reads_slowly_take_bounded_memory_and_others_are_served(
     let before = memory(shared.served.daemon.pid(), "VmHWM");
     let mut open: Vec<_> = (0..30).map(|_| shared.begin(0, &format!("GET {page}"), "")).collect();
     let statuses: Vec<_> = open.iter_mut().map(|stream| status(stream).unwrap()).collect();
-    // 503: on a busy machine the database takes longer than it may.
+    // On a busy machine the database takes longer than it may (503), and so does the daemon until it reads a request (408).
     assert!(
-        statuses.contains(&200) && statuses.iter().all(|status| [200, 429, 503].contains(status)),
+        statuses.contains(&200) && statuses.iter().all(|status| [200, 408, 429, 503].contains(status)),
         "{statuses:?}"
     );
     let mut given = statuses.iter();
