@@ -9,8 +9,7 @@ use tokio::{
     time::timeout,
 };
 
-/// How long a consumer waits for the comparison, which takes three seconds where no other sweeper is known. Without one, as while the database does not
-/// answer, its own clock counts.
+/// The longest wait for the comparison, which takes three seconds where no other sweeper is known, and does not end while the database does not answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The lag of a queue, in milliseconds. A process without a sweeper of the queue has none.
@@ -50,12 +49,7 @@ impl ClockLag {
         self.wanted.notified().await;
     }
 
-    /// Waits until it is known, if a sweeper is about to find it.
-    pub(crate) async fn known(&self) -> Millis {
-        self.known_within(PATIENCE).await.unwrap_or_default()
-    }
-
-    /// The same, for so long, and no longer than consumers do; `None` if it is not known then.
+    /// Waits until it is known, if a sweeper is about to find it: for so long, and for ten seconds at most. `None` if it is not known then.
     pub(crate) async fn known_within(&self, patience: Duration) -> Option<Millis> {
         let mut lag = self.lag.subscribe();
         if lag.borrow().is_none() {
@@ -73,13 +67,13 @@ mod tests {
     #[tokio::test]
     async fn consumers_wait_for_the_first_comparison_for_a_bounded_time() {
         let lag = ClockLag::default();
-        assert_eq!(lag.known().await, 0);
+        assert_eq!(lag.known_within(Duration::MAX).await, Some(0));
         lag.is_being_found();
         assert_eq!(lag.known_within(Duration::from_millis(1)).await, None);
-        let (known, ()) = tokio::join!(lag.known(), async {
+        let (known, ()) = tokio::join!(lag.known_within(Duration::MAX), async {
             lag.wanted().await;
             lag.found(7);
         });
-        assert_eq!(known, 7);
+        assert_eq!(known, Some(7));
     }
 }

@@ -44,17 +44,15 @@ impl Expiry {
     }
 
     /// The items among these that have expired, by their indexes, and their outcome. Where the clock says so, it first has to be compared with those of
-    /// other processes.
+    /// other processes. If it cannot be, it counts as it is.
     pub(crate) async fn expired(
         &self,
         items: &[Item],
         clock: &VersionClock,
         lag: &ClockLag,
     ) -> Vec<(usize, ItemOutcome)> {
-        match self.expired_before(items, clock, 0) {
-            expired if expired.is_empty() => expired,
-            _ => self.expired_before(items, clock, lag.known().await),
-        }
+        let expired = self.expired_within(items, clock, lag, Duration::MAX).await;
+        expired.unwrap_or_else(|| self.expired_before(items, clock, 0))
     }
 
     /// The same; `None` if the clock has not been compared within so long.

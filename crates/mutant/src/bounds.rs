@@ -8,7 +8,6 @@ use std::fmt;
 
 /// The names of all bounds, with the least value that makes sense.
 const LEAST: &[(&str, usize)] = &[
-    ("alone-after", 1),
     ("batch-ends-together", 1),
     ("batches-page", 1),
     ("cancel-page-bytes", 1),

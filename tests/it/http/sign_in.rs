@@ -56,22 +56,17 @@ fn link(db: &Database, at: &Address, config: &str) -> String {
 #[test]
 fn a_link_is_not_one_to_the_daemon_of_another_database() {
     let (db, other) = (Database::embedded(), Database::embedded());
-    let mut command = kvqueue(&db, &["run", "--queue", "q", "--handler", "log"]);
-    command.env("KVQUEUE_HTTP__LISTEN", "127.0.0.1:0").env("KVQUEUE_LOG__FORMAT", "json");
-    let mut daemon = crate::support::Background::start(command);
-    let at = crate::support::listening(&mut daemon);
-    daemon.wait_for_event("ready");
-    let file = fdb_embedded::embedded_directory(&db.url).unwrap().join("http-token");
-    let secret = fs::read_to_string(&file).unwrap();
+    let (served, file) = served(&db);
+    let (at, secret) = (served.at.tcp(), fs::read_to_string(&file).unwrap());
     let link = |of: &Database, words: &[&str]| -> Ran {
         let mut command = kvqueue(of, &[&["page"], words].concat());
-        command.env("KVQUEUE_HTTP__LISTEN", at.tcp()).env("KVQUEUE_TOKEN", &secret).output().unwrap().into()
+        command.env("KVQUEUE_HTTP__LISTEN", at).env("KVQUEUE_TOKEN", &secret).output().unwrap().into()
     };
     link(&db, &[]).ok();
     let refused = link(&other, &[]);
     assert_eq!(refused.code, Some(69), "{refused:?}");
     assert!(refused.stderr.contains("uses the database"), "{refused:?}");
-    link(&other, &["--at", at.tcp()]).ok();
+    link(&other, &["--at", at]).ok();
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Whether the clock of a sweeper's process is to be believed.
 //!
 //! A sweeper that is alone goes by its clock. One that finds no new reading of another when it starts asks whether it is alone: it writes its own reading down
-//! and wakes the other sweepers, which write theirs if these differ. It removes nothing until [`alone_after`] is over. Where readings of others, or its own last
+//! and wakes the other sweepers, which write theirs if these differ. It removes nothing until [`ALONE_AFTER`] is over. Where readings of others, or its own last
 //! one, say that it is ahead, it asks in the same way. Until [`WAIT`] is over, and as long as the others are not outvoted after that, the sweeper goes
 //! by the slowest of those clocks. So a wrong clock does nothing early, and removes nothing. Readings of sweepers that are gone are not repeated, so a right clock
 //! is believed again soon, also after an outage, for which versions stood still.
@@ -19,16 +19,14 @@ use crate::meta::Millis;
 use crate::ops::pause::check_unfrozen;
 use crate::ops::schedule::write::wake_sweepers;
 use crate::session::SessionId;
-use mutant::{bound, mutant};
+use mutant::mutant;
 
 /// How long a sweeper waits for the readings of others, in versions: thirty seconds. Sweepers are woken, and answer within a few.
 const WAIT: u64 = 30_000_000;
 
 /// How long a sweeper that has found no reading of another removes nothing, in versions: three seconds. Where no sweeper is on duty, which would have written its
 /// reading down, others answer within a tenth of a second.
-fn alone_after() -> u64 {
-    bound("alone-after", 3_000_000) as u64
-}
+const ALONE_AFTER: u64 = 3_000_000;
 
 /// How often a sweeper asks as long as clocks differ, in versions: ten minutes.
 const AGAIN: u64 = 600_000_000;
@@ -61,10 +59,12 @@ pub(crate) struct ClockCheck {
 /// Whether a sweeper has compared its clock with others since it started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Comparison {
+    /// It has not, and has asked nobody.
     #[default]
     Open,
     /// It found no reading of another, and asked at this version.
     Asked(u64),
+    /// It has, or nobody has answered.
     Done,
 }
 
@@ -249,7 +249,7 @@ impl Comparison {
     /// In how many versions the answers are there.
     fn settles_in(self, version: u64) -> Option<u64> {
         match self {
-            Comparison::Asked(at) => Some(at.saturating_add(alone_after()).saturating_sub(version)),
+            Comparison::Asked(at) => Some(at.saturating_add(ALONE_AFTER).saturating_sub(version)),
             Comparison::Open | Comparison::Done => None,
         }
     }
