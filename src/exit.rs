@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// How the process ended. The numbers above 2 are those of `sysexits.h`. `docs/CONFIG.md` has the
+/// How the process ended. The numbers above 2 are those of `sysexits.h`. `docs/config/process.md` has the
 /// causes of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -72,10 +72,10 @@ mod tests {
 
     #[test]
     fn the_reference_lists_the_same_exit_codes() {
-        let reference = include_str!("../docs/CONFIG.md");
+        let reference = include_str!("../docs/config/process.md");
         for (code, meaning) in TABLE {
             let row = format!("| {code} | {meaning} |");
-            assert!(reference.contains(&row), "docs/CONFIG.md lacks {row}");
+            assert!(reference.contains(&row), "docs/config/process.md lacks {row}");
         }
     }
 

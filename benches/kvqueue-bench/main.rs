@@ -138,6 +138,11 @@ impl Args {
         let globals = &self.globals;
         let config = globals.load()?;
         telemetry::init(&config.log)?;
+        if cfg!(debug_assertions) {
+            eprintln!(
+                "kvqueue: this program is not optimised; measure one that `cargo build --release` makes"
+            );
+        }
         match &self.cell {
             None => suite::run(globals, &self.common, &config),
             Some(cell) => {

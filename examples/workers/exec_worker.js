@@ -5,7 +5,7 @@
 //     command = ["node", "exec_worker.js"]
 //     mode = "worker"
 //
-// Node 18 and later, nothing else. docs/WORKERS.md explains the lines.
+// Node 18 and later, nothing else. docs/workers/processes.md explains the lines.
 "use strict";
 
 const readline = require("node:readline");

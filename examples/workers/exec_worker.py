@@ -5,7 +5,7 @@
     command = ["python3", "exec_worker.py"]
     mode = "worker"
 
-Python 3.9 and later, nothing else. docs/WORKERS.md explains the lines.
+Python 3.9 and later, nothing else. docs/workers/processes.md explains the lines.
 """
 
 import base64

@@ -6,7 +6,7 @@
 #     mode = "worker"
 #
 # It needs a POSIX shell and sed, nothing else. Id and payload are the first fields of an item's line, so no JSON
-# program is needed for them; use `jq` for attributes. docs/WORKERS.md explains the lines.
+# program is needed for them; use `jq` for attributes. docs/workers/processes.md explains the lines.
 
 # Handles one item: $id and $payload. 0 is done, 65 a dead letter, anything else a retry. What it prints goes to the daemon's
 # log. For long work: heartbeat.

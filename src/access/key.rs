@@ -52,6 +52,6 @@ mod tests {
         let vector = "14 02 6b 76 71 75 65 75 65 00 02 68 74 74 70 2d 6b 65 79 00";
         let stored: Vec<_> = store.key[1..].iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(stored.join(" "), vector);
-        assert!(include_str!("../../docs/KEYSPACE.md").contains(vector));
+        assert!(include_str!("../../docs/keyspace/vectors-of-features.md").contains(vector));
     }
 }

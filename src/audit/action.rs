@@ -144,11 +144,11 @@ mod tests {
 
     #[test]
     fn the_manual_explains_every_action() {
-        let manual = include_str!("../../docs/SECURITY.md");
+        let manual = include_str!("../../docs/security/audit.md");
         for action in Action::ALL {
             assert!(
                 manual.contains(&format!("| `{action}` |")),
-                "docs/SECURITY.md does not explain {action}"
+                "docs/security/audit.md does not explain {action}"
             );
         }
     }

@@ -26,7 +26,12 @@ pub(super) enum Command {
 }
 
 /// The text that the manual page is made from, too.
-pub(super) const MANUAL: &str = include_str!("../../docs/CONFIG.md");
+pub(super) const MANUAL: &str = concat!(
+    include_str!("../../docs/CONFIG.md"),
+    include_str!("../../docs/config/queues.md"),
+    include_str!("../../docs/config/handlers.md"),
+    include_str!("../../docs/config/process.md"),
+);
 
 impl Command {
     pub(super) fn run(

@@ -84,11 +84,28 @@ impl List {
         }
         if !letters.is_empty() {
             println(&table(&letters))?;
+        } else if self.after.is_none() && after.is_none() {
+            self.note_waiting(&client, &queue)?;
         }
         if let Some(last) = after.filter(|_| more) {
             output::note(format_args!("there are more; see them with --after {last}"));
         }
         Ok(Exit::Done)
+    }
+
+    /// Who misses an item among the dead letters may look for one that is to be tried again.
+    fn note_waiting(&self, client: &Client, queue: &Queue) -> anyhow::Result<()> {
+        let waiting = client.transact(|tr| async {
+            let counts = queue.counts(&tr).await;
+            (tr, counts.map(|it| it.waiting))
+        })?;
+        if waiting > 0 {
+            output::note(format_args!(
+                "no dead letters; {waiting} waiting for a retry or their time: kvqueue peek {} --state retrying",
+                self.target.queue.display()
+            ));
+        }
+        Ok(())
     }
 }
 

@@ -92,21 +92,27 @@ impl Args {
         client: &Client,
         queue: &Queue,
     ) -> anyhow::Result<(Vec<EndedItem>, Option<HistoryCursor>)> {
-        let (filter, mut items, mut before) = (&self.filter(), Vec::new(), self.before.clone());
-        loop {
-            let left = (self.n.get() - items.len()).min(MAX_READ);
-            let Some(left) = NonZeroUsize::new(left) else { return Ok((items, before)) };
+        let filter = &self.filter();
+        let page = |before: Option<HistoryCursor>, most| {
             let place = before.as_ref();
-            let page = client.transact(|tr| async move {
-                let page = queue.history(&tr, filter, place, left).await;
+            client.transact(|tr| async move {
+                let page = queue.history(&tr, filter, place, most).await;
                 (tr, page)
-            })?;
-            items.extend(page.items);
-            before = page.next;
-            if before.is_none() {
+            })
+        };
+        let (mut items, mut before) = (Vec::new(), self.before.clone());
+        while let Some(left) = NonZeroUsize::new((self.n.get() - items.len()).min(MAX_READ)) {
+            let read = page(before, left)?;
+            items.extend(read.items);
+            if read.next.is_none() {
                 return Ok((items, None));
             }
+            before = read.next;
         }
+        // One look tells whether the page was the last one by chance. It does not read all of a long history for items that the filter finds.
+        let rest = page(before.clone(), NonZeroUsize::MIN)?;
+        let is_last = rest.items.is_empty() && rest.next.is_none();
+        Ok((items, before.filter(|_| !is_last)))
     }
 
     fn note_if_off(&self, client: &Client, queue: &Queue) -> anyhow::Result<()> {

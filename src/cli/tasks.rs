@@ -1,4 +1,4 @@
-//! The commands by task: for the first screen of `--help`, and for `docs/COMMANDS.md`.
+//! How `--help` is laid out; the commands by task, which `docs/COMMANDS.md` lists too.
 
 use std::fmt::Write;
 
@@ -37,6 +37,12 @@ pub(super) fn by_task(command: Command) -> Command {
     ))
 }
 
+/// The same command line; the help of each command begins with its usage, and what explains it comes next.
+pub(super) fn usage_first(command: Command) -> Command {
+    const TEMPLATE: &str = "{usage-heading} {usage}\n\n{about-with-newline}\n{all-args}{after-help}";
+    command.mut_subcommands(|below| usage_first(below).help_template(TEMPLATE))
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -70,7 +76,7 @@ mod tests {
 
     const HEAD: &str = "# The commands\n\n\
         For users who look for a command. `kvqueue COMMAND --help` has its options, `kvqueue --help` those of every command and the exit codes, \
-        which [CONFIG.md](CONFIG.md#exit-codes) explains.\n\n\
+        which [their page](config/process.md#exit-codes) explains.\n\n\
         Standard output is data, standard error the rest. Most commands open the database and need no daemon.\n\
         `kvqueue` makes this page from what it knows of itself; a test compares them.\n";
 

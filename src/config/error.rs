@@ -87,15 +87,42 @@ impl ConfigError {
     }
 }
 
-/// Serde's error about an unknown key or value, with the nearest known one if one is near. The list of
+/// What people write into a queue's table that has another place or name, and what to write.
+const OTHERS: &[(&[&str], &str)] = &[
+    (&["k", "batch", "batch-size", "prefetch"], "`consumers = [{ count = 1, k = 10 }]`"),
+    (&["count", "concurrency", "workers", "threads", "parallelism"], "`consumers = 4`"),
+    (
+        &["attempts", "max-attempts", "retries", "max-retries", "backoff"],
+        "`retry = { max-attempts = 5, base = '1s' }`",
+    ),
+    (&["visibility-timeout", "visibility"], "`lease = '30s'`"),
+    (&["timeout"], "`handler-timeout = '30s'`, or `lease`"),
+    (&["expires", "expiry", "expire"], "`ttl = '1h'`"),
+    (&["priority"], "`kind = 'priority'`; each push has its own `--priority`"),
+    (&["env", "environment"], "variables of the daemon, which commands inherit"),
+    (&["command", "url", "endpoint"], "`handler-config`, which is the table of the handler"),
+    (&["cron", "every", "schedule"], "a table `[queues.NAME.schedules.SCHEDULE]`"),
+    (
+        &["running", "rate", "limit", "limits", "concurrency-limit", "rate-limit"],
+        "`kind = 'keyed'` and `kvqueue limits`: limits are kept in the database, for all daemons",
+    ),
+];
+
+/// A setting that the tables of queues have, and no other one.
+const OF_QUEUES: &str = "handler-config";
+
+/// Serde's error about an unknown key or value, with what may be meant, if that is known. The list of
 /// all is left out then.
 pub(super) fn with_suggestion(problem: &str) -> String {
-    let mut names = problem.split('`').skip(1).step_by(2);
-    let known = problem.starts_with("unknown field") || problem.starts_with("unknown variant");
-    let Some(wrong) = names.next().filter(|_| known) else { return problem.to_owned() };
-    match nearest(wrong, names) {
-        Some(near) => format!("{}; did you mean `{near}`?", problem.split(',').next().unwrap_or(problem)),
-        None => problem.to_owned(),
+    let names: Vec<_> = problem.split('`').skip(1).step_by(2).collect();
+    let is_known = problem.starts_with("unknown field") || problem.starts_with("unknown variant");
+    let Some((&wrong, names)) = names.split_first().filter(|_| is_known) else { return problem.to_owned() };
+    let unknown = problem.split(',').next().unwrap_or(problem);
+    let other = OTHERS.iter().find(|(others, _)| names.contains(&OF_QUEUES) && others.contains(&wrong));
+    match (other, nearest(wrong, names.iter().copied())) {
+        (Some((_, write)), _) => format!("{unknown}; what you may want is {write}"),
+        (None, Some(near)) => format!("{unknown}; did you mean `{near}`?"),
+        (None, None) => problem.to_owned(),
     }
 }
 
@@ -120,6 +147,15 @@ mod tests {
         assert_eq!(unknown("lesae"), "unknown field `lesae`; did you mean `lease`?");
         for far in ["colour", "kk", "", "x"] {
             assert!(unknown(far).ends_with("`k`, `retry`"), "{}", unknown(far));
+        }
+        let in_queue = |name: &str| {
+            with_suggestion(&format!("unknown field `{name}`, expected one of `consumers`, `handler-config`"))
+        };
+        let k = "unknown field `k`; what you may want is `consumers = [{ count = 1, k = 10 }]`";
+        assert_eq!(in_queue("k"), k);
+        assert!(in_queue("rate").contains("kvqueue limits"), "{}", in_queue("rate"));
+        for name in OTHERS.iter().flat_map(|(names, _)| *names) {
+            assert!(in_queue(name).contains("what you may want"), "{}", in_queue(name));
         }
         let other = "invalid type: string \"many\", expected a whole number";
         assert_eq!(with_suggestion(other), other);

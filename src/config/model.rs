@@ -109,19 +109,25 @@ impl Config {
     }
 
     pub(crate) fn validate_database(&self) -> Result<(), ConfigError> {
-        let wrong = |problem, fix| {
+        let wrong = |problem: &str, fix| {
             Err(ConfigError::value("database", format_args!("{:?}", self.database), problem, fix))
         };
         if let Some(instead) = fdb_embedded::instead_of_two_slashes(&self.database) {
             let problem = "a directory follows \"embedded:\", without the two slashes of a URL";
             return wrong(problem, format!("write {instead}"));
         }
+        let fix = "write embedded:DIRECTORY or the path of a cluster file".to_owned();
+        if let Some((scheme, _)) = self.database.split_once("://") {
+            let problem =
+                format!("kvqueue keeps its queues in a directory or on FoundationDB, not in {scheme}");
+            return wrong(&problem, fix);
+        }
         let problem = match self.database.strip_prefix(fdb_embedded::SCHEME) {
             None if self.database.is_empty() => "no database is named",
             Some("") => "no directory is named",
             _ => return Ok(()),
         };
-        wrong(problem, "write embedded:DIRECTORY or the path of a cluster file".to_owned())
+        wrong(problem, fix)
     }
 }
 
@@ -204,6 +210,7 @@ mod tests {
         insta::assert_snapshot!(problem("database = ''"), @r#"database = "": no database is named; write embedded:DIRECTORY or the path of a cluster file"#);
         insta::assert_snapshot!(problem("database = 'embedded://./data'"), @r#"database = "embedded://./data": a directory follows "embedded:", without the two slashes of a URL; write embedded:./data"#);
         insta::assert_snapshot!(problem("database = 'embedded:'"), @r#"database = "embedded:": no directory is named; write embedded:DIRECTORY or the path of a cluster file"#);
+        insta::assert_snapshot!(problem("database = 'redis://localhost'"), @r#"database = "redis://localhost": kvqueue keeps its queues in a directory or on FoundationDB, not in redis; write embedded:DIRECTORY or the path of a cluster file"#);
         insta::assert_snapshot!(problem("audit-retention = '23h'"), @r#"audit-retention = "23h": nobody could read what was done yesterday; set it to "1d" or more"#);
         insta::assert_snapshot!(problem("audit-retention = '3651d'"), @r#"audit-retention = "3651d": that is longer than ten years; set it to "3650d" or less"#);
         insta::assert_snapshot!(problem("log.level = 'loud'"), @r#"log.level = "loud": "loud" is not a level; use error, warn, info, debug or trace, alone or by target as in "info,kvqueue::actors=debug""#);

@@ -277,13 +277,13 @@ mod tests {
 
     #[test]
     fn the_reference_names_all_keys_that_need_a_restart() {
-        let reference = include_str!("../../docs/CONFIG.md");
+        let reference = include_str!("../../docs/config/process.md");
         let line = reference.lines().find(|line| line.starts_with("| only at a start:")).unwrap();
         for pattern in AT_START {
             let key = pattern.join(".").replace('*', "NAME");
             assert!(
                 line.contains(&format!("`{key}`")),
-                "docs/CONFIG.md does not say that {key} is read at a start only"
+                "docs/config/process.md does not say that {key} is read at a start only"
             );
         }
     }

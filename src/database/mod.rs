@@ -127,12 +127,6 @@ fn database(url: &str) -> Result<Database, OpenError> {
 
 /// The hint for a name that is not a cluster file, but looks like something else.
 fn suggestion(url: &str) -> Option<String> {
-    if let Some((scheme, _)) = url.split_once("://") {
-        return Some(format!(
-            "kvqueue keeps its queues in a directory or on FoundationDB, not in {scheme}; write embedded:DIRECTORY, or the path of a \
-             cluster file"
-        ));
-    }
     if url == fdb_embedded::SCHEME.trim_end_matches(':') {
         return Some(format!("no directory is named; did you mean {}./kvqueue-data?", fdb_embedded::SCHEME));
     }
@@ -313,7 +307,6 @@ mod tests {
         let missing = "there is no such cluster file; did you mean embedded:./mydata?";
         assert_eq!(suggestion("./mydata").unwrap(), missing);
         assert!(suggestion("embedded").unwrap().ends_with("did you mean embedded:./kvqueue-data?"));
-        assert!(suggestion("redis://localhost").unwrap().contains("not in redis; write embedded:DIRECTORY"));
         for url in ["embeded:data", "/some/where/embeded:data", "Embedded:data", "emebdded:data"] {
             let meant = "there is no such cluster file; did you mean embedded:data?";
             assert_eq!(suggestion(url).as_deref(), Some(meant), "{url}");

@@ -14,7 +14,7 @@
 //! 2. `impl Handler`, or `impl BatchHandler`, for it;
 //! 3. its unit tests, with the kit of [`testing`](crate::testing);
 //! 4. `mod` and `pub use` below, and a line in [`Registry::builtin`], which is the list;
-//! 5. its settings in `config/kvqueue.toml` and `docs/CONFIG.md`.
+//! 5. its settings in `config/kvqueue.toml` and `docs/config/handlers.md`.
 //!
 //! # A handler in a crate of one's own
 //!

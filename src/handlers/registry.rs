@@ -164,7 +164,7 @@ mod tests {
         insta::assert_snapshot!(problem("exec", ""), @r#"queues.emails.handler-config: handler "exec": missing field `command`; write command = ["program", "argument"] in handler-config"#);
         insta::assert_snapshot!(problem("exec", "command = []"), @r#"queues.emails.handler-config: handler "exec": command = []: it names no program; write command = ["program", "argument"] in handler-config"#);
         insta::assert_snapshot!(problem("exec", "command = 'ls'"), @r#"queues.emails.handler-config: handler "exec": command: invalid type: string "ls", expected a sequence; write command = ["program", "argument"] in handler-config"#);
-        insta::assert_snapshot!(problem("exec", "command = ['ls']\nshell = true"), @r#"queues.emails.handler-config: handler "exec": shell: unknown field `shell`, expected one of `command`, `mode`, `stderr-limit`, `dead-exit-codes`, `release-exit-codes`, `throttle-exit-codes`, `throttle-for`, `throttle-scope`, `result`, `progress`, `max-items`, `max-memory`, `start-timeout`, `idle-timeout`, `heartbeat-timeout`"#);
+        insta::assert_snapshot!(problem("exec", "command = ['ls']\nshell = true"), @r#"queues.emails.handler-config: handler "exec": shell: unknown field `shell`, expected one of `command`, `mode`, `stderr-limit`, `dead-exit-codes`, `release-exit-codes`, `throttle-exit-codes`, `throttle-for`, `throttle-scope`, `result`, `progress`, `log-output`, `max-items`, `max-memory`, `start-timeout`, `idle-timeout`, `heartbeat-timeout`"#);
     }
 
     #[test]

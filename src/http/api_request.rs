@@ -1,6 +1,6 @@
 //! A request that has passed the guards.
 
-use std::{borrow::Cow, cell::Cell, rc::Rc, sync::Arc, time::Instant};
+use std::{cell::Cell, rc::Rc, sync::Arc, time::Instant};
 
 use actix_web::{HttpRequest, HttpResponse, http::header, web::Payload};
 use futures::future::LocalBoxFuture;
@@ -32,6 +32,7 @@ pub(crate) struct ApiRequest {
     /// When the daemon began to serve it.
     pub(super) began: Instant,
     pub(super) route: &'static Route,
+    pub(super) values: PathValues,
     pub(super) caller: Caller,
     /// Whether the endpoint has taken the record of this request.
     pub(super) audited: Rc<Cell<bool>>,
@@ -43,16 +44,30 @@ pub(crate) struct ApiRequest {
     pub(super) answer_room: Rc<Cell<Option<Place>>>,
 }
 
-/// The value of this name in the path of a request, if its route has one.
-pub(super) fn path_value<'r>(request: &'r HttpRequest, name: &str) -> Option<Cow<'r, str>> {
-    // The router has decoded all but a few characters, such as the slash.
-    Some(percent_decode_str(request.match_info().get(name)?).decode_utf8_lossy())
+/// The values that the path of a request has for the names in the path of its route.
+#[derive(Default)]
+pub(super) struct PathValues(Vec<(&'static str, String)>);
+
+impl PathValues {
+    /// Values as they are in the path, with percent codes.
+    pub(super) fn decode<'p>(encoded: impl Iterator<Item = (&'static str, &'p str)>) -> Self {
+        Self(
+            encoded
+                .map(|(name, value)| (name, percent_decode_str(value).decode_utf8_lossy().into_owned()))
+                .collect(),
+        )
+    }
+
+    /// The value of this name, if the route has one.
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(other, _)| *other == name).map(|(_, value)| &**value)
+    }
 }
 
 impl ApiRequest {
     /// The value of this name in the route's path, such as `queue`.
-    pub(super) fn value(&self, name: &str) -> Cow<'_, str> {
-        path_value(&self.http, name).unwrap_or_default()
+    pub(super) fn value(&self, name: &str) -> &str {
+        self.values.get(name).unwrap_or_default()
     }
 
     /// An error if the client's token was revoked, or has expired, since the request came.

@@ -33,7 +33,7 @@ impl ApiRequest {
         let who = self.caller.who();
         let record = Record::new(action, who).with_address(self.address());
         match self.value("queue") {
-            queue if queue.is_empty() => record,
+            "" => record,
             queue => record.about(queue.as_bytes()),
         }
     }

@@ -183,7 +183,7 @@ impl ApiRequest {
         let mut found: BTreeSet<(String, ItemId)> = BTreeSet::new();
         for Object(Predecessor { id, queue }) in after {
             let id = id.parse().map_err(|error| ApiError::Bad(format!("after: {error}")))?;
-            found.insert((queue.unwrap_or_else(|| self.value("queue").into_owned()), id));
+            found.insert((queue.unwrap_or_else(|| self.value("queue").to_owned()), id));
         }
         let open = |(name, id): (String, ItemId)| {
             self.caller.check(Scope::Push, Some(&name))?;

@@ -120,7 +120,7 @@ impl ApiRequest {
 
     /// The queue that the path names.
     pub(super) fn queue(&self) -> Result<Queue, ApiError> {
-        self.app.queue(&self.value("queue"))
+        self.app.queue(self.value("queue"))
     }
 }
 

@@ -10,7 +10,7 @@ use super::{api_request::ApiRequest, app_state::AppState, error::ApiError};
 impl ApiRequest {
     /// The queue that the path names, unless it is frozen.
     pub(super) async fn unfrozen_queue(&self) -> Result<Queue, ApiError> {
-        self.unfrozen(&self.value("queue")).await
+        self.unfrozen(self.value("queue")).await
     }
 
     /// The queue of this name, unless it is frozen.

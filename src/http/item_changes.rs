@@ -87,7 +87,7 @@ pub(super) async fn edit(mut request: ApiRequest) -> Answer {
             .map_err(|error| ApiError::Bad(format!("payload_base64 is not base 64: {error}")))?,
         _ => return Err(ApiError::Bad("give one of \"payload\" and \"payload_base64\"".to_owned())),
     };
-    let configured = request.app.config().queues.get(&*request.value("queue")).map(|queue| queue.max_payload);
+    let configured = request.app.config().queues.get(request.value("queue")).map(|queue| queue.max_payload);
     let most = configured.unwrap_or_else(|| QueueConfig::new("").max_payload);
     if payload.len() as u64 > most {
         let problem = format!("the payload has {} bytes, at most {most} are allowed", payload.len());

@@ -94,9 +94,9 @@ struct Shown {
 impl Shown {
     fn of(request: &ApiRequest, state: ItemState) -> Self {
         let name = request.value("queue");
-        let max_attempts = request.app.config().queues.get(&*name).map(|queue| queue.retry.max_attempts);
+        let max_attempts = request.app.config().queues.get(name).map(|queue| queue.retry.max_attempts);
         let handled = match state {
-            ItemState::Running => request.app.daemon.status.handled(&name),
+            ItemState::Running => request.app.daemon.status.handled(name),
             _ => HashMap::new(),
         };
         Self { max_attempts, handled, workers: request.app.daemon.status.workers.clone() }

@@ -188,7 +188,7 @@ pub(super) async fn unblock(mut request: ApiRequest) -> Answer {
 /// The queue that the path names. One that is not in the configuration is taken for a keyed queue.
 fn keyed(request: &ApiRequest) -> Result<Queue, ApiError> {
     let (name, config) = (request.value("queue"), request.app.config());
-    let kind = config.queues.get(&*name).map_or(Kind::Keyed, |queue| queue.layout());
+    let kind = config.queues.get(name).map_or(Kind::Keyed, |queue| queue.layout());
     if kind != Kind::Keyed {
         return Err(no_keys(format!("queue {name:?} is of kind {kind}, and only keyed queues have limits")));
     }

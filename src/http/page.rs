@@ -60,7 +60,7 @@ pub(super) async fn index(request: ApiRequest) -> Answer {
 
 /// `GET /assets/{file}`
 pub(super) async fn asset(request: ApiRequest) -> Answer {
-    file(&request, &request.value("file"))
+    file(&request, request.value("file"))
 }
 
 fn file(request: &ApiRequest, name: &str) -> Answer {

@@ -67,11 +67,11 @@ async fn change(request: &ApiRequest, queue: &Queue, change: PauseChange) -> Ans
 
 async fn pause_locally(request: &ApiRequest, paused: bool) -> Answer {
     let (app, name) = (&request.app, request.value("queue"));
-    if !app.config().queues.contains_key(&*name) {
-        return Err(no_queue(&name));
+    if !app.config().queues.contains_key(name) {
+        return Err(no_queue(name));
     }
     request.store(request.record().with("local", true).with("daemon", this_daemon())).await?;
-    match app.daemon.commands.pause_locally(&name, paused).await {
+    match app.daemon.commands.pause_locally(name, paused).await {
         Ok(()) => Ok(HttpResponse::NoContent().finish()),
         Err(refused) => Err(refuse(request, refused)),
     }

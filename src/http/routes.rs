@@ -1,21 +1,14 @@
 //! All routes. `docs/openapi.json` describes each; a test compares them.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::LazyLock, time::Duration};
 
-use actix_web::{
-    HttpRequest,
-    http::Method,
-    web::{self, Data, Payload},
-};
+use actix_web::http::Method;
 
 use super::{
-    api_request::Handler,
-    app_state::AppState,
+    api_request::{Handler, PathValues},
     audit, batches, dead, ended, events, health, item_changes, items, limits, metrics, openapi, pause,
     pull::{self, LONGEST_WAIT},
-    push, queue, reload, schedules,
-    serve::serve,
-    sign_in, status, tokens, workers,
+    push, queue, reload, schedules, sign_in, status, tokens, workers,
 };
 use crate::{access::Scope, audit::Action, deadlines::REQUEST};
 
@@ -117,9 +110,6 @@ const fn work(path: &'static str, time_limit: Duration, handler: Handler) -> Rou
 
 /// Every route.
 pub(super) const ROUTES: &[Route] = &[
-    // First: the router tries the paths in this order. To try all takes as long as to parse the
-    // request. Workers ask most often, and most of their requests are acknowledgements, which have
-    // the next lease.
     work(
         "/api/v1/queues/{queue}/leases/{lease}/acknowledge",
         LONGEST_WAIT.saturating_add(REQUEST),
@@ -193,7 +183,6 @@ pub(super) const ROUTES: &[Route] = &[
         Box::pin(item_changes::cancel_all(request))
     }),
     get("/api/v1/queues/{queue}/dead", &["after", "limit"], |request| Box::pin(dead::list(request))),
-    // Before the routes of one letter: `retry` and `purge` are not ids.
     change(Action::DeadRetry, Method::POST, "/api/v1/queues/{queue}/dead/retry", &[], |request| {
         Box::pin(dead::retry_all(request))
     }),
@@ -312,25 +301,24 @@ impl Target {
     }
 }
 
-/// Registers every path with its methods. If several paths fit a request, the first wins.
-pub(super) fn configure(app: &mut web::ServiceConfig) {
-    let mut registered = BTreeSet::new();
-    for path in ROUTES.iter().map(|route| route.path).filter(|path| registered.insert(*path)) {
-        let mut resource = web::resource(path).default_service(to(Target::OtherMethod(path)));
-        for route in at(path) {
-            for method in methods(route) {
-                resource = resource.route(to(Target::Route(route)).method(method));
-            }
-        }
-        app.service(resource);
+/// The routes at each path. Of two paths that fit a request, the one that has fewer names in braces counts.
+///
+/// actix-web's own router would try one path after the other, by regular expressions.
+static PATHS: LazyLock<matchit::Router<Vec<&'static Route>>> = LazyLock::new(|| {
+    let mut paths = matchit::Router::new();
+    for path in ROUTES.iter().map(|route| route.path).collect::<BTreeSet<_>>() {
+        paths.insert(path, at(path).collect()).expect("no two paths are for the same requests");
     }
-    app.default_service(to(Target::Nothing));
-}
+    paths
+});
 
-fn to(target: Target) -> actix_web::Route {
-    web::to(move |request: HttpRequest, payload: Payload, app: Data<AppState>| {
-        serve(request, payload, app.into_inner(), target)
-    })
+/// What a request of this method for this path asks for, and the values that the path has for the names in braces.
+pub(super) fn find(method: &Method, path: &str) -> (Target, PathValues) {
+    let Ok(found) = PATHS.at(path) else { return (Target::Nothing, PathValues::default()) };
+    let routes = found.value;
+    let route = routes.iter().find(|route| methods(&route.method).contains(method));
+    let target = route.map_or_else(|| Target::OtherMethod(routes[0].path), |route| Target::Route(route));
+    (target, PathValues::decode(found.params.iter()))
 }
 
 /// The routes at a path of the table.
@@ -338,19 +326,16 @@ fn at(path: &str) -> impl Iterator<Item = &'static Route> {
     ROUTES.iter().filter(move |route| route.path == path)
 }
 
-/// The methods that a route answers: HEAD is answered as GET, without the body.
-fn methods(route: &Route) -> Vec<Method> {
-    match route.method {
-        Method::GET => vec![Method::GET, Method::HEAD],
-        ref other => vec![other.clone()],
-    }
+/// The methods that a route of this method answers: HEAD is answered as GET, without the body.
+fn methods(method: &Method) -> &[Method] {
+    if method == Method::GET { &[Method::GET, Method::HEAD] } else { std::slice::from_ref(method) }
 }
 
 /// The methods at a path of the table, for the header `allow`.
 pub(super) fn allow(path: &str) -> String {
-    let methods = at(path).flat_map(methods);
-    methods
-        .map(|method| method.to_string())
+    at(path)
+        .flat_map(|route| methods(&route.method))
+        .map(ToString::to_string)
         .collect::<BTreeSet<_>>()
         .into_iter()
         .collect::<Vec<_>>()
@@ -366,6 +351,55 @@ mod tests {
         assert_eq!(allow("/livez"), "GET, HEAD");
         assert_eq!(allow("/api/v1/queues/{queue}/dead/retry"), "POST");
         assert_eq!(allow("/api/v1/queues/{queue}"), "DELETE, GET, HEAD");
+    }
+
+    /// The path of the table that a request gets.
+    fn route_of(method: &Method, path: &str) -> &'static str {
+        match find(method, path).0 {
+            Target::Route(route) => route.path,
+            Target::OtherMethod(_) => "other method",
+            Target::Nothing => "nothing",
+        }
+    }
+
+    #[test]
+    fn each_route_is_found_by_its_method_and_path() {
+        for route in ROUTES {
+            let (target, values) = find(&route.method, route.path);
+            let found = target.route().map(|found| (&found.method, found.path));
+            assert_eq!(found, Some((&route.method, route.path)));
+            for name in route.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')) {
+                assert_eq!(values.get(name), Some(&*format!("{{{name}}}")), "{}", route.path);
+            }
+        }
+    }
+
+    #[test]
+    fn a_path_fits_whole_and_a_word_of_the_table_is_no_value() {
+        assert_eq!(route_of(&Method::HEAD, "/api/v1/status"), "/api/v1/status");
+        assert_eq!(
+            route_of(&Method::POST, "/api/v1/queues/q/dead/retry"),
+            "/api/v1/queues/{queue}/dead/retry"
+        );
+        assert_eq!(route_of(&Method::GET, "/api/v1/queues/q/dead/7"), "/api/v1/queues/{queue}/dead/{id}");
+        assert_eq!(route_of(&Method::GET, "/api/v1/queues/q/dead/retry"), "other method");
+        for path in [
+            "",
+            "/api/v1/status/",
+            "/api/v1/queues/",
+            "/api/v1/queues//dead",
+            "/api/v1/queues/a/b/c",
+            "//livez",
+        ] {
+            assert_eq!(route_of(&Method::GET, path), "nothing", "{path}");
+        }
+    }
+
+    #[test]
+    fn values_are_decoded() {
+        let (_, values) = find(&Method::GET, "/api/v1/queues/a%2Fb%20%ff%2541");
+        assert_eq!(values.get("queue"), Some("a/b \u{fffd}%41"));
+        assert_eq!(values.get("id"), None);
     }
 
     #[test]

@@ -60,7 +60,7 @@ pub(super) async fn list(request: ApiRequest) -> Answer {
 
 /// `GET /api/v1/queues/{queue}/schedules/{name}`
 pub(super) async fn one(request: ApiRequest) -> Answer {
-    let (queue, name) = (&request.queue()?, &*request.value("name"));
+    let (queue, name) = (&request.queue()?, request.value("name"));
     let found = request
         .transact(|tr| async move {
             let found = async {
@@ -90,7 +90,7 @@ pub(super) async fn one(request: ApiRequest) -> Answer {
 pub(super) async fn put(mut request: ApiRequest) -> Answer {
     // In base 64 a payload is longer than the body of other requests may be.
     let definition: ScheduleDefinition = request.long_json().await?;
-    let (queue, name) = (request.queue()?, request.value("name").into_owned());
+    let (queue, name) = (request.queue()?, request.value("name").to_owned());
     let schedule = definition.checked(name.as_str(), None, queue.kind());
     let schedule = schedule.map_err(|error| ApiError::Bad(error.to_string()))?;
     request.expect_queue_or_create().await?;
@@ -108,18 +108,18 @@ pub(super) async fn put(mut request: ApiRequest) -> Answer {
 
 /// `DELETE /api/v1/queues/{queue}/schedules/{name}`
 pub(super) async fn remove(request: ApiRequest) -> Answer {
-    let (name, force) = (request.value("name").into_owned(), request.query.flag("force")?);
+    let (name, force) = (request.value("name").to_owned(), request.query.flag("force")?);
     change(&request, Change::Remove { name, force }, REMOVE_THERE).await
 }
 
 /// `POST /api/v1/queues/{queue}/schedules/{name}/pause`
 pub(super) async fn pause(request: ApiRequest) -> Answer {
-    change(&request, Change::Pause { name: request.value("name").into_owned() }, UPGRADE).await
+    change(&request, Change::Pause { name: request.value("name").to_owned() }, UPGRADE).await
 }
 
 /// `POST /api/v1/queues/{queue}/schedules/{name}/resume`
 pub(super) async fn resume(request: ApiRequest) -> Answer {
-    let (name, restart) = (request.value("name").into_owned(), request.query.flag("restart")?);
+    let (name, restart) = (request.value("name").to_owned(), request.query.flag("restart")?);
     change(&request, Change::Resume { name, restart }, UPGRADE).await
 }
 
@@ -150,14 +150,14 @@ async fn write(
         })
         .await??;
     match effect {
-        Effect::Refused(refusal) => Err(refused(&request.value("name"), refusal, fixes)),
+        Effect::Refused(refusal) => Err(refused(request.value("name"), refusal, fixes)),
         effect => Ok(effect),
     }
 }
 
 /// `POST /api/v1/queues/{queue}/schedules/{name}/fire`
 pub(super) async fn fire(request: ApiRequest) -> Answer {
-    let (queue, name) = (&request.unfrozen_queue().await?, &*request.value("name"));
+    let (queue, name) = (&request.unfrozen_queue().await?, request.value("name"));
     let firable = request
         .transact(|tr| async move {
             let firable = async {
@@ -191,7 +191,7 @@ pub(super) async fn fire(request: ApiRequest) -> Answer {
 
 /// `GET /api/v1/queues/{queue}/schedules/{name}/history`
 pub(super) async fn history(request: ApiRequest) -> Answer {
-    let (queue, name) = (&request.queue()?, &*request.value("name"));
+    let (queue, name) = (&request.queue()?, request.value("name"));
     let (before, limit) = (request.query.parsed::<u64>("before")?, request.limit()?);
     // One more than wanted tells whether there are more.
     let wanted = limit.saturating_add(1);

@@ -13,12 +13,12 @@ use actix_web::{
         ConnectionType, Method,
         header::{self, HeaderMap},
     },
-    web::Payload,
+    web::{Data, Payload},
 };
 use tokio::time::{sleep, timeout};
 
 use super::{
-    api_request::{Answer, ApiRequest, path_value},
+    api_request::{Answer, ApiRequest, PathValues},
     app_state::AppState,
     body,
     error::ApiError,
@@ -26,7 +26,7 @@ use super::{
     headers, long_answer,
     peer::Peer,
     places::Place,
-    routes::{Access, Route, Target, allow},
+    routes::{self, Access, Route, Target, allow},
     uri::{self, Query},
 };
 use crate::access::is_access_token;
@@ -38,13 +38,10 @@ const WRONG_SECRET: Duration = Duration::from_secs(1);
 /// The route of a request in the log if it has none.
 const NO_ROUTE: &str = "none";
 
-pub(super) async fn serve(
-    request: HttpRequest,
-    payload: Payload,
-    app: Arc<AppState>,
-    target: Target,
-) -> HttpResponse {
+pub(super) async fn serve(request: HttpRequest, payload: Payload, app: Data<AppState>) -> HttpResponse {
     let began = Instant::now();
+    let app = app.into_inner();
+    let (target, values) = routes::find(request.method(), request.match_info().as_str());
     let method = request.method().clone();
     let place = request.conn_data::<Arc<Place>>().cloned();
     let served = place.as_deref().map(Place::serve);
@@ -52,7 +49,7 @@ pub(super) async fn serve(
     let is_known = client.as_ref().is_ok_and(|client| client.is_known);
     let stays_open = is_known && place.as_deref().is_none_or(Place::admit);
     let answer = match client {
-        Ok(client) => answer(request, payload, &app, target, (client.caller, began)).await,
+        Ok(client) => answer(request, payload, &app, (target, values), (client.caller, began)).await,
         Err(failure) => Err(failure),
     };
     let mut response = match answer {
@@ -83,7 +80,7 @@ async fn answer(
     request: HttpRequest,
     payload: Payload,
     app: &Arc<AppState>,
-    target: Target,
+    (target, values): (Target, PathValues),
     (caller, began): (Caller, Instant),
 ) -> Answer {
     let config = app.config();
@@ -101,7 +98,7 @@ async fn answer(
         guard::check_origin(heads, app.scheme(), &config.http.origins)?;
     }
     if let Access::Scope(scope) = route.access {
-        caller.check(scope, path_value(&request, "queue").as_deref())?;
+        caller.check(scope, values.get("queue"))?;
     }
     if route.writes() {
         if config.http.read_only {
@@ -111,14 +108,14 @@ async fn answer(
             return Err(ApiError::ContentType);
         }
     }
-    carry_out(request, payload, app, route, (caller, began)).await
+    carry_out(request, payload, app, (route, values), (caller, began)).await
 }
 
 async fn carry_out(
     request: HttpRequest,
     payload: Payload,
     app: &Arc<AppState>,
-    route: &'static Route,
+    (route, values): (&'static Route, PathValues),
     (caller, began): (Caller, Instant),
 ) -> Answer {
     let query = Query::read(request.query_string(), route.query)?;
@@ -130,6 +127,7 @@ async fn carry_out(
         http: request,
         began,
         route,
+        values,
         caller,
         audited: audited.clone(),
         query,

@@ -32,7 +32,7 @@ use super::{
     open_files,
     peer::Peer,
     places::{self, Places},
-    routes,
+    serve::serve,
     sign_in::Links,
     slow_readers::Connections,
     tls,
@@ -165,7 +165,7 @@ fn run(
     runtime.block_on(async {
         let factory = {
             let app = web::Data::from(app.clone());
-            move || App::new().app_data(app.clone()).configure(routes::configure)
+            move || App::new().app_data(app.clone()).default_service(web::to(serve))
         };
         let unix = Connections::default();
         let opened = unix.clone();

@@ -140,7 +140,7 @@ pub(super) async fn follow(request: ApiRequest) -> Answer {
         return Ok(to_the_page(None));
     }
     let headers = request.http.headers();
-    let Some(caller) = request.app.links.caller(&request.value("code"), request.app.token().as_ref()) else {
+    let Some(caller) = request.app.links.caller(request.value("code"), request.app.token().as_ref()) else {
         return useless_link(&request).await;
     };
     let session = session(&request).await;
@@ -155,7 +155,7 @@ pub(super) async fn follow(request: ApiRequest) -> Answer {
 pub(super) async fn confirm(request: ApiRequest) -> Answer {
     let (app, headers) = (&request.app, request.http.headers());
     guard::check_origin(headers, app.scheme(), &app.config().http.origins)?;
-    let Some(caller) = app.links.follow(&request.value("code"), app.token().as_ref()) else {
+    let Some(caller) = app.links.follow(request.value("code"), app.token().as_ref()) else {
         return useless_link(&request).await;
     };
     Ok(to_the_page(cookie(&request, &caller).await))

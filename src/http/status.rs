@@ -112,14 +112,14 @@ async fn counted(tr: &Transaction, prefix: &[u8], names: &[Vec<u8>]) -> Result<V
 pub(super) async fn queue(request: ApiRequest) -> Answer {
     let name = request.value("queue");
     let queues = snapshot(&request).await.queues;
-    let found = queues.into_iter().find(|queue| queue.queue == name).ok_or_else(|| no_queue(&name))?;
+    let found = queues.into_iter().find(|queue| queue.queue == name).ok_or_else(|| no_queue(name))?;
     Ok(HttpResponse::Ok().json(found))
 }
 
 /// `GET /api/v1/queues/{queue}/history`
 pub(super) async fn history(request: ApiRequest) -> Answer {
     let name = request.value("queue");
-    let samples = request.app.daemon.status.history(&name).ok_or_else(|| no_queue(&name))?;
+    let samples = request.app.daemon.status.history(name).ok_or_else(|| no_queue(name))?;
     Ok(HttpResponse::Ok().json(json!({ "samples": samples })))
 }
 

@@ -87,7 +87,7 @@ pub(super) async fn create(mut request: ApiRequest) -> Answer {
 
 /// `DELETE /api/v1/tokens/{name}`
 pub(super) async fn revoke(request: ApiRequest) -> Answer {
-    let (store, name) = (&request.app.token_store(), &*request.value("name"));
+    let (store, name) = (&request.app.token_store(), request.value("name"));
     let (audit, record) = (&request.app.audit(), &request.record().with("name", name));
     let is_found = &Cell::new(false);
     let revoked = request

@@ -24,7 +24,7 @@ impl ApiRequest {
 
     /// Notes that a lease is over.
     pub(super) fn forget_lease(&self, id: LeaseId) {
-        self.app.daemon.status.workers.forget(&self.value("queue"), id);
+        self.app.daemon.status.workers.forget(self.value("queue"), id);
     }
 
     /// Notes that the worker waits, until the result is dropped.
@@ -33,7 +33,7 @@ impl ApiRequest {
     }
 
     fn queue_name(&self) -> Arc<str> {
-        Arc::from(&*self.value("queue"))
+        Arc::from(self.value("queue"))
     }
 
     /// The worker that sends it.

@@ -426,7 +426,7 @@ mod tests {
         let spaced = record.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
         let vector = "70 14 02 6b 76 71 75 65 75 65 00 02 73 63 68 65 64 75 6c 65 73 2d 61 70 70 6c 69 65 64 00 01 71 00 02 6f 00";
         assert_eq!(spaced, vector);
-        assert!(include_str!("../../docs/KEYSPACE.md").contains(vector));
+        assert!(include_str!("../../docs/keyspace/vectors.md").contains(vector));
     }
 
     #[tokio::test]

@@ -102,10 +102,11 @@ fn logged() -> Codes {
     codes
 }
 
-/// The codes in docs/EVENTS.md: rows of its tables, with the code in the first column and levels in the second.
+/// The codes in docs/EVENTS.md and the page below it: rows of its tables, with the code in the first column and levels in the second.
 fn documented() -> Codes {
     let mut codes = Codes::new();
-    for line in include_str!("../../docs/EVENTS.md").lines() {
+    let pages = [include_str!("../../docs/EVENTS.md"), include_str!("../../docs/events/queues.md")];
+    for line in pages.into_iter().flat_map(str::lines) {
         let columns: Vec<_> = line.split('|').map(str::trim).collect();
         let code = columns.get(1).and_then(|it| it.strip_prefix('`')?.strip_suffix('`'));
         // Code, level, meaning, what to do.

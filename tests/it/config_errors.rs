@@ -351,3 +351,11 @@ fn foreign_command_names_get_suggestions() {
         assert!(error.contains(meant), "{name}: {error}");
     }
 }
+
+#[test]
+fn an_option_for_a_file_without_one_says_how_to_read_standard_input() {
+    for option in ["--lines", "--file"] {
+        let error = run(&Database::new(), &["push", "q", option]).failed(2);
+        assert!(error.contains(&format!("tip: to read standard input, write '{option} -'")), "{error}");
+    }
+}

@@ -39,6 +39,15 @@ fn dead_list_prints_a_table_or_objects() {
 }
 
 #[test]
+fn dead_list_without_letters_says_how_to_see_items_that_wait() {
+    let db = Database::new();
+    run(&db, &["push", "q", "x", "--delay", "1h", "--create"]).ok();
+    let listed = run(&db, &["dead", "list", "q"]);
+    let note = "no dead letters; 1 waiting for a retry or their time: kvqueue peek q --state retrying";
+    assert!(listed.code == Some(0) && listed.stderr.contains(note), "{listed:?}");
+}
+
+#[test]
 fn dead_list_continues_after_the_last_id() {
     let (db, ids) = buried();
     let list = |args: &[&str]| {

@@ -4,7 +4,7 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt,
     path::Path,
-    process::Command,
+    process::{Command, Stdio},
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -429,4 +429,23 @@ fn status_names_other_queues_of_the_database() {
         (&json["other_queues"][0]["queue"], &json["other_queues"][0]["ready"]),
         (&"typo".into(), &1.into())
     );
+}
+
+#[test]
+fn status_waits_until_the_daemon_is_ready() {
+    let db = Database::new();
+    let listen = format!("unix:{}", db.file("http.sock").display());
+    let status = |wait| kvqueue(&db, &["status", "--at", &listen, "--wait", wait]);
+    let began = Instant::now();
+    ran(status("500ms")).failed(69);
+    assert!(began.elapsed() >= Duration::from_millis(500), "{:?}", began.elapsed());
+    let waiting = status("1m").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    sleep(Duration::from_millis(300));
+    let _served = serve(&db, &format!("http.listen = '{listen}'\n[queues.emails]\nhandler = 'log'"));
+    let told = Ran::from(waiting.wait_with_output().unwrap()).ok();
+    assert!(told.contains(" is ready, "), "{told}");
+    // Waiting does not make a missing file appear.
+    let began = Instant::now();
+    run(&db, &["status", "--config", "/nowhere.toml", "--wait", "1m"]).failed(78);
+    assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
 }

@@ -318,7 +318,7 @@ fn example(command: &str) -> Vec<String> {
     let ran = work.run_until_empty();
     assert_eq!(work.count("done"), 3, "{ran:?}");
     let lines = ran.stderr.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let of_items = lines.filter(|line| line["event"] == "worker_stderr");
+    let of_items = lines.filter(|line| line["event"] == "command_output");
     let mut printed: Vec<_> = of_items
         .map(|line| {
             let (item, text) = (line["item"].as_str().unwrap(), line["line"].as_str().unwrap());

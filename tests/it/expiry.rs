@@ -3,13 +3,9 @@
 use std::{thread::sleep, time::Duration};
 
 use rustix::process::Signal;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::support::{Background, Database, kvqueue, run, serve, wait_until};
-
-fn object(db: &Database, args: &[&str]) -> Value {
-    serde_json::from_str(&run(db, &[args, &["--json"]].concat()).ok()).unwrap()
-}
+use crate::support::{Background, Database, kvqueue, object, run, serve, wait_until};
 
 /// A daemon that logs the items of `q`.
 fn daemon(db: &Database, settings: &str) -> Background {

@@ -65,6 +65,8 @@ fn a_queue_with_a_history_tells_what_became_of_each_item() {
     let cursor = first.stderr.rsplit_once("--before ").unwrap().1.trim().to_owned();
     assert_eq!(first.stdout.lines().count(), 3);
     assert_eq!(outcomes(&history(&db, &format!("--before {cursor}"))), ["done"]);
+    let all = run(&db, &["history", "q", "--json", "-n", "4"]);
+    assert_eq!((all.stdout.lines().count(), &*all.stderr), (4, ""), "there are no more");
     let table = run(&db, &["history", "q"]).ok();
     assert!(table.contains("outcome") && table.contains("bad address"), "{table}");
 }

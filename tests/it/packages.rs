@@ -146,9 +146,9 @@ fn files_named_by_package_recipes_exist() {
     });
     let copied: Vec<_> = copied.collect();
     assert!(assets.len() > 10 && copied.len() >= 4, "{assets:?} {copied:?}");
-    let exists = |file: &str| match file.split_once("/*") {
+    let exists = |file: &str| match file.rsplit_once("/*") {
         None => root.join(file).exists(),
-        Some((directory, end)) => fs::read_dir(root.join(directory))
+        Some((directory, end)) => fs::read_dir(root.join(directory.trim_end_matches("/*")))
             .unwrap()
             .any(|entry| entry.unwrap().file_name().to_string_lossy().ends_with(end)),
     };

@@ -5,7 +5,7 @@ use std::fs;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Background, Database, first_id, helper, pipe, run, serve, wait_until};
+use crate::support::{Background, Database, first_id, helper, kvqueue, pipe, run, serve, wait_until};
 
 fn shown(db: &Database, id: &str) -> Value {
     serde_json::from_str(&run(db, &["item", "show", "q", id, "--json"]).ok()).unwrap()
@@ -71,6 +71,37 @@ fn a_command_reports_progress_on_its_standard_error() {
     // The line is not a part of the reason.
     assert!(dead["reason"].as_str().unwrap().ends_with(": first"), "{dead}");
     assert!(dead.get("progress").is_none(), "{dead}");
+}
+
+#[test]
+fn the_last_line_of_a_command_is_its_progress_and_all_lines_can_be_logged() {
+    let db = Database::new();
+    pipe(&db, "gate");
+    run(&db, &["push", "q", "x"]).ok();
+    let id = first_id(&db, "q");
+    let at = db.directory.path().display();
+    let script =
+        format!("cd '{at}'; echo first; echo last; echo; read line < gate; echo wrong >&2; printf unended");
+    let path = db.file("chatty.toml");
+    let text = format!(
+        "log.format = 'json'\n[queues.q]\nhandler = 'exec'\nlease = '1s'\n[queues.q.handler-config]\nlog-output = true\ncommand = ['sh', '-c', \"\"\"{script}\"\"\"]\n"
+    );
+    fs::write(&path, text).unwrap();
+    let daemon =
+        Background::start(kvqueue(&db, &["run", "--until-empty", "--config", path.to_str().unwrap()]));
+    wait_for(&db, &id, &Value::Null, &json!("last"));
+    fs::write(db.file("gate"), "go\n").unwrap();
+    let events: Vec<Value> =
+        daemon.end().stderr.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let mut logged = Vec::new();
+    for event in events.iter().filter(|event| event["event"] == "command_output") {
+        assert_eq!(event["item"], json!(id), "{event}");
+        logged.push((event["stream"].as_str().unwrap(), event["line"].as_str().unwrap()));
+    }
+    logged.sort_by_key(|(stream, _)| *stream);
+    let expected =
+        [("stderr", "wrong"), ("stdout", "first"), ("stdout", "last"), ("stdout", ""), ("stdout", "unended")];
+    assert_eq!(logged, expected);
 }
 
 #[test]

@@ -3,12 +3,7 @@
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Background, Database, kvqueue, run, run_with_input};
-
-/// The JSON output of a command.
-fn object(db: &Database, args: &[&str]) -> Value {
-    serde_json::from_str(&run(db, &[args, &["--json"]].concat()).ok()).unwrap()
-}
+use crate::support::{Background, Database, kvqueue, object, run, run_with_input};
 
 /// The first item of a queue, without what differs from run to run.
 fn first(db: &Database, args: &[&str]) -> Value {
@@ -27,7 +22,7 @@ fn attributes_are_shown_with_the_item() {
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let args =
         ["--attr", "to=ann", "--attr", "sum=1=1", "--content-type", "text/plain", "--trace-parent", trace];
-    assert_eq!(run(&db, &[&["push", "q", "letter"], &args[..]].concat()).ok(), "pushed 1 item\n");
+    assert_eq!(run(&db, &[&["push", "q", "letter"], &args[..]].concat()).pushed(), "pushed 1 item");
     let mut item = first(&db, &["q"]);
     let at = item.as_object_mut().unwrap().remove("enqueued_at").unwrap();
     assert!(at.as_str().unwrap().ends_with('Z'), "{at}");
@@ -89,17 +84,20 @@ fn a_daemon_handles_a_delayed_item_when_due() {
 #[test]
 fn push_replaces_the_item_that_waits_under_its_unique_key() {
     let db = Database::new();
-    let newest = |payload| run(&db, &["push", "q", payload, "--unique", "k", "--replace"]).ok();
-    assert_eq!(newest("first"), "pushed 1 item\n");
-    assert_eq!(newest("second"), "pushed 0 items; replaced 1 item\n");
+    let newest = |payload| run(&db, &["push", "q", payload, "--unique", "k", "--replace"]).pushed();
+    assert_eq!(newest("first"), "pushed 1 item");
+    assert_eq!(newest("second"), "pushed 0 items; replaced 1 item");
     let replaced = object(&db, &["push", "q", "third", "--unique", "k", "--replace"]);
     assert_eq!((&replaced["replaced"], replaced["ids"].as_array().unwrap().len()), (&json!(1), 1));
     assert_eq!(run(&db, &["pop", "q"]).ok(), "third\n");
-    assert_eq!(run(&db, &["push", "q", "a", "--unique", "k", "--unique-for", "1h"]).ok(), "pushed 1 item\n");
+    assert_eq!(
+        run(&db, &["push", "q", "a", "--unique", "k", "--unique-for", "1h"]).pushed(),
+        "pushed 1 item"
+    );
     assert_eq!(run(&db, &["pop", "q"]).ok(), "a\n");
     assert_eq!(
-        run(&db, &["push", "q", "b", "--unique", "k"]).ok(),
-        "pushed 0 items; 1 not pushed: an item with this key is there\n",
+        run(&db, &["push", "q", "b", "--unique", "k"]).pushed(),
+        "pushed 0 items; 1 not pushed: an item with this key is there",
         "it has ended, and the key is taken for its time"
     );
 }
@@ -109,8 +107,8 @@ fn push_skips_an_item_whose_unique_key_is_taken() {
     let db = Database::new();
     let pushed = object(&db, &["push", "q", "first", "--unique", "k"]);
     assert_eq!(
-        run(&db, &["push", "q", "second", "--unique", "k"]).ok(),
-        "pushed 0 items; 1 not pushed: an item with this key is there\n"
+        run(&db, &["push", "q", "second", "--unique", "k"]).pushed(),
+        "pushed 0 items; 1 not pushed: an item with this key is there"
     );
     let again = object(&db, &["push", "q", "second", "--unique", "k"]);
     let expected = json!({
@@ -119,18 +117,18 @@ fn push_skips_an_item_whose_unique_key_is_taken() {
     assert_eq!(again, expected);
     assert_eq!(first(&db, &["q"])["unique"], "k");
     assert_eq!(run(&db, &["pop", "q"]).ok(), "first\n");
-    assert_eq!(run(&db, &["push", "q", "second", "--unique", "k"]).ok(), "pushed 1 item\n");
+    assert_eq!(run(&db, &["push", "q", "second", "--unique", "k"]).pushed(), "pushed 1 item");
 }
 
 #[test]
 fn push_with_an_idempotency_key_happens_once() {
     let db = Database::new();
     let args = ["push", "q", "a", "--lines", "-", "--idempotency-key", "op"];
-    assert_eq!(run_with_input(&db, &args, "b\nc\n").ok(), "pushed 3 items\n");
-    let again = "pushed 0 items; a push with this key was done before, with 3 items\n";
-    assert_eq!(run_with_input(&db, &args, "b\nc\n").ok(), again);
+    assert_eq!(run_with_input(&db, &args, "b\nc\n").pushed(), "pushed 3 items");
+    let again = "pushed 0 items; a push with this key was done before, with 3 items";
+    assert_eq!(run_with_input(&db, &args, "b\nc\n").pushed(), again);
     assert_eq!(run(&db, &["pop", "q", "-k", "9"]).ok(), "a\nb\nc\n");
-    assert_eq!(run_with_input(&db, &args, "b\nc\n").ok(), again);
+    assert_eq!(run_with_input(&db, &args, "b\nc\n").pushed(), again);
     let again = object(&db, &["push", "q", "a", "b", "c", "--idempotency-key", "op"]);
     assert_eq!((&again["acknowledged"], &again["acknowledged_before"]), (&json!(0), &json!(3)));
     assert_eq!((&again["repeated"], again["ids"].as_array().unwrap().len()), (&json!(true), 3));
@@ -142,14 +140,14 @@ fn push_with_an_idempotency_key_happens_once() {
 fn an_idempotency_key_is_refused_for_other_items() {
     let db = Database::new();
     let push = |payload| run(&db, &["push", "q", "first", payload, "--idempotency-key", "morning"]);
-    assert_eq!(push("second").ok(), "pushed 2 items\n");
+    assert_eq!(push("second").pushed(), "pushed 2 items");
     let ran = push("third");
-    assert_eq!(ran.stdout, "pushed 0 items\n");
+    assert_eq!(ran.summary(), "pushed 0 items");
     insta::assert_snapshot!(ran.failed(65), @r#"kvqueue: cannot push to queue "q" with idempotency key "morning": it was used for other items; repeat a push with the same items, and use a new key for other items"#);
     assert_eq!(run(&db, &["pop", "q", "-k", "9"]).ok(), "first\nsecond\n");
     // A delay that is counted from now is the same delay.
     let later = ["push", "q", "later", "--delay", "1h", "--idempotency-key", "evening"];
-    assert_eq!(run(&db, &later).ok(), "pushed 1 item\n");
+    assert_eq!(run(&db, &later).pushed(), "pushed 1 item");
     assert!(run(&db, &later).ok().contains("was done before"));
 }
 
@@ -160,19 +158,19 @@ fn a_push_with_an_idempotency_key_is_all_or_nothing() {
     std::fs::write(&config, "[queues.q]\nhandler = 'log'\nmax-payload = '100kB'").unwrap();
     let args = ["push", "q", "--lines", "-", "--idempotency-key", "op", "--config", config.to_str().unwrap()];
     let ran = run_with_input(&db, &args, format!("a\n{}\n", "x".repeat(100_001)));
-    assert_eq!(ran.stdout, "pushed 0 items\n");
+    assert_eq!(ran.summary(), "pushed 0 items");
     insta::assert_snapshot!(ran.failed(65), @r"
     kvqueue: line 2 of stdin not pushed: it has 100001 bytes, an item at most 100000
     kvqueue: items refused: 1; nothing was pushed
     ");
     let ran = run(&db, &["push", "q", "a", "--file", "/nowhere", "--idempotency-key", "op"]);
-    assert_eq!(ran.stdout, "pushed 0 items\n");
+    assert_eq!(ran.summary(), "pushed 0 items");
     ran.failed(1);
     let ran = run_with_input(&db, &args, format!("{}\n", "x".repeat(90_000)).repeat(100));
     insta::assert_snapshot!(ran.failed(2), @"kvqueue: --idempotency-key is for what fits into one transaction: up to 65536 items and 9000000 bytes, with some hundred added for each item; push it in parts, each with an id of its own");
     assert_eq!((run(&db, &args[..2]).code, len(&db, "q").as_str()), (Some(2), "0"));
     let ran = run_with_input(&db, &args, format!("{}\n", "x".repeat(90_000)).repeat(98));
-    assert_eq!(ran.ok(), "pushed 98 items\n");
+    assert_eq!(ran.pushed(), "pushed 98 items");
 }
 
 #[test]
@@ -240,7 +238,7 @@ fn a_due_time_in_the_past_is_noted() {
     let ran = run(&db, &["push", "q", "late", "--at", "2001-09-09T01:46:40Z"]);
     let note = "kvqueue: --at 2001-09-09T01:46:40.000Z is in the past, so the items are ready at once";
     assert!(ran.stderr.lines().any(|line| line == note), "{ran:?}");
-    assert_eq!(ran.ok(), "pushed 1 item\n");
+    assert_eq!(ran.pushed(), "pushed 1 item");
     assert_eq!(run(&db, &["pop", "q"]).ok(), "late\n");
     assert_eq!(run(&db, &["push", "q", "late", "--at", "1000000000", "-q"]).stderr, "");
 }

@@ -39,7 +39,7 @@ fn a_command_gives_up_after_its_timeout() {
     let began = Instant::now();
     let ran: Ran = push.wait_with_output().unwrap().into();
     assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
-    assert_eq!(ran.stdout, "pushed 1 item\n");
+    assert_eq!(ran.summary(), "pushed 1 item");
     let error = ran.failed(69);
     for part in ["has not answered within 700ms (--timeout)", "these may be in the queue all the same"] {
         assert!(error.contains(part), "{part} is not in: {error}");
@@ -72,7 +72,7 @@ fn a_command_without_a_timeout_waits_and_logs_it() {
     assert!(push.try_wait().unwrap().is_none(), "the push has ended");
     host.signal(Signal::CONT);
     let ran: Ran = push.wait_with_output().unwrap().into();
-    assert_eq!(ran.ok(), "pushed 2 items\n");
+    assert_eq!(ran.pushed(), "pushed 2 items");
 }
 
 #[test]

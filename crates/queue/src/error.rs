@@ -95,8 +95,8 @@ pub enum QueueError {
     },
     /// The queue has items of another kind than the one it was opened with. Nothing was written. No retry helps.
     #[error(
-        "cannot use queue \"{queue}\" as one of kind {kind}: it has items of kind {there}, such as {id}; open it with `kind` {there}, or \
-         use another name"
+        "cannot use queue \"{queue}\" as one of kind {kind}: it has items of kind {there}, such as {id}; open it with `kind` {there}, \
+         use another name, or move them to another queue: kvqueue move {queue} OTHER --all --kind {there} --to-kind {kind}"
     )]
     OtherKind {
         /// The queue's name, printable.

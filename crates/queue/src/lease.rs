@@ -293,7 +293,9 @@ impl Lease {
     ///
     /// If the outcome of a commit is unknown, the lease finds it out; no item is acknowledged
     /// twice. Items that are acknowledged already are passed over, so a failed call can be
-    /// repeated.
+    /// repeated. If the repeated call finds that the failed one had written the outcomes, it writes
+    /// nothing: the lease of the rest then lasts its length from the failed call on.
+    /// [`extend`](Lease::extend) prolongs it in any case.
     ///
     /// # Errors
     /// [`LeaseError::Lost`] if the lease has expired and a sweeper has returned its items. The

@@ -12,7 +12,7 @@ use futures::future::{Either, select};
 use mutant::{bound, mutant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The most pushes that use a database handle at a time. What other numbers give is in `docs/PERFORMANCE.md`.
+/// The most pushes that use a database handle at a time. What other numbers give is in `docs/performance/processes.md`.
 fn pushes_at_a_time() -> usize {
     bound("pushes-at-a-time", 256)
 }

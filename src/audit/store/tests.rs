@@ -8,13 +8,16 @@ use crate::{
     testing::TestDatabase,
 };
 
-const PAGE: &str = include_str!("../../../docs/KEYSPACE.md");
+const PAGE: &str = include_str!("../../../docs/keyspace/vectors-of-features.md");
 
 #[track_caller]
 fn golden(made: &[u8], vector: &str) {
     let spaced: Vec<String> = made.iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(spaced.join(" "), vector);
-    assert!(PAGE.contains(&format!("`{vector}`")), "docs/KEYSPACE.md has no vector {vector}");
+    assert!(
+        PAGE.contains(&format!("`{vector}`")),
+        "docs/keyspace/vectors-of-features.md has no vector {vector}"
+    );
 }
 
 #[test]
@@ -34,7 +37,10 @@ fn the_keys_are_those_of_the_page() {
 #[test]
 fn a_stored_record_is_that_of_the_page() {
     let stored = r#"{"id":"018bcfe5687b7a0e8f1a2b3c4d5e6f70","at":1700000000000,"action":"queue.pause","who":{"kind":"token","name":"ci"},"address":"127.0.0.1:5","details":{"reason":"no"},"queue":"q"}"#;
-    assert!(PAGE.contains(&format!("`{stored}`")), "docs/KEYSPACE.md has no record {stored}");
+    assert!(
+        PAGE.contains(&format!("`{stored}`")),
+        "docs/keyspace/vectors-of-features.md has no record {stored}"
+    );
     let record: Record = serde_json::from_str(stored).unwrap();
     let mut made = Record::new(Action::QueuePause, Who::Token { name: "ci".to_owned() })
         .with_address(Some("127.0.0.1:5".to_owned()))

@@ -179,7 +179,10 @@ impl Endpoint {
             return Err(AskError::Intermediary { at: self.to_string(), status: *status });
         };
         let text = |key: &str| fitting(body["error"][key].as_str().unwrap_or_default(), LONGEST_MESSAGE);
-        let (code, message, fix) = (text("code"), text("message"), text("fix"));
+        let (code, message, mut fix) = (text("code"), text("message"), text("fix"));
+        if *status == 401 {
+            fix += &format!("; or name the daemon that you mean with {}, if this is another", self.option);
+        }
         Err(AskError::Refused { at: self.to_string(), status: *status, code, message, fix })
     }
 

@@ -15,7 +15,7 @@ use kvqueue_queue::{Queue, RetryPolicy, Session, retry};
 use tokio::time::{sleep, timeout};
 
 use self::report::{Recorder, Report};
-use super::globals::Globals;
+use super::{globals::Globals, output};
 use crate::{
     actors::{self, ConsumerContext, ConsumerSpec, SupervisorHandle},
     config::{ConfigError, QueueConfig},
@@ -48,6 +48,11 @@ impl Args {
             actors::run(run(&store, &shared, &recorder)).context("cannot start the consumers' thread")??;
         pool.shutdown_background();
         report.print(globals.json)?;
+        if cfg!(debug_assertions) && !globals.quiet && !globals.json {
+            output::note(format_args!(
+                "this program is not optimised; one that `cargo build --release` makes is several times as fast"
+            ));
+        }
         Ok(if report.is_clean() { Exit::Done } else { Exit::Failed })
     }
 }

@@ -39,7 +39,7 @@ use crate::{consumer::clock, database::Refused, exit::Exit};
 /// Push items onto a queue
 #[derive(Debug, clap::Args)]
 #[command(
-    long_about = "Push items onto a queue and print how many were acknowledged: these are stored durably.\n\n\
+    long_about = "Push items onto a queue, and print how many were acknowledged, which are stored durably, and the ids of up to 20.\n\n\
     Items go in in this order: arguments, lines, file. They are grouped into transactions, so a failure in the middle \
     leaves the acknowledged ones in the queue, and at most one transaction's worth beyond.\n\n\
     An item over the limit (8 MiB, or the queue's max-payload) is refused and named on stderr; the rest of the input still \
@@ -128,7 +128,7 @@ impl Args {
         pushed?;
         client.ask(push.session.close(client.db())).context("pushed, but the session is not closed")?;
         // Not an io::Error outside: the reader that closed the pipe does not know what was pushed.
-        printed.map_err(|error| anyhow!("{}, which could not be printed: {error}", push.counts.text()))?;
+        printed.map_err(|error| anyhow!("{}, which could not be printed: {error}", push.counts.sum()))?;
         Ok(push.refusals.exit(if whole { "nothing was pushed" } else { "everything else was pushed" }))
     }
 

@@ -1,5 +1,7 @@
 //! What a push reports: the acknowledged items on stdout, refused items on stderr.
 
+use std::iter;
+
 use kvqueue_queue::{ItemId, PushEffect, Pushed};
 use serde_json::{Value, json};
 
@@ -10,6 +12,9 @@ use crate::{
 
 /// The most ids that are printed.
 const MAX_IDS: usize = 10_000;
+
+/// As many ids are printed in any case.
+const FEW_IDS: usize = 20;
 
 /// What was pushed, in numbers, and the first ids.
 #[derive(Debug, Default)]
@@ -40,8 +45,18 @@ impl PushCounts {
         self.ids.extend(each().filter_map(|item| item.id).take(room));
     }
 
-    /// For people.
+    /// For people: the sum, and the ids if they are few. A single one stands in the same line, and each of several in one of its own.
     pub(super) fn text(&self) -> String {
+        let ids = self.ids.iter().map(ItemId::to_string);
+        match self.ids.len() {
+            1 => format!("{}: {}", self.sum(), self.ids[0]),
+            2..=FEW_IDS => iter::once(self.sum()).chain(ids).collect::<Vec<_>>().join("\n"),
+            _ => self.sum(),
+        }
+    }
+
+    /// The numbers alone.
+    pub(super) fn sum(&self) -> String {
         let mut text = format!("pushed {}", output::items_of(self.acknowledged));
         if self.duplicates > 0 {
             text += &format!("; {} not pushed: an item with this key is there", self.duplicates);
@@ -55,7 +70,7 @@ impl PushCounts {
         text
     }
 
-    /// For programs. `ids`: whether to print ids; a single item's is always printed.
+    /// For programs. `ids`: whether to print ids; few are always printed.
     pub(super) fn object(&self, queue: &[u8], refused: u64, ids: bool) -> Value {
         let mut object = output::about(queue, "acknowledged", self.acknowledged);
         object["duplicates"] = self.duplicates.into();
@@ -67,7 +82,7 @@ impl PushCounts {
         if let Some(items) = self.repeated {
             object["acknowledged_before"] = items.into();
         }
-        if ids || self.acknowledged + self.duplicates + self.replaced == 1 {
+        if ids || (1..=FEW_IDS).contains(&self.ids.len()) {
             object["ids"] = json!(self.ids.iter().map(ItemId::to_string).collect::<Vec<_>>());
         }
         object

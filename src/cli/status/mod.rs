@@ -9,7 +9,8 @@ mod workers;
 
 use std::{
     io::{self, IsTerminal, Write},
-    time::Instant,
+    thread,
+    time::{Duration, Instant},
 };
 
 use anyhow::Context;
@@ -17,10 +18,11 @@ use serde_json::Value;
 
 use super::{
     api_client::{ApiClient, At},
+    exit_of,
     globals::Globals,
     output,
 };
-use crate::{consumer::clock, exit::Exit};
+use crate::{config::duration, consumer::clock, exit::Exit};
 
 pub(super) use figures::{Figures, QueueFigures};
 use format::age;
@@ -35,6 +37,9 @@ pub(super) const STATUS: &str = "/api/v1/status";
 /// Figures that are older, in seconds, are from before the request.
 const JUST_NOW: f64 = 1.0;
 
+/// How long `--wait` waits before it asks once more.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
 /// No terminal is that wide.
 const UNBOUNDED: usize = 1_000;
 
@@ -44,21 +49,32 @@ const UNBOUNDED: usize = 1_000;
     long_about = "Show what the running daemon does, and what is in its queues. It is asked over HTTP where the configuration says that \
     it listens, or at --at.\n\n\
     The exit code is 0 if it is ready, and 69 if it is not, does not answer, or uses another database. Where none of this \
-    database answers, and without --at, what the database has is shown all the same."
+    database answers, and without --at, what the database has is shown all the same. With --wait a script goes on when a daemon \
+    that it has started is ready: `kvqueue status --wait 30s && kvqueue push mail hello`."
 )]
 pub(super) struct Args {
     #[command(flatten)]
     at: At,
+    /// Wait until the daemon is ready, this long at most
+    #[arg(long, value_name = "TIME", default_value = "0s", hide_default_value = true, value_parser = duration::parse)]
+    wait: Duration,
 }
 
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
-        let began = Instant::now();
         if !self.at.is_given() {
             // Without the database's name there is nothing to show.
             globals.load_leniently()?;
         }
-        match ApiClient::find(globals, &self.at).and_then(|daemon| ask_all(&daemon)) {
+        let waiting_since = Instant::now();
+        let mut began = waiting_since;
+        let mut asked = self.ask_once(globals);
+        while may_become_ready(&asked) && waiting_since.elapsed() < self.wait {
+            thread::sleep(LOOK_AGAIN);
+            began = Instant::now();
+            asked = self.ask_once(globals);
+        }
+        match asked {
             Ok((answer, figures, others)) => {
                 let exit = show(globals.json, &answer, &figures)?;
                 if !globals.json {
@@ -73,10 +89,25 @@ impl Args {
             }
         }
     }
+
+    fn ask_once(&self, globals: &Globals) -> anyhow::Result<Answers> {
+        ApiClient::find(globals, &self.at).and_then(|daemon| ask_all(&daemon))
+    }
+}
+
+/// A daemon's answer, the figures in it that are shown, and the other queues in its database.
+type Answers = (Value, Figures, Others);
+
+/// Whether a daemon that is not ready, or does not answer, may be ready soon.
+fn may_become_ready(asked: &anyhow::Result<Answers>) -> bool {
+    match asked {
+        Ok((_, figures, _)) => !figures.not_ready.is_empty(),
+        Err(error) => exit_of(error) == Exit::Unavailable,
+    }
 }
 
 /// The status of a daemon, and of the other queues in its database, or the reason why those are unknown.
-fn ask_all(daemon: &ApiClient) -> anyhow::Result<(Value, Figures, Others)> {
+fn ask_all(daemon: &ApiClient) -> anyhow::Result<Answers> {
     let (mut answer, figures) = ask(daemon)?;
     let others = other_queues::ask(daemon, &figures).unwrap_or_default();
     answer["other_queues"] = others.queues.as_slice().into();

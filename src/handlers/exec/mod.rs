@@ -2,7 +2,9 @@
 //! processes that stay (`worker`).
 
 mod group;
+mod line_log;
 mod lookup;
+mod output;
 mod progress;
 #[cfg(target_os = "linux")]
 pub(crate) mod reaper;
@@ -27,13 +29,15 @@ use kvqueue_queue::{Item, MAX_RESULT, millis};
 use rustix::process::Signal;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
-    process::{Child, ChildStdin, ChildStdout, Command},
+    process::{Child, ChildStdin, Command},
     task::JoinHandle,
     time::timeout,
 };
 
 use self::{
     group::Group,
+    line_log::LineLog,
+    output::{OutputReader, Reports, Said},
     progress::ProgressLines,
     settings::{ExecSettings, Mode, ProgressFrom, ResultFrom},
     worker::Pool,
@@ -52,15 +56,19 @@ const TERM_DELAY: Duration = Duration::from_millis(500);
 
 const _: () = assert!(TERM_DELAY.as_millis() < super::ABORT_DELAY.as_millis());
 
+/// The streams of a command, as the log names them.
+const STDERR: &str = "stderr";
+const STDOUT: &str = "stdout";
+
 /// Names the run that a process belongs to.
 const RUN: &str = "KVQUEUE_RUN";
 
 /// Runs a command per item, or hands items to processes that stay.
 ///
-/// `docs/CONFIG.md` documents a command's environment and its exit codes, `docs/WORKERS.md` the
-/// lines that a process reads and writes. Of the output of a command for one item nothing is kept but
-/// the beginning of what a failing one wrote to stderr, and with `result = "stdout"` the standard output of one that is done. When the item is cancelled, the command and
-/// its child processes get TERM, and KILL half a second later.
+/// `docs/config/handlers.md` documents a command's environment and its exit codes, `docs/workers/processes.md` the
+/// lines that a process reads and writes. While a command for one item runs, the last line that it has written is the progress of the item. Afterwards
+/// nothing is kept but the last line and the beginning of what a failing one wrote to stderr, with `result = "stdout"` the standard output of one that is done, and with
+/// `log-output` its lines in the log. When the item is cancelled, the command and its child processes get TERM, and KILL half a second later.
 #[derive(Clone, Debug)]
 pub struct Exec {
     settings: Arc<ExecSettings>,
@@ -79,8 +87,47 @@ impl Exec {
     fn spawn(&self, item: &Item, context: &Context, run: Option<&Reaped>) -> io::Result<Child> {
         let mut command = command(&self.settings, run);
         variables::set(&mut command, &context.queue, item, context.enqueued_at(item).map(millis));
-        let keeps_output = self.settings.result == ResultFrom::Stdout;
-        command.stdout(if keeps_output { Stdio::piped() } else { Stdio::null() }).spawn()
+        command.stdout(Stdio::piped()).spawn()
+    }
+
+    /// Reads what the command of an item writes, in tasks of their own: what the command left running may hold the pipes open after it has ended.
+    fn read(&self, child: &mut Child, item: &Item, context: &Context) -> Output {
+        let (errors, output) = (child.stderr.take(), child.stdout.take());
+        let (errors, output) =
+            errors.zip(output).expect("stderr and stdout were asked for, and are read once");
+        let said = Said::new(self.settings.stderr_limit);
+        let reader = self.reader(STDERR, child, item, context, Some(said.clone()));
+        let reading_errors = tokio::spawn(reader.read(errors));
+        let result = (self.settings.result == ResultFrom::Stdout).then(Kept::default);
+        let reading_output = match &result {
+            // One byte more shows that it is too long.
+            Some(kept) => tokio::spawn(keep_beginning(output, MAX_RESULT + 1, kept.clone())),
+            None => tokio::spawn(self.reader(STDOUT, child, item, context, None).read(output)),
+        };
+        Output { said, result, reading_errors, reading_output }
+    }
+
+    /// The reader of a stream whose lines are followed.
+    fn reader(
+        &self,
+        stream: &'static str,
+        child: &Child,
+        item: &Item,
+        context: &Context,
+        said: Option<Said>,
+    ) -> OutputReader {
+        let reporter = context.reporter(item);
+        let reports = match (self.settings.progress, stream) {
+            (ProgressFrom::LastLine, _) => Reports::LastLine(reporter),
+            (ProgressFrom::Stderr, STDERR) => Reports::Lines(ProgressLines::new(reporter)),
+            (ProgressFrom::Stderr | ProgressFrom::None, _) => Reports::Nothing,
+        };
+        let log = self.settings.log_output.then(|| {
+            let mut log = LineLog::new(stream, context.queue.clone(), child.id(), self.settings.stderr_limit);
+            log.begin(tracing::Span::current());
+            log
+        });
+        OutputReader::new(reports, log, said)
     }
 
     async fn run(&self, item: &Item, context: &Context) -> Result<Outcome, String> {
@@ -94,20 +141,9 @@ impl Exec {
         context.works();
         let mut group = Group::of(&child, run.as_ref().map(|(_, name)| name.as_str()));
         let input = child.stdin.take().expect("stdin was asked for");
-        let errors = child.stderr.take().expect("stderr was asked for");
-        // At the same time: a command may write before it has read everything. Tasks of their own,
-        // because what the command left running may hold the pipes open after it has ended.
+        // At the same time: a command may write before it has read everything.
         tokio::spawn(feed(input, item.payload.clone()));
-        let said = Arc::<Mutex<Vec<u8>>>::default();
-        let limit = self.settings.stderr_limit;
-        let reading = match self.settings.progress {
-            ProgressFrom::None => tokio::spawn(keep_beginning(errors, limit, said.clone())),
-            ProgressFrom::Stderr => {
-                let (lines, said) = (ProgressLines::new(context.reporter(item)), said.clone());
-                tokio::spawn(lines.read(errors, move |more| keep(&said, limit, more)))
-            }
-        };
-        let output = child.stdout.take().map(Output::of);
+        let output = self.read(&mut child, item, context);
         let status = tokio::select! {
             // A command that has ended by itself was not killed.
             biased;
@@ -124,15 +160,42 @@ impl Exec {
             }
         };
         group.ended();
-        if !status.success() {
-            // A process that the command left running may hold the pipe open.
-            let _ = timeout(EXIT_TIMEOUT, reading).await;
-        }
-        let said = String::from_utf8_lossy(&said.lock().unwrap_or_else(PoisonError::into_inner)).into_owned();
-        Ok(match (self.settings.outcome(status, &said), output) {
-            (Outcome::Done, Some(output)) => Outcome::done_with(output.read().await),
+        let (said, result) = output.end(status.success(), self.settings.log_output).await;
+        Ok(match (self.settings.outcome(status, &said), result) {
+            (Outcome::Done, Some(result)) => Outcome::done_with(result),
             (outcome, _) => outcome,
         })
+    }
+}
+
+/// The beginning of what a command has written to a stream.
+type Kept = Arc<Mutex<Vec<u8>>>;
+
+/// What a command writes, which is being read.
+struct Output {
+    /// To its standard error.
+    said: Said,
+    /// To its standard output, if that is the result.
+    result: Option<Kept>,
+    reading_errors: JoinHandle<()>,
+    reading_output: JoinHandle<()>,
+}
+
+impl Output {
+    /// What a command has said and its result, after its end. `all`: waits for what is not kept, too.
+    async fn end(self, is_success: bool, all: bool) -> (String, Option<Vec<u8>>) {
+        let read = async {
+            if all || !is_success {
+                let _ = self.reading_errors.await;
+            }
+            if all || (is_success && self.result.is_some()) {
+                let _ = self.reading_output.await;
+            }
+        };
+        // A process that the command left running may hold the pipes open.
+        let _ = timeout(EXIT_TIMEOUT, read).await;
+        let taken = |kept: Kept| std::mem::take(&mut *kept.lock().unwrap_or_else(PoisonError::into_inner));
+        (self.said.text(), self.result.map(taken))
     }
 }
 
@@ -159,28 +222,6 @@ impl Handler for Exec {
 pub(crate) fn start_timeout(settings: &Settings) -> Duration {
     let settings = ExecSettings::read(settings).ok().filter(|settings| settings.mode == Mode::Worker);
     settings.map_or(Duration::ZERO, |settings| settings.start_timeout())
-}
-
-/// The standard output of a command, which is being read.
-struct Output {
-    kept: Arc<Mutex<Vec<u8>>>,
-    reading: JoinHandle<()>,
-}
-
-impl Output {
-    fn of(output: ChildStdout) -> Self {
-        let kept = Arc::<Mutex<Vec<u8>>>::default();
-        // One byte more shows that it is too long.
-        let limit = MAX_RESULT as u64 + 1;
-        Self { kept: kept.clone(), reading: tokio::spawn(keep_beginning(output, limit, kept)) }
-    }
-
-    /// What the command has written, which has ended.
-    async fn read(self) -> Vec<u8> {
-        // A process that the command left running may hold the pipe open.
-        let _ = timeout(EXIT_TIMEOUT, self.reading).await;
-        std::mem::take(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner))
-    }
 }
 
 /// The command, in a group of its own: a Ctrl-C at the terminal is for the daemon, which lets the
@@ -237,18 +278,12 @@ async fn feed(mut input: ChildStdin, payload: Bytes) {
 
 /// Reads everything, so that the command never blocks on a full pipe, and keeps the first `limit`
 /// bytes.
-async fn keep_beginning(mut from: impl AsyncRead + Unpin, limit: u64, kept: Arc<Mutex<Vec<u8>>>) {
+async fn keep_beginning(mut from: impl AsyncRead + Unpin, limit: usize, kept: Kept) {
     let mut buffer = [0; 4096];
-    // After a read error the reason is shorter. The exit code decides the outcome.
+    // After a read error the result is shorter. The exit code decides the outcome.
     while let Ok(read @ 1..) = from.read(&mut buffer).await {
-        keep(&kept, limit, &buffer[..read]);
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = limit.saturating_sub(kept.len()).min(read);
+        kept.extend_from_slice(&buffer[..room]);
     }
-}
-
-/// Adds to what is kept, as far as the first `limit` bytes go.
-fn keep(kept: &Mutex<Vec<u8>>, limit: u64, more: &[u8]) {
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-    let room = limit.saturating_sub(kept.len()).min(more.len());
-    kept.extend_from_slice(&more[..room]);
 }

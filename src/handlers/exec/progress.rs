@@ -1,7 +1,5 @@
 //! Lines in the error output of a command that report the progress of its item, as in `kvqueue-progress 50% halfway`.
 
-use tokio::io::{AsyncRead, AsyncReadExt};
-
 use crate::consumer::lease::ProgressReporter;
 
 /// Begins such a line.
@@ -25,7 +23,7 @@ impl ProgressLines {
     }
 
     /// Adds the rest of the output to `rest`, and reports what the lines say.
-    fn push(&mut self, output: &[u8], rest: &mut Vec<u8>) {
+    pub(super) fn push(&mut self, output: &[u8], rest: &mut Vec<u8>) {
         for part in output.split_inclusive(|byte| *byte == b'\n') {
             let ends = part.ends_with(b"\n");
             if self.passes {
@@ -48,15 +46,9 @@ impl ProgressLines {
         }
     }
 
-    /// Reads an output to its end, and shows `keep` all but the lines about progress.
-    pub(super) async fn read(mut self, mut from: impl AsyncRead + Unpin, mut keep: impl FnMut(&[u8])) {
-        let (mut buffer, mut rest) = ([0; 4096], Vec::new());
-        while let Ok(read @ 1..) = from.read(&mut buffer).await {
-            self.push(&buffer[..read], &mut rest);
-            keep(&rest);
-            rest.clear();
-        }
-        keep(&self.line);
+    /// What was written of a line that did not end.
+    pub(super) fn end(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.line)
     }
 }
 
@@ -87,7 +79,7 @@ mod tests {
         let mut lines = ProgressLines::new(ProgressReporter::new(id, Some(news.clone())));
         let mut rest = Vec::new();
         output.as_bytes().chunks(size).for_each(|part| lines.push(part, &mut rest));
-        rest.extend_from_slice(&lines.line);
+        rest.append(&mut lines.end());
         let last = news.take().into_values().next().map(|progress| (progress.percent, progress.message));
         (String::from_utf8(rest).unwrap(), last)
     }

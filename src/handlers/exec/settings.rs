@@ -16,7 +16,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 const IDLE_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Keys for one mode alone.
-const ITEM_KEYS: [&str; 7] = [
+const ITEM_KEYS: [&str; 8] = [
     "dead-exit-codes",
     "release-exit-codes",
     "throttle-exit-codes",
@@ -24,6 +24,7 @@ const ITEM_KEYS: [&str; 7] = [
     "throttle-scope",
     "result",
     "progress",
+    "log-output",
 ];
 const WORKER_KEYS: [&str; 5] =
     ["max-items", "max-memory", "start-timeout", "idle-timeout", "heartbeat-timeout"];
@@ -54,11 +55,13 @@ pub(super) enum ResultFrom {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum ProgressFrom {
-    /// Nothing is known of it.
+    /// The last line that its command has written.
     #[default]
-    None,
-    /// Lines of the error output of its command.
+    LastLine,
+    /// Lines of their own in the error output of its command.
     Stderr,
+    /// Nothing is known of it.
+    None,
 }
 
 /// The settings of `exec`.
@@ -70,8 +73,8 @@ pub(super) struct ExecSettings {
     /// How items reach it.
     #[serde(default)]
     pub(super) mode: Mode,
-    /// The most bytes of error output that are kept: of a failing command, or of a process and one
-    /// item.
+    /// The most bytes of error output that are kept of a failing command; and of each stream of a command, or of a process during one item, that
+    /// are logged.
     #[serde(default = "default_stderr_limit", with = "size")]
     pub(super) stderr_limit: u64,
     /// Exit codes that make the item a dead letter.
@@ -91,6 +94,9 @@ pub(super) struct ExecSettings {
     pub(super) result: ResultFrom,
     #[serde(default)]
     pub(super) progress: ProgressFrom,
+    /// Whether the log gets the lines that the command writes.
+    #[serde(default)]
+    pub(super) log_output: bool,
     /// A process is replaced after this number of items.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) max_items: Option<NonZeroU64>,
@@ -268,10 +274,10 @@ mod tests {
         let shown = include_str!("../../../config/kvqueue.toml").replace("\n#| ", "\n");
         let shown: Config = toml::from_str(&shown).unwrap();
         assert_eq!(shown.queues["emails"].handler_config, defaults);
-        let reference = include_str!("../../../docs/CONFIG.md");
+        let reference = include_str!("../../../docs/config/handlers.md");
         for (key, value) in defaults.iter().filter(|(key, _)| *key != "command") {
             let row = format!("| `{key}` | `{value}` |");
-            assert!(reference.contains(&row), "docs/CONFIG.md lacks {row}");
+            assert!(reference.contains(&row), "docs/config/handlers.md lacks {row}");
         }
         let settings = settings("command = ['./send-mail']\nmode = 'worker'");
         let time = |time| format!("`{:?}`", duration::format(time));
@@ -279,7 +285,7 @@ mod tests {
         let none = "none".to_owned();
         for (key, value) in WORKER_KEYS.iter().zip([&none, &none, &start, &idle, &none]) {
             let row = format!("| `{key}` | {value} |");
-            assert!(reference.contains(&row), "docs/CONFIG.md lacks {row}");
+            assert!(reference.contains(&row), "docs/config/handlers.md lacks {row}");
         }
     }
 

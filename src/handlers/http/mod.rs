@@ -1,6 +1,6 @@
 //! `http`: posts each item, or each batch, to a URL.
 //!
-//! `docs/WORKERS.md` documents the requests and the answers, and `docs/decisions/0030-webhooks.md`
+//! `docs/workers/webhooks.md` documents the requests and the answers, and `docs/decisions/0030-webhooks.md`
 //! when an outage of the target begins and ends.
 
 mod addresses;

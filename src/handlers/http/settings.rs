@@ -364,7 +364,7 @@ mod tests {
                     client-certificate = 'd'\nclient-key = 'e'\nproxy = 'environment'\nconnect-timeout = '1s'";
         let all = toml::Table::try_from(settings(text)).unwrap();
         let defaults = toml::Table::try_from(settings("url = 'https://example'")).unwrap();
-        let reference = include_str!("../../../docs/CONFIG.md");
+        let reference = include_str!("../../../docs/config/handlers.md");
         for key in all.keys() {
             let value = match defaults.get(key) {
                 _ if key == "url" => "must be given".to_owned(),
@@ -375,7 +375,7 @@ mod tests {
                 None => "none".to_owned(),
             };
             let row = format!("| `{key}` | {value} |");
-            assert!(reference.contains(&row), "docs/CONFIG.md lacks {row}");
+            assert!(reference.contains(&row), "docs/config/handlers.md lacks {row}");
         }
     }
 }

@@ -47,6 +47,6 @@ pub(in crate::http) fn bearer(headers: &HeaderMap) -> Option<Result<&[u8], ApiEr
     Some(if scheme.eq_ignore_ascii_case(b"Bearer ") {
         Ok(given.trim_ascii())
     } else {
-        Err(ApiError::Unauthorized("a secret is needed, in another form"))
+        Err(ApiError::Unauthorized("the header Authorization does not begin with \"Bearer \""))
     })
 }

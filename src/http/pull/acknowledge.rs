@@ -123,7 +123,7 @@ fn texts(ids: &[ItemId]) -> Vec<String> {
 
 /// The answer to an extension.
 fn extended(request: &ApiRequest, open: usize, cancelled: &[ItemId]) -> HttpResponse {
-    let mut answer = json!({ "lease": &*request.value("lease"), "open": open });
+    let mut answer = json!({ "lease": request.value("lease"), "open": open });
     if !cancelled.is_empty() {
         answer["cancelled"] = texts(cancelled).into();
     }
@@ -134,7 +134,7 @@ fn extended(request: &ApiRequest, open: usize, cancelled: &[ItemId]) -> HttpResp
 pub(in crate::http) async fn extend(mut request: ApiRequest) -> Answer {
     let id = request.lease_id().await?;
     let Extension { progress: lines } = request.long_json_if_any().await?;
-    let mut lease = match request.app.pullers.take(&request.value("queue"), id) {
+    let mut lease = match request.app.pullers.take(request.value("queue"), id) {
         Known::Open(lease) => *lease,
         Known::Over => return Err(over()),
         Known::Nothing => match find(&request, id).await? {
@@ -145,7 +145,7 @@ pub(in crate::http) async fn extend(mut request: ApiRequest) -> Answer {
     let news = match progress(&lease, lines) {
         Ok(news) => news,
         Err(problem) => {
-            request.app.pullers.keep(&request.value("queue"), lease);
+            request.app.pullers.keep(request.value("queue"), lease);
             return Err(problem);
         }
     };
@@ -157,7 +157,7 @@ pub(in crate::http) async fn extend(mut request: ApiRequest) -> Answer {
         0 => request.forget_lease(id),
         _ => request.note_lease(id, open, lease.length()),
     }
-    request.app.pullers.keep(&request.value("queue"), lease);
+    request.app.pullers.keep(request.value("queue"), lease);
     Ok(extended(&request, open, &cancelled))
 }
 
@@ -179,7 +179,7 @@ pub(in crate::http) async fn acknowledge(mut request: ApiRequest) -> Answer {
 
 /// Writes outcomes.
 async fn write(request: &ApiRequest, outcomes: Vec<OutcomeLine>, release_rest: bool) -> Written {
-    let (id, queue) = (request.lease_id().await?, &*request.value("queue"));
+    let (id, queue) = (request.lease_id().await?, request.value("queue"));
     let puller = request.app.pullers.puller(&request.app, queue)?;
     let mut lease = match request.app.pullers.take(queue, id) {
         Known::Open(lease) => *lease,

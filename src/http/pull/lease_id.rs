@@ -31,14 +31,14 @@ fn is_signed(key: &Key, queue: &str, id: LeaseId, signature: Signature) -> bool 
 impl ApiRequest {
     /// The id of a lease of the queue that the path names, for its worker. Every daemon of the database knows it.
     pub(super) async fn signed(&self, id: LeaseId) -> String {
-        sign(&self.app.keys.current().await, &self.value("queue"), id).to_string()
+        sign(&self.app.keys.current().await, self.value("queue"), id).to_string()
     }
 
     /// The lease that the path names, if its worker sends this.
     pub(super) async fn lease_id(&self) -> Result<LeaseId, ApiError> {
         let lease: LeaseText =
             self.value("lease").parse().map_err(|error| ApiError::Bad(format!("{error}")))?;
-        let (id, queue) = (lease.id, &*self.value("queue"));
+        let (id, queue) = (lease.id, self.value("queue"));
         let is_workers = match lease.signature {
             Some(given) => {
                 let check = |key: &Key| is_signed(key, queue, id, given).then_some(());

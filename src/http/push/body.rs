@@ -46,7 +46,7 @@ pub(super) struct PushBody {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(in crate::http) struct Entry {
-    #[serde(deserialize_with = "given")]
+    #[serde(deserialize_with = "text")]
     payload: Option<String>,
     #[serde(deserialize_with = "given")]
     payload_base64: Option<String>,
@@ -84,6 +84,29 @@ pub(in crate::http) struct Entry {
 /// A key that is there has a value: `null` is none.
 fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(input: D) -> Result<Option<T>, D::Error> {
     T::deserialize(input).map(Some)
+}
+
+/// A payload that is text. Who gives an object means the field for JSON.
+fn text<'de, D: Deserializer<'de>>(input: D) -> Result<Option<String>, D::Error> {
+    input.deserialize_string(Text).map(Some)
+}
+
+struct Text;
+
+impl Visitor<'_> for Text {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string; the field payload_json takes any JSON")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<String, E> {
+        Ok(text.to_owned())
+    }
+
+    fn visit_string<E: Error>(self, text: String) -> Result<String, E> {
+        Ok(text)
+    }
 }
 
 /// Reads items, and stops at the first that is too many: `{}` takes a hundred times as much memory as text.
@@ -361,12 +384,13 @@ mod tests {
         insta::assert_snapshot!(wrong(json!({})), @"items[0]: it has no payload; give one of payload, payload_base64 and payload_json");
         insta::assert_snapshot!(wrong(json!({"payload": "", "payload_base64": ""})), @"items[0]: it has more than one payload; give one of payload, payload_base64 and payload_json");
         insta::assert_snapshot!(wrong(json!({"payload_base64": "?"})), @"items[0]: payload_base64 is not base 64: Invalid symbol 63, offset 0.");
-        insta::assert_snapshot!(wrong(json!({"payload": null})), @"the body at items[0].payload: invalid type: null, expected a string at line 1 column 25");
+        insta::assert_snapshot!(wrong(json!({"payload": null})), @"the body at items[0].payload: invalid type: null, expected a string; the field payload_json takes any JSON at line 1 column 25");
         insta::assert_snapshot!(wrong(json!({"payload": "", "delay_ms": -1})), @"the body at items[0].delay_ms: -1 is not a whole number in the accepted range at line 1 column 24");
         insta::assert_snapshot!(wrong(json!({"payload": "", "delay_ms": 1, "at": "x"})), @"items[0]: it has both delay_ms and at; leave one out");
         insta::assert_snapshot!(wrong(json!({"payload": "", "delay_ms": u64::MAX})), @"items[0]: delay_ms is 18446744073709551615, at most 315360000000 are possible");
         insta::assert_snapshot!(wrong(json!({"payload": "", "at": "tomorrow"})), @r#"items[0]: at is "tomorrow", which is not a time; write it as in "2030-01-31T08:00:00Z""#);
         insta::assert_snapshot!(wrong(json!({"payload": "", "attributes": {"k": 1}})), @"the body at items[0].attributes.k: invalid type: integer `1`, expected a string at line 1 column 30");
+        insta::assert_snapshot!(wrong(json!({"payload": {"to": "ann"}})), @"the body at items[0].payload: invalid type: map, expected a string; the field payload_json takes any JSON at line 1 column 21");
         insta::assert_snapshot!(wrong(json!({"playload": ""})), @"the body at items[0].playload: unknown field `playload`, expected one of `payload`, `payload_base64`, `payload_json`, `attributes`, `content_type`, `trace_parent`, `unique`, `unique_for_ms`, `replace`, `delay_ms`, `at`, `ttl_ms`, `priority`, `key`, `key_base64`, `batch` at line 1 column 21");
         insta::assert_snapshot!(items(&json!({"items": []})).unwrap_err(), @"there are no items; push 1 to 1000 at a time");
         let many = |entry: &Value, count| items(&json!({ "items": vec![entry; count] }));

@@ -97,13 +97,13 @@ fn idempotency_key(headers: &HeaderMap, body: Option<Vec<u8>>) -> Result<Option<
 
 fn max_payload(request: &ApiRequest) -> usize {
     let config = request.app.config();
-    let limit = config.queues.get(&*request.value("queue")).map(|queue| queue.max_payload);
+    let limit = config.queues.get(request.value("queue")).map(|queue| queue.max_payload);
     usize::try_from(limit.unwrap_or_else(|| QueueConfig::new("").max_payload)).unwrap_or(usize::MAX)
 }
 
 /// The time after which items of the queue expire, by the configuration.
 pub(super) fn ttl(request: &ApiRequest) -> Option<Duration> {
-    request.app.config().queues.get(&*request.value("queue")).and_then(|queue| queue.ttl)
+    request.app.config().queues.get(request.value("queue")).and_then(|queue| queue.ttl)
 }
 
 /// With those of other requests that come at the same time.

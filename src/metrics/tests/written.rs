@@ -1,12 +1,7 @@
 //! The text.
 
 use std::{
-    collections::BTreeSet,
-    io::ErrorKind,
-    num::NonZeroUsize,
-    process::Command,
-    sync::Arc,
-    time::{Duration, Instant},
+    collections::BTreeSet, io::ErrorKind, num::NonZeroUsize, process::Command, sync::Arc, time::Duration,
 };
 
 use super::sample::{status, text};
@@ -140,7 +135,13 @@ fn any_queue_name_round_trips_through_a_label() {
     assert_eq!(found, names.into_iter().collect());
 }
 
-/// The time that a scrape takes, of several the least.
+/// The processor time of this thread. Other programs of the machine take none of it.
+fn processor_time() -> Duration {
+    let spent = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(spent.split(' ').next().unwrap().parse().unwrap())
+}
+
+/// The processor time that a scrape takes, of several the least.
 fn scraped(queues: usize, consumers: u64) -> Duration {
     let names: Vec<Arc<str>> = (0..queues).map(|queue| format!("queue {queue}").into()).collect();
     let mut config = Config::default();
@@ -151,15 +152,19 @@ fn scraped(queues: usize, consumers: u64) -> Duration {
         status.join(id, &names[usize::try_from(id).unwrap() % queues], NonZeroUsize::MIN, 0);
     }
     let times = (0..5).map(|_| {
-        let (snapshot, began) = (status.snapshot(), Instant::now());
+        let (snapshot, began) = (status.snapshot(), processor_time());
         render(&status.metrics, snapshot);
-        began.elapsed()
+        processor_time() - began
     });
     times.min().unwrap()
 }
 
 #[test]
 fn a_scrape_does_not_walk_through_all_consumers_for_each_queue() {
-    let (without, with) = (scraped(400, 0), scraped(400, 4_000));
-    assert!(with < 2 * without, "{with:?} with consumers, {without:?} without");
+    // Caches are shared with other programs: one quiet moment is enough.
+    let measured = [(); 3].map(|()| (scraped(400, 0), scraped(400, 4_000)));
+    assert!(
+        measured.iter().any(|(without, with)| *with < 2 * *without),
+        "without and with consumers: {measured:?}"
+    );
 }

@@ -1,11 +1,11 @@
-//! The examples of docs/API.md, as they stand there, but for the address.
+//! The examples of docs/api/examples.md, as they stand there, but for the address.
 
 use std::process::{Command, Stdio};
 
 use super::LOG;
 use crate::support::{Address, Database, run, serve};
 
-const MANUAL: &str = include_str!("../../../docs/API.md");
+const MANUAL: &str = include_str!("../../../docs/api/examples.md");
 
 #[test]
 fn examples_of_the_http_manual_work() {

@@ -57,6 +57,20 @@ impl Ran {
         self.stdout
     }
 
+    /// What a `push` that has to succeed says: the first line, without the id.
+    #[track_caller]
+    pub(crate) fn pushed(self) -> String {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        self.summary().to_owned()
+    }
+
+    /// What a `push` says: the first line of stdout, without the id.
+    pub(crate) fn summary(&self) -> &str {
+        let line = self.stdout.lines().next().unwrap_or_default();
+        let has_id = |id: &str| id.len() == 24 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        line.rsplit_once(": ").filter(|(_, id)| has_id(id)).map_or(line, |(line, _)| line)
+    }
+
     /// How many events with this code it logged, in either format.
     pub(crate) fn events(&self, code: &str) -> usize {
         events(&self.stderr, code)
@@ -90,6 +104,12 @@ impl From<Output> for Ran {
 /// Runs the program on a database.
 pub(crate) fn run(db: &Database, args: &[&str]) -> Ran {
     kvqueue(db, args).stdin(Stdio::null()).output().unwrap().into()
+}
+
+/// The JSON output of a command that has to succeed.
+#[track_caller]
+pub(crate) fn object(db: &Database, args: &[&str]) -> serde_json::Value {
+    serde_json::from_str(&run(db, &[args, &["--json"]].concat()).ok()).unwrap()
 }
 
 /// Runs the program with something to read.

@@ -13,7 +13,7 @@ mod script;
 mod until;
 
 pub(crate) use background::{Background, event_field};
-pub(crate) use command::{Ran, clean, events, first_id, kvqueue, run, run_with_input};
+pub(crate) use command::{Ran, clean, events, first_id, kvqueue, object, run, run_with_input};
 pub(crate) use commands::commands;
 pub(crate) use database::Database;
 pub(crate) use frozen::freeze;

@@ -78,7 +78,7 @@ fn move_leaves_an_item_whose_unique_key_is_taken_at_the_target() {
     // Its key moves with it once there is room.
     run(&db, &["pop", "to"]).ok();
     run(&db, &["move", "from", "to", "--all"]).ok();
-    assert_eq!(run(&db, &["push", "from", "again", "--unique", "order 1"]).ok(), "pushed 1 item\n");
+    assert_eq!(run(&db, &["push", "from", "again", "--unique", "order 1"]).pushed(), "pushed 1 item");
     assert!(
         run(&db, &["push", "to", "no", "--unique", "order 1"])
             .ok()

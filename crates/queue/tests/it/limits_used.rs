@@ -222,6 +222,9 @@ fn limits_of_keys_are_used() {
 const SLOW_RUN: Duration = Duration::from_millis(400);
 const SLOW_TIME: Duration = Duration::from_secs(3);
 const SLOW_WARM_UP: Duration = Duration::from_millis(1_000);
+/// How often it is looked at for that time at most, until so many slots are taken in the mean.
+const SLOW_LOOKS: usize = 4;
+const ENOUGH: f64 = 0.7 * SLOTS as f64;
 /// How long a session waits that has found nothing, and how often the slots are counted.
 const LOOK: Duration = Duration::from_millis(5);
 /// Milliseconds that each way takes, as to a cluster near by.
@@ -262,16 +265,24 @@ fn guest_over_a_slow_link() {
             .map(|_| tokio::spawn(keep_fetching(Arc::clone(&t), q.clone(), Arc::clone(&taken))))
             .collect();
         tokio::time::sleep(SLOW_WARM_UP).await;
-        let (mut sum, mut looks, began) = (0, 0, Instant::now());
-        while began.elapsed() < SLOW_TIME {
-            let now = taken.load(Ordering::Relaxed);
-            assert!(now <= SLOTS, "{now} items run");
-            (sum, looks) = (sum + now, looks + 1);
-            tokio::time::sleep(LOOK).await;
+        // On a machine that has other work, slots stay free too. A fault of the layer keeps them free each time.
+        let mut means = Vec::new();
+        while means.len() < SLOW_LOOKS && means.last().is_none_or(|mean| *mean < ENOUGH) {
+            let (mut sum, mut looks, began) = (0, 0, Instant::now());
+            while began.elapsed() < SLOW_TIME {
+                let now = taken.load(Ordering::Relaxed);
+                assert!(now <= SLOTS, "{now} items run");
+                (sum, looks) = (sum + now, looks + 1);
+                tokio::time::sleep(LOOK).await;
+            }
+            means.push(sum as f64 / looks as f64);
         }
         sessions.iter().for_each(tokio::task::JoinHandle::abort);
-        println!("{:.1} of {SLOTS} slots are taken", sum as f64 / looks as f64);
-        assert!(10 * sum >= 7 * SLOTS * looks, "slots stay free: {sum} of {SLOTS} x {looks}");
+        println!("of {SLOTS} slots are taken: {means:.1?}");
+        assert!(
+            means.last().is_some_and(|mean| *mean >= ENOUGH),
+            "slots stay free: {means:.1?} of {SLOTS} are taken"
+        );
     });
 }
 
@@ -286,7 +297,7 @@ fn a_limit_is_used_over_a_slow_link() {
             .output()
             .unwrap();
         let said = String::from_utf8_lossy(&child.stderr) + String::from_utf8_lossy(&child.stdout);
-        assert!(child.status.success() && said.contains("slots are taken"), "{said}");
+        assert!(child.status.success() && said.contains("slots are taken:"), "{said}");
         println!("{said}");
     });
 }

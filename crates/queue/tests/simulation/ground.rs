@@ -35,6 +35,8 @@ const KEPT: &[&str] = &[
 const LEFT_FILE: u64 = 32 << 20;
 /// How much of a run that failed is printed.
 const LAST_LINES: usize = 60;
+/// The variable with another number of lines.
+const LINES: &str = "KVQUEUE_TEST_LINES";
 /// Kinds of queues; half of all runs are on a FIFO.
 const KINDS: [Kind; 6] = [
     Kind::Fifo,
@@ -109,7 +111,7 @@ impl Setting {
     /// What the name of its test has and no other.
     fn test(self) -> &'static str {
         match self {
-            Setting::Plain => "one_thousand_simulated_runs_keep",
+            Setting::Plain => "simulated_runs_keep",
             Setting::Keyed => "keyed",
             Setting::Divided => "divided",
             Setting::Scheduled => "schedules",
@@ -231,7 +233,9 @@ impl Failed {
     /// Prints what happened and how to repeat it, and panics on.
     pub(crate) fn report(self) -> ! {
         let Failed { seed, kind, setting, bounds, history, panic } = self;
-        let last = history[history.len().saturating_sub(LAST_LINES)..].join("\n  ");
+        let lines =
+            std::env::var(LINES).map_or(LAST_LINES, |lines| lines.parse().expect("a number of lines"));
+        let last = history[history.len().saturating_sub(lines)..].join("\n  ");
         eprintln!(
             "seed {seed}, {kind:?}, with the bounds {bounds}, failed:\n  {last}\nrepeat it with\n  \
              KVQUEUE_TEST_SEED={seed} cargo test -p kvqueue-queue --test simulation {}",

@@ -46,15 +46,16 @@ use coverage::{
 };
 use ground::{Ground, Setting};
 
-/// How many seeds are run where no other number is asked for.
-const SEEDS: u64 = 1_000;
+/// How many seeds are run where no other number is asked for: as many as have each kind of event several times. More take too long without
+/// optimisation; docs/testing/simulation.md has the command.
+const SEEDS: u64 = 300;
 /// How many of them are run twice.
-const TWICE: u64 = 50;
+const TWICE: u64 = 20;
 /// The most threads, each with a database of its own.
 const MAX_THREADS: usize = 8;
 
 #[test]
-fn one_thousand_simulated_runs_keep_every_promise() {
+fn simulated_runs_keep_every_promise() {
     let (n, coverage) = run_all(Setting::Plain);
     if n >= SEEDS {
         coverage.check(n, WANTED);
@@ -62,7 +63,7 @@ fn one_thousand_simulated_runs_keep_every_promise() {
 }
 
 #[test]
-fn one_thousand_simulated_runs_of_keyed_queues_keep_every_promise() {
+fn simulated_runs_of_keyed_queues_keep_every_promise() {
     let (n, coverage) = run_all(Setting::Keyed);
     if n >= SEEDS {
         coverage.check(n, WANTED_OF_KEYS);
@@ -70,7 +71,7 @@ fn one_thousand_simulated_runs_of_keyed_queues_keep_every_promise() {
 }
 
 #[test]
-fn one_thousand_simulated_runs_of_divided_queues_keep_every_promise() {
+fn simulated_runs_of_divided_queues_keep_every_promise() {
     let (n, coverage) = run_all(Setting::Divided);
     if n >= SEEDS {
         coverage.check(n, WANTED_OF_PARTITIONS);
@@ -78,7 +79,7 @@ fn one_thousand_simulated_runs_of_divided_queues_keep_every_promise() {
 }
 
 #[test]
-fn one_thousand_simulated_runs_with_schedules_keep_every_promise() {
+fn simulated_runs_with_schedules_keep_every_promise() {
     let (n, coverage) = run_all(Setting::Scheduled);
     if n >= SEEDS {
         coverage.check(n, WANTED_OF_SCHEDULES);
@@ -86,7 +87,7 @@ fn one_thousand_simulated_runs_with_schedules_keep_every_promise() {
 }
 
 #[test]
-fn one_thousand_simulated_runs_with_changed_items_keep_every_promise() {
+fn simulated_runs_with_changed_items_keep_every_promise() {
     let (n, coverage) = run_all(Setting::Changed);
     if n >= SEEDS {
         coverage.check(n, WANTED_OF_CHANGES);

@@ -82,9 +82,13 @@ pub(in crate::cli) struct Args {
     /// Where the result of a finished item comes from: stdout, or none [default: none]. A queue that keeps no history drops it
     #[arg(long, value_name = "FROM")]
     result: Option<String>,
-    /// Where the progress of a running item comes from: stderr, in lines as "kvqueue-progress 50% sending", or none [default: none]
+    /// What the progress of a running item is: last-line, the last line that the command has written; stderr, in lines as "kvqueue-progress 50% sending";
+    /// or none [default: last-line]
     #[arg(long, value_name = "FROM")]
     progress: Option<String>,
+    /// Log each line that a command writes, up to --stderr-limit for each item and stream
+    #[arg(long)]
+    log_output: bool,
     #[command(flatten)]
     create: Create,
     #[command(flatten)]
@@ -152,6 +156,7 @@ impl Args {
                 table.insert(key.to_owned(), codes(set).into());
             }
         }
+        table.insert("log-output".to_owned(), self.log_output.into());
         let scope = self.throttle_scope.map(|scope| scope.as_str().to_owned());
         for (key, set) in [
             ("throttle-for", &self.throttle_for),

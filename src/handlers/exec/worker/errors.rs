@@ -6,40 +6,33 @@ use tokio::process::ChildStderr;
 use tracing::Span;
 
 use super::lines::{Line, Lines};
-
-/// The longest line that is logged whole, in bytes.
-const MAX_LOGGED_LINE: usize = 4 << 10;
+use crate::handlers::exec::{
+    STDERR,
+    line_log::{LineLog, MAX_LOGGED_LINE},
+};
 
 /// How many lines are read at the end of an item without waiting for more.
 pub(super) const AT_ONCE: usize = 100;
 
-/// The error output of a process. Of each item, and of each time between two items, the log gets
-/// this many bytes.
+/// The error output of a process.
 pub(super) struct Errors {
     /// None after its end.
     lines: Option<Lines<ChildStderr>>,
-    queue: Arc<str>,
-    pid: Option<u32>,
-    limit: usize,
-    left: usize,
+    log: LineLog,
     /// What was logged since the item began.
     logged: String,
-    /// The item's.
-    span: Span,
 }
 
 impl Errors {
     pub(super) fn new(from: ChildStderr, queue: Arc<str>, pid: Option<u32>, limit: u64) -> Self {
-        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let lines = Some(Lines::new(from, MAX_LOGGED_LINE));
-        Self { lines, queue, pid, limit, left: limit, logged: String::new(), span: Span::none() }
+        Self { lines, log: LineLog::new(STDERR, queue, pid, limit), logged: String::new() }
     }
 
     /// From here on, the lines belong to this span.
     pub(super) fn begin(&mut self, span: Span) {
-        self.left = self.limit;
+        self.log.begin(span);
         self.logged.clear();
-        self.span = span;
     }
 
     /// What was logged since the item began, as the end of a sentence: `: TEXT`, or nothing.
@@ -73,33 +66,9 @@ impl Errors {
     }
 
     fn log(&mut self, Line { bytes, is_cut }: &Line) {
-        if self.left == 0 {
-            return;
-        }
-        let shown = &bytes[..bytes.len().min(self.left)];
-        // The end of the line counts, so that empty lines are bounded as well.
-        self.left = self.left.saturating_sub(shown.len() + 1);
-        let text = String::from_utf8_lossy(shown);
-        self.logged.push_str(&text);
-        self.logged.push('\n');
-        let is_cut = *is_cut || shown.len() < bytes.len();
-        let queue = self.span.is_none().then_some(&*self.queue);
-        let _in_span = self.span.enter();
-        tracing::info!(
-            event = "worker_stderr",
-            queue,
-            pid = self.pid,
-            line = &*text,
-            is_cut,
-            "standard error"
-        );
-        if self.left == 0 {
-            tracing::info!(
-                event = "worker_stderr_cut",
-                queue,
-                pid = self.pid,
-                "the rest of the standard error is not logged (stderr-limit)"
-            );
+        if let Some(text) = self.log.log(bytes, *is_cut) {
+            self.logged.push_str(&text);
+            self.logged.push('\n');
         }
     }
 }

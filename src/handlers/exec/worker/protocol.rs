@@ -1,4 +1,4 @@
-//! The lines that the daemon and a process exchange. `docs/WORKERS.md` has them for people.
+//! The lines that the daemon and a process exchange. `docs/workers/processes.md` has them for people.
 
 use bytes::Bytes;
 use kvqueue_queue::{Item, MAX_RESULT};

@@ -1,4 +1,4 @@
-//! Golden vectors, worked out by hand from the tuple encoding and given in `docs/KEYSPACE.md` too.
+//! Golden vectors, worked out by hand from the tuple encoding and given in `docs/keyspace/` too.
 //!
 //! A byte string is 01, its bytes with 00 written as 00 FF, and 00. A 96-bit versionstamp is 33 and its 12 bytes.
 //! A UUID is 30 and its 16 bytes. The range of a tuple is from its packed form and 00 to its packed form and FF.
@@ -46,10 +46,13 @@ fn golden(made: &[u8], vector: &str) {
     assert_eq!(made, hex(vector));
     let spaced: Vec<String> = made.iter().map(|byte| format!("{byte:02x}")).collect();
     let spaced = spaced.join(" ");
-    assert!(PAGE.contains(&format!("`{spaced}`")), "docs/KEYSPACE.md has no vector {spaced}");
+    assert!(PAGE.contains(&format!("`{spaced}`")), "docs/keyspace/ has no vector {spaced}");
 }
 
-const PAGE: &str = include_str!("../../../../../docs/KEYSPACE.md");
+const PAGE: &str = concat!(
+    include_str!("../../../../../docs/keyspace/vectors.md"),
+    include_str!("../../../../../docs/keyspace/vectors-of-features.md"),
+);
 
 #[test]
 fn golden_keys_of_a_queue_and_its_counters() {

@@ -9,7 +9,7 @@
 //! **Why that is exact.** Let a fetch with one gate commit at a version `c`, and let `v` be the last version before at which at most half of the slots were taken.
 //! `v` is not before its read, because it has read that at most half were taken. No fetch with all gates committed since its read. So each fetch that committed since `v` took one gate, and had read no later than `v`. Two of the same
 //! gate would exclude each other, so there is one of each gate at most. Together they start `most / 10 x (1 + 1/2 + ... + 1/64)` items at most, which is less than half
-//! of `most`. `tests/gates_model.rs` checks the rule in every order of transactions.
+//! of `most`. `tests/models/gates.rs` checks the rule in every order of transactions.
 
 use foundationdb::Transaction;
 use foundationdb::options::ConflictRangeType;

@@ -14,7 +14,7 @@
 //!
 //! A lane is beyond its capacity after a change of the limit, or after a recount. A fetch that finds one takes all gates, and divides all running items among the lanes again.
 //!
-//! `tests/lanes_model.rs` checks the rule in every order of transactions.
+//! `tests/models/lanes.rs` checks the rule in every order of transactions.
 
 use foundationdb::Transaction;
 use foundationdb::options::MutationType;

@@ -108,8 +108,8 @@ impl Schedules {
             (Plan::Pause, ScheduleClaim::Turned(Some(true))) => last == Some(&Change::Paused),
             (Plan::Resume, ScheduleClaim::Turned(Some(true))) => last == Some(&Change::Resumed),
             (Plan::Restart, ScheduleClaim::Restarted(true)) => last == Some(&Change::Restarted),
-            (Plan::Restart, ScheduleClaim::Restarted(false)) => last.is_none() && was(&|seen| seen.is_none()),
             (Plan::Remove, ScheduleClaim::Removed(false))
+            | (Plan::Restart, ScheduleClaim::Restarted(false))
             | (Plan::Pause | Plan::Resume, ScheduleClaim::Turned(None)) => was(&|seen| seen.is_none()),
             (Plan::Pause, ScheduleClaim::Turned(Some(false))) => {
                 was(&|seen| seen.is_some_and(|seen| seen.is_paused))

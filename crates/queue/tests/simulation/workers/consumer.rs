@@ -188,10 +188,13 @@ async fn handle(desk: &Desk, mut lease: Lease, with_effects: bool) {
             Some(Ok(())) => {
                 desk.told(&operation, &Claim::Done);
                 check_cancelled(desk, &lease, &settlements);
-                // What an earlier transaction did, and not this one, tells nothing of the lease.
-                if !(with_effects && is_unknown) {
+                // What an earlier transaction did, and not this one, tells nothing of the lease. An extension writes in any case.
+                if !is_unknown || settlements.is_empty() {
                     desk.believes(lease.id(), &operation);
+                } else {
+                    desk.world.count("a holder does not know since when it has its lease");
                 }
+                is_unknown = false;
             }
             Some(Err(LeaseError::Lost)) => {
                 assert!(
@@ -216,7 +219,9 @@ async fn handle(desk: &Desk, mut lease: Lease, with_effects: bool) {
             }
             Some(Err(LeaseError::Queue(error))) if error.frozen().is_some() => {
                 desk.world.count("a member does not end, since the home of its batch is frozen");
-                desk.told(&operation, &Claim::Failed { perhaps: operation.unknown.get() > 0 });
+                let perhaps = operation.unknown.get() > 0;
+                is_unknown |= perhaps;
+                desk.told(&operation, &Claim::Failed { perhaps });
                 desk.pause().await;
             }
             Some(Err(error)) => panic!("{operation}: {error}"),
