@@ -954,8 +954,8 @@ class _Core:
         token: Optional[str],
         ca_file: Optional[str],
     ):
-        if concurrency < 1 or not 1 <= batch <= 1000:
-            raise ValueError("concurrency is 1 or more, and batch is 1 to 1000")
+        if not isinstance(concurrency, int) or not isinstance(batch, int) or concurrency < 1 or not 1 <= batch <= 1000:
+            raise ValueError("concurrency is a whole number from 1, and batch one from 1 to 1000")
         urls = [url] if isinstance(url, str) else list(url)
         self._queue, self._concurrency, self._batch, self._length, self._wait = queue, concurrency, batch, lease, wait
         self._fetcher, *self._keepers = (Client(urls, token, ca_file) for _ in range(1 + KEEPERS))

@@ -236,8 +236,11 @@ impl Client {
         })?;
         if is_new {
             let meant = nearest(&name, queues.keys().map(String::as_str));
-            let meant = meant.map(|meant| format!("; did you mean {meant:?}?")).unwrap_or_default();
             let name = queue.name().escape_ascii();
+            let meant = meant.map(|meant| {
+                format!("; did you mean {meant:?}? 'kvqueue move {name} {meant} --all' moves the items there")
+            });
+            let meant = meant.unwrap_or_default();
             output::note(format_args!(
                 "kvqueue: queue \"{name}\" is new, and the configuration has no such queue{meant}"
             ));

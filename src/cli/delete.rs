@@ -36,6 +36,8 @@ impl Args {
     }
 
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
+        let client = Client::open(globals)?;
+        let queue = self.target.find_there(&client)?;
         if !self.yes {
             let name = self.target.queue.display();
             let what = if self.items.is_empty() {
@@ -45,8 +47,6 @@ impl Args {
             };
             return Err(UsageError(format!("this deletes {what} for good; repeat it with --yes")).into());
         }
-        let client = Client::open(globals)?;
-        let queue = self.target.find_there(&client)?;
         if self.items.is_empty() {
             whole(&client, &queue, globals)
         } else {

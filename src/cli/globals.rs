@@ -43,6 +43,9 @@ pub(super) struct Globals {
 /// Names the configuration file where `--config` does not. Empty is as good as unset.
 const CONFIG: &str = "KVQUEUE_CONFIG";
 
+/// What people call their configuration file. It is read only if it is named.
+pub(super) const USUAL_FILE: &str = "kvqueue.toml";
+
 /// The variables that name the database; the second one is systemd's, for services.
 const NAMES_DATABASE: [&str; 2] = ["KVQUEUE_DATABASE", "STATE_DIRECTORY"];
 
@@ -68,6 +71,11 @@ impl Globals {
     pub(super) fn names_database(&self) -> bool {
         let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         self.database.is_some() || self.config.is_some() || NAMES_DATABASE.iter().any(is_set)
+    }
+
+    /// Whether nothing says where the database is, while the working directory has a file that looks like the configuration.
+    pub(super) fn leaves_file_unread(&self) -> bool {
+        !self.names_database() && Path::new(USUAL_FILE).is_file()
     }
 
     /// How long `--timeout` lets a command wait for an answer.

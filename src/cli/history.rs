@@ -120,7 +120,7 @@ impl Args {
             let kept = queue.history_kept(&tr).await;
             (tr, kept)
         })?;
-        if kept.is_none() {
+        if kept.is_none() && client.note(queue)?.is_none() {
             let queue = self.target.queue.display();
             output::note(format_args!(
                 "kvqueue: queue {queue:?} keeps no history; set {} in its configuration",

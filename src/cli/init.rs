@@ -11,10 +11,11 @@ use anyhow::{Context, bail};
 use clap::ValueEnum;
 use serde_json::json;
 
-use super::{globals::Globals, output};
+use super::{
+    globals::{Globals, USUAL_FILE},
+    output,
+};
 use crate::exit::Exit;
-
-const CONFIGURATION: &str = "kvqueue.toml";
 
 /// The configuration, with a place for the handler's file.
 const TEXT: &str = r#"# kvqueue config check    is it right?
@@ -107,7 +108,7 @@ pub(super) struct Args {
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let (name, text) = self.handler.handler();
-        let files = [(CONFIGURATION, TEXT.replace("HANDLER", name), 0o644), (name, text.to_owned(), 0o755)];
+        let files = [(USUAL_FILE, TEXT.replace("HANDLER", name), 0o644), (name, text.to_owned(), 0o755)];
         for (name, ..) in &files {
             let path = self.directory.join(name);
             if fs::symlink_metadata(&path).is_ok() {
@@ -121,7 +122,7 @@ impl Args {
             write(&path, text, *mode).with_context(|| format!("cannot write {}", path.display()))?;
         }
         let path = |name| self.directory.join(name).display().to_string();
-        let object = json!({ "configuration": path(CONFIGURATION), "handler": path(name) });
+        let object = json!({ "configuration": path(USUAL_FILE), "handler": path(name) });
         output::line(globals.json, self.next(name).as_bytes(), &object)?;
         Ok(Exit::Done)
     }
@@ -132,8 +133,8 @@ impl Args {
         let change =
             if self.directory == Path::new(".") { String::new() } else { format!("  cd '{directory}'\n") };
         format!(
-            "wrote {CONFIGURATION} and {handler}; next:\n\n\
-            {change}  export KVQUEUE_CONFIG=$PWD/{CONFIGURATION}\n  kvqueue push mails '{{\"to\": \"ann\"}}'\n  kvqueue run\n\n\
+            "wrote {USUAL_FILE} and {handler}; next:\n\n\
+            {change}  export KVQUEUE_CONFIG=$PWD/{USUAL_FILE}\n  kvqueue push mails '{{\"to\": \"ann\"}}'\n  kvqueue run\n\n\
             It stays until Ctrl-C. Each item that is done adds a line to the file sent; in another terminal, with the same KVQUEUE_CONFIG, kvqueue page prints a link that shows it."
         )
     }

@@ -209,6 +209,7 @@ pub fn main_as(name: &'static str, version: &'static str, register: impl FnOnce(
     cli.globals.read_environment();
     cli.command.note_action(&mut cli.globals);
     let audited = cli.globals.audited.clone();
+    let leaves_file_unread = cli.globals.leaves_file_unread();
     let exit = match std::panic::catch_unwind(AssertUnwindSafe(|| cli.run(register))) {
         Ok(ran) => {
             audited.check(&ran);
@@ -217,6 +218,12 @@ pub fn main_as(name: &'static str, version: &'static str, register: impl FnOnce(
         // The panic has been printed, or logged.
         Err(_) => Exit::Internal,
     };
+    if leaves_file_unread && matches!(exit, Exit::Config | Exit::Unavailable) {
+        output::note(format_args!(
+            "kvqueue: {0} in this directory was not read; name it with --config {0}, or with KVQUEUE_CONFIG",
+            globals::USUAL_FILE
+        ));
+    }
     telemetry::flush();
     exit
 }

@@ -1,10 +1,15 @@
 //! `kvqueue page`
 
-use serde_json::json;
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
 
 use super::{
     UsageError,
-    api_client::{ApiClient, At},
+    api_client::{ApiClient, AskError, At},
     globals::Globals,
     output, status,
 };
@@ -21,8 +26,30 @@ pub(super) struct Args {
     at: At,
 }
 
+/// How long to wait for a daemon that has been started a moment ago: `kvqueue run & kvqueue page`.
+const STARTING: Duration = Duration::from_secs(3);
+
+/// How long to wait before the next look for it.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
+        let until = Instant::now() + globals.timeout().unwrap_or(STARTING);
+        let is_absent = |error: &anyhow::Error| matches!(error.downcast_ref(), Some(AskError::Nobody { .. }));
+        let mut asked = self.ask(globals);
+        while asked.as_ref().is_err_and(is_absent) && Instant::now() < until {
+            thread::sleep(LOOK_AGAIN);
+            asked = self.ask(globals);
+        }
+        let (url, answer) = asked?;
+        let link = format!("{url}{}", answer["path"].as_str().unwrap_or("/"));
+        let shown = json!({ "url": link, "expires_in_s": answer["expires_in_s"] });
+        output::line(globals.json, link.as_bytes(), &shown)?;
+        Ok(Exit::Done)
+    }
+
+    /// The daemon's URL, and its answer with the path of a link.
+    fn ask(&self, globals: &Globals) -> anyhow::Result<(String, Value)> {
         let daemon = ApiClient::find(globals, &self.at)?;
         let Some(url) = daemon.url() else {
             let problem = "a browser cannot open a Unix socket; bring it to a port of your machine with";
@@ -35,10 +62,6 @@ impl Args {
             // The daemon at the configured address may be another database's.
             status::ask(&daemon)?;
         }
-        let answer = daemon.send("POST", "/sign-in/link", None)?;
-        let link = format!("{url}{}", answer["path"].as_str().unwrap_or("/"));
-        let shown = json!({ "url": link, "expires_in_s": answer["expires_in_s"] });
-        output::line(globals.json, link.as_bytes(), &shown)?;
-        Ok(Exit::Done)
+        Ok((url, daemon.send("POST", "/sign-in/link", None)?))
     }
 }

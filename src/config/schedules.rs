@@ -99,7 +99,7 @@ mod tests {
         insta::assert_snapshot!(problem("cron = '0 25 * * *'"), @r#"queues.emails.schedules.daily.cron: cannot read "25" in the field hour of the cron expression: 25 is out of range; write 0 to 23"#);
         insta::assert_snapshot!(problem("cron = '0 7 * * *'\nzone = 'Europe/Berlim'"), @r#"queues.emails.schedules.daily.zone: unknown time zone "Europe/Berlim"; did you mean Europe/Berlin?"#);
         insta::assert_snapshot!(problem("every = '5m'\nmissed-max = 0"), @"queues.emails.schedules.daily.missed-max: the maximum of missed occurrences is 0, 1 to 1000 are possible");
-        insta::assert_snapshot!(problem("every = '5m'\nkey = 'k'"), @"queues.emails.schedules.daily.key: cannot push an item with a key to a queue of kind fifo: it has no keys; leave the key out, or open the queue with `kind` keyed");
+        insta::assert_snapshot!(problem("every = '5m'\nkey = 'k'"), @r#"queues.emails.schedules.daily.key: cannot push an item with a key to a queue of kind fifo: it has no keys; leave the key out, or set kind = "keyed" for the queue"#);
         insta::assert_snapshot!(problem("every = '5m'\npayload-json = [nan]"), @"queues.emails.schedules.daily.payload-json: TOML cannot have this value (unsupported unit type); give the JSON as a text in payload, with content-type");
     }
 

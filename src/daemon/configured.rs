@@ -79,7 +79,7 @@ impl Configured {
     ) -> Result<Self, ConfigError> {
         let configured = Self::new(config, registry, kept)?;
         if configured.queues.is_empty() {
-            let fix = "add a [queues.NAME] table, or name a queue with --queue and --handler";
+            let fix = "add a [queues.NAME] table to the configuration, which --config or KVQUEUE_CONFIG names; or name a queue with --queue and --handler";
             return Err(ConfigError::value("queues", "{}", "there is no queue to process", fix));
         }
         Ok(configured)

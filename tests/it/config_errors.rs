@@ -68,7 +68,7 @@ fn wrong_schedules_are_reported_with_their_keys() {
 
 #[test]
 fn a_configuration_without_queues_is_refused() {
-    insta::assert_snapshot!(problem(""), @"kvqueue: queues = {}: there is no queue to process; add a [queues.NAME] table, or name a queue with --queue and --handler");
+    insta::assert_snapshot!(problem(""), @"kvqueue: queues = {}: there is no queue to process; add a [queues.NAME] table to the configuration, which --config or KVQUEUE_CONFIG names; or name a queue with --queue and --handler");
 }
 
 #[test]

@@ -359,7 +359,8 @@ fn a_missing_queue_is_noted_with_a_suggestion() {
     let pushed = |queue| run(&db, &["push", queue, "x", "--config", config]);
     assert_eq!(
         pushed("newt").stderr,
-        "kvqueue: queue \"newt\" is new, and the configuration has no such queue; did you mean \"new\"?\n"
+        "kvqueue: queue \"newt\" is new, and the configuration has no such queue; did you mean \"new\"? \
+         'kvqueue move newt new --all' moves the items there\n"
     );
     assert_eq!((pushed("newt").stderr, pushed("new").stderr), (String::new(), String::new()));
     // A daemon would wait for its end.

@@ -29,6 +29,25 @@ fn the_files_of_init_handle_an_item_at_once() {
 }
 
 #[test]
+fn a_configuration_that_nothing_names_is_pointed_out() {
+    let db = Database::embedded();
+    let directory = db.file("app");
+    run(&db, &["init", directory.to_str().unwrap(), "--handler", "shell"]).ok();
+    let unnamed = |args: &[&str]| -> Ran {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kvqueue"));
+        clean(&mut command, &db);
+        command.current_dir(&directory).env_remove("KVQUEUE_CONFIG").env_remove("KVQUEUE_DATABASE");
+        command.args(args).output().unwrap().into()
+    };
+    let hint = "kvqueue.toml in this directory was not read; name it with --config kvqueue.toml";
+    for (args, code) in [(&["run"][..], 78), (&["push", "mails", "x"], 69), (&["status"], 69)] {
+        let said = unnamed(args).failed(code);
+        assert!(said.contains(hint), "{args:?}: {said}");
+    }
+    assert!(!unnamed(&["run", "--config", "absent.toml"]).failed(78).contains(hint));
+}
+
+#[test]
 fn init_overwrites_nothing() {
     let db = Database::embedded();
     let directory = db.directory.path();

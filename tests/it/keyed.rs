@@ -50,7 +50,7 @@ fn commands_show_the_key_of_an_item() {
 #[test]
 fn a_key_is_refused_where_there_are_none() {
     let db = Database::new();
-    insta::assert_snapshot!(run(&db, &["push", "q", "x", "--key", "a"]).failed(2), @"kvqueue: cannot push an item with a key to a queue of kind fifo: it has no keys; leave the key out, or open the queue with `kind` keyed");
+    insta::assert_snapshot!(run(&db, &["push", "q", "x", "--key", "a"]).failed(2), @r#"kvqueue: cannot push an item with a key to a queue of kind fifo: it has no keys; leave the key out, or set kind = "keyed" for the queue"#);
     let long = "x".repeat(257);
     insta::assert_snapshot!(run(&db, &["push", "q", "x", "--key", &long, "--kind", "keyed"]).failed(2), @"kvqueue: key of an item has 257 bytes, at most 256 are possible; shorten it");
     insta::assert_snapshot!(run(&db, &["peek", "q", "--kind", "keyed", "--values", "raw"]).failed(2), @"kvqueue: --values is for --kind recipe and --kind priority; add --kind, or leave it out");

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::{
-    Background, Database, PATIENCE, Ran, event_field, freeze, kvqueue, run, run_with_input, serve, wait_until,
+    Background, Database, Ran, event_field, freeze, kvqueue, run, run_with_input, serve, wait_until,
 };
 
 /// Longer than a daemon that may take needs to.
@@ -37,14 +37,13 @@ fn wait_until_empty(db: &Database) {
 /// Waits until the queue's counts have all of these.
 #[track_caller]
 fn wait_for(db: &Database, parts: &[&str]) {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
+    crate::support::wait_for(|| {
         let counts = run(db, &["len", "q", "--json"]).ok();
-        if parts.iter().all(|part| counts.contains(part)) {
-            return;
+        match parts.iter().all(|part| counts.contains(part)) {
+            true => Ok(()),
+            false => Err(format!("{parts:?}: {counts}")),
         }
-        assert!(Instant::now() < deadline, "never {parts:?}: {counts}");
-    }
+    });
 }
 
 #[test]

@@ -93,15 +93,35 @@ fn the_last_line_of_a_command_is_its_progress_and_all_lines_can_be_logged() {
     fs::write(db.file("gate"), "go\n").unwrap();
     let events: Vec<Value> =
         daemon.end().stderr.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let expected =
+        [("stderr", "wrong"), ("stdout", "first"), ("stdout", "last"), ("stdout", ""), ("stdout", "unended")];
+    assert_eq!(output_lines(&events, &id), expected);
+}
+
+#[test]
+fn lines_of_a_result_are_logged_and_are_no_progress() {
+    let db = Database::new();
+    run(&db, &["push", "q", "x"]).ok();
+    let id = first_id(&db, "q");
+    let path = db.file("result.toml");
+    let text = "log.format = 'json'\n[queues.q]\nhandler = 'exec'\nhistory = '1h'\nretry.max-attempts = 1\n[queues.q.handler-config]\nlog-output = true\nresult = 'stdout'\ncommand = ['sh', '-c', 'echo out; echo err >&2; exit 1']\n";
+    fs::write(&path, text).unwrap();
+    let ran = run(&db, &["run", "--until-empty", "--config", path.to_str().unwrap()]);
+    let events: Vec<Value> = ran.stderr.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    assert_eq!(output_lines(&events, &id), [("stderr", "err"), ("stdout", "out")]);
+    let dead = shown(&db, &id);
+    assert!(dead["reason"].as_str().unwrap().ends_with(": err"), "{dead}");
+}
+
+/// The streams and lines of an item's command in a log.
+fn output_lines<'a>(events: &'a [Value], id: &str) -> Vec<(&'a str, &'a str)> {
     let mut logged = Vec::new();
     for event in events.iter().filter(|event| event["event"] == "command_output") {
         assert_eq!(event["item"], json!(id), "{event}");
         logged.push((event["stream"].as_str().unwrap(), event["line"].as_str().unwrap()));
     }
     logged.sort_by_key(|(stream, _)| *stream);
-    let expected =
-        [("stderr", "wrong"), ("stdout", "first"), ("stdout", "last"), ("stdout", ""), ("stdout", "unended")];
-    assert_eq!(logged, expected);
+    logged
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::{
 
 use rustix::process::Signal;
 
-use crate::support::{Background, Database, PATIENCE, Ran, kvqueue, run};
+use crate::support::{Background, Database, PATIENCE, Ran, kvqueue, run, wait_until};
 
 /// A push that reads lines and has pushed a first one, through a daemon that hosts the database.
 fn push_under_way(db: &Database, more: &[&str]) -> (Background, Child, ChildStdin) {
@@ -22,10 +22,7 @@ fn push_under_way(db: &Database, more: &[&str]) -> (Background, Child, ChildStdi
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = push.stdin.take().unwrap();
     lines.write_all(b"first\n").unwrap();
-    let began = Instant::now();
-    while run(db, &["len", "q"]).ok() != "1\n" {
-        assert!(began.elapsed() < PATIENCE, "the first line is not pushed");
-    }
+    wait_until("the first line is pushed", || run(db, &["len", "q"]).ok() == "1\n");
     (host, push, lines)
 }
 

@@ -226,9 +226,10 @@ impl Ways {
     /// Waits until no item of any queue is ready, waits or runs.
     fn wait_for_the_end(&self) {
         wait_until("all items have ended", || {
-            KINDS.iter().all(|(name, ..)| {
-                let counts: Value =
-                    serde_json::from_str(&run(&self.db, &["len", name, "--json"]).ok()).unwrap();
+            KINDS.iter().all(|(name, _, options)| {
+                let kind = options.get(..2).unwrap_or_default();
+                let counts = run(&self.db, &[&["len", name, "--json"], kind].concat()).ok();
+                let counts: Value = serde_json::from_str(&counts).unwrap();
                 ["ready", "running", "waiting"].iter().all(|state| counts[state] == 0)
             })
         });

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The names of all bounds, with the least value that makes sense.
+/// The names of all bounds, sorted, with the least value that makes sense.
 const LEAST: &[(&str, usize)] = &[
     ("batch-ends-together", 1),
     ("batches-page", 1),
@@ -260,7 +260,7 @@ fn current() -> Bounds {
 }
 
 fn least(name: &str) -> Option<usize> {
-    LEAST.iter().find(|(of, _)| *of == name).map(|(_, least)| *least)
+    LEAST.binary_search_by_key(&name, |(of, _)| *of).ok().map(|at| LEAST[at].1)
 }
 
 /// A value of the bound: half of the seeds have `value`, some the least, the others one between them, rather a small one.

@@ -85,7 +85,7 @@ pub enum QueueError {
     },
     /// An item belongs to a queue of another kind. No retry helps.
     #[error(
-        "item {id} is in this queue, and no queue of kind {kind} has such items; open it with the `kind` that its items were pushed with"
+        "item {id} is in this queue, and no queue of kind {kind} has such items; set the `kind` that its items were pushed with"
     )]
     WrongKind {
         /// The item.
@@ -95,8 +95,8 @@ pub enum QueueError {
     },
     /// The queue has items of another kind than the one it was opened with. Nothing was written. No retry helps.
     #[error(
-        "cannot use queue \"{queue}\" as one of kind {kind}: it has items of kind {there}, such as {id}; open it with `kind` {there}, \
-         use another name, or move them to another queue: kvqueue move {queue} OTHER --all --kind {there} --to-kind {kind}"
+        "cannot use queue \"{queue}\" as one of kind {kind}: it has items of kind {there}; set kind = \"{there}\" and restart daemons that have \
+         it otherwise, use another name, or move the items: kvqueue move {queue} OTHER --all --kind {there} --to-kind {kind}"
     )]
     OtherKind {
         /// The queue's name, printable.
@@ -389,7 +389,7 @@ pub enum PushError {
     },
     /// An item has a key, and its queue has no keys. Nothing was written.
     #[error(
-        "cannot push an item with a key to a queue of kind {kind}: it has no keys; leave the key out, or open the queue with `kind` keyed"
+        "cannot push an item with a key to a queue of kind {kind}: it has no keys; leave the key out, or set kind = \"keyed\" for the queue"
     )]
     NoKeys {
         /// The kind that the queue was opened with.

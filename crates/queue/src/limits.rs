@@ -143,9 +143,7 @@ pub enum LimitError {
     #[error("a rate is for a time from 1 ms to 365 days; choose one within that")]
     RateTime,
     /// The queue has no keys.
-    #[error(
-        "a queue of kind {kind} has no keys, limits and holds; open it with `kind` keyed, which has them"
-    )]
+    #[error("a queue of kind {kind} has no keys, limits and holds; set kind = \"keyed\" for it")]
     NoKeys {
         /// The kind that the queue was opened with.
         kind: Kind,

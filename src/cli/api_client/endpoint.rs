@@ -180,8 +180,14 @@ impl Endpoint {
         };
         let text = |key: &str| fitting(body["error"][key].as_str().unwrap_or_default(), LONGEST_MESSAGE);
         let (code, message, mut fix) = (text("code"), text("message"), text("fix"));
-        if *status == 401 {
-            fix += &format!("; or name the daemon that you mean with {}, if this is another", self.option);
+        if matches!(status, 401 | 403) && self.secret.as_ref().is_some_and(Secret::is_of_environment) {
+            fix = format!("the token is that of KVQUEUE_TOKEN; {fix}");
+        } else if *status == 401 && self.secret.is_some() {
+            fix = format!(
+                "if this is the daemon of another database, give yours another address in http.listen and restart it; or name the \
+                 daemon that you mean with {}",
+                self.option
+            );
         }
         Err(AskError::Refused { at: self.to_string(), status: *status, code, message, fix })
     }

@@ -9,7 +9,9 @@ use crate::exit::Exit;
 #[derive(Debug, thiserror::Error)]
 pub(in crate::cli) enum AskError {
     /// No connection.
-    #[error("no daemon answers at {at}; is it running? {option} ADDRESS names another address")]
+    #[error(
+        "no daemon answers at {at}; is it running? `kvqueue run` starts one, and {option} ADDRESS names another address"
+    )]
     Nobody {
         at: String,
         /// The option that names an address.

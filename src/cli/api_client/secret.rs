@@ -19,6 +19,11 @@ pub(in crate::cli) struct Secret {
 }
 
 impl Secret {
+    /// Whether it is the token in `KVQUEUE_TOKEN`.
+    pub(super) fn is_of_environment(&self) -> bool {
+        self.readers.is_none()
+    }
+
     /// The token in `KVQUEUE_TOKEN`.
     pub(in crate::cli) fn of_environment() -> anyhow::Result<Option<Self>> {
         Ok(Token::of_environment()?.map(|token| Self { token, readers: None }))

@@ -225,6 +225,11 @@ impl Args {
             object.insert("dropped".to_owned(), Value::Object(set(dropped)));
         }
         output::line(globals.json, text.as_bytes(), &Value::Object(object))?;
+        if create.is_some() && !pattern.is_queue() && !globals.quiet {
+            output::note(format_args!(
+                "items that are pushed without --key are not limited by this; --queue in place of the pattern limits the whole queue"
+            ));
+        }
         Ok(Exit::Done)
     }
 }

@@ -19,16 +19,16 @@ mod worker;
 use std::{
     io,
     process::Stdio,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, PoisonError},
     time::Duration,
 };
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use kvqueue_queue::{Item, MAX_RESULT, millis};
+use kvqueue_queue::{Item, millis};
 use rustix::process::Signal;
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
+    io::AsyncWriteExt,
     process::{Child, ChildStdin, Command},
     task::JoinHandle,
     time::timeout,
@@ -37,7 +37,7 @@ use tokio::{
 use self::{
     group::Group,
     line_log::LineLog,
-    output::{OutputReader, Reports, Said},
+    output::{Kept, OutputReader, Reports, Said},
     progress::ProgressLines,
     settings::{ExecSettings, Mode, ProgressFrom, ResultFrom},
     worker::Pool,
@@ -99,11 +99,12 @@ impl Exec {
         let reader = self.reader(STDERR, child, item, context, Some(said.clone()));
         let reading_errors = tokio::spawn(reader.read(errors));
         let result = (self.settings.result == ResultFrom::Stdout).then(Kept::default);
-        let reading_output = match &result {
-            // One byte more shows that it is too long.
-            Some(kept) => tokio::spawn(keep_beginning(output, MAX_RESULT + 1, kept.clone())),
-            None => tokio::spawn(self.reader(STDOUT, child, item, context, None).read(output)),
+        let reader = self.reader(STDOUT, child, item, context, None);
+        let reader = match &result {
+            Some(kept) => reader.keeping(kept.clone()),
+            None => reader,
         };
+        let reading_output = tokio::spawn(reader.read(output));
         Output { said, result, reading_errors, reading_output }
     }
 
@@ -167,9 +168,6 @@ impl Exec {
         })
     }
 }
-
-/// The beginning of what a command has written to a stream.
-type Kept = Arc<Mutex<Vec<u8>>>;
 
 /// What a command writes, which is being read.
 struct Output {
@@ -274,16 +272,4 @@ fn not_started(program: &str, error: &io::Error) -> Outcome {
 /// is made of an error.
 async fn feed(mut input: ChildStdin, payload: Bytes) {
     let _ = input.write_all(&payload).await;
-}
-
-/// Reads everything, so that the command never blocks on a full pipe, and keeps the first `limit`
-/// bytes.
-async fn keep_beginning(mut from: impl AsyncRead + Unpin, limit: usize, kept: Kept) {
-    let mut buffer = [0; 4096];
-    // After a read error the result is shorter. The exit code decides the outcome.
-    while let Ok(read @ 1..) = from.read(&mut buffer).await {
-        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = limit.saturating_sub(kept.len()).min(read);
-        kept.extend_from_slice(&buffer[..room]);
-    }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use kvqueue_queue::MAX_PROGRESS_MESSAGE;
+use kvqueue_queue::{MAX_PROGRESS_MESSAGE, MAX_RESULT};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::{
@@ -21,6 +21,9 @@ pub(super) enum Reports {
     /// Nothing.
     Nothing,
 }
+
+/// The beginning of what a command has written to a stream.
+pub(super) type Kept = Arc<Mutex<Vec<u8>>>;
 
 /// What a failing command has said: the beginning, and the last line, in which many programs name the cause.
 #[derive(Clone, Debug)]
@@ -73,6 +76,7 @@ pub(super) struct OutputReader {
     reports: Reports,
     log: Option<LineLog>,
     said: Option<Said>,
+    kept: Option<Kept>,
     /// The beginning of the line that is being written.
     line: Vec<u8>,
     /// That line is longer.
@@ -82,7 +86,12 @@ pub(super) struct OutputReader {
 impl OutputReader {
     /// `log`: if the lines are logged. `said`: if they are kept.
     pub(super) fn new(reports: Reports, log: Option<LineLog>, said: Option<Said>) -> Self {
-        Self { reports, log, said, line: Vec::new(), is_cut: false }
+        Self { reports, log, said, kept: None, line: Vec::new(), is_cut: false }
+    }
+
+    /// Keeps what it reads as the result of the item. So nothing of it is progress.
+    pub(super) fn keeping(self, kept: Kept) -> Self {
+        Self { kept: Some(kept), reports: Reports::Nothing, ..self }
     }
 
     /// Reads everything, so that the command never blocks on a full pipe.
@@ -90,6 +99,12 @@ impl OutputReader {
         let (mut buffer, mut rest) = ([0; 4096], Vec::new());
         // After a read error the output is shorter. The exit code decides the outcome.
         while let Ok(read @ 1..) = from.read(&mut buffer).await {
+            if let Some(kept) = &self.kept {
+                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                // One byte more shows that it is too long.
+                let room = (MAX_RESULT + 1).saturating_sub(kept.len()).min(read);
+                kept.extend_from_slice(&buffer[..room]);
+            }
             match &mut self.reports {
                 Reports::Lines(lines) => lines.push(&buffer[..read], &mut rest),
                 Reports::LastLine(_) | Reports::Nothing => rest.extend_from_slice(&buffer[..read]),

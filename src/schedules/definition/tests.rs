@@ -61,7 +61,7 @@ fn a_wrong_definition_is_refused_naming_the_field_and_the_fix() {
     insta::assert_snapshot!(refused(&json!({"every": "5m", "payload": "a", "payload_json": 1})), @"payload_json: the schedule has more than one payload; give one of payload, payload_base64 and payload_json");
     insta::assert_snapshot!(refused(&json!({"every": "5m", "payload_base64": "?"})), @"payload_base64: it is not base 64 with padding (Invalid symbol 63, offset 0.); encode it again");
     insta::assert_snapshot!(refused(&json!({"every": "5m", "payload": "x".repeat(65_537)})), @"payload: payload of a schedule has 65537 bytes, 0 to 65536 are possible; change it");
-    insta::assert_snapshot!(refused(&json!({"every": "5m", "key": "k"})), @"key: cannot push an item with a key to a queue of kind fifo: it has no keys; leave the key out, or open the queue with `kind` keyed");
+    insta::assert_snapshot!(refused(&json!({"every": "5m", "key": "k"})), @r#"key: cannot push an item with a key to a queue of kind fifo: it has no keys; leave the key out, or set kind = "keyed" for the queue"#);
     insta::assert_snapshot!(refused(&json!({"every": "5m", "key": "k", "key_base64": "aw=="})), @"key_base64: the schedule has key, too; leave one of the two out");
     insta::assert_snapshot!(refused(&json!({"every": "5m", "priority": 1})), @"priority: priority 1 is for priority queues, this queue has none; leave it at 0");
     insta::assert_snapshot!(refused(&json!({"every": "5m", "priority": 1.5})), @"invalid type: floating point `1.5`, expected a whole number at line 1 column 28");

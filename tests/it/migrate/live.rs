@@ -1,26 +1,19 @@
 //! Daemons at both ends work while a queue is moved from one to the other.
 
-use std::{
-    fs,
-    time::{Duration, Instant},
-};
+use std::{fs, time::Duration};
 
 use rustix::process::Signal;
 
 use super::counts;
-use crate::support::{Background, Database, PATIENCE, Ran, kvqueue, run, run_script, run_with_input};
+use crate::support::{Background, Database, Ran, kvqueue, run, run_script, run_with_input, wait_for};
 
 /// Waits until the queue's counts are such.
 #[track_caller]
 fn wait_until(db: &Database, what: &str, such: impl Fn(&serde_json::Value) -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let now = counts(db, "q");
-        if such(&now) {
-            return;
-        }
-        assert!(Instant::now() < deadline, "never {what}: {now}");
-    }
+    wait_for(|| match counts(db, "q") {
+        now if such(&now) => Ok(()),
+        now => Err(format!("{what}: {now}")),
+    });
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::RELOADED;
 use crate::support::{Background, Database, Random, helper, run, run_with_input};
 
 /// Items of each of the two queues that are always there.
-const ITEMS: usize = 10_000;
+const ITEMS: usize = 4_000;
 
 /// At least; as many as there is time for while they are pushed.
 const RELOADS: usize = 40;
@@ -93,6 +93,7 @@ fn wait_until_empty(db: &Database) {
             }
             assert!(std::time::Instant::now() < deadline, "{queue} is never empty: {counts}");
             last = counts;
+            thread::sleep(std::time::Duration::from_millis(200));
         }
     }
 }

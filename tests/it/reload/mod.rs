@@ -10,12 +10,11 @@ use std::{
     fs::{self, OpenOptions},
     io::Write,
     path::PathBuf,
-    time::Instant,
 };
 
 use rustix::process::Signal;
 
-use crate::support::{Background, Database, PATIENCE, kvqueue, pipe, run};
+use crate::support::{Background, Database, kvqueue, pipe, run, wait_until};
 
 const RELOADED: &str = "configuration_reloaded";
 const REFUSED: &str = "configuration_refused";
@@ -91,11 +90,8 @@ impl Reloading {
 /// Waits until this number of items of a queue is done.
 #[track_caller]
 fn wait_until_done(db: &Database, queue: &str, items: usize) {
-    let deadline = Instant::now() + PATIENCE;
     let done = format!("\"done\":{items},");
-    while !run(db, &["len", queue, "--json"]).ok().contains(&done) {
-        assert!(Instant::now() < deadline, "never {items} done");
-    }
+    wait_until(&format!("{items} done"), || run(db, &["len", queue, "--json"]).ok().contains(&done));
 }
 
 /// Queues, each with these lines.

@@ -22,7 +22,7 @@ pub(crate) use http::{Address, Reply, Request, Served, listening, serve, serve_w
 pub(crate) use notify::{NotifySocket, pings};
 pub(crate) use random::Random;
 pub(crate) use script::{fake_program, pipe, run_script};
-pub(crate) use until::wait_until;
+pub(crate) use until::{wait_for, wait_until};
 
 /// Far longer than anything takes; only a failure waits so long.
 pub(crate) const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
