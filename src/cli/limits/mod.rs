@@ -225,7 +225,8 @@ impl Args {
             object.insert("dropped".to_owned(), Value::Object(set(dropped)));
         }
         output::line(globals.json, text.as_bytes(), &Value::Object(object))?;
-        if create.is_some() && !pattern.is_queue() && !globals.quiet {
+        // It looks as if it were for all items.
+        if create.is_some() && pattern.as_bytes() == b"*" && !globals.quiet {
             output::note(format_args!(
                 "items that are pushed without --key are not limited by this; --queue in place of the pattern limits the whole queue"
             ));

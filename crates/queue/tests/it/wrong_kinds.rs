@@ -22,7 +22,7 @@ fn is_wrong_kind(error: &(dyn std::error::Error + 'static)) -> bool {
         matches!(
             error.downcast_ref::<QueueError>(),
             Some(QueueError::WrongKind { .. } | QueueError::OtherKind { .. })
-        ) && error.to_string().contains("`kind`")
+        ) && error.to_string().contains("; set ")
     })
 }
 
