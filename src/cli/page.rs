@@ -29,16 +29,13 @@ pub(super) struct Args {
 /// How long to wait for a daemon that has been started a moment ago: `kvqueue run & kvqueue page`.
 const STARTING: Duration = Duration::from_secs(3);
 
-/// How long to wait before the next look for it.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
-
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let until = Instant::now() + globals.timeout().unwrap_or(STARTING);
         let is_absent = |error: &anyhow::Error| matches!(error.downcast_ref(), Some(AskError::Nobody { .. }));
         let mut asked = self.ask(globals);
         while asked.as_ref().is_err_and(is_absent) && Instant::now() < until {
-            thread::sleep(LOOK_AGAIN);
+            thread::sleep(status::LOOK_AGAIN);
             asked = self.ask(globals);
         }
         let (url, answer) = asked?;

@@ -39,7 +39,6 @@ const FOREIGN_COMMANDS: &[(&[&str], &str)] = &[
         &["log", "logs"],
         "a daemon logs to standard error; 'journalctl -u kvqueue' shows the log of one of systemd",
     ),
-    (&["create", "declare"], "the first push makes a queue: 'kvqueue push QUEUE ITEM --create'"),
 ];
 
 /// Options that other programs have and ours have not, the command that they are given to (any, if empty), and what to write.
@@ -190,7 +189,6 @@ mod tests {
             ("kvqueue receive mails", "'lease'"),
             ("kvqueue workers", "'status'"),
             ("kvqueue stop", "Ctrl-C"),
-            ("kvqueue create mails", "--create"),
         ] {
             let said = said(line);
             assert!(said.contains("unrecognized subcommand") && said.contains(tip), "{line}: {said}");

@@ -205,14 +205,16 @@ const AT: &str = "--at";
 
 /// The daemon at an address of the configuration or of `option`.
 pub(super) fn endpoint(listen: &Listen, config: &Config, option: &'static str) -> anyhow::Result<Endpoint> {
-    let usage = |problem: &str| UsageError(format!("{problem} say where the daemon listens with {option}"));
+    let usage = |problem: &str, or: &str| {
+        UsageError(format!("{problem}; {or}say where the daemon listens with {option}"))
+    };
     let address = match listen {
         Listen::Off => {
-            return Err(usage("http.listen is \"off\"; remove that and restart the daemon, or").into());
+            return Err(usage("http.listen is \"off\"", "remove that and restart the daemon, or ").into());
         }
         Listen::Auto => Address::Tcp(DEFAULT_ADDRESS),
         Listen::Tcp(address) if address.port() == 0 => {
-            return Err(usage("port 0 means any free port;").into());
+            return Err(usage("port 0 means any free port", "").into());
         }
         Listen::Tcp(address) => Address::Tcp(reachable(*address)),
         Listen::Unix(path) => Address::Unix(path.clone()),

@@ -37,8 +37,8 @@ pub(super) const STATUS: &str = "/api/v1/status";
 /// Figures that are older, in seconds, are from before the request.
 const JUST_NOW: f64 = 1.0;
 
-/// How long `--wait` waits before it asks once more.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// How long a command that waits for a daemon rests before it asks once more.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// No terminal is that wide.
 const UNBOUNDED: usize = 1_000;

@@ -227,8 +227,14 @@ fn a_refusal_has_the_same_exit_code_for_every_way_to_the_daemon() {
     for command in
         [&["status"][..], &["status", "--at", at(&served.at)], &["reload"], &["pause", "q", "--local"]]
     {
-        assert!(ask(command).failed(69).contains("this is not the secret"), "{command:?}");
+        let said = ask(command).failed(69);
+        let hint = "if this is the daemon of another database";
+        assert!(said.contains("this is not the secret") && said.contains(hint), "{command:?}: {said}");
     }
+    let mut with_token = kvqueue(&db, &["status", "--at", at(&served.at), "--config", path]);
+    let said: crate::support::Ran =
+        with_token.env("KVQUEUE_TOKEN", "the-third-of-secrets").output().unwrap().into();
+    assert!(said.failed(69).contains("the token is that of KVQUEUE_TOKEN"));
 }
 
 #[test]
