@@ -80,6 +80,7 @@ mod throttle;
 mod together;
 mod traces;
 mod transfer;
+mod twins;
 mod unavailable;
 mod units;
 mod ways;

@@ -6,7 +6,7 @@ use crate::support::Database;
 const ID: usize = 16;
 
 /// Paths, ids, times of day, and who runs the test.
-pub(super) fn names(text: &str, db: &Database) -> String {
+pub(crate) fn names(text: &str, db: &Database) -> String {
     let text = text.replace(db.directory.path().to_str().unwrap(), "DIR");
     let text = match text.split_once("this user, ") {
         Some((before, after)) => {

@@ -4,7 +4,7 @@
 //! To accept what has changed: `INSTA_UPDATE=always cargo test --test it messages`, and read the difference.
 
 mod cases;
-mod mask;
+pub(crate) mod mask;
 
 use std::{
     collections::BTreeSet,
