@@ -4,20 +4,16 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use jiff::Timestamp;
 use kvqueue_queue::{
-    Counts, DeadLetter, EndedItem, Failure, Item, ItemId, ItemState, ItemView, LeaseView, Limits, MAX_RESULT,
-    Meta, Millis, Pattern, Pause, Progress,
+    Counts, DeadLetter, EndedItem, Failure, Item, ItemId, ItemState, ItemView, LeaseView, MAX_RESULT, Meta,
+    Millis, Pause, Progress,
 };
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::{Map, Value, json};
 
-#[cfg(feature = "http")]
-use crate::access::AccessToken;
 pub(crate) use crate::json_bytes::{insert_bytes, insert_payload};
 use crate::{
-    config::rate,
     consumer::{clock, identity},
     json_bytes::payload_text,
-    on_dead::OnDead,
     status::PauseJson,
 };
 
@@ -115,20 +111,6 @@ fn insert_meta(object: &mut Map<String, Value>, meta: &Meta) {
         let batches: Vec<_> = meta.batches.iter().map(ToString::to_string).collect();
         object.insert("batches".to_owned(), json!(batches));
     }
-}
-
-/// An access token, without its secret.
-#[cfg(feature = "http")]
-pub(crate) fn access_token(token: &AccessToken, last_used: Option<Millis>) -> Value {
-    json!({
-        "name": token.name,
-        "scopes": token.scopes,
-        "queues": token.queues,
-        "created_at": time(token.created_at),
-        "expires_at": token.expires_at.map(time),
-        "expired": token.is_expired(clock::now()),
-        "last_used": last_used.map(time),
-    })
 }
 
 /// A time in RFC 3339, to the millisecond; or the number itself if it is beyond the calendar.
@@ -369,37 +351,6 @@ fn failure((it, before_retry): (&Failure, bool)) -> Value {
         told["before_retry"] = true.into();
     }
     told
-}
-
-/// A rule of a keyed queue: its scope, and what it sets. What it does not set is left out.
-pub(crate) fn rule(pattern: &Pattern, limits: Limits) -> Value {
-    let mut object = Map::new();
-    insert_rule(&mut object, pattern, limits);
-    Value::Object(object)
-}
-
-/// Adds a rule's scope, and what it sets.
-pub(crate) fn insert_rule(object: &mut Map<String, Value>, pattern: &Pattern, limits: Limits) {
-    match pattern.is_queue() {
-        true => _ = object.insert("whole_queue".to_owned(), true.into()),
-        false => insert_bytes(object, "pattern", pattern.as_bytes()),
-    }
-    object.extend(set(limits));
-}
-
-/// What a rule sets.
-pub(crate) fn set(limits: Limits) -> Map<String, Value> {
-    let Limits { running, weight, ordered, rate, .. } = limits;
-    let on_dead = OnDead::of(&limits).map(OnDead::as_str);
-    let values = [
-        ("running", running.map(Value::from)),
-        ("rate", rate.map(|rate| rate::format(&rate).into())),
-        ("burst", rate.and_then(|rate| rate.burst()).map(Value::from)),
-        ("weight", weight.map(|weight| weight.get().into())),
-        ("ordered", ordered.map(Value::from)),
-        ("on_dead", on_dead.map(Value::from)),
-    ];
-    values.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
 }
 
 /// An object that begins with the queue's name.

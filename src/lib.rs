@@ -54,8 +54,6 @@ pub mod docs;
 pub mod exit;
 pub mod handlers;
 #[cfg(feature = "http")]
-mod held_keys;
-#[cfg(feature = "http")]
 mod http;
 #[cfg(not(feature = "http"))]
 #[path = "no_http.rs"]
@@ -67,10 +65,9 @@ mod json_bytes;
 #[cfg(feature = "http")]
 mod lease_text;
 pub mod lifecycle;
-#[cfg(feature = "http")]
-mod limit_change;
 mod metrics;
-mod on_dead;
+#[cfg(feature = "http")]
+mod operations;
 #[cfg(feature = "http")]
 mod pause_change;
 mod pause_follower;

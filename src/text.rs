@@ -26,6 +26,17 @@ pub(crate) fn visible_lines(text: &str, indent: &str) -> String {
     lines.join(&format!("\n{indent}"))
 }
 
+/// The beginning of a text's first line, with hidden characters as codes. `most` counts characters of the text.
+#[cfg(feature = "http")]
+pub(crate) fn one_line(text: &str, most: usize) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    let mut short = visible(&line.chars().take(most).collect::<String>());
+    if line.chars().count() > most {
+        short.push('…');
+    }
+    short
+}
+
 /// JSON in which the same characters are escaped. They occur in strings only, and so do their escapes.
 pub(crate) fn visible_json(json: &str) -> String {
     json.chars().fold(String::with_capacity(json.len()), |mut shown, c| {

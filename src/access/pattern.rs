@@ -2,13 +2,14 @@
 
 use std::{fmt, str::FromStr};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The longest pattern in bytes: as long as a queue's name may be.
 const LONGEST: usize = 255;
 
 /// A queue's name in which each `*` stands for any characters, or none.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) struct QueuePattern(String);
 

@@ -112,6 +112,14 @@ impl Record {
         self
     }
 
+    /// The same with all fields of an object as details.
+    #[cfg(feature = "http")]
+    pub(crate) fn with_all(self, details: &impl Serialize) -> Self {
+        let details = serde_json::to_value(details).unwrap_or_default();
+        let details = details.as_object().cloned().unwrap_or_default();
+        details.into_iter().fold(self, |record, (key, value)| record.with(&key, value))
+    }
+
     /// The same with a name as a detail, which may not be UTF-8.
     pub(crate) fn with_name(mut self, key: &str, name: &[u8]) -> Self {
         insert_bytes(self.details_mut(), key, name);

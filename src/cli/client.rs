@@ -3,13 +3,16 @@
 use std::{
     cell::{Cell, RefCell},
     ffi::OsStr,
+    os::unix::ffi::OsStrExt,
     path::Path,
     pin::{Pin, pin},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, anyhow, bail};
 use foundationdb::{Database, Transaction};
+use futures::{FutureExt, future::LocalBoxFuture};
 use kvqueue_queue::{Pause, Queue, QueueError, RetryPolicy, all_queues, retry};
 use tokio::runtime;
 
@@ -20,13 +23,14 @@ use super::{
 };
 use crate::{
     absent_queues,
-    audit::{AuditStore, Record},
+    audit::{Action, AuditStore, Record},
     config::{Config, ConfigError, Fault, Place, nearest},
     database::{
         NoAnswer, OpenError, Patience, Store,
         attempt::{Attempt, boxed},
         missing,
     },
+    operations::{Refusal, Site},
 };
 
 /// Prints a note that a database was created, if none was in this directory.
@@ -51,7 +55,7 @@ pub(super) const MAX_READ: usize = 250;
 pub(super) struct Client {
     store: Store,
     runtime: runtime::Runtime,
-    config: Config,
+    config: Arc<Config>,
     /// Faults of the configuration in settings that this command may not need.
     faults: RefCell<Vec<Fault>>,
     patience: Patience,
@@ -93,11 +97,11 @@ impl Client {
 
     /// For a command that changes a queue and adds nothing to it. It makes the database only for a queue that is configured, or with
     /// `--create`.
-    pub(super) fn open_to_change(globals: &Globals, queue: &OsStr, create: &Create) -> anyhow::Result<Self> {
+    pub(super) fn open_to_change(globals: &Globals, queue: &OsStr, create: bool) -> anyhow::Result<Self> {
         let (config, _) = globals.load_leniently()?;
         let is_configured = queue.to_str().is_some_and(|name| config.queues.contains_key(name));
-        match is_configured || create.create {
-            true => Self::open_or_create(globals, Some(create.create)),
+        match is_configured || create {
+            true => Self::open_or_create(globals, Some(create)),
             false => Self::open(globals),
         }
     }
@@ -108,8 +112,18 @@ impl Client {
         let store = Store::open_within(&config.database, patience.after(spent))?;
         let faults = RefCell::new(faults);
         let opening = Cell::new(spent + began.elapsed());
-        let (quiet, audited) = (globals.quiet, globals.audited.clone());
+        let (quiet, audited, config) = (globals.quiet, globals.audited.clone(), Arc::new(config));
         Ok(Self { store, runtime, config, faults, patience, opening, quiet, audited })
+    }
+
+    /// The same for an operation with this action.
+    pub(super) fn with_action(self, action: Option<Action>) -> Self {
+        Self { audited: Audited::of(action), ..self }
+    }
+
+    /// Fails a test whose operation is done and has forgotten its record.
+    pub(super) fn check_record(&self, is_done: bool) {
+        self.audited.check(is_done);
     }
 
     pub(super) fn db(&self) -> &Database {
@@ -296,6 +310,46 @@ impl Client {
     fn transact_boxed<'a>(&self, body: &mut dyn FnMut(Transaction) -> Attempt<'a>) -> anyhow::Result<()> {
         let done = self.wait(self.answer(retry::run(self.db(), &RetryPolicy::default(), body)))?;
         done.map(|_done| ()).context("the database refused")
+    }
+}
+
+impl Site for Client {
+    fn config(&self) -> Arc<Config> {
+        self.config.clone()
+    }
+
+    fn check_settings(&self, queue: &[u8]) -> anyhow::Result<()> {
+        Ok(self.expect_settings(OsStr::from_bytes(queue))?)
+    }
+
+    fn commit<'s, 'a: 's>(
+        &'s self,
+        body: &'s mut (dyn FnMut(Transaction) -> Attempt<'a> + 's),
+    ) -> LocalBoxFuture<'s, anyhow::Result<()>> {
+        async move {
+            match self.answer(retry::run(self.db(), &RetryPolicy::default(), body)).await? {
+                Ok(_) => Ok(()),
+                Err(error) => match Refusal::of(&error) {
+                    Some(refusal) => Err(refusal.into()),
+                    None => Err(error).context("the database refused"),
+                },
+            }
+        }
+        .boxed_local()
+    }
+
+    fn record(&self) -> Record {
+        self.audited.record()
+    }
+
+    fn may_tell(&self, _: &str) -> bool {
+        true
+    }
+
+    fn note(&self, text: &str) {
+        if !self.quiet {
+            output::note(format_args!("kvqueue: {text}"));
+        }
     }
 }
 

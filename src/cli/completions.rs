@@ -79,6 +79,15 @@ pub(super) fn queue() -> ArgValueCompleter {
     })
 }
 
+/// Lets the shell complete each argument that is called `queue`, of operations.
+pub(super) fn of_queues(command: clap::Command) -> clap::Command {
+    let with_names = |arg: clap::Arg| match arg.get_id() == "queue" && arg.is_positional() {
+        true => arg.add(queue()),
+        false => arg,
+    };
+    command.mut_args(with_names).mut_subcommands(of_queues)
+}
+
 /// The configuration by the options that have been typed so far, behind `--`.
 fn config() -> Option<Config> {
     let typed = env::args_os().skip_while(|arg| arg != "--").skip(1);

@@ -18,7 +18,7 @@ use crate::{
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Options of every command")]
 pub(super) struct Globals {
-    /// embedded:DIRECTORY, or the path of a FoundationDB cluster file
+    /// embedded:DIRECTORY, the path of a FoundationDB cluster file, or for commands that a daemon can carry out, its URL
     #[arg(long, global = true, value_name = "URL")]
     database: Option<String>,
     /// The configuration file; without it, the one that KVQUEUE_CONFIG names, or defaults and KVQUEUE_... variables

@@ -32,6 +32,7 @@ mod markdown;
 mod migrate;
 mod move_items;
 mod ndjson;
+mod operation;
 mod output;
 mod page;
 mod pause;
@@ -64,6 +65,7 @@ use crate::{
     daemon::{Daemon, DaemonError},
     database::{NoAnswer, OpenError},
     exit::{self, Exit},
+    operations::{Class, Refusal},
     telemetry,
 };
 use api_client::AskError;
@@ -94,7 +96,8 @@ enum Command {
     Delete(delete::Args),
     Pause(pause::PauseArgs),
     Resume(pause::ResumeArgs),
-    Limits(limits::Args),
+    #[command(subcommand)]
+    Limits(limits::Command),
     #[command(subcommand)]
     Schedule(schedule::Command),
     #[command(subcommand)]
@@ -212,7 +215,7 @@ pub fn main_as(name: &'static str, version: &'static str, register: impl FnOnce(
     let leaves_file_unread = cli.globals.leaves_file_unread();
     let exit = match std::panic::catch_unwind(AssertUnwindSafe(|| cli.run(register))) {
         Ok(ran) => {
-            audited.check(&ran);
+            audited.check(matches!(ran, Ok(Exit::Done)));
             ran.unwrap_or_else(|error| report(&error))
         }
         // The panic has been printed, or logged.
@@ -242,7 +245,7 @@ impl Cli {
             Command::Delete(args) => args.run(globals),
             Command::Pause(args) => args.run(globals),
             Command::Resume(args) => args.run(globals),
-            Command::Limits(args) => args.run(globals),
+            Command::Limits(command) => command.run(globals),
             Command::Schedule(command) => command.run(globals),
             Command::Batch(command) => command.run(globals),
             Command::Recount(args) => args.run(globals),
@@ -278,7 +281,7 @@ impl Cli {
 
 /// The whole command line.
 fn command() -> clap::Command {
-    tasks::usage_first(tasks::by_task(Cli::command()))
+    completions::of_queues(tasks::usage_first(tasks::by_task(Cli::command())))
 }
 
 fn report(error: &anyhow::Error) -> Exit {
@@ -298,6 +301,8 @@ fn exit_of(error: &anyhow::Error) -> Exit {
         Exit::Unavailable
     } else if error.is::<UsageError>() {
         Exit::Usage
+    } else if let Some(refusal) = error.downcast_ref::<Refusal>() {
+        if refusal.class == Class::Bad { Exit::Usage } else { Exit::Failed }
     } else if error.is::<DataError>() {
         Exit::Data
     } else if let Some(error) = error.downcast_ref::<AskError>() {

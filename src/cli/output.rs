@@ -9,13 +9,12 @@ use anyhow::{anyhow, bail};
 use kvqueue_queue::{Item, ItemId};
 use serde_json::{Value, json};
 
-use crate::{
-    exit::Exit,
-    telemetry,
-    text::{visible, visible_json},
-};
+use crate::{exit::Exit, telemetry, text::visible_json};
 
-pub(super) use crate::json::{about, counts, insert_bytes, item, time};
+pub(super) use crate::{
+    json::{about, counts, insert_bytes, item, time},
+    text::one_line,
+};
 
 /// Prints `text` and a newline, or `object` as JSON.
 pub(super) fn line(json: bool, text: &[u8], object: &Value) -> io::Result<()> {
@@ -63,16 +62,6 @@ pub(super) fn items_of(number: impl std::fmt::Display) -> String {
     let number = number.to_string();
     let plural = if number == "1" { "" } else { "s" };
     format!("{number} item{plural}")
-}
-
-/// The beginning of a text's first line, with hidden characters as codes. `most` counts characters of the text.
-pub(super) fn one_line(text: &str, most: usize) -> String {
-    let line = text.lines().next().unwrap_or_default();
-    let mut short = visible(&line.chars().take(most).collect::<String>());
-    if line.chars().count() > most {
-        short.push('…');
-    }
-    short
 }
 
 /// The most characters of an item's key in a table.

@@ -48,7 +48,7 @@ impl PauseArgs {
             return print_local(globals, &answer, &format!("paused {} in this daemon", self.queue.display()));
         }
         self.at.only_with_here()?;
-        let client = Client::open_to_change(globals, &self.queue, &self.create)?;
+        let client = Client::open_to_change(globals, &self.queue, self.create.create)?;
         let queue = open(&client, &self.queue)?;
         client.expect_queue(&queue, &self.create)?;
         let pause = Pause { at: clock::now(), frozen: false, reason: self.reason.clone() };

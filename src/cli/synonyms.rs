@@ -171,7 +171,7 @@ mod tests {
             ("kvqueue push mails x --countdown 10", "--delay 5m"),
             ("kvqueue push mails x --message-group-id ann", "--key KEY"),
             ("kvqueue peek mails --count 3", "-n N"),
-            ("kvqueue limits mails set * --concurrency 1", "--running N"),
+            ("kvqueue limits set mails * --concurrency 1", "--running N"),
             ("kvqueue status mails", "kvqueue len QUEUE"),
             ("kvqueue work mails --at=http://localhost:7420 -- cat", "--url http://HOST:PORT"),
         ] {
@@ -193,7 +193,7 @@ mod tests {
             let said = said(line);
             assert!(said.contains("unrecognized subcommand") && said.contains(tip), "{line}: {said}");
         }
-        let said = said("kvqueue limits mails set * --running one");
+        let said = said("kvqueue limits set mails * --running one");
         assert!(said.contains("write a whole number"), "{said}");
     }
 

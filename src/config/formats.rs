@@ -188,6 +188,28 @@ pub(crate) mod rate {
         Rate::new(items, per).map_err(|problem| format!("{text:?} is not possible: {problem}"))
     }
 
+    /// A rate that may be absent, as a text of JSON.
+    #[cfg(feature = "http")]
+    pub(crate) mod optional {
+        use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+        use super::{Rate, format, parse};
+
+        pub(crate) fn serialize<S: Serializer>(rate: &Option<Rate>, out: S) -> Result<S::Ok, S::Error> {
+            match rate {
+                Some(rate) => out.serialize_str(&format(rate)),
+                None => out.serialize_none(),
+            }
+        }
+
+        pub(crate) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Rate>, D::Error> {
+            let text = Option::<String>::deserialize(input)?;
+            text.map(|text| parse(&text))
+                .transpose()
+                .map_err(|problem| D::Error::custom(format!("rate: {problem}")))
+        }
+    }
+
     /// A rate and its burst. A burst belongs to a rate.
     pub(crate) fn with_burst(
         rate: Option<Rate>,

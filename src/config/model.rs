@@ -108,6 +108,11 @@ impl Config {
         }
     }
 
+    /// Whether the URL of a daemon is in place of the database, for commands that a daemon can carry out.
+    pub(crate) fn is_of_daemon(&self) -> bool {
+        ["http://", "https://"].iter().any(|scheme| self.database.starts_with(scheme))
+    }
+
     pub(crate) fn validate_database(&self) -> Result<(), ConfigError> {
         let wrong = |problem: &str, fix| {
             Err(ConfigError::value("database", format_args!("{:?}", self.database), problem, fix))
@@ -117,7 +122,7 @@ impl Config {
             return wrong(problem, format!("write {instead}"));
         }
         let fix = "write embedded:DIRECTORY or the path of a cluster file".to_owned();
-        if let Some((scheme, _)) = self.database.split_once("://") {
+        if let Some((scheme, _)) = self.database.split_once("://").filter(|_| !self.is_of_daemon()) {
             let problem =
                 format!("kvqueue keeps its queues in a directory or on FoundationDB, not in {scheme}");
             return wrong(&problem, fix);

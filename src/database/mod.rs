@@ -130,6 +130,10 @@ fn suggestion(url: &str) -> Option<String> {
     if url == fdb_embedded::SCHEME.trim_end_matches(':') {
         return Some(format!("no directory is named; did you mean {}./kvqueue-data?", fdb_embedded::SCHEME));
     }
+    if url.starts_with("http://") || url.starts_with("https://") {
+        let text = "this is the URL of a daemon, and this command opens the database itself; run it where the database is";
+        return Some(text.to_owned());
+    }
     if let Some(directory) = misspelt_scheme(url) {
         return Some(format!(
             "there is no such cluster file; did you mean {}{directory}?",

@@ -6,9 +6,7 @@ use foundationdb::Transaction;
 use kvqueue_queue::{Queue, QueueError, Recording, RetryError, RetryPolicy, retry};
 use tokio::{task::spawn_blocking, time::timeout};
 
-use super::{
-    api_request::ApiRequest, app_state::AppState, error::ApiError, frozen, guard::Caller, room::Place,
-};
+use super::{api_request::ApiRequest, app_state::AppState, error::ApiError, guard::Caller, room::Place};
 use crate::{
     absent_queues,
     access::Scope,
@@ -19,6 +17,7 @@ use crate::{
     },
     deadlines::{LAST_MOMENT, OPERATION},
     item_history,
+    operations::Refusal,
 };
 
 /// FoundationDB's `transaction_timed_out`.
@@ -138,6 +137,9 @@ impl From<RetryError> for ApiError {
 impl ApiError {
     /// An operation was given up.
     pub(super) fn of(error: &RetryError) -> Self {
+        if let Some(refusal) = Refusal::of(error) {
+            return Self::Operation(refusal);
+        }
         let maybe = if error.is_maybe_committed() { "; it may be done all the same" } else { "" };
         match &error.error {
             QueueError::Database(cause) if cause.code() == TIMED_OUT => match silent() {
@@ -146,15 +148,9 @@ impl ApiError {
             },
             QueueError::Database(_) if error.is_out_of_space() => Self::NoSpace,
             QueueError::Database(cause) => Self::Unavailable(format!("the database refused: {cause}{maybe}")),
-            QueueError::Frozen { pause, .. } if maybe.is_empty() => frozen::failure(pause),
             QueueError::Frozen { .. } => {
                 Self::Unavailable(format!("the queue was frozen during the change{maybe}"))
             }
-            refused @ QueueError::TooManyBatches { .. } => Self::Conflict {
-                code: "batch",
-                message: refused.to_string(),
-                fix: "let one item wait for it, and push the others",
-            },
             problem => Self::Unreadable(problem.to_string()),
         }
     }

@@ -9,7 +9,10 @@ use actix_web::{
 use serde_json::json;
 
 use super::body::shortened;
-use crate::database::MAKE_SPACE;
+use crate::{
+    database::MAKE_SPACE,
+    operations::{Class, Refusal},
+};
 
 /// After how many seconds a client may retry when the daemon is busy.
 const AGAIN: u64 = 1;
@@ -46,6 +49,9 @@ pub(crate) enum ApiError {
         /// What to do about it.
         fix: &'static str,
     },
+    /// An operation is not done.
+    #[error("{}", .0.message)]
+    Operation(Refusal),
     /// The path has other methods.
     #[error("{method} is not allowed at this path")]
     Method {
@@ -102,6 +108,7 @@ impl ApiError {
             Self::Host(_) => "host",
             Self::NotFound(_) => "not_found",
             Self::NoQueue { .. } => "no_queue",
+            Self::Operation(refusal) => refusal.code,
             Self::Method { .. } => "method_not_allowed",
             Self::Conflict { code, .. } => code,
             Self::TooLarge(_) => "too_large",
@@ -121,6 +128,11 @@ impl ApiError {
             Self::Unauthorized(_) => StatusCode::UNAUTHORIZED,
             Self::Forbidden(_) | Self::ReadOnly | Self::CrossSite(_) | Self::Host(_) => StatusCode::FORBIDDEN,
             Self::NotFound(_) | Self::NoQueue { .. } => StatusCode::NOT_FOUND,
+            Self::Operation(refusal) => match refusal.class {
+                Class::Bad => StatusCode::BAD_REQUEST,
+                Class::NotFound => StatusCode::NOT_FOUND,
+                Class::Conflict => StatusCode::CONFLICT,
+            },
             Self::Method { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::Conflict { .. } => StatusCode::CONFLICT,
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
@@ -136,7 +148,8 @@ impl ApiError {
     /// How the client can fix it.
     fn fix(&self) -> String {
         match self {
-            Self::Bad(_) => "see /api/v1/openapi.json".to_owned(),
+            Self::Operation(refusal) if !refusal.fix.is_empty() => refusal.fix.clone().into_owned(),
+            Self::Bad(_) | Self::Operation(_) => "see /api/v1/openapi.json".to_owned(),
             Self::Unauthorized(_) => {
                 "send \"Authorization: Bearer SECRET\" with an access token, or with the secret in the daemon's http.token-file".to_owned()
             }

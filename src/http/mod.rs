@@ -47,12 +47,12 @@ mod item_changes;
 mod item_wait;
 mod items;
 mod keys;
-mod limits;
 mod listener;
 mod long_answer;
 mod metrics;
 mod open_files;
 mod openapi;
+mod operation;
 #[cfg(feature = "page")]
 mod page;
 mod pause;
@@ -75,7 +75,6 @@ mod status;
 mod ticker;
 pub(crate) mod tls;
 mod token_cache;
-mod tokens;
 mod uri;
 mod workers;
 

@@ -1,4 +1,5 @@
-//! `GET /api/v1/openapi.json`: what there is, for programs. Written by hand; the tests hold it to the routes and to the answers.
+//! `GET /api/v1/openapi.json`: what there is, for programs. Operations are made from their definitions; the rest is written by hand. Tests hold it to the
+//! routes and to the answers.
 
 use actix_web::{HttpResponse, http::header::ContentType};
 
@@ -14,10 +15,14 @@ pub(super) async fn document(_: ApiRequest) -> Answer {
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
-    use serde_json::Value;
+    use serde::Serialize;
+    use serde_json::{Value, json};
 
     use super::*;
-    use crate::http::routes::{Access, ROUTES};
+    use crate::{
+        http::routes::{Access, Parameters, ROUTES, Route},
+        operations::{Place, arguments::Definition},
+    };
 
     /// Pages and their parts are for browsers, not for programs.
     fn is_described(path: &str) -> bool {
@@ -40,7 +45,7 @@ mod tests {
                     continue;
                 }
                 let parameters = operation["parameters"].as_array().into_iter().flatten();
-                let query: BTreeSet<_> = parameters.map(name).collect();
+                let query: BTreeSet<_> = parameters.map(|parameter| name(parameter).to_owned()).collect();
                 let is_open = operation["security"] == serde_json::json!([]);
                 let scope = operation["x-kvqueue-scope"].as_str().map(str::to_owned);
                 assert_eq!(is_open, scope.is_none(), "{method} {path}");
@@ -52,7 +57,7 @@ mod tests {
             .iter()
             .filter(|route| is_described(route.path))
             .map(|route| {
-                let query = route.query.iter().copied().collect::<BTreeSet<_>>();
+                let query = route.query.names().into_iter().collect::<BTreeSet<_>>();
                 let scope = match route.access {
                     Access::Open | Access::AnyToken => None,
                     Access::Scope(scope) => Some(scope.to_string()),
@@ -61,6 +66,69 @@ mod tests {
             })
             .collect();
         assert_eq!(described, routes);
+    }
+
+    /// The entry of an operation.
+    fn entry(route: &Route, definition: &Definition, known: &Value) -> Value {
+        let name = (definition.name)().rsplit("::").next().unwrap();
+        let body = definition.arguments(Place::Body);
+        let query = definition.arguments(Place::Query);
+        let required = query["required"].as_array().cloned().unwrap_or_default();
+        let parameters = query["properties"].as_object().into_iter().flatten().map(|(name, schema)| {
+            if !known[name].is_null() {
+                return json!({ "$ref": format!("#/components/parameters/{name}") });
+            }
+            json!({ "name": name, "in": "query", "required": required.contains(&json!(name)), "schema": schema })
+        });
+        let parameters: Vec<_> = parameters.collect();
+        let content = |schema: &Value| json!({ "application/json": { "schema": schema } });
+        let mut answer = (definition.answer)();
+        let description = answer.as_object_mut().and_then(|answer| answer.remove("description"));
+        let mut entry = json!({
+            "operationId": name[..1].to_lowercase() + &name[1..],
+            "summary": body["description"],
+            "responses": {
+                "200": { "description": description, "content": content(&answer) },
+                "default": { "$ref": "#/components/responses/Error" },
+            },
+        });
+        if let Access::Scope(scope) = route.access {
+            entry["x-kvqueue-scope"] = scope.to_string().into();
+        }
+        if !parameters.is_empty() {
+            entry["parameters"] = parameters.into();
+        }
+        if body["properties"].as_object().is_some_and(|properties| !properties.is_empty()) {
+            let is_required = body["required"].as_array().is_some_and(|names| !names.is_empty());
+            entry["requestBody"] = json!({ "required": is_required, "content": content(&body) });
+        }
+        if let Some(action) = route.audit {
+            entry["x-kvqueue-audit"] = action.to_string().into();
+        }
+        entry
+    }
+
+    #[test]
+    fn openapi_document_has_the_operations_as_they_are_defined() {
+        let mut document: Value = serde_json::from_str(DOCUMENT).unwrap();
+        let known = document["components"]["parameters"].clone();
+        for route in ROUTES {
+            if let Parameters::Operation(definition) = &route.query {
+                let path = &mut document["paths"][route.path];
+                path[route.method.as_str().to_lowercase()] = entry(route, definition, &known);
+            }
+        }
+        let mut made = Vec::new();
+        let formatter = serde_json::ser::PrettyFormatter::with_indent(b" ");
+        document.serialize(&mut serde_json::Serializer::with_formatter(&mut made, formatter)).unwrap();
+        let made = String::from_utf8(made).unwrap() + "\n";
+        if std::env::var("INSTA_UPDATE").is_ok_and(|update| update == "always") {
+            std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/openapi.json"), &made).unwrap();
+        }
+        assert!(
+            made == DOCUMENT,
+            "docs/openapi.json is not up to date; write it with INSTA_UPDATE=always cargo test --lib http::openapi, and run it again"
+        );
     }
 
     #[test]

@@ -6,11 +6,19 @@ use actix_web::http::Method;
 
 use super::{
     api_request::{Handler, PathValues},
-    audit, batches, dead, ended, events, health, item_changes, items, limits, metrics, openapi, pause,
+    audit, batches, dead, ended, events, health, item_changes, items, metrics, openapi, operation, pause,
     pull::{self, LONGEST_WAIT},
-    push, queue, reload, schedules, sign_in, status, tokens, workers,
+    push, queue, reload, schedules, sign_in, status, workers,
 };
-use crate::{access::Scope, audit::Action, deadlines::REQUEST};
+use crate::{
+    access::Scope,
+    audit::Action,
+    deadlines::REQUEST,
+    operations::{
+        self, ListHeld, ListRules, ListTokens, NewToken, Operation, RemoveRule, RevokeToken, SetRule,
+        Unblock, arguments::Definition,
+    },
+};
 
 /// Who may use a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +37,7 @@ pub(super) struct Route {
     /// The path with the names of its values in braces, as in `/api/v1/queues/{queue}`.
     pub(super) path: &'static str,
     pub(super) access: Access,
-    /// The allowed parameters of its query.
-    pub(super) query: &'static [&'static str],
+    pub(super) query: Parameters,
     /// How long its answer may take.
     pub(super) time_limit: Duration,
     /// The action in its record in the audit trail. A route of operators that changes something has one.
@@ -45,9 +52,25 @@ impl Route {
     }
 }
 
+/// The parameters that a route's query may have.
+pub(super) enum Parameters {
+    Listed(&'static [&'static str]),
+    /// Those of an operation.
+    Operation(Definition),
+}
+
+impl Parameters {
+    pub(super) fn names(&self) -> Vec<String> {
+        match self {
+            Self::Listed(names) => names.iter().map(|name| (*name).to_owned()).collect(),
+            Self::Operation(definition) => definition.in_query(),
+        }
+    }
+}
+
 /// A route without query parameters and without an audit record, with the usual time limit.
 const fn route(method: Method, path: &'static str, access: Access, handler: Handler) -> Route {
-    Route { method, path, access, query: &[], time_limit: REQUEST, audit: None, handler }
+    Route { method, path, access, query: Parameters::Listed(&[]), time_limit: REQUEST, audit: None, handler }
 }
 
 const fn open(path: &'static str, handler: Handler) -> Route {
@@ -64,7 +87,7 @@ const fn browser(method: Method, path: &'static str, handler: Handler) -> Route 
 
 const fn get(path: &'static str, query: &'static [&'static str], handler: Handler) -> Route {
     let mut route = route(Method::GET, path, Access::Scope(Scope::Read), handler);
-    route.query = query;
+    route.query = Parameters::Listed(query);
     route
 }
 
@@ -84,7 +107,7 @@ const fn change(
     handler: Handler,
 ) -> Route {
     let mut route = route(method, path, Access::Scope(Scope::Admin), handler);
-    route.query = query;
+    route.query = Parameters::Listed(query);
     route.audit = Some(audit);
     route
 }
@@ -92,8 +115,29 @@ const fn change(
 /// A route that operators alone may read.
 const fn operators(path: &'static str, query: &'static [&'static str], handler: Handler) -> Route {
     let mut route = route(Method::GET, path, Access::Scope(Scope::Admin), handler);
-    route.query = query;
+    route.query = Parameters::Listed(query);
     route
+}
+
+/// The route of an operation.
+const fn operation<O: Operation + 'static>() -> Route {
+    let operations::Route { method, path, scope, audit } = O::ROUTE;
+    let query = Parameters::Operation(Definition::of::<O>());
+    let method = match method {
+        operations::Method::Get => Method::GET,
+        operations::Method::Post => Method::POST,
+        operations::Method::Put => Method::PUT,
+        operations::Method::Delete => Method::DELETE,
+    };
+    Route {
+        method,
+        path,
+        access: Access::Scope(scope),
+        query,
+        time_limit: REQUEST,
+        audit,
+        handler: operation::handler::<O>(),
+    }
 }
 
 /// A route of programs that put items in.
@@ -202,21 +246,11 @@ pub(super) const ROUTES: &[Route] = &[
     change(Action::QueueResume, Method::DELETE, "/api/v1/queues/{queue}/pause", &["local"], |request| {
         Box::pin(pause::resume(request))
     }),
-    get("/api/v1/queues/{queue}/limits", &[], |request| Box::pin(limits::list(request))),
-    change(Action::QueueLimits, Method::PUT, "/api/v1/queues/{queue}/limits", &["create"], |request| {
-        Box::pin(limits::set(request))
-    }),
-    change(
-        Action::QueueLimits,
-        Method::DELETE,
-        "/api/v1/queues/{queue}/limits",
-        &["pattern", "pattern_base64", "whole_queue"],
-        |request| Box::pin(limits::remove(request)),
-    ),
-    get("/api/v1/queues/{queue}/held", &["after", "limit"], |request| Box::pin(limits::held(request))),
-    change(Action::QueueUnblock, Method::POST, "/api/v1/queues/{queue}/unblock", &[], |request| {
-        Box::pin(limits::unblock(request))
-    }),
+    operation::<ListRules>(),
+    operation::<SetRule>(),
+    operation::<RemoveRule>(),
+    operation::<ListHeld>(),
+    operation::<Unblock>(),
     get("/api/v1/queues/{queue}/schedules", &["after", "limit"], |request| {
         Box::pin(schedules::list(request))
     }),
@@ -272,13 +306,9 @@ pub(super) const ROUTES: &[Route] = &[
         Box::pin(reload::reload(request))
     }),
     operators("/api/v1/audit", &["after", "limit", "queue"], |request| Box::pin(audit::list(request))),
-    operators("/api/v1/tokens", &[], |request| Box::pin(tokens::list(request))),
-    change(Action::TokenNew, Method::POST, "/api/v1/tokens", &[], |request| {
-        Box::pin(tokens::create(request))
-    }),
-    change(Action::TokenRevoke, Method::DELETE, "/api/v1/tokens/{name}", &[], |request| {
-        Box::pin(tokens::revoke(request))
-    }),
+    operation::<ListTokens>(),
+    operation::<NewToken>(),
+    operation::<RevokeToken>(),
     get("/api/v1/openapi.json", &[], |request| Box::pin(openapi::document(request))),
 ];
 

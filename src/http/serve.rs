@@ -118,7 +118,7 @@ async fn carry_out(
     (route, values): (&'static Route, PathValues),
     (caller, began): (Caller, Instant),
 ) -> Answer {
-    let query = Query::read(request.query_string(), route.query)?;
+    let query = Query::read(request.query_string(), &route.query.names())?;
     let audited = Rc::new(Cell::new(false));
     let answer_room = Rc::new(Cell::new(Some(app.answers.place(&caller))));
     let peer = request.conn_data::<Arc<Peer>>().cloned();

@@ -22,10 +22,10 @@ pub(super) fn check(path: &str) -> Result<(), ApiError> {
 
 /// The parameters of a query, each of which has to be among those `allowed`.
 #[derive(Debug, Default)]
-pub(super) struct Query(BTreeMap<&'static str, String>);
+pub(super) struct Query(BTreeMap<String, String>);
 
 impl Query {
-    pub(super) fn read(text: &str, allowed: &'static [&'static str]) -> Result<Self, ApiError> {
+    pub(super) fn read(text: &str, allowed: &[impl AsRef<str>]) -> Result<Self, ApiError> {
         let mut query = Self::default();
         for part in text.split('&').filter(|part| !part.is_empty()) {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
@@ -33,15 +33,21 @@ impl Query {
                 return Err(ApiError::Bad("the query is too long".to_owned()));
             }
             let name = form_decoded(name)?;
-            let Some(known) = allowed.iter().find(|known| **known == name) else {
+            let allowed: Vec<_> = allowed.iter().map(AsRef::as_ref).collect();
+            if !allowed.contains(&&*name) {
                 let known = if allowed.is_empty() { "none".to_owned() } else { allowed.join(", ") };
                 return Err(ApiError::Bad(format!("unknown parameter {name:?}; allowed: {known}")));
-            };
-            if query.0.insert(known, form_decoded(value)?).is_some() {
-                return Err(ApiError::Bad(format!("parameter {known} is given twice")));
+            }
+            if query.0.insert(name.clone(), form_decoded(value)?).is_some() {
+                return Err(ApiError::Bad(format!("parameter {name} is given twice")));
             }
         }
         Ok(query)
+    }
+
+    /// The parameters that are given.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, text)| (&**name, &**text))
     }
 
     /// A parameter's text.

@@ -15,9 +15,9 @@ use crate::{
 const RECORDED: &[(&str, &str, &str)] = &[
     ("pause", "pause q --reason why", "queue.pause"),
     ("resume", "resume q", "queue.resume"),
-    ("limits set", "limits keyed set a --running 1 --create", "queue.limits"),
-    ("limits remove", "limits keyed remove a", "queue.limits"),
-    ("limits unblock", "limits blocked unblock a", "queue.unblock"),
+    ("limits set", "limits set keyed a --running 1 --create", "queue.limits"),
+    ("limits remove", "limits remove keyed a", "queue.limits"),
+    ("limits unblock", "limits unblock blocked a", "queue.unblock"),
     ("schedule add", "schedule add q nightly --cron @daily", "schedule.put"),
     ("schedule pause", "schedule pause q nightly", "schedule.pause"),
     ("schedule resume", "schedule resume q nightly", "schedule.resume"),
@@ -57,8 +57,8 @@ const UNRECORDED: &[(&str, &str)] = &[
     ("len", "len q"),
     ("list", "list"),
     ("export", "export q"),
-    ("limits held", "limits blocked held"),
-    ("limits show", "limits blocked show"),
+    ("limits held", "limits held blocked"),
+    ("limits list", "limits list blocked"),
     ("batch new", "batch new --then later:done"),
     ("batch list", "batch list later"),
     ("batch show", "batch show BATCH"),
@@ -145,7 +145,7 @@ fn each_command_that_changes_something_leaves_one_record() {
         assert_eq!(record["action"], *action, "{line}");
         assert_eq!((&record["who"]["kind"], record["who"]["uid"].as_u64()), (&"local".into(), Some(uid)));
         assert!(record["address"].is_null());
-        let has_two = ["dead", "schedule", "item"].iter().any(|command| line.starts_with(command));
+        let has_two = ["dead", "schedule", "item", "limits"].iter().any(|command| line.starts_with(command));
         let about = line.split(' ').nth(if has_two { 2 } else { 1 }).unwrap();
         if !["token", "migrate", "batch"].iter().any(|command| line.starts_with(command)) {
             assert_eq!(record["queue"], about, "{line}");
@@ -166,7 +166,8 @@ fn other_commands_leave_none() {
         run_line(&db, line);
     }
     // Without a change it reads, or finds nothing to do.
-    for line in ["limits keyed", "schedule add later daily --cron @daily", "schedule resume later daily"] {
+    for line in ["limits list keyed", "schedule add later daily --cron @daily", "schedule resume later daily"]
+    {
         run_line(&db, line);
     }
     assert_eq!(records(&db), before);
@@ -177,8 +178,8 @@ fn other_commands_leave_none() {
         "dead purge dead --all",
         "token revoke nobody",
         "token new a",
-        "limits keyed remove a",
-        "limits blocked unblock b",
+        "limits remove keyed a",
+        "limits unblock blocked b",
         "schedule pause later none",
         "schedule remove later none",
         "schedule fire later none",

@@ -158,7 +158,7 @@ fn why_says_what_an_item_waits_for() {
     let why = |id: &str| keyed(&db, &["why", "q", id]);
     insta::assert_snapshot!(why(&a[2]), @"it waits for its turn: 2 items of its key and 0 keys before it");
     insta::assert_snapshot!(why(&u[0]), @"it waits for its turn: 0 items of its key and 1 key before it");
-    run(&db, &["limits", "q", "set", "t", "--running", "0"]).ok();
+    run(&db, &["limits", "set", "q", "t", "--running", "0"]).ok();
     insta::assert_snapshot!(why(&a[0]), @"it waits for a slot of t: 0 of 0 running, 0 items of its key before it");
     run(&db, &["pause", "q", "--reason", "a release"]).ok();
     insta::assert_snapshot!(why(&u[0]), @"the queue is paused, a release; it waits for its turn: 0 items of its key and 1 key before it");

@@ -38,7 +38,7 @@ fn begun(db: &Database, key: &str) -> Vec<Duration> {
 #[test]
 fn a_rate_keeps_over_two_daemons_and_other_keys_do_not_wait() {
     let db = Database::new();
-    run(&db, &["limits", "q", "set", "tenant-*", "--rate", "10/1s", "--burst", "4", "--create"]).ok();
+    run(&db, &["limits", "set", "q", "tenant-*", "--rate", "10/1s", "--burst", "4", "--create"]).ok();
     let daemons = [noting(&db), noting(&db)];
     push(&db, "tenant-7", 44);
     push(&db, "free", 9);
@@ -58,7 +58,7 @@ fn a_rate_keeps_over_two_daemons_and_other_keys_do_not_wait() {
 #[test]
 fn a_worker_that_waits_for_a_lease_gets_the_next_item_when_the_rate_allows_it() {
     let db = Database::new();
-    run(&db, &["limits", "q", "set", "--queue", "--rate", "1/2s", "--create"]).ok();
+    run(&db, &["limits", "set", "q", "--queue", "--rate", "1/2s", "--create"]).ok();
     let served = serve(&db, "[queues.q]\nhandler = 'pull'\nkind = 'keyed'\n");
     let lease = |wait_ms: u64| {
         let body = json!({"max": 9, "wait_ms": wait_ms});
@@ -81,8 +81,8 @@ fn rates_are_read_and_changed_over_http() {
     let served = serve(&db, "[queues.q]\nhandler = 'pull'\nkind = 'keyed'\n");
     let path = "/api/v1/queues/q/limits";
     let put = |body: &serde_json::Value| served.at.request("PUT", path).json(body).send();
-    put(&json!({"whole_queue": true, "rate": "100/60s"})).is(204);
-    put(&json!({"pattern": "a", "rate": "5/1s", "burst": 20, "running": 2})).is(204);
+    put(&json!({"whole_queue": true, "rate": "100/60s"})).is(200);
+    put(&json!({"pattern": "a", "rate": "5/1s", "burst": 20, "running": 2})).is(200);
     let expected = json!([
         {"whole_queue": true, "rate": "100/1m"},
         {"pattern": "a", "running": 2, "rate": "5/1s", "burst": 20},

@@ -153,7 +153,7 @@ impl Ways {
             );
         }
         fs::write(db.file("kvqueue.toml"), text).unwrap();
-        run(&db, &["limits", "ordered", "set", "*", "--ordered", "--create"]).ok();
+        run(&db, &["limits", "set", "ordered", "*", "--ordered", "--create"]).ok();
         Self { way, db, _target: target }
     }
 

@@ -63,6 +63,7 @@ impl AskError {
             | Self::Elsewhere { .. } => Exit::Unavailable,
             Self::Refused { code, .. } => match code.as_str() {
                 "refused" => Exit::Config,
+                "bad_request" => Exit::Usage,
                 // The daemon refuses every request of this kind, or every request at the moment.
                 "unauthorized" | "forbidden" | "host" | "busy" | "unavailable" => Exit::Unavailable,
                 _ => Exit::Failed,

@@ -132,8 +132,22 @@ impl ApiClient {
         Ok(Self { timeout: globals.timeout(), ..daemon })
     }
 
+    /// A client of the daemon whose URL is in place of the database, if there is one.
+    pub(super) fn of_database(globals: &Globals) -> anyhow::Result<Option<Self>> {
+        if address_of(&globals.load_leniently()?.0).is_none() {
+            return Ok(None);
+        }
+        let (config, _) = globals.start_leniently()?;
+        let daemon = Self::of(globals, &config)?;
+        Ok(Some(Self { timeout: globals.timeout(), ..daemon }))
+    }
+
     /// A client of the configuration's daemon. The configuration may be invalid.
     pub(super) fn of(globals: &Globals, config: &Config) -> anyhow::Result<Self> {
+        if let Some(address) = address_of(config) {
+            let token = token(&address, config, false, "")?;
+            return Self::new(Endpoint::new(address, token, DATABASE)?);
+        }
         let expected = Some(Expected::of(globals, config));
         Ok(Self { expected, ..Self::new(endpoint(&config.http.listen, config, AT)?)? })
     }
@@ -193,12 +207,41 @@ impl ApiClient {
         Ok(answer)
     }
 
-    fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, AskError> {
+    /// Sends any request.
+    pub(super) fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, AskError> {
         let patience =
             self.timeout.unwrap_or(if method == "GET" { READ_TIMEOUT } else { deadlines::COMMAND });
         self.runtime.block_on(self.endpoint.ask(method, path, body, patience))
     }
 }
+
+/// The address of the daemon whose URL is in place of the database.
+fn address_of(config: &Config) -> Option<Address> {
+    config.database.parse().ok().filter(|_| config.is_of_daemon())
+}
+
+/// The token for an address. The secret of the configuration stays on this machine, and no other token goes over an open connection unless
+/// `is_open_allowed`; `or` says how that is allowed.
+pub(super) fn token(
+    address: &Address,
+    config: &Config,
+    is_open_allowed: bool,
+    or: &str,
+) -> anyhow::Result<Option<Secret>> {
+    if address.is_trusted(&config.http) {
+        return secret(config);
+    }
+    match Secret::of_environment()? {
+        Some(_) if !is_open_allowed && !address.is_https() => {
+            let problem = format!("cannot send KVQUEUE_TOKEN to {address}: the connection is not encrypted");
+            Err(UsageError(format!("{problem}; use https, or a tunnel to the daemon{or}")).into())
+        }
+        token => Ok(token),
+    }
+}
+
+/// The option that may have the URL of a daemon.
+const DATABASE: &str = "--database";
 
 /// The option of [`At`].
 const AT: &str = "--at";

@@ -108,7 +108,7 @@ impl Add {
         let definition = self.definition()?;
         // Before a database is made.
         definition.schedule(self.name.as_str(), None).map_err(wrong)?;
-        let client = Client::open_to_change(globals, &self.target.queue, &self.create)?;
+        let client = Client::open_to_change(globals, &self.target.queue, self.create.create)?;
         let queue = &self.target.open_quietly(&client)?;
         client.expect_queue(queue, &self.create)?;
         client.check_kind(queue)?;

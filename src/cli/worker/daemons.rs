@@ -10,10 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     cli::{
-        UsageError,
-        api_client::{
-            Address, AskError, Endpoint, Expected, READ_TIMEOUT, Secret, endpoint, need_http, secret,
-        },
+        api_client::{Address, AskError, Endpoint, Expected, READ_TIMEOUT, endpoint, need_http, token},
         globals::Globals,
         status,
     },
@@ -59,27 +56,11 @@ impl Urls {
             return Ok(Daemons::new(vec![endpoint], Some(Expected::of(globals, &config))));
         }
         let endpoint = |address: &Address| {
-            let token = self.token(address, &config)?;
+            let token = token(address, &config, self.plain_token, ", or allow it with --plain-token")?;
             Ok(Endpoint::new(address.clone(), token, URL)?.with_agent(agent))
         };
         let endpoints = self.urls.iter().map(endpoint).collect::<anyhow::Result<_>>()?;
         Ok(Daemons::new(endpoints, None))
-    }
-
-    /// The token for an address. The secret of the configuration stays on this machine.
-    fn token(&self, address: &Address, config: &Config) -> anyhow::Result<Option<Secret>> {
-        if address.is_trusted(&config.http) {
-            return secret(config);
-        }
-        match Secret::of_environment()? {
-            Some(_) if !self.plain_token && !address.is_https() => {
-                let problem =
-                    format!("cannot send KVQUEUE_TOKEN to {address}: the connection is not encrypted");
-                let fix = "use https, or a tunnel to the daemon, or allow it with --plain-token";
-                Err(UsageError(format!("{problem}; {fix}")).into())
-            }
-            token => Ok(token),
-        }
     }
 }
 

@@ -202,9 +202,9 @@ impl Queue {
 pub(super) fn rule(random: &mut Random) -> Vec<String> {
     let pattern = random.choose(&PATTERNS);
     if random.chance(200) {
-        return ["limits", KEYED, "remove", pattern].map(str::to_owned).into();
+        return ["limits", "remove", KEYED, pattern].map(str::to_owned).into();
     }
-    let mut args = ["limits", KEYED, "set", pattern, "--create", "--running"].map(str::to_owned).to_vec();
+    let mut args = ["limits", "set", KEYED, pattern, "--create", "--running"].map(str::to_owned).to_vec();
     args.push((1 + random.below(4)).to_string());
     if random.chance(300) {
         args.push("--ordered".to_owned());

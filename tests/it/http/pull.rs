@@ -324,7 +324,7 @@ fn daemon_that_leaves_a_slot(db: &Database) -> Option<([Served; 2], String, Vec<
 #[test]
 fn a_push_wakes_a_worker_whose_daemon_has_waited_for_a_slot_before() {
     let db = Database::new();
-    run(&db, &["limits", "q", "set", "--queue", "--running", "8", "--create"]).ok();
+    run(&db, &["limits", "set", "q", "--queue", "--running", "8", "--create"]).ok();
     let found = (0..5).find_map(|_| daemon_that_leaves_a_slot(&db));
     let (served, lease, items) = found.expect("a daemon loses a race");
     let [first, second] = served.each_ref().map(Worker::at);

@@ -129,8 +129,8 @@ fn an_operator_creates_and_revokes_tokens_over_http() {
     let served = served(&db);
     let admin = token(&db, "admin", &["admin"], &[]);
     let post = |body: &Value| with(served.at.request("POST", "/api/v1/tokens").json(body), &admin).send();
-    let body = json!({"name": "shop", "scopes": ["push"], "queues": ["q"], "expires_in": 60});
-    let made = post(&body).is(201);
+    let body = json!({"name": "shop", "scopes": ["push"], "queues": ["q"], "expires": "60s"});
+    let made = post(&body).is(200);
     let shop = made["token"].as_str().unwrap();
     assert_eq!(post(&body).error(409), "name_taken");
     for wrong in [
@@ -138,7 +138,7 @@ fn an_operator_creates_and_revokes_tokens_over_http() {
         json!({"name": "a", "scopes": []}),
         json!({"name": "a", "scopes": ["root"]}),
         json!({"name": "a", "scopes": ["push"], "queues": []}),
-        json!({"name": "a", "scopes": ["push"], "expires_in": 0}),
+        json!({"name": "a", "scopes": ["push"], "expires": "0s"}),
         json!({"name": "a", "scopes": ["push"], "until": 1}),
     ] {
         assert_eq!(post(&wrong).error(400), "bad_request", "{wrong}");

@@ -1,0 +1,83 @@
+//! Operations by requests.
+
+use std::sync::Arc;
+
+use actix_web::HttpResponse;
+use foundationdb::Transaction;
+use futures::{FutureExt, future::LocalBoxFuture};
+use serde_json::{Map, Value};
+
+use super::{
+    api_request::{Answer, ApiRequest, Handler},
+    error::ApiError,
+};
+use crate::{
+    access::Scope,
+    audit::Record,
+    config::Config,
+    database::attempt::Attempt,
+    operations::{
+        Operation, Refusal, Site,
+        arguments::{self, Given},
+    },
+};
+
+/// The endpoint of an operation.
+pub(super) const fn handler<O: Operation + 'static>() -> Handler {
+    |request| Box::pin(answer::<O>(request))
+}
+
+async fn answer<O: Operation>(mut request: ApiRequest) -> Answer {
+    let operation: O = request.operation().await?;
+    let answer = operation.run(&request).await.map_err(failure)?;
+    Ok(HttpResponse::Ok().json(answer))
+}
+
+/// The error of an operation.
+fn failure(error: anyhow::Error) -> ApiError {
+    match error.downcast::<Refusal>() {
+        Ok(refusal) => ApiError::Operation(refusal),
+        Err(error) => {
+            error.downcast::<ApiError>().unwrap_or_else(|error| ApiError::Unreadable(format!("{error:#}")))
+        }
+    }
+}
+
+impl ApiRequest {
+    /// The operation that is asked for.
+    async fn operation<O: Operation>(&mut self) -> Result<O, ApiError> {
+        let query = self.query.iter().map(|(name, text)| (name.to_owned(), Given::Text(text.to_owned())));
+        let query: Vec<_> = query.collect();
+        let body: Map<String, Value> = self.json_if_any().await?;
+        let body = body.into_iter().map(|(name, value)| (name, Given::Json(value)));
+        let in_path = O::ROUTE.in_path().map(|name| (name, self.value(name).to_owned()));
+        arguments::read(in_path, query.into_iter().chain(body)).map_err(ApiError::Operation)
+    }
+}
+
+impl Site for ApiRequest {
+    fn config(&self) -> Arc<Config> {
+        self.app.config()
+    }
+
+    fn commit<'s, 'a: 's>(
+        &'s self,
+        body: &'s mut (dyn FnMut(Transaction) -> Attempt<'a> + 's),
+    ) -> LocalBoxFuture<'s, anyhow::Result<()>> {
+        async move {
+            let _permit = self.permit()?;
+            Ok(self.app.run(body).await?)
+        }
+        .boxed_local()
+    }
+
+    fn record(&self) -> Record {
+        ApiRequest::record(self)
+    }
+
+    fn may_tell(&self, queue: &str) -> bool {
+        self.caller.check(Scope::Admin, Some(queue)).is_ok()
+    }
+
+    fn note(&self, _: &str) {}
+}

@@ -1,0 +1,188 @@
+//! What people and programs ask of a queue. Each operation is one type: its arguments, its route, its record in the audit trail, what it does,
+//! and its answer. Commands (`cli/operation.rs`) and requests (`http/operation.rs`) are two ways to one of them.
+
+pub(crate) mod arguments;
+mod limits;
+mod names;
+mod refusal;
+mod site;
+mod tokens;
+
+use std::num::NonZeroUsize;
+
+use clap::Args;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::{access::Scope, audit::Action};
+
+pub(crate) use self::{
+    limits::{ListHeld, ListRules, RemoveRule, SetRule, Unblock},
+    names::QueueName,
+    refusal::{Class, Refusal},
+    site::Site,
+    tokens::{ListTokens, NewToken, RevokeToken},
+};
+
+/// Something that can be asked of a queue. The fields are its arguments, for commands and for requests.
+pub(crate) trait Operation: Serialize + DeserializeOwned + JsonSchema {
+    /// How a request asks for it, and who may.
+    const ROUTE: Route;
+
+    /// What it answers.
+    type Answer: Answer;
+
+    /// Does it.
+    ///
+    /// # Errors
+    /// A [`Refusal`] says what to do. Any other error is the database's, or the site's.
+    async fn run(&self, site: &dyn Site) -> anyhow::Result<Self::Answer>;
+
+    /// What has to be there before.
+    fn needs(&self) -> Needs<'_> {
+        Needs::Database
+    }
+
+    /// Which part of a list it is to read; `None` if it reads all there is.
+    fn page(&mut self) -> Option<&mut Page> {
+        None
+    }
+}
+
+/// What has to be there before an operation.
+pub(crate) enum Needs<'a> {
+    /// The database.
+    Database,
+    /// Nothing: it may be the first to use the database.
+    Nothing,
+    /// The queue; or nothing, if the argument `create` is true.
+    Queue(&'a QueueName, bool),
+}
+
+/// The method of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Method {
+    Get,
+    Post,
+    Put,
+    Delete,
+}
+
+impl Method {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Delete => "DELETE",
+        }
+    }
+}
+
+/// How a request asks for an operation, and who may. The arguments that the path does not name are in the query of a GET or DELETE, and in the
+/// body of any other request; `create` is in the query of any.
+pub(crate) struct Route {
+    pub(crate) method: Method,
+    /// With the names of arguments in braces, as in `/api/v1/queues/{queue}/limits`.
+    pub(crate) path: &'static str,
+    pub(crate) scope: Scope,
+    /// The action of its record in the audit trail; one that changes something has one.
+    pub(crate) audit: Option<Action>,
+}
+
+impl Route {
+    /// A route that reads.
+    const fn read(path: &'static str) -> Self {
+        Self { method: Method::Get, path, scope: Scope::Read, audit: None }
+    }
+
+    /// A route of operators that changes something, with the action of its record.
+    const fn change(action: Action, method: Method, path: &'static str) -> Self {
+        Self { method, path, scope: Scope::Admin, audit: Some(action) }
+    }
+
+    /// Whether its arguments are in the query.
+    fn has_query(&self) -> bool {
+        matches!(self.method, Method::Get | Method::Delete)
+    }
+
+    /// The arguments in its path.
+    pub(crate) fn in_path(&self) -> impl Iterator<Item = &'static str> + use<> {
+        in_path(self.path)
+    }
+
+    /// Where a request has the argument of this name.
+    fn place_of(&self, name: &str) -> Place {
+        let is_same = |it: &str| name.strip_prefix(it).is_some_and(|rest| ["", "_base64"].contains(&rest));
+        if self.in_path().any(is_same) {
+            Place::Path
+        } else if self.has_query() || name == CREATE {
+            Place::Query
+        } else {
+            Place::Body
+        }
+    }
+}
+
+/// The argument that lets an operation come before the first push to its queue.
+const CREATE: &str = "create";
+
+/// The names in braces of a path.
+fn in_path(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+}
+
+/// Where a request has an argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Path,
+    Query,
+    Body,
+}
+
+/// What an operation answers. Over HTTP, and with `--json`, it is an object.
+pub(crate) trait Answer: Serialize + DeserializeOwned + JsonSchema {
+    /// The field with the elements of a list. With `--json` each of them is a line.
+    const LIST: Option<&'static str> = None;
+
+    /// The same for people.
+    fn text(&self) -> Text;
+}
+
+/// An answer for people.
+pub(crate) enum Text {
+    Line(String),
+    /// Nothing, if there is no row.
+    Table(&'static [&'static str], Vec<Vec<String>>),
+}
+
+/// Which part of a list is to be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Args)]
+pub(crate) struct Page {
+    /// The most to list
+    #[arg(short = 'n', default_value = "100", value_parser = number, allow_negative_numbers = true)]
+    #[serde(default = "longest_page")]
+    #[schemars(range(min = 1, max = 100))]
+    pub(crate) limit: NonZeroUsize,
+    /// Those behind this one, as an earlier list printed it
+    #[arg(long, value_name = "ID")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) after: Option<String>,
+}
+
+/// Whether a field of JSON is left out.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+/// The most elements of a list in one answer.
+pub(crate) fn longest_page() -> NonZeroUsize {
+    const LONGEST: NonZeroUsize = NonZeroUsize::new(100).expect("it is not 0");
+    LONGEST
+}
+
+/// Reads how many elements a list may have.
+fn number(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse().map_err(|_| "write a whole number of 1 or more".to_owned())
+}

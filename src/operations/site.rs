@@ -1,0 +1,129 @@
+//! Where an operation runs: a database, with the settings of its queues, and who asks.
+
+use std::{cell::Cell, sync::Arc};
+
+use foundationdb::Transaction;
+use futures::future::LocalBoxFuture;
+use kvqueue_queue::{Kind, Queue, QueueError};
+
+use super::{Refusal, names::QueueName};
+use crate::{
+    absent_queues,
+    audit::{AuditStore, Record},
+    config::Config,
+    database::attempt::Attempt,
+};
+
+/// A command, or a request, that runs an operation.
+pub(crate) trait Site {
+    fn config(&self) -> Arc<Config>;
+
+    /// An error if the configuration's settings for this queue are wrong: they determine the layout of its items.
+    fn check_settings(&self, _queue: &[u8]) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    /// Runs a transaction until it commits or fails.
+    fn commit<'s, 'a: 's>(
+        &'s self,
+        body: &'s mut (dyn FnMut(Transaction) -> Attempt<'a> + 's),
+    ) -> LocalBoxFuture<'s, anyhow::Result<()>>;
+
+    /// The record of this operation, to which it adds what it is about.
+    fn record(&self) -> Record;
+
+    /// Whether the one who asks may learn the name of a queue.
+    fn may_tell(&self, queue: &str) -> bool;
+
+    /// Tells the one who asks, besides the answer.
+    fn note(&self, text: &str);
+}
+
+/// The record of a change, to be written in its transaction.
+pub(super) struct Audit {
+    pub(super) store: AuditStore,
+    pub(super) record: Record,
+}
+
+impl Audit {
+    pub(super) fn write(&self, tr: &Transaction) {
+        self.store.write(tr, &self.record);
+    }
+}
+
+impl dyn Site + '_ {
+    /// Runs a transaction that may commit twice with the same result: a read, or plain writes.
+    pub(super) async fn transact<T>(
+        &self,
+        body: impl AsyncFn(&Transaction) -> Result<T, QueueError>,
+    ) -> anyhow::Result<T> {
+        let value = Cell::new(None);
+        let (body, kept) = (&body, &value);
+        let mut attempt = |tr: Transaction| -> Attempt<'_> {
+            Box::pin(async move {
+                let result = body(&tr).await;
+                (tr, result.map(|it| kept.set(Some(it))))
+            })
+        };
+        self.commit(&mut attempt).await?;
+        Ok(value.take().expect("an attempt has committed"))
+    }
+
+    /// Runs the transaction of a change, which writes its record.
+    pub(super) async fn change<T>(
+        &self,
+        record: Record,
+        body: impl AsyncFn(&Transaction, &Audit) -> Result<T, QueueError>,
+    ) -> anyhow::Result<T> {
+        let store = AuditStore::new(self.config().prefix.as_bytes());
+        self.transact(async |tr| store.prepare(tr).await).await?;
+        let audit = &Audit { store, record };
+        self.transact(async |tr| body(tr, audit).await).await
+    }
+
+    /// A keyed queue by its name. One that is not in the configuration is taken for a keyed one.
+    pub(super) fn keyed_queue(&self, name: &QueueName) -> anyhow::Result<Queue> {
+        self.check_settings(&name.0)?;
+        let config = self.config();
+        let settings = str::from_utf8(&name.0).ok().and_then(|name| config.queues.get(name));
+        if let Some(kind) = settings.map(|settings| settings.layout()).filter(|kind| *kind != Kind::Keyed) {
+            return Err(Refusal::conflict(
+                "other_kind",
+                format!("queue \"{name}\" is of kind {kind} in the configuration, and only keyed queues have limits"),
+                "set kind = \"keyed\", or use another queue",
+            )
+            .into());
+        }
+        Ok(Queue::of_kind(config.prefix.as_bytes(), &name.0, Kind::Keyed)
+            .map_err(|error| Refusal::bad(error.to_string()))?)
+    }
+
+    /// An error if neither the database nor the configuration has the queue, as when its name is misspelt. An operation that has the argument
+    /// `create` may come before the first push.
+    pub(super) async fn expect_queue(&self, queue: &Queue, create: Option<bool>) -> anyhow::Result<()> {
+        let fix = match create {
+            Some(true) => return Ok(()),
+            Some(false) => "to set it before the first push, add create (--create, or \"create\": true)",
+            None => "",
+        };
+        match self.absent(queue).await? {
+            Some(text) => Err(Refusal::no_queue(&text, fix).into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Tells the one who asks if there is no such queue, which is not an error.
+    pub(super) async fn note_if_absent(&self, queue: &Queue) -> anyhow::Result<()> {
+        if let Some(note) = self.absent(queue).await? {
+            self.note(&note);
+        }
+        Ok(())
+    }
+
+    /// The text about a queue that neither the database nor the configuration has.
+    async fn absent(&self, queue: &Queue) -> anyhow::Result<Option<String>> {
+        let config = self.config();
+        self.transact(async |tr| absent_queues::note(tr, &config, queue, |name| self.may_tell(name)).await)
+            .await
+    }
+}
