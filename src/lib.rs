@@ -68,8 +68,6 @@ pub mod lifecycle;
 mod metrics;
 #[cfg(feature = "http")]
 mod operations;
-#[cfg(feature = "http")]
-mod pause_change;
 mod pause_follower;
 mod queue_deletion;
 mod refusal;

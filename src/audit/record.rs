@@ -112,12 +112,13 @@ impl Record {
         self
     }
 
-    /// The same with all fields of an object as details.
+    /// The same with all fields of an object as details, `false` too.
     #[cfg(feature = "http")]
-    pub(crate) fn with_all(self, details: &impl Serialize) -> Self {
-        let details = serde_json::to_value(details).unwrap_or_default();
-        let details = details.as_object().cloned().unwrap_or_default();
-        details.into_iter().fold(self, |record, (key, value)| record.with(&key, value))
+    pub(crate) fn with_all(mut self, details: &impl Serialize) -> Self {
+        if let Ok(Value::Object(details)) = serde_json::to_value(details) {
+            self.details_mut().extend(details);
+        }
+        self
     }
 
     /// The same with a name as a detail, which may not be UTF-8.

@@ -20,8 +20,6 @@ impl Command {
     fn audited(&self) -> Option<Action> {
         match self {
             Self::Delete(args) => Some(args.audited()),
-            Self::Pause(args) => args.audited(),
-            Self::Resume(args) => args.audited(),
             Self::Schedule(command) => command.audited(),
             Self::Batch(command) => command.audited(),
             Self::Recount(args) => args.audited(),
@@ -33,7 +31,7 @@ impl Command {
             Self::Dead(dead::Command::Retry(_)) => Some(Action::DeadRetry),
             Self::Dead(dead::Command::Purge(_)) => Some(Action::DeadPurge),
             // Each operation says so in its route.
-            Self::Limits(_) | Self::Token(_) => None,
+            Self::Pause(_) | Self::Resume(_) | Self::Limits(_) | Self::Token(_) => None,
             // They push and work.
             Self::Run(_) | Self::Push(_) | Self::Pop(_) => None,
             Self::Work(_) | Self::Lease(_) | Self::Extend(_) | Self::Ack(_) => None,

@@ -7,6 +7,7 @@ use std::{
     path::Path,
     pin::{Pin, pin},
     sync::Arc,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -17,9 +18,11 @@ use kvqueue_queue::{Pause, Queue, QueueError, RetryPolicy, all_queues, retry};
 use tokio::runtime;
 
 use super::{
+    api_client::ApiClient,
     audited::Audited,
     globals::Globals,
     output::{self, time},
+    status,
 };
 use crate::{
     absent_queues,
@@ -48,6 +51,9 @@ pub(super) struct Create {
     pub(super) create: bool,
 }
 
+/// How long a daemon may take to report whether it has paused a queue for itself. The queue is already resumed then.
+const PATIENCE: Duration = Duration::from_secs(3);
+
 /// The most items that a command reads in one transaction. More could take longer than its five seconds.
 pub(super) const MAX_READ: usize = 250;
 
@@ -61,7 +67,7 @@ pub(super) struct Client {
     patience: Patience,
     /// How long opening has taken, which shortens the wait for the first answer.
     opening: Cell<Duration>,
-    quiet: bool,
+    globals: Globals,
     audited: Audited,
 }
 
@@ -112,8 +118,8 @@ impl Client {
         let store = Store::open_within(&config.database, patience.after(spent))?;
         let faults = RefCell::new(faults);
         let opening = Cell::new(spent + began.elapsed());
-        let (quiet, audited, config) = (globals.quiet, globals.audited.clone(), Arc::new(config));
-        Ok(Self { store, runtime, config, faults, patience, opening, quiet, audited })
+        let (globals, audited, config) = (globals.clone(), globals.audited.clone(), Arc::new(config));
+        Ok(Self { store, runtime, config, faults, patience, opening, globals, audited })
     }
 
     /// The same for an operation with this action.
@@ -213,7 +219,7 @@ impl Client {
 
     /// Prints a note if there is no such queue, which is not an error.
     pub(super) fn note_if_absent(&self, queue: &Queue) -> anyhow::Result<()> {
-        if !self.quiet
+        if !self.globals.quiet
             && let Some(note) = self.note(queue)?
         {
             output::note(format_args!("kvqueue: {note}"));
@@ -241,7 +247,7 @@ impl Client {
     pub(super) fn note_if_new(&self, queue: &Queue) -> anyhow::Result<()> {
         let name = String::from_utf8_lossy(queue.name());
         let queues = &self.config.queues;
-        if self.quiet || queues.is_empty() || queues.contains_key(&*name) {
+        if self.globals.quiet || queues.is_empty() || queues.contains_key(&*name) {
             return Ok(());
         }
         let is_new = self.transact(|tr| async {
@@ -347,9 +353,26 @@ impl Site for Client {
     }
 
     fn note(&self, text: &str) {
-        if !self.quiet {
+        if !self.globals.quiet {
             output::note(format_args!("kvqueue: {text}"));
         }
+    }
+
+    fn pause_here<'s>(&'s self, _: &'s [u8], _: bool) -> LocalBoxFuture<'s, anyhow::Result<()>> {
+        async { bail!("only a daemon can pause a queue for itself; ask one with --local") }.boxed_local()
+    }
+
+    fn pausing_daemon(&self, queue: &[u8]) -> Option<String> {
+        let (globals, config, queue) = (self.globals.clone(), self.config.clone(), queue.to_vec());
+        // This thread waits for the operation, and can wait for nothing else.
+        let asked = thread::spawn(move || {
+            let patience = globals.timeout().map_or(PATIENCE, |limit| limit.min(PATIENCE));
+            let daemon = ApiClient::of(&globals, &config).ok()?.within(patience);
+            let (_, figures) = status::ask(&daemon).ok()?;
+            let is_paused = figures.queues.iter().any(|it| it.paused_locally && it.queue.as_bytes() == queue);
+            is_paused.then(|| format!("the daemon at {daemon}"))
+        });
+        asked.join().ok()?
     }
 }
 

@@ -65,7 +65,7 @@ use crate::{
     daemon::{Daemon, DaemonError},
     database::{NoAnswer, OpenError},
     exit::{self, Exit},
-    operations::{Class, Refusal},
+    operations::{Class, PauseQueue, Refusal, ResumeQueue},
     telemetry,
 };
 use api_client::AskError;
@@ -94,8 +94,8 @@ enum Command {
     Len(len::Args),
     List(list::Args),
     Delete(delete::Args),
-    Pause(pause::PauseArgs),
-    Resume(pause::ResumeArgs),
+    Pause(pause::Local<PauseQueue>),
+    Resume(pause::Local<ResumeQueue>),
     #[command(subcommand)]
     Limits(limits::Command),
     #[command(subcommand)]

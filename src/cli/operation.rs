@@ -48,8 +48,21 @@ enum Place {
 }
 
 /// Runs an operation, and prints its answer.
-pub(super) fn run<O: Operation>(mut operation: O, globals: &Globals) -> anyhow::Result<Exit> {
-    let place = Place::open(&operation, globals)?;
+pub(super) fn run<O: Operation>(operation: O, globals: &Globals) -> anyhow::Result<Exit> {
+    operation.check()?;
+    run_in(&Place::open(&operation, globals)?, operation, globals)
+}
+
+/// Has a daemon run an operation, and prints its answer.
+pub(super) fn run_at<O: Operation>(
+    daemon: ApiClient,
+    operation: O,
+    globals: &Globals,
+) -> anyhow::Result<Exit> {
+    run_in(&Place::Daemon(Box::new(daemon)), operation, globals)
+}
+
+fn run_in<O: Operation>(place: &Place, mut operation: O, globals: &Globals) -> anyhow::Result<Exit> {
     let mut left = operation.page().map(|page| page.limit.get());
     let mut rows = Vec::new();
     loop {
@@ -74,13 +87,14 @@ pub(super) fn run<O: Operation>(mut operation: O, globals: &Globals) -> anyhow::
                 );
             }
             (Text::Line(text), _) => {
-                // Not an io::Error outside: the reader that closed the pipe does not know what was done.
+                // Not an io::Error outside: the reader that closed the pipe does not know what was done. Without the text, which may be a secret.
                 output::line(globals.json, text.as_bytes(), &object)
-                    .map_err(|error| anyhow!("{text}, which could not be printed: {error}"))?;
+                    .map_err(|error| anyhow!("it is done, and the answer could not be printed: {error}"))?;
             }
         }
         left = left.map(|left| left.saturating_sub(number));
-        let (Some(page), Some(next)) = (operation.page(), object["next"].as_str()) else { break };
+        let next = object["next"].as_str().filter(|_| number > 0);
+        let (Some(page), Some(next)) = (operation.page(), next) else { break };
         page.after = Some(next.to_owned());
         if left == Some(0) {
             print_table(&rows)?;
@@ -112,8 +126,8 @@ impl Place {
         let client = match operation.needs() {
             Needs::Database => Client::open(globals)?,
             Needs::Nothing => Client::open_or_create(globals, None)?,
-            Needs::Queue(queue, create) => {
-                Client::open_to_change(globals, OsStr::from_bytes(&queue.0), create)?
+            Needs::Queue { name, create } => {
+                Client::open_to_change(globals, OsStr::from_bytes(&name.0), create)?
             }
         };
         Ok(Self::Here(Box::new(client.with_action(O::ROUTE.audit))))
@@ -128,7 +142,7 @@ impl Place {
             }
             Self::Daemon(daemon) => {
                 let Request { path, body } = Request::of(operation, |text| encoded(text).to_string())?;
-                let answer = daemon.ask(O::ROUTE.method.as_str(), &path, body.as_ref())?;
+                let answer = daemon.send(O::ROUTE.method.as_str(), &path, body.as_ref())?;
                 serde_json::from_value(answer).context(
                     "the daemon answers in a way that this program does not know; is it of another version?",
                 )

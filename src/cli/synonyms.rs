@@ -116,6 +116,14 @@ pub(super) fn suggest(mut error: clap::Error) -> clap::Error {
         error.remove(ContextKind::SuggestedSubcommand);
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![(*tip).into()]));
     }
+    if error.kind() == ErrorKind::InvalidSubcommand
+        && let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand)
+        && let Some(group) = group_of(&error)
+        && error.get(ContextKind::SuggestedSubcommand).is_none()
+    {
+        let tip = format!("the queue comes behind the verb, as in 'kvqueue {group} list {name}'");
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
     if error.kind() == ErrorKind::ValueValidation
         && error.source().is_some_and(|source| source.is::<ParseIntError>())
     {
@@ -142,6 +150,14 @@ fn instead(argument: &str, error: &clap::Error) -> Option<&'static str> {
     let name = argument.split('=').next().unwrap_or(argument);
     let found = FOREIGN_OPTIONS.iter().find(|(names, command, _)| names.contains(&name) && is_of(command));
     found.map(|(_, _, tip)| *tip)
+}
+
+/// The group of commands about queues in which a verb is missing.
+fn group_of(error: &clap::Error) -> Option<&'static str> {
+    let usage = error.get(ContextKind::Usage).map(ToString::to_string).unwrap_or_default();
+    ["limits", "dead", "schedule", "batch"]
+        .into_iter()
+        .find(|group| usage.contains(&format!("kvqueue {group} ")))
 }
 
 fn ours(name: &str) -> Option<&'static [&'static str]> {
@@ -179,6 +195,8 @@ mod tests {
             assert!(said.contains("unexpected argument") && said.contains(tip), "{line}: {said}");
             assert_eq!(said.matches("tip:").count(), 1, "{line}: {said}");
         }
+        let said_of_order = said("kvqueue limits mails set * --running 1");
+        assert!(said_of_order.contains("as in 'kvqueue limits list mails'"), "{said_of_order}");
         // Others keep clap's.
         assert!(said("kvqueue push mails hello --dela 5m").contains("--delay"));
     }

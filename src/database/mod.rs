@@ -8,6 +8,7 @@ mod space;
 
 use std::{
     fs::File,
+    net::SocketAddr,
     path::{Path, PathBuf},
     pin::{Pin, pin},
     sync::{Arc, mpsc},
@@ -131,8 +132,13 @@ fn suggestion(url: &str) -> Option<String> {
         return Some(format!("no directory is named; did you mean {}./kvqueue-data?", fdb_embedded::SCHEME));
     }
     if url.starts_with("http://") || url.starts_with("https://") {
-        let text = "this is the URL of a daemon, and this command opens the database itself; run it where the database is";
+        let text = "this is the URL of a daemon, and this command opens the database itself; run it where the database is, or send the request that \
+            docs/API.md has for it";
         return Some(text.to_owned());
+    }
+    if url.rsplit('/').next().is_some_and(|name| name.parse::<SocketAddr>().is_ok()) {
+        let address = url.rsplit('/').next().unwrap_or(url);
+        return Some(format!("there is no such cluster file; did you mean the daemon at http://{address}?"));
     }
     if let Some(directory) = misspelt_scheme(url) {
         return Some(format!(

@@ -160,7 +160,7 @@ impl ApiError {
             ),
             Self::CrossSite(_) => "add the origin to http.origins if the page is yours".to_owned(),
             Self::Host(_) => {
-                "ask for 127.0.0.1 or localhost with the port; behind a proxy of yours, add its origin to http.origins"
+                "ask for 127.0.0.1 or localhost with the daemon's own port, which a tunnel needs at both ends; behind a proxy of yours, add its origin to http.origins"
                     .to_owned()
             }
             Self::NotFound(_) => "GET /api/v1/openapi.json lists what exists".to_owned(),

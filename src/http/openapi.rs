@@ -82,7 +82,7 @@ mod tests {
         });
         let parameters: Vec<_> = parameters.collect();
         let content = |schema: &Value| json!({ "application/json": { "schema": schema } });
-        let mut answer = (definition.answer)();
+        let mut answer = Value::clone(&(definition.answer)());
         let description = answer.as_object_mut().and_then(|answer| answer.remove("description"));
         let mut entry = json!({
             "operationId": name[..1].to_lowercase() + &name[1..],

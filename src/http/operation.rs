@@ -10,9 +10,9 @@ use serde_json::{Map, Value};
 use super::{
     api_request::{Answer, ApiRequest, Handler},
     error::ApiError,
+    routes::Access,
 };
 use crate::{
-    access::Scope,
     audit::Record,
     config::Config,
     database::attempt::Attempt,
@@ -29,6 +29,7 @@ pub(super) const fn handler<O: Operation + 'static>() -> Handler {
 
 async fn answer<O: Operation>(mut request: ApiRequest) -> Answer {
     let operation: O = request.operation().await?;
+    operation.check().map_err(ApiError::Operation)?;
     let answer = operation.run(&request).await.map_err(failure)?;
     Ok(HttpResponse::Ok().json(answer))
 }
@@ -76,8 +77,19 @@ impl Site for ApiRequest {
     }
 
     fn may_tell(&self, queue: &str) -> bool {
-        self.caller.check(Scope::Admin, Some(queue)).is_ok()
+        matches!(self.route.access, Access::Scope(scope) if self.caller.check(scope, Some(queue)).is_ok())
     }
 
     fn note(&self, _: &str) {}
+
+    fn pause_here<'s>(&'s self, queue: &'s [u8], paused: bool) -> LocalBoxFuture<'s, anyhow::Result<()>> {
+        async move { Ok(self.pause_locally(&String::from_utf8_lossy(queue), paused).await?) }.boxed_local()
+    }
+
+    fn pausing_daemon(&self, queue: &[u8]) -> Option<String> {
+        let name = &*String::from_utf8_lossy(queue);
+        let is_paused = self.app.config().queues.contains_key(name)
+            && self.app.daemon.status.pause_state(&Arc::from(name)).is_paused_locally();
+        is_paused.then(|| "this daemon".to_owned())
+    }
 }

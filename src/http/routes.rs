@@ -6,7 +6,7 @@ use actix_web::http::Method;
 
 use super::{
     api_request::{Handler, PathValues},
-    audit, batches, dead, ended, events, health, item_changes, items, metrics, openapi, operation, pause,
+    audit, batches, dead, ended, events, health, item_changes, items, metrics, openapi, operation,
     pull::{self, LONGEST_WAIT},
     push, queue, reload, schedules, sign_in, status, workers,
 };
@@ -15,8 +15,8 @@ use crate::{
     audit::Action,
     deadlines::REQUEST,
     operations::{
-        self, ListHeld, ListRules, ListTokens, NewToken, Operation, RemoveRule, RevokeToken, SetRule,
-        Unblock, arguments::Definition,
+        self, ListHeld, ListRules, ListTokens, NewToken, Operation, PauseQueue, RemoveRule, ResumeQueue,
+        RevokeToken, SetRule, Unblock, arguments::Definition,
     },
 };
 
@@ -240,12 +240,8 @@ pub(super) const ROUTES: &[Route] = &[
     change(Action::DeadRetry, Method::POST, "/api/v1/queues/{queue}/dead/{id}/retry", &[], |request| {
         Box::pin(dead::retry(request))
     }),
-    change(Action::QueuePause, Method::PUT, "/api/v1/queues/{queue}/pause", &["create"], |request| {
-        Box::pin(pause::pause(request))
-    }),
-    change(Action::QueueResume, Method::DELETE, "/api/v1/queues/{queue}/pause", &["local"], |request| {
-        Box::pin(pause::resume(request))
-    }),
+    operation::<PauseQueue>(),
+    operation::<ResumeQueue>(),
     operation::<ListRules>(),
     operation::<SetRule>(),
     operation::<RemoveRule>(),
@@ -309,7 +305,7 @@ pub(super) const ROUTES: &[Route] = &[
     operation::<ListTokens>(),
     operation::<NewToken>(),
     operation::<RevokeToken>(),
-    get("/api/v1/openapi.json", &[], |request| Box::pin(openapi::document(request))),
+    open("/api/v1/openapi.json", |request| Box::pin(openapi::document(request))),
 ];
 
 /// What a request asks for.

@@ -1,5 +1,11 @@
 //! The arguments of an operation in a request: one flat object, wherever each of them is.
 
+use std::{
+    any::type_name,
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Map, Number, Value};
 
@@ -9,9 +15,9 @@ use super::{Operation, Place, Refusal, in_path};
 pub(crate) struct Definition {
     #[cfg(test)]
     pub(crate) name: fn() -> &'static str,
-    arguments: fn() -> Value,
+    arguments: fn() -> Arc<Value>,
     #[cfg(test)]
-    pub(crate) answer: fn() -> Value,
+    pub(crate) answer: fn() -> Arc<Value>,
     place_of: fn(&str) -> Place,
 }
 
@@ -19,7 +25,7 @@ impl Definition {
     pub(crate) const fn of<O: Operation>() -> Self {
         Self {
             #[cfg(test)]
-            name: std::any::type_name::<O>,
+            name: type_name::<O>,
             arguments: schema::<O>,
             #[cfg(test)]
             answer: schema::<O::Answer>,
@@ -29,12 +35,12 @@ impl Definition {
 
     /// The schema of the arguments that are in this place.
     pub(crate) fn arguments(&self, place: Place) -> Value {
-        let mut schema = (self.arguments)();
+        let mut schema = Value::clone(&(self.arguments)());
         let is_here = |name: &str| (self.place_of)(name) == place;
-        if let Some(properties) = schema["properties"].as_object_mut() {
+        if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
             properties.retain(|name, _| is_here(name));
         }
-        if let Some(required) = schema["required"].as_array_mut() {
+        if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
             required.retain(|name| name.as_str().is_some_and(is_here));
         }
         schema
@@ -47,14 +53,20 @@ impl Definition {
     }
 }
 
-/// The JSON schema of a type, without references.
-fn schema<T: JsonSchema>() -> Value {
+/// The JSON schema of a type, without references. It is made once.
+fn schema<T: JsonSchema>() -> Arc<Value> {
+    static MADE: Mutex<BTreeMap<&str, Arc<Value>>> = Mutex::new(BTreeMap::new());
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    made.entry(type_name::<T>()).or_insert_with(|| Arc::new(new_schema::<T>())).clone()
+}
+
+fn new_schema<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
     let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
     if let Some(schema) = schema.as_object_mut() {
         schema.remove("$schema");
         schema.remove("title");
-        // So it is for bodies and queries, which are checked by hand: serde cannot, where one struct is a part of another.
+        // `read` refuses unknown arguments; serde cannot do that for flattened structs.
         schema.insert("additionalProperties".to_owned(), false.into());
     }
     schema
@@ -74,20 +86,30 @@ pub(crate) fn read<O: Operation>(
         let place = given.place();
         let Some(schema) = known.get(&name).filter(|_| O::ROUTE.place_of(&name) == place) else {
             let wanted = known.keys().map(String::as_str).filter(|name| O::ROUTE.place_of(name) == place);
-            return Err(Refusal::bad(format!(
-                "unknown {name:?}; it may have {}",
-                wanted.collect::<Vec<_>>().join(", ")
-            )));
+            let wanted = wanted.collect::<Vec<_>>().join(", ");
+            let wanted = if wanted.is_empty() { "none" } else { &wanted };
+            return Err(Refusal::bad(format!("unknown {} {name:?}; known: {wanted}", place.word())));
         };
         let value = given.value(&name, schema).map_err(Refusal::bad)?;
-        check_range(&name, &value, schema).map_err(Refusal::bad)?;
-        arguments.insert(name, value);
+        // What is null is left out.
+        if !value.is_null() {
+            check_range(&name, &value, schema).map_err(Refusal::bad)?;
+            arguments.insert(name, value);
+        }
     }
     arguments.extend(in_path.into_iter().map(|(name, value)| (name.to_owned(), value.into())));
-    serde_path_to_error::deserialize(Value::Object(arguments)).map_err(|error| {
-        let path = error.path().to_string();
-        let problem = error.into_inner();
-        Refusal::bad(if path == "." { problem.to_string() } else { format!("{path}: {problem}") })
+    serde_json::from_value(Value::Object(arguments.clone())).map_err(|error| {
+        // serde names no field of a flattened struct. Without the one that is wrong, the error is another, or none.
+        let is_culprit = |name: &&String| {
+            let rest = arguments.iter().filter(|(other, _)| other != name);
+            let rest = rest.map(|(name, value)| (name.clone(), value.clone())).collect();
+            let without = serde_json::from_value::<O>(Value::Object(rest));
+            without.map_or_else(|other| other.to_string() != error.to_string(), |_| true)
+        };
+        let name = arguments.keys().filter(|name| O::ROUTE.place_of(name) != Place::Path).find(is_culprit);
+        let begins = |name: &&String| !error.to_string().starts_with(name.as_str());
+        let prefix = name.filter(begins).map(|name| format!("{name}: ")).unwrap_or_default();
+        Refusal::bad(format!("{prefix}{error}"))
     })
 }
 
@@ -124,10 +146,9 @@ impl Given {
             Self::Text(text) => Ok(text.into()),
             // In JSON 1.0 is a whole number, too.
             Self::Json(Value::Number(number)) if is("integer") => Ok(whole(number).into()),
-            // serde names no field of a struct that is a part of another.
             Self::Json(value) => match schema["type"].is_null() || is(kind_of(&value)) {
                 true => Ok(value),
-                false => Err(format!("{name} is {}, not {}", kind_of(&value), schema["type"])),
+                false => Err(format!("{name} has to be {}", expected(schema))),
             },
         }
     }
@@ -144,6 +165,19 @@ fn kind_of(value: &Value) -> &'static str {
         Value::Array(_) => "array",
         Value::Object(_) => "object",
     }
+}
+
+/// The values that a schema allows, in words.
+fn expected(schema: &Value) -> String {
+    let words = [
+        ("integer", "a whole number"),
+        ("string", "a text"),
+        ("boolean", "true or false"),
+        ("array", "a list"),
+        ("object", "an object"),
+    ];
+    let allowed = words.iter().filter(|(kind, _)| is_of(schema, kind)).map(|(_, words)| *words);
+    allowed.collect::<Vec<_>>().join(", or ")
 }
 
 /// Whether a schema allows values of this type.
@@ -168,15 +202,17 @@ fn whole(number: Number) -> Number {
 }
 
 fn check_range(name: &str, value: &Value, schema: &Value) -> Result<(), String> {
-    let Some(number) = value.as_u64().filter(|_| is_of(schema, "integer")) else { return Ok(()) };
-    let bound = |key: &str| schema[key].as_u64();
-    let (least, most) = (bound("minimum").unwrap_or(0), bound("maximum").unwrap_or(u64::MAX));
+    let whole = |value: &Value| value.as_i64().map(i128::from).or_else(|| value.as_u64().map(i128::from));
+    let Some(number) = whole(value).filter(|_| is_of(schema, "integer")) else { return Ok(()) };
+    let widest = if schema["format"] == "uint32" { i128::from(u32::MAX) } else { i128::from(u64::MAX) };
+    let least = whole(&schema["minimum"]).unwrap_or(0);
+    let most = whole(&schema["maximum"]).unwrap_or(widest);
     if (least..=most).contains(&number) {
         return Ok(());
     }
-    Err(match most {
-        u64::MAX => format!("{name} is {number}, and has to be {least} or more"),
-        most => format!("{name} is {number}, not a whole number from {least} to {most}"),
+    Err(match number < least && schema["maximum"].is_null() {
+        true => format!("{name} is {number}, and has to be {least} or more"),
+        false => format!("{name} is {number}, not a whole number from {least} to {most}"),
     })
 }
 
@@ -192,7 +228,7 @@ impl Request {
     /// The argument in the path that no URL can have, since it is not UTF-8.
     pub(crate) fn of<O: Operation>(operation: &O, encoded: impl Fn(&str) -> String) -> Result<Self, Refusal> {
         let Ok(Value::Object(arguments)) = serde_json::to_value(operation) else {
-            return Err(Refusal::bad("these arguments are no JSON"));
+            return Err(Refusal::bad("the arguments cannot be written as a JSON object"));
         };
         let (mut path, mut query, mut body) = (O::ROUTE.path.to_owned(), Vec::new(), Map::new());
         for (name, value) in arguments.into_iter().filter(|(_, value)| !value.is_null()) {
@@ -204,7 +240,7 @@ impl Request {
             }
         }
         if let Some(name) = in_path(&path).next() {
-            return Err(Refusal::bad(format!("a {name} that is not UTF-8 cannot be named over HTTP")));
+            return Err(Refusal::bad(format!("over HTTP {name} has to be UTF-8")));
         }
         if !query.is_empty() {
             path = format!("{path}?{}", query.join("&"));

@@ -36,7 +36,7 @@ pub(crate) struct SetRule {
     #[command(flatten)]
     rule: Rule,
     /// Also if neither the database nor the configuration has the queue: before the first push to it
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_false")]
     #[arg(long)]
     create: bool,
 }
@@ -127,7 +127,7 @@ struct RuleLimits {
     weight: Option<NonZeroU32>,
     /// Items of a key run one at a time, in the order of their pushes; one that is retried holds back the next ones
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[arg(long, num_args = 0, default_missing_value = "true")]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "true|false")]
     ordered: Option<bool>,
     /// For keys that are ordered by this rule or another: what a dead letter does to its key [default: continue]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -221,7 +221,7 @@ impl RuleLimits {
             self.running.map(|running| format!("{running} running")),
             self.rate_text().map(|rate| format!("rate {rate}")),
             self.weight.map(|weight| format!("weight {weight}")),
-            self.ordered.filter(|ordered| *ordered).map(|_| "ordered".to_owned()),
+            self.ordered.map(|ordered| if ordered { "ordered" } else { "not ordered" }.to_owned()),
             self.on_dead.map(|on_dead| format!("on dead {}", on_dead.as_str())),
         ];
         words.into_iter().flatten().collect::<Vec<_>>().join(", ")
@@ -335,7 +335,11 @@ impl Operation for SetRule {
     type Answer = RuleChange;
 
     fn needs(&self) -> Needs<'_> {
-        Needs::Queue(&self.queue, self.create)
+        Needs::Queue { name: &self.queue, create: self.create }
+    }
+
+    fn check(&self) -> Result<(), Refusal> {
+        self.rule.read().map(drop)
     }
 
     async fn run(&self, site: &dyn Site) -> anyhow::Result<RuleChange> {
@@ -343,14 +347,17 @@ impl Operation for SetRule {
         let queue = &site.keyed_queue(&self.queue)?;
         site.expect_queue(queue, Some(self.create)).await?;
         let record = site.record().about(queue.name()).with_all(&self.rule);
+        let before = Cell::new(None);
         let set = site.change(record, async |tr, audit| {
-            let before = rule_of(queue, tr, pattern).await?;
+            // If the outcome of a commit is unknown, a second run may find this rule itself.
+            let found = rule_of(queue, tr, pattern).await?.unwrap_or_default();
+            before.set(before.get().or(Some(found)));
             match queue.set_rule(tr, pattern, limits).await {
                 Ok(()) => audit.write(tr),
                 Err(LimitError::Queue(error)) => return Err(error),
                 Err(full) => return Ok(Err(full)),
             }
-            Ok(Ok(before.unwrap_or_default()))
+            Ok(Ok(before.get().unwrap_or_default()))
         });
         let before = set.await?.map_err(|full| {
             Refusal::conflict("too_many_rules", full.to_string(), "remove a rule, or use a pattern with *")
@@ -375,6 +382,10 @@ impl Operation for SetRule {
 impl Operation for RemoveRule {
     const ROUTE: Route = Route::change(Action::QueueLimits, Method::Delete, "/api/v1/queues/{queue}/limits");
     type Answer = RuleChange;
+
+    fn check(&self) -> Result<(), Refusal> {
+        self.scope.pattern().map(drop)
+    }
 
     async fn run(&self, site: &dyn Site) -> anyhow::Result<RuleChange> {
         let pattern = &self.scope.pattern()?;

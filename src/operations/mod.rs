@@ -4,6 +4,7 @@
 pub(crate) mod arguments;
 mod limits;
 mod names;
+mod pause;
 mod refusal;
 mod site;
 mod tokens;
@@ -19,12 +20,14 @@ use crate::{access::Scope, audit::Action};
 pub(crate) use self::{
     limits::{ListHeld, ListRules, RemoveRule, SetRule, Unblock},
     names::QueueName,
+    pause::{PauseQueue, ResumeQueue},
     refusal::{Class, Refusal},
     site::Site,
     tokens::{ListTokens, NewToken, RevokeToken},
 };
 
-/// Something that can be asked of a queue. The fields are its arguments, for commands and for requests.
+/// Something that can be asked of a database or of a daemon. The fields are its arguments, for commands and for requests. The comments of the type and of
+/// its fields are the help of the command, and the descriptions in `docs/openapi.json`.
 pub(crate) trait Operation: Serialize + DeserializeOwned + JsonSchema {
     /// How a request asks for it, and who may.
     const ROUTE: Route;
@@ -32,7 +35,12 @@ pub(crate) trait Operation: Serialize + DeserializeOwned + JsonSchema {
     /// What it answers.
     type Answer: Answer;
 
-    /// Does it.
+    /// Checks its arguments, as far as that needs no database.
+    fn check(&self) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    /// Does it, after [`Self::check`].
     ///
     /// # Errors
     /// A [`Refusal`] says what to do. Any other error is the database's, or the site's.
@@ -43,7 +51,7 @@ pub(crate) trait Operation: Serialize + DeserializeOwned + JsonSchema {
         Needs::Database
     }
 
-    /// Which part of a list it is to read; `None` if it reads all there is.
+    /// Which part of a list it is to read; `None` if it reads all there is. Its answer has a field `next`: where the next page begins.
     fn page(&mut self) -> Option<&mut Page> {
         None
     }
@@ -55,8 +63,8 @@ pub(crate) enum Needs<'a> {
     Database,
     /// Nothing: it may be the first to use the database.
     Nothing,
-    /// The queue; or nothing, if the argument `create` is true.
-    Queue(&'a QueueName, bool),
+    /// The queue `name`, in the database or the configuration; nothing, if its argument `create` is true.
+    Queue { name: &'a QueueName, create: bool },
 }
 
 /// The method of a request.
@@ -80,7 +88,7 @@ impl Method {
 }
 
 /// How a request asks for an operation, and who may. The arguments that the path does not name are in the query of a GET or DELETE, and in the
-/// body of any other request; `create` is in the query of any.
+/// body of any other request; `create` is always in the query. An argument in a query is a text, a flag or a whole number of 0 or more.
 pub(crate) struct Route {
     pub(crate) method: Method,
     /// With the names of arguments in braces, as in `/api/v1/queues/{queue}/limits`.
@@ -140,6 +148,17 @@ pub(crate) enum Place {
     Body,
 }
 
+impl Place {
+    /// What an argument is called there.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Path => "part of the path",
+            Self::Query => "parameter",
+            Self::Body => "field",
+        }
+    }
+}
+
 /// What an operation answers. Over HTTP, and with `--json`, it is an object.
 pub(crate) trait Answer: Serialize + DeserializeOwned + JsonSchema {
     /// The field with the elements of a list. With `--json` each of them is a line.
@@ -152,7 +171,7 @@ pub(crate) trait Answer: Serialize + DeserializeOwned + JsonSchema {
 /// An answer for people.
 pub(crate) enum Text {
     Line(String),
-    /// Nothing, if there is no row.
+    /// The columns, and the rows of an answer that has a [`Answer::LIST`]. Nothing is printed if there is no row.
     Table(&'static [&'static str], Vec<Vec<String>>),
 }
 

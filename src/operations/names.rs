@@ -28,7 +28,7 @@ pub(super) fn optional<'de, D: Deserializer<'de>, N: Named>(input: D) -> Result<
 macro_rules! name {
     ($(#[$doc:meta])* $name:ident, $text:literal, $base64:literal) => {
         $(#[$doc])*
-        #[derive(Clone, Debug, PartialEq, Eq)]
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub(crate) struct $name(pub(crate) Vec<u8>);
 
         const _: () = {

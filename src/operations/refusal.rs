@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use kvqueue_queue::{QueueError, RetryError};
+use kvqueue_queue::{Pause, QueueError, RetryError};
 
 use crate::json::time;
 
@@ -62,6 +62,15 @@ impl Refusal {
         Self { class: Class::Conflict, code, message: message.to_owned(), fix: fix.to_owned().into() }
     }
 
+    /// The queue is frozen: a migration moves it, or has moved it. `queue` is printable.
+    pub(super) fn frozen(queue: &str, pause: &Pause) -> Self {
+        let message = format!("queue \"{queue}\" is frozen since {}: {}", time(pause.at), pause.why());
+        let fix = format!(
+            "use it where it is moved to; or if you know that nobody moves it: kvqueue resume {queue} --frozen"
+        );
+        Self::conflict("frozen", message, fix)
+    }
+
     /// The refusal that an error of the layer is, if nothing was done. Any other error is a failure.
     pub(crate) fn of(error: &RetryError) -> Option<Self> {
         if error.is_maybe_committed() {
@@ -70,11 +79,7 @@ impl Refusal {
         match &error.error {
             QueueError::OtherKind { .. } => Some(Self::of_text("other_kind", &error.error.to_string())),
             QueueError::TooManyBatches { .. } => Some(Self::of_text("batch", &error.error.to_string())),
-            QueueError::Frozen { queue, pause } => Some(Self::conflict(
-                "frozen",
-                format!("queue \"{queue}\" is frozen since {}: {}", time(pause.at), pause.why()),
-                "use it where it is moved to; or if you know that nobody moves it: kvqueue resume --frozen",
-            )),
+            QueueError::Frozen { queue, pause } => Some(Self::frozen(queue, pause)),
             _ => None,
         }
     }

@@ -14,7 +14,7 @@ use crate::{
     database::attempt::Attempt,
 };
 
-/// A command, or a request, that runs an operation.
+/// Where an operation runs: in a command, or in a daemon that has got a request.
 pub(crate) trait Site {
     fn config(&self) -> Arc<Config>;
 
@@ -23,7 +23,7 @@ pub(crate) trait Site {
         Ok(())
     }
 
-    /// Runs a transaction until it commits or fails.
+    /// Runs a transaction until it commits or fails. Its body may run several times.
     fn commit<'s, 'a: 's>(
         &'s self,
         body: &'s mut (dyn FnMut(Transaction) -> Attempt<'a> + 's),
@@ -32,11 +32,17 @@ pub(crate) trait Site {
     /// The record of this operation, to which it adds what it is about.
     fn record(&self) -> Record;
 
-    /// Whether the one who asks may learn the name of a queue.
+    /// Whether the one who asks may learn the name of this queue, which may be the one that was meant.
     fn may_tell(&self, queue: &str) -> bool;
 
     /// Tells the one who asks, besides the answer.
     fn note(&self, text: &str);
+
+    /// Pauses or resumes a queue for this daemon alone.
+    fn pause_here<'s>(&'s self, queue: &'s [u8], paused: bool) -> LocalBoxFuture<'s, anyhow::Result<()>>;
+
+    /// The daemon that has paused a queue for itself, as far as is known.
+    fn pausing_daemon(&self, queue: &[u8]) -> Option<String>;
 }
 
 /// The record of a change, to be written in its transaction.
@@ -81,6 +87,12 @@ impl dyn Site + '_ {
         self.transact(async |tr| body(tr, audit).await).await
     }
 
+    /// A queue by its name, for what is the same in a queue of any kind.
+    pub(super) fn any_queue(&self, name: &QueueName) -> Result<Queue, Refusal> {
+        let queue = Queue::new(self.config().prefix.as_bytes(), &name.0);
+        queue.map_err(|error| Refusal::bad(error.to_string()))
+    }
+
     /// A keyed queue by its name. One that is not in the configuration is taken for a keyed one.
     pub(super) fn keyed_queue(&self, name: &QueueName) -> anyhow::Result<Queue> {
         self.check_settings(&name.0)?;
@@ -90,7 +102,7 @@ impl dyn Site + '_ {
             return Err(Refusal::conflict(
                 "other_kind",
                 format!("queue \"{name}\" is of kind {kind} in the configuration, and only keyed queues have limits"),
-                "set kind = \"keyed\", or use another queue",
+                "set kind = \"keyed\" and restart its daemons, or use another queue",
             )
             .into());
         }
@@ -103,7 +115,7 @@ impl dyn Site + '_ {
     pub(super) async fn expect_queue(&self, queue: &Queue, create: Option<bool>) -> anyhow::Result<()> {
         let fix = match create {
             Some(true) => return Ok(()),
-            Some(false) => "to set it before the first push, add create (--create, or \"create\": true)",
+            Some(false) => "to set it before the first push, add --create, or ?create=true to the request",
             None => "",
         };
         match self.absent(queue).await? {
@@ -125,5 +137,71 @@ impl dyn Site + '_ {
         let config = self.config();
         self.transact(async |tr| absent_queues::note(tr, &config, queue, |name| self.may_tell(name)).await)
             .await
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use futures::FutureExt;
+    use kvqueue_queue::{RetryPolicy, retry};
+
+    use super::*;
+    use crate::{
+        audit::{Action, Filter, Who},
+        testing::TestDatabase,
+    };
+
+    /// A database of a test's.
+    pub(in crate::operations) struct TestSite {
+        db: TestDatabase,
+        config: Arc<Config>,
+    }
+
+    impl TestSite {
+        pub(in crate::operations) fn new() -> Self {
+            Self { db: TestDatabase::new().unwrap(), config: Arc::default() }
+        }
+
+        /// How many records the audit trail has.
+        pub(in crate::operations) async fn records(&self) -> usize {
+            let tr = self.db.create_trx().unwrap();
+            let page = AuditStore::new(b"").page(&tr, None, &Filter::default(), 100).await;
+            page.unwrap().records.len()
+        }
+    }
+
+    impl Site for TestSite {
+        fn config(&self) -> Arc<Config> {
+            self.config.clone()
+        }
+
+        fn commit<'s, 'a: 's>(
+            &'s self,
+            body: &'s mut (dyn FnMut(Transaction) -> Attempt<'a> + 's),
+        ) -> LocalBoxFuture<'s, anyhow::Result<()>> {
+            async move {
+                retry::run(&self.db, &RetryPolicy::default(), body).await?;
+                Ok(())
+            }
+            .boxed_local()
+        }
+
+        fn record(&self) -> Record {
+            Record::new(Action::QueuePause, Who::Operator)
+        }
+
+        fn may_tell(&self, _: &str) -> bool {
+            true
+        }
+
+        fn note(&self, _: &str) {}
+
+        fn pause_here<'s>(&'s self, _: &'s [u8], _: bool) -> LocalBoxFuture<'s, anyhow::Result<()>> {
+            async { unreachable!("no test asks for it") }.boxed_local()
+        }
+
+        fn pausing_daemon(&self, _: &[u8]) -> Option<String> {
+            None
+        }
     }
 }

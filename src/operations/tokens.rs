@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Answer, Method, Needs, Operation, Refusal, Route, Site, Text};
 use crate::{
-    access::{AccessToken, Created, MAX_TOKENS, QueuePattern, Scope, TokenStore},
+    access::{self, AccessToken, Created, MAX_TOKENS, QueuePattern, Scope, TokenStore},
     audit::Action,
     config::duration,
     consumer::clock,
@@ -106,6 +106,21 @@ impl Answer for Token {
     }
 }
 
+impl NewToken {
+    /// The token, and its record.
+    fn issue(&self) -> Result<(String, AccessToken), Refusal> {
+        let now = clock::now();
+        let after = |time: Duration| now.saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        let new = access::NewToken {
+            name: self.name.clone(),
+            scopes: self.scopes.iter().copied().collect(),
+            queues: self.queues.clone().unwrap_or_else(|| vec![QueuePattern::all()]),
+            expires_at: self.expires.map(after),
+        };
+        new.issue(now).map_err(Refusal::bad)
+    }
+}
+
 impl Operation for NewToken {
     const ROUTE: Route = Route::change(Action::TokenNew, Method::Post, "/api/v1/tokens");
     type Answer = Token;
@@ -114,16 +129,12 @@ impl Operation for NewToken {
         Needs::Nothing
     }
 
+    fn check(&self) -> Result<(), Refusal> {
+        self.issue().map(drop)
+    }
+
     async fn run(&self, site: &dyn Site) -> anyhow::Result<Token> {
-        let now = clock::now();
-        let after = |time: Duration| now.saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
-        let new = crate::access::NewToken {
-            name: self.name.clone(),
-            scopes: self.scopes.iter().copied().collect(),
-            queues: self.queues.clone().unwrap_or_else(|| vec![QueuePattern::all()]),
-            expires_at: self.expires.map(after),
-        };
-        let (text, token) = &new.issue(now).map_err(Refusal::bad)?;
+        let (text, token) = &self.issue()?;
         let store = &TokenStore::new(site.config().prefix.as_bytes());
         let create = site.change(token.audited(site.record()), async |tr, audit| {
             store.create(tr, token, &audit.store, &audit.record).await

@@ -168,12 +168,9 @@ fn a_frozen_queue_is_not_swept_and_not_resumed_by_mistake() {
     let counts = run(&db, &["len", "q", "--json"]).ok();
     assert!(counts.contains(r#""waiting":1"#), "{counts}");
     let error = run(&db, &["resume", "q"]).failed(1);
-    assert_eq!(
-        error,
-        "kvqueue: queue \"q\" is frozen: migrating; to take its items all the same, add --frozen\n"
-    );
+    assert!(error.contains("is frozen") && error.contains("kvqueue resume q --frozen"), "{error}");
     let error = run(&db, &["pause", "q"]).failed(1);
-    assert_eq!(error, "kvqueue: queue \"q\" is frozen already: migrating\n");
+    assert!(error.contains("is frozen since"), "{error}");
     run(&db, &["resume", "q", "--frozen"]).ok();
     wait_for(&db, &[r#""done":1"#]);
     assert_eq!(stop(daemon), "later\n");

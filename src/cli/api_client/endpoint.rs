@@ -182,6 +182,8 @@ impl Endpoint {
         let (code, message, mut fix) = (text("code"), text("message"), text("fix"));
         if matches!(status, 401 | 403) && self.secret.as_ref().is_some_and(Secret::is_of_environment) {
             fix = format!("the token is that of KVQUEUE_TOKEN; {fix}");
+        } else if *status == 401 && self.secret.is_none() {
+            "set KVQUEUE_TOKEN to an access token, which `kvqueue token new` makes".clone_into(&mut fix);
         } else if *status == 401 && self.secret.is_some() {
             fix = format!(
                 "if this is the daemon of another database, give yours another address in http.listen and restart it; or name the \

@@ -10,20 +10,18 @@ mod secret;
 mod tls;
 
 use std::{
-    ffi::OsStr,
     fmt,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::runtime;
 
 use super::{
     UsageError,
     globals::Globals,
-    output::about,
     status::{self, Figures, fitting},
 };
 use crate::{
@@ -134,7 +132,7 @@ impl ApiClient {
 
     /// A client of the daemon whose URL is in place of the database, if there is one.
     pub(super) fn of_database(globals: &Globals) -> anyhow::Result<Option<Self>> {
-        if address_of(&globals.load_leniently()?.0).is_none() {
+        if address_of(&globals.load_leniently()?.0)?.is_none() {
             return Ok(None);
         }
         let (config, _) = globals.start_leniently()?;
@@ -144,7 +142,11 @@ impl ApiClient {
 
     /// A client of the configuration's daemon. The configuration may be invalid.
     pub(super) fn of(globals: &Globals, config: &Config) -> anyhow::Result<Self> {
-        if let Some(address) = address_of(config) {
+        if let Some(address) = address_of(config)? {
+            if !address.is_https() && !address.is_trusted(&config.http) {
+                let problem = format!("cannot ask {address}: the connection is not encrypted");
+                return Err(UsageError(format!("{problem}; use https, or a tunnel to the daemon")).into());
+            }
             let token = token(&address, config, false, "")?;
             return Self::new(Endpoint::new(address, token, DATABASE)?);
         }
@@ -188,27 +190,7 @@ impl ApiClient {
         Ok(self.ask(method, path, body)?)
     }
 
-    /// Pauses or resumes a queue in this daemon only.
-    pub(super) fn pause_locally(&self, queue: &OsStr, paused: bool) -> anyhow::Result<Value> {
-        let name = queue.to_str().ok_or_else(|| {
-            UsageError(format!(
-                "queue {:?} cannot be named over HTTP because it is not UTF-8",
-                queue.display()
-            ))
-        })?;
-        let path = format!("/api/v1/queues/{}/pause", encoded(name));
-        if paused {
-            self.send("PUT", &path, Some(&json!({ "local": true })))?;
-        } else {
-            self.send("DELETE", &(path + "?local=true"), None)?;
-        }
-        let mut answer = about(name.as_bytes(), "paused", paused);
-        answer["local"] = true.into();
-        Ok(answer)
-    }
-
-    /// Sends any request.
-    pub(super) fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, AskError> {
+    fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, AskError> {
         let patience =
             self.timeout.unwrap_or(if method == "GET" { READ_TIMEOUT } else { deadlines::COMMAND });
         self.runtime.block_on(self.endpoint.ask(method, path, body, patience))
@@ -216,8 +198,9 @@ impl ApiClient {
 }
 
 /// The address of the daemon whose URL is in place of the database.
-fn address_of(config: &Config) -> Option<Address> {
-    config.database.parse().ok().filter(|_| config.is_of_daemon())
+fn address_of(config: &Config) -> Result<Option<Address>, UsageError> {
+    let wrong = |problem| UsageError(format!("{:?} is not the URL of a daemon: {problem}", config.database));
+    config.is_of_daemon().then(|| config.database.parse().map_err(wrong)).transpose()
 }
 
 /// The token for an address. The secret of the configuration stays on this machine, and no other token goes over an open connection unless

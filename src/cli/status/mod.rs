@@ -82,7 +82,7 @@ impl Args {
                 }
                 Ok(exit)
             }
-            Err(error) if self.at.is_given() => Err(error),
+            Err(error) if self.at.is_given() || names_daemon(globals) => Err(error),
             Err(error) => {
                 database::show(globals, began.elapsed(), &format!("{error:#}"))?;
                 Ok(Exit::Unavailable)
@@ -93,6 +93,11 @@ impl Args {
     fn ask_once(&self, globals: &Globals) -> anyhow::Result<Answers> {
         ApiClient::find(globals, &self.at).and_then(|daemon| ask_all(&daemon))
     }
+}
+
+/// Whether the URL of a daemon is in place of the database, so that there is none to look at.
+fn names_daemon(globals: &Globals) -> bool {
+    globals.load_leniently().is_ok_and(|(config, _)| config.is_of_daemon())
 }
 
 /// A daemon's answer, the figures in it that are shown, and the other queues in its database.

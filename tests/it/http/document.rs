@@ -341,8 +341,8 @@ fn openapi_document_matches_the_served_responses() {
     let throttle =
         json!({"id": id, "outcome": "throttle", "scope": "tenant", "after_ms": 1, "reason": "429"});
     ask(200, "POST", acknowledge, &["keyed", held], Some(json!({ "outcomes": [throttle] })));
-    ask(204, "PUT", "/api/v1/queues/{queue}/pause", &["idle"], None);
-    ask(204, "PUT", "/api/v1/queues/{queue}/pause", &["idle"], Some(json!({"reason": "why"})));
+    ask(200, "PUT", "/api/v1/queues/{queue}/pause", &["idle"], None);
+    ask(200, "PUT", "/api/v1/queues/{queue}/pause", &["idle"], Some(json!({"reason": "why"})));
     ask(404, "PUT", "/api/v1/queues/{queue}/pause", &["none"], Some(json!({"local": true})));
     for path in ["/api/v1/status", "/api/v1/queues?all=true", "/api/v1/consumers"] {
         get(path, &[]);
@@ -350,7 +350,7 @@ fn openapi_document_matches_the_served_responses() {
     get("/api/v1/queues/{queue}", &["q"]);
     get("/api/v1/queues/{queue}/history", &["q"]);
     ask(404, "GET", "/api/v1/queues/{queue}", &["none"], None);
-    ask(204, "DELETE", "/api/v1/queues/{queue}/pause", &["idle"], None);
-    ask(204, "PUT", "/api/v1/queues/{queue}/pause", &["idle"], Some(json!({"local": true})));
+    ask(200, "DELETE", "/api/v1/queues/{queue}/pause", &["idle"], None);
+    ask(200, "PUT", "/api/v1/queues/{queue}/pause", &["idle"], Some(json!({"local": true})));
     ask(200, "POST", "/api/v1/reload", &[], None);
 }
