@@ -241,17 +241,14 @@ impl Rule {
     /// # Errors
     /// The reason why there can be no such rule.
     fn read(&self) -> Result<(Pattern, Limits), Refusal> {
-        let (pattern, limits) = (self.scope.pattern()?, self.limits.limits()?);
-        if limits.is_empty() {
-            return Err(Refusal::bad(
-                "a rule sets at least one of running, rate, weight, ordered and on-dead",
-            ));
+        const NOTHING: &str = "a rule sets at least one of running, rate, weight, ordered and on-dead";
+        const FOR_KEYS: &str =
+            "weight, ordered and on-dead are for keys; the rule of the whole queue has running and rate only";
+        match (self.scope.pattern()?, self.limits.limits()?) {
+            (_, limits) if limits.is_empty() => Err(Refusal::bad(NOTHING)),
+            (pattern, limits) if pattern.is_queue() && limits.is_for_keys() => Err(Refusal::bad(FOR_KEYS)),
+            rule => Ok(rule),
         }
-        if pattern.is_queue() && limits.is_for_keys() {
-            let problem = "weight, ordered and on-dead are for keys; the rule of the whole queue has running and rate only";
-            return Err(Refusal::bad(problem));
-        }
-        Ok((pattern, limits))
     }
 
     /// A row of the table.
