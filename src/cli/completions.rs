@@ -67,7 +67,9 @@ impl Args {
 /// Answers a shell, if this process was started for that.
 pub(super) fn answer() -> clap::error::Result<bool> {
     let directory = env::current_dir().ok();
-    CompleteEnv::with_factory(super::command).var(VARIABLE).try_complete(env::args_os(), directory.as_deref())
+    CompleteEnv::with_factory(|| of_queues(super::command()))
+        .var(VARIABLE)
+        .try_complete(env::args_os(), directory.as_deref())
 }
 
 /// Completes the name of a queue.
@@ -80,7 +82,7 @@ pub(super) fn queue() -> ArgValueCompleter {
 }
 
 /// Lets the shell complete each argument that is called `queue`, of operations.
-pub(super) fn of_queues(command: clap::Command) -> clap::Command {
+fn of_queues(command: clap::Command) -> clap::Command {
     let with_names = |arg: clap::Arg| match arg.get_id() == "queue" && arg.is_positional() {
         true => arg.add(queue()),
         false => arg,

@@ -281,7 +281,7 @@ impl Cli {
 
 /// The whole command line.
 fn command() -> clap::Command {
-    completions::of_queues(tasks::usage_first(tasks::by_task(Cli::command())))
+    tasks::usage_first(tasks::by_task(Cli::command()))
 }
 
 fn report(error: &anyhow::Error) -> Exit {

@@ -64,7 +64,7 @@ pub(super) fn run_at<O: Operation>(
 
 fn run_in<O: Operation>(place: &Place, mut operation: O, globals: &Globals) -> anyhow::Result<Exit> {
     let mut left = operation.page().map(|page| page.limit.get());
-    let mut rows = Vec::new();
+    let (mut columns, mut rows): (&[&str], _) = (&[], Vec::new());
     loop {
         if let (Some(left), Some(page)) = (left, operation.page()) {
             page.limit = NonZeroUsize::new(left).unwrap_or(page.limit).min(longest_page());
@@ -78,13 +78,8 @@ fn run_in<O: Operation>(place: &Place, mut operation: O, globals: &Globals) -> a
                 elements.iter().try_for_each(|it| output::line(true, b"", it))?;
             }
             (Text::Table(header, more), _) => {
-                let is_first = rows.is_empty();
-                rows.extend(
-                    is_first
-                        .then(|| header.iter().map(|it| (*it).to_owned()).collect())
-                        .into_iter()
-                        .chain(more),
-                );
+                columns = header;
+                rows.extend(more);
             }
             (Text::Line(text), _) => {
                 // Not an io::Error outside: the reader that closed the pipe does not know what was done. Without the text, which may be a secret.
@@ -97,24 +92,26 @@ fn run_in<O: Operation>(place: &Place, mut operation: O, globals: &Globals) -> a
         let (Some(page), Some(next)) = (operation.page(), next) else { break };
         page.after = Some(next.to_owned());
         if left == Some(0) {
-            print_table(&rows)?;
+            print_table(columns, rows)?;
             output::note(format_args!("there are more; see them with --after {next}"));
             return Ok(Exit::Done);
         }
     }
-    print_table(&rows)?;
+    print_table(columns, rows)?;
     Ok(Exit::Done)
 }
 
-/// Prints rows, of which the first one is the header. A table without other rows is not printed.
-fn print_table(rows: &[Vec<String>]) -> anyhow::Result<()> {
-    let Some((header, rows)) = rows.split_first().filter(|(_, rows)| !rows.is_empty()) else { return Ok(()) };
+/// Prints a table. One without rows is not printed.
+fn print_table(columns: &[&str], rows: Vec<Vec<String>>) -> anyhow::Result<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
     let mut table = Table::new();
     table.load_preset(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
     if let Some(width) = output::width() {
         table.set_width(width);
     }
-    table.set_header(header).add_rows(rows);
+    table.set_header(columns.iter().copied()).add_rows(rows);
     Ok(output::line(false, table.to_string().as_bytes(), &Value::Null)?)
 }
 

@@ -38,6 +38,7 @@ pub use http::{Http, Listen};
 pub use layout::{KindName, TakeEnd, Values};
 pub use load::load;
 pub(crate) use load::load_leniently;
+pub(crate) use model::is_daemon;
 pub use model::{Config, Log, LogFormat};
 pub use paths::absolute_database;
 pub(crate) use queue::{MAX_LEASE, MIN_LEASE};

@@ -54,6 +54,11 @@ impl Default for Config {
     }
 }
 
+/// Whether this is the URL of a daemon, in place of a database.
+pub(crate) fn is_daemon(database: &str) -> bool {
+    ["http://", "https://"].iter().any(|scheme| database.starts_with(scheme))
+}
+
 impl Config {
     /// The defaults, on this database: `embedded:DIRECTORY`, or the path of a FoundationDB cluster file.
     ///
@@ -110,7 +115,7 @@ impl Config {
 
     /// Whether the URL of a daemon is in place of the database, for commands that a daemon can carry out.
     pub(crate) fn is_of_daemon(&self) -> bool {
-        ["http://", "https://"].iter().any(|scheme| self.database.starts_with(scheme))
+        is_daemon(&self.database)
     }
 
     pub(crate) fn validate_database(&self) -> Result<(), ConfigError> {

@@ -23,7 +23,7 @@ use tokio::time::timeout;
 pub(crate) use self::identity::identity;
 pub(crate) use self::queue_names::queue_names;
 pub(crate) use self::space::{MAKE_SPACE, Refused, limit, limit_beyond_disk, origin, refusal, size};
-use crate::config::{duration, nearest};
+use crate::config::{duration, is_daemon, nearest};
 
 /// How many queues a process reads at a time.
 pub(crate) const QUEUES_AT_A_TIME: usize = 16;
@@ -131,7 +131,7 @@ fn suggestion(url: &str) -> Option<String> {
     if url == fdb_embedded::SCHEME.trim_end_matches(':') {
         return Some(format!("no directory is named; did you mean {}./kvqueue-data?", fdb_embedded::SCHEME));
     }
-    if url.starts_with("http://") || url.starts_with("https://") {
+    if is_daemon(url) {
         let text = "this is the URL of a daemon, and this command opens the database itself; run it where the database is, or send the request that \
             docs/API.md has for it";
         return Some(text.to_owned());

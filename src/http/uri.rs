@@ -27,13 +27,13 @@ pub(super) struct Query(BTreeMap<String, String>);
 impl Query {
     pub(super) fn read(text: &str, allowed: &[impl AsRef<str>]) -> Result<Self, ApiError> {
         let mut query = Self::default();
+        let allowed: Vec<_> = allowed.iter().map(AsRef::as_ref).collect();
         for part in text.split('&').filter(|part| !part.is_empty()) {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
             if query.0.len() >= MAX_PARAMETERS || value.len() > MAX_VALUE {
                 return Err(ApiError::Bad("the query is too long".to_owned()));
             }
             let name = form_decoded(name)?;
-            let allowed: Vec<_> = allowed.iter().map(AsRef::as_ref).collect();
             if !allowed.contains(&&*name) {
                 let known = if allowed.is_empty() { "none".to_owned() } else { allowed.join(", ") };
                 return Err(ApiError::Bad(format!("unknown parameter {name:?}; allowed: {known}")));

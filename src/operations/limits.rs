@@ -50,7 +50,7 @@ pub(crate) struct RemoveRule {
     queue: QueueName,
     #[serde(flatten)]
     #[command(flatten)]
-    scope: Scope,
+    scope: RuleScope,
 }
 
 /// Print the held keys: ordered keys that wait for an item that is tried again, or for a dead letter
@@ -84,7 +84,7 @@ pub(crate) struct Unblock {
 struct Rule {
     #[serde(flatten)]
     #[command(flatten)]
-    scope: Scope,
+    scope: RuleScope,
     #[serde(flatten)]
     #[command(flatten)]
     limits: RuleLimits,
@@ -93,7 +93,7 @@ struct Rule {
 /// The keys that a rule is for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Args)]
 #[group(required = true, multiple = false)]
-struct Scope {
+struct RuleScope {
     /// The keys that the rule is for, as in 'tenant-*'; quote it, because a shell replaces *
     #[serde(flatten, deserialize_with = "names::optional", skip_serializing_if = "Option::is_none")]
     #[arg(value_name = "PATTERN")]
@@ -158,7 +158,7 @@ impl OnDead {
     }
 }
 
-impl Scope {
+impl RuleScope {
     fn pattern(&self) -> Result<Pattern, Refusal> {
         match &self.pattern {
             Some(name) if !self.whole_queue => {
@@ -171,7 +171,7 @@ impl Scope {
 }
 
 /// For people.
-impl std::fmt::Display for Scope {
+impl std::fmt::Display for RuleScope {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.pattern {
             Some(pattern) => pattern.fmt(f),
@@ -232,7 +232,7 @@ impl Rule {
     fn of(pattern: &Pattern, limits: Limits) -> Self {
         let is_queue = pattern.is_queue();
         let name = || PatternName(pattern.as_bytes().to_vec());
-        let scope = Scope { pattern: (!is_queue).then(name), whole_queue: is_queue };
+        let scope = RuleScope { pattern: (!is_queue).then(name), whole_queue: is_queue };
         Self { scope, limits: RuleLimits::of(limits) }
     }
 

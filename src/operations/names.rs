@@ -1,7 +1,6 @@
 //! Names and keys: bytes, which are texts as a rule. JSON has each as `queue`, or as `queue_base64` if it is not UTF-8.
 
-use std::{borrow::Cow, fmt};
-use std::{ffi::OsString, os::unix::ffi::OsStringExt};
+use std::{borrow::Cow, ffi::OsString, fmt, os::unix::ffi::OsStringExt};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use clap::builder::{MapValueParser, OsStringValueParser, TypedValueParser};
@@ -83,7 +82,7 @@ macro_rules! name {
                 }
             }
 
-                        impl clap::builder::ValueParserFactory for $name {
+            impl clap::builder::ValueParserFactory for $name {
                 type Parser = MapValueParser<OsStringValueParser, fn(OsString) -> Self>;
 
                 fn value_parser() -> Self::Parser {

@@ -42,7 +42,7 @@ impl Refusal {
 
     /// The queue is in neither the database nor the configuration, as a text says. `or` is another way to mend it.
     pub(super) fn no_queue(text: &str, or: &str) -> Self {
-        let (message, fix) = text.split_once("; ").unwrap_or((text, ""));
+        let (message, fix) = parts(text);
         let fix = [fix, or].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ");
         Self { class: Class::NotFound, code: "no_queue", message: message.to_owned(), fix: fix.into() }
     }
@@ -58,7 +58,7 @@ impl Refusal {
 
     /// The state of the queue does not allow it, as a text says: what, and after a semicolon what to do.
     fn of_text(code: &'static str, text: &str) -> Self {
-        let (message, fix) = text.split_once("; ").unwrap_or((text, ""));
+        let (message, fix) = parts(text);
         Self { class: Class::Conflict, code, message: message.to_owned(), fix: fix.to_owned().into() }
     }
 
@@ -83,4 +83,9 @@ impl Refusal {
             _ => None,
         }
     }
+}
+
+/// What is wrong, and what to do about it, of a text that has a semicolon between them.
+fn parts(text: &str) -> (&str, &str) {
+    text.split_once("; ").unwrap_or((text, ""))
 }

@@ -1,4 +1,4 @@
-//! Where an operation runs: a database, with the settings of its queues, and who asks.
+//! Sites: what an operation needs of the place where it runs.
 
 use std::{cell::Cell, sync::Arc};
 
@@ -35,7 +35,7 @@ pub(crate) trait Site {
     /// Whether the one who asks may learn the name of this queue, which may be the one that was meant.
     fn may_tell(&self, queue: &str) -> bool;
 
-    /// Tells the one who asks, besides the answer.
+    /// Tells a person something that is not in the answer. Only a command does.
     fn note(&self, text: &str);
 
     /// Pauses or resumes a queue for this daemon alone.
