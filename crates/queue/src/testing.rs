@@ -1,8 +1,5 @@
 //! A database for the unit tests that need one. Most tests on a database are in `tests/it`.
 
-use std::sync::OnceLock;
-
-use fdb_embedded::Network;
 use foundationdb::Database;
 
 /// The key that a commit makes of a parameter of SET_VERSIONSTAMPED_KEY.
@@ -15,8 +12,7 @@ pub(crate) fn stamped(mut parameter: Vec<u8>, transaction: [u8; 10]) -> Vec<u8> 
 
 /// Runs a test on a throw-away embedded database.
 pub(crate) fn on_database(test: impl AsyncFnOnce(&Database)) {
-    static NETWORK: OnceLock<Network> = OnceLock::new();
-    NETWORK.get_or_init(|| Network::start().expect("the network starts once in a process"));
+    let _network = fdb_embedded::testing::network();
     let dir = tempfile::tempdir().expect("a temporary directory can be made");
     let db = Database::from_path(&format!("embedded:{}", dir.path().join("db").display()));
     futures::executor::block_on(test(&db.expect("an empty directory can be opened")));

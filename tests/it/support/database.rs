@@ -2,7 +2,7 @@
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, sync::OnceLock};
 
-use fdb_embedded::{Network, StartError};
+use fdb_embedded::testing::{NetworkUse, network};
 use tempfile::TempDir;
 
 use super::kvqueue;
@@ -15,6 +15,8 @@ pub(crate) struct Database {
     pub(crate) prefix: String,
     /// Holds the directory of an embedded database.
     pub(crate) directory: TempDir,
+    /// Once it is open in this process.
+    network: OnceLock<NetworkUse>,
 }
 
 impl Database {
@@ -28,21 +30,19 @@ impl Database {
 
     /// Any other.
     pub(crate) fn at(url: String, prefix: String) -> Self {
-        Self { url, prefix, directory: tempfile::tempdir().unwrap() }
+        Self { url, prefix, directory: tempfile::tempdir().unwrap(), network: OnceLock::new() }
     }
 
     /// An empty embedded one.
     pub(crate) fn embedded() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let url = format!("embedded:{}", directory.path().join("data").display());
-        Self { url, prefix: String::new(), directory }
+        Self { url, prefix: String::new(), directory, network: OnceLock::new() }
     }
 
     /// Opens an embedded database in this process.
     pub(crate) fn open(&self) -> foundationdb::Database {
-        static NETWORK: OnceLock<Result<Network, StartError>> = OnceLock::new();
-        // Another program of the process may have started it.
-        let _ = NETWORK.get_or_init(Network::start);
+        self.network.get_or_init(network);
         foundationdb::Database::from_path(&self.url).unwrap()
     }
 

@@ -4,13 +4,50 @@
 //! Not part of the crate's interface. The cargo feature `testing` enables it for the crate's
 //! integration tests, which are separate crates.
 
-use std::ffi::{CString, c_char, c_int};
+use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use foundationdb_sys::{FDBDatabase, FDBFuture, FDBKeyValue, FDBTransaction};
 
+use super::boot::{Network, StartError};
 use super::{bytes, database as d, future as f, open, transaction as t};
+
+/// Starts the network for a program of tests, unless it runs. A test keeps the value for as long as it uses databases.
+pub fn network() -> NetworkUse {
+    static NETWORK: OnceLock<Result<Network, StartError>> = OnceLock::new();
+    // If the program has started one itself, that one does.
+    let _ = NETWORK.get_or_init(Network::start);
+    NetworkUse(())
+}
+
+/// A use of the network by a test.
+///
+/// FoundationDB's client destroys at the end of a process what its network thread uses, and a harness gives no place to stop that thread before: a
+/// program may crash after its last test. Therefore one with such a value ends at once, without what others have registered for its end. What is
+/// registered last comes first, so each test registers that when it is over.
+pub struct NetworkUse(());
+
+impl Drop for NetworkUse {
+    fn drop(&mut self) {
+        #[cfg(all(target_os = "linux", target_env = "gnu"))]
+        // SAFETY: the handler is a function that stays, and it uses no argument. Without memory for it, the process ends as without it.
+        let _ = unsafe { on_exit(end_at_once, null_mut()) };
+    }
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+unsafe extern "C" {
+    fn on_exit(handler: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
+    fn _exit(code: c_int) -> !;
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+extern "C" fn end_at_once(code: c_int, _argument: *mut c_void) {
+    // SAFETY: it may be called at any time. Rust has written what it had buffered before it called `exit`.
+    unsafe { _exit(code) }
+}
 
 /// The result of a future; an error is a FoundationDB code.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,19 +1,13 @@
 //! Handles that free themselves, and a database to try them on.
 
 use std::ffi::{CString, c_int};
-use std::sync::OnceLock;
 
-use fdb_embedded::Network;
+use fdb_embedded::testing::network;
 use foundationdb_sys as sys;
 use foundationdb_sys::{FDBDatabase, FDBFuture, FDBTransaction, fdb_error_t};
 
 /// Names the cluster file of a real cluster to run on.
 const CLUSTER_VARIABLE: &str = "KVQUEUE_TEST_CLUSTER_FILE";
-
-fn network() -> &'static Network {
-    static NETWORK: OnceLock<Network> = OnceLock::new();
-    NETWORK.get_or_init(|| Network::start().unwrap())
-}
 
 /// A length as C has it.
 pub(crate) fn len(bytes: &[u8]) -> c_int {

@@ -15,11 +15,10 @@ mod run;
 mod scenarios;
 mod shrink;
 
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use fdb_embedded::Network;
-use fdb_embedded::testing::Database;
+use fdb_embedded::testing::{Database, network};
 
 use host::Host;
 
@@ -31,12 +30,6 @@ const SHOWN: usize = 5;
 fn number(variable: &str) -> Option<u64> {
     let value = std::env::var(variable).ok()?;
     Some(value.parse().unwrap_or_else(|_| panic!("{variable} is not a number: {value}")))
-}
-
-/// Starts the network, once in the process.
-fn network() {
-    static NETWORK: OnceLock<Network> = OnceLock::new();
-    NETWORK.get_or_init(|| Network::start().unwrap());
 }
 
 /// One test at a time: on a cluster they share the keys.
@@ -59,7 +52,7 @@ fn open() -> (Database, Option<(Option<Host>, tempfile::TempDir)>) {
 #[test]
 fn random_programs_agree_with_the_model() {
     let _turn = turn();
-    network();
+    let _network = network();
     let (database, directory) = open();
     let strict = directory.is_some();
     let first = number("KVQUEUE_TEST_SEED").unwrap_or(1);

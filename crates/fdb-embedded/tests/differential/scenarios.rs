@@ -66,7 +66,7 @@ fn begun(database: &Database) -> Transaction {
 #[test]
 fn watches_above_the_limit_are_refused_until_others_end() {
     let _turn = turn();
-    network();
+    let _network = network();
     let (database, _keep) = open();
     database.set_option(MAX_WATCHES, Some(&int(1))).unwrap();
     let transaction = begun(&database);
@@ -93,7 +93,7 @@ fn watches_above_the_limit_are_refused_until_others_end() {
 #[test]
 fn a_call_during_a_commit_ends_the_transaction_unless_it_is_not_protected() {
     let _turn = turn();
-    network();
+    let _network = network();
     let (database, _keep) = open();
     for protected in [true, false] {
         let transaction = begun(&database);
@@ -116,7 +116,7 @@ fn a_call_during_a_commit_ends_the_transaction_unless_it_is_not_protected() {
 #[test]
 fn a_timeout_ends_all_futures_of_a_transaction_but_watches() {
     let _turn = turn();
-    network();
+    let _network = network();
     let (database, _keep) = open();
     let transaction = begun(&database);
     let (stamp, watch) = (transaction.get_versionstamp(), transaction.watch(b"watch"));
@@ -133,7 +133,7 @@ fn a_timeout_ends_all_futures_of_a_transaction_but_watches() {
 #[test]
 fn a_timeout_ends_the_wait_before_a_retry() {
     let _turn = turn();
-    network();
+    let _network = network();
     let (database, keep) = open();
     if keep.is_none() {
         return; // A cluster's client takes no second error before it has waited for the first.
@@ -152,7 +152,7 @@ fn a_timeout_ends_the_wait_before_a_retry() {
 #[test]
 fn a_read_version_far_ahead_fails_reads_and_allows_commits() {
     let _turn = turn();
-    network();
+    let _network = network();
     let (database, _keep) = open();
     let transaction = begun(&database);
     assert_eq!(error(&transaction.get(b"ahead", false)), None, "the client finds its servers");
@@ -173,7 +173,7 @@ fn a_read_version_far_ahead_fails_reads_and_allows_commits() {
 #[test]
 fn conflict_ranges_are_shown_after_the_commit_as_before_it() {
     let _turn = turn();
-    network();
+    let _network = network();
     let (database, _keep) = open();
     for is_plain in [false, true] {
         let transaction = begun(&database);
@@ -197,7 +197,7 @@ fn conflict_ranges_are_shown_after_the_commit_as_before_it() {
 #[test]
 fn read_conflict_ranges_are_hidden_after_a_failed_read() {
     let _turn = turn();
-    network();
+    let _network = network();
     let (database, _keep) = open();
     type Spoil = fn(&Transaction);
     let ends: [(Spoil, i32); 3] = [
@@ -224,7 +224,7 @@ fn read_conflict_ranges_are_hidden_after_a_failed_read() {
 #[test]
 fn an_empty_commit_has_no_version() {
     let _turn = turn();
-    network();
+    let _network = network();
     let (database, _keep) = open();
     let transaction = begun(&database);
     transaction.set(b"k", b"");
@@ -248,7 +248,7 @@ fn cost(transaction: &Transaction) -> i64 {
 #[test]
 fn transaction_cost_counts_reads_and_sent_bytes() {
     let _turn = turn();
-    network();
+    let _network = network();
     let (database, _keep) = open();
     let fill = begun(&database);
     fill.clear_range(b"", b"\xff");

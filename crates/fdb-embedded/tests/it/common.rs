@@ -7,9 +7,10 @@
 //! the same expectations then hold over the socket.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fdb_embedded::Network;
+use fdb_embedded::testing::NetworkUse;
+pub use fdb_embedded::testing::network;
 use foundationdb::{Database, FdbError, Transaction};
 use futures::executor::block_on;
 use tempfile::TempDir;
@@ -22,6 +23,7 @@ pub struct Scratch {
     pub db: Arc<Database>,
     /// What keeps it: a directory that is removed with the value, or the turn at the cluster.
     pub place: Place,
+    _network: NetworkUse,
 }
 
 /// Where a throw-away database is.
@@ -84,12 +86,6 @@ pub async fn put(db: &Database, rows: &[(&[u8], &[u8])]) {
     tr.commit().await.unwrap();
 }
 
-/// Starts the network, once in the process.
-pub fn network() {
-    static NETWORK: OnceLock<Network> = OnceLock::new();
-    NETWORK.get_or_init(|| Network::start().unwrap());
-}
-
 /// The cluster on which tests run, if the environment names one.
 pub fn cluster_file() -> Option<String> {
     std::env::var("KVQUEUE_TEST_CLUSTER_FILE").ok()
@@ -98,19 +94,19 @@ pub fn cluster_file() -> Option<String> {
 /// Opens an empty database.
 pub fn scratch() -> Scratch {
     static TURN: Mutex<()> = Mutex::new(());
-    network();
+    let _network = network();
     if let Some(cluster) = cluster_file() {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let db = Database::from_path(&cluster).unwrap();
         let tr = db.create_trx().unwrap();
         tr.clear_range(b"", b"\xff");
         block_on(tr.commit()).unwrap();
-        return Scratch { db: Arc::new(db), place: Place::Cluster { _turn: turn } };
+        return Scratch { db: Arc::new(db), place: Place::Cluster { _turn: turn }, _network };
     }
     let dir = tempfile::tempdir().unwrap();
     let host = std::env::var_os("KVQUEUE_TEST_GUEST").map(|_| Helper::start("hosts", dir.path()));
     let db = open(dir.path());
-    Scratch { db: Arc::new(db), place: Place::Directory(dir, host) }
+    Scratch { db: Arc::new(db), place: Place::Directory(dir, host), _network }
 }
 
 pub fn helper_hosts(directory: &Path) {

@@ -5,6 +5,7 @@
 mod backup;
 mod common;
 mod crash;
+mod exits;
 mod gate;
 mod helper;
 mod hostile;
@@ -40,6 +41,7 @@ fn helper_process() {
         ("opens_and_closes", crash::helper_opens_and_closes),
         ("commits_until_killed", crash::helper_commits_until_killed),
         ("hosts", common::helper_hosts),
+        ("exits", exits::helper_exits),
         ("tells_the_holder", namespaces::helper_tells_the_holder),
     ]);
 }

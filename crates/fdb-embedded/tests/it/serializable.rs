@@ -11,14 +11,14 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fdb_embedded::{Holdings, Network, ProcessHoldings};
+use fdb_embedded::{Holdings, ProcessHoldings};
 use foundationdb::options::{MutationType, TransactionOption};
 use foundationdb::{Database, FdbError, RangeOption, Transaction};
 use futures::TryStreamExt;
 use futures::executor::block_on;
 
 use self::judge::{Done, History, Logged, Step, key_found, rows_found};
-use crate::common::{Helper, Rng, cluster_file, open, scratch};
+use crate::common::{Helper, Rng, cluster_file, network, open, scratch};
 use crate::processes::{insist, signal};
 
 /// Processes at a time, and threads of each.
@@ -248,8 +248,7 @@ pub fn helper_runs_transactions(directory: &Path) {
     let (name, seed) = line.trim().split_once(' ').unwrap();
     let seed: u64 = seed.parse().unwrap();
     let journal = File::create(directory.with_file_name(format!("journal-{name}"))).unwrap();
-    // FoundationDB's client crashes in a process that exits while its network runs.
-    let network = cluster_file().map(|_| Network::start().unwrap());
+    let _network = network();
     let worker = Worker { db: open_any(directory), journal, versions: Mutex::default() };
     println!("\nready");
     let told = AtomicBool::new(false);
@@ -270,7 +269,7 @@ pub fn helper_runs_transactions(directory: &Path) {
         told.store(true, Ordering::Release);
     });
     drop(worker);
-    if network.is_some() {
+    if cluster_file().is_some() {
         return;
     }
     // Nothing is left of its time as the host or a guest of this directory.

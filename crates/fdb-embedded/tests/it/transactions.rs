@@ -17,7 +17,7 @@ async fn a_commit_is_seen_by_later_transactions_and_after_reopening() {
     let scratch = scratch();
     put(&scratch.db, &[(b"a", b"1"), (b"empty", b"")]).await;
     assert_eq!(value(&scratch.db, b"a").await.as_deref(), Some(&b"1"[..]));
-    let Scratch { db, place } = scratch;
+    let Scratch { db, place, .. } = scratch;
     drop(db);
     let Some(url) = place.embedded_url() else { return };
     let db = Database::from_path(&url).unwrap();
@@ -434,7 +434,7 @@ async fn scripted_faults_occur_in_order() {
 
 #[tokio::test]
 async fn a_database_handle_works_again_after_a_disk_failure() {
-    let Scratch { db, place } = scratch();
+    let Scratch { db, place, .. } = scratch();
     let Some(url) = place.embedded_url() else { return };
     put(&db, &[(b"before", b"")]).await;
     Faults::script([Fault::DiskFailure]).install(&url).unwrap();

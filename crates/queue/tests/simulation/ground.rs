@@ -3,9 +3,8 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
-use std::sync::OnceLock;
 
-use fdb_embedded::{Holdings, Network};
+use fdb_embedded::Holdings;
 use foundationdb::Database;
 use foundationdb::options::DatabaseOption;
 use futures::executor::block_on;
@@ -145,8 +144,7 @@ pub(crate) struct Failed {
 
 impl Ground {
     pub(crate) fn new() -> Ground {
-        static NETWORK: OnceLock<Network> = OnceLock::new();
-        NETWORK.get_or_init(|| Network::start().unwrap());
+        let _network = fdb_embedded::testing::network();
         // In memory, if there is such a place: it is not the disk that is judged.
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let url = format!("embedded:{}", dir.path().join("db").display());

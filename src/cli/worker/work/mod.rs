@@ -8,9 +8,10 @@ mod held;
 mod signals;
 mod worker;
 
-use std::{num::NonZeroUsize, process, sync::Arc, time::Duration};
+use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use anyhow::bail;
+use signal_hook::low_level;
 
 use self::{
     signals::Signals,
@@ -133,7 +134,7 @@ impl Args {
             return Err(error.into());
         }
         match ended {
-            (_, Some(signal)) => process::exit(128 + signal),
+            (_, Some(signal)) => low_level::exit(128 + signal),
             (true, None) => Ok(Exit::Done),
             (false, None) => bail!(
                 "not all items could be released within {} s; others get them when their leases expire",

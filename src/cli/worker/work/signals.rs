@@ -2,13 +2,14 @@
 //! ends the process.
 
 use std::{
-    io, process,
+    io,
     sync::{
         Arc,
         atomic::{AtomicI32, Ordering},
     },
 };
 
+use signal_hook::low_level;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -33,8 +34,8 @@ impl Signals {
             worker.stop.cancel();
             seen.store(watched.next().await, Ordering::Release);
             worker.cancelled.cancel();
-            // The commands end with their reaper.
-            process::exit(128 + watched.next().await);
+            // The commands end with their reaper. Nothing else is to run: the database may be in use.
+            low_level::exit(128 + watched.next().await);
         });
         Ok(Self { second, _watching: AbortOnDropHandle::new(watching) })
     }

@@ -1,10 +1,10 @@
 //! A database for one test.
 
 use crate::common::fetch_options;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use fdb_embedded::{Faults, Gate, Network};
+use fdb_embedded::{Faults, Gate};
 use foundationdb::options::DatabaseOption;
 use foundationdb::{Database, RangeOption, Transaction};
 use futures::TryStreamExt;
@@ -37,8 +37,7 @@ pub(crate) fn on_database(test: impl AsyncFnOnce(&TestDb)) {
 
 /// The same for a test whose tasks use the database too.
 pub(crate) fn on_shared_database(test: impl AsyncFnOnce(Arc<TestDb>)) {
-    static NETWORK: OnceLock<Network> = OnceLock::new();
-    NETWORK.get_or_init(|| Network::start().unwrap());
+    let _network = fdb_embedded::testing::network();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         let t = Arc::new(TestDb::open());
