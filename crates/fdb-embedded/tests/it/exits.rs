@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{Helper, cluster_file, network, set};
+use crate::common::{Helper, cluster_file, network, scratch, set};
 use foundationdb::Database;
 
 /// The code of such a process.
@@ -18,6 +18,8 @@ fn a_process_that_exits_while_its_network_runs_ends_with_its_own_code() {
     if cluster_file().is_none() {
         return;
     }
+    // No other test uses the cluster at the same time.
+    let _scratch = scratch();
     let end_one = || {
         let mut helper =
             Helper::spawn_by(Command::new(std::env::current_exe().unwrap()), "exits", Path::new("/"));
