@@ -12,7 +12,7 @@ import { action, ask, toast } from "./ui.js";
 export function dead(queue, server) {
   let known = null;
   const all = server.read_only ? [] : [
-    action("Retry all", () => retryAll(queue, known, list.load)),
+    action("Requeue all", () => requeueAll(queue, known, list.load)),
     action("Purge all…", () => purge(queue, known, list.load), { class: "danger" }),
   ];
   const list = listing({
@@ -45,8 +45,8 @@ export async function openedLetter(queue, { id }, server, reload) {
   const payload = decode(letter);
   const one = path(queue, "dead", id);
   const buttons = server.read_only ? null : h("div", { class: "buttons" },
-    action("Retry", async () => {
-      await call("POST", `${one}/retry`, {});
+    action("Requeue", async () => {
+      await call("POST", path(queue, "items", id, "requeue"), {});
       toast(`${id} is ready again.`);
       await reload();
     }, { class: "primary" }),
@@ -67,7 +67,7 @@ async function edit(queue, id, payload, reload) {
   const input = h("textarea", { rows: 12, spellcheck: "false", id: unique("payload") });
   input.value = now;
   const body = [
-    h("p", null, "The dead letter gets another payload, and stays dead until it is retried."),
+    h("p", null, "The dead letter gets another payload, and stays dead until it is requeued."),
     h("label", { for: input.id }, "Payload"), input,
   ];
   const text = await ask({ title: "Edit the payload", body, confirm: "Save", read: () => input.value });
@@ -77,26 +77,26 @@ async function edit(queue, id, payload, reload) {
   await reload();
 }
 
-// Repeats a request that stops after some seconds until it is done. `count` names what each has done. Letters that die
-// again meanwhile are not retried again: it ends when as many are changed as there were.
-async function repeated(at, body, count, known) {
-  let [done, last] = [0, { more: true }];
-  while (last.more && done < known) {
+// Repeats a request that stops after some seconds until it is done. Letters that die
+// again meanwhile are not requeued again: it ends when as many are changed as there were.
+async function repeated(at, body, known) {
+  let [items, last] = [0, { more: true }];
+  while (last.more && items < known) {
     last = await call("POST", at, body);
-    done += last[count];
+    items += last.items;
     // The rest cannot be changed, and each request would begin with it again.
-    if (!last[count]) break;
+    if (!last.items) break;
   }
-  return { ...last, [count]: done };
+  return { ...last, items };
 }
 
-async function retryAll(queue, known, reload) {
+async function requeueAll(queue, known, reload) {
   const body = [h("p", null, "They become ready again, each at its own place in the queue, with all its attempts before it.")];
-  if (!(await ask({ title: `Retry ${plural(known, "dead letter")}?`, body, confirm: "Retry all" }))) return;
-  const { moved, refused, unreadable } = await repeated(path(queue, "dead", "retry"), {}, "moved", known);
+  if (!(await ask({ title: `Requeue ${plural(known, "dead letter")}?`, body, confirm: "Requeue all" }))) return;
+  const { items, refused, unreadable } = await repeated(path(queue, "requeue"), { dead: true }, known);
   const kept = refused ? ` Left, as another item has the unique key: ${refused}.` : "";
   const damaged = unreadable ? ` Left, as they cannot be read: ${unreadable}.` : "";
-  toast(`${plural(moved, "item")} ready again.${kept}${damaged}`);
+  toast(`${plural(items, "item")} ready again.${kept}${damaged}`);
   await reload();
 }
 
@@ -108,7 +108,7 @@ async function purge(queue, known, reload) {
   ];
   const sure = await ask({ title: "Purge all dead letters?", body, confirm: "Purge all", danger: true, valid: () => input.value === queue });
   if (!sure) return;
-  const { purged } = await repeated(path(queue, "dead", "purge"), { confirm: queue }, "purged", Infinity);
-  toast(`${plural(purged, "dead letter")} deleted.`);
+  const { items } = await repeated(path(queue, "dead", "purge"), { confirm: queue }, Infinity);
+  toast(`${plural(items, "dead letter")} deleted.`);
   await reload();
 }

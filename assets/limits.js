@@ -69,7 +69,7 @@ function heldKeys(queue, server) {
 }
 
 async function unblock(queue, { key, key_base64: encoded, item_state: state }, name, reload) {
-  const stays = state === "dead" ? "The dead letter stays a dead letter. To keep the order, retry or purge it instead." : "The item that is tried again runs at its time, after them.";
+  const stays = state === "dead" ? "The dead letter stays a dead letter. To keep the order, requeue or purge it instead." : "The item that is tried again runs at its time, after them.";
   const body = [h("p", null, "The items of ", h("bdi", null, name), ` that are ready run now. ${stays}`)];
   if (!(await ask({ title: "Unblock this key?", body, confirm: "Unblock", danger: true }))) return;
   await call("POST", path(queue, "unblock"), encoded === undefined ? { key } : { key_base64: encoded });

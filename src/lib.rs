@@ -69,8 +69,6 @@ mod metrics;
 #[cfg(feature = "http")]
 mod operations;
 mod pause_follower;
-mod queue_deletion;
-mod refusal;
 pub mod schedules;
 mod stats;
 mod status;

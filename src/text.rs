@@ -13,6 +13,13 @@ pub(crate) fn visible(text: &str) -> String {
     })
 }
 
+/// `1 item`, `2 items`.
+pub(crate) fn items_of(number: impl std::fmt::Display) -> String {
+    let number = number.to_string();
+    let plural = if number == "1" { "" } else { "s" };
+    format!("{number} item{plural}")
+}
+
 /// Whether a character is invisible, moves the cursor, or turns the line around.
 fn is_hidden(c: char) -> bool {
     c.is_control()

@@ -35,12 +35,8 @@ pub(crate) enum Action {
     ItemCancel,
     /// An item gets another time.
     ItemReschedule,
-    /// An item that waits, or a dead letter, is tried again now.
-    ItemRetry,
     /// An item gets another payload.
     ItemEdit,
-    /// Dead letters are tried again.
-    DeadRetry,
     /// Dead letters are deleted.
     DeadPurge,
     /// A schedule is made, or replaced.
@@ -66,7 +62,7 @@ pub(crate) enum Action {
 impl Action {
     /// Every action.
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 28] = [
+    pub(crate) const ALL: [Self; 26] = [
         Self::QueuePause,
         Self::QueueResume,
         Self::QueueLimits,
@@ -82,9 +78,7 @@ impl Action {
         Self::ItemRequeue,
         Self::ItemCancel,
         Self::ItemReschedule,
-        Self::ItemRetry,
         Self::ItemEdit,
-        Self::DeadRetry,
         Self::DeadPurge,
         Self::SchedulePut,
         Self::ScheduleRemove,
@@ -115,9 +109,7 @@ impl Action {
             Self::ItemRequeue => "item.requeue",
             Self::ItemCancel => "item.cancel",
             Self::ItemReschedule => "item.reschedule",
-            Self::ItemRetry => "item.retry",
             Self::ItemEdit => "item.edit",
-            Self::DeadRetry => "dead.retry",
             Self::DeadPurge => "dead.purge",
             Self::SchedulePut => "schedule.put",
             Self::ScheduleRemove => "schedule.remove",

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use super::{Command, dead, globals::Globals};
+use super::{Command, globals::Globals};
 use rustix::process::getuid;
 
 use crate::{
@@ -19,26 +19,20 @@ impl Command {
     /// Every command is listed here, so that a new one cannot be forgotten.
     fn audited(&self) -> Option<Action> {
         match self {
-            Self::Delete(args) => Some(args.audited()),
             Self::Schedule(command) => command.audited(),
             Self::Batch(command) => command.audited(),
             Self::Recount(args) => args.audited(),
-            Self::Requeue(args) => Some(args.audited()),
-            Self::Item(command) => command.audited(),
-            Self::Move(_) => Some(Action::QueueMove),
             Self::Import(_) => Some(Action::QueueImport),
             Self::Migrate(args) => args.audited(),
-            Self::Dead(dead::Command::Retry(_)) => Some(Action::DeadRetry),
-            Self::Dead(dead::Command::Purge(_)) => Some(Action::DeadPurge),
             // Each operation says so in its route.
             Self::Pause(_) | Self::Resume(_) | Self::Limits(_) | Self::Token(_) => None,
+            Self::Delete(_) | Self::Move(_) | Self::Requeue(_) | Self::Item(_) | Self::Dead(_) => None,
             // They push and work.
             Self::Run(_) | Self::Push(_) | Self::Pop(_) => None,
             Self::Work(_) | Self::Lease(_) | Self::Extend(_) | Self::Ack(_) => None,
             // The daemon that they ask writes the record, if there is one.
             Self::Reload(_) | Self::Page(_) => None,
             // They read.
-            Self::Dead(dead::Command::List(_) | dead::Command::Show(_)) => None,
             Self::Peek(_)
             | Self::Why(_)
             | Self::Len(_)

@@ -14,14 +14,17 @@ use std::{
 use anyhow::{Context, anyhow, bail};
 use foundationdb::{Database, Transaction};
 use futures::{FutureExt, future::LocalBoxFuture};
-use kvqueue_queue::{Pause, Queue, QueueError, RetryPolicy, all_queues, retry};
+use kvqueue_queue::{
+    ItemId, Pause, Queue, QueueError, Recorder, Recording, RetryError, RetryPolicy, all_queues, retry,
+};
 use tokio::runtime;
 
 use super::{
     api_client::ApiClient,
     audited::Audited,
     globals::Globals,
-    output::{self, time},
+    output,
+    progress::{Progress, Size},
     status,
 };
 use crate::{
@@ -33,6 +36,7 @@ use crate::{
         attempt::{Attempt, boxed},
         missing,
     },
+    item_history,
     operations::{Refusal, Site},
 };
 
@@ -57,6 +61,9 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// The most items that a command reads in one transaction. More could take longer than its five seconds.
 pub(super) const MAX_READ: usize = 250;
 
+/// What an error says of a change of several transactions.
+const PARTLY: &str = "some of them may be done";
+
 /// An open database and a runtime to wait for it.
 pub(super) struct Client {
     store: Store,
@@ -69,6 +76,8 @@ pub(super) struct Client {
     opening: Cell<Duration>,
     globals: Globals,
     audited: Audited,
+    /// Of a change of many items.
+    progress: RefCell<Option<Progress>>,
 }
 
 impl Client {
@@ -119,12 +128,20 @@ impl Client {
         let faults = RefCell::new(faults);
         let opening = Cell::new(spent + began.elapsed());
         let (globals, audited, config) = (globals.clone(), globals.audited.clone(), Arc::new(config));
-        Ok(Self { store, runtime, config, faults, patience, opening, globals, audited })
+        let progress = RefCell::default();
+        Ok(Self { store, runtime, config, faults, patience, opening, globals, audited, progress })
     }
 
     /// The same for an operation with this action.
     pub(super) fn with_action(self, action: Option<Action>) -> Self {
         Self { audited: Audited::of(action), ..self }
+    }
+
+    /// Removes the progress of an operation that is over.
+    pub(super) fn finish_progress(&self) {
+        if let Some(mut progress) = self.progress.take() {
+            progress.finish();
+        }
     }
 
     /// Fails a test whose operation is done and has forgotten its record.
@@ -196,7 +213,6 @@ impl Client {
     where
         E: std::error::Error + Send + Sync + 'static,
     {
-        const PARTLY: &str = "some of them may be done";
         let answer = self.wait(self.answer(answer)).context(PARTLY)?;
         answer.with_context(|| format!("the database refused; {PARTLY}"))
     }
@@ -268,6 +284,14 @@ impl Client {
         Ok(())
     }
 
+    /// The id of the item that has a unique key.
+    pub(super) fn unique_item(&self, queue: &Queue, key: &OsStr) -> anyhow::Result<Option<ItemId>> {
+        self.transact(|tr| async {
+            let found = queue.unique_item(&tr, key.as_bytes()).await;
+            (tr, found)
+        })
+    }
+
     /// The text for a queue that neither the database nor the configuration has.
     pub(super) fn note(&self, queue: &Queue) -> anyhow::Result<Option<String>> {
         self.transact(|tr| async {
@@ -297,7 +321,7 @@ impl Client {
             (tr, pause)
         })?;
         match pause.filter(|pause| pause.frozen) {
-            Some(pause) => Err(frozen(queue, &pause, "nothing was done")),
+            Some(pause) => Err(frozen(queue, &pause, None)),
             None => Ok(()),
         }
     }
@@ -348,8 +372,42 @@ impl Site for Client {
         self.audited.record()
     }
 
-    fn may_tell(&self, _: &str) -> bool {
-        true
+    fn check_access(&self, _: &str) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn database(&self) -> (&Database, RetryPolicy) {
+        (self.db(), RetryPolicy::default())
+    }
+
+    fn wait_for<'s>(
+        &'s self,
+        change: LocalBoxFuture<'s, Result<(), RetryError>>,
+    ) -> LocalBoxFuture<'s, anyhow::Result<()>> {
+        async move {
+            match self.answer(change).await.context(PARTLY)? {
+                Ok(()) => Ok(()),
+                Err(error) => match Refusal::of(&error) {
+                    Some(refusal) => Err(refusal.into()),
+                    None => Err(error).context(format!("the database refused; {PARTLY}")),
+                },
+            }
+        }
+        .boxed_local()
+    }
+
+    fn until(&self) -> Option<Instant> {
+        None
+    }
+
+    fn progress(&self, done: &'static str, items: usize, of: u64) {
+        let mut progress = self.progress.borrow_mut();
+        let progress = progress.get_or_insert_with(|| Progress::new(&self.globals, done, Size::Items(of)));
+        progress.done(items as u64, 0);
+    }
+
+    fn recorder(&self, _: &[u8]) -> Recorder {
+        item_history::recorder(Recording::AsStored)
     }
 
     fn note(&self, text: &str) {
@@ -376,10 +434,11 @@ impl Site for Client {
     }
 }
 
-/// The error for a frozen queue; `done` says what was done before.
-pub(super) fn frozen(queue: &Queue, pause: &Pause, done: &str) -> anyhow::Error {
-    let (name, since, why) = (queue.name().escape_ascii(), time(pause.at), pause.why());
-    anyhow!(
-        "queue \"{name}\" is frozen since {since}: {why}; {done} (use it where it is moved to, or try again when it is resumed)"
-    )
+/// The error for a frozen queue. `done` says what was done before, if anything was.
+pub(super) fn frozen(queue: &Queue, pause: &Pause, done: Option<&str>) -> anyhow::Error {
+    let refusal = Refusal::frozen(&queue.name().escape_ascii().to_string(), pause);
+    match done {
+        None => refusal.into(),
+        Some(done) => anyhow!("{}; {done}; {}", refusal.message, refusal.fix),
+    }
 }

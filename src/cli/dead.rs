@@ -1,29 +1,35 @@
-//! `kvqueue dead`: looks at dead letters, and retries or purges them.
+//! `kvqueue dead`: looks at dead letters, and purges them.
 
 use std::num::NonZeroUsize;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::bail;
 use comfy_table::{ContentArrangement, Table, presets::UTF8_FULL_CONDENSED};
-use kvqueue_queue::{DeadLetter, DeadLetterEffect, ItemId, Queue, RetryPolicy};
-use serde_json::json;
+use kvqueue_queue::{DeadLetter, ItemId, Queue};
 
 use super::{
     UsageError,
     client::{Client, MAX_READ},
     globals::Globals,
     item_text,
-    output::{self, Named, time},
+    operation::{self, Place},
+    output::{self, time},
     target::Target,
     values,
 };
-use crate::{exit::Exit, json::letter as letter_object};
+use crate::{
+    exit::Exit,
+    json::letter as letter_object,
+    operations::{
+        Operation,
+        items::{ItemTarget, PurgeLetter, PurgeLetters},
+    },
+};
 
-/// Look at dead letters, the items that are not tried any more; retry or purge them
+/// Look at dead letters, the items that are not tried any more, and purge them; `kvqueue requeue` tries them again
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
     List(List),
     Show(Show),
-    Retry(Retry),
     Purge(Purge),
 }
 
@@ -32,7 +38,6 @@ impl Command {
         match self {
             Self::List(args) => args.run(globals),
             Self::Show(args) => args.run(globals),
-            Self::Retry(args) => args.run(globals),
             Self::Purge(args) => args.run(globals),
         }
     }
@@ -174,30 +179,11 @@ fn letter_text(letter: &DeadLetter) -> Vec<u8> {
     item_text::text(lines, letter.unreadable.is_none().then_some(payload))
 }
 
-/// Make dead letters items again, each at its own place, with all its attempts before it
-#[derive(Debug, clap::Args)]
-#[command(override_usage = "kvqueue dead retry [OPTIONS] <QUEUE> <ID>...\n       \
-    kvqueue dead retry [OPTIONS] <QUEUE> --all")]
-pub(super) struct Retry {
-    #[command(flatten)]
-    which: Which,
-}
-
 /// Delete dead letters for good
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "kvqueue dead purge [OPTIONS] --yes <QUEUE> <ID>...\n       \
     kvqueue dead purge [OPTIONS] --yes <QUEUE> --all")]
 pub(super) struct Purge {
-    #[command(flatten)]
-    which: Which,
-    /// Yes, delete them for good
-    #[arg(long)]
-    yes: bool,
-}
-
-/// Which letters.
-#[derive(Debug, clap::Args)]
-struct Which {
     #[command(flatten)]
     target: Target,
     /// The letters
@@ -206,110 +192,26 @@ struct Which {
     /// All letters of the queue
     #[arg(long, conflicts_with = "ids")]
     all: bool,
-}
-
-/// What to do with dead letters.
-#[derive(Clone, Copy)]
-enum Decision {
-    Retry,
-    Purge,
-}
-
-impl Decision {
-    fn past(self) -> &'static str {
-        match self {
-            Self::Retry => "retried",
-            Self::Purge => "purged",
-        }
-    }
-}
-
-impl Retry {
-    fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
-        self.which.run(globals, Decision::Retry)
-    }
+    /// Yes, delete them for good
+    #[arg(long)]
+    yes: bool,
 }
 
 impl Purge {
     fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
+        let (target, confirm) =
+            (self.target.of_operation(), self.target.queue.to_string_lossy().into_owned());
         if !self.yes {
-            let name = self.which.target.queue.display();
-            let error = format!("this deletes dead letters of queue {name:?} for good; repeat it with --yes");
+            let error =
+                format!("this deletes dead letters of queue {confirm:?} for good; repeat it with --yes");
             return Err(UsageError(error).into());
         }
-        self.which.run(globals, Decision::Purge)
-    }
-}
-
-impl Which {
-    fn run(&self, globals: &Globals, decision: Decision) -> anyhow::Result<Exit> {
-        let client = Client::open(globals)?;
-        let queue = self.target.find_there(&client)?;
-        client.check_not_frozen(&queue)?;
-        client.store(|record| match self.all {
-            true => record.about(queue.name()).with("all", true),
-            false => record.about(queue.name()).with_items(&self.ids),
-        })?;
         if self.all {
-            all(&client, &queue, decision, globals.json)
-        } else {
-            self.some(&client, &queue, decision, globals.json)
+            return operation::run(PurgeLetters { target, confirm }, globals);
         }
-    }
-
-    /// Decides about each letter by itself: if one is refused, the others go on.
-    fn some(&self, client: &Client, queue: &Queue, decision: Decision, json: bool) -> anyhow::Result<Exit> {
-        let mut named = Named::new("dead letters", decision.past(), json);
-        for id in &self.ids {
-            named.print(
-                id,
-                match one(client, queue, decision, id)? {
-                    DeadLetterEffect::Moved => None,
-                    DeadLetterEffect::Gone => {
-                        Some("there is no such dead letter; kvqueue item show says where the item is")
-                    }
-                    DeadLetterEffect::Refused => Some("another item has its unique key"),
-                },
-            );
-        }
-        named.exit()
-    }
-}
-
-fn one(client: &Client, queue: &Queue, decision: Decision, id: &ItemId) -> anyhow::Result<DeadLetterEffect> {
-    let (db, policy) = (client.db(), RetryPolicy::default());
-    let effect = client.answer(async {
-        match decision {
-            Decision::Retry => queue.retry_dead(db, &policy, id).await,
-            Decision::Purge => queue.purge_dead(db, &policy, id).await,
-        }
-    });
-    client.wait(effect)?.context("the database refused")
-}
-
-fn all(client: &Client, queue: &Queue, decision: Decision, json: bool) -> anyhow::Result<Exit> {
-    let (db, policy) = (client.db(), RetryPolicy::default());
-    let all = client.ask_partly(async {
-        match decision {
-            Decision::Retry => queue.retry_all_dead(db, &policy, None).await,
-            Decision::Purge => queue.purge_all_dead(db, &policy, None).await,
-        }
-    });
-    let all = all?;
-    let mut object = output::about(queue.name(), decision.past(), all.moved);
-    object["refused"] = json!(all.refused);
-    object["unreadable"] = json!(all.unreadable);
-    let text = format!("{} {}", decision.past(), output::items_of(all.moved));
-    // Not an io::Error outside: the reader that closed the pipe does not know what was done.
-    output::line(json, text.as_bytes(), &object)
-        .map_err(|error| anyhow!("{text}, which could not be printed: {error}"))?;
-    let reasons = [
-        (all.refused, "since other items have their unique keys"),
-        (all.unreadable, "since they cannot be read"),
-    ];
-    let left: Vec<_> = reasons.iter().filter(|(n, _)| *n > 0).map(|(n, why)| format!("{why}: {n}")).collect();
-    match left[..] {
-        [] => Ok(Exit::Done),
-        _ => bail!("dead letters not {}, {}", decision.past(), left.join(", ")),
+        let place = Place::open_for(PurgeLetter::ROUTE.audit, globals)?;
+        let purge =
+            |id: &ItemId| (id.clone(), PurgeLetter { item: ItemTarget::new(target.clone(), id.clone()) });
+        operation::run_each(&place, ("dead letters", "purged"), self.ids.iter().map(purge), globals)
     }
 }

@@ -1,20 +1,20 @@
 //! `kvqueue delete`
 
-use anyhow::anyhow;
-use kvqueue_queue::{Counts, ItemEffect, ItemId, Queue, RetryPolicy};
-use serde_json::json;
+use kvqueue_queue::ItemId;
 
 use super::{
     UsageError,
-    client::Client,
     globals::Globals,
-    output::{self, Named},
+    operation::{self, Place},
     target::Target,
 };
 use crate::{
-    audit::Action,
     exit::Exit,
-    queue_deletion::{Deleted, QueueDeletion},
+    operations::{
+        Operation,
+        items::{DeleteItem, ItemTarget},
+        queues::DeleteQueue,
+    },
 };
 
 /// Delete a queue: its items, its schedules and its counters; or only some of its items
@@ -25,80 +25,31 @@ pub(super) struct Args {
     /// Delete only this item, which is ready, scheduled, retrying or dead; repeat it for several
     #[arg(long = "item", value_name = "ID")]
     items: Vec<ItemId>,
+    /// Also if the queue is frozen: if `migrate` moves its items, or has moved them
+    #[arg(long, conflicts_with = "items")]
+    frozen: bool,
     /// Yes, delete for good
     #[arg(long)]
     yes: bool,
 }
 
 impl Args {
-    pub(super) fn audited(&self) -> Action {
-        if self.items.is_empty() { Action::QueueDelete } else { Action::ItemDelete }
-    }
-
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
-        let client = Client::open(globals)?;
-        let queue = self.target.find_there(&client)?;
+        let (target, confirm) =
+            (self.target.of_operation(), self.target.queue.to_string_lossy().into_owned());
         if !self.yes {
-            let name = self.target.queue.display();
-            let what = if self.items.is_empty() {
-                format!("queue {name:?}, with its items and schedules,")
-            } else {
-                format!("items of queue {name:?}")
+            let what = match self.items.is_empty() {
+                true => format!("queue {confirm:?}, with its items and schedules,"),
+                false => format!("items of queue {confirm:?}"),
             };
             return Err(UsageError(format!("this deletes {what} for good; repeat it with --yes")).into());
         }
         if self.items.is_empty() {
-            whole(&client, &queue, globals)
-        } else {
-            self.some(&client, &queue, globals)
+            return operation::run(DeleteQueue { target, confirm, frozen: self.frozen }, globals);
         }
+        let place = Place::open_for(DeleteItem::ROUTE.audit, globals)?;
+        let delete =
+            |id: &ItemId| (id.clone(), DeleteItem { item: ItemTarget::new(target.clone(), id.clone()) });
+        operation::run_each(&place, ("items", "deleted"), self.items.iter().map(delete), globals)
     }
-
-    /// Deletes each item by itself: if one is refused, the others go on.
-    fn some(&self, client: &Client, queue: &Queue, globals: &Globals) -> anyhow::Result<Exit> {
-        client.check_not_frozen(queue)?;
-        client.store(|record| record.about(queue.name()).with_items(&self.items))?;
-        let policy = RetryPolicy::default();
-        let mut named = Named::new("items", "deleted", globals.json);
-        for id in &self.items {
-            let effect = client.ask_partly(queue.delete_item(client.db(), &policy, id))?;
-            named.print(
-                id,
-                match effect {
-                    ItemEffect::Done => None,
-                    ItemEffect::Running => Some("it is running"),
-                    ItemEffect::Ready | ItemEffect::Refused | ItemEffect::Gone => {
-                        Some("there is no such item")
-                    }
-                },
-            );
-        }
-        named.exit()
-    }
-}
-
-fn whole(client: &Client, queue: &Queue, globals: &Globals) -> anyhow::Result<Exit> {
-    let (audit, record) = client.record()?;
-    let (audit, record) = (&audit, &record.about(queue.name()));
-    let deletion = &QueueDeletion::new(queue, audit, record);
-    let deleted = client.transact(|tr| async move {
-        let deleted = deletion.write(&tr).await;
-        (tr, deleted)
-    })?;
-    let Deleted { counts: Counts { ready, running, waiting, dead, .. }, schedules } = deleted;
-    let mut object = output::about(queue.name(), "deleted", true);
-    object["items"] = json!({ "ready": ready, "running": running, "waiting": waiting, "dead": dead });
-    object["schedules"] = json!(schedules);
-    let name = queue.name().escape_ascii();
-    let and = match schedules {
-        0 => String::new(),
-        1 => ", and 1 schedule".to_owned(),
-        more => format!(", and {more} schedules"),
-    };
-    let text =
-        format!("deleted {name}: {ready} ready, {waiting} waiting, {running} running, {dead} dead{and}");
-    // Not an io::Error outside: the reader that closed the pipe does not know what was done.
-    output::line(globals.json, text.as_bytes(), &object)
-        .map_err(|error| anyhow!("the queue is deleted, which could not be printed: {error}"))?;
-    Ok(Exit::Done)
 }

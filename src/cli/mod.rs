@@ -302,7 +302,11 @@ fn exit_of(error: &anyhow::Error) -> Exit {
     } else if error.is::<UsageError>() {
         Exit::Usage
     } else if let Some(refusal) = error.downcast_ref::<Refusal>() {
-        if refusal.class == Class::Bad { Exit::Usage } else { Exit::Failed }
+        match refusal.class {
+            Class::Bad => Exit::Usage,
+            Class::TooLarge => Exit::Data,
+            Class::NotFound | Class::Conflict => Exit::Failed,
+        }
     } else if error.is::<DataError>() {
         Exit::Data
     } else if let Some(error) = error.downcast_ref::<AskError>() {

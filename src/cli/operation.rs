@@ -1,20 +1,22 @@
 //! Operations by commands: on the database itself, or by a request to a daemon if `--database` is a URL of one.
 
-use std::{ffi::OsStr, num::NonZeroUsize, os::unix::ffi::OsStrExt};
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use comfy_table::{ContentArrangement, Table, presets::UTF8_FULL_CONDENSED};
+use kvqueue_queue::ItemId;
 use serde_json::Value;
 
 use super::{
-    api_client::{ApiClient, encoded},
+    api_client::{ApiClient, AskError, encoded},
     client::Client,
     globals::Globals,
-    output,
+    output::{self, Named},
 };
 use crate::{
+    audit::Action,
     exit::Exit,
-    operations::{Answer, Needs, Operation, Text, arguments::Request, longest_page},
+    operations::{Answer, Needs, Operation, Refusal, Site, Text, arguments::Request, target::Target},
 };
 
 /// Defines a group of commands, each of which is an operation.
@@ -41,10 +43,53 @@ macro_rules! group {
 
 pub(super) use group;
 
-/// Where an operation runs.
-enum Place {
+/// Where operations run.
+pub(super) enum Place {
     Here(Box<Client>),
     Daemon(Box<ApiClient>),
+}
+
+/// Runs an operation on each of some items, and prints a line for each. If one is refused, the others go on. `done` is the participle, as in
+/// "cancelled", and `what` the plural noun.
+pub(super) fn run_each<O: Operation>(
+    place: &Place,
+    (what, done): (&'static str, &'static str),
+    items: impl IntoIterator<Item = (ItemId, O)>,
+    globals: &Globals,
+) -> anyhow::Result<Exit> {
+    let mut named = Named::new(what, done, globals.json);
+    for (id, operation) in items {
+        operation.check()?;
+        match place.ask(&operation) {
+            Ok(answer) => {
+                let Text::Line(text) = answer.text() else { continue };
+                named.done(&text, &serde_json::to_value(&answer)?);
+            }
+            Err(error) => match refusal_of(&id, &error) {
+                Some(why) => named.refused(&id, &why),
+                None => return Err(error),
+            },
+        }
+    }
+    named.exit()
+}
+
+/// Why an operation on an item was refused, unless the error is that of every item.
+fn refusal_of(id: &ItemId, error: &anyhow::Error) -> Option<String> {
+    let why = match (error.downcast_ref::<Refusal>(), error.downcast_ref::<AskError>()) {
+        (Some(refusal), _) => refusal.to_string(),
+        (None, Some(AskError::Refused { message, fix, .. })) => format!("{message}; {fix}"),
+        (None, _) => return None,
+    };
+    why.starts_with(&id.to_string()).then_some(why)
+}
+
+/// The error for a unique key that no item has.
+pub(super) fn no_unique(queue: &[u8], key: &OsStr) -> anyhow::Error {
+    let (queue, key) = (queue.escape_ascii(), key.display());
+    anyhow!(
+        "queue \"{queue}\" has no item with the unique key {key:?}: it has ended or is a dead letter, or was never there"
+    )
 }
 
 /// Runs an operation, and prints its answer.
@@ -62,20 +107,25 @@ pub(super) fn run_at<O: Operation>(
     run_in(&Place::Daemon(Box::new(daemon)), operation, globals)
 }
 
-fn run_in<O: Operation>(place: &Place, mut operation: O, globals: &Globals) -> anyhow::Result<Exit> {
-    let mut left = operation.page().map(|page| page.limit.get());
+pub(super) fn run_in<O: Operation>(
+    place: &Place,
+    mut operation: O,
+    globals: &Globals,
+) -> anyhow::Result<Exit> {
     let (mut columns, mut rows): (&[&str], _) = (&[], Vec::new());
     loop {
-        if let (Some(left), Some(page)) = (left, operation.page()) {
-            page.limit = NonZeroUsize::new(left).unwrap_or(page.limit).min(longest_page());
+        let mut answer = place.ask(&operation)?;
+        let mut goes_on = operation.go_on(&answer);
+        while goes_on && O::Answer::LIST.is_none() {
+            let rest = place.ask(&operation)?;
+            goes_on = operation.go_on(&rest);
+            answer.add(rest);
         }
-        let answer = place.ask(&operation)?;
         let object = serde_json::to_value(&answer)?;
-        let elements = O::Answer::LIST.map(|list| object[list].as_array().cloned().unwrap_or_default());
-        let number = elements.as_ref().map_or(0, Vec::len);
-        match (answer.text(), elements) {
-            (_, Some(elements)) if globals.json => {
-                elements.iter().try_for_each(|it| output::line(true, b"", it))?;
+        match (answer.text(), O::Answer::LIST) {
+            (_, Some(list)) if globals.json => {
+                let elements = object[list].as_array();
+                elements.into_iter().flatten().try_for_each(|it| output::line(true, b"", it))?;
             }
             (Text::Table(header, more), _) => {
                 columns = header;
@@ -87,18 +137,17 @@ fn run_in<O: Operation>(place: &Place, mut operation: O, globals: &Globals) -> a
                     .map_err(|error| anyhow!("it is done, and the answer could not be printed: {error}"))?;
             }
         }
-        left = left.map(|left| left.saturating_sub(number));
-        let next = object["next"].as_str().filter(|_| number > 0);
-        let (Some(page), Some(next)) = (operation.page(), next) else { break };
-        page.after = Some(next.to_owned());
-        if left == Some(0) {
+        if let Some(problem) = answer.problem() {
+            bail!(problem);
+        }
+        if !goes_on {
             print_table(columns, rows)?;
-            output::note(format_args!("there are more; see them with --after {next}"));
+            if let Some(next) = object["next"].as_str() {
+                output::note(format_args!("there are more; see them with --after {next}"));
+            }
             return Ok(Exit::Done);
         }
     }
-    print_table(columns, rows)?;
-    Ok(Exit::Done)
 }
 
 /// Prints a table. One without rows is not printed.
@@ -117,23 +166,56 @@ fn print_table(columns: &[&str], rows: Vec<Vec<String>>) -> anyhow::Result<()> {
 
 impl Place {
     fn open<O: Operation>(operation: &O, globals: &Globals) -> anyhow::Result<Self> {
-        if let Some(daemon) = ApiClient::of_database(globals)? {
-            return Ok(Self::Daemon(Box::new(daemon)));
-        }
-        let client = match operation.needs() {
-            Needs::Database => Client::open(globals)?,
-            Needs::Nothing => Client::open_or_create(globals, None)?,
+        Self::open_with(globals, O::ROUTE.audit, || match operation.needs() {
+            Needs::Database => Client::open(globals),
+            Needs::Nothing => Client::open_or_create(globals, None),
             Needs::Queue { name, create } => {
-                Client::open_to_change(globals, OsStr::from_bytes(&name.0), create)?
+                Client::open_to_change(globals, OsStr::from_bytes(&name.0), create)
+            }
+        })
+    }
+
+    /// For operations that need a database, whose records have this action.
+    pub(super) fn open_for(action: Option<Action>, globals: &Globals) -> anyhow::Result<Self> {
+        Self::open_with(globals, action, || Client::open(globals))
+    }
+
+    fn open_with(
+        globals: &Globals,
+        action: Option<Action>,
+        open: impl FnOnce() -> anyhow::Result<Client>,
+    ) -> anyhow::Result<Self> {
+        match ApiClient::of_database(globals)? {
+            Some(daemon) => Ok(Self::Daemon(Box::new(daemon))),
+            None => Ok(Self::Here(Box::new(open()?.with_action(action)))),
+        }
+    }
+
+    /// The id of the item that has a unique key.
+    pub(super) fn unique_item(&self, target: &Target, key: &OsStr) -> anyhow::Result<ItemId> {
+        let name = &target.queue;
+        let found = match self {
+            Self::Here(client) => {
+                let queue = client.wait((&**client as &dyn Site).used_queue(target))?;
+                client.unique_item(&queue, key)?
+            }
+            Self::Daemon(daemon) => {
+                let [queue, key] = [OsStr::from_bytes(&name.0), key].map(OsStr::to_str);
+                let (Some(queue), Some(key)) = (queue, key) else {
+                    bail!("over HTTP the names of queues and unique keys have to be UTF-8")
+                };
+                let path = format!("/api/v1/queues/{}/items?unique={}", encoded(queue), encoded(key));
+                daemon.get(&path)?["items"][0]["id"].as_str().and_then(|id| id.parse().ok())
             }
         };
-        Ok(Self::Here(Box::new(client.with_action(O::ROUTE.audit))))
+        found.ok_or_else(|| no_unique(&name.0, key))
     }
 
     fn ask<O: Operation>(&self, operation: &O) -> anyhow::Result<O::Answer> {
         match self {
             Self::Here(client) => {
                 let answer = client.wait(operation.run(&**client));
+                client.finish_progress();
                 client.check_record(answer.is_ok());
                 answer
             }

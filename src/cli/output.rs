@@ -13,7 +13,7 @@ use crate::{exit::Exit, telemetry, text::visible_json};
 
 pub(super) use crate::{
     json::{about, counts, insert_bytes, item, time},
-    text::one_line,
+    text::{items_of, one_line},
 };
 
 /// Prints `text` and a newline, or `object` as JSON.
@@ -57,13 +57,6 @@ pub(super) fn terminal_size() -> Option<(u16, u16)> {
     (size.ws_col > 0 && size.ws_row > 0).then_some((size.ws_col, size.ws_row))
 }
 
-/// `1 item`, `2 items`.
-pub(super) fn items_of(number: impl std::fmt::Display) -> String {
-    let number = number.to_string();
-    let plural = if number == "1" { "" } else { "s" };
-    format!("{number} item{plural}")
-}
-
 /// The most characters of an item's key in a table.
 const KEY: usize = 40;
 
@@ -103,25 +96,31 @@ impl Named {
         Self { what, done, json, all: 0, left: 0, printed: Ok(()) }
     }
 
-    /// Prints the result for an item; `why` is the reason if the item was refused.
-    pub(super) fn print(&mut self, id: &ItemId, why: Option<&str>) {
+    /// Prints the answer of an operation on an item.
+    pub(super) fn done(&mut self, text: &str, object: &Value) {
         self.all += 1;
-        self.left += usize::from(why.is_some());
-        let mut object = json!({ "id": id.to_string(), self.done: why.is_none() });
-        if let Some(why) = why {
-            object["why"] = why.into();
-            if !self.json {
-                note(format_args!("kvqueue: {id} is not {}: {why}", self.done));
-                return;
-            }
-        }
-        let line = line(self.json, format!("{} {id}", self.done).as_bytes(), &object);
+        let line = line(self.json, text.as_bytes(), object);
         self.printed = mem::replace(&mut self.printed, Ok(())).and(line);
+    }
+
+    /// Prints why an operation on an item was refused.
+    pub(super) fn refused(&mut self, id: &ItemId, why: &str) {
+        self.all += 1;
+        self.left += 1;
+        note(format_args!("kvqueue: {why}"));
+        if self.json {
+            let line = line(true, b"", &json!({ "id": id.to_string(), "done": null, "why": why }));
+            self.printed = mem::replace(&mut self.printed, Ok(())).and(line);
+        }
     }
 
     pub(super) fn exit(self) -> anyhow::Result<Exit> {
         let Self { what, done, all, left, .. } = self;
         if left > 0 {
+            // The note about the only one says it all.
+            if all == 1 {
+                return Ok(Exit::Failed);
+            }
             bail!("{what} not {done}: {left} of {all}");
         }
         // Not an io::Error outside: the reader that closed the pipe does not know what was done.

@@ -1,25 +1,33 @@
 //! `kvqueue requeue`
 
-use std::time::UNIX_EPOCH;
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
+    ffi::OsString,
+    time::{Duration, UNIX_EPOCH},
 };
 
-use anyhow::{Context, bail};
-use kvqueue_queue::{
-    DeadLetterEffect, ItemId, ItemState, Queue, RetryPolicy, RetryRules, SweepCounts, Sweeper,
-};
+use anyhow::Context;
+use kvqueue_queue::{ItemId, Queue, RetryPolicy, RetryRules, SweepCounts, Sweeper};
 use serde_json::json;
 use tokio::time::sleep;
 
 use super::{
+    UsageError,
     client::Client,
     globals::Globals,
-    output::{self, Named},
+    operation::{self, Place},
+    output,
     target::Target,
 };
-use crate::{audit::Action, config::QueueConfig, consumer::clock::version_history, exit::Exit, sweep};
+use crate::{
+    config::QueueConfig,
+    consumer::clock::version_history,
+    exit::Exit,
+    operations::{
+        Operation,
+        items::{ItemTarget, RequeueItem, RequeueItems},
+    },
+    sweep,
+};
 
 /// Make items ready now: waiting ones, dead letters, those whose daemon died
 #[derive(Debug, clap::Args)]
@@ -27,9 +35,11 @@ use crate::{audit::Action, config::QueueConfig, consumer::clock::version_history
     long_about = "Make items ready now, each at its own place: waiting ones (scheduled or retrying) before their time, dead letters with all their attempts \
     before them. Items are named by their ids, or all of a state are meant; several states may be given.\n\n\
     With --expired, items are given back whose lease has expired, with the attempt spent, as daemons do at their next look. Items that a \
-    running daemon has are not touched: leases that are past their deadline are watched for their length."
+    running daemon has are not touched: leases that are past their deadline are watched for their length. This is done on the database itself, not by the URL \
+    of a daemon."
 )]
 #[command(override_usage = "kvqueue requeue [OPTIONS] <QUEUE> <ID>...\n       \
+    kvqueue requeue [OPTIONS] <QUEUE> --unique <KEY>\n       \
     kvqueue requeue [OPTIONS] <QUEUE> [--dead] [--waiting] [--expired]")]
 #[group(id = "which", required = true, multiple = true)]
 pub(super) struct Args {
@@ -38,6 +48,9 @@ pub(super) struct Args {
     /// The items, scheduled, retrying or dead
     #[arg(value_name = "ID", group = "which", conflicts_with_all = ["dead", "waiting", "expired"])]
     ids: Vec<ItemId>,
+    /// The item that has this unique key; a dead letter has none
+    #[arg(long, value_name = "KEY", group = "which", conflicts_with_all = ["ids", "dead", "waiting", "expired"])]
+    unique: Option<OsString>,
     /// All dead letters
     #[arg(long, group = "which")]
     dead: bool,
@@ -49,82 +62,48 @@ pub(super) struct Args {
     expired: bool,
 }
 
-/// The result for all items of some states.
-#[derive(Default)]
-struct RequeueCounts {
-    requeued: usize,
-    refused: usize,
-    unreadable: usize,
-    /// Items whose lease expired on their last attempt.
-    died: usize,
-}
-
-/// The result for an item that was named.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Effect {
-    Requeued,
-    Refused,
-    Ready,
-    Running,
-    Unknown,
-}
-
-impl Effect {
-    fn why(self) -> Option<&'static str> {
-        match self {
-            Self::Requeued => None,
-            Self::Refused => Some("another item has its unique key"),
-            Self::Ready => Some("it is ready already"),
-            Self::Running => Some("it is running"),
-            Self::Unknown => Some("there is no such waiting item or dead letter"),
-        }
-    }
-}
-
 impl Args {
-    pub(super) fn audited(&self) -> Action {
-        if self.ids.is_empty() { Action::QueueRequeue } else { Action::ItemRequeue }
-    }
-
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
-        let client = Client::open(globals)?;
-        let queue = self.target.find_there(&client)?;
-        client.check_not_frozen(&queue)?;
-        if !self.ids.is_empty() {
-            client.store(|record| record.about(queue.name()).with_items(&self.ids))?;
-            return self.some(&client, &queue, globals.json);
+        let target = self.target.of_operation();
+        if !self.ids.is_empty() || self.unique.is_some() {
+            let place = Place::open_for(RequeueItem::ROUTE.audit, globals)?;
+            let ids = match &self.unique {
+                Some(key) => vec![place.unique_item(&target, key)?],
+                None => self.ids.clone(),
+            };
+            let requeue =
+                |id: ItemId| (id.clone(), RequeueItem { item: ItemTarget::new(target.clone(), id) });
+            return operation::run_each(&place, ("items", "requeued"), ids.into_iter().map(requeue), globals);
         }
-        client.store(|record| {
-            let record = record.about(queue.name()).with("waiting", self.waiting).with("dead", self.dead);
-            record.with("expired", self.expired)
-        })?;
-        let mut counts = RequeueCounts::default();
+        let place = Place::open_for(RequeueItems::ROUTE.audit, globals)?;
         if self.expired {
-            counts.add_swept(give_back(&client, &queue, &self.target.settings(&client))?);
+            self.give_back_expired(&place, globals)?;
         }
-        if self.waiting {
-            let done = hasten(&client, &queue, None)?;
-            counts.requeued += done.moved;
-            counts.unreadable += done.unreadable;
+        let requeue = RequeueItems { target, waiting: self.waiting, dead: self.dead };
+        match self.waiting || self.dead {
+            true => operation::run_in(&place, requeue, globals),
+            false => Ok(Exit::Done),
         }
-        if self.dead {
-            let policy = RetryPolicy::default();
-            let done = client.ask_partly(queue.retry_all_dead(client.db(), &policy, None))?;
-            counts.requeued += done.moved;
-            counts.refused += done.refused;
-            counts.unreadable += done.unreadable;
-        }
-        counts.print(&queue, globals.json)
     }
 
-    /// Each by itself: if one cannot be requeued, the others are all the same.
-    fn some(&self, client: &Client, queue: &Queue, json: bool) -> anyhow::Result<Exit> {
-        let effects = effects(client, queue, &self.ids)?;
-        let mut named = Named::new("items", "requeued", json);
-        for id in &self.ids {
-            named.print(id, effects.get(id).copied().unwrap_or(Effect::Unknown).why());
+    /// Gives back the items of leases that have expired.
+    fn give_back_expired(&self, place: &Place, globals: &Globals) -> anyhow::Result<()> {
+        let Place::Here(client) = place else {
+            let problem = "--expired is done on the database itself; daemons give back items of expired leases by themselves";
+            return Err(UsageError(problem.to_owned()).into());
+        };
+        let queue = self.target.find_there(client)?;
+        client.check_not_frozen(&queue)?;
+        client.store(|record| record.about(queue.name()).with("expired", true))?;
+        let SweepCounts { returned, dead, .. } = give_back(client, &queue, &self.target.settings(client))?;
+        let mut object = output::about(queue.name(), "items", returned);
+        object["done"] = json!("requeued");
+        object["died"] = json!(dead);
+        let mut text = format!("requeued {} of expired leases", output::items_of(returned));
+        if dead > 0 {
+            text += &format!("; {dead} had no attempt left and are dead letters");
         }
-        named.exit()
+        Ok(output::line(globals.json, text.as_bytes(), &object)?)
     }
 }
 
@@ -136,49 +115,6 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 const WORTH_A_WORD: Duration = Duration::from_secs(2);
 
 const REFUSED: &str = "the database refused; some of them may be done";
-
-fn effects(client: &Client, queue: &Queue, ids: &[ItemId]) -> anyhow::Result<BTreeMap<ItemId, Effect>> {
-    let policy = RetryPolicy::default();
-    let (mut effects, mut others) = (BTreeMap::new(), BTreeSet::new());
-    for id in ids.iter().collect::<BTreeSet<_>>() {
-        let effect = client.ask_partly(queue.retry_dead(client.db(), &policy, id))?;
-        match effect {
-            DeadLetterEffect::Moved => drop(effects.insert(id.clone(), Effect::Requeued)),
-            DeadLetterEffect::Refused => drop(effects.insert(id.clone(), Effect::Refused)),
-            DeadLetterEffect::Gone => drop(others.insert(id.clone())),
-        }
-    }
-    if others.is_empty() {
-        return Ok(effects);
-    }
-    let hastened = hasten(client, queue, Some(&others))?.ids;
-    for id in others {
-        let effect = if hastened.contains(&id) {
-            Effect::Requeued
-        } else {
-            let found = client.transact(|tr| async {
-                let found = queue.view_item(&tr, &id).await;
-                (tr, found)
-            })?;
-            match found.map(|found| found.state) {
-                Some(ItemState::Ready) => Effect::Ready,
-                Some(ItemState::Running) => Effect::Running,
-                _ => Effect::Unknown,
-            }
-        };
-        effects.insert(id, effect);
-    }
-    Ok(effects)
-}
-
-fn hasten(
-    client: &Client,
-    queue: &Queue,
-    wanted: Option<&BTreeSet<ItemId>>,
-) -> anyhow::Result<kvqueue_queue::Requeued> {
-    let policy = RetryPolicy::default();
-    client.ask_partly(queue.requeue_scheduled(client.db(), &policy, wanted, None))
-}
 
 /// Does what a daemon's sweeper does about leases that have expired. Where another sweeper is at
 /// it, that one does it.
@@ -215,34 +151,4 @@ fn give_back(client: &Client, queue: &Queue, settings: &QueueConfig) -> anyhow::
             }
         }
     })
-}
-
-impl RequeueCounts {
-    fn add_swept(&mut self, moved: SweepCounts) {
-        self.requeued += moved.returned;
-        self.died += moved.dead;
-    }
-
-    fn print(&self, queue: &Queue, json: bool) -> anyhow::Result<Exit> {
-        let mut object = output::about(queue.name(), "requeued", self.requeued);
-        object["refused"] = json!(self.refused);
-        object["unreadable"] = json!(self.unreadable);
-        object["died"] = json!(self.died);
-        let mut text = format!("requeued {}", output::items_of(self.requeued));
-        if self.died > 0 {
-            text += &format!("; {} had no attempt left and are dead letters", self.died);
-        }
-        output::line(json, text.as_bytes(), &object)?;
-        match (self.refused, self.unreadable) {
-            (0, 0) => Ok(Exit::Done),
-            (refused, 0) => {
-                bail!("dead letters not requeued, since other items have their unique keys: {refused}")
-            }
-            (0, unreadable) => bail!("items not requeued, since they cannot be read: {unreadable}"),
-            (refused, unreadable) => bail!(
-                "items not requeued: {refused} dead letters, since other items have their unique keys; and {unreadable} others, \
-                 since they cannot be read"
-            ),
-        }
-    }
 }

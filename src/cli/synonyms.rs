@@ -20,13 +20,13 @@ const OTHERS: &[(&[&str], &[&str])] = &[
     (&["acknowledge", "complete", "finish"], &["ack"]),
     (&["start", "daemon", "serve", "restart"], &["run"]),
     (&["worker", "consume"], &["work", "run"]),
-    (&["retry"], &["item retry", "dead retry", "requeue"]),
+    (&["retry"], &["requeue"]),
     (&["cancel", "abort"], &["item cancel"]),
     (&["show", "inspect", "job"], &["item show"]),
     (&["cron"], &["schedule"]),
     (&["monitor", "watch"], &["top", "page"]),
     (&["dashboard", "web", "ui"], &["page"]),
-    (&["failed", "retry-all"], &["dead list", "dead retry"]),
+    (&["failed", "retry-all"], &["dead list", "requeue"]),
 ];
 
 /// Commands that other programs have and ours have not, and what to write or do.

@@ -5,12 +5,17 @@ use std::{
     os::unix::ffi::OsStrExt,
 };
 
-use kvqueue_queue::{Kind, Queue, Recording};
+use kvqueue_queue::{Queue, Recording};
 
 use super::{UsageError, client::Client, completions};
 use crate::{
     config::{KindName, QueueConfig, TakeEnd, Values},
     item_history,
+    operations::{
+        self,
+        names::QueueName,
+        target::{HEADING, Layout},
+    },
 };
 
 /// A queue by its name. The configuration has the layout if the options do not.
@@ -23,24 +28,12 @@ pub(super) struct Target {
     layout: Layout,
 }
 
-// Each option has the heading: a heading for all of them would also be that of the command's own options.
-const HEADING: &str = "Layout of the queue (default: as configured)";
-
-/// How the items are laid out.
-#[derive(Debug, clap::Args)]
-struct Layout {
-    /// The kind of the queue [default: fifo]
-    #[arg(long, value_enum, help_heading = HEADING)]
-    kind: Option<KindName>,
-    /// The packing of the values in a recipe's queue [default: raw]
-    #[arg(long, value_enum, help_heading = HEADING)]
-    values: Option<Values>,
-    /// The end of a priority queue that items are taken from [default: min]
-    #[arg(long, value_enum, help_heading = HEADING)]
-    end: Option<TakeEnd>,
-}
-
 impl Target {
+    /// The same for an operation.
+    pub(super) fn of_operation(&self) -> operations::target::Target {
+        operations::target::Target { queue: QueueName(self.queue.as_bytes().to_vec()), layout: self.layout }
+    }
+
     /// For a command that adds items, and so makes the queue if it is not there.
     pub(super) fn open(&self, client: &Client) -> anyhow::Result<Queue> {
         let queue = self.open_quietly(client)?;
@@ -88,7 +81,7 @@ impl Target {
 
 /// The queue of a name with its configured layout, for a command that adds items.
 pub(super) fn configured(client: &Client, name: &OsStr) -> anyhow::Result<Queue> {
-    let layout = Layout { kind: None, values: None, end: None };
+    let layout = Layout::default();
     let queue = to_add(client, name, &layout, "--")?;
     client.note_if_new(&queue)?;
     Ok(queue)
@@ -96,7 +89,7 @@ pub(super) fn configured(client: &Client, name: &OsStr) -> anyhow::Result<Queue>
 
 /// The queue of a name with its configured layout, for a command that needs what is in it. It is an error if there is none.
 pub(super) fn there(client: &Client, name: &OsStr) -> anyhow::Result<Queue> {
-    let queue = open(client, name, &Layout { kind: None, values: None, end: None }, "--")?;
+    let queue = open(client, name, &Layout::default(), "--")?;
     is_there(client, queue)
 }
 
@@ -124,9 +117,12 @@ pub(super) struct Destination {
 }
 
 impl Destination {
-    pub(super) fn open(&self, client: &Client) -> anyhow::Result<Queue> {
-        let layout = Layout { kind: self.to_kind, values: self.to_values, end: self.to_end };
-        to_add(client, &self.to, &layout, "--to-")
+    pub(super) fn layout(&self) -> Layout {
+        Layout { kind: self.to_kind, values: self.to_values, end: self.to_end }
+    }
+
+    pub(super) fn queue(&self, client: &Client) -> anyhow::Result<Queue> {
+        to_add(client, &self.to, &self.layout(), "--to-")
     }
 }
 
@@ -150,59 +146,8 @@ fn to_add(client: &Client, name: &OsStr, layout: &Layout, dashes: &str) -> anyho
 /// `dashes` is what the layout's options begin with.
 fn open(client: &Client, name: &OsStr, layout: &Layout, dashes: &str) -> anyhow::Result<Queue> {
     client.expect_settings(name)?;
-    let kind = layout.over(settings(client, name), dashes)?;
+    let kind = layout.over(settings(client, name), dashes).map_err(UsageError)?;
     let queue = Queue::of_kind(client.prefix(), name.as_bytes(), kind)
         .map_err(|error| UsageError(error.to_string()))?;
     Ok(queue.with_recorder(&item_history::recorder(Recording::AsStored)))
-}
-
-impl Layout {
-    /// The layout by the options, and otherwise by the configuration.
-    fn over(&self, config: Option<&QueueConfig>, dashes: &str) -> Result<Kind, UsageError> {
-        let mut config = config.cloned().unwrap_or_else(|| QueueConfig::new(""));
-        config.kind = self.kind.unwrap_or(config.kind);
-        config.values = self.values.unwrap_or(config.values);
-        config.end = self.end.unwrap_or(config.end);
-        let wrong = |option, kinds: String| {
-            Err(UsageError(format!("{dashes}{option} is for {kinds}; add {dashes}kind, or leave it out")))
-        };
-        match (config.kind, self.values, self.end) {
-            (KindName::Fifo | KindName::Keyed, Some(_), _) => {
-                wrong("values", format!("{dashes}kind recipe and {dashes}kind priority"))
-            }
-            (KindName::Fifo | KindName::Recipe | KindName::Keyed, _, Some(_)) => {
-                wrong("end", format!("{dashes}kind priority"))
-            }
-            _ => Ok(config.layout()),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use kvqueue_queue::{End, Packing};
-
-    use super::*;
-
-    #[test]
-    fn options_win_over_the_configuration() {
-        let config: QueueConfig =
-            toml::from_str("handler = 'log'\nkind = 'priority'\nvalues = 'tuple'\nend = 'max'").unwrap();
-        let layout = |kind, values, end| {
-            Layout { kind, values, end }.over(Some(&config), "--").map_err(|error| error.0)
-        };
-        assert_eq!(layout(None, None, None), Ok(Kind::Priority(End::Max, Packing::Tuple)));
-        assert_eq!(layout(None, None, Some(TakeEnd::Min)), Ok(Kind::Priority(End::Min, Packing::Tuple)));
-        assert_eq!(layout(Some(KindName::Recipe), None, None), Ok(Kind::Recipe(Packing::Tuple)));
-        assert_eq!(layout(Some(KindName::Fifo), None, None), Ok(Kind::Fifo));
-        let wrong = layout(Some(KindName::Fifo), Some(Values::Raw), None);
-        assert_eq!(
-            wrong.unwrap_err(),
-            "--values is for --kind recipe and --kind priority; add --kind, or leave it out"
-        );
-        let wrong = layout(Some(KindName::Recipe), None, Some(TakeEnd::Max));
-        assert_eq!(wrong.unwrap_err(), "--end is for --kind priority; add --kind, or leave it out");
-        assert_eq!(layout(Some(KindName::Keyed), None, None), Ok(Kind::Keyed));
-        assert!(layout(Some(KindName::Keyed), None, Some(TakeEnd::Max)).is_err());
-    }
 }

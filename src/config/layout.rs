@@ -7,7 +7,8 @@ use super::QueueConfig;
 
 /// The kinds of queues by name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+#[cfg_attr(feature = "http", derive(clap::ValueEnum))]
+#[cfg_attr(feature = "http", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum KindName {
     /// Items in the order of their commits.
@@ -23,7 +24,8 @@ pub enum KindName {
 
 /// The packing of a recipe's values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+#[cfg_attr(feature = "http", derive(clap::ValueEnum))]
+#[cfg_attr(feature = "http", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Values {
     /// The payload, as the recipe's Python program has it.
@@ -35,7 +37,8 @@ pub enum Values {
 
 /// The end of a priority queue that items are taken from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+#[cfg_attr(feature = "http", derive(clap::ValueEnum))]
+#[cfg_attr(feature = "http", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum TakeEnd {
     /// The lowest priority first.

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use foundationdb::Transaction;
-use kvqueue_queue::{Queue, QueueError, Recording, RetryError, RetryPolicy, retry};
+use kvqueue_queue::{Queue, QueueError, Recorder, Recording, RetryError, RetryPolicy, retry};
 use tokio::{task::spawn_blocking, time::timeout};
 
 use super::{api_request::ApiRequest, app_state::AppState, error::ApiError, guard::Caller, room::Place};
@@ -65,10 +65,15 @@ impl AppState {
         let kind = settings.map(QueueConfig::layout).unwrap_or_default();
         let queue = Queue::of_kind(config.prefix.as_bytes(), name.as_bytes(), kind);
         let queue = queue.map_err(|error| ApiError::Bad(error.to_string()))?;
-        Ok(queue.with_recorder(&match settings {
-            Some(_) => self.daemon.status.recorder(name),
-            None => item_history::recorder(Recording::AsStored),
-        }))
+        Ok(queue.with_recorder(&self.recorder(name)))
+    }
+
+    /// What records the ends of items of this queue.
+    pub(super) fn recorder(&self, queue: &str) -> Recorder {
+        match self.config().queues.contains_key(queue) {
+            true => self.daemon.status.recorder(queue),
+            false => item_history::recorder(Recording::AsStored),
+        }
     }
 }
 

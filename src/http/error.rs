@@ -132,6 +132,7 @@ impl ApiError {
                 Class::Bad => StatusCode::BAD_REQUEST,
                 Class::NotFound => StatusCode::NOT_FOUND,
                 Class::Conflict => StatusCode::CONFLICT,
+                Class::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             },
             Self::Method { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::Conflict { .. } => StatusCode::CONFLICT,

@@ -1,17 +1,15 @@
-//! Items: listing them by state; deleting one, and making one ready.
+//! Items: their list by state, and one of them.
 
-use std::{collections::HashMap, num::NonZeroUsize, slice, sync::Arc, time::Duration};
+use std::{collections::HashMap, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use actix_web::HttpResponse;
 use bytes::Bytes;
-use kvqueue_queue::{Cursor, ItemEffect, ItemId, ItemPage, ItemState, ItemView, Queue};
+use kvqueue_queue::{Cursor, ItemId, ItemPage, ItemState, ItemView, Queue};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
     api_request::{Answer, ApiRequest},
-    database::POLICY,
-    dead::unique_taken,
     error::ApiError,
     item_wait::{Waited, wait},
     pull::LONGEST_WAIT,
@@ -184,40 +182,6 @@ async fn left(request: &ApiRequest, queue: &Queue, id: &ItemId) -> Result<State,
     match exists {
         true => Ok(State { shown: json::left(id), has_ended: true }),
         false => Err(ApiError::NotFound(format!("the queue of item {id} was deleted"))),
-    }
-}
-
-/// `DELETE /api/v1/queues/{queue}/items/{id}`
-pub(super) async fn delete(request: ApiRequest) -> Answer {
-    let (queue, id) = (request.unfrozen_queue().await?, request.id()?);
-    request.store(request.record().with_items(slice::from_ref(&id))).await?;
-    let _permit = request.permit()?;
-    answer(&id, queue.delete_item(&request.app.daemon.db, &POLICY, &id).await?)
-}
-
-/// `POST /api/v1/queues/{queue}/items/{id}/requeue`
-pub(super) async fn requeue(request: ApiRequest) -> Answer {
-    let (queue, id) = (request.unfrozen_queue().await?, request.id()?);
-    request.store(request.record().with_items(slice::from_ref(&id))).await?;
-    let _permit = request.permit()?;
-    answer(&id, queue.requeue_item(&request.app.daemon.db, &POLICY, &id).await?)
-}
-
-fn answer(id: &ItemId, effect: ItemEffect) -> Answer {
-    match effect {
-        ItemEffect::Done => Ok(HttpResponse::Ok().json(json!({ "id": id.to_string() }))),
-        ItemEffect::Gone => Err(gone(id)),
-        ItemEffect::Refused => Err(unique_taken(id)),
-        ItemEffect::Ready => Err(ApiError::Conflict {
-            code: "ready",
-            message: format!("item {id} is ready already"),
-            fix: "there is nothing to do",
-        }),
-        ItemEffect::Running => Err(ApiError::Conflict {
-            code: "running",
-            message: format!("item {id} is running: a worker has it"),
-            fix: "wait until its worker is done with it",
-        }),
     }
 }
 

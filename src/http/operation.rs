@@ -1,14 +1,17 @@
 //! Operations by requests.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use actix_web::HttpResponse;
-use foundationdb::Transaction;
+use anyhow::bail;
+use foundationdb::{Database, Transaction};
 use futures::{FutureExt, future::LocalBoxFuture};
+use kvqueue_queue::{Recorder, RetryError, RetryPolicy};
 use serde_json::{Map, Value};
 
 use super::{
     api_request::{Answer, ApiRequest, Handler},
+    database::POLICY,
     error::ApiError,
     routes::Access,
 };
@@ -16,6 +19,7 @@ use crate::{
     audit::Record,
     config::Config,
     database::attempt::Attempt,
+    deadlines::OPERATION,
     operations::{
         Operation, Refusal, Site,
         arguments::{self, Given},
@@ -49,7 +53,10 @@ impl ApiRequest {
     async fn operation<O: Operation>(&mut self) -> Result<O, ApiError> {
         let query = self.query.iter().map(|(name, text)| (name.to_owned(), Given::Text(text.to_owned())));
         let query: Vec<_> = query.collect();
-        let body: Map<String, Value> = self.json_if_any().await?;
+        let body: Map<String, Value> = match O::ROUTE.has_long_body {
+            true => self.long_json_if_any().await?,
+            false => self.json_if_any().await?,
+        };
         let body = body.into_iter().map(|(name, value)| (name, Given::Json(value)));
         let in_path = O::ROUTE.in_path().map(|name| (name, self.value(name).to_owned()));
         arguments::read(in_path, query.into_iter().chain(body)).map_err(ApiError::Operation)
@@ -76,8 +83,36 @@ impl Site for ApiRequest {
         ApiRequest::record(self)
     }
 
-    fn may_tell(&self, queue: &str) -> bool {
-        matches!(self.route.access, Access::Scope(scope) if self.caller.check(scope, Some(queue)).is_ok())
+    fn check_access(&self, queue: &str) -> anyhow::Result<()> {
+        match self.route.access {
+            Access::Scope(scope) => Ok(self.caller.check(scope, Some(queue))?),
+            Access::Open | Access::AnyToken => {
+                bail!("only operators and tokens with a scope learn names of queues")
+            }
+        }
+    }
+
+    fn database(&self) -> (&Database, RetryPolicy) {
+        (&self.app.daemon.db, POLICY)
+    }
+
+    fn wait_for<'s>(
+        &'s self,
+        change: LocalBoxFuture<'s, Result<(), RetryError>>,
+    ) -> LocalBoxFuture<'s, anyhow::Result<()>> {
+        async move {
+            let _permit = self.permit()?;
+            Ok(change.await.map_err(ApiError::from)?)
+        }
+        .boxed_local()
+    }
+
+    fn until(&self) -> Option<Instant> {
+        Some(Instant::now() + OPERATION)
+    }
+
+    fn recorder(&self, queue: &[u8]) -> Recorder {
+        self.app.recorder(&String::from_utf8_lossy(queue))
     }
 
     fn note(&self, _: &str) {}

@@ -6,9 +6,9 @@ use actix_web::http::Method;
 
 use super::{
     api_request::{Handler, PathValues},
-    audit, batches, dead, ended, events, health, item_changes, items, metrics, openapi, operation,
+    audit, batches, dead, ended, events, health, items, metrics, openapi, operation,
     pull::{self, LONGEST_WAIT},
-    push, queue, reload, schedules, sign_in, status, workers,
+    push, reload, schedules, sign_in, status, workers,
 };
 use crate::{
     access::Scope,
@@ -16,7 +16,13 @@ use crate::{
     deadlines::REQUEST,
     operations::{
         self, ListHeld, ListRules, ListTokens, NewToken, Operation, PauseQueue, RemoveRule, ResumeQueue,
-        RevokeToken, SetRule, Unblock, arguments::Definition,
+        RevokeToken, SetRule, Unblock,
+        arguments::Definition,
+        items::{
+            CancelItem, CancelItems, DeleteItem, EditPayload, PurgeLetter, PurgeLetters, RequeueItem,
+            RequeueItems, RescheduleItem,
+        },
+        queues::{DeleteQueue, MoveItems},
     },
 };
 
@@ -121,7 +127,7 @@ const fn operators(path: &'static str, query: &'static [&'static str], handler: 
 
 /// The route of an operation.
 const fn operation<O: Operation + 'static>() -> Route {
-    let operations::Route { method, path, scope, audit } = O::ROUTE;
+    let operations::Route { method, path, scope, audit, .. } = O::ROUTE;
     let query = Parameters::Operation(Definition::of::<O>());
     let method = match method {
         operations::Method::Get => Method::GET,
@@ -180,15 +186,9 @@ pub(super) const ROUTES: &[Route] = &[
         Box::pin(status::list(request))
     }),
     get("/api/v1/queues/{queue}", &[], |request| Box::pin(status::queue(request))),
-    change(Action::QueueDelete, Method::DELETE, "/api/v1/queues/{queue}", &["confirm"], |request| {
-        Box::pin(queue::delete(request))
-    }),
-    change(Action::QueueRequeue, Method::POST, "/api/v1/queues/{queue}/requeue", &[], |request| {
-        Box::pin(queue::requeue(request))
-    }),
-    change(Action::QueueMove, Method::POST, "/api/v1/queues/{queue}/move", &[], |request| {
-        Box::pin(queue::move_items(request))
-    }),
+    operation::<DeleteQueue>(),
+    operation::<RequeueItems>(),
+    operation::<MoveItems>(),
     get("/api/v1/queues/{queue}/history", &[], |request| Box::pin(status::history(request))),
     get(
         "/api/v1/queues/{queue}/ended",
@@ -201,45 +201,16 @@ pub(super) const ROUTES: &[Route] = &[
     }),
     push("/api/v1/queues/{queue}/items", |request| Box::pin(push::push(request))),
     waiting("/api/v1/queues/{queue}/items/{id}", &["wait_ms"], |request| Box::pin(items::one(request))),
-    change(Action::ItemDelete, Method::DELETE, "/api/v1/queues/{queue}/items/{id}", &[], |request| {
-        Box::pin(items::delete(request))
-    }),
-    change(Action::ItemRequeue, Method::POST, "/api/v1/queues/{queue}/items/{id}/requeue", &[], |request| {
-        Box::pin(items::requeue(request))
-    }),
-    change(Action::ItemCancel, Method::POST, "/api/v1/queues/{queue}/items/{id}/cancel", &[], |request| {
-        Box::pin(item_changes::cancel(request))
-    }),
-    change(
-        Action::ItemReschedule,
-        Method::POST,
-        "/api/v1/queues/{queue}/items/{id}/reschedule",
-        &[],
-        |request| Box::pin(item_changes::reschedule(request)),
-    ),
-    change(Action::ItemRetry, Method::POST, "/api/v1/queues/{queue}/items/{id}/retry", &[], |request| {
-        Box::pin(item_changes::retry(request))
-    }),
-    change(Action::ItemEdit, Method::PUT, "/api/v1/queues/{queue}/items/{id}/payload", &[], |request| {
-        Box::pin(item_changes::edit(request))
-    }),
-    change(Action::QueueCancel, Method::POST, "/api/v1/queues/{queue}/cancel", &[], |request| {
-        Box::pin(item_changes::cancel_all(request))
-    }),
+    operation::<DeleteItem>(),
+    operation::<RequeueItem>(),
+    operation::<CancelItem>(),
+    operation::<RescheduleItem>(),
+    operation::<EditPayload>(),
+    operation::<CancelItems>(),
     get("/api/v1/queues/{queue}/dead", &["after", "limit"], |request| Box::pin(dead::list(request))),
-    change(Action::DeadRetry, Method::POST, "/api/v1/queues/{queue}/dead/retry", &[], |request| {
-        Box::pin(dead::retry_all(request))
-    }),
-    change(Action::DeadPurge, Method::POST, "/api/v1/queues/{queue}/dead/purge", &[], |request| {
-        Box::pin(dead::purge_all(request))
-    }),
+    operation::<PurgeLetters>(),
     get("/api/v1/queues/{queue}/dead/{id}", &[], |request| Box::pin(dead::one(request))),
-    change(Action::DeadPurge, Method::DELETE, "/api/v1/queues/{queue}/dead/{id}", &[], |request| {
-        Box::pin(dead::purge(request))
-    }),
-    change(Action::DeadRetry, Method::POST, "/api/v1/queues/{queue}/dead/{id}/retry", &[], |request| {
-        Box::pin(dead::retry(request))
-    }),
+    operation::<PurgeLetter>(),
     operation::<PauseQueue>(),
     operation::<ResumeQueue>(),
     operation::<ListRules>(),
@@ -375,7 +346,7 @@ mod tests {
     #[test]
     fn the_methods_of_a_path_are_listed_once_and_in_order() {
         assert_eq!(allow("/livez"), "GET, HEAD");
-        assert_eq!(allow("/api/v1/queues/{queue}/dead/retry"), "POST");
+        assert_eq!(allow("/api/v1/queues/{queue}/dead/purge"), "POST");
         assert_eq!(allow("/api/v1/queues/{queue}"), "DELETE, GET, HEAD");
     }
 
@@ -404,11 +375,11 @@ mod tests {
     fn a_path_fits_whole_and_a_word_of_the_table_is_no_value() {
         assert_eq!(route_of(&Method::HEAD, "/api/v1/status"), "/api/v1/status");
         assert_eq!(
-            route_of(&Method::POST, "/api/v1/queues/q/dead/retry"),
-            "/api/v1/queues/{queue}/dead/retry"
+            route_of(&Method::POST, "/api/v1/queues/q/dead/purge"),
+            "/api/v1/queues/{queue}/dead/purge"
         );
         assert_eq!(route_of(&Method::GET, "/api/v1/queues/q/dead/7"), "/api/v1/queues/{queue}/dead/{id}");
-        assert_eq!(route_of(&Method::GET, "/api/v1/queues/q/dead/retry"), "other method");
+        assert_eq!(route_of(&Method::GET, "/api/v1/queues/q/dead/purge"), "other method");
         for path in [
             "",
             "/api/v1/status/",

@@ -63,6 +63,7 @@ fn schema<T: JsonSchema>() -> Arc<Value> {
 fn new_schema<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
     let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    simplify(&mut schema);
     if let Some(schema) = schema.as_object_mut() {
         schema.remove("$schema");
         schema.remove("title");
@@ -70,6 +71,40 @@ fn new_schema<T: JsonSchema>() -> Value {
         schema.insert("additionalProperties".to_owned(), false.into());
     }
     schema
+}
+
+/// Writes a choice of texts as a list of them, and one that may be null as a type. The descriptions of the texts are for Rust.
+fn simplify(schema: &mut Value) {
+    let object = match schema {
+        Value::Object(object) => object,
+        Value::Array(schemas) => return schemas.iter_mut().for_each(simplify),
+        _ => return,
+    };
+    object.values_mut().for_each(simplify);
+    if let Some(Value::Array(choices)) = object.get("oneOf")
+        && let Some(texts) = choices.iter().map(|it| it.get("const").cloned()).collect::<Option<Vec<_>>>()
+    {
+        object.remove("oneOf");
+        object.insert("type".to_owned(), "string".into());
+        object.insert("enum".to_owned(), texts.into());
+    }
+    if let Some(Value::Array(kinds)) = object.get("anyOf")
+        && let [Value::Object(kind), null] = &kinds[..]
+        && null["type"] == "null"
+    {
+        let mut kind = kind.clone();
+        if let Some(Value::Array(texts)) = kind.get_mut("enum") {
+            texts.push(Value::Null);
+        }
+        if let Some(Value::String(name)) = kind.get("type") {
+            let kinds = vec![Value::from(name.as_str()), "null".into()];
+            kind.insert("type".to_owned(), kinds.into());
+        }
+        object.remove("anyOf");
+        for (name, value) in kind {
+            object.entry(name).or_insert(value);
+        }
+    }
 }
 
 /// Reads an operation from what the path has, and what the query or the body has.

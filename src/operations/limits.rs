@@ -68,7 +68,7 @@ pub(crate) struct ListHeld {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema, Args)]
 #[command(
     long_about = "Let a held key go on: its next ready item is served. A dead letter that it waited for stays a dead letter; an item that is tried again runs at its time, \
-        perhaps after items that were pushed later. To keep the order, use `kvqueue dead retry` or `kvqueue dead purge` instead."
+        perhaps after items that were pushed later. To keep the order, use `kvqueue requeue` or `kvqueue dead purge` instead."
 )]
 pub(crate) struct Unblock {
     /// The queue
@@ -141,7 +141,7 @@ struct RuleLimits {
 enum OnDead {
     /// The items behind the dead letter run
     Continue,
-    /// The key is blocked until the dead letter is retried or purged, or the key unblocked
+    /// The key is blocked until the dead letter is requeued or purged, or the key unblocked
     Block,
 }
 
@@ -484,15 +484,15 @@ impl Operation for ListHeld {
     const ROUTE: Route = Route::read("/api/v1/queues/{queue}/held");
     type Answer = HeldKeys;
 
-    fn page(&mut self) -> Option<&mut Page> {
-        Some(&mut self.page)
+    fn go_on(&mut self, so_far: &HeldKeys) -> bool {
+        self.page.go_on(so_far.keys.len(), so_far.next.as_deref())
     }
 
     async fn run(&self, site: &dyn Site) -> anyhow::Result<HeldKeys> {
         let queue = &site.keyed_queue(&self.queue)?;
         let after = self.page.after.as_deref().map(keyed_id).transpose()?;
         site.note_if_absent(queue).await?;
-        let (after, limit) = (after.as_ref(), self.page.limit);
+        let (after, limit) = (after.as_ref(), self.page.most());
         let (keys, is_more) = site.transact(async |tr| held_keys(queue, tr, after, limit).await).await?;
         let next = keys.last().filter(|_| is_more).map(|held| held.by.item().to_string());
         Ok(HeldKeys { keys: keys.iter().map(Held::of).collect(), next })

@@ -2,14 +2,18 @@
 //! and its answer. Commands (`cli/operation.rs`) and requests (`http/operation.rs`) are two ways to one of them.
 
 pub(crate) mod arguments;
+pub(crate) mod items;
 mod limits;
-mod names;
+pub(crate) mod names;
 mod pause;
+pub(crate) mod queues;
 mod refusal;
 mod site;
+pub(crate) mod target;
+pub(crate) mod times;
 mod tokens;
 
-use std::num::NonZeroUsize;
+use std::{num::NonZeroUsize, time::Instant};
 
 use clap::Args;
 use schemars::JsonSchema;
@@ -51,9 +55,10 @@ pub(crate) trait Operation: Serialize + DeserializeOwned + JsonSchema {
         Needs::Database
     }
 
-    /// Which part of a list it is to read; `None` if it reads all there is. Its answer has a field `next`: where the next page begins.
-    fn page(&mut self) -> Option<&mut Page> {
-        None
+    /// Changes its arguments to those for what comes behind an answer, which is a page of a list or a part of a change. False if nothing does, or
+    /// no more is wanted.
+    fn go_on(&mut self, _so_far: &Self::Answer) -> bool {
+        false
     }
 }
 
@@ -96,17 +101,24 @@ pub(crate) struct Route {
     pub(crate) scope: Scope,
     /// The action of its record in the audit trail; one that changes something has one.
     pub(crate) audit: Option<Action>,
+    /// Whether its body may be as long as that of a push.
+    pub(crate) has_long_body: bool,
 }
 
 impl Route {
     /// A route that reads.
     const fn read(path: &'static str) -> Self {
-        Self { method: Method::Get, path, scope: Scope::Read, audit: None }
+        Self { method: Method::Get, path, scope: Scope::Read, audit: None, has_long_body: false }
     }
 
     /// A route of operators that changes something, with the action of its record.
     const fn change(action: Action, method: Method, path: &'static str) -> Self {
-        Self { method, path, scope: Scope::Admin, audit: Some(action) }
+        Self { method, path, scope: Scope::Admin, audit: Some(action), has_long_body: false }
+    }
+
+    /// The same, with a body that may be as long as that of a push.
+    const fn with_long_body(self) -> Self {
+        Self { has_long_body: true, ..self }
     }
 
     /// Whether its arguments are in the query.
@@ -166,6 +178,14 @@ pub(crate) trait Answer: Serialize + DeserializeOwned + JsonSchema {
 
     /// The same for people.
     fn text(&self) -> Text;
+
+    /// Adds what was done when the operation went on. It is not called for lists.
+    fn add(&mut self, _rest: Self) {}
+
+    /// What was not done, though the operation is over. A command prints it after its answer, and fails.
+    fn problem(&self) -> Option<String> {
+        None
+    }
 }
 
 /// An answer for people.
@@ -181,12 +201,32 @@ pub(crate) struct Page {
     /// The most to list
     #[arg(short = 'n', default_value = "100", value_parser = number, allow_negative_numbers = true)]
     #[serde(default = "longest_page")]
-    #[schemars(range(min = 1, max = 100))]
-    pub(crate) limit: NonZeroUsize,
+    #[schemars(range(min = 1), description = "The most to list. An answer has 100 at most.")]
+    limit: NonZeroUsize,
     /// Those behind this one, as an earlier list printed it
     #[arg(long, value_name = "ID")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) after: Option<String>,
+    after: Option<String>,
+}
+
+impl Page {
+    /// How many elements an answer has at most.
+    fn most(&self) -> NonZeroUsize {
+        self.limit.min(longest_page())
+    }
+
+    /// Goes on behind an answer that has so many elements. False if there are no more, or enough.
+    fn go_on(&mut self, listed: usize, next: Option<&str>) -> bool {
+        let left = NonZeroUsize::new(self.limit.get().saturating_sub(listed));
+        let (Some(left), Some(next)) = (left, next.filter(|_| listed > 0)) else { return false };
+        (self.limit, self.after) = (left, Some(next.to_owned()));
+        true
+    }
+}
+
+/// Whether this time has passed; one that is not limited does not.
+fn is_over(until: Option<Instant>) -> bool {
+    until.is_some_and(|until| Instant::now() >= until)
 }
 
 /// Whether a field of JSON is left out.
@@ -196,7 +236,7 @@ fn is_false(flag: &bool) -> bool {
 }
 
 /// The most elements of a list in one answer.
-pub(crate) fn longest_page() -> NonZeroUsize {
+fn longest_page() -> NonZeroUsize {
     const LONGEST: NonZeroUsize = NonZeroUsize::new(100).expect("it is not 0");
     LONGEST
 }

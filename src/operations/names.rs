@@ -108,6 +108,16 @@ name! {
     PatternName, "pattern", "pattern_base64"
 }
 
+name! {
+    /// The name of the queue that items go to.
+    DestinationName, "to", "to_base64"
+}
+
+name! {
+    /// The payload of an item.
+    Payload, "payload", "payload_base64"
+}
+
 /// The bytes that one of two fields has.
 fn one_of(
     [text, base64]: [&str; 2],

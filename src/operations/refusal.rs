@@ -27,12 +27,19 @@ pub(crate) enum Class {
     NotFound,
     /// The state of the queue does not allow it.
     Conflict,
+    /// An argument is too long.
+    TooLarge,
 }
 
 impl Refusal {
     /// The arguments are wrong.
     pub(crate) fn bad(message: impl Into<String>) -> Self {
         Self { class: Class::Bad, code: "bad_request", message: message.into(), fix: Cow::Borrowed("") }
+    }
+
+    /// An argument is too long.
+    pub(super) fn too_large(message: impl Into<String>, fix: &'static str) -> Self {
+        Self { class: Class::TooLarge, code: "too_large", message: message.into(), fix: fix.into() }
     }
 
     /// Something in a queue that is named does not exist.
@@ -57,13 +64,13 @@ impl Refusal {
     }
 
     /// The state of the queue does not allow it, as a text says: what, and after a semicolon what to do.
-    fn of_text(code: &'static str, text: &str) -> Self {
+    pub(super) fn of_text(code: &'static str, text: &str) -> Self {
         let (message, fix) = parts(text);
         Self { class: Class::Conflict, code, message: message.to_owned(), fix: fix.to_owned().into() }
     }
 
     /// The queue is frozen: a migration moves it, or has moved it. `queue` is printable.
-    pub(super) fn frozen(queue: &str, pause: &Pause) -> Self {
+    pub(crate) fn frozen(queue: &str, pause: &Pause) -> Self {
         let message = format!("queue \"{queue}\" is frozen since {}: {}", time(pause.at), pause.why());
         let fix = format!(
             "use it where it is moved to; or if you know that nobody moves it: kvqueue resume {queue} --frozen"

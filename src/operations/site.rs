@@ -1,12 +1,12 @@
 //! Sites: what an operation needs of the place where it runs.
 
-use std::{cell::Cell, sync::Arc};
+use std::{cell::Cell, sync::Arc, time::Instant};
 
-use foundationdb::Transaction;
-use futures::future::LocalBoxFuture;
-use kvqueue_queue::{Kind, Queue, QueueError};
+use foundationdb::{Database, Transaction};
+use futures::{FutureExt, future::LocalBoxFuture};
+use kvqueue_queue::{Kind, Queue, QueueError, Recorder, RetryError, RetryPolicy};
 
-use super::{Refusal, names::QueueName};
+use super::{Refusal, names::QueueName, target::Target};
 use crate::{
     absent_queues,
     audit::{AuditStore, Record},
@@ -32,8 +32,26 @@ pub(crate) trait Site {
     /// The record of this operation, to which it adds what it is about.
     fn record(&self) -> Record;
 
-    /// Whether the one who asks may learn the name of this queue, which may be the one that was meant.
-    fn may_tell(&self, queue: &str) -> bool;
+    /// An error if the one who asks may not do this in another queue, or learn its name.
+    fn check_access(&self, queue: &str) -> anyhow::Result<()>;
+
+    /// The database, for changes of several transactions, and how long each of these may take.
+    fn database(&self) -> (&Database, RetryPolicy);
+
+    /// Waits for a change of several transactions. If it fails, a part of it may be done.
+    fn wait_for<'s>(
+        &'s self,
+        change: LocalBoxFuture<'s, Result<(), RetryError>>,
+    ) -> LocalBoxFuture<'s, anyhow::Result<()>>;
+
+    /// When a change of many items stops before its end; `None` if it does not.
+    fn until(&self) -> Option<Instant>;
+
+    /// Shows a person that so many items of `of` are done.
+    fn progress(&self, _done: &'static str, _items: usize, _of: u64) {}
+
+    /// What records the ends of items of this queue, which this site's changes are.
+    fn recorder(&self, queue: &[u8]) -> Recorder;
 
     /// Tells a person something that is not in the answer. Only a command does.
     fn note(&self, text: &str);
@@ -87,6 +105,55 @@ impl dyn Site + '_ {
         self.transact(async |tr| body(tr, audit).await).await
     }
 
+    /// Writes the record of a change of several transactions, before the first of them.
+    pub(super) async fn store(&self, record: Record) -> anyhow::Result<()> {
+        self.change(record, async |tr, audit| {
+            audit.write(tr);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Runs a change of several transactions. If it fails, a part of it may be done.
+    pub(super) async fn steps<T>(
+        &self,
+        change: impl Future<Output = Result<T, RetryError>>,
+    ) -> anyhow::Result<T> {
+        let value = Cell::new(None);
+        let change = async {
+            value.set(Some(change.await?));
+            Ok(())
+        };
+        self.wait_for(change.boxed_local()).await?;
+        Ok(value.take().expect("the change has succeeded"))
+    }
+
+    /// A queue by its name and layout.
+    pub(super) fn queue(&self, target: &Target) -> anyhow::Result<Queue> {
+        let (name, config) = (&target.queue.0, self.config());
+        self.check_settings(name)?;
+        let settings = str::from_utf8(name).ok().and_then(|name| config.queues.get(name));
+        let kind = target.layout.over(settings, "").map_err(Refusal::bad)?;
+        let queue = Queue::of_kind(config.prefix.as_bytes(), name, kind)
+            .map_err(|error| Refusal::bad(error.to_string()))?;
+        Ok(queue.with_recorder(&self.recorder(name)))
+    }
+
+    /// A queue that is there, for a change of its items.
+    ///
+    /// # Errors
+    /// There is none of this name, it is of another kind, or it is frozen.
+    pub(crate) async fn used_queue(&self, target: &Target) -> anyhow::Result<Queue> {
+        let queue = self.queue(target)?;
+        self.expect_queue(&queue, None).await?;
+        self.transact(async |tr| {
+            queue.check_used(tr).await?;
+            queue.check_unfrozen(tr).await
+        })
+        .await?;
+        Ok(queue)
+    }
+
     /// A queue by its name, for what is the same in a queue of any kind.
     pub(super) fn any_queue(&self, name: &QueueName) -> Result<Queue, Refusal> {
         let queue = Queue::new(self.config().prefix.as_bytes(), &name.0);
@@ -135,19 +202,21 @@ impl dyn Site + '_ {
     /// The text about a queue that neither the database nor the configuration has.
     async fn absent(&self, queue: &Queue) -> anyhow::Result<Option<String>> {
         let config = self.config();
-        self.transact(async |tr| absent_queues::note(tr, &config, queue, |name| self.may_tell(name)).await)
-            .await
+        self.transact(async |tr| {
+            absent_queues::note(tr, &config, queue, |name| self.check_access(name).is_ok()).await
+        })
+        .await
     }
 }
 
 #[cfg(test)]
 pub(super) mod tests {
-    use futures::FutureExt;
-    use kvqueue_queue::{RetryPolicy, retry};
+    use kvqueue_queue::{Recording, retry};
 
     use super::*;
     use crate::{
         audit::{Action, Filter, Who},
+        item_history,
         testing::TestDatabase,
     };
 
@@ -190,8 +259,27 @@ pub(super) mod tests {
             Record::new(Action::QueuePause, Who::Operator)
         }
 
-        fn may_tell(&self, _: &str) -> bool {
-            true
+        fn check_access(&self, _: &str) -> anyhow::Result<()> {
+            Ok(())
+        }
+
+        fn database(&self) -> (&Database, RetryPolicy) {
+            (&self.db, RetryPolicy::default())
+        }
+
+        fn wait_for<'s>(
+            &'s self,
+            change: LocalBoxFuture<'s, Result<(), RetryError>>,
+        ) -> LocalBoxFuture<'s, anyhow::Result<()>> {
+            async move { Ok(change.await?) }.boxed_local()
+        }
+
+        fn until(&self) -> Option<Instant> {
+            None
+        }
+
+        fn recorder(&self, _: &[u8]) -> Recorder {
+            item_history::recorder(Recording::AsStored)
         }
 
         fn note(&self, _: &str) {}

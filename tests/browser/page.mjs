@@ -452,7 +452,7 @@ test("an item is found by its id or its unique key, whatever its state", async (
   await find(dead.id);
   await found.getByText("This item is dead.").waitFor();
   assert.deepEqual(await life(), ["Attempt 1 failed", "Became a dead letter"]);
-  await found.getByRole("button", { name: "Retry" }).waitFor();
+  await found.getByRole("button", { name: "Requeue" }).waitFor();
   await find("order 8");
   await found.getByText("No item has this id or unique key").waitFor();
   assert.deepEqual(await wrong(page), []);
@@ -582,7 +582,7 @@ test("a dead letter is retried, by keyboard alone", async () => {
   await reason.waitFor();
   assert.match(await reason.textContent(), /the <b>mail<\/b> server refused/);
   writeFileSync(daemon.path("mended"), "");
-  await tabTo(page, "Retry");
+  await tabTo(page, "Requeue");
   await page.keyboard.press("Enter");
   await page.getByText("is ready again").waitFor();
   await until("it is done", async () => (await daemon.counts("bad")).done === 1);
@@ -819,7 +819,7 @@ test("where nothing can be changed nothing offers to", async () => {
   const page = await open(browser, `${still.url}#/queue/a/dead`);
   await page.getByText("Live, read-only").waitFor();
   await page.getByText("There are no dead letters.").waitFor();
-  for (const name of ["Pause…", "Retry all", "Purge all…"]) assert.equal(await page.getByRole("button", { name }).count(), 0, name);
+  for (const name of ["Pause…", "Requeue all", "Purge all…"]) assert.equal(await page.getByRole("button", { name }).count(), 0, name);
   await page.goto(`${still.url}#/daemon`);
   assert.equal(await page.getByRole("button", { name: "Reload the configuration" }).isVisible(), false);
   assert.deepEqual(await wrong(page), []);

@@ -100,18 +100,21 @@ fn dead_show_prints_all_fields() {
 }
 
 #[test]
-fn dead_retry_makes_dead_letters_ready() {
+fn requeue_makes_dead_letters_ready() {
     let (db, ids) = buried();
     assert_eq!(
-        without(&run(&db, &["dead", "retry", "q", &ids[2], &ids[0]]).ok(), &ids),
-        "retried [id 3]\nretried [id 1]\n"
+        without(&run(&db, &["requeue", "q", &ids[2], &ids[0]]).ok(), &ids),
+        "requeued [id 3], which was dead\nrequeued [id 1], which was dead\n"
     );
     assert_eq!(run(&db, &["peek", "q", "-k", "5"]).ok(), "first\nthird\n");
-    let again = run(&db, &["dead", "retry", "q", &ids[0], &ids[1]]);
-    assert_eq!((again.code, without(&again.stdout, &ids)), (Some(1), "retried [id 2]\n".into()));
+    let again = run(&db, &["requeue", "q", &ids[0], &ids[1]]);
+    assert_eq!(
+        (again.code, without(&again.stdout, &ids)),
+        (Some(1), "requeued [id 2], which was dead\n".into())
+    );
     insta::assert_snapshot!(without(&again.stderr, &ids), @r"
-    kvqueue: [id 1] is not retried: there is no such dead letter; kvqueue item show says where the item is
-    kvqueue: dead letters not retried: 1 of 2
+    kvqueue: [id 1] is not requeued: it is ready already; there is nothing to do
+    kvqueue: items not requeued: 1 of 2
     ");
     assert_eq!(run(&db, &["dead", "list", "q"]).ok(), "");
 }
@@ -122,8 +125,7 @@ fn an_unreadable_dead_letter_is_named_and_blocks_no_others() {
     Background::start(helper(&db, "dead::damages")).end().ok();
     let list = objects(&run(&db, &["dead", "list", "q", "--json"]).ok());
     assert!(list[0]["reason"].as_str().unwrap().contains("cannot read"), "{list:?}");
-    insta::assert_snapshot!(run(&db, &["dead", "retry", "q", "--all"]).failed(1), @"kvqueue: dead letters not retried, since they cannot be read: 1");
-    insta::assert_snapshot!(run(&db, &["requeue", "q", "--dead"]).failed(1), @"kvqueue: items not requeued, since they cannot be read: 1");
+    insta::assert_snapshot!(run(&db, &["requeue", "q", "--dead"]).failed(1), @"kvqueue: items not requeued: 1, since they cannot be read");
     assert_eq!(run(&db, &["len", "q"]).ok(), "2\n");
     let shown = run(&db, &["dead", "show", "q", &ids[0]]);
     assert!(shown.stdout.contains(&ids[0]) && shown.stdout.contains("cannot be read"), "{}", shown.stdout);
@@ -178,34 +180,37 @@ fn dead_list_of_a_missing_queue_reports_it() {
 }
 
 #[test]
-fn dead_retry_is_refused_while_the_unique_key_is_taken() {
+fn a_dead_letter_is_not_requeued_while_the_unique_key_is_taken() {
     let (db, ids) = buried();
     Background::start(helper(&db, "dead::buries")).end().ok();
     let second = objects(&run(&db, &["dead", "list", "q", "--json", "--after", &ids[2]]).ok()).remove(0);
     let second = second["id"].as_str().unwrap();
-    run(&db, &["dead", "retry", "q", &ids[0]]).ok();
-    let refused = run(&db, &["dead", "retry", "q", second]).failed(1);
+    run(&db, &["requeue", "q", &ids[0]]).ok();
+    let refused = run(&db, &["requeue", "q", second]).failed(1);
     assert!(
-        refused.contains(&format!("{second} is not retried: another item has its unique key")),
+        refused.contains(&format!("{second} is not requeued: item {} has its unique key", ids[0])),
         "{refused}"
     );
-    let ran = run(&db, &["dead", "retry", "q", "--all", "--json"]);
+    let ran = run(&db, &["requeue", "q", "--dead", "--json"]);
     assert_eq!(
         (ran.code, ran.stdout.as_str()),
-        (Some(1), "{\"queue\":\"q\",\"refused\":1,\"retried\":4,\"unreadable\":0}\n")
+        (
+            Some(1),
+            "{\"done\":\"requeued\",\"items\":4,\"more\":false,\"queue\":\"q\",\"refused\":1,\"unreadable\":0}\n"
+        )
     );
-    insta::assert_snapshot!(ran.stderr, @"kvqueue: dead letters not retried, since other items have their unique keys: 1");
+    insta::assert_snapshot!(ran.stderr, @"kvqueue: items not requeued: 1, since other items have their unique keys");
     run(&db, &["pop", "q"]).ok();
-    run(&db, &["dead", "retry", "q", second]).ok();
+    run(&db, &["requeue", "q", second]).ok();
 }
 
 #[test]
-fn all_dead_letters_are_retried_or_purged() {
+fn all_dead_letters_are_requeued_or_purged() {
     let (db, _) = buried();
-    assert_eq!(run(&db, &["dead", "retry", "q", "--all"]).ok(), "retried 3 items\n");
+    assert_eq!(run(&db, &["requeue", "q", "--dead"]).ok(), "requeued 3 items\n");
     assert_eq!(
-        run(&db, &["dead", "retry", "q", "--all", "--json"]).ok(),
-        "{\"queue\":\"q\",\"refused\":0,\"retried\":0,\"unreadable\":0}\n"
+        run(&db, &["requeue", "q", "--dead", "--json"]).ok(),
+        "{\"done\":\"requeued\",\"items\":0,\"more\":false,\"queue\":\"q\",\"refused\":0,\"unreadable\":0}\n"
     );
     assert_eq!(run(&db, &["len", "q"]).ok(), "3\n");
     let (db, _) = buried();
@@ -218,11 +223,15 @@ fn dead_purge_needs_confirmation() {
     let (db, ids) = buried();
     insta::assert_snapshot!(run(&db, &["dead", "purge", "q", "--all"]).failed(2), @r#"kvqueue: this deletes dead letters of queue "q" for good; repeat it with --yes"#);
     let purged = objects(&run(&db, &["dead", "purge", "q", &ids[1], "--yes", "--json"]).ok());
-    assert_eq!(purged, [serde_json::json!({ "id": ids[1], "purged": true })]);
+    assert_eq!(purged, [serde_json::json!({ "id": ids[1], "done": "purged", "state_before": "dead" })]);
     assert_eq!(run(&db, &["dead", "list", "q", "--json"]).ok().lines().count(), 2);
     // Ids or all, and one of them.
-    assert!(run(&db, &["dead", "retry", "q"]).failed(2).contains("<ID>"));
-    assert!(run(&db, &["dead", "retry", "q", "--all", &ids[0]]).failed(2).contains("cannot be used with"));
+    assert!(run(&db, &["dead", "purge", "q", "--yes"]).failed(2).contains("<ID>"));
+    assert!(
+        run(&db, &["dead", "purge", "q", "--all", "--yes", &ids[0]])
+            .failed(2)
+            .contains("cannot be used with")
+    );
 }
 
 #[test]
@@ -267,7 +276,7 @@ fn dead_show_distinguishes_failures_before_a_retry() {
     work_off();
     let letters = objects(&run(&db, &["dead", "list", "q", "--json"]).ok());
     let id = letters[0]["id"].as_str().unwrap();
-    run(&db, &["dead", "retry", "q", id]).ok();
+    run(&db, &["requeue", "q", id]).ok();
     work_off();
     let shown = run(&db, &["dead", "show", "q", id]).ok();
     let attempts: Vec<_> =

@@ -80,7 +80,7 @@ fn a_history_is_indexed_as_configured() {
     let path = db.file("indexed.toml");
     fs::write(&path, indexed).unwrap();
     let mut served = serve_with(kvqueue(&db, &["run", "--config", path.to_str().unwrap()]), false);
-    let stored: Value = serde_json::from_str(&served.daemon.wait_for_event("history_set")).unwrap();
+    let stored: Value = serde_json::from_str(&served.daemon.event("history_set")).unwrap();
     assert_eq!(stored["index"], "customer, schedule", "{stored}");
     let at = served.at;
     let page = |query: &str| at.get(&format!("/api/v1/queues/q/ended{query}")).is(200);

@@ -87,8 +87,8 @@ fn an_item_that_is_tried_again_is_waited_for_until_it_is_a_dead_letter() {
     assert_eq!(item["state"], "dead", "{item}");
     // A dead letter is an end.
     assert_eq!(served.at.get(&path(&id, 30_000)).is(200)["state"], "dead");
-    let retried = || served.at.post(&format!("/api/v1/queues/q/items/{id}/retry"), &json!({})).is(200);
-    retried();
+    let requeued = || served.at.post(&format!("/api/v1/queues/q/items/{id}/requeue"), &json!({})).is(200);
+    requeued();
     let (item, _) = asked(&served.at, &path(&id, 30_000), || end(&db, "done"));
     assert_eq!(item["state"], "finished", "{item}");
 }

@@ -69,8 +69,8 @@ fn single_items_of_any_waiting_state_are_deleted() {
     assert_eq!(delete(&["--yes"]).ok(), format!("deleted {ready}\ndeleted {later}\n"));
     let again = delete(&["--yes"]);
     insta::assert_snapshot!(again.failed(1).replace(&ready, "[ready]").replace(&later, "[later]"), @r"
-    kvqueue: [ready] is not deleted: there is no such item
-    kvqueue: [later] is not deleted: there is no such item
+    kvqueue: [ready] is not deleted: there is no such item; it has ended, or was never in this queue
+    kvqueue: [later] is not deleted: there is no such item; it has ended, or was never in this queue
     kvqueue: items not deleted: 2 of 2
     ");
     assert_eq!(run(&db, &["pop", "q", "-k", "9"]).ok(), "stays\n");

@@ -128,7 +128,7 @@ fn a_key_that_is_blocked_goes_on_after_its_dead_letter() {
     let served = noting(&db, 1);
     wait_until("the key is blocked", || held(&db).len() == 1 && held(&db)[0]["item_state"] == "dead");
     std::fs::write(db.file("fixed"), "").unwrap();
-    run(&db, &["dead", "retry", "q", "--kind", "keyed", &letter(&db)]).ok();
+    run(&db, &["requeue", "q", "--kind", "keyed", &letter(&db)]).ok();
     wait_until("both have run", || tried(&db, "account-1").last() == Some(&"b 1".to_owned()));
     assert_eq!(tried(&db, "account-1").len(), 3, "the dead letter first: {:?}", tried(&db, "account-1"));
     stop(served);

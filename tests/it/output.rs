@@ -92,13 +92,13 @@ fn reading_commands_end_quietly_on_a_closed_pipe() {
 #[test]
 fn changing_commands_report_their_effect_on_a_closed_pipe() {
     let (db, letter) = dead_letter();
-    insta::assert_snapshot!(unread(&db, &["dead", "retry", "q", &letter]).failed(1), @"kvqueue: retried 1 item, which could not be printed: Broken pipe (os error 32)");
+    insta::assert_snapshot!(unread(&db, &["requeue", "q", &letter]).failed(1), @"kvqueue: requeued 1 item, which could not be printed: Broken pipe (os error 32)");
     assert_eq!(run(&db, &["len", "q"]).ok(), "1\n");
-    insta::assert_snapshot!(unread(&db, &["dead", "retry", "q", "--all"]).failed(1), @"kvqueue: retried 0 items, which could not be printed: Broken pipe (os error 32)");
-    insta::assert_snapshot!(unread(&db, &["dead", "purge", "q", "--all", "--yes"]).failed(1), @"kvqueue: purged 0 items, which could not be printed: Broken pipe (os error 32)");
+    insta::assert_snapshot!(unread(&db, &["requeue", "q", "--dead"]).failed(1), @"kvqueue: it is done, and the answer could not be printed: Broken pipe (os error 32)");
+    insta::assert_snapshot!(unread(&db, &["dead", "purge", "q", "--all", "--yes"]).failed(1), @"kvqueue: it is done, and the answer could not be printed: Broken pipe (os error 32)");
     insta::assert_snapshot!(unread(&db, &["push", "q", "a"]).failed(1), @"kvqueue: pushed 1 item, which could not be printed: Broken pipe (os error 32)");
     insta::assert_snapshot!(unread(&db, &["pop", "q"]).failed(1), @"kvqueue: popped 1 item, which could not all be printed: Broken pipe (os error 32)");
-    insta::assert_snapshot!(unread(&db, &["delete", "q", "--yes", "--json"]).failed(1), @"kvqueue: the queue is deleted, which could not be printed: Broken pipe (os error 32)");
+    insta::assert_snapshot!(unread(&db, &["delete", "q", "--yes", "--json"]).failed(1), @"kvqueue: it is done, and the answer could not be printed: Broken pipe (os error 32)");
     assert_eq!(run(&db, &["list"]).ok(), "");
 }
 

@@ -97,7 +97,7 @@ fn bash_completes_commands_and_options() {
     let db = Database::embedded();
     assert_eq!(offered(&db, "kvqueue", "pee"), "peek");
     assert_eq!(offered(&db, "kvqueue run", "--until"), "--until-empty");
-    assert_eq!(offered(&db, "kvqueue dead", "ret"), "retry");
+    assert_eq!(offered(&db, "kvqueue dead", "pu"), "purge");
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn bash_completes_names_of_queues() {
     }
     // A shell does not wait for long.
     wait_until("the queues are offered", || offered(&db, "kvqueue push", "e") == "emails events");
-    wait_until("also behind options", || offered(&db, "kvqueue dead retry --json", "o") == "other");
+    wait_until("also behind options", || offered(&db, "kvqueue dead purge --json", "o") == "other");
     wait_until("also as a value", || offered(&db, "kvqueue run --queue", "ev") == "events");
     wait_until("and as the second", || offered(&db, "kvqueue move emails", "ev") == "events");
     assert!(!db.file("made").exists());

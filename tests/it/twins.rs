@@ -78,8 +78,8 @@ const TWINS: &[(&str, &str)] = &[
         r#"POST queues/later/items/ITEM0/reschedule {"delay_ms":7200000}"#,
     ),
     ("item edit-payload later ITEM0 --payload x", r#"PUT queues/later/items/ITEM0/payload {"payload":"x"}"#),
-    ("item retry later ITEM0", "POST queues/later/items/ITEM0/retry"),
-    ("item retry later ITEM0", "POST queues/later/items/ITEM0/retry"),
+    ("requeue later --unique once", "POST queues/later/items/ITEM0/requeue"),
+    ("requeue later ITEM0", "POST queues/later/items/ITEM0/requeue"),
     ("item reschedule later LETTER0 --now", r#"POST queues/later/items/LETTER0/reschedule {"now":true}"#),
     ("item cancel later ITEM1", "POST queues/later/items/ITEM1/cancel"),
     ("item cancel later ITEM1", "POST queues/later/items/ITEM1/cancel"),
@@ -96,10 +96,12 @@ const TWINS: &[(&str, &str)] = &[
     ("move q q -n 1", r#"POST queues/q/move {"to":"q","limit":1}"#),
     ("dead list dead", "GET queues/dead/dead"),
     ("dead show dead LETTER0", "GET queues/dead/dead/LETTER0"),
-    ("dead retry dead LETTER0", "POST queues/dead/dead/LETTER0/retry"),
-    ("dead retry dead LETTER0", "POST queues/dead/dead/LETTER0/retry"),
+    ("requeue dead LETTER0", "POST queues/dead/items/LETTER0/requeue"),
+    ("requeue dead LETTER0", "POST queues/dead/items/LETTER0/requeue"),
     ("dead purge dead LETTER1 --yes", "DELETE queues/dead/dead/LETTER1"),
-    ("dead retry dead --all", "POST queues/dead/dead/retry"),
+    ("dead purge dead LETTER1 --yes", "DELETE queues/dead/dead/LETTER1"),
+    ("requeue dead --dead", r#"POST queues/dead/requeue {"dead":true}"#),
+    ("requeue none --dead", r#"POST queues/none/requeue {"dead":true}"#),
     ("dead purge dead --all --yes", r#"POST queues/dead/dead/purge {"confirm":"dead"}"#),
     ("batch list later", "GET queues/later/batches"),
     ("batch show BATCH", "GET queues/later/batches/BATCH"),
@@ -341,7 +343,20 @@ fn a_command_and_its_request_answer_and_change_the_same() {
 }
 
 /// The commands that a daemon can carry out, whose URL is then in place of the database.
-const BY_URL: &[&str] = &["pause ", "resume ", "limits ", "token list", "token revoke"];
+const BY_URL: &[&str] = &[
+    "pause ",
+    "resume ",
+    "limits ",
+    "token list",
+    "token revoke",
+    "requeue ",
+    "item cancel ",
+    "item reschedule ",
+    "item edit-payload ",
+    "dead purge ",
+    "delete ",
+    "move ",
+];
 
 #[test]
 fn a_command_by_the_url_of_a_daemon_answers_and_changes_the_same() {

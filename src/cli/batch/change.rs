@@ -44,7 +44,7 @@ impl Commit {
             Ok(effect) => effect,
             Err(error) => {
                 return Err(match error.error.frozen() {
-                    Some(pause) => frozen(&queue, pause, "nothing was done"),
+                    Some(pause) => frozen(&queue, pause, None),
                     None => anyhow::Error::new(error).context("cannot commit the batch"),
                 });
             }

@@ -70,7 +70,7 @@ impl New {
             Ok(id) => id,
             Err(BatchError::Retry(error)) => {
                 return Err(match error.error.frozen() {
-                    Some(pause) => frozen(&queue, pause, "nothing was done"),
+                    Some(pause) => frozen(&queue, pause, None),
                     None => anyhow::Error::new(error).context("cannot make a batch"),
                 });
             }

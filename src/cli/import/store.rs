@@ -55,7 +55,7 @@ pub(super) fn store(
         false => anyhow::Error::new(error).context("the database refused"),
     })?;
     let refused = |error: PushError| match error.frozen() {
-        Some(pause) => frozen(queue, pause, "this group and those after it were not imported"),
+        Some(pause) => frozen(queue, pause, Some("this group and those after it were not imported")),
         None => error.into(),
     };
     let (placed, is_sure) = (done.value.map_err(refused)?, done.attempts.unknown == 0);

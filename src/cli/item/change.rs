@@ -1,21 +1,26 @@
-//! `kvqueue item reschedule`, `retry` and `edit-payload`
+//! `kvqueue item reschedule` and `edit-payload`
 
 use std::{ffi::OsString, path::PathBuf};
 
 use anyhow::{Context, bail};
-use kvqueue_queue::{ItemId, PAYLOAD_CEILING, Queue, RetryPolicy, from_millis};
+use kvqueue_queue::{Millis, PAYLOAD_CEILING};
 
 use super::{
     super::{
-        DataError,
-        client::Client,
         globals::Globals,
         line_reader::read_file,
         values::{self, When},
     },
-    One, print,
+    One,
 };
-use crate::{consumer::clock::now, exit::Exit, refusal::Operation};
+use crate::{
+    exit::Exit,
+    json::time,
+    operations::{
+        items::{EditPayload as Edit, RescheduleItem},
+        names::Payload,
+    },
+};
 
 /// Give a ready, scheduled or retrying item another time at which it becomes ready
 #[derive(Debug, clap::Args)]
@@ -40,37 +45,14 @@ pub(in crate::cli) struct Reschedule {
 
 impl Reschedule {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
-        let (client, queue, id) = open(&self.one, globals)?;
-        let due = self.delay.or(self.at).and_then(|when| when.due(now())).map(from_millis);
-        client.store(|record| {
-            let record = record.about(queue.name()).with_items(std::slice::from_ref(&id));
-            match due {
-                Some(due) => record.with("due", crate::json::time(kvqueue_queue::millis(due))),
-                None => record.with("due", "now"),
+        let (delay_ms, at) = match self.delay.or(self.at) {
+            Some(When::After(delay)) => {
+                (Some(Millis::try_from(delay.as_millis()).unwrap_or(Millis::MAX)), None)
             }
-        })?;
-        let policy = RetryPolicy::default();
-        let change = client.ask_partly(queue.reschedule_item(client.db(), &policy, &id, due))?;
-        print(&id, Operation::Reschedule, &change, globals.json)
-    }
-}
-
-/// Make a scheduled or retrying item ready now, or a dead letter with all its attempts before it
-#[derive(Debug, clap::Args)]
-#[command(override_usage = "kvqueue item retry [OPTIONS] <QUEUE> <ID>\n       \
-    kvqueue item retry [OPTIONS] <QUEUE> --unique <KEY>")]
-pub(in crate::cli) struct Retry {
-    #[command(flatten)]
-    one: One,
-}
-
-impl Retry {
-    pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
-        let (client, queue, id) = open(&self.one, globals)?;
-        client.store(|record| record.about(queue.name()).with_items(std::slice::from_ref(&id)))?;
-        let policy = RetryPolicy::default();
-        let change = client.ask_partly(queue.retry_item(client.db(), &policy, &id))?;
-        print(&id, Operation::Retry, &change, globals.json)
+            Some(When::At(at)) => (None, Some(time(at))),
+            None => (None, None),
+        };
+        self.one.change(globals, |item| RescheduleItem { item, delay_ms, at, now: self.now })
     }
 }
 
@@ -94,23 +76,8 @@ pub(in crate::cli) struct EditPayload {
 
 impl EditPayload {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
-        let payload = self.read()?;
-        let (client, queue, id) = open(&self.one, globals)?;
-        let most = self.one.target.max_payload(&client);
-        if payload.len() > most {
-            return Err(DataError(format!(
-                "the payload has {} bytes, at most {most} are allowed; raise `max-payload` of the queue, or store it elsewhere",
-                payload.len()
-            ))
-            .into());
-        }
-        client.store(|record| {
-            let record = record.about(queue.name()).with_items(std::slice::from_ref(&id));
-            record.with("bytes", payload.len())
-        })?;
-        let policy = RetryPolicy::default();
-        let change = client.ask_partly(queue.edit_item(client.db(), &policy, &id, &payload))?;
-        print(&id, Operation::EditPayload, &change, globals.json)
+        let payload = Payload(self.read()?);
+        self.one.change(globals, |item| Edit { item, payload })
     }
 
     fn read(&self) -> anyhow::Result<Vec<u8>> {
@@ -120,13 +87,4 @@ impl EditPayload {
         let Some(path) = &self.file else { bail!("no payload is given; add --payload or --file") };
         read_file(path, PAYLOAD_CEILING).with_context(|| format!("cannot read {}", path.display()))
     }
-}
-
-/// Opens the database, and finds the item.
-fn open(one: &One, globals: &Globals) -> anyhow::Result<(Client, Queue, ItemId)> {
-    let client = Client::open(globals)?;
-    let queue = one.target.find_there(&client)?;
-    client.check_not_frozen(&queue)?;
-    let id = one.id(&client, &queue)?;
-    Ok((client, queue, id))
 }

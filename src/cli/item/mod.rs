@@ -5,44 +5,38 @@ mod change;
 mod show;
 mod wait;
 
-use std::{ffi::OsString, os::unix::ffi::OsStrExt};
+use std::ffi::OsString;
 
-use anyhow::bail;
-use kvqueue_queue::{ItemChange, ItemId, Queue};
-use serde_json::json;
+use kvqueue_queue::{ItemId, Queue};
 
-use super::{client::Client, globals::Globals, output, target::Target};
-use crate::{audit::Action, exit::Exit, refusal::Operation};
+use super::{
+    client::Client,
+    globals::Globals,
+    operation::{self, Place},
+    target::Target,
+};
+use crate::{
+    exit::Exit,
+    operations::{Operation, items::ItemTarget},
+};
 
-/// Look at single items in any state, wait for their ends, and cancel, reschedule, retry or edit them
+/// Look at single items in any state, wait for their ends, and cancel, reschedule or edit them
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
     Show(show::Args),
     Wait(wait::Args),
     Cancel(cancel::Args),
     Reschedule(change::Reschedule),
-    Retry(change::Retry),
     EditPayload(change::EditPayload),
 }
 
 impl Command {
-    pub(super) fn audited(&self) -> Option<Action> {
-        match self {
-            Self::Show(_) | Self::Wait(_) => None,
-            Self::Cancel(args) => Some(args.audited()),
-            Self::Reschedule(_) => Some(Action::ItemReschedule),
-            Self::Retry(_) => Some(Action::ItemRetry),
-            Self::EditPayload(_) => Some(Action::ItemEdit),
-        }
-    }
-
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         match self {
             Self::Show(args) => args.run(globals),
             Self::Wait(args) => args.run(globals),
             Self::Cancel(args) => args.run(globals),
             Self::Reschedule(args) => args.run(globals),
-            Self::Retry(args) => args.run(globals),
             Self::EditPayload(args) => args.run(globals),
         }
     }
@@ -67,39 +61,24 @@ impl One {
     fn id(&self, client: &Client, queue: &Queue) -> anyhow::Result<ItemId> {
         match (&self.id, &self.unique) {
             (Some(id), _) => Ok(id.clone()),
-            (None, unique) => by_unique(client, queue, unique.as_deref().unwrap_or_default()),
+            (None, unique) => {
+                let key = unique.as_deref().unwrap_or_default();
+                client.unique_item(queue, key)?.ok_or_else(|| operation::no_unique(queue.name(), key))
+            }
         }
     }
-}
 
-/// The id of the item that has a unique key.
-fn by_unique(client: &Client, queue: &Queue, key: &std::ffi::OsStr) -> anyhow::Result<ItemId> {
-    let found = client.transact(|tr| async {
-        let found = queue.unique_item(&tr, key.as_bytes()).await;
-        (tr, found)
-    })?;
-    match found {
-        Some(id) => Ok(id),
-        None => bail!(
-            "queue {:?} has no item with the unique key {:?}: it has ended or is a dead letter, or was never there",
-            String::from_utf8_lossy(queue.name()),
-            key.display()
-        ),
-    }
-}
-
-/// Prints the result of a change of one item.
-fn print(id: &ItemId, operation: Operation, change: &ItemChange, json: bool) -> anyhow::Result<Exit> {
-    let past = operation.past();
-    match operation.result(change) {
-        Ok(before) => {
-            let object = json!({ "id": id.to_string(), past: true, "state_before": before.as_str() });
-            let text = format!("{past} {id}, which was {before}");
-            // Not an io::Error outside: the reader that closed the pipe does not know what was done.
-            output::line(json, text.as_bytes(), &object)
-                .map_err(|error| anyhow::anyhow!("{text}, which could not be printed: {error}"))?;
-            Ok(Exit::Done)
-        }
-        Err(refusal) => bail!("{id} is not {past}: {}; {}", refusal.why, refusal.fix),
+    /// Runs an operation on the item.
+    fn change<O: Operation>(
+        &self,
+        globals: &Globals,
+        operation: impl FnOnce(ItemTarget) -> O,
+    ) -> anyhow::Result<Exit> {
+        let (place, target) = (Place::open_for(O::ROUTE.audit, globals)?, self.target.of_operation());
+        let id = match (&self.id, &self.unique) {
+            (Some(id), _) => id.clone(),
+            (None, unique) => place.unique_item(&target, unique.as_deref().unwrap_or_default())?,
+        };
+        operation::run_in(&place, operation(ItemTarget::new(target, id)), globals)
     }
 }

@@ -115,7 +115,7 @@ fn failure(queue: &Queue, after: &[(Queue, ItemId)], error: BatchError) -> anyho
         BatchError::Retry(RetryError { error: QueueError::Frozen { queue: name, pause }, .. }) => {
             let is_frozen = |queue: &&Queue| queue.name().escape_ascii().to_string() == name;
             let it = after.iter().map(|(queue, _)| queue).find(is_frozen).unwrap_or(queue);
-            frozen(it, &pause, "nothing was done")
+            frozen(it, &pause, None)
         }
         BatchError::Retry(RetryError { error: refused @ QueueError::TooManyBatches { .. }, .. }) => {
             anyhow!("the item is not pushed: {refused}")

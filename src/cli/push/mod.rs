@@ -216,11 +216,8 @@ impl Push<'_> {
     fn failure(&self, error: PushError, items: usize) -> anyhow::Error {
         let done = self.counts.acknowledged;
         if let Some(pause) = error.frozen().filter(|_| !error.is_maybe_committed()) {
-            let done = match done {
-                0 => "nothing was done".to_owned(),
-                _ => format!("{done} were pushed before, nothing since"),
-            };
-            return frozen(self.session.queue(), pause, &done);
+            let before = (done > 0).then(|| format!("{done} were pushed before, nothing since"));
+            return frozen(self.session.queue(), pause, before.as_deref());
         }
         if let Some(reused) = error.idempotency_key_reused() {
             return DataError(reused.to_string()).into();

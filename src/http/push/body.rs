@@ -4,7 +4,6 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
-use jiff::Timestamp;
 use kvqueue_queue::{IfTaken, Millis, NewItem, from_millis, item_batch::ParseBatchIdError};
 use serde::{
     Deserialize, Deserializer,
@@ -17,6 +16,7 @@ use crate::{
         body::{Object, whole},
         error::ApiError,
     },
+    operations::times::{LONGEST, due},
     telemetry::{NO_TRACE_PARENT, is_trace_parent},
 };
 
@@ -28,9 +28,6 @@ const MOST_OF_ITEM: usize = 2_048;
 
 /// The most attributes of all items of one push.
 const MOST_ATTRIBUTES: usize = 10_000;
-
-/// The longest delay and the longest time to live, in milliseconds: ten years.
-const LONGEST: u64 = 10 * 365 * 24 * 3_600_000;
 
 /// The body of a push.
 #[derive(Debug, Deserialize)]
@@ -264,27 +261,6 @@ fn expires(own: Option<u64>, queue: Option<Duration>, now: Millis) -> Result<Opt
         own => {
             let queue = queue.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
             Ok(own.or(queue).map(|ttl| now.saturating_add(ttl)))
-        }
-    }
-}
-
-/// When it is due, if the request has that. A time in the past means at once.
-pub(in crate::http) fn due(
-    delay: Option<u64>,
-    at: Option<&str>,
-    now: Millis,
-) -> Result<Option<Millis>, String> {
-    match (delay, at) {
-        (None, None) => Ok(None),
-        (Some(_), Some(_)) => Err("it has both delay_ms and at; leave one out".to_owned()),
-        (Some(delay), None) if delay <= LONGEST => Ok(Some(now.saturating_add(delay))),
-        (Some(delay), None) => Err(format!("delay_ms is {delay}, at most {LONGEST} are possible")),
-        (None, Some(text)) => {
-            let time: Timestamp = text.parse().map_err(|_| {
-                format!("at is {text:?}, which is not a time; write it as in \"2030-01-31T08:00:00Z\"")
-            })?;
-            // Before 1970 is long past, too.
-            Ok(Some(Millis::try_from(time.as_millisecond()).unwrap_or(0)))
         }
     }
 }

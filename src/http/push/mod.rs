@@ -18,8 +18,8 @@ use kvqueue_queue::{
 use serde_json::json;
 use tokio::time::timeout;
 
+pub(super) use self::body::Entry;
 use self::body::PushBody;
-pub(super) use self::body::{Entry, due};
 pub(super) use self::producers::Producers;
 use super::{
     api_request::{Answer, ApiRequest},

@@ -307,16 +307,18 @@ fn dead_letters_are_listed_retried_and_purged_over_http() {
         (&letter["payload"], &letter["attempts"], &letter["cut"]),
         (&json!("one"), &json!(1), &json!(false))
     );
-    let retry = served.at.request("POST", &format!("{}/retry", at(ids[0]))).send().is(200);
-    assert_eq!(retry, json!({"id": ids[0]}));
-    assert_eq!(served.at.request("POST", &format!("{}/retry", at(ids[0]))).send().error(404), "not_found");
+    let requeue =
+        || served.at.request("POST", &format!("/api/v1/queues/dead/items/{}/requeue", ids[0])).send();
+    assert_eq!(requeue().is(200), json!({"id": ids[0], "done": "requeued", "state_before": "dead"}));
+    assert_eq!(requeue().error(409), "ready");
     served.at.request("DELETE", &at(ids[1])).send().is(200);
     assert_eq!(served.at.get(&at(ids[1])).error(404), "not_found");
     let purge = |confirm| served.at.post("/api/v1/queues/dead/dead/purge", &json!({ "confirm": confirm }));
     assert_eq!(purge("other").error(409), "not_confirmed");
-    let all = served.at.request("POST", "/api/v1/queues/dead/dead/retry").send().is(200);
-    assert_eq!(all, json!({"moved": 2, "refused": 0, "unreadable": 0, "more": false}));
-    assert_eq!(purge("dead").is(200), json!({"purged": 0, "unreadable": 0, "more": false}));
+    let changed = |done, items: u32| json!({"queue": "dead", "done": done, "items": items, "refused": 0, "unreadable": 0, "more": false});
+    let all = served.at.post("/api/v1/queues/dead/requeue", &json!({"dead": true})).is(200);
+    assert_eq!(all, changed("requeued", 2));
+    assert_eq!(purge("dead").is(200), changed("purged", 0));
     assert_eq!(run(&db, &["len", "dead"]).ok().trim(), "3");
 }
 
@@ -333,7 +335,7 @@ fn a_dead_letter_whose_unique_key_is_taken_stays() {
     let id = push().is(201)["ids"][0].as_str().unwrap().to_owned();
     run(&db, &["run", "--until-empty", "--config", config.to_str().unwrap()]).ok();
     assert_eq!(push().is(201)["pushed"], 1);
-    let path = format!("/api/v1/queues/d/dead/{id}/retry");
+    let path = format!("/api/v1/queues/d/items/{id}/requeue");
     assert_eq!(served.at.request("POST", &path).send().error(409), "unique_taken");
 }
 
@@ -355,6 +357,7 @@ fn http_pause_is_stored_and_never_thaws_a_freeze() {
 fn http_refuses_all_changes_of_a_frozen_queue() {
     let db = Database::new();
     run(&db, &["push", "q", "one"]).ok();
+    run(&db, &["push", "free", "one"]).ok();
     freeze(&db);
     // Of its own queues the daemon knows it, and of others it asks the database.
     for config in [LOG, "[queues.other]\nhandler = 'log'"] {
@@ -366,9 +369,7 @@ fn http_refuses_all_changes_of_a_frozen_queue() {
         let requests = [
             at("POST", "items").json(&items),
             at("POST", "items").json(&several),
-            at("POST", &format!("dead/{id}/retry")),
             at("DELETE", &format!("dead/{id}")),
-            at("POST", "dead/retry"),
             served.at.request("DELETE", "/api/v1/queues/q?confirm=q"),
             served.at.request("POST", "/api/v1/queues/free/move").json(&json!({"to": "q", "all": true})),
             at("POST", "requeue").json(&json!({"waiting": true})),

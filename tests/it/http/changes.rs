@@ -34,10 +34,13 @@ fn an_item_is_found_requeued_and_deleted_by_its_id() {
     let item = ask("GET", "").is(200);
     assert_eq!((&item["state"], &item["payload"]), (&json!("scheduled"), &json!("later")));
     assert!(item["due"].is_string(), "{item}");
-    assert_eq!(ask("POST", "/requeue").is(200), json!({ "id": id }));
+    assert_eq!(
+        ask("POST", "/requeue").is(200),
+        json!({ "id": id, "done": "requeued", "state_before": "scheduled" })
+    );
     assert_eq!(ask("POST", "/requeue").error(409), "ready");
     assert_eq!(ask("GET", "").is(200)["state"], "ready");
-    assert_eq!(ask("DELETE", "").is(200), json!({ "id": id }));
+    assert_eq!(ask("DELETE", "").is(200), json!({ "id": id, "done": "deleted", "state_before": null }));
     assert_eq!(ask("GET", "").error(404), "not_found");
     assert_eq!(ask("DELETE", "").error(404), "not_found");
     assert_eq!(ask("POST", "/requeue").error(404), "not_found");
@@ -55,10 +58,7 @@ fn a_running_item_is_left_to_its_worker() {
     assert_eq!(served.at.request("DELETE", &item).send().error(409), "running");
     assert_eq!(served.at.request("POST", &format!("{item}/requeue")).send().error(409), "running");
     let ran = run(&db, &["delete", "slow", "--item", &id, "--yes"]);
-    insta::assert_snapshot!(ran.failed(1).replace(&id, "[id]"), @r"
-    kvqueue: [id] is not deleted: it is running
-    kvqueue: items not deleted: 1 of 1
-    ");
+    insta::assert_snapshot!(ran.failed(1).replace(&id, "[id]"), @"kvqueue: [id] is not deleted: it is running: a worker has it; cancel it, or wait until its worker is done with it");
 }
 
 #[test]
@@ -71,15 +71,17 @@ fn items_of_a_queue_are_requeued_and_moved() {
     assert_eq!(post("requeue", json!({})).error(400), "bad_request");
     assert_eq!(
         post("requeue", json!({"waiting": true})).is(200),
-        json!({"moved": 1, "refused": 0, "unreadable": 0, "more": false})
+        json!({"queue": "from", "done": "requeued", "items": 1, "refused": 0, "unreadable": 0, "more": false})
     );
-    let all = |moved: u64| json!({"moved": moved, "refused": 0, "unreadable": 0, "more": false});
-    assert_eq!(post("move", json!({"to": "to", "limit": 2})).is(200), all(2));
+    let moved = |items: u64| json!({"queue": "from", "to": "to", "done": "moved", "items": items, "refused": 0, "unreadable": 0, "more": false});
+    assert_eq!(post("move", json!({"to": "to", "limit": 2})).is(200), moved(2));
     assert_eq!(run(&db, &["peek", "to", "-k", "9"]).ok(), "a\nb\n");
     assert_eq!(post("move", json!({"to": "to"})).error(400), "bad_request");
     assert_eq!(post("move", json!({"to": "to", "all": true, "limit": 1})).error(400), "bad_request");
     assert_eq!(post("move", json!({"to": "from", "all": true})).error(409), "same_queue");
-    assert_eq!(post("move", json!({"to": "to", "all": true})).is(200), all(3));
+    let mut all = moved(3);
+    all["left"] = json!({"ready": 0, "waiting": 0, "running": 0, "dead": 0});
+    assert_eq!(post("move", json!({"to": "to", "all": true})).is(200), all);
     assert_eq!(run(&db, &["len", "from"]).ok(), "0\n");
     assert_eq!(run(&db, &["pop", "to", "-k", "9"]).ok(), "a\nb\nc\nd\nlater\n");
 }
@@ -94,8 +96,8 @@ fn dead_letters_are_requeued_and_moved() {
     let id = first(&served, "dead", "dead");
     assert_eq!(served.at.get(&format!("/api/v1/queues/dead/items/{id}")).is(200)["attempts"], 1);
     let moved = post("move", json!({"to": "again", "limit": 1, "dead": true}));
-    assert_eq!((&moved["moved"], &moved["more"]), (&json!(1), &json!(false)));
-    assert_eq!(post("requeue", json!({"dead": true}))["moved"], 1);
+    assert_eq!((&moved["items"], &moved["more"]), (&json!(1), &json!(false)));
+    assert_eq!(post("requeue", json!({"dead": true}))["items"], 1);
     assert_eq!(
         (run(&db, &["len", "dead"]).ok(), run(&db, &["len", "again"]).ok()),
         ("1\n".into(), "1\n".into())
@@ -115,7 +117,7 @@ fn deleting_a_queue_over_http_needs_confirmation() {
     let items = json!({"ready": 1, "waiting": 0, "running": 0, "dead": 0});
     assert_eq!(
         delete("?confirm=%C3%A4%2Fb").is(200),
-        json!({"queue": "ä/b", "deleted": true, "items": items})
+        json!({"queue": "ä/b", "deleted": true, "items": items, "schedules": 0})
     );
     // One of another kind that the daemon knows nothing of would stay, without its counters.
     run(&db, &["push", "ä/b", "one", "--kind", "priority"]).ok();

@@ -178,8 +178,6 @@ fn openapi_document_matches_the_served_responses() {
     ask(200, "PUT", &format!("{item}/payload"), &["q", id(3)], Some(json!({"payload_base64": "/w=="})));
     ask(400, "PUT", &format!("{item}/payload"), &["q", id(3)], Some(json!({})));
     ask(404, "PUT", &format!("{item}/payload"), &["q", "x00"], Some(json!({"payload": "x"})));
-    ask(200, "POST", &format!("{item}/retry"), &["q", id(3)], None);
-    ask(404, "POST", &format!("{item}/retry"), &["q", "x00"], None);
     ask(200, "POST", &format!("{item}/cancel"), &["q", id(3)], None);
     ask(404, "POST", &format!("{item}/cancel"), &["q", id(3)], None);
     ask(200, "DELETE", item, &["q", pushed["ids"][4].as_str().unwrap()], None);
@@ -206,12 +204,12 @@ fn openapi_document_matches_the_served_responses() {
     let ids: Vec<_> =
         page["letters"].as_array().unwrap().iter().map(|it| it["id"].as_str().unwrap()).collect();
     get("/api/v1/queues/{queue}/dead/{id}", &["dead", ids[0]]);
-    ask(200, "POST", "/api/v1/queues/{queue}/dead/{id}/retry", &["dead", ids[0]], None);
-    ask(404, "POST", "/api/v1/queues/{queue}/dead/{id}/retry", &["dead", ids[0]], None);
+    ask(200, "POST", &format!("{item}/requeue"), &["dead", ids[0]], None);
+    ask(409, "POST", &format!("{item}/requeue"), &["dead", ids[0]], None);
     ask(409, "POST", &format!("{item}/cancel"), &["dead", ids[1]], None);
     ask(409, "POST", &format!("{item}/reschedule"), &["dead", ids[1]], Some(json!({"now": true})));
     ask(200, "DELETE", "/api/v1/queues/{queue}/dead/{id}", &["dead", ids[1]], None);
-    ask(200, "POST", "/api/v1/queues/{queue}/dead/retry", &["dead"], None);
+    ask(200, "POST", &format!("{queue}/requeue"), &["dead"], Some(json!({"dead": true})));
     let purge = "/api/v1/queues/{queue}/dead/purge";
     ask(200, "POST", purge, &["dead"], Some(json!({"confirm": "dead"})));
     ask(409, "POST", purge, &["dead"], Some(json!({"confirm": ""})));

@@ -166,7 +166,7 @@ fn cross_site_requests_are_refused() {
     // What a form can send.
     for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"] {
         let reload =
-            served.at.request("POST", "/api/v1/queues/other/dead/retry").header("Content-Type", kind);
+            served.at.request("POST", "/api/v1/queues/other/dead/purge").header("Content-Type", kind);
         assert_eq!(reload.send().error(415), "content_type");
     }
     assert_eq!(run(&db, &["len", "other"]).ok().trim(), "0");

@@ -176,17 +176,6 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
         ],
     ),
     (
-        "item retry",
-        &[
-            Before("push q one"),
-            DIE,
-            Before("push q two --unique u"),
-            Says("item retry q --unique u"),
-            Says("item retry q LETTER"),
-            Says("item retry q 000000000000000000000000"),
-        ],
-    ),
-    (
         "item edit-payload",
         &[
             Before("push q one"),
@@ -511,18 +500,6 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
             Says("dead show q LETTER"),
             Says("dead show q LETTER --json"),
             Says("dead show other LETTER"),
-        ],
-    ),
-    (
-        "dead retry",
-        &[
-            Before("push q one two"),
-            DIE,
-            Says("dead retry q LETTER"),
-            Says("dead retry q --all"),
-            Says("dead retry q --all --json"),
-            Says("dead retry q 000000000000000000000000"),
-            Says("dead retry q"),
         ],
     ),
     (

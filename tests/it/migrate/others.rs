@@ -57,7 +57,7 @@ fn a_target_that_is_used_too_early_is_noticed_and_keeps_its_items() {
     assert!(refused.contains("queue \"q\" is used at the target"), "{refused}");
     let copied = run(&to, &["peek", "q", "-k", "30000"]).ok();
     assert!(copied.ends_with("pushed too early\n"), "it is still there");
-    run(&to, &["delete", "q", "--yes"]).ok();
+    run(&to, &["delete", "q", "--frozen", "--yes"]).ok();
     migrate(&from, &to, &[]).ok();
     assert_eq!(run(&to, &["peek", "q", "-k", "30000"]).ok(), lines(20_000));
 }

@@ -36,7 +36,7 @@ fn a_queue_that_cannot_be_migrated_is_refused() {
 #[test]
 fn migrating_an_empty_source_reports_no_queues() {
     let (from, to) = (pushed(), Database::embedded());
-    run(&from, &["delete", "q", "--yes"]).ok();
+    run(&from, &["delete", "q", "--frozen", "--yes"]).ok();
     let nothing = migrate(&from, &to, &[]);
     assert_eq!(nothing.stderr, "there are no queues at the source\n");
     assert_eq!(nothing.ok(), "");
@@ -49,7 +49,7 @@ fn a_target_with_a_queue_of_the_same_name_is_refused() {
     assert_eq!(counts(&to, "q")["ready"], 1);
     // Nothing was paused for it.
     run(&from, &["pop", "q"]).ok();
-    run(&to, &["delete", "q", "--yes"]).ok();
+    run(&to, &["delete", "q", "--frozen", "--yes"]).ok();
     run(&from, &["push", "q", "two"]).ok();
     migrate(&from, &to, &[]).ok();
     assert_eq!(run(&to, &["pop", "q"]).ok(), "two\n");
@@ -65,7 +65,7 @@ fn a_queue_that_was_migrated_before_is_refused() {
     insta::assert_snapshot!(refused(&to, &from, &[], 65), @r#"kvqueue: queue "q" was moved away from the target, and what was left behind is still there; delete it there with `kvqueue delete`"#);
     migrate(&from, &third, &["--again"]).ok();
     assert_eq!(run(&third, &["pop", "q"]).ok(), "one\n");
-    run(&from, &["delete", "q", "--yes"]).ok();
+    run(&from, &["delete", "q", "--frozen", "--yes"]).ok();
     migrate(&to, &from, &[]).ok();
     assert_eq!(run(&from, &["pop", "q"]).ok(), "one\n");
 }

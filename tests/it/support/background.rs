@@ -72,6 +72,13 @@ impl Background {
         self.wait_for_line(code, |line| events(line, code) > 0)
     }
 
+    /// The same, also if it was said before.
+    #[track_caller]
+    pub(crate) fn event(&mut self, code: &str) -> String {
+        let before = self.said.lines().find(|line| events(line, code) > 0).map(str::to_owned);
+        before.unwrap_or_else(|| self.wait_for_event(code))
+    }
+
     #[track_caller]
     fn wait_for_line(&mut self, what: &str, is_it: impl Fn(&str) -> bool) -> String {
         let last = Instant::now() + 3 * PATIENCE;

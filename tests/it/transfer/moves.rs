@@ -53,12 +53,15 @@ fn move_needs_a_count_or_all() {
     );
     let object: Value =
         serde_json::from_str(&run(&db, &["move", "from", "to", "-n", "3", "--json"]).ok()).unwrap();
-    assert_eq!(object, json!({"queue": "from", "to": "to", "moved": 1, "refused": 0, "unreadable": 0}));
+    assert_eq!(
+        object,
+        json!({"queue": "from", "to": "to", "done": "moved", "items": 1, "refused": 0, "unreadable": 0, "more": false})
+    );
     assert_eq!(run(&db, &["move", "from", "to", "--all"]).ok(), "moved 0 items to to\n");
     for wrong in [&["move", "from", "to"][..], &["move", "from", "to", "--all", "-n", "1"]] {
         run(&db, wrong).failed(2);
     }
-    insta::assert_snapshot!(run(&db, &["move", "from", "from", "--all"]).failed(2), @r#"kvqueue: queue "from" is where the items are already; name another to move them to"#);
+    insta::assert_snapshot!(run(&db, &["move", "from", "from", "--all"]).failed(1), @r#"kvqueue: queue "from" is where the items are already; name another to move them to"#);
     insta::assert_snapshot!(run(&db, &["move", "from", "to", "--all", "--to-end", "max"]).failed(2), @"kvqueue: --to-end is for --to-kind priority; add --to-kind, or leave it out");
 }
 
@@ -70,7 +73,7 @@ fn move_leaves_an_item_whose_unique_key_is_taken_at_the_target() {
     run(&db, &["push", "to", "there", "--unique", "order 1"]).ok();
     let ran = run(&db, &["move", "from", "to", "--all"]);
     assert_eq!(ran.stdout, "moved 1 item to to; left: 1 ready\n");
-    insta::assert_snapshot!(ran.failed(1), @"kvqueue: items not moved, since others have their unique keys in queue to: 1");
+    insta::assert_snapshot!(ran.failed(1), @"kvqueue: items not moved: 1, since other items have their unique keys");
     assert_eq!(
         (payloads(&db, &["from"]), payloads(&db, &["to"])),
         (vec!["a".into()], vec!["there".into(), "b".into()])

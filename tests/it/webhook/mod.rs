@@ -219,7 +219,7 @@ fn an_item_that_the_target_always_fails_for_becomes_a_dead_letter() {
     assert_eq!((hooks.count("dead"), hooks.target.calls()), (1, 8));
     assert_eq!(alone.events("handler_unavailable"), 0, "{alone:?}");
     alone.ok();
-    run(&hooks.db, &["dead", "retry", "q", "--all"]).ok();
+    run(&hooks.db, &["requeue", "q", "--dead"]).ok();
     hooks.push((0..30).map(|number| number.to_string()));
     let among_others = hooks.run_until_empty();
     assert_eq!((hooks.count("dead"), hooks.count("done")), (1, 30));

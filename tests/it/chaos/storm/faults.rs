@@ -141,7 +141,7 @@ impl Storm<'_> {
         let queues = self.arena.queues.iter().filter(|queue| queue.crew != Crew::Pullers);
         let queues: Vec<&str> = queues.map(|queue| queue.name.as_str()).collect();
         let queue = self.random.choose(&queues);
-        let mut command = self.arena.command(&["dead", "retry", queue, "--all"]);
+        let mut command = self.arena.command(&["requeue", queue, "--dead"]);
         self.commands.push(Process::start("retry of dead letters".to_owned(), &mut command));
         self.retried.insert(queue.to_owned());
         self.faults.retries += 1;

@@ -112,7 +112,7 @@ impl Operator {
     fn cancellations(&self, items: &[(String, Name)]) -> Vec<Cancellation> {
         let (lines, now) = (self.lines(), now());
         let of = |(id, name): &(String, Name)| {
-            let answer = lines.iter().find(|line| line["id"] == **id).map(|line| line["cancelled"] == true);
+            let answer = lines.iter().find(|line| line["id"] == **id).map(|line| line["done"] == "cancelled");
             let acknowledged = match answer {
                 Some(false) => return None,
                 Some(true) => Some(now),
