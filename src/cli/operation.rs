@@ -11,6 +11,7 @@ use super::{
     api_client::{ApiClient, AskError, encoded},
     client::Client,
     globals::Globals,
+    item_text,
     output::{self, Named},
 };
 use crate::{
@@ -114,13 +115,8 @@ pub(super) fn run_in<O: Operation>(
 ) -> anyhow::Result<Exit> {
     let (mut columns, mut rows): (&[&str], _) = (&[], Vec::new());
     loop {
-        let mut answer = place.ask(&operation)?;
-        let mut goes_on = operation.go_on(&answer);
-        while goes_on && O::Answer::LIST.is_none() {
-            let rest = place.ask(&operation)?;
-            goes_on = operation.go_on(&rest);
-            answer.add(rest);
-        }
+        let answer = place.ask(&operation)?;
+        let goes_on = operation.go_on(&answer);
         let object = serde_json::to_value(&answer)?;
         match (answer.text(), O::Answer::LIST) {
             (_, Some(list)) if globals.json => {
@@ -128,8 +124,11 @@ pub(super) fn run_in<O: Operation>(
                 elements.into_iter().flatten().try_for_each(|it| output::line(true, b"", it))?;
             }
             (Text::Table(header, more), _) => {
-                columns = header;
+                columns = if more.is_empty() { columns } else { header };
                 rows.extend(more);
+            }
+            (Text::Item(lines, payload), _) => {
+                output::line(globals.json, &item_text::text(lines, payload.as_deref()), &object)?;
             }
             (Text::Line(text), _) => {
                 // Not an io::Error outside: the reader that closed the pipe does not know what was done. Without the text, which may be a secret.

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use kvqueue_queue::{ItemId, Queue, RetryPolicy, RetryRules, SweepCounts, Sweeper};
 use serde_json::json;
 use tokio::time::sleep;
@@ -103,7 +103,8 @@ impl Args {
         if dead > 0 {
             text += &format!("; {dead} had no attempt left and are dead letters");
         }
-        Ok(output::line(globals.json, text.as_bytes(), &object)?)
+        output::line(globals.json, text.as_bytes(), &object)
+            .map_err(|error| anyhow!("{text}, which could not be printed: {error}"))
     }
 }
 

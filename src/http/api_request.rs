@@ -1,6 +1,11 @@
 //! A request that has passed the guards.
 
-use std::{cell::Cell, rc::Rc, sync::Arc, time::Instant};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    sync::Arc,
+    time::Instant,
+};
 
 use actix_web::{HttpRequest, HttpResponse, http::header, web::Payload};
 use futures::future::LocalBoxFuture;
@@ -38,6 +43,8 @@ pub(crate) struct ApiRequest {
     pub(super) audited: Rc<Cell<bool>>,
     pub(super) query: Query,
     pub(super) payload: Payload,
+    /// The database permit of an operation.
+    pub(super) database_permit: RefCell<Option<Place>>,
     /// The memory for bodies that this request holds.
     pub(super) held: Option<Arc<Place>>,
     /// The room for the answer.

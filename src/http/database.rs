@@ -83,6 +83,15 @@ impl ApiRequest {
         self.app.permit(&self.caller)
     }
 
+    /// Takes a database permit, and keeps it until the request is answered, so that a change of several transactions is not refused in its middle.
+    pub(super) fn hold_permit(&self) -> Result<(), ApiError> {
+        let mut held = self.database_permit.borrow_mut();
+        if held.is_none() {
+            *held = Some(self.permit()?);
+        }
+        Ok(())
+    }
+
     /// As [`AppState::run`], with a database permit.
     pub(super) async fn transact<T, R>(&self, body: impl FnMut(Transaction) -> R) -> Result<T, ApiError>
     where

@@ -10,11 +10,7 @@ use super::{api_request::ApiRequest, app_state::AppState, error::ApiError};
 impl ApiRequest {
     /// The queue that the path names, unless it is frozen.
     pub(super) async fn unfrozen_queue(&self) -> Result<Queue, ApiError> {
-        self.unfrozen(self.value("queue")).await
-    }
-
-    /// The queue of this name, unless it is frozen.
-    pub(super) async fn unfrozen(&self, name: &str) -> Result<Queue, ApiError> {
+        let name = self.value("queue");
         let queue = self.app.queue(name)?;
         match self.app.pause(name, &queue).await? {
             Some(pause) if pause.frozen => Err(failure(&pause)),

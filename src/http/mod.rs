@@ -34,7 +34,6 @@ mod audit;
 mod batches;
 mod body;
 mod database;
-mod dead;
 mod ended;
 mod error;
 mod events;

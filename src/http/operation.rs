@@ -13,6 +13,7 @@ use super::{
     api_request::{Answer, ApiRequest, Handler},
     database::POLICY,
     error::ApiError,
+    items::WHOLE,
     routes::Access,
 };
 use crate::{
@@ -43,7 +44,15 @@ fn failure(error: anyhow::Error) -> ApiError {
     match error.downcast::<Refusal>() {
         Ok(refusal) => ApiError::Operation(refusal),
         Err(error) => {
-            error.downcast::<ApiError>().unwrap_or_else(|error| ApiError::Unreadable(format!("{error:#}")))
+            // What was done before it failed.
+            let before = error.to_string();
+            match error.downcast::<ApiError>() {
+                Ok(ApiError::Unavailable(text)) if before != text => {
+                    ApiError::Unavailable(format!("{before}: {text}"))
+                }
+                Ok(error) => error,
+                Err(error) => ApiError::Unreadable(format!("{error:#}")),
+            }
         }
     }
 }
@@ -73,7 +82,7 @@ impl Site for ApiRequest {
         body: &'s mut (dyn FnMut(Transaction) -> Attempt<'a> + 's),
     ) -> LocalBoxFuture<'s, anyhow::Result<()>> {
         async move {
-            let _permit = self.permit()?;
+            self.hold_permit()?;
             Ok(self.app.run(body).await?)
         }
         .boxed_local()
@@ -101,7 +110,7 @@ impl Site for ApiRequest {
         change: LocalBoxFuture<'s, Result<(), RetryError>>,
     ) -> LocalBoxFuture<'s, anyhow::Result<()>> {
         async move {
-            let _permit = self.permit()?;
+            self.hold_permit()?;
             Ok(change.await.map_err(ApiError::from)?)
         }
         .boxed_local()
@@ -109,6 +118,10 @@ impl Site for ApiRequest {
 
     fn until(&self) -> Option<Instant> {
         Some(Instant::now() + OPERATION)
+    }
+
+    fn most_of_payload(&self) -> usize {
+        WHOLE
     }
 
     fn recorder(&self, queue: &[u8]) -> Recorder {

@@ -6,7 +6,7 @@ use actix_web::http::Method;
 
 use super::{
     api_request::{Handler, PathValues},
-    audit, batches, dead, ended, events, health, items, metrics, openapi, operation,
+    audit, batches, ended, events, health, items, metrics, openapi, operation,
     pull::{self, LONGEST_WAIT},
     push, reload, schedules, sign_in, status, workers,
 };
@@ -22,6 +22,7 @@ use crate::{
             CancelItem, CancelItems, DeleteItem, EditPayload, PurgeLetter, PurgeLetters, RequeueItem,
             RequeueItems, RescheduleItem,
         },
+        letters::{ListLetters, ShowLetter},
         queues::{DeleteQueue, MoveItems},
     },
 };
@@ -207,9 +208,9 @@ pub(super) const ROUTES: &[Route] = &[
     operation::<RescheduleItem>(),
     operation::<EditPayload>(),
     operation::<CancelItems>(),
-    get("/api/v1/queues/{queue}/dead", &["after", "limit"], |request| Box::pin(dead::list(request))),
+    operation::<ListLetters>(),
     operation::<PurgeLetters>(),
-    get("/api/v1/queues/{queue}/dead/{id}", &[], |request| Box::pin(dead::one(request))),
+    operation::<ShowLetter>(),
     operation::<PurgeLetter>(),
     operation::<PauseQueue>(),
     operation::<ResumeQueue>(),

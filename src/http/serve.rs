@@ -1,7 +1,7 @@
 //! Serving a request: the guards, the route, the endpoint, and the headers of every answer.
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
     rc::Rc,
     sync::Arc,
     time::{Duration, Instant},
@@ -134,6 +134,7 @@ async fn carry_out(
         payload,
         held: None,
         answer_room: answer_room.clone(),
+        database_permit: RefCell::default(),
     };
     // The time limit does not apply to sending the answer: a stream of events goes on until the client closes it.
     let late = |_| {

@@ -68,7 +68,9 @@ fn new_schema<T: JsonSchema>() -> Value {
         schema.remove("$schema");
         schema.remove("title");
         // `read` refuses unknown arguments; serde cannot do that for flattened structs.
-        schema.insert("additionalProperties".to_owned(), false.into());
+        if schema.contains_key("properties") {
+            schema.insert("additionalProperties".to_owned(), false.into());
+        }
     }
     schema
 }

@@ -29,11 +29,11 @@ use crate::{
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ItemTarget {
     #[serde(flatten)]
-    target: Target,
+    pub(super) target: Target,
     /// The item's id.
     #[serde(with = "text")]
     #[schemars(with = "String")]
-    id: ItemId,
+    pub(super) id: ItemId,
 }
 
 impl ItemTarget {
@@ -203,11 +203,6 @@ impl ChangedItems {
         let (queue, done) = (target.queue.clone(), change.done().to_owned());
         Self { queue, done, items: 0, refused: 0, unreadable: 0, more: false }
     }
-
-    /// Whether another request would do more. One that has changed nothing has met only what stays.
-    pub(super) fn goes_on(&self) -> bool {
-        self.more && self.items > 0
-    }
 }
 
 impl Answer for ChangedItems {
@@ -215,20 +210,19 @@ impl Answer for ChangedItems {
         Text::Line(format!("{} {}", self.done, items_of(self.items)))
     }
 
-    fn add(&mut self, rest: Self) {
-        self.items += rest.items;
-        // Those that stay are found again.
-        (self.refused, self.unreadable, self.more) = (rest.refused, rest.unreadable, rest.more);
-    }
-
     fn problem(&self) -> Option<String> {
         let reasons = [
             (self.refused, "since other items have their unique keys"),
             (self.unreadable, "since they cannot be read"),
         ];
-        let left: Vec<_> =
-            reasons.iter().filter(|(n, _)| *n > 0).map(|(n, why)| format!("{n}, {why}")).collect();
-        (!left.is_empty()).then(|| format!("items not {}: {}", self.done, left.join("; ")))
+        let left = reasons.iter().filter(|(n, _)| *n > 0);
+        let left: Vec<_> = left.map(|(n, why)| format!("items not {}: {n}, {why}", self.done)).collect();
+        let more = self.more.then(|| {
+            "there are more: a daemon works on one request for some seconds; run it again for the rest"
+                .to_owned()
+        });
+        let problems: Vec<_> = left.into_iter().chain(more).collect();
+        (!problems.is_empty()).then(|| problems.join("; "))
     }
 }
 
@@ -477,10 +471,6 @@ impl Operation for RequeueItems {
         }
     }
 
-    fn go_on(&mut self, so_far: &ChangedItems) -> bool {
-        so_far.goes_on()
-    }
-
     async fn run(&self, site: &dyn Site) -> anyhow::Result<ChangedItems> {
         let queue = &site.used_queue(&self.target).await?;
         let record = site.record().about(queue.name());
@@ -561,10 +551,6 @@ impl Operation for CancelItems {
         check_confirmed(&self.target, &self.confirm, "cancels items")
     }
 
-    fn go_on(&mut self, so_far: &ChangedItems) -> bool {
-        so_far.goes_on()
-    }
-
     async fn run(&self, site: &dyn Site) -> anyhow::Result<ChangedItems> {
         let filter = self.filter()?;
         let queue = &site.used_queue(&self.target).await?;
@@ -600,10 +586,6 @@ impl Operation for PurgeLetters {
 
     fn check(&self) -> Result<(), Refusal> {
         check_confirmed(&self.target, &self.confirm, "deletes all dead letters")
-    }
-
-    fn go_on(&mut self, so_far: &ChangedItems) -> bool {
-        so_far.goes_on()
     }
 
     async fn run(&self, site: &dyn Site) -> anyhow::Result<ChangedItems> {

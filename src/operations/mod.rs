@@ -3,6 +3,7 @@
 
 pub(crate) mod arguments;
 pub(crate) mod items;
+pub(crate) mod letters;
 mod limits;
 pub(crate) mod names;
 mod pause;
@@ -31,7 +32,7 @@ pub(crate) use self::{
 };
 
 /// Something that can be asked of a database or of a daemon. The fields are its arguments, for commands and for requests. The comments of the type and of
-/// its fields are the help of the command, and the descriptions in `docs/openapi.json`.
+/// its fields are the help of a command that is no more than the operation, and the descriptions in `docs/openapi.json`.
 pub(crate) trait Operation: Serialize + DeserializeOwned + JsonSchema {
     /// How a request asks for it, and who may.
     const ROUTE: Route;
@@ -55,8 +56,7 @@ pub(crate) trait Operation: Serialize + DeserializeOwned + JsonSchema {
         Needs::Database
     }
 
-    /// Changes its arguments to those for what comes behind an answer, which is a page of a list or a part of a change. False if nothing does, or
-    /// no more is wanted.
+    /// Changes the arguments of a list to those for what comes behind an answer. False if nothing does, or no more is wanted.
     fn go_on(&mut self, _so_far: &Self::Answer) -> bool {
         false
     }
@@ -179,9 +179,6 @@ pub(crate) trait Answer: Serialize + DeserializeOwned + JsonSchema {
     /// The same for people.
     fn text(&self) -> Text;
 
-    /// Adds what was done when the operation went on. It is not called for lists.
-    fn add(&mut self, _rest: Self) {}
-
     /// What was not done, though the operation is over. A command prints it after its answer, and fails.
     fn problem(&self) -> Option<String> {
         None
@@ -193,6 +190,8 @@ pub(crate) enum Text {
     Line(String),
     /// The columns, and the rows of an answer that has a [`Answer::LIST`]. Nothing is printed if there is no row.
     Table(&'static [&'static str], Vec<Vec<String>>),
+    /// The fields of an item, and its payload, if that can be read.
+    Item(Vec<(&'static str, String)>, Option<Vec<u8>>),
 }
 
 /// Which part of a list is to be read.

@@ -171,7 +171,9 @@ impl Operation for DeleteQueue {
         let queue = &site.queue(&self.target)?;
         site.expect_queue(queue, None).await?;
         let deletion = QueueDeletion::new(queue);
-        let deleted = site.change(site.record().about(queue.name()), async |tr, audit| {
+        let record = site.record().about(queue.name());
+        let record = if self.frozen { record.with("frozen", true) } else { record };
+        let deleted = site.change(record, async |tr, audit| {
             if !self.frozen {
                 queue.check_unfrozen(tr).await?;
             }
@@ -206,11 +208,6 @@ impl Answer for MovedItems {
         Text::Line(format!("moved {} to {}{left}", items_of(self.moved.items), self.to))
     }
 
-    fn add(&mut self, rest: Self) {
-        self.moved.add(rest.moved);
-        self.left = rest.left;
-    }
-
     fn problem(&self) -> Option<String> {
         self.moved.problem()
     }
@@ -230,11 +227,10 @@ impl MoveItems {
                 "queue \"{name}\" is of kind {} in the configuration, so no daemon would find these items",
                 settings.layout()
             );
-            return Err(
-                Refusal::conflict("other_kind", message, "leave out its kind, or use another queue").into()
-            );
+            return Err(Refusal::bad(format!("{message}; leave out to_kind, or use another queue")).into());
         }
         let layout = Layout { kind: self.to_kind, values: self.to_values, end: self.to_end };
+        layout.over(config.queues.get(&*text), "to_").map_err(Refusal::bad)?;
         site.queue(&Target { queue: name, layout })
     }
 }
@@ -248,12 +244,6 @@ impl Operation for MoveItems {
             true => Err(Refusal::bad("say how many items are to be moved: either limit or all")),
             false => Ok(()),
         }
-    }
-
-    fn go_on(&mut self, so_far: &MovedItems) -> bool {
-        self.limit =
-            self.limit.and_then(|limit| NonZeroUsize::new(limit.get().saturating_sub(so_far.moved.items)));
-        so_far.moved.goes_on()
     }
 
     async fn run(&self, site: &dyn Site) -> anyhow::Result<MovedItems> {

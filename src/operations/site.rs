@@ -53,6 +53,11 @@ pub(crate) trait Site {
     /// What records the ends of items of this queue, which this site's changes are.
     fn recorder(&self, queue: &[u8]) -> Recorder;
 
+    /// The most bytes of a payload in an answer about one item.
+    fn most_of_payload(&self) -> usize {
+        usize::MAX
+    }
+
     /// Tells a person something that is not in the answer. Only a command does.
     fn note(&self, text: &str);
 
@@ -151,6 +156,13 @@ impl dyn Site + '_ {
             queue.check_unfrozen(tr).await
         })
         .await?;
+        Ok(queue)
+    }
+
+    /// A queue whose dead letters are to be read. A queue of any kind keeps them alike. A person gets a note if there is none.
+    pub(super) async fn queue_to_read(&self, target: &Target) -> anyhow::Result<Queue> {
+        let queue = self.queue(target)?;
+        self.note_if_absent(&queue).await?;
         Ok(queue)
     }
 

@@ -91,7 +91,7 @@ fn dead_show_prints_all_fields() {
     let shown = objects(&run(&db, &["dead", "show", "q", &ids[1], "--json"]).ok()).remove(0);
     assert_eq!(shown["payload_base64"], "/w==");
     let none = "000000000000000000000000";
-    insta::assert_snapshot!(run(&db, &["dead", "show", "q", none]).failed(1), @r#"kvqueue: queue "q" has no dead letter 000000000000000000000000"#);
+    insta::assert_snapshot!(run(&db, &["dead", "show", "q", none]).failed(1), @r#"kvqueue: queue "q" has no dead letter 000000000000000000000000; `kvqueue item show` says where the item is"#);
     insta::assert_snapshot!(run(&db, &["dead", "show", "q", "x"]).failed(2), @r#"
     error: invalid value 'x' for '<ID>': item id "x" is neither a stamp of 24 hexadecimal digits (with -N in partition N) nor an x and an even number of them
 

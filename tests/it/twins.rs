@@ -353,7 +353,7 @@ const BY_URL: &[&str] = &[
     "item cancel ",
     "item reschedule ",
     "item edit-payload ",
-    "dead purge ",
+    "dead ",
     "delete ",
     "move ",
 ];

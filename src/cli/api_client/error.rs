@@ -64,6 +64,7 @@ impl AskError {
             Self::Refused { code, .. } => match code.as_str() {
                 "refused" => Exit::Config,
                 "bad_request" => Exit::Usage,
+                "too_large" => Exit::Data,
                 // The daemon refuses every request of this kind, or every request at the moment.
                 "unauthorized" | "forbidden" | "host" | "busy" | "unavailable" => Exit::Unavailable,
                 _ => Exit::Failed,
