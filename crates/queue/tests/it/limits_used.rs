@@ -205,7 +205,7 @@ fn check(pattern: &str, slots: usize, keys: impl Fn(usize) -> String, n: usize, 
 
 #[test]
 fn a_limit_of_the_whole_queue_is_used() {
-    check("", SLOTS, |at| format!("k{at}"), 200, &Most { of_ends: 0, of_fetches: 100 });
+    check("", SLOTS, |at| format!("k{at}"), 200, &Most { of_ends: 0, of_fetches: 200 });
 }
 
 #[test]
