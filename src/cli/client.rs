@@ -61,7 +61,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// The most items that a command reads in one transaction. More could take longer than its five seconds.
 pub(super) const MAX_READ: usize = 250;
 
-/// What an error says of a change of several transactions.
+/// What was done, in the error of a change of several transactions.
 const PARTLY: &str = "some of them may be done";
 
 /// An open database and a runtime to wait for it.

@@ -2,16 +2,11 @@
 
 use kvqueue_queue::ItemId;
 
-use super::{
-    UsageError,
-    globals::Globals,
-    operation::{self, Place},
-    target::Target,
-};
+use super::{UsageError, globals::Globals, operation, target::Target};
 use crate::{
     exit::Exit,
     operations::{
-        Operation, Page,
+        Page,
         items::{ItemTarget, PurgeLetter, PurgeLetters},
         letters::{ListLetters, ShowLetter},
     },
@@ -97,9 +92,7 @@ impl Purge {
         if self.all {
             return operation::run(PurgeLetters { target, confirm }, globals);
         }
-        let place = Place::open_for(PurgeLetter::ROUTE.audit, globals)?;
-        let purge =
-            |id: &ItemId| (id.clone(), PurgeLetter { item: ItemTarget::new(target.clone(), id.clone()) });
-        operation::run_each(&place, ("dead letters", "purged"), self.ids.iter().map(purge), globals)
+        let which = (&target, &*self.ids, None);
+        operation::run_each(which, ("dead letters", "purged"), |item| PurgeLetter { item }, globals)
     }
 }

@@ -2,19 +2,10 @@
 
 use kvqueue_queue::ItemId;
 
-use super::{
-    UsageError,
-    globals::Globals,
-    operation::{self, Place},
-    target::Target,
-};
+use super::{UsageError, globals::Globals, operation, target::Target};
 use crate::{
     exit::Exit,
-    operations::{
-        Operation,
-        items::{DeleteItem, ItemTarget},
-        queues::DeleteQueue,
-    },
+    operations::{items::DeleteItem, queues::DeleteQueue},
 };
 
 /// Delete a queue: its items, its schedules and its counters; or only some of its items
@@ -47,9 +38,7 @@ impl Args {
         if self.items.is_empty() {
             return operation::run(DeleteQueue { target, confirm, frozen: self.frozen }, globals);
         }
-        let place = Place::open_for(DeleteItem::ROUTE.audit, globals)?;
-        let delete =
-            |id: &ItemId| (id.clone(), DeleteItem { item: ItemTarget::new(target.clone(), id.clone()) });
-        operation::run_each(&place, ("items", "deleted"), self.items.iter().map(delete), globals)
+        let which = (&target, &*self.items, None);
+        operation::run_each(which, ("items", "deleted"), |item| DeleteItem { item }, globals)
     }
 }

@@ -17,7 +17,9 @@ use super::{
 use crate::{
     audit::Action,
     exit::Exit,
-    operations::{Answer, Needs, Operation, Refusal, Site, Text, arguments::Request, target::Target},
+    operations::{
+        Answer, Needs, Operation, Refusal, Site, Text, arguments::Request, items::ItemTarget, target::Target,
+    },
 };
 
 /// Defines a group of commands, each of which is an operation.
@@ -53,21 +55,24 @@ pub(super) enum Place {
 /// Runs an operation on each of some items, and prints a line for each. If one is refused, the others go on. `done` is the participle, as in
 /// "cancelled", and `what` the plural noun.
 pub(super) fn run_each<O: Operation>(
-    place: &Place,
+    (target, ids, unique): (&Target, &[ItemId], Option<&OsStr>),
     (what, done): (&'static str, &'static str),
-    items: impl IntoIterator<Item = (ItemId, O)>,
+    operation: impl Fn(ItemTarget) -> O,
     globals: &Globals,
 ) -> anyhow::Result<Exit> {
+    let place = Place::open_for(O::ROUTE.audit, globals)?;
+    let found = unique.map(|key| place.unique_item(target, key)).transpose()?;
     let mut named = Named::new(what, done, globals.json);
-    for (id, operation) in items {
+    for id in ids.iter().chain(&found) {
+        let operation = operation(ItemTarget::new(target.clone(), id.clone()));
         operation.check()?;
         match place.ask(&operation) {
             Ok(answer) => {
                 let Text::Line(text) = answer.text() else { continue };
                 named.done(&text, &serde_json::to_value(&answer)?);
             }
-            Err(error) => match refusal_of(&id, &error) {
-                Some(why) => named.refused(&id, &why),
+            Err(error) => match refusal_of(id, &error) {
+                Some(why) => named.refused(id, &why),
                 None => return Err(error),
             },
         }

@@ -24,7 +24,7 @@ use crate::{
     exit::Exit,
     operations::{
         Operation,
-        items::{ItemTarget, RequeueItem, RequeueItems},
+        items::{RequeueItem, RequeueItems},
     },
     sweep,
 };
@@ -66,14 +66,8 @@ impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let target = self.target.of_operation();
         if !self.ids.is_empty() || self.unique.is_some() {
-            let place = Place::open_for(RequeueItem::ROUTE.audit, globals)?;
-            let ids = match &self.unique {
-                Some(key) => vec![place.unique_item(&target, key)?],
-                None => self.ids.clone(),
-            };
-            let requeue =
-                |id: ItemId| (id.clone(), RequeueItem { item: ItemTarget::new(target.clone(), id) });
-            return operation::run_each(&place, ("items", "requeued"), ids.into_iter().map(requeue), globals);
+            let which = (&target, &*self.ids, self.unique.as_deref());
+            return operation::run_each(which, ("items", "requeued"), |item| RequeueItem { item }, globals);
         }
         let place = Place::open_for(RequeueItems::ROUTE.audit, globals)?;
         if self.expired {

@@ -603,6 +603,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_command_is_not_done_while_there_are_more() {
+        let done = ChangedItems { items: 3, ..ChangedItems::new(&Target::default(), Change::Cancel) };
+        assert_eq!(done.problem(), None);
+        let problem = ChangedItems { more: true, refused: 2, ..done }.problem().unwrap();
+        assert!(problem.contains("items not cancelled: 2,") && problem.contains("run it again"), "{problem}");
+    }
+
+    #[test]
     fn each_refusal_names_the_state_and_a_way_out() {
         let id: ItemId = "0".repeat(24).parse().unwrap();
         let changes = [Change::Cancel, Change::Requeue, Change::Reschedule, Change::Edit, Change::Purge];

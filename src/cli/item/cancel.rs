@@ -5,18 +5,11 @@ use std::{ffi::OsString, os::unix::ffi::OsStringExt};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use kvqueue_queue::{ItemId, ItemState};
 
-use super::super::{
-    UsageError,
-    globals::Globals,
-    operation::{self, Place},
-    target::Target,
-    values,
-};
+use super::super::{UsageError, globals::Globals, operation, target::Target, values};
 use crate::{
     exit::Exit,
     operations::{
-        Operation,
-        items::{Attribute, CancelItem, CancelItems, ItemTarget},
+        items::{Attribute, CancelItem, CancelItems},
         names::KeyName,
     },
 };
@@ -70,13 +63,8 @@ impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let target = self.target.of_operation();
         if !self.ids.is_empty() || self.unique.is_some() {
-            let place = Place::open_for(CancelItem::ROUTE.audit, globals)?;
-            let ids = match &self.unique {
-                Some(key) => vec![place.unique_item(&target, key)?],
-                None => self.ids.clone(),
-            };
-            let cancel = |id: ItemId| (id.clone(), CancelItem { item: ItemTarget::new(target.clone(), id) });
-            return operation::run_each(&place, ("items", "cancelled"), ids.into_iter().map(cancel), globals);
+            let which = (&target, &*self.ids, self.unique.as_deref());
+            return operation::run_each(which, ("items", "cancelled"), |item| CancelItem { item }, globals);
         }
         let confirm = self.target.queue.to_string_lossy().into_owned();
         if !self.yes {

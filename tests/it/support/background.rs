@@ -72,7 +72,7 @@ impl Background {
         self.wait_for_line(code, |line| events(line, code) > 0)
     }
 
-    /// The same, also if it was said before.
+    /// The same. The line may have come before.
     #[track_caller]
     pub(crate) fn event(&mut self, code: &str) -> String {
         let before = self.said.lines().find(|line| events(line, code) > 0).map(str::to_owned);

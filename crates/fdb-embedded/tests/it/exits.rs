@@ -8,7 +8,7 @@ use foundationdb::Database;
 
 /// The code of such a process.
 const CODE: i32 = 7;
-/// So many end: without a stop, one of about thirty crashes.
+/// So many end. Without [`fdb_embedded::testing::NetworkUse`] about one of three crashes.
 const PROCESSES: usize = 160;
 const AT_ONCE: usize = 4;
 
