@@ -174,12 +174,17 @@ impl Operation for DeleteQueue {
         let record = site.record().about(queue.name());
         let record = if self.frozen { record.with("frozen", true) } else { record };
         let deleted = site.change(record, async |tr, audit| {
-            if !self.frozen {
-                queue.check_unfrozen(tr).await?;
+            match queue.paused(tr).await?.filter(|pause| pause.frozen && !self.frozen) {
+                Some(pause) => Ok(Err(pause)),
+                None => Ok(Ok(deletion.write(tr, audit).await?)),
             }
-            deletion.write(tr, audit).await
         });
-        let Deleted { counts, schedules } = deleted.await?;
+        let deleted = deleted.await?.map_err(|pause| {
+            let name = queue.name().escape_ascii().to_string();
+            let fix = format!("delete it where it is moved to; or what a migration left here: kvqueue delete {name} --frozen");
+            Refusal { fix: fix.into(), ..Refusal::frozen(&name, &pause) }
+        });
+        let Deleted { counts, schedules } = deleted?;
         let (queue, items) = (self.target.queue.clone(), ItemCounts::of(counts));
         Ok(DeletedQueue { queue, deleted: true, items, schedules })
     }

@@ -171,6 +171,8 @@ fn a_frozen_queue_is_not_swept_and_not_resumed_by_mistake() {
     assert!(error.contains("is frozen") && error.contains("kvqueue resume q --frozen"), "{error}");
     let error = run(&db, &["pause", "q"]).failed(1);
     assert!(error.contains("is frozen since"), "{error}");
+    let error = run(&db, &["delete", "q", "--yes"]).failed(1);
+    assert!(error.ends_with("a migration left here: kvqueue delete q --frozen\n"), "{error}");
     run(&db, &["resume", "q", "--frozen"]).ok();
     wait_for(&db, &[r#""done":1"#]);
     assert_eq!(stop(daemon), "later\n");

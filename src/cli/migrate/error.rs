@@ -19,11 +19,11 @@ pub(crate) enum MigrateError {
     )]
     Exists { queue: String },
     #[error(
-        "queue {queue} is being moved to the target from somewhere else; let that end, or delete what has come with `kvqueue delete` there"
+        "queue {queue} is being moved to the target from somewhere else; let that end, or delete what has come with `kvqueue delete --frozen` there"
     )]
     Foreign { queue: String },
     #[error(
-        "queue {queue} was moved away from the target, and what was left behind is still there; delete it there with `kvqueue delete`"
+        "queue {queue} was moved away from the target, and what was left behind is still there; delete it there with `kvqueue delete --frozen`"
     )]
     LeftTarget { queue: String },
     #[error("queue {queue} is being moved away from the target; let that end first")]
@@ -45,7 +45,7 @@ pub(crate) enum MigrateError {
     NotAdvanced(i64),
     #[error(
         "queue {queue} is used at the target, where it is still being copied to: another program pushed to it or fetched from it there. Stop that \
-         program, take out the items that it pushed there, delete the queue there with `kvqueue delete`, and begin again"
+         program, take out the items that it pushed there, delete the queue there with `kvqueue delete --frozen`, and begin again"
     )]
     TargetUsed { queue: String },
     #[error(

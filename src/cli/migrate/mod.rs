@@ -37,7 +37,7 @@ use report::Report;
 ///
 /// Stop the producers first. The queue is paused at the source, and stays so; at the target it is paused until all is there. A run that
 /// ends half-way, however it ends, loses nothing: the same command goes on where it was. What is left at the source in the end is not
-/// needed any more: `kvqueue delete` it when you have seen that all is well.
+/// needed any more: `kvqueue delete --frozen` it when you have seen that all is well.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Where from: embedded:DIRECTORY or a cluster file [default: the configured database]
@@ -119,7 +119,7 @@ impl Args {
         }
         if count > 0 && !self.verify_only {
             report.note(format_args!(
-                "set `database` to {:?} for daemons and producers. At the source the queues stay frozen; delete them there, with `kvqueue delete`, when \
+                "set `database` to {:?} for daemons and producers. At the source the queues stay frozen; delete them there, with `kvqueue delete --frozen`, when \
                  you have seen that all is well",
                 self.to
             ));
