@@ -40,6 +40,9 @@ pub(crate) const RECORDED: Duration = Duration::from_secs(6);
 /// How long the handler of an HTTP request may take.
 pub(crate) const REQUEST: Duration = Duration::from_secs(36);
 
+/// The longest that a request waits for items, or for the end of one, if it asks for that.
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
 /// How long `kvqueue` waits for the daemon's answer to a command, and the page for any answer.
 pub(crate) const COMMAND: Duration = Duration::from_secs(41);
 

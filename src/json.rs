@@ -270,15 +270,6 @@ pub(crate) fn enqueued_at(view: &ItemView) -> Option<Millis> {
     said.or_else(told)
 }
 
-/// The same with the number of attempts that an item of the queue has, if that is known.
-pub(crate) fn view_with_limit(view: &ItemView, limit: Option<u32>) -> Value {
-    let mut value = self::view(view);
-    if let Some(limit) = limit {
-        value["max_attempts"] = limit.into();
-    }
-    value
-}
-
 fn insert_item(object: &mut Map<String, Value>, state: ItemState, item: &Item) {
     insert_payload(object, "payload", &item.payload);
     // A dead letter has no attempt before it.

@@ -6,7 +6,7 @@ use foundationdb::Transaction;
 use kvqueue_queue::{
     AtLeast, HeldBy, ItemId, ItemState, ItemView, Millis, Pause, Queue, QueueError, Waiting, WaitsOn,
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::{config::duration, consumer::clock::now, json, text::visible};
 
@@ -32,7 +32,7 @@ impl Why {
     }
 
     /// The reason in words.
-    pub(crate) fn sentence(&self) -> String {
+    fn sentence(&self) -> String {
         let now = now();
         let attempts = match self.view.attempts() {
             0 => String::new(),
@@ -117,10 +117,10 @@ impl Why {
         }
     }
 
-    /// Adds the reason to the JSON of the item.
-    pub(crate) fn insert(&self, object: &mut Value) {
-        object["why"] = self.sentence().into();
-        let Some(Waiting { on, items_before, keys_before }) = &self.waiting else { return };
+    /// The reason, as fields of the item's JSON.
+    pub(crate) fn fields(&self) -> Map<String, Value> {
+        let mut fields = Map::from_iter([("why".to_owned(), self.sentence().into())]);
+        let Some(Waiting { on, items_before, keys_before }) = &self.waiting else { return fields };
         let mut waiting = match on {
             WaitsOn::Turn => json!({ "on": "turn" }),
             WaitsOn::Slot { scope, running, most } => {
@@ -137,7 +137,8 @@ impl Why {
         for (name, number) in numbers.into_iter().filter_map(|(name, number)| Some((name, number?))) {
             waiting[name] = json!({ "at_least": number.counted, "exact": number.is_all });
         }
-        object["waiting"] = waiting;
+        fields.insert("waiting".to_owned(), waiting);
+        fields
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     cell::{Cell, RefCell},
+    collections::HashMap,
     ffi::OsStr,
     os::unix::ffi::OsStrExt,
     path::Path,
@@ -15,12 +16,14 @@ use anyhow::{Context, anyhow, bail};
 use foundationdb::{Database, Transaction};
 use futures::{FutureExt, future::LocalBoxFuture};
 use kvqueue_queue::{
-    ItemId, Pause, Queue, QueueError, Recorder, Recording, RetryError, RetryPolicy, all_queues, retry,
+    ItemId, ItemPlace, Pause, Queue, QueueError, Recorder, Recording, RetryError, RetryPolicy, all_queues,
+    retry,
 };
-use tokio::runtime;
+use serde_json::Map;
+use tokio::{runtime, time::timeout_at};
 
 use super::{
-    api_client::ApiClient,
+    api_client::{ApiClient, encoded},
     audited::Audited,
     globals::Globals,
     output,
@@ -37,7 +40,9 @@ use crate::{
         missing,
     },
     item_history,
-    operations::{Refusal, Site},
+    item_wait::ItemWait,
+    operations::{Holders, Note, Refusal, Site},
+    status::shortened,
 };
 
 /// Prints a note that a database was created, if none was in this directory.
@@ -57,6 +62,9 @@ pub(super) struct Create {
 
 /// How long a daemon may take to report whether it has paused a queue for itself. The queue is already resumed then.
 const PATIENCE: Duration = Duration::from_secs(3);
+
+/// How long a daemon may take to say who has the leases of a queue. Without an answer, the processes are named.
+const HOLDERS_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The most items that a command reads in one transaction. More could take longer than its five seconds.
 pub(super) const MAX_READ: usize = 250;
@@ -200,6 +208,19 @@ impl Client {
         patience.wait(&self.config.database, answer).await
     }
 
+    /// Asks the configuration's daemon something, if it answers in time.
+    fn ask_daemon<T: Send + 'static>(
+        &self,
+        patience: Duration,
+        ask: impl FnOnce(&ApiClient) -> Option<T> + Send + 'static,
+    ) -> Option<T> {
+        let (globals, config) = (self.globals.clone(), self.config.clone());
+        let patience = globals.timeout().map_or(patience, |limit| limit.min(patience));
+        // This thread waits for the operation, and can wait for nothing else.
+        let asked = thread::spawn(move || ask(&ApiClient::of(&globals, &config).ok()?.within(patience)));
+        asked.join().ok()?
+    }
+
     /// Waits for one answer of the database on this thread.
     pub(super) fn ask<T, E>(&self, answer: impl Future<Output = Result<T, E>>) -> anyhow::Result<T>
     where
@@ -282,14 +303,6 @@ impl Client {
             ));
         }
         Ok(())
-    }
-
-    /// The id of the item that has a unique key.
-    pub(super) fn unique_item(&self, queue: &Queue, key: &OsStr) -> anyhow::Result<Option<ItemId>> {
-        self.transact(|tr| async {
-            let found = queue.unique_item(&tr, key.as_bytes()).await;
-            (tr, found)
-        })
     }
 
     /// The text for a queue that neither the database nor the configuration has.
@@ -410,10 +423,55 @@ impl Site for Client {
         item_history::recorder(Recording::AsStored)
     }
 
-    fn note(&self, text: &str) {
-        if !self.globals.quiet {
-            output::note(format_args!("kvqueue: {text}"));
+    fn notes(&self) -> Option<Note<'_>> {
+        (!self.globals.quiet)
+            .then(|| Box::new(|text: &str| output::note(format_args!("kvqueue: {text}"))) as Note<'_>)
+    }
+
+    fn holders(&self, queue: &[u8]) -> Holders<'_> {
+        let workers = self.ask_daemon(HOLDERS_PATIENCE, {
+            let queue = queue.to_vec();
+            move |daemon| {
+                let path = format!("/api/v1/workers?queue={}", encoded(str::from_utf8(&queue).ok()?));
+                let mut answer = daemon.get(&path).ok()?;
+                let workers = answer["workers"].as_array_mut()?;
+                let of_leases =
+                    workers.iter_mut().filter_map(|it| Some((it["lease"].as_str()?.to_owned(), it.take())));
+                Some(of_leases.collect::<HashMap<_, _>>())
+            }
+        });
+        let workers = workers.unwrap_or_default();
+        Box::new(move |view| {
+            let worker = view.lease.and_then(|lease| workers.get(&shortened(lease.id)));
+            let fields = ["who", "address", "user_agent"];
+            let worker = worker.map(|worker| fields.map(|name| (name.to_owned(), worker[name].clone())));
+            let worker = worker.map(|fields| ("worker".to_owned(), Map::from_iter(fields).into()));
+            worker.into_iter().collect()
+        })
+    }
+
+    fn wait_for_item<'s>(
+        &'s self,
+        (queue, id): (&'s Queue, &'s ItemId),
+        wait: &'s mut ItemWait,
+        until: tokio::time::Instant,
+    ) -> LocalBoxFuture<'s, anyhow::Result<bool>> {
+        let policy = RetryPolicy::default();
+        let look = async move |place: Option<ItemPlace>| {
+            let look = retry::run(self.db(), &policy, |tr| async move {
+                let found = queue.watch_item(&tr, id, place).await;
+                (tr, found)
+            });
+            let found = self.answer(look).await?.context("the database refused")?;
+            anyhow::Ok(found.value)
+        };
+        async move {
+            match timeout_at(until, wait.ended(look)).await {
+                Ok(ended) => ended.map(|()| false),
+                Err(_) => Ok(true),
+            }
         }
+        .boxed_local()
     }
 
     fn pause_here<'s>(&'s self, _: &'s [u8], _: bool) -> LocalBoxFuture<'s, anyhow::Result<()>> {
@@ -421,16 +479,12 @@ impl Site for Client {
     }
 
     fn pausing_daemon(&self, queue: &[u8]) -> Option<String> {
-        let (globals, config, queue) = (self.globals.clone(), self.config.clone(), queue.to_vec());
-        // This thread waits for the operation, and can wait for nothing else.
-        let asked = thread::spawn(move || {
-            let patience = globals.timeout().map_or(PATIENCE, |limit| limit.min(PATIENCE));
-            let daemon = ApiClient::of(&globals, &config).ok()?.within(patience);
-            let (_, figures) = status::ask(&daemon).ok()?;
+        let queue = queue.to_vec();
+        self.ask_daemon(PATIENCE, move |daemon| {
+            let (_, figures) = status::ask(daemon).ok()?;
             let is_paused = figures.queues.iter().any(|it| it.paused_locally && it.queue.as_bytes() == queue);
             is_paused.then(|| format!("the daemon at {daemon}"))
-        });
-        asked.join().ok()?
+        })
     }
 }
 

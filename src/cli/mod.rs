@@ -18,7 +18,6 @@ mod export;
 mod first_process;
 mod globals;
 mod history;
-mod holders;
 mod import;
 mod init;
 mod item;

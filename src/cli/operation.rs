@@ -1,10 +1,10 @@
 //! Operations by commands: on the database itself, or by a request to a daemon if `--database` is a URL of one.
 
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+use std::{ffi::OsStr, num::NonZeroUsize, os::unix::ffi::OsStrExt};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use comfy_table::{ContentArrangement, Table, presets::UTF8_FULL_CONDENSED};
-use kvqueue_queue::ItemId;
+use kvqueue_queue::{ItemId, ItemState};
 use serde_json::Value;
 
 use super::{
@@ -18,7 +18,12 @@ use crate::{
     audit::Action,
     exit::Exit,
     operations::{
-        Answer, Needs, Operation, Refusal, Site, Text, arguments::Request, items::ItemTarget, target::Target,
+        Answer, Needs, Operation, Page, Refusal, Text,
+        arguments::Request,
+        items::ItemTarget,
+        look::{Item, ListItems},
+        names::UniqueName,
+        target::Target,
     },
 };
 
@@ -80,6 +85,15 @@ pub(super) fn run_each<O: Operation>(
     named.exit()
 }
 
+/// Whether an operation has not found the item or the like that it is about, in a queue that is there.
+pub(super) fn is_not_found(error: &anyhow::Error) -> bool {
+    match (error.downcast_ref::<Refusal>(), error.downcast_ref::<AskError>()) {
+        (Some(refusal), _) => refusal.code == "not_found",
+        (None, Some(AskError::Refused { code, .. })) => code == "not_found",
+        (None, _) => false,
+    }
+}
+
 /// Why an operation on an item was refused, unless the error is that of every item.
 fn refusal_of(id: &ItemId, error: &anyhow::Error) -> Option<String> {
     let why = match (error.downcast_ref::<Refusal>(), error.downcast_ref::<AskError>()) {
@@ -118,31 +132,26 @@ pub(super) fn run_in<O: Operation>(
     mut operation: O,
     globals: &Globals,
 ) -> anyhow::Result<Exit> {
-    let (mut columns, mut rows): (&[&str], _) = (&[], Vec::new());
+    let Some(list) = O::Answer::LIST else {
+        print::<O>(&place.ask(&operation)?, globals)?;
+        return Ok(Exit::Done);
+    };
+    let (mut columns, mut rows) = (Vec::new(), Vec::new());
     loop {
         let answer = place.ask(&operation)?;
         let goes_on = operation.go_on(&answer);
         let object = serde_json::to_value(&answer)?;
-        match (answer.text(), O::Answer::LIST) {
-            (_, Some(list)) if globals.json => {
-                let elements = object[list].as_array();
-                elements.into_iter().flatten().try_for_each(|it| output::line(true, b"", it))?;
-            }
-            (Text::Table(header, more), _) => {
-                columns = if more.is_empty() { columns } else { header };
-                rows.extend(more);
-            }
-            (Text::Item(lines, payload), _) => {
-                output::line(globals.json, &item_text::text(lines, payload.as_deref()), &object)?;
-            }
-            (Text::Line(text), _) => {
-                // Not an io::Error outside: the reader that closed the pipe does not know what was done. Without the text, which may be a secret.
-                output::line(globals.json, text.as_bytes(), &object)
-                    .map_err(|error| anyhow!("it is done, and the answer could not be printed: {error}"))?;
-            }
+        if globals.json {
+            let elements = object[list].as_array();
+            elements.into_iter().flatten().try_for_each(|it| output::line(true, b"", it))?;
+        } else if let Text::Table(header, more) = answer.text()
+            && !more.is_empty()
+        {
+            columns = header;
+            rows.extend(more);
         }
-        if let Some(problem) = answer.problem() {
-            bail!(problem);
+        if let Some(note) = answer.note() {
+            output::note(format_args!("kvqueue: {note}"));
         }
         if !goes_on {
             print_table(columns, rows)?;
@@ -154,8 +163,25 @@ pub(super) fn run_in<O: Operation>(
     }
 }
 
+/// Prints an answer that is no list.
+pub(super) fn print<O: Operation>(answer: &O::Answer, globals: &Globals) -> anyhow::Result<()> {
+    let text = match answer.text() {
+        Text::Line(text) => text.into_bytes(),
+        Text::Fields(lines, payload) => item_text::text(&lines, payload.as_deref()),
+        Text::Table(..) => Vec::new(),
+    };
+    let printed = output::line(globals.json, &text, &serde_json::to_value(answer)?);
+    if O::ROUTE.audit.is_some() {
+        // Not an io::Error outside: the reader that closed the pipe does not know what was done. Without the text, which may be a secret.
+        printed.map_err(|error| anyhow!("it is done, and the answer could not be printed: {error}"))?;
+    } else {
+        printed?;
+    }
+    answer.problem().map_or(Ok(()), |problem| Err(anyhow!(problem)))
+}
+
 /// Prints a table. One without rows is not printed.
-fn print_table(columns: &[&str], rows: Vec<Vec<String>>) -> anyhow::Result<()> {
+fn print_table(columns: Vec<&str>, rows: Vec<Vec<String>>) -> anyhow::Result<()> {
     if rows.is_empty() {
         return Ok(());
     }
@@ -164,7 +190,7 @@ fn print_table(columns: &[&str], rows: Vec<Vec<String>>) -> anyhow::Result<()> {
     if let Some(width) = output::width() {
         table.set_width(width);
     }
-    table.set_header(columns.iter().copied()).add_rows(rows);
+    table.set_header(columns).add_rows(rows);
     Ok(output::line(false, table.to_string().as_bytes(), &Value::Null)?)
 }
 
@@ -197,25 +223,22 @@ impl Place {
 
     /// The id of the item that has a unique key.
     pub(super) fn unique_item(&self, target: &Target, key: &OsStr) -> anyhow::Result<ItemId> {
-        let name = &target.queue;
-        let found = match self {
-            Self::Here(client) => {
-                let queue = client.wait((&**client as &dyn Site).used_queue(target))?;
-                client.unique_item(&queue, key)?
-            }
-            Self::Daemon(daemon) => {
-                let [queue, key] = [OsStr::from_bytes(&name.0), key].map(OsStr::to_str);
-                let (Some(queue), Some(key)) = (queue, key) else {
-                    bail!("over HTTP the names of queues and unique keys have to be UTF-8")
-                };
-                let path = format!("/api/v1/queues/{}/items?unique={}", encoded(queue), encoded(key));
-                daemon.get(&path)?["items"][0]["id"].as_str().and_then(|id| id.parse().ok())
-            }
-        };
-        found.ok_or_else(|| no_unique(&name.0, key))
+        let (page, unique) = (Page::new(NonZeroUsize::MIN, None), UniqueName(key.as_bytes().to_vec()));
+        let (state, bytes) = (ItemState::default(), Some(0));
+        let operation = ListItems { target: target.clone(), state, page, bytes, unique: Some(unique) };
+        let found = self.ask(&operation)?.items.first().and_then(Item::id);
+        found.ok_or_else(|| no_unique(&target.queue.0, key))
     }
 
-    fn ask<O: Operation>(&self, operation: &O) -> anyhow::Result<O::Answer> {
+    /// The most bytes of each payload in a list.
+    pub(super) fn most_of_payloads(&self) -> usize {
+        match self {
+            Self::Here(_) => usize::MAX,
+            Self::Daemon(_) => 65_536,
+        }
+    }
+
+    pub(super) fn ask<O: Operation>(&self, operation: &O) -> anyhow::Result<O::Answer> {
         match self {
             Self::Here(client) => {
                 let answer = client.wait(operation.run(&**client));

@@ -57,14 +57,6 @@ pub(super) fn terminal_size() -> Option<(u16, u16)> {
     (size.ws_col > 0 && size.ws_row > 0).then_some((size.ws_col, size.ws_row))
 }
 
-/// The most characters of an item's key in a table.
-const KEY: usize = 40;
-
-/// An item's key in a table. Empty if its queue has no keys.
-pub(super) fn item_key(id: &ItemId) -> String {
-    id.key().map(|key| one_line(&String::from_utf8_lossy(&key), KEY)).unwrap_or_default()
-}
-
 /// Prints a message on stderr. A failure to print is ignored.
 pub(super) fn note(text: std::fmt::Arguments<'_>) {
     telemetry::note(&text.to_string());

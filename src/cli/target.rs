@@ -64,11 +64,6 @@ impl Target {
         self.config(client).cloned().unwrap_or_else(|| QueueConfig::new(""))
     }
 
-    /// How many attempts an item has, if the configuration has the queue.
-    pub(super) fn max_attempts(&self, client: &Client) -> Option<u32> {
-        self.config(client).map(|queue| queue.retry.max_attempts)
-    }
-
     /// The longest payload that the configuration allows in it, in bytes.
     pub(super) fn max_payload(&self, client: &Client) -> usize {
         usize::try_from(self.settings(client).max_payload).unwrap_or(usize::MAX)

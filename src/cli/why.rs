@@ -1,10 +1,12 @@
 //! `kvqueue why`
 
-use anyhow::bail;
 use kvqueue_queue::ItemId;
 
-use super::{client::Client, globals::Globals, output, target::Target};
-use crate::{exit::Exit, json, why::Why};
+use super::{globals::Globals, operation::Place, output, target::Target};
+use crate::{
+    exit::Exit,
+    operations::{items::ItemTarget, look::ShowItem},
+};
 
 /// Print what an item waits for
 #[derive(Debug, clap::Args)]
@@ -21,22 +23,9 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
-        let client = Client::open(globals)?;
-        let queue = self.target.find(&client)?;
-        let found = client.transact(|tr| async {
-            let found = Why::read(&queue, &tr, &self.id).await;
-            (tr, found)
-        })?;
-        let Some(why) = found else {
-            bail!(
-                "queue {:?} has no item {}: it is finished, deleted, or was never there",
-                self.target.queue.display(),
-                self.id
-            )
-        };
-        let mut object = json::view(&why.view);
-        why.insert(&mut object);
-        output::line(globals.json, why.sentence().as_bytes(), &object)?;
+        let item = ItemTarget::new(self.target.of_operation(), self.id.clone());
+        let item = Place::open_for(None, globals)?.ask(&ShowItem { item, wait_ms: None })?;
+        output::line(globals.json, item.why().as_bytes(), &serde_json::to_value(&item)?)?;
         Ok(Exit::Done)
     }
 }

@@ -11,11 +11,10 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use super::{
-    api_request::{Answer, ApiRequest},
+    api_request::{Answer, ApiRequest, PAGE},
     body::{Object, whole},
     database::POLICY,
     error::ApiError,
-    items::PAGE,
     push::Entry,
 };
 use crate::{

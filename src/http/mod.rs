@@ -43,7 +43,6 @@ mod guard;
 mod headers;
 mod health;
 mod item_wait;
-mod items;
 mod keys;
 mod listener;
 mod long_answer;

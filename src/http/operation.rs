@@ -6,26 +6,33 @@ use actix_web::HttpResponse;
 use anyhow::bail;
 use foundationdb::{Database, Transaction};
 use futures::{FutureExt, future::LocalBoxFuture};
-use kvqueue_queue::{Recorder, RetryError, RetryPolicy};
-use serde_json::{Map, Value};
+use kvqueue_queue::{ItemId, Queue, Recorder, RetryError, RetryPolicy};
+use serde_json::{Map, Value, json};
 
 use super::{
     api_request::{Answer, ApiRequest, Handler},
     database::POLICY,
     error::ApiError,
-    items::WHOLE,
+    item_wait::{self, Waited},
     routes::Access,
 };
 use crate::{
     audit::Record,
     config::Config,
+    consumer::clock::now,
     database::attempt::Attempt,
     deadlines::OPERATION,
+    item_wait::ItemWait,
+    json,
     operations::{
-        Operation, Refusal, Site,
+        Holders, Note, Operation, Refusal, Site,
         arguments::{self, Given},
     },
+    status::Handled,
 };
+
+/// The most bytes of a payload in an answer about one item.
+const WHOLE: usize = 1 << 20;
 
 /// The endpoint of an operation.
 pub(super) const fn handler<O: Operation + 'static>() -> Handler {
@@ -128,7 +135,42 @@ impl Site for ApiRequest {
         self.app.recorder(&String::from_utf8_lossy(queue))
     }
 
-    fn note(&self, _: &str) {}
+    fn notes(&self) -> Option<Note<'_>> {
+        None
+    }
+
+    fn holders(&self, queue: &[u8]) -> Holders<'_> {
+        let status = &self.app.daemon.status;
+        let handled = status.handled(&String::from_utf8_lossy(queue));
+        Box::new(move |view| {
+            let mut fields = Map::new();
+            if let Some(worker) = view.lease.and_then(|lease| status.workers.of(lease.id)) {
+                fields.insert("worker".to_owned(), json!(worker));
+            }
+            if let Some(Handled { consumer, lasted }) = handled.get(&view.id) {
+                let started_at = now().saturating_sub(lasted.as_millis().try_into().unwrap_or(0));
+                let (started_at, for_seconds) = (json::time(started_at), lasted.as_secs_f64());
+                let by =
+                    json!({ "consumer": consumer, "started_at": started_at, "for_seconds": for_seconds });
+                fields.insert("handled_by".to_owned(), by);
+            }
+            fields
+        })
+    }
+
+    fn wait_for_item<'s>(
+        &'s self,
+        item: (&'s Queue, &'s ItemId),
+        wait: &'s mut ItemWait,
+        until: tokio::time::Instant,
+    ) -> LocalBoxFuture<'s, anyhow::Result<bool>> {
+        async move {
+            // Others may ask the database meanwhile.
+            drop(self.database_permit.take());
+            Ok(item_wait::wait(self, item, wait, until).await? == Waited::Over)
+        }
+        .boxed_local()
+    }
 
     fn pause_here<'s>(&'s self, queue: &'s [u8], paused: bool) -> LocalBoxFuture<'s, anyhow::Result<()>> {
         async move { Ok(self.pause_locally(&String::from_utf8_lossy(queue), paused).await?) }.boxed_local()

@@ -6,14 +6,13 @@ use actix_web::http::Method;
 
 use super::{
     api_request::{Handler, PathValues},
-    audit, batches, ended, events, health, items, metrics, openapi, operation,
-    pull::{self, LONGEST_WAIT},
-    push, reload, schedules, sign_in, status, workers,
+    audit, batches, ended, events, health, metrics, openapi, operation, pull, push, reload, schedules,
+    sign_in, status, workers,
 };
 use crate::{
     access::Scope,
     audit::Action,
-    deadlines::REQUEST,
+    deadlines::{LONGEST_WAIT, REQUEST},
     operations::{
         self, ListHeld, ListRules, ListTokens, NewToken, Operation, PauseQueue, RemoveRule, ResumeQueue,
         RevokeToken, SetRule, Unblock,
@@ -23,6 +22,7 @@ use crate::{
             RequeueItems, RescheduleItem,
         },
         letters::{ListLetters, ShowLetter},
+        look::{ListItems, ShowItem},
         queues::{DeleteQueue, MoveItems},
     },
 };
@@ -98,13 +98,6 @@ const fn get(path: &'static str, query: &'static [&'static str], handler: Handle
     route
 }
 
-/// A route that reads something, and may wait for it.
-const fn waiting(path: &'static str, query: &'static [&'static str], handler: Handler) -> Route {
-    let mut route = get(path, query, handler);
-    route.time_limit = LONGEST_WAIT.saturating_add(REQUEST);
-    route
-}
-
 /// A route of operators that changes something, and leaves a record of this action.
 const fn change(
     audit: Action,
@@ -128,7 +121,7 @@ const fn operators(path: &'static str, query: &'static [&'static str], handler: 
 
 /// The route of an operation.
 const fn operation<O: Operation + 'static>() -> Route {
-    let operations::Route { method, path, scope, audit, .. } = O::ROUTE;
+    let operations::Route { method, path, scope, audit, waits, .. } = O::ROUTE;
     let query = Parameters::Operation(Definition::of::<O>());
     let method = match method {
         operations::Method::Get => Method::GET,
@@ -141,7 +134,7 @@ const fn operation<O: Operation + 'static>() -> Route {
         path,
         access: Access::Scope(scope),
         query,
-        time_limit: REQUEST,
+        time_limit: if waits { LONGEST_WAIT.saturating_add(REQUEST) } else { REQUEST },
         audit,
         handler: operation::handler::<O>(),
     }
@@ -197,11 +190,9 @@ pub(super) const ROUTES: &[Route] = &[
         |request| Box::pin(ended::list(request)),
     ),
     get("/api/v1/events", &[], |request| Box::pin(events::follow(request))),
-    get("/api/v1/queues/{queue}/items", &["state", "after", "limit", "bytes", "unique"], |request| {
-        Box::pin(items::list(request))
-    }),
+    operation::<ListItems>(),
     push("/api/v1/queues/{queue}/items", |request| Box::pin(push::push(request))),
-    waiting("/api/v1/queues/{queue}/items/{id}", &["wait_ms"], |request| Box::pin(items::one(request))),
+    operation::<ShowItem>(),
     operation::<DeleteItem>(),
     operation::<RequeueItem>(),
     operation::<CancelItem>(),

@@ -10,10 +10,9 @@ use kvqueue_queue::{
 use serde_json::{Value, json};
 
 use super::{
-    api_request::{Answer, ApiRequest},
+    api_request::{Answer, ApiRequest, PAGE},
     database::POLICY,
     error::ApiError,
-    items::PAGE,
     push::ttl,
 };
 use crate::{

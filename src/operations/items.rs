@@ -31,7 +31,7 @@ pub(crate) struct ItemTarget {
     #[serde(flatten)]
     pub(super) target: Target,
     /// The item's id.
-    #[serde(with = "text")]
+    #[serde(with = "as_text")]
     #[schemars(with = "String")]
     pub(super) id: ItemId,
 }
@@ -43,14 +43,19 @@ impl ItemTarget {
 }
 
 /// Values that JSON has as texts.
-mod text {
+pub(super) mod as_text {
     use super::*;
 
-    pub(super) fn serialize<T: ToString, S: Serializer>(value: &T, output: S) -> Result<S::Ok, S::Error> {
+    pub(in crate::operations) fn serialize<T: ToString, S: Serializer>(
+        value: &T,
+        output: S,
+    ) -> Result<S::Ok, S::Error> {
         output.serialize_str(&value.to_string())
     }
 
-    pub(super) fn deserialize<'de, T: FromStr, D: Deserializer<'de>>(input: D) -> Result<T, D::Error>
+    pub(in crate::operations) fn deserialize<'de, T: FromStr, D: Deserializer<'de>>(
+        input: D,
+    ) -> Result<T, D::Error>
     where
         T::Err: ToString,
     {

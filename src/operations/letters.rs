@@ -2,13 +2,14 @@
 
 use std::borrow::Cow;
 
-use base64::{Engine, prelude::BASE64_STANDARD};
 use kvqueue_queue::ItemId;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
-use super::{Answer, Operation, Page, Refusal, Route, Site, Text, items::ItemTarget, target::Target};
+use super::{
+    Answer, Operation, Page, Refusal, Route, Site, Text, items::ItemTarget, object::ItemObject,
+    target::Target,
+};
 use crate::{
     json,
     text::{one_line, visible},
@@ -33,7 +34,7 @@ pub(crate) struct ShowLetter {
 /// A dead letter, as [`json::letter`] has it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct Letter(Map<String, Value>);
+pub(crate) struct Letter(ItemObject);
 
 impl JsonSchema for Letter {
     fn inline_schema() -> bool {
@@ -52,95 +53,24 @@ impl JsonSchema for Letter {
 /// The most characters of a reason in a table. All of it is in the letter.
 const REASON: usize = 200;
 
-/// The most characters of a key in a table.
-const KEY: usize = 40;
-
 impl Letter {
-    fn of(value: Value) -> Self {
-        match value {
-            Value::Object(object) => Self(object),
-            _ => Self(Map::new()),
-        }
-    }
-
-    /// A field as a text.
-    fn text_of(&self, field: &str) -> Option<String> {
-        Some(text(self.0.get(field)?))
-    }
-
-    /// The bytes of a field that is a text, or in base 64 under another name.
-    fn bytes_of(&self, field: &str) -> Option<Vec<u8>> {
-        match self.0.get(field).and_then(Value::as_str) {
-            Some(text) => Some(text.as_bytes().to_vec()),
-            None => BASE64_STANDARD.decode(self.0.get(&format!("{field}_base64"))?.as_str()?).ok(),
-        }
-    }
-
     fn cells(&self, keyed: bool) -> Vec<String> {
-        let field = |name| self.text_of(name).unwrap_or_default();
-        let key = self.bytes_of("key").unwrap_or_default();
-        let key = keyed.then(|| one_line(&String::from_utf8_lossy(&key), KEY));
+        let field = |name| self.0.text_of(name).unwrap_or_default();
+        let key = keyed.then(|| self.0.key_cell().unwrap_or_default());
         let rest = [field("died_at"), field("attempts"), one_line(&field("reason"), REASON)];
         [field("id")].into_iter().chain(key).chain(rest).collect()
     }
-
-    /// How its attempts ended.
-    fn failures(&self) -> impl Iterator<Item = String> {
-        self.0.get("failures").and_then(Value::as_array).into_iter().flatten().map(|it| {
-            let attempt = match it["attempt"].as_u64() {
-                Some(0) | None => "no attempt".to_owned(),
-                Some(number) => format!("attempt {number}"),
-            };
-            let before = if it["before_retry"] == true { ", before it was retried," } else { "" };
-            format!("{attempt}{before} at {}: {}", text(&it["at"]), text(&it["reason"]))
-        })
-    }
-}
-
-/// A value as a text: a string without its quotation marks.
-fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 impl Answer for Letter {
     fn text(&self) -> Text {
-        let mut lines = Vec::new();
         let fields = [("id", "id"), ("died", "died_at"), ("reason", "reason"), ("attempts", "attempts")];
-        lines.extend(fields.iter().filter_map(|(name, field)| Some((*name, self.text_of(field)?))));
-        lines.extend(self.text_of("crashes").filter(|crashes| crashes != "0").map(|it| ("crashes", it)));
-        lines.extend(self.failures().map(|failure| ("failure", failure)));
-        let bytes = |field| Some(self.bytes_of(field)?.escape_ascii().to_string());
-        lines.extend(bytes("key").map(|key| ("key", key)));
-        lines.extend(self.text_of("enqueued_at").map(|at| ("pushed", at)));
-        let attributes = self.0.get("attributes").and_then(Value::as_object);
-        lines.extend(
-            attributes
-                .into_iter()
-                .flatten()
-                .map(|(name, value)| ("attribute", format!("{name}={}", text(value)))),
-        );
-        let fields =
-            [("content type", "content_type"), ("trace parent", "trace_parent"), ("expires", "expires_at")];
-        lines.extend(fields.iter().filter_map(|(name, field)| Some((*name, self.text_of(field)?))));
-        lines.extend(bytes("unique").map(|key| ("unique key", key)));
-        lines.extend(self.text_of("unique_until").map(|at| ("unique until", at)));
-        let batches = self.0.get("batches").and_then(Value::as_array);
-        lines.extend(batches.into_iter().flatten().map(|batch| ("batch", text(batch))));
-        Text::Item(lines, self.bytes_of("payload"))
+        let (length, payload) = self.0.payload();
+        Text::Fields(self.0.lines(&fields).chain(self.0.about()).chain([length]).collect(), payload)
     }
 
     fn problem(&self) -> Option<String> {
-        let id = self.text_of("id")?;
-        if let Some(why) = self.text_of("unreadable") {
-            return Some(format!("cannot show the payload of dead letter {id}: {why}"));
-        }
-        let is_cut = self.0.get("cut") == Some(&true.into());
-        is_cut.then(|| {
-            format!(
-                "the payload of dead letter {id} has {} bytes, of which a daemon gives the first",
-                text(&self.0["bytes"])
-            )
-        })
+        self.0.problem("dead letter")
     }
 }
 
@@ -156,12 +86,9 @@ impl Answer for Letters {
     const LIST: Option<&'static str> = Some("letters");
 
     fn text(&self) -> Text {
-        let keyed = self.letters.iter().any(|letter| letter.bytes_of("key").is_some());
-        let columns: &[&str] = match keyed {
-            true => &["id", "key", "died", "attempts", "reason"],
-            false => &["id", "died", "attempts", "reason"],
-        };
-        Text::Table(columns, self.letters.iter().map(|letter| letter.cells(keyed)).collect())
+        let keyed = self.letters.iter().any(|letter| letter.0.key_cell().is_some());
+        let columns = ["id"].into_iter().chain(keyed.then_some("key")).chain(["died", "attempts", "reason"]);
+        Text::Table(columns.collect(), self.letters.iter().map(|letter| letter.cells(keyed)).collect())
     }
 }
 
@@ -187,7 +114,7 @@ impl Operation for ListLetters {
         if after.is_none() && !is_more {
             letters.sort_by_key(|letter| letter.died_at);
         }
-        if after.is_none() && letters.is_empty() {
+        if after.is_none() && letters.is_empty() && site.notes().is_some() {
             // Who misses an item among the dead letters may look for one that is to be tried again.
             let waiting = site.transact(async |tr| queue.counts(tr).await).await?.waiting;
             if waiting > 0 {
@@ -197,7 +124,10 @@ impl Operation for ListLetters {
                 ));
             }
         }
-        Ok(Letters { letters: letters.iter().map(json::letter).map(Letter::of).collect(), next })
+        Ok(Letters {
+            letters: letters.iter().map(|it| Letter(ItemObject::of(json::letter(it)))).collect(),
+            next,
+        })
     }
 }
 
@@ -213,6 +143,6 @@ impl Operation for ShowLetter {
             let message = format!("queue \"{name}\" has no dead letter {id}");
             return Err(Refusal::not_found(message, "`kvqueue item show` says where the item is").into());
         };
-        Ok(Letter::of(json::beginning(json::letter, &letter, site.most_of_payload())))
+        Ok(Letter(ItemObject::of(json::beginning(json::letter, &letter, site.most_of_payload()))))
     }
 }

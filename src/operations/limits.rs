@@ -275,7 +275,7 @@ impl Answer for Rules {
 
     fn text(&self) -> Text {
         let rows = self.rules.iter().map(Rule::cells).collect();
-        Text::Table(&["keys", "running", "rate", "weight", "ordered", "on dead"], rows)
+        Text::Table(vec!["keys", "running", "rate", "weight", "ordered", "on dead"], rows)
     }
 }
 
@@ -476,7 +476,7 @@ impl Answer for HeldKeys {
             let key = one_line(&String::from_utf8_lossy(&held.key.0), SHOWN_OF_KEY);
             vec![key, waits_for.to_owned(), held.item.clone()]
         };
-        Text::Table(&["key", "waits for", "item"], self.keys.iter().map(cells).collect())
+        Text::Table(vec!["key", "waits for", "item"], self.keys.iter().map(cells).collect())
     }
 }
 

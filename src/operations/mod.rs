@@ -5,7 +5,9 @@ pub(crate) mod arguments;
 pub(crate) mod items;
 pub(crate) mod letters;
 mod limits;
+pub(crate) mod look;
 pub(crate) mod names;
+mod object;
 mod pause;
 pub(crate) mod queues;
 mod refusal;
@@ -27,7 +29,7 @@ pub(crate) use self::{
     names::QueueName,
     pause::{PauseQueue, ResumeQueue},
     refusal::{Class, Refusal},
-    site::Site,
+    site::{Holders, Note, Site},
     tokens::{ListTokens, NewToken, RevokeToken},
 };
 
@@ -103,22 +105,31 @@ pub(crate) struct Route {
     pub(crate) audit: Option<Action>,
     /// Whether its body may be as long as that of a push.
     pub(crate) has_long_body: bool,
+    /// Whether it may wait for something, as long as [`LONGEST_WAIT`](crate::deadlines::LONGEST_WAIT).
+    pub(crate) waits: bool,
 }
 
 impl Route {
     /// A route that reads.
     const fn read(path: &'static str) -> Self {
-        Self { method: Method::Get, path, scope: Scope::Read, audit: None, has_long_body: false }
+        let (method, scope, audit) = (Method::Get, Scope::Read, None);
+        Self { method, path, scope, audit, has_long_body: false, waits: false }
     }
 
     /// A route of operators that changes something, with the action of its record.
     const fn change(action: Action, method: Method, path: &'static str) -> Self {
-        Self { method, path, scope: Scope::Admin, audit: Some(action), has_long_body: false }
+        let (scope, audit) = (Scope::Admin, Some(action));
+        Self { method, path, scope, audit, has_long_body: false, waits: false }
     }
 
     /// The same, with a body that may be as long as that of a push.
     const fn with_long_body(self) -> Self {
         Self { has_long_body: true, ..self }
+    }
+
+    /// The same, which may wait for something.
+    const fn that_waits(self) -> Self {
+        Self { waits: true, ..self }
     }
 
     /// Whether its arguments are in the query.
@@ -183,15 +194,20 @@ pub(crate) trait Answer: Serialize + DeserializeOwned + JsonSchema {
     fn problem(&self) -> Option<String> {
         None
     }
+
+    /// What a person should know, too.
+    fn note(&self) -> Option<String> {
+        None
+    }
 }
 
 /// An answer for people.
 pub(crate) enum Text {
     Line(String),
     /// The columns, and the rows of an answer that has a [`Answer::LIST`]. Nothing is printed if there is no row.
-    Table(&'static [&'static str], Vec<Vec<String>>),
-    /// The fields of an item, and its payload, if that can be read.
-    Item(Vec<(&'static str, String)>, Option<Vec<u8>>),
+    Table(Vec<&'static str>, Vec<Vec<String>>),
+    /// Names and values, a line for each; and behind an empty line what a producer or a handler wrote.
+    Fields(Vec<(&'static str, String)>, Option<Vec<u8>>),
 }
 
 /// Which part of a list is to be read.
@@ -209,6 +225,10 @@ pub(crate) struct Page {
 }
 
 impl Page {
+    pub(crate) fn new(limit: NonZeroUsize, after: Option<String>) -> Self {
+        Self { limit, after }
+    }
+
     /// How many elements an answer has at most.
     fn most(&self) -> NonZeroUsize {
         self.limit.min(longest_page())
@@ -217,7 +237,8 @@ impl Page {
     /// Goes on behind an answer that has so many elements. False if there are no more, or enough.
     fn go_on(&mut self, listed: usize, next: Option<&str>) -> bool {
         let left = NonZeroUsize::new(self.limit.get().saturating_sub(listed));
-        let (Some(left), Some(next)) = (left, next.filter(|_| listed > 0)) else { return false };
+        let next = next.filter(|next| self.after.as_deref() != Some(next));
+        let (Some(left), Some(next)) = (left, next) else { return false };
         (self.limit, self.after) = (left, Some(next.to_owned()));
         true
     }

@@ -109,6 +109,11 @@ name! {
 }
 
 name! {
+    /// The unique key of an item.
+    UniqueName, "unique", "unique_base64"
+}
+
+name! {
     /// The name of the queue that items go to.
     DestinationName, "to", "to_base64"
 }

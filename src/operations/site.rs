@@ -4,7 +4,8 @@ use std::{cell::Cell, sync::Arc, time::Instant};
 
 use foundationdb::{Database, Transaction};
 use futures::{FutureExt, future::LocalBoxFuture};
-use kvqueue_queue::{Kind, Queue, QueueError, Recorder, RetryError, RetryPolicy};
+use kvqueue_queue::{ItemId, ItemView, Kind, Queue, QueueError, Recorder, RetryError, RetryPolicy};
+use serde_json::{Map, Value};
 
 use super::{Refusal, names::QueueName, target::Target};
 use crate::{
@@ -12,6 +13,7 @@ use crate::{
     audit::{AuditStore, Record},
     config::Config,
     database::attempt::Attempt,
+    item_wait::ItemWait,
 };
 
 /// Where an operation runs: in a command, or in a daemon that has got a request.
@@ -58,8 +60,19 @@ pub(crate) trait Site {
         usize::MAX
     }
 
-    /// Tells a person something that is not in the answer. Only a command does.
-    fn note(&self, text: &str);
+    /// What prints a note for a person; only a command has it.
+    fn notes(&self) -> Option<Note<'_>>;
+
+    /// What this place knows of those who have leases of a queue's items.
+    fn holders(&self, queue: &[u8]) -> Holders<'_>;
+
+    /// Waits until an item has ended, or until a time. Returns whether nobody waits any more.
+    fn wait_for_item<'s>(
+        &'s self,
+        item: (&'s Queue, &'s ItemId),
+        wait: &'s mut ItemWait,
+        until: tokio::time::Instant,
+    ) -> LocalBoxFuture<'s, anyhow::Result<bool>>;
 
     /// Pauses or resumes a queue for this daemon alone.
     fn pause_here<'s>(&'s self, queue: &'s [u8], paused: bool) -> LocalBoxFuture<'s, anyhow::Result<()>>;
@@ -67,6 +80,12 @@ pub(crate) trait Site {
     /// The daemon that has paused a queue for itself, as far as is known.
     fn pausing_daemon(&self, queue: &[u8]) -> Option<String>;
 }
+
+/// Prints a note.
+pub(crate) type Note<'s> = Box<dyn Fn(&str) + 's>;
+
+/// Makes the fields of an item that say who has its lease: `worker`, or `handled_by`.
+pub(crate) type Holders<'s> = Box<dyn Fn(&ItemView) -> Map<String, Value> + 's>;
 
 /// The record of a change, to be written in its transaction.
 pub(super) struct Audit {
@@ -81,6 +100,13 @@ impl Audit {
 }
 
 impl dyn Site + '_ {
+    /// Tells a person what is not in the answer. Only a command does.
+    pub(super) fn note(&self, text: &str) {
+        if let Some(note) = self.notes() {
+            note(text);
+        }
+    }
+
     /// Runs a transaction that may commit twice with the same result: a read, or plain writes.
     pub(super) async fn transact<T>(
         &self,
@@ -148,14 +174,20 @@ impl dyn Site + '_ {
     ///
     /// # Errors
     /// There is none of this name, it is of another kind, or it is frozen.
-    pub(crate) async fn used_queue(&self, target: &Target) -> anyhow::Result<Queue> {
+    pub(super) async fn used_queue(&self, target: &Target) -> anyhow::Result<Queue> {
+        let queue = self.existing_queue(target).await?;
+        self.transact(async |tr| queue.check_unfrozen(tr).await).await?;
+        Ok(queue)
+    }
+
+    /// A queue that is there.
+    ///
+    /// # Errors
+    /// There is none of this name, or it is of another kind.
+    pub(super) async fn existing_queue(&self, target: &Target) -> anyhow::Result<Queue> {
         let queue = self.queue(target)?;
         self.expect_queue(&queue, None).await?;
-        self.transact(async |tr| {
-            queue.check_used(tr).await?;
-            queue.check_unfrozen(tr).await
-        })
-        .await?;
+        self.transact(async |tr| queue.check_used(tr).await).await?;
         Ok(queue)
     }
 
@@ -205,8 +237,10 @@ impl dyn Site + '_ {
 
     /// Tells the one who asks if there is no such queue, which is not an error.
     pub(super) async fn note_if_absent(&self, queue: &Queue) -> anyhow::Result<()> {
-        if let Some(note) = self.absent(queue).await? {
-            self.note(&note);
+        if self.notes().is_some()
+            && let Some(text) = self.absent(queue).await?
+        {
+            self.note(&text);
         }
         Ok(())
     }
@@ -294,7 +328,22 @@ pub(super) mod tests {
             item_history::recorder(Recording::AsStored)
         }
 
-        fn note(&self, _: &str) {}
+        fn notes(&self) -> Option<Note<'_>> {
+            None
+        }
+
+        fn holders(&self, _: &[u8]) -> Holders<'_> {
+            Box::new(|_| Map::new())
+        }
+
+        fn wait_for_item<'s>(
+            &'s self,
+            _: (&'s Queue, &'s ItemId),
+            _: &'s mut ItemWait,
+            _: tokio::time::Instant,
+        ) -> LocalBoxFuture<'s, anyhow::Result<bool>> {
+            async { unreachable!("no test asks for it") }.boxed_local()
+        }
 
         fn pause_here<'s>(&'s self, _: &'s [u8], _: bool) -> LocalBoxFuture<'s, anyhow::Result<()>> {
             async { unreachable!("no test asks for it") }.boxed_local()

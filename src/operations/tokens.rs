@@ -165,7 +165,7 @@ impl Answer for Tokens {
 
     fn text(&self) -> Text {
         let rows = self.tokens.iter().map(Token::cells).collect();
-        Text::Table(&["name", "scopes", "queues", "made", "expires", "last used"], rows)
+        Text::Table(vec!["name", "scopes", "queues", "made", "expires", "last used"], rows)
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
 };
 
 use kvqueue_queue::LeaseId;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{audit::Who, text::visible};
 
@@ -22,7 +22,7 @@ const MOST_LEASES: usize = 10_000;
 const SESSION_DIGITS: usize = 8;
 
 /// Who sends a worker's requests.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Worker {
     pub(crate) who: Who,
     /// The address of its first request about the lease.

@@ -63,7 +63,8 @@ fn text(view: &BatchView) -> Vec<u8> {
     lines.extend(callback.content_type.clone().map(|text| ("content type", text)));
     lines.extend(callback.key.as_ref().map(|key| ("key", key.escape_ascii().to_string())));
     lines.extend((callback.priority != 0).then(|| ("priority", callback.priority.to_string())));
-    item_text::text(lines, Some(&callback.payload))
+    lines.push(("payload", format!("{} bytes", callback.payload.len())));
+    item_text::text(&lines, Some(&callback.payload))
 }
 
 impl List {

@@ -52,7 +52,7 @@ impl Reschedule {
             Some(When::At(at)) => (None, Some(time(at))),
             None => (None, None),
         };
-        self.one.change(globals, |item| RescheduleItem { item, delay_ms, at, now: self.now })
+        self.one.run(globals, |item| RescheduleItem { item, delay_ms, at, now: self.now })
     }
 }
 
@@ -77,7 +77,7 @@ pub(in crate::cli) struct EditPayload {
 impl EditPayload {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let payload = Payload(self.read()?);
-        self.one.change(globals, |item| Edit { item, payload })
+        self.one.run(globals, |item| Edit { item, payload })
     }
 
     fn read(&self) -> anyhow::Result<Vec<u8>> {

@@ -7,10 +7,9 @@ mod wait;
 
 use std::ffi::OsString;
 
-use kvqueue_queue::{ItemId, Queue};
+use kvqueue_queue::ItemId;
 
 use super::{
-    client::Client,
     globals::Globals,
     operation::{self, Place},
     target::Target,
@@ -58,27 +57,21 @@ struct One {
 
 impl One {
     /// The item's id.
-    fn id(&self, client: &Client, queue: &Queue) -> anyhow::Result<ItemId> {
+    fn id(&self, place: &Place) -> anyhow::Result<ItemId> {
         match (&self.id, &self.unique) {
             (Some(id), _) => Ok(id.clone()),
-            (None, unique) => {
-                let key = unique.as_deref().unwrap_or_default();
-                client.unique_item(queue, key)?.ok_or_else(|| operation::no_unique(queue.name(), key))
-            }
+            (None, key) => place.unique_item(&self.target.of_operation(), key.as_deref().unwrap_or_default()),
         }
     }
 
     /// Runs an operation on the item.
-    fn change<O: Operation>(
+    fn run<O: Operation>(
         &self,
         globals: &Globals,
         operation: impl FnOnce(ItemTarget) -> O,
     ) -> anyhow::Result<Exit> {
-        let (place, target) = (Place::open_for(O::ROUTE.audit, globals)?, self.target.of_operation());
-        let id = match (&self.id, &self.unique) {
-            (Some(id), _) => id.clone(),
-            (None, unique) => place.unique_item(&target, unique.as_deref().unwrap_or_default())?,
-        };
-        operation::run_in(&place, operation(ItemTarget::new(target, id)), globals)
+        let place = Place::open_for(O::ROUTE.audit, globals)?;
+        let item = ItemTarget::new(self.target.of_operation(), self.id(&place)?);
+        operation::run_in(&place, operation(item), globals)
     }
 }

@@ -1,17 +1,22 @@
 //! `kvqueue item wait`
 
-use std::time::Duration;
-
-use anyhow::{Context, bail};
-use kvqueue_queue::{ItemId, ItemPlace, Queue, RetryPolicy, retry};
-use tokio::time::{Instant, timeout_at};
+use std::time::{Duration, Instant};
 
 use super::{
-    super::{client::Client, globals::Globals},
+    super::{
+        globals::Globals,
+        operation::{self, Place},
+    },
     One,
-    show::{State, gone},
 };
-use crate::{config::duration, exit::Exit, item_wait::ItemWait};
+use crate::{
+    config::duration,
+    exit::Exit,
+    operations::{
+        items::ItemTarget,
+        look::{Item, ShowItem},
+    },
+};
 
 /// The longest time that can be added to a clock without an overflow.
 const FOR_EVER: Duration = Duration::from_hours(24 * 365);
@@ -36,47 +41,31 @@ pub(in crate::cli) struct Args {
     limit: Option<Duration>,
 }
 
+/// How long a daemon is asked to wait in one request.
+const STEP: Duration = Duration::from_secs(10);
+
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
-        let client = Client::open(globals)?;
-        let until = Instant::now() + self.limit.unwrap_or(FOR_EVER).min(FOR_EVER);
-        let queue = self.one.target.find_there(&client)?;
-        let id = self.one.id(&client, &queue)?;
-        let mut item_wait = ItemWait::default();
+        let place = Place::open_for(None, globals)?;
+        let (target, id) = (self.one.target.of_operation(), self.one.id(&place)?);
+        // A daemon has to answer within --timeout.
+        let step = globals.timeout().map_or(STEP, |timeout| STEP.min(timeout / 2));
+        let until = self.limit.map(|limit| Instant::now() + limit.min(FOR_EVER));
+        let mut was_there = false;
         loop {
-            let is_over = wait(&client, (&queue, &id), &mut item_wait, until)?;
-            let state = match State::read(globals, &client, &self.one.target, &queue, &id)? {
-                Some(state) => state,
-                None if item_wait.has_seen() => State::left(&id),
-                None => bail!(gone(&self.one.target, &id)),
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            let is_last = left.is_some_and(|left| left <= step);
+            let wait_ms = u64::try_from(left.unwrap_or(step).min(step).as_millis()).ok();
+            let item = ItemTarget::new(target.clone(), id.clone());
+            let item = match place.ask(&ShowItem { item, wait_ms }) {
+                Err(error) if was_there && operation::is_not_found(&error) => Item::left(&id),
+                found => found?,
             };
-            // A dead letter may have been retried meanwhile.
-            if state.has_ended || is_over {
-                let exit = state.print(globals)?;
-                return Ok(if state.has_ended { exit } else { Exit::Nothing });
+            if is_last || item.has_ended() {
+                operation::print::<ShowItem>(&item, globals)?;
+                return Ok(if item.has_ended() { Exit::Done } else { Exit::Nothing });
             }
+            was_there = true;
         }
-    }
-}
-
-/// Waits until the item has ended. Returns whether the time is over.
-fn wait(
-    client: &Client,
-    (queue, id): (&Queue, &ItemId),
-    item_wait: &mut ItemWait,
-    until: Instant,
-) -> anyhow::Result<bool> {
-    let policy = RetryPolicy::default();
-    let look = async |place: Option<ItemPlace>| {
-        let look = retry::run(client.db(), &policy, |tr| async move {
-            let found = queue.watch_item(&tr, id, place).await;
-            (tr, found)
-        });
-        let found = client.answer(look).await?.context("the database refused")?;
-        anyhow::Ok(found.value)
-    };
-    match client.wait(async { timeout_at(until, item_wait.ended(look)).await }) {
-        Ok(ended) => ended.map(|()| false),
-        Err(_) => Ok(true),
     }
 }

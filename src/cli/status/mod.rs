@@ -29,7 +29,6 @@ use format::age;
 pub(super) use format::{LONGEST_NAME, fitting};
 use other_queues::Others;
 pub(super) use text::{Line, Mood, Table, about, disk_figures};
-pub(super) use workers::Worker;
 
 /// The path of a daemon's figures.
 pub(super) const STATUS: &str = "/api/v1/status";

@@ -9,6 +9,7 @@ use super::{pullers::Puller, unanswered::Unanswered};
 use crate::{
     access::Scope,
     config::{MAX_LEASE, MIN_LEASE, QueueConfig},
+    deadlines::LONGEST_WAIT,
     http::{
         api_request::{Answer, ApiRequest},
         body::whole,
@@ -20,9 +21,6 @@ use crate::{
 
 /// The most items of a lease.
 pub(in crate::http) const LEASE_ITEMS: usize = 1_000;
-
-/// The longest time that a request may wait for items.
-pub(in crate::http) const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// What a worker can do about a queue that is not there.
 const WAIT: &str = "ask without must_exist (`kvqueue work --create`) to wait for its first push";

@@ -13,5 +13,5 @@ mod pullers;
 mod unanswered;
 
 pub(super) use acknowledge::{acknowledge, extend};
-pub(super) use lease::{LEASE_ITEMS, LONGEST_WAIT, lease};
+pub(super) use lease::{LEASE_ITEMS, lease};
 pub(super) use pullers::Pullers;

@@ -1,0 +1,124 @@
+//! Items as JSON has them, and the same as lines for people.
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::text::one_line;
+
+/// A field's name and its value, as a command prints them.
+pub(super) type Line = (&'static str, String);
+
+/// The most characters of a key in a table.
+const KEY: usize = 40;
+
+/// What is known of an item, as [`json`](crate::json) makes it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct ItemObject(pub(super) Map<String, Value>);
+
+impl ItemObject {
+    pub(super) fn of(value: Value) -> Self {
+        match value {
+            Value::Object(object) => Self(object),
+            _ => Self(Map::new()),
+        }
+    }
+
+    pub(super) fn get(&self, field: &str) -> &Value {
+        self.0.get(field).unwrap_or(&Value::Null)
+    }
+
+    /// A field as a text.
+    pub(super) fn text_of(&self, field: &str) -> Option<String> {
+        Some(text(self.0.get(field)?))
+    }
+
+    /// The bytes of a field that is a text, or in base 64 under another name.
+    pub(super) fn bytes_of(&self, field: &str) -> Option<Vec<u8>> {
+        match self.get(field).as_str() {
+            Some(text) => Some(text.as_bytes().to_vec()),
+            None => BASE64_STANDARD.decode(self.get(&format!("{field}_base64")).as_str()?).ok(),
+        }
+    }
+
+    /// The same, for people.
+    fn printable(&self, field: &str) -> Option<String> {
+        Some(self.bytes_of(field)?.escape_ascii().to_string())
+    }
+
+    /// Those of these fields that it has. Each pair is the name of a line and of its field.
+    pub(super) fn lines(&self, fields: &[(&'static str, &str)]) -> impl Iterator<Item = Line> {
+        fields.iter().filter_map(|(name, field)| Some((*name, self.text_of(field)?)))
+    }
+
+    /// Its key in a table; empty if its queue has no keys.
+    pub(super) fn key_cell(&self) -> Option<String> {
+        Some(one_line(&String::from_utf8_lossy(&self.bytes_of("key")?), KEY))
+    }
+
+    pub(super) fn key(&self) -> Option<Line> {
+        Some(("key", self.printable("key")?))
+    }
+
+    pub(super) fn attributes(&self) -> impl Iterator<Item = Line> {
+        let attributes = self.get("attributes").as_object().into_iter().flatten();
+        attributes.map(|(name, value)| ("attribute", format!("{name}={}", text(value))))
+    }
+
+    /// How its attempts ended.
+    fn failures(&self) -> impl Iterator<Item = Line> {
+        self.get("failures").as_array().into_iter().flatten().map(|it| {
+            let attempt = match it["attempt"].as_u64() {
+                Some(0) | None => "no attempt".to_owned(),
+                Some(number) => format!("attempt {number}"),
+            };
+            let before = if it["before_retry"] == true { ", before it was retried," } else { "" };
+            ("failure", format!("{attempt}{before} at {}: {}", text(&it["at"]), text(&it["reason"])))
+        })
+    }
+
+    /// What was pushed with it, and how its attempts ended.
+    pub(super) fn about(&self) -> Vec<Line> {
+        let mut lines = Vec::new();
+        lines.extend(self.text_of("crashes").filter(|crashes| crashes != "0").map(|it| ("crashes", it)));
+        lines.extend(self.failures());
+        lines.extend(self.key());
+        lines.extend(self.lines(&[("pushed", "enqueued_at")]));
+        lines.extend(self.attributes());
+        lines.extend(self.lines(&[
+            ("content type", "content_type"),
+            ("trace parent", "trace_parent"),
+            ("expires", "expires_at"),
+        ]));
+        lines.extend(self.printable("unique").map(|key| ("unique key", key)));
+        lines.extend(self.lines(&[("unique until", "unique_until")]));
+        let batches = self.get("batches").as_array().into_iter().flatten();
+        lines.extend(batches.map(|batch| ("batch", text(batch))));
+        lines
+    }
+
+    /// How long its payload is, and the payload, unless it cannot be read.
+    pub(super) fn payload(&self) -> (Line, Option<Vec<u8>>) {
+        let payload = self.bytes_of("payload");
+        let length = payload.as_ref().map(|payload| format!("{} bytes", payload.len()));
+        (("payload", length.unwrap_or_else(|| "cannot be read".to_owned())), payload)
+    }
+
+    /// Why its payload is not shown, or not all of it. `what` is what it is, as in "dead letter".
+    pub(super) fn problem(&self, what: &str) -> Option<String> {
+        let id = self.text_of("id")?;
+        if let Some(why) = self.text_of("unreadable") {
+            return Some(format!("cannot show the payload of {what} {id}: {why}"));
+        }
+        (*self.get("cut") == true).then(|| {
+            let bytes = text(self.get("bytes"));
+            format!("the payload of {what} {id} has {bytes} bytes, of which a daemon gives the first")
+        })
+    }
+}
+
+/// A value as a text: a string without its quotation marks.
+pub(super) fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
