@@ -23,7 +23,6 @@ export function ended(queue) {
     label: "Ended items",
     where: path(queue, "ended"),
     query,
-    place: "before",
     // A dead letter that was retried ends twice.
     rows: ({ items }) => items.map((item) => ({ item, id: `${item.id} ${item.ended_at} ${item.outcome}` })),
     row: ({ item }) => row(item),

@@ -122,8 +122,8 @@ async function fire(where, name, again) {
 async function history(where) {
   const body = h("tbody");
   const more = h("button", { type: "button", hidden: true }, "Older records");
-  const read = async (before) => {
-    const { records, next } = await get(`${where}/history?limit=${RECORDS}${before === undefined ? "" : `&before=${before}`}`);
+  const read = async (after) => {
+    const { records, next } = await get(`${where}/history?limit=${RECORDS}${after === undefined ? "" : `&after=${after}`}`);
     body.append(...records.map(record));
     more.hidden = next === null;
     more.onclick = () => read(next).catch(complain);

@@ -1,23 +1,12 @@
-//! Batches as commands and HTTP show them, and the cancellation of one with its record.
+//! Batches as JSON, and what is known of one that was made to come after other items.
 
-use std::{cell::Cell, collections::BTreeMap};
+use std::collections::BTreeMap;
 
-use foundationdb::Transaction;
-use kvqueue_queue::{
-    Queue, QueueError,
-    item_batch::{BatchCounts, BatchId, BatchView, Join, NewBatch},
-};
+use kvqueue_queue::item_batch::{BatchCounts, BatchView, Join, NewBatch};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::{
-    audit::{AuditStore, Record},
-    json::{insert_bytes, insert_payload, time},
-};
-
-/// The text for a batch that is not there.
-pub(crate) fn gone(id: &BatchId) -> String {
-    format!("there is no batch {id}: it has called back, was cancelled, or never was")
-}
+use crate::json::{insert_bytes, insert_payload, time};
 
 /// A batch as an object: how far it is, its counts, and its callback.
 pub(crate) fn batch_object(view: &BatchView) -> Value {
@@ -29,7 +18,7 @@ pub(crate) fn batch_object(view: &BatchView) -> Value {
     for (name, at) in [("created", Some(*created)), ("committed", *committed), ("deadline", *deadline)] {
         object.extend(at.map(|at| (name.to_owned(), time(at).into())));
     }
-    object.insert("counts".to_owned(), counts_object(counts));
+    object.insert("counts".to_owned(), counts_object(counts).into());
     let mut then = Map::new();
     insert_payload(&mut then, "payload", &callback.payload);
     if !callback.attributes.is_empty() {
@@ -47,35 +36,31 @@ pub(crate) fn batch_object(view: &BatchView) -> Value {
 }
 
 /// Whether a batch gets more members.
-pub(crate) fn state(view: &BatchView) -> &'static str {
+fn state(view: &BatchView) -> &'static str {
     if view.committed.is_some() { "committed" } else { "open" }
 }
 
 /// The counts of a batch by name.
-pub(crate) fn counts(counts: &BatchCounts) -> [(&'static str, u64); 7] {
-    [
-        ("members", counts.members),
-        ("open", counts.open()),
-        ("done", counts.done),
-        ("dead", counts.dead),
-        ("cancelled", counts.cancelled),
-        ("expired", counts.expired),
-        ("taken", counts.taken),
-    ]
-}
-
-/// The same as an object.
-pub(crate) fn counts_object(of: &BatchCounts) -> Value {
-    counts(of).into_iter().map(|(name, n)| (name.to_owned(), json!(n))).collect()
+pub(crate) fn counts_object(of: &BatchCounts) -> Map<String, Value> {
+    let counts = [
+        ("members", of.members),
+        ("open", of.open()),
+        ("done", of.done),
+        ("dead", of.dead),
+        ("cancelled", of.cancelled),
+        ("expired", of.expired),
+        ("taken", of.taken),
+    ];
+    counts.into_iter().map(|(name, n)| (name.to_owned(), json!(n))).collect()
 }
 
 /// How many items the callback of a batch waits for that was made to come after them.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Waits {
     /// Items that are waited for.
     waits_for: usize,
     /// Items that had ended, by how.
-    ended: BTreeMap<&'static str, usize>,
+    ended: BTreeMap<String, usize>,
     /// Items that were not in their queues.
     gone: usize,
 }
@@ -86,7 +71,7 @@ impl Waits {
         let mut ended = BTreeMap::new();
         for join in joins {
             if let Join::Ended(ending) = join {
-                *ended.entry(ending.as_str()).or_default() += 1;
+                *ended.entry(ending.as_str().to_owned()).or_default() += 1;
             }
         }
         Self {
@@ -97,7 +82,7 @@ impl Waits {
     }
 
     /// For people.
-    pub(crate) fn text(&self, id: &BatchId) -> String {
+    pub(crate) fn text(&self, id: &str) -> String {
         let Self { waits_for, ended, gone } = self;
         let mut text = match waits_for {
             0 => format!("batch {id} waits for nothing, so its item is pushed as soon as a daemon looks"),
@@ -112,41 +97,5 @@ impl Waits {
             text += &format!("; {gone} {are} not in the queue: ended, moved, or never there");
         }
         text
-    }
-
-    /// For programs.
-    pub(crate) fn counts(&self) -> Value {
-        let Self { waits_for, ended, gone } = self;
-        json!({ "waits_for": waits_for, "ended": ended, "gone": gone })
-    }
-}
-
-/// The cancellation of a batch in a transaction that may run more than once. If the outcome of a commit is unknown, the transaction runs again, and does not
-/// find what it has removed. So the effect of the earlier attempt is the answer.
-pub(crate) struct BatchCancel<'a> {
-    id: &'a BatchId,
-    earlier: Cell<Option<BatchCounts>>,
-}
-
-impl<'a> BatchCancel<'a> {
-    pub(crate) fn new(id: &'a BatchId) -> Self {
-        Self { id, earlier: Cell::new(None) }
-    }
-
-    /// Cancels it with its record. Returns its counts; `None`, without a record, if it is not there.
-    pub(crate) async fn write(
-        &self,
-        tr: &Transaction,
-        queue: &Queue,
-        audit: &AuditStore,
-        record: &Record,
-    ) -> Result<Option<BatchCounts>, QueueError> {
-        if let Some(counts) = queue.cancel_batch(tr, self.id).await? {
-            self.earlier.set(Some(counts));
-        }
-        if self.earlier.get().is_some() {
-            audit.write(tr, record);
-        }
-        Ok(self.earlier.get())
     }
 }

@@ -41,11 +41,6 @@ pub(crate) fn configured(history: Option<Duration>) -> Recording {
 /// The setting, as people write it.
 pub(crate) const EXAMPLE: &str = "history = \"24h\"";
 
-/// How long an item took from its last fetch to its end, for people; `None` if that is not known.
-pub(crate) fn took(item: &EndedItem) -> Option<String> {
-    Some(duration::format(Duration::from_millis(item.ended.saturating_sub(item.started?))))
-}
-
 /// Reads a moment: how long ago, as in `2h`; or a time in RFC 3339.
 pub(crate) fn moment(text: &str) -> Result<Millis, String> {
     if let Ok(ago) = duration::parse(text) {

@@ -352,12 +352,12 @@ pub(crate) fn about(queue: &[u8], key: &str, value: impl Into<Value>) -> Value {
     Value::Object(object)
 }
 
-/// A queue's name, how many items are ready under `key`, how many there are in each state, and its pause.
-pub(crate) fn counts(queue: &[u8], key: &str, counts: Counts, pause: Option<Pause>) -> Value {
+/// A queue's name, how many items there are in each state, and its pause.
+pub(crate) fn counts(queue: &[u8], counts: Counts, pause: Option<Pause>) -> Value {
     let Counts { ready, running, waiting, dead, done, pushed } = counts;
-    let mut object = about(queue, key, ready);
-    let states = [("ready", ready), ("waiting", waiting), ("dead", dead)];
-    states.into_iter().for_each(|(state, items)| object[state] = items.into());
+    let mut object = about(queue, "ready", ready);
+    object["waiting"] = waiting.into();
+    object["dead"] = dead.into();
     object["running"] = running.into();
     object["done"] = done.into();
     object["pushed"] = pushed.into();

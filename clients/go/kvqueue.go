@@ -898,7 +898,7 @@ func (c *Client) ShowBatch(ctx context.Context, queue, batch string) (Batch, err
 
 // ListBatches returns the batches of a queue that have not called back. The scope is read.
 func (c *Client) ListBatches(ctx context.Context, queue string) ([]Batch, error) {
-	return pages[Batch](ctx, c, url.PathEscape(queue)+"/batches", "batches", "after")
+	return pages[Batch](ctx, c, url.PathEscape(queue)+"/batches", "batches")
 }
 
 // CancelBatch removes a batch, and returns its counts. It does not call back, and its items go on. The scope is admin.
@@ -1004,7 +1004,7 @@ type Occurrence struct {
 
 // ListSchedules returns the schedules of a queue, without their payloads. The scope is read.
 func (c *Client) ListSchedules(ctx context.Context, queue string) ([]Schedule, error) {
-	return pages[Schedule](ctx, c, url.PathEscape(queue)+"/schedules", "schedules", "after")
+	return pages[Schedule](ctx, c, url.PathEscape(queue)+"/schedules", "schedules")
 }
 
 // ShowSchedule returns a schedule, with its payload and its next five times. The scope is read.
@@ -1042,11 +1042,11 @@ func (c *Client) PauseSchedule(ctx context.Context, queue, name string) error {
 
 // ResumeSchedule lets a schedule go on. With restart it begins now, also if it is not paused. The scope is admin.
 func (c *Client) ResumeSchedule(ctx context.Context, queue, name string, restart bool) error {
-	path := schedulePath(queue, name) + "/resume"
+	var body any
 	if restart {
-		path += "?restart=true"
+		body = map[string]bool{"restart": true}
 	}
-	return c.ask(ctx, pushTimeout, http.MethodPost, path, nil, nil, !restart)
+	return c.ask(ctx, pushTimeout, http.MethodPost, schedulePath(queue, name)+"/resume", body, nil, !restart)
 }
 
 // FireSchedule pushes an item of a schedule now, and returns its id, which is empty if the item is gone already. The scope is
@@ -1061,11 +1061,11 @@ func (c *Client) FireSchedule(ctx context.Context, queue, name string) (string, 
 
 // ScheduleHistory returns what became of the times of a schedule, the newest first: at most 1000 records. The scope is read.
 func (c *Client) ScheduleHistory(ctx context.Context, queue, name string) ([]Occurrence, error) {
-	return pages[Occurrence](ctx, c, schedulePath(queue, name)+"/history", "records", "before")
+	return pages[Occurrence](ctx, c, schedulePath(queue, name)+"/history", "records")
 }
 
 // pages returns the entries of all pages of a list.
-func pages[T any](ctx context.Context, c *Client, path, name, place string) ([]T, error) {
+func pages[T any](ctx context.Context, c *Client, path, name string) ([]T, error) {
 	all, query := []T{}, ""
 	for {
 		var page map[string]json.RawMessage
@@ -1077,17 +1077,14 @@ func pages[T any](ctx context.Context, c *Client, path, name, place string) ([]T
 			return nil, err
 		}
 		all = append(all, found...)
-		// A text, a number, or null.
-		text := string(page["next"])
-		if text == "null" || text == "" {
+		var next *string
+		if err := json.Unmarshal(page["next"], &next); err != nil {
+			return nil, err
+		}
+		if next == nil {
 			return all, nil
 		}
-		if strings.HasPrefix(text, `"`) {
-			if err := json.Unmarshal(page["next"], &text); err != nil {
-				return nil, err
-			}
-		}
-		query = "?" + place + "=" + url.QueryEscape(text)
+		query = "?after=" + url.QueryEscape(*next)
 	}
 }
 

@@ -465,8 +465,8 @@ class Client {
 
   /** Lets a schedule go on. With `restart` it begins now, also if it is not paused. The scope is `admin`. */
   async resumeSchedule(queue, name, { restart = false } = {}) {
-    const path = `${schedulePath(queue, name)}/resume${restart ? "?restart=true" : ""}`;
-    await this.#api.ask("POST", path, { isRepeatable: !restart });
+    const body = restart ? { restart } : undefined;
+    await this.#api.ask("POST", `${schedulePath(queue, name)}/resume`, { body, isRepeatable: !restart });
   }
 
   /** Pushes an item of a schedule now. Its id; null if it is gone already. The scope is `admin`. */
@@ -476,17 +476,17 @@ class Client {
 
   /** What became of the times of a schedule, the newest first. The scope is `read`. */
   scheduleHistory(queue, name) {
-    return this.#pages(`${schedulePath(queue, name)}/history`, "records", "before");
+    return this.#pages(`${schedulePath(queue, name)}/history`, "records");
   }
 
   /** The entries of all pages of a list. A page is asked for when it is needed. */
-  async *#pages(path, name, place = "after") {
+  async *#pages(path, name) {
     let query = "";
     for (;;) {
       const page = await this.#api.ask("GET", path + query, { isRepeatable: true });
       yield* page[name].map(inCamelCase);
       if (page.next === null) return;
-      query = `?${place}=${encodeURIComponent(page.next)}`;
+      query = `?after=${encodeURIComponent(page.next)}`;
     }
   }
 

@@ -556,8 +556,8 @@ class Client:
 
     def resume_schedule(self, queue: str, name: str, restart: bool = False) -> None:
         """Lets a schedule go on. With `restart` it begins now, also if it is not paused. The scope is `admin`."""
-        path = f"{_schedule_path(queue, name)}/resume" + ("?restart=true" if restart else "")
-        self._ask("POST", path, None, dict, not restart)
+        body = {"restart": True} if restart else None
+        self._ask("POST", f"{_schedule_path(queue, name)}/resume", body, dict, not restart)
 
     def fire_schedule(self, queue: str, name: str) -> Optional[str]:
         """Pushes an item of a schedule now. Its id; None if it is gone already. The scope is `admin`."""
@@ -565,9 +565,9 @@ class Client:
 
     def schedule_history(self, queue: str, name: str) -> Iterator[Json]:
         """What became of the times of a schedule, the newest first. The scope is `read`."""
-        return self._pages(f"{_schedule_path(queue, name)}/history", "records", "before")
+        return self._pages(f"{_schedule_path(queue, name)}/history", "records")
 
-    def _pages(self, path: str, name: str, place: str = "after") -> Iterator[Json]:
+    def _pages(self, path: str, name: str) -> Iterator[Json]:
         """The entries of all pages of a list. A page is asked for when it is needed."""
         query = ""
         while True:
@@ -575,7 +575,7 @@ class Client:
             yield from found
             if following is None:
                 return
-            query = f"?{place}={_quoted(str(following))}"
+            query = f"?after={_quoted(following)}"
 
     # Leases
 

@@ -19,14 +19,13 @@ impl Command {
     /// Every command is listed here, so that a new one cannot be forgotten.
     fn audited(&self) -> Option<Action> {
         match self {
-            Self::Schedule(command) => command.audited(),
-            Self::Batch(command) => command.audited(),
             Self::Recount(args) => args.audited(),
             Self::Import(_) => Some(Action::QueueImport),
             Self::Migrate(args) => args.audited(),
             // Each operation says so in its route.
             Self::Pause(_) | Self::Resume(_) | Self::Limits(_) | Self::Token(_) => None,
-            Self::Delete(_) | Self::Move(_) | Self::Requeue(_) | Self::Item(_) | Self::Dead(_) => None,
+            Self::Delete(_) | Self::Move(_) | Self::Requeue(_) | Self::Item(_) => None,
+            Self::Dead(_) | Self::Batch(_) | Self::Schedule(_) => None,
             // They push and work.
             Self::Run(_) | Self::Push(_) | Self::Pop(_) => None,
             Self::Work(_) | Self::Lease(_) | Self::Extend(_) | Self::Ack(_) => None,

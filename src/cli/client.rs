@@ -1,7 +1,7 @@
 //! The database of a command that runs one operation, and what a command asks of it.
 
 use std::{
-    cell::{Cell, RefCell},
+    cell::{Cell, OnceCell, RefCell},
     collections::HashMap,
     ffi::OsStr,
     os::unix::ffi::OsStrExt,
@@ -19,7 +19,7 @@ use kvqueue_queue::{
     ItemId, ItemPlace, Pause, Queue, QueueError, Recorder, Recording, RetryError, RetryPolicy, all_queues,
     retry,
 };
-use serde_json::Map;
+use serde_json::{Map, Value};
 use tokio::{runtime, time::timeout_at};
 
 use super::{
@@ -41,7 +41,7 @@ use crate::{
     },
     item_history,
     item_wait::ItemWait,
-    operations::{Holders, Note, Refusal, Site},
+    operations::{Holders, Note, Refusal, Site, Unsure},
     status::shortened,
 };
 
@@ -69,9 +69,6 @@ const HOLDERS_PATIENCE: Duration = Duration::from_secs(2);
 /// The most items that a command reads in one transaction. More could take longer than its five seconds.
 pub(super) const MAX_READ: usize = 250;
 
-/// What was done, in the error of a change of several transactions.
-const PARTLY: &str = "some of them may be done";
-
 /// An open database and a runtime to wait for it.
 pub(super) struct Client {
     store: Store,
@@ -86,6 +83,8 @@ pub(super) struct Client {
     audited: Audited,
     /// Of a change of many items.
     progress: RefCell<Option<Progress>>,
+    /// The workers of the queue that the command is about, by their leases, once they are asked for.
+    workers: OnceCell<HashMap<String, Value>>,
 }
 
 impl Client {
@@ -136,8 +135,8 @@ impl Client {
         let faults = RefCell::new(faults);
         let opening = Cell::new(spent + began.elapsed());
         let (globals, audited, config) = (globals.clone(), globals.audited.clone(), Arc::new(config));
-        let progress = RefCell::default();
-        Ok(Self { store, runtime, config, faults, patience, opening, globals, audited, progress })
+        let (progress, workers) = (RefCell::default(), OnceCell::new());
+        Ok(Self { store, runtime, config, faults, patience, opening, globals, audited, progress, workers })
     }
 
     /// The same for an operation with this action.
@@ -229,15 +228,6 @@ impl Client {
         self.wait(self.answer(answer))?.map_err(anyhow::Error::from)
     }
 
-    /// The same for an operation that may be done in part when it fails. The error begins with that.
-    pub(super) fn ask_partly<T, E>(&self, answer: impl Future<Output = Result<T, E>>) -> anyhow::Result<T>
-    where
-        E: std::error::Error + Send + Sync + 'static,
-    {
-        let answer = self.wait(self.answer(answer)).context(PARTLY)?;
-        answer.with_context(|| format!("the database refused; {PARTLY}"))
-    }
-
     /// Runs a future that asks the database several times, each time with [`Self::answer`].
     pub(super) fn wait<T>(&self, future: impl Future<Output = T>) -> T {
         let mut result = None;
@@ -262,17 +252,6 @@ impl Client {
             output::note(format_args!("kvqueue: {note}"));
         }
         Ok(())
-    }
-
-    /// An error if neither the database nor the configuration has the queue, as when its name is misspelt. `--create` allows that.
-    pub(super) fn expect_queue(&self, queue: &Queue, create: &Create) -> anyhow::Result<()> {
-        if create.create {
-            return Ok(());
-        }
-        match self.note(queue)? {
-            Some(note) => bail!("{note} (--create is for a queue before its first push)"),
-            None => Ok(()),
-        }
     }
 
     /// An error if neither the database nor the configuration has the queue.
@@ -396,13 +375,21 @@ impl Site for Client {
     fn wait_for<'s>(
         &'s self,
         change: LocalBoxFuture<'s, Result<(), RetryError>>,
+        unsure: Unsure,
     ) -> LocalBoxFuture<'s, anyhow::Result<()>> {
+        let (text, is_one) = match unsure {
+            Unsure::Partly => ("some of them may be done", false),
+            Unsure::Once(text) => (text, true),
+        };
         async move {
-            match self.answer(change).await.context(PARTLY)? {
+            match self.answer(change).await.context(text)? {
                 Ok(()) => Ok(()),
                 Err(error) => match Refusal::of(&error) {
                     Some(refusal) => Err(refusal.into()),
-                    None => Err(error).context(format!("the database refused; {PARTLY}")),
+                    None if is_one && !error.is_maybe_committed() => {
+                        Err(error).context("the database refused")
+                    }
+                    None => Err(error).context(format!("the database refused; {text}")),
                 },
             }
         }
@@ -429,18 +416,21 @@ impl Site for Client {
     }
 
     fn holders(&self, queue: &[u8]) -> Holders<'_> {
-        let workers = self.ask_daemon(HOLDERS_PATIENCE, {
-            let queue = queue.to_vec();
-            move |daemon| {
-                let path = format!("/api/v1/workers?queue={}", encoded(str::from_utf8(&queue).ok()?));
-                let mut answer = daemon.get(&path).ok()?;
-                let workers = answer["workers"].as_array_mut()?;
-                let of_leases =
-                    workers.iter_mut().filter_map(|it| Some((it["lease"].as_str()?.to_owned(), it.take())));
-                Some(of_leases.collect::<HashMap<_, _>>())
-            }
+        let workers = self.workers.get_or_init(|| {
+            self.ask_daemon(HOLDERS_PATIENCE, {
+                let queue = queue.to_vec();
+                move |daemon| {
+                    let path = format!("/api/v1/workers?queue={}", encoded(str::from_utf8(&queue).ok()?));
+                    let mut answer = daemon.get(&path).ok()?;
+                    let workers = answer["workers"].as_array_mut()?;
+                    let of_leases = workers
+                        .iter_mut()
+                        .filter_map(|it| Some((it["lease"].as_str()?.to_owned(), it.take())));
+                    Some(of_leases.collect::<HashMap<_, _>>())
+                }
+            })
+            .unwrap_or_default()
         });
-        let workers = workers.unwrap_or_default();
         Box::new(move |view| {
             let worker = view.lease.and_then(|lease| workers.get(&shortened(lease.id)));
             let fields = ["who", "address", "user_agent"];

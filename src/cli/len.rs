@@ -1,10 +1,9 @@
 //! `kvqueue len`
 
-use kvqueue_queue::Queue;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{client::Client, globals::Globals, output, target::Target};
-use crate::exit::Exit;
+use super::{api_client::ApiClient, client::Client, globals::Globals, output, target::Target};
+use crate::{exit::Exit, json};
 
 /// Print how many items of a queue are ready
 #[derive(Debug, clap::Args)]
@@ -20,27 +19,28 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
+        let object = match ApiClient::of_database(globals)? {
+            Some(daemon) => daemon.get(&self.target.path_at_daemon("")?)?,
+            None => self.count(globals)?,
+        };
+        output::line(globals.json, object["ready"].to_string().as_bytes(), &object)?;
+        Ok(Exit::Done)
+    }
+
+    fn count(&self, globals: &Globals) -> anyhow::Result<Value> {
         let client = Client::open(globals)?;
         let queue = self.target.find(&client)?;
-        if globals.json {
-            Self::counts(&client, &queue)?;
-        } else {
+        if !globals.json {
             let len = client.transact(|tr| async {
                 let len = queue.len(&tr).await;
                 (tr, len)
             })?;
-            output::line(false, len.to_string().as_bytes(), &json!(len))?;
+            return Ok(json!({ "ready": len }));
         }
-        Ok(Exit::Done)
-    }
-
-    fn counts(client: &Client, queue: &Queue) -> anyhow::Result<()> {
         let (counts, pause) = client.transact(|tr| async {
             let found = async { Ok((queue.counts(&tr).await?, queue.paused(&tr).await?)) }.await;
             (tr, found)
         })?;
-        let object = output::counts(queue.name(), "len", counts, pause);
-        output::line(true, b"", &object)?;
-        Ok(())
+        Ok(json::counts(queue.name(), counts, pause))
     }
 }

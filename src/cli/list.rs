@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal};
 
 use serde_json::{Map, Value};
 
-use super::{client::Client, globals::Globals, output};
+use super::{globals::Globals, operation::Place, output};
 use crate::{exit::Exit, text::visible};
 
 /// Print the names of all queues
@@ -14,8 +14,8 @@ pub(super) struct Args {}
 impl Args {
     #[expect(clippy::unused_self, reason = "every command is run alike")]
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
-        let client = Client::open(globals)?;
-        let (names, is_read) = (client.queues()?, io::stdout().is_terminal());
+        let names = Place::open_for(None, globals)?.queues()?;
+        let is_read = io::stdout().is_terminal();
         let described = names.into_iter().map(|name| {
             let mut object = Map::new();
             output::insert_bytes(&mut object, "queue", &name);

@@ -1,10 +1,11 @@
 //! Operations by commands: on the database itself, or by a request to a daemon if `--database` is a URL of one.
 
-use std::{ffi::OsStr, num::NonZeroUsize, os::unix::ffi::OsStrExt};
+use std::{collections::BTreeSet, ffi::OsStr, num::NonZeroUsize, os::unix::ffi::OsStrExt};
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use comfy_table::{ContentArrangement, Table, presets::UTF8_FULL_CONDENSED};
 use kvqueue_queue::{ItemId, ItemState};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
@@ -18,11 +19,11 @@ use crate::{
     audit::Action,
     exit::Exit,
     operations::{
-        Answer, Needs, Operation, Page, Refusal, Text,
+        Answer, Needs, Operation, Page, Refusal, Site, Text,
         arguments::Request,
         items::ItemTarget,
         look::{Item, ListItems},
-        names::UniqueName,
+        names::{QueueName, UniqueName},
         target::Target,
     },
 };
@@ -70,7 +71,6 @@ pub(super) fn run_each<O: Operation>(
     let mut named = Named::new(what, done, globals.json);
     for id in ids.iter().chain(&found) {
         let operation = operation(ItemTarget::new(target.clone(), id.clone()));
-        operation.check()?;
         match place.ask(&operation) {
             Ok(answer) => {
                 let Text::Line(text) = answer.text() else { continue };
@@ -94,6 +94,11 @@ pub(super) fn is_not_found(error: &anyhow::Error) -> bool {
     }
 }
 
+/// Whether the same may succeed later, at a daemon.
+pub(super) fn is_transient(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<AskError>().is_some_and(AskError::is_transient)
+}
+
 /// Why an operation on an item was refused, unless the error is that of every item.
 fn refusal_of(id: &ItemId, error: &anyhow::Error) -> Option<String> {
     let why = match (error.downcast_ref::<Refusal>(), error.downcast_ref::<AskError>()) {
@@ -114,6 +119,7 @@ pub(super) fn no_unique(queue: &[u8], key: &OsStr) -> anyhow::Error {
 
 /// Runs an operation, and prints its answer.
 pub(super) fn run<O: Operation>(operation: O, globals: &Globals) -> anyhow::Result<Exit> {
+    // Before a database is made.
     operation.check()?;
     run_in(&Place::open(&operation, globals)?, operation, globals)
 }
@@ -150,12 +156,15 @@ pub(super) fn run_in<O: Operation>(
             columns = header;
             rows.extend(more);
         }
-        if let Some(note) = answer.note() {
+        if let Some(problem) = answer.problem().filter(|_| globals.json) {
+            bail!(problem);
+        }
+        if let Some(note) = answer.note().filter(|_| !globals.quiet) {
             output::note(format_args!("kvqueue: {note}"));
         }
         if !goes_on {
             print_table(columns, rows)?;
-            if let Some(next) = object["next"].as_str() {
+            if let Some(next) = object["next"].as_str().filter(|_| !globals.quiet) {
                 output::note(format_args!("there are more; see them with --after {next}"));
             }
             return Ok(Exit::Done);
@@ -168,6 +177,13 @@ pub(super) fn print<O: Operation>(answer: &O::Answer, globals: &Globals) -> anyh
     let text = match answer.text() {
         Text::Line(text) => text.into_bytes(),
         Text::Fields(lines, payload) => item_text::text(&lines, payload.as_deref()),
+        Text::Tables(lines, tables) => {
+            let mut text = item_text::text(&lines, None);
+            for (title, columns, rows) in tables {
+                text.extend_from_slice(format!("\n\n{title}\n{}", table(columns, rows)).as_bytes());
+            }
+            text
+        }
         Text::Table(..) => Vec::new(),
     };
     let printed = output::line(globals.json, &text, &serde_json::to_value(answer)?);
@@ -181,17 +197,22 @@ pub(super) fn print<O: Operation>(answer: &O::Answer, globals: &Globals) -> anyh
 }
 
 /// Prints a table. One without rows is not printed.
-fn print_table(columns: Vec<&str>, rows: Vec<Vec<String>>) -> anyhow::Result<()> {
+pub(super) fn print_table(columns: Vec<&str>, rows: Vec<Vec<String>>) -> anyhow::Result<()> {
     if rows.is_empty() {
         return Ok(());
     }
+    Ok(output::line(false, table(columns, rows).to_string().as_bytes(), &Value::Null)?)
+}
+
+/// A table as wide as the terminal.
+fn table(columns: Vec<&str>, rows: Vec<Vec<String>>) -> Table {
     let mut table = Table::new();
     table.load_preset(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
     if let Some(width) = output::width() {
         table.set_width(width);
     }
     table.set_header(columns).add_rows(rows);
-    Ok(output::line(false, table.to_string().as_bytes(), &Value::Null)?)
+    table
 }
 
 impl Place {
@@ -210,7 +231,7 @@ impl Place {
         Self::open_with(globals, action, || Client::open(globals))
     }
 
-    fn open_with(
+    pub(super) fn open_with(
         globals: &Globals,
         action: Option<Action>,
         open: impl FnOnce() -> anyhow::Result<Client>,
@@ -226,8 +247,32 @@ impl Place {
         let (page, unique) = (Page::new(NonZeroUsize::MIN, None), UniqueName(key.as_bytes().to_vec()));
         let (state, bytes) = (ItemState::default(), Some(0));
         let operation = ListItems { target: target.clone(), state, page, bytes, unique: Some(unique) };
-        let found = self.ask(&operation)?.items.first().and_then(Item::id);
-        found.ok_or_else(|| no_unique(&target.queue.0, key))
+        if let Some(id) = self.ask(&operation)?.items.first().and_then(Item::id) {
+            return Ok(id);
+        }
+        if let Self::Here(client) = self {
+            client.wait((&**client as &dyn Site).existing_queue(target))?;
+        }
+        Err(no_unique(&target.queue.0, key))
+    }
+
+    /// The names of all queues, in their order.
+    pub(super) fn queues(&self) -> anyhow::Result<BTreeSet<Vec<u8>>> {
+        let daemon = match self {
+            Self::Here(client) => return Ok(client.queues()?.into_iter().collect()),
+            Self::Daemon(daemon) => daemon,
+        };
+        let (mut names, mut after) = (BTreeSet::new(), String::new());
+        loop {
+            let page = daemon.get(&format!("/api/v1/queues?all=true{after}"))?;
+            for queue in page["queues"].as_array().into_iter().flatten() {
+                names.insert(QueueName::deserialize(queue)?.0);
+            }
+            match page["next"].as_str() {
+                Some(next) => after = format!("&after={next}"),
+                None => return Ok(names),
+            }
+        }
     }
 
     /// The most bytes of each payload in a list.
@@ -239,11 +284,12 @@ impl Place {
     }
 
     pub(super) fn ask<O: Operation>(&self, operation: &O) -> anyhow::Result<O::Answer> {
+        operation.check()?;
         match self {
             Self::Here(client) => {
                 let answer = client.wait(operation.run(&**client));
                 client.finish_progress();
-                client.check_record(answer.is_ok());
+                client.check_record(O::ROUTE.audit.is_some() && answer.is_ok());
                 answer
             }
             Self::Daemon(daemon) => {

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use crate::{exit::Exit, telemetry, text::visible_json};
 
 pub(super) use crate::{
-    json::{about, counts, insert_bytes, item, time},
-    text::{items_of, one_line},
+    json::{about, insert_bytes, item, time},
+    text::items_of,
 };
 
 /// Prints `text` and a newline, or `object` as JSON.

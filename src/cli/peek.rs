@@ -67,10 +67,7 @@ impl Args {
             unique: None,
         };
         match self.state {
-            Some(_) => {
-                items.check()?;
-                operation::run_in(&place, items, globals)
-            }
+            Some(_) => operation::run_in(&place, items, globals),
             None => payloads(&place, items, globals),
         }
     }

@@ -7,7 +7,7 @@ use std::{
 
 use kvqueue_queue::{Queue, Recording};
 
-use super::{UsageError, client::Client, completions};
+use super::{UsageError, api_client::encoded, client::Client, completions};
 use crate::{
     config::{KindName, QueueConfig, TakeEnd, Values},
     item_history,
@@ -46,6 +46,15 @@ impl Target {
         to_add(client, &self.queue, &self.layout, "--")
     }
 
+    /// A path of the queue at a daemon, whose configuration has the layout.
+    pub(super) fn path_at_daemon(&self, rest: &str) -> Result<String, UsageError> {
+        if self.layout != Layout::default() {
+            let problem = "a daemon's configuration says of which kind its queues are; leave out --kind, --values and --end";
+            return Err(UsageError(problem.to_owned()));
+        }
+        Ok(path_at_daemon(&self.queue)? + rest)
+    }
+
     /// For a command that looks at the queue. If there is none, stderr says so.
     pub(super) fn find(&self, client: &Client) -> anyhow::Result<Queue> {
         let queue = open(client, &self.queue, &self.layout, "--")?;
@@ -74,18 +83,20 @@ impl Target {
     }
 }
 
+/// The path of a queue at a daemon.
+pub(super) fn path_at_daemon(queue: &OsStr) -> Result<String, UsageError> {
+    match queue.to_str() {
+        Some(name) => Ok(format!("/api/v1/queues/{}", encoded(name))),
+        None => Err(UsageError("over HTTP the name of a queue has to be UTF-8".to_owned())),
+    }
+}
+
 /// The queue of a name with its configured layout, for a command that adds items.
 pub(super) fn configured(client: &Client, name: &OsStr) -> anyhow::Result<Queue> {
     let layout = Layout::default();
     let queue = to_add(client, name, &layout, "--")?;
     client.note_if_new(&queue)?;
     Ok(queue)
-}
-
-/// The queue of a name with its configured layout, for a command that needs what is in it. It is an error if there is none.
-pub(super) fn there(client: &Client, name: &OsStr) -> anyhow::Result<Queue> {
-    let queue = open(client, name, &Layout::default(), "--")?;
-    is_there(client, queue)
 }
 
 fn is_there(client: &Client, queue: Queue) -> anyhow::Result<Queue> {

@@ -1,11 +1,17 @@
 //! How the values of options are read: numbers of items, and times.
 
-use std::{num::NonZeroUsize, time::Duration};
+use std::{
+    collections::BTreeMap, ffi::OsString, num::NonZeroUsize, os::unix::ffi::OsStringExt, time::Duration,
+};
 
 use jiff::{Timestamp, civil::Date, fmt::temporal::Pieces, tz::TimeZone};
 use kvqueue_queue::Millis;
 
-use crate::config::duration;
+use super::UsageError;
+use crate::{
+    config::duration,
+    operations::{names::fields, times::LONGEST},
+};
 
 /// Reads a number of items, 1 or more.
 pub(super) fn items(text: &str) -> Result<NonZeroUsize, String> {
@@ -45,12 +51,21 @@ impl When {
 
 /// Reads a delay, as in `5s`.
 pub(super) fn delay(text: &str) -> Result<When, String> {
-    duration::parse(text).map(When::After)
+    of_ten_years(text).map(When::After)
+}
+
+/// Reads a time that is not longer than an item may wait.
+fn of_ten_years(text: &str) -> Result<Duration, String> {
+    let time = duration::parse(text)?;
+    match time > Duration::from_millis(LONGEST) {
+        true => Err("that is more than ten years; write a shorter time".to_owned()),
+        false => Ok(time),
+    }
 }
 
 /// Reads how long a unique key is taken.
 pub(super) fn unique_for(text: &str) -> Result<Duration, String> {
-    match duration::parse(text)? {
+    match of_ten_years(text)? {
         Duration::ZERO => Err("the key would be free at once; write a time such as 30s".to_owned()),
         time => Ok(time),
     }
@@ -58,7 +73,7 @@ pub(super) fn unique_for(text: &str) -> Result<Duration, String> {
 
 /// Reads how long an item may wait for its first attempt.
 pub(super) fn ttl(text: &str) -> Result<Duration, String> {
-    match duration::parse(text)? {
+    match of_ten_years(text)? {
         Duration::ZERO => Err("every item would expire at once; write a time such as 30s".to_owned()),
         ttl => Ok(ttl),
     }
@@ -91,6 +106,31 @@ pub(super) fn attribute(text: &str) -> Result<(String, String), String> {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err(format!("{text:?} is not an attribute; write it as in \"customer=ann\"")),
     }
+}
+
+/// The attributes of an item.
+///
+/// # Errors
+/// Two have the same name.
+pub(super) fn attributes(given: Vec<(String, String)>) -> Result<BTreeMap<String, String>, UsageError> {
+    let mut attributes = BTreeMap::new();
+    for (name, value) in given {
+        if attributes.insert(name.clone(), value).is_some() {
+            let problem = "is given twice; an item has one value of each attribute";
+            return Err(UsageError(format!("--attr {name}=... {problem}")));
+        }
+    }
+    Ok(attributes)
+}
+
+/// The two fields of bytes: a text, or base 64.
+pub(super) fn texts(bytes: Option<OsString>) -> (Option<String>, Option<String>) {
+    bytes.map(|bytes| fields(&bytes.into_vec())).unwrap_or_default()
+}
+
+/// A time in milliseconds.
+pub(super) fn whole_millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Milliseconds since 1970; 0 before that.

@@ -30,9 +30,6 @@ pub(crate) type Answer = Result<HttpResponse, ApiError>;
 /// An endpoint's function.
 pub(crate) type Handler = fn(ApiRequest) -> LocalBoxFuture<'static, Answer>;
 
-/// The most elements of a page.
-pub(super) const PAGE: [usize; 2] = [1, 100];
-
 /// A request that has passed the guards.
 pub(crate) struct ApiRequest {
     pub(super) app: Arc<AppState>,

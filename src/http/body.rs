@@ -1,24 +1,21 @@
 //! Reading bodies: with limits of size and time, as JSON.
 
-use std::{fmt, marker::PhantomData};
+use std::fmt;
 
 use actix_web::{
     http::header::{self, HeaderMap},
     web::Payload,
 };
 use futures::StreamExt;
-use serde::{
-    Deserialize, Deserializer,
-    de::{DeserializeOwned, MapAccess, Visitor, value::MapAccessDeserializer},
-};
+use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use super::{
     error::ApiError,
     room::{Place, SHORT},
 };
-use crate::deadlines::BODY;
 pub(super) use crate::handlers::whole;
+use crate::{deadlines::BODY, operations::push::Object};
 
 /// The longest message, in characters.
 const LONGEST_MESSAGE: usize = 1_000;
@@ -123,29 +120,5 @@ impl fmt::Write for Beginning {
         self.left -= taken.chars().count();
         self.text.push_str(taken);
         if end.is_some() { Err(fmt::Error) } else { Ok(()) }
-    }
-}
-
-/// A struct that must be written as an object: serde would also read it from a list of its values.
-#[derive(Debug)]
-pub(super) struct Object<T>(pub(super) T);
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
-    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-        input.deserialize_map(AnObject(PhantomData)).map(Self)
-    }
-}
-
-struct AnObject<T>(PhantomData<T>);
-
-impl<'de, T: Deserialize<'de>> Visitor<'de> for AnObject<T> {
-    type Value = T;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
-        T::deserialize(MapAccessDeserializer::new(map))
     }
 }

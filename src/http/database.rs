@@ -123,14 +123,6 @@ impl ApiRequest {
         note.await?.map_or(Ok(()), |message| Err(ApiError::NoQueue { message, fix }))
     }
 
-    /// The same for a setting of a queue, which may come before the first push with `?create=true`.
-    pub(super) async fn expect_queue_or_create(&self) -> Result<(), ApiError> {
-        match self.query.flag("create")? {
-            true => Ok(()),
-            false => self.expect_queue(Scope::Admin, "send it with ?create=true before the first push").await,
-        }
-    }
-
     /// The queue that the path names.
     pub(super) fn queue(&self) -> Result<Queue, ApiError> {
         self.app.queue(self.value("queue"))

@@ -25,7 +25,7 @@ use crate::{
     item_wait::ItemWait,
     json,
     operations::{
-        Holders, Note, Operation, Refusal, Site,
+        Holders, Note, Operation, Refusal, Site, Unsure,
         arguments::{self, Given},
     },
     status::Handled,
@@ -47,7 +47,7 @@ async fn answer<O: Operation>(mut request: ApiRequest) -> Answer {
 }
 
 /// The error of an operation.
-fn failure(error: anyhow::Error) -> ApiError {
+pub(super) fn failure(error: anyhow::Error) -> ApiError {
     match error.downcast::<Refusal>() {
         Ok(refusal) => ApiError::Operation(refusal),
         Err(error) => {
@@ -115,6 +115,7 @@ impl Site for ApiRequest {
     fn wait_for<'s>(
         &'s self,
         change: LocalBoxFuture<'s, Result<(), RetryError>>,
+        _: Unsure,
     ) -> LocalBoxFuture<'s, anyhow::Result<()>> {
         async move {
             self.hold_permit()?;

@@ -6,8 +6,8 @@ use actix_web::http::Method;
 
 use super::{
     api_request::{Handler, PathValues},
-    audit, batches, ended, events, health, metrics, openapi, operation, pull, push, reload, schedules,
-    sign_in, status, workers,
+    audit, batches, events, health, metrics, openapi, operation, pull, push, reload, schedules, sign_in,
+    status, workers,
 };
 use crate::{
     access::Scope,
@@ -17,6 +17,8 @@ use crate::{
         self, ListHeld, ListRules, ListTokens, NewToken, Operation, PauseQueue, RemoveRule, ResumeQueue,
         RevokeToken, SetRule, Unblock,
         arguments::Definition,
+        batches::{CancelBatch, CommitBatch, ListBatches, ShowBatch},
+        ended::ListEnded,
         items::{
             CancelItem, CancelItems, DeleteItem, EditPayload, PurgeLetter, PurgeLetters, RequeueItem,
             RequeueItems, RescheduleItem,
@@ -24,6 +26,10 @@ use crate::{
         letters::{ListLetters, ShowLetter},
         look::{ListItems, ShowItem},
         queues::{DeleteQueue, MoveItems},
+        schedules::{
+            FireSchedule, ListOccurrences, ListSchedules, PauseSchedule, RemoveSchedule, ResumeSchedule,
+            ShowSchedule,
+        },
     },
 };
 
@@ -184,11 +190,7 @@ pub(super) const ROUTES: &[Route] = &[
     operation::<RequeueItems>(),
     operation::<MoveItems>(),
     get("/api/v1/queues/{queue}/history", &[], |request| Box::pin(status::history(request))),
-    get(
-        "/api/v1/queues/{queue}/ended",
-        &["outcome", "attribute", "schedule", "since", "until", "limit", "before"],
-        |request| Box::pin(ended::list(request)),
-    ),
+    operation::<ListEnded>(),
     get("/api/v1/events", &[], |request| Box::pin(events::follow(request))),
     operation::<ListItems>(),
     push("/api/v1/queues/{queue}/items", |request| Box::pin(push::push(request))),
@@ -210,10 +212,8 @@ pub(super) const ROUTES: &[Route] = &[
     operation::<RemoveRule>(),
     operation::<ListHeld>(),
     operation::<Unblock>(),
-    get("/api/v1/queues/{queue}/schedules", &["after", "limit"], |request| {
-        Box::pin(schedules::list(request))
-    }),
-    get("/api/v1/queues/{queue}/schedules/{name}", &[], |request| Box::pin(schedules::one(request))),
+    operation::<ListSchedules>(),
+    operation::<ShowSchedule>(),
     change(
         Action::SchedulePut,
         Method::PUT,
@@ -221,44 +221,16 @@ pub(super) const ROUTES: &[Route] = &[
         &["create"],
         |request| Box::pin(schedules::put(request)),
     ),
-    change(
-        Action::ScheduleRemove,
-        Method::DELETE,
-        "/api/v1/queues/{queue}/schedules/{name}",
-        &["force"],
-        |request| Box::pin(schedules::remove(request)),
-    ),
-    change(
-        Action::SchedulePause,
-        Method::POST,
-        "/api/v1/queues/{queue}/schedules/{name}/pause",
-        &[],
-        |request| Box::pin(schedules::pause(request)),
-    ),
-    change(
-        Action::ScheduleResume,
-        Method::POST,
-        "/api/v1/queues/{queue}/schedules/{name}/resume",
-        &["restart"],
-        |request| Box::pin(schedules::resume(request)),
-    ),
-    change(
-        Action::ScheduleFire,
-        Method::POST,
-        "/api/v1/queues/{queue}/schedules/{name}/fire",
-        &[],
-        |request| Box::pin(schedules::fire(request)),
-    ),
-    get("/api/v1/queues/{queue}/schedules/{name}/history", &["before", "limit"], |request| {
-        Box::pin(schedules::history(request))
-    }),
-    get("/api/v1/queues/{queue}/batches", &["after", "limit"], |request| Box::pin(batches::list(request))),
+    operation::<RemoveSchedule>(),
+    operation::<PauseSchedule>(),
+    operation::<ResumeSchedule>(),
+    operation::<FireSchedule>(),
+    operation::<ListOccurrences>(),
+    operation::<ListBatches>(),
     push("/api/v1/queues/{queue}/batches", |request| Box::pin(batches::create(request))),
-    get("/api/v1/queues/{queue}/batches/{batch}", &[], |request| Box::pin(batches::one(request))),
-    change(Action::BatchCancel, Method::DELETE, "/api/v1/queues/{queue}/batches/{batch}", &[], |request| {
-        Box::pin(batches::cancel(request))
-    }),
-    push("/api/v1/queues/{queue}/batches/{batch}/commit", |request| Box::pin(batches::commit(request))),
+    operation::<ShowBatch>(),
+    operation::<CancelBatch>(),
+    operation::<CommitBatch>(),
     get("/api/v1/workers", &["queue"], |request| Box::pin(workers::list(request))),
     get("/api/v1/consumers", &[], |request| Box::pin(status::consumers(request))),
     change(Action::DaemonReload, Method::POST, "/api/v1/reload", &[], |request| {

@@ -13,6 +13,7 @@ use super::{
     error::ApiError,
 };
 use crate::{
+    access::Scope,
     database::queue_names,
     json,
     status::{QueueJson, Snapshot},
@@ -102,7 +103,7 @@ async fn others(
 async fn counted(tr: &Transaction, prefix: &[u8], names: &[Vec<u8>]) -> Result<Vec<Value>, QueueError> {
     let counted = names.iter().map(async |name| {
         let Ok(queue) = Queue::new(prefix, name) else { return Ok(None) };
-        let view = json::counts(name, "ready", queue.counts(tr).await?, queue.paused(tr).await?);
+        let view = json::counts(name, queue.counts(tr).await?, queue.paused(tr).await?);
         Ok(Some(view))
     });
     stream::iter(counted).buffered(TOGETHER).try_filter_map(async |view| Ok(view)).try_collect().await
@@ -112,8 +113,16 @@ async fn counted(tr: &Transaction, prefix: &[u8], names: &[Vec<u8>]) -> Result<V
 pub(super) async fn queue(request: ApiRequest) -> Answer {
     let name = request.value("queue");
     let queues = snapshot(&request).await.queues;
-    let found = queues.into_iter().find(|queue| queue.queue == name).ok_or_else(|| no_queue(name))?;
-    Ok(HttpResponse::Ok().json(found))
+    if let Some(found) = queues.into_iter().find(|queue| queue.queue == name) {
+        return Ok(HttpResponse::Ok().json(found));
+    }
+    request.expect_queue(Scope::Read, "").await?;
+    let (names, config) = (&[name.as_bytes().to_vec()], &request.app.config());
+    let counts = request.transact(|tr| async move {
+        let counts = counted(&tr, config.prefix.as_bytes(), names).await;
+        (tr, counts)
+    });
+    Ok(HttpResponse::Ok().json(counts.await?.pop()))
 }
 
 /// `GET /api/v1/queues/{queue}/history`

@@ -106,6 +106,9 @@ fn in_state(_: &mut SchemaGenerator) -> Schema {
 /// The most characters of a payload, of a reason and of a worker in a table.
 const MOST: usize = 60;
 
+/// The most characters of a reason in a list of items that have ended. JSON has all of it.
+const REASON: usize = 100;
+
 /// The most bytes of each payload on a page, unless a request says it.
 const BYTES: usize = 1_024;
 
@@ -113,6 +116,19 @@ const BYTES: usize = 1_024;
 const FINISHED: &str = "finished";
 
 impl Item {
+    pub(super) fn of(value: Value) -> Self {
+        Self(ItemObject::of(value))
+    }
+
+    /// Its cells in a list of items that have ended.
+    pub(super) fn ended_cells(&self) -> Vec<String> {
+        let took = self.took().unwrap_or_default();
+        let reason = one_line(&self.field("reason"), REASON);
+        let [ended, id, outcome, attempts] =
+            ["ended_at", "id", "outcome", "attempts"].map(|name| self.field(name));
+        vec![ended, id, outcome, attempts, took, reason]
+    }
+
     /// One that is still in its queue.
     fn new(view: &ItemView, site: &dyn Site, queue: &Queue, most: usize) -> Self {
         let mut object = ItemObject::of(json::beginning(json::view, view, most));
@@ -126,7 +142,7 @@ impl Item {
 
     /// One that was in its queue and has left it, of which no more is known.
     pub(crate) fn left(id: &ItemId) -> Self {
-        Self(ItemObject::of(json::left(id)))
+        Self::of(json::left(id))
     }
 
     pub(crate) fn id(&self) -> Option<ItemId> {
@@ -302,6 +318,10 @@ impl Answer for Items {
         Text::Table(columns.collect(), rows.collect())
     }
 
+    fn problem(&self) -> Option<String> {
+        self.items.iter().find_map(|item| item.0.problem("item").filter(|_| *item.0.get("cut") == true))
+    }
+
     fn note(&self) -> Option<String> {
         (self.unreadable > 0).then(|| {
             format!("leases that cannot be read: {}; `kvqueue doctor` checks the database", self.unreadable)
@@ -343,16 +363,22 @@ impl Operation for ListItems {
         let (queue, after) = (&site.queue(&self.target)?, self.after()?);
         let most = self.bytes.unwrap_or(BYTES).min(site.most_of_payload());
         if let Some(UniqueName(key)) = &self.unique {
-            let found = site.transact(async |tr| match queue.unique_item(tr, key).await? {
-                Some(id) => queue.view_item(tr, &id).await,
-                None => Ok(None),
+            let found = site.transact(async |tr| {
+                queue.check_used(tr).await?;
+                match queue.unique_item(tr, key).await? {
+                    Some(id) => queue.view_item(tr, &id).await,
+                    None => Ok(None),
+                }
             });
             let items = items(found.await?.as_slice(), site, queue, most);
             return Ok(Items { items, next: None, unreadable: 0 });
         }
         let (after, limit) = (after.as_ref(), self.page.most());
         let page = site.transact(async |tr| {
-            queue.check_used(tr).await?;
+            // A queue of any kind keeps dead letters alike.
+            if self.state != ItemState::Dead {
+                queue.check_used(tr).await?;
+            }
             queue.view(tr, self.state, after, limit).await
         });
         let page = page.await?;
@@ -396,9 +422,7 @@ impl ShowItem {
                 }
                 item
             }
-            Found::InHistory(item, result) => {
-                Some(Item(ItemObject::of(json::ended_with(&item, result.as_deref()))))
-            }
+            Found::InHistory(item, result) => Some(Item::of(json::ended_with(&item, result.as_deref()))),
             Found::Nowhere => None,
         })
     }
@@ -419,14 +443,18 @@ impl Operation for ShowItem {
             };
             let item = match self.find(site, queue).await? {
                 Some(item) => item,
-                None => {
-                    site.existing_queue(&self.item.target).await?;
-                    if !wait.has_seen() {
-                        let name = &self.item.target.queue;
-                        let message = format!("queue \"{name}\" has no item {id}");
-                        return Err(Refusal::not_found(message, "it has ended, or was never there").into());
+                None if wait.has_seen() => {
+                    if !site.transact(async |tr| queue.exists(tr).await).await? {
+                        return Err(
+                            Refusal::no_queue(&format!("the queue of item {id} was deleted"), "").into()
+                        );
                     }
                     Item::left(id)
+                }
+                None => {
+                    site.existing_queue(&self.item.target).await?;
+                    let message = format!("queue \"{}\" has no item {id}", self.item.target.queue);
+                    return Err(Refusal::not_found(message, "it has ended, or was never there").into());
                 }
             };
             // A dead letter may have been made ready meanwhile.

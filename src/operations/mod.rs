@@ -2,6 +2,8 @@
 //! and its answer. Commands (`cli/operation.rs`) and requests (`http/operation.rs`) are two ways to one of them.
 
 pub(crate) mod arguments;
+pub(crate) mod batches;
+pub(crate) mod ended;
 pub(crate) mod items;
 pub(crate) mod letters;
 mod limits;
@@ -9,8 +11,10 @@ pub(crate) mod look;
 pub(crate) mod names;
 mod object;
 mod pause;
+pub(crate) mod push;
 pub(crate) mod queues;
 mod refusal;
+pub(crate) mod schedules;
 mod site;
 pub(crate) mod target;
 pub(crate) mod times;
@@ -29,7 +33,7 @@ pub(crate) use self::{
     names::QueueName,
     pause::{PauseQueue, ResumeQueue},
     refusal::{Class, Refusal},
-    site::{Holders, Note, Site},
+    site::{Holders, Note, Site, Unsure},
     tokens::{ListTokens, NewToken, RevokeToken},
 };
 
@@ -101,7 +105,7 @@ pub(crate) struct Route {
     /// With the names of arguments in braces, as in `/api/v1/queues/{queue}/limits`.
     pub(crate) path: &'static str,
     pub(crate) scope: Scope,
-    /// The action of its record in the audit trail; one that changes something has one.
+    /// The action of its record in the audit trail. One that changes something has one, unless it belongs to a push.
     pub(crate) audit: Option<Action>,
     /// Whether its body may be as long as that of a push.
     pub(crate) has_long_body: bool,
@@ -119,6 +123,12 @@ impl Route {
     /// A route of operators that changes something, with the action of its record.
     const fn change(action: Action, method: Method, path: &'static str) -> Self {
         let (scope, audit) = (Scope::Admin, Some(action));
+        Self { method, path, scope, audit, has_long_body: false, waits: false }
+    }
+
+    /// A route of producers, which leaves no record.
+    const fn push(path: &'static str) -> Self {
+        let (method, scope, audit) = (Method::Post, Scope::Push, None);
         Self { method, path, scope, audit, has_long_body: false, waits: false }
     }
 
@@ -201,6 +211,9 @@ pub(crate) trait Answer: Serialize + DeserializeOwned + JsonSchema {
     }
 }
 
+/// A table with its title and its columns.
+pub(crate) type Titled = (&'static str, Vec<&'static str>, Vec<Vec<String>>);
+
 /// An answer for people.
 pub(crate) enum Text {
     Line(String),
@@ -208,6 +221,8 @@ pub(crate) enum Text {
     Table(Vec<&'static str>, Vec<Vec<String>>),
     /// Names and values, a line for each; and behind an empty line what a producer or a handler wrote.
     Fields(Vec<(&'static str, String)>, Option<Vec<u8>>),
+    /// Names and values, a line for each; and behind them tables with their titles.
+    Tables(Vec<(&'static str, String)>, Vec<Titled>),
 }
 
 /// Which part of a list is to be read.

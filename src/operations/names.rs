@@ -124,7 +124,7 @@ name! {
 }
 
 /// The bytes that one of two fields has.
-fn one_of(
+pub(super) fn one_of(
     [text, base64]: [&str; 2],
     given: (Option<String>, Option<String>),
 ) -> Result<Option<Vec<u8>>, String> {
@@ -140,7 +140,7 @@ fn one_of(
 }
 
 /// The two fields of bytes.
-fn fields(bytes: &[u8]) -> (Option<String>, Option<String>) {
+pub(crate) fn fields(bytes: &[u8]) -> (Option<String>, Option<String>) {
     match str::from_utf8(bytes) {
         Ok(text) => (Some(text.to_owned()), None),
         Err(_) => (None, Some(BASE64_STANDARD.encode(bytes))),

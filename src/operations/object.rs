@@ -112,8 +112,8 @@ impl ItemObject {
             return Some(format!("cannot show the payload of {what} {id}: {why}"));
         }
         (*self.get("cut") == true).then(|| {
-            let bytes = text(self.get("bytes"));
-            format!("the payload of {what} {id} has {bytes} bytes, of which a daemon gives the first")
+            let (bytes, part) = (text(self.get("bytes")), self.payload().1.unwrap_or_default().len());
+            format!("a daemon gives the first {part} of the {bytes} bytes of {what} {id}; ask the database itself for all")
         })
     }
 }

@@ -83,9 +83,14 @@ impl Refusal {
         if error.is_maybe_committed() {
             return None;
         }
-        match &error.error {
-            QueueError::OtherKind { .. } => Some(Self::of_text("other_kind", &error.error.to_string())),
-            QueueError::TooManyBatches { .. } => Some(Self::of_text("batch", &error.error.to_string())),
+        Self::of_cause(&error.error)
+    }
+
+    /// The same of an error of which nothing was done.
+    pub(crate) fn of_cause(error: &QueueError) -> Option<Self> {
+        match error {
+            QueueError::OtherKind { .. } => Some(Self::of_text("other_kind", &error.to_string())),
+            QueueError::TooManyBatches { .. } => Some(Self::of_text("batch", &error.to_string())),
             QueueError::Frozen { queue, pause } => Some(Self::frozen(queue, pause)),
             _ => None,
         }

@@ -40,10 +40,11 @@ pub(crate) trait Site {
     /// The database, for changes of several transactions, and how long each of these may take.
     fn database(&self) -> (&Database, RetryPolicy);
 
-    /// Waits for a change of several transactions. If it fails, a part of it may be done.
+    /// Waits for a change. If it fails, it may be done all the same, or a part of it, as `unsure` says.
     fn wait_for<'s>(
         &'s self,
         change: LocalBoxFuture<'s, Result<(), RetryError>>,
+        unsure: Unsure,
     ) -> LocalBoxFuture<'s, anyhow::Result<()>>;
 
     /// When a change of many items stops before its end; `None` if it does not.
@@ -79,6 +80,15 @@ pub(crate) trait Site {
 
     /// The daemon that has paused a queue for itself, as far as is known.
     fn pausing_daemon(&self, queue: &[u8]) -> Option<String>;
+}
+
+/// What a command says of a change that has failed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Unsure {
+    /// Some of its transactions may be done.
+    Partly,
+    /// It has one transaction. The text is for one of unknown outcome.
+    Once(&'static str),
 }
 
 /// Prints a note.
@@ -150,12 +160,29 @@ impl dyn Site + '_ {
         &self,
         change: impl Future<Output = Result<T, RetryError>>,
     ) -> anyhow::Result<T> {
+        self.waited(change, Unsure::Partly).await
+    }
+
+    /// Runs a change of one transaction. `unsure` is the text for an unknown outcome.
+    pub(super) async fn once<T>(
+        &self,
+        unsure: &'static str,
+        change: impl Future<Output = Result<T, RetryError>>,
+    ) -> anyhow::Result<T> {
+        self.waited(change, Unsure::Once(unsure)).await
+    }
+
+    async fn waited<T>(
+        &self,
+        change: impl Future<Output = Result<T, RetryError>>,
+        unsure: Unsure,
+    ) -> anyhow::Result<T> {
         let value = Cell::new(None);
         let change = async {
             value.set(Some(change.await?));
             Ok(())
         };
-        self.wait_for(change.boxed_local()).await?;
+        self.wait_for(change.boxed_local(), unsure).await?;
         Ok(value.take().expect("the change has succeeded"))
     }
 
@@ -184,7 +211,7 @@ impl dyn Site + '_ {
     ///
     /// # Errors
     /// There is none of this name, or it is of another kind.
-    pub(super) async fn existing_queue(&self, target: &Target) -> anyhow::Result<Queue> {
+    pub(crate) async fn existing_queue(&self, target: &Target) -> anyhow::Result<Queue> {
         let queue = self.queue(target)?;
         self.expect_queue(&queue, None).await?;
         self.transact(async |tr| queue.check_used(tr).await).await?;
@@ -316,6 +343,7 @@ pub(super) mod tests {
         fn wait_for<'s>(
             &'s self,
             change: LocalBoxFuture<'s, Result<(), RetryError>>,
+            _: Unsure,
         ) -> LocalBoxFuture<'s, anyhow::Result<()>> {
             async move { Ok(change.await?) }.boxed_local()
         }

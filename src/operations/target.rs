@@ -38,6 +38,13 @@ pub(crate) struct Layout {
     pub(crate) end: Option<TakeEnd>,
 }
 
+impl Target {
+    /// The queue of this name, with the layout of the configuration.
+    pub(crate) fn named(name: &str) -> Self {
+        Self { queue: QueueName(name.as_bytes().to_vec()), layout: Layout::default() }
+    }
+}
+
 impl Layout {
     /// The layout by the arguments, and otherwise by the configuration. The names of the arguments begin with `dashes`.
     ///

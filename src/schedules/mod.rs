@@ -15,5 +15,5 @@ pub use definition::{DefinitionError, MissedName, OverlapName, ScheduleDefinitio
 pub(crate) use history::{object as record_object, words as outcome_words};
 pub use json_text::JsonText;
 pub(crate) use names::SchedulePage;
-pub(crate) use standing::{Firing, Standing, firings, from, object as schedule_object};
+pub(crate) use standing::{Firing, firings, from, object as schedule_object};
 pub(crate) use times::{from_now, local, local_exact};

@@ -115,7 +115,7 @@ fn an_item_is_pushed_after_others_whatever_they_are_doing() {
         (&pushed["waits_for"], &pushed["ended"], &pushed["gone"]),
         (&json!(2), &json!({"done": 1}), &json!(1))
     );
-    let id = pushed["batch"].as_str().unwrap();
+    let id = pushed["id"].as_str().unwrap();
     let shown: Value =
         serde_json::from_str(&run(&db, &["item", "show", "work", &delayed, "--json"]).ok()).unwrap();
     assert_eq!(shown["batches"], json!([id]));
@@ -193,7 +193,7 @@ fn batches_are_made_committed_shown_and_cancelled_over_http() {
     assert_eq!(shown["then"], json!({"payload": "{\"a\":1}", "attributes": {"k": "v"}}));
     assert!(shown["deadline"].is_string() && shown["committed"].is_null(), "{shown}");
     let listed = ask(&admin, "GET", &format!("{of_home}?limit=1"), None).is(200);
-    assert_eq!((&listed["batches"][0]["id"], &listed["next"]), (&json!(id), &json!(id)));
+    assert_eq!((&listed["batches"][0]["id"], &listed["next"]), (&json!(id), &json!(null)));
     let rest = ask(&admin, "GET", &format!("{of_home}?after={id}"), None).is(200);
     assert_eq!(rest, json!({"batches": [], "next": null}));
     ask(&admin, "GET", &format!("/api/v1/queues/work/batches/{id}"), None).is(404);
@@ -213,7 +213,10 @@ fn batches_are_made_committed_shown_and_cancelled_over_http() {
     ] {
         ask(&both, "POST", of_home, Some(wrong)).is(400);
     }
-    assert_eq!(ask(&both, "POST", &format!("{one}/commit"), None).is(200), json!({"changed": true}));
+    assert_eq!(
+        ask(&both, "POST", &format!("{one}/commit"), None).is(200),
+        json!({"id": id, "changed": true})
+    );
     wait_until("the batch calls back", || callbacks(&db).len() == 1);
     ask(&both, "POST", &format!("{one}/commit"), None).is(404);
     // The queue of an item that is waited for changes, too.

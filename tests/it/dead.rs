@@ -242,7 +242,7 @@ fn len_counts_every_state() {
     let len = run(&db, &["len", "q", "--json"]).ok();
     assert_eq!(
         len,
-        "{\"dead\":3,\"done\":0,\"len\":2,\"paused\":null,\"pushed\":5,\"queue\":\"q\",\"ready\":2,\"running\":0,\"waiting\":0}\n"
+        "{\"dead\":3,\"done\":0,\"paused\":null,\"pushed\":5,\"queue\":\"q\",\"ready\":2,\"running\":0,\"waiting\":0}\n"
     );
 }
 

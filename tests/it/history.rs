@@ -62,9 +62,9 @@ fn a_queue_with_a_history_tells_what_became_of_each_item() {
     assert_eq!(outcomes(&history(&db, "--since 1h --schedule none")), [""; 0]);
     // Page by page.
     let first = run(&db, &["history", "q", "--json", "-n", "3"]);
-    let cursor = first.stderr.rsplit_once("--before ").unwrap().1.trim().to_owned();
+    let cursor = first.stderr.rsplit_once("--after ").unwrap().1.trim().to_owned();
     assert_eq!(first.stdout.lines().count(), 3);
-    assert_eq!(outcomes(&history(&db, &format!("--before {cursor}"))), ["done"]);
+    assert_eq!(outcomes(&history(&db, &format!("--after {cursor}"))), ["done"]);
     let all = run(&db, &["history", "q", "--json", "-n", "4"]);
     assert_eq!((all.stdout.lines().count(), &*all.stderr), (4, ""), "there are no more");
     let table = run(&db, &["history", "q"]).ok();
@@ -110,7 +110,7 @@ fn a_queue_without_a_history_keeps_no_ended_items() {
     run(&db, &["item", "show", "q", &id]).failed(1);
     run(&db, &["history", "q", "--outcome", "finished"]).failed(2);
     run(&db, &["history", "q", "--since", "tomorrow"]).failed(2);
-    run(&db, &["history", "q", "--before", "x"]).failed(2);
+    run(&db, &["history", "q", "--after", "x"]).failed(2);
 }
 
 #[test]
@@ -132,11 +132,11 @@ fn the_http_api_has_the_history() {
     assert_eq!(page("?attribute=a%3Dc")["items"], json!([]));
     let first = page("?limit=2");
     let next = first["next"].as_str().unwrap();
-    let second = page(&format!("?before={next}"));
+    let second = page(&format!("?after={next}"));
     assert_eq!(second["items"].as_array().unwrap()[..], items[2..]);
     let id = items[2]["id"].as_str().unwrap();
     assert_eq!(served.at.get(&format!("/api/v1/queues/q/items/{id}")).is(200), items[2]);
-    for wrong in ["?outcome=x", "?since=tomorrow", "?attribute=a", "?before=x", "?limit=0"] {
+    for wrong in ["?outcome=x", "?since=tomorrow", "?attribute=a", "?after=x", "?limit=0"] {
         served.at.get(&format!("/api/v1/queues/q/ended{wrong}")).is(400);
     }
     // A change of this daemon is recorded, too.

@@ -29,12 +29,13 @@ fn json_has_one_object_per_line() {
     let db = Database::new();
     run(&db, &["push", "q", "a"]).ok();
     let len: serde_json::Value = serde_json::from_str(&run(&db, &["len", "q", "--json"]).ok()).unwrap();
-    assert_eq!((&len["len"], &len["queue"]), (&1.into(), &"q".into()));
+    assert_eq!((&len["ready"], &len["queue"]), (&1.into(), &"q".into()));
     let peeked = run(&db, &["peek", "q", "--json"]).ok();
     let object: serde_json::Value = serde_json::from_str(&peeked).unwrap();
-    assert_eq!(object["payload"], "a");
+    let popped: serde_json::Value = serde_json::from_str(&run(&db, &["pop", "q", "--json"]).ok()).unwrap();
     assert_eq!(object["id"].as_str().unwrap().len(), 24);
-    assert_eq!(run(&db, &["pop", "q", "--json"]).ok(), peeked);
+    assert_eq!(popped, serde_json::json!({"id": object["id"], "payload": "a"}));
+    assert_eq!((&object["payload"], &object["state"]), (&popped["payload"], &"ready".into()));
 }
 
 #[test]

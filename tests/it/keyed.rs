@@ -53,7 +53,7 @@ fn a_key_is_refused_where_there_are_none() {
     insta::assert_snapshot!(run(&db, &["push", "q", "x", "--key", "a"]).failed(2), @r#"kvqueue: cannot push an item with a key to a queue of kind fifo: it has no keys; leave the key out, or set kind = "keyed" for the queue"#);
     let long = "x".repeat(257);
     insta::assert_snapshot!(run(&db, &["push", "q", "x", "--key", &long, "--kind", "keyed"]).failed(2), @"kvqueue: key of an item has 257 bytes, at most 256 are possible; shorten it");
-    insta::assert_snapshot!(run(&db, &["peek", "q", "--kind", "keyed", "--values", "raw"]).failed(2), @"kvqueue: --values is for --kind recipe and --kind priority; add --kind, or leave it out");
+    insta::assert_snapshot!(run(&db, &["peek", "q", "--kind", "keyed", "--values", "raw"]).failed(2), @"kvqueue: values is for kind recipe and kind priority; add kind, or leave it out");
 }
 
 #[test]
@@ -188,5 +188,5 @@ fn why_says_it_of_items_without_keys_in_every_state() {
     run(&db, &["delete", "q", "--item", &id("scheduled", 0), "--yes"]).ok();
     run(&db, &["run", "--config", &config, "--until-empty"]).ok();
     insta::assert_snapshot!(why(&id("dead", 0)), @"it is a dead letter after 1 attempt, and is not tried again until it is retried");
-    insta::assert_snapshot!(run(&db, &["why", "q", "000000000000000000000000"]).failed(1), @r#"kvqueue: queue "q" has no item 000000000000000000000000: it is finished, deleted, or was never there"#);
+    insta::assert_snapshot!(run(&db, &["why", "q", "000000000000000000000000"]).failed(1), @r#"kvqueue: queue "q" has no item 000000000000000000000000; it has ended, or was never there"#);
 }

@@ -11,6 +11,7 @@ mod batches;
 mod bench;
 mod blocked;
 mod broken_disk;
+mod by_url;
 mod cancels;
 mod chaos;
 mod config_errors;

@@ -147,11 +147,11 @@ fn a_schedule_of_a_configuration_is_changed_there_and_can_be_forced_away() {
     assert_eq!(at("PUT", "").json(&json!({"every": "1h"})).send().error(409), "configured");
     assert_eq!(at("DELETE", "").send().error(409), "configured");
     // To pause it, and to fire it, changes nothing of the configuration's.
-    at("POST", "/pause").send().is(204);
-    at("POST", "/resume").send().is(204);
+    assert_eq!(at("POST", "/pause").send().is(200)["changed"], true);
+    assert_eq!(at("POST", "/resume").send().is(200)["done"], "resumed");
     at("POST", "/fire").send().is(200);
     assert_eq!(at("GET", "").send().is(200)["owner"], "/etc/kvqueue/kvqueue.toml");
-    at("DELETE", "?force=true").send().is(204);
+    assert_eq!(at("DELETE", "?force=true").send().is(200)["done"], "removed");
     assert_eq!(at("GET", "").send().error(404), "not_found");
     configured(&db);
     run(&db, &["schedule", "remove", "q", "theirs", "--force"]).ok();
@@ -197,7 +197,7 @@ fn schedules_are_paged_over_http_and_wrong_requests_are_refused() {
     }
     let gone = served.at.get(&format!("{path}/dd")).is(404);
     assert_eq!(
-        gone["error"]["message"], "the queue has no schedule \"dd\"",
+        gone["error"]["message"], "queue \"q\" has no schedule \"dd\"",
         "a name of one letter is too short to be near"
     );
     for number in 0..8 {
@@ -213,7 +213,7 @@ fn schedules_are_paged_over_http_and_wrong_requests_are_refused() {
         "a command goes through all pages"
     );
     assert_eq!(served.at.get(&format!("{path}/a/history?limit=0")).error(400), "bad_request");
-    assert_eq!(served.at.get(&format!("{path}/a/history?before=x")).error(400), "bad_request");
+    assert_eq!(served.at.get(&format!("{path}/a/history?after=x")).error(400), "bad_request");
 }
 
 #[test]
@@ -228,13 +228,13 @@ fn history_is_paged_newest_first() {
         records.iter().map(|record| record["number"].as_u64().unwrap()).collect()
     };
     assert_eq!(numbers(&[]), [4, 3, 2, 1, 0]);
-    assert_eq!(numbers(&["-n", "2", "--before", "3"]), [2, 1]);
+    assert_eq!(numbers(&["-n", "2", "--after", "3"]), [2, 1]);
     let said = run(&db, &["schedule", "history", "q", "s", "-n", "2"]);
-    assert!(said.stderr.contains("--before 3"), "{said:?}");
+    assert!(said.stderr.contains("--after 3"), "{said:?}");
     let served = serve(&db, "[queues.q]\nhandler = 'pull'\n");
     let page = served.at.get("/api/v1/queues/q/schedules/s/history?limit=3").is(200);
-    assert_eq!((&page["records"][0]["number"], &page["next"]), (&json!(4), &json!(2)));
-    let page = served.at.get("/api/v1/queues/q/schedules/s/history?limit=3&before=2").is(200);
+    assert_eq!((&page["records"][0]["number"], &page["next"]), (&json!(4), &json!("2")));
+    let page = served.at.get("/api/v1/queues/q/schedules/s/history?limit=3&after=2").is(200);
     assert_eq!((&page["records"][1]["number"], &page["next"]), (&json!(0), &Value::Null));
 }
 

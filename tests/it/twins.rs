@@ -23,6 +23,8 @@ const QUEUES: [&str; 8] = ["none", "q", "keyed", "blocked", "later", "dead", "en
 /// A command, and the request for the same: method, path behind `/api/v1/`, body. They run in this order. `ITEM0` and so on are the items of
 /// `later`, `LETTER0` the dead letters, `BATCH` is the batch.
 const TWINS: &[(&str, &str)] = &[
+    ("peek q -k 9", "GET queues/q/items"),
+    ("peek q --state ready -k 2", "GET queues/q/items?limit=2"),
     ("pause q --reason why", r#"PUT queues/q/pause {"reason":"why"}"#),
     ("pause q --reason why", r#"PUT queues/q/pause {"reason":"why"}"#),
     ("pause none", "PUT queues/none/pause"),
@@ -71,8 +73,15 @@ const TWINS: &[(&str, &str)] = &[
     ("schedule remove q nightly", "DELETE queues/q/schedules/nightly"),
     ("schedule remove q nightly", "DELETE queues/q/schedules/nightly"),
     ("item show later ITEM0", "GET queues/later/items/ITEM0"),
-    ("item show later --unique once", "GET queues/later/items?unique=once"),
+    ("item show later --unique once", "GET queues/later/items/ITEM0"),
+    ("item show later LETTER0", "GET queues/later/items/LETTER0"),
+    ("item show none ITEM0", "GET queues/none/items/ITEM0"),
+    ("item wait later ITEM0 --for 1ms", "GET queues/later/items/ITEM0?wait_ms=1"),
     ("why later ITEM0", "GET queues/later/items/ITEM0"),
+    ("peek later --state scheduled", "GET queues/later/items?state=scheduled"),
+    ("peek dead --state dead", "GET queues/dead/items?state=dead"),
+    ("peek q --state ready --after nowhere", "GET queues/q/items?after=nowhere"),
+    ("len later", "GET queues/later"),
     (
         "item reschedule later ITEM0 --delay 2h",
         r#"POST queues/later/items/ITEM0/reschedule {"delay_ms":7200000}"#,
@@ -245,7 +254,8 @@ fn records(db: &Database) -> Vec<Value> {
 /// What a command answers: its lines as JSON, or its refusal.
 fn of_command(ran: &Ran, db: &Database) -> Result<Vec<Value>, String> {
     match ran.code {
-        Some(0) => {
+        // 75 is for a wait that is over.
+        Some(0 | 75) => {
             Ok(ran.stdout.lines().map(|line| masked(&serde_json::from_str(line).unwrap(), db)).collect())
         }
         code => Err(names(&format!("{}: {}", code.unwrap_or(-1), ran.stderr.trim_end()), db)),
@@ -356,6 +366,14 @@ const BY_URL: &[&str] = &[
     "dead ",
     "delete ",
     "move ",
+    "item show ",
+    "item wait ",
+    "why ",
+    "history ",
+    "peek ",
+    "len ",
+    "schedule ",
+    "batch ",
 ];
 
 #[test]
@@ -376,6 +394,6 @@ fn a_command_by_the_url_of_a_daemon_answers_and_changes_the_same() {
             assert_eq!(theirs.changes(), ours.changes(), "{line}");
         }
     }
-    let refused = run(&daemon, &["push", "q", "x"]).failed(69);
+    let refused = run(&daemon, &["pop", "q"]).failed(69);
     assert!(refused.contains("this is the URL of a daemon"), "{refused}");
 }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::{
     Address, Background, Database, Ran, Served, clean, pipe, run, run_with_input, serve, wait_until,
@@ -209,8 +209,8 @@ fn a_stop_waits_for_commands_that_run_and_releases_other_items() {
     ended.ok();
     let left = run(&db, &["peek", "q", "-k", "5", "--json"]).ok();
     let left: Vec<Value> = left.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let shown = left.iter().map(|item| (item["payload"].as_str().unwrap(), item["attempt"].clone()));
-    assert_eq!(shown.collect::<Vec<_>>(), [("c", Value::Null), ("d", Value::Null), ("e", Value::Null)]);
+    let shown = left.iter().map(|item| (item["payload"].as_str().unwrap(), &item["attempts"]));
+    assert_eq!(shown.collect::<Vec<_>>(), [("c", &json!(0)), ("d", &json!(0)), ("e", &json!(0))]);
     assert_eq!(length(&db), "3");
 }
 
@@ -231,7 +231,7 @@ fn a_second_signal_ends_commands_and_releases_their_items() {
     let pid = lines(&db.file("pid")).remove(0);
     assert!(!Path::new(&format!("/proc/{pid}")).exists());
     let left: Value = serde_json::from_str(&run(&db, &["peek", "q", "--json"]).ok()).unwrap();
-    assert_eq!((&left["payload"], &left["attempt"]), (&Value::from("a"), &Value::Null));
+    assert_eq!((&left["payload"], &left["attempts"]), (&json!("a"), &json!(0)));
 }
 
 #[test]

@@ -62,8 +62,8 @@ impl Endpoint {
         Self { tls: Some(tls), ..self }
     }
 
-    /// Sends a request. Dropping the future closes the connection, by which the daemon notices that
-    /// nobody waits.
+    /// Sends a request, and once more if a connection breaks that was kept: so the request has to have the same effect if it is done twice. Dropping
+    /// the future closes the connection, by which the daemon notices that nobody waits.
     pub(in crate::cli) async fn ask(
         &self,
         method: &str,
@@ -85,6 +85,22 @@ impl Endpoint {
         match self.exchange(connection, &request, patience).await? {
             Ok(answer) => self.read(&answer),
             Err(Failure::Broken(error)) => Err(self.no_daemon(error)),
+            Err(Failure::Garbled(problem)) => Err(self.garbled(problem)),
+        }
+    }
+
+    /// Sends a request that is not to be done twice.
+    pub(super) async fn ask_once(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+        patience: Duration,
+    ) -> Result<Value, AskError> {
+        let connection = self.connect(patience).await?;
+        match self.exchange(connection, &self.request(method, path, body), patience).await? {
+            Ok(answer) => self.read(&answer),
+            Err(Failure::Broken(error)) => Err(AskError::Broken { at: self.to_string(), error }),
             Err(Failure::Garbled(problem)) => Err(self.garbled(problem)),
         }
     }

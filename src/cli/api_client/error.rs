@@ -32,6 +32,15 @@ pub(in crate::cli) enum AskError {
     /// Connected, but no answer in time.
     #[error("the daemon at {at} has not answered for {}; its log may show why", rough(*silence))]
     Silent { at: String, silence: Duration },
+    /// The connection broke before the answer.
+    #[error(
+        "the connection to {at} broke before the answer, so it may be done all the same; look before you repeat it"
+    )]
+    Broken {
+        at: String,
+        #[source]
+        error: io::Error,
+    },
     /// The answer is incomplete, or another program sent it.
     #[error("the answer from {at} is incomplete, or from a program other than kvqueue: {problem}")]
     Garbled { at: String, problem: &'static str },
@@ -55,6 +64,7 @@ impl AskError {
     pub(in crate::cli) fn exit(&self) -> Exit {
         match self {
             Self::Nobody { .. }
+            | Self::Broken { .. }
             | Self::Untrusted { .. }
             | Self::Foreign { .. }
             | Self::Silent { .. }
@@ -64,7 +74,7 @@ impl AskError {
             Self::Refused { code, .. } => match code.as_str() {
                 "refused" => Exit::Config,
                 "bad_request" => Exit::Usage,
-                "too_large" => Exit::Data,
+                "too_large" | "idempotency_key_reused" => Exit::Data,
                 // The daemon refuses every request of this kind, or every request at the moment.
                 "unauthorized" | "forbidden" | "host" | "busy" | "unavailable" => Exit::Unavailable,
                 _ => Exit::Failed,
@@ -75,13 +85,27 @@ impl AskError {
     /// Whether the same request may succeed later, or at another daemon.
     pub(in crate::cli) fn is_transient(&self) -> bool {
         match self {
-            Self::Nobody { .. } | Self::Untrusted { .. } | Self::Silent { .. } | Self::Garbled { .. } => true,
+            Self::Nobody { .. } | Self::Broken { .. } | Self::Untrusted { .. } => true,
+            Self::Silent { .. } | Self::Garbled { .. } => true,
             // It would refuse the same body again.
             Self::Intermediary { .. } => !self.is_too_long(),
             Self::Foreign { .. } | Self::Elsewhere { .. } => false,
             // A frozen queue is being moved; daemons then use another database. What is read-only may be so for a while.
             Self::Refused { status, code, .. } => {
                 *status >= 500 || matches!(status, 408 | 429) || matches!(&**code, "frozen" | "read_only")
+            }
+        }
+    }
+
+    /// Whether it is certain that nothing was done.
+    pub(in crate::cli) fn is_certain(&self) -> bool {
+        match self {
+            Self::Untrusted { .. } | Self::Foreign { .. } | Self::Elsewhere { .. } => true,
+            Self::Refused { status, .. } => *status < 500,
+            // No connection, or one that broke.
+            Self::Nobody { error, .. } => error.kind() == io::ErrorKind::ConnectionRefused,
+            Self::Broken { .. } | Self::Silent { .. } | Self::Garbled { .. } | Self::Intermediary { .. } => {
+                false
             }
         }
     }

@@ -176,7 +176,7 @@ impl ApiClient {
 
     /// Sends a GET request.
     pub(super) fn get(&self, path: &str) -> Result<Value, AskError> {
-        self.ask("GET", path, None)
+        self.runtime.block_on(self.answer("GET", path, None))
     }
 
     /// Sends a request that changes something, after a check that the daemon uses the expected database.
@@ -187,13 +187,20 @@ impl ApiClient {
                 _ => error,
             })?;
         }
-        Ok(self.ask(method, path, body)?)
+        let patience = self.timeout.unwrap_or(deadlines::COMMAND);
+        Ok(self.runtime.block_on(self.endpoint.ask_once(method, path, body, patience))?)
     }
 
-    fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, AskError> {
+    /// The answer to a request that has the same effect if it is done twice.
+    pub(super) async fn answer(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, AskError> {
         let patience =
             self.timeout.unwrap_or(if method == "GET" { READ_TIMEOUT } else { deadlines::COMMAND });
-        self.runtime.block_on(self.endpoint.ask(method, path, body, patience))
+        self.endpoint.ask(method, path, body, patience).await
     }
 }
 

@@ -1,14 +1,14 @@
 //! `kvqueue batch`: makes batches, commits and cancels them, and shows them.
 
-mod change;
-mod new;
-mod show;
+pub(super) mod new;
 
-use anyhow::anyhow;
-use kvqueue_queue::{Queue, item_batch::BatchId};
+use kvqueue_queue::item_batch::BatchId;
 
-use super::{UsageError, client::Client, globals::Globals};
-use crate::{audit::Action, batches::gone, exit::Exit};
+use super::{globals::Globals, operation};
+use crate::{
+    exit::Exit,
+    operations::batches::{BatchTarget, CancelBatch, CommitBatch, ListBatches, ShowBatch},
+};
 
 /// Push an item when all items of a batch have ended: make, commit, show and cancel batches
 #[derive(Debug, clap::Subcommand)]
@@ -25,49 +25,36 @@ use crate::{audit::Action, batches::gone, exit::Exit};
 )]
 pub(super) enum Command {
     New(new::New),
-    Commit(change::Commit),
-    Show(show::Show),
-    List(show::List),
-    Cancel(change::Cancel),
-}
-
-impl Command {
-    pub(super) fn audited(&self) -> Option<Action> {
-        match self {
-            Self::Cancel(_) => Some(Action::BatchCancel),
-            // They belong to pushes.
-            Self::New(_) | Self::Commit(_) => None,
-            Self::Show(_) | Self::List(_) => None,
-        }
-    }
-
-    pub(super) fn run(self, globals: &Globals) -> anyhow::Result<Exit> {
-        match self {
-            Self::New(args) => args.run(globals),
-            Self::Commit(args) => args.run(globals),
-            Self::Show(args) => args.run(globals),
-            Self::List(args) => args.run(globals),
-            Self::Cancel(args) => args.run(globals),
-        }
-    }
+    /// Commit a batch after the last push: it calls back when all its members have ended
+    #[command(
+        long_about = "Commit a batch after the last push: it calls back when all its members have ended.\n\n\
+        A committed batch gets no more members. To commit it once more changes nothing. A batch without members calls back at once."
+    )]
+    Commit(Which),
+    /// Print a batch: how many members have ended, and what is pushed in the end
+    Show(Which),
+    List(ListBatches),
+    /// Cancel a batch: it does not call back, and its members go on
+    Cancel(Which),
 }
 
 /// A batch by its id.
 #[derive(Debug, clap::Args)]
-struct Which {
+pub(super) struct Which {
     /// The batch, as `kvqueue batch new` printed it
     #[arg(value_name = "ID")]
     id: BatchId,
 }
 
-impl Which {
-    /// The queue of its callback. Batches have the same keys in every layout.
-    fn home(&self, client: &Client) -> Result<Queue, UsageError> {
-        Queue::new(client.prefix(), self.id.home()).map_err(|error| UsageError(error.to_string()))
-    }
-
-    fn gone(&self) -> anyhow::Error {
-        let queue = self.id.home().escape_ascii();
-        anyhow!("{}; `kvqueue batch list {queue}` shows which there are", gone(&self.id))
+impl Command {
+    pub(super) fn run(self, globals: &Globals) -> anyhow::Result<Exit> {
+        let batch = |which: Which| BatchTarget::new(which.id);
+        match self {
+            Self::New(args) => args.run(globals),
+            Self::Commit(which) => operation::run(CommitBatch { batch: batch(which) }, globals),
+            Self::Show(which) => operation::run(ShowBatch { batch: batch(which) }, globals),
+            Self::List(list) => operation::run(list, globals),
+            Self::Cancel(which) => operation::run(CancelBatch { batch: batch(which) }, globals),
+        }
     }
 }

@@ -1,30 +1,32 @@
 //! `kvqueue batch new`
 
 use std::{
-    collections::BTreeMap,
     ffi::{OsStr, OsString},
-    os::unix::ffi::{OsStrExt, OsStringExt},
+    os::unix::ffi::OsStrExt,
     time::Duration,
 };
 
 use anyhow::{Context, anyhow};
-use kvqueue_queue::{
-    NewItem, RetryPolicy,
-    item_batch::{BatchError, NewBatch},
-};
-use serde_json::json;
+use kvqueue_queue::Queue;
 
 use crate::{
-    causes::with_causes,
     cli::{
         UsageError,
-        client::{Client, frozen},
+        api_client::ApiClient,
+        client::Client,
         globals::Globals,
-        output, target, values,
+        output,
+        target::{self, path_at_daemon},
+        values,
     },
     config::duration,
-    consumer::clock,
     exit::Exit,
+    operations::{
+        QueueName,
+        batches::{MadeBatch, MakeBatch, NewBatchBody},
+        push::{ItemFields, Object},
+        target::{Layout, Target},
+    },
 };
 
 const HEADING: &str = "What is pushed in the end";
@@ -59,30 +61,6 @@ pub(in crate::cli) struct New {
 
 impl New {
     pub(super) fn run(self, globals: &Globals) -> anyhow::Result<Exit> {
-        let now = clock::now();
-        let (name, batch) = self.parse(now)?;
-        let client = Client::open_or_create(globals, None)?;
-        let queue = target::configured(&client, &name)?;
-        client.check_kind(&queue)?;
-        let policy = RetryPolicy::default();
-        let made = client.wait(client.answer(queue.create_batch(client.db(), &policy, &batch, now)));
-        let id = match made.context("the batch may be there all the same, without members")? {
-            Ok(id) => id,
-            Err(BatchError::Retry(error)) => {
-                return Err(match error.error.frozen() {
-                    Some(pause) => frozen(&queue, pause, None),
-                    None => anyhow::Error::new(error).context("cannot make a batch"),
-                });
-            }
-            Err(error) => return Err(UsageError(with_causes(&error)).into()),
-        };
-        let object = json!({ "id": id.to_string() });
-        output::line(globals.json, id.to_string().as_bytes(), &object)
-            .map_err(|error| anyhow!("batch {id} is made, which could not be printed: {error}"))?;
-        Ok(Exit::Done)
-    }
-
-    fn parse(self, now: u64) -> Result<(OsString, NewBatch), UsageError> {
         let then = self.then.as_bytes();
         let colon = then.iter().position(|byte| *byte == b':').filter(|at| *at > 0).ok_or_else(|| {
             UsageError(
@@ -90,21 +68,55 @@ impl New {
                     .to_owned(),
             )
         })?;
-        let (name, payload) = (OsStr::from_bytes(&then[..colon]).to_owned(), then[colon + 1..].to_vec());
-        let mut callback = NewItem::new(payload);
-        let mut attributes = BTreeMap::new();
-        for (name, value) in self.attributes {
-            if attributes.insert(name.clone(), value).is_some() {
-                let problem =
-                    format!("--attr {name}=... is given twice; an item has one value of each attribute");
-                return Err(UsageError(problem));
+        let (queue, payload) = (OsStr::from_bytes(&then[..colon]).to_owned(), &then[colon + 1..]);
+        let (key, key_base64) = values::texts(self.key);
+        let fields = ItemFields {
+            attributes: values::attributes(self.attributes)?,
+            content_type: self.content_type,
+            key,
+            key_base64,
+            priority: Some(self.priority),
+            ..ItemFields::default()
+        };
+        let deadline_ms = self.deadline.map(values::whole_millis);
+        let then = Object(fields.with_payload(payload));
+        let batch = NewBatchBody { then, deadline_ms, after: None, missing: None };
+        let made = match ApiClient::of_database(globals)? {
+            Some(daemon) => at_daemon(&daemon, &queue, &batch)?,
+            None => {
+                let client = Client::open_or_create(globals, None)?;
+                here(&client, &target::configured(&client, &queue)?, Layout::default(), batch)?
             }
-        }
-        callback.attributes = attributes;
-        callback.content_type = self.content_type;
-        callback.key = self.key.map(OsString::into_vec);
-        callback.priority = self.priority;
-        let after = |time: Duration| now.saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
-        Ok((name, NewBatch { callback, deadline: self.deadline.map(after) }))
+        };
+        printed(&made, globals)
     }
+}
+
+/// Has a daemon make a batch.
+pub(in crate::cli) fn at_daemon(
+    daemon: &ApiClient,
+    queue: &OsStr,
+    batch: &NewBatchBody,
+) -> anyhow::Result<MadeBatch> {
+    let path = format!("{}/batches", path_at_daemon(queue)?);
+    let made = daemon.send("POST", &path, Some(&serde_json::to_value(batch)?))?;
+    serde_json::from_value(made).context("the daemon answers in a way that this program does not know")
+}
+
+/// Makes a batch in the database.
+pub(in crate::cli) fn here(
+    client: &Client,
+    queue: &Queue,
+    layout: Layout,
+    batch: NewBatchBody,
+) -> anyhow::Result<MadeBatch> {
+    client.check_kind(queue)?;
+    let target = Target { queue: QueueName(queue.name().to_vec()), layout };
+    client.wait(MakeBatch { target, batch }.run(client))
+}
+
+pub(in crate::cli) fn printed(made: &MadeBatch, globals: &Globals) -> anyhow::Result<Exit> {
+    output::line(globals.json, made.text().as_bytes(), &serde_json::to_value(made)?)
+        .map_err(|error| anyhow!("batch {} is made, which could not be printed: {error}", made.id))?;
+    Ok(Exit::Done)
 }

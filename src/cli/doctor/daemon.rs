@@ -54,7 +54,7 @@ pub(super) fn look(
 /// The finding for a daemon that has not answered with its status.
 fn silent(error: &anyhow::Error, at: &str, findings: &mut Findings) {
     match error.downcast_ref() {
-        Some(AskError::Nobody { error, .. }) => {
+        Some(AskError::Nobody { error, .. } | AskError::Broken { error, .. }) => {
             findings.note(ABOUT, format!("no daemon answers at {at}: {error}"), START);
         }
         Some(AskError::Silent { silence, .. }) => findings.note(

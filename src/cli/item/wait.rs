@@ -1,6 +1,9 @@
 //! `kvqueue item wait`
 
-use std::time::{Duration, Instant};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 use super::{
     super::{
@@ -17,9 +20,6 @@ use crate::{
         look::{Item, ShowItem},
     },
 };
-
-/// The longest time that can be added to a clock without an overflow.
-const FOR_EVER: Duration = Duration::from_hours(24 * 365);
 
 /// Wait until an item has ended, or is a dead letter, and print what is known of it
 #[derive(Debug, clap::Args)]
@@ -44,28 +44,36 @@ pub(in crate::cli) struct Args {
 /// How long a daemon is asked to wait in one request.
 const STEP: Duration = Duration::from_secs(10);
 
+/// How long to pause if it has answered earlier, as one that stops does, or not at all.
+const PAUSE: Duration = Duration::from_secs(1);
+
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let place = Place::open_for(None, globals)?;
         let (target, id) = (self.one.target.of_operation(), self.one.id(&place)?);
-        // A daemon has to answer within --timeout.
-        let step = globals.timeout().map_or(STEP, |timeout| STEP.min(timeout / 2));
-        let until = self.limit.map(|limit| Instant::now() + limit.min(FOR_EVER));
+        // An answer has to come within --timeout.
+        let step = globals.timeout().map_or(STEP, |timeout| STEP.min(timeout / 2)).max(PAUSE / 10);
+        let until = self.limit.and_then(|limit| Instant::now().checked_add(limit));
         let mut was_there = false;
         loop {
-            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            let is_last = left.is_some_and(|left| left <= step);
-            let wait_ms = u64::try_from(left.unwrap_or(step).min(step).as_millis()).ok();
+            let began = Instant::now();
+            let left = until.map_or(step, |until| until.saturating_duration_since(began));
+            let wait_ms = u64::try_from(left.min(step).as_millis()).ok();
             let item = ItemTarget::new(target.clone(), id.clone());
-            let item = match place.ask(&ShowItem { item, wait_ms }) {
-                Err(error) if was_there && operation::is_not_found(&error) => Item::left(&id),
-                found => found?,
+            let found = match place.ask(&ShowItem { item, wait_ms }) {
+                Err(error) if was_there && operation::is_not_found(&error) => Some(Item::left(&id)),
+                // The daemon is started again, perhaps.
+                Err(error) if was_there && operation::is_transient(&error) => None,
+                found => Some(found?),
             };
-            if is_last || item.has_ended() {
+            let is_over = until.is_some_and(|until| Instant::now() >= until);
+            if let Some(item) = found.filter(|item| is_over || item.has_ended()) {
                 operation::print::<ShowItem>(&item, globals)?;
                 return Ok(if item.has_ended() { Exit::Done } else { Exit::Nothing });
             }
             was_there = true;
+            let early = began + left.min(step).min(PAUSE);
+            thread::sleep(early.saturating_duration_since(Instant::now()));
         }
     }
 }

@@ -1,26 +1,22 @@
 //! Options that apply to each item of a push.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    ffi::OsString,
-    os::unix::ffi::OsStringExt,
-    time::Duration,
-};
+use std::{ffi::OsString, time::Duration};
 
-use kvqueue_queue::{IfTaken, Millis, NewItem, from_millis, item_batch::BatchId};
+use kvqueue_queue::{Millis, item_batch::BatchId};
 
 use crate::{
     cli::{
         UsageError, output,
         values::{self, When},
     },
+    operations::push::ItemFields,
     telemetry,
 };
 
 const HEADING: &str = "What goes with each item";
 
 /// The options that apply to each item.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(super) struct ItemOptions {
     /// Not before this delay is over, as in 5s or "1h 30m"
     #[arg(long, help_heading = HEADING, value_name = "DURATION", allow_hyphen_values = true, value_parser = values::delay, conflicts_with = "at")]
@@ -61,59 +57,36 @@ pub(super) struct ItemOptions {
 }
 
 impl ItemOptions {
-    pub(super) fn is_unique(&self) -> bool {
-        self.unique.is_some()
-    }
-
-    pub(super) fn is_delayed(&self) -> bool {
-        self.delay.or(self.at).is_some()
-    }
-
-    /// An error if two attributes have the same name.
-    pub(super) fn check(&self) -> Result<(), UsageError> {
-        let mut names = BTreeSet::new();
-        match self.attributes.iter().find(|(name, _)| !names.insert(name)) {
-            Some((name, _)) => Err(UsageError(format!(
-                "--attr {name}=... is given twice; an item has one value of each attribute"
-            ))),
-            None => Ok(()),
-        }
-    }
-
     /// The time that `--at` names, if it is over.
     pub(super) fn past(&self, now: Millis) -> Option<String> {
         self.at.filter(|when| when.due(now).is_none()).map(|when| output::time(when.time(now)))
     }
 
-    /// An item without a payload that has all this, made at `now`. `ttl` is the queue's.
-    pub(super) fn template(self, now: Millis, ttl: Option<Duration>) -> NewItem {
-        let attributes: BTreeMap<String, String> = self.attributes.into_iter().collect();
-        let (content_type, trace_parent) = (self.content_type, self.trace_parent);
-        let when = self.delay.or(self.at);
-        let ttl = self.ttl.or(ttl);
-        let unique = self.unique.map(OsString::into_vec);
-        // An item without options needs no record, and so has no time of its push.
-        let says = !attributes.is_empty()
-            || content_type.is_some()
-            || trace_parent.is_some()
-            || unique.is_some()
-            || self.batch.is_some()
-            || when.is_some()
-            || ttl.is_some();
-        let mut item = NewItem::new("");
-        item.attributes = attributes;
-        item.content_type = content_type;
-        item.trace_parent = trace_parent;
-        item.enqueued_at = says.then(|| from_millis(now));
-        item.unique = unique;
-        item.unique_until = self.unique_for.and_then(|time| from_millis(now).checked_add(time));
-        item.if_taken = if self.replace { IfTaken::Replace } else { IfTaken::Skip };
-        item.batch = self.batch;
-        item.due = when.and_then(|when| when.due(now)).map(from_millis);
-        item.expires = ttl.and_then(|ttl| from_millis(now).checked_add(ttl));
-        item.priority = self.priority;
-        item.key = self.key.map(OsString::into_vec);
-        item
+    /// The fields of an item without a payload.
+    ///
+    /// # Errors
+    /// Two attributes have the same name.
+    pub(super) fn fields(self) -> Result<ItemFields, UsageError> {
+        let delay_ms = self.delay.map(|delay| delay.time(0));
+        let (key, key_base64) = values::texts(self.key);
+        let (unique, unique_base64) = values::texts(self.unique);
+        Ok(ItemFields {
+            attributes: values::attributes(self.attributes)?,
+            content_type: self.content_type,
+            trace_parent: self.trace_parent,
+            unique,
+            unique_base64,
+            unique_for_ms: self.unique_for.map(values::whole_millis),
+            replace: self.replace.then_some(true),
+            delay_ms,
+            at: self.at.map(|at| output::time(at.time(0))),
+            ttl_ms: self.ttl.map(values::whole_millis),
+            priority: Some(self.priority).filter(|priority| *priority != 0),
+            key,
+            key_base64,
+            batch: self.batch.map(|batch| batch.to_string()),
+            ..ItemFields::default()
+        })
     }
 }
 

@@ -8,33 +8,43 @@ mod input;
 mod item_options;
 mod report;
 mod transactions;
+mod way;
 
 use std::{
     ffi::OsString,
     os::unix::ffi::OsStringExt,
     path::{Path, PathBuf},
+    slice,
+    time::Duration,
 };
 
 use anyhow::{Context, anyhow};
 use bytes::Bytes;
-use kvqueue_queue::{NewItem, PAYLOAD_CEILING, PushError, PushOptions, Queue, Session};
+use kvqueue_queue::{NewItem, PAYLOAD_CEILING, PushOptions, Session};
 
 use self::{
     after::AfterOptions,
     input::{Found, Input},
     item_options::ItemOptions,
     report::{PushCounts, Refusals},
+    way::{PushKey, Way, is_too_long},
 };
 use super::{
-    DataError, UsageError,
-    client::{Client, frozen},
+    UsageError,
+    api_client::ApiClient,
+    batch::new::{at_daemon, here, printed},
+    client::Client,
     globals::Globals,
     line_reader::{STDIN, read_file},
     output,
     progress::{Progress, Size},
     target::Target,
 };
-use crate::{consumer::clock, database::Refused, exit::Exit};
+use crate::{
+    consumer::clock,
+    exit::Exit,
+    operations::{batches::NewBatchBody, push::ItemFields},
+};
 
 /// Push items onto a queue
 #[derive(Debug, clap::Args)]
@@ -83,58 +93,98 @@ impl Args {
             let problem = "--lines - and --file - both read stdin, which can be read once; leave one out";
             return Err(UsageError(problem.to_owned()).into());
         }
-        self.item_options.check()?;
         if let Some(past) = self.item_options.past(clock::now()).filter(|_| !globals.quiet) {
             output::note(format_args!("kvqueue: --at {past} is in the past, so the items are ready at once"));
         }
+        let fields = self.item_options.clone().fields()?;
+        match ApiClient::of_database(globals)? {
+            Some(daemon) => self.over_http(globals, daemon, fields),
+            None => self.directly(globals, fields),
+        }
+    }
+
+    fn directly(self, globals: &Globals, fields: ItemFields) -> anyhow::Result<Exit> {
+        if self.after.is_given() {
+            let batch = self.after(fields)?;
+            let client = Client::open_or_create(globals, Some(self.create))?;
+            let (queue, layout) = (self.target.open(&client)?, self.target.of_operation().layout);
+            return printed(&here(&client, &queue, layout, batch)?, globals);
+        }
         let client = Client::open_or_create(globals, Some(self.create))?;
         let queue = self.target.open(&client)?;
-        let limit = self.target.max_payload(&client);
+        let (limit, ttl) = (self.target.max_payload(&client), self.target.settings(&client).ttl);
+        let mut options = PushOptions::default().with_max_payload(limit);
+        options.idempotency_key = self.idempotency_key.clone().map(OsString::into_vec);
+        let session = Box::new(Session::new(queue));
+        let way = Way::Database { client: Box::new(client), session, options };
+        self.push(globals, way, fields, (limit, ttl))
+    }
+
+    fn over_http(self, globals: &Globals, daemon: ApiClient, fields: ItemFields) -> anyhow::Result<Exit> {
+        let is_text = |text: &OsString| text.to_str().map(str::to_owned);
+        let idempotency_key = self.idempotency_key.as_ref().map(|key| {
+            is_text(key).ok_or_else(|| UsageError("over HTTP the idempotency key has to be UTF-8".to_owned()))
+        });
+        let (path, idempotency_key) = (self.target.path_at_daemon("/items")?, idempotency_key.transpose()?);
         if self.after.is_given() {
-            return self.push_after(&client, &queue, globals.json);
+            let queue = self.target.queue.clone();
+            return printed(&at_daemon(&daemon, &queue, &self.after(fields)?)?, globals);
         }
-        let ttl = self.target.settings(&client).ttl;
+        let of_items = Box::new(fields.clone());
+        let way = Way::Daemon {
+            daemon: Box::new(daemon),
+            path,
+            fields: of_items,
+            key: PushKey::new(idempotency_key),
+        };
+        // A daemon knows the queue's own limit.
+        self.push(globals, way, fields, (PAYLOAD_CEILING, None))
+    }
+
+    /// Pushes the input. `limit` is the longest payload, and `ttl` the queue's.
+    fn push(
+        self,
+        globals: &Globals,
+        way: Way,
+        fields: ItemFields,
+        (limit, ttl): (usize, Option<Duration>),
+    ) -> anyhow::Result<Exit> {
         let size = self.size();
+        let whole = self.idempotency_key.is_some() || fields.is_unique();
+        let ids = whole || fields.is_delayed();
         let input = Input {
             payloads: self.payload.into_iter().map(|payload| Bytes::from(payload.into_vec())).collect(),
             lines: self.lines,
             file: self.file,
             limit,
         };
-        let whole = self.idempotency_key.is_some() || self.item_options.is_unique();
-        let ids = whole || self.item_options.is_delayed();
-        let mut options = PushOptions::default().with_max_payload(limit);
-        options.idempotency_key = self.idempotency_key.map(OsString::into_vec);
         let mut push = Push {
-            client: &client,
-            session: Session::new(queue.clone()),
-            options,
-            template: self.item_options.template(clock::now(), ttl),
+            way,
+            template: fields.template(clock::now(), ttl).map_err(UsageError)?,
             counts: PushCounts::default(),
             refusals: Refusals::new(limit),
             progress: Progress::new(globals, "acknowledged", Size::Bytes(size)),
         };
-        let input = input.start();
-        let pushed =
-            client.wait(async { if whole { push.whole(input).await } else { push.stream(input).await } });
+        let (input, name) = (input.start(), self.target.queue.into_vec());
+        let pushed = push.run(input, whole);
         push.progress.finish();
         let printed = match &pushed {
             Err(error) if error.is::<UsageError>() => Ok(()),
             _ => {
-                let object = push.counts.object(queue.name(), push.refusals.count(), ids);
+                let object = push.counts.object(&name, push.refusals.count(), ids);
                 output::line(globals.json, push.counts.text().as_bytes(), &object)
             }
         };
         pushed?;
-        client.ask(push.session.close(client.db())).context("pushed, but the session is not closed")?;
+        push.way.close()?;
         // Not an io::Error outside: the reader that closed the pipe does not know what was pushed.
         printed.map_err(|error| anyhow!("{}, which could not be printed: {error}", push.counts.sum()))?;
         Ok(push.refusals.exit(if whole { "nothing was pushed" } else { "everything else was pushed" }))
     }
 
-    /// Pushes one item after others.
-    fn push_after(self, client: &Client, queue: &Queue, json: bool) -> anyhow::Result<Exit> {
-        let mut payloads: Vec<Vec<u8>> = self.payload.into_iter().map(OsString::into_vec).collect();
+    /// The batch that pushes the item after others.
+    fn after(&self, fields: ItemFields) -> anyhow::Result<NewBatchBody> {
+        let mut payloads: Vec<Vec<u8>> = self.payload.iter().cloned().map(OsString::into_vec).collect();
         if let Some(file) = &self.file {
             let read = read_file(file, PAYLOAD_CEILING);
             payloads.push(read.with_context(|| format!("cannot read {}", file.display()))?);
@@ -145,11 +195,7 @@ impl Args {
                 "{len} items are to be pushed --after others, and one is possible; push each with its own --after"
             ))
         })?;
-        let mut callback = self.item_options.template(clock::now(), None);
-        callback.payload = payload.into();
-        // The sweeper sets it when it pushes the item.
-        callback.enqueued_at = None;
-        self.after.push(client, queue, callback, json)
+        Ok(self.after.batch(fields.with_payload(&payload)))
     }
 
     /// How much there is to read, where that can be known.
@@ -159,10 +205,8 @@ impl Args {
     }
 }
 
-struct Push<'a> {
-    client: &'a Client,
-    session: Session,
-    options: PushOptions,
+struct Push {
+    way: Way,
     /// The fields that all items share.
     template: NewItem,
     counts: PushCounts,
@@ -170,7 +214,7 @@ struct Push<'a> {
     progress: Progress,
 }
 
-impl Push<'_> {
+impl Push {
     fn item(&self, payload: &Bytes) -> NewItem {
         let mut item = self.template.clone();
         item.payload = payload.clone();
@@ -188,61 +232,22 @@ impl Push<'_> {
         }
     }
 
-    /// One transaction.
-    async fn push(&mut self, items: &[NewItem]) -> anyhow::Result<()> {
-        let pushed =
-            self.client.answer(self.session.push_items(self.client.db(), items, &self.options)).await;
+    /// One transaction. A daemon refuses all items if one is longer than its queue allows: then each goes by itself.
+    async fn push(&mut self, items: &[NewItem], is_whole: bool) -> anyhow::Result<()> {
+        let pushed = self.way.push(items, &mut self.counts).await;
         match pushed {
-            Ok(Ok(pushed)) => self.counts.add(&pushed),
-            Ok(Err(error)) => return Err(self.failure(error, items.len())),
-            Err(error) => return Err(anyhow::Error::new(error).context(self.unsure(items.len()))),
+            Err(error) if !is_whole && is_too_long(&error) => {}
+            pushed => return pushed,
+        }
+        for item in items {
+            match self.way.push(slice::from_ref(item), &mut self.counts).await {
+                Err(error) if is_too_long(&error) => {
+                    let refusals = &mut self.refusals;
+                    self.progress.suspend(|| refusals.refuse_by_daemon(item.payload.len()));
+                }
+                pushed => pushed?,
+            }
         }
         Ok(())
-    }
-
-    /// This number of items, and what was pushed before them.
-    fn behind(&self, items: usize) -> String {
-        match self.counts.acknowledged {
-            0 => output::items_of(items),
-            done => format!("{} after the {done} pushed before", output::items_of(items)),
-        }
-    }
-
-    /// The number of items of a push of unknown outcome.
-    fn unsure(&self, items: usize) -> String {
-        format!("the push of {} failed; these may be in the queue all the same", self.behind(items))
-    }
-
-    fn failure(&self, error: PushError, items: usize) -> anyhow::Error {
-        let done = self.counts.acknowledged;
-        if let Some(pause) = error.frozen().filter(|_| !error.is_maybe_committed()) {
-            let before = (done > 0).then(|| format!("{done} were pushed before, nothing since"));
-            return frozen(self.session.queue(), pause, before.as_deref());
-        }
-        if let Some(reused) = error.idempotency_key_reused() {
-            return DataError(reused.to_string()).into();
-        }
-        if let Some(refused) = error.batch_refused() {
-            return match done {
-                0 => anyhow!("{refused}; nothing was pushed"),
-                _ => anyhow!("{refused}; {done} were pushed before, nothing since"),
-            };
-        }
-        match error {
-            PushError::Retry(error) if error.is_out_of_space() => anyhow!(
-                "cannot push {}: {}",
-                self.behind(items),
-                Refused::why(&self.client.config().database).text(),
-            ),
-            PushError::Retry(_) | PushError::Queue(_) | PushError::TransactionTooLarge { .. } => {
-                let context = match error.is_maybe_committed() {
-                    true => self.unsure(items),
-                    false => format!("the push of {} failed", self.behind(items)),
-                };
-                anyhow::Error::new(error).context(context)
-            }
-            // The shared fields exceed a limit.
-            refused => UsageError(refused.to_string()).into(),
-        }
     }
 }

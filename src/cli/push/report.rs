@@ -2,7 +2,7 @@
 
 use std::iter;
 
-use kvqueue_queue::{ItemId, PushEffect, Pushed};
+use kvqueue_queue::{ItemId, PushEffect};
 use serde_json::{Value, json};
 
 use crate::{
@@ -32,17 +32,23 @@ pub(super) struct PushCounts {
 }
 
 impl PushCounts {
-    pub(super) fn add(&mut self, pushed: &Pushed) {
-        self.acknowledged += pushed.items as u64;
-        let each = || pushed.each();
-        let count = |effect| each().filter(|item| item.effect == effect).count() as u64;
-        self.duplicates += count(PushEffect::Duplicate);
-        self.replaced += count(PushEffect::Replaced);
-        if pushed.repeated {
-            self.repeated = Some(each().filter(|item| item.effect == PushEffect::Repeated).count());
+    /// Counts the items of a push. `repeated`: a push with the same idempotency key had added them before.
+    pub(super) fn add(&mut self, repeated: bool, items: impl Iterator<Item = (PushEffect, Option<ItemId>)>) {
+        let mut before = 0;
+        for (effect, id) in items {
+            match effect {
+                PushEffect::Added => self.acknowledged += 1,
+                PushEffect::Duplicate => self.duplicates += 1,
+                PushEffect::Replaced => self.replaced += 1,
+                PushEffect::Repeated => before += 1,
+            }
+            if self.ids.len() < MAX_IDS {
+                self.ids.extend(id);
+            }
         }
-        let room = MAX_IDS - self.ids.len();
-        self.ids.extend(each().filter_map(|item| item.id).take(room));
+        if repeated {
+            self.repeated = Some(before);
+        }
     }
 
     /// For people: the sum, and the ids if they are few. A single one stands in the same line, and each of several in one of its own.
@@ -111,6 +117,16 @@ impl Refusals {
         if self.count <= NAMED {
             let limit = self.limit;
             note(format_args!("kvqueue: {what} not pushed: it has {bytes} bytes, an item at most {limit}"));
+        }
+    }
+
+    /// Counts an item that a daemon has refused: its queue has a limit of its own.
+    pub(super) fn refuse_by_daemon(&mut self, bytes: usize) {
+        self.count += 1;
+        if self.count <= NAMED {
+            note(format_args!(
+                "kvqueue: an item of {bytes} bytes not pushed: it is longer than the daemon allows in this queue"
+            ));
         }
     }
 

@@ -4,8 +4,8 @@ use std::{collections::VecDeque, io};
 
 use anyhow::anyhow;
 use bytes::Bytes;
-use kvqueue_queue::{BatchLimits, MAX_PUSHES, NewItem, PAYLOAD_CEILING, batches_by};
-use tokio::sync::mpsc;
+use kvqueue_queue::{NewItem, PAYLOAD_CEILING, batches_by};
+use tokio::{runtime, sync::mpsc};
 
 use super::{Push, input::Chunk};
 use crate::cli::UsageError;
@@ -17,13 +17,21 @@ struct Waiting {
     bytes: usize,
 }
 
-impl Push<'_> {
-    /// Pushes the input to its end. Where it ends in an error, what came before goes in first.
-    pub(super) async fn stream(
+impl Push {
+    /// Pushes the input: as it comes, or all at once.
+    pub(super) fn run(
         &mut self,
-        mut input: mpsc::Receiver<io::Result<Chunk>>,
+        input: mpsc::Receiver<io::Result<Chunk>>,
+        whole: bool,
     ) -> anyhow::Result<()> {
-        let limits = BatchLimits::default();
+        // The futures of a client and of a daemon's client can be waited for by any runtime. Theirs are inside what is changed here.
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async { if whole { self.whole(input).await } else { self.stream(input).await } })
+    }
+
+    /// Pushes the input to its end. Where it ends in an error, what came before goes in first.
+    async fn stream(&mut self, mut input: mpsc::Receiver<io::Result<Chunk>>) -> anyhow::Result<()> {
+        let limits = self.way.limits();
         let mut waiting = Waiting::default();
         let mut broken = None;
         loop {
@@ -42,7 +50,7 @@ impl Push<'_> {
             }
             let items = waiting.payloads.iter().map(|payload| self.item(payload));
             if let Some(batch) = batches_by(items, limits, NewItem::weight).next() {
-                self.push(&batch).await?;
+                self.push(&batch, false).await?;
                 let bytes = batch.iter().map(|item| item.payload.len()).sum::<usize>();
                 waiting.payloads.drain(..batch.len());
                 waiting.bytes -= bytes;
@@ -63,9 +71,9 @@ impl Push<'_> {
 /// The most bytes, unless it is a single item: with room for the records of the push.
 const MAX_BYTES: usize = PAYLOAD_CEILING;
 
-impl Push<'_> {
+impl Push {
     /// Reads the input to its end and pushes it. Where an item is refused, or the input ends in an error, nothing is pushed.
-    pub(super) async fn whole(&mut self, mut input: mpsc::Receiver<io::Result<Chunk>>) -> anyhow::Result<()> {
+    async fn whole(&mut self, mut input: mpsc::Receiver<io::Result<Chunk>>) -> anyhow::Result<()> {
         let (mut items, mut bytes) = (Vec::new(), 0);
         while let Some(chunk) = input.recv().await {
             for found in chunk.map_err(|error| anyhow!("{error}"))? {
@@ -79,7 +87,7 @@ impl Push<'_> {
         if self.refusals.count() > 0 || items.is_empty() {
             return Ok(());
         }
-        self.push(&items).await?;
+        self.push(&items, true).await?;
         self.progress.done(self.counts.acknowledged, bytes);
         Ok(())
     }
@@ -93,9 +101,10 @@ impl Push<'_> {
                 "--unique is for a single item; push several one by one, each with a key of its own";
             return Err(UsageError(problem.to_owned()));
         }
-        if bytes > MAX_BYTES || items.len() > MAX_PUSHES {
+        let most = self.way.most();
+        if bytes > MAX_BYTES || items.len() > most {
             return Err(UsageError(format!(
-                "--idempotency-key is for what fits into one transaction: up to {MAX_PUSHES} items and {MAX_BYTES} bytes, with some hundred \
+                "--idempotency-key is for what fits into one transaction: up to {most} items and {MAX_BYTES} bytes, with some hundred \
                  added for each item; push it in parts, each with an id of its own"
             )));
         }

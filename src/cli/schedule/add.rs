@@ -1,7 +1,6 @@
 //! `kvqueue schedule add`
 
 use std::{
-    collections::BTreeMap,
     ffi::OsString,
     os::unix::ffi::OsStringExt,
     path::{Path, PathBuf},
@@ -9,41 +8,28 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
-use base64::{Engine, prelude::BASE64_STANDARD};
 use clap::ArgGroup;
-use kvqueue_queue::schedule::{MAX_SCHEDULE_PAYLOAD, PutEffect, Schedule};
-use serde_json::json;
+use kvqueue_queue::schedule::MAX_SCHEDULE_PAYLOAD;
 
-use super::{
-    Fixes, about,
-    change::write,
-    refused,
-    times::{Times, wrong},
-};
+use super::times::{Times, wrong};
 use crate::{
+    audit::Action,
     cli::{
-        DataError, UsageError,
+        DataError,
+        api_client::encoded,
         client::{Client, Create},
         globals::Globals,
         line_reader::read_file,
+        operation::Place,
         output,
         target::Target,
-        values::attribute,
+        values,
     },
     config::duration,
-    consumer::clock,
     exit::Exit,
-    schedules::{
-        Change, Effect, Firing, MissedName, OverlapName, ScheduleChange, ScheduleDefinition, firings,
-        from_now, local,
-    },
-    text::visible,
+    operations::{names::fields, schedules::PutSchedule},
+    schedules::{MissedName, OverlapName, ScheduleDefinition},
 };
-
-const FIXES: Fixes = [
-    "change it there and reload its daemons, or choose another name",
-    "upgrade kvqueue, or choose another name",
-];
 
 const HEADING: &str = "What is pushed";
 
@@ -73,7 +59,7 @@ pub(in crate::cli) struct Add {
     #[arg(long, help_heading = HEADING, value_name = "FILE", conflicts_with = "payload")]
     file: Option<PathBuf>,
     /// An attribute; repeat for more
-    #[arg(long = "attr", help_heading = HEADING, value_name = "NAME=VALUE", value_parser = attribute)]
+    #[arg(long = "attr", help_heading = HEADING, value_name = "NAME=VALUE", value_parser = values::attribute)]
     attributes: Vec<(String, String)>,
     /// The payload's media type
     #[arg(long, help_heading = HEADING, value_name = "TYPE")]
@@ -108,51 +94,47 @@ impl Add {
         let definition = self.definition()?;
         // Before a database is made.
         definition.schedule(self.name.as_str(), None).map_err(wrong)?;
-        let client = Client::open_to_change(globals, &self.target.queue, self.create.create)?;
-        let queue = &self.target.open_quietly(&client)?;
-        client.expect_queue(queue, &self.create)?;
-        client.check_kind(queue)?;
-        client.check_not_frozen(queue)?;
-        let schedule = definition.checked(self.name.as_str(), None, queue.kind()).map_err(wrong)?;
-        let now = clock::now();
-        let change = ScheduleChange::new(Change::Put(Box::new(schedule.clone())), now);
-        let effect = match write(&client, queue, &change)? {
-            Effect::Put(effect) => effect,
-            Effect::Refused(refusal) => {
-                return Err(refused(queue, &self.name, "replace", &refusal, FIXES));
+        let (queue, create) = (&self.target.queue, self.create.create);
+        let place = Place::open_with(globals, Some(Action::SchedulePut), || {
+            Client::open_to_change(globals, queue, create)
+        })?;
+        let stored = match &place {
+            Place::Here(client) => {
+                let kind = self.target.open_quietly(client)?.kind();
+                definition.checked(self.name.as_str(), None, kind).map_err(wrong)?;
+                let put = PutSchedule {
+                    target: self.target.of_operation(),
+                    name: self.name.clone(),
+                    definition,
+                    create,
+                };
+                let stored = client.wait(put.run(&**client));
+                client.check_record(stored.is_ok());
+                stored?
             }
-            Effect::Done | Effect::Same => unreachable!("the effect of a put is of a put"),
+            Place::Daemon(daemon) => {
+                let path = self.target.path_at_daemon("/schedules/")?;
+                let path = format!("{path}{}?create={create}", encoded(&self.name));
+                serde_json::from_value(daemon.send(
+                    "PUT",
+                    &path,
+                    Some(&serde_json::to_value(&definition)?),
+                )?)?
+            }
         };
-        let next = firings(&schedule, queue.name(), now).next();
-        let (done, code) = match effect {
-            PutEffect::Created => ("is added", "created"),
-            PutEffect::Replaced { .. } => ("is replaced", "replaced"),
-            PutEffect::Unchanged => ("is unchanged", "unchanged"),
-        };
-        let mut object = about(queue, &self.name, "effect", code);
-        object["description"] = schedule.calendar.description().into();
-        object["next"] = json!(next.map(Firing::json));
-        let (name, of) = (visible(&self.name), queue.name().escape_ascii());
-        let text = format!("schedule {name} of queue {of} {done}: {}", described(&schedule, next, now));
-        output::line(globals.json, text.as_bytes(), &object)?;
+        output::line(globals.json, stored.text().as_bytes(), &serde_json::to_value(&stored)?)
+            .map_err(|error| anyhow!("it is done, and the answer could not be printed: {error}"))?;
         Ok(Exit::Done)
     }
 
     fn definition(&self) -> anyhow::Result<ScheduleDefinition> {
-        let mut attributes = BTreeMap::new();
-        for (name, value) in &self.attributes {
-            if attributes.insert(name.clone(), value.clone()).is_some() {
-                let problem =
-                    format!("--attr {name}=... is given twice; an item has one value of each attribute");
-                return Err(UsageError(problem).into());
-            }
-        }
+        let attributes = values::attributes(self.attributes.clone())?;
         let payload = match (&self.payload, &self.file) {
             (_, Some(file)) => read(file)?,
             (payload, None) => payload.clone().unwrap_or_default().into_vec(),
         };
-        let (payload, payload_base64) = text(payload);
-        let (key, key_base64) = self.key.clone().map_or((None, None), |key| text(key.into_vec()));
+        let (payload, payload_base64) = fields(&payload);
+        let (key, key_base64) = values::texts(self.key.clone());
         let defaults = self.times.definition();
         Ok(ScheduleDefinition {
             payload: payload.filter(|payload| !payload.is_empty()),
@@ -172,14 +154,6 @@ impl Add {
     }
 }
 
-/// Bytes as a text, or else in base 64.
-fn text(bytes: Vec<u8>) -> (Option<String>, Option<String>) {
-    match String::from_utf8(bytes) {
-        Ok(text) => (Some(text), None),
-        Err(error) => (None, Some(BASE64_STANDARD.encode(error.as_bytes()))),
-    }
-}
-
 /// The whole of a file, which is no longer than a payload may be.
 fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     let payload = read_file(path, MAX_SCHEDULE_PAYLOAD);
@@ -192,12 +166,4 @@ fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
         return Err(anyhow!(DataError(problem)));
     }
     Ok(payload)
-}
-
-/// When it fires, and when next.
-fn described(schedule: &Schedule, next: Option<Firing>, now: u64) -> String {
-    let description = schedule.calendar.description();
-    let Some(Firing { fires, .. }) = next else { return description };
-    let next = local(fires, schedule.calendar.zone());
-    format!("{description}; next at {next}, {}", from_now(fires, now))
 }

@@ -1,31 +1,23 @@
 //! `kvqueue schedule`: shows the schedules of queues, and changes them.
 
 mod add;
-mod change;
-mod fire;
-mod history;
 mod list;
 mod next;
-mod show;
 mod times;
 
-use std::{
-    ffi::{OsStr, OsString},
-    os::unix::ffi::OsStrExt,
-};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 
-use anyhow::anyhow;
-use comfy_table::{ContentArrangement, Table, presets::UTF8_FULL_CONDENSED};
-use kvqueue_queue::{Queue, schedule::ScheduleView};
-use serde_json::Value;
-
-use super::{UsageError, client::Client, completions, globals::Globals, output};
+use super::{completions, globals::Globals, operation, target::Target};
 use crate::{
-    audit::Action,
-    causes::with_causes,
     exit::Exit,
-    schedules::{Refusal, gone},
-    text::visible,
+    operations::{
+        Page, QueueName,
+        schedules::{
+            FireSchedule, ListOccurrences, PauseSchedule, RemoveSchedule, ResumeSchedule, ScheduleTarget,
+            ShowSchedule,
+        },
+    },
 };
 
 /// Show schedules, which push items again and again; make, change and remove them
@@ -35,46 +27,83 @@ use crate::{
     every so often. Each time is fired once, however many daemons there are. docs/SCHEDULES.md has the rules of expressions, daylight saving and outages.")]
 pub(super) enum Command {
     List(list::List),
-    Show(show::Show),
+    /// Print all that is known of a schedule: its definition, how it stands, its next times and its last records
+    Show(Which),
     Next(next::Next),
     Add(add::Add),
-    Remove(change::Remove),
-    Pause(change::Pause),
-    Resume(change::Resume),
-    Fire(fire::Fire),
-    History(history::History),
+    /// Remove a schedule with its history; the items that it has pushed stay
+    #[command(long_about = "Remove a schedule with its history; the items that it has pushed stay.\n\n\
+        A schedule that belongs to a configuration is removed there: a daemon that has it in its configuration would make it again. --force removes it all the same, for a configuration \
+        that no daemon uses any more.")]
+    Remove {
+        #[command(flatten)]
+        which: Which,
+        /// Also if it belongs to a configuration, or if this version cannot read it
+        #[arg(long)]
+        force: bool,
+    },
+    /// Pause a schedule: it does not fire until it is resumed
+    #[command(
+        long_about = "Pause a schedule: it does not fire until it is resumed, and what is due in the pause is skipped.\n\n\
+        The pause is kept in the database, and outlives daemons and reloads. The queue's items are handled all the same; `kvqueue pause` pauses the queue."
+    )]
+    Pause(Which),
+    /// Resume a paused schedule: it fires from now on; times of the pause are skipped
+    #[command(
+        long_about = "Resume a paused schedule: it fires from now on; times of the pause are skipped, and recorded.\n\n\
+        --restart mends a schedule that a clock far ahead has silenced. Set the clock right before."
+    )]
+    Resume {
+        #[command(flatten)]
+        which: Which,
+        /// Begin now, also if it is not paused; times after now that have fired already fire again
+        #[arg(long)]
+        restart: bool,
+    },
+    /// Push an item of a schedule now, also if it is paused; it goes on as if nothing had happened
+    Fire {
+        #[command(flatten)]
+        target: Target,
+        /// The schedule
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
+    /// Print what became of a schedule's times, the newest first; the last 1,000 records are kept
+    History {
+        #[command(flatten)]
+        which: Which,
+        #[command(flatten)]
+        page: Page,
+    },
 }
 
 impl Command {
-    pub(super) fn audited(&self) -> Option<Action> {
-        match self {
-            Self::Add(_) => Some(Action::SchedulePut),
-            Self::Remove(_) => Some(Action::ScheduleRemove),
-            Self::Pause(_) => Some(Action::SchedulePause),
-            Self::Resume(_) => Some(Action::ScheduleResume),
-            Self::Fire(_) => Some(Action::ScheduleFire),
-            Self::List(_) | Self::Show(_) | Self::Next(_) | Self::History(_) => None,
-        }
-    }
-
     pub(super) fn run(self, globals: &Globals) -> anyhow::Result<Exit> {
         match self {
             Self::List(args) => args.run(globals),
-            Self::Show(args) => args.run(globals),
+            Self::Show(which) => operation::run(ShowSchedule { schedule: which.target() }, globals),
             Self::Next(args) => args.run(globals),
             Self::Add(args) => args.run(globals),
-            Self::Remove(args) => args.run(globals),
-            Self::Pause(args) => args.run(globals),
-            Self::Resume(args) => args.run(globals),
-            Self::Fire(args) => args.run(globals),
-            Self::History(args) => args.run(globals),
+            Self::Remove { which, force } => {
+                operation::run(RemoveSchedule { schedule: which.target(), force }, globals)
+            }
+            Self::Pause(which) => operation::run(PauseSchedule { schedule: which.target() }, globals),
+            Self::Resume { which, restart } => {
+                operation::run(ResumeSchedule { schedule: which.target(), restart }, globals)
+            }
+            Self::Fire { target, name } => {
+                operation::run(FireSchedule { target: target.of_operation(), name }, globals)
+            }
+            Self::History { which, page } => {
+                operation::run(ListOccurrences { schedule: which.target(), page }, globals)
+            }
         }
     }
 }
 
 /// A schedule by its name.
 #[derive(Debug, clap::Args)]
-struct Which {
+pub(super) struct Which {
     /// The queue
     #[arg(add = completions::queue())]
     queue: OsString,
@@ -84,83 +113,7 @@ struct Which {
 }
 
 impl Which {
-    /// The queue, which has to be there.
-    fn open(&self, client: &Client) -> anyhow::Result<Queue> {
-        let queue = open(client, &self.queue)?;
-        client.expect_there(&queue)?;
-        Ok(queue)
+    fn target(self) -> ScheduleTarget {
+        ScheduleTarget { queue: QueueName(self.queue.into_vec()), name: self.name }
     }
-
-    /// The schedule, which has to be there.
-    fn read(&self, client: &Client, queue: &Queue) -> anyhow::Result<ScheduleView> {
-        let found = client.transact(|tr| async {
-            let found = async {
-                Ok(match queue.schedule(&tr, &self.name).await? {
-                    Some(view) => Ok(view),
-                    None => Err(gone(&tr, queue, &self.name).await?),
-                })
-            };
-            let found = found.await;
-            (tr, found)
-        })?;
-        found.map_err(|refusal| refused(queue, &self.name, "read", &refusal, UPGRADE))
-    }
-}
-
-/// The queue of a name. Its schedules have the same keys in every layout.
-fn open(client: &Client, name: &OsStr) -> Result<Queue, UsageError> {
-    Queue::new(client.prefix(), name.as_bytes()).map_err(|error| UsageError(error.to_string()))
-}
-
-/// What to do about a schedule of a configuration, and about one that cannot be read.
-type Fixes = [&'static str; 2];
-
-const UPGRADE: Fixes = ["upgrade kvqueue"; 2];
-
-/// The error for a schedule that `verb` cannot be done to.
-fn refused(
-    queue: &Queue,
-    name: &str,
-    verb: &str,
-    refusal: &Refusal,
-    [configured, unreadable]: Fixes,
-) -> anyhow::Error {
-    let (queue, name) = (queue.name().escape_ascii(), visible(name));
-    match refusal {
-        Refusal::Gone { near: Some(near) } => {
-            anyhow!("queue \"{queue}\" has no schedule \"{name}\"; did you mean \"{}\"?", visible(near))
-        }
-        Refusal::Gone { near: None } => anyhow!(
-            "queue \"{queue}\" has no schedule \"{name}\"; `kvqueue schedule list {queue}` shows which there are"
-        ),
-        Refusal::Schedule(error) => {
-            anyhow!("cannot {verb} schedule \"{name}\" of queue \"{queue}\": {}", with_causes(error))
-        }
-        Refusal::Configured { .. } | Refusal::Unreadable => {
-            let fix = if matches!(refusal, Refusal::Unreadable) { unreadable } else { configured };
-            let why = visible(&refusal.to_string());
-            anyhow!("cannot {verb} schedule \"{name}\" of queue \"{queue}\": {why}; {fix}")
-        }
-    }
-}
-
-/// An object that begins with the names of queue and schedule.
-fn about(queue: &Queue, name: &str, key: &str, value: impl Into<Value>) -> Value {
-    let mut object = output::about(queue.name(), "schedule", name);
-    object[key] = value.into();
-    object
-}
-
-/// An empty table as wide as the terminal.
-fn table() -> Table {
-    let mut table = Table::new();
-    table.load_preset(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
-    if let Some(width) = output::width() {
-        table.set_width(width);
-    }
-    table
-}
-
-fn print(text: &str) -> std::io::Result<()> {
-    output::line(false, text.as_bytes(), &Value::Null)
 }

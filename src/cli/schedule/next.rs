@@ -1,28 +1,27 @@
 //! `kvqueue schedule next`
 
-use std::ffi::OsString;
+use std::{ffi::OsString, os::unix::ffi::OsStringExt};
 
-use anyhow::Context;
-use kvqueue_queue::{
-    Millis,
-    schedule::{Schedule, ScheduleView},
-};
+use anyhow::{Context, bail};
+use kvqueue_queue::{Millis, schedule::Schedule};
+use serde_json::Value;
 
 use super::{
-    UPGRADE, Which, print, refused, table,
+    Which,
     times::{Times, wrong},
 };
 use crate::{
     cli::{
-        client::Client,
         completions,
         globals::Globals,
+        operation::{self, Place},
         output,
         values::{self, When},
     },
     consumer::clock,
     exit::Exit,
-    schedules::{Firing, Refusal, firings, from, from_now, local, local_exact},
+    operations::schedules::{ShowSchedule, times_table},
+    schedules::firings,
 };
 
 /// Print when a schedule fires next; or try an expression, without a database
@@ -61,19 +60,19 @@ impl Next {
         }
         let (queue, name) = self.queue.clone().zip(self.name.clone()).context("clap requires both names")?;
         let which = Which { queue, name };
-        let client = Client::open(globals)?;
-        let queue = which.open(&client)?;
-        let ScheduleView { schedule: Some(schedule), state: Some(state), .. } =
-            which.read(&client, &queue)?
-        else {
-            return Err(refused(&queue, &which.name, "read", &Refusal::Unreadable, UPGRADE));
+        let place = Place::open_for(None, globals)?;
+        let found = place.ask(&ShowSchedule { schedule: which.target() })?;
+        let shown = found.shown();
+        let Some(schedule) = shown.schedule() else {
+            bail!("this version of kvqueue cannot read the schedule; upgrade kvqueue");
         };
-        if state.paused.is_some() && !globals.quiet {
+        if shown.is_paused() && !globals.quiet {
             output::note(format_args!(
                 "kvqueue: the schedule is paused, and fires at these times only if it is resumed before"
             ));
         }
-        self.print(globals, &schedule, queue.name(), from(&state, now))
+        let queue = self.queue.clone().unwrap_or_default().into_vec();
+        self.print(globals, &schedule, &queue, shown.from(now))
     }
 
     fn print(
@@ -90,28 +89,9 @@ impl Next {
             output::lines(true, firings.iter().map(|firing| ("", firing.json())))?;
             return Ok(Exit::Done);
         }
-        print(&schedule.calendar.description())?;
-        if !firings.is_empty() {
-            let now = self.after.is_none().then_some(now);
-            print(&firing_table(schedule, &firings, now))?;
-        }
+        output::line(false, schedule.calendar.description().as_bytes(), &Value::Null)?;
+        let (columns, rows) = times_table(schedule, &firings, self.after.is_none().then_some(now));
+        operation::print_table(columns, rows)?;
         Ok(Exit::Done)
     }
-}
-
-/// Times as a table: as the calendar has them, when they fire, and how far that is from `now`.
-pub(super) fn firing_table(schedule: &Schedule, firings: &[Firing], now: Option<Millis>) -> String {
-    let (zone, is_exact) = (schedule.calendar.zone(), schedule.jitter.is_zero());
-    let cells = |time: &str, fires: &str, from_now: &str| {
-        let fires = (!is_exact).then(|| fires.to_owned());
-        let from_now = now.map(|_| from_now.to_owned());
-        [time.to_owned()].into_iter().chain(fires).chain(from_now)
-    };
-    let mut table = table();
-    table.set_header(cells("time", "fires", "from now"));
-    for Firing { nominal, fires } in firings {
-        let from_now = now.map(|now| from_now(*fires, now)).unwrap_or_default();
-        table.add_row(cells(&local_exact(*nominal, zone), &local(*fires, zone), &from_now));
-    }
-    table.to_string()
 }

@@ -12,6 +12,7 @@ use crate::{
     cli::{client::Client, globals::Globals, output},
     config::QueueConfig,
     database::{QUEUES_AT_A_TIME, origin, queue_names, refusal},
+    json,
 };
 
 /// The most queues that are counted, next to those of the configuration; a database may have any number.
@@ -34,7 +35,7 @@ pub(super) fn show(globals: &Globals, spent: Duration, why: &str) -> anyhow::Res
     if globals.json {
         let queues = found.into_iter();
         let queues: Vec<_> =
-            queues.map(|(name, (counts, pause))| output::counts(name, "ready", counts, pause)).collect();
+            queues.map(|(name, (counts, pause))| json::counts(name, counts, pause)).collect();
         // As a daemon says it, as far as anything can be said.
         let mut object = json!({ "phase": null, "not_ready": [why], "queues": queues, "more_queues": more });
         if let Some(Space { free, total, min_free, limit_from, reusable, pushes_refused }) = space(&client) {

@@ -20,10 +20,10 @@ use crate::{
     handlers::{Outcome, OutcomeLine, percent},
     http::{
         api_request::{Answer, ApiRequest},
-        body::Object,
         database::POLICY,
         error::ApiError,
     },
+    operations::push::Object,
 };
 
 #[derive(Debug, Deserialize)]

@@ -1,120 +1,37 @@
 //! The body of a push.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{fmt, time::Duration};
 
-use base64::{Engine, prelude::BASE64_STANDARD};
-use bytes::Bytes;
-use kvqueue_queue::{IfTaken, Millis, NewItem, from_millis, item_batch::ParseBatchIdError};
+use kvqueue_queue::{Millis, NewItem};
 use serde::{
     Deserialize, Deserializer,
-    de::{Error, MapAccess, SeqAccess, Visitor},
+    de::{Error, SeqAccess, Visitor},
 };
-use serde_json::value::RawValue;
 
 use crate::{
-    http::{
-        body::{Object, whole},
-        error::ApiError,
-    },
-    operations::times::{LONGEST, due},
-    telemetry::{NO_TRACE_PARENT, is_trace_parent},
+    http::error::ApiError,
+    operations::push::{ItemFields, MOST_ATTRIBUTES, MOST_ITEMS, Object, given},
 };
-
-/// The most items of one push.
-const MOST: usize = 1_000;
-
-/// The most attributes of one item. No more than this fit into [`kvqueue_queue::MAX_ATTRIBUTES`].
-const MOST_OF_ITEM: usize = 2_048;
-
-/// The most attributes of all items of one push.
-const MOST_ATTRIBUTES: usize = 10_000;
 
 /// The body of a push.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PushBody {
     #[serde(deserialize_with = "entries")]
-    items: Vec<Object<Entry>>,
+    items: Vec<Object<ItemFields>>,
     #[serde(default, deserialize_with = "given")]
     idempotency_key: Option<String>,
 }
 
-/// One item.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(in crate::http) struct Entry {
-    #[serde(deserialize_with = "text")]
-    payload: Option<String>,
-    #[serde(deserialize_with = "given")]
-    payload_base64: Option<String>,
-    /// Any value; its text is the payload. As text, since a parsed value can take a hundred times as much memory.
-    #[serde(deserialize_with = "given")]
-    payload_json: Option<Box<RawValue>>,
-    #[serde(deserialize_with = "attributes")]
-    attributes: BTreeMap<String, String>,
-    #[serde(deserialize_with = "given")]
-    content_type: Option<String>,
-    #[serde(deserialize_with = "given")]
-    trace_parent: Option<String>,
-    #[serde(deserialize_with = "given")]
-    unique: Option<String>,
-    #[serde(deserialize_with = "whole")]
-    unique_for_ms: Option<u64>,
-    #[serde(deserialize_with = "given")]
-    replace: Option<bool>,
-    #[serde(deserialize_with = "whole")]
-    delay_ms: Option<u64>,
-    #[serde(deserialize_with = "given")]
-    at: Option<String>,
-    #[serde(deserialize_with = "whole")]
-    ttl_ms: Option<u64>,
-    #[serde(deserialize_with = "whole")]
-    priority: Option<i64>,
-    #[serde(deserialize_with = "given")]
-    key: Option<String>,
-    #[serde(deserialize_with = "given")]
-    key_base64: Option<String>,
-    #[serde(deserialize_with = "given")]
-    batch: Option<String>,
-}
-
-/// A key that is there has a value: `null` is none.
-fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(input: D) -> Result<Option<T>, D::Error> {
-    T::deserialize(input).map(Some)
-}
-
-/// A payload that is text. Who gives an object means the field for JSON.
-fn text<'de, D: Deserializer<'de>>(input: D) -> Result<Option<String>, D::Error> {
-    input.deserialize_string(Text).map(Some)
-}
-
-struct Text;
-
-impl Visitor<'_> for Text {
-    type Value = String;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string; the field payload_json takes any JSON")
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<String, E> {
-        Ok(text.to_owned())
-    }
-
-    fn visit_string<E: Error>(self, text: String) -> Result<String, E> {
-        Ok(text)
-    }
-}
-
 /// Reads items, and stops at the first that is too many: `{}` takes a hundred times as much memory as text.
-fn entries<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<Object<Entry>>, D::Error> {
+fn entries<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<Object<ItemFields>>, D::Error> {
     input.deserialize_seq(Entries)
 }
 
 struct Entries;
 
 impl<'de> Visitor<'de> for Entries {
-    type Value = Vec<Object<Entry>>;
+    type Value = Vec<Object<ItemFields>>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a list of items")
@@ -122,9 +39,9 @@ impl<'de> Visitor<'de> for Entries {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut input: A) -> Result<Self::Value, A::Error> {
         let (mut entries, mut attributes) = (Vec::new(), 0);
-        while let Some(entry) = input.next_element::<Object<Entry>>()? {
-            if entries.len() == MOST {
-                return Err(too_many("items", MOST));
+        while let Some(entry) = input.next_element::<Object<ItemFields>>()? {
+            if entries.len() == MOST_ITEMS {
+                return Err(too_many("items", MOST_ITEMS));
             }
             attributes += entry.0.attributes.len();
             if attributes > MOST_ATTRIBUTES {
@@ -133,39 +50,6 @@ impl<'de> Visitor<'de> for Entries {
             entries.push(entry);
         }
         Ok(entries)
-    }
-}
-
-/// Reads the attributes of an item, and stops at the first that is too many.
-fn attributes<'de, D: Deserializer<'de>>(input: D) -> Result<BTreeMap<String, String>, D::Error> {
-    input.deserialize_map(Attributes)
-}
-
-struct Attributes;
-
-impl<'de> Visitor<'de> for Attributes {
-    type Value = BTreeMap<String, String>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object of texts")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut input: A) -> Result<Self::Value, A::Error> {
-        let mut attributes = BTreeMap::new();
-        while let Some((name, value)) = input.next_entry::<String, String>()? {
-            if attributes.len() == MOST_OF_ITEM {
-                return Err(A::Error::custom(format_args!(
-                    "an item has more than {MOST_OF_ITEM} attributes; put them into its payload"
-                )));
-            }
-            if let Some((name, _)) = attributes.get_key_value(&name) {
-                return Err(A::Error::custom(format_args!(
-                    "the attribute {name:?} is there twice; give each name once"
-                )));
-            }
-            attributes.insert(name, value);
-        }
-        Ok(attributes)
     }
 }
 
@@ -182,104 +66,19 @@ impl PushBody {
     ) -> Result<(Vec<NewItem>, Option<Vec<u8>>), ApiError> {
         let count = self.items.len();
         if count == 0 {
-            return Err(ApiError::Bad(format!("there are no items; push 1 to {MOST} at a time")));
+            return Err(ApiError::Bad(format!("there are no items; push 1 to {MOST_ITEMS} at a time")));
         }
-        let items = self.items.into_iter().enumerate().map(|(index, Object(entry))| {
-            entry.item(now, ttl).map_err(|problem| ApiError::Bad(format!("items[{index}]: {problem}")))
+        let items = self.items.into_iter().enumerate().map(|(index, Object(fields))| {
+            fields.item(now, ttl).map_err(|problem| ApiError::Bad(format!("items[{index}]: {problem}")))
         });
         Ok((items.collect::<Result<_, _>>()?, self.idempotency_key.map(String::into_bytes)))
     }
 }
 
-impl Entry {
-    /// The item, as of `now`. `ttl` is for one that says nothing of it.
-    pub(in crate::http) fn item(self, now: Millis, ttl: Option<Duration>) -> Result<NewItem, String> {
-        let payload = match (self.payload, self.payload_base64, self.payload_json) {
-            (Some(text), None, None) => Bytes::from(text),
-            (None, Some(text), None) => Bytes::from(decoded("payload_base64", &text)?),
-            (None, None, Some(value)) => Bytes::from(value.get().as_bytes().to_vec()),
-            (None, None, None) => {
-                return Err(
-                    "it has no payload; give one of payload, payload_base64 and payload_json".to_owned()
-                );
-            }
-            _ => {
-                return Err(
-                    "it has more than one payload; give one of payload, payload_base64 and payload_json"
-                        .to_owned(),
-                );
-            }
-        };
-        if self.trace_parent.as_deref().is_some_and(|text| !is_trace_parent(text)) {
-            return Err(format!("trace_parent is {NO_TRACE_PARENT}"));
-        }
-        let key = match (self.key, self.key_base64) {
-            (Some(_), Some(_)) => return Err("it has both key and key_base64; leave one out".to_owned()),
-            (Some(text), None) => Some(text.into_bytes()),
-            (None, Some(text)) => Some(decoded("key_base64", &text)?),
-            (None, None) => None,
-        };
-        let expires = expires(self.ttl_ms, ttl, now)?;
-        let unique_until = unique_until(self.unique_for_ms, now)?;
-        let batch = self.batch.map(|text| text.parse().map_err(|error: ParseBatchIdError| error.to_string()));
-        let batch = batch.transpose()?;
-        let due = due(self.delay_ms, self.at.as_deref(), now)?;
-        // An item without options needs no record, and so has no time of its push.
-        let says = !self.attributes.is_empty()
-            || self.content_type.is_some()
-            || self.trace_parent.is_some()
-            || self.unique.is_some()
-            || batch.is_some()
-            || due.is_some()
-            || expires.is_some();
-        let mut item = NewItem::new(payload);
-        item.attributes = self.attributes;
-        item.content_type = self.content_type;
-        item.trace_parent = self.trace_parent;
-        item.enqueued_at = says.then(|| from_millis(now));
-        item.unique = self.unique.map(String::into_bytes);
-        item.unique_until = unique_until.map(from_millis);
-        item.if_taken = if self.replace == Some(true) { IfTaken::Replace } else { IfTaken::Skip };
-        item.due = due.filter(|due| *due > now).map(from_millis);
-        item.expires = expires.map(from_millis);
-        item.priority = self.priority.unwrap_or_default();
-        item.key = key;
-        item.batch = batch;
-        Ok(item)
-    }
-}
-
-fn decoded(name: &str, text: &str) -> Result<Vec<u8>, String> {
-    BASE64_STANDARD.decode(text).map_err(|error| format!("{name} is not base 64: {error}"))
-}
-
-/// When it expires, if the request or the queue has that.
-fn expires(own: Option<u64>, queue: Option<Duration>, now: Millis) -> Result<Option<Millis>, String> {
-    match own {
-        Some(0) => Err("ttl_ms is 0, and the item would expire at once; leave it out or raise it".to_owned()),
-        Some(ttl) if ttl > LONGEST => Err(format!("ttl_ms is {ttl}, at most {LONGEST} are possible")),
-        own => {
-            let queue = queue.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
-            Ok(own.or(queue).map(|ttl| now.saturating_add(ttl)))
-        }
-    }
-}
-
-/// Until when its unique key is taken, if the request has that.
-fn unique_until(time: Option<u64>, now: Millis) -> Result<Option<Millis>, String> {
-    match time {
-        Some(0) => {
-            Err("unique_for_ms is 0, and the key would be free at once; leave it out or raise it".to_owned())
-        }
-        Some(time) if time > LONGEST => {
-            Err(format!("unique_for_ms is {time}, at most {LONGEST} are possible"))
-        }
-        time => Ok(time.map(|time| now.saturating_add(time))),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use base64::{Engine, prelude::BASE64_STANDARD};
+    use kvqueue_queue::from_millis;
     use proptest::prelude::*;
     use serde_json::{Value, json};
 

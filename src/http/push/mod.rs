@@ -12,22 +12,24 @@ use actix_web::{
     http::header::{HeaderMap, HeaderValue},
 };
 use kvqueue_queue::{
-    NewItem, ProduceError, PushEffect, PushError, PushOptions, PushedItem, Queue, Session,
-    item_batch::BatchId,
+    NewItem, ProduceError, PushError, PushOptions, PushedItem, Queue, Session, item_batch::BatchId,
 };
-use serde_json::json;
 use tokio::time::timeout;
 
-pub(super) use self::body::Entry;
 use self::body::PushBody;
 pub(super) use self::producers::Producers;
 use super::{
     api_request::{Answer, ApiRequest},
     database::{POLICY, silent},
     error::ApiError,
-    frozen,
 };
-use crate::{access::Scope, config::QueueConfig, consumer::clock, deadlines::PUSH};
+use crate::{
+    access::Scope,
+    config::QueueConfig,
+    consumer::clock,
+    deadlines::PUSH,
+    operations::{Refusal, push::PushAnswer},
+};
 
 /// A header that stands for `idempotency_key` in the body.
 const KEY: &str = "Idempotency-Key";
@@ -59,26 +61,13 @@ pub(super) async fn push(mut request: ApiRequest) -> Answer {
             several(&request, queue, items, options).await?
         }
     };
-    let added = pushed.iter().filter(|it| it.effect == PushEffect::Added).count();
-    let ids: Vec<_> = pushed.iter().map(|it| it.id.as_ref().map(ToString::to_string)).collect();
-    let effects: Vec<_> = pushed.iter().map(|it| word(it.effect)).collect();
-    let answer = json!({ "pushed": added, "ids": ids, "effects": effects, "already": already });
-    Ok(HttpResponse::Created().json(answer))
+    Ok(HttpResponse::Created().json(PushAnswer::new(pushed, already)))
 }
 
 /// How many bytes the id and the effect of a pushed item have in the answer, at most. The id of an item with a key has two digits for each byte
 /// of the key, and two more for each zero byte.
 fn length_of_id(item: &NewItem) -> usize {
     100 + 4 * item.key.as_ref().map_or(0, Vec::len)
-}
-
-fn word(effect: PushEffect) -> &'static str {
-    match effect {
-        PushEffect::Added => "added",
-        PushEffect::Duplicate => "duplicate",
-        PushEffect::Replaced => "replaced",
-        PushEffect::Repeated => "repeated",
-    }
 }
 
 /// The idempotency key, from the body or the header.
@@ -175,9 +164,6 @@ fn maybe(failure: ApiError) -> ApiError {
 }
 
 fn failure(error: &PushError) -> ApiError {
-    if let Some(pause) = error.frozen().filter(|_| !error.is_maybe_committed()) {
-        return frozen::failure(pause);
-    }
     if let Some(reused) = error.idempotency_key_reused() {
         return ApiError::Conflict {
             code: "idempotency_key_reused",
@@ -210,7 +196,10 @@ fn failure(error: &PushError) -> ApiError {
             let failure = ApiError::of(cause);
             if error.is_maybe_committed() { maybe(failure) } else { failure }
         }
-        PushError::Queue(cause) => ApiError::Unavailable(cause.to_string()),
+        PushError::Queue(cause) => match Refusal::of_cause(cause) {
+            Some(refusal) => ApiError::Operation(refusal),
+            None => ApiError::Unavailable(cause.to_string()),
+        },
         refused => ApiError::Bad(refused.to_string()),
     }
 }

@@ -33,7 +33,7 @@ fn http_reports_liveness_readiness_and_status() {
         metrics.contains("\nkvqueue_http_requests_total{route=\"/livez\",code=\"200\"} 1\n"),
         "{metrics}"
     );
-    assert_eq!(served.at.get("/api/v1/queues/other").error(404), "not_found");
+    assert_eq!(served.at.get("/api/v1/queues/other").error(404), "no_queue");
     assert_eq!(served.at.get("/nothing").error(404), "not_found");
     let wrong = served.at.request("PUT", "/livez").send();
     assert_eq!(wrong.header("Allow"), Some("GET, HEAD"));
@@ -62,7 +62,7 @@ fn pushed_items_are_listed_page_by_page() {
     // A place that is none is refused, also with a unique key.
     for wrong in ["after=%C2%86", "after=%C2%86&unique=none"] {
         let refused = served.at.get(&format!("/api/v1/queues/other/items?{wrong}"));
-        assert_eq!(refused.error(404), "not_found");
+        assert_eq!(refused.error(400), "bad_request");
     }
     assert_eq!(second["next"], json!(null));
     let expected = json!([

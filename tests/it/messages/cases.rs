@@ -476,7 +476,7 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
             Measures("schedule history q slow"),
             Says("schedule history q slow --json"),
             Measures("schedule history q slow -n 1"),
-            Says("schedule history q slow --before 1 --json"),
+            Says("schedule history q slow --after 1 --json"),
             Says("schedule history q other"),
         ],
     ),
@@ -676,7 +676,7 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
             Says("history q --outcome finished"),
             Says("history q --since yesterday"),
             Says("history q --attribute customer"),
-            Says("history q --before 7"),
+            Says("history q --after 7"),
         ],
     ),
     (

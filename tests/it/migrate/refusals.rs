@@ -62,7 +62,7 @@ fn a_queue_that_was_migrated_before_is_refused() {
     insta::assert_snapshot!(refused(&from, &third, &[], 65), @r#"kvqueue: queue "q" was moved away from the source before, and this target does not have it: it went elsewhere, or was deleted here since. To copy once more what the source still has, add --again"#);
     // Another source's queue does not go over it, and it does not go back over what it left.
     insta::assert_snapshot!(refused(&pushed(), &to, &[], 65), @r#"kvqueue: there is a queue "q" at the target already, which did not come from this source; give one of them another name, or delete it there with `kvqueue delete`"#);
-    insta::assert_snapshot!(refused(&to, &from, &[], 65), @r#"kvqueue: queue "q" was moved away from the target, and what was left behind is still there; delete it there with `kvqueue delete`"#);
+    insta::assert_snapshot!(refused(&to, &from, &[], 65), @r#"kvqueue: queue "q" was moved away from the target, and what was left behind is still there; delete it there with `kvqueue delete --frozen`"#);
     migrate(&from, &third, &["--again"]).ok();
     assert_eq!(run(&third, &["pop", "q"]).ok(), "one\n");
     run(&from, &["delete", "q", "--frozen", "--yes"]).ok();
@@ -76,7 +76,7 @@ fn a_queue_in_another_migration_is_refused() {
     let killed =
         super::killed_in(super::migration(&from, &to, &[]), "comparing", 1, std::time::Duration::ZERO);
     assert!(killed.is_none());
-    insta::assert_snapshot!(refused(&pushed(), &to, &[], 65), @r#"kvqueue: queue "q" is being moved to the target from somewhere else; let that end, or delete what has come with `kvqueue delete` there"#);
+    insta::assert_snapshot!(refused(&pushed(), &to, &[], 65), @r#"kvqueue: queue "q" is being moved to the target from somewhere else; let that end, or delete what has come with `kvqueue delete --frozen` there"#);
     insta::assert_snapshot!(refused(&to, &third, &[], 65), @r#"kvqueue: queue "q" is being moved to the source, and not all of it is there; let that end first"#);
     insta::assert_snapshot!(refused(&pushed(), &from, &[], 65), @r#"kvqueue: queue "q" is being moved away from the target; let that end first"#);
     migrate(&from, &to, &[]).ok();

@@ -138,7 +138,8 @@ fn peeked(db: &Database, args: &[&str]) -> Vec<Value> {
     let text = run(db, &[&["peek", "-k", "999", "--json"], args].concat()).ok();
     let item = |line: &str| {
         let mut item: Value = serde_json::from_str(line).unwrap();
-        item.as_object_mut().unwrap().remove("id");
+        // Without a time of its own, an item has that of its id.
+        item.as_object_mut().unwrap().retain(|name, _| !["id", "enqueued_at"].contains(&name.as_str()));
         item
     };
     text.lines().map(item).collect()

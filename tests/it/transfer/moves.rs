@@ -97,8 +97,8 @@ fn moved_dead_letters_become_ready_at_the_target() {
     assert_eq!(run(&db, &["dead", "list", "q"]).ok(), "");
     let first: Value = serde_json::from_str(run(&db, &["peek", "to", "--json"]).ok().trim()).unwrap();
     assert_eq!(
-        (&first["payload"], &first["attributes"], first.get("attempt")),
-        (&json!("first"), &json!({"to": "ann"}), None)
+        (&first["payload"], &first["attributes"], &first["attempts"]),
+        (&json!("first"), &json!({"to": "ann"}), &json!(0))
     );
 }
 

@@ -48,7 +48,7 @@ fn export_and_import_preserve_the_history_of_items() {
     assert_eq!((&letter["reason"], &letter["attempts"]), (&json!("no such address"), &json!(1)));
     let counts: Value = serde_json::from_str(&run(&other, &["len", "q", "--json"]).ok()).unwrap();
     assert_eq!(
-        (&counts["len"], &counts["waiting"], &counts["dead"]),
+        (&counts["ready"], &counts["waiting"], &counts["dead"]),
         (&json!(1), &json!(1), &json!(3)),
         "{counts}"
     );
