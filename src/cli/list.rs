@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal};
 
 use serde_json::{Map, Value};
 
-use super::{globals::Globals, operation::Place, output};
+use super::{globals::Globals, operation::Runner, output};
 use crate::{exit::Exit, text::visible};
 
 /// Print the names of all queues
@@ -14,7 +14,7 @@ pub(super) struct Args {}
 impl Args {
     #[expect(clippy::unused_self, reason = "every command is run alike")]
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
-        let names = Place::open_for(None, globals)?.queues()?;
+        let names = Runner::open_for(None, globals)?.queues()?;
         let is_read = io::stdout().is_terminal();
         let described = names.into_iter().map(|name| {
             let mut object = Map::new();

@@ -4,7 +4,7 @@ use std::{num::NonZeroUsize, os::unix::ffi::OsStrExt};
 
 use super::{
     globals::Globals,
-    operation::{self, Place},
+    operation::{self, Runner},
     target::{Destination, Target},
     values,
 };
@@ -42,8 +42,8 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
-        let place = Place::open_for(MoveItems::ROUTE.audit, globals)?;
-        if let Place::Here(client) = &place {
+        let runner = Runner::open_for(MoveItems::ROUTE.audit, globals)?;
+        if let Runner::Here(client) = &runner {
             self.target.find_there(client)?;
             // It may be new, and misspelt.
             client.note_if_new(&self.destination.queue(client)?)?;
@@ -60,6 +60,6 @@ impl Args {
             dead: self.dead,
         };
         operation.check()?;
-        operation::run_in(&place, operation, globals)
+        operation::run_in(&runner, operation, globals)
     }
 }

@@ -52,8 +52,8 @@ macro_rules! group {
 
 pub(super) use group;
 
-/// Where operations run.
-pub(super) enum Place {
+/// What runs operations: this process, on the database, or a daemon.
+pub(super) enum Runner {
     Here(Box<Client>),
     Daemon(Box<ApiClient>),
 }
@@ -66,12 +66,12 @@ pub(super) fn run_each<O: Operation>(
     operation: impl Fn(ItemTarget) -> O,
     globals: &Globals,
 ) -> anyhow::Result<Exit> {
-    let place = Place::open_for(O::ROUTE.audit, globals)?;
-    let found = unique.map(|key| place.unique_item(target, key)).transpose()?;
+    let runner = Runner::open_for(O::ROUTE.audit, globals)?;
+    let found = unique.map(|key| runner.unique_item(target, key)).transpose()?;
     let mut named = Named::new(what, done, globals.json);
     for id in ids.iter().chain(&found) {
         let operation = operation(ItemTarget::new(target.clone(), id.clone()));
-        match place.ask(&operation) {
+        match runner.ask(&operation) {
             Ok(answer) => {
                 let Text::Line(text) = answer.text() else { continue };
                 named.done(&text, &serde_json::to_value(&answer)?);
@@ -121,7 +121,7 @@ pub(super) fn no_unique(queue: &[u8], key: &OsStr) -> anyhow::Error {
 pub(super) fn run<O: Operation>(operation: O, globals: &Globals) -> anyhow::Result<Exit> {
     // Before a database is made.
     operation.check()?;
-    run_in(&Place::open(&operation, globals)?, operation, globals)
+    run_in(&Runner::open(&operation, globals)?, operation, globals)
 }
 
 /// Has a daemon run an operation, and prints its answer.
@@ -130,21 +130,21 @@ pub(super) fn run_at<O: Operation>(
     operation: O,
     globals: &Globals,
 ) -> anyhow::Result<Exit> {
-    run_in(&Place::Daemon(Box::new(daemon)), operation, globals)
+    run_in(&Runner::Daemon(Box::new(daemon)), operation, globals)
 }
 
 pub(super) fn run_in<O: Operation>(
-    place: &Place,
+    runner: &Runner,
     mut operation: O,
     globals: &Globals,
 ) -> anyhow::Result<Exit> {
     let Some(list) = O::Answer::LIST else {
-        print::<O>(&place.ask(&operation)?, globals)?;
+        print::<O>(&runner.ask(&operation)?, globals)?;
         return Ok(Exit::Done);
     };
     let (mut columns, mut rows) = (Vec::new(), Vec::new());
     loop {
-        let answer = place.ask(&operation)?;
+        let answer = runner.ask(&operation)?;
         let goes_on = operation.go_on(&answer);
         let object = serde_json::to_value(&answer)?;
         if globals.json {
@@ -215,7 +215,7 @@ fn table(columns: Vec<&str>, rows: Vec<Vec<String>>) -> Table {
     table
 }
 
-impl Place {
+impl Runner {
     fn open<O: Operation>(operation: &O, globals: &Globals) -> anyhow::Result<Self> {
         Self::open_with(globals, O::ROUTE.audit, || match operation.needs() {
             Needs::Database => Client::open(globals),

@@ -8,7 +8,7 @@ use kvqueue_queue::ItemState;
 
 use super::{
     globals::Globals,
-    operation::{self, Place},
+    operation::{self, Runner},
     output,
     target::Target,
     values,
@@ -55,9 +55,9 @@ const BYTES: usize = 240;
 
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
-        let place = Place::open_for(None, globals)?;
+        let runner = Runner::open_for(None, globals)?;
         let is_table = self.state.is_some() && !globals.json;
-        let bytes = if is_table { BYTES } else { place.most_of_payloads() };
+        let bytes = if is_table { BYTES } else { runner.most_of_payloads() };
         let some = if self.state.is_some() { OF_A_STATE } else { NonZeroUsize::MIN };
         let items = ListItems {
             target: self.target.of_operation(),
@@ -67,16 +67,16 @@ impl Args {
             unique: None,
         };
         match self.state {
-            Some(_) => operation::run_in(&place, items, globals),
-            None => payloads(&place, items, globals),
+            Some(_) => operation::run_in(&runner, items, globals),
+            None => payloads(&runner, items, globals),
         }
     }
 }
 
 /// Prints the payloads of the first ready items.
-fn payloads(place: &Place, mut items: ListItems, globals: &Globals) -> anyhow::Result<Exit> {
+fn payloads(runner: &Runner, mut items: ListItems, globals: &Globals) -> anyhow::Result<Exit> {
     loop {
-        let page = place.ask(&items)?;
+        let page = runner.ask(&items)?;
         for item in &page.items {
             if let Some(problem) = item.problem().filter(|_| !globals.json) {
                 bail!(problem);

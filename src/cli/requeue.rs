@@ -14,7 +14,7 @@ use super::{
     UsageError,
     client::Client,
     globals::Globals,
-    operation::{self, Place},
+    operation::{self, Runner},
     output,
     target::Target,
 };
@@ -69,20 +69,20 @@ impl Args {
             let which = (&target, &*self.ids, self.unique.as_deref());
             return operation::run_each(which, ("items", "requeued"), |item| RequeueItem { item }, globals);
         }
-        let place = Place::open_for(RequeueItems::ROUTE.audit, globals)?;
+        let runner = Runner::open_for(RequeueItems::ROUTE.audit, globals)?;
         if self.expired {
-            self.give_back_expired(&place, globals)?;
+            self.give_back_expired(&runner, globals)?;
         }
         let requeue = RequeueItems { target, waiting: self.waiting, dead: self.dead };
         match self.waiting || self.dead {
-            true => operation::run_in(&place, requeue, globals),
+            true => operation::run_in(&runner, requeue, globals),
             false => Ok(Exit::Done),
         }
     }
 
     /// Gives back the items of leases that have expired.
-    fn give_back_expired(&self, place: &Place, globals: &Globals) -> anyhow::Result<()> {
-        let Place::Here(client) = place else {
+    fn give_back_expired(&self, runner: &Runner, globals: &Globals) -> anyhow::Result<()> {
+        let Runner::Here(client) = runner else {
             let problem = "--expired is done on the database itself; daemons give back items of expired leases by themselves";
             return Err(UsageError(problem.to_owned()).into());
         };

@@ -2,7 +2,7 @@
 
 use kvqueue_queue::ItemId;
 
-use super::{globals::Globals, operation::Place, output, target::Target};
+use super::{globals::Globals, operation::Runner, output, target::Target};
 use crate::{
     exit::Exit,
     operations::{items::ItemTarget, look::ShowItem},
@@ -24,7 +24,7 @@ pub(super) struct Args {
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let item = ItemTarget::new(self.target.of_operation(), self.id.clone());
-        let item = Place::open_for(None, globals)?.ask(&ShowItem { item, wait_ms: None })?;
+        let item = Runner::open_for(None, globals)?.ask(&ShowItem { item, wait_ms: None })?;
         output::line(globals.json, item.why().as_bytes(), &serde_json::to_value(&item)?)?;
         Ok(Exit::Done)
     }

@@ -21,7 +21,7 @@ mod tests {
     use super::*;
     use crate::{
         http::routes::{Access, Parameters, ROUTES, Route},
-        operations::{Place, arguments::Definition},
+        operations::{Part, arguments::Definition},
     };
 
     /// Pages and their parts are for browsers, not for programs.
@@ -71,8 +71,8 @@ mod tests {
     /// The entry of an operation.
     fn entry(route: &Route, definition: &Definition, known: &Value) -> Value {
         let name = (definition.name)().rsplit("::").next().unwrap();
-        let body = definition.arguments(Place::Body);
-        let query = definition.arguments(Place::Query);
+        let body = definition.arguments(Part::Body);
+        let query = definition.arguments(Part::Query);
         let required = query["required"].as_array().cloned().unwrap_or_default();
         let parameters = query["properties"].as_object().into_iter().flatten().map(|(name, schema)| {
             if !known[name].is_null() {

@@ -9,7 +9,7 @@ use std::{
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Map, Number, Value};
 
-use super::{Operation, Place, Refusal, in_path};
+use super::{Operation, Part, Refusal, in_path};
 
 /// An operation as data: its name, and the JSON schemas of its arguments and its answer.
 pub(crate) struct Definition {
@@ -18,7 +18,7 @@ pub(crate) struct Definition {
     arguments: fn() -> Arc<Value>,
     #[cfg(test)]
     pub(crate) answer: fn() -> Arc<Value>,
-    place_of: fn(&str) -> Place,
+    part_of: fn(&str) -> Part,
 }
 
 impl Definition {
@@ -29,14 +29,14 @@ impl Definition {
             arguments: schema::<O>,
             #[cfg(test)]
             answer: schema::<O::Answer>,
-            place_of: |name| O::ROUTE.place_of(name),
+            part_of: |name| O::ROUTE.part_of(name),
         }
     }
 
     /// The schema of the arguments that are in this place.
-    pub(crate) fn arguments(&self, place: Place) -> Value {
+    pub(crate) fn arguments(&self, part: Part) -> Value {
         let mut schema = Value::clone(&(self.arguments)());
-        let is_here = |name: &str| (self.place_of)(name) == place;
+        let is_here = |name: &str| (self.part_of)(name) == part;
         if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
             properties.retain(|name, _| is_here(name));
         }
@@ -48,7 +48,7 @@ impl Definition {
 
     /// The arguments that the query of its route may have.
     pub(crate) fn in_query(&self) -> Vec<String> {
-        let schema = self.arguments(Place::Query);
+        let schema = self.arguments(Part::Query);
         schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect()
     }
 }
@@ -120,12 +120,12 @@ pub(crate) fn read<O: Operation>(
     let known = schema::<O>()["properties"].as_object().cloned().unwrap_or_default();
     let mut arguments = Map::new();
     for (name, given) in others {
-        let place = given.place();
-        let Some(schema) = known.get(&name).filter(|_| O::ROUTE.place_of(&name) == place) else {
-            let wanted = known.keys().map(String::as_str).filter(|name| O::ROUTE.place_of(name) == place);
+        let part = given.part();
+        let Some(schema) = known.get(&name).filter(|_| O::ROUTE.part_of(&name) == part) else {
+            let wanted = known.keys().map(String::as_str).filter(|name| O::ROUTE.part_of(name) == part);
             let wanted = wanted.collect::<Vec<_>>().join(", ");
             let wanted = if wanted.is_empty() { "none" } else { &wanted };
-            return Err(Refusal::bad(format!("unknown {} {name:?}; known: {wanted}", place.word())));
+            return Err(Refusal::bad(format!("unknown {} {name:?}; known: {wanted}", part.word())));
         };
         let value = given.value(&name, schema).map_err(Refusal::bad)?;
         // What is null is left out.
@@ -143,7 +143,7 @@ pub(crate) fn read<O: Operation>(
             let without = serde_json::from_value::<O>(Value::Object(rest));
             without.map_or_else(|other| other.to_string() != error.to_string(), |_| true)
         };
-        let name = arguments.keys().filter(|name| O::ROUTE.place_of(name) != Place::Path).find(is_culprit);
+        let name = arguments.keys().filter(|name| O::ROUTE.part_of(name) != Part::Path).find(is_culprit);
         let begins = |name: &&String| !error.to_string().starts_with(name.as_str());
         let prefix = name.filter(begins).map(|name| format!("{name}: ")).unwrap_or_default();
         Refusal::bad(format!("{prefix}{error}"))
@@ -159,10 +159,10 @@ pub(crate) enum Given {
 }
 
 impl Given {
-    fn place(&self) -> Place {
+    fn part(&self) -> Part {
         match self {
-            Self::Text(_) => Place::Query,
-            Self::Json(_) => Place::Body,
+            Self::Text(_) => Part::Query,
+            Self::Json(_) => Part::Body,
         }
     }
 
@@ -270,10 +270,10 @@ impl Request {
         let (mut path, mut query, mut body) = (O::ROUTE.path.to_owned(), Vec::new(), Map::new());
         for (name, value) in arguments.into_iter().filter(|(_, value)| !value.is_null()) {
             let text = || value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            match O::ROUTE.place_of(&name) {
-                Place::Path => path = path.replace(&format!("{{{name}}}"), &encoded(&text())),
-                Place::Query => query.push(format!("{name}={}", encoded(&text()))),
-                Place::Body => drop(body.insert(name, value)),
+            match O::ROUTE.part_of(&name) {
+                Part::Path => path = path.replace(&format!("{{{name}}}"), &encoded(&text())),
+                Part::Query => query.push(format!("{name}={}", encoded(&text()))),
+                Part::Body => drop(body.insert(name, value)),
             }
         }
         if let Some(name) = in_path(&path).next() {

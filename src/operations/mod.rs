@@ -153,14 +153,14 @@ impl Route {
     }
 
     /// Where a request has the argument of this name.
-    fn place_of(&self, name: &str) -> Place {
+    fn part_of(&self, name: &str) -> Part {
         let is_same = |it: &str| name.strip_prefix(it).is_some_and(|rest| ["", "_base64"].contains(&rest));
         if self.in_path().any(is_same) {
-            Place::Path
+            Part::Path
         } else if self.has_query() || name == CREATE {
-            Place::Query
+            Part::Query
         } else {
-            Place::Body
+            Part::Body
         }
     }
 }
@@ -175,13 +175,13 @@ fn in_path(path: &str) -> impl Iterator<Item = &str> {
 
 /// Where a request has an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Part {
     Path,
     Query,
     Body,
 }
 
-impl Place {
+impl Part {
     /// What an argument is called there.
     fn word(self) -> &'static str {
         match self {

@@ -63,7 +63,7 @@ fn items_are_pushed_with_all_that_goes_with_them() {
         // The clock has gone on, and the daemon's configuration has more than the command's.
         let varies = ["why", "max_attempts"];
         let strip = |item: &mut Value| {
-            item.as_object_mut().unwrap().retain(|name, _| !varies.contains(&name.as_str()))
+            item.as_object_mut().unwrap().retain(|name, _| !varies.contains(&name.as_str()));
         };
         items.iter_mut().for_each(strip);
         let [far, near] = items;
@@ -79,7 +79,7 @@ fn items_are_pushed_with_all_that_goes_with_them() {
     let file = file.to_str().unwrap();
     let said = far.object(&["push", "keyed", "--file", file, "--key", "tenant", "--unique", "once"]);
     let id = said["ids"][0].as_str().unwrap();
-    let shown = same(&["item", "show", "keyed", id]);
+    let shown = same(&["item", "show", "keyed", id, "--kind", "keyed"]);
     assert_eq!(
         (&shown["payload_base64"], &shown["key"], &shown["unique"]),
         (&json!("/wBh"), &json!("tenant"), &json!("once"))
@@ -130,7 +130,7 @@ fn a_long_input_is_pushed_in_its_order_and_an_item_that_is_too_long_is_named() {
     let mixed = far.db.file("mixed");
     fs::write(&mixed, ["short\n", &"y".repeat(2_000), "\nshort too\n"].concat()).unwrap();
     let ran = far.run(&["push", "small", "--lines", mixed.to_str().unwrap()]);
-    assert_eq!((ran.code, &*ran.stdout), (Some(65), "pushed 2 items\n"), "{ran:?}");
+    assert!(ran.code == Some(65) && ran.stdout.starts_with("pushed 2 items\n"), "{ran:?}");
     assert!(
         ran.stderr.contains("an item of 2000 bytes not pushed: it is longer than the daemon allows"),
         "{ran:?}"
@@ -161,7 +161,10 @@ fn breaking_proxy(to: std::net::SocketAddr) -> std::net::SocketAddr {
             thread::spawn(move || {
                 let mut buffer = vec![0; 1 << 20];
                 let read = client.read(&mut buffer).unwrap();
-                daemon.write_all(&buffer[..read]).unwrap();
+                // The daemon accepts its own name only.
+                let request =
+                    String::from_utf8_lossy(&buffer[..read]).replace(&at.to_string(), &to.to_string());
+                daemon.write_all(request.as_bytes()).unwrap();
                 let answered = daemon.read(&mut buffer).unwrap();
                 if !is_broken {
                     client.write_all(&buffer[..answered]).ok();

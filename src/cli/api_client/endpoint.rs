@@ -101,6 +101,9 @@ impl Endpoint {
         match self.exchange(connection, &self.request(method, path, body), patience).await? {
             Ok(answer) => self.read(&answer),
             Err(Failure::Broken(error)) => Err(AskError::Broken { at: self.to_string(), error }),
+            Err(Failure::Garbled(NO_HEAD)) => {
+                Err(AskError::Broken { at: self.to_string(), error: io::ErrorKind::UnexpectedEof.into() })
+            }
             Err(Failure::Garbled(problem)) => Err(self.garbled(problem)),
         }
     }

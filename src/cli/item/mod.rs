@@ -11,7 +11,7 @@ use kvqueue_queue::ItemId;
 
 use super::{
     globals::Globals,
-    operation::{self, Place},
+    operation::{self, Runner},
     target::Target,
 };
 use crate::{
@@ -57,10 +57,12 @@ struct One {
 
 impl One {
     /// The item's id.
-    fn id(&self, place: &Place) -> anyhow::Result<ItemId> {
+    fn id(&self, runner: &Runner) -> anyhow::Result<ItemId> {
         match (&self.id, &self.unique) {
             (Some(id), _) => Ok(id.clone()),
-            (None, key) => place.unique_item(&self.target.of_operation(), key.as_deref().unwrap_or_default()),
+            (None, key) => {
+                runner.unique_item(&self.target.of_operation(), key.as_deref().unwrap_or_default())
+            }
         }
     }
 
@@ -70,8 +72,8 @@ impl One {
         globals: &Globals,
         operation: impl FnOnce(ItemTarget) -> O,
     ) -> anyhow::Result<Exit> {
-        let place = Place::open_for(O::ROUTE.audit, globals)?;
-        let item = ItemTarget::new(self.target.of_operation(), self.id(&place)?);
-        operation::run_in(&place, operation(item), globals)
+        let runner = Runner::open_for(O::ROUTE.audit, globals)?;
+        let item = ItemTarget::new(self.target.of_operation(), self.id(&runner)?);
+        operation::run_in(&runner, operation(item), globals)
     }
 }

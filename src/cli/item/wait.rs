@@ -8,7 +8,7 @@ use std::{
 use super::{
     super::{
         globals::Globals,
-        operation::{self, Place},
+        operation::{self, Runner},
     },
     One,
 };
@@ -47,31 +47,37 @@ const STEP: Duration = Duration::from_secs(10);
 /// How long to pause if it has answered earlier, as one that stops does, or not at all.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// How long a daemon may be away, as one that is started again is.
+const AWAY: Duration = Duration::from_secs(60);
+
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
-        let place = Place::open_for(None, globals)?;
-        let (target, id) = (self.one.target.of_operation(), self.one.id(&place)?);
+        let runner = Runner::open_for(None, globals)?;
+        let (target, id) = (self.one.target.of_operation(), self.one.id(&runner)?);
         // An answer has to come within --timeout.
         let step = globals.timeout().map_or(STEP, |timeout| STEP.min(timeout / 2)).max(PAUSE / 10);
         let until = self.limit.and_then(|limit| Instant::now().checked_add(limit));
-        let mut was_there = false;
+        let (mut was_there, mut answered) = (false, Instant::now());
         loop {
             let began = Instant::now();
             let left = until.map_or(step, |until| until.saturating_duration_since(began));
             let wait_ms = u64::try_from(left.min(step).as_millis()).ok();
             let item = ItemTarget::new(target.clone(), id.clone());
-            let found = match place.ask(&ShowItem { item, wait_ms }) {
+            let found = runner.ask(&ShowItem { item, wait_ms });
+            let is_over = until.is_some_and(|until| Instant::now() >= until);
+            let may_come_back = was_there && !is_over && answered.elapsed() < AWAY;
+            let found = match found {
                 Err(error) if was_there && operation::is_not_found(&error) => Some(Item::left(&id)),
-                // The daemon is started again, perhaps.
-                Err(error) if was_there && operation::is_transient(&error) => None,
+                Err(error) if may_come_back && operation::is_transient(&error) => None,
                 found => Some(found?),
             };
-            let is_over = until.is_some_and(|until| Instant::now() >= until);
-            if let Some(item) = found.filter(|item| is_over || item.has_ended()) {
-                operation::print::<ShowItem>(&item, globals)?;
-                return Ok(if item.has_ended() { Exit::Done } else { Exit::Nothing });
+            if let Some(item) = found {
+                if is_over || item.has_ended() {
+                    operation::print::<ShowItem>(&item, globals)?;
+                    return Ok(if item.has_ended() { Exit::Done } else { Exit::Nothing });
+                }
+                (was_there, answered) = (true, Instant::now());
             }
-            was_there = true;
             let early = began + left.min(step).min(PAUSE);
             thread::sleep(early.saturating_duration_since(Instant::now()));
         }

@@ -20,7 +20,7 @@ use crate::{
         client::{Client, Create},
         globals::Globals,
         line_reader::read_file,
-        operation::Place,
+        operation::Runner,
         output,
         target::Target,
         values,
@@ -95,11 +95,11 @@ impl Add {
         // Before a database is made.
         definition.schedule(self.name.as_str(), None).map_err(wrong)?;
         let (queue, create) = (&self.target.queue, self.create.create);
-        let place = Place::open_with(globals, Some(Action::SchedulePut), || {
+        let runner = Runner::open_with(globals, Some(Action::SchedulePut), || {
             Client::open_to_change(globals, queue, create)
         })?;
-        let stored = match &place {
-            Place::Here(client) => {
+        let stored = match &runner {
+            Runner::Here(client) => {
                 let kind = self.target.open_quietly(client)?.kind();
                 definition.checked(self.name.as_str(), None, kind).map_err(wrong)?;
                 let put = PutSchedule {
@@ -112,7 +112,7 @@ impl Add {
                 client.check_record(stored.is_ok());
                 stored?
             }
-            Place::Daemon(daemon) => {
+            Runner::Daemon(daemon) => {
                 let path = self.target.path_at_daemon("/schedules/")?;
                 let path = format!("{path}{}?create={create}", encoded(&self.name));
                 serde_json::from_value(daemon.send(

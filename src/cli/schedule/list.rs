@@ -6,7 +6,7 @@ use crate::{
     cli::{
         completions,
         globals::Globals,
-        operation::{self, Place},
+        operation::{self, Runner},
         output,
     },
     exit::Exit,
@@ -27,12 +27,12 @@ impl List {
         if let Some(queue) = self.queue {
             return operation::run(of(QueueName(queue.into_vec())), globals);
         }
-        let place = Place::open_for(None, globals)?;
+        let runner = Runner::open_for(None, globals)?;
         let (mut columns, mut rows) = (Vec::new(), Vec::new());
-        for name in place.queues()? {
+        for name in runner.queues()? {
             let mut list = of(QueueName(name));
             loop {
-                let page = place.ask(&list)?;
+                let page = runner.ask(&list)?;
                 if globals.json {
                     let object = serde_json::to_value(&page)?;
                     let schedules = object["schedules"].as_array();

@@ -14,7 +14,7 @@ use crate::{
     cli::{
         completions,
         globals::Globals,
-        operation::{self, Place},
+        operation::{self, Runner},
         output,
         values::{self, When},
     },
@@ -60,8 +60,8 @@ impl Next {
         }
         let (queue, name) = self.queue.clone().zip(self.name.clone()).context("clap requires both names")?;
         let which = Which { queue, name };
-        let place = Place::open_for(None, globals)?;
-        let found = place.ask(&ShowSchedule { schedule: which.target() })?;
+        let runner = Runner::open_for(None, globals)?;
+        let found = runner.ask(&ShowSchedule { schedule: which.target() })?;
         let shown = found.shown();
         let Some(schedule) = shown.schedule() else {
             bail!("this version of kvqueue cannot read the schedule; upgrade kvqueue");
