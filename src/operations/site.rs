@@ -64,7 +64,7 @@ pub(crate) trait Site {
     /// What prints a note for a person; only a command has it.
     fn notes(&self) -> Option<Note<'_>>;
 
-    /// What this place knows of those who have leases of a queue's items.
+    /// What this place knows of the holders of leases of a queue's items.
     fn holders(&self, queue: &[u8]) -> Holders<'_>;
 
     /// Waits until an item has ended, or until a time. Returns whether nobody waits any more.
