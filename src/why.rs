@@ -45,10 +45,13 @@ impl Why {
             ItemState::Retrying => format!("it is retried{attempts}: {}", self.due(now)),
             ItemState::Running => self.running(),
             ItemState::Dead => {
-                format!("it is a dead letter{attempts}, and is not tried again until it is retried")
+                format!("it is a dead letter{attempts}, and is not tried again until it is requeued")
             }
         };
         match &self.pause {
+            Some(pause) if pause.reason.is_empty() && !pause.frozen => {
+                format!("the queue is paused; {reason}")
+            }
             Some(pause) => format!("the queue is paused, {}; {reason}", visible(pause.why())),
             None => reason,
         }

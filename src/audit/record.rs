@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write};
 
+use jiff::Timestamp;
 use kvqueue_queue::{ItemId, Millis};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -194,6 +195,14 @@ impl Record {
         let rest = self.rest.iter().filter(|(key, _)| known.contains(&key.as_str()));
         object.extend(rest.map(|(key, value)| (key.clone(), value.clone())));
         Value::Object(object)
+    }
+
+    /// The record that [`Self::json`] has made an object of.
+    pub(crate) fn of_json(mut object: Value) -> Result<Self, String> {
+        let at = object["at"].as_str().and_then(|at| at.parse::<Timestamp>().ok());
+        let at = at.and_then(|at| Millis::try_from(at.as_millisecond()).ok());
+        object["at"] = at.ok_or("a record has no time")?.into();
+        serde_json::from_value(object).map_err(|error| error.to_string())
     }
 
     /// For people: one line, in which names cannot pass for other parts of it.

@@ -142,11 +142,12 @@ pub(super) fn run_in<O: Operation>(
         print::<O>(&runner.ask(&operation)?, globals)?;
         return Ok(Exit::Done);
     };
-    let (mut columns, mut rows) = (Vec::new(), Vec::new());
+    let (mut columns, mut rows, mut is_empty) = (Vec::new(), Vec::new(), true);
     loop {
         let answer = runner.ask(&operation)?;
         let goes_on = operation.go_on(&answer);
         let object = serde_json::to_value(&answer)?;
+        is_empty &= object[list].as_array().is_none_or(Vec::is_empty);
         if globals.json {
             let elements = object[list].as_array();
             elements.into_iter().flatten().try_for_each(|it| output::line(true, b"", it))?;
@@ -164,6 +165,9 @@ pub(super) fn run_in<O: Operation>(
         }
         if !goes_on {
             print_table(columns, rows)?;
+            if is_empty && !globals.quiet {
+                runner.note_if_absent(&operation);
+            }
             if let Some(next) = object["next"].as_str().filter(|_| !globals.quiet) {
                 output::note(format_args!("there are more; see them with --after {next}"));
             }
@@ -192,6 +196,9 @@ pub(super) fn print<O: Operation>(answer: &O::Answer, globals: &Globals) -> anyh
         printed.map_err(|error| anyhow!("it is done, and the answer could not be printed: {error}"))?;
     } else {
         printed?;
+    }
+    if let Some(note) = answer.note().filter(|_| !globals.quiet) {
+        output::note(format_args!("kvqueue: {note}"));
     }
     answer.problem().map_or(Ok(()), |problem| Err(anyhow!(problem)))
 }
@@ -254,6 +261,19 @@ impl Runner {
             client.wait((&**client as &dyn Site).existing_queue(target))?;
         }
         Err(no_unique(&target.queue.0, key))
+    }
+
+    /// Says that a list is empty since there is no such queue. In a database the operation has said so.
+    fn note_if_absent<O: Operation>(&self, operation: &O) {
+        if let Self::Daemon(daemon) = self
+            && let Ok(operation) = serde_json::to_value(operation)
+            && let Some(queue) = operation["queue"].as_str()
+            && let Err(AskError::Refused { code, message, fix, .. }) =
+                daemon.get(&format!("/api/v1/queues/{}", encoded(queue)))
+            && code == "no_queue"
+        {
+            output::note(format_args!("kvqueue: {message}; {fix}"));
+        }
     }
 
     /// The names of all queues, in their order.

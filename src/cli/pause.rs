@@ -10,7 +10,7 @@ use crate::{
     operations::{Operation, PauseQueue, ResumeQueue},
 };
 
-/// A change of a pause, and the daemon that is asked if it is for that alone.
+// A change of a pause, and the daemon that is asked if it is for that alone. A documentation comment here would be the help of both commands.
 #[derive(Debug, clap::Args)]
 pub(super) struct Local<O: clap::Args> {
     #[command(flatten)]

@@ -1,21 +1,10 @@
-//! The audit trail: the records of requests that change something, and `GET /api/v1/audit`.
+//! The audit trail: the records of requests that change something.
 //!
 //! The table of routes names the action of each such route. Its endpoint takes the record from its request and stores it
 //! with the change, or before the first one.
 
-use actix_web::HttpResponse;
-use serde_json::{Value, json};
-
-use super::{
-    api_request::{Answer, ApiRequest},
-    app_state::AppState,
-    error::ApiError,
-};
-use crate::audit::{AuditStore, Cursor, Filter, Record};
-
-/// The range of `limit`, the most records of a page, and its default.
-const PAGE: [usize; 2] = [1, 1_000];
-const SOME: usize = 100;
+use super::{api_request::ApiRequest, app_state::AppState, error::ApiError};
+use crate::audit::{AuditStore, Record};
 
 impl AppState {
     /// The audit trail in the database.
@@ -55,21 +44,4 @@ impl ApiRequest {
             None => self.peer().and_then(|peer| peer.user()).map(|uid| format!("Unix socket, uid {uid}")),
         }
     }
-}
-
-/// `GET /api/v1/audit`
-pub(super) async fn list(request: ApiRequest) -> Answer {
-    let after = request.query.parsed::<Cursor>("after")?;
-    let limit = request.query.number("limit", PAGE, SOME)?;
-    let queue = request.query.text("queue").map(|queue| queue.as_bytes().to_vec());
-    let (audit, filter) = (&request.app.audit(), &Filter { queue, since: None });
-    let page = request
-        .transact(|tr| async move {
-            let page = audit.page(&tr, after, filter, limit).await;
-            (tr, page)
-        })
-        .await?;
-    let records: Vec<Value> = page.records.iter().map(Record::json).collect();
-    let next = page.next.map(|next| next.to_string());
-    Ok(HttpResponse::Ok().json(json!({ "records": records, "next": next })))
 }

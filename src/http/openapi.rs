@@ -75,7 +75,7 @@ mod tests {
         let query = definition.arguments(Part::Query);
         let required = query["required"].as_array().cloned().unwrap_or_default();
         let parameters = query["properties"].as_object().into_iter().flatten().map(|(name, schema)| {
-            if !known[name].is_null() {
+            if known[name]["in"] == "query" {
                 return json!({ "$ref": format!("#/components/parameters/{name}") });
             }
             json!({ "name": name, "in": "query", "required": required.contains(&json!(name)), "schema": schema })

@@ -6,8 +6,8 @@ use actix_web::http::Method;
 
 use super::{
     api_request::{Handler, PathValues},
-    audit, batches, events, health, metrics, openapi, operation, pull, push, reload, schedules, sign_in,
-    status, workers,
+    batches, events, health, metrics, openapi, operation, pull, push, reload, schedules, sign_in, status,
+    workers,
 };
 use crate::{
     access::Scope,
@@ -17,6 +17,7 @@ use crate::{
         self, ListHeld, ListRules, ListTokens, NewToken, Operation, PauseQueue, RemoveRule, ResumeQueue,
         RevokeToken, SetRule, Unblock,
         arguments::Definition,
+        audit::ListAudit,
         batches::{CancelBatch, CommitBatch, ListBatches, ShowBatch},
         ended::ListEnded,
         items::{
@@ -115,13 +116,6 @@ const fn change(
     let mut route = route(method, path, Access::Scope(Scope::Admin), handler);
     route.query = Parameters::Listed(query);
     route.audit = Some(audit);
-    route
-}
-
-/// A route that operators alone may read.
-const fn operators(path: &'static str, query: &'static [&'static str], handler: Handler) -> Route {
-    let mut route = route(Method::GET, path, Access::Scope(Scope::Admin), handler);
-    route.query = Parameters::Listed(query);
     route
 }
 
@@ -236,7 +230,7 @@ pub(super) const ROUTES: &[Route] = &[
     change(Action::DaemonReload, Method::POST, "/api/v1/reload", &[], |request| {
         Box::pin(reload::reload(request))
     }),
-    operators("/api/v1/audit", &["after", "limit", "queue"], |request| Box::pin(audit::list(request))),
+    operation::<ListAudit>(),
     operation::<ListTokens>(),
     operation::<NewToken>(),
     operation::<RevokeToken>(),

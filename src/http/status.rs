@@ -11,11 +11,12 @@ use serde_json::{Value, json};
 use super::{
     api_request::{Answer, ApiRequest},
     error::ApiError,
+    operation::failure,
 };
 use crate::{
-    access::Scope,
     database::queue_names,
     json,
+    operations::Site,
     status::{QueueJson, Snapshot},
 };
 
@@ -116,7 +117,8 @@ pub(super) async fn queue(request: ApiRequest) -> Answer {
     if let Some(found) = queues.into_iter().find(|queue| queue.queue == name) {
         return Ok(HttpResponse::Ok().json(found));
     }
-    request.expect_queue(Scope::Read, "").await?;
+    let site: &dyn Site = &request;
+    site.expect_queue(&request.queue()?, None).await.map_err(failure)?;
     let (names, config) = (&[name.as_bytes().to_vec()], &request.app.config());
     let counts = request.transact(|tr| async move {
         let counts = counted(&tr, config.prefix.as_bytes(), names).await;

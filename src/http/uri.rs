@@ -74,15 +74,6 @@ impl Query {
             Some(text) => Err(ApiError::Bad(format!("parameter {name} is {text:?}, neither true nor false"))),
         }
     }
-
-    /// A parameter parsed from its text.
-    pub(super) fn parsed<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>, ApiError>
-    where
-        T::Err: std::fmt::Display,
-    {
-        let parsed = self.text(name).map(str::parse).transpose();
-        parsed.map_err(|error| ApiError::Bad(format!("parameter {name}: {error}")))
-    }
 }
 
 /// In a query a plus is a space.
@@ -148,7 +139,7 @@ mod tests {
         fn paths_and_queries_of_any_text_do_not_panic(path in "[/%a-f0-9{}\\PC]{0,80}", query in "[&=%+a-z0-9\\PC]{0,80}") {
             drop(check(&path));
             if let Ok(query) = Query::read(&query, &["a", "b"]) {
-                drop((query.number("a", [0, 5], 1), query.flag("b"), query.parsed::<u8>("a")));
+                drop((query.number("a", [0, 5], 1), query.flag("b")));
             }
         }
     }

@@ -2,6 +2,7 @@
 //! and its answer. Commands (`cli/operation.rs`) and requests (`http/operation.rs`) are two ways to one of them.
 
 pub(crate) mod arguments;
+pub(crate) mod audit;
 pub(crate) mod batches;
 pub(crate) mod ended;
 pub(crate) mod items;
@@ -135,6 +136,11 @@ impl Route {
     /// The same, with a body that may be as long as that of a push.
     const fn with_long_body(self) -> Self {
         Self { has_long_body: true, ..self }
+    }
+
+    /// The same, for operators alone.
+    const fn of_operators(self) -> Self {
+        Self { scope: Scope::Admin, ..self }
     }
 
     /// The same, which may wait for something.

@@ -74,6 +74,13 @@ pub(crate) struct PauseState {
 }
 
 impl Answer for PauseState {
+    fn note(&self) -> Option<String> {
+        let queue = &self.queue;
+        self.paused_locally.then(|| {
+            format!("a daemon has it paused for itself alone; to have that take its items: kvqueue resume {queue} --local")
+        })
+    }
+
     fn text(&self) -> Text {
         let Self { queue, paused, was_paused, local, paused_locally, .. } = self;
         let done = if *paused { "paused" } else { "resumed" };
@@ -154,17 +161,11 @@ impl Operation for ResumeQueue {
         if !also_frozen {
             check_not_frozen(queue, before.as_ref())?;
         }
-        let daemon = site.pausing_daemon(&name.0);
-        if let Some(daemon) = &daemon {
-            site.note(&format!(
-                "{daemon} alone has it paused; to have that take its items: kvqueue resume {name} --local"
-            ));
-        }
         let was_paused = Some(was_paused.get());
         Ok(PauseState {
             queue: name.clone(),
             was_paused,
-            paused_locally: daemon.is_some(),
+            paused_locally: site.pausing_daemon(&name.0).is_some(),
             ..PauseState::default()
         })
     }

@@ -3,6 +3,7 @@
 
 use std::{collections::BTreeMap, fmt, marker::PhantomData, time::Duration};
 
+use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use kvqueue_queue::{
     IfTaken, Millis, NewItem, PushEffect, PushedItem, from_millis, item_batch::ParseBatchIdError,
@@ -14,11 +15,12 @@ use serde::{
 use serde_json::value::RawValue;
 
 use super::{
-    names::{fields, one_of},
+    names::one_of,
     times::{LONGEST, due},
 };
 use crate::{
     handlers::whole,
+    json_bytes::payload_text,
     telemetry::{NO_TRACE_PARENT, is_trace_parent},
 };
 
@@ -144,7 +146,10 @@ impl ItemFields {
 
     /// The same with this payload.
     pub(crate) fn with_payload(self, payload: &[u8]) -> Self {
-        let (payload, payload_base64) = fields(payload);
+        let (payload, payload_base64) = match payload_text(payload) {
+            Some(text) => (Some(text.to_owned()), None),
+            None => (None, Some(BASE64_STANDARD.encode(payload))),
+        };
         Self { payload, payload_base64, payload_json: None, ..self }
     }
 

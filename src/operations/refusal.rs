@@ -64,7 +64,7 @@ impl Refusal {
     }
 
     /// The state of the queue does not allow it, as a text says: what, and after a semicolon what to do.
-    pub(super) fn of_text(code: &'static str, text: &str) -> Self {
+    pub(crate) fn of_text(code: &'static str, text: &str) -> Self {
         let (message, fix) = parts(text);
         Self { class: Class::Conflict, code, message: message.to_owned(), fix: fix.to_owned().into() }
     }

@@ -250,7 +250,7 @@ impl dyn Site + '_ {
 
     /// An error if neither the database nor the configuration has the queue, as when its name is misspelt. An operation that has the argument
     /// `create` may come before the first push.
-    pub(super) async fn expect_queue(&self, queue: &Queue, create: Option<bool>) -> anyhow::Result<()> {
+    pub(crate) async fn expect_queue(&self, queue: &Queue, create: Option<bool>) -> anyhow::Result<()> {
         let fix = match create {
             Some(true) => return Ok(()),
             Some(false) => "to set it before the first push, add --create, or ?create=true to the request",

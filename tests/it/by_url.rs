@@ -132,7 +132,7 @@ fn a_long_input_is_pushed_in_its_order_and_an_item_that_is_too_long_is_named() {
     let ran = far.run(&["push", "small", "--lines", mixed.to_str().unwrap()]);
     assert!(ran.code == Some(65) && ran.stdout.starts_with("pushed 2 items\n"), "{ran:?}");
     assert!(
-        ran.stderr.contains("an item of 2000 bytes not pushed: it is longer than the daemon allows"),
+        ran.stderr.contains("an item of 2000 bytes not pushed: the queue has a lower max-payload"),
         "{ran:?}"
     );
     let many: Vec<_> = (0..1_001).map(|_| "x\n").collect();

@@ -187,6 +187,6 @@ fn why_says_it_of_items_without_keys_in_every_state() {
     assert!(why(&id("scheduled", 0)).starts_with("it was pushed for a later time: it is ready in 59m"));
     run(&db, &["delete", "q", "--item", &id("scheduled", 0), "--yes"]).ok();
     run(&db, &["run", "--config", &config, "--until-empty"]).ok();
-    insta::assert_snapshot!(why(&id("dead", 0)), @"it is a dead letter after 1 attempt, and is not tried again until it is retried");
+    insta::assert_snapshot!(why(&id("dead", 0)), @"it is a dead letter after 1 attempt, and is not tried again until it is requeued");
     insta::assert_snapshot!(run(&db, &["why", "q", "000000000000000000000000"]).failed(1), @r#"kvqueue: queue "q" has no item 000000000000000000000000; it has ended, or was never there"#);
 }

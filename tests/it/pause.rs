@@ -265,19 +265,17 @@ fn resume_names_the_daemon_that_has_paused_the_queue_for_itself() {
     };
     run(&db, &["push", "q", "one"]).ok();
     ask(&["pause", "q", "--local"]).ok();
-    let here = format!(
-        "kvqueue: the daemon at {listen} alone has it paused; to have that take its items: kvqueue resume q --local\n"
-    );
+    let here = "kvqueue: a daemon has it paused for itself alone; to have that take its items: kvqueue resume q --local\n";
     let resumed = ask(&["resume", "q"]);
     assert_eq!(
         (resumed.stdout.as_str(), resumed.stderr.as_str()),
-        ("q was not paused for all daemons\n", here.as_str())
+        ("q was not paused for all daemons\n", here)
     );
     ask(&["pause", "q"]).ok();
     let resumed = ask(&["resume", "q", "--json"]);
     assert_eq!(
         (resumed.stdout.as_str(), resumed.stderr.as_str()),
-        ("{\"paused\":false,\"paused_locally\":true,\"queue\":\"q\",\"was_paused\":true}\n", here.as_str())
+        ("{\"paused\":false,\"paused_locally\":true,\"queue\":\"q\",\"was_paused\":true}\n", here)
     );
     ask(&["resume", "q", "--local"]).ok();
     let resumed = ask(&["resume", "q"]);

@@ -191,6 +191,11 @@ impl ApiClient {
         Ok(self.runtime.block_on(self.endpoint.ask_once(method, path, body, patience))?)
     }
 
+    /// The value of `--timeout`.
+    pub(super) fn timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+
     /// The answer to a request that has the same effect if it is done twice.
     pub(super) async fn answer(
         &self,
@@ -205,7 +210,7 @@ impl ApiClient {
 }
 
 /// The address of the daemon whose URL is in place of the database.
-fn address_of(config: &Config) -> Result<Option<Address>, UsageError> {
+pub(super) fn address_of(config: &Config) -> Result<Option<Address>, UsageError> {
     let wrong = |problem| UsageError(format!("{:?} is not the URL of a daemon: {problem}", config.database));
     config.is_of_daemon().then(|| config.database.parse().map_err(wrong)).transpose()
 }

@@ -55,7 +55,7 @@ use crate::{
     An item over the limit (8 MiB, or the queue's max-payload) is refused and named on stderr; the rest of the input still \
     goes in, and the exit code is 65. With -v, stderr tells of each transaction: \"acknowledged N\", N being the total.\n\n\
     With --idempotency-key, all of it goes in at once, and only if no push had this key before: a push whose end you did not \
-    see may be repeated. Other items under an id that was used are refused, and the exit code is 65. An item over the limit then keeps all of it out.\n\n\
+    see may be repeated. Other items under a key that was used are refused, and the exit code is 65. By the URL of a daemon that is 1,000 items at most. An item over the limit then keeps all of it out.\n\n\
     With --after, one item waits, as the callback of a batch, until the items with these ids have ended, whichever way; its attributes say how. A daemon that processes its queue \
     pushes it then. `kvqueue batch show`, `list` and `cancel` are for it while it waits."
 )]

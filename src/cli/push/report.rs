@@ -125,7 +125,7 @@ impl Refusals {
         self.count += 1;
         if self.count <= NAMED {
             note(format_args!(
-                "kvqueue: an item of {bytes} bytes not pushed: it is longer than the daemon allows in this queue"
+                "kvqueue: an item of {bytes} bytes not pushed: the queue has a lower max-payload, or the daemon a lower http.max-body"
             ));
         }
     }

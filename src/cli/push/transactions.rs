@@ -105,7 +105,7 @@ impl Push {
         if bytes > MAX_BYTES || items.len() > most {
             return Err(UsageError(format!(
                 "--idempotency-key is for what fits into one transaction: up to {most} items and {MAX_BYTES} bytes, with some hundred \
-                 added for each item; push it in parts, each with an id of its own"
+                 added for each item; push it in parts, each with a key of its own"
             )));
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! Where a push goes: to the database, or to a daemon whose URL is in place of it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use kvqueue_queue::{BatchLimits, MAX_PUSHES, NewItem, PushEffect, PushError, PushOptions, Session};
@@ -124,10 +124,12 @@ impl Way {
 
 /// The answer to a push, which is tried again if it may succeed then.
 async fn repeated(daemon: &ApiClient, path: &str, body: &Value) -> Result<Value, AskError> {
-    let mut tries = 1;
+    let (mut tries, began) = (1, Instant::now());
     loop {
-        match daemon.answer("POST", path, Some(body)).await {
-            Err(error) if tries < TRIES && may_succeed(&error) => tries += 1,
+        let answer = daemon.answer("POST", path, Some(body)).await;
+        let has_time = daemon.timeout().is_none_or(|timeout| began.elapsed() + PAUSE < timeout);
+        match answer {
+            Err(error) if tries < TRIES && has_time && may_succeed(&error) => tries += 1,
             answer => return answer,
         }
         sleep(PAUSE).await;

@@ -10,7 +10,9 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     cli::{
-        api_client::{Address, AskError, Endpoint, Expected, READ_TIMEOUT, endpoint, need_http, token},
+        api_client::{
+            Address, AskError, Endpoint, Expected, READ_TIMEOUT, address_of, endpoint, need_http, token,
+        },
         globals::Globals,
         status,
     },
@@ -28,8 +30,8 @@ const URL: &str = "--url";
 #[derive(Debug, clap::Args)]
 pub(super) struct Urls {
     /// A daemon, as in https://queues.example:7420 or unix:PATH. Repeat it for daemons of the same
-    /// database: if one does not answer, the next one is asked [default: where the configuration's
-    /// daemon listens]
+    /// database: if one does not answer, the next one is asked [default: the daemon whose URL is in place of the
+    /// database, or else where the configuration's daemon listens]
     #[arg(long = "url", value_name = "URL")]
     urls: Vec<Address>,
     /// Send the token in KVQUEUE_TOKEN to another machine although the connection is not encrypted
@@ -50,7 +52,9 @@ impl Urls {
         (config, faults): (Config, Vec<Fault>),
         agent: &'static str,
     ) -> anyhow::Result<Daemons> {
-        if self.urls.is_empty() {
+        let in_database = address_of(&config)?;
+        let urls = if self.urls.is_empty() { in_database.as_slice() } else { &*self.urls };
+        if urls.is_empty() {
             need_http(faults)?;
             let endpoint = endpoint(&config.http.listen, &config, URL)?.with_agent(agent);
             return Ok(Daemons::new(vec![endpoint], Some(Expected::of(globals, &config))));
@@ -59,7 +63,7 @@ impl Urls {
             let token = token(address, &config, self.plain_token, ", or allow it with --plain-token")?;
             Ok(Endpoint::new(address.clone(), token, URL)?.with_agent(agent))
         };
-        let endpoints = self.urls.iter().map(endpoint).collect::<anyhow::Result<_>>()?;
+        let endpoints = urls.iter().map(endpoint).collect::<anyhow::Result<_>>()?;
         Ok(Daemons::new(endpoints, None))
     }
 }

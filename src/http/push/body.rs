@@ -166,7 +166,7 @@ mod tests {
         insta::assert_snapshot!(wrong(json!({"payload": "", "at": "tomorrow"})), @r#"items[0]: at is "tomorrow", which is not a time; write it as in "2030-01-31T08:00:00Z""#);
         insta::assert_snapshot!(wrong(json!({"payload": "", "attributes": {"k": 1}})), @"the body at items[0].attributes.k: invalid type: integer `1`, expected a string at line 1 column 30");
         insta::assert_snapshot!(wrong(json!({"payload": {"to": "ann"}})), @"the body at items[0].payload: invalid type: map, expected a string; the field payload_json takes any JSON at line 1 column 21");
-        insta::assert_snapshot!(wrong(json!({"playload": ""})), @"the body at items[0].playload: unknown field `playload`, expected one of `payload`, `payload_base64`, `payload_json`, `attributes`, `content_type`, `trace_parent`, `unique`, `unique_for_ms`, `replace`, `delay_ms`, `at`, `ttl_ms`, `priority`, `key`, `key_base64`, `batch` at line 1 column 21");
+        insta::assert_snapshot!(wrong(json!({"playload": ""})), @"the body at items[0].playload: unknown field `playload`, expected one of `payload`, `payload_base64`, `payload_json`, `attributes`, `content_type`, `trace_parent`, `unique`, `unique_base64`, `unique_for_ms`, `replace`, `delay_ms`, `at`, `ttl_ms`, `priority`, `key`, `key_base64`, `batch` at line 1 column 21");
         insta::assert_snapshot!(items(&json!({"items": []})).unwrap_err(), @"there are no items; push 1 to 1000 at a time");
         let many = |entry: &Value, count| items(&json!({ "items": vec![entry; count] }));
         insta::assert_snapshot!(many(&json!({}), 1_001).unwrap_err(), @"the body at items: there are more than 1000 items; push in several requests at line 1 column 3013");

@@ -164,34 +164,19 @@ fn maybe(failure: ApiError) -> ApiError {
 }
 
 fn failure(error: &PushError) -> ApiError {
+    let conflict = |code, text: String| ApiError::Operation(Refusal::of_text(code, &text));
     if let Some(reused) = error.idempotency_key_reused() {
-        return ApiError::Conflict {
-            code: "idempotency_key_reused",
-            message: reused.to_string(),
-            fix: "repeat a push with the same items, and use a new idempotency key for other items",
-        };
+        return conflict("idempotency_key_reused", reused.to_string());
     }
     if let Some(refused) = error.batch_refused() {
-        return ApiError::Conflict {
-            code: "batch",
-            message: refused.to_string(),
-            fix: "make a batch with POST /api/v1/queues/{queue}/batches, and push to it before you commit it",
-        };
+        return conflict("batch", refused.to_string());
     }
     match error {
         PushError::PayloadTooLarge { .. } | PushError::TransactionTooLarge { .. } => {
             ApiError::TooLarge(error.to_string())
         }
-        PushError::NoPriorities { .. } => ApiError::Conflict {
-            code: "no_priorities",
-            message: error.to_string(),
-            fix: "leave the priority out, or configure the queue with kind \"priority\"",
-        },
-        PushError::NoKeys { .. } => ApiError::Conflict {
-            code: "no_keys",
-            message: error.to_string(),
-            fix: "leave the key out, or configure the queue with kind \"keyed\"",
-        },
+        PushError::NoPriorities { .. } => conflict("no_priorities", error.to_string()),
+        PushError::NoKeys { .. } => conflict("no_keys", error.to_string()),
         PushError::Retry(cause) => {
             let failure = ApiError::of(cause);
             if error.is_maybe_committed() { maybe(failure) } else { failure }
