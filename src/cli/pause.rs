@@ -10,13 +10,14 @@ use crate::{
     operations::{Operation, PauseQueue, ResumeQueue},
 };
 
-// A change of a pause, and the daemon that is asked if it is for that alone. A documentation comment here would be the help of both commands.
+// A change of a pause, and the daemon that is asked if it is for that alone. A documentation comment here would be the help of both commands; without one,
+// that of the last flattened type is.
 #[derive(Debug, clap::Args)]
 pub(super) struct Local<O: clap::Args> {
     #[command(flatten)]
-    operation: O,
-    #[command(flatten)]
     at: At,
+    #[command(flatten)]
+    operation: O,
 }
 
 impl Local<PauseQueue> {
