@@ -94,6 +94,13 @@ mod tests {
             std::fs::write(&path, &page).unwrap();
         }
         let written = std::fs::read_to_string(&path).unwrap_or_default();
+        // The comment of a type that several commands share is not the help of either.
+        let mut helps: Vec<_> =
+            page.lines().filter_map(|line| Some(line.strip_prefix("| `")?.split_once("` | ")?.1)).collect();
+        let number = helps.len();
+        helps.sort_unstable();
+        helps.dedup();
+        assert_eq!(helps.len(), number, "two commands have the same help");
         assert_eq!(
             written, page,
             "docs/COMMANDS.md is not up to date; write it with INSTA_UPDATE=always cargo test --lib cli::tasks"

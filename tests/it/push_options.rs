@@ -171,7 +171,7 @@ fn a_push_with_an_idempotency_key_is_all_or_nothing() {
     assert_eq!(ran.summary(), "pushed 0 items");
     ran.failed(1);
     let ran = run_with_input(&db, &args, format!("{}\n", "x".repeat(90_000)).repeat(100));
-    insta::assert_snapshot!(ran.failed(2), @"kvqueue: --idempotency-key is for what fits into one transaction: up to 65536 items and 9000000 bytes, with some hundred added for each item; push it in parts, each with an id of its own");
+    insta::assert_snapshot!(ran.failed(2), @"kvqueue: --idempotency-key is for what fits into one transaction: up to 65536 items and 9000000 bytes, with some hundred added for each item; push it in parts, each with a key of its own");
     assert_eq!((run(&db, &args[..2]).code, len(&db, "q").as_str()), (Some(2), "0"));
     let ran = run_with_input(&db, &args, format!("{}\n", "x".repeat(90_000)).repeat(98));
     assert_eq!(ran.pushed(), "pushed 98 items");
