@@ -587,6 +587,9 @@ func (c *Client) exchange(ctx context.Context, to daemon, method, path string, b
 		return nil
 	}
 	if response.StatusCode/100 == 2 {
+		if answer == nil {
+			return nil
+		}
 		return json.Unmarshal(found, answer)
 	}
 	return c.refusal(response, found, to.url, method, path)
