@@ -39,7 +39,6 @@ mod access;
 mod actors;
 mod answer;
 mod audit;
-mod batches;
 mod cancellation_follower;
 mod causes;
 #[cfg(feature = "cli")]
@@ -78,7 +77,6 @@ pub mod telemetry;
 pub mod testing;
 mod text;
 mod users;
-mod why;
 
 pub use async_trait::async_trait;
 pub use config::{Config, ConfigError};

@@ -244,21 +244,6 @@ impl Client {
         names.context("the database refused")
     }
 
-    /// Prints a note if there is no such queue, which is not an error.
-    pub(super) fn note_if_absent(&self, queue: &Queue) -> anyhow::Result<()> {
-        if !self.globals.quiet
-            && let Some(note) = self.note(queue)?
-        {
-            output::note(format_args!("kvqueue: {note}"));
-        }
-        Ok(())
-    }
-
-    /// An error if neither the database nor the configuration has the queue.
-    pub(super) fn expect_there(&self, queue: &Queue) -> anyhow::Result<()> {
-        self.note(queue)?.map_or(Ok(()), |note| Err(anyhow!(note)))
-    }
-
     /// Warns on stderr that a new queue gets items, but the configuration has other queues only.
     pub(super) fn note_if_new(&self, queue: &Queue) -> anyhow::Result<()> {
         let name = String::from_utf8_lossy(queue.name());
@@ -284,38 +269,9 @@ impl Client {
         Ok(())
     }
 
-    /// The text for a queue that neither the database nor the configuration has.
-    pub(super) fn note(&self, queue: &Queue) -> anyhow::Result<Option<String>> {
-        self.transact(|tr| async {
-            let note = absent_queues::note(&tr, &self.config, queue, |_| true).await;
-            (tr, note)
-        })
-    }
-
-    /// An error if a queue of this name has items of another kind, and none of this one.
-    pub(super) fn check_kind(&self, queue: &Queue) -> anyhow::Result<()> {
-        let other = self.transact(|tr| async {
-            let other = match queue.check_used(&tr).await {
-                Err(other @ QueueError::OtherKind { .. }) => Ok(Some(other)),
-                used => used.map(|()| None),
-            };
-            (tr, other)
-        })?;
-        other.map_or(Ok(()), |other| Err(other.into()))
-    }
-
-    /// An error if the queue is frozen, as it is while it is migrated, and afterwards at the
-    /// source: a change there could be left behind. Most transactions check it again. This check
-    /// comes first, so that a refused command writes no audit record.
+    /// An error if the queue is frozen.
     pub(super) fn check_not_frozen(&self, queue: &Queue) -> anyhow::Result<()> {
-        let pause = self.transact(|tr| async {
-            let pause = queue.paused(&tr).await;
-            (tr, pause)
-        })?;
-        match pause.filter(|pause| pause.frozen) {
-            Some(pause) => Err(frozen(queue, &pause, None)),
-            None => Ok(()),
-        }
+        self.wait((self as &dyn Site).check_unfrozen(queue))
     }
 
     /// Runs a transaction that may commit twice with the same result: a read, or a clear.

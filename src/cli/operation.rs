@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, ffi::OsStr, num::NonZeroUsize, os::unix::ffi::OsStrExt};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use comfy_table::{ContentArrangement, Table, presets::UTF8_FULL_CONDENSED};
 use kvqueue_queue::{ItemId, ItemState};
 use serde::Deserialize;
@@ -19,7 +19,7 @@ use crate::{
     audit::Action,
     exit::Exit,
     operations::{
-        Answer, Needs, Operation, Page, Refusal, Site, Text,
+        Answer, Method, Needs, Operation, Page, Refusal, Site, Text,
         arguments::Request,
         items::ItemTarget,
         look::{Item, ListItems},
@@ -142,7 +142,7 @@ pub(super) fn run_in<O: Operation>(
         print::<O>(&runner.ask(&operation)?, globals)?;
         return Ok(Exit::Done);
     };
-    let (mut columns, mut rows, mut is_empty) = (Vec::new(), Vec::new(), true);
+    let (mut columns, mut rows, mut is_empty, mut problem) = (Vec::new(), Vec::new(), true, None);
     loop {
         let answer = runner.ask(&operation)?;
         let goes_on = operation.go_on(&answer);
@@ -157,9 +157,7 @@ pub(super) fn run_in<O: Operation>(
             columns = header;
             rows.extend(more);
         }
-        if let Some(problem) = answer.problem().filter(|_| globals.json) {
-            bail!(problem);
-        }
+        problem = problem.or_else(|| answer.problem().filter(|_| globals.json));
         if let Some(note) = answer.note().filter(|_| !globals.quiet) {
             output::note(format_args!("kvqueue: {note}"));
         }
@@ -171,7 +169,7 @@ pub(super) fn run_in<O: Operation>(
             if let Some(next) = object["next"].as_str().filter(|_| !globals.quiet) {
                 output::note(format_args!("there are more; see them with --after {next}"));
             }
-            return Ok(Exit::Done);
+            return problem.map_or(Ok(Exit::Done), |problem| Err(anyhow!(problem)));
         }
     }
 }
@@ -314,7 +312,10 @@ impl Runner {
             }
             Self::Daemon(daemon) => {
                 let Request { path, body } = Request::of(operation, |text| encoded(text).to_string())?;
-                let answer = daemon.send(O::ROUTE.method.as_str(), &path, body.as_ref())?;
+                let answer = match O::ROUTE.method {
+                    Method::Get => daemon.get(&path)?,
+                    method => daemon.send(method.as_str(), &path, body.as_ref())?,
+                };
                 serde_json::from_value(answer).context(
                     "the daemon answers in a way that this program does not know; is it of another version?",
                 )

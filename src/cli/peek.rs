@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use kvqueue_queue::ItemState;
 
@@ -75,6 +75,7 @@ impl Args {
 
 /// Prints the payloads of the first ready items.
 fn payloads(runner: &Runner, mut items: ListItems, globals: &Globals) -> anyhow::Result<Exit> {
+    let mut problem = None;
     loop {
         let page = runner.ask(&items)?;
         for item in &page.items {
@@ -83,8 +84,9 @@ fn payloads(runner: &Runner, mut items: ListItems, globals: &Globals) -> anyhow:
             }
             output::line(globals.json, &item.payload().unwrap_or_default(), &serde_json::to_value(item)?)?;
         }
+        problem = problem.or_else(|| page.problem());
         if !items.go_on(&page) {
-            return Ok(Exit::Done);
+            return problem.map_or(Ok(Exit::Done), |problem| Err(anyhow!(problem)));
         }
     }
 }

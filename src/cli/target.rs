@@ -12,7 +12,7 @@ use crate::{
     config::{KindName, QueueConfig, TakeEnd, Values},
     item_history,
     operations::{
-        self,
+        self, Site,
         names::QueueName,
         target::{HEADING, Layout},
     },
@@ -49,7 +49,8 @@ impl Target {
     /// A path of the queue at a daemon, whose configuration has the layout.
     pub(super) fn path_at_daemon(&self, rest: &str) -> Result<String, UsageError> {
         if self.layout != Layout::default() {
-            let problem = "a daemon's configuration says of which kind its queues are; leave out --kind, --values and --end";
+            let problem =
+                "the daemon's configuration has the kind of each queue; leave out --kind, --values and --end";
             return Err(UsageError(problem.to_owned()));
         }
         Ok(path_at_daemon(&self.queue)? + rest)
@@ -58,14 +59,23 @@ impl Target {
     /// For a command that looks at the queue. If there is none, stderr says so.
     pub(super) fn find(&self, client: &Client) -> anyhow::Result<Queue> {
         let queue = open(client, &self.queue, &self.layout, "--")?;
-        client.note_if_absent(&queue)?;
-        client.check_kind(&queue)?;
+        let site: &dyn Site = client;
+        client.wait(async {
+            site.note_if_absent(&queue).await?;
+            site.check_kind(&queue).await
+        })?;
         Ok(queue)
     }
 
     /// For a command that acts on what the queue has. It is an error if there is none.
     pub(super) fn find_there(&self, client: &Client) -> anyhow::Result<Queue> {
-        is_there(client, open(client, &self.queue, &self.layout, "--")?)
+        let queue = open(client, &self.queue, &self.layout, "--")?;
+        let site: &dyn Site = client;
+        client.wait(async {
+            site.expect_queue(&queue, None).await?;
+            site.check_kind(&queue).await
+        })?;
+        Ok(queue)
     }
 
     /// The queue's settings: from the configuration, or the defaults.
@@ -96,12 +106,6 @@ pub(super) fn configured(client: &Client, name: &OsStr) -> anyhow::Result<Queue>
     let layout = Layout::default();
     let queue = to_add(client, name, &layout, "--")?;
     client.note_if_new(&queue)?;
-    Ok(queue)
-}
-
-fn is_there(client: &Client, queue: Queue) -> anyhow::Result<Queue> {
-    client.expect_there(&queue)?;
-    client.check_kind(&queue)?;
     Ok(queue)
 }
 

@@ -8,8 +8,6 @@ use tokio::{task::spawn_blocking, time::timeout};
 
 use super::{api_request::ApiRequest, app_state::AppState, error::ApiError, guard::Caller, room::Place};
 use crate::{
-    absent_queues,
-    access::Scope,
     config::QueueConfig,
     database::{
         Refused,
@@ -109,18 +107,6 @@ impl ApiRequest {
     ) -> Result<(), ApiError> {
         let _permit = self.permit()?;
         self.app.run(body).await
-    }
-
-    /// An error if the queue of the path is in neither the database nor the configuration, as when its name is misspelt. It names no
-    /// queue that the caller may not use.
-    pub(super) async fn expect_queue(&self, scope: Scope, fix: &'static str) -> Result<(), ApiError> {
-        let (queue, config) = (&self.queue()?, &self.app.config());
-        let may_tell = |name: &str| self.caller.check(scope, Some(name)).is_ok();
-        let note = self.transact(|tr| async move {
-            let note = absent_queues::note(&tr, config, queue, may_tell).await;
-            (tr, note)
-        });
-        note.await?.map_or(Ok(()), |message| Err(ApiError::NoQueue { message, fix }))
     }
 
     /// The queue that the path names.

@@ -41,14 +41,6 @@ pub(crate) enum ApiError {
     /// The queue, item or path does not exist.
     #[error("{0}")]
     NotFound(String),
-    /// The queue is in neither the database nor the configuration.
-    #[error("{message}")]
-    NoQueue {
-        /// What the client gets.
-        message: String,
-        /// What to do about it.
-        fix: &'static str,
-    },
     /// An operation is not done.
     #[error("{}", .0.message)]
     Operation(Refusal),
@@ -107,7 +99,6 @@ impl ApiError {
             Self::CrossSite(_) => "cross_site",
             Self::Host(_) => "host",
             Self::NotFound(_) => "not_found",
-            Self::NoQueue { .. } => "no_queue",
             Self::Operation(refusal) => refusal.code,
             Self::Method { .. } => "method_not_allowed",
             Self::Conflict { code, .. } => code,
@@ -127,7 +118,7 @@ impl ApiError {
             Self::Bad(_) => StatusCode::BAD_REQUEST,
             Self::Unauthorized(_) => StatusCode::UNAUTHORIZED,
             Self::Forbidden(_) | Self::ReadOnly | Self::CrossSite(_) | Self::Host(_) => StatusCode::FORBIDDEN,
-            Self::NotFound(_) | Self::NoQueue { .. } => StatusCode::NOT_FOUND,
+            Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::Operation(refusal) => match refusal.class {
                 Class::Bad => StatusCode::BAD_REQUEST,
                 Class::NotFound => StatusCode::NOT_FOUND,
@@ -166,7 +157,7 @@ impl ApiError {
             }
             Self::NotFound(_) => "GET /api/v1/openapi.json lists what exists".to_owned(),
             Self::Method { allow, .. } => format!("use {allow}"),
-            Self::Conflict { fix, .. } | Self::NoQueue { fix, .. } => (*fix).to_owned(),
+            Self::Conflict { fix, .. } => (*fix).to_owned(),
             Self::TooLarge(_) => {
                 "send it in parts; store a payload that is too large elsewhere, and push where it is".to_owned()
             }

@@ -1,7 +1,6 @@
 //! Batches of items: their list, one of them, making one, and its end.
 
 use std::{
-    borrow::Cow,
     cell::Cell,
     collections::{BTreeMap, BTreeSet},
 };
@@ -16,20 +15,14 @@ use serde_json::{Map, Value};
 
 use super::{
     Answer, Method, Operation, Page, Refusal, Route, Site, Text,
+    batch_object::{COUNTS, Waits, batch_object, counts_object},
     items::as_text,
     names::QueueName,
-    object::{ItemObject, text},
+    object::{JsonObject, schema, text},
     push::{ItemFields, Object, given},
     target::{Layout, Target},
 };
-use crate::{
-    audit::Action,
-    batches::{Waits, batch_object, counts_object},
-    causes::with_causes,
-    consumer::clock::now,
-    handlers::whole,
-    text::one_line,
-};
+use crate::{audit::Action, causes::with_causes, consumer::clock::now, handlers::whole, text::one_line};
 
 /// A batch by its id, and the queue of its callback.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -127,21 +120,9 @@ pub(crate) struct MadeBatch {
 /// A batch, as [`batch_object`] has it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct Batch(ItemObject);
+pub(crate) struct Batch(JsonObject);
 
-impl JsonSchema for Batch {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "Batch".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "$ref": "#/components/schemas/Batch", "description": "A batch." })
-    }
-}
+schema!(Batch, { "$ref": "#/components/schemas/Batch", "description": "A batch." });
 
 /// Batches, in the order of their ids.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -192,7 +173,7 @@ impl BatchTarget {
     }
 }
 
-/// What is said of batches if the outcome of a change is unknown.
+/// What a command prints if the outcome of a change is unknown.
 const COMMITTED: &str = "the batch may be committed all the same; commit it once more";
 const MADE: &str = "the batch may be there all the same; see `kvqueue batch list`";
 
@@ -205,8 +186,8 @@ impl Batch {
     }
 
     /// What is pushed in the end.
-    fn then(&self) -> ItemObject {
-        ItemObject::of(self.0.get("then").clone())
+    fn then(&self) -> JsonObject {
+        JsonObject::of(self.0.get("then").clone())
     }
 
     fn cells(&self) -> Vec<String> {
@@ -218,9 +199,6 @@ impl Batch {
         vec![self.field("id"), self.field("state"), ended, self.field("deadline"), payload]
     }
 }
-
-/// The counts of a batch, in their order.
-const COUNTS: [&str; 7] = ["members", "open", "done", "dead", "cancelled", "expired", "taken"];
 
 impl Answer for Batch {
     fn text(&self) -> Text {
@@ -274,7 +252,7 @@ impl Operation for ShowBatch {
         let queue = &self.batch.queue(site)?;
         let found = site.transact(async |tr| queue.batch(tr, &self.batch.batch).await).await?;
         match found {
-            Some(view) => Ok(Batch(ItemObject::of(batch_object(&view)))),
+            Some(view) => Ok(Batch(JsonObject::of(batch_object(&view)))),
             None => Err(self.batch.gone().into()),
         }
     }
@@ -303,7 +281,7 @@ impl Operation for ListBatches {
         }
         let next = page.last().filter(|_| is_more).map(|view| view.id.to_string());
         Ok(Batches {
-            batches: page.iter().map(|view| Batch(ItemObject::of(batch_object(view)))).collect(),
+            batches: page.iter().map(|view| Batch(JsonObject::of(batch_object(view)))).collect(),
             next,
         })
     }

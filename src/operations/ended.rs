@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use kvqueue_queue::{Ending, HistoryCursor, HistoryFilter, Millis, Queue, QueueError};
+use kvqueue_queue::{Ending, HistoryCursor, HistoryFilter, Millis, Queue};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
@@ -98,7 +98,7 @@ impl ListEnded {
     /// Tells a person why there may be none.
     async fn note_if_off(&self, site: &dyn Site, queue: &Queue, is_kept: bool) -> anyhow::Result<()> {
         site.note_if_absent(queue).await?;
-        let exists = site.transact(async |tr| Ok::<_, QueueError>(queue.exists(tr).await?));
+        let exists = site.transact(async |tr| queue.exists(tr).await);
         if !is_kept && site.notes().is_some() && exists.await? {
             let example = item_history::EXAMPLE;
             site.note(&format!(

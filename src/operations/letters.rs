@@ -1,13 +1,13 @@
 //! Dead letters: their list, and one of them.
 
-use std::borrow::Cow;
-
 use kvqueue_queue::ItemId;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Answer, Operation, Page, Refusal, Route, Site, Text, items::ItemTarget, object::ItemObject,
+    Answer, Operation, Page, Refusal, Route, Site, Text,
+    items::ItemTarget,
+    object::{JsonObject, schema},
     target::Target,
 };
 use crate::{
@@ -34,21 +34,9 @@ pub(crate) struct ShowLetter {
 /// A dead letter, as [`json::letter`] has it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct Letter(ItemObject);
+pub(crate) struct Letter(JsonObject);
 
-impl JsonSchema for Letter {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "Letter".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "$ref": "#/components/schemas/Letter", "description": "A dead letter, with up to 1 MiB of its payload." })
-    }
-}
+schema!(Letter, { "$ref": "#/components/schemas/Letter", "description": "A dead letter, with up to 1 MiB of its payload." });
 
 /// The most characters of a reason in a table. All of it is in the letter.
 const REASON: usize = 200;
@@ -125,7 +113,7 @@ impl Operation for ListLetters {
             }
         }
         Ok(Letters {
-            letters: letters.iter().map(|it| Letter(ItemObject::of(json::letter(it)))).collect(),
+            letters: letters.iter().map(|it| Letter(JsonObject::of(json::letter(it)))).collect(),
             next,
         })
     }
@@ -143,6 +131,6 @@ impl Operation for ShowLetter {
             let message = format!("queue \"{name}\" has no dead letter {id}");
             return Err(Refusal::not_found(message, "`kvqueue item show` says where the item is").into());
         };
-        Ok(Letter(ItemObject::of(json::beginning(json::letter, &letter, site.most_of_payload()))))
+        Ok(Letter(JsonObject::of(json::beginning(json::letter, &letter, site.most_of_payload()))))
     }
 }

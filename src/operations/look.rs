@@ -1,6 +1,6 @@
 //! Looking at items: those of one state, and one of them, whatever it is doing.
 
-use std::{borrow::Cow, time::Duration};
+use std::time::Duration;
 
 use bytes::Bytes;
 use foundationdb::Transaction;
@@ -15,8 +15,9 @@ use super::{
     Answer, Operation, Page, Refusal, Route, Site, Text,
     items::{ItemTarget, as_text},
     names::{self, UniqueName},
-    object::{ItemObject, Line, text},
+    object::{JsonObject, Line, schema, text},
     target::Target,
+    why::Why,
 };
 use crate::{
     config::duration,
@@ -26,7 +27,6 @@ use crate::{
     json,
     status::Worker,
     text::{one_line, visible},
-    why::Why,
 };
 
 /// List the items of one state: ready, they can be fetched; scheduled, pushed for a later time; retrying, an attempt failed and the next one is
@@ -65,28 +65,16 @@ pub(crate) struct ShowItem {
 /// What is known of an item.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct Item(ItemObject);
+pub(crate) struct Item(JsonObject);
 
-impl JsonSchema for Item {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "Item".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "oneOf": [
-                { "$ref": "#/components/schemas/ItemInState" },
-                { "$ref": "#/components/schemas/EndedItem" },
-                { "$ref": "#/components/schemas/LeftItem" },
-            ],
-            "description": "With up to 1 MiB of its payload. One that has ended has none, and is known if the queue keeps a history.",
-        })
-    }
-}
+schema!(Item, {
+    "oneOf": [
+        { "$ref": "#/components/schemas/ItemInState" },
+        { "$ref": "#/components/schemas/EndedItem" },
+        { "$ref": "#/components/schemas/LeftItem" },
+    ],
+    "description": "With up to 1 MiB of its payload. One that has ended has none, and is known if the queue keeps a history.",
+});
 
 /// Items of one state. Some may be gone a moment later.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -117,7 +105,7 @@ const FINISHED: &str = "finished";
 
 impl Item {
     pub(super) fn of(value: Value) -> Self {
-        Self(ItemObject::of(value))
+        Self(JsonObject::of(value))
     }
 
     /// Its cells in a list of items that have ended.
@@ -131,7 +119,7 @@ impl Item {
 
     /// One that is still in its queue.
     fn new(view: &ItemView, site: &dyn Site, queue: &Queue, most: usize) -> Self {
-        let mut object = ItemObject::of(json::beginning(json::view, view, most));
+        let mut object = JsonObject::of(json::beginning(json::view, view, most));
         let config = site.config();
         let settings = str::from_utf8(queue.name()).ok().and_then(|name| config.queues.get(name));
         if let Some(settings) = settings {
@@ -407,9 +395,6 @@ impl Found {
     }
 }
 
-/// The longest time that can be added to a clock without an overflow.
-const FOR_EVER: Duration = Duration::from_hours(24 * 365);
-
 impl ShowItem {
     async fn find(&self, site: &dyn Site, queue: &Queue) -> anyhow::Result<Option<Item>> {
         let id = &self.item.id;
@@ -434,7 +419,7 @@ impl Operation for ShowItem {
 
     async fn run(&self, site: &dyn Site) -> anyhow::Result<Item> {
         let (queue, id) = (&site.queue(&self.item.target)?, &self.item.id);
-        let until = Instant::now() + Duration::from_millis(self.wait_ms.unwrap_or(0)).min(FOR_EVER);
+        let until = Instant::now() + Duration::from_millis(self.wait_ms.unwrap_or(0)).min(LONGEST_WAIT);
         let mut wait = ItemWait::default();
         loop {
             let is_over = match self.wait_ms.unwrap_or(0) {

@@ -3,6 +3,7 @@
 
 pub(crate) mod arguments;
 pub(crate) mod audit;
+mod batch_object;
 pub(crate) mod batches;
 pub(crate) mod ended;
 pub(crate) mod items;
@@ -20,6 +21,7 @@ mod site;
 pub(crate) mod target;
 pub(crate) mod times;
 mod tokens;
+mod why;
 
 use std::{num::NonZeroUsize, time::Instant};
 

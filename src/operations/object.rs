@@ -1,4 +1,4 @@
-//! Items as JSON has them, and the same as lines for people.
+//! Items, batches and schedules as JSON has them, and the same as lines for people.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::{Deserialize, Serialize};
@@ -12,12 +12,12 @@ pub(super) type Line = (&'static str, String);
 /// The most characters of a key in a table.
 const KEY: usize = 40;
 
-/// What is known of an item, as [`json`](crate::json) makes it.
+/// What is known of an item, a batch or a schedule.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(super) struct ItemObject(pub(super) Map<String, Value>);
+pub(super) struct JsonObject(pub(super) Map<String, Value>);
 
-impl ItemObject {
+impl JsonObject {
     pub(super) fn of(value: Value) -> Self {
         match value {
             Value::Object(object) => Self(object),
@@ -117,6 +117,27 @@ impl ItemObject {
         })
     }
 }
+
+/// Gives a type that is a [`JsonObject`] a schema, which is written by hand in `docs/openapi.json`.
+macro_rules! schema {
+    ($type:ident, $schema:tt) => {
+        impl schemars::JsonSchema for $type {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($type).into()
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!($schema)
+            }
+        }
+    };
+}
+
+pub(super) use schema;
 
 /// A value as a text: a string without its quotation marks.
 pub(super) fn text(value: &Value) -> String {

@@ -1,6 +1,6 @@
 //! Schedules: their list, one of them, what became of its times, and changes.
 
-use std::{borrow::Cow, num::NonZeroUsize, time::Duration};
+use std::{num::NonZeroUsize, time::Duration};
 
 use jiff::Timestamp;
 use kvqueue_queue::{
@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::{
     Answer, Method, Operation, Page, Refusal, Route, Site, Text, is_false,
     names::QueueName,
-    object::{ItemObject, Line, text},
+    object::{JsonObject, Line, schema, text},
     target::Target,
 };
 use crate::{
@@ -112,26 +112,14 @@ pub(crate) struct PutSchedule {
 /// A schedule, as [`schedule_object`] has it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct ShownSchedule(ItemObject);
+pub(crate) struct ShownSchedule(JsonObject);
 
 /// A schedule with its payload, its next times and its last records.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct WholeSchedule(ShownSchedule);
 
-impl JsonSchema for WholeSchedule {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "WholeSchedule".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "$ref": "#/components/schemas/WholeSchedule", "description": "The schedule." })
-    }
-}
+schema!(WholeSchedule, { "$ref": "#/components/schemas/WholeSchedule", "description": "The schedule." });
 
 /// Schedules, in the order of their names.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -457,7 +445,7 @@ impl StoredSchedule {
     }
 }
 
-/// What is said of a schedule if the outcome of firing it is unknown.
+/// What a command prints if the outcome of firing a schedule is unknown.
 const FIRED: &str = "it may be fired all the same; see `kvqueue schedule history`";
 
 /// What to do about a schedule of a configuration, and about one that cannot be read.
@@ -560,7 +548,7 @@ impl Operation for ListSchedules {
             site.note_if_absent(queue).await?;
         }
         let now = now();
-        let shown = |view| ShownSchedule(ItemObject::of(schedule_object(queue.name(), view, now, false)));
+        let shown = |view| ShownSchedule(JsonObject::of(schedule_object(queue.name(), view, now, false)));
         let schedules = page.schedules.iter().map(shown).collect();
         Ok(Schedules { schedules, next: page.next().map(str::to_owned) })
     }
@@ -589,7 +577,7 @@ impl Operation for ShowSchedule {
         };
         object["times"] = times.into();
         object["history"] = records.iter().map(record_object).collect();
-        Ok(WholeSchedule(ShownSchedule(ItemObject::of(object))))
+        Ok(WholeSchedule(ShownSchedule(JsonObject::of(object))))
     }
 }
 

@@ -82,7 +82,7 @@ pub(crate) trait Site {
     fn pausing_daemon(&self, queue: &[u8]) -> Option<String>;
 }
 
-/// What a command says of a change that has failed.
+/// What a command prints of a change that has failed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Unsure {
     /// Some of its transactions may be done.
@@ -203,7 +203,7 @@ impl dyn Site + '_ {
     /// There is none of this name, it is of another kind, or it is frozen.
     pub(super) async fn used_queue(&self, target: &Target) -> anyhow::Result<Queue> {
         let queue = self.existing_queue(target).await?;
-        self.transact(async |tr| queue.check_unfrozen(tr).await).await?;
+        self.check_unfrozen(&queue).await?;
         Ok(queue)
     }
 
@@ -214,8 +214,19 @@ impl dyn Site + '_ {
     pub(crate) async fn existing_queue(&self, target: &Target) -> anyhow::Result<Queue> {
         let queue = self.queue(target)?;
         self.expect_queue(&queue, None).await?;
-        self.transact(async |tr| queue.check_used(tr).await).await?;
+        self.check_kind(&queue).await?;
         Ok(queue)
+    }
+
+    /// An error if a queue of this name has items of another kind, and none of this one.
+    pub(crate) async fn check_kind(&self, queue: &Queue) -> anyhow::Result<()> {
+        self.transact(async |tr| queue.check_used(tr).await).await
+    }
+
+    /// An error if the queue is frozen, as it is while it is migrated, and afterwards at the source. Most transactions check it again. This check comes
+    /// first, so that a refused change writes no record.
+    pub(crate) async fn check_unfrozen(&self, queue: &Queue) -> anyhow::Result<()> {
+        self.transact(async |tr| queue.check_unfrozen(tr).await).await
     }
 
     /// A queue whose dead letters are to be read. A queue of any kind keeps them alike. A person gets a note if there is none.
@@ -256,6 +267,11 @@ impl dyn Site + '_ {
             Some(false) => "to set it before the first push, add --create, or ?create=true to the request",
             None => "",
         };
+        self.expect_queue_or(queue, fix).await
+    }
+
+    /// The same, with another way to mend it.
+    pub(crate) async fn expect_queue_or(&self, queue: &Queue, fix: &str) -> anyhow::Result<()> {
         match self.absent(queue).await? {
             Some(text) => Err(Refusal::no_queue(&text, fix).into()),
             None => Ok(()),
@@ -263,7 +279,7 @@ impl dyn Site + '_ {
     }
 
     /// Tells the one who asks if there is no such queue, which is not an error.
-    pub(super) async fn note_if_absent(&self, queue: &Queue) -> anyhow::Result<()> {
+    pub(crate) async fn note_if_absent(&self, queue: &Queue) -> anyhow::Result<()> {
         if self.notes().is_some()
             && let Some(text) = self.absent(queue).await?
         {

@@ -121,8 +121,18 @@ fn a_long_input_is_pushed_in_its_order_and_an_item_that_is_too_long_is_named() {
     // A list has 65,536 bytes of each payload at most, and says so; one item has all.
     let cut = far.run(&["peek", "done"]).failed(1);
     assert!(cut.contains("a daemon gives the first 65536 of the 100000 bytes of item"), "{cut}");
-    let listed = far.run(&["peek", "done", "--state", "ready", "--json"]);
-    assert_eq!(listed.code, Some(1), "{listed:?}");
+    // A list goes on behind it, also on further pages, and says so in the end.
+    let rest: Vec<_> = (0..150).map(|number| number.to_string()).collect();
+    far.run(&["push", "done"].into_iter().chain(rest.iter().map(String::as_str)).collect::<Vec<_>>()).ok();
+    for words in [
+        &["peek", "done", "-k", "999", "--json"][..],
+        &["peek", "done", "--state", "ready", "-k", "999", "--json"],
+    ] {
+        let listed = far.run(words);
+        assert_eq!((listed.code, listed.stdout.lines().count()), (Some(1), 151), "{words:?}");
+        assert!(listed.stderr.contains("a daemon gives the first 65536"), "{}", listed.stderr);
+    }
+    let listed = far.run(&["peek", "done", "--json"]);
     let listed: Value = serde_json::from_str(&listed.stdout).unwrap();
     assert_eq!((&listed["bytes"], &listed["cut"]), (&json!(100_000), &json!(true)));
     let shown = far.object(&["item", "show", "done", listed["id"].as_str().unwrap()]);
@@ -186,6 +196,10 @@ fn a_push_whose_connection_breaks_is_done_once_and_another_change_is_not_repeate
     let said = broken.run(&["item", "cancel", "q", &id]).failed(69);
     assert!(said.contains("broke before the answer, so it may be done all the same"), "{said}");
     assert_eq!(run(&broken.db, &["len", "q"]).ok(), "1\n", "it was done");
+    // The next connection holds, and the one after it breaks. Nothing was to be done.
+    broken.run(&["peek", "q"]).ok();
+    let said = broken.run(&["peek", "q"]).failed(69);
+    assert!(!said.contains("may be done"), "{said}");
 }
 
 #[test]

@@ -82,18 +82,18 @@ impl New {
         let then = Object(fields.with_payload(payload));
         let batch = NewBatchBody { then, deadline_ms, after: None, missing: None };
         let made = match ApiClient::of_database(globals)? {
-            Some(daemon) => at_daemon(&daemon, &queue, &batch)?,
+            Some(daemon) => make_at(&daemon, &queue, &batch)?,
             None => {
                 let client = Client::open_or_create(globals, None)?;
-                here(&client, &target::configured(&client, &queue)?, Layout::default(), batch)?
+                make_in(&client, &target::configured(&client, &queue)?, Layout::default(), batch)?
             }
         };
-        printed(&made, globals)
+        print_made(&made, globals)
     }
 }
 
 /// Has a daemon make a batch.
-pub(in crate::cli) fn at_daemon(
+pub(in crate::cli) fn make_at(
     daemon: &ApiClient,
     queue: &OsStr,
     batch: &NewBatchBody,
@@ -104,18 +104,17 @@ pub(in crate::cli) fn at_daemon(
 }
 
 /// Makes a batch in the database.
-pub(in crate::cli) fn here(
+pub(in crate::cli) fn make_in(
     client: &Client,
     queue: &Queue,
     layout: Layout,
     batch: NewBatchBody,
 ) -> anyhow::Result<MadeBatch> {
-    client.check_kind(queue)?;
     let target = Target { queue: QueueName(queue.name().to_vec()), layout };
     client.wait(MakeBatch { target, batch }.run(client))
 }
 
-pub(in crate::cli) fn printed(made: &MadeBatch, globals: &Globals) -> anyhow::Result<Exit> {
+pub(in crate::cli) fn print_made(made: &MadeBatch, globals: &Globals) -> anyhow::Result<Exit> {
     output::line(globals.json, made.text().as_bytes(), &serde_json::to_value(made)?)
         .map_err(|error| anyhow!("batch {} is made, which could not be printed: {error}", made.id))?;
     Ok(Exit::Done)

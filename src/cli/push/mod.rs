@@ -32,7 +32,7 @@ use self::{
 use super::{
     UsageError,
     api_client::ApiClient,
-    batch::new::{at_daemon, here, printed},
+    batch::new::{make_at, make_in, print_made},
     client::Client,
     globals::Globals,
     line_reader::{STDIN, read_file},
@@ -108,7 +108,7 @@ impl Args {
             let batch = self.after(fields)?;
             let client = Client::open_or_create(globals, Some(self.create))?;
             let (queue, layout) = (self.target.open(&client)?, self.target.of_operation().layout);
-            return printed(&here(&client, &queue, layout, batch)?, globals);
+            return print_made(&make_in(&client, &queue, layout, batch)?, globals);
         }
         let client = Client::open_or_create(globals, Some(self.create))?;
         let queue = self.target.open(&client)?;
@@ -128,7 +128,7 @@ impl Args {
         let (path, idempotency_key) = (self.target.path_at_daemon("/items")?, idempotency_key.transpose()?);
         if self.after.is_given() {
             let queue = self.target.queue.clone();
-            return printed(&at_daemon(&daemon, &queue, &self.after(fields)?)?, globals);
+            return print_made(&make_at(&daemon, &queue, &self.after(fields)?)?, globals);
         }
         let of_items = Box::new(fields.clone());
         let way = Way::Daemon {

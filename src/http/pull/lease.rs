@@ -7,16 +7,17 @@ use serde::{Deserialize, Serialize};
 
 use super::{pullers::Puller, unanswered::Unanswered};
 use crate::{
-    access::Scope,
     config::{MAX_LEASE, MIN_LEASE, QueueConfig},
     deadlines::LONGEST_WAIT,
     http::{
         api_request::{Answer, ApiRequest},
         body::whole,
         error::ApiError,
+        operation::failure,
     },
     json::LeasedItem,
     json_bytes::length_of,
+    operations::Site,
 };
 
 /// The most items of a lease.
@@ -88,7 +89,10 @@ pub(in crate::http) async fn lease(mut request: ApiRequest) -> Answer {
     let wanted: Wanted = request.json_if_any().await?;
     let terms = wanted.terms(&request)?;
     if wanted.must_exist {
-        request.expect_queue(Scope::Work, WAIT).await?;
+        let site: &dyn Site = &request;
+        site.expect_queue_or(&request.queue()?, WAIT).await.map_err(failure)?;
+        // Not while the request waits for items.
+        drop(request.database_permit.take());
     }
     let leased = fetch(&request, &terms).await?;
     Ok(HttpResponse::Ok().json(leased.given(&request).await))

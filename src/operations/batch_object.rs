@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::json::{insert_bytes, insert_payload, time};
 
 /// A batch as an object: how far it is, its counts, and its callback.
-pub(crate) fn batch_object(view: &BatchView) -> Value {
+pub(super) fn batch_object(view: &BatchView) -> Value {
     let BatchView { id, created, committed, batch: NewBatch { callback, deadline }, counts } = view;
     let mut object = Map::new();
     object.insert("id".to_owned(), id.to_string().into());
@@ -40,23 +40,19 @@ fn state(view: &BatchView) -> &'static str {
     if view.committed.is_some() { "committed" } else { "open" }
 }
 
+/// The names of the counts of a batch, in their order.
+pub(super) const COUNTS: [&str; 7] = ["members", "open", "done", "dead", "cancelled", "expired", "taken"];
+
 /// The counts of a batch by name.
-pub(crate) fn counts_object(of: &BatchCounts) -> Map<String, Value> {
-    let counts = [
-        ("members", of.members),
-        ("open", of.open()),
-        ("done", of.done),
-        ("dead", of.dead),
-        ("cancelled", of.cancelled),
-        ("expired", of.expired),
-        ("taken", of.taken),
-    ];
-    counts.into_iter().map(|(name, n)| (name.to_owned(), json!(n))).collect()
+pub(super) fn counts_object(of: &BatchCounts) -> Map<String, Value> {
+    let BatchCounts { members, done, dead, cancelled, expired, taken, .. } = *of;
+    let counts = [members, of.open(), done, dead, cancelled, expired, taken];
+    COUNTS.iter().zip(counts).map(|(name, n)| ((*name).to_owned(), json!(n))).collect()
 }
 
 /// How many items the callback of a batch waits for that was made to come after them.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Waits {
+pub(super) struct Waits {
     /// Items that are waited for.
     waits_for: usize,
     /// Items that had ended, by how.
@@ -66,7 +62,7 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
-    pub(crate) fn of(joins: &[Join]) -> Self {
+    pub(super) fn of(joins: &[Join]) -> Self {
         let count = |is: fn(&Join) -> bool| joins.iter().filter(|join| is(join)).count();
         let mut ended = BTreeMap::new();
         for join in joins {
@@ -82,7 +78,7 @@ impl Waits {
     }
 
     /// For people.
-    pub(crate) fn text(&self, id: &str) -> String {
+    pub(super) fn text(&self, id: &str) -> String {
         let Self { waits_for, ended, gone } = self;
         let mut text = match waits_for {
             0 => format!("batch {id} waits for nothing, so its item is pushed as soon as a daemon looks"),

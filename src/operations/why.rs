@@ -12,8 +12,8 @@ use crate::{config::duration, consumer::clock::now, json, text::visible};
 
 /// An item, and why it has not been handled yet.
 #[derive(Debug)]
-pub(crate) struct Why {
-    pub(crate) view: ItemView,
+pub(super) struct Why {
+    pub(super) view: ItemView,
     /// Of a ready item.
     waiting: Option<Waiting>,
     pause: Option<Pause>,
@@ -21,7 +21,7 @@ pub(crate) struct Why {
 
 impl Why {
     /// Reads it; `None` if the queue has no such item. Conflicts with nothing.
-    pub(crate) async fn read(
+    pub(super) async fn read(
         queue: &Queue,
         tr: &Transaction,
         id: &ItemId,
@@ -121,7 +121,7 @@ impl Why {
     }
 
     /// The reason, as fields of the item's JSON.
-    pub(crate) fn fields(&self) -> Map<String, Value> {
+    pub(super) fn fields(&self) -> Map<String, Value> {
         let mut fields = Map::from_iter([("why".to_owned(), self.sentence().into())]);
         let Some(Waiting { on, items_before, keys_before }) = &self.waiting else { return fields };
         let mut waiting = match on {
