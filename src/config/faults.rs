@@ -2,11 +2,10 @@
 
 use serde_path_to_error::{Path, Segment};
 
-use super::{Config, ConfigError, Log, nearest};
-
-/// The keys of a queue that commands about it need: the layout of its items, and their largest size. Only the daemon
-/// needs the others.
-const OF_THE_QUEUE: [&str; 5] = ["kind", "values", "end", "max-payload", "ttl"];
+use super::{
+    Config, ConfigError, Log, nearest,
+    settings::{NeededBy, needed_by_commands_about_a_queue, setting},
+};
 
 /// A fault in a setting that only some commands need.
 #[derive(Debug)]
@@ -33,14 +32,16 @@ pub(crate) enum Place {
 impl Place {
     /// The place of a key. `None` if the key, or one that it resembles, determines where items are.
     pub(super) fn of(keys: &[&str]) -> Option<Self> {
-        match keys {
-            ["http", ..] => Some(Self::Http),
-            ["log" | "shutdown-timeout" | "min-free-space" | "audit-retention" | "schedule-owner", ..] => {
+        let needed_by = setting(keys).map(|setting| setting.needed_by);
+        match (keys, needed_by) {
+            (_, Some(NeededBy::Daemon)) => Some(Self::Daemon),
+            (_, Some(NeededBy::Http)) | (["http", ..], _) => Some(Self::Http),
+            (["log", ..], _) => Some(Self::Daemon),
+            // An unknown key may be a misspelt one.
+            (["queues", _, key, ..], _) if nearest(key, needed_by_commands_about_a_queue()).is_none() => {
                 Some(Self::Daemon)
             }
-            // An unknown key may be a misspelt one.
-            ["queues", _, key, ..] if nearest(key, OF_THE_QUEUE.into_iter()).is_none() => Some(Self::Daemon),
-            ["queues", name, ..] => Some(Self::Queue((*name).to_owned())),
+            (["queues", name, ..], _) => Some(Self::Queue((*name).to_owned())),
             _ => None,
         }
     }
@@ -79,8 +80,10 @@ impl Config {
             self.log = Log::default();
             add(error, Place::Daemon);
         }
-        if let Err(error) = self.validate_audit() {
-            add(error, Place::Daemon);
+        for error in self.out_of_range() {
+            let key: Vec<_> = error.key().split('.').collect();
+            let place = Place::of(&key).unwrap_or(Place::Daemon);
+            add(error, place);
         }
         if let Err(error) = self.validate_schedule_owner() {
             add(error, Place::Daemon);

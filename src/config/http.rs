@@ -30,12 +30,6 @@ pub(crate) const DEFAULT_BODY: usize = 9 << 20;
 /// The longest path of a Unix socket, in bytes, as Linux has it.
 const MAX_SOCKET_PATH: usize = 107;
 
-/// The range of `max-connections`. A page and a client need a few, and one thread does not serve more than the most.
-const CONNECTIONS: std::ops::RangeInclusive<usize> = 8..=10_000;
-
-/// The range of `keep-alive`.
-const KEEP_ALIVE: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_hours(1);
-
 /// HTTP: the API, the metrics, the page.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
@@ -147,25 +141,6 @@ impl Http {
         self.validate_listen()?;
         self.validate_token()?;
         self.validate_tls()?;
-        if self.max_body == 0 || self.max_body > MAX_BODY as u64 {
-            let problem =
-                if self.max_body == 0 { "nothing could be pushed" } else { "that is too much to hold" };
-            let fix =
-                format!("write a size of up to {:?}, or leave the key out", size::format(MAX_BODY as u64));
-            let value = format!("{:?}", size::format(self.max_body));
-            return Err(ConfigError::value("http.max-body", value, problem, fix));
-        }
-        if !CONNECTIONS.contains(&self.max_connections) {
-            let problem = format!("it must be {} to {}", CONNECTIONS.start(), CONNECTIONS.end());
-            let fix = "change it, or leave the key out for 256";
-            return Err(ConfigError::value("http.max-connections", self.max_connections, problem, fix));
-        }
-        if !KEEP_ALIVE.contains(&self.keep_alive) {
-            let value = format!("{:?}", duration::format(self.keep_alive));
-            let problem = "it must be 1 second to 1 hour";
-            let fix = "write a time longer than the one for which a load balancer keeps a silent connection, or leave the key out for \"2m\"";
-            return Err(ConfigError::value("http.keep-alive", value, problem, fix));
-        }
         self.origins.iter().enumerate().try_for_each(|(index, origin)| validate_origin(index, origin))
     }
 

@@ -3,7 +3,8 @@
 //! Later layers win: [`Config::default`], then the TOML file, then `KVQUEUE_...` environment
 //! variables, then the command line's flags (laid over by `cli`).
 //!
-//! `config/kvqueue.toml` shows every key; a test holds it equal to the defaults.
+//! What there is to know about a key besides its type and its default is in the table of [`settings`], from which tests write
+//! `config/kvqueue.toml`, which shows every key, and the reference in `docs/CONFIG.md`.
 
 mod consumers;
 mod delivery;
@@ -20,6 +21,7 @@ mod paths;
 mod queue;
 mod repair;
 mod schedules;
+mod settings;
 
 pub use consumers::ConsumerGroup;
 pub use delivery::{Delivery, FetchStrategy, Retry};
@@ -43,3 +45,4 @@ pub use model::{Config, Log, LogFormat};
 pub use paths::absolute_database;
 pub(crate) use queue::{MAX_LEASE, MIN_LEASE};
 pub use queue::{OnExpiryName, QueueConfig};
+pub(crate) use settings::{Reload, setting};

@@ -4,10 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::{ConfigError, Http, MinFreeSpace, QueueConfig, duration};
-
-/// The shortest and the longest time that records of the audit trail are kept: a day, and ten years.
-const AUDIT_RETENTION: [Duration; 2] = [Duration::from_hours(24), Duration::from_hours(24 * 3_650)];
+use super::{ConfigError, Http, MinFreeSpace, QueueConfig, duration, settings};
 
 /// All settings of the daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -94,23 +91,19 @@ impl Config {
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.validate_database()?;
         crate::telemetry::parse_level(&self.log.level)?;
-        self.validate_audit()?;
+        if let Some(first) = self.out_of_range().into_iter().next() {
+            return Err(first);
+        }
         self.validate_schedule_owner()?;
         self.http.validate()?;
         self.queues.iter().try_for_each(|(name, queue)| queue.validate(name, self.shutdown_timeout))
     }
 
-    pub(super) fn validate_audit(&self) -> Result<(), ConfigError> {
-        let [shortest, longest] = AUDIT_RETENTION;
-        let value = format_args!("{:?}", duration::days::format(self.audit_retention)).to_string();
-        let wrong = |problem, fix| Err(ConfigError::value("audit-retention", &value, problem, fix));
-        match self.audit_retention {
-            time if time < shortest => {
-                wrong("nobody could read what was done yesterday", "set it to \"1d\" or more")
-            }
-            time if time > longest => wrong("that is longer than ten years", "set it to \"3650d\" or less"),
-            _ => Ok(()),
-        }
+    /// Values out of the ranges of the table of settings.
+    pub(super) fn out_of_range(&self) -> Vec<ConfigError> {
+        let own = Self { queues: BTreeMap::new(), ..self.clone() };
+        let table = toml::Table::try_from(own).expect("a configuration serialises");
+        settings::out_of_range(&table).collect()
     }
 
     /// Whether the URL of a daemon is in place of the database, for commands that a daemon can carry out.
@@ -182,28 +175,6 @@ pub enum LogFormat {
 mod tests {
     use super::*;
 
-    /// The keys of a table with their defaults, as the reference writes them.
-    fn rows(table: &toml::Table, path: &str) -> Vec<String> {
-        let row = |(key, value): (&String, &toml::Value)| match value {
-            toml::Value::Table(inner) => rows(inner, &format!("{path}{key}.")),
-            value => vec![format!("| `{path}{key}` | `{value}` |")],
-        };
-        table.iter().flat_map(row).collect()
-    }
-
-    #[test]
-    fn the_reference_has_every_key_with_its_default() {
-        let reference = include_str!("../../docs/CONFIG.md");
-        let mut config = toml::Table::try_from(Config::default()).unwrap();
-        config.remove("queues");
-        let queues = Config::default().with_queue("log", QueueConfig::new("log")).spelled_out().queues;
-        let mut queue = toml::Table::try_from(&queues["log"]).unwrap();
-        queue.remove("handler");
-        for row in rows(&config, "").into_iter().chain(rows(&queue, "")) {
-            assert!(reference.contains(&row), "docs/CONFIG.md lacks {row}");
-        }
-    }
-
     fn problem(text: &str) -> String {
         let config: Config = toml::from_str(text).unwrap();
         config.validate().expect_err("this configuration is wrong").to_string()
@@ -221,7 +192,7 @@ mod tests {
         insta::assert_snapshot!(problem("database = 'embedded://./data'"), @r#"database = "embedded://./data": a directory follows "embedded:", without the two slashes of a URL; write embedded:./data"#);
         insta::assert_snapshot!(problem("database = 'embedded:'"), @r#"database = "embedded:": no directory is named; write embedded:DIRECTORY or the path of a cluster file"#);
         insta::assert_snapshot!(problem("database = 'redis://localhost'"), @r#"database = "redis://localhost": kvqueue keeps its queues in a directory or on FoundationDB, not in redis; write embedded:DIRECTORY or the path of a cluster file"#);
-        insta::assert_snapshot!(problem("audit-retention = '23h'"), @r#"audit-retention = "23h": nobody could read what was done yesterday; set it to "1d" or more"#);
+        insta::assert_snapshot!(problem("audit-retention = '23h'"), @r#"audit-retention = "23h": nobody could read what was done yesterday; set it to "24h" or more"#);
         insta::assert_snapshot!(problem("audit-retention = '3651d'"), @r#"audit-retention = "3651d": that is longer than ten years; set it to "3650d" or less"#);
         insta::assert_snapshot!(problem("log.level = 'loud'"), @r#"log.level = "loud": "loud" is not a level; use error, warn, info, debug or trace, alone or by target as in "info,kvqueue::actors=debug""#);
         insta::assert_snapshot!(problem("log.level = 'info,'"), @r#"log.level = "info,": "" is not a level; use error, warn, info, debug or trace, alone or by target as in "info,kvqueue::actors=debug""#);
@@ -231,10 +202,10 @@ mod tests {
         insta::assert_snapshot!(problem("http.tls-key = 'k'"), @"http.tls-certificate = (not set): http.tls-key needs it; name both files, or neither");
         insta::assert_snapshot!(problem("http.tls-certificate = 'c'"), @"http.tls-key = (not set): http.tls-certificate needs it; name both files, or neither");
         insta::assert_snapshot!(problem("http.listen = 'unix:s'\nhttp.tls-certificate = 'c'\nhttp.tls-key = 'k'"), @r#"http.tls-certificate = "c": a Unix socket does not use TLS; remove http.tls-certificate and http.tls-key, or set http.listen to an IP address"#);
-        insta::assert_snapshot!(problem("http.max-body = '17MiB'"), @r#"http.max-body = "17MiB": that is too much to hold; write a size of up to "16MiB", or leave the key out"#);
-        insta::assert_snapshot!(problem("http.max-body = '0B'"), @r#"http.max-body = "0B": nothing could be pushed; write a size of up to "16MiB", or leave the key out"#);
-        insta::assert_snapshot!(problem("http.keep-alive = '0s'"), @r#"http.keep-alive = "0s": it must be 1 second to 1 hour; write a time longer than the one for which a load balancer keeps a silent connection, or leave the key out for "2m""#);
-        insta::assert_snapshot!(problem("http.max-connections = 2"), @r#"http.max-connections = 2: it must be 8 to 10000; change it, or leave the key out for 256"#);
+        insta::assert_snapshot!(problem("http.max-body = '17MiB'"), @r#"http.max-body = "17MiB": that is too much to hold; set it to "16MiB" or less"#);
+        insta::assert_snapshot!(problem("http.max-body = '0B'"), @r#"http.max-body = "0B": nothing could be pushed; set it to "1B" or more"#);
+        insta::assert_snapshot!(problem("http.keep-alive = '0s'"), @r#"http.keep-alive = "0s": a load balancer keeps a silent connection longer; set it to "1s" or more"#);
+        insta::assert_snapshot!(problem("http.max-connections = 2"), @r#"http.max-connections = 2: a page and a client need a few; set it to 8 or more"#);
         insta::assert_snapshot!(problem("http.origins = ['https://a.example/x']"), @r#"http.origins[0] = "https://a.example/x": this is not an origin; write it as browsers send it, as in "https://queues.example": lower case, without a path"#);
         insta::assert_snapshot!(problem(&queue("consumers = []")), @"queues.emails.consumers = []: no consumer would process the queue; write a number such as 4, or leave the key out");
         insta::assert_snapshot!(problem(&queue("consumers = [ { k = 0 } ]")), @"queues.emails.consumers[0].k = 0: a consumer has to take at least one item at a time; set it to 1 or more");
@@ -242,10 +213,10 @@ mod tests {
         insta::assert_snapshot!(problem(&queue("consumers = [ { count = 0 } ]")), @"queues.emails.consumers[0].count = 0: the group has no consumers; set it to 1 or more, or remove the group");
         insta::assert_snapshot!(problem(&queue("consumers = [ { count = 100000 } ]")), @"queues.emails.consumers[0].count = 100000: a process may hold 1000 consumers of one queue; lower it");
         insta::assert_snapshot!(problem(&queue("consumers = [ { count = 600 }, { count = 600 } ]")), @"queues.emails.consumers = 1200 in all: a process may hold 1000 consumers of one queue; lower the counts");
-        insta::assert_snapshot!(problem(&queue("poll-interval = '0s'")), @r#"queues.emails.poll-interval = "0s": an idle consumer would never rest; write a time such as "30s"; pushes wake consumers at once in any case"#);
-        insta::assert_snapshot!(problem(&queue("poll-interval = '10000h'")), @r#"queues.emails.poll-interval = "10000h": that is longer than a year; set it to "8760h" or less"#);
-        insta::assert_snapshot!(problem(&queue("handler-timeout = '10000h'")), @r#"queues.emails.handler-timeout = "10000h": that is longer than a year; set it to "8760h" or less"#);
-        insta::assert_snapshot!(problem(&queue("handler-timeout = '0s'")), @r#"queues.emails.handler-timeout = "0s": no item could be handled in no time; write a time such as "10s", or leave the key out for no limit"#);
+        insta::assert_snapshot!(problem(&queue("poll-interval = '0s'")), @r#"queues.emails.poll-interval = "0s": an idle consumer would never rest; pushes wake consumers at once in any case; set it to "1ms" or more"#);
+        insta::assert_snapshot!(problem(&queue("poll-interval = '10000h'")), @r#"queues.emails.poll-interval = "10000h": that is longer than a year; set it to "365d" or less"#);
+        insta::assert_snapshot!(problem(&queue("handler-timeout = '10000h'")), @r#"queues.emails.handler-timeout = "10000h": that is longer than a year; set it to "365d" or less, or leave the key out"#);
+        insta::assert_snapshot!(problem(&queue("handler-timeout = '0s'")), @r#"queues.emails.handler-timeout = "0s": no item could be handled in no time; set it to "1ms" or more, or leave the key out"#);
         insta::assert_snapshot!(problem(&queue("delivery = 'at-most-once'\nhandler-timeout = '1m'")), @r#"queues.emails.handler-timeout = "1m": an item may take longer than a stop waits (shutdown-timeout = "30s"), so with at-most-once delivery a stop would lose it; raise shutdown-timeout or lower the timeout"#);
         let with =
             |handler: &str, lines: &str| problem(&format!("[queues.emails]\nhandler = '{handler}'\n{lines}"));
@@ -258,23 +229,23 @@ mod tests {
         insta::assert_snapshot!(problem(&queue("kind = 'keyed'\ndelivery = 'at-most-once'")), @r#"queues.emails.delivery = "at-most-once": limits of a keyed queue count items on leases, and such items have none; set it to "at-least-once", or set kind to "fifo""#);
         insta::assert_snapshot!(problem(&queue("kind = 'keyed'\nvalues = 'tuple'")), @r#"queues.emails.values = "tuple": the values of such a queue are raw; leave the key out, or set kind to "recipe" or "priority""#);
         insta::assert_snapshot!(problem(&queue("lease = '999ms'")), @r#"queues.emails.lease = "999ms": it could expire while a commit is slow; set it to "1s" or more"#);
-        insta::assert_snapshot!(problem(&queue("lease = '25h'")), @r#"queues.emails.lease = "25h": the items of a daemon that died would wait as long; set it to "24h" or less; it is extended for as long as a handler takes"#);
-        insta::assert_snapshot!(problem(&queue("max-payload = '0B'")), @r#"queues.emails.max-payload = "0B": nothing could be pushed; write a size such as "8MiB", or leave the key out"#);
+        insta::assert_snapshot!(problem(&queue("lease = '25h'")), @r#"queues.emails.lease = "25h": the items of a daemon that died would wait as long; a lease is extended for as long as a handler takes; set it to "24h" or less"#);
+        insta::assert_snapshot!(problem(&queue("max-payload = '0B'")), @r#"queues.emails.max-payload = "0B": nothing could be pushed; set it to "1B" or more"#);
         insta::assert_snapshot!(problem(&queue("max-payload = '10MB'")), @r#"queues.emails.max-payload = "10MB": an item has to fit into one transaction of FoundationDB; set it to "9MB" or less"#);
-        insta::assert_snapshot!(problem(&queue("idempotency-window = '0s'")), @r#"queues.emails.idempotency-window = "0s": no repeated push would be recognised; write a time such as "24h"; pushes without an idempotency key leave nothing behind in any case"#);
-        insta::assert_snapshot!(problem(&queue("idempotency-window = '10000h'")), @r#"queues.emails.idempotency-window = "10000h": that is longer than a year; set it to "8760h" or less"#);
-        insta::assert_snapshot!(problem(&queue("history = '721h'")), @r#"queues.emails.history = "721h": ended items cannot be kept that long; set it to "720h" or less"#);
+        insta::assert_snapshot!(problem(&queue("idempotency-window = '0s'")), @r#"queues.emails.idempotency-window = "0s": no repeated push would be recognised; pushes without an idempotency key leave nothing behind in any case; set it to "1ms" or more"#);
+        insta::assert_snapshot!(problem(&queue("idempotency-window = '10000h'")), @r#"queues.emails.idempotency-window = "10000h": that is longer than a year; set it to "365d" or less"#);
+        insta::assert_snapshot!(problem(&queue("history = '721h'")), @r#"queues.emails.history = "721h": ended items cannot be kept that long; set it to "30d" or less, or to "0s", which removes what is kept within ten minutes, or leave the key out"#);
         let exec = |line: &str| format!("[queues.emails]\nhandler = 'exec'\n{line}");
         insta::assert_snapshot!(problem(&exec("handler-config.result = 'stdout'")), @r#"queues.emails.handler-config.result = "stdout": results are kept with the ended items, and queues.emails.history keeps none; set queues.emails.history, as in "24h", or remove this key"#);
         insta::assert_snapshot!(problem(&exec("delivery = 'at-most-once'\nhistory = '1h'\nhandler-config.result = 'stdout'")), @r#"queues.emails.handler-config.result = "stdout": with at-most-once delivery an item has left the queue before it is handled, and its result with it; set queues.emails.delivery to "at-least-once", or remove this key"#);
-        insta::assert_snapshot!(problem(&queue("history = '59s'")), @r#"queues.emails.history = "59s": old items are removed once a minute; set it to "1m" or more, or to "0s" to keep none"#);
+        insta::assert_snapshot!(problem(&queue("history = '59s'")), @r#"queues.emails.history = "59s": old items are removed once a minute; set it to "1m" or more, or to "0s", which removes what is kept within ten minutes, or leave the key out"#);
         insta::assert_snapshot!(problem(&queue("history-index = ['a']")), @r#"queues.emails.history-index = ["a"]: an index is one of ended items, and queues.emails.history keeps none; set queues.emails.history, as in "24h", or remove this key"#);
         insta::assert_snapshot!(problem(&queue("history = '1h'\nhistory-index = ['a', '']")), @r#"queues.emails.history-index = ["a", ""]: name "" has 0 bytes, 1 to 128 are possible; write the name of an attribute, or remove it"#);
         insta::assert_snapshot!(problem(&queue("history = '1h'\nhistory-index = ['1','2','3','4','5','6','7','8','9']")), @r#"queues.emails.history-index = ["1", "2", "3", "4", "5", "6", "7", "8", "9"]: there are 9 names, at most 8 are possible; name only attributes whose values are looked for often"#);
-        insta::assert_snapshot!(problem(&queue("dead-retention = '3651d'")), @r#"queues.emails.dead-retention = "3651d": that is longer than ten years; set it to "3650d" or less, or to "0s" to keep dead letters for ever"#);
+        insta::assert_snapshot!(problem(&queue("dead-retention = '3651d'")), @r#"queues.emails.dead-retention = "3651d": that is longer than ten years; set it to "3650d" or less, or to "0s", which keeps dead letters for ever"#);
         insta::assert_snapshot!(problem(&queue("retry.max-attempts = 0")), @"queues.emails.retry.max-attempts = 0: an item has to be tried at least once; set it to 1 or more");
         insta::assert_snapshot!(problem(&queue("retry = { base = '1m', max = '1s' }")), @r#"queues.emails.retry.base = "1m": the first pause is longer than the longest (retry.max = "1s"); lower it or raise retry.max"#);
-        insta::assert_snapshot!(problem(&queue("retry.max = '10000h'")), @r#"queues.emails.retry.max = "10000h": that is longer than a year; set it to "8760h" or less"#);
+        insta::assert_snapshot!(problem(&queue("retry.max = '10000h'")), @r#"queues.emails.retry.max = "10000h": that is longer than a year; set it to "365d" or less"#);
     }
 
     #[test]

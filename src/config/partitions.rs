@@ -2,12 +2,9 @@
 
 use std::time::Duration;
 
-use kvqueue_queue::{MAX_PARTITIONS, Partitions};
+use kvqueue_queue::Partitions;
 
-use super::{
-    ConfigError, KindName, QueueConfig,
-    queue::{at_most_a_year, quoted},
-};
+use super::{ConfigError, KindName, QueueConfig, queue::quoted};
 
 /// How far items may be out of order if the configuration does not say.
 const MAX_DISORDER: Duration = Duration::from_secs(1);
@@ -26,24 +23,18 @@ impl QueueConfig {
     }
 
     pub(super) fn validate_partitions(&self, key: impl Fn(&str) -> String) -> Result<(), ConfigError> {
-        let most = usize::from(MAX_PARTITIONS);
         let Some(count) = self.partitions else {
             let Some(max_disorder) = self.max_disorder else { return Ok(()) };
             let fix = "set partitions, too, or leave the key out";
             let problem = "it has no effect without partitions";
             return Err(ConfigError::value(key("max-disorder"), quoted(max_disorder), problem, fix));
         };
-        if count == 0 || count > most {
-            let problem = format!("a queue has 1 to {most} partitions");
-            let fix = "set it to twice the number of daemons, or leave the key out";
-            return Err(ConfigError::value(key("partitions"), count, problem, fix));
-        }
         if self.kind != KindName::Fifo {
             let problem = "only a fifo can have partitions";
             let fix = "leave the key out, or set kind to \"fifo\"";
             return Err(ConfigError::value(key("partitions"), count, problem, fix));
         }
-        self.max_disorder.map_or(Ok(()), |time| at_most_a_year(key("max-disorder"), time))
+        Ok(())
     }
 }
 

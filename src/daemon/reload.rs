@@ -14,7 +14,7 @@ use toml::{Table, Value};
 use super::configured::Configured;
 use crate::{
     causes::with_causes,
-    config::{Config, ConfigError},
+    config::{Config, ConfigError, Reload, setting},
     control::CommandError,
     handlers::{AnyHandler, Registry},
     telemetry,
@@ -74,21 +74,6 @@ fn refused(error: &(dyn Error + 'static)) -> CommandError {
     CommandError(with_causes(error))
 }
 
-/// Keys that running consumers do not depend on.
-const HOT_KEYS: [&str; 8] = [
-    "consumers",
-    "max-payload",
-    "idempotency-window",
-    "dead-retention",
-    "history",
-    "partitions",
-    "max-disorder",
-    "schedules",
-];
-
-/// Keys that need another handler.
-const HANDLER: [&str; 2] = ["handler", "handler-config"];
-
 /// The changes from one configuration to another.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Plan {
@@ -111,18 +96,19 @@ impl Plan {
     /// Whether the queue's consumers can go on with their `QueueRuntime`. If not, new consumers replace them, because
     /// items end under the settings under which they were fetched.
     pub(super) fn keeps_runtime(&self, queue: &str) -> bool {
-        !self.changes(queue, |key| !HOT_KEYS.contains(&key))
+        !self.changes(queue, |reload| reload != Reload::AtOnce)
     }
 
     /// Whether the queue keeps its handler.
     pub(super) fn keeps_handler(&self, queue: &str) -> bool {
-        !self.changes(queue, |key| HANDLER.contains(&key))
+        !self.changes(queue, |reload| reload == Reload::NewHandler)
     }
 
-    /// Whether the queue is added or removed, or changes in such a key.
-    fn changes(&self, queue: &str, is_such: impl Fn(&str) -> bool) -> bool {
-        let of_queues = self.changed.iter().filter_map(Key::of_queue);
-        of_queues.filter(|(name, _)| *name == queue).any(|(_, key)| key.is_none_or(&is_such))
+    /// Whether the queue is added or removed, or changes in a setting that is taken up so.
+    fn changes(&self, queue: &str, is_so: impl Fn(Reload) -> bool) -> bool {
+        let of_queue =
+            self.changed.iter().filter(|key| key.0.starts_with(&["queues".to_owned(), queue.to_owned()]));
+        of_queue.into_iter().any(|key| key.reload().is_none_or(&is_so))
     }
 }
 
@@ -131,16 +117,10 @@ impl Plan {
 struct Key(Vec<String>);
 
 impl Key {
-    /// Its parts.
-    fn parts(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(String::as_str)
-    }
-
-    /// The queue that the key belongs to, and the key in the queue's table; no such key if only one configuration has the queue.
-    fn of_queue(&self) -> Option<(&str, Option<&str>)> {
-        let mut parts = self.parts();
-        (parts.next() == Some("queues")).then_some(())?;
-        Some((parts.next()?, parts.next()))
+    /// When the setting is taken up; `None` if the key is a queue that only one configuration has.
+    fn reload(&self) -> Option<Reload> {
+        let parts: Vec<_> = self.0.iter().map(String::as_str).collect();
+        setting(&parts).map(|setting| setting.reload)
     }
 }
 
@@ -171,20 +151,6 @@ fn tables(old: &Table, new: &Table, path: &mut Vec<String>, keys: &mut Vec<Key>)
     }
 }
 
-/// Keys that take effect at a start only, with all keys below them. A `*` stands for any part. `kind` and `values` of a
-/// queue determine where its items are: consumers before and after a change would look in different places.
-const AT_START: &[&[&str]] = &[
-    &["database"],
-    &["prefix"],
-    &["http"],
-    &["log", "format"],
-    &["queues", "*", "kind"],
-    &["queues", "*", "values"],
-];
-
-/// Exceptions, with all keys below them.
-const AT_ONCE: &[&[&str]] = &[&["http", "read-only"], &["http", "require-token"], &["http", "origins"]];
-
 /// A configuration that takes effect only after a restart.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}: changed, and read only when the daemon starts; restart it, or change that back")]
@@ -192,15 +158,9 @@ pub(super) struct NeedsRestart(String);
 
 /// Refuses changes that need a restart.
 fn check_restart(changed: &[Key]) -> Result<(), NeedsRestart> {
-    let is_among = |key: &Key, patterns: &[&[&str]]| patterns.iter().any(|pattern| is_below(key, pattern));
-    let keys = changed.iter().filter(|key| is_among(key, AT_START) && !is_among(key, AT_ONCE));
+    let keys = changed.iter().filter(|key| key.reload() == Some(Reload::AtStart));
     let keys: Vec<_> = keys.map(Key::to_string).collect();
     if keys.is_empty() { Ok(()) } else { Err(NeedsRestart(telemetry::listed(&keys))) }
-}
-
-fn is_below(key: &Key, pattern: &[&str]) -> bool {
-    let mut parts = key.parts();
-    pattern.iter().all(|wanted| parts.next().is_some_and(|part| *wanted == "*" || *wanted == part))
 }
 
 #[cfg(test)]
@@ -273,18 +233,5 @@ mod tests {
             [queues.a]\nhandler = 'stdout'\nkind = 'recipe'\nvalues = 'tuple'";
         let problem = plan(new).unwrap_err().to_string();
         insta::assert_snapshot!(problem, @"database, log.format, prefix, queues.a.kind, queues.a.values: changed, and read only when the daemon starts; restart it, or change that back");
-    }
-
-    #[test]
-    fn the_reference_names_all_keys_that_need_a_restart() {
-        let reference = include_str!("../../docs/config/process.md");
-        let line = reference.lines().find(|line| line.starts_with("| only at a start:")).unwrap();
-        for pattern in AT_START {
-            let key = pattern.join(".").replace('*', "NAME");
-            assert!(
-                line.contains(&format!("`{key}`")),
-                "docs/config/process.md does not say that {key} is read at a start only"
-            );
-        }
     }
 }

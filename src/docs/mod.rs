@@ -9,6 +9,8 @@
 //! | push an item together with your own writes | [`push_in_your_transaction`] |
 
 pub mod embed_the_daemon;
+#[cfg(test)]
+pub(crate) mod generated;
 pub mod push_in_your_transaction;
 pub mod test_your_handler;
 pub mod write_a_handler;
