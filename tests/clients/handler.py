@@ -22,8 +22,17 @@ def fail(code, reason):
     sys.exit(code)
 
 
+def stopped():
+    # Such a handler waits until it is stopped.
+    if wanted.get("do") in ("progress", "until lost"):
+        say("end")
+    fail(1, "stopped")
+
+
 say("begin")
-signal.signal(signal.SIGTERM, lambda *_: fail(1, "stopped"))
+signal.signal(signal.SIGTERM, lambda *_: stopped())
+if wanted.get("do") in ("progress", "until lost"):
+    time.sleep(60)
 time.sleep(wanted.get("sleep", 0) + wanted.get("block", 0))
 mark = os.path.join(os.environ["SEEN"], str(number))
 is_first = not os.path.exists(mark)

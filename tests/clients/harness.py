@@ -281,6 +281,13 @@ class Imitation:
                     self.end_headers()
                     self.wfile.write(text)
 
+            def do_GET(self):
+                """The question whether it is alive."""
+                self.send_response(200)
+                self.send_header("Content-Length", "2")
+                self.end_headers()
+                self.wfile.write(b"{}")
+
             def log_message(self, *_):
                 pass
 
@@ -380,16 +387,26 @@ class Gateway:
         self._server.server_close()
 
 
+def item_id(number):
+    """The id of an item, as a daemon writes it."""
+    return f"{number:024x}"
+
+
+def lease_id(name):
+    """The id of a lease that has a letter for its name."""
+    return f"{ord(name):032x}-1"
+
+
 class FakeDaemon(Imitation):
     """A server that hands out leases of items, named a, b and so on, and keeps what workers answer.
 
-    `on` gets the kind of a request ("lease", "extend", "acknowledge", "items") and the lease's name. It may take its time, and
+    Tests say the numbers of items and the names of leases; workers get ids in the form of a daemon's. `on` gets the kind of a request ("lease", "extend", "acknowledge", "items") and the lease's name. It may take its time, and
     returns an error's status and code, or an object with fields of the answer, or nothing. `length` is that of the leases, in seconds; they come `late` seconds
     after their time has begun.
     """
 
     def __init__(self, *leases, length=30, late=0, on=lambda kind, lease: None):
-        self.acknowledged, self.extended, self.reported = [], [], []
+        self.acknowledged, self.extended, self.reported, self._open = [], [], [], {}
         self._on, self._length, self._late, self.leases = on, length, late, dict(zip("abcdefgh", leases))
         # Set when requests for items wait no longer.
         self.has_waited, self._lock = threading.Event(), threading.Lock()
@@ -397,10 +414,11 @@ class FakeDaemon(Imitation):
 
     def outcomes(self):
         """The outcomes that were acknowledged, by the numbers of the items."""
-        return {int(each["id"]): each for _, outcomes in list(self.acknowledged) for each in outcomes}
+        return {each["id"]: each for _, outcomes in list(self.acknowledged) for each in outcomes}
 
     def answer(self, path, request):
         *_, lease, kind = path.split("/")
+        lease = chr(int(lease.split("-")[0], 16)) if kind in ("extend", "acknowledge") else lease
         arrived = time.monotonic()
         found = self._on(kind, None if kind == "lease" else lease)
         if isinstance(found, tuple):
@@ -411,10 +429,18 @@ class FakeDaemon(Imitation):
             return 200, {}, {"pushed": 1, "ids": ["1"], "effects": ["added"], "already": False}
         if kind == "extend":
             self.extended.append((lease, arrived))
-            self.reported += request.get("progress", [])
+            self.reported += self._numbered(request.get("progress", []))
         else:
-            self.acknowledged.append((lease, request["outcomes"]))
-        return 200, {}, found or {}
+            outcomes = self._numbered(request["outcomes"])
+            self.acknowledged.append((lease, outcomes))
+            self._open[lease] -= {each["id"] for each in outcomes}
+        answer = {"open": len(self._open[lease]), "expires_in_ms": self._length * 1000, **(found or {})}
+        answer["cancelled"] = [item_id(number) for number in answer.get("cancelled", [])]
+        return 200, {}, answer
+
+    @staticmethod
+    def _numbered(objects):
+        return [{**each, "id": int(each["id"], 16)} for each in objects]
 
     def _lease(self, request, arrived):
         with self._lock:
@@ -423,10 +449,11 @@ class FakeDaemon(Imitation):
         if name is None:
             self.has_waited.wait(request["wait_ms"] / 1000)
             return 200, {}, {"lease": None, "items": []}
-        items = [{"id": str(item["n"]), "attempt": 1, "payload": json.dumps(item)} for item in items]
+        self._open[name] = {item["n"] for item in items}
+        items = [{"id": item_id(item["n"]), "attempt": 1, "payload": json.dumps(item)} for item in items]
         waited = int((time.monotonic() - arrived) * 1000)
         time.sleep(self._late)
-        return 200, {}, {"lease": name, "expires_in_ms": self._length * 1000, "waited_ms": waited, "items": items}
+        return 200, {}, {"lease": lease_id(name), "expires_in_ms": self._length * 1000, "waited_ms": waited, "items": items}
 
     def close(self):
         self.has_waited.set()

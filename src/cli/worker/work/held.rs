@@ -15,7 +15,7 @@ use tokio::{
 use tokio_util::{future::FutureExt, sync::CancellationToken};
 use tracing::{Instrument, Span};
 
-use super::worker::{Place, Worker};
+use super::worker::{Place, Turn, Worker};
 use crate::{
     cli::{
         api_client::AskError,
@@ -24,8 +24,8 @@ use crate::{
             leased::Leased,
         },
     },
-    consumer::lease::{LeaseTimer, Next, ProgressNews},
-    handlers::{Context, Interruption, Outcome, ScopeName, StopRequest, call, log_throttle},
+    consumer::lease::{LeaseTimer, Next},
+    handlers::{Context, Interruption, Outcome, ProgressNews, ScopeName, StopRequest, call, log_throttle},
     telemetry::span,
 };
 
@@ -46,9 +46,9 @@ const MOST_BYTES: usize = 500_000;
 /// The outcomes of a lease's items.
 type Outcomes = mpsc::Sender<(ItemId, Outcome)>;
 
-/// Handles the items of a lease. `place` is for the first of them, `number` is the number of the
-/// lease in this worker.
-pub(super) async fn handle(worker: Arc<Worker>, number: u64, leased: Leased, place: Place) {
+/// Handles the items of a lease. The place is for the first of them, and the turn is kept until all have one; `number` is the number
+/// of the lease in this worker.
+pub(super) async fn handle(worker: Arc<Worker>, number: u64, leased: Leased, right: (Turn, Place)) {
     let Leased { id, length, fetched_at, items } = leased;
     // There is room for all, so that no command waits for the keeper.
     let (sender, outcomes) = mpsc::channel(items.len().max(1));
@@ -71,7 +71,7 @@ pub(super) async fn handle(worker: Arc<Worker>, number: u64, leased: Leased, pla
         progress: keeper.progress.clone(),
         outcomes: sender,
     };
-    tokio::join!(calls.begin(items, place), keeper.run(outcomes));
+    tokio::join!(calls.begin(items, right), keeper.run(outcomes));
     worker.breaker.leave(number);
 }
 
@@ -102,7 +102,7 @@ struct Calls {
 impl Calls {
     /// Begins the items in their order, as places become free. When the worker stops, or the
     /// command cannot be started, the rest is released.
-    async fn begin(self, items: Vec<Item>, place: Place) {
+    async fn begin(self, items: Vec<Item>, (turn, place): (Turn, Place)) {
         let mut first = Some(place);
         for item in items {
             let place = match first.take() {
@@ -115,6 +115,7 @@ impl Calls {
                 None => self.report(item.id, Outcome::Release),
             }
         }
+        drop(turn);
     }
 
     /// A place for the next item, unless the items that are left need none any more.
@@ -345,7 +346,7 @@ fn shown(item: &ItemId, outcome: Outcome) -> Value {
         Outcome::DoneWith(result) if result.len() > MAX_RESULT => json!({ "id": id, "outcome": "done" }),
         Outcome::DoneWith(result) => {
             let mut object = Map::from_iter([("id".into(), id.into()), ("outcome".into(), "done".into())]);
-            crate::json::insert_bytes(&mut object, "result", &result);
+            crate::base::json::insert_bytes(&mut object, "result", &result);
             object.into()
         }
         Outcome::Retry(reason) => json!({ "id": id, "outcome": "retry", "reason": reason }),

@@ -19,10 +19,10 @@ use self::{
 };
 use super::daemons::{Until, Urls};
 use crate::{
+    base::exit::Exit,
     cli::{UsageError, client::Create, completions, globals::Globals, values},
     config::duration,
     daemon::handler_pool,
-    exit::Exit,
     handlers::{Exec, Handler, ScopeName, Settings, SettingsError},
     lifecycle::DRAIN_TAIL,
     telemetry,

@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::json;
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
+    sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore},
     time::{sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -55,6 +55,9 @@ pub(super) struct Limits {
 /// The right to run one command.
 pub(super) type Place = OwnedSemaphorePermit;
 
+/// The right to ask for the next lease.
+pub(super) type Turn = OwnedMutexGuard<()>;
+
 /// A worker of one queue.
 pub(super) struct Worker {
     pub(super) queue: Arc<str>,
@@ -65,8 +68,9 @@ pub(super) struct Worker {
     pub(super) tried: Tried,
     /// Holds fetches back while the command cannot be started.
     pub(super) breaker: Arc<Breaker>,
-    /// First come, first served: so the next lease waits for the items of the last one.
     places: Arc<Semaphore>,
+    /// Held from the request for a lease until its last item has a place. So the next request, which may wait for items, takes no place from them.
+    turn: Arc<tokio::sync::Mutex<()>>,
     /// Nothing is begun any more.
     pub(super) stop: CancellationToken,
     /// Commands that run are ended.
@@ -86,6 +90,7 @@ impl Worker {
             path: queue_path(queue),
             daemons,
             places: Arc::new(Semaphore::new(limits.concurrency.get().min(Semaphore::MAX_PERMITS))),
+            turn: Arc::default(),
             limits,
             tried,
             breaker,
@@ -114,10 +119,14 @@ impl Worker {
         let mut number = 0;
         loop {
             number += 1;
+            let turn = self.turn.clone().lock_owned().await;
             let place = self.place().await;
             self.breaker.admit(number).await;
             match self.lease(number).await? {
-                Some(leased) => drop(self.tasks.spawn(held::handle(self.clone(), number, leased, place))),
+                Some(leased) => {
+                    let handled = held::handle(self.clone(), number, leased, (turn, place));
+                    drop(self.tasks.spawn(handled));
+                }
                 None => self.breaker.leave(number),
             }
         }
