@@ -488,9 +488,9 @@ fn pass_on(mut client: TcpStream, to: &str, answer: Option<&str>) {
     let mut buffer = [0; 65_536];
     // The whole request: its head says how long it is.
     let complete = |request: &[u8]| {
-        let text = String::from_utf8_lossy(request);
+        let text = String::from_utf8_lossy(request).to_ascii_lowercase();
         let (head, _) = text.split_once("\r\n\r\n")?;
-        let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "))?;
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "))?;
         (request.len() >= head.len() + 4 + length.parse::<usize>().ok()?).then_some(())
     };
     while complete(&request).is_none() {
@@ -507,8 +507,8 @@ fn pass_on(mut client: TcpStream, to: &str, answer: Option<&str>) {
     let Ok(mut daemon) = TcpStream::connect(to) else { return };
     let text = String::from_utf8_lossy(&request);
     let (line, rest) = text.split_once("\r\n").unwrap();
-    let (_, rest) = rest.split_once("Host: ").and_then(|(_, rest)| rest.split_once("\r\n")).unwrap();
-    let text = format!("{line}\r\nHost: {to}\r\nConnection: close\r\n{rest}");
+    let fields = rest.split_inclusive("\r\n").filter(|line| !line.to_ascii_lowercase().starts_with("host:"));
+    let text = format!("{line}\r\nHost: {to}\r\nConnection: close\r\n{}", fields.collect::<String>());
     let mut reply = Vec::new();
     if daemon.write_all(text.as_bytes()).is_err() || daemon.read_to_end(&mut reply).is_err() {
         return;

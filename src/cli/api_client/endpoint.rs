@@ -6,6 +6,11 @@ use std::{
     time::Duration,
 };
 
+use http_body_util::Full;
+use hyper::{
+    Request,
+    header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, USER_AGENT},
+};
 use rustls::ClientConfig;
 use serde_json::Value;
 use tokio::time::timeout;
@@ -13,12 +18,12 @@ use tokio::time::timeout;
 use super::{
     AskError,
     address::Address,
-    connection::{self, Answer, Connection, Failure, NO_HEAD},
+    connection::{self, Answer, Connection, Failure, NO_HEAD, WholeRequest},
     listener::{self, Receiver},
     secret::Secret,
     tls,
 };
-use crate::{cli::status::fitting, item_history::this_process, users};
+use crate::{base::users, cli::status::fitting, database::item_history::this_process};
 
 /// The most characters that are shown of an error's message, and of its fix.
 const LONGEST_MESSAGE: usize = 4_000;
@@ -71,10 +76,10 @@ impl Endpoint {
         body: Option<&Value>,
         patience: Duration,
     ) -> Result<Value, AskError> {
-        let request = self.request(method, path, body);
+        let request = self.request(method, path, body)?;
         let kept = self.idle().pop();
         if let Some(connection) = kept {
-            match self.exchange(connection, &request, patience).await? {
+            match self.exchange(connection, request.clone(), patience).await? {
                 Ok(answer) => return self.read(&answer),
                 // The daemon may have closed it meanwhile, or be another process by now.
                 Err(Failure::Broken(_) | Failure::Garbled(NO_HEAD)) => self.idle().clear(),
@@ -82,7 +87,7 @@ impl Endpoint {
             }
         }
         let connection = self.connect(patience).await?;
-        match self.exchange(connection, &request, patience).await? {
+        match self.exchange(connection, request, patience).await? {
             Ok(answer) => self.read(&answer),
             Err(Failure::Broken(error)) => Err(self.no_daemon(error)),
             Err(Failure::Garbled(problem)) => Err(self.garbled(problem)),
@@ -98,7 +103,7 @@ impl Endpoint {
         patience: Duration,
     ) -> Result<Value, AskError> {
         let connection = self.connect(patience).await?;
-        match self.exchange(connection, &self.request(method, path, body), patience).await? {
+        match self.exchange(connection, self.request(method, path, body)?, patience).await? {
             Ok(answer) => self.read(&answer),
             Err(Failure::Broken(error)) => Err(AskError::Broken { at: self.to_string(), error }),
             Err(Failure::Garbled(NO_HEAD)) => {
@@ -146,16 +151,16 @@ impl Endpoint {
     async fn exchange(
         &self,
         mut connection: Connection,
-        request: &[u8],
+        request: WholeRequest,
         patience: Duration,
     ) -> Result<Result<Answer, Failure>, AskError> {
-        let answer = timeout(patience, connection::exchange(&mut *connection, request)).await;
+        let answer = timeout(patience, connection.exchange(request)).await;
         let Ok(answer) = answer else {
             // The others may lead nowhere, too.
             self.idle().clear();
             return Err(AskError::Silent { at: self.to_string(), silence: patience });
         };
-        if answer.as_ref().is_ok_and(|answer| answer.keeps_alive) {
+        if answer.is_ok() && connection.is_open() {
             let mut idle = self.idle();
             if idle.len() < MOST_IDLE {
                 idle.push(connection);
@@ -168,26 +173,28 @@ impl Endpoint {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn request(&self, method: &str, path: &str, body: Option<&Value>) -> Vec<u8> {
-        let (host, base) = (self.address.host(), self.address.base());
-        let agent = self.agent;
+    fn request(&self, method: &str, path: &str, body: Option<&Value>) -> Result<WholeRequest, AskError> {
         let process = this_process().replace(|char: char| !char.is_ascii_graphic(), "?");
-        let mut head = format!(
-            "{method} {base}{path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {agent}/{} {process}\r\n",
-            env!("CARGO_PKG_VERSION"),
-        );
+        let agent = format!("{}/{} {process}", self.agent, env!("CARGO_PKG_VERSION"));
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.address.base()))
+            .header(HOST, self.address.host())
+            .header(USER_AGENT, agent);
         if let Some(Secret { token, .. }) = &self.secret {
-            head += &format!("Authorization: {}\r\n", token.header());
+            request = request.header(AUTHORIZATION, token.header());
         }
         let body = body.map(Value::to_string).unwrap_or_default();
         if !body.is_empty() {
-            head += "Content-Type: application/json\r\n";
+            request = request.header(CONTENT_TYPE, "application/json");
         }
-        format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
+        // Also without a body: some proxies refuse a POST that has no length.
+        let request = request.header(CONTENT_LENGTH, body.len()).body(Full::from(body));
+        request.map_err(|_| self.garbled("a name in the request is too long, or cannot be sent"))
     }
 
     /// The body of an answer. An error if it reports one, or if the daemon did not write it.
-    fn read(&self, Answer { status, body, .. }: &Answer) -> Result<Value, AskError> {
+    fn read(&self, Answer { status, body }: &Answer) -> Result<Value, AskError> {
         let body =
             serde_json::from_slice::<Value>(body).ok().or_else(|| body.is_empty().then_some(Value::Null));
         if (200..300).contains(status) {

@@ -3,7 +3,7 @@
 use std::{io, time::Duration};
 
 use super::rough;
-use crate::exit::Exit;
+use crate::base::exit::Exit;
 
 /// A request to a daemon failed.
 #[derive(Debug, thiserror::Error)]

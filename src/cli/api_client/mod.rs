@@ -22,11 +22,11 @@ use tokio::runtime;
 use super::{
     UsageError,
     globals::Globals,
-    status::{self, Figures, fitting},
+    status::{Figures, STATUS, fitting, read},
 };
 use crate::{
+    base::deadlines,
     config::{Config, DEFAULT_ADDRESS, Fault, Listen, Place, reachable},
-    deadlines,
 };
 
 pub(super) use self::{
@@ -179,10 +179,18 @@ impl ApiClient {
         self.runtime.block_on(self.answer("GET", path, None))
     }
 
+    /// The status of the daemon, whole and as far as it is shown, after a check that the daemon uses the expected database.
+    pub(super) fn figures(&self) -> anyhow::Result<(Value, Figures)> {
+        let answer = self.get(STATUS)?;
+        let figures = read(&answer)?;
+        self.expect_own(&figures)?;
+        Ok((answer, figures))
+    }
+
     /// Sends a request that changes something, after a check that the daemon uses the expected database.
     pub(super) fn send(&self, method: &str, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
         if self.expected.is_some() {
-            status::ask(self).map_err(|error| match error.downcast_ref() {
+            self.figures().map_err(|error| match error.downcast_ref() {
                 Some(AskError::Elsewhere { .. }) => error.context("nothing was changed"),
                 _ => error,
             })?;

@@ -4,7 +4,7 @@ use std::{fs, io, os::unix::fs::MetadataExt, path::Path};
 
 use rustix::process::geteuid;
 
-use crate::{config::Config, http::Token, users};
+use crate::{base::users, config::Config, http::Token};
 
 /// The permission of a file's group to read it.
 const GROUP_READS: u32 = 0o040;
