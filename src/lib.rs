@@ -33,14 +33,11 @@
     expect(dead_code, unused_imports, reason = "commands and HTTP use the rest")
 )]
 
-mod absent_queues;
 #[cfg(feature = "http")]
 mod access;
 mod actors;
-mod answer;
 mod audit;
-mod cancellation_follower;
-mod causes;
+mod base;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod config;
@@ -48,42 +45,33 @@ mod consumer;
 mod control;
 pub mod daemon;
 pub mod database;
-mod deadlines;
 pub mod docs;
-pub mod exit;
 pub mod handlers;
 #[cfg(feature = "http")]
 mod http;
 #[cfg(not(feature = "http"))]
-#[path = "no_http.rs"]
+#[path = "http/absent.rs"]
 mod http;
-mod item_history;
-mod item_wait;
-mod json;
-mod json_bytes;
-#[cfg(feature = "http")]
-mod lease_text;
 pub mod lifecycle;
+mod meters;
 mod metrics;
 #[cfg(feature = "http")]
 mod operations;
-mod pause_follower;
-pub mod schedules;
+mod schedules;
 mod stats;
 mod status;
 mod sweep;
 mod systemd;
 pub mod telemetry;
 pub mod testing;
-mod text;
-mod users;
 
 pub use async_trait::async_trait;
+pub use base::exit;
+pub use base::exit::Exit;
 pub use config::{Config, ConfigError};
 #[cfg(feature = "testing")]
 pub use consumer::state::{Event, Found};
 pub use daemon::{Daemon, DaemonError};
-pub use exit::Exit;
 pub use foundationdb;
 pub use handlers::{
     BatchHandler, Context, Handler, Json, JsonBatchHandler, JsonHandler, Outcome, Settings, SettingsError,

@@ -21,7 +21,7 @@ use super::{
     messages::{ConsumerSpec, Drain, ExitGuard, Fetch, Gone, Join, Leave, Ping, Withdraw},
 };
 use crate::{
-    causes::with_causes,
+    base::causes::with_causes,
     config::Delivery,
     consumer::{
         claimed::{Claimed, NotBegun},
@@ -29,9 +29,9 @@ use crate::{
         fetch::{Ask, FetchRequest, Reply},
         lease::Slice,
         state::{Effect, Event, Found, State},
+        status::{ConsumerState, ConsumerStatus},
     },
     database::STORAGE_FAILED,
-    status::{ConsumerState, ConsumerStatus},
 };
 
 /// A consumer prefetches as many batches as its handler handles in this time. With a slower handler, a

@@ -14,7 +14,8 @@ use tokio_util::task::TaskTracker;
 
 use super::messages::Observer;
 use crate::{
-    consumer::{clock::version_history, shutdown::ShutdownTokens, suspects::Suspects},
+    base::clock::version_history,
+    consumer::{shutdown::ShutdownTokens, suspects::Suspects},
     status::DaemonStatus,
     sweep::Sweepers,
 };

@@ -21,19 +21,22 @@ use tokio::{
 
 use super::messages::{ExitGuard, Fetch, Gone, Join, Leave, Observer, StopFetcher, Withdraw};
 use crate::{
-    causes::{root_cause, with_causes},
-    consumer::{
-        self, backoff,
-        claimed::{Batch, Claimed},
+    base::{
+        backoff,
+        causes::{root_cause, with_causes},
         clock,
+    },
+    consumer::{
+        self,
+        claimed::{Batch, Claimed},
         fetch::{
             Ask, FetchRequest, Fetched, Fetching, Idle, Reply, most_together,
             state::{Answer, Effect, Event, Phase, Request, State},
         },
         runtime::QueueRuntime,
+        status::ConsumerState,
     },
     database::STORAGE_FAILED,
-    status::ConsumerState,
 };
 
 /// A fetch waits for up to this fraction of the previous fetch's duration, so that consumers which

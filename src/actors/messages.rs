@@ -12,10 +12,7 @@ use actix::{Addr, Message};
 use tokio::sync::oneshot;
 
 use super::{fetcher::Closed, supervisor::Supervisor};
-use crate::{
-    consumer::{fetch::Ask, runtime::QueueRuntime, state::Event},
-    status::ConsumerStatus,
-};
+use crate::consumer::{fetch::Ask, runtime::QueueRuntime, state::Event, status::ConsumerStatus};
 
 /// Observes each consumer's events on the actors' thread, before the consumer acts on them. False: it ignores the event. A panic in it is the
 /// consumer's.

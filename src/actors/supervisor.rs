@@ -20,7 +20,7 @@ use super::{
     reconciler::{Changes, Reconciler, RunningConsumer},
     restart_limiter::RestartLimiter,
 };
-use crate::{consumer::runtime::QueueRuntime, status::ConsumerStatus};
+use crate::consumer::{runtime::QueueRuntime, status::ConsumerStatus};
 
 /// The most failed consumers that are replaced within [`WITHIN`]. One more ends the supervisor.
 const RESTARTS: usize = 5;

@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::Action;
-use crate::{
-    consumer::clock,
+use crate::base::{
+    clock,
     json::{insert_bytes, time},
     text::visible,
 };

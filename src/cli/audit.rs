@@ -4,7 +4,7 @@ use std::{ffi::OsString, num::NonZeroUsize, os::unix::ffi::OsStringExt};
 
 use super::{globals::Globals, operation::Runner, output, values};
 use crate::{
-    exit::Exit,
+    base::exit::Exit,
     operations::{
         Operation, Page, QueueName,
         audit::{ListAudit, ShownRecord},

@@ -18,8 +18,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::{UsageError, globals::Globals, output};
 use crate::{
+    base::exit::Exit,
     database::{NoAnswer, SILENCE, still_waiting},
-    exit::Exit,
 };
 
 /// A copy that takes less long shows nothing while it is made.

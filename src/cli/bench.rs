@@ -5,7 +5,7 @@ use std::{ffi::OsString, os::unix::process::CommandExt, path::PathBuf, process::
 use anyhow::anyhow;
 
 use super::globals::Globals;
-use crate::exit::Exit;
+use crate::base::exit::Exit;
 
 /// The program that measures.
 const PROGRAM: &str = "kvqueue-bench";

@@ -28,19 +28,17 @@ use super::{
     globals::Globals,
     output,
     progress::{Progress, Size},
-    status,
 };
 use crate::{
-    absent_queues,
     audit::{Action, AuditStore, Record},
     config::{Config, ConfigError, Fault, Place, nearest},
     database::{
-        NoAnswer, OpenError, Patience, Store,
+        NoAnswer, OpenError, Patience, Store, absent_queues,
         attempt::{Attempt, boxed},
+        item_history,
+        item_wait::ItemWait,
         missing,
     },
-    item_history,
-    item_wait::ItemWait,
     operations::{Holders, Note, Refusal, Site, Unsure},
     status::shortened,
 };
@@ -427,7 +425,7 @@ impl Site for Client {
     fn pausing_daemon(&self, queue: &[u8]) -> Option<String> {
         let queue = queue.to_vec();
         self.ask_daemon(PATIENCE, move |daemon| {
-            let (_, figures) = status::ask(daemon).ok()?;
+            let (_, figures) = daemon.figures().ok()?;
             let is_paused = figures.queues.iter().any(|it| it.paused_locally && it.queue.as_bytes() == queue);
             is_paused.then(|| format!("the daemon at {daemon}"))
         })

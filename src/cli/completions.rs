@@ -1,7 +1,7 @@
 //! `kvqueue completions`, and the answers to the scripts that it prints: at each press of Tab these ask the program how the command line may
 //! go on.
 
-use std::{collections::BTreeSet, env, ffi::OsStr, time::Duration};
+use std::{collections::BTreeSet, env, ffi::OsStr, sync::OnceLock, time::Duration};
 
 use anyhow::Context;
 use clap::FromArgMatches;
@@ -16,9 +16,9 @@ use tokio::runtime;
 
 use super::{globals::Globals, output};
 use crate::{
+    base::exit::Exit,
     config::Config,
     database::{Patience, Store, missing},
-    exit::Exit,
 };
 
 /// The variable by which a script asks.
@@ -64,10 +64,14 @@ impl Args {
     }
 }
 
+/// The whole command line, by which what has been typed is read.
+static COMMAND: OnceLock<fn() -> clap::Command> = OnceLock::new();
+
 /// Answers a shell, if this process was started for that.
-pub(super) fn answer() -> clap::error::Result<bool> {
+pub(super) fn answer(command: fn() -> clap::Command) -> clap::error::Result<bool> {
     let directory = env::current_dir().ok();
-    CompleteEnv::with_factory(|| of_queues(super::command()))
+    COMMAND.get_or_init(|| command);
+    CompleteEnv::with_factory(|| of_queues(command()))
         .var(VARIABLE)
         .try_complete(env::args_os(), directory.as_deref())
 }
@@ -93,7 +97,7 @@ fn of_queues(command: clap::Command) -> clap::Command {
 /// The configuration by the options that have been typed so far, behind `--`.
 fn config() -> Option<Config> {
     let typed = env::args_os().skip_while(|arg| arg != "--").skip(1);
-    let matches = super::command().ignore_errors(true).try_get_matches_from(typed).ok()?;
+    let matches = COMMAND.get()?().ignore_errors(true).try_get_matches_from(typed).ok()?;
     let (config, _) = Globals::from_arg_matches(&matches).ok()?.load_leniently().ok()?;
     Some(config)
 }

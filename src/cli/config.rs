@@ -4,10 +4,10 @@ use anyhow::Context;
 
 use super::{globals::Globals, output};
 use crate::{
+    base::exit::Exit,
     config::{Config, MinFreeSpace},
     daemon::Daemon,
     database::limit_beyond_disk,
-    exit::Exit,
 };
 
 /// Check the configuration, or show it
@@ -28,6 +28,7 @@ pub(super) enum Command {
 /// The text that the manual page is made from, too.
 pub(super) const MANUAL: &str = concat!(
     include_str!("../../docs/CONFIG.md"),
+    include_str!("../../docs/config/disk.md"),
     include_str!("../../docs/config/queues.md"),
     include_str!("../../docs/config/handlers.md"),
     include_str!("../../docs/config/process.md"),

@@ -4,7 +4,7 @@ use kvqueue_queue::ItemId;
 
 use super::{UsageError, globals::Globals, operation, target::Target};
 use crate::{
-    exit::Exit,
+    base::exit::Exit,
     operations::{
         Page,
         items::{ItemTarget, PurgeLetter, PurgeLetters},

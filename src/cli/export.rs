@@ -23,7 +23,7 @@ use super::{
     progress::{Progress, Size},
     target::Target,
 };
-use crate::{consumer::clock::now, exit::Exit};
+use crate::base::{clock::now, exit::Exit};
 
 /// The most items of one transaction. More could be too much to read within its five seconds.
 const PAGE: NonZeroUsize = NonZeroUsize::new(250).expect("250 is not 0");

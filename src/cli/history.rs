@@ -4,7 +4,7 @@ use kvqueue_queue::Ending;
 
 use super::{UsageError, api_client::ApiClient, globals::Globals, operation, target::Target, values};
 use crate::{
-    exit::Exit,
+    base::exit::Exit,
     operations::{Page, ended::ListEnded},
 };
 

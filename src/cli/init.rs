@@ -15,7 +15,7 @@ use super::{
     globals::{Globals, USUAL_FILE},
     output,
 };
-use crate::exit::Exit;
+use crate::base::exit::Exit;
 
 /// The configuration, with a place for the handler's file.
 const TEXT: &str = r#"# kvqueue config check    is it right?

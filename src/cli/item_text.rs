@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, io::IsTerminal};
 
-use crate::text::visible_lines;
+use crate::base::text::visible_lines;
 
 /// A field's name and its value.
 type Line = (&'static str, String);

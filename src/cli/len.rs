@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{api_client::ApiClient, client::Client, globals::Globals, output, target::Target};
-use crate::{exit::Exit, json};
+use crate::base::{exit::Exit, json};
 
 /// Print how many items of a queue are ready
 #[derive(Debug, clap::Args)]

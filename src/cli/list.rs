@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal};
 use serde_json::{Map, Value};
 
 use super::{globals::Globals, operation::Runner, output};
-use crate::{exit::Exit, text::visible};
+use crate::base::{exit::Exit, text::visible};
 
 /// Print the names of all queues
 #[derive(Debug, clap::Args)]

@@ -14,7 +14,7 @@ use clap_mangen::{
 use jiff::{Timestamp, tz::TimeZone};
 
 use super::{globals::Globals, markdown, output};
-use crate::exit::{self, Exit};
+use crate::base::exit::{self, Exit};
 
 /// The date in the pages, in seconds since 1970, for builds that are to come out the same again.
 const DATE: &str = "SOURCE_DATE_EPOCH";

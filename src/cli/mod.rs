@@ -1,9 +1,11 @@
 //! The commands, one file or directory each. Data goes to stdout, everything else to stderr; [`Exit`] defines the exit codes.
 
+mod actions;
 mod api_client;
 mod audit;
 mod audited;
 mod backup;
+mod base;
 mod batch;
 mod bench;
 mod client;
@@ -14,6 +16,7 @@ mod delete;
 mod demo;
 mod doctor;
 mod export;
+mod failure;
 #[cfg(target_os = "linux")]
 mod first_process;
 mod globals;
@@ -54,24 +57,20 @@ mod values;
 mod why;
 mod worker;
 
-use std::{io::ErrorKind, panic::AssertUnwindSafe, sync::Arc};
+use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use signal_hook::consts::SIGXFSZ;
 
 use crate::{
-    config::ConfigError,
-    daemon::{Daemon, DaemonError},
-    database::{NoAnswer, OpenError},
-    exit::{self, Exit},
-    operations::{Class, PauseQueue, Refusal, ResumeQueue},
+    base::exit::{self, Exit},
+    daemon::Daemon,
+    operations::{PauseQueue, ResumeQueue},
     telemetry,
 };
-use api_client::AskError;
+use base::{DataError, NAME, UsageError};
+use failure::report;
 use globals::Globals;
-
-/// The program's name.
-const NAME: &str = "kvqueue";
 
 /// A durable queue on FoundationDB, or in a local directory, and the daemon that processes it.
 #[derive(Debug, Parser)]
@@ -135,16 +134,6 @@ enum Command {
     Man(man::Args),
 }
 
-/// A command line is wrong in a way that clap cannot find out.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct UsageError(String);
-
-/// The input was refused.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct DataError(String);
-
 /// Parses this process's command line, runs the command, reports an error and returns the exit code.
 pub fn main() -> Exit {
     main_with(|daemon| daemon)
@@ -185,7 +174,7 @@ pub fn main_as(name: &'static str, version: &'static str, register: impl FnOnce(
     }
     // A write beyond the limit of a file's size then fails with an error that names the file. By default the signal ends the process without a word.
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
-    match completions::answer() {
+    match completions::answer(command) {
         Ok(true) => return Exit::Done,
         Ok(false) => {}
         Err(error) => {
@@ -281,42 +270,6 @@ impl Cli {
 /// The whole command line.
 fn command() -> clap::Command {
     tasks::usage_first(tasks::by_task(Cli::command()))
-}
-
-fn report(error: &anyhow::Error) -> Exit {
-    // The reader of the output has closed the pipe, which is no error. Commands that change something do not return this error:
-    // they return an anyhow error that says what was done.
-    if error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe) {
-        return Exit::Done;
-    }
-    output::note(format_args!("kvqueue: {error:#}"));
-    exit_of(error)
-}
-
-fn exit_of(error: &anyhow::Error) -> Exit {
-    if error.is::<ConfigError>() {
-        Exit::Config
-    } else if error.is::<OpenError>() || error.is::<NoAnswer>() {
-        Exit::Unavailable
-    } else if error.is::<UsageError>() {
-        Exit::Usage
-    } else if let Some(refusal) = error.downcast_ref::<Refusal>() {
-        match refusal.class {
-            Class::Bad => Exit::Usage,
-            Class::TooLarge => Exit::Data,
-            Class::NotFound | Class::Conflict => Exit::Failed,
-        }
-    } else if error.is::<DataError>() {
-        Exit::Data
-    } else if let Some(error) = error.downcast_ref::<AskError>() {
-        error.exit()
-    } else if let Some(error) = error.downcast_ref() {
-        backup::exit(error)
-    } else if let Some(error) = error.downcast_ref::<migrate::MigrateError>() {
-        error.exit()
-    } else {
-        error.downcast_ref::<DaemonError>().map_or(Exit::Failed, DaemonError::exit)
-    }
 }
 
 #[cfg(test)]

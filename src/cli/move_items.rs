@@ -9,7 +9,7 @@ use super::{
     values,
 };
 use crate::{
-    exit::Exit,
+    base::exit::Exit,
     operations::{Operation, names::DestinationName, queues::MoveItems, target::Layout},
 };
 

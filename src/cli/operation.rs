@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     audit::Action,
-    exit::Exit,
+    base::exit::Exit,
     operations::{
         Answer, Method, Needs, Operation, Page, Refusal, Site, Text,
         arguments::Request,
@@ -41,7 +41,7 @@ macro_rules! group {
             pub(in crate::cli) fn run(
                 self,
                 globals: &crate::cli::globals::Globals,
-            ) -> anyhow::Result<crate::exit::Exit> {
+            ) -> anyhow::Result<crate::base::exit::Exit> {
                 match self {
                     $(Self::$name(operation) => crate::cli::operation::run(operation, globals)),*
                 }
@@ -287,7 +287,7 @@ impl Runner {
                 names.insert(QueueName::deserialize(queue)?.0);
             }
             match page["next"].as_str() {
-                Some(next) => after = format!("&after={next}"),
+                Some(next) => after = format!("&after={}", encoded(next)),
                 None => return Ok(names),
             }
         }

@@ -9,9 +9,12 @@ use anyhow::{anyhow, bail};
 use kvqueue_queue::{Item, ItemId};
 use serde_json::{Value, json};
 
-use crate::{exit::Exit, telemetry, text::visible_json};
+use crate::{
+    base::{exit::Exit, text::visible_json},
+    telemetry,
+};
 
-pub(super) use crate::{
+pub(super) use crate::base::{
     json::{about, insert_bytes, item, time},
     text::items_of,
 };

@@ -13,7 +13,7 @@ use super::{
     globals::Globals,
     output, status,
 };
-use crate::exit::Exit;
+use crate::base::exit::Exit;
 
 /// Print a link that opens the daemon's page in a browser
 #[derive(Debug, clap::Args)]
@@ -57,7 +57,7 @@ impl Args {
         };
         if !self.at.is_given() {
             // The daemon at the configured address may be another database's.
-            status::ask(&daemon)?;
+            daemon.figures()?;
         }
         Ok((url, daemon.send("POST", "/sign-in/link", None)?))
     }

@@ -6,7 +6,7 @@ use super::{
     operation,
 };
 use crate::{
-    exit::Exit,
+    base::exit::Exit,
     operations::{Operation, PauseQueue, ResumeQueue},
 };
 

@@ -14,7 +14,7 @@ use super::{
     values,
 };
 use crate::{
-    exit::Exit,
+    base::exit::Exit,
     operations::{Answer, Operation, Page, look::ListItems},
 };
 

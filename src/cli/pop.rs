@@ -12,7 +12,7 @@ use super::{
     target::Target,
     values,
 };
-use crate::exit::Exit;
+use crate::base::exit::Exit;
 
 /// Take the first items out of a queue and print them
 #[derive(Debug, clap::Args)]

@@ -5,7 +5,7 @@ use kvqueue_queue::{Counted, IndexFaults, Kind, Recount, RetryPolicy};
 use serde_json::{Value, json};
 
 use super::{client::Client, globals::Globals, output, target::Target};
-use crate::{audit::Action, exit::Exit};
+use crate::{audit::Action, base::exit::Exit};
 
 /// Compare a queue's counters with its items, and correct them
 #[derive(Debug, clap::Args)]

@@ -8,7 +8,7 @@ use super::{
     output,
     status::fitting,
 };
-use crate::exit::Exit;
+use crate::base::exit::Exit;
 
 /// Longer names are cut.
 const NAME: usize = 100;

@@ -19,9 +19,8 @@ use super::{
     target::Target,
 };
 use crate::{
+    base::{clock::version_history, exit::Exit},
     config::QueueConfig,
-    consumer::clock::version_history,
-    exit::Exit,
     operations::{
         Operation,
         items::{RequeueItem, RequeueItems},

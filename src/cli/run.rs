@@ -11,9 +11,9 @@ use super::{
     output, values,
 };
 use crate::{
+    base::exit::Exit,
     config::{Config, ConfigError, LogFormat, QueueConfig},
     daemon::{Daemon, DaemonError},
-    exit::Exit,
     telemetry,
 };
 

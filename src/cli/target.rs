@@ -10,7 +10,7 @@ use kvqueue_queue::{Queue, Recording};
 use super::{UsageError, api_client::encoded, client::Client, completions};
 use crate::{
     config::{KindName, QueueConfig, TakeEnd, Values},
-    item_history,
+    database::item_history,
     operations::{
         self, Site,
         names::QueueName,

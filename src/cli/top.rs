@@ -14,7 +14,7 @@ use super::{
     output,
     status::{self, Figures, Line, Mood, QueueFigures, Table},
 };
-use crate::{consumer::clock, exit::Exit};
+use crate::base::{clock, exit::Exit};
 
 /// How often the daemon is asked.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -58,7 +58,7 @@ impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let daemon = ApiClient::find(globals, &self.at)?;
         // An error of the first request ends the command. Later ones may pass, so they are shown.
-        let (answer, mut figures) = status::ask(&daemon)?;
+        let (answer, mut figures) = daemon.figures()?;
         self.sort.apply(&mut figures.queues);
         if globals.json || !io::stdout().is_terminal() {
             status::show(globals.json, &answer, &figures)?;
@@ -73,7 +73,7 @@ impl Args {
             print(&screen(&figures, error.as_deref(), width, height), width)?;
             sleep(PERIOD.saturating_sub(asked.elapsed()));
             asked = Instant::now();
-            match status::ask(&daemon) {
+            match daemon.figures() {
                 Ok((_, new)) => (figures, error) = (new, None),
                 Err(failed) => error = Some(format!("{failed:#}")),
             }

@@ -4,7 +4,7 @@ use kvqueue_queue::ItemId;
 
 use super::{globals::Globals, operation::Runner, output, target::Target};
 use crate::{
-    exit::Exit,
+    base::exit::Exit,
     operations::{items::ItemTarget, look::ShowItem},
 };
 

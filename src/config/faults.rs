@@ -76,7 +76,7 @@ impl Config {
         self.validate_database()?;
         let mut faults = Vec::new();
         let mut add = |error, place| faults.push(Fault { error, place });
-        if let Err(error) = crate::telemetry::parse_level(&self.log.level) {
+        if let Err(error) = super::log_levels(&self.log.level) {
             self.log = Log::default();
             add(error, Place::Daemon);
         }

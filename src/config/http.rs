@@ -10,6 +10,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+use super::settings::{
+    NeededBy, Reload, Setting,
+    range::Bound::{Count, Size, Time},
+};
 use super::{ConfigError, duration, number, size};
 
 /// The address of [`Listen::Auto`].
@@ -280,6 +284,71 @@ impl From<Listen> for String {
         listen.to_string()
     }
 }
+
+/// What there is to know about these settings.
+pub(super) const SETTINGS: &[Setting] = &[
+    Setting::new(
+        "http.listen",
+        "where the API, the metrics and the dashboard are: `\"IP:PORT\"` (if it is not free, the daemon does not start); `\"unix:PATH\"` (mode 0660); `\"off\"`; \
+         `\"auto\"` is `127.0.0.1:7420` if that is free, and otherwise a warning and no HTTP ([HTTP](config/process.md#http))",
+    )
+    .needed_by(NeededBy::Http),
+    Setting::new(
+        "http.token-file",
+        "the file with the operator's secret, which clients send as `Authorization: Bearer SECRET` and which allows everything; the daemon makes the \
+         file if it does not exist",
+    )
+    .without_default("see [HTTP](config/process.md#http)", "\"/run/kvqueue/http-token\"")
+    .needed_by(NeededBy::Http),
+    Setting::new(
+        "http.require-token",
+        "whether clients have to send an access token or that secret ([SECURITY.md](SECURITY.md))",
+    )
+    .without_default("see [HTTP](config/process.md#http)", "true")
+    .needed_by(NeededBy::Http)
+    .reload(Reload::AtOnce),
+    Setting::new("http.tls-certificate", "a PEM file with the certificate for TLS, and the chain to its authority")
+        .without_default("none", "\"/etc/kvqueue/tls.crt\"")
+        .needed_by(NeededBy::Http),
+    Setting::new(
+        "http.tls-key",
+        "a PEM file with that certificate's private key, which other users may not read (mode 0640 or less)",
+    )
+    .without_default("none", "\"/etc/kvqueue/tls.key\"")
+    .needed_by(NeededBy::Http),
+    Setting::new(
+        "http.allow-plaintext",
+        "whether the daemon may listen beyond loopback without TLS, because a proxy or a tunnel encrypts the connections",
+    )
+    .needed_by(NeededBy::Http),
+    Setting::new("http.read-only", "`true`: nothing can be changed by HTTP").needed_by(NeededBy::Http)
+    .reload(Reload::AtOnce),
+    Setting::new("http.max-body", "the longest body of a request; a payload in base 64 takes a third more")
+        .at_least(Size(1), "nothing could be pushed")
+        .at_most(Size(MAX_BODY as u64), "that is too much to hold")
+        .needed_by(NeededBy::Http),
+    Setting::new(
+        "http.max-connections",
+        "the most connections at a time of clients that have sent a valid token, or need none. Others have 64 places more; the oldest of them gives \
+         way to a new one ([SECURITY.md](SECURITY.md#clients-without-a-token))",
+    )
+    .at_least(Count(8), "a page and a client need a few")
+    .at_most(Count(10_000), "one thread does not serve more")
+    .needed_by(NeededBy::Http),
+    Setting::new(
+        "http.keep-alive",
+        "how long a connection stays open without a request; longer than a load balancer or a proxy keeps a silent one, so that it closes first",
+    )
+    .at_least(Time(Duration::from_secs(1)), "a load balancer keeps a silent connection longer")
+    .at_most(Time(Duration::from_hours(1)), "silent connections would take the places of others")
+    .needed_by(NeededBy::Http),
+    Setting::new(
+        "http.origins",
+        "other origins whose pages may change something, as in `\"https://queues.example\"`; on loopback also host names by which clients may ask the daemon",
+    )
+    .needed_by(NeededBy::Http)
+    .reload(Reload::AtOnce),
+];
 
 #[cfg(test)]
 mod tests {

@@ -1,9 +1,6 @@
 //! How a queue's items are laid out: `kind`, `values`, `end`.
 
-use kvqueue_queue::{End, Kind, Packing};
 use serde::{Deserialize, Serialize};
-
-use super::QueueConfig;
 
 /// The kinds of queues by name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,29 +45,11 @@ pub enum TakeEnd {
     Max,
 }
 
-impl QueueConfig {
-    /// The layout that `kind`, `values` and `end` describe.
-    pub fn layout(&self) -> Kind {
-        let packing = match self.values {
-            Values::Raw => Packing::Raw,
-            Values::Tuple => Packing::Tuple,
-        };
-        let end = match self.end {
-            TakeEnd::Min => End::Min,
-            TakeEnd::Max => End::Max,
-        };
-        match self.kind {
-            KindName::Fifo => Kind::Fifo,
-            KindName::Recipe => Kind::Recipe(packing),
-            KindName::Priority => Kind::Priority(end, packing),
-            KindName::Keyed => Kind::Keyed,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use kvqueue_queue::{End, Kind, Packing};
+
+    use crate::config::QueueConfig;
 
     fn layout(lines: &str) -> Kind {
         toml::from_str::<QueueConfig>(&format!("handler = 'log'\n{lines}")).unwrap().layout()

@@ -165,7 +165,7 @@ fn as_toml(text: &str) -> Option<toml::Value> {
 #[cfg(test)]
 mod tests {
     use super::{super::faults::Place, *};
-    use crate::schedules::ScheduleDefinition;
+    use crate::config::ScheduleDefinition;
 
     fn loaded(text: &str, vars: &[(&str, &str)]) -> Result<Config, String> {
         let directory = tempfile::tempdir().unwrap();
@@ -203,9 +203,14 @@ mod tests {
         config.validate().unwrap();
         config.schedule_owner = None;
         let shown = config.queues.remove("emails").expect("the example queue");
-        // Without a number the queue is left as it is; the disorder is the one that belongs to a number alone.
-        let alone = super::super::QueueConfig { max_disorder: None, ..shown.clone() };
-        assert!(shown.division().is_some() && shown.division() == alone.division());
+        // But for the handler, its command and a schedule it is as it would be without the file.
+        let mut expected = super::super::QueueConfig::new("exec");
+        expected.spell_out();
+        (expected.handler_config, expected.schedules) =
+            (shown.handler_config.clone(), shown.schedules.clone());
+        let mut spelled_out = shown.clone();
+        spelled_out.spell_out();
+        assert_eq!(spelled_out, expected);
         // What is optional in a schedule is commented out twice.
         let schedule = ScheduleDefinition {
             cron: Some("0 7 * * 1-5".to_owned()),

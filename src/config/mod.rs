@@ -3,7 +3,7 @@
 //! Later layers win: [`Config::default`], then the TOML file, then `KVQUEUE_...` environment
 //! variables, then the command line's flags (laid over by `cli`).
 //!
-//! What there is to know about a key besides its type and its default is in the table of [`settings`], from which tests write
+//! What there is to know about a key besides its type and its default is in rows of `settings.rs`, from which tests write
 //! `config/kvqueue.toml`, which shows every key, and the reference in `docs/CONFIG.md`.
 
 mod consumers;
@@ -15,12 +15,13 @@ mod formats;
 mod http;
 mod layout;
 mod load;
+mod log_level;
 mod model;
 mod partitions;
 mod paths;
 mod queue;
 mod repair;
-mod schedules;
+mod schedule;
 mod settings;
 
 pub use consumers::ConsumerGroup;
@@ -40,9 +41,14 @@ pub use http::{Http, Listen};
 pub use layout::{KindName, TakeEnd, Values};
 pub use load::load;
 pub(crate) use load::load_leniently;
+pub(crate) use log_level::log_levels;
 pub(crate) use model::is_daemon;
 pub use model::{Config, Log, LogFormat};
 pub use paths::absolute_database;
-pub(crate) use queue::{MAX_LEASE, MIN_LEASE};
+pub(crate) use queue::{KeptHistory, MAX_LEASE, MIN_LEASE, quoted};
 pub use queue::{OnExpiryName, QueueConfig};
+pub use schedule::{DefinitionError, JsonText, MissedName, OverlapName, ScheduleDefinition};
 pub(crate) use settings::{Reload, setting};
+
+/// The handler that leaves items to workers of other programs.
+pub(crate) const PULL: &str = "pull";

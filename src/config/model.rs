@@ -4,6 +4,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
+use super::settings::{
+    NeededBy, Reload, Setting,
+    range::{Bound::Time, LONGER_THAN_A_YEAR, LONGER_THAN_TEN_YEARS, TEN_YEARS, YEAR},
+};
 use super::{ConfigError, Http, MinFreeSpace, QueueConfig, duration, settings};
 
 /// All settings of the daemon.
@@ -87,10 +91,10 @@ impl Config {
         self
     }
 
-    /// Checks every value and relation; the first fault is the error.
+    /// Checks every value and relation; the first fault is the error. The times of handlers are compared with the queue's when the handlers are made.
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.validate_database()?;
-        crate::telemetry::parse_level(&self.log.level)?;
+        super::log_levels(&self.log.level)?;
         if let Some(first) = self.out_of_range().into_iter().next() {
             return Err(first);
         }
@@ -102,8 +106,10 @@ impl Config {
     /// Values out of the ranges of the table of settings.
     pub(super) fn out_of_range(&self) -> Vec<ConfigError> {
         let own = Self { queues: BTreeMap::new(), ..self.clone() };
-        let table = toml::Table::try_from(own).expect("a configuration serialises");
-        settings::out_of_range(&table).collect()
+        match toml::Table::try_from(own) {
+            Ok(table) => settings::out_of_range(&table).collect(),
+            Err(error) => vec![not_toml("the configuration", &error)],
+        }
     }
 
     /// Whether the URL of a daemon is in place of the database, for commands that a daemon can carry out.
@@ -171,6 +177,58 @@ pub enum LogFormat {
     Journald,
 }
 
+/// The error for settings of a program that no file can have, such as a path that is not text.
+pub(super) fn not_toml(place: &str, error: &toml::ser::Error) -> ConfigError {
+    ConfigError::value(place, "(not shown)", error.to_string(), "use values that TOML has")
+}
+
+/// What there is to know about the daemon's own settings.
+pub(super) const SETTINGS: &[Setting] = &[
+    Setting::new(
+        "database",
+        "where the queues are: `embedded:DIRECTORY` keeps them in a local directory and needs nothing else installed; any other value is the path of \
+         a cluster file (it has the addresses of a FoundationDB cluster), next to the configuration file if it is relative. A service's default is \
+         the directory that systemd gives it ([systemd](config/process.md#systemd))",
+    )
+    .needed_by(NeededBy::All),
+    Setting::new(
+        "min-free-space",
+        "how much of the disk of an embedded database must stay free: below it pushes are refused, and everything else goes on; a size, or `0` for no limit; `auto`: 1 GiB, or 5 % of a small disk, until a limit is set ([Free disk space](config/disk.md))",
+    )
+    .reload(Reload::AtOnce),
+    Setting::new("prefix", "put before every key, so that several installations can share one database")
+        .needed_by(NeededBy::All),
+    Setting::new(
+        "shutdown-timeout",
+        "how long a stop waits for the items in hand; `TimeoutStopSec=` of systemd should be at least ten seconds longer",
+    )
+    .at_most(Time(YEAR), LONGER_THAN_A_YEAR)
+    .reload(Reload::AtOnce),
+    Setting::new(
+        "audit-retention",
+        "how long the [audit trail](security/audit.md#the-audit-trail) keeps who changed what, up to 100,000 records",
+    )
+    .at_least(Time(Duration::from_hours(24)), "nobody could read what was done yesterday")
+    .at_most(Time(TEN_YEARS), LONGER_THAN_TEN_YEARS)
+    .reload(Reload::AtOnce),
+    Setting::new(
+        "schedule-owner",
+        "the label of this configuration in the schedules that it makes ([Schedules](config/queues.md#schedules)); without a configuration file, schedules need it",
+    )
+    .without_default("the file's absolute path", "\"production\"")
+    .reload(Reload::AtOnce),
+    Setting::new(
+        "log.format",
+        "`human` (lines) or `json` (objects), both on stderr; `journald`, the journal with its fields; `auto`, the journal if stderr goes there, as in \
+         a service of systemd's, and else lines ([Logs](config/process.md#logs)). Commands at a terminal always write lines",
+    ),
+    Setting::new(
+        "log.level",
+        "`error`, `warn`, `info`, `debug`, `trace`; or by target, as in `info,kvqueue::actors=debug`",
+    )
+    .reload(Reload::AtOnce),
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -218,11 +276,6 @@ mod tests {
         insta::assert_snapshot!(problem(&queue("handler-timeout = '10000h'")), @r#"queues.emails.handler-timeout = "10000h": that is longer than a year; set it to "365d" or less, or leave the key out"#);
         insta::assert_snapshot!(problem(&queue("handler-timeout = '0s'")), @r#"queues.emails.handler-timeout = "0s": no item could be handled in no time; set it to "1ms" or more, or leave the key out"#);
         insta::assert_snapshot!(problem(&queue("delivery = 'at-most-once'\nhandler-timeout = '1m'")), @r#"queues.emails.handler-timeout = "1m": an item may take longer than a stop waits (shutdown-timeout = "30s"), so with at-most-once delivery a stop would lose it; raise shutdown-timeout or lower the timeout"#);
-        let with =
-            |handler: &str, lines: &str| problem(&format!("[queues.emails]\nhandler = '{handler}'\n{lines}"));
-        insta::assert_snapshot!(with("exec", "delivery = 'at-most-once'\nhandler-timeout = '10s'\nhandler-config = { command = ['x'], mode = 'worker' }"), @r#"queues.emails.handler-timeout = "10s": an item may take longer with the start of a process (start-timeout = "30s") than a stop waits (shutdown-timeout = "30s"), so with at-most-once delivery a stop would lose it; raise shutdown-timeout, or lower the timeout or start-timeout"#);
-        #[cfg(feature = "webhook")]
-        insta::assert_snapshot!(with("http", "handler-timeout = '5s'\nhandler-config = { url = 'https://example', connect-timeout = '5s' }"), @r#"queues.emails.handler-timeout = "5s": it is not longer than connect-timeout of the handler ("5s"), so an unreachable target would cost attempts; raise it, or lower connect-timeout"#);
         insta::assert_snapshot!(problem(&queue("values = 'tuple'")), @r#"queues.emails.values = "tuple": the values of such a queue are raw; leave the key out, or set kind to "recipe" or "priority""#);
         insta::assert_snapshot!(problem(&queue("kind = 'recipe'\nend = 'max'")), @r#"queues.emails.end = "max": only a priority queue can be processed from either end; leave the key out, or set kind to "priority""#);
         insta::assert_snapshot!(problem(&queue("kind = 'keyed'\nfetch-strategy = 'front'")), @"queues.emails.fetch-strategy = ...: fetches from a keyed queue follow the turns of its keys; leave the key out");
@@ -234,11 +287,11 @@ mod tests {
         insta::assert_snapshot!(problem(&queue("max-payload = '10MB'")), @r#"queues.emails.max-payload = "10MB": an item has to fit into one transaction of FoundationDB; set it to "9MB" or less"#);
         insta::assert_snapshot!(problem(&queue("idempotency-window = '0s'")), @r#"queues.emails.idempotency-window = "0s": no repeated push would be recognised; pushes without an idempotency key leave nothing behind in any case; set it to "1ms" or more"#);
         insta::assert_snapshot!(problem(&queue("idempotency-window = '10000h'")), @r#"queues.emails.idempotency-window = "10000h": that is longer than a year; set it to "365d" or less"#);
-        insta::assert_snapshot!(problem(&queue("history = '721h'")), @r#"queues.emails.history = "721h": ended items cannot be kept that long; set it to "30d" or less, or to "0s", which removes what is kept within ten minutes, or leave the key out"#);
+        insta::assert_snapshot!(problem(&queue("history = '721h'")), @r#"queues.emails.history = "721h": ended items cannot be kept that long; set it to "30d" or less, or to "0s", which records none, and removes within ten minutes what was kept, or leave the key out"#);
         let exec = |line: &str| format!("[queues.emails]\nhandler = 'exec'\n{line}");
         insta::assert_snapshot!(problem(&exec("handler-config.result = 'stdout'")), @r#"queues.emails.handler-config.result = "stdout": results are kept with the ended items, and queues.emails.history keeps none; set queues.emails.history, as in "24h", or remove this key"#);
         insta::assert_snapshot!(problem(&exec("delivery = 'at-most-once'\nhistory = '1h'\nhandler-config.result = 'stdout'")), @r#"queues.emails.handler-config.result = "stdout": with at-most-once delivery an item has left the queue before it is handled, and its result with it; set queues.emails.delivery to "at-least-once", or remove this key"#);
-        insta::assert_snapshot!(problem(&queue("history = '59s'")), @r#"queues.emails.history = "59s": old items are removed once a minute; set it to "1m" or more, or to "0s", which removes what is kept within ten minutes, or leave the key out"#);
+        insta::assert_snapshot!(problem(&queue("history = '59s'")), @r#"queues.emails.history = "59s": old items are removed once a minute; set it to "1m" or more, or to "0s", which records none, and removes within ten minutes what was kept, or leave the key out"#);
         insta::assert_snapshot!(problem(&queue("history-index = ['a']")), @r#"queues.emails.history-index = ["a"]: an index is one of ended items, and queues.emails.history keeps none; set queues.emails.history, as in "24h", or remove this key"#);
         insta::assert_snapshot!(problem(&queue("history = '1h'\nhistory-index = ['a', '']")), @r#"queues.emails.history-index = ["a", ""]: name "" has 0 bytes, 1 to 128 are possible; write the name of an attribute, or remove it"#);
         insta::assert_snapshot!(problem(&queue("history = '1h'\nhistory-index = ['1','2','3','4','5','6','7','8','9']")), @r#"queues.emails.history-index = ["1", "2", "3", "4", "5", "6", "7", "8", "9"]: there are 9 names, at most 8 are possible; name only attributes whose values are looked for often"#);

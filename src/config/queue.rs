@@ -2,25 +2,23 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use kvqueue_queue::{HistoryIndex, HistoryIndexError, MAX_PAYLOAD, OnExpiry};
+use kvqueue_queue::{
+    End, HistoryIndex, HistoryIndexError, Kind, MAX_HISTORY, MAX_PARTITIONS, MAX_PAYLOAD, OnExpiry,
+    PAYLOAD_CEILING, Packing,
+};
 use serde::{Deserialize, Serialize};
 
+use super::settings::{
+    NeededBy, Reload, Setting,
+    range::{
+        Bound::{Count, Size, Time},
+        LONGER_THAN_A_YEAR, LONGER_THAN_TEN_YEARS, SHORTEST, TEN_YEARS, YEAR,
+    },
+};
 use super::{
-    ConfigError, ConsumerGroup, Delivery, FetchStrategy, KindName, Retry, TakeEnd, Values, consumers,
-    duration, partitions, settings, size,
+    ConfigError, ConsumerGroup, Delivery, FetchStrategy, KindName, PULL, Retry, ScheduleDefinition, TakeEnd,
+    Values, consumers, duration, model::not_toml, partitions, schedule::in_toml, settings, size,
 };
-use crate::{
-    handlers::{PULL, Settings, exec},
-    schedules::{ScheduleDefinition, in_toml},
-    sweep::KeptHistory,
-};
-
-/// The shortest lease. A lease is extended after a third of its length, so a shorter one could expire during a slow commit.
-pub(crate) const MIN_LEASE: Duration = Duration::from_secs(1);
-
-/// The longest lease: other daemons wait as long for a dead daemon's items. A handler may take longer, since its lease is
-/// extended.
-pub(crate) const MAX_LEASE: Duration = Duration::from_hours(24);
 
 /// One queue and how it is processed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -167,6 +165,34 @@ impl QueueConfig {
     }
 }
 
+/// What is kept of the ended items of a queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KeptHistory {
+    /// How long.
+    pub(crate) time: Duration,
+    pub(crate) index: HistoryIndex,
+}
+
+impl QueueConfig {
+    /// The layout that `kind`, `values` and `end` describe.
+    pub fn layout(&self) -> Kind {
+        let packing = match self.values {
+            Values::Raw => Packing::Raw,
+            Values::Tuple => Packing::Tuple,
+        };
+        let end = match self.end {
+            TakeEnd::Min => End::Min,
+            TakeEnd::Max => End::Max,
+        };
+        match self.kind {
+            KindName::Fifo => Kind::Fifo,
+            KindName::Recipe => Kind::Recipe(packing),
+            KindName::Priority => Kind::Priority(end, packing),
+            KindName::Keyed => Kind::Keyed,
+        }
+    }
+}
+
 /// What becomes of an item that expires before its first attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -193,13 +219,14 @@ impl QueueConfig {
             return Err(ConfigError::value("queues", "\"\"", "a queue has no name", "name it"));
         }
         let key = |key: &str| format!("queues.{name}.{key}");
+        self.validate_layout(key)?;
         // A schedule may have a value of JSON that TOML does not have. It has checks of its own.
         let own = Self { schedules: BTreeMap::new(), ..self.clone() };
-        let table = toml::Table::try_from(own).expect("a queue's settings serialise");
+        let table =
+            toml::Table::try_from(own).map_err(|error| not_toml(&format!("queues.{name}"), &error))?;
         if let Some(first) = settings::out_of_range_in_queue(name, &table).next() {
             return Err(first);
         }
-        self.validate_layout(key)?;
         self.validate_partitions(key)?;
         consumers::validate(&self.consumers, &key("consumers"))?;
         self.validate_pull(key)?;
@@ -315,54 +342,15 @@ impl QueueConfig {
 
     fn validate_timeout(&self, key: String, shutdown_timeout: Duration) -> Result<(), ConfigError> {
         let Some(timeout) = self.handler_timeout else { return Ok(()) };
-        self.validate_connect_timeout(&key, timeout)?;
         // A stop that cannot wait for a leased item releases it.
-        let start = self.start_timeout();
-        if self.delivery == Delivery::AtMostOnce && timeout.saturating_add(start) > shutdown_timeout {
-            let (with, fix) = match start {
-                Duration::ZERO => (String::new(), "raise shutdown-timeout or lower the timeout"),
-                _ => (
-                    format!(" with the start of a process (start-timeout = {})", quoted(start)),
-                    "raise shutdown-timeout, or lower the timeout or start-timeout",
-                ),
-            };
+        if self.delivery == Delivery::AtMostOnce && timeout > shutdown_timeout {
             let problem = format!(
-                "an item may take longer{with} than a stop waits (shutdown-timeout = {}), so with at-most-once delivery a stop would lose it",
+                "an item may take longer than a stop waits (shutdown-timeout = {}), so with at-most-once delivery a stop would lose it",
                 quoted(shutdown_timeout)
             );
+            let fix = "raise shutdown-timeout or lower the timeout";
             return Err(ConfigError::value(key, quoted(timeout), problem, fix));
         }
-        Ok(())
-    }
-
-    /// How long an item may wait for a process of the handler `exec`, before its time limit begins.
-    fn start_timeout(&self) -> Duration {
-        match &*self.handler {
-            "exec" => exec::start_timeout(&Settings::new(self.handler_config.clone())),
-            _ => Duration::ZERO,
-        }
-    }
-
-    /// Refuses a time limit of the handler `http` that ends before its `connect-timeout`. A target
-    /// without an answer to connections would then look like one that got the item.
-    #[cfg(feature = "webhook")]
-    fn validate_connect_timeout(&self, key: &str, timeout: Duration) -> Result<(), ConfigError> {
-        let settings = Settings::new(self.handler_config.clone()).with_handler_timeout(self.handler_timeout);
-        let connect = (self.handler == "http").then(|| crate::handlers::http::connect_timeout(&settings));
-        match connect.flatten() {
-            Some(connect) if timeout <= connect => {
-                let problem = format!(
-                    "it is not longer than connect-timeout of the handler ({}), so an unreachable target would cost attempts",
-                    quoted(connect)
-                );
-                Err(ConfigError::value(key, quoted(timeout), problem, "raise it, or lower connect-timeout"))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    #[cfg(not(feature = "webhook"))]
-    fn validate_connect_timeout(&self, _: &str, _: Duration) -> Result<(), ConfigError> {
         Ok(())
     }
 
@@ -393,6 +381,181 @@ impl Retry {
     }
 }
 
-pub(super) fn quoted(value: Duration) -> String {
+/// A duration as the configuration has it, in quotation marks.
+pub(crate) fn quoted(value: Duration) -> String {
     format!("{:?}", duration::format(value))
 }
+
+/// The shortest lease. A lease is extended after a third of its length, so a shorter one could expire during a slow commit.
+pub(crate) const MIN_LEASE: Duration = Duration::from_secs(1);
+
+/// The longest lease: other daemons wait as long for a dead daemon's items. A handler may take longer, since its lease is
+/// extended.
+pub(crate) const MAX_LEASE: Duration = Duration::from_hours(24);
+
+/// What there is to know about the settings of a queue.
+pub(super) const SETTINGS: &[Setting] = &[
+    Setting::new(
+        "queues.*.handler",
+        "the name of a handler: `log` writes an item to the log, `stdout` prints it, `exec` runs a command with it, `http` posts it to a URL, `pull` \
+         leaves it to workers that lease items over HTTP; or one of your own",
+    )
+    .without_default("must be given", "\"exec\"")
+    .reload(Reload::NewHandler),
+    Setting::new(
+        "queues.*.consumers",
+        "groups of consumers; each fetches up to `k` items in one transaction (1 to 10000), and `count` of them \
+         work side by side (1000 in all). A number stands for one group: `consumers = 4` is `[{ count = 4 }]`. `k` is 10 by default; with the handlers `exec` and `http` it is 1, because each call gets one item ([why](config/handlers.md#how-many-items-at-a-time)); with `batch = true` it is 10. \
+         Where a call of another handler takes longer than about 10 ms, write `k = 1`",
+    )
+    .without_default("`[{ count = 1 }]`", "[{ k = 1, count = 1 }]")
+    .reload(Reload::AtOnce),
+    Setting::new(
+        "queues.*.delivery",
+        "how often an item is handled. `at-least-once`: until it is finished, again after a failure or a crash; `at-most-once`: once, and it is gone if that fails; `exactly-once`: as at-least-once, and what the handler writes to the database commits \
+         together with the item's end ([Delivery](config/queues.md#delivery))",
+    )
+    .reload(Reload::NewConsumers),
+    Setting::new(
+        "queues.*.lease",
+        "how long the items of a daemon that died stay away from others; with `pull`, those of a worker that died. A daemon that lives extends it for \
+         as long as the handler takes",
+    )
+    .at_least(Time(MIN_LEASE), "it could expire while a commit is slow")
+    .at_most(Time(MAX_LEASE), "the items of a daemon that died would wait as long; a lease is extended for as long as a handler takes")
+    .reload(Reload::NewConsumers),
+    Setting::new(
+        "queues.*.handler-timeout",
+        "how long a call of the handler may take; with at-most-once delivery not longer than `shutdown-timeout`, or a stop would lose items \
+         (with `mode = \"worker\"`, `start-timeout` counts too); for the handler `http` longer than its `connect-timeout`. A handler that blocks its \
+         thread cannot be stopped: the lease of its item is extended until it returns",
+    )
+    .without_default("none", "\"10s\"")
+    .at_least(Time(SHORTEST), "no item could be handled in no time")
+    .at_most(Time(YEAR), LONGER_THAN_A_YEAR)
+    .reload(Reload::NewConsumers),
+    Setting::new(
+        "queues.*.fetch-strategy",
+        "where a fetch looks while others fetch too: `front`, always the first items; `spread`, the first items, and further behind the more often fetches \
+         conflict; `staged`, strict order, slower ([Delivery](config/queues.md#delivery)). Without effect in a keyed or divided queue",
+    )
+    .reload(Reload::NewConsumers),
+    Setting::new(
+        "queues.*.partitions",
+        "divides a `fifo` queue into so many partitions, so that several daemons fetch side by side; at least as many as daemons \
+         ([Partitions](config/queues.md#partitions)). Without the key the queue stays as it is",
+    )
+    .without_default("as it is", "8")
+    .at_least(Count(1), "items have to be somewhere; as many as there are daemons is a good number")
+    .at_most(Count(MAX_PARTITIONS as u64), "a queue has no more partitions")
+    .reload(Reload::AtOnce),
+    Setting::new(
+        "queues.*.max-disorder",
+        "with `partitions`: how much younger than the oldest ready item a fetched item may be. With `\"0s\"` items are fetched in the order of their \
+         pushes, and daemons conflict",
+    )
+    .without_default("`\"1s\"`", "\"1s\"")
+    .at_most(Time(YEAR), LONGER_THAN_A_YEAR)
+    .reload(Reload::AtOnce),
+    Setting::new("queues.*.poll-interval", "how often an idle consumer looks although no push woke it")
+        .at_least(Time(SHORTEST), "an idle consumer would never rest; pushes wake consumers at once in any case")
+        .at_most(Time(YEAR), LONGER_THAN_A_YEAR)
+        .reload(Reload::NewConsumers),
+    Setting::new(
+        "queues.*.kind",
+        "`fifo`, items in the order of their commits; `keyed`, a small queue for each key, with turns and limits ([KEYS.md](KEYS.md)); or a layout of \
+         the sample data structures that FoundationDB's documentation calls recipes: `recipe` (queue) or `priority` (priority queue). Leave `fifo` \
+         unless you want keys or priorities, or other programs use the queue. A queue with items of another kind is refused; \
+         `kvqueue move Q OTHER --all --kind OLD --to-kind NEW` moves them",
+    )
+    .needed_by(NeededBy::Queue),
+    Setting::new(
+        "queues.*.values",
+        "of a recipe: `raw`, the payload itself, as in Python; `tuple`, the payload packed as a tuple, as in Java",
+    )
+    .needed_by(NeededBy::Queue),
+    Setting::new(
+        "queues.*.end",
+        "of a priority queue: fetch the lowest priority first, or (`max`) the highest",
+    )
+    .needed_by(NeededBy::Queue)
+    .reload(Reload::NewConsumers),
+    Setting::new("queues.*.max-payload", "the longest payload that kvqueue pushes")
+        .at_least(Size(1), "nothing could be pushed")
+        .at_most(Size(PAYLOAD_CEILING as u64), "an item has to fit into one transaction of FoundationDB")
+        .needed_by(NeededBy::Queue)
+    .reload(Reload::AtOnce),
+    Setting::new(
+        "queues.*.idempotency-window",
+        "how long the idempotency key of a push is remembered, so that the same push again adds nothing",
+    )
+    .at_least(
+        Time(SHORTEST),
+        "no repeated push would be recognised; pushes without an idempotency key leave nothing behind in any case",
+    )
+    .at_most(Time(YEAR), LONGER_THAN_A_YEAR)
+    .reload(Reload::AtOnce),
+    Setting::new(
+        "queues.*.ttl",
+        "an item without an expiry of its own expires so long after its push, unless an attempt has begun ([Expiry](config/queues.md#expiry))",
+    )
+    .without_default("none", "\"1h\"")
+    .at_least(Time(SHORTEST), "every item would expire at once")
+    .at_most(Time(YEAR), LONGER_THAN_A_YEAR)
+    .needed_by(NeededBy::Queue)
+    .reload(Reload::NewConsumers),
+    Setting::new(
+        "queues.*.on-expiry",
+        "what becomes of an item that expires: it leaves the queue (`drop`), or becomes a dead letter (`dead`; not with `at-most-once`)",
+    )
+    .reload(Reload::NewConsumers),
+    Setting::new(
+        "queues.*.dead-retention",
+        "how long a dead letter is kept; then it is removed for good ([Dead letters](config/queues.md#dead-letters))",
+    )
+    .at_most(Time(TEN_YEARS), LONGER_THAN_TEN_YEARS)
+    .zero_is("keeps dead letters for ever")
+    .reload(Reload::AtOnce),
+    Setting::new(
+        "queues.*.history",
+        "how long items are kept after their end, without their payloads, so that [`kvqueue history`](HISTORY.md) and `kvqueue item show` find them. \
+         Without the key this daemon records no ends, and what is kept already is removed when it is old",
+    )
+    .without_default("none", "\"24h\"")
+    .at_least(Time(Duration::from_mins(1)), "old items are removed once a minute")
+    .at_most(Time(MAX_HISTORY), "ended items cannot be kept that long")
+    .zero_is("records none, and removes within ten minutes what was kept")
+    .reload(Reload::AtOnce),
+    Setting::new(
+        "queues.*.history-index",
+        "the names of up to 8 attributes [by which the history is indexed](HISTORY.md#an-index-by-attributes), so that \
+         `kvqueue history Q --attribute customer=ann` does not read all of it. The queue has to keep a `history`",
+    )
+    .without_default("none", "[\"customer\"]")
+    .reload(Reload::AtOnce),
+    Setting::new(
+        "queues.*.retry.max-attempts",
+        "attempts, the first one included, before an item is a dead letter ([Retries](config/queues.md#retries))",
+    )
+    .at_least(Count(1), "an item has to be tried at least once")
+    .reload(Reload::NewConsumers),
+    Setting::new("queues.*.retry.base", "the pause after the first failure, not longer than `retry.max`; each further failure doubles it")
+        .reload(Reload::NewConsumers),
+    Setting::new("queues.*.retry.max", "the longest pause")
+        .at_most(Time(YEAR), LONGER_THAN_A_YEAR)
+        .reload(Reload::NewConsumers),
+    Setting::new(
+        "queues.*.retry.jitter",
+        "shorten each pause at random, to 50 to 100 % of its length, so that items that failed together do not come back together",
+    )
+    .reload(Reload::NewConsumers),
+    Setting::new(
+        "queues.*.schedules",
+        "schedules by name, each of which pushes items by itself ([Schedules](config/queues.md#schedules))",
+    )
+    .without_default("none", "")
+    .reload(Reload::AtOnce),
+    Setting::new("queues.*.handler-config", "the handler's own table ([Settings of handlers](config/handlers.md))")
+        .without_default("none", "")
+        .reload(Reload::NewHandler),
+];

@@ -1,17 +1,16 @@
-//! The table of settings: what each key means, how small and how large its value may be, which commands need it, and when a
-//! reload takes it up. Its type and its default are those of its field in [`super::Config`] and the structs below that.
+//! What there is to know about a setting besides its type and its default, which are those of its field: what it means, how small and how large its
+//! value may be, which commands need it, and when a reload takes it up. The rows are next to the fields, in `model.rs`, `http.rs` and `queue.rs`.
 //!
-//! The checks of ranges, the plan of a reload and the commands' tolerance of faults read this table. Tests write from it
+//! The checks of ranges, the plan of a reload and the commands' tolerance of faults read these rows. Tests write from them
 //! `config/kvqueue.toml` and the tables of `docs/CONFIG.md`.
 
 #[cfg(test)]
 mod documents;
-mod range;
-mod table;
+pub(super) mod range;
 
 use range::{Bound, Range};
 
-use super::ConfigError;
+use super::{ConfigError, http, model, queue};
 
 /// A setting. `*` in a key stands for the name of a queue.
 pub(crate) struct Setting {
@@ -22,7 +21,7 @@ pub(crate) struct Setting {
     /// What it means, in Markdown. Links are relative to `docs/`.
     #[cfg_attr(not(test), expect(dead_code, reason = "for the documents, which tests write"))]
     about: &'static str,
-    /// What is said of the default where the field's is none, or depends on where the daemon runs.
+    /// Text for the reference in place of the field's default.
     default: Option<&'static str>,
     /// A value in TOML, for a key without a default.
     example: Option<&'static str>,
@@ -37,28 +36,33 @@ pub(crate) enum NeededBy {
     Http,
     /// Commands about this queue.
     Queue,
-    /// No other command.
+    /// Only the commands that need all.
     Daemon,
 }
 
 /// When a reload takes up another value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reload {
-    /// At once; consumers go on.
+    /// It takes effect at once; running consumers stay.
     AtOnce,
-    /// As consumers finish their items: others take their places.
+    /// It takes effect as running consumers finish their items and new ones replace them.
     NewConsumers,
-    /// So, and with the handler built again.
+    /// As [`Reload::NewConsumers`], and the handler is built again.
     NewHandler,
-    /// Not: the daemon has to be started again.
+    /// The reload is refused: the daemon has to be started again.
     AtStart,
+}
+
+/// All of them, in the order of the documents.
+fn all() -> impl Iterator<Item = &'static Setting> {
+    [model::SETTINGS, http::SETTINGS, queue::SETTINGS].into_iter().flatten()
 }
 
 /// The setting with this key, or the one with the table that the key is in.
 pub(crate) fn setting(key: &[&str]) -> Option<&'static Setting> {
     let is_part =
         |wanted: &str, part: Option<&&str>| part.is_some_and(|part| wanted == "*" || wanted == *part);
-    table::SETTINGS.iter().find(|setting| {
+    all().find(|setting| {
         let mut parts = key.iter();
         setting.key.split('.').all(|wanted| is_part(wanted, parts.next()))
     })
@@ -66,7 +70,7 @@ pub(crate) fn setting(key: &[&str]) -> Option<&'static Setting> {
 
 /// The names of a queue's settings that commands about the queue need.
 pub(super) fn needed_by_commands_about_a_queue() -> impl Iterator<Item = &'static str> {
-    let needed = table::SETTINGS.iter().filter(|setting| setting.needed_by == NeededBy::Queue);
+    let needed = all().filter(|setting| setting.needed_by == NeededBy::Queue);
     needed.filter_map(|setting| setting.key.strip_prefix(OF_A_QUEUE))
 }
 
@@ -75,61 +79,60 @@ const OF_A_QUEUE: &str = "queues.*.";
 
 /// The values out of their ranges, in the daemon's own settings. `config` is the whole of them as TOML.
 pub(super) fn out_of_range(config: &toml::Table) -> impl Iterator<Item = ConfigError> {
-    let own = table::SETTINGS.iter().filter(|setting| !setting.key.starts_with(OF_A_QUEUE));
+    let own = all().filter(|setting| !setting.key.starts_with(OF_A_QUEUE));
     own.filter_map(|setting| setting.check(config, setting.key, setting.key.to_owned()).err())
 }
 
 /// The values out of their ranges, in the settings of the queue `name`. `queue` is its table.
 pub(super) fn out_of_range_in_queue(name: &str, queue: &toml::Table) -> impl Iterator<Item = ConfigError> {
-    let of_queues =
-        table::SETTINGS.iter().filter_map(|setting| Some((setting, setting.key.strip_prefix(OF_A_QUEUE)?)));
+    let of_queues = all().filter_map(|setting| Some((setting, setting.key.strip_prefix(OF_A_QUEUE)?)));
     of_queues
         .filter_map(move |(setting, key)| setting.check(queue, key, format!("queues.{name}.{key}")).err())
 }
 
 impl Setting {
-    const fn new(key: &'static str, about: &'static str) -> Self {
+    pub(super) const fn new(key: &'static str, about: &'static str) -> Self {
         Self {
             key,
             about,
             default: None,
             example: None,
             needed_by: NeededBy::Daemon,
-            reload: Reload::AtOnce,
+            reload: Reload::AtStart,
             range: Range::ALL,
         }
     }
 
     /// With words in place of the default, and a value that could be set.
-    const fn without_default(mut self, words: &'static str, example: &'static str) -> Self {
+    pub(super) const fn without_default(mut self, words: &'static str, example: &'static str) -> Self {
         (self.default, self.example) = (Some(words), Some(example));
         self
     }
 
     /// With the least value, and the reason.
-    const fn at_least(mut self, least: Bound, reason: &'static str) -> Self {
+    pub(super) const fn at_least(mut self, least: Bound, reason: &'static str) -> Self {
         self.range.least = Some((least, reason));
         self
     }
 
     /// With the largest value, and the reason.
-    const fn at_most(mut self, most: Bound, reason: &'static str) -> Self {
+    pub(super) const fn at_most(mut self, most: Bound, reason: &'static str) -> Self {
         self.range.most = Some((most, reason));
         self
     }
 
     /// With a meaning of zero, although that is less than the least value.
-    const fn zero_is(mut self, meaning: &'static str) -> Self {
+    pub(super) const fn zero_is(mut self, meaning: &'static str) -> Self {
         self.range.zero = Some(meaning);
         self
     }
 
-    const fn needed_by(mut self, needed_by: NeededBy) -> Self {
+    pub(super) const fn needed_by(mut self, needed_by: NeededBy) -> Self {
         self.needed_by = needed_by;
         self
     }
 
-    const fn reload(mut self, reload: Reload) -> Self {
+    pub(super) const fn reload(mut self, reload: Reload) -> Self {
         self.reload = reload;
         self
     }

@@ -24,8 +24,10 @@ use std::{
 
 use tokio::{sync::Notify, time::sleep_until};
 
-use super::{backoff, clock};
-use crate::handlers::{AnyHandler, Outcome};
+use crate::{
+    base::{backoff, clock},
+    handlers::{AnyHandler, Outcome},
+};
 
 /// The circuit breaker of one queue in this process. Each queue name has one; it outlives reloads.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use super::{
     runtime::QueueRuntime,
     sharing::{Lender, Remaining},
 };
-use crate::metrics::QueueMeters;
+use crate::meters::QueueMeters;
 
 /// The items of a fetch.
 #[derive(Debug)]

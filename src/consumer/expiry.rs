@@ -9,8 +9,11 @@ use std::{
 
 use kvqueue_queue::{Item, ItemOutcome, Millis, OnExpiry, from_millis};
 
-use super::{clock, clock_lag::ClockLag, fetch::VersionClock};
-use crate::config::QueueConfig;
+use super::fetch::VersionClock;
+use crate::{
+    base::{clock, clock_lag::ClockLag},
+    config::QueueConfig,
+};
 
 /// What a queue's settings say of expiry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

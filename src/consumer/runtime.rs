@@ -3,7 +3,7 @@
 use std::{
     ops::Deref,
     sync::{Arc, atomic::AtomicBool},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use foundationdb::Database;
@@ -21,7 +21,12 @@ use super::{
     shutdown::ShutdownTokens,
     suspects::Suspects,
 };
-use crate::{config::Delivery, metrics::QueueMeters, status::Heartbeat};
+use crate::{
+    config::Delivery,
+    consumer::heartbeat::Heartbeat,
+    handlers::{Processes, QueueOfCall},
+    meters::QueueMeters,
+};
 
 /// A queue that this daemon works on, by its name: what stays when a reload changes the queue's
 /// settings. Its sweeper and its pause follower have this; everything else has a [`QueueRuntime`].
@@ -89,5 +94,23 @@ impl Deref for QueueRuntime {
 impl std::fmt::Debug for QueueRuntime {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("QueueRuntime").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl QueueOfCall for QueueRuntime {
+    fn since(&self, version: u64) -> Option<Duration> {
+        self.clock.since(version, Instant::now())
+    }
+
+    fn works(&self, consumer: u64) {
+        self.breaker.works(consumer);
+    }
+
+    fn meters(&self) -> &Arc<QueueMeters> {
+        &self.meters
+    }
+
+    fn processes(&self) -> &Processes {
+        &self.shutdown.processes
     }
 }

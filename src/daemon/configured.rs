@@ -13,17 +13,17 @@ use tokio::sync::Notify;
 
 use crate::{
     actors::ConsumerContext,
-    config::{Config, ConfigError, Delivery, FetchStrategy, QueueConfig},
+    config::{Config, ConfigError, Delivery, FetchStrategy, PULL, QueueConfig},
     consumer::{
         expiry::Expiry,
         fetch::WaitLog,
+        heartbeat::Heartbeat,
         runtime::{NamedQueue, QueueRuntime},
         sharing::Sharing,
     },
-    handlers::{AnyHandler, PULL, Registry},
+    database::item_history,
+    handlers::{AnyHandler, Registry, times},
     http::HttpFiles,
-    item_history,
-    status::Heartbeat,
     sweep::{self, ConfiguredSchedules},
 };
 
@@ -62,6 +62,7 @@ impl Configured {
         config.validate()?;
         let files = HttpFiles::read(config)?;
         let configured = |(name, queue): (&String, _)| {
+            times::check(name, queue, config.shutdown_timeout)?;
             let kept = kept.get(name.as_str()).cloned();
             let handler = kept.map_or_else(|| registry.build(name, queue), Ok)?;
             let configured = ConfiguredQueue::new(&config.prefix, name, queue, handler)?;

@@ -10,8 +10,8 @@ use tokio::{
 
 use super::{reload::Loader, report::report, running::RunningQueues};
 use crate::{
+    base::deadlines::{FINISHED, PREPARED, TURN},
     control::{Command, CommandError, Left, QueuedCommand, Reloaded, Reply},
-    deadlines::{FINISHED, PREPARED, TURN},
     handlers::Registry,
     lifecycle::SignalCommands,
     status::{DaemonStatus, Phase},

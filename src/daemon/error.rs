@@ -3,9 +3,9 @@
 use foundationdb::FdbError;
 
 use crate::{
+    base::exit::Exit,
     config::ConfigError,
     database::{NoAnswer, OpenError},
-    exit::Exit,
     http::HttpError,
     lifecycle::RunError,
 };

@@ -1,10 +1,12 @@
 //! The daemon: from a configuration to running consumers. All parts are built and connected here.
 
-pub(crate) mod background;
+mod active_config;
+mod cancellation_follower;
 pub(crate) mod configured;
 mod control_loop;
 mod error;
 mod open_files;
+mod pause_follower;
 mod reload;
 mod report;
 mod running;
@@ -24,21 +26,22 @@ use foundationdb::Database;
 use tokio::{runtime, sync::mpsc, task::spawn_local};
 
 use self::{
+    active_config::ActiveConfig,
     configured::{Configured, ConfiguredQueue},
     control_loop::ControlLoop,
     reload::Loader,
     running::{NewQueues, RunningQueues},
 };
 use crate::{
-    absent_queues,
     actors::{self, ConsumerContext, Observer},
+    base::background,
     config::{Config, ConfigError, Delivery, Http, Listen},
-    control::{ActiveConfig, CommandSender, DaemonHandle, QueuedCommand},
-    database::{Patience, Store, missing},
+    control::{CommandSender, QueuedCommand},
+    database::{Patience, Store, absent_queues, missing},
     handlers::{BatchHandler, Handler, Registry, Settings},
-    http::{self, Server},
+    http::{self, DaemonHandle, Server},
     lifecycle::{self, RunError, SignalCommands, Signals},
-    metrics::QueueMeters,
+    meters::QueueMeters,
     stats,
     status::{DaemonStatus, Phase},
     sweep, systemd, telemetry,

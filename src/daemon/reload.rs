@@ -13,7 +13,7 @@ use toml::{Table, Value};
 
 use super::configured::Configured;
 use crate::{
-    causes::with_causes,
+    base::causes::with_causes,
     config::{Config, ConfigError, Reload, setting},
     control::CommandError,
     handlers::{AnyHandler, Registry},

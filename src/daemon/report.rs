@@ -1,7 +1,8 @@
 //! The whole state in the log.
 
 use crate::{
-    status::{ConsumerJson, DaemonStatus, QueueJson, json_name},
+    base::json::json_name,
+    status::{ConsumerJson, DaemonStatus, QueueJson},
     telemetry,
 };
 

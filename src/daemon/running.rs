@@ -12,19 +12,19 @@ use kvqueue_queue::{Counts, Queue, QueueError, Recording};
 use tokio::time::timeout;
 
 use super::{
+    active_config::ActiveConfig,
     configured::{Configured, ConfiguredQueue},
     reload::{Plan, Prepared},
 };
 use crate::{
     actors::{ConsumerContext, ConsumerSpec, DesiredConsumers, SupervisorExit, SupervisorHandle},
-    cancellation_follower::CancellationFollower,
+    base::deadlines::LEFT,
     config::Config,
     consumer::runtime::{NamedQueue, QueueRuntime},
-    control::{ActiveConfig, CommandError, Left},
+    control::{CommandError, Left},
+    daemon::{cancellation_follower::CancellationFollower, pause_follower::PauseFollower},
     database::QUEUES_AT_A_TIME,
-    deadlines::LEFT,
     handlers::AnyHandler,
-    pause_follower::PauseFollower,
     sweep::Sweeping,
     telemetry,
 };

@@ -1,7 +1,10 @@
-//! Opening the database that a configuration names, and waiting for its answers.
+//! Opening the database that a configuration names, and waiting for its answers; names of queues; who records the ends of items, and waits for them.
 
+pub(crate) mod absent_queues;
 pub(crate) mod attempt;
 mod identity;
+pub(crate) mod item_history;
+pub(crate) mod item_wait;
 pub(crate) mod owner;
 mod queue_names;
 mod space;

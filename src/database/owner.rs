@@ -8,7 +8,7 @@ use rustix::{
     process::geteuid,
 };
 
-use crate::users::name_or_number;
+use crate::base::users::name_or_number;
 
 /// Why this process may not open a directory, and the fix. `None` if its owner is not the reason.
 pub(crate) fn obstacle(directory: &Path) -> Option<String> {

@@ -1,6 +1,7 @@
 //! The contract between the daemon and a handler.
 
 use std::{
+    fmt,
     sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
@@ -11,13 +12,10 @@ use foundationdb::Transaction;
 use kvqueue_queue::{Item, Scope, from_millis, millis};
 use tokio_util::sync::CancellationToken;
 
+use super::{Processes, ProgressNews, ProgressReporter};
 use crate::{
-    consumer::{
-        clock,
-        lease::{ProgressNews, ProgressReporter},
-        runtime::QueueRuntime,
-    },
-    json::LeasedItem,
+    base::{clock, json::LeasedItem},
+    meters::QueueMeters,
     telemetry::trace_parent,
 };
 
@@ -169,22 +167,22 @@ impl Outcome {
     }
 
     /// A failure for this reason, to be retried.
-    pub fn retry(reason: impl std::fmt::Display) -> Self {
+    pub fn retry(reason: impl fmt::Display) -> Self {
         Self::Retry(reason.to_string())
     }
 
     /// The handler cannot work now, for this reason.
-    pub fn unavailable(reason: impl std::fmt::Display) -> Self {
+    pub fn unavailable(reason: impl fmt::Display) -> Self {
         Self::Unavailable(reason.to_string())
     }
 
     /// No item of the scope is to start for this time, for this reason.
-    pub fn throttle(scope: Scope, wait: Duration, reason: impl std::fmt::Display) -> Self {
+    pub fn throttle(scope: Scope, wait: Duration, reason: impl fmt::Display) -> Self {
         Self::Throttle { scope, wait, reason: reason.to_string() }
     }
 
     /// A failure for this reason that no retry helps.
-    pub fn dead(reason: impl std::fmt::Display) -> Self {
+    pub fn dead(reason: impl fmt::Display) -> Self {
         Self::Dead(reason.to_string())
     }
 }
@@ -207,7 +205,7 @@ pub struct Context {
     /// The time limit of this call.
     pub(crate) limit: Option<Duration>,
     /// The queue's; none in a test of a handler.
-    pub(crate) runtime: Option<Arc<QueueRuntime>>,
+    pub(crate) runtime: Option<Arc<dyn QueueOfCall>>,
     /// Where the progress of items on a lease is reported.
     pub(crate) progress: Option<Arc<ProgressNews>>,
 }
@@ -230,7 +228,7 @@ impl Context {
     pub fn enqueued_at(&self, item: &Item) -> Option<SystemTime> {
         let written = item.meta.as_ref().and_then(|meta| meta.enqueued_at).map(from_millis);
         written.or_else(|| {
-            let age = self.runtime.as_ref()?.clock.since(item.id.stamp()?.version(), Instant::now())?;
+            let age = self.runtime.as_ref()?.since(item.id.stamp()?.version())?;
             from_millis(clock::now()).checked_sub(age)
         })
     }
@@ -261,7 +259,7 @@ impl Context {
     /// long should call it as soon as it knows. It costs nothing otherwise.
     pub fn works(&self) {
         if let Some(runtime) = &self.runtime {
-            runtime.breaker.works(self.consumer);
+            runtime.works(self.consumer);
         }
     }
 
@@ -270,6 +268,21 @@ impl Context {
     pub fn stop_daemon(&self, reason: impl Into<String>) {
         self.stop.request(reason.into());
     }
+}
+
+/// The queue that a handler is called for, as far as handlers need it.
+pub(crate) trait QueueOfCall: fmt::Debug + Send + Sync {
+    /// How long ago the database had this version, if that is known.
+    fn since(&self, version: u64) -> Option<Duration>;
+
+    /// The handler can work, in a call of this consumer.
+    fn works(&self, consumer: u64);
+
+    /// What is counted of the queue.
+    fn meters(&self) -> &Arc<QueueMeters>;
+
+    /// The processes that handlers of this daemon keep.
+    fn processes(&self) -> &Processes;
 }
 
 /// A request to stop the daemon, from a handler or a consumer. The first reason stands.

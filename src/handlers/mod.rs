@@ -22,6 +22,7 @@
 //! [`Daemon::handler`](crate::Daemon::handler), and `examples/greeter`, which also shows the kit,
 //! retries, dead letters, and writes that happen exactly once.
 
+mod any;
 mod call;
 mod contract;
 pub(crate) mod exec;
@@ -30,24 +31,27 @@ pub(crate) mod http;
 mod json;
 mod log;
 mod outcome_line;
+mod processes;
+mod progress;
 mod pull;
 mod registry;
 mod settings;
 mod stdout;
 mod throttle;
+pub(crate) mod times;
 
+pub(crate) use any::AnyHandler;
 pub(crate) use call::{ABORT_DELAY, CallResult, Interruption, LeakedThread, call, time_up_reason};
-pub(crate) use contract::StopRequest;
 pub use contract::{BatchHandler, Context, Handler, Outcome};
+pub(crate) use contract::{QueueOfCall, StopRequest};
 pub use exec::Exec;
-pub(crate) use exec::Processes;
 pub use json::{Json, JsonBatchHandler, JsonHandler};
 pub use log::Log;
 #[cfg(feature = "http")]
 pub(crate) use outcome_line::whole;
 pub(crate) use outcome_line::{OutcomeLine, percent};
-pub(crate) use pull::PULL;
-pub(crate) use registry::AnyHandler;
+pub(crate) use processes::Processes;
+pub(crate) use progress::{ProgressNews, ProgressReporter};
 pub use registry::Registry;
 pub(crate) use settings::check_lists;
 pub use settings::{Settings, SettingsError};

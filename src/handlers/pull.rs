@@ -6,9 +6,6 @@ use kvqueue_queue::Item;
 
 use super::{Context, Handler, Outcome, Settings, SettingsError};
 
-/// Its name in the configuration.
-pub(crate) const PULL: &str = "pull";
-
 /// Leaves items to others.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pull;

@@ -1,45 +1,9 @@
 //! Handlers by name.
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use super::{BatchHandler, Exec, Handler, Log, PULL, Settings, Stdout, pull::Pull};
-use crate::config::{ConfigError, QueueConfig};
-
-/// A queue's handler: for one item, or for all items of a fetch together.
-#[derive(Clone)]
-pub(crate) enum AnyHandler {
-    /// One call per item.
-    Each(Arc<dyn Handler>),
-    /// One call for the items of one fetch.
-    Batch(Arc<dyn BatchHandler>),
-}
-
-impl AnyHandler {
-    /// Why the handler is likely not to work.
-    pub(crate) fn warning(&self) -> Option<String> {
-        match self {
-            Self::Each(handler) => handler.warning(),
-            Self::Batch(handler) => handler.warning(),
-        }
-    }
-
-    /// The time limit at which the daemon ends a call.
-    pub(crate) fn limit(&self, configured: Option<Duration>) -> Option<Duration> {
-        match self {
-            Self::Each(handler) if handler.limits_itself() => None,
-            Self::Batch(handler) if handler.limits_itself() => None,
-            Self::Each(_) | Self::Batch(_) => configured,
-        }
-    }
-
-    /// How many of these items go into one call.
-    pub(crate) fn items_of_a_call(&self, items: usize) -> usize {
-        match self {
-            Self::Each(_) => items.min(1),
-            Self::Batch(_) => items,
-        }
-    }
-}
+use super::{AnyHandler, BatchHandler, Exec, Handler, Log, Settings, Stdout, pull::Pull};
+use crate::config::{ConfigError, PULL, QueueConfig};
 
 type Build = Box<dyn Fn(&Settings) -> Result<AnyHandler, String> + Send + Sync>;
 
@@ -115,15 +79,6 @@ impl Registry {
             key: format!("queues.{name}.handler-config"),
             handler: queue.handler.clone(),
             problem,
-        })
-    }
-}
-
-impl fmt::Debug for AnyHandler {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Each(_) => "Each",
-            Self::Batch(_) => "Batch",
         })
     }
 }

@@ -20,7 +20,7 @@ use super::{
     guard::Caller,
     peer::Peer,
     room::{Place, SHORT},
-    routes::Route,
+    route::Route,
     uri::Query,
 };
 

@@ -11,21 +11,21 @@ use super::{
     error::ApiError,
     events,
     guard::{Caller, Hosts, Rotation, SessionKey, SignedIn, Token, bearer},
+    handle::DaemonHandle,
     item_wait::ItemWaits,
     keys::{Key, Keys},
     pull::Pullers,
     push::Producers,
     room::{ANSWERS, AT_THE_DATABASE, BODIES, Room},
-    server::scheme,
+    scheme::scheme,
     sign_in::Links,
     ticker::Ticker,
     token_cache::TokenCache,
 };
 use crate::{
     access::{Scope, TokenStore, is_access_token},
+    base::clock,
     config::Config,
-    consumer::clock,
-    control::DaemonHandle,
 };
 
 /// The most clients with a wrong secret that wait for their answers at a time.

@@ -1,7 +1,5 @@
 //! Reading bodies: with limits of size and time, as JSON.
 
-use std::fmt;
-
 use actix_web::{
     http::header::{self, HeaderMap},
     web::Payload,
@@ -13,12 +11,10 @@ use tokio::time::timeout;
 use super::{
     error::ApiError,
     room::{Place, SHORT},
+    shortened::shortened,
 };
 pub(super) use crate::handlers::whole;
-use crate::{deadlines::BODY, operations::push::Object};
-
-/// The longest message, in characters.
-const LONGEST_MESSAGE: usize = 1_000;
+use crate::{base::deadlines::BODY, operations::push::Object};
 
 /// The length of the body, if the head of the request has it.
 fn announced(headers: &HeaderMap) -> Option<usize> {
@@ -96,29 +92,4 @@ pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
     reader.end().map_err(|error| ApiError::Bad(format!("the body: {error}")))?;
     let Object(parsed) = parsed;
     Ok(parsed)
-}
-
-/// A message that may quote a value of any length, shortened. Only its beginning is ever in memory.
-pub(super) fn shortened(message: &impl fmt::Display) -> String {
-    let mut beginning = Beginning { text: String::new(), left: LONGEST_MESSAGE };
-    if fmt::write(&mut beginning, format_args!("{message}")).is_err() {
-        beginning.text.push_str("...");
-    }
-    beginning.text
-}
-
-/// Takes the first characters that are written, and fails after them.
-struct Beginning {
-    text: String,
-    left: usize,
-}
-
-impl fmt::Write for Beginning {
-    fn write_str(&mut self, more: &str) -> fmt::Result {
-        let end = more.char_indices().nth(self.left).map(|(end, _)| end);
-        let taken = &more[..end.unwrap_or(more.len())];
-        self.left -= taken.chars().count();
-        self.text.push_str(taken);
-        if end.is_some() { Err(fmt::Error) } else { Ok(()) }
-    }
 }

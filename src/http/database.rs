@@ -8,13 +8,13 @@ use tokio::{task::spawn_blocking, time::timeout};
 
 use super::{api_request::ApiRequest, app_state::AppState, error::ApiError, guard::Caller, room::Place};
 use crate::{
+    base::deadlines::{LAST_MOMENT, OPERATION},
     config::QueueConfig,
     database::{
         Refused,
         attempt::{Attempt, boxed},
+        item_history,
     },
-    deadlines::{LAST_MOMENT, OPERATION},
-    item_history,
     operations::Refusal,
 };
 

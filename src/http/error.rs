@@ -8,7 +8,7 @@ use actix_web::{
 };
 use serde_json::json;
 
-use super::body::shortened;
+use super::shortened::shortened;
 use crate::{
     database::MAKE_SPACE,
     operations::{Class, Refusal},

@@ -9,7 +9,7 @@ use tokio::{
 };
 
 use super::{api_request::ApiRequest, error::ApiError, peer::Peer};
-use crate::item_wait::ItemWait;
+use crate::database::item_wait::ItemWait;
 
 /// The most requests that wait for items at a time. Each has one of the database's watches, of which there are 10,000.
 const MOST: usize = 1_000;

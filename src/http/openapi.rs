@@ -20,7 +20,10 @@ mod tests {
 
     use super::*;
     use crate::{
-        http::routes::{Access, Parameters, ROUTES, Route},
+        http::{
+            route::{Access, Parameters, Route},
+            routes::ROUTES,
+        },
         operations::{Part, arguments::Definition},
     };
 

@@ -14,16 +14,13 @@ use super::{
     database::POLICY,
     error::ApiError,
     item_wait::{self, Waited},
-    routes::Access,
+    route::Access,
 };
 use crate::{
     audit::Record,
+    base::{clock::now, deadlines::OPERATION, json},
     config::Config,
-    consumer::clock::now,
-    database::attempt::Attempt,
-    deadlines::OPERATION,
-    item_wait::ItemWait,
-    json,
+    database::{attempt::Attempt, item_wait::ItemWait},
     operations::{
         Holders, Note, Operation, Refusal, Site, Unsure,
         arguments::{self, Given},

@@ -7,8 +7,8 @@ use super::{
     operation::failure,
 };
 use crate::{
+    config::ScheduleDefinition,
     operations::{schedules::PutSchedule, target::Target},
-    schedules::ScheduleDefinition,
 };
 
 /// `PUT /api/v1/queues/{queue}/schedules/{name}`

@@ -26,11 +26,11 @@ use super::{
     headers, long_answer,
     peer::Peer,
     places::Place,
-    routes::{self, Access, Route, Target, allow},
+    route::{Access, Route},
+    routes::{self, Target, allow},
     uri::{self, Query},
 };
-use crate::access::is_access_token;
-use crate::metrics::Request;
+use crate::{access::is_access_token, meters::Request};
 
 /// The delay of an answer to a client with a wrong secret.
 const WRONG_SECRET: Duration = Duration::from_secs(1);

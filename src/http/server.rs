@@ -27,20 +27,19 @@ use tokio::{
 use super::{
     app_state::{AppState, Start},
     guard::{Caller, Hosts, Token},
+    handle::DaemonHandle,
     keys::{Key, Keys},
     listener::Listener,
     open_files,
     peer::Peer,
     places::{self, Places},
+    scheme::scheme,
     serve::serve,
     sign_in::Links,
     slow_readers::Connections,
     tls,
 };
-use crate::{
-    config::{Http, Listen, reachable},
-    control::DaemonHandle,
-};
+use crate::config::{Http, Listen, reachable};
 
 /// How long the head of a request may take.
 const HEAD: Duration = Duration::from_secs(5);
@@ -105,11 +104,6 @@ impl Server {
         let path = self.needs_token.then(|| self.links.make(Caller::Operator, secret).ok()).flatten();
         Some(format!("{url}{}", path.as_deref().unwrap_or("/")))
     }
-}
-
-/// The scheme of a daemon's URL.
-pub(super) fn scheme(is_tls: bool) -> &'static str {
-    if is_tls { "https" } else { "http" }
 }
 
 /// Serves in a thread of its own; `None` if there is to be no HTTP.

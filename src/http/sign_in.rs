@@ -21,7 +21,7 @@ use super::{
     guard::{self, Caller, Token},
     sign_in_page,
 };
-use crate::{access::random_text, consumer::clock};
+use crate::{access::random_text, base::clock};
 
 /// How long a link works.
 const LIFE: Duration = Duration::from_secs(300);

@@ -1,4 +1,4 @@
-//! Sizes that fit each other: what one part sends, another accepts. `src/deadlines.rs` has the times.
+//! Sizes that fit each other: what one part sends, another accepts. `src/base/deadlines.rs` has the times.
 //!
 //! | what | fits into |
 //! |---|---|
@@ -21,8 +21,8 @@ use super::{
     room::{ANSWERS, BODIES, SHORT},
 };
 use crate::{
+    base::json_bytes::MOST_ESCAPED,
     config::{DEFAULT_BODY, MAX_BODY},
-    json_bytes::MOST_ESCAPED,
 };
 
 /// How many bytes of JSON one byte of a text may take: a control character is `\u0001`.

@@ -14,8 +14,8 @@ use super::{
     operation::failure,
 };
 use crate::{
+    base::json,
     database::queue_names,
-    json,
     operations::Site,
     status::{QueueJson, Snapshot},
 };

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     access::{AccessToken, TokenStore},
-    consumer::clock,
+    base::clock,
 };
 
 /// Older knowledge is read again, while requests go on with it.

@@ -5,10 +5,7 @@ use std::{collections::HashMap, sync::atomic::Ordering};
 use procfs::process::{Process, Stat};
 
 use super::scrape::{Samples, Scrape};
-use crate::{
-    status::{ConsumerState, json_name},
-    telemetry,
-};
+use crate::{base::json::json_name, consumer::status::ConsumerState, telemetry};
 
 /// The revision that the program was built from: `KVQUEUE_REVISION` of the build, or the revision that `build.rs` found.
 const REVISION: &str = match option_env!("KVQUEUE_REVISION") {

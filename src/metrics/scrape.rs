@@ -12,11 +12,11 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use super::{
-    Metrics, QueueMeters, Request,
-    catalogue::{CATALOGUE, Figures, Metric},
+use super::catalogue::{CATALOGUE, Figures, Metric};
+use crate::{
+    meters::{Metrics, QueueMeters, Request},
+    status::{QueueJson, Snapshot},
 };
-use crate::status::{QueueJson, Snapshot};
 
 /// The `Content-Type` of the text.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     audit::{AuditStore, Cursor, Filter, Record},
-    item_history::moment,
+    database::item_history::moment,
 };
 
 /// List the records of the audit trail, the newest first. Records that a newer version of kvqueue wrote may be left out.

@@ -6,7 +6,7 @@ use kvqueue_queue::item_batch::{BatchCounts, BatchView, Join, NewBatch};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::json::{insert_bytes, insert_payload, time};
+use crate::base::json::{insert_bytes, insert_payload, time};
 
 /// A batch as an object: how far it is, its counts, and its callback.
 pub(super) fn batch_object(view: &BatchView) -> Value {

@@ -22,7 +22,11 @@ use super::{
     push::{ItemFields, Object, given},
     target::{Layout, Target},
 };
-use crate::{audit::Action, causes::with_causes, consumer::clock::now, handlers::whole, text::one_line};
+use crate::{
+    audit::Action,
+    base::{causes::with_causes, clock::now, text::one_line},
+    handlers::whole,
+};
 
 /// A batch by its id, and the queue of its callback.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]

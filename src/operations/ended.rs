@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Answer, Operation, Page, Refusal, Route, Site, Text, look::Item, target::Target};
 use crate::{
-    item_history::{self, moment},
-    json,
+    base::json,
+    database::item_history::{self, moment},
 };
 
 /// List the items that have ended, if the queue keeps a history.

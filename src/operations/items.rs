@@ -19,10 +19,8 @@ use super::{
 };
 use crate::{
     audit::{Action, Record},
+    base::{clock::now, json::time, text::items_of},
     config::QueueConfig,
-    consumer::clock::now,
-    json::time,
-    text::items_of,
 };
 
 /// An item of a queue.

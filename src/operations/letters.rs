@@ -10,7 +10,7 @@ use super::{
     object::{JsonObject, schema},
     target::Target,
 };
-use crate::{
+use crate::base::{
     json,
     text::{one_line, visible},
 };

@@ -15,7 +15,7 @@ use super::{
     Answer, Method, Needs, Operation, Page, Refusal, Route, Site, Text, is_false,
     names::{self, KeyName, PatternName, QueueName},
 };
-use crate::{audit::Action, config::rate, text::one_line};
+use crate::{audit::Action, base::text::one_line, config::rate};
 
 /// Print the rules of a keyed queue
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema, Args)]

@@ -20,13 +20,14 @@ use super::{
     why::Why,
 };
 use crate::{
+    base::{
+        deadlines::LONGEST_WAIT,
+        json,
+        text::{one_line, visible},
+    },
     config::duration,
-    deadlines::LONGEST_WAIT,
-    item_history,
-    item_wait::ItemWait,
-    json,
+    database::{item_history, item_wait::ItemWait},
     status::Worker,
-    text::{one_line, visible},
 };
 
 /// List the items of one state: ready, they can be fetched; scheduled, pushed for a later time; retrying, an attempt failed and the next one is

@@ -112,7 +112,7 @@ pub(crate) struct Route {
     pub(crate) audit: Option<Action>,
     /// Whether its body may be as long as that of a push.
     pub(crate) has_long_body: bool,
-    /// Whether it may wait for something, as long as [`LONGEST_WAIT`](crate::deadlines::LONGEST_WAIT).
+    /// Whether it may wait for something, as long as [`LONGEST_WAIT`](crate::base::deadlines::LONGEST_WAIT).
     pub(crate) waits: bool,
 }
 

@@ -7,7 +7,7 @@ use clap::builder::{MapValueParser, OsStringValueParser, TypedValueParser};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
-use crate::text::visible;
+use crate::base::text::visible;
 
 /// A name that is a field, or two, of JSON.
 pub(super) trait Named: Sized {

@@ -4,7 +4,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::text::one_line;
+use crate::base::text::one_line;
 
 /// A field's name and its value, as a command prints them.
 pub(super) type Line = (&'static str, String);

@@ -8,7 +8,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Answer, Method, Needs, Operation, Refusal, Route, Site, Text, is_false, names::QueueName};
-use crate::{audit::Action, consumer::clock, json::time};
+use crate::{
+    audit::Action,
+    base::{clock, json::time},
+};
 
 /// Pause a queue: all daemons leave its items where they are, until it is resumed
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema, Args)]

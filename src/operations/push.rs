@@ -19,8 +19,8 @@ use super::{
     times::{LONGEST, due},
 };
 use crate::{
+    base::json_bytes::payload_text,
     handlers::whole,
-    json_bytes::payload_text,
     telemetry::{NO_TRACE_PARENT, is_trace_parent},
 };
 

@@ -17,8 +17,8 @@ use super::{
 };
 use crate::{
     audit::Action,
+    base::text::items_of,
     config::{KindName, TakeEnd, Values},
-    text::items_of,
 };
 
 /// Delete a queue for good: its items, its schedules and its counters

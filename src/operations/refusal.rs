@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use kvqueue_queue::{Pause, QueueError, RetryError};
 
-use crate::json::time;
+use crate::base::json::time;
 
 /// An operation is not done, for a reason that another request or another command can mend.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -19,14 +19,16 @@ use super::{
 };
 use crate::{
     audit::Action,
-    causes::with_causes,
-    config::duration,
-    consumer::clock::now,
-    schedules::{
-        self, Change, Effect, Firing, ScheduleChange, ScheduleDefinition, SchedulePage, check_firable,
-        firings, from, from_now, gone, local, local_exact, outcome_words, record_object, schedule_object,
+    base::{
+        causes::with_causes,
+        clock::now,
+        text::{one_line, visible},
     },
-    text::{one_line, visible},
+    config::{ScheduleDefinition, duration},
+    schedules::{
+        self, Change, Effect, Firing, ScheduleChange, SchedulePage, check_firable, firings, from, from_now,
+        gone, local, local_exact, outcome_words, record_object, schedule_object,
+    },
 };
 
 /// A schedule of a queue.

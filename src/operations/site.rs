@@ -9,11 +9,9 @@ use serde_json::{Map, Value};
 
 use super::{Refusal, names::QueueName, target::Target};
 use crate::{
-    absent_queues,
     audit::{AuditStore, Record},
     config::Config,
-    database::attempt::Attempt,
-    item_wait::ItemWait,
+    database::{absent_queues, attempt::Attempt, item_wait::ItemWait},
 };
 
 /// Where an operation runs: in a command, or in a daemon that has got a request.
@@ -305,7 +303,7 @@ pub(super) mod tests {
     use super::*;
     use crate::{
         audit::{Action, Filter, Who},
-        item_history,
+        database::item_history,
         testing::TestDatabase,
     };
 

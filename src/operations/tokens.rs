@@ -11,9 +11,8 @@ use super::{Answer, Method, Needs, Operation, Refusal, Route, Site, Text};
 use crate::{
     access::{self, AccessToken, Created, MAX_TOKENS, QueuePattern, Scope, TokenStore},
     audit::Action,
+    base::{clock, json::time},
     config::duration,
-    consumer::clock,
-    json::time,
 };
 
 /// Make a token and print it; it is shown this once

@@ -8,7 +8,10 @@ use kvqueue_queue::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::{config::duration, consumer::clock::now, json, text::visible};
+use crate::{
+    base::{clock::now, json, text::visible},
+    config::duration,
+};
 
 /// An item, and why it has not been handled yet.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use kvqueue_queue::{
 };
 use serde_json::{Value, json};
 
-use crate::json::time;
+use crate::base::json::time;
 
 /// A record as JSON.
 pub(crate) fn object(record: &OccurrenceRecord) -> Value {

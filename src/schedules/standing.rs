@@ -8,8 +8,10 @@ use kvqueue_queue::{
 };
 use serde_json::{Map, Value, json};
 
-use super::ScheduleDefinition;
-use crate::json::{insert_bytes, time};
+use crate::{
+    base::json::{insert_bytes, time},
+    config::ScheduleDefinition,
+};
 
 /// A schedule is overdue if it has not fired this long after it should have, in milliseconds.
 const OVERDUE: Millis = 60_000;

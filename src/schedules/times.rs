@@ -3,7 +3,7 @@
 use jiff::{Timestamp, tz::TimeZone, tz::TimeZoneDatabase};
 use kvqueue_queue::Millis;
 
-use crate::json::time;
+use crate::base::json::time;
 
 /// A time on the clock of a zone, or in UTC without one: `2026-11-27 03:00:00 CET`. Whole seconds.
 pub(crate) fn local(at: Millis, zone: Option<&str>) -> String {

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::schedule::{self, PERIOD, Reading, VIEWED_PERIOD};
 use crate::{
-    causes::with_causes,
+    base::causes::with_causes,
     config::Config,
     database::{STORAGE_FAILED, storage_failure},
     status::{DaemonStatus, QueueStats},

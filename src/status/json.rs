@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use kvqueue_queue::Pause;
 use serde::Serialize;
 
-use super::{ConsumerState, WorkerCounts, WorkerJson};
+use super::{WorkerCounts, WorkerJson};
+use crate::{base::json::PauseJson, consumer::status::ConsumerState};
 
 /// The phase of the daemon between its start and its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -19,11 +19,6 @@ pub(crate) enum Phase {
     Reloading,
     /// It finishes its running items, and ends.
     Draining,
-}
-
-/// The name of a phase or a state, as JSON has it.
-pub(crate) fn json_name(value: &impl Serialize) -> Option<String> {
-    Some(serde_json::to_value(value).ok()?.as_str()?.to_owned())
 }
 
 /// The daemon at one moment. Times of day are milliseconds since 1970, ages are in seconds, rates in items a second.
@@ -117,21 +112,6 @@ pub(crate) struct QueueJson {
     pub(crate) consumers: usize,
     /// Workers of other programs that lease its items from this daemon.
     pub(crate) workers: WorkerCounts,
-}
-
-/// Since when and why a queue is paused.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct PauseJson {
-    pub(crate) since: u64,
-    pub(crate) reason: String,
-    /// The sweeper does not change the queue either.
-    pub(crate) frozen: bool,
-}
-
-impl From<Pause> for PauseJson {
-    fn from(Pause { at: since, reason, frozen }: Pause) -> Self {
-        Self { since, reason, frozen }
-    }
 }
 
 /// Since when and why a handler cannot work.

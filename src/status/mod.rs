@@ -2,7 +2,6 @@
 //! systemd's notifications and the log read it.
 
 mod clock_notes;
-mod consumer;
 mod history;
 mod json;
 mod liveness;
@@ -22,14 +21,10 @@ use kvqueue_queue::{ClocksDiffer, ItemId, Millis, Recorder, Recording};
 use tokio::sync::watch;
 
 pub(crate) use clock_notes::{ClockChange, lag};
-pub(crate) use consumer::{Activity, ConsumerState, ConsumerStatus};
 pub(crate) use history::Sample;
 #[cfg(test)]
 pub(crate) use json::QueueStatsJson;
-pub(crate) use json::{
-    ConfigJson, ConsumerJson, DatabaseJson, PauseJson, Phase, QueueJson, Snapshot, SpaceJson, json_name,
-};
-pub(crate) use liveness::Heartbeat;
+pub(crate) use json::{ConfigJson, ConsumerJson, DatabaseJson, Phase, QueueJson, Snapshot, SpaceJson};
 pub(crate) use queue::QueueStats;
 pub(crate) use summary::Summary;
 pub(crate) use viewers::Viewers;
@@ -37,11 +32,15 @@ pub(crate) use workers::{Wait, Worker, WorkerCounts, WorkerJson, Workers, shorte
 
 use self::{clock_notes::ClockNotes, liveness::Liveness, queue::Entry};
 use crate::{
+    base::clock,
     config::Config,
-    consumer::{breaker::Breaker, clock, pause_state::PauseState},
-    database::identity,
-    item_history,
-    metrics::Metrics,
+    consumer::{
+        breaker::Breaker,
+        pause_state::PauseState,
+        status::{Activity, ConsumerState, ConsumerStatus},
+    },
+    database::{identity, item_history},
+    meters::Metrics,
 };
 
 /// The most workers in a snapshot.

@@ -8,16 +8,16 @@ use std::{
 use super::{
     WorkerCounts,
     history::History,
-    json::{OutageJson, PauseJson, QueueJson, QueueStatsJson},
+    json::{OutageJson, QueueJson, QueueStatsJson},
 };
 use crate::{
+    base::{clock, json::PauseJson},
     config::QueueConfig,
     consumer::{
         breaker::{Breaker, Outage},
-        clock,
         pause_state::PauseState,
     },
-    metrics::QueueMeters,
+    meters::QueueMeters,
 };
 
 /// The statistics of a queue, read from the database.

@@ -1,6 +1,7 @@
 //! The status in a few numbers.
 
-use super::{ConsumerState, Inner, Phase};
+use super::{Inner, Phase};
+use crate::consumer::status::ConsumerState;
 
 /// The figures of systemd's status line. Cheaper than a snapshot if there are many consumers.
 #[derive(Clone, Debug)]

@@ -13,7 +13,7 @@ use std::{
 use kvqueue_queue::LeaseId;
 use serde::{Deserialize, Serialize};
 
-use crate::{audit::Who, text::visible};
+use crate::{audit::Who, base::text::visible};
 
 /// The most leases that it knows. While there are more, others are not shown.
 const MOST_LEASES: usize = 10_000;

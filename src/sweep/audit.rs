@@ -13,9 +13,8 @@ use tokio::{sync::watch, time::sleep};
 use super::POLICY;
 use crate::{
     audit::{AuditStore, Census, MAX_RECORDS},
-    causes::with_causes,
+    base::{causes::with_causes, clock},
     config::Config,
-    consumer::clock,
     status::DaemonStatus,
 };
 

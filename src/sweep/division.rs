@@ -7,7 +7,7 @@ use kvqueue_queue::{Partitions, retry};
 use tokio::{sync::watch, time::sleep};
 
 use super::POLICY;
-use crate::{causes::with_causes, config::duration, consumer::runtime::NamedQueue};
+use crate::{base::causes::with_causes, config::duration, consumer::runtime::NamedQueue};
 
 /// How long to wait after a failure.
 const PAUSE: Duration = Duration::from_secs(10);

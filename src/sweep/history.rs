@@ -9,9 +9,9 @@ use tokio::{sync::watch, time::sleep};
 
 use super::POLICY;
 use crate::{
-    causes::with_causes,
-    config::duration,
-    consumer::{clock, runtime::NamedQueue},
+    base::{causes::with_causes, clock},
+    config::{KeptHistory, duration},
+    consumer::runtime::NamedQueue,
 };
 
 /// How long to wait after a failure.
@@ -19,14 +19,6 @@ const PAUSE: Duration = Duration::from_secs(10);
 
 /// How long to wait until the setting is looked at again: it is deleted with its queue.
 const AGAIN: Duration = Duration::from_mins(5);
-
-/// What is kept of the ended items of a queue.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct KeptHistory {
-    /// How long.
-    pub(crate) time: Duration,
-    pub(crate) index: HistoryIndex,
-}
 
 /// Follows the configuration, until the sweeper of the queue is dropped.
 pub(super) async fn keep(queue: &NamedQueue, mut wanted: watch::Receiver<Option<KeptHistory>>) {

@@ -11,27 +11,28 @@ mod delay;
 mod division;
 mod history;
 mod occurrences;
+mod policy;
 mod schedules;
 mod sweeps;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use futures::future::join5;
-use kvqueue_queue::{Partitions, RetryPolicy, SweepRules};
+use kvqueue_queue::{Partitions, SweepRules};
 use tokio::{sync::watch, time::timeout};
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
     task::TaskTracker,
 };
 
-pub(crate) use self::{history::KeptHistory, schedules::ConfiguredSchedules};
-use crate::{config::QueueConfig, consumer::runtime::NamedQueue, daemon::background, status::DaemonStatus};
-
-/// A transaction that takes longer is given up, and tried again later.
-const POLICY: RetryPolicy = RetryPolicy { max_attempts: None, timeout: Some(Duration::from_secs(60)) };
-
-/// How long sweepers that are stopped try to give up their duty.
-const LEAVE: Duration = Duration::from_secs(1);
+use self::policy::{LEAVE, POLICY};
+pub(crate) use self::schedules::ConfiguredSchedules;
+use crate::{
+    base::background,
+    config::{KeptHistory, QueueConfig},
+    consumer::runtime::NamedQueue,
+    status::DaemonStatus,
+};
 
 /// The sweepers of a daemon.
 #[derive(Debug, Default)]

@@ -6,7 +6,7 @@ use kvqueue_queue::{
     schedule::{MissReason, OccurrenceRecord, Outcome, SkipReason},
 };
 
-use crate::{consumer::runtime::NamedQueue, metrics::OccurrenceMeters};
+use crate::{consumer::runtime::NamedQueue, meters::OccurrenceMeters};
 
 /// Counts the occurrences of a sweep, and logs them.
 pub(super) fn report(queue: &NamedQueue, swept: &Swept) {

@@ -24,8 +24,8 @@ use uuid::Uuid;
 
 use super::POLICY;
 use crate::{
-    causes::with_causes,
-    consumer::{clock, runtime::NamedQueue},
+    base::{causes::with_causes, clock},
+    consumer::runtime::NamedQueue,
 };
 
 /// How long to wait after a failure.

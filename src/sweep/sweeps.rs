@@ -20,8 +20,8 @@ use super::{
     occurrences,
 };
 use crate::{
-    causes::with_causes,
-    consumer::{clock::random, runtime::NamedQueue},
+    base::{causes::with_causes, clock::random},
+    consumer::runtime::NamedQueue,
     database::STORAGE_FAILED,
     status::{ClockChange, DaemonStatus, lag},
 };

@@ -14,7 +14,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use crate::{consumer::backoff, handlers::ABORT_DELAY, status::ConsumerState};
+use crate::{base::backoff, consumer::status::ConsumerState, handlers::ABORT_DELAY};
 
 /// In each state the consumer has to answer as well: its actor reads its mailbox.
 const SILENT: &str = "it does not answer";

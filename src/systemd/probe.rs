@@ -9,7 +9,7 @@ use std::{
 use super::liveness::{self, Observation, Stuck};
 use crate::{
     actors::ConsumerRef,
-    status::{Activity, ConsumerState},
+    consumer::status::{Activity, ConsumerState},
 };
 
 /// The state between two rounds.

@@ -9,7 +9,7 @@ use tracing_subscriber::{
 };
 
 use super::span;
-use crate::config::ConfigError;
+use crate::config::{ConfigError, log_levels};
 
 /// The handle that changes levels.
 pub(super) type Levels = reload::Handle<Targets, Registry>;
@@ -54,30 +54,11 @@ const NOISE: [(&str, LevelFilter); 2] =
 /// The spans of items are always on: an event without its span would not name its item.
 const SPANS: (&str, LevelFilter) = (span::TARGET, LevelFilter::ERROR);
 
-/// Reads `info` or `info,kvqueue::actors=debug`.
-pub(crate) fn parse(text: &str) -> Result<Targets, ConfigError> {
-    let mut targets = Targets::new().with_targets(NOISE).with_targets([SPANS]);
-    for part in text.split(',').map(str::trim) {
-        let (target, level) = match part.split_once('=') {
-            Some((target, level)) => (Some(target), level),
-            None => (None, part),
-        };
-        // An empty text would parse as "error".
-        let parsed = if level.is_empty() { None } else { level.parse::<LevelFilter>().ok() };
-        let level = parsed.ok_or_else(|| error(text, level))?;
-        targets = match target {
-            Some(target) => targets.with_target(target, level),
-            None => targets.with_default(level),
-        };
-    }
-    Ok(targets)
-}
-
-fn error(text: &str, level: &str) -> ConfigError {
-    ConfigError::value(
-        "log.level",
-        format_args!("{text:?}"),
-        format!("{level:?} is not a level"),
-        "use error, warn, info, debug or trace, alone or by target as in \"info,kvqueue::actors=debug\"",
-    )
+/// The targets of `info` or `info,kvqueue::actors=debug`.
+pub(super) fn parse(text: &str) -> Result<Targets, ConfigError> {
+    let targets = Targets::new().with_targets(NOISE).with_targets([SPANS]);
+    Ok(log_levels(text)?.into_iter().fold(targets, |targets, (target, level)| match target {
+        Some(target) => targets.with_target(target, level),
+        None => targets.with_default(level),
+    }))
 }

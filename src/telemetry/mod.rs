@@ -1,5 +1,6 @@
 //! Logs, to stderr or to the journal, and a span for each item.
 
+mod boxed;
 mod destination;
 #[cfg(test)]
 mod events;
@@ -24,12 +25,12 @@ use std::{
 
 use kvqueue_queue::Item;
 use tracing_subscriber::{
-    Registry,
     layer::{Layer, SubscriberExt},
     util::SubscriberInitExt,
 };
 
 use self::{
+    boxed::Boxed,
     destination::{Out, to_stderr},
     structured::{Gathered, Json},
     traceparent::TraceParent,
@@ -39,12 +40,8 @@ use crate::config::{ConfigError, Log, LogFormat};
 pub(crate) use self::traceparent::{NO_TRACE_PARENT, is_trace_parent};
 
 pub(crate) use destination::{dropped, flush, note};
-pub(crate) use level::parse as parse_level;
 pub use level::set as set_level;
 pub use span::TARGET as SPAN_TARGET;
-
-/// A layer that gets events and spans.
-type Boxed = Box<dyn Layer<Registry> + Send + Sync>;
 
 /// Starts logging for the rest of the process; from here on, panics are logged too. A thread writes the log, so
 /// a reader that stalls blocks nothing: messages that it has no room for are dropped and counted. [`finish`]

@@ -32,7 +32,7 @@ pub(super) fn layer() -> Option<Boxed> {
     }
     // The exporter's client has TLS if the handler's has.
     #[cfg(feature = "webhook")]
-    crate::handlers::http::install_provider();
+    crate::base::tls::install_provider();
     let exporter = match SpanExporter::builder().with_http().build() {
         Ok(exporter) => exporter,
         Err(error) => {

@@ -23,7 +23,7 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-use crate::causes::with_causes;
+use crate::base::causes::with_causes;
 
 /// Names and values, in the order in which they were recorded.
 #[derive(Debug, Default)]

@@ -3,12 +3,12 @@
 use std::num::NonZeroUsize;
 
 use kvqueue::{
+    config::ScheduleDefinition,
     database::Store,
     queue::{
         NewItem, Queue, millis, retry,
         schedule::{Calendar, OccurrenceRecord, Outcome, Schedule, ScheduleError, ScheduleView},
     },
-    schedules::ScheduleDefinition,
 };
 use serde_json::{Value, json};
 

@@ -222,5 +222,5 @@ fn a_configuration_with_a_wrong_retention_starts_no_daemon() {
     let file = db.file("kvqueue.toml");
     fs::write(&file, "audit-retention = '1h'\n[queues.q]\nhandler = 'log'\n").unwrap();
     let ran = run(&db, &["config", "check", "--config", file.to_str().unwrap()]);
-    assert!(ran.code == Some(78) && ran.stderr.contains("set it to \"1d\" or more"), "{ran:?}");
+    assert!(ran.code == Some(78) && ran.stderr.contains("set it to \"24h\" or more"), "{ran:?}");
 }

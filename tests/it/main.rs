@@ -65,6 +65,7 @@ mod reload;
 mod results;
 mod retention;
 mod retries;
+mod rooms;
 mod scale;
 mod schedule_commands;
 mod schedules;

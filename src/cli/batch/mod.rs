@@ -6,7 +6,7 @@ use kvqueue_queue::item_batch::BatchId;
 
 use super::{globals::Globals, operation};
 use crate::{
-    exit::Exit,
+    base::exit::Exit,
     operations::batches::{BatchTarget, CancelBatch, CommitBatch, ListBatches, ShowBatch},
 };
 

@@ -10,6 +10,7 @@ use anyhow::{Context, anyhow};
 use kvqueue_queue::Queue;
 
 use crate::{
+    base::exit::Exit,
     cli::{
         UsageError,
         api_client::ApiClient,
@@ -20,7 +21,6 @@ use crate::{
         values,
     },
     config::duration,
-    exit::Exit,
     operations::{
         QueueName,
         batches::{MadeBatch, MakeBatch, NewBatchBody},

@@ -18,13 +18,16 @@ use self::report::{Recorder, Report};
 use super::{globals::Globals, output};
 use crate::{
     actors::{self, ConsumerContext, ConsumerSpec, SupervisorHandle},
+    base::exit::Exit,
     config::{ConfigError, QueueConfig},
-    consumer::runtime::QueueRuntime,
+    consumer::{
+        runtime::QueueRuntime,
+        status::{ConsumerState, ConsumerStatus},
+    },
     daemon::{self, configured::ConfiguredQueue},
     database::Store,
-    exit::Exit,
     handlers::AnyHandler,
-    status::{ConsumerState, ConsumerStatus, DaemonStatus},
+    status::DaemonStatus,
     telemetry,
 };
 

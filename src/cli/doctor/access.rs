@@ -9,7 +9,7 @@ use std::{
 use rustix::process::geteuid;
 
 use super::findings::Findings;
-use crate::{config::Config, database::owner, http::OTHERS, users};
+use crate::{base::users, config::Config, database::owner, http::OTHERS};
 
 const ABOUT: &str = "access";
 

@@ -5,7 +5,7 @@ use crate::{
     cli::{
         api_client::{ApiClient, AskError, READ_TIMEOUT, rough},
         globals::Globals,
-        status::{self, Figures, LONGEST_NAME, QueueFigures, fitting},
+        status::{Figures, LONGEST_NAME, QueueFigures, fitting},
     },
     config::{Config, Listen},
 };
@@ -39,7 +39,7 @@ pub(super) fn look(
             return None;
         }
     };
-    match status::ask(&daemon) {
+    match daemon.figures() {
         Ok((_, figures)) => {
             judge(&figures, &daemon.to_string(), findings);
             Some(figures)
@@ -176,7 +176,7 @@ mod tests {
 
     fn judged(figures: &Value) -> String {
         let mut findings = Findings::default();
-        judge(&status::read(figures).unwrap(), "127.0.0.1:7420", &mut findings);
+        judge(&crate::cli::status::read(figures).unwrap(), "127.0.0.1:7420", &mut findings);
         assert!(findings.are_healthy());
         findings.lines()
     }
@@ -214,7 +214,7 @@ mod tests {
             { "queue": "fine", "unavailable": null, "fetch_error": null },
         ] });
         let mut findings = Findings::default();
-        judge(&status::read(&figures).unwrap(), "127.0.0.1:7420", &mut findings);
+        judge(&crate::cli::status::read(&figures).unwrap(), "127.0.0.1:7420", &mut findings);
         assert!(!findings.are_healthy());
         insta::assert_snapshot!(findings.lines(), @r#"
         daemon    fine     the daemon at 127.0.0.1:7420, process 7, version 1.2.3, is ready

@@ -17,7 +17,7 @@ use super::{
     schedules::Schedules,
 };
 use crate::{
-    causes::with_causes,
+    base::causes::with_causes,
     cli::api_client::rough,
     config::Config,
     database::{Patience, Store},

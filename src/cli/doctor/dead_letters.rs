@@ -9,7 +9,7 @@ use foundationdb::Database;
 use kvqueue_queue::{Millis, Queue, RetryError};
 
 use super::{findings::Findings, schedules::read};
-use crate::{cli::output, config::Config, consumer::clock, telemetry::listed};
+use crate::{base::clock, cli::output, config::Config, telemetry::listed};
 
 const ABOUT: &str = "dead";
 

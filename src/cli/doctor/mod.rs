@@ -19,9 +19,9 @@ use std::{
 use self::{findings::Findings, queues::Pauses};
 use super::globals::Globals;
 use crate::{
+    base::exit::Exit,
     config::{Config, ConfigError},
     daemon::Daemon,
-    exit::Exit,
     telemetry,
 };
 

@@ -12,7 +12,7 @@ use kvqueue_queue::{
 };
 
 use super::findings::Findings;
-use crate::{cli::output, config::Config, consumer::clock, telemetry::listed};
+use crate::{base::clock, cli::output, config::Config, telemetry::listed};
 
 const ABOUT: &str = "schedules";
 

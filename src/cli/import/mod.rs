@@ -23,7 +23,7 @@ use super::{
     progress::{Progress, Size},
     target::Target,
 };
-use crate::exit::Exit;
+use crate::base::exit::Exit;
 
 /// Add the items of an export to a queue
 #[derive(Debug, clap::Args)]

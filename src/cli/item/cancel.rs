@@ -7,7 +7,7 @@ use kvqueue_queue::{ItemId, ItemState};
 
 use super::super::{UsageError, globals::Globals, operation, target::Target, values};
 use crate::{
-    exit::Exit,
+    base::exit::Exit,
     operations::{
         items::{Attribute, CancelItem, CancelItems},
         names::KeyName,

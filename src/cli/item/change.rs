@@ -14,8 +14,7 @@ use super::{
     One,
 };
 use crate::{
-    exit::Exit,
-    json::time,
+    base::{exit::Exit, json::time},
     operations::{
         items::{EditPayload as Edit, RescheduleItem},
         names::Payload,

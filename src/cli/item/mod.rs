@@ -15,7 +15,7 @@ use super::{
     target::Target,
 };
 use crate::{
-    exit::Exit,
+    base::exit::Exit,
     operations::{Operation, items::ItemTarget},
 };
 

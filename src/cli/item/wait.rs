@@ -13,8 +13,8 @@ use super::{
     One,
 };
 use crate::{
+    base::exit::Exit,
     config::duration,
-    exit::Exit,
     operations::{
         items::ItemTarget,
         look::{Item, ShowItem},

@@ -16,7 +16,7 @@ use super::{
     moving::Moving,
     report::Report,
 };
-use crate::consumer::clock::now;
+use crate::base::clock::now;
 
 /// The records of both ends at the beginning.
 #[derive(Debug, Clone, Default)]

@@ -2,7 +2,7 @@
 
 use kvqueue_queue::RetryError;
 
-use crate::{database::NoAnswer, exit::Exit};
+use crate::{base::exit::Exit, database::NoAnswer};
 
 /// A migration was refused, or ended half-way. What was copied stays, and the same command goes on there.
 #[derive(Debug, thiserror::Error)]

@@ -17,7 +17,7 @@ use super::{
     moving::Moving,
     rows::{self, Compared},
 };
-use crate::consumer::clock::now;
+use crate::base::clock::now;
 
 /// Between two attempts to fence a queue that was frozen a moment ago.
 const EARLY: Duration = Duration::from_millis(20);

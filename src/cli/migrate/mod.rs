@@ -20,8 +20,8 @@ use tokio::runtime;
 use super::{UsageError, globals::Globals};
 use crate::{
     audit::{Action, AuditStore},
+    base::exit::Exit,
     config::{Config, KindName, QueueConfig, absolute_database, duration},
-    exit::Exit,
 };
 use begin::Start;
 use ends::Ends;

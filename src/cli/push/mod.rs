@@ -41,8 +41,7 @@ use super::{
     target::Target,
 };
 use crate::{
-    consumer::clock,
-    exit::Exit,
+    base::{clock, exit::Exit},
     operations::{batches::NewBatchBody, push::ItemFields},
 };
 

@@ -6,8 +6,8 @@ use kvqueue_queue::{ItemId, PushEffect};
 use serde_json::{Value, json};
 
 use crate::{
+    base::exit::Exit,
     cli::output::{self, note},
-    exit::Exit,
 };
 
 /// The most ids that are printed.

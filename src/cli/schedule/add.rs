@@ -14,6 +14,7 @@ use kvqueue_queue::schedule::MAX_SCHEDULE_PAYLOAD;
 use super::times::{Times, wrong};
 use crate::{
     audit::Action,
+    base::exit::Exit,
     cli::{
         DataError,
         api_client::encoded,
@@ -25,10 +26,8 @@ use crate::{
         target::Target,
         values,
     },
-    config::duration,
-    exit::Exit,
+    config::{MissedName, OverlapName, ScheduleDefinition, duration},
     operations::{names::fields, schedules::PutSchedule},
-    schedules::{MissedName, OverlapName, ScheduleDefinition},
 };
 
 const HEADING: &str = "What is pushed";

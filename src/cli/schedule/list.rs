@@ -3,13 +3,13 @@
 use std::{ffi::OsString, num::NonZeroUsize, os::unix::ffi::OsStringExt};
 
 use crate::{
+    base::exit::Exit,
     cli::{
         completions,
         globals::Globals,
         operation::{self, Runner},
         output,
     },
-    exit::Exit,
     operations::{Answer, Operation, Page, QueueName, Text, schedules::ListSchedules},
 };
 

@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStringExt;
 
 use super::{completions, globals::Globals, operation, target::Target};
 use crate::{
-    exit::Exit,
+    base::exit::Exit,
     operations::{
         Page, QueueName,
         schedules::{

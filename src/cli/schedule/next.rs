@@ -11,6 +11,7 @@ use super::{
     times::{Times, wrong},
 };
 use crate::{
+    base::{clock, exit::Exit},
     cli::{
         completions,
         globals::Globals,
@@ -18,8 +19,6 @@ use crate::{
         output,
         values::{self, When},
     },
-    consumer::clock,
-    exit::Exit,
     operations::schedules::{ShowSchedule, times_table},
     schedules::firings,
 };

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use crate::{
     cli::UsageError,
-    config::duration,
-    schedules::{DefinitionError, ScheduleDefinition},
+    config::{DefinitionError, ScheduleDefinition, duration},
 };
 
 /// When a schedule fires.

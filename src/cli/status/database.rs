@@ -9,10 +9,10 @@ use serde_json::json;
 
 use super::{Line, Mood, QueueFigures, Table, figures::Space, print, text::disk};
 use crate::{
+    base::json,
     cli::{client::Client, globals::Globals, output},
     config::QueueConfig,
     database::{QUEUES_AT_A_TIME, origin, queue_names, refusal},
-    json,
 };
 
 /// The most queues that are counted, next to those of the configuration; a database may have any number.

@@ -2,11 +2,20 @@
 
 use std::path::Path;
 
+use anyhow::Context;
 use kvqueue_queue::{Counts, Pause};
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::workers::{Counts as WorkerCounts, Worker};
 use crate::database::identity;
+
+/// The path of a daemon's figures.
+pub(in crate::cli) const STATUS: &str = "/api/v1/status";
+
+pub(in crate::cli) fn read(answer: &Value) -> anyhow::Result<Figures> {
+    Deserialize::deserialize(answer).context("the daemon's figures cannot be read; is it of another version?")
+}
 
 /// A daemon at one moment: `/api/v1/status`.
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -1,6 +1,6 @@
 //! Numbers, times and names as people read them. Pure.
 
-use crate::text::visible;
+use crate::base::text::visible;
 
 /// The text of an unknown value.
 pub(super) const UNKNOWN: &str = "-";

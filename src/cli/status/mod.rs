@@ -13,25 +13,24 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Context;
 use serde_json::Value;
 
 use super::{
     api_client::{ApiClient, At},
-    exit_of,
+    failure::exit_of,
     globals::Globals,
     output,
 };
-use crate::{config::duration, consumer::clock, exit::Exit};
+use crate::{
+    base::{clock, exit::Exit},
+    config::duration,
+};
 
-pub(super) use figures::{Figures, QueueFigures};
+pub(super) use figures::{Figures, QueueFigures, STATUS, read};
 use format::age;
 pub(super) use format::{LONGEST_NAME, fitting};
 use other_queues::Others;
 pub(super) use text::{Line, Mood, Table, about, disk_figures};
-
-/// The path of a daemon's figures.
-pub(super) const STATUS: &str = "/api/v1/status";
 
 /// Figures that are older, in seconds, are from before the request.
 const JUST_NOW: f64 = 1.0;
@@ -112,19 +111,11 @@ fn may_become_ready(asked: &anyhow::Result<Answers>) -> bool {
 
 /// The status of a daemon, and of the other queues in its database, or the reason why those are unknown.
 fn ask_all(daemon: &ApiClient) -> anyhow::Result<Answers> {
-    let (mut answer, figures) = ask(daemon)?;
+    let (mut answer, figures) = daemon.figures()?;
     let others = other_queues::ask(daemon, &figures).unwrap_or_default();
     answer["other_queues"] = others.queues.as_slice().into();
     answer["more_other_queues"] = others.more.into();
     Ok((answer, figures, others))
-}
-
-/// The status of the daemon of this command's database, whole and as far as it is shown.
-pub(super) fn ask(daemon: &ApiClient) -> anyhow::Result<(Value, Figures)> {
-    let answer = daemon.get(STATUS)?;
-    let figures = read(&answer)?;
-    daemon.expect_own(&figures)?;
-    Ok((answer, figures))
 }
 
 /// Prints what a daemon said. The exit code tells whether it is ready.
@@ -151,11 +142,6 @@ fn older(queues: &[QueueFigures]) -> Vec<Line> {
     let line =
         || Line::new(format!("The figures of some queues are up to {} old.", age(oldest)), Mood::Quiet);
     (oldest > JUST_NOW).then(line).into_iter().collect()
-}
-
-pub(super) fn read(answer: &Value) -> anyhow::Result<Figures> {
-    serde::Deserialize::deserialize(answer)
-        .context("the daemon's figures cannot be read; is it of another version?")
 }
 
 fn print(lines: &[Line]) -> io::Result<()> {

@@ -10,11 +10,10 @@ use super::{
     queue_path, runtime,
 };
 use crate::{
+    base::{exit::Exit, lease_text::LeaseText},
     cli::{UsageError, completions, globals::Globals, output},
     config::duration,
-    exit::Exit,
     handlers::ScopeName,
-    lease_text::LeaseText,
 };
 
 /// Acknowledge items of a lease: say how their attempts ended

@@ -9,6 +9,7 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use crate::{
+    base::backoff,
     cli::{
         api_client::{
             Address, AskError, Endpoint, Expected, READ_TIMEOUT, address_of, endpoint, need_http, token,
@@ -17,7 +18,6 @@ use crate::{
         status,
     },
     config::{Config, Fault},
-    consumer::backoff,
 };
 
 /// How long an answer to a worker may take, if the request does not wait for items.
@@ -243,7 +243,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{cli::worker::runtime, exit::Exit};
+    use crate::{base::exit::Exit, cli::worker::runtime};
 
     /// A daemon that answers one request on each connection.
     fn daemon(status: &'static str, body: &'static str) -> Endpoint {

@@ -7,9 +7,8 @@ use super::{
     queue_path, runtime,
 };
 use crate::{
+    base::{exit::Exit, lease_text::LeaseText},
     cli::{completions, globals::Globals, output},
-    exit::Exit,
-    lease_text::LeaseText,
 };
 
 /// Extend a lease: it lasts its whole length from now on

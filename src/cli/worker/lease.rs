@@ -15,9 +15,9 @@ use super::{
     queue_path, runtime,
 };
 use crate::{
+    base::exit::Exit,
     cli::{client::Create, completions, globals::Globals, output, values},
     config::duration,
-    exit::Exit,
 };
 
 /// Lease items of a queue over HTTP, for a shell script that handles them

@@ -91,7 +91,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{json, testing::Sample};
+    use crate::{base::json, testing::Sample};
 
     #[test]
     fn an_item_is_read_as_the_api_writes_it() {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{super::QueueConfig, Reload, Setting, table::SETTINGS};
+use super::{super::QueueConfig, Reload, Setting, all};
 use crate::{
     config::Config,
     docs::generated::{table_in, whole_file},
@@ -66,8 +66,7 @@ fn comment(text: &str) -> String {
         let (before, name) = (&rest[..name_at], &rest[name_at + 1..end_of_name]);
         let (target, after) = rest[end_of_name + 2..].split_once(')').expect("a link has a target");
         plain += before;
-        // A place in the page itself has no name here.
-        let page = target.split('#').next().filter(|page| !page.is_empty()).unwrap_or("CONFIG.md");
+        let page = target.split('#').next().unwrap_or_default();
         plain += &if before.ends_with('(') { format!("docs/{page}") } else { name.to_owned() };
         rest = after;
     }
@@ -88,23 +87,18 @@ fn comment(text: &str) -> String {
 #[test]
 fn each_key_has_one_row_and_each_row_a_key() {
     let mut known = BTreeSet::new();
-    for setting in SETTINGS {
+    for setting in all() {
         assert!(known.insert(setting.key), "{} has two rows", setting.key);
         let has_default = setting.default_value().is_some();
         let is_left_open = setting.default.is_some();
         assert!(has_default || is_left_open, "{} is no key, or has no default", setting.key);
     }
-    // A queue with all that may be left out.
-    let mut all = toml::Table::new();
-    for setting in
-        SETTINGS.iter().filter(|setting| setting.example.is_some_and(|example| !example.is_empty()))
-    {
+    for setting in all().filter(|setting| setting.example.is_some_and(|example| !example.is_empty())) {
         let line = format!("{} = {}", setting.path(), setting.example.unwrap());
         let one: Result<Config, _> = toml::from_str(&format!("queues.{QUEUE}.handler = 'log'\n{line}"));
         let one = if setting.key.ends_with(".handler") { toml::from_str(&line) } else { one };
         let one = toml::Table::try_from(one.unwrap_or_else(|error| panic!("{line}: {error}"))).unwrap();
         assert!(keys(&one, "").contains(&setting.path()), "{} has no field", setting.key);
-        all.extend(one);
     }
     for key in keys(&defaults(), "") {
         let key = key.replace(QUEUE, "*");
@@ -124,10 +118,14 @@ fn keys(table: &toml::Table, path: &str) -> Vec<String> {
 #[test]
 fn the_reference_has_every_setting() {
     let (of_queues, own): (Vec<_>, Vec<_>) =
-        SETTINGS.iter().partition(|setting| setting.key.starts_with(super::OF_A_QUEUE));
+        all().partition(|setting| setting.key.starts_with(super::OF_A_QUEUE));
     let rows = |settings: Vec<&Setting>| settings.into_iter().map(Setting::row).collect::<Vec<_>>();
-    table_in("docs/CONFIG.md", "| key | default | | by a reload |", &rows(own));
-    table_in("docs/CONFIG.md", "| key in `queues.NAME` | default | | by a reload |", &rows(of_queues));
+    table_in("docs/CONFIG.md", "| key | default | meaning | by a reload |", &rows(own));
+    table_in(
+        "docs/CONFIG.md",
+        "| key in `queues.NAME` | default | meaning | by a reload |",
+        &rows(of_queues),
+    );
 }
 
 #[test]
@@ -145,16 +143,17 @@ fn the_commented_file_has_every_setting() {
     let (_, tail) = known.split_once("# Schedules push items by themselves").unwrap();
     let mut made = head.to_owned() + "\n";
     let mut table = String::new();
-    for setting in SETTINGS {
+    for setting in all() {
         let path = setting.path();
         let (above, name) = path.rsplit_once('.').unwrap_or(("", &path));
         let of_queue = setting.key.starts_with(super::OF_A_QUEUE);
-        let mark = match (of_queue, setting.default.is_some(), setting.key) {
-            // Under systemd there is another default.
-            (true, ..) | (_, _, "database") => "#| ",
-            (_, true, _) => "# ",
-            _ => "",
-        };
+        // An example is not a default. Of the database the default is another one under systemd.
+        let mark =
+            match (of_queue, setting.example.is_some() && !setting.key.ends_with(".handler"), setting.key) {
+                (_, true, _) | (_, _, "database") => "# ",
+                (true, ..) => "#| ",
+                _ => "",
+            };
         let Some(value) =
             setting.example.map(str::to_owned).or_else(|| Some(setting.default_value()?.to_string()))
         else {
@@ -166,12 +165,12 @@ fn the_commented_file_has_every_setting() {
         if above != table {
             if table.is_empty() || !of_queue || !table.starts_with("queues") {
                 made += if of_queue {
-                    "\n# One table per queue to process. There is none by default; take away the \"#|\" to make this one.\n"
+                    "\n# One table per queue to process. There is none by default; take away every \"#| \" below to make this one.\n"
                 } else {
                     ""
                 };
             }
-            made += &format!("\n{mark}[{above}]\n");
+            made += &format!("\n{}[{above}]\n", if of_queue { "#| " } else { "" });
             above.clone_into(&mut table);
         }
         made += &format!("\n{}{mark}{name} = {value}\n", comment(&setting.meaning()));

@@ -4,9 +4,24 @@ use std::{fmt, time::Duration};
 
 use crate::config::{duration, size};
 
+/// The longest durations but for retentions.
+pub(in crate::config) const YEAR: Duration = Duration::from_hours(365 * 24);
+
+/// Why no duration is longer.
+pub(in crate::config) const LONGER_THAN_A_YEAR: &str = "that is longer than a year";
+
+/// The longest retentions.
+pub(in crate::config) const TEN_YEARS: Duration = Duration::from_hours(3_650 * 24);
+
+/// Why no retention is longer.
+pub(in crate::config) const LONGER_THAN_TEN_YEARS: &str = "that is longer than ten years";
+
+/// The shortest time that is not none.
+pub(in crate::config) const SHORTEST: Duration = Duration::from_millis(1);
+
 /// A value at the end of a range.
 #[derive(Clone, Copy)]
-pub(super) enum Bound {
+pub(in crate::config) enum Bound {
     Time(Duration),
     /// In bytes.
     Size(u64),

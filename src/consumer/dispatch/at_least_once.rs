@@ -14,9 +14,9 @@ use tracing::{Instrument, Span};
 
 use super::{Dispatcher, outcome};
 use crate::{
+    base::clock,
     config::Delivery,
     consumer::{
-        clock,
         expiry::rest,
         lease::{CommitOutcome, LeaseHandle},
         sharing::{LeasedBatch, Lender},

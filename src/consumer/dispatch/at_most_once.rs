@@ -10,9 +10,8 @@ use tracing::{Instrument, Span};
 
 use super::Dispatcher;
 use crate::{
-    consumer::{claimed::Batch, expiry::rest, sharing::Lender},
+    consumer::{claimed::Batch, expiry::rest, sharing::Lender, status::ConsumerState},
     handlers::{LONGEST_THROTTLE, Outcome, log_throttle},
-    status::ConsumerState,
     telemetry::span,
 };
 

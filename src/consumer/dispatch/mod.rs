@@ -15,11 +15,11 @@ use foundationdb::Transaction;
 use kvqueue_queue::Item;
 use tokio_util::sync::CancellationToken;
 
-use super::{breaker::Tried, expiry::waited, lease::ProgressNews, runtime::QueueRuntime};
+use super::{breaker::Tried, expiry::waited, runtime::QueueRuntime};
 use crate::{
     config::Delivery,
-    handlers::{CallResult, Context, Interruption, Outcome, call},
-    status::ConsumerStatus,
+    consumer::status::ConsumerStatus,
+    handlers::{CallResult, Context, Interruption, Outcome, ProgressNews, QueueOfCall, call},
     telemetry::span,
 };
 
@@ -66,7 +66,7 @@ impl Dispatcher {
             transaction,
             stop: self.runtime.shutdown.stop.clone(),
             limit: None,
-            runtime: Some(self.runtime.clone()),
+            runtime: Some(self.runtime.clone() as Arc<dyn QueueOfCall>),
             progress,
         };
         let meters = &self.runtime.meters;

@@ -20,7 +20,7 @@ pub(crate) use self::{
     wait_log::WaitLog,
 };
 use super::claimed::NotBegun;
-use crate::{config::Delivery, status::ConsumerStatus};
+use crate::{config::Delivery, consumer::status::ConsumerStatus};
 
 /// The most items that several consumers get together; one alone may ask for more. It bounds what
 /// one transaction holds up, and what is lost with one lease.

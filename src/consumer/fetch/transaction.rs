@@ -7,14 +7,14 @@ use tokio::time::Instant;
 
 use super::FetchRequest;
 use crate::{
+    base::identity,
     config::Delivery,
     consumer::{
         claimed::{Batch, Claimed, NotBegun},
-        identity,
         lease::{LeaseKeeper, Leased},
         runtime::QueueRuntime,
     },
-    metrics::QueueMeters,
+    meters::QueueMeters,
 };
 
 /// How long a fetch tries before it counts as failed and is logged. What it may have removed by

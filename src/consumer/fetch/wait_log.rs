@@ -8,7 +8,7 @@ use std::{
 use kvqueue_queue::Unfinished;
 use tokio::time::Instant;
 
-use crate::json::time;
+use crate::base::json::time;
 
 /// A shorter wait is not logged.
 const FIRST: Duration = Duration::from_secs(2);

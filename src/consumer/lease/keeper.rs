@@ -24,12 +24,14 @@ use tokio_util::sync::CancellationToken;
 use super::{
     cancelled::CancelledItems,
     held::Held,
-    progress::ProgressNews,
     slice::{AckBuffer, KeeperRequest, LeaseHandle, Pending, Slice, Slices},
     timer::{GATHER, GATHER_SLICES, LeaseTimer, Next},
 };
 use crate::{
-    causes::with_causes, consumer::runtime::QueueRuntime, database::STORAGE_FAILED, status::Heartbeat,
+    base::causes::with_causes,
+    consumer::{heartbeat::Heartbeat, runtime::QueueRuntime},
+    database::STORAGE_FAILED,
+    handlers::ProgressNews,
 };
 
 /// How long looking for cancelled items may take.

@@ -4,7 +4,6 @@
 mod cancelled;
 mod held;
 mod keeper;
-mod progress;
 mod slice;
 mod timer;
 mod transaction;
@@ -12,7 +11,6 @@ mod transaction;
 pub(crate) use self::{
     held::HeldLeases,
     keeper::{LeaseKeeper, Leased},
-    progress::{ProgressNews, ProgressReporter},
     slice::{CommitOutcome, LeaseHandle, Slice},
     timer::{LeaseTimer, Next},
 };

@@ -15,11 +15,8 @@ use kvqueue_queue::{Item, ItemOutcome};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    cancelled::{CallGuard, CancelledItems},
-    progress::ProgressNews,
-};
-use crate::{answer::answer, status::Heartbeat};
+use super::cancelled::{CallGuard, CancelledItems};
+use crate::{base::answer::answer, consumer::heartbeat::Heartbeat, handlers::ProgressNews};
 
 /// A consumer's part of a lease.
 #[derive(Debug)]

@@ -11,9 +11,10 @@ use super::{super::configured::Configured, *};
 use crate::{
     actors::{self, ConsumerContext},
     config::Config,
-    control::{ActiveConfig, CommandSender},
+    consumer::status::ConsumerState,
+    control::CommandSender,
+    daemon::active_config::ActiveConfig,
     daemon::handler_pool,
-    status::ConsumerState,
     testing::TestDatabase,
 };
 

@@ -4,6 +4,7 @@
 mod group;
 mod line_log;
 mod lookup;
+mod names;
 mod output;
 mod progress;
 #[cfg(target_os = "linux")]
@@ -11,6 +12,7 @@ pub(crate) mod reaper;
 #[cfg(target_os = "linux")]
 mod search;
 mod settings;
+mod start;
 #[cfg(test)]
 mod tests;
 mod variables;
@@ -24,44 +26,27 @@ use std::{
 };
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use kvqueue_queue::{Item, millis};
 use rustix::process::Signal;
-use tokio::{
-    io::AsyncWriteExt,
-    process::{Child, ChildStdin, Command},
-    task::JoinHandle,
-    time::timeout,
-};
+use tokio::{process::Child, task::JoinHandle, time::timeout};
 
 use self::{
     group::Group,
     line_log::LineLog,
+    names::{EXIT_TIMEOUT, STDERR, STDOUT},
     output::{Kept, OutputReader, Reports, Said},
     progress::ProgressLines,
     settings::{ExecSettings, Mode, ProgressFrom, ResultFrom},
+    start::{Reaped, command, feed, not_started, reaped},
     worker::Pool,
 };
 use super::{Context, Handler, Outcome, Settings, SettingsError};
-
-pub(crate) use worker::Processes;
-
-/// How long the handler waits for the status and the error output of a command that seems to have
-/// ended.
-const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long a cancelled command has between TERM and KILL: shorter than the call that cancels it
 /// waits.
 const TERM_DELAY: Duration = Duration::from_millis(500);
 
 const _: () = assert!(TERM_DELAY.as_millis() < super::ABORT_DELAY.as_millis());
-
-/// The streams of a command, as the log names them.
-const STDERR: &str = "stderr";
-const STDOUT: &str = "stdout";
-
-/// Names the run that a process belongs to.
-const RUN: &str = "KVQUEUE_RUN";
 
 /// Runs a command per item, or hands items to processes that stay.
 ///
@@ -220,56 +205,4 @@ impl Handler for Exec {
 pub(crate) fn start_timeout(settings: &Settings) -> Duration {
     let settings = ExecSettings::read(settings).ok().filter(|settings| settings.mode == Mode::Worker);
     settings.map_or(Duration::ZERO, |settings| settings.start_timeout())
-}
-
-/// The command, in a group of its own: a Ctrl-C at the terminal is for the daemon, which lets the
-/// running commands finish.
-fn command(settings: &ExecSettings, run: Option<&Reaped>) -> Command {
-    let mut command = Command::new(&settings.command[0]);
-    variables::remove_own(&mut command);
-    match run {
-        Some((_, name)) => command.env(RUN, name),
-        None => command.env_remove(RUN),
-    };
-    command.args(&settings.command[1..]).stdin(Stdio::piped()).stderr(Stdio::piped());
-    command.kill_on_drop(true).process_group(0);
-    command
-}
-
-/// A run that ends with the daemon, and its name.
-#[cfg(target_os = "linux")]
-type Reaped = (reaper::Run, String);
-
-#[cfg(not(target_os = "linux"))]
-type Reaped = ((), String);
-
-/// A run that is about to begin; none where there is no reaper.
-#[cfg(target_os = "linux")]
-fn reaped() -> Option<Reaped> {
-    let run = reaper::run()?;
-    let name = run.name();
-    Some((run, name))
-}
-
-#[cfg(not(target_os = "linux"))]
-fn reaped() -> Option<Reaped> {
-    None
-}
-
-/// That a command cannot be started is seldom its item's fault: a program is missing, or the
-/// machine has no room for a process. An item's variables can only be too long for a command's
-/// environment.
-fn not_started(program: &str, error: &io::Error) -> Outcome {
-    let reason = format!("cannot start {program}: {error}");
-    match error.kind() {
-        io::ErrorKind::ArgumentListTooLong | io::ErrorKind::InvalidInput => Outcome::Retry(reason),
-        // The error alone may be misleading: for a missing interpreter it is "no such file".
-        _ => Outcome::Unavailable(lookup::problem(program).unwrap_or(reason)),
-    }
-}
-
-/// Writes the payload and closes the pipe. A command may end without reading it all, so nothing
-/// is made of an error.
-async fn feed(mut input: ChildStdin, payload: Bytes) {
-    let _ = input.write_all(&payload).await;
 }

@@ -10,7 +10,7 @@ use super::{
     line_log::{LineLog, MAX_LOGGED_LINE},
     progress::ProgressLines,
 };
-use crate::consumer::lease::ProgressReporter;
+use crate::handlers::ProgressReporter;
 
 /// What in a stream is the progress of its item.
 pub(super) enum Reports {
@@ -165,7 +165,7 @@ mod tests {
     use tokio::io::AsyncWriteExt;
 
     use super::*;
-    use crate::{consumer::lease::ProgressNews, testing::Sample};
+    use crate::{handlers::ProgressNews, testing::Sample};
 
     /// What is kept of an output that comes in pieces of this size, and the message of the last progress.
     fn read(output: &str, size: usize, limit: u64) -> (String, Option<String>) {

@@ -1,6 +1,6 @@
 //! Lines in the error output of a command that report the progress of its item, as in `kvqueue-progress 50% halfway`.
 
-use crate::consumer::lease::ProgressReporter;
+use crate::handlers::ProgressReporter;
 
 /// Begins such a line.
 const MARK: &[u8] = b"kvqueue-progress ";
@@ -71,7 +71,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{consumer::lease::ProgressNews, testing::Sample};
+    use crate::{handlers::ProgressNews, testing::Sample};
 
     /// The output without the lines about progress, in parts of this size, and the last progress.
     fn read(output: &str, size: usize) -> (String, Option<(Option<u8>, String)>) {

@@ -34,8 +34,8 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use uuid::Uuid;
 
-use super::{RUN, search, variables::SYSTEMD};
-use crate::exit::Exit;
+use super::{names::RUN, search, variables::SYSTEMD};
+use crate::base::exit::Exit;
 
 /// The first argument of a reaper; the second is the daemon's id.
 const ARGUMENT: &str = "reap-commands-of";

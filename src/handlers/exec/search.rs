@@ -15,7 +15,7 @@ use std::{
 use rustix::process::{Pid, PidfdFlags, Signal, getpgid, pidfd_open, pidfd_send_signal};
 use tokio::{sync::oneshot, task::spawn_blocking};
 
-use super::RUN;
+use super::names::RUN;
 
 /// How often it looks for processes that are to be killed: a killed process may have started others meanwhile.
 const MOST_ROUNDS: u32 = 20;

@@ -15,7 +15,7 @@ use reqwest::{
 };
 
 use super::{health::Blames, settings::HttpSettings};
-use crate::{consumer::clock, handlers::Outcome};
+use crate::{base::clock, handlers::Outcome};
 
 /// The most bytes of a body that a reason has. A dead letter keeps 500 bytes of a reason.
 const SHOWN: usize = 400;

@@ -17,7 +17,10 @@ use super::{
     secrets::{secret_file, unreadable, wrong},
     settings::{HttpSettings, Proxy},
 };
-use crate::{causes::root_cause, handlers::SettingsError};
+use crate::{
+    base::{causes::root_cause, tls},
+    handlers::SettingsError,
+};
 
 /// Idle connections are closed after this time. It is shorter than the time after which common
 /// servers close them (5 s and more), since a request on a connection that is being closed fails.
@@ -43,7 +46,7 @@ pub(super) enum Reply {
 
 /// Makes a client, from the files that the settings name.
 pub(super) fn build(settings: &HttpSettings) -> Result<Client, SettingsError> {
-    install_provider();
+    tls::install_provider();
     let mut builder = Client::builder()
         .user_agent(concat!("kvqueue/", env!("CARGO_PKG_VERSION")))
         .redirect(Policy::none())
@@ -82,12 +85,6 @@ pub(super) fn build(settings: &HttpSettings) -> Result<Client, SettingsError> {
         let fix = "install the system's certificates (ca-certificates), or name a file with ca-file";
         SettingsError(format!("cannot prepare TLS: {}; {fix}", root_cause(&error)))
     })
-}
-
-/// The cryptography of TLS in this process, unless the program has chosen another.
-pub(crate) fn install_provider() {
-    // It fails if there is one already.
-    let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
 fn certificates(path: &Path) -> Result<Vec<Certificate>, SettingsError> {

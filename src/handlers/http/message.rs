@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::{handlers::Context, json::LeasedItem, telemetry::trace_parent};
+use crate::{base::json::LeasedItem, handlers::Context, telemetry::trace_parent};
 
 /// In a header, a queue's name and a key have these characters and all that are not ASCII percent-encoded.
 const ENCODED: &AsciiSet = &CONTROLS.add(b'%').add(b' ');

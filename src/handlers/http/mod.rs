@@ -39,10 +39,7 @@ use self::{
     watched::Watched,
 };
 use super::{AnyHandler, BatchHandler, Context, Handler, Outcome, Settings, SettingsError};
-use crate::consumer::clock;
-
-#[cfg(feature = "otel")]
-pub(crate) use client::install_provider;
+use crate::base::clock;
 
 /// Posts items to a URL. One value for all consumers of a queue.
 #[derive(Debug)]

@@ -23,8 +23,11 @@ use rustls::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{client::install_provider, *};
-use crate::testing::{Kit, Sample};
+use super::*;
+use crate::{
+    base::tls::install_provider,
+    testing::{Kit, Sample},
+};
 
 /// Nothing takes that long, unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(20);

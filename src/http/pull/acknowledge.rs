@@ -15,8 +15,9 @@ use super::{
     lease::{Given, Wanted, fetch},
 };
 use crate::{
+    base::clock,
     config::Retry,
-    consumer::{clock, dispatch::outcome},
+    consumer::dispatch::outcome,
     handlers::{Outcome, OutcomeLine, percent},
     http::{
         api_request::{Answer, ApiRequest},

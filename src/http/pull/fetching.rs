@@ -20,7 +20,8 @@ use tokio::{
 
 use super::unanswered::Unanswered;
 use crate::{
-    consumer::{clock_lag::ClockLag, expiry::Expiry, fetch::VersionClock, identity},
+    base::{clock_lag::ClockLag, identity},
+    consumer::{expiry::Expiry, fetch::VersionClock},
     http::{app_state::AppState, error::ApiError, peer::Peer},
 };
 

@@ -7,16 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use super::{pullers::Puller, unanswered::Unanswered};
 use crate::{
+    base::{deadlines::LONGEST_WAIT, json::LeasedItem, json_bytes::length_of},
     config::{MAX_LEASE, MIN_LEASE, QueueConfig},
-    deadlines::LONGEST_WAIT,
     http::{
         api_request::{Answer, ApiRequest},
         body::whole,
         error::ApiError,
         operation::failure,
     },
-    json::LeasedItem,
-    json_bytes::length_of,
     operations::Site,
 };
 

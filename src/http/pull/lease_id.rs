@@ -8,9 +8,11 @@ use sha2::Sha256;
 
 use super::acknowledge::over;
 use crate::{
-    consumer::identity,
+    base::{
+        identity,
+        lease_text::{LeaseText, Signature},
+    },
     http::{api_request::ApiRequest, error::ApiError, keys::Key},
-    lease_text::{LeaseText, Signature},
 };
 
 fn mac(key: &Key, queue: &str, id: LeaseId) -> Hmac<Sha256> {

@@ -16,9 +16,9 @@ use super::{
     kept::{KeptLeases, Known},
 };
 use crate::{
-    answer::answer,
+    base::{answer::answer, clock},
     config::QueueConfig,
-    consumer::{clock, fetch::VersionClock},
+    consumer::fetch::VersionClock,
     http::{api_request::ApiRequest, app_state::AppState, error::ApiError},
 };
 

@@ -25,9 +25,8 @@ use super::{
 };
 use crate::{
     access::Scope,
+    base::{clock, deadlines::PUSH},
     config::QueueConfig,
-    consumer::clock,
-    deadlines::PUSH,
     operations::{Refusal, push::PushAnswer},
 };
 

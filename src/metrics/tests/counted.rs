@@ -15,7 +15,7 @@ use super::sample::text;
 use crate::{
     BatchHandler, Config, Context, Daemon, Handler, Outcome, SettingsError,
     config::{ConsumerGroup, Delivery, QueueConfig},
-    metrics::QueueMeters,
+    meters::QueueMeters,
     status::DaemonStatus,
     testing::TestDatabase,
 };

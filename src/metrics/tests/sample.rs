@@ -7,7 +7,8 @@ use std::{
 
 use crate::{
     config::{Config, QueueConfig},
-    metrics::{QueueMeters, Request, render},
+    meters::{QueueMeters, Request},
+    metrics::render,
     status::{DaemonStatus, QueueStats, SpaceJson},
 };
 

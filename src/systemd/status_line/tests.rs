@@ -38,7 +38,7 @@ fn status_line_shows_problems() {
     let status = status();
     status.phase(Phase::Ready);
     status.pause_state(&"b".into()).pause_locally(true);
-    status.consumers()[0].set(crate::status::ConsumerState::Backoff);
+    status.consumers()[0].set(crate::consumer::status::ConsumerState::Backoff);
     status.set_database(Err("timed out".to_owned()));
     status.refused("database:\nneeds a restart".to_owned());
     insta::assert_snapshot!(shown(&status, 0.0), @"2 queues (1 paused), 1 consumer, 0 in flight, 0 items/s; 1 consumer waiting for the database; the database does not answer: timed out; reload refused: database: needs a restart");

@@ -7,8 +7,8 @@ use tracing::Span;
 
 use super::lines::{Line, Lines};
 use crate::handlers::exec::{
-    STDERR,
     line_log::{LineLog, MAX_LOGGED_LINE},
+    names::STDERR,
 };
 
 /// How many lines are read at the end of an item without waiting for more.

@@ -14,52 +14,22 @@ mod tests;
 
 use std::{
     sync::{Arc, Mutex, MutexGuard},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use kvqueue_queue::Item;
 use tokio::{
     sync::{mpsc, oneshot},
-    time::{sleep_until, timeout},
+    time::sleep_until,
 };
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Span;
 
 use self::process::{Ended, ItemRequest, Process};
 use super::settings::ExecSettings;
 use crate::{
-    consumer::backoff,
+    base::backoff,
     handlers::{Context, Outcome},
 };
-
-/// From the end of its input to the signal TERM for a process that is no longer needed.
-const EXIT_DELAY: Duration = Duration::from_secs(2);
-
-/// From TERM to KILL for such a process.
-const EXIT_TERM_DELAY: Duration = Duration::from_secs(1);
-
-/// How long the daemon's end waits for all processes.
-const END_TIMEOUT: Duration =
-    EXIT_DELAY.saturating_add(EXIT_TERM_DELAY).saturating_add(Duration::from_millis(500));
-
-/// The tasks of all processes of a daemon.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Processes {
-    tasks: TaskTracker,
-    end: CancellationToken,
-}
-
-impl Processes {
-    /// Ends all processes. Call it only after the last item has ended.
-    pub(crate) async fn end(&self) {
-        self.end.cancel();
-        self.tasks.close();
-        if timeout(END_TIMEOUT, self.tasks.wait()).await.is_err() {
-            let processes = self.tasks.len();
-            tracing::warn!(event = "workers_not_ended", processes, "worker processes did not end in time");
-        }
-    }
-}
 
 /// The processes of one queue.
 #[derive(Debug)]
@@ -164,8 +134,8 @@ impl Pool {
                 sleep_until(pause.into()).await;
             }
             let runtime = context.runtime.as_deref();
-            let meters = runtime.map(|runtime| runtime.meters.clone()).unwrap_or_default();
-            let processes = runtime.map(|runtime| runtime.shutdown.processes.clone()).unwrap_or_default();
+            let meters = runtime.map(|runtime| runtime.meters().clone()).unwrap_or_default();
+            let processes = runtime.map(|runtime| runtime.processes().clone()).unwrap_or_default();
             let process = Process::start(&self.settings, &context.queue, meters)?;
             let (sender, requests) = mpsc::channel(1);
             let (ready, is_ready) = oneshot::channel();

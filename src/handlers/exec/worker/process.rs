@@ -19,19 +19,24 @@ use tokio_util::sync::CancellationToken;
 use tracing::Span;
 
 use super::{
-    EXIT_DELAY, EXIT_TERM_DELAY,
     errors::{AT_ONCE, Errors},
     limits::{EndReason, Limits, Step},
     lines::{Line, Lines},
     protocol::{self, Heartbeat, MAX_LINE, VERSION, WorkerMessage},
 };
 use crate::{
-    consumer::lease::ProgressReporter,
     handlers::{
-        Outcome,
-        exec::{self, EXIT_TIMEOUT, Reaped, group::Group, reaped, settings::ExecSettings, variables},
+        Outcome, ProgressReporter,
+        exec::{
+            group::Group,
+            names::EXIT_TIMEOUT,
+            settings::ExecSettings,
+            start::{Reaped, command, not_started, reaped},
+            variables,
+        },
+        processes::{EXIT_DELAY, EXIT_TERM_DELAY},
     },
-    metrics::QueueMeters,
+    meters::QueueMeters,
 };
 
 /// An item for a process, and how its call gets the outcome.
@@ -92,10 +97,10 @@ impl Process {
     ) -> Result<Self, Outcome> {
         let program = settings.command[0].clone();
         let reaped = reaped();
-        let mut command = exec::command(settings, reaped.as_ref());
+        let mut command = command(settings, reaped.as_ref());
         variables::set_queue(&mut command, queue);
         let spawned = command.stdout(Stdio::piped()).spawn();
-        let mut child = spawned.map_err(|error| exec::not_started(&program, &error))?;
+        let mut child = spawned.map_err(|error| not_started(&program, &error))?;
         let group = Group::of(&child, reaped.as_ref().map(|(_, name)| name.as_str()));
         let input = child.stdin.take().expect("stdin was asked for");
         let output = Lines::new(child.stdout.take().expect("stdout was asked for"), MAX_LINE);

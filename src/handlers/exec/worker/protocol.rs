@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::{
+    base::json::LeasedItem,
     handlers::{Context, OutcomeLine, percent},
-    json::LeasedItem,
 };
 
 /// The version of the protocol.

@@ -5,8 +5,9 @@ use std::{fs, path::Path, sync::Arc, time::Duration};
 use futures::executor::block_on;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Process, Processes};
+use super::Process;
 use crate::{
+    handlers::Processes,
     handlers::{Exec, Outcome, exec::settings::ExecSettings},
     testing::Kit,
 };

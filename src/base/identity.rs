@@ -63,8 +63,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::*;
-    use crate::consumer::clock;
+    use crate::base::{clock, identity::*};
 
     #[test]
     fn session_ids_are_unique_and_contain_the_process_id() {

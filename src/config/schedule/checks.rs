@@ -2,12 +2,11 @@
 
 use kvqueue_queue::schedule::{MAX_OWNER, MAX_SCHEDULES, Schedule};
 
-use super::{Config, ConfigError, QueueConfig};
-use crate::schedules::{JsonText, ScheduleDefinition};
+use crate::config::{Config, ConfigError, JsonText, QueueConfig, ScheduleDefinition};
 
 impl Config {
     /// Checks the label of schedules. Schedules need one.
-    pub(super) fn validate_schedule_owner(&self) -> Result<(), ConfigError> {
+    pub(in crate::config) fn validate_schedule_owner(&self) -> Result<(), ConfigError> {
         let key = "schedule-owner";
         match &self.schedule_owner {
             None => match self.queues.iter().find(|(_, queue)| !queue.schedules.is_empty()) {
@@ -46,7 +45,10 @@ impl QueueConfig {
         checked.filter_map(Result::ok).collect()
     }
 
-    pub(super) fn validate_schedules(&self, key: impl Fn(&str) -> String) -> Result<(), ConfigError> {
+    pub(in crate::config) fn validate_schedules(
+        &self,
+        key: impl Fn(&str) -> String,
+    ) -> Result<(), ConfigError> {
         if self.schedules.len() > MAX_SCHEDULES {
             let problem = format!("a queue has at most {MAX_SCHEDULES} schedules");
             let fix = "remove some, or let another queue have them";

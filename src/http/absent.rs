@@ -1,9 +1,10 @@
 //! Stands for `http` in a build without that feature: there is no server.
 
-use crate::{
-    config::{Config, ConfigError, Http, Listen},
-    control::DaemonHandle,
-};
+mod handle;
+
+pub(crate) use handle::DaemonHandle;
+
+use crate::config::{Config, ConfigError, Http, Listen};
 
 /// A secret for HTTP. There is none.
 #[derive(Clone, Debug, PartialEq, Eq)]

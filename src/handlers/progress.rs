@@ -10,7 +10,7 @@ use std::{
 
 use kvqueue_queue::{ItemId, Progress};
 
-use crate::consumer::clock;
+use crate::base::clock;
 
 /// Shared by the calls of handlers, which report, and the keeper of their lease, whose next extension writes it. Of each item the last report counts.
 #[derive(Debug, Default)]
@@ -56,8 +56,7 @@ impl ProgressReporter {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::testing::Sample;
+    use crate::{handlers::progress::*, testing::Sample};
 
     #[test]
     fn the_last_report_of_each_item_is_taken_once() {

@@ -14,9 +14,8 @@ use tokio::{
 };
 
 use crate::{
-    causes::with_causes,
-    consumer::{backoff, runtime::NamedQueue},
-    daemon::background,
+    base::{background, backoff, causes::with_causes},
+    consumer::runtime::NamedQueue,
 };
 
 /// The database is asked again after this time, even if the watch has not fired.

@@ -9,7 +9,7 @@ use std::{
 use kvqueue_queue::Item;
 use serde::Serialize;
 
-use super::Heartbeat;
+use crate::consumer::heartbeat::Heartbeat;
 
 /// The state of a consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -92,7 +92,7 @@ impl Activity {
 }
 
 impl ConsumerStatus {
-    pub(super) fn new(id: u64, queue: Arc<str>, k: NonZeroUsize, restarts: u64) -> Self {
+    pub(crate) fn new(id: u64, queue: Arc<str>, k: NonZeroUsize, restarts: u64) -> Self {
         let activity = Mutex::new(Activity::begin(ConsumerState::Fetching));
         Self { id, queue, k, restarts, activity, answered: Mutex::new(Instant::now()) }
     }

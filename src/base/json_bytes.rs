@@ -53,8 +53,7 @@ pub(crate) fn length_of(item: &Item) -> usize {
 mod tests {
     use proptest::prelude::*;
 
-    use super::*;
-    use crate::json::LeasedItem;
+    use crate::base::{json::LeasedItem, json_bytes::*};
 
     proptest! {
         #[test]

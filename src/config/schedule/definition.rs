@@ -10,10 +10,9 @@ use kvqueue_queue::{
 };
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::JsonText;
 use crate::{
-    causes::with_causes,
-    config::{duration, number, whole},
+    base::causes::with_causes,
+    config::{JsonText, duration, number, whole},
 };
 
 /// The content type of a payload that is given as JSON.
@@ -366,12 +365,12 @@ fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(input: D) -> Result<Opt
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-pub(super) fn is_zero(priority: &i64) -> bool {
+pub(in crate::config) fn is_zero(priority: &i64) -> bool {
     *priority == 0
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-pub(super) fn is_default_maximum(most: &u32) -> bool {
+pub(in crate::config) fn is_default_maximum(most: &u32) -> bool {
     *most == Missed::default().most
 }
 

@@ -1,4 +1,4 @@
-//! Items and dead letters as JSON, for commands and HTTP.
+//! Items, dead letters and pauses as JSON, for commands, HTTP and handlers.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
@@ -10,12 +10,28 @@ use kvqueue_queue::{
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::{Map, Value, json};
 
-pub(crate) use crate::json_bytes::{insert_bytes, insert_payload};
-use crate::{
-    consumer::{clock, identity},
-    json_bytes::payload_text,
-    status::PauseJson,
-};
+pub(crate) use crate::base::json_bytes::{insert_bytes, insert_payload};
+use crate::base::{clock, identity, json_bytes::payload_text};
+
+/// The name of a phase or a state, as JSON has it.
+pub(crate) fn json_name(value: &impl Serialize) -> Option<String> {
+    Some(serde_json::to_value(value).ok()?.as_str()?.to_owned())
+}
+
+/// Since when and why a queue is paused.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct PauseJson {
+    pub(crate) since: u64,
+    pub(crate) reason: String,
+    /// The sweeper does not change the queue either.
+    pub(crate) frozen: bool,
+}
+
+impl From<Pause> for PauseJson {
+    fn from(Pause { at: since, reason, frozen }: Pause) -> Self {
+        Self { since, reason, frozen }
+    }
+}
 
 /// An item: `id`, `payload`, and what else there is: `attempt` from the second on, and attributes and the like.
 pub(crate) fn item(item: &Item) -> Value {

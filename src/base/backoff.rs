@@ -1,4 +1,4 @@
-//! Pauses between failed fetches.
+//! Pauses after failures in a row.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn consumer_backoff_doubles_up_to_a_limit() {
+    fn the_pause_doubles_up_to_a_limit() {
         let millis: Vec<_> = [1, 2, 3, 7, 8, u32::MAX].map(|n| pause(n).as_millis()).into();
         assert_eq!(millis, [100, 200, 400, 6_400, 10_000, 10_000]);
     }

@@ -15,7 +15,7 @@ impl JsonText {
     }
 
     /// The value of the text. An error if it has a number that a [`Value`] cannot have.
-    pub(crate) fn value(&self) -> Result<Value, serde_json::Error> {
+    pub(in crate::config) fn value(&self) -> Result<Value, serde_json::Error> {
         serde_json::from_str(&self.0)
     }
 }
@@ -43,17 +43,17 @@ impl Serialize for JsonText {
 }
 
 /// As a value, in formats such as TOML.
-pub(super) mod as_value {
+pub(in crate::config) mod as_value {
     use super::{Deserialize, Deserializer, JsonText, Serialize, Serializer, Value};
 
-    pub(in crate::schedules) fn deserialize<'de, D: Deserializer<'de>>(
+    pub(in crate::config) fn deserialize<'de, D: Deserializer<'de>>(
         input: D,
     ) -> Result<Option<JsonText>, D::Error> {
         Value::deserialize(input).map(|value| Some(value.into()))
     }
 
     #[expect(clippy::ref_option, reason = "serde calls it so")]
-    pub(in crate::schedules) fn serialize<S: Serializer>(
+    pub(in crate::config) fn serialize<S: Serializer>(
         text: &Option<JsonText>,
         out: S,
     ) -> Result<S::Ok, S::Error> {

@@ -14,10 +14,8 @@ use tokio::{
 };
 
 use crate::{
-    causes::with_causes,
-    consumer::{backoff, runtime::NamedQueue},
-    daemon::background,
-    deadlines::FIRST_LOOK,
+    base::{background, backoff, causes::with_causes, deadlines::FIRST_LOOK},
+    consumer::runtime::NamedQueue,
     status::DaemonStatus,
 };
 

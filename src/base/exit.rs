@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn the_reference_lists_the_same_exit_codes() {
-        let reference = include_str!("../docs/config/process.md");
+        let reference = include_str!("../../docs/config/process.md");
         for (code, meaning) in TABLE {
             let row = format!("| {code} | {meaning} |");
             assert!(reference.contains(&row), "docs/config/process.md lacks {row}");

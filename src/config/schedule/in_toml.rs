@@ -4,12 +4,14 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{
-    JsonText, MissedName, OverlapName, ScheduleDefinition,
-    definition::{is_default_maximum, is_zero},
-    json_text::as_value,
+use crate::config::{
+    JsonText, MissedName, OverlapName, ScheduleDefinition, duration, number,
+    schedule::{
+        definition::{is_default_maximum, is_zero},
+        json_text::as_value,
+    },
+    whole,
 };
-use crate::config::{duration, number, whole};
 
 /// The same fields; the compiler checks that.
 #[derive(Serialize, Deserialize)]
@@ -60,7 +62,7 @@ struct Read(#[serde(with = "Hyphened")] ScheduleDefinition);
 struct Write<'a>(#[serde(with = "Hyphened")] &'a ScheduleDefinition);
 
 /// Reads the tables, by the names of the schedules.
-pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+pub(in crate::config) fn deserialize<'de, D: Deserializer<'de>>(
     input: D,
 ) -> Result<BTreeMap<String, ScheduleDefinition>, D::Error> {
     let tables = BTreeMap::<String, Read>::deserialize(input)?;
@@ -68,7 +70,7 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
 }
 
 /// Writes them as [`deserialize`] reads them.
-pub(crate) fn serialize<S: Serializer>(
+pub(in crate::config) fn serialize<S: Serializer>(
     schedules: &BTreeMap<String, ScheduleDefinition>,
     out: S,
 ) -> Result<S::Ok, S::Error> {
@@ -82,7 +84,9 @@ mod tests {
     #[test]
     fn a_table_of_the_configuration_has_the_same_fields_with_hyphens() {
         #[derive(Serialize, Deserialize)]
-        struct Queue(#[serde(with = "crate::schedules::in_toml")] BTreeMap<String, ScheduleDefinition>);
+        struct Queue(
+            #[serde(with = "crate::config::schedule::in_toml")] BTreeMap<String, ScheduleDefinition>,
+        );
         let text = "[nightly]\ncron = \"30 2 * * *\"\nzone = \"Europe/Berlin\"\ncontent-type = \"text/plain\"\n\
             missed = \"all\"\nmissed-window = \"1d\"\nmissed-max = 3\noverlap = \"allow\"\n\n[nightly.attributes]\nCase = \"a\"\n";
         let Queue(schedules) = toml::from_str(text).unwrap();

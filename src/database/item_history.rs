@@ -10,7 +10,7 @@ use foundationdb::Transaction;
 use jiff::Timestamp;
 use kvqueue_queue::{EndedItem, ItemId, Millis, Queue, QueueError, Recorder, Recording};
 
-use crate::{config::duration, consumer::clock};
+use crate::{base::clock, config::duration};
 
 /// The name of this process in records: its machine and its process number.
 pub(crate) fn this_process() -> String {

@@ -1,4 +1,4 @@
-//! Time and randomness for the queue layer, which reads neither.
+//! Time and randomness, also for the queue layer, which reads neither by itself.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
