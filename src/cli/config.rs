@@ -7,7 +7,7 @@ use crate::{
     base::exit::Exit,
     config::{Config, MinFreeSpace},
     daemon::Daemon,
-    database::limit_beyond_disk,
+    database::{limit_beyond_disk, no_cluster_file},
 };
 
 /// Check the configuration, or show it
@@ -57,7 +57,9 @@ impl Command {
                     serde_json::json!({ "valid": true, "queues": config.queues.len(), "file": file });
                 let limit = unused_limit(&config).map(str::to_owned).or_else(|| limit_beyond_disk(&config));
                 let none = config.queues.is_empty().then(|| NO_QUEUES.to_owned());
-                let notes: Vec<_> = none.into_iter().chain(limit).chain(warnings).collect();
+                let absent = no_cluster_file(&config.database);
+                let absent = absent.map(|why| format!("database = {:?}: {why}", config.database));
+                let notes: Vec<_> = absent.into_iter().chain(none).chain(limit).chain(warnings).collect();
                 let is_refused = *strict && !notes.is_empty();
                 if globals.quiet && !is_refused {
                     return Ok(Exit::Done);

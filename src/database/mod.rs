@@ -129,6 +129,14 @@ fn database(url: &str) -> Result<Database, OpenError> {
     })
 }
 
+/// What is wrong with the cluster file that a configuration names, as far as that is seen without opening it.
+pub(crate) fn no_cluster_file(url: &str) -> Option<String> {
+    if fdb_embedded::embedded_directory(url).is_some() || is_daemon(url) {
+        return None;
+    }
+    suggestion(url).or_else(|| (!Path::new(url).exists()).then(|| "there is no such cluster file".to_owned()))
+}
+
 /// The hint for a name that is not a cluster file, but looks like something else.
 fn suggestion(url: &str) -> Option<String> {
     if url == fdb_embedded::SCHEME.trim_end_matches(':') {
@@ -328,6 +336,10 @@ mod tests {
         std::fs::write(&file, "a:b@127.0.0.1:4500").unwrap();
         for url in [file.to_str().unwrap(), "/nowhere/fdb.cluster"] {
             assert_eq!(suggestion(url), None, "{url}");
+        }
+        assert_eq!(no_cluster_file("/nowhere/fdb.cluster").as_deref(), Some("there is no such cluster file"));
+        for url in [file.to_str().unwrap(), "embedded:./not-there", "https://queues.example"] {
+            assert_eq!(no_cluster_file(url), None, "{url}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A wrong configuration: the key, the value and the fix, and exit code 78.
 
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt};
 
 use crate::support::{Database, Ran, kvqueue, run, serve};
 
@@ -8,7 +8,7 @@ use crate::support::{Database, Ran, kvqueue, run, serve};
 fn with_file(text: &str) -> Ran {
     let db = Database::embedded();
     let config = db.file("kvqueue.toml");
-    std::fs::write(&config, text).unwrap();
+    fs::write(&config, text).unwrap();
     let mut ran = run(&db, &["run", "--config", config.to_str().unwrap()]);
     ran.stderr = ran.stderr.replace(&db.directory.path().display().to_string(), "DIR");
     ran
@@ -118,7 +118,10 @@ fn config_check_notes_that_min_free_space_has_no_effect_on_a_cluster() {
         }
         command.output().unwrap().into()
     };
-    let cluster = "/etc/foundationdb/fdb.cluster";
+    let directory = tempfile::tempdir().unwrap();
+    let cluster = directory.path().join("fdb.cluster");
+    fs::write(&cluster, "name:id@127.0.0.1:4500").unwrap();
+    let cluster = cluster.to_str().unwrap();
     for limit in ["2GiB", "0"] {
         let ran = check(cluster, Some(limit), &[]);
         assert!(ran.code == Some(0) && ran.stderr.contains(note), "{ran:?}");
@@ -126,6 +129,12 @@ fn config_check_notes_that_min_free_space_has_no_effect_on_a_cluster() {
         assert_eq!(check("embedded:/data", Some(limit), &[]).stderr, "");
     }
     assert_eq!(check(cluster, None, &[]).stderr, "");
+    let missing = check("embeded:/data", None, &[]);
+    assert!(
+        missing.code == Some(0) && missing.stderr.contains("did you mean embedded:/data?"),
+        "{missing:?}"
+    );
+    check("/nowhere/fdb.cluster", None, &["--strict"]).failed(78);
     let wrong = check("embedded:/data", Some("much"), &[]).failed(78);
     assert!(wrong.contains("KVQUEUE_MIN_FREE_SPACE") && wrong.contains("is not a size"), "{wrong}");
 }
@@ -141,7 +150,7 @@ fn a_queue_given_only_by_options_needs_a_complete_handler() {
 fn config_show_prints_the_merged_layers() {
     let db = Database::embedded();
     let config = db.file("kvqueue.toml");
-    std::fs::write(&config, "shutdown-timeout = '1s'\n[log]\nlevel = 'warn'\n[queues.q]\nhandler = 'log'\n")
+    fs::write(&config, "shutdown-timeout = '1s'\n[log]\nlevel = 'warn'\n[queues.q]\nhandler = 'log'\n")
         .unwrap();
     let mut command = kvqueue(&db, &["config", "show", "--config", config.to_str().unwrap()]);
     let ran: Ran = command.env("KVQUEUE_LOG__LEVEL", "debug").output().unwrap().into();
@@ -201,7 +210,7 @@ fn a_configuration_error_stops_only_commands_that_need_that_part() {
     let served = serve(&db, "[queues.q]\nhandler = 'log'\nconsumers = [{ k = 1, count = 1 }]");
     let at = served.at.tcp().to_owned();
     let config = db.file("kvqueue.toml");
-    let write = |text: &str| std::fs::write(&config, text).unwrap();
+    let write = |text: &str| fs::write(&config, text).unwrap();
     let ask = |words: &[&str]| run(&db, &[words, &["--config", config.to_str().unwrap()]].concat());
     let queues =
         "[queues.q]\nhandler = 'log'\nretry.max-atempts = 3\n[queues.odd]\nhandler = 'log'\nknd = 'recipe'\n";
@@ -260,7 +269,7 @@ fn a_file_that_is_not_toml_takes_away_only_what_its_broken_lines_are_needed_for(
         let mut command = kvqueue(&db, &[words, &["--config", config.to_str().unwrap()]].concat());
         command.env_remove("KVQUEUE_HTTP__LISTEN").output().unwrap().into()
     };
-    let write = |text: String| std::fs::write(&config, text).unwrap();
+    let write = |text: String| fs::write(&config, text).unwrap();
     let told_once = |ran: &Ran| assert_eq!(ran.stderr.matches("is not valid TOML").count(), 1, "{ran:?}");
     write(format!("http.listen = '{at}'\n[queues.q]\nhandler = 'log\n[queues.other]\nhandler = 'log'\n"));
     for words in [
@@ -308,7 +317,7 @@ fn a_check_names_the_file_and_warns_if_there_is_no_queue() {
     let config = db.file("kvqueue.toml");
     let path = config.to_str().unwrap();
     let check = |words: &[&str]| run(&db, &[&["config", "check"], words].concat());
-    std::fs::write(&config, "").unwrap();
+    fs::write(&config, "").unwrap();
     let empty = check(&["--config", path]);
     assert!(empty.stderr.contains("warning: the configuration has no queues"), "{empty:?}");
     assert_eq!(empty.ok(), format!("{path}: valid, queues: 0\n"));
@@ -316,7 +325,7 @@ fn a_check_names_the_file_and_warns_if_there_is_no_queue() {
     let none = check(&[]);
     assert!(none.stderr.contains("warning: the configuration has no queues"), "{none:?}");
     assert!(none.ok().starts_with("no file (--config or KVQUEUE_CONFIG names one)"));
-    std::fs::write(&config, "[queues.q]\nhandler = 'log'").unwrap();
+    fs::write(&config, "[queues.q]\nhandler = 'log'").unwrap();
     let one = check(&["--config", path, "--strict"]);
     assert_eq!((&*one.stderr, &*one.stdout), ("", &*format!("{path}: valid, queues: 1\n")));
     one.ok();
@@ -328,7 +337,7 @@ fn an_empty_variable_names_no_configuration_and_usage_does_not_ask_for_one() {
     let empty = kvqueue(&db, &["config", "check"]).env("KVQUEUE_CONFIG", "").output().unwrap();
     assert!(empty.status.success(), "{empty:?}");
     let file = db.file("named.toml");
-    std::fs::write(&file, "graze = 1").unwrap();
+    fs::write(&file, "graze = 1").unwrap();
     let named = |args: &[&str]| kvqueue(&db, args).env("KVQUEUE_CONFIG", &file).output().unwrap();
     assert_eq!(named(&["config", "check"]).status.code(), Some(78));
     let usage = String::from_utf8(named(&["len", "--no-such-flag"]).stderr).unwrap();
