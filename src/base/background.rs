@@ -9,7 +9,7 @@ use std::{
 use tokio::{task::JoinHandle, time::sleep};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::base::backoff;
+use super::backoff;
 
 /// A task that has run this long has recovered from its last panic.
 const RECOVERED: Duration = Duration::from_secs(60);

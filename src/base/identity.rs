@@ -63,7 +63,8 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use crate::base::{clock, identity::*};
+    use super::*;
+    use crate::base::clock;
 
     #[test]
     fn session_ids_are_unique_and_contain_the_process_id() {

@@ -10,8 +10,8 @@ use kvqueue_queue::{
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::{Map, Value, json};
 
-pub(crate) use crate::base::json_bytes::{insert_bytes, insert_payload};
-use crate::base::{clock, identity, json_bytes::payload_text};
+pub(crate) use super::json_bytes::{insert_bytes, insert_payload};
+use super::{clock, identity, json_bytes::payload_text};
 
 /// The name of a phase or a state, as JSON has it.
 pub(crate) fn json_name(value: &impl Serialize) -> Option<String> {

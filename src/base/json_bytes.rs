@@ -53,7 +53,8 @@ pub(crate) fn length_of(item: &Item) -> usize {
 mod tests {
     use proptest::prelude::*;
 
-    use crate::base::{json::LeasedItem, json_bytes::*};
+    use super::*;
+    use crate::base::json::LeasedItem;
 
     proptest! {
         #[test]

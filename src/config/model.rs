@@ -200,7 +200,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         .needed_by(NeededBy::All),
     Setting::new(
         "shutdown-timeout",
-        "how long a stop waits for the items in hand; `TimeoutStopSec=` of systemd should be at least ten seconds longer",
+        "how long a stop waits for running items; `TimeoutStopSec=` of systemd should be at least ten seconds longer",
     )
     .at_most(Time(YEAR), LONGER_THAN_A_YEAR)
     .reload(Reload::AtOnce),

@@ -461,6 +461,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         .at_least(Time(SHORTEST), "an idle consumer would never rest; pushes wake consumers at once in any case")
         .at_most(Time(YEAR), LONGER_THAN_A_YEAR)
         .reload(Reload::NewConsumers),
+    // Consumers before and after a change of these two would look in different places, so a change needs a new start.
     Setting::new(
         "queues.*.kind",
         "`fifo`, items in the order of their commits; `keyed`, a small queue for each key, with turns and limits ([KEYS.md](KEYS.md)); or a layout of \

@@ -31,7 +31,7 @@ NAME = sys.argv.pop(1) if __name__ == "__main__" else "python"
 KEYED = "keyed"
 QUEUES = ["outcomes", "idle", "slow", "stop", "long", "lost", "reached/by", "pushed", "members", "called back", "scheduled", "json", "named"]
 HISTORY = ["results", "progress"]
-# The tests of `kvqueue work`. The others push, ask for items, or are about what docs/workers/loop.md says of clients only. The one
+# The tests of `kvqueue work`. The others push, ask for items, or test what only clients do (docs/workers/loop.md). The one
 # about TLS has a certificate that is its own authority, which rustls refuses.
 WORK = [
     "outcomes", "items_are_handled_while_daemons_are_killed", "items_are_handled_once_behind_a_gateway_with_faults",

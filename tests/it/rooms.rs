@@ -157,6 +157,19 @@ fn each_room_uses_only_rooms_below_it() {
 }
 
 #[test]
+fn the_map_has_the_rooms_in_their_order() {
+    let map = include_str!("../../docs/ARCHITECTURE.md").lines().filter(|line| line.starts_with("| `src/"));
+    let places = map.flat_map(|line| line.split('|').nth(1).unwrap().split('`').skip(1).step_by(2));
+    let mut rooms: Vec<_> = places
+        .filter_map(|place| place.strip_prefix("src/"))
+        .map(|place| place.trim_end_matches(".rs"))
+        .collect();
+    rooms.reverse();
+    let listed: Vec<_> = ROOMS.iter().copied().filter(|room| !["lib", "main"].contains(room)).collect();
+    assert_eq!(rooms, listed, "docs/ARCHITECTURE.md, from its last row up");
+}
+
+#[test]
 fn uses_of_rooms_are_found_in_every_form() {
     let source = |module: &str, text: &str| Source {
         module: module.split("::").map(str::to_owned).collect(),

@@ -100,10 +100,21 @@ fn each_key_has_one_row_and_each_row_a_key() {
         let one = toml::Table::try_from(one.unwrap_or_else(|error| panic!("{line}: {error}"))).unwrap();
         assert!(keys(&one, "").contains(&setting.path()), "{} has no field", setting.key);
     }
-    for key in keys(&defaults(), "") {
-        let key = key.replace(QUEUE, "*");
-        assert!(super::setting(&key.split('.').collect::<Vec<_>>()).is_some(), "{key} has no row");
+    for table in ["", "log.", "http.", "queues.emails.", "queues.emails.retry."] {
+        let fields = fields(table);
+        assert!(fields.len() > 1, "{table}");
+        for field in fields.iter().filter(|field| !["log", "http", "queues", "retry"].contains(&&***field)) {
+            let key = format!("{table}{field}");
+            assert!(super::setting(&key.split('.').collect::<Vec<_>>()).is_some(), "{key} has no row");
+        }
     }
+}
+
+/// The fields of a table, also those without a default: an unknown one is refused with the names of all.
+fn fields(table: &str) -> Vec<String> {
+    let refused = toml::from_str::<Config>(&format!("{table}nonsense = 1")).unwrap_err();
+    let (_, expected) = refused.message().split_once("expected").unwrap();
+    expected.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
 /// The dotted keys of a table.
@@ -147,29 +158,22 @@ fn the_commented_file_has_every_setting() {
         let path = setting.path();
         let (above, name) = path.rsplit_once('.').unwrap_or(("", &path));
         let of_queue = setting.key.starts_with(super::OF_A_QUEUE);
-        // An example is not a default. Of the database the default is another one under systemd.
-        let mark =
-            match (of_queue, setting.example.is_some() && !setting.key.ends_with(".handler"), setting.key) {
-                (_, true, _) | (_, _, "database") => "# ",
-                (true, ..) => "#| ",
-                _ => "",
-            };
-        let Some(value) =
-            setting.example.map(str::to_owned).or_else(|| Some(setting.default_value()?.to_string()))
-        else {
-            panic!("{path} has no value to be shown")
-        };
+        let value =
+            setting.example.map_or_else(|| setting.default_value().unwrap().to_string(), str::to_owned);
         if value.is_empty() {
             continue;
         }
+        let is_example = setting.example.is_some() && !setting.key.ends_with(".handler");
+        // Under systemd the database has another default.
+        let mark = match of_queue {
+            _ if is_example || setting.key == "database" => "# ",
+            true => "#| ",
+            false => "",
+        };
+        if of_queue && !table.starts_with("queues") {
+            made += "\n# One table per queue to process. There is none by default; take away every \"#| \" below to make this one.\n";
+        }
         if above != table {
-            if table.is_empty() || !of_queue || !table.starts_with("queues") {
-                made += if of_queue {
-                    "\n# One table per queue to process. There is none by default; take away every \"#| \" below to make this one.\n"
-                } else {
-                    ""
-                };
-            }
             made += &format!("\n{}[{above}]\n", if of_queue { "#| " } else { "" });
             above.clone_into(&mut table);
         }
