@@ -153,7 +153,7 @@ mod tests {
     async fn a_revocation_that_runs_again_after_its_commit_has_found_the_token() {
         let db = TestDatabase::new().unwrap();
         let (store, audit) = (TokenStore::new(b""), AuditStore::new(b""));
-        let record = Record::new(Action::TokenRevoke, Who::Operator);
+        let record = Record::new(Action::OF_A_TEST, Who::Operator);
         let (scopes, queues) = ([Scope::Push].into(), vec![QueuePattern::all()]);
         let new = NewToken { name: "ci".to_owned(), scopes, queues, expires_at: None };
         let (_, token) = new.issue(0).unwrap();

@@ -12,14 +12,14 @@ use actix::{
     Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, SpawnHandle, WrapFuture,
     dev::ContextFutureSpawner,
 };
-use kvqueue_queue::{RetryError, Watch};
+use kvqueue_queue::Watch;
 use tokio::{
     sync::oneshot,
     task::yield_now,
     time::{sleep, sleep_until},
 };
 
-use super::messages::{ExitGuard, Fetch, Gone, Join, Leave, Observer, StopFetcher, Withdraw};
+use super::messages::{Closed, ExitGuard, Fetch, Gone, Join, Leave, Observer, StopFetcher, Withdraw};
 use crate::{
     base::{
         backoff,
@@ -28,7 +28,7 @@ use crate::{
     },
     consumer::{
         self,
-        claimed::{Batch, Claimed},
+        claimed::Claimed,
         fetch::{
             Ask, FetchRequest, Fetched, Fetching, Idle, Reply, most_together,
             state::{Answer, Effect, Event, Phase, Request, State},
@@ -77,9 +77,6 @@ pub(super) struct Fetcher {
     observer: Option<Observer>,
     exit_guard: ExitGuard,
 }
-
-/// The end of a session. It may give items that a fetch of unknown outcome had removed.
-pub(super) type Closed = Result<Option<Claimed>, RetryError>;
 
 impl Fetcher {
     pub(super) fn new(runtime: Arc<QueueRuntime>, observer: Option<Observer>, exit_guard: ExitGuard) -> Self {
@@ -168,7 +165,7 @@ impl Fetcher {
         self.waiting_state = state;
         let requests = self.state.waiting().iter().chain(self.state.fetching());
         for request in requests.filter(|request| !request.prefetch) {
-            if let Some(ask) = self.asks.get(&request.consumer) {
+            if let Some(ask) = self.asks.get(&request.asker) {
                 ask.status.set(state);
                 if state == ConsumerState::Idle {
                     tracing::debug!(
@@ -219,7 +216,7 @@ impl Fetcher {
     /// Waits until the queue is not paused, and then until its handler may be called.
     fn hold(&mut self, context: &mut Context<Self>) {
         self.on(Event::Held, context);
-        let Some(trial) = self.state.waiting().front().map(|request| request.consumer) else {
+        let Some(trial) = self.state.waiting().front().map(|request| request.asker) else {
             return self.on(Event::Released, context);
         };
         let runtime = self.runtime.clone();
@@ -242,7 +239,7 @@ impl Fetcher {
     fn fetch(&mut self, context: &mut Context<Self>) {
         let mut fetching = self.fetching.take().expect("one fetch at a time");
         let is_trial = self.runtime.breaker.is_open();
-        let asks = self.state.fetching().iter().filter_map(|request| self.asks.get(&request.consumer));
+        let asks = self.state.fetching().iter().filter_map(|request| self.asks.get(&request.asker));
         let requests: Vec<_> =
             asks.map(|ask| if is_trial { FetchRequest::TRIAL } else { ask.request }).collect();
         let last = is_trial && self.runtime.breaker.tries_the_last();
@@ -269,7 +266,7 @@ impl Fetcher {
         match fetched {
             Fetched::Batches { batches, conflicts } => {
                 let served = batches.len();
-                let consumers: Vec<_> = self.state.fetching().iter().map(|it| it.consumer).collect();
+                let consumers: Vec<_> = self.state.fetching().iter().map(|it| it.asker).collect();
                 for (consumer, batches) in consumers.into_iter().zip(batches) {
                     self.reply(consumer, Reply::Batches(batches));
                 }
@@ -295,7 +292,7 @@ impl Fetcher {
                     "fetch failed; retrying"
                 );
                 for request in self.state.fetching() {
-                    if let Some(ask) = self.asks.get(&request.consumer) {
+                    if let Some(ask) = self.asks.get(&request.asker) {
                         ask.status.fetch_failed(root_cause(&error));
                     }
                 }
@@ -408,7 +405,7 @@ impl Fetcher {
                 None => Ok(None),
                 Some(session) => session.close(&runtime.db).await.map(|left| {
                     runtime.meters.fetched.inc_by(left.len() as u64);
-                    (!left.is_empty()).then(|| Claimed::Taken(Batch::new(&runtime, left)))
+                    (!left.is_empty()).then(|| Claimed::Taken(runtime.batch(left)))
                 }),
             };
             // If the consumer has ended, the batch logs the loss when it is dropped.
@@ -439,7 +436,7 @@ impl Handler<Fetch> for Fetcher {
 
     fn handle(&mut self, Fetch(ask): Fetch, context: &mut Context<Self>) {
         let consumer = ask.member;
-        let request = Request { consumer, items: ask.request.items().get(), prefetch: ask.prefetch };
+        let request = Request { asker: consumer, items: ask.request.items().get(), prefetch: ask.prefetch };
         self.asks.insert(consumer, ask);
         self.on(Event::Asked(request), context);
         // Consumers show as fetching by default, which is wrong while the fetcher waits.

@@ -8,11 +8,13 @@ use std::{
     time::Duration,
 };
 
-use actix::{Addr, Message};
+use actix::{Message, Recipient};
+use kvqueue_queue::RetryError;
 use tokio::sync::oneshot;
 
-use super::{fetcher::Closed, supervisor::Supervisor};
-use crate::consumer::{fetch::Ask, runtime::QueueRuntime, state::Event, status::ConsumerStatus};
+use crate::consumer::{
+    claimed::Claimed, fetch::Ask, runtime::QueueRuntime, state::Event, status::ConsumerStatus,
+};
 
 /// Observes each consumer's events on the actors' thread, before the consumer acts on them. False: it ignores the event. A panic in it is the
 /// consumer's.
@@ -103,6 +105,9 @@ pub(super) struct Withdraw(pub(super) u64);
 #[rtype(result = "()")]
 pub(super) struct Join(pub(super) u64);
 
+/// The end of a session. It may give items that a fetch of unknown outcome had removed.
+pub(super) type Closed = Result<Option<Claimed>, RetryError>;
+
 /// From a consumer to its fetcher: it has no more requests. The last consumer gets its reply when the
 /// session is closed.
 #[derive(Debug, Message)]
@@ -169,13 +174,13 @@ pub(crate) enum SupervisorExit {
 
 /// Held by an actor. When the actor is dropped, it reports the end and its reason to the supervisor.
 pub(super) struct ExitGuard {
-    supervisor: Addr<Supervisor>,
+    supervisor: Recipient<ActorExited>,
     who: Who,
     reason: ExitReason,
 }
 
 impl ExitGuard {
-    pub(super) fn new(supervisor: Addr<Supervisor>, who: Who) -> Self {
+    pub(super) fn new(supervisor: Recipient<ActorExited>, who: Who) -> Self {
         Self { supervisor, who, reason: ExitReason::Vanished }
     }
 

@@ -106,7 +106,7 @@ impl Supervisor {
     fn start_consumer(&mut self, id: u64, spec: ConsumerSpec, restarts: u64, context: &Context<Self>) {
         let status = self.shared.status.join(id, &spec.runtime.name, spec.k, restarts);
         let fetcher = self.fetcher(&spec.runtime, context);
-        let exit_guard = ExitGuard::new(context.address(), Who::Consumer(id));
+        let exit_guard = ExitGuard::new(context.address().recipient(), Who::Consumer(id));
         let address =
             Consumer::new(spec.clone(), self.shared.clone(), status.clone(), fetcher.clone(), exit_guard)
                 .start();
@@ -117,7 +117,7 @@ impl Supervisor {
     /// The fetcher for another consumer of the runtime.
     fn fetcher(&mut self, runtime: &Arc<QueueRuntime>, context: &Context<Self>) -> Addr<Fetcher> {
         let fetcher = self.fetchers.entry(Arc::as_ptr(runtime)).or_insert_with(|| {
-            let exit_guard = ExitGuard::new(context.address(), Who::Fetcher(runtime.clone()));
+            let exit_guard = ExitGuard::new(context.address().recipient(), Who::Fetcher(runtime.clone()));
             FetcherOf {
                 address: Fetcher::new(runtime.clone(), self.shared.observer.clone(), exit_guard).start(),
                 consumers: 0,

@@ -80,7 +80,7 @@ mod tests {
     use crate::audit::{Action, Who};
 
     fn record(token: &str, queue: &str) -> Record {
-        Record::new(Action::QueuePause, Who::Token { name: token.to_owned() }).about(queue.as_bytes())
+        Record::new(Action::OF_A_TEST, Who::Token { name: token.to_owned() }).about(queue.as_bytes())
     }
 
     #[test]

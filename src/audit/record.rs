@@ -246,7 +246,7 @@ mod tests {
 
     fn record() -> Record {
         let who = Who::Token { name: "ci".to_owned() };
-        Record { at: 1_700_000_000_000, ..Record::new(Action::QueuePause, who) }
+        Record { at: 1_700_000_000_000, ..Record::new(Action::OF_A_TEST, who) }
     }
 
     #[test]
@@ -256,7 +256,7 @@ mod tests {
             it.line(),
             r#"2023-11-14T22:13:20.000Z queue.pause "mail" by token ci at 127.0.0.1:5: reason="down""#
         );
-        let it = Record::new(Action::DaemonReload, Who::Local { uid: 7, name: None });
+        let it = Record::new(Action::DAEMON_RELOAD, Who::Local { uid: 7, name: None });
         assert!(it.line().ends_with(" daemon.reload by local user with uid 7"), "{}", it.line());
         let raw = record().about(b"\xff").line();
         assert!(raw.contains(r#" queue_base64="/w==" by "#), "{raw}");

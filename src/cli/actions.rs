@@ -10,7 +10,7 @@ impl Command {
     fn audited(&self) -> Option<Action> {
         match self {
             Self::Recount(args) => args.audited(),
-            Self::Import(_) => Some(Action::QueueImport),
+            Self::Import(_) => Some(Action::QUEUE_IMPORT),
             Self::Migrate(args) => args.audited(),
             // Each operation says so in its route.
             Self::Pause(_) | Self::Resume(_) | Self::Limits(_) | Self::Token(_) => None,

@@ -37,11 +37,12 @@ pub(super) struct Args {
 }
 
 impl Args {
-    pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
+    /// Writes the pages of a command line.
+    pub(super) fn run(&self, globals: &Globals, command: Command) -> anyhow::Result<Exit> {
         let date = date()?;
         fs::create_dir_all(&self.out)
             .with_context(|| format!("cannot make the directory {}", self.out.display()))?;
-        let mut root = super::command().disable_help_subcommand(true);
+        let mut root = command.disable_help_subcommand(true);
         root.build();
         let written = pages(&root).into_iter().map(|page| write(page, &date, &self.out));
         let settings = std::iter::once_with(|| settings(&date, &self.out));

@@ -262,7 +262,7 @@ impl Cli {
             Command::Demo(args) => args.run(globals),
             Command::Bench(args) => args.run(globals),
             Command::Completions(args) => args.run(globals),
-            Command::Man(args) => args.run(globals),
+            Command::Man(args) => args.run(globals, command()),
         }
     }
 }

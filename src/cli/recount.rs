@@ -25,7 +25,7 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) fn audited(&self) -> Option<Action> {
-        (!self.dry_run).then_some(Action::QueueRecount)
+        (!self.dry_run).then_some(Action::QUEUE_RECOUNT)
     }
 
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {

@@ -7,13 +7,13 @@ use serde::{
     de::{Error, SeqAccess, Unexpected, Visitor},
 };
 
-use super::{ConfigError, QueueConfig, number};
+use super::{ConfigError, number};
 
 /// The largest K: the most items of one transaction.
 const MAX_K: usize = 10_000;
 
 /// The K of consumers whose handler gets the items of a fetch one after the other in this process, or all together.
-const DEFAULT_K: usize = 10;
+pub(super) const DEFAULT_K: usize = 10;
 
 /// The most consumers of one queue in one process. More would only wait for each other.
 const MAX_CONSUMERS: usize = 1_000;
@@ -75,30 +75,6 @@ impl<'de> Visitor<'de> for Groups {
             groups.push(group);
         }
         Ok(groups)
-    }
-}
-
-impl QueueConfig {
-    /// The K of a group of consumers.
-    ///
-    /// A command or a request takes longer than a fetch. Where each gets one item, items that a consumer has fetched ahead
-    /// would only wait.
-    pub(crate) fn k_of(&self, group: &ConsumerGroup) -> usize {
-        let posts_batches = self.handler_config.get("batch").and_then(toml::Value::as_bool) == Some(true);
-        let default = match &*self.handler {
-            "exec" => 1,
-            "http" if !posts_batches => 1,
-            _ => DEFAULT_K,
-        };
-        group.k.unwrap_or(default)
-    }
-
-    /// Writes out what follows from other settings.
-    pub(super) fn spell_out(&mut self) {
-        let ks: Vec<_> = self.consumers.iter().map(|group| self.k_of(group)).collect();
-        for (group, k) in self.consumers.iter_mut().zip(ks) {
-            group.k = Some(k);
-        }
     }
 }
 

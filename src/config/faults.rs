@@ -4,7 +4,8 @@ use serde_path_to_error::{Path, Segment};
 
 use super::{
     Config, ConfigError, Log, nearest,
-    settings::{NeededBy, needed_by_commands_about_a_queue, setting},
+    setting::NeededBy,
+    settings::{needed_by_commands_about_a_queue, setting},
 };
 
 /// A fault in a setting that only some commands need.

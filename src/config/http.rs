@@ -10,7 +10,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::settings::{
+use super::setting::{
     NeededBy, Reload, Setting,
     range::Bound::{Count, Size, Time},
 };

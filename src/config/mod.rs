@@ -22,7 +22,9 @@ mod paths;
 mod queue;
 mod repair;
 mod schedule;
+mod setting;
 mod settings;
+mod validation;
 
 pub use consumers::ConsumerGroup;
 pub use delivery::{Delivery, FetchStrategy, Retry};
@@ -48,7 +50,8 @@ pub use paths::absolute_database;
 pub(crate) use queue::{KeptHistory, MAX_LEASE, MIN_LEASE, quoted};
 pub use queue::{OnExpiryName, QueueConfig};
 pub use schedule::{DefinitionError, JsonText, MissedName, OverlapName, ScheduleDefinition};
-pub(crate) use settings::{Reload, setting};
+pub(crate) use setting::Reload;
+pub(crate) use settings::setting;
 
 /// The handler that leaves items to workers of other programs.
 pub(crate) const PULL: &str = "pull";

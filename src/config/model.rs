@@ -4,11 +4,11 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::settings::{
+use super::setting::{
     NeededBy, Reload, Setting,
     range::{Bound::Time, LONGER_THAN_A_YEAR, LONGER_THAN_TEN_YEARS, TEN_YEARS, YEAR},
 };
-use super::{ConfigError, Http, MinFreeSpace, QueueConfig, duration, settings};
+use super::{ConfigError, Http, MinFreeSpace, QueueConfig, duration};
 
 /// All settings of the daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -91,27 +91,6 @@ impl Config {
         self
     }
 
-    /// Checks every value and relation; the first fault is the error. The times of handlers are compared with the queue's when the handlers are made.
-    pub fn validate(&self) -> Result<(), ConfigError> {
-        self.validate_database()?;
-        super::log_levels(&self.log.level)?;
-        if let Some(first) = self.out_of_range().into_iter().next() {
-            return Err(first);
-        }
-        self.validate_schedule_owner()?;
-        self.http.validate()?;
-        self.queues.iter().try_for_each(|(name, queue)| queue.validate(name, self.shutdown_timeout))
-    }
-
-    /// Values out of the ranges of the table of settings.
-    pub(super) fn out_of_range(&self) -> Vec<ConfigError> {
-        let own = Self { queues: BTreeMap::new(), ..self.clone() };
-        match toml::Table::try_from(own) {
-            Ok(table) => settings::out_of_range(&table).collect(),
-            Err(error) => vec![not_toml("the configuration", &error)],
-        }
-    }
-
     /// Whether the URL of a daemon is in place of the database, for commands that a daemon can carry out.
     pub(crate) fn is_of_daemon(&self) -> bool {
         is_daemon(&self.database)
@@ -175,11 +154,6 @@ pub enum LogFormat {
     Json,
     /// A message to the journal, with fields.
     Journald,
-}
-
-/// The error for settings of a program that no file can have, such as a path that is not text.
-pub(super) fn not_toml(place: &str, error: &toml::ser::Error) -> ConfigError {
-    ConfigError::value(place, "(not shown)", error.to_string(), "use values that TOML has")
 }
 
 /// What there is to know about the daemon's own settings.

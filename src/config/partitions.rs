@@ -38,21 +38,6 @@ impl QueueConfig {
     }
 }
 
-/// A number of partitions; `None` if the key is left out.
-pub(super) mod count {
-    use serde::{Deserialize, Deserializer};
-
-    use crate::config::number;
-
-    #[derive(Deserialize)]
-    struct Count(#[serde(deserialize_with = "number::deserialize")] usize);
-
-    /// Reads a number.
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Option<usize>, D::Error> {
-        Count::deserialize(input).map(|Count(count)| Some(count))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,7 +8,7 @@ use kvqueue_queue::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::settings::{
+use super::setting::{
     NeededBy, Reload, Setting,
     range::{
         Bound::{Count, Size, Time},
@@ -17,7 +17,7 @@ use super::settings::{
 };
 use super::{
     ConfigError, ConsumerGroup, Delivery, FetchStrategy, KindName, PULL, Retry, ScheduleDefinition, TakeEnd,
-    Values, consumers, duration, model::not_toml, partitions, schedule::in_toml, settings, size,
+    Values, consumers, duration, number, schedule::in_toml, size,
 };
 
 /// One queue and how it is processed.
@@ -49,11 +49,7 @@ pub struct QueueConfig {
     #[serde(default)]
     pub fetch_strategy: FetchStrategy,
     /// How many partitions the queue has; `None`: it is left as it is.
-    #[serde(
-        default,
-        deserialize_with = "partitions::count::deserialize",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "number::optional", skip_serializing_if = "Option::is_none")]
     pub partitions: Option<usize>,
     /// How much younger than the oldest ready item a fetched item may be.
     #[serde(default, with = "duration::optional", skip_serializing_if = "Option::is_none")]
@@ -214,32 +210,32 @@ impl From<OnExpiryName> for OnExpiry {
 }
 
 impl QueueConfig {
-    pub(super) fn validate(&self, name: &str, shutdown_timeout: Duration) -> Result<(), ConfigError> {
-        if name.is_empty() {
-            return Err(ConfigError::value("queues", "\"\"", "a queue has no name", "name it"));
-        }
-        let key = |key: &str| format!("queues.{name}.{key}");
-        self.validate_layout(key)?;
-        // A schedule may have a value of JSON that TOML does not have. It has checks of its own.
-        let own = Self { schedules: BTreeMap::new(), ..self.clone() };
-        let table =
-            toml::Table::try_from(own).map_err(|error| not_toml(&format!("queues.{name}"), &error))?;
-        if let Some(first) = settings::out_of_range_in_queue(name, &table).next() {
-            return Err(first);
-        }
-        self.validate_partitions(key)?;
-        consumers::validate(&self.consumers, &key("consumers"))?;
-        self.validate_pull(key)?;
-        self.validate_timeout(key("handler-timeout"), shutdown_timeout)?;
-        self.validate_schedules(key)?;
-        self.validate_history_index(key)?;
-        self.validate_expiry(key)?;
-        self.validate_result(key)?;
-        self.retry.validate(key)
+    /// The K of a group of consumers.
+    ///
+    /// A command or a request takes longer than a fetch. Where each gets one item, items that a consumer has fetched ahead
+    /// would only wait.
+    pub(crate) fn k_of(&self, group: &ConsumerGroup) -> usize {
+        let posts_batches = self.handler_config.get("batch").and_then(toml::Value::as_bool) == Some(true);
+        let default = match &*self.handler {
+            "exec" => 1,
+            "http" if !posts_batches => 1,
+            _ => consumers::DEFAULT_K,
+        };
+        group.k.unwrap_or(default)
     }
 
+    /// Writes out what follows from other settings.
+    pub(super) fn spell_out(&mut self) {
+        let ks: Vec<_> = self.consumers.iter().map(|group| self.k_of(group)).collect();
+        for (group, k) in self.consumers.iter_mut().zip(ks) {
+            group.k = Some(k);
+        }
+    }
+}
+
+impl QueueConfig {
     /// Refuses a key that has no effect on a queue of this kind.
-    fn validate_layout(&self, key: impl Fn(&str) -> String) -> Result<(), ConfigError> {
+    pub(super) fn validate_layout(&self, key: impl Fn(&str) -> String) -> Result<(), ConfigError> {
         if self.values == Values::Tuple && matches!(self.kind, KindName::Fifo | KindName::Keyed) {
             let problem = "the values of such a queue are raw";
             let fix = "leave the key out, or set kind to \"recipe\" or \"priority\"";
@@ -271,7 +267,7 @@ impl QueueConfig {
     }
 
     /// Refuses keys that have no effect with the handler `pull`, whose items other programs handle.
-    fn validate_pull(&self, key: impl Fn(&str) -> String) -> Result<(), ConfigError> {
+    pub(super) fn validate_pull(&self, key: impl Fn(&str) -> String) -> Result<(), ConfigError> {
         if self.handler != PULL {
             return Ok(());
         }
@@ -290,7 +286,7 @@ impl QueueConfig {
         Ok(())
     }
 
-    fn validate_history_index(&self, key: impl Fn(&str) -> String) -> Result<(), ConfigError> {
+    pub(super) fn validate_history_index(&self, key: impl Fn(&str) -> String) -> Result<(), ConfigError> {
         let names = &self.history_index;
         if names.is_empty() {
             return Ok(());
@@ -319,7 +315,7 @@ impl QueueConfig {
     }
 
     /// Refuses a setting that asks for results in a queue that would drop them.
-    fn validate_result(&self, key: impl Fn(&str) -> String) -> Result<(), ConfigError> {
+    pub(super) fn validate_result(&self, key: impl Fn(&str) -> String) -> Result<(), ConfigError> {
         let has_handler = matches!(&*self.handler, "exec" | "http");
         let wanted = self.handler_config.get("result").filter(|_| has_handler);
         let Some(wanted) = wanted.and_then(toml::Value::as_str).filter(|wanted| *wanted != "none") else {
@@ -340,7 +336,11 @@ impl QueueConfig {
         Ok(())
     }
 
-    fn validate_timeout(&self, key: String, shutdown_timeout: Duration) -> Result<(), ConfigError> {
+    pub(super) fn validate_timeout(
+        &self,
+        key: String,
+        shutdown_timeout: Duration,
+    ) -> Result<(), ConfigError> {
         let Some(timeout) = self.handler_timeout else { return Ok(()) };
         // A stop that cannot wait for a leased item releases it.
         if self.delivery == Delivery::AtMostOnce && timeout > shutdown_timeout {
@@ -354,7 +354,7 @@ impl QueueConfig {
         Ok(())
     }
 
-    fn validate_expiry(&self, key: impl Fn(&str) -> String) -> Result<(), ConfigError> {
+    pub(super) fn validate_expiry(&self, key: impl Fn(&str) -> String) -> Result<(), ConfigError> {
         if self.on_expiry == OnExpiryName::Dead && self.delivery == Delivery::AtMostOnce {
             let problem =
                 "with at-most-once delivery an item has left the queue before its handler is called";
@@ -366,7 +366,7 @@ impl QueueConfig {
 }
 
 impl Retry {
-    fn validate(&self, key: impl Fn(&str) -> String) -> Result<(), ConfigError> {
+    pub(super) fn validate(&self, key: impl Fn(&str) -> String) -> Result<(), ConfigError> {
         if self.base > self.max {
             let problem =
                 format!("the first pause is longer than the longest (retry.max = {})", quoted(self.max));

@@ -10,7 +10,6 @@ use tokio::sync::oneshot;
 
 use super::{
     lease::Slice,
-    runtime::QueueRuntime,
     sharing::{Lender, Remaining},
 };
 use crate::meters::QueueMeters;
@@ -98,11 +97,7 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    pub(crate) fn new(runtime: &QueueRuntime, items: Vec<Item>) -> Self {
-        Self::of(runtime.name.clone(), runtime.meters.clone(), items)
-    }
-
-    fn of(queue: Arc<str>, meters: Arc<QueueMeters>, items: Vec<Item>) -> Self {
+    pub(super) fn new(queue: Arc<str>, meters: Arc<QueueMeters>, items: Vec<Item>) -> Self {
         let remaining = Mutex::new(Remaining::new(items.len()));
         Self { queue, meters, items, remaining }
     }
@@ -120,7 +115,7 @@ impl Lender for Batch {
 
     fn lent(&self, index: usize) -> Claimed {
         let item = self.items[index].clone();
-        Claimed::Taken(Self::of(self.queue.clone(), self.meters.clone(), vec![item]))
+        Claimed::Taken(Self::new(self.queue.clone(), self.meters.clone(), vec![item]))
     }
 }
 

@@ -7,12 +7,13 @@ use std::{
 };
 
 use foundationdb::Database;
-use kvqueue_queue::{Approach, Queue, RetryRules, VersionHistory};
+use kvqueue_queue::{Approach, Item, Queue, RetryRules, VersionHistory};
 use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
 use super::{
     breaker::{Breaker, Tried},
+    claimed::Batch,
     expiry::Expiry,
     fetch::{VersionClock, WaitLog},
     lease::HeldLeases,
@@ -68,7 +69,7 @@ pub(crate) struct QueueRuntime {
     /// How often an idle fetcher looks without a wake-up.
     pub(crate) poll_interval: Duration,
     /// Wakes the fetcher for another reason than a push.
-    pub(crate) look_again: Notify,
+    pub(crate) look_again: Arc<Notify>,
     /// Whether the fetcher has found the queue full, so that lease keepers wake it when items have ended.
     pub(crate) wants_slots: AtomicBool,
     /// What consumers have fetched and not begun.
@@ -80,6 +81,13 @@ pub(crate) struct QueueRuntime {
     pub(crate) suspects: Arc<Suspects>,
     /// Dispatchers and lease keepers. They go on when their consumer panics.
     pub(crate) work: TaskTracker,
+}
+
+impl QueueRuntime {
+    /// Items that have left the queue.
+    pub(crate) fn batch(&self, items: Vec<Item>) -> Batch {
+        Batch::new(self.name.clone(), self.meters.clone(), items)
+    }
 }
 
 /// A runtime is its queue, with settings.

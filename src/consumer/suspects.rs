@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use kvqueue_queue::Quarantine;
 
-use super::runtime::QueueRuntime;
+use tokio::sync::Notify;
 
 /// The quarantine of this process, and the queues that wait for it.
 #[derive(Debug)]
@@ -24,7 +24,8 @@ pub(crate) struct Suspects {
 struct Waiting {
     /// How many leases of suspects have ended.
     ended: u64,
-    queues: Vec<Weak<QueueRuntime>>,
+    /// What makes each of them look again.
+    queues: Vec<Weak<Notify>>,
 }
 
 impl Default for Suspects {
@@ -36,7 +37,7 @@ impl Default for Suspects {
             waiting.ended += 1;
             let queues = std::mem::take(&mut waiting.queues);
             drop(waiting);
-            queues.iter().filter_map(Weak::upgrade).for_each(|runtime| runtime.look_again.notify_one());
+            queues.iter().filter_map(Weak::upgrade).for_each(|look_again| look_again.notify_one());
         });
         Self { quarantine, waiting }
     }
@@ -48,16 +49,17 @@ impl Suspects {
         lock(&self.waiting).ended
     }
 
-    /// A fetch of a queue that began when `ended` leases of suspects had ended found nothing, and its consumer is idle.
-    pub(crate) fn wait(&self, runtime: &Arc<QueueRuntime>, ended: u64) {
+    /// A fetch of a queue that began when `ended` leases of suspects had ended found nothing, and its consumer is idle. `look_again` makes the queue look
+    /// again.
+    pub(crate) fn wait(&self, look_again: &Arc<Notify>, ended: u64) {
         let mut waiting = lock(&self.waiting);
         if waiting.ended != ended {
             drop(waiting);
-            runtime.look_again.notify_one();
+            look_again.notify_one();
         } else {
-            let is_other = |queue: &Weak<QueueRuntime>| !std::ptr::eq(queue.as_ptr(), Arc::as_ptr(runtime));
+            let is_other = |queue: &Weak<Notify>| !std::ptr::eq(queue.as_ptr(), Arc::as_ptr(look_again));
             waiting.queues.retain(|queue| queue.strong_count() > 0 && is_other(queue));
-            waiting.queues.push(Arc::downgrade(runtime));
+            waiting.queues.push(Arc::downgrade(look_again));
         }
     }
 }

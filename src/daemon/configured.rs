@@ -9,7 +9,6 @@ use std::{
 
 use foundationdb::Database;
 use kvqueue_queue::{Approach, Queue, Spread, Staged};
-use tokio::sync::Notify;
 
 use crate::{
     actors::ConsumerContext,
@@ -186,7 +185,7 @@ impl ConfiguredQueue {
             until_empty: until_empty.then(WaitLog::default),
             approach: approach(config.fetch_strategy),
             poll_interval: if until_empty { poll_interval.min(UNTIL_EMPTY_POLL) } else { poll_interval },
-            look_again: Notify::default(),
+            look_again: Arc::default(),
             wants_slots: AtomicBool::default(),
             sharing: Sharing::default(),
             fetches: Heartbeat::default(),

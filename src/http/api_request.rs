@@ -89,7 +89,7 @@ impl ApiRequest {
 
     /// The body of a push or an acknowledgement, read as JSON.
     pub(super) async fn long_json<T: DeserializeOwned + Send + 'static>(&mut self) -> Result<T, ApiError> {
-        let limit = usize::try_from(self.app.config().http.max_body).unwrap_or(usize::MAX);
+        let limit = usize::try_from(self.app.backend.config().http.max_body).unwrap_or(usize::MAX);
         self.read(limit).await
     }
 

@@ -3,33 +3,33 @@
 use std::{sync::Arc, time::Instant};
 
 use actix_web::http::header::{self, HeaderMap};
-use futures::FutureExt;
-use tokio::{runtime::Handle, sync::Semaphore, task::JoinHandle};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio::{runtime::Handle, sync::Semaphore};
 
 use super::{
+    backend::Backend,
     error::ApiError,
-    events,
     guard::{Caller, Hosts, Rotation, SessionKey, SignedIn, Token, bearer},
     handle::DaemonHandle,
-    item_wait::ItemWaits,
+    item_waits::ItemWaits,
     keys::{Key, Keys},
+    links::Links,
     pull::Pullers,
     push::Producers,
-    room::{ANSWERS, AT_THE_DATABASE, BODIES, Room},
+    room::{ANSWERS, BODIES, Room},
     scheme::scheme,
-    sign_in::Links,
     ticker::Ticker,
     token_cache::TokenCache,
 };
 use crate::{
-    access::{Scope, TokenStore, is_access_token},
+    access::{Scope, is_access_token},
     base::clock,
-    config::Config,
 };
 
 /// The most clients with a wrong secret that wait for their answers at a time.
 const KEPT_WAITING: usize = 32;
+
+/// The most clients at a time.
+const FOLLOWERS: usize = 32;
 
 /// The parts of the state that the server has before its thread starts.
 pub(super) struct Start {
@@ -41,18 +41,16 @@ pub(super) struct Start {
 
 /// The state of the HTTP server.
 pub(crate) struct AppState {
-    pub(super) daemon: DaemonHandle,
+    pub(super) backend: Arc<Backend>,
     pub(super) hosts: Hosts,
     rotation: Rotation,
-    pub(super) tokens: TokenCache,
+    pub(super) tokens: Arc<TokenCache>,
     /// Whether clients reach the daemon by TLS.
     pub(super) is_tls: bool,
     /// Sign sessions of browsers and ids of leases.
     pub(super) keys: Keys,
     /// Links that sign browsers in.
     pub(super) links: Arc<Links>,
-    /// Room for requests that use the database.
-    pub(super) at_the_database: Arc<Room>,
     /// Permits of clients with a wrong secret.
     pub(super) waiting: Semaphore,
     /// Permits of clients that follow events.
@@ -63,66 +61,38 @@ pub(crate) struct AppState {
     pub(super) bodies: Arc<Room>,
     /// Memory for long answers that their clients have not read.
     pub(super) answers: Arc<Room>,
-    /// Cancelled when the daemon has stopped, so that streams of events end.
-    pub(super) stopping: CancellationToken,
     pub(super) producers: Producers,
     /// The fetches of workers.
     pub(super) pullers: Pullers,
     /// The requests that wait for items.
     pub(super) item_waits: ItemWaits,
-    /// Tasks that finish even if their client is gone, and the runtime of these tasks.
-    pub(super) tasks: TaskTracker,
-    runtime: Handle,
 }
 
 impl AppState {
     pub(super) fn new(daemon: DaemonHandle, start: Start, runtime: Handle) -> Self {
         let Start { hosts, is_tls, keys, links } = start;
         Self {
-            daemon,
+            backend: Arc::new(Backend::new(daemon, runtime)),
             is_tls,
             keys,
             links,
             hosts,
             rotation: Rotation::default(),
-            tokens: TokenCache::default(),
-            at_the_database: Room::new(AT_THE_DATABASE),
+            tokens: Arc::default(),
             waiting: Semaphore::new(KEPT_WAITING),
-            followers: Arc::new(Semaphore::new(events::FOLLOWERS)),
+            followers: Arc::new(Semaphore::new(FOLLOWERS)),
             ticker: Ticker::default(),
             bodies: Room::new(BODIES),
             answers: Room::new(ANSWERS),
-            stopping: CancellationToken::new(),
             producers: Producers::default(),
             pullers: Pullers::default(),
             item_waits: ItemWaits::default(),
-            tasks: TaskTracker::new(),
-            runtime,
         }
-    }
-
-    /// Runs a task that finishes even if its client is gone.
-    pub(super) fn spawn<T: Send + 'static>(
-        &self,
-        task: impl Future<Output = T> + Send + 'static,
-    ) -> JoinHandle<T> {
-        // Boxed: what a runtime needs for a task is compiled once for each type of result, not for each task.
-        self.tasks.spawn_on(task.boxed(), &self.runtime)
-    }
-
-    /// The active configuration.
-    pub(super) fn config(&self) -> Arc<Config> {
-        self.daemon.config.borrow().clone()
-    }
-
-    /// The access tokens in the database.
-    pub(super) fn token_store(&self) -> TokenStore {
-        TokenStore::new(self.config().prefix.as_bytes())
     }
 
     /// The secret that clients must send, if there is one.
     pub(super) fn token(&self) -> Option<Token> {
-        self.daemon.token.borrow().clone()
+        self.backend.daemon.token.borrow().clone()
     }
 
     /// The scheme of the daemon's URL.
@@ -151,7 +121,9 @@ impl AppState {
     ) -> Result<Option<Caller>, ApiError> {
         match self.signed_in(headers).await? {
             Some(SignedIn::Operator) => Ok(Some(Caller::Operator)),
-            Some(SignedIn::Token(id)) => Ok(self.tokens.with_id(self, &id).await?.map(Caller::Token)),
+            Some(SignedIn::Token(id)) => {
+                Ok(self.tokens.with_id(&self.backend, &id).await?.map(Caller::Token))
+            }
             None => Ok(None),
         }
     }
@@ -178,7 +150,7 @@ impl AppState {
     /// An error if a client's token was revoked, or has expired, since the client was identified.
     pub(super) async fn check_still_known(self: &Arc<Self>, caller: &Caller) -> Result<(), ApiError> {
         let Caller::Token(token) = caller else { return Ok(()) };
-        match self.tokens.with_id(self, &token.id).await? {
+        match self.tokens.with_id(&self.backend, &token.id).await? {
             Some(_) => Ok(()),
             None => Err(ApiError::Unauthorized("this token is revoked, or has expired")),
         }
@@ -187,7 +159,7 @@ impl AppState {
     /// The client that sends a request, as far as the daemon knows it without the database.
     pub(super) fn known_caller(&self, headers: &HeaderMap) -> Option<Caller> {
         let secret = self.token();
-        if secret.is_none() && !self.config().http.needs_token() {
+        if secret.is_none() && !self.backend.config().http.needs_token() {
             return Some(Caller::Anyone);
         }
         if secret.is_some_and(|secret| secret.check(headers).is_ok()) {
@@ -211,13 +183,13 @@ impl AppState {
     /// Whether the client sends the secret that the file has now. If so, that secret replaces the old one. All clients share
     /// the looks at the file.
     pub(super) async fn knows_new_token(&self, headers: &HeaderMap) -> bool {
-        let config = self.config();
+        let config = self.backend.config();
         let Some(path) = config.http.token_path(&config.database) else { return false };
         let Some(found) = self.rotation.read_since(Instant::now(), path).await else { return false };
         if found.check(headers).is_err() {
             return false;
         }
-        if self.daemon.token.send_replace(Some(found.clone())) != Some(found) {
+        if self.backend.daemon.token.send_replace(Some(found.clone())) != Some(found) {
             tracing::info!(
                 event = "secret_changed",
                 "http.token-file has changed; requests now need the new secret"

@@ -3,15 +3,8 @@
 //! The table of routes names the action of each such route. Its endpoint takes the record from its request and stores it
 //! with the change, or before the first one.
 
-use super::{api_request::ApiRequest, app_state::AppState, error::ApiError};
-use crate::audit::{AuditStore, Record};
-
-impl AppState {
-    /// The audit trail in the database.
-    pub(super) fn audit(&self) -> AuditStore {
-        AuditStore::new(self.config().prefix.as_bytes())
-    }
-}
+use super::{api_request::ApiRequest, error::ApiError};
+use crate::audit::Record;
 
 impl ApiRequest {
     /// The record of this request, about the queue that the path names. It is to be stored in the transaction of the change.
@@ -29,7 +22,7 @@ impl ApiRequest {
 
     /// Stores the record before a change that needs several transactions, or that is not in the database.
     pub(super) async fn store(&self, record: Record) -> Result<(), ApiError> {
-        let (audit, record) = (&self.app.audit(), &record);
+        let (audit, record) = (&self.app.backend.audit(), &record);
         self.transact(|tr| async move {
             audit.write(&tr, record);
             (tr, Ok(()))

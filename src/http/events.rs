@@ -20,9 +20,6 @@ use super::{
     ticker::{event, snapshot},
 };
 
-/// The most clients at a time.
-pub(super) const FOLLOWERS: usize = 32;
-
 /// How long a client may leave an event unread before its connection is closed.
 const SLOW: Duration = Duration::from_secs(30);
 
@@ -43,7 +40,7 @@ pub(super) async fn follow(request: ApiRequest) -> Answer {
     let place = place.map_err(|_| ApiError::Busy("too many follow this daemon"))?;
     let (sender, receiver) = mpsc::channel(1);
     rt::spawn(async move {
-        let _viewer = app.daemon.status.viewers.add();
+        let _viewer = app.backend.daemon.status.viewers.add();
         // It ends when the client has gone, or takes nothing.
         let _ended = feed(&app, &caller, &sender).await;
         drop(place);
@@ -58,16 +55,17 @@ struct Gone;
 async fn feed(app: &Arc<AppState>, caller: &Caller, client: &mpsc::Sender<Bytes>) -> Result<(), Gone> {
     let signed_in = !matches!(caller, Caller::Anyone);
     let mut events = app.ticker.events();
-    let server =
-        || event("server", &json!({ "read_only": app.config().http.read_only, "signed_in": signed_in }));
+    let server = || {
+        event("server", &json!({ "read_only": app.backend.config().http.read_only, "signed_in": signed_in }))
+    };
     send(client, server()).await?;
-    app.daemon.status.viewers.refresh(PATIENCE).await;
-    send(client, snapshot(&app.daemon.status)).await?;
-    let mut config = app.daemon.config.clone();
+    app.backend.daemon.status.viewers.refresh(PATIENCE).await;
+    send(client, snapshot(&app.backend.daemon.status)).await?;
+    let mut config = app.backend.daemon.config.clone();
     config.mark_unchanged();
     loop {
         let event = tokio::select! {
-            () = app.stopping.cancelled() => return send(client, event("gone", &json!({}))).await,
+            () = app.backend.stopping.cancelled() => return send(client, event("gone", &json!({}))).await,
             () = client.closed() => return Err(Gone),
             Ok(()) = config.changed() => server(),
             Ok(()) = events.changed() => events.borrow_and_update().clone(),

@@ -10,7 +10,7 @@ use super::api_request::{Answer, ApiRequest};
 
 /// The process lives and its actors move; or what stands still, as systemd's watchdog sees it.
 pub(super) async fn live(request: ApiRequest) -> Answer {
-    Ok(match request.app.daemon.status.liveness() {
+    Ok(match request.app.backend.daemon.status.liveness() {
         Ok(()) => HttpResponse::Ok().json(json!({ "status": "ok" })),
         Err(reason) => {
             let mut report = json!({ "status": "stuck" });
@@ -24,9 +24,9 @@ pub(super) async fn live(request: ApiRequest) -> Answer {
 
 /// It does its work; or why it does not.
 pub(super) async fn ready(request: ApiRequest) -> Answer {
-    let reasons = request.app.daemon.status.not_ready();
+    let reasons = request.app.backend.daemon.status.not_ready();
     let ready = reasons.is_empty();
-    let warnings = request.app.daemon.status.warnings();
+    let warnings = request.app.backend.daemon.status.warnings();
     let mut response = if ready { HttpResponse::Ok() } else { HttpResponse::ServiceUnavailable() };
     let mut report =
         json!({ "ready": ready, "reason_count": reasons.len(), "warning_count": warnings.len() });

@@ -3,35 +3,13 @@
 use std::{future::pending, sync::Arc, time::Duration};
 
 use kvqueue_queue::{ItemId, ItemPlace, Queue};
-use tokio::{
-    sync::Semaphore,
-    time::{Instant, sleep, sleep_until},
-};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{api_request::ApiRequest, error::ApiError, peer::Peer};
 use crate::database::item_wait::ItemWait;
 
-/// The most requests that wait for items at a time. Each has one of the database's watches, of which there are 10,000.
-const MOST: usize = 1_000;
-
-/// The most of them that ask the database at a time. Further ones wait.
-const LOOKS: usize = 8;
-
 /// How often a request looks whether its client has closed the connection.
 const CHECK: Duration = Duration::from_secs(2);
-
-/// Bounds of the requests that wait for items.
-#[derive(Debug)]
-pub(super) struct ItemWaits {
-    places: Semaphore,
-    looks: Semaphore,
-}
-
-impl Default for ItemWaits {
-    fn default() -> Self {
-        Self { places: Semaphore::new(MOST), looks: Semaphore::new(LOOKS) }
-    }
-}
 
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +32,7 @@ pub(super) async fn wait(
     let _place = place.map_err(|_| ApiError::Busy("too many requests wait for items"))?;
     let look = async |place: Option<ItemPlace>| {
         let _permit = app.item_waits.looks.acquire().await;
-        let look = app.run(|tr| async move {
+        let look = app.backend.run(|tr| async move {
             let found = queue.watch_item(&tr, id, place).await;
             (tr, found)
         });
@@ -63,7 +41,7 @@ pub(super) async fn wait(
     let waited = tokio::select! {
         ended = wait.ended(look) => ended.map(|()| Waited::Ended),
         () = sleep_until(until) => Ok(Waited::Over),
-        () = app.stopping.cancelled() => Ok(Waited::Over),
+        () = app.backend.stopping.cancelled() => Ok(Waited::Over),
         () = gone(request.peer()) => Ok(Waited::Over),
     };
     request.check_still_known().await?;

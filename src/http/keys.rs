@@ -13,7 +13,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{app_state::AppState, error::ApiError};
+use super::{backend::Backend, error::ApiError};
 use crate::access::{KeyStore, SharedKey};
 
 /// How long a request waits for the first try to read the shared key.
@@ -103,10 +103,10 @@ impl Keys {
     }
 
     /// Reads the shared key, or makes it. Does not return.
-    pub(super) async fn read(&self, app: &AppState) -> Infallible {
+    pub(super) async fn read(&self, backend: &Backend) -> Infallible {
         loop {
-            let (store, new) = (&KeyStore::new(app.config().prefix.as_bytes()), &self.own.0);
-            let read = app.run(|tr| async move {
+            let (store, new) = (&KeyStore::new(backend.config().prefix.as_bytes()), &self.own.0);
+            let read = backend.run(|tr| async move {
                 let read = store.read_or_make(&tr, new).await;
                 (tr, read)
             });

@@ -22,7 +22,7 @@
 //! | operations at the database, except those of the next three rows; those of one access token | 16; 12 | `room::AT_THE_DATABASE` |
 //! | pushes of one item, fetches for workers, and looks whether a queue is paused | connections | |
 //! | reads of access tokens | 1 | `token_cache` |
-//! | changes of leases by workers | 64 | `pull/pullers.rs` |
+//! | changes of leases by workers | 64 | `pull/kept.rs` |
 //! | acknowledgements in one transaction | 64 | `pull/acknowledging.rs` |
 //! | time at the database of one operation | 5 s, and 1 s until it is given up | `database` |
 //! | time until an answer begins, after its client is known | 36 s | `deadlines::REQUEST` |
@@ -31,6 +31,7 @@
 mod api_request;
 mod app_state;
 mod audit;
+mod backend;
 mod batches;
 mod body;
 mod database;
@@ -42,7 +43,9 @@ mod handle;
 mod headers;
 mod health;
 mod item_wait;
+mod item_waits;
 mod keys;
+mod links;
 mod listener;
 mod long_answer;
 mod metrics;

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     api_request::{Answer, ApiRequest, Handler},
-    database::POLICY,
+    backend::POLICY,
     error::ApiError,
     item_wait::{self, Waited},
     route::Access,
@@ -78,7 +78,7 @@ impl ApiRequest {
 
 impl Site for ApiRequest {
     fn config(&self) -> Arc<Config> {
-        self.app.config()
+        self.app.backend.config()
     }
 
     fn commit<'s, 'a: 's>(
@@ -87,7 +87,7 @@ impl Site for ApiRequest {
     ) -> LocalBoxFuture<'s, anyhow::Result<()>> {
         async move {
             self.hold_permit()?;
-            Ok(self.app.run(body).await?)
+            Ok(self.app.backend.run(body).await?)
         }
         .boxed_local()
     }
@@ -106,7 +106,7 @@ impl Site for ApiRequest {
     }
 
     fn database(&self) -> (&Database, RetryPolicy) {
-        (&self.app.daemon.db, POLICY)
+        (&self.app.backend.daemon.db, POLICY)
     }
 
     fn wait_for<'s>(
@@ -130,7 +130,7 @@ impl Site for ApiRequest {
     }
 
     fn recorder(&self, queue: &[u8]) -> Recorder {
-        self.app.recorder(&String::from_utf8_lossy(queue))
+        self.app.backend.recorder(&String::from_utf8_lossy(queue))
     }
 
     fn notes(&self) -> Option<Note<'_>> {
@@ -138,7 +138,7 @@ impl Site for ApiRequest {
     }
 
     fn holders(&self, queue: &[u8]) -> Holders<'_> {
-        let status = &self.app.daemon.status;
+        let status = &self.app.backend.daemon.status;
         let handled = status.handled(&String::from_utf8_lossy(queue));
         Box::new(move |view| {
             let mut fields = Map::new();
@@ -176,8 +176,8 @@ impl Site for ApiRequest {
 
     fn pausing_daemon(&self, queue: &[u8]) -> Option<String> {
         let name = &*String::from_utf8_lossy(queue);
-        let is_paused = self.app.config().queues.contains_key(name)
-            && self.app.daemon.status.pause_state(&Arc::from(name)).is_paused_locally();
+        let is_paused = self.app.backend.config().queues.contains_key(name)
+            && self.app.backend.daemon.status.pause_state(&Arc::from(name)).is_paused_locally();
         is_paused.then(|| "this daemon".to_owned())
     }
 }

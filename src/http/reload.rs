@@ -11,7 +11,7 @@ use crate::audit::this_daemon;
 /// Reloads the configuration, and returns the result.
 pub(super) async fn reload(request: ApiRequest) -> Answer {
     request.store(request.record().with("daemon", this_daemon())).await?;
-    match request.app.daemon.commands.reload().await {
+    match request.app.backend.daemon.commands.reload().await {
         Ok(reloaded) => Ok(HttpResponse::Ok().json(reloaded)),
         Err(refused) => Err(refuse(&request, refused)),
     }

@@ -13,132 +13,87 @@ use super::{
 use crate::{
     audit::Action,
     base::deadlines::{LONGEST_WAIT, REQUEST},
-    operations::{
-        self, ListHeld, ListRules, ListTokens, NewToken, Operation, PauseQueue, RemoveRule, ResumeQueue,
-        RevokeToken, SetRule, Unblock,
-        arguments::Definition,
-        audit::ListAudit,
-        batches::{CancelBatch, CommitBatch, ListBatches, ShowBatch},
-        ended::ListEnded,
-        items::{
-            CancelItem, CancelItems, DeleteItem, EditPayload, PurgeLetter, PurgeLetters, RequeueItem,
-            RequeueItems, RescheduleItem,
-        },
-        letters::{ListLetters, ShowLetter},
-        look::{ListItems, ShowItem},
-        queues::{DeleteQueue, MoveItems},
-        schedules::{
-            FireSchedule, ListOccurrences, ListSchedules, PauseSchedule, RemoveSchedule, ResumeSchedule,
-            ShowSchedule,
-        },
-    },
+    operations::{self, Operation, Visit, arguments::Definition},
 };
 
-/// The route of an operation.
-const fn operation<O: Operation + 'static>() -> Route {
-    let operations::Route { method, path, scope, audit, waits, .. } = O::ROUTE;
-    let query = Parameters::Operation(Definition::of::<O>());
-    let method = match method {
-        operations::Method::Get => Method::GET,
-        operations::Method::Post => Method::POST,
-        operations::Method::Put => Method::PUT,
-        operations::Method::Delete => Method::DELETE,
-    };
-    Route {
-        method,
-        path,
-        access: Access::Scope(scope),
-        query,
-        time_limit: if waits { LONGEST_WAIT.saturating_add(REQUEST) } else { REQUEST },
-        audit,
-        handler: operation::handler::<O>(),
+/// Every route.
+pub(super) static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
+    let mut routes = own();
+    operations::each(&mut routes);
+    routes
+});
+
+impl Visit for Vec<Route> {
+    fn operation<O: Operation + 'static>(&mut self) {
+        let operations::Route { method, path, scope, audit, waits, .. } = O::ROUTE;
+        let method = match method {
+            operations::Method::Get => Method::GET,
+            operations::Method::Post => Method::POST,
+            operations::Method::Put => Method::PUT,
+            operations::Method::Delete => Method::DELETE,
+        };
+        self.push(Route {
+            method,
+            path,
+            access: Access::Scope(scope),
+            query: Parameters::Operation(Definition::of::<O>()),
+            time_limit: if waits { LONGEST_WAIT.saturating_add(REQUEST) } else { REQUEST },
+            audit,
+            handler: operation::handler::<O>(),
+        });
     }
 }
 
-/// Every route.
-pub(super) const ROUTES: &[Route] = &[
-    work(
-        "/api/v1/queues/{queue}/leases/{lease}/acknowledge",
-        LONGEST_WAIT.saturating_add(REQUEST),
-        |request| Box::pin(pull::acknowledge(request)),
-    ),
-    work("/api/v1/queues/{queue}/lease", LONGEST_WAIT.saturating_add(REQUEST), |request| {
-        Box::pin(pull::lease(request))
-    }),
-    work("/api/v1/queues/{queue}/leases/{lease}/extend", REQUEST, |request| Box::pin(pull::extend(request))),
-    #[cfg(feature = "page")]
-    open("/", |request| Box::pin(super::page::index(request))),
-    #[cfg(feature = "page")]
-    open("/assets/{file}", |request| Box::pin(super::page::asset(request))),
-    browser(Method::POST, "/sign-in", |request| Box::pin(sign_in::sign_in(request))),
-    browser(Method::DELETE, "/sign-in", |request| Box::pin(sign_in::sign_out(request))),
-    browser(Method::POST, "/sign-in/link", |request| Box::pin(sign_in::link(request))),
-    open("/sign-in/{code}", |request| Box::pin(sign_in::follow(request))),
-    route(Method::POST, "/sign-in/{code}", Access::Open, |request| Box::pin(sign_in::confirm(request))),
-    open("/livez", |request| Box::pin(health::live(request))),
-    open("/readyz", |request| Box::pin(health::ready(request))),
-    get("/metrics", &[], |request| Box::pin(metrics::scrape(request))),
-    get("/api/v1/status", &[], |request| Box::pin(status::whole(request))),
-    get("/api/v1/queues", &["all", "starts_with", "limit", "after"], |request| {
-        Box::pin(status::list(request))
-    }),
-    get("/api/v1/queues/{queue}", &[], |request| Box::pin(status::queue(request))),
-    operation::<DeleteQueue>(),
-    operation::<RequeueItems>(),
-    operation::<MoveItems>(),
-    get("/api/v1/queues/{queue}/history", &[], |request| Box::pin(status::history(request))),
-    operation::<ListEnded>(),
-    get("/api/v1/events", &[], |request| Box::pin(events::follow(request))),
-    operation::<ListItems>(),
-    push("/api/v1/queues/{queue}/items", |request| Box::pin(push::push(request))),
-    operation::<ShowItem>(),
-    operation::<DeleteItem>(),
-    operation::<RequeueItem>(),
-    operation::<CancelItem>(),
-    operation::<RescheduleItem>(),
-    operation::<EditPayload>(),
-    operation::<CancelItems>(),
-    operation::<ListLetters>(),
-    operation::<PurgeLetters>(),
-    operation::<ShowLetter>(),
-    operation::<PurgeLetter>(),
-    operation::<PauseQueue>(),
-    operation::<ResumeQueue>(),
-    operation::<ListRules>(),
-    operation::<SetRule>(),
-    operation::<RemoveRule>(),
-    operation::<ListHeld>(),
-    operation::<Unblock>(),
-    operation::<ListSchedules>(),
-    operation::<ShowSchedule>(),
-    change(
-        Action::SchedulePut,
-        Method::PUT,
-        "/api/v1/queues/{queue}/schedules/{name}",
-        &["create"],
-        |request| Box::pin(schedules::put(request)),
-    ),
-    operation::<RemoveSchedule>(),
-    operation::<PauseSchedule>(),
-    operation::<ResumeSchedule>(),
-    operation::<FireSchedule>(),
-    operation::<ListOccurrences>(),
-    operation::<ListBatches>(),
-    push("/api/v1/queues/{queue}/batches", |request| Box::pin(batches::create(request))),
-    operation::<ShowBatch>(),
-    operation::<CancelBatch>(),
-    operation::<CommitBatch>(),
-    get("/api/v1/workers", &["queue"], |request| Box::pin(workers::list(request))),
-    get("/api/v1/consumers", &[], |request| Box::pin(status::consumers(request))),
-    change(Action::DaemonReload, Method::POST, "/api/v1/reload", &[], |request| {
-        Box::pin(reload::reload(request))
-    }),
-    operation::<ListAudit>(),
-    operation::<ListTokens>(),
-    operation::<NewToken>(),
-    operation::<RevokeToken>(),
-    open("/api/v1/openapi.json", |request| Box::pin(openapi::document(request))),
-];
+/// The routes that are no operations.
+fn own() -> Vec<Route> {
+    vec![
+        work(
+            "/api/v1/queues/{queue}/leases/{lease}/acknowledge",
+            LONGEST_WAIT.saturating_add(REQUEST),
+            |request| Box::pin(pull::acknowledge(request)),
+        ),
+        work("/api/v1/queues/{queue}/lease", LONGEST_WAIT.saturating_add(REQUEST), |request| {
+            Box::pin(pull::lease(request))
+        }),
+        work("/api/v1/queues/{queue}/leases/{lease}/extend", REQUEST, |request| {
+            Box::pin(pull::extend(request))
+        }),
+        #[cfg(feature = "page")]
+        open("/", |request| Box::pin(super::page::index(request))),
+        #[cfg(feature = "page")]
+        open("/assets/{file}", |request| Box::pin(super::page::asset(request))),
+        browser(Method::POST, "/sign-in", |request| Box::pin(sign_in::sign_in(request))),
+        browser(Method::DELETE, "/sign-in", |request| Box::pin(sign_in::sign_out(request))),
+        browser(Method::POST, "/sign-in/link", |request| Box::pin(sign_in::link(request))),
+        open("/sign-in/{code}", |request| Box::pin(sign_in::follow(request))),
+        route(Method::POST, "/sign-in/{code}", Access::Open, |request| Box::pin(sign_in::confirm(request))),
+        open("/livez", |request| Box::pin(health::live(request))),
+        open("/readyz", |request| Box::pin(health::ready(request))),
+        get("/metrics", &[], |request| Box::pin(metrics::scrape(request))),
+        get("/api/v1/status", &[], |request| Box::pin(status::whole(request))),
+        get("/api/v1/queues", &["all", "starts_with", "limit", "after"], |request| {
+            Box::pin(status::list(request))
+        }),
+        get("/api/v1/queues/{queue}", &[], |request| Box::pin(status::queue(request))),
+        get("/api/v1/queues/{queue}/history", &[], |request| Box::pin(status::history(request))),
+        get("/api/v1/events", &[], |request| Box::pin(events::follow(request))),
+        push("/api/v1/queues/{queue}/items", |request| Box::pin(push::push(request))),
+        change(
+            Action::SCHEDULE_PUT,
+            Method::PUT,
+            "/api/v1/queues/{queue}/schedules/{name}",
+            &["create"],
+            |request| Box::pin(schedules::put(request)),
+        ),
+        push("/api/v1/queues/{queue}/batches", |request| Box::pin(batches::create(request))),
+        get("/api/v1/workers", &["queue"], |request| Box::pin(workers::list(request))),
+        get("/api/v1/consumers", &[], |request| Box::pin(status::consumers(request))),
+        change(Action::DAEMON_RELOAD, Method::POST, "/api/v1/reload", &[], |request| {
+            Box::pin(reload::reload(request))
+        }),
+        open("/api/v1/openapi.json", |request| Box::pin(openapi::document(request))),
+    ]
+}
 
 /// What a request asks for.
 #[derive(Clone, Copy)]
@@ -223,7 +178,7 @@ mod tests {
 
     #[test]
     fn each_route_is_found_by_its_method_and_path() {
-        for route in ROUTES {
+        for route in ROUTES.iter() {
             let (target, values) = find(&route.method, route.path);
             let found = target.route().map(|found| (&found.method, found.path));
             assert_eq!(found, Some((&route.method, route.path)));
@@ -263,7 +218,7 @@ mod tests {
 
     #[test]
     fn routes_of_operators_that_change_something_leave_a_record_and_no_others() {
-        for route in ROUTES {
+        for route in ROUTES.iter() {
             let changes = route.access == Access::Scope(Scope::Admin) && route.writes();
             assert_eq!(route.audit.is_some(), changes, "{} {}", route.method, route.path);
         }

@@ -54,7 +54,7 @@ pub(super) async fn serve(request: HttpRequest, payload: Payload, app: Data<AppS
     };
     let mut response = match answer {
         Ok(response) => response,
-        Err(failure) => app.explain(failure).await.response(),
+        Err(failure) => app.backend.explain(failure).await.response(),
     };
     headers::add(response.headers_mut());
     if !stays_open {
@@ -63,7 +63,7 @@ pub(super) async fn serve(request: HttpRequest, payload: Payload, app: Data<AppS
     drop(served);
     let pattern = target.route().map_or(NO_ROUTE, |route| route.path);
     let status = response.status().as_u16();
-    app.daemon.status.metrics.requests.get_or_create(&Request { route: pattern, code: status }).inc();
+    app.backend.daemon.status.metrics.requests.get_or_create(&Request { route: pattern, code: status }).inc();
     // Logs the pattern, never the path, query or body: these have names, secrets and payloads.
     tracing::debug!(
         event = "request",
@@ -83,7 +83,7 @@ async fn answer(
     (target, values): (Target, PathValues),
     (caller, began): (Caller, Instant),
 ) -> Answer {
-    let config = app.config();
+    let config = app.backend.config();
     let heads = request.headers();
     let route = match target {
         Target::Route(route) => route,
@@ -166,7 +166,7 @@ struct Client {
 /// Finds out who sends the request, as far as its route has to know.
 async fn identify(request: &HttpRequest, app: &Arc<AppState>, target: Target) -> Result<Client, ApiError> {
     let headers = request.headers();
-    app.hosts.check(headers, &app.config().http.origins)?;
+    app.hosts.check(headers, &app.backend.config().http.origins)?;
     if target.route().is_some_and(|route| route.access == Access::Open) {
         let is_known = app.known_caller(headers).is_some();
         return Ok(Client { caller: Caller::Anyone, is_known });
@@ -180,7 +180,7 @@ async fn caller(headers: &HeaderMap, app: &Arc<AppState>) -> Result<Caller, ApiE
         return by_token(headers, app).await;
     }
     let found = app.session_caller(headers).await?;
-    let is_needed = app.token().is_some() || app.config().http.needs_token();
+    let is_needed = app.token().is_some() || app.backend.config().http.needs_token();
     match found {
         Some(caller) => Ok(caller),
         None if is_needed => Err(ApiError::Unauthorized("a token is needed")),
@@ -197,13 +197,13 @@ async fn by_token(headers: &HeaderMap, app: &Arc<AppState>) -> Result<Caller, Ap
             Ok(()) => return Ok(Caller::Operator),
             Err(failure) => Some(failure),
         },
-        None if app.config().http.needs_token() => Some(ApiError::Unauthorized("a token is needed")),
+        None if app.backend.config().http.needs_token() => Some(ApiError::Unauthorized("a token is needed")),
         None => None,
     };
     let given = bearer(headers).and_then(Result::ok).and_then(|given| str::from_utf8(given).ok());
     let given = given.filter(|given| is_access_token(given));
     if let Some(given) = given
-        && let Some(token) = app.tokens.find(app, given).await?
+        && let Some(token) = app.tokens.find(&app.backend, given).await?
     {
         return Ok(Caller::Token(token));
     }
@@ -217,7 +217,7 @@ async fn by_token(headers: &HeaderMap, app: &Arc<AppState>) -> Result<Caller, Ap
         return Ok(Caller::Operator);
     }
     if let Some(given) = given
-        && let Some(token) = app.tokens.find_new(app, given).await?
+        && let Some(token) = app.tokens.find_new(&app.backend, given).await?
     {
         return Ok(Caller::Token(token));
     }

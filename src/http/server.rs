@@ -29,13 +29,13 @@ use super::{
     guard::{Caller, Hosts, Token},
     handle::DaemonHandle,
     keys::{Key, Keys},
+    links::Links,
     listener::Listener,
     open_files,
     peer::Peer,
     places::{self, Places},
     scheme::scheme,
     serve::serve,
-    sign_in::Links,
     slow_readers::Connections,
     tls,
 };
@@ -203,8 +203,8 @@ fn run(
             // not end this.
             never = until_never(server) => match never {},
             () = end(stopped, handle, &app) => {}
-            never = app.keys.read(&app) => match never {},
-            never = app.ticker.run(&app.daemon.status) => match never {},
+            never = app.keys.read(&app.backend) => match never {},
+            never = app.ticker.run(&app.backend.daemon.status) => match never {},
             never = unix.end_slow_readers(UNREAD) => match never {},
         }
     });
@@ -251,13 +251,13 @@ async fn until_never(server: dev::Server) -> Infallible {
 async fn end(stopped: oneshot::Receiver<()>, server: ServerHandle, app: &AppState) {
     // The sender is dropped, never used.
     let _ = stopped.await;
-    app.stopping.cancel();
+    app.backend.stopping.cancel();
     server.stop(true).await;
     app.producers.clear();
     app.pullers.clear();
-    app.tasks.close();
+    app.backend.tasks.close();
     // A session that takes longer leaves its token to a sweeper.
-    let _ = timeout(Duration::from_secs(LAST_ANSWERS), app.tasks.wait()).await;
+    let _ = timeout(Duration::from_secs(LAST_ANSWERS), app.backend.tasks.wait()).await;
 }
 
 impl Drop for Server {

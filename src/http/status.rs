@@ -82,7 +82,7 @@ async fn others(
     after: Option<&[u8]>,
     limit: usize,
 ) -> Result<(Vec<Value>, Option<String>), ApiError> {
-    let config = request.app.config();
+    let config = request.app.backend.config();
     let (prefix, named) = (config.prefix.as_bytes(), starts_with.as_bytes());
     // The end of the keys of the last queue.
     let from = after.and_then(|name| Some(Queue::new(prefix, name).ok()?.range().1));
@@ -119,7 +119,7 @@ pub(super) async fn queue(request: ApiRequest) -> Answer {
     }
     let site: &dyn Site = &request;
     site.expect_queue(&request.queue()?, None).await.map_err(failure)?;
-    let (names, config) = (&[name.as_bytes().to_vec()], &request.app.config());
+    let (names, config) = (&[name.as_bytes().to_vec()], &request.app.backend.config());
     let counts = request.transact(|tr| async move {
         let counts = counted(&tr, config.prefix.as_bytes(), names).await;
         (tr, counts)
@@ -130,7 +130,7 @@ pub(super) async fn queue(request: ApiRequest) -> Answer {
 /// `GET /api/v1/queues/{queue}/history`
 pub(super) async fn history(request: ApiRequest) -> Answer {
     let name = request.value("queue");
-    let samples = request.app.daemon.status.history(name).ok_or_else(|| no_queue(name))?;
+    let samples = request.app.backend.daemon.status.history(name).ok_or_else(|| no_queue(name))?;
     Ok(HttpResponse::Ok().json(json!({ "samples": samples })))
 }
 
@@ -146,7 +146,7 @@ pub(super) fn no_queue(name: &str) -> ApiError {
 
 /// The status, after the stats poller has looked.
 pub(super) async fn snapshot(request: &ApiRequest) -> Snapshot {
-    let status = &request.app.daemon.status;
+    let status = &request.app.backend.daemon.status;
     status.viewers.refresh(PATIENCE).await;
     status.snapshot()
 }

@@ -9,7 +9,7 @@ use std::{
 use tokio::{sync::watch, time::timeout_at};
 
 use super::{
-    app_state::AppState,
+    backend::Backend,
     error::ApiError,
     guard::{self, Caller},
 };
@@ -79,32 +79,32 @@ enum Step {
 impl TokenCache {
     /// The token that a client sends, if it is one and has not expired.
     pub(super) async fn find(
-        &self,
-        app: &Arc<AppState>,
+        self: &Arc<Self>,
+        backend: &Arc<Backend>,
         text: &str,
     ) -> Result<Option<Arc<AccessToken>>, ApiError> {
-        self.get(app, AccessToken::id_of(text), |token| token.is(text)).await
+        self.get(backend, AccessToken::id_of(text), |token| token.is(text)).await
     }
 
     /// The token with this id, if there is one and it has not expired.
     pub(super) async fn with_id(
-        &self,
-        app: &Arc<AppState>,
+        self: &Arc<Self>,
+        backend: &Arc<Backend>,
         id: &str,
     ) -> Result<Option<Arc<AccessToken>>, ApiError> {
-        self.get(app, id, |_| true).await
+        self.get(backend, id, |_| true).await
     }
 
     /// The token that a client sends, by a read that begins after this call. All clients share the reads, of which
     /// there are at most ten a second.
     pub(super) async fn find_new(
-        &self,
-        app: &Arc<AppState>,
+        self: &Arc<Self>,
+        backend: &Arc<Backend>,
         text: &str,
     ) -> Result<Option<Arc<AccessToken>>, ApiError> {
         let asked = Instant::now();
-        self.follow(app, |known, now| known.step_to_new(asked, now)).await?;
-        Ok(self.used(app, AccessToken::id_of(text), |token| token.is(text)))
+        self.follow(backend, |known, now| known.step_to_new(asked, now)).await?;
+        Ok(self.used(backend, AccessToken::id_of(text), |token| token.is(text)))
     }
 
     /// The token that a client sends, as far as it is known without the database.
@@ -118,19 +118,19 @@ impl TokenCache {
     }
 
     async fn get(
-        &self,
-        app: &Arc<AppState>,
+        self: &Arc<Self>,
+        backend: &Arc<Backend>,
         id: &str,
         is: impl Fn(&AccessToken) -> bool,
     ) -> Result<Option<Arc<AccessToken>>, ApiError> {
-        self.follow(app, Known::step).await?;
-        Ok(self.used(app, id, is))
+        self.follow(backend, Known::step).await?;
+        Ok(self.used(backend, id, is))
     }
 
     /// A token that a request uses. Notes that, now and then.
     fn used(
-        &self,
-        app: &Arc<AppState>,
+        self: &Arc<Self>,
+        backend: &Arc<Backend>,
         id: &str,
         is: impl Fn(&AccessToken) -> bool,
     ) -> Option<Arc<AccessToken>> {
@@ -140,15 +140,15 @@ impl TokenCache {
             && known.stored.get(id).is_none_or(|at| at.elapsed() >= USE_STORED_EVERY)
         {
             known.stored.insert(id.to_owned(), Instant::now());
-            note_use(app, token.clone());
+            note_use(backend, token.clone());
         }
         found
     }
 
     /// Takes steps until the knowledge can be used.
     async fn follow(
-        &self,
-        app: &Arc<AppState>,
+        self: &Arc<Self>,
+        backend: &Arc<Backend>,
         step: impl Fn(&Known, Instant) -> Step,
     ) -> Result<(), ApiError> {
         loop {
@@ -156,10 +156,10 @@ impl TokenCache {
             let next = step(&self.lock(), Instant::now());
             match next {
                 Step::Use => {
-                    self.read_if_old(app);
+                    self.read_if_old(backend);
                     return Ok(());
                 }
-                Step::Read => self.read(app),
+                Step::Read => self.read(backend),
                 // The sender lives as long as `self`.
                 Step::Wait(None) => drop(ends.changed().await),
                 Step::Wait(Some(until)) => drop(timeout_at(until.into(), ends.changed()).await),
@@ -168,15 +168,15 @@ impl TokenCache {
         }
     }
 
-    fn read_if_old(&self, app: &Arc<AppState>) {
+    fn read_if_old(self: &Arc<Self>, backend: &Arc<Backend>) {
         let is_old = self.lock().is_old(Instant::now());
         if is_old {
-            self.read(app);
+            self.read(backend);
         }
     }
 
     /// Reads in the background, unless a read is under way.
-    fn read(&self, app: &Arc<AppState>) {
+    fn read(self: &Arc<Self>, backend: &Arc<Backend>) {
         let began = Instant::now();
         let mut known = self.lock();
         if known.reading.is_some() {
@@ -185,8 +185,8 @@ impl TokenCache {
         (known.reading, known.began) = (Some(began), Some(began));
         let before = known.read_at.map(|_| known.changes.clone());
         drop(known);
-        let reading = Reading { app: app.clone(), began, result: None };
-        drop(app.spawn(reading.run(before)));
+        let reading = Reading { cache: self.clone(), backend: backend.clone(), began, result: None };
+        drop(backend.spawn(reading.run(before)));
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
@@ -241,7 +241,8 @@ type Read = (Vec<u8>, Option<Vec<AccessToken>>);
 
 /// A read that is under way. Dropping it ends it.
 struct Reading {
-    app: Arc<AppState>,
+    cache: Arc<TokenCache>,
+    backend: Arc<Backend>,
     began: Instant,
     result: Option<Result<Read, ApiError>>,
 }
@@ -249,8 +250,8 @@ struct Reading {
 impl Reading {
     /// Takes no database permit: there is one read at a time, and pushes must not make it fail.
     async fn run(mut self, before: Option<Vec<u8>>) {
-        let (store, before) = (&self.app.token_store(), &before);
-        let read = self.app.run(|tr| async move {
+        let (store, before) = (&self.backend.token_store(), &before);
+        let read = self.backend.run(|tr| async move {
             let read = async {
                 let changes = store.changes(&tr).await?;
                 let is_same = before.as_ref() == Some(&changes);
@@ -266,7 +267,7 @@ impl Reading {
 impl Drop for Reading {
     fn drop(&mut self) {
         let stopped = || Err(ApiError::Unavailable("the access tokens cannot be read".to_owned()));
-        let mut known = self.app.tokens.lock();
+        let mut known = self.cache.lock();
         known.reading = None;
         match self.result.take().unwrap_or_else(stopped) {
             Ok((changes, tokens)) => {
@@ -281,14 +282,14 @@ impl Drop for Reading {
             Err(error) => known.failed = Some((Instant::now(), error)),
         }
         drop(known);
-        self.app.tokens.ends.send_replace(());
+        self.cache.ends.send_replace(());
     }
 }
 
 /// Stores that a token is used now. The request does not wait for it.
-fn note_use(app: &Arc<AppState>, token: Arc<AccessToken>) {
-    let shared = app.clone();
-    drop(app.spawn(async move {
+fn note_use(backend: &Arc<Backend>, token: Arc<AccessToken>) {
+    let shared = backend.clone();
+    drop(backend.spawn(async move {
         let (store, id): (&TokenStore, &str) = (&shared.token_store(), &token.id);
         let noted = async {
             let _permit = shared.permit(&Caller::Token(token.clone()))?;

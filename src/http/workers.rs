@@ -18,18 +18,18 @@ const USER_AGENT: usize = 200;
 impl ApiRequest {
     /// Notes a lease that this request got, extended or acknowledged.
     pub(super) fn note_lease(&self, id: LeaseId, open: usize, length: Duration) {
-        let workers = &self.app.daemon.status.workers;
+        let workers = &self.app.backend.daemon.status.workers;
         workers.seen(id, open, length, || (self.queue_name(), self.worker()));
     }
 
     /// Notes that a lease is over.
     pub(super) fn forget_lease(&self, id: LeaseId) {
-        self.app.daemon.status.workers.forget(self.value("queue"), id);
+        self.app.backend.daemon.status.workers.forget(self.value("queue"), id);
     }
 
     /// Notes that the worker waits, until the result is dropped.
     pub(super) fn wait(&self) -> Wait {
-        self.app.daemon.status.workers.wait(self.queue_name(), self.worker())
+        self.app.backend.daemon.status.workers.wait(self.queue_name(), self.worker())
     }
 
     fn queue_name(&self) -> Arc<str> {
@@ -47,6 +47,7 @@ impl ApiRequest {
 
 /// `GET /api/v1/workers`
 pub(super) async fn list(request: ApiRequest) -> Answer {
-    let (workers, omitted) = request.app.daemon.status.workers.list(request.query.text("queue"), MOST);
+    let (workers, omitted) =
+        request.app.backend.daemon.status.workers.list(request.query.text("queue"), MOST);
     Ok(HttpResponse::Ok().json(json!({ "workers": workers, "omitted": omitted })))
 }

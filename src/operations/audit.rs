@@ -5,13 +5,18 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use serde_json::Value;
 
 use super::{
-    Answer, Operation, Page, Refusal, Route, Site, Text,
+    Answer, Operation, Page, Refusal, Route, Site, Text, Visit,
     names::{self, QueueName},
 };
 use crate::{
     audit::{AuditStore, Cursor, Filter, Record},
     database::item_history::moment,
 };
+
+/// The operations of this file.
+pub(super) fn each(visit: &mut impl Visit) {
+    visit.operation::<ListAudit>();
+}
 
 /// List the records of the audit trail, the newest first. Records that a newer version of kvqueue wrote may be left out.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -78,7 +83,9 @@ impl ListAudit {
 }
 
 impl Operation for ListAudit {
-    const ROUTE: Route = Route::read("/api/v1/audit").of_operators();
+    const ROUTE: Route = Route::read("/api/v1/audit")
+        .of_operators()
+        .with_notes("[The audit trail](security/audit.md#the-audit-trail) has more");
     type Answer = Records;
 
     fn check(&self) -> Result<(), Refusal> {

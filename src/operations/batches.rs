@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{
-    Answer, Method, Operation, Page, Refusal, Route, Site, Text,
+    Answer, Method, Operation, Page, Refusal, Route, Site, Text, Visit,
     batch_object::{COUNTS, Waits, batch_object, counts_object},
     items::as_text,
     names::QueueName,
@@ -27,6 +27,14 @@ use crate::{
     base::{causes::with_causes, clock::now, text::one_line},
     handlers::whole,
 };
+
+/// The operations of this file.
+pub(super) fn each(visit: &mut impl Visit) {
+    visit.operation::<ListBatches>();
+    visit.operation::<ShowBatch>();
+    visit.operation::<CommitBatch>();
+    visit.operation::<CancelBatch>();
+}
 
 /// A batch by its id, and the queue of its callback.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -263,7 +271,8 @@ impl Operation for ShowBatch {
 }
 
 impl Operation for ListBatches {
-    const ROUTE: Route = Route::read("/api/v1/queues/{queue}/batches");
+    const ROUTE: Route =
+        Route::read("/api/v1/queues/{queue}/batches").with_notes("Those that have not called back");
     type Answer = Batches;
 
     fn go_on(&mut self, so_far: &Batches) -> bool {
@@ -292,7 +301,8 @@ impl Operation for ListBatches {
 }
 
 impl Operation for CommitBatch {
-    const ROUTE: Route = Route::push("/api/v1/queues/{queue}/batches/{batch}/commit");
+    const ROUTE: Route = Route::push("/api/v1/queues/{queue}/batches/{batch}/commit")
+        .with_notes("`changed` says whether it was not committed before");
     type Answer = CommittedBatch;
 
     async fn run(&self, site: &dyn Site) -> anyhow::Result<CommittedBatch> {
@@ -308,8 +318,11 @@ impl Operation for CommitBatch {
 }
 
 impl Operation for CancelBatch {
-    const ROUTE: Route =
-        Route::change(Action::BatchCancel, Method::Delete, "/api/v1/queues/{queue}/batches/{batch}");
+    const ROUTE: Route = Route::change(
+        Action::new("batch.cancel", "cancel a batch: it does not call back", "`batch`"),
+        Method::Delete,
+        "/api/v1/queues/{queue}/batches/{batch}",
+    );
     type Answer = CancelledBatch;
 
     async fn run(&self, site: &dyn Site) -> anyhow::Result<CancelledBatch> {

@@ -6,11 +6,16 @@ use kvqueue_queue::{Ending, HistoryCursor, HistoryFilter, Millis, Queue};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use super::{Answer, Operation, Page, Refusal, Route, Site, Text, look::Item, target::Target};
+use super::{Answer, Operation, Page, Refusal, Route, Site, Text, Visit, look::Item, target::Target};
 use crate::{
     base::json,
     database::item_history::{self, moment},
 };
+
+/// The operations of this file.
+pub(super) fn each(visit: &mut impl Visit) {
+    visit.operation::<ListEnded>();
+}
 
 /// List the items that have ended, if the queue keeps a history.
 /// The newest come first: by the clocks of the processes that ended them, to a minute, and within a minute in the order of the commits.
@@ -111,7 +116,7 @@ impl ListEnded {
 }
 
 impl Operation for ListEnded {
-    const ROUTE: Route = Route::read("/api/v1/queues/{queue}/ended");
+    const ROUTE: Route = Route::read("/api/v1/queues/{queue}/ended").with_notes("The page about the [history](HISTORY.md) has more; `indexed` of the answer names the attributes of the [index](HISTORY.md#an-index-by-attributes)");
     type Answer = Ended;
 
     fn check(&self) -> Result<(), Refusal> {

@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
 use super::{
-    Answer, Class, Method, Operation, Refusal, Route, Site, Text, is_false,
+    Answer, Class, Method, Operation, Refusal, Route, Site, Text, Visit, is_false,
     names::{self, KeyName, Payload, QueueName},
     target::Target,
     times,
@@ -22,6 +22,22 @@ use crate::{
     base::{clock::now, json::time, text::items_of},
     config::QueueConfig,
 };
+
+/// The operations of this file.
+pub(super) fn each(visit: &mut impl Visit) {
+    visit.operation::<DeleteItem>();
+    visit.operation::<RequeueItem>();
+    visit.operation::<CancelItem>();
+    visit.operation::<RescheduleItem>();
+    visit.operation::<EditPayload>();
+    visit.operation::<CancelItems>();
+    visit.operation::<RequeueItems>();
+    visit.operation::<PurgeLetters>();
+    visit.operation::<PurgeLetter>();
+}
+
+const DEAD_PURGE: Action =
+    Action::new("dead.purge", "delete dead letters; with `all`, not how many", "`all`, or `items` and `ids`");
 
 /// An item of a queue.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -354,8 +370,14 @@ fn as_change(effect: DeadLetterEffect) -> ItemChange {
 }
 
 impl Operation for CancelItem {
-    const ROUTE: Route =
-        Route::change(Action::ItemCancel, Method::Post, "/api/v1/queues/{queue}/items/{id}/cancel");
+    const ROUTE: Route = Route::change(
+        Action::new("item.cancel", "cancel items that are named", "`items`, `ids`"),
+        Method::Post,
+        "/api/v1/queues/{queue}/items/{id}/cancel",
+    )
+    .with_notes(
+        "The handler of a running item is stopped ([ITEMS.md](ITEMS.md)); a dead letter stays: 409 `dead`",
+    );
     type Answer = ChangedItem;
 
     async fn run(&self, site: &dyn Site) -> anyhow::Result<ChangedItem> {
@@ -366,8 +388,12 @@ impl Operation for CancelItem {
 }
 
 impl Operation for RequeueItem {
-    const ROUTE: Route =
-        Route::change(Action::ItemRequeue, Method::Post, "/api/v1/queues/{queue}/items/{id}/requeue");
+    const ROUTE: Route = Route::change(
+        Action::new("item.requeue", "make items ready that are named", "`items`, `ids`"),
+        Method::Post,
+        "/api/v1/queues/{queue}/items/{id}/requeue",
+    )
+    .with_notes("It keeps its own place. 409 `ready`, `running` or `unique_taken`");
     type Answer = ChangedItem;
 
     async fn run(&self, site: &dyn Site) -> anyhow::Result<ChangedItem> {
@@ -389,8 +415,11 @@ impl RescheduleItem {
 }
 
 impl Operation for RescheduleItem {
-    const ROUTE: Route =
-        Route::change(Action::ItemReschedule, Method::Post, "/api/v1/queues/{queue}/items/{id}/reschedule");
+    const ROUTE: Route = Route::change(
+        Action::new("item.reschedule", "give an item another time", "`items`, `ids`, `due`"),
+        Method::Post,
+        "/api/v1/queues/{queue}/items/{id}/reschedule",
+    );
     type Answer = ChangedItem;
 
     fn check(&self) -> Result<(), Refusal> {
@@ -408,9 +437,12 @@ impl Operation for RescheduleItem {
 }
 
 impl Operation for EditPayload {
-    const ROUTE: Route =
-        Route::change(Action::ItemEdit, Method::Put, "/api/v1/queues/{queue}/items/{id}/payload")
-            .with_long_body();
+    const ROUTE: Route = Route::change(
+        Action::new("item.edit", "give an item another payload", "`items`, `ids`, `bytes` (the new length)"),
+        Method::Put,
+        "/api/v1/queues/{queue}/items/{id}/payload",
+    )
+    .with_long_body();
     type Answer = ChangedItem;
 
     async fn run(&self, site: &dyn Site) -> anyhow::Result<ChangedItem> {
@@ -434,8 +466,12 @@ impl Operation for EditPayload {
 }
 
 impl Operation for DeleteItem {
-    const ROUTE: Route =
-        Route::change(Action::ItemDelete, Method::Delete, "/api/v1/queues/{queue}/items/{id}");
+    const ROUTE: Route = Route::change(
+        Action::new("item.delete", "delete items that are named", "`items` (how many), `ids` (the first 20)"),
+        Method::Delete,
+        "/api/v1/queues/{queue}/items/{id}",
+    )
+    .with_notes("A running item stays: 409 `running`");
     type Answer = ChangedItem;
 
     async fn run(&self, site: &dyn Site) -> anyhow::Result<ChangedItem> {
@@ -452,7 +488,7 @@ impl Operation for DeleteItem {
 }
 
 impl Operation for PurgeLetter {
-    const ROUTE: Route = Route::change(Action::DeadPurge, Method::Delete, "/api/v1/queues/{queue}/dead/{id}");
+    const ROUTE: Route = Route::change(DEAD_PURGE, Method::Delete, "/api/v1/queues/{queue}/dead/{id}");
     type Answer = ChangedItem;
 
     async fn run(&self, site: &dyn Site) -> anyhow::Result<ChangedItem> {
@@ -464,7 +500,7 @@ impl Operation for PurgeLetter {
 }
 
 impl Operation for RequeueItems {
-    const ROUTE: Route = Route::change(Action::QueueRequeue, Method::Post, "/api/v1/queues/{queue}/requeue");
+    const ROUTE: Route = Route::change(Action::new("queue.requeue", "make all items of some states ready", "`waiting`, `dead`, `expired`"), Method::Post, "/api/v1/queues/{queue}/requeue").with_notes("At least one of the two. If the answer has `more`, five seconds were not enough: repeat it, until `items` adds up to the items that there were: each request begins with the first dead letter, which may have died again. Scheduled items come first; dead letters are begun when none is left");
     type Answer = ChangedItems;
 
     fn check(&self) -> Result<(), Refusal> {
@@ -546,7 +582,16 @@ fn size(counts: &Counts, state: Option<ItemState>) -> u64 {
 }
 
 impl Operation for CancelItems {
-    const ROUTE: Route = Route::change(Action::QueueCancel, Method::Post, "/api/v1/queues/{queue}/cancel");
+    const ROUTE: Route = Route::change(
+        Action::new(
+            "queue.cancel",
+            "cancel all items that match; not how many there were",
+            "`key`, `attribute`, `state`",
+        ),
+        Method::Post,
+        "/api/v1/queues/{queue}/cancel",
+    )
+    .with_notes("While the answer has `more`, and `items` is not 0, send it again");
     type Answer = ChangedItems;
 
     fn check(&self) -> Result<(), Refusal> {
@@ -584,7 +629,8 @@ impl Operation for CancelItems {
 }
 
 impl Operation for PurgeLetters {
-    const ROUTE: Route = Route::change(Action::DeadPurge, Method::Post, "/api/v1/queues/{queue}/dead/purge");
+    const ROUTE: Route = Route::change(DEAD_PURGE, Method::Post, "/api/v1/queues/{queue}/dead/purge")
+        .with_notes("While the answer has `more`, and `items` is not 0, send it again");
     type Answer = ChangedItems;
 
     fn check(&self) -> Result<(), Refusal> {

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Answer, Operation, Page, Refusal, Route, Site, Text,
+    Answer, Operation, Page, Refusal, Route, Site, Text, Visit,
     items::ItemTarget,
     object::{JsonObject, schema},
     target::Target,
@@ -14,6 +14,12 @@ use crate::base::{
     json,
     text::{one_line, visible},
 };
+
+/// The operations of this file.
+pub(super) fn each(visit: &mut impl Visit) {
+    visit.operation::<ListLetters>();
+    visit.operation::<ShowLetter>();
+}
 
 /// List the dead letters of a queue, without their payloads
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -120,7 +126,8 @@ impl Operation for ListLetters {
 }
 
 impl Operation for ShowLetter {
-    const ROUTE: Route = Route::read("/api/v1/queues/{queue}/dead/{id}");
+    const ROUTE: Route =
+        Route::read("/api/v1/queues/{queue}/dead/{id}").with_notes("How its attempts ended, and its payload");
     type Answer = Letter;
 
     async fn run(&self, site: &dyn Site) -> anyhow::Result<Letter> {

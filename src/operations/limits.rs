@@ -12,12 +12,27 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Answer, Method, Needs, Operation, Page, Refusal, Route, Site, Text, is_false,
+    Answer, Method, Needs, Operation, Page, Refusal, Route, Site, Text, Visit, is_false,
     names::{self, KeyName, PatternName, QueueName},
 };
 use crate::{audit::Action, base::text::one_line, config::rate};
 
-/// Print the rules of a keyed queue
+/// The operations of this file.
+pub(super) fn each(visit: &mut impl Visit) {
+    visit.operation::<ListRules>();
+    visit.operation::<SetRule>();
+    visit.operation::<RemoveRule>();
+    visit.operation::<ListHeld>();
+    visit.operation::<Unblock>();
+}
+
+const QUEUE_LIMITS: Action = Action::new(
+    "queue.limits",
+    "set or remove a rule of a keyed queue",
+    "`pattern` or `whole_queue`; `running`, `rate`, `burst`, `weight`, `ordered`, `on_dead`; `removed`",
+);
+
+/// List the rules of a keyed queue
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema, Args)]
 pub(crate) struct ListRules {
     /// The queue
@@ -25,7 +40,7 @@ pub(crate) struct ListRules {
     queue: QueueName,
 }
 
-/// Set the rule of a pattern; it replaces the rule that the pattern has, and what that has lost is printed
+/// Set the rule of a pattern; it replaces the rule that the pattern has, and the answer says what that has lost
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema, Args)]
 #[command(override_usage = "kvqueue limits set [OPTIONS] <QUEUE> <PATTERN|--queue>")]
 pub(crate) struct SetRule {
@@ -53,7 +68,7 @@ pub(crate) struct RemoveRule {
     scope: RuleScope,
 }
 
-/// Print the held keys: ordered keys that wait for an item that is tried again, or for a dead letter
+/// List the held keys: ordered keys that wait for an item that is tried again, or for a dead letter
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema, Args)]
 pub(crate) struct ListHeld {
     /// The queue
@@ -280,7 +295,8 @@ impl Answer for Rules {
 }
 
 impl Operation for ListRules {
-    const ROUTE: Route = Route::read("/api/v1/queues/{queue}/limits");
+    const ROUTE: Route =
+        Route::read("/api/v1/queues/{queue}/limits").with_notes("[KEYS.md](KEYS.md) says what they do");
     type Answer = Rules;
 
     async fn run(&self, site: &dyn Site) -> anyhow::Result<Rules> {
@@ -328,7 +344,7 @@ impl Answer for RuleChange {
 }
 
 impl Operation for SetRule {
-    const ROUTE: Route = Route::change(Action::QueueLimits, Method::Put, "/api/v1/queues/{queue}/limits");
+    const ROUTE: Route = Route::change(QUEUE_LIMITS, Method::Put, "/api/v1/queues/{queue}/limits").with_notes("One of `pattern`, `pattern_base64` and `whole_queue`, and at least one of `running`, `rate` (`\"100/1m\"`, with `burst` if wanted), `weight`, `ordered` and `on_dead` (`\"continue\"` or `\"block\"`); `dropped` of the answer is what the rule before had");
     type Answer = RuleChange;
 
     fn needs(&self) -> Needs<'_> {
@@ -377,7 +393,7 @@ impl Operation for SetRule {
 }
 
 impl Operation for RemoveRule {
-    const ROUTE: Route = Route::change(Action::QueueLimits, Method::Delete, "/api/v1/queues/{queue}/limits");
+    const ROUTE: Route = Route::change(QUEUE_LIMITS, Method::Delete, "/api/v1/queues/{queue}/limits");
     type Answer = RuleChange;
 
     fn check(&self) -> Result<(), Refusal> {
@@ -481,7 +497,8 @@ impl Answer for HeldKeys {
 }
 
 impl Operation for ListHeld {
-    const ROUTE: Route = Route::read("/api/v1/queues/{queue}/held");
+    const ROUTE: Route = Route::read("/api/v1/queues/{queue}/held")
+        .with_notes("[Blocked keys](keys/order.md#blocked-keys) has more");
     type Answer = HeldKeys;
 
     fn go_on(&mut self, so_far: &HeldKeys) -> bool {
@@ -544,7 +561,11 @@ impl Answer for Unblocked {
 }
 
 impl Operation for Unblock {
-    const ROUTE: Route = Route::change(Action::QueueUnblock, Method::Post, "/api/v1/queues/{queue}/unblock");
+    const ROUTE: Route = Route::change(
+        Action::new("queue.unblock", "let a held key of a keyed queue go on", "`key`"),
+        Method::Post,
+        "/api/v1/queues/{queue}/unblock",
+    );
     type Answer = Unblocked;
 
     async fn run(&self, site: &dyn Site) -> anyhow::Result<Unblocked> {

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{
-    Answer, Operation, Page, Refusal, Route, Site, Text,
+    Answer, Operation, Page, Refusal, Route, Site, Text, Visit,
     items::{ItemTarget, as_text},
     names::{self, UniqueName},
     object::{JsonObject, Line, schema, text},
@@ -29,6 +29,12 @@ use crate::{
     database::{item_history, item_wait::ItemWait},
     status::Worker,
 };
+
+/// The operations of this file.
+pub(super) fn each(visit: &mut impl Visit) {
+    visit.operation::<ListItems>();
+    visit.operation::<ShowItem>();
+}
 
 /// List the items of one state: ready, they can be fetched; scheduled, pushed for a later time; retrying, an attempt failed and the next one is
 /// due later; running, a worker has them on a lease; dead, nobody tries them any more.
@@ -337,7 +343,8 @@ impl ListItems {
 }
 
 impl Operation for ListItems {
-    const ROUTE: Route = Route::read("/api/v1/queues/{queue}/items");
+    const ROUTE: Route =
+        Route::read("/api/v1/queues/{queue}/items").with_notes("With `unique` the page has one item or none");
     type Answer = Items;
 
     fn check(&self) -> Result<(), Refusal> {
@@ -415,7 +422,7 @@ impl ShowItem {
 }
 
 impl Operation for ShowItem {
-    const ROUTE: Route = Route::read("/api/v1/queues/{queue}/items/{id}").that_waits();
+    const ROUTE: Route = Route::read("/api/v1/queues/{queue}/items/{id}").that_waits().with_notes("Up to 1 MiB of its payload, and what it waits for (`why`, `waiting`); of one that has ended, what the [history](HISTORY.md) has, and its [result](HISTORY.md#results). `wait_ms` is 60,000 at most ([ITEMS.md](ITEMS.md#waiting-for-the-end))");
     type Answer = Item;
 
     async fn run(&self, site: &dyn Site) -> anyhow::Result<Item> {

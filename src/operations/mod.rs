@@ -1,6 +1,7 @@
 //! What people and programs ask of a queue. Each operation is one type: its arguments, its route, its record in the audit trail, what it does,
 //! and its answer. Commands (`cli/operation.rs`) and requests (`http/operation.rs`) are two ways to one of them.
 
+mod all;
 pub(crate) mod arguments;
 pub(crate) mod audit;
 mod batch_object;
@@ -32,6 +33,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::{access::Scope, audit::Action};
 
 pub(crate) use self::{
+    all::each,
     limits::{ListHeld, ListRules, RemoveRule, SetRule, Unblock},
     names::QueueName,
     pause::{PauseQueue, ResumeQueue},
@@ -69,6 +71,11 @@ pub(crate) trait Operation: Serialize + DeserializeOwned + JsonSchema {
     fn go_on(&mut self, _so_far: &Self::Answer) -> bool {
         false
     }
+}
+
+/// Something that is done with every operation.
+pub(crate) trait Visit {
+    fn operation<O: Operation + 'static>(&mut self);
 }
 
 /// What has to be there before an operation.
@@ -114,25 +121,48 @@ pub(crate) struct Route {
     pub(crate) has_long_body: bool,
     /// Whether it may wait for something, as long as [`LONGEST_WAIT`](crate::base::deadlines::LONGEST_WAIT).
     pub(crate) waits: bool,
+    /// What its comment does not say, for `docs/API.md`.
+    #[cfg(test)]
+    pub(crate) notes: &'static str,
 }
 
 impl Route {
     /// A route that reads.
     const fn read(path: &'static str) -> Self {
-        let (method, scope, audit) = (Method::Get, Scope::Read, None);
-        Self { method, path, scope, audit, has_long_body: false, waits: false }
+        Self::new(Method::Get, path, Scope::Read, None)
     }
 
     /// A route of operators that changes something, with the action of its record.
     const fn change(action: Action, method: Method, path: &'static str) -> Self {
-        let (scope, audit) = (Scope::Admin, Some(action));
-        Self { method, path, scope, audit, has_long_body: false, waits: false }
+        Self::new(method, path, Scope::Admin, Some(action))
     }
 
     /// A route of producers, which leaves no record.
     const fn push(path: &'static str) -> Self {
-        let (method, scope, audit) = (Method::Post, Scope::Push, None);
-        Self { method, path, scope, audit, has_long_body: false, waits: false }
+        Self::new(Method::Post, path, Scope::Push, None)
+    }
+
+    const fn new(method: Method, path: &'static str, scope: Scope, audit: Option<Action>) -> Self {
+        Self {
+            method,
+            path,
+            scope,
+            audit,
+            has_long_body: false,
+            waits: false,
+            #[cfg(test)]
+            notes: "",
+        }
+    }
+
+    /// The same. `notes` are for `docs/API.md`, which a test writes: what a request has to know that the comment of its operation does not say.
+    #[cfg_attr(not(test), expect(unused_variables, reason = "a test writes the document"))]
+    const fn with_notes(self, notes: &'static str) -> Self {
+        Self {
+            #[cfg(test)]
+            notes,
+            ..self
+        }
     }
 
     /// The same, with a body that may be as long as that of a push.

@@ -7,11 +7,19 @@ use kvqueue_queue::{MAX_REASON, Pause, Queue};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Answer, Method, Needs, Operation, Refusal, Route, Site, Text, is_false, names::QueueName};
+use super::{
+    Answer, Method, Needs, Operation, Refusal, Route, Site, Text, Visit, is_false, names::QueueName,
+};
 use crate::{
     audit::Action,
     base::{clock, json::time},
 };
+
+/// The operations of this file.
+pub(super) fn each(visit: &mut impl Visit) {
+    visit.operation::<PauseQueue>();
+    visit.operation::<ResumeQueue>();
+}
 
 /// Pause a queue: all daemons leave its items where they are, until it is resumed
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema, Args)]
@@ -97,7 +105,16 @@ impl Answer for PauseState {
 }
 
 impl Operation for PauseQueue {
-    const ROUTE: Route = Route::change(Action::QueuePause, Method::Put, "/api/v1/queues/{queue}/pause");
+    const ROUTE: Route = Route::change(
+        Action::new(
+            "queue.pause",
+            "pause a queue",
+            "`reason`; `local` and `daemon` for a pause of one daemon",
+        ),
+        Method::Put,
+        "/api/v1/queues/{queue}/pause",
+    )
+    .with_notes("The body may be left out. With `local` only this daemon pauses it");
     type Answer = PauseState;
 
     fn needs(&self) -> Needs<'_> {
@@ -139,7 +156,14 @@ impl Operation for PauseQueue {
 }
 
 impl Operation for ResumeQueue {
-    const ROUTE: Route = Route::change(Action::QueueResume, Method::Delete, "/api/v1/queues/{queue}/pause");
+    const ROUTE: Route = Route::change(
+        Action::new("queue.resume", "resume it", "`frozen`: the queue of a migration; `local` and `daemon`"),
+        Method::Delete,
+        "/api/v1/queues/{queue}/pause",
+    )
+    .with_notes(
+        "`local=true` for what was paused for this daemon; `frozen=true` also if a migration has frozen it",
+    );
     type Answer = PauseState;
 
     async fn run(&self, site: &dyn Site) -> anyhow::Result<PauseState> {

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Answer, Method, Operation, Refusal, Route, Site, Text, is_false, is_over,
+    Answer, Method, Operation, Refusal, Route, Site, Text, Visit, is_false, is_over,
     items::{Change, ChangedItems, check_confirmed},
     names::{DestinationName, QueueName},
     site::Audit,
@@ -20,6 +20,12 @@ use crate::{
     base::text::items_of,
     config::{KindName, TakeEnd, Values},
 };
+
+/// The operations of this file.
+pub(super) fn each(visit: &mut impl Visit) {
+    visit.operation::<DeleteQueue>();
+    visit.operation::<MoveItems>();
+}
 
 /// Delete a queue for good: its items, its schedules and its counters
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -160,7 +166,14 @@ fn is_nothing(Deleted { counts, schedules }: &Deleted) -> bool {
 }
 
 impl Operation for DeleteQueue {
-    const ROUTE: Route = Route::change(Action::QueueDelete, Method::Delete, "/api/v1/queues/{queue}");
+    const ROUTE: Route = Route::change(
+        Action::new("queue.delete", "delete a queue; not how many items it had", ""),
+        Method::Delete,
+        "/api/v1/queues/{queue}",
+    )
+    .with_notes(
+        "`confirm` is its name once more; `frozen=true` deletes also a queue that a migration has frozen",
+    );
     type Answer = DeletedQueue;
 
     fn check(&self) -> Result<(), Refusal> {
@@ -241,7 +254,7 @@ impl MoveItems {
 }
 
 impl Operation for MoveItems {
-    const ROUTE: Route = Route::change(Action::QueueMove, Method::Post, "/api/v1/queues/{queue}/move");
+    const ROUTE: Route = Route::change(Action::new("queue.move", "move items to another queue", "`to`, `limit` or `all`, `dead`"), Method::Post, "/api/v1/queues/{queue}/move").with_notes("Either `limit` or `all`; with `dead` dead letters. If five seconds are not enough, the answer has `more`: repeat it, while `items` is not 0, with `limit` less `items`. `left` is what the queue has then, after `all`");
     type Answer = MovedItems;
 
     fn check(&self) -> Result<(), Refusal> {
@@ -319,7 +332,7 @@ mod tests {
             queue.put_schedule(&tr, &schedule, 0).await.unwrap();
         }
         tr.commit().await.unwrap();
-        let (store, record) = (AuditStore::new(b""), Record::new(Action::QueueDelete, Who::Operator));
+        let (store, record) = (AuditStore::new(b""), Record::new(Action::OF_A_TEST, Who::Operator));
         let (audit, deletion) = (Audit { store, record }, QueueDeletion::new(&queue));
         for _ in 0..3 {
             let tr = db.create_trx().unwrap();

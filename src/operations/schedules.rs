@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    Answer, Method, Operation, Page, Refusal, Route, Site, Text, is_false,
+    Answer, Method, Operation, Page, Refusal, Route, Site, Text, Visit, is_false,
     names::QueueName,
     object::{JsonObject, Line, schema, text},
     target::Target,
@@ -30,6 +30,17 @@ use crate::{
         gone, local, local_exact, outcome_words, record_object, schedule_object,
     },
 };
+
+/// The operations of this file.
+pub(super) fn each(visit: &mut impl Visit) {
+    visit.operation::<ListSchedules>();
+    visit.operation::<ShowSchedule>();
+    visit.operation::<RemoveSchedule>();
+    visit.operation::<PauseSchedule>();
+    visit.operation::<ResumeSchedule>();
+    visit.operation::<FireSchedule>();
+    visit.operation::<ListOccurrences>();
+}
 
 /// A schedule of a queue.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -535,7 +546,8 @@ impl ScheduleTarget {
 }
 
 impl Operation for ListSchedules {
-    const ROUTE: Route = Route::read("/api/v1/queues/{queue}/schedules");
+    const ROUTE: Route = Route::read("/api/v1/queues/{queue}/schedules")
+        .with_notes("Without their payloads ([SCHEDULES.md](SCHEDULES.md))");
     type Answer = Schedules;
 
     fn go_on(&mut self, so_far: &Schedules) -> bool {
@@ -613,8 +625,16 @@ impl Operation for ListOccurrences {
 }
 
 impl Operation for RemoveSchedule {
-    const ROUTE: Route =
-        Route::change(Action::ScheduleRemove, Method::Delete, "/api/v1/queues/{queue}/schedules/{name}");
+    const ROUTE: Route = Route::change(
+        Action::new(
+            "schedule.remove",
+            "remove a schedule",
+            "`schedule`; `force`: also one of a configuration",
+        ),
+        Method::Delete,
+        "/api/v1/queues/{queue}/schedules/{name}",
+    )
+    .with_notes("`force=true` removes also one of a configuration");
     type Answer = ChangedSchedule;
 
     async fn run(&self, site: &dyn Site) -> anyhow::Result<ChangedSchedule> {
@@ -624,8 +644,11 @@ impl Operation for RemoveSchedule {
 }
 
 impl Operation for PauseSchedule {
-    const ROUTE: Route =
-        Route::change(Action::SchedulePause, Method::Post, "/api/v1/queues/{queue}/schedules/{name}/pause");
+    const ROUTE: Route = Route::change(
+        Action::new("schedule.pause", "pause a schedule", "`schedule`"),
+        Method::Post,
+        "/api/v1/queues/{queue}/schedules/{name}/pause",
+    );
     type Answer = ChangedSchedule;
 
     async fn run(&self, site: &dyn Site) -> anyhow::Result<ChangedSchedule> {
@@ -635,8 +658,12 @@ impl Operation for PauseSchedule {
 }
 
 impl Operation for ResumeSchedule {
-    const ROUTE: Route =
-        Route::change(Action::ScheduleResume, Method::Post, "/api/v1/queues/{queue}/schedules/{name}/resume");
+    const ROUTE: Route = Route::change(
+        Action::new("schedule.resume", "resume it", "`schedule`"),
+        Method::Post,
+        "/api/v1/queues/{queue}/schedules/{name}/resume",
+    )
+    .with_notes("With `restart` it begins now, also if it is not paused");
     type Answer = ChangedSchedule;
 
     async fn run(&self, site: &dyn Site) -> anyhow::Result<ChangedSchedule> {
@@ -647,8 +674,12 @@ impl Operation for ResumeSchedule {
 }
 
 impl Operation for FireSchedule {
-    const ROUTE: Route =
-        Route::change(Action::ScheduleFire, Method::Post, "/api/v1/queues/{queue}/schedules/{name}/fire");
+    const ROUTE: Route = Route::change(
+        Action::new("schedule.fire", "push an item of a schedule by hand", "`schedule`"),
+        Method::Post,
+        "/api/v1/queues/{queue}/schedules/{name}/fire",
+    )
+    .with_notes("409 `overlaps` if its last item has not ended, and its items may not overlap");
     type Answer = FiredSchedule;
 
     async fn run(&self, site: &dyn Site) -> anyhow::Result<FiredSchedule> {

@@ -343,7 +343,7 @@ pub(super) mod tests {
         }
 
         fn record(&self) -> Record {
-            Record::new(Action::QueuePause, Who::Operator)
+            Record::new(Action::OF_A_TEST, Who::Operator)
         }
 
         fn check_access(&self, _: &str) -> anyhow::Result<()> {

@@ -7,7 +7,7 @@ use kvqueue_queue::Millis;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Answer, Method, Needs, Operation, Refusal, Route, Site, Text};
+use super::{Answer, Method, Needs, Operation, Refusal, Route, Site, Text, Visit};
 use crate::{
     access::{self, AccessToken, Created, MAX_TOKENS, QueuePattern, Scope, TokenStore},
     audit::Action,
@@ -15,10 +15,17 @@ use crate::{
     config::duration,
 };
 
-/// Make a token and print it; it is shown this once
+/// The operations of this file.
+pub(super) fn each(visit: &mut impl Visit) {
+    visit.operation::<ListTokens>();
+    visit.operation::<NewToken>();
+    visit.operation::<RevokeToken>();
+}
+
+/// Make a token; it is shown this once
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema, Args)]
 #[command(
-    long_about = "Make a token and print it; it is shown this once.\n\n\
+    long_about = "Make a token; it is shown this once.\n\n\
     Programs send it to a daemon of this database as `Authorization: Bearer TOKEN`. The database has a hash of it, not the token itself. \
     A daemon that listens on an IP address needs tokens, unless http.require-token is false. One on a Unix socket needs them if \
     http.require-token is true or http.token-file is set.",
@@ -42,7 +49,7 @@ pub(crate) struct NewToken {
     expires: Option<Duration>,
 }
 
-/// Print the tokens, without their secrets
+/// List the tokens, without their secrets
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema, Args)]
 pub(crate) struct ListTokens {}
 
@@ -121,7 +128,12 @@ impl NewToken {
 }
 
 impl Operation for NewToken {
-    const ROUTE: Route = Route::change(Action::TokenNew, Method::Post, "/api/v1/tokens");
+    const ROUTE: Route = Route::change(
+        Action::new("token.new", "make an access token", "`name`, `scopes`, `queues`"),
+        Method::Post,
+        "/api/v1/tokens",
+    )
+    .with_notes("`queues` are patterns, `expires` is a duration such as `90d`");
     type Answer = Token;
 
     fn needs(&self) -> Needs<'_> {
@@ -169,7 +181,7 @@ impl Answer for Tokens {
 }
 
 impl Operation for ListTokens {
-    const ROUTE: Route = Route { scope: Scope::Admin, ..Route::read("/api/v1/tokens") };
+    const ROUTE: Route = Route::read("/api/v1/tokens").of_operators();
     type Answer = Tokens;
 
     async fn run(&self, site: &dyn Site) -> anyhow::Result<Tokens> {
@@ -196,7 +208,11 @@ impl Answer for Revoked {
 }
 
 impl Operation for RevokeToken {
-    const ROUTE: Route = Route::change(Action::TokenRevoke, Method::Delete, "/api/v1/tokens/{name}");
+    const ROUTE: Route = Route::change(
+        Action::new("token.revoke", "revoke one", "`name`"),
+        Method::Delete,
+        "/api/v1/tokens/{name}",
+    );
     type Answer = Revoked;
 
     async fn run(&self, site: &dyn Site) -> anyhow::Result<Revoked> {

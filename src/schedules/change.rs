@@ -232,7 +232,7 @@ mod tests {
 
         /// Makes a change in a transaction of its own.
         async fn make(&self, change: &ScheduleChange) -> Effect {
-            let record = Record::new(Action::SchedulePut, Who::Operator);
+            let record = Record::new(Action::SCHEDULE_PUT, Who::Operator);
             let tr = self.db.create_trx().unwrap();
             let effect = change.write(&tr, &self.queue, &self.audit, &record).await.unwrap();
             tr.commit().await.unwrap();

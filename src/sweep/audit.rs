@@ -156,7 +156,7 @@ mod tests {
 
     fn write(db: &Database, store: &AuditStore, token: &str, queue: &str, days: u64) {
         let who = Who::Token { name: token.to_owned() };
-        let record = &Record::new(Action::QueuePause, who).about(queue.as_bytes()).ago(days * DAY);
+        let record = &Record::new(Action::OF_A_TEST, who).about(queue.as_bytes()).ago(days * DAY);
         let written = retry::run(db, &POLICY, |tr| async move {
             store.write(&tr, record);
             (tr, Ok(()))

@@ -1,7 +1,10 @@
 //! Each operation by a command and over HTTP, on copies of one database: the answers, the records in the audit trail, and the rows that
-//! change. A snapshot has every difference.
+//! change. A transcript shows what people see, and has every difference. The answers of requests are held to `docs/openapi.json`.
 
-use std::{collections::BTreeMap, process::Command};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    process::Command,
+};
 
 use foundationdb::{
     RangeOption,
@@ -11,8 +14,8 @@ use futures::{TryStreamExt, executor::block_on};
 use serde_json::Value;
 
 use crate::{
-    http::with_dead,
-    messages::mask::names,
+    http::{document::Document, with_dead},
+    messages::mask::{names, printed},
     ordered::with_blocked,
     support::{Address, Database, Ran, Reply, object, run, serve},
 };
@@ -20,111 +23,55 @@ use crate::{
 /// The queues whose rows are compared.
 const QUEUES: [&str; 8] = ["none", "q", "keyed", "blocked", "later", "dead", "ended", "moved"];
 
-/// A command, and the request for the same: method, path behind `/api/v1/`, body. They run in this order. `ITEM0` and so on are the items of
-/// `later`, `LETTER0` the dead letters, `BATCH` is the batch.
-const TWINS: &[(&str, &str)] = &[
-    ("peek q -k 9", "GET queues/q/items"),
-    ("peek q --state ready -k 2", "GET queues/q/items?limit=2"),
-    ("pause q --reason why", r#"PUT queues/q/pause {"reason":"why"}"#),
-    ("pause q --reason why", r#"PUT queues/q/pause {"reason":"why"}"#),
-    ("pause none", "PUT queues/none/pause"),
-    ("resume q", "DELETE queues/q/pause"),
-    ("resume q", "DELETE queues/q/pause"),
-    ("resume none", "DELETE queues/none/pause"),
-    (
-        "limits set keyed a --running 1 --create",
-        r#"PUT queues/keyed/limits?create=true {"pattern":"a","running":1}"#,
-    ),
-    (
-        "limits set keyed a --rate 5/s --burst 2 --weight 3",
-        r#"PUT queues/keyed/limits {"pattern":"a","rate":"5/s","burst":2,"weight":3}"#,
-    ),
-    ("limits set keyed --queue --running 7", r#"PUT queues/keyed/limits {"whole_queue":true,"running":7}"#),
-    ("limits set keyed a", r#"PUT queues/keyed/limits {"pattern":"a"}"#),
-    ("limits set keyed a --burst 2", r#"PUT queues/keyed/limits {"pattern":"a","burst":2}"#),
-    ("limits set none a --running 1", r#"PUT queues/none/limits {"pattern":"a","running":1}"#),
-    ("limits set q a --running 1", r#"PUT queues/q/limits {"pattern":"a","running":1}"#),
-    ("limits list keyed", "GET queues/keyed/limits"),
-    ("limits list q", "GET queues/q/limits"),
-    ("limits list none", "GET queues/none/limits"),
-    ("limits remove keyed a", "DELETE queues/keyed/limits?pattern=a"),
-    ("limits remove keyed a", "DELETE queues/keyed/limits?pattern=a"),
-    ("limits remove none a", "DELETE queues/none/limits?pattern=a"),
-    ("limits held blocked", "GET queues/blocked/held"),
-    ("limits held blocked -n 1", "GET queues/blocked/held?limit=1"),
-    ("limits unblock blocked a", r#"POST queues/blocked/unblock {"key":"a"}"#),
-    ("limits unblock blocked a", r#"POST queues/blocked/unblock {"key":"a"}"#),
-    (
-        "schedule add q nightly x --cron @daily",
-        r#"PUT queues/q/schedules/nightly {"cron":"@daily","payload":"x"}"#,
-    ),
-    (
-        "schedule add q nightly x --cron @daily",
-        r#"PUT queues/q/schedules/nightly {"cron":"@daily","payload":"x"}"#,
-    ),
-    ("schedule add q wrong --cron nonsense", r#"PUT queues/q/schedules/wrong {"cron":"nonsense"}"#),
-    ("schedule list q", "GET queues/q/schedules"),
-    ("schedule show q nightly", "GET queues/q/schedules/nightly"),
-    ("schedule show q none", "GET queues/q/schedules/none"),
-    ("schedule pause q nightly", "POST queues/q/schedules/nightly/pause"),
-    ("schedule resume q nightly", "POST queues/q/schedules/nightly/resume"),
-    ("schedule fire q nightly", "POST queues/q/schedules/nightly/fire"),
-    ("schedule history q nightly", "GET queues/q/schedules/nightly/history"),
-    ("schedule remove q nightly", "DELETE queues/q/schedules/nightly"),
-    ("schedule remove q nightly", "DELETE queues/q/schedules/nightly"),
-    ("item show later ITEM0", "GET queues/later/items/ITEM0"),
-    ("item show later --unique once", "GET queues/later/items/ITEM0"),
-    ("item show later LETTER0", "GET queues/later/items/LETTER0"),
-    ("item show none ITEM0", "GET queues/none/items/ITEM0"),
-    ("item wait later ITEM0 --for 1ms", "GET queues/later/items/ITEM0?wait_ms=1"),
-    ("why later ITEM0", "GET queues/later/items/ITEM0"),
-    ("peek later --state scheduled", "GET queues/later/items?state=scheduled"),
-    ("peek dead --state dead", "GET queues/dead/items?state=dead"),
-    ("peek q --state ready --after nowhere", "GET queues/q/items?after=nowhere"),
-    ("len later", "GET queues/later"),
-    (
-        "item reschedule later ITEM0 --delay 2h",
-        r#"POST queues/later/items/ITEM0/reschedule {"delay_ms":7200000}"#,
-    ),
-    ("item edit-payload later ITEM0 --payload x", r#"PUT queues/later/items/ITEM0/payload {"payload":"x"}"#),
-    ("requeue later --unique once", "POST queues/later/items/ITEM0/requeue"),
-    ("requeue later ITEM0", "POST queues/later/items/ITEM0/requeue"),
-    ("item reschedule later LETTER0 --now", r#"POST queues/later/items/LETTER0/reschedule {"now":true}"#),
-    ("item cancel later ITEM1", "POST queues/later/items/ITEM1/cancel"),
-    ("item cancel later ITEM1", "POST queues/later/items/ITEM1/cancel"),
-    (
-        "item cancel later --attribute a=b --yes",
-        r#"POST queues/later/cancel {"confirm":"later","attribute":{"name":"a","value":"b"}}"#,
-    ),
-    ("requeue later ITEM2", "POST queues/later/items/ITEM2/requeue"),
-    ("requeue later ITEM2", "POST queues/later/items/ITEM2/requeue"),
-    ("delete later --item ITEM2 --yes", "DELETE queues/later/items/ITEM2"),
-    ("delete later --item ITEM2 --yes", "DELETE queues/later/items/ITEM2"),
-    ("requeue later --waiting --dead", r#"POST queues/later/requeue {"waiting":true,"dead":true}"#),
-    ("move q moved -n 1", r#"POST queues/q/move {"to":"moved","limit":1}"#),
-    ("move q q -n 1", r#"POST queues/q/move {"to":"q","limit":1}"#),
-    ("dead list dead", "GET queues/dead/dead"),
-    ("dead show dead LETTER0", "GET queues/dead/dead/LETTER0"),
-    ("requeue dead LETTER0", "POST queues/dead/items/LETTER0/requeue"),
-    ("requeue dead LETTER0", "POST queues/dead/items/LETTER0/requeue"),
-    ("dead purge dead LETTER1 --yes", "DELETE queues/dead/dead/LETTER1"),
-    ("dead purge dead LETTER1 --yes", "DELETE queues/dead/dead/LETTER1"),
-    ("requeue dead --dead", r#"POST queues/dead/requeue {"dead":true}"#),
-    ("requeue none --dead", r#"POST queues/none/requeue {"dead":true}"#),
-    ("dead purge dead --all --yes", r#"POST queues/dead/dead/purge {"confirm":"dead"}"#),
-    ("batch list later", "GET queues/later/batches"),
-    ("batch show BATCH", "GET queues/later/batches/BATCH"),
-    ("batch commit BATCH", "POST queues/later/batches/BATCH/commit"),
-    ("batch cancel BATCH", "DELETE queues/later/batches/BATCH"),
-    ("batch cancel BATCH", "DELETE queues/later/batches/BATCH"),
-    ("history ended", "GET queues/ended/ended"),
-    ("token new shop --scope push", r#"POST tokens {"name":"shop","scopes":["push"]}"#),
-    ("token new shop --scope push", r#"POST tokens {"name":"shop","scopes":["push"]}"#),
-    ("token list", "GET tokens"),
-    ("token revoke shop", "DELETE tokens/shop"),
-    ("token revoke shop", "DELETE tokens/shop"),
-    ("delete moved --yes", "DELETE queues/moved?confirm=moved"),
-    ("delete moved --yes", "DELETE queues/moved?confirm=moved"),
+/// The transcript. Each operation has a block there: a command, as in `$ kvqueue pause q`, or `~ kvqueue` if its output is shown without numbers; and the
+/// request for the same, as in `> PUT queues/q/pause` with the path behind `/api/v1/` and perhaps a body. Below them the test writes what the command prints,
+/// and each difference. The blocks run in this order; `ITEM0` and so on are the items of `later`, `LETTER0` the dead letters, `BATCH` is the batch.
+///
+/// To add an operation, write its two lines, run `INSTA_UPDATE=always cargo test --test it twins::`, and read what has come.
+const TRANSCRIPT: &str = include_str!("snapshots/it__twins__operations.snap");
+
+/// A block of the transcript, as it is given.
+pub(crate) struct Block {
+    /// The command, without its first word.
+    pub(crate) command: &'static str,
+    request: &'static str,
+    /// Whether its output is shown without numbers, which differ from run to run.
+    is_measured: bool,
+}
+
+/// The blocks of the transcript.
+pub(crate) fn blocks() -> Vec<Block> {
+    let begins = |line: &&str| ["$ kvqueue ", "~ kvqueue ", "> "].iter().any(|it| line.starts_with(it));
+    let lines: Vec<_> = TRANSCRIPT.lines().filter(begins).collect();
+    let blocks = lines.chunks(2).map(|lines| {
+        let [command, request] = lines else { panic!("{lines:?}: a command without a request") };
+        let (mark, command) = command.split_once(" kvqueue ").expect("a command comes first");
+        let request = request.strip_prefix("> ").expect("a request follows each command");
+        Block { command, request, is_measured: mark == "~" }
+    });
+    blocks.collect()
+}
+
+/// What the document has that is not in the transcript: requests that have no command, or about a daemon; the audit trail, in which each asker has
+/// its own name; pushes and workers, which other tests are about.
+const NOT_HERE: [&str; 17] = [
+    "listAudit",
+    "consumers",
+    "events",
+    "openapi",
+    "queues",
+    "newBatch",
+    "history",
+    "push",
+    "lease",
+    "acknowledge",
+    "extend",
+    "reload",
+    "status",
+    "workers",
+    "live",
+    "metrics",
+    "ready",
 ];
 
 /// A database with items in each state.
@@ -144,7 +91,7 @@ fn prepared() -> Database {
     db
 }
 
-/// What the words of [`TWINS`] stand for.
+/// What the words of the transcript stand for.
 fn ids(db: &Database) -> Vec<(String, String)> {
     let listed = |name: &str, args: &[&str]| {
         let text = run(db, args).ok();
@@ -308,6 +255,11 @@ fn is_same(lines: &[Value], answer: &[Value]) -> bool {
     lines == answer || matches!(answer, [object] if listed(object))
 }
 
+/// The queue in a path.
+fn queue_in(path: &str) -> Option<&str> {
+    path.strip_prefix("queues/")?.split(['/', '?', ' ']).next()
+}
+
 fn send(at: &Address, line: &str) -> Reply {
     let mut words = line.splitn(3, ' ');
     let (method, path) = (words.next().unwrap(), words.next().unwrap());
@@ -323,17 +275,22 @@ fn send(at: &Address, line: &str) -> Reply {
 fn a_command_and_its_request_answer_and_change_the_same() {
     let prepared = prepared();
     let ids = ids(&prepared);
-    let (mut ours, mut theirs) = (Twin::copy_of(&prepared), Twin::copy_of(&prepared));
+    let copy = || Twin::copy_of(&prepared);
+    let (mut shown, mut ours, mut theirs) = (copy(), copy(), copy());
     let served = serve(&theirs.db, "[queues.unused]\nhandler = 'log'\n");
-    let mut differences = String::new();
-    let mut told = |text: &str| differences.extend([text, "\n"]);
-    for (command, request) in TWINS {
-        told(&format!("\n$ kvqueue {command}\n> {request}"));
+    let (document, mut covered) = (Document::read(), BTreeSet::new());
+    let mut transcript = String::new();
+    let mut told = |text: &str| transcript.extend([text, "\n"]);
+    for Block { command, request, is_measured } in blocks() {
+        told(&format!("{} kvqueue {command}\n> {request}", if is_measured { "~" } else { "$" }));
         let with_ids =
             |line: &str| ids.iter().fold(line.to_owned(), |line, (word, id)| line.replace(word, id));
-        let line = with_ids(command) + " --json";
-        let ran = run(&ours.db, &line.split(' ').collect::<Vec<_>>());
+        let line = with_ids(command);
+        let text = run(&shown.db, &line.split(' ').collect::<Vec<_>>());
+        let ran = run(&ours.db, &(line + " --json").split(' ').collect::<Vec<_>>());
         let reply = send(&served.at, &with_ids(request));
+        told(without_clock(&printed(&text, &shown.db, is_measured)).trim_end());
+
         let (left, right) = (of_command(&ran, &ours.db), of_request(&reply, &theirs.db));
         let same = match (&left, &right) {
             (Ok(lines), Ok(answer)) => is_same(lines, answer),
@@ -345,20 +302,46 @@ fn a_command_and_its_request_answer_and_change_the_same() {
                 Ok(values) => values.iter().map(Value::to_string).collect::<Vec<_>>().join("\n  "),
                 Err(refusal) => refusal.clone(),
             };
-            told(&format!("  {}\n  {}", shown(&left), shown(&right)));
+            told(&format!("  by command: {}\n  by request: {}", shown(&left), shown(&right)));
         }
         let ((our_rows, our_records), (their_rows, their_records)) = (ours.changes(), theirs.changes());
+        assert_eq!(shown.changes().0, our_rows, "{command}: with --json it does something else");
         if our_rows != their_rows {
-            told(&format!("  rows: {our_rows:?}\n  rows: {their_rows:?}"));
+            told(&format!("  rows by command: {our_rows:?}\n  rows by request: {their_rows:?}"));
         }
-        if our_records != their_records {
+        if our_records == their_records {
+            our_records.iter().for_each(|record| told(&format!("record: {record}")));
+        } else {
             let shown = |records: &[Value]| records.iter().map(Value::to_string).collect::<String>();
-            told(&format!("  audit: {}\n  audit: {}", shown(&our_records), shown(&their_records)));
+            told(&format!(
+                "  audit by command: {}\n  audit by request: {}",
+                shown(&our_records),
+                shown(&their_records)
+            ));
         }
+        let (method, path) = request.split_once(' ').unwrap();
+        let operation = document.operation(method, &format!("/api/v1/{}", path.split(' ').next().unwrap()));
+        document.hold(&operation, &reply);
+        // One that changes something leaves one record, and any other none.
+        match &their_records[..] {
+            [] => {}
+            [record] => {
+                assert_eq!(record["action"].as_str(), operation.audit, "{request}");
+                assert_eq!(record["queue"].as_str(), queue_in(path), "{request}");
+            }
+            more => panic!("{request}: {more:?}"),
+        }
+        if reply.status < 300 && their_records.len() == usize::from(operation.audit.is_some()) {
+            covered.insert(operation.id);
+        }
+        told("");
     }
-    insta::assert_snapshot!(differences.trim_start());
+    let left: Vec<_> = document.operations().map(|it| it.id).filter(|id| !covered.contains(id)).collect();
+    assert_eq!(left, NOT_HERE, "operations without a block that goes well, and leaves a record if it has to");
+    insta::with_settings!({ omit_expression => true }, {
+        insta::assert_snapshot!("operations", transcript.trim_end());
+    });
 }
-
 /// The commands that a daemon can carry out, whose URL is then in place of the database.
 const BY_URL: &[&str] = &[
     "pause ",
@@ -389,7 +372,8 @@ fn a_command_by_the_url_of_a_daemon_answers_and_changes_the_same() {
     let (mut ours, mut theirs) = (Twin::copy_of(&prepared), Twin::copy_of(&prepared));
     let served = serve(&theirs.db, "[queues.unused]\nhandler = 'log'\n");
     let daemon = Database::at(format!("http://{}", served.at.tcp()), String::new());
-    let commands = TWINS.iter().map(|(command, _)| *command);
+    let commands = blocks();
+    let commands = commands.iter().map(|block| block.command);
     for command in commands.filter(|command| BY_URL.iter().any(|it| command.starts_with(it))) {
         for line in [command.to_owned(), format!("{command} --json")] {
             let words: Vec<_> = line.split(' ').collect();

@@ -42,7 +42,7 @@ fn a_stored_record_is_that_of_the_page() {
         "docs/keyspace/vectors-of-features.md has no record {stored}"
     );
     let record: Record = serde_json::from_str(stored).unwrap();
-    let mut made = Record::new(Action::QueuePause, Who::Token { name: "ci".to_owned() })
+    let mut made = Record::new(Action::OF_A_TEST, Who::Token { name: "ci".to_owned() })
         .with_address(Some("127.0.0.1:5".to_owned()))
         .about(b"q")
         .with("reason", "no");
@@ -71,7 +71,7 @@ impl Trail {
     }
 
     fn add(&self, queue: &str, at: Millis) -> Record {
-        let mut record = Record::new(Action::QueuePause, Who::Operator).about(queue.as_bytes());
+        let mut record = Record::new(Action::OF_A_TEST, Who::Operator).about(queue.as_bytes());
         record.at = at;
         self.run(|tr| async {
             self.store.write(&tr, &record);
@@ -198,7 +198,7 @@ fn records_conflict_with_nothing_and_replace_something_once_they_are_prepared() 
     prepare();
     assert_eq!(last(), Some(258_u64.to_le_bytes().to_vec()));
     // Two transactions that begin before the other's commit.
-    let record = Record::new(Action::QueueResume, Who::Anyone);
+    let record = Record::new(Action::OF_A_TEST, Who::Anyone);
     let both = [(); 2].map(|()| trail.db.create_trx().unwrap());
     for tr in &both {
         block_on(tr.get_read_version()).unwrap();

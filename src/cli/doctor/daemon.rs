@@ -1,6 +1,6 @@
 //! The daemon that runs, if one does: what it answers over HTTP, at the configured address.
 
-use super::{Deadline, findings::Findings};
+use super::{deadline::Deadline, findings::Findings};
 use crate::{
     cli::{
         api_client::{ApiClient, AskError, READ_TIMEOUT, rough},

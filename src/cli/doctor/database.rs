@@ -9,9 +9,9 @@ use serde_json::Value;
 use tokio::{runtime, time::timeout};
 
 use super::{
-    Deadline,
     clock::{self, Moment},
     dead_letters::DeadLetters,
+    deadline::Deadline,
     findings::{Findings, Found},
     queues::{Counters, Pauses},
     schedules::Schedules,

@@ -5,18 +5,16 @@ mod clock;
 mod daemon;
 mod database;
 mod dead_letters;
+mod deadline;
 mod disk;
 mod findings;
 mod queues;
 mod schedules;
 mod unit;
 
-use std::{
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::{path::Path, time::Instant};
 
-use self::{findings::Findings, queues::Pauses};
+use self::{deadline::Deadline, findings::Findings, queues::Pauses};
 use super::globals::Globals;
 use crate::{
     base::exit::Exit,
@@ -24,21 +22,6 @@ use crate::{
     daemon::Daemon,
     telemetry,
 };
-
-/// However little of `--timeout` is left, each party gets this long to answer.
-const LEAST: Duration = Duration::from_millis(250);
-
-/// How long the parties that are asked may take together.
-#[derive(Clone, Copy)]
-struct Deadline(Option<Instant>);
-
-impl Deadline {
-    /// How long the next answer may take: not longer than `most`.
-    fn left(self, most: Duration) -> Duration {
-        let left = self.0.map(|end| end.saturating_duration_since(Instant::now()).max(LEAST));
-        left.map_or(most, |left| left.min(most))
-    }
-}
 
 /// Check configuration, database, clock, daemon and unit, and say what was found; nothing is changed
 ///

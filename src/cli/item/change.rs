@@ -11,7 +11,7 @@ use super::{
         line_reader::read_file,
         values::{self, When},
     },
-    One,
+    one::One,
 };
 use crate::{
     base::{exit::Exit, json::time},

@@ -1,6 +1,6 @@
 //! `kvqueue item show`
 
-use super::{super::globals::Globals, One};
+use super::{super::globals::Globals, one::One};
 use crate::{base::exit::Exit, operations::look::ShowItem};
 
 /// Print all that is known of an item, whatever its state: what it waits for, how its attempts ended, its payload; of one that has ended, what the history has

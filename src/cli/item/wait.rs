@@ -10,7 +10,7 @@ use super::{
         globals::Globals,
         operation::{self, Runner},
     },
-    One,
+    one::One,
 };
 use crate::{
     base::exit::Exit,

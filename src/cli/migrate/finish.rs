@@ -47,7 +47,7 @@ pub(super) async fn compare_until_equal(
             let marks = moving.ends.from.transact(async |tr| marks(moving, tr, true).await).await?;
             let pass = rows::compare(moving, Some(&record)).await?;
             if pass.differing > 0 {
-                moving.report.mended(moving, pass.differing);
+                moving.report.mended(&moving.name(), pass.differing);
                 continue;
             }
             compared = Some(pass);
@@ -55,7 +55,7 @@ pub(super) async fn compare_until_equal(
             moving.step(&record, &equal, |_| ()).await?;
             record = equal;
         }
-        moving.report.phase(moving, "fencing");
+        moving.report.phase(&moving.name(), "fencing");
         if fence(moving, &record.marks).await? {
             return Ok((record, compared));
         }
@@ -127,7 +127,7 @@ pub(super) async fn publish_target(
     let source = moving.ends.from.transact(async |tr| migration::record(queue, tr).await).await?;
     let pause = source.and_then(|record| record.pause);
     let arrived = Record { phase: Phase::Arrived, marks: Marks::default(), ..record.clone() };
-    moving.report.phase(moving, "landing");
+    moving.report.phase(&moving.name(), "landing");
     moving
         .step_among_others(record, &arrived, |tr| {
             migration::add_counters(queue, tr, &record.marks.counters);

@@ -7,6 +7,7 @@ mod ends;
 mod error;
 mod finish;
 mod moving;
+mod outcome;
 mod report;
 mod rows;
 
@@ -76,7 +77,7 @@ fn url(text: &str) -> Result<String, Infallible> {
 
 impl Args {
     pub(super) fn audited(&self) -> Option<Action> {
-        (!self.verify_only).then_some(Action::QueueMigrate)
+        (!self.verify_only).then_some(Action::QUEUE_MIGRATE)
     }
 
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
@@ -110,7 +111,7 @@ impl Args {
                 let moving = Moving { ends, queue, run: [0; 16], report, frozen_by: 0 };
                 let compared = rows::compare(&moving, None).await?;
                 report.finish();
-                if !report::compared(globals.json, &moving, &compared)? {
+                if !outcome::compared(globals.json, &moving, &compared)? {
                     exit = Exit::Failed;
                 }
             } else {
@@ -184,7 +185,7 @@ impl Args {
         }
         finish::mark_source_left(&moving).await?;
         report.finish();
-        report::moved(globals.json, &moving, compared.as_ref())?;
+        outcome::moved(globals.json, &moving, compared.as_ref())?;
         Ok(())
     }
 

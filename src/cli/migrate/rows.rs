@@ -23,7 +23,7 @@ pub(super) async fn copy(moving: &Moving<'_>, mut record: Record) -> Result<Reco
             page.rows.iter().for_each(|(key, value)| tr.set(key, value));
         });
         let (next, ()) = try_join(next, stored).await?;
-        moving.report.rows(moving, "copying", after.rows, after.bytes);
+        moving.report.rows(&moving.name(), "copying", after.rows, after.bytes);
         (page, record) = (next, after);
     }
     Ok(record)
@@ -107,7 +107,12 @@ pub(super) async fn compare(moving: &Moving<'_>, mend: Option<&Record>) -> Resul
                 })
                 .await?;
         }
-        moving.report.rows(moving, "comparing", compared.source.tally.rows, compared.source.tally.bytes);
+        moving.report.rows(
+            &moving.name(),
+            "comparing",
+            compared.source.tally.rows,
+            compared.source.tally.bytes,
+        );
         match through {
             Some(through) => behind = through.to_vec(),
             None => return Ok(compared),

@@ -94,7 +94,7 @@ impl Add {
         // Before a database is made.
         definition.schedule(self.name.as_str(), None).map_err(wrong)?;
         let (queue, create) = (&self.target.queue, self.create.create);
-        let runner = Runner::open_with(globals, Some(Action::SchedulePut), || {
+        let runner = Runner::open_with(globals, Some(Action::SCHEDULE_PUT), || {
             Client::open_to_change(globals, queue, create)
         })?;
         let stored = match &runner {

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::{super::QueueConfig, Reload, Setting, all};
+use super::{
+    super::{QueueConfig, setting::Reload},
+    Setting, all,
+};
 use crate::{
     config::Config,
     docs::generated::{table_in, whole_file},

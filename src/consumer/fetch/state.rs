@@ -8,7 +8,7 @@
 //!    └─ the watch fired ─▶ delayed
 //! ```
 //!
-//! A consumer asks once and waits until it gets items. While anyone waits, one rule holds after
+//! An *asker* is a consumer, or a worker that leases over HTTP. It asks once and waits until it gets items. While anyone waits, one rule holds after
 //! every event: **a watch is armed, or something is under way that ends in a fetch.**
 //!
 //! A push fires the watches of all processes, and only one of them gets the item. A process that
@@ -26,13 +26,13 @@ const LEAST_DELAY: Duration = Duration::from_millis(1);
 /// The longest span: the most that the delay adds to the latency of an item.
 const MOST_DELAY: Duration = Duration::from_millis(50);
 
-/// A consumer's request. It has one open request at most.
+/// The request of an asker. It has one open request at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Request {
-    pub(crate) consumer: u64,
+    pub(crate) asker: u64,
     /// How many items it can use.
     pub(crate) items: usize,
-    /// It has items to handle meanwhile: it is answered if there are none, and consumers without
+    /// It has items to handle meanwhile: it is answered if there are none, and askers without
     /// items come first.
     pub(crate) prefetch: bool,
 }
@@ -40,9 +40,9 @@ pub(crate) struct Request {
 /// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// A consumer asks for items.
+    /// An asker asks for items.
     Asked(Request),
-    /// A consumer wants no items any more: it drains, or is gone.
+    /// An asker wants no items any more: it drains, or is gone.
     Withdrawn(u64),
     /// The watch fired, and is used up.
     WatchFired,
@@ -56,11 +56,11 @@ pub(crate) enum Event {
     Gathered,
     /// Nothing may be fetched now.
     Held,
-    /// This consumer may have one item, to try whether its handler works again.
+    /// This asker may have one item, to try whether its handler works again.
     Admitted(u64),
     /// Items may be fetched again.
     Released,
-    /// This consumer, which is [idle](State::idle), has got an item that another consumer had fetched.
+    /// This asker, which is [idle](State::idle), has got an item that another asker had fetched.
     Lent(u64),
     /// The fetch got items: enough for this many of [`State::fetching`], in their order.
     Fetched {
@@ -89,7 +89,7 @@ pub(crate) enum Event {
 /// An effect, which the fetcher carries out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// Give consumers that were served together time to ask again, unless nothing may be fetched.
+    /// Give askers that were served together time to ask again, unless nothing may be fetched.
     Gather,
     /// Fetch for [`State::fetching`].
     Fetch,
@@ -99,7 +99,7 @@ pub(crate) enum Effect {
     Delay(Duration),
     /// Wait before the next fetch: this many failed in a row.
     Backoff { failures: u32 },
-    /// Answer this consumer.
+    /// Answer this asker.
     Reply(u64, Answer),
 }
 
@@ -108,9 +108,9 @@ pub(crate) enum Effect {
 pub(crate) enum Answer {
     /// There is nothing to prefetch.
     Nothing,
-    /// The queue is exhausted, which ends a consumer that works until then.
+    /// The queue is exhausted, which ends an asker that works until then.
     Exhausted,
-    /// As the consumer wished.
+    /// As the asker wished.
     Withdrawn,
 }
 
@@ -134,7 +134,7 @@ enum Reason {
     Other,
 }
 
-/// The requests of a queue's consumers in this process, and what is under way for them.
+/// The requests of a queue's askers in this process, and what is under way for them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct State {
     /// In the order in which they came. None of them is in `fetching`.
@@ -149,7 +149,7 @@ pub(crate) struct State {
     reason: Option<Reason>,
     /// Whether a watch is armed.
     armed: bool,
-    /// Whether the last fetch found the queue full. While its watch is armed, a consumer that asks makes no fetch due: it would most likely find the same.
+    /// Whether the last fetch found the queue full. While its watch is armed, an asker that asks makes no fetch due: it would most likely find the same.
     full: bool,
     /// Failed fetches in a row.
     failures: u32,
@@ -170,16 +170,16 @@ impl State {
         &self.waiting
     }
 
-    /// The requests of the fetch under way: those of consumers without items come first.
+    /// The requests of the fetch under way: those of askers without items come first.
     pub(crate) fn fetching(&self) -> &[Request] {
         &self.fetching
     }
 
-    /// A consumer that waits for items while no fetch for it is under way or about to begin.
+    /// An asker that waits for items while no fetch for it is under way or about to begin.
     pub(crate) fn idle(&self) -> Option<u64> {
         let is_idle = matches!(self.phase, Phase::Resting | Phase::Delayed | Phase::BackingOff);
         let request = self.waiting.iter().find(|request| is_idle && !request.prefetch)?;
-        Some(request.consumer)
+        Some(request.asker)
     }
 
     /// Whether the fetch that begins should arm a watch, in the place of the one that is armed. A queue that was empty may be full now, and then another
@@ -193,8 +193,8 @@ impl State {
     pub(crate) fn on(&mut self, event: Event, most: usize, random: u64) -> Vec<Effect> {
         let mut effects = Vec::new();
         match (self.phase, event) {
-            (Phase::Held | Phase::BackingOff, Event::Asked(Request { consumer, prefetch: true, .. })) => {
-                effects.push(Effect::Reply(consumer, Answer::Nothing));
+            (Phase::Held | Phase::BackingOff, Event::Asked(Request { asker, prefetch: true, .. })) => {
+                effects.push(Effect::Reply(asker, Answer::Nothing));
             }
             (_, Event::Asked(request)) => {
                 self.waiting.push_back(request);
@@ -202,8 +202,8 @@ impl State {
                     self.is_due(Reason::Other);
                 }
             }
-            (_, Event::Withdrawn(consumer)) => self.withdraw(consumer, &mut effects),
-            (_, Event::Lent(consumer)) => self.waiting.retain(|request| request.consumer != consumer),
+            (_, Event::Withdrawn(asker)) => self.withdraw(asker, &mut effects),
+            (_, Event::Lent(asker)) => self.waiting.retain(|request| request.asker != asker),
             (_, Event::WatchFired) => {
                 self.armed = false;
                 self.is_due(Reason::Push);
@@ -216,7 +216,7 @@ impl State {
             (Phase::Delayed, Event::DelayOver) => self.gather(Reason::Push, &mut effects),
             (Phase::Gathering, Event::Gathered) => self.fetch(most, &mut effects),
             (Phase::Gathering, Event::Held) => self.hold(&mut effects),
-            (Phase::Held, Event::Admitted(consumer)) => self.fetch_for(consumer, &mut effects),
+            (Phase::Held, Event::Admitted(asker)) => self.fetch_for(asker, &mut effects),
             (Phase::Held, Event::Released) | (Phase::BackingOff, Event::BackoffOver) => {
                 self.phase = Phase::Resting;
                 self.is_due(Reason::Other);
@@ -241,12 +241,12 @@ impl State {
         }
     }
 
-    fn withdraw(&mut self, consumer: u64, effects: &mut Vec<Effect>) {
-        if self.fetching.iter().any(|request| request.consumer == consumer) {
-            self.withdrawn.insert(consumer);
-        } else if let Some(at) = self.waiting.iter().position(|request| request.consumer == consumer) {
+    fn withdraw(&mut self, asker: u64, effects: &mut Vec<Effect>) {
+        if self.fetching.iter().any(|request| request.asker == asker) {
+            self.withdrawn.insert(asker);
+        } else if let Some(at) = self.waiting.iter().position(|request| request.asker == asker) {
             self.waiting.remove(at);
-            effects.push(Effect::Reply(consumer, Answer::Withdrawn));
+            effects.push(Effect::Reply(asker, Answer::Withdrawn));
         }
     }
 
@@ -289,8 +289,8 @@ impl State {
         self.begin(self.waiting.iter().take(count).copied().collect(), effects);
     }
 
-    fn fetch_for(&mut self, consumer: u64, effects: &mut Vec<Effect>) {
-        let request = self.waiting.iter().find(|request| request.consumer == consumer).copied();
+    fn fetch_for(&mut self, asker: u64, effects: &mut Vec<Effect>) {
+        let request = self.waiting.iter().find(|request| request.asker == asker).copied();
         self.begin(request.into_iter().collect(), effects);
     }
 
@@ -310,7 +310,7 @@ impl State {
         self.phase = Phase::Held;
         self.waiting.retain(|request| {
             if request.prefetch {
-                effects.push(Effect::Reply(request.consumer, Answer::Nothing));
+                effects.push(Effect::Reply(request.asker, Answer::Nothing));
             }
             !request.prefetch
         });
@@ -326,7 +326,7 @@ impl State {
         self.full = false;
         let served = served.min(self.fetching.len());
         for request in self.fetching.drain(..served) {
-            self.withdrawn.remove(&request.consumer);
+            self.withdrawn.remove(&request.asker);
         }
         self.put_back(effects);
         // There was not enough for all. The next fetch looks again, and arms a watch if there is nothing.
@@ -352,7 +352,7 @@ impl State {
         self.failures = 0;
         self.put_back(effects);
         let waiting = self.waiting.drain(..);
-        effects.extend(waiting.map(|request| Effect::Reply(request.consumer, Answer::Exhausted)));
+        effects.extend(waiting.map(|request| Effect::Reply(request.asker, Answer::Exhausted)));
     }
 
     fn failed(&mut self, effects: &mut Vec<Effect>) {
@@ -365,10 +365,10 @@ impl State {
     /// The fetch under way has ended, and had no items for the requests that are left in `fetching`.
     fn put_back(&mut self, effects: &mut Vec<Effect>) {
         for request in std::mem::take(&mut self.fetching).into_iter().rev() {
-            let Request { consumer, prefetch, .. } = request;
-            match self.withdrawn.remove(&consumer) {
-                true => effects.push(Effect::Reply(consumer, Answer::Withdrawn)),
-                false if prefetch => effects.push(Effect::Reply(consumer, Answer::Nothing)),
+            let Request { asker, prefetch, .. } = request;
+            match self.withdrawn.remove(&asker) {
+                true => effects.push(Effect::Reply(asker, Answer::Withdrawn)),
+                false if prefetch => effects.push(Effect::Reply(asker, Answer::Nothing)),
                 false => self.waiting.push_front(request),
             }
         }

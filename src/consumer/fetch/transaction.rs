@@ -10,7 +10,7 @@ use crate::{
     base::identity,
     config::Delivery,
     consumer::{
-        claimed::{Batch, Claimed, NotBegun},
+        claimed::{Claimed, NotBegun},
         lease::{LeaseKeeper, Leased},
         runtime::QueueRuntime,
     },
@@ -111,7 +111,7 @@ impl Fetching {
                     Err(error) => Fetched::Failed(error),
                     Ok(true) if !runtime.sharing.has_items() => Fetched::Exhausted,
                     Ok(_) => {
-                        runtime.suspects.wait(runtime, ended);
+                        runtime.suspects.wait(&runtime.look_again, ended);
                         Fetched::Empty(idle)
                     }
                 };
@@ -237,7 +237,7 @@ fn taken_batches(runtime: &QueueRuntime, requests: &[FetchRequest], mut items: V
     let shares = share_out(items.len(), requests.iter().flat_map(FetchRequest::batch_sizes));
     let mut parts: Vec<Vec<Item>> = shares.iter().rev().map(|share| items.split_off(share.start)).collect();
     parts.reverse();
-    parts.into_iter().map(|items| Claimed::Taken(Batch::new(runtime, items))).collect()
+    parts.into_iter().map(|items| Claimed::Taken(runtime.batch(items))).collect()
 }
 
 /// Shares out the items of a fetch in their order: each request, in the order of the requests, gets as many as it asked

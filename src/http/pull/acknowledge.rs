@@ -3,14 +3,12 @@
 use std::collections::{HashMap, HashSet};
 
 use actix_web::HttpResponse;
-use kvqueue_queue::{
-    Item, ItemId, ItemOutcome, Lease, LeaseError, LeaseId, MAX_RESULT, Progress, RetryRules,
-};
+use kvqueue_queue::{Item, ItemId, ItemOutcome, Lease, LeaseId, MAX_RESULT, Progress, RetryRules};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{
-    acknowledging::{Effect, Written, cancelled},
+    acknowledging::{Effect, Written, cancelled, failure, over},
     kept::Known,
     lease::{Given, Wanted, fetch},
 };
@@ -21,7 +19,7 @@ use crate::{
     handlers::{Outcome, OutcomeLine, percent},
     http::{
         api_request::{Answer, ApiRequest},
-        database::POLICY,
+        backend::POLICY,
         error::ApiError,
     },
     operations::push::Object,
@@ -96,9 +94,9 @@ enum Found {
 }
 
 async fn find(request: &ApiRequest, id: LeaseId) -> Result<Found, ApiError> {
-    let _permit = request.app.pullers.permit().await;
+    let _permit = request.app.pullers.leases.permit().await;
     let queue = &request.queue()?;
-    let read = request.app.run(|tr| async move {
+    let read = request.app.backend.run(|tr| async move {
         let found = async {
             match queue.lease(&tr, id).await? {
                 Some(lease) => Ok(Some(Found::Lease(Box::new(lease)))),
@@ -135,7 +133,7 @@ fn extended(request: &ApiRequest, open: usize, cancelled: &[ItemId]) -> HttpResp
 pub(in crate::http) async fn extend(mut request: ApiRequest) -> Answer {
     let id = request.lease_id().await?;
     let Extension { progress: lines } = request.long_json_if_any().await?;
-    let mut lease = match request.app.pullers.take(request.value("queue"), id) {
+    let mut lease = match request.app.pullers.leases.take(request.value("queue"), id) {
         Known::Open(lease) => *lease,
         Known::Over => return Err(over()),
         Known::Nothing => match find(&request, id).await? {
@@ -146,19 +144,19 @@ pub(in crate::http) async fn extend(mut request: ApiRequest) -> Answer {
     let news = match progress(&lease, lines) {
         Ok(news) => news,
         Err(problem) => {
-            request.app.pullers.keep(request.value("queue"), lease);
+            request.app.pullers.leases.keep(request.value("queue"), lease);
             return Err(problem);
         }
     };
-    let permit = request.app.pullers.permit().await;
-    lease.extend_with(&request.app.daemon.db, &POLICY, &news).await.map_err(failure)?;
+    let permit = request.app.pullers.leases.permit().await;
+    lease.extend_with(&request.app.backend.daemon.db, &POLICY, &news).await.map_err(failure)?;
     drop(permit);
     let (open, cancelled) = (lease.open().count(), cancelled(&lease));
     match open {
         0 => request.forget_lease(id),
         _ => request.note_lease(id, open, lease.length()),
     }
-    request.app.pullers.keep(request.value("queue"), lease);
+    request.app.pullers.leases.keep(request.value("queue"), lease);
     Ok(extended(&request, open, &cancelled))
 }
 
@@ -181,8 +179,8 @@ pub(in crate::http) async fn acknowledge(mut request: ApiRequest) -> Answer {
 /// Writes outcomes.
 async fn write(request: &ApiRequest, outcomes: Vec<OutcomeLine>, release_rest: bool) -> Written {
     let (id, queue) = (request.lease_id().await?, request.value("queue"));
-    let puller = request.app.pullers.puller(&request.app, queue)?;
-    let mut lease = match request.app.pullers.take(queue, id) {
+    let puller = request.app.pullers.puller(&request.app.backend, queue)?;
+    let mut lease = match request.app.pullers.leases.take(queue, id) {
         Known::Open(lease) => *lease,
         // The answer to an earlier call was lost.
         Known::Over => return Ok(Effect::default()),
@@ -192,11 +190,12 @@ async fn write(request: &ApiRequest, outcomes: Vec<OutcomeLine>, release_rest: b
         },
     };
     lease.note_worker(|| request.worker().to_string());
-    let rules = request.app.config().queues.get(queue).map_or_else(Retry::default, |queue| queue.retry);
+    let rules =
+        request.app.backend.config().queues.get(queue).map_or_else(Retry::default, |queue| queue.retry);
     match matched(&lease, outcomes, release_rest, &rules.rules()) {
         Ok(outcomes) => {
             let length = lease.length();
-            let written = puller.acknowledge(request, lease, outcomes).await;
+            let written = puller.acknowledge(lease, outcomes, request.held.clone()).await;
             match &written {
                 Ok(Effect { open: open @ 1.., .. }) => request.note_lease(id, *open, length),
                 Ok(_) | Err(ApiError::Conflict { .. }) => request.forget_lease(id),
@@ -205,7 +204,7 @@ async fn write(request: &ApiRequest, outcomes: Vec<OutcomeLine>, release_rest: b
             written
         }
         Err(problem) => {
-            request.app.pullers.keep(queue, lease);
+            request.app.pullers.leases.keep(queue, lease);
             Err(problem)
         }
     }
@@ -243,21 +242,4 @@ fn matched(
         found.extend(rest.map(|index| (index, ItemOutcome::Release)));
     }
     Ok(found)
-}
-
-pub(super) fn over() -> ApiError {
-    ApiError::Conflict {
-        code: "lease_lost",
-        message: "this lease is over: all of its items were acknowledged, or it has expired".to_owned(),
-        fix: "extend leases in time, or ask for a longer one; items that were not acknowledged are handled again",
-    }
-}
-
-pub(super) fn failure(error: LeaseError) -> ApiError {
-    match error {
-        LeaseError::Lost => over(),
-        LeaseError::Retry(error) => ApiError::of(&error),
-        LeaseError::TooLarge { .. } => ApiError::TooLarge(error.to_string()),
-        other => ApiError::Unavailable(other.to_string()),
-    }
 }

@@ -2,14 +2,14 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use kvqueue_queue::{ItemId, ItemOutcome, Lease, acknowledge_together};
+use kvqueue_queue::{ItemId, ItemOutcome, Lease, LeaseError, acknowledge_together};
 use tokio::sync::{
     mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
     oneshot,
 };
 
-use super::acknowledge::{failure, over};
-use crate::http::{app_state::AppState, database::POLICY, error::ApiError, room::Place};
+use super::kept::Leases;
+use crate::http::{backend::Backend, backend::POLICY, error::ApiError, room::Place};
 
 /// The most leases of a transaction.
 const MOST: usize = 64;
@@ -48,7 +48,8 @@ pub(super) struct Change {
 
 /// A task that writes acknowledgements, whether or not their workers wait for the answers. It ends when nobody can send any more.
 pub(super) struct Acknowledging {
-    app: Arc<AppState>,
+    backend: Arc<Backend>,
+    leases: Arc<Leases>,
     queue: String,
     /// Bounded by the memory for bodies.
     changes: UnboundedReceiver<Change>,
@@ -56,9 +57,13 @@ pub(super) struct Acknowledging {
 
 impl Acknowledging {
     /// Returns the task for a queue, and the sender of its changes.
-    pub(super) fn new(app: &Arc<AppState>, queue: &str) -> (Self, UnboundedSender<Change>) {
+    pub(super) fn new(
+        backend: &Arc<Backend>,
+        leases: &Arc<Leases>,
+        queue: &str,
+    ) -> (Self, UnboundedSender<Change>) {
         let (sender, changes) = unbounded_channel();
-        (Self { app: app.clone(), queue: queue.to_owned(), changes }, sender)
+        (Self { backend: backend.clone(), leases: leases.clone(), queue: queue.to_owned(), changes }, sender)
     }
 
     pub(super) async fn run(mut self) {
@@ -77,8 +82,8 @@ impl Acknowledging {
             answers.push((lease.open().count(), cancelled(&lease).len(), answer, held));
             leases.push((lease, outcomes));
         }
-        let permit = self.app.pullers.permit().await;
-        let results = acknowledge_together(&self.app.daemon.db, &POLICY, &mut leases).await;
+        let permit = self.leases.permit().await;
+        let results = acknowledge_together(&self.backend.daemon.db, &POLICY, &mut leases).await;
         drop(permit);
         for (((lease, _), result), (before, cancelled_before, answer, _held)) in
             leases.into_iter().zip(results).zip(answers)
@@ -89,12 +94,10 @@ impl Acknowledging {
             let acknowledged = ended.saturating_sub(cancelled.len() - cancelled_before);
             let written = match result.map_err(failure) {
                 // Another call for the same items was first.
-                Err(ApiError::Conflict { .. }) if self.app.pullers.is_over(lease.id()) => {
-                    Ok(Effect::default())
-                }
+                Err(ApiError::Conflict { .. }) if self.leases.is_over(lease.id()) => Ok(Effect::default()),
                 Err(ApiError::Conflict { .. }) => Err(over()),
                 written => {
-                    self.app.pullers.keep(&self.queue, lease);
+                    self.leases.keep(&self.queue, lease);
                     written.map(|()| Effect { acknowledged, open, cancelled })
                 }
             };
@@ -110,4 +113,21 @@ impl Acknowledging {
 fn without_repeats(group: &[Change]) -> usize {
     let mut leases = HashSet::new();
     group.iter().take_while(|change| leases.insert(change.lease.id())).count()
+}
+
+pub(super) fn over() -> ApiError {
+    ApiError::Conflict {
+        code: "lease_lost",
+        message: "this lease is over: all of its items were acknowledged, or it has expired".to_owned(),
+        fix: "extend leases in time, or ask for a longer one; items that were not acknowledged are handled again",
+    }
+}
+
+pub(super) fn failure(error: LeaseError) -> ApiError {
+    match error {
+        LeaseError::Lost => over(),
+        LeaseError::Retry(error) => ApiError::of(&error),
+        LeaseError::TooLarge { .. } => ApiError::TooLarge(error.to_string()),
+        other => ApiError::Unavailable(other.to_string()),
+    }
 }

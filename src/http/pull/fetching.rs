@@ -1,7 +1,8 @@
-//! The fetches from one queue, for the workers that ask, in the order in which they ask. One transaction fetches for all who ask meanwhile.
+//! The fetches from one queue, for the workers that ask. One transaction fetches for all who ask meanwhile: what comes when is decided by the
+//! [state machine](state) that consumers' fetches follow, too.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     future::pending,
     num::NonZeroUsize,
     sync::Arc,
@@ -18,11 +19,17 @@ use tokio::{
     time::sleep_until,
 };
 
-use super::unanswered::Unanswered;
+use super::{
+    expired::{Expired, end_expired},
+    unanswered::Unanswered,
+};
 use crate::{
-    base::{clock_lag::ClockLag, identity},
-    consumer::{expiry::Expiry, fetch::VersionClock},
-    http::{app_state::AppState, error::ApiError, peer::Peer},
+    base::{backoff, clock, identity},
+    consumer::fetch::{
+        VersionClock,
+        state::{self, Effect, Event, Phase, State},
+    },
+    http::{backend::Backend, error::ApiError, peer::Peer},
 };
 
 /// How often an empty queue is looked at although no push woke anybody.
@@ -31,18 +38,16 @@ const LOOK: Duration = Duration::from_secs(30);
 /// How often a paused queue is looked at.
 const PAUSED: Duration = Duration::from_secs(1);
 
-/// The pause after a fetch of expired items that cannot be ended, or not yet.
-const FAILED: Duration = Duration::from_secs(1);
-
 /// How often the task looks for waiting workers that have closed their connections.
 const CHECK: Duration = Duration::from_secs(5);
 
-/// The most workers that one transaction fetches for, and the most items.
-const MOST_SHARES: usize = 64;
+/// The most items that one transaction fetches for several workers, and the most workers.
 const MOST_ITEMS: usize = 1_000;
+const MOST_SHARES: usize = 64;
 
 /// How long a fetch is tried. What it may have got by then comes with the next fetch.
-const FETCH: RetryPolicy = RetryPolicy { timeout: Some(Duration::from_secs(5)), max_attempts: None };
+pub(super) const FETCH: RetryPolicy =
+    RetryPolicy { timeout: Some(Duration::from_secs(5)), max_attempts: None };
 
 /// What a worker gets: a lease, or none, or the reason.
 pub(super) type Fetched = Result<Option<Unanswered>, ApiError>;
@@ -74,19 +79,24 @@ impl Request {
 
 /// A task that fetches for workers. It ends when nobody can ask any more, and when the daemon has stopped.
 pub(super) struct Fetching {
-    app: Arc<AppState>,
+    backend: Arc<Backend>,
     queue: Queue,
     session: Session,
     /// Learns from each fetch which time belongs to its version.
     clock: Arc<VersionClock>,
     /// Bounded by the number of connections.
-    requests: UnboundedReceiver<Request>,
-    /// Workers for whom nothing was ready.
-    waiting: VecDeque<Request>,
+    arriving: UnboundedReceiver<Request>,
+    state: State,
+    /// The requests in `state`, by their numbers there, which are in the order of arrival.
+    requests: BTreeMap<u64, Request>,
+    /// The number of the next request.
+    next: u64,
     /// Fires when there may be what the last fetch has not found.
     watch: Option<Watch>,
-    /// When to fetch again though nobody asked and the watch has not fired.
+    /// When the state is told that its watch is too old to rely upon.
     look_at: Instant,
+    /// When the state is told that what it waits for is over.
+    timer: Option<(Instant, Event)>,
     /// When to look for waiting workers that have gone.
     check_at: Instant,
 }
@@ -94,243 +104,253 @@ pub(super) struct Fetching {
 impl Fetching {
     /// Returns the task for a queue, and the sender of its requests.
     pub(super) fn new(
-        app: &Arc<AppState>,
+        backend: &Arc<Backend>,
         queue: Queue,
         clock: Arc<VersionClock>,
     ) -> (Self, UnboundedSender<Request>) {
-        let (sender, requests) = unbounded_channel();
+        let (sender, arriving) = unbounded_channel();
         let session = Session::with_id(queue.clone(), identity::session_id())
             .with_policy(FETCH)
-            .with_history(&app.daemon.history);
+            .with_history(&backend.daemon.history);
+        let now = Instant::now();
         let fetching = Self {
-            app: app.clone(),
+            backend: backend.clone(),
             queue,
             session,
             clock,
-            requests,
-            waiting: VecDeque::new(),
+            arriving,
+            state: State::default(),
+            requests: BTreeMap::new(),
+            next: 0,
             watch: None,
-            look_at: Instant::now(),
-            check_at: Instant::now() + CHECK,
+            look_at: now,
+            timer: None,
+            check_at: now + CHECK,
         };
         (fetching, sender)
     }
 
     pub(super) async fn run(mut self) {
-        let app = self.app.clone();
+        let backend = self.backend.clone();
         loop {
-            let until = self.waiting.iter().map(|request| request.until).min();
-            let until = until.map(|until| until.min(self.look_at).min(self.check_at));
+            let is_watched = !self.requests.is_empty() && self.watch.is_some();
+            let over = self.requests.values().map(|request| request.until).min();
+            let check = over.map(|_| self.check_at);
+            let timer = self.timer.map(|(at, _)| at);
+            let wake = [over, check, timer, is_watched.then_some(self.look_at)].into_iter().flatten().min();
+            let mut events = VecDeque::new();
             tokio::select! {
-                () = app.stopping.cancelled() => return self.end(),
-                request = self.requests.recv() => match request {
-                    Some(request) => {
-                        self.waiting.push_back(request);
-                        self.look_at = Instant::now();
-                    }
+                () = backend.stopping.cancelled() => return self.end(),
+                request = self.arriving.recv() => match request {
+                    Some(request) => self.arrived(request, &mut events),
                     None => return,
                 },
-                () = fired(self.watch.as_mut()), if until.is_some() => {
+                () = fired(self.watch.as_mut()), if is_watched => {
                     self.watch = None;
-                    self.look_at = Instant::now();
+                    events.push_back(Event::WatchFired);
                 }
-                () = at(until) => {}
+                () = at(wake) => {}
             }
-            if self.look_at <= Instant::now() {
-                self.serve().await;
+            let now = Instant::now();
+            if let Some((_, event)) = self.timer.take_if(|(at, _)| *at <= now) {
+                events.push_back(event);
             }
-            self.dismiss();
+            if is_watched && self.look_at <= now {
+                self.watch = None;
+                events.push_back(Event::PollDue);
+            }
+            self.carry_on(events).await;
+            let dismissed = self.dismiss();
+            self.carry_on(dismissed).await;
         }
     }
 
-    /// Fetches for the waiting workers, until nothing is ready or no worker waits.
-    async fn serve(&mut self) {
-        self.look_at = Instant::now() + LOOK;
-        while !self.app.stopping.is_cancelled() {
-            while let Ok(request) = self.requests.try_recv() {
-                self.waiting.push_back(request);
-            }
-            let group = self.first();
-            if group.is_empty() {
-                return;
-            }
-            match self.fetch(&group).await {
-                Ok(leases) => {
-                    let is_over = leases.is_empty();
-                    let mut group = group.into_iter();
-                    for (lease, request) in leases.into_iter().zip(&mut group) {
-                        // The lease of a worker that has gone is dropped, and so released.
-                        if !request.is_gone() {
-                            request.give(Ok(Some(lease)));
+    fn arrived(&mut self, request: Request, events: &mut VecDeque<Event>) {
+        let asker = self.next;
+        self.next += 1;
+        // As if each worker wanted so many that there are at most `MOST_SHARES`.
+        let items = request.max.get().max(MOST_ITEMS.div_ceil(MOST_SHARES));
+        // Whoever arrives has the queue looked at, whatever was the matter with it.
+        match self.state.phase() {
+            Phase::Held => events.push_back(Event::Released),
+            Phase::BackingOff => events.push_back(Event::BackoffOver),
+            Phase::Resting | Phase::Delayed | Phase::Gathering | Phase::Fetching => {}
+        }
+        events.push_back(Event::Asked(state::Request { asker, items, prefetch: false }));
+        if request.until <= Instant::now() {
+            // It gets what is ready, and cannot wait until something is.
+            events.push_back(Event::LookAgain);
+        }
+        self.requests.insert(asker, request);
+    }
+
+    /// Tells the state of these events, and carries out what it wants, until it waits for something.
+    async fn carry_on(&mut self, mut events: VecDeque<Event>) {
+        while let Some(event) = events.pop_front()
+            && !self.backend.stopping.is_cancelled()
+        {
+            for effect in self.state.on(event, MOST_ITEMS, clock::random()) {
+                match effect {
+                    Effect::Gather => self.gather(&mut events).await,
+                    Effect::Fetch => self.fetch(&mut events).await,
+                    // `fetch` has kept it.
+                    Effect::Watch => {}
+                    Effect::Delay(delay) => self.timer = Some((Instant::now() + delay, Event::DelayOver)),
+                    Effect::Backoff { failures } => {
+                        self.timer = Some((Instant::now() + backoff::pause(failures), Event::BackoffOver));
+                    }
+                    Effect::Reply(asker, _) => {
+                        if let Some(request) = self.requests.remove(&asker) {
+                            request.give(Ok(None));
                         }
                     }
-                    self.put_back(group);
-                    if is_over {
-                        return;
+                }
+            }
+        }
+    }
+
+    /// Adds the requests that have come meanwhile.
+    async fn gather(&mut self, events: &mut VecDeque<Event>) {
+        while let Ok(request) = self.arriving.try_recv() {
+            self.arrived(request, events);
+        }
+        match self.backend.is_paused(&self.queue).await {
+            Ok(false) => events.push_back(Event::Gathered),
+            Ok(true) => {
+                self.timer = Some((Instant::now() + PAUSED, Event::Released));
+                events.push_back(Event::Held);
+            }
+            Err(error) => {
+                self.refuse_all(&error, events);
+                events.push_back(Event::Gathered);
+            }
+        }
+    }
+
+    /// Fetches for the requests that the state names, and gives each its lease.
+    async fn fetch(&mut self, events: &mut VecDeque<Event>) {
+        let askers: Vec<_> = self.state.fetching().iter().map(|request| request.asker).collect();
+        let asked = askers.iter().filter_map(|asker| self.requests.get(asker));
+        let shares: Vec<_> = asked.map(|request| Share { k: request.max, lease: request.length }).collect();
+        match self.leases(&shares).await {
+            Ok(Found::Leases { leases, conflicts }) => {
+                let served = leases.len();
+                for (lease, asker) in leases.into_iter().zip(askers) {
+                    let Some(request) = self.requests.remove(&asker) else { continue };
+                    // The lease of a worker that has gone is dropped, and so released.
+                    if !request.is_gone() {
+                        request.give(Ok(Some(lease)));
                     }
                 }
-                // The database does not answer the others either.
-                Err(error @ (ApiError::Unavailable(_) | ApiError::NoSpace)) => {
-                    self.put_back(group.into_iter());
-                    return self.waiting.drain(..).for_each(|request| request.give(Err(error.clone())));
+                events.push_back(Event::Fetched { served, conflicts });
+                if served == 0 {
+                    events.extend(self.dismiss());
                 }
-                Err(error) => group.into_iter().for_each(|request| request.give(Err(error.clone()))),
+            }
+            Ok(Found::Nothing { is_full }) => {
+                let watched = self.watch.is_some();
+                events.push_back(if is_full { Event::Full { watched } } else { Event::Empty { watched } });
+            }
+            Ok(Found::OnlyExpired) => events.push_back(Event::Failed),
+            // The database does not answer the others either.
+            Err(error @ (ApiError::Unavailable(_) | ApiError::NoSpace)) => {
+                events.push_back(Event::Failed);
+                self.refuse_all(&error, events);
+                events.push_back(Event::BackoffOver);
+            }
+            Err(error) => {
+                events.push_back(Event::Failed);
+                for asker in askers {
+                    self.refuse(asker, &error, events);
+                }
+                events.push_back(Event::BackoffOver);
             }
         }
     }
 
-    /// The workers that have waited longest, as many as one transaction fetches for.
-    fn first(&mut self) -> Vec<Request> {
-        let (mut group, mut items) = (Vec::<Request>::new(), 0);
-        while group.len() < MOST_SHARES
-            && let Some(request) = self.waiting.pop_front()
-        {
-            if request.is_gone() {
-                continue;
-            }
-            items += request.max.get();
-            if items > MOST_ITEMS && !group.is_empty() {
-                self.waiting.push_front(request);
-                break;
-            }
-            group.push(request);
+    fn refuse_all(&mut self, error: &ApiError, events: &mut VecDeque<Event>) {
+        for asker in self.requests.keys().copied().collect::<Vec<_>>() {
+            self.refuse(asker, error, events);
         }
-        group
     }
 
-    fn put_back(&mut self, group: impl DoubleEndedIterator<Item = Request>) {
-        group.rev().for_each(|request| self.waiting.push_front(request));
+    fn refuse(&mut self, asker: u64, error: &ApiError, events: &mut VecDeque<Event>) {
+        if let Some(request) = self.requests.remove(&asker) {
+            request.give(Err(error.clone()));
+            events.push_back(Event::Withdrawn(asker));
+        }
     }
 
-    /// Leases for the first of these workers. None: nothing is ready, or the queue is paused.
-    async fn fetch(&mut self, group: &[Request]) -> Result<Vec<Unanswered>, ApiError> {
-        let shares: Vec<_> =
-            group.iter().map(|request| Share { k: request.max, lease: request.length }).collect();
+    /// Leases for the first of these workers.
+    async fn leases(&mut self, shares: &[Share]) -> Result<Found, ApiError> {
+        let mut conflicts = false;
         loop {
-            if self.app.is_paused(&self.queue).await? {
-                self.look_at = Instant::now() + PAUSED;
-                return Ok(Vec::new());
-            }
             let began = Instant::now();
             let fetched =
-                self.session.fetch_for(&self.app.daemon.db, &shares, true).await.map_err(failure)?;
+                self.session.fetch_for(&self.backend.daemon.db, shares, true).await.map_err(failure)?;
+            conflicts |= fetched.attempts.conflicts > 0;
             self.clock.learn(fetched.version);
             // What an earlier fetch has waited for may be something else.
             if self.watch.is_none() || !mutant("watch-of-an-earlier-fetch-stays") {
                 self.watch = fetched.watch;
             }
-            if let Some(wait) = fetched.look_again_in {
-                self.look_at = self.look_at.min(Instant::now() + wait);
+            self.look_at = Instant::now() + fetched.look_again_in.map_or(LOOK, |wait| wait.min(LOOK));
+            if fetched.leases.is_empty() && !fetched.recovered {
+                return Ok(Found::Nothing { is_full: fetched.is_full });
             }
-            let leases = fetched.leases.into_iter().map(|lease| Unanswered::new(&self.app, lease, began));
+            let leases = fetched.leases.into_iter().map(|lease| Unanswered::new(&self.backend, lease, began));
             let mut leases: Vec<_> = leases.collect();
             // While the clocks are compared, the leases run.
             let patience = shares.iter().map(|share| share.lease).min().unwrap_or_default() / 3;
-            let expired = end_expired(&self.app, self.queue.name(), &self.clock, &mut leases, patience).await;
-            if leases.is_empty() && expired != Expired::Nothing {
-                // The next fetch follows at once, after workers whose waiting time is over have been answered. If items could not be ended,
-                // it gets them again, so it waits.
-                let wait = if expired == Expired::Left { FAILED } else { Duration::ZERO };
-                self.look_at = Instant::now() + wait;
-                return Ok(leases);
-            }
-            // What an earlier fetch has got is released: its workers have been told that it failed.
-            if !fetched.recovered {
-                return Ok(leases);
+            let expired =
+                end_expired(&self.backend, self.queue.name(), &self.clock, &mut leases, patience).await;
+            match expired {
+                // The next fetch would get them again, so it waits.
+                Expired::Left if leases.is_empty() => return Ok(Found::OnlyExpired),
+                // What an earlier fetch has got is released: its workers have been told that it failed.
+                _ if fetched.recovered => {}
+                // If there are none left, the next fetch follows at once.
+                _ => return Ok(Found::Leases { leases, conflicts }),
             }
         }
     }
 
-    /// Answers workers whose waiting time is over. Now and then it also drops requests of workers that have gone.
-    fn dismiss(&mut self) {
+    /// The requests to withdraw: of workers whose waiting time is over, and now and then also of workers that have gone.
+    fn dismiss(&mut self) -> VecDeque<Event> {
         let now = Instant::now();
         let checks = self.check_at <= now;
         if checks {
             self.check_at = now + CHECK;
         }
-        for _ in 0..self.waiting.len() {
-            match self.waiting.pop_front() {
-                Some(request) if request.until <= now => request.give(Ok(None)),
-                Some(request) if request.answer.is_closed() || (checks && request.is_gone()) => {}
-                Some(request) => self.waiting.push_back(request),
-                None => {}
-            }
-        }
+        let is_over = |request: &Request| {
+            request.until <= now || request.answer.is_closed() || (checks && request.is_gone())
+        };
+        let over = self.requests.iter().filter(|(_, request)| is_over(request));
+        over.map(|(asker, _)| Event::Withdrawn(*asker)).collect()
     }
 
     fn end(mut self) {
-        self.requests.close();
-        while let Ok(request) = self.requests.try_recv() {
-            self.waiting.push_back(request);
+        self.arriving.close();
+        while let Ok(request) = self.arriving.try_recv() {
+            request.give(Ok(None));
         }
-        self.waiting.drain(..).for_each(|request| request.give(Ok(None)));
+        self.requests.into_values().for_each(|request| request.give(Ok(None)));
     }
 }
 
-/// What became of the items of leases that have expired before their first attempt.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Expired {
-    /// There were none.
-    Nothing,
-    /// They were ended.
-    Ended,
-    /// Those of a lease could not be ended, and are in the queue again.
-    Left,
-}
-
-/// Ends the items that have expired before their first attempt, and drops the leases that have no other.
-///
-/// A lease whose expired items cannot be ended, or whose items seem to have expired by a clock that is not compared with others within `patience`, is dropped, too,
-/// and so released: no worker gets these items, and the others get theirs.
-async fn end_expired(
-    app: &AppState,
-    queue: &[u8],
-    clock: &VersionClock,
-    leases: &mut Vec<Unanswered>,
-    patience: Duration,
-) -> Expired {
-    let config = app.config();
-    let name = str::from_utf8(queue).unwrap_or_default();
-    let expiry = config.queues.get(name).map(Expiry::of).unwrap_or_default();
-    let meters = config.queues.contains_key(name).then(|| app.daemon.status.metrics.queue(&name.into()));
-    // Of a queue that is not configured here this process has no sweeper.
-    let by_others = meters.is_none().then(|| ClockLag::of(app.daemon.status.clock_lag()));
-    let lag = by_others.as_ref().or(meters.as_ref().map(|meters| &meters.clock_lag));
-    let began = Instant::now();
-    let (mut ended, mut failed) = (Expired::Nothing, Vec::new());
-    for (at, lease) in leases.iter_mut().enumerate() {
-        let (Some(lease), Some(lag)) = (lease.lease(), lag) else { continue };
-        let open: Vec<_> = lease.open().collect();
-        let patience = patience.saturating_sub(began.elapsed());
-        let Some(mut expired) = expiry.expired_within(lease.items(), clock, lag, patience).await else {
-            failed.push(at);
-            continue;
-        };
-        expired.retain(|(index, _)| open.contains(index));
-        if expired.is_empty() {
-            continue;
-        }
-        if let Err(error) = lease.acknowledge(&app.daemon.db, &FETCH, &expired).await {
-            tracing::debug!(event = "expiry_failed", queue = name, %error, "cannot end expired items; their lease is released");
-            failed.push(at);
-            continue;
-        }
-        ended = Expired::Ended;
-        for (index, _) in &expired {
-            tracing::info!(
-                event = "item_expired",
-                queue = name,
-                item = %lease.items()[*index].id,
-                "item expired before its first attempt began"
-            );
-        }
-        if let Some(meters) = &meters {
-            meters.expired.inc_by(expired.len() as u64);
-        }
-    }
-    let mut at = 0..;
-    leases.retain(|lease| at.next().is_some_and(|at| !failed.contains(&at)) && !lease.is_acknowledged());
-    if failed.is_empty() { ended } else { Expired::Left }
+/// What a fetch has found.
+enum Found {
+    /// Leases; or none, if all items had expired.
+    Leases {
+        leases: Vec<Unanswered>,
+        /// Whether it lost against another process before it got them.
+        conflicts: bool,
+    },
+    Nothing {
+        is_full: bool,
+    },
+    /// Nothing but items that have expired, and that cannot be ended.
+    OnlyExpired,
 }
 
 /// Waits until the watch fires. An error means that the watch is gone.

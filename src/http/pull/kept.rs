@@ -2,9 +2,16 @@
 //!
 //! Another daemon may change a lease meanwhile. That does no harm: each change of a lease reads its header in the database.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    sync::{Mutex, PoisonError},
+};
 
 use kvqueue_queue::{Lease, LeaseId};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+/// The most transactions that change leases at a time. Further ones wait.
+const CHANGES: usize = 64;
 
 /// The most leases.
 const MOST: usize = 16_384;
@@ -18,9 +25,44 @@ const MOST_OVER: usize = 65_536;
 /// What a lease and an item take in addition to the payload, in bytes, about.
 const OVERHEAD: usize = 256;
 
+/// The leases that workers have from this daemon, and the room for changes of them.
+#[derive(Debug)]
+pub(in crate::http) struct Leases {
+    kept: Mutex<KeptLeases>,
+    permits: Semaphore,
+}
+
+impl Default for Leases {
+    fn default() -> Self {
+        Self { kept: Mutex::default(), permits: Semaphore::new(CHANGES) }
+    }
+}
+
+impl Leases {
+    /// Waits for a database permit for a change of leases.
+    pub(super) async fn permit(&self) -> SemaphorePermit<'_> {
+        self.permits.acquire().await.expect("nothing closes the semaphore")
+    }
+
+    /// Removes a lease of a queue from the kept leases, and returns it.
+    pub(super) fn take(&self, queue: &str, id: LeaseId) -> Known {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).take(queue.as_bytes(), id)
+    }
+
+    /// Whether all items of a lease were acknowledged through this daemon.
+    pub(super) fn is_over(&self, id: LeaseId) -> bool {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).is_over(id)
+    }
+
+    /// Keeps a lease of a queue.
+    pub(super) fn keep(&self, queue: &str, lease: Lease) {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).put(queue.as_bytes(), lease);
+    }
+}
+
 /// Leases, by their ids. The oldest ones are forgotten first.
 #[derive(Debug, Default)]
-pub(super) struct KeptLeases {
+struct KeptLeases {
     open: HashMap<LeaseId, Entry>,
     /// The ids in the order in which the leases were kept, each with its number. An id may be here more than once.
     order: VecDeque<(LeaseId, u64)>,
@@ -49,7 +91,7 @@ pub(super) enum Known {
 
 impl KeptLeases {
     /// Takes a lease of a queue out.
-    pub(super) fn take(&mut self, queue: &[u8], id: LeaseId) -> Known {
+    fn take(&mut self, queue: &[u8], id: LeaseId) -> Known {
         if self.over.contains(&id) {
             return Known::Over;
         }
@@ -61,12 +103,12 @@ impl KeptLeases {
     }
 
     /// Whether all items of a lease were acknowledged.
-    pub(super) fn is_over(&self, id: LeaseId) -> bool {
+    fn is_over(&self, id: LeaseId) -> bool {
         self.over.contains(&id)
     }
 
     /// Keeps a lease of a queue; or only remembers it, if all of its items are acknowledged.
-    pub(super) fn put(&mut self, queue: &[u8], lease: Lease) {
+    fn put(&mut self, queue: &[u8], lease: Lease) {
         let id = lease.id();
         drop(self.remove(id));
         if self.over.contains(&id) {

@@ -44,7 +44,8 @@ pub(super) struct Wanted {
 impl Wanted {
     /// Checks it, for the queue that the path names.
     pub(super) fn terms(&self, request: &ApiRequest) -> Result<Terms, ApiError> {
-        let configured = request.app.config().queues.get(request.value("queue")).map(|queue| queue.lease);
+        let configured =
+            request.app.backend.config().queues.get(request.value("queue")).map(|queue| queue.lease);
         let length = self.lease(configured.unwrap_or_else(|| QueueConfig::new("").lease))?;
         Ok(Terms { max: self.max()?, wait: self.wait()?, length })
     }
@@ -98,9 +99,9 @@ pub(in crate::http) async fn lease(mut request: ApiRequest) -> Answer {
 
 /// A lease for the worker that sends a request, or none.
 pub(super) async fn fetch(request: &ApiRequest, terms: &Terms) -> Result<Leased, ApiError> {
-    let puller = request.app.pullers.puller(&request.app, request.value("queue"))?;
+    let puller = request.app.pullers.puller(&request.app.backend, request.value("queue"))?;
     let waiting = (!terms.wait.is_zero()).then(|| request.wait());
-    let lease = puller.lease(request, terms.max, terms.length, terms.wait).await;
+    let lease = puller.lease(request.peer().cloned(), terms.max, terms.length, terms.wait).await;
     drop(waiting);
     let lease = lease?;
     // It may have waited for a minute. A lease that is dropped here is released.
@@ -151,7 +152,7 @@ impl Leased {
             items: items.collect(),
         };
         request.note_lease(lease.id(), lease.open().count(), lease.length());
-        request.app.pullers.keep(request.value("queue"), lease);
+        request.app.pullers.leases.keep(request.value("queue"), lease);
         given
     }
 }

@@ -6,7 +6,7 @@ use kvqueue_queue::LeaseId;
 use mutant::mutant;
 use sha2::Sha256;
 
-use super::acknowledge::over;
+use super::acknowledging::over;
 use crate::{
     base::{
         identity,

@@ -5,6 +5,7 @@
 
 mod acknowledge;
 mod acknowledging;
+mod expired;
 mod fetching;
 mod kept;
 mod lease;

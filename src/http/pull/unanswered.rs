@@ -4,19 +4,19 @@ use std::{sync::Arc, time::Instant};
 
 use kvqueue_queue::{ItemOutcome, Lease};
 
-use crate::http::{app_state::AppState, database::POLICY};
+use crate::http::{backend::Backend, backend::POLICY};
 
 /// A lease whose id no worker has. If it is dropped, its items become ready again, without an attempt spent.
 pub(super) struct Unanswered {
     lease: Option<Lease>,
     /// When its fetch began.
     began: Instant,
-    app: Arc<AppState>,
+    backend: Arc<Backend>,
 }
 
 impl Unanswered {
-    pub(super) fn new(app: &Arc<AppState>, lease: Lease, began: Instant) -> Self {
-        Self { lease: Some(lease), began, app: app.clone() }
+    pub(super) fn new(backend: &Arc<Backend>, lease: Lease, began: Instant) -> Self {
+        Self { lease: Some(lease), began, backend: backend.clone() }
     }
 
     /// The lease, as long as no worker has it.
@@ -43,8 +43,8 @@ impl Unanswered {
 impl Drop for Unanswered {
     fn drop(&mut self) {
         let Some(mut lease) = self.lease.take().filter(|lease| !lease.is_acknowledged()) else { return };
-        let db = self.app.daemon.db.clone();
-        drop(self.app.spawn(async move {
+        let db = self.backend.daemon.db.clone();
+        drop(self.backend.spawn(async move {
             let outcomes: Vec<_> = lease.open().map(|index| (index, ItemOutcome::Release)).collect();
             if let Err(error) = lease.acknowledge(&db, &POLICY, &outcomes).await {
                 tracing::debug!(event = "lease_unreleased", %error, "the items of a client that has gone stay until their lease expires");

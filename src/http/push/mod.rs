@@ -20,7 +20,7 @@ use self::body::PushBody;
 pub(super) use self::producers::Producers;
 use super::{
     api_request::{Answer, ApiRequest},
-    database::{POLICY, silent},
+    backend::{POLICY, silent},
     error::ApiError,
 };
 use crate::{
@@ -84,14 +84,14 @@ fn idempotency_key(headers: &HeaderMap, body: Option<Vec<u8>>) -> Result<Option<
 }
 
 fn max_payload(request: &ApiRequest) -> usize {
-    let config = request.app.config();
+    let config = request.app.backend.config();
     let limit = config.queues.get(request.value("queue")).map(|queue| queue.max_payload);
     usize::try_from(limit.unwrap_or_else(|| QueueConfig::new("").max_payload)).unwrap_or(usize::MAX)
 }
 
 /// The time after which items of the queue expire, by the configuration.
 pub(super) fn ttl(request: &ApiRequest) -> Option<Duration> {
-    request.app.config().queues.get(request.value("queue")).and_then(|queue| queue.ttl)
+    request.app.backend.config().queues.get(request.value("queue")).and_then(|queue| queue.ttl)
 }
 
 /// With those of other requests that come at the same time.
@@ -101,10 +101,10 @@ async fn one(
     item: NewItem,
     max_payload: usize,
 ) -> Result<Vec<PushedItem>, ApiError> {
-    let producer = request.app.producers.producer(&request.app, queue, max_payload);
+    let producer = request.app.producers.producer(&request.app.backend, queue, max_payload);
     let held = request.held.clone();
     // The producer keeps the item also when its client has gone, so the memory of the body stays accounted for.
-    let pushing = request.app.spawn(async move {
+    let pushing = request.app.backend.spawn(async move {
         let pushed = producer.push(item).await;
         drop(held);
         pushed
@@ -126,8 +126,8 @@ async fn several(
     options: PushOptions,
 ) -> Result<(Vec<PushedItem>, bool), ApiError> {
     let _permit = request.permit()?;
-    let (db, held) = (request.app.daemon.db.clone(), request.held.clone());
-    let pushing = request.app.spawn(async move {
+    let (db, held) = (request.app.backend.daemon.db.clone(), request.held.clone());
+    let pushing = request.app.backend.spawn(async move {
         let mut session = Session::new(queue).with_policy(POLICY);
         let pushed = session.push_items(&db, &items, &options).await;
         // A sweeper clears the token of a session that could not be closed.

@@ -7,7 +7,7 @@ use std::{
 
 use kvqueue_queue::{Kind, Producer, Queue, Session};
 
-use crate::http::{app_state::AppState, database::POLICY};
+use crate::http::{backend::Backend, backend::POLICY};
 
 /// The most queues with a producer. When there are more, all producers are dropped; each ends after its last push.
 const MOST: usize = 64;
@@ -25,7 +25,7 @@ struct Entry {
 
 impl Producers {
     /// The producer of a queue, made if there is none that pushes as the configuration says now.
-    pub(super) fn producer(&self, app: &Arc<AppState>, queue: Queue, max_payload: usize) -> Producer {
+    pub(super) fn producer(&self, backend: &Arc<Backend>, queue: Queue, max_payload: usize) -> Producer {
         let mut producers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (name, kind) = (queue.name().to_vec(), queue.kind());
         if let Some(entry) = producers.get(&name)
@@ -37,8 +37,8 @@ impl Producers {
             producers.clear();
         }
         let session = Session::new(queue).with_policy(POLICY);
-        let (producer, driver) = Producer::with_max_payload(session, app.daemon.db.clone(), max_payload);
-        drop(app.spawn(async move {
+        let (producer, driver) = Producer::with_max_payload(session, backend.daemon.db.clone(), max_payload);
+        drop(backend.spawn(async move {
             if let Err(error) = driver.run().await {
                 // A sweeper clears its token later.
                 tracing::debug!(

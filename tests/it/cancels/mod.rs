@@ -81,7 +81,9 @@ fn cancelled_items_are_not_handled_a_second_later_and_none_is_lost() {
             continue;
         }
         let id = running[random.below(running.len() as u64) as usize].clone();
-        if random.chance(500) && !cancelled.contains_key(&id) {
+        // On a slow machine many items are done before their cancellation.
+        let is_wanted = cancelled.len() * 20 <= arena.items.len() || random.chance(500);
+        if is_wanted && !cancelled.contains_key(&id) {
             match arena.cancel(queue, &id) {
                 Some(true) => _ = cancelled.insert(id, Cancellation::Done(now())),
                 // It was done first.

@@ -13,9 +13,54 @@ fn document() -> Value {
     serde_json::from_str(include_str!("../../../docs/openapi.json")).unwrap()
 }
 
-struct Document(Value);
+pub(crate) struct Document(Value);
+
+/// An operation of the document.
+pub(crate) struct Described<'a> {
+    pub(crate) id: &'a str,
+    /// The action of its record in the audit trail.
+    pub(crate) audit: Option<&'a str>,
+    method: &'a str,
+    path: &'a str,
+}
 
 impl Document {
+    pub(crate) fn read() -> Self {
+        Self(document())
+    }
+
+    /// All operations.
+    pub(crate) fn operations(&self) -> impl Iterator<Item = Described<'_>> {
+        let paths = self.0["paths"].as_object().unwrap().iter();
+        paths.flat_map(|(path, methods)| {
+            let methods = methods.as_object().unwrap().iter().filter(|(method, _)| *method != "parameters");
+            methods.map(move |(method, operation)| {
+                let id = operation["operationId"].as_str().unwrap();
+                Described { id, audit: operation["x-kvqueue-audit"].as_str(), method, path }
+            })
+        })
+    }
+
+    /// What a request for this path asks for. Of two paths that fit, the one with fewer names in braces counts.
+    pub(crate) fn operation(&self, method: &str, path: &str) -> Described<'_> {
+        let path = path.split('?').next().unwrap();
+        let fits = |pattern: &str| {
+            let pairs = || pattern.split('/').zip(path.split('/'));
+            pattern.split('/').count() == path.split('/').count()
+                && pairs().all(|(part, given)| part.starts_with('{') || part == given)
+        };
+        let method = method.to_lowercase();
+        let found = self.operations().filter(|it| it.method == method && fits(it.path));
+        let found = found.min_by_key(|it| it.path.matches('{').count());
+        found.unwrap_or_else(|| panic!("docs/openapi.json has no {method} {path}"))
+    }
+
+    /// Holds an answer to what the document says of it.
+    #[track_caller]
+    pub(crate) fn hold(&self, operation: &Described<'_>, reply: &Reply) {
+        self.check(operation.method, operation.path, reply);
+    }
+
     fn target<'a>(&'a self, schema: &'a Value) -> &'a Value {
         match schema["$ref"].as_str() {
             Some(path) => self.0.pointer(path.strip_prefix('#').unwrap()).unwrap(),
@@ -131,7 +176,7 @@ fn openapi_document_matches_the_served_responses() {
     let config = "[queues.q]\nhandler = 'exec'\nhandler-config = { command = ['sleep', '100'] }\nconsumers = [{ k = 1 }]\n\
                   [queues.idle]\nhandler = 'log'\n[queues.work]\nhandler = 'pull'\n[queues.keyed]\nhandler = 'pull'\nkind = 'keyed'\n";
     let served = serve(&db, &format!("shutdown-timeout = '0s'\n{config}"));
-    let asker = Asker { document: Document(document()), served: &served };
+    let asker = Asker { document: Document::read(), served: &served };
     let ask = |status, method: &str, path: &str, values: &[&str], body| {
         asker.ask(status, method, path, values, body)
     };

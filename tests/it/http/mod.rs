@@ -3,7 +3,7 @@
 mod api;
 mod audit;
 mod changes;
-mod document;
+pub(crate) mod document;
 mod guards;
 mod hostile;
 mod manual;

@@ -1,9 +1,24 @@
-//! Masks values that differ from run to run.
+//! What a run says, without values that differ from run to run.
 
-use crate::support::Database;
+use crate::support::{Database, Ran};
 
 /// The shortest run of hexadecimal digits that is an id.
 const ID: usize = 16;
+
+/// What a run says, as a person sees it: its output, its messages, and how it ended.
+pub(crate) fn printed(ran: &Ran, db: &Database, is_measured: bool) -> String {
+    let mask = |text: &str| {
+        let text = names(text, db);
+        if is_measured { numbers(&text) } else { text }
+    };
+    let mut text: String = mask(&ran.stdout).lines().map(|line| format!("{line}\n")).collect();
+    text.extend(mask(&ran.stderr).lines().map(|line| format!("! {line}\n")));
+    match ran.code {
+        Some(0) => {}
+        code => text.push_str(&format!("exit code {}\n", code.unwrap())),
+    }
+    text
+}
 
 /// Paths, ids, times of day, and who runs the test.
 pub(crate) fn names(text: &str, db: &Database) -> String {
@@ -68,7 +83,7 @@ fn is_time(word: &str) -> bool {
 }
 
 /// Each number an `N`, each time one of seconds, each size one of GiB, and what is aligned by their widths no wider than needed.
-pub(super) fn numbers(text: &str) -> String {
+fn numbers(text: &str) -> String {
     let mut masked = String::new();
     for c in text.chars() {
         match c {

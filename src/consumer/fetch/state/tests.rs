@@ -4,16 +4,16 @@ use super::{Effect::*, Event::*, *};
 
 const MOST: usize = 10;
 
-const fn request(consumer: u64) -> Request {
-    Request { consumer, items: 1, prefetch: false }
+const fn request(asker: u64) -> Request {
+    Request { asker, items: 1, prefetch: false }
 }
 
-const fn asked(consumer: u64) -> Event {
-    Asked(request(consumer))
+const fn asked(asker: u64) -> Event {
+    Asked(request(asker))
 }
 
-const fn prefetch(consumer: u64) -> Event {
-    Asked(Request { prefetch: true, ..request(consumer) })
+const fn prefetch(asker: u64) -> Event {
+    Asked(Request { prefetch: true, ..request(asker) })
 }
 
 const fn got(served: usize) -> Event {
@@ -35,8 +35,8 @@ fn last(events: &[Event]) -> Vec<Effect> {
     after(before).on(*last, MOST, u64::MAX)
 }
 
-fn consumers(state: &State) -> (Vec<u64>, Vec<u64>) {
-    let ids = |request: &Request| request.consumer;
+fn askers(state: &State) -> (Vec<u64>, Vec<u64>) {
+    let ids = |request: &Request| request.asker;
     (state.fetching.iter().map(ids).collect(), state.waiting.iter().map(ids).collect())
 }
 
@@ -47,23 +47,23 @@ fn requests_during_a_fetch_gather_for_the_next() {
     assert_eq!(last(&[asked(1), Gathered, asked(2)]), []);
     assert_eq!(last(&[asked(1), Gathered, asked(2), asked(3), got(1)]), [Gather]);
     let state = after(&[asked(1), Gathered, asked(2), asked(3), got(1), Gathered]);
-    assert_eq!(consumers(&state), (vec![2, 3], vec![]));
+    assert_eq!(askers(&state), (vec![2, 3], vec![]));
 }
 
 #[test]
 fn a_fetch_serves_as_many_requests_as_fit_and_at_least_one() {
-    let large = |consumer, items| Asked(Request { items, ..request(consumer) });
+    let large = |asker, items| Asked(Request { items, ..request(asker) });
     let asked = [large(1, 11), large(2, 9), large(3, 1), large(4, 1)];
     let events = [&asked[..], &[Gathered]].concat();
-    assert_eq!(consumers(&after(&events)), (vec![1], vec![2, 3, 4]));
+    assert_eq!(askers(&after(&events)), (vec![1], vec![2, 3, 4]));
     let events = [&events[..], &[got(1), Gathered]].concat();
-    assert_eq!(consumers(&after(&events)), (vec![2, 3], vec![4]));
+    assert_eq!(askers(&after(&events)), (vec![2, 3], vec![4]));
 }
 
 #[test]
 fn consumers_without_items_come_before_those_that_prefetch() {
     let mut state = after(&[prefetch(1), asked(2), Gathered]);
-    assert_eq!(consumers(&state), (vec![2, 1], vec![]));
+    assert_eq!(askers(&state), (vec![2, 1], vec![]));
     assert_eq!(state.on(got(1), MOST, 0), [Reply(1, Answer::Nothing)]);
 }
 
@@ -72,11 +72,11 @@ fn unserved_consumers_come_first_in_the_next_fetch_unless_prefetching() {
     let state = after(&[asked(1), asked(2), prefetch(3), Gathered, asked(4)]);
     let mut short = state.clone();
     assert_eq!(short.on(got(1), MOST, 0), [Reply(3, Answer::Nothing), Gather]);
-    assert_eq!(consumers(&short).1, [2, 4]);
+    assert_eq!(askers(&short).1, [2, 4]);
     let mut none = state;
     // The request that came meanwhile is looked for.
     assert_eq!(none.on(NONE, MOST, 0), [Reply(3, Answer::Nothing), Watch, Gather]);
-    assert_eq!(consumers(&none).1, [1, 2, 4]);
+    assert_eq!(askers(&none).1, [1, 2, 4]);
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn failed_fetches_are_counted_until_one_succeeds() {
 #[test]
 fn while_fetching_is_held_only_prefetch_requests_are_answered() {
     let held = [asked(1), prefetch(2), Held];
-    let nothing = |consumer| [Reply(consumer, Answer::Nothing)];
+    let nothing = |asker| [Reply(asker, Answer::Nothing)];
     assert_eq!(last(&held), nothing(2));
     assert_eq!(last(&[&held[..], &[prefetch(3)]].concat()), nothing(3));
     assert_eq!(last(&[&held[..], &[asked(4), WatchFired, LookAgain]].concat()), []);
@@ -166,13 +166,13 @@ fn while_fetching_is_held_only_prefetch_requests_are_answered() {
 fn a_breakers_trial_fetches_for_one_consumer() {
     let trial = [asked(1), asked(2), Held, Admitted(1)];
     assert_eq!(last(&trial), [Fetch]);
-    assert_eq!(consumers(&after(&trial)), (vec![1], vec![2]));
+    assert_eq!(askers(&after(&trial)), (vec![1], vec![2]));
     assert_eq!(last(&[&trial[..], &[got(1)]].concat()), [Gather]);
 }
 
 #[test]
 fn all_requests_are_answered_when_the_queue_is_exhausted() {
-    let exhausted = |consumer| Reply(consumer, Answer::Exhausted);
+    let exhausted = |asker| Reply(asker, Answer::Exhausted);
     assert_eq!(last(&[asked(1), Gathered, asked(2), Exhausted]), [exhausted(1), exhausted(2)]);
 }
 
@@ -223,7 +223,7 @@ fn fetch_delay_grows_with_empty_fetches_and_shrinks_with_successful_ones() {
 #[test]
 fn conflicts_lengthen_the_fetch_delay_and_own_fetches_do_not() {
     let mut state = after(&[asked(1), Gathered, NONE]);
-    // Another consumer's request is faster than the watch.
+    // Another asker's request is faster than the watch.
     go(&mut state, &[asked(2), Gathered, got(1), Gathered, Empty { watched: false }]);
     go(&mut state, &[WatchFired, Gathered, NONE]);
     assert_eq!(delay(&state), Duration::ZERO);
@@ -244,11 +244,11 @@ fn a_request_does_not_wait_for_the_delay_after_a_watch() {
 /// The actor's operations under way, apart from a watch.
 fn possible(state: &State, asking: &BTreeSet<u64>) -> Vec<Event> {
     let mut events = vec![LookAgain];
-    for consumer in 1..=3 {
-        if asking.contains(&consumer) {
-            events.push(Withdrawn(consumer));
+    for asker in 1..=3 {
+        if asking.contains(&asker) {
+            events.push(Withdrawn(asker));
         } else {
-            events.extend([asked(consumer), prefetch(consumer)]);
+            events.extend([asked(asker), prefetch(asker)]);
         }
     }
     if state.armed {
@@ -260,7 +260,7 @@ fn possible(state: &State, asking: &BTreeSet<u64>) -> Vec<Event> {
         Phase::Delayed => vec![DelayOver],
         Phase::Gathering => vec![Gathered, Held],
         Phase::Held => {
-            let trial = state.waiting.front().map(|request| Admitted(request.consumer));
+            let trial = state.waiting.front().map(|request| Admitted(request.asker));
             [Released].into_iter().chain(trial).collect()
         }
         Phase::BackingOff => vec![BackoffOver],
@@ -285,24 +285,23 @@ fn waiting_requests_always_have_a_watch_or_a_fetch_in_progress() {
     while let Some((state, asking)) = to_explore.pop() {
         let under_way = state.phase != Phase::Resting || state.armed || state.waiting.is_empty();
         assert!(under_way, "{state:?}");
-        let mut requests: Vec<_> =
-            state.waiting.iter().chain(&state.fetching).map(|it| it.consumer).collect();
+        let mut requests: Vec<_> = state.waiting.iter().chain(&state.fetching).map(|it| it.asker).collect();
         requests.sort_unstable();
         assert!(requests.iter().eq(asking.iter()), "{asking:?} {state:?}");
         for event in possible(&state, &asking) {
             let (mut next, mut asking) = (state.clone(), asking.clone());
             next.failures = 0;
             match event {
-                Asked(request) => drop(asking.insert(request.consumer)),
-                Lent(consumer) => assert!(asking.remove(&consumer)),
+                Asked(request) => drop(asking.insert(request.asker)),
+                Lent(asker) => assert!(asking.remove(&asker)),
                 Fetched { served, .. } => {
-                    state.fetching[..served].iter().for_each(|it| assert!(asking.remove(&it.consumer)));
+                    state.fetching[..served].iter().for_each(|it| assert!(asking.remove(&it.asker)));
                 }
                 _ => {}
             }
             for effect in next.on(event, 2, u64::MAX) {
-                if let Reply(consumer, _) = effect {
-                    assert!(asking.remove(&consumer), "{consumer} is answered twice: {event:?} {state:?}");
+                if let Reply(asker, _) = effect {
+                    assert!(asking.remove(&asker), "{asker} is answered twice: {event:?} {state:?}");
                 }
             }
             if seen.insert((next.clone(), asking.clone())) {
